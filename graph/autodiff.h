@@ -1,0 +1,49 @@
+// Reverse-mode differentiation, graph to graph: differentiate the global graph, then shard.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace tessera {
+
+// What an op's `vjp` sees: its node, the gradients of its outputs, and a way to emit nodes. Nodes that make the
+// gradient of an activation are phase backward_input; those that only make a parameter's gradient backward_weight
+// (the builder tells them apart by what `set_input_grad` is called on, so vjp code does not).
+class VjpBuilder {
+ public:
+  const Node& node() const;
+  TensorId input(int i) const;
+  TensorId output(int i) const;
+  const TensorType& input_type(int i) const;
+  const TensorType& output_type(int i) const;
+  std::span<const Attr> attrs() const;
+  int input_count() const;
+
+  // Gradient of output i; nullopt when nothing downstream depends on it.
+  std::optional<TensorId> output_grad(int i) const;
+  // Whether input i leads to something being differentiated; skip work for the others.
+  bool needs_grad(int i) const;
+
+  Result<TensorId> emit(std::string_view op, std::initializer_list<TensorId> inputs, std::vector<Attr> attrs = {});
+  Result<std::vector<TensorId>> emit_all(std::string_view op, std::span<const TensorId> inputs,
+                                         std::vector<Attr> attrs = {});
+  // Adds `grad` (same shape as input i) to the gradient of input i.
+  Status set_input_grad(int i, TensorId grad);
+
+ private:
+  friend class Differentiator;
+  explicit VjpBuilder(class Differentiator& owner, NodeId node) : owner_(owner), node_(node) {}
+  class Differentiator& owner_;
+  NodeId node_;
+};
+
+// Appends to `graph` the gradients of the scalar `loss` with respect to every trainable parameter that it depends on
+// and records them with Graph::add_gradient, in parameter order. Contributions to one gradient are summed by `add`
+// nodes in reverse order of use. A parameter the loss does not reach has no entry.
+Status differentiate(Graph& graph, TensorId loss);
+
+}  // namespace tessera

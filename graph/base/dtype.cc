@@ -1,0 +1,42 @@
+#include "graph/base/dtype.h"
+
+#include <array>
+
+#include "graph/base/status.h"
+
+namespace tessera {
+
+namespace {
+constexpr std::array<DTypeInfo, kDTypeCount> kInfos = {{
+    {"f32", 1, 4, true},
+    {"f64", 1, 8, true},
+    {"f16", 1, 2, true},
+    {"bf16", 1, 2, true},
+    {"i32", 1, 4, false},
+    {"i64", 1, 8, false},
+    {"i8", 1, 1, false},
+    {"u8", 1, 1, false},
+    {"q8_0", 32, 34, false},
+    {"q4_0", 32, 18, false},
+}};
+}  // namespace
+
+const DTypeInfo& info(DType dtype) {
+  const auto index = static_cast<size_t>(dtype);
+  TSR_CHECK(index < kInfos.size(), "dtype out of range");
+  return kInfos[index];
+}
+
+std::optional<DType> dtype_from_name(std::string_view name) {
+  for (size_t i = 0; i < kInfos.size(); ++i)
+    if (kInfos[i].name == name) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
+int64_t dtype_bytes(DType dtype, int64_t count) {
+  const DTypeInfo& d = info(dtype);
+  TSR_CHECK(count % d.block_elements == 0, "count is not a whole number of blocks");
+  return count / d.block_elements * d.block_bytes;
+}
+
+}  // namespace tessera

@@ -1,0 +1,71 @@
+#include "graph/base/status.h"
+
+#include <new>
+
+namespace tessera {
+
+std::string_view status_code_name(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk: return "ok";
+    case StatusCode::kInvalidArgument: return "invalid_argument";
+    case StatusCode::kNotFound: return "not_found";
+    case StatusCode::kCorrupt: return "corrupt";
+    case StatusCode::kUnsupported: return "unsupported";
+    case StatusCode::kOutOfMemory: return "out_of_memory";
+    case StatusCode::kIo: return "io";
+    case StatusCode::kCancelled: return "cancelled";
+    case StatusCode::kAborted: return "aborted";
+    case StatusCode::kFailedPrecondition: return "failed_precondition";
+    case StatusCode::kTimeout: return "timeout";
+    case StatusCode::kInternal: return "internal";
+  }
+  return "unknown";
+}
+
+Status::Status(StatusCode code, std::string message)
+    : rep_(std::make_shared<const Rep>(Rep{code, std::move(message)})) {}
+
+Status Status::out_of_memory() noexcept {
+  // Made at load time, so that reporting exhaustion allocates nothing.
+  static const Status kStatus(StatusCode::kOutOfMemory, "the process is out of memory");
+  return kStatus;
+}
+
+StatusCode Status::code() const { return rep_ ? rep_->code : StatusCode::kOk; }
+
+std::string_view Status::message() const { return rep_ ? std::string_view(rep_->message) : std::string_view(); }
+
+std::string Status::to_string() const {
+  if (ok()) return "ok";
+  return std::string(status_code_name(code())) + ": " + rep_->message;
+}
+
+Status Status::with_context(std::string_view context) const {
+  if (ok()) return *this;
+  return Status(code(), std::string(context) + ": " + rep_->message);
+}
+
+InternalError::InternalError(const char* file, int line, std::string_view what)
+    : what_(std::string(file) + ":" + std::to_string(line) + ": check failed: " + std::string(what)) {}
+
+namespace {
+[[maybe_unused]] const Status kPrimeOutOfMemory = Status::out_of_memory();
+}
+
+Status status_from_current_exception() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory();
+  } catch (const std::exception& e) {
+    try {
+      return Status(StatusCode::kInternal, e.what());
+    } catch (...) {
+      return Status::out_of_memory();
+    }
+  } catch (...) {
+    return Status::out_of_memory();
+  }
+}
+
+}  // namespace tessera

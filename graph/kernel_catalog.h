@@ -1,0 +1,29 @@
+// KernelCatalog: what a kernel needs is asked, not guessed. runtime/ implements it from the backend's `prepare`; a
+// saved device profile implements it for hardware that is absent.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/op_def.h"
+
+namespace tessera {
+
+struct KernelChoice {
+  std::string variant;          // "packed_avx3"; `prepare` later delivers exactly this one or fails
+  int64_t workspace_bytes = 0;  // scratch that the kernel may write during a launch, contents undefined before and after
+  double seconds = 0;           // predicted duration of one launch
+};
+
+class KernelCatalog {
+ public:
+  virtual ~KernelCatalog() = default;
+  // The kernel that would run `op` on these local operands, or why none would. Thread-safe.
+  virtual Result<KernelChoice> query(const OpDef& op, const OpView& view) const = 0;
+  // Changes whenever an answer could; recorded in the Program.
+  virtual uint64_t fingerprint() const = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,44 @@
+// Model families: architecture + hyper-parameters -> forward Graph. One family, one file, one line in the table.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+// Hyper-parameters in the letters of the shorthand: L layers, C channels, H heads, KV key-value heads, F feed-forward
+// width, V vocabulary, T context length, D head size. Families read what they need and fill in defaults.
+struct ModelConfig {
+  std::string family;                       // "llama", "gpt2", "mlp"
+  std::map<std::string, int64_t> sizes;     // "L" -> 12
+  std::map<std::string, double> reals;      // "norm_eps", "rope_theta", "dropout"
+  std::map<std::string, bool> flags;        // "tied" (output projection = embedding)
+};
+
+struct ModelFamily {
+  std::string_view name;
+  std::string_view example;  // "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048"
+  // Inputs "tokens", "positions" i32[B, T]; output "logits" f32[B, T, V]; parameters named as in docs/models.md.
+  Result<Graph> (*build)(const ModelConfig& config);
+};
+
+const ModelFamily* find_model_family(std::string_view name);
+std::span<const ModelFamily> all_model_families();
+
+Result<ModelConfig> parse_shorthand(std::string_view text);  // "gpt2:L=12,C=768,H=12,V=50257,T=1024"
+Result<Graph> build_model(const ModelConfig& config);
+
+// Initial value of a parameter: how, so that whoever fills memory can do it in parts and in parallel.
+struct Initializer {
+  enum class Kind { kZeros, kOnes, kNormal } kind = Kind::kZeros;
+  double stddev = 0;
+};
+Initializer initializer_for(const Graph& graph, TensorId parameter);
+
+}  // namespace tessera

@@ -1,0 +1,75 @@
+// OpDef: the one definition of an op. graph/ops/<op>.cc holds, in this order: formula and shapes, attributes, infer,
+// vjp, sharding, cost, the OpDef constant. `infer` and `cost` are evaluated on local shapes, so there is no second
+// formula for the sharded case.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "graph/attr.h"
+#include "graph/base/result.h"
+#include "graph/base/shape.h"
+#include "graph/sharding_rule.h"
+
+namespace tessera {
+
+class VjpBuilder;  // graph/autodiff.h
+
+// Where this shard lies in a factor: up to two ranges [begin, end) of a global extent (two for zig-zag orders).
+// Ops whose result depends on position (causal mask, vocabulary offset, dropout's logical index) read it from here.
+struct FactorView {
+  char name = '?';
+  int64_t global_extent = 0;
+  int64_t unit = 1;
+  int32_t range_count = 1;
+  int64_t begin[2] = {0, 0};
+  int64_t end[2] = {0, 0};
+};
+
+// One instance of an op on local operands. `factors` follows the order of the rule; it is empty inside `sharding`.
+struct OpView {
+  std::span<const Attr> attrs;
+  std::span<const TensorType> inputs;
+  std::span<const TensorType> outputs;
+  std::span<const FactorView> factors;
+};
+
+struct OpCost {
+  double flops = 0;        // multiply and add count as two
+  double bytes_read = 0;   // from memory, each operand once
+  double bytes_written = 0;
+};
+
+struct OpDef {
+  std::string_view name;  // stable: stored in model files
+  int32_t version = 1;
+  std::span<const AttrSpec> attrs;
+
+  // Operand types (global or local, symbols allowed) -> result types, or what is wrong with them.
+  Result<std::vector<TensorType>> (*infer)(std::span<const TensorType> inputs, std::span<const Attr> attrs) = nullptr;
+
+  Status (*vjp)(VjpBuilder& builder) = nullptr;  // null: not differentiable
+
+  ShardingRule (*sharding)(const OpView& view) = nullptr;  // extents are filled in by the caller (bind_extents)
+  OpCost (*cost)(const OpView& view) = nullptr;
+
+  // in_place[i] = input whose buffer output i may take over when nothing else reads it; empty for none. Kernels of
+  // such an op must be correct both in place and out of place.
+  std::span<const int> in_place;
+
+  // Inputs of which only the shape is used (the table of embedding_grad): no buffer is passed to the kernel (null),
+  // nothing is resharded, gathered or kept alive for them. Their local extents follow from the rule.
+  std::span<const int> shape_only;
+};
+
+// Sets `extent` (and multiplies out products) of every factor of `rule` from operand shapes; reports a mismatch.
+// Symbols are extents too: equal symbols match.
+Status bind_extents(ShardingRule& rule, std::span<const TensorType> inputs, std::span<const TensorType> outputs);
+
+// The table in graph/ops/registry.cc.
+const OpDef* find_op(std::string_view name);  // null when unknown
+std::span<const OpDef* const> all_ops();      // sorted by name
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// Optimizers as graph nodes. State tensors are ordinary tensors with sharding specs, so ZeRO is a planner decision,
+// not an optimizer feature. One optimizer, one file, one line in the table of optimizer.cc.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+struct OptimizerOptions {
+  std::string name = "adamw";               // "adamw", "sgd"
+  std::map<std::string, double> hyper;      // overrides: adamw beta1 .9 beta2 .999 eps 1e-8 weight_decay .01; sgd momentum .9 weight_decay 0
+};
+
+// What an optimizer adds to the graph for one parameter.
+struct OptimizerContext {
+  Graph& graph;
+  TensorId parameter, gradient;
+  TensorId lr, step;        // f32 scalars
+  TensorId gradient_scale;  // f32 scalar from clipping; kNoTensor when not clipping
+};
+
+struct OptimizerDef {
+  std::string_view name;
+  std::map<std::string, double> (*defaults)();
+  Status (*emit)(const OptimizerContext& context, const std::map<std::string, double>& hyper);
+};
+
+const OptimizerDef* find_optimizer(std::string_view name);
+std::span<const OptimizerDef> all_optimizers();
+
+}  // namespace tessera

@@ -1,0 +1,30 @@
+// Graph -> graph: a forward model becomes a whole training step, or its evaluation.
+#pragma once
+
+#include <string>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+#include "graph/optim/optimizer.h"
+
+namespace tessera {
+
+// Appends the token loss of a language model: inputs "labels" i32[B, T] (-1: ignored) and "loss_scale" f32[] (1 /
+// valid tokens of the global batch, counted by the feeder), output "loss" f32[] = loss_scale * sum of token losses.
+// Vocabulary-parallel by construction: its phases (max, sum of exponentials, picked logit) are separate nodes.
+Status add_token_loss(Graph& graph);
+
+// The loss already is output "loss" (own models): nothing to add.
+struct TrainingOptions {
+  OptimizerOptions optimizer;
+  double clip_norm = 0;  // global gradient norm; 0: off. Adds output "grad_norm".
+};
+
+// forward (+ loss) -> forward, backward, update. Adds inputs "lr" f32[] and "step" f32[] (1 for the first step),
+// optimizer state "<parameter>.<slot>", outputs "loss" (and "grad_norm"), updates. Drops the other outputs.
+Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options);
+
+// forward + loss only, output "loss".
+Result<Graph> make_evaluation(const Graph& forward_with_loss);
+
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// lower: (Graph, Plan, KernelCatalog) -> Program. Decides nothing. In order: bind symbols, shard (inserting every
+// collective explicitly), repeat micro-batches, insert recomputation, order, place slots in the arena.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+#include "graph/kernel_catalog.h"
+#include "graph/plan.h"
+#include "graph/program.h"
+
+namespace tessera {
+
+// Entry points of one Program share parameters, constants and state by tensor name; those must agree in type and
+// placement. The transient region is the maximum over entries.
+struct EntrySpec {
+  std::string name;  // "train_step"
+  const Graph* graph = nullptr;
+  const Plan* plan = nullptr;
+};
+
+Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& catalog);
+
+// One rank alone (Program::ranks has that one filled in, the others empty): what the planner prices.
+Result<RankProgram> lower_rank(std::span<const EntrySpec> entries, const KernelCatalog& catalog, int32_t rank);
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// DeviceSet: the opened devices that the ranks of a Program run on ("cpu:4"), with their backend and thread pool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/cluster.h"
+#include "graph/kernel_catalog.h"
+#include "runtime/backend_registry.h"
+
+namespace tessera {
+
+class DeviceSet {
+ public:
+  // "cpu:4": four virtual devices; "cuda": every GPU; "cuda:0,1": those two; "cuda:0,0": two ranks on one GPU.
+  // The registry must outlive the set.
+  static Result<std::shared_ptr<DeviceSet>> open(BackendRegistry& registry, std::string_view text);
+  ~DeviceSet();
+
+  int32_t size() const;
+  const std::string& text() const;                // as opened: "cpu:4"
+  const std::string& device_name(int32_t rank) const;
+  Cluster cluster() const;                        // rates and limits as the backend reports them
+  const KernelCatalog& catalog() const;           // answers from the backend's kernel_query, cached; thread-safe
+
+  // For runtime/ alone.
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  explicit DeviceSet(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera

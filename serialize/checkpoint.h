@@ -1,0 +1,41 @@
+// Checkpoint: a folder with a manifest and shards, independent of the layout that it was saved under: whole tensors
+// by name, read and written in parts. Written to a temporary name, fsynced, renamed over.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/base/shape.h"
+#include "graph/host_tensor.h"
+
+namespace tessera {
+
+struct CheckpointInfo {
+  int64_t step = 0;
+  std::map<std::string, std::string> values;  // data position, RNG seed, schedule, options: as text
+  std::vector<std::pair<std::string, TensorType>> tensors;  // parameters and state, in stored order
+};
+
+// Pulls one tensor at a time: memory stays at the largest tensor.
+using ReadTensor = std::function<Status(std::string_view name, std::span<std::byte> out)>;
+
+// `folder` becomes the new checkpoint or stays as it was. Full disk, a kill or a power cut at any point loses nothing.
+Status save_checkpoint(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read);
+
+class CheckpointReader {
+ public:
+  static Result<CheckpointReader> open(const std::string& folder);  // checks manifest and sizes; assumes hostility
+  const CheckpointInfo& info() const { return info_; }
+  Result<HostTensor> read(std::string_view name) const;  // checks its xxh3
+
+ private:
+  CheckpointInfo info_;
+  std::shared_ptr<const struct CheckpointFiles> files_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// Model: a forward Graph, its parameter values (lazy, mapped), a tokenizer and metadata; and the `.tsr` file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+#include "graph/host_tensor.h"
+#include "serialize/tokenizer/tokenizer.h"
+
+namespace tessera {
+
+struct Model {
+  Graph graph;  // forward; inputs "tokens" i32[B, T] and "positions" i32[B, T] for language models; output "logits"
+  std::map<std::string, std::string> metadata;        // "architecture", "name", "context_length", "license", …
+  std::optional<TokenizerData> tokenizer;
+  std::map<std::string, HostTensor, std::less<>> parameters;  // by name; absent for a description without weights
+};
+
+// Random access to the bytes of a file, for models that come from a path, from memory or through a callback.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  virtual int64_t size() const = 0;
+  virtual Status read_at(int64_t offset, std::span<std::byte> out) const = 0;
+  // The bytes without a copy, when they can be had (a mapping, memory); empty otherwise. Valid while the source lives.
+  virtual std::span<const std::byte> map(int64_t offset, int64_t bytes) const = 0;
+};
+Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path);  // mmap
+std::shared_ptr<const ByteSource> bytes_in_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+
+struct SaveOptions {
+  bool compress = false;  // zstd frames
+};
+
+// Checks structure and offsets, stays lazy about tensor data. Assumes a hostile file.
+Result<Model> load_model(std::shared_ptr<const ByteSource> source);
+Result<Model> load_model(const std::string& path);
+// Every xxh3; kCorrupt names the tensor.
+Status verify_checksums(const std::string& path);
+// Written to a temporary name beside `path`, fsynced, renamed: `path` holds the old or the new file, never a part.
+Status save_model(const Model& model, const std::string& path, SaveOptions options = {});
+
+Result<Model> import_gguf(std::shared_ptr<const ByteSource> source);
+
+}  // namespace tessera

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Holds the include table of docs/architecture.md: fails on any edge between folders that it does not allow.
+
+With --self-test, plants one forbidden include per rule in a scratch tree and checks that each is caught."""
+import pathlib
+import re
+import sys
+import tempfile
+
+# folder -> project folders that it may include (longest prefix wins on both sides).
+ALLOWED = {
+    "graph/base": ["graph/base"],
+    "graph": ["graph"],
+    "parallel": ["parallel", "graph"],
+    "serialize": ["serialize", "graph"],
+    "runtime": ["runtime", "graph", "!runtime/backends"],
+    "runtime/backends/cpu": ["runtime/backends/cpu", "runtime/backend_abi.h", "runtime/backend_adapter.h", "graph/base"],
+    "runtime/backends/null": ["runtime/backends/null", "runtime/backend_abi.h", "runtime/backend_adapter.h", "graph/base"],
+    "runtime/backends/cuda": ["runtime/backends/cuda", "runtime/backend_abi.h", "runtime/backend_adapter.h", "graph/base"],
+    "runtime/backends/mpi": ["runtime/backends/mpi", "runtime/backend_abi.h", "runtime/backend_adapter.h", "graph/base"],
+    "capi/engine": ["capi/engine", "graph", "parallel", "runtime", "serialize", "!runtime/backends"],
+    "capi": ["capi", "graph"],
+    "samples": ["samples", "tessera"],
+    "bindings": ["bindings", "tessera"],
+}
+ROOTS = ["graph", "parallel", "serialize", "runtime", "capi", "samples", "bindings"]
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
+SUFFIXES = {".h", ".cc", ".c", ".cu", ".cuh", ".cpp", ".hpp", ".i"}
+
+
+def under(path, prefix):
+    return path == prefix or path.startswith(prefix + "/")
+
+
+def rule_for(path):
+    best = max((folder for folder in ALLOWED if under(path, folder)), key=len, default=None)
+    return best, ALLOWED.get(best, [])
+
+
+def violations(root):
+    found = []
+    for top in ROOTS:
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix not in SUFFIXES:
+                continue
+            name = file.relative_to(root).as_posix()
+            folder, allowed = rule_for(name)
+            for target in INCLUDE.findall(file.read_text(errors="replace")):
+                project = any(under(target, r) for r in ROOTS)
+                if not project:
+                    continue
+                ok = any(under(target, a) for a in allowed if not a.startswith("!"))
+                if any(under(target, a[1:]) for a in allowed if a.startswith("!")):
+                    ok = False
+                if not ok:
+                    found.append(f"{name}: includes {target}; {folder} may include {', '.join(allowed)}")
+    return found
+
+
+def self_test():
+    planted = [("graph/base/x.h", "graph/graph.h"), ("graph/x.cc", "parallel/lower.h"),
+               ("parallel/x.cc", "runtime/session.h"), ("serialize/x.cc", "parallel/lower.h"),
+               ("runtime/x.cc", "serialize/model.h"), ("runtime/x2.cc", "runtime/backends/cpu/pool.h"),
+               ("runtime/backends/cpu/x.cc", "runtime/session.h"), ("runtime/backends/cpu/y.cc", "graph/graph.h"),
+               ("capi/x_c.cc", "runtime/session.h"), ("samples/x.cc", "graph/graph.h")]
+    with tempfile.TemporaryDirectory() as scratch:
+        root = pathlib.Path(scratch)
+        for path, include in planted:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(f'#include "{include}"\n')
+        missed = len(planted) - len(violations(root))
+        if missed:
+            sys.exit(f"layering self-test: {missed} of {len(planted)} planted includes were not caught")
+
+
+if __name__ == "__main__":
+    self_test()
+    bad = violations(pathlib.Path(sys.argv[1]))
+    print("\n".join(bad) if bad else "layering: every include follows the table")
+    sys.exit(1 if bad else 0)
