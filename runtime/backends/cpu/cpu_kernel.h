@@ -1,0 +1,105 @@
+// What a CPU kernel is: `prepare` reads the description, decides everything and may decline with a reason; the
+// kernel it returns only launches (no allocation, no look-up, no waiting). Immutable, so any number of ranks share it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "graph/base/result.h"
+#include "runtime/backend_adapter.h"
+
+namespace tessera::cpu {
+
+// The shared pool as a kernel sees it. Partitions depend on shapes, never on the number of threads: same bits for any.
+class Pool {
+ public:
+  explicit Pool(const tsr_host_api& host) : host_(host) {}
+  // Calls body(task) for 0..tasks-1 on the pool, the caller taking part; returns when all are done.
+  template <class Body>
+  void parallel_for(int64_t tasks, Body&& body) const {
+    if (tasks == 1) return body(int64_t{0});
+    using Plain = std::remove_reference_t<Body>;
+    host_.parallel_for(
+        host_.host, tasks, [](void* context, int64_t task) { (*static_cast<Plain*>(context))(task); },
+        const_cast<void*>(static_cast<const void*>(&body)));
+  }
+  // body(begin, end) over [0, count) in equal pieces of at least `grain` (a multiple of it, but for the last).
+  template <class Body>
+  void parallel_ranges(int64_t count, int64_t grain, Body&& body) const {
+    if (count <= 0) return;
+    const int64_t tasks = (count + grain - 1) / grain;
+    parallel_for(tasks, [&](int64_t task) {
+      const int64_t begin = task * grain;
+      body(begin, begin + grain < count ? begin + grain : count);
+    });
+  }
+
+ private:
+  const tsr_host_api& host_;
+};
+
+struct LaunchArgs {
+  const void* const* inputs;   // null for shape-only operands
+  void* const* outputs;
+  void* workspace;             // 64-byte aligned; null when none was asked for
+  Pool pool;
+  template <class T>
+  const T* in(int i) const { return static_cast<const T*>(inputs[i]); }
+  template <class T>
+  T* out(int i) const { return static_cast<T*>(outputs[i]); }
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual void launch(const LaunchArgs& args) const = 0;
+};
+
+struct Prepared {
+  std::unique_ptr<Kernel> kernel;
+  int64_t workspace_bytes = 0;
+  // For the time estimate: seconds = max(flops / (efficiency * peak), bytes / bandwidth) + launch cost.
+  double flops = 0, bytes = 0, efficiency = 1;
+};
+
+// A kernel from a callable `void(const LaunchArgs&) const`.
+template <class Launch>
+std::unique_ptr<Kernel> make_kernel(Launch launch) {
+  class Lambda final : public Kernel {
+   public:
+    explicit Lambda(Launch launch) : launch_(std::move(launch)) {}
+    void launch(const LaunchArgs& args) const override { launch_(args); }
+
+   private:
+    Launch launch_;
+  };
+  return std::make_unique<Lambda>(std::move(launch));
+}
+
+using PrepareFn = Result<Prepared> (*)(const KernelSpec& spec);
+
+// One row of kernel_table.cc: best first, "reference" last. A status of kUnsupported declines and the next row of the
+// same op is asked.
+struct KernelEntry {
+  std::string_view op;
+  std::string_view variant;
+  PrepareFn prepare;
+};
+std::span<const KernelEntry> kernel_table();
+
+// dispatch_float(dtype, f): f(float{}) or f(double{}); kUnsupported for other types. The reference kernels are
+// templates over the element type and accumulate in double.
+template <class F>
+Result<Prepared> dispatch_float(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF32: return f(float{});
+    case DType::kF64: return f(double{});
+    default:
+      return Status(StatusCode::kUnsupported, format("dtype {}: this kernel computes in f32 or f64", to_text(dtype)));
+  }
+}
+
+}  // namespace tessera::cpu
