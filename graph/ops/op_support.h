@@ -1,0 +1,79 @@
+// What the files of graph/ops share: checks with exact messages, sharding rules of the common forms, and
+// costs read off operand types. Everything works on symbols too: extents are compared for equality and never
+// multiplied.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/op_def.h"
+
+namespace tessera::ops {
+
+using Types = std::span<const TensorType>;
+using Attrs = std::span<const Attr>;
+using Inferred = Result<std::vector<TensorType>>;
+using LinearSets = std::vector<std::vector<int>>;
+
+// --- infer: each returns what was found, what was wanted, and the operand by its index and the name given
+// -------
+
+Status check_count(std::string_view op, Types inputs, int wanted);
+Status check_count(std::string_view op, Types inputs, int least, int most);
+Status check_float(std::string_view op, Types inputs, int i, std::string_view name);
+Status check_dtype(std::string_view op, Types inputs, int i, std::string_view name, DType wanted);
+Status check_integer(std::string_view op, Types inputs, int i, std::string_view name);  // i32 or i64
+Status check_rank(std::string_view op, Types inputs, int i, std::string_view name, int wanted);
+Status check_rank_at_least(std::string_view op, Types inputs, int i, std::string_view name, int least);
+// Inputs i and j have the same shape; `check_same_type` wants the same dtype as well.
+Status check_same_shape(std::string_view op, Types inputs, int i, int j);
+Status check_same_type(std::string_view op, Types inputs, int i, int j);
+Status check_shape(std::string_view op, Types inputs, int i, std::string_view name, const Shape& wanted);
+Status check_extent(std::string_view op, Types inputs, int i, std::string_view name, int dim, int64_t wanted);
+// A tensor dim named by an attribute: 0 <= dim < rank.
+Status check_dim(std::string_view op, std::string_view attr, int64_t dim, int rank);
+
+// Statistics, scalars and optimizer moments that belong to values of `dtype`: f64 in an f64 graph, else f32.
+inline DType statistics_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+// [a, b, c] -> [a, b], and dims[begin, end) of a shape.
+Shape without_last(const Shape& shape);
+Shape with_last(const Shape& leading, int64_t last);
+inline int64_t last_extent(const Shape& shape) { return shape[shape.rank() - 1]; }
+
+// --- vjp
+// ------------------------------------------------------------------------------------------------------------
+
+// For ops that no gradient flows through (zeros_like, integer ops): leaves every input without one.
+Status no_gradient(VjpBuilder& builder);
+
+// --- sharding
+// -------------------------------------------------------------------------------------------------------
+
+// Letters of `count` leading dims: "abc", leaving out those in `taken` (by convention "kn", "v", "c", ...).
+std::string leading_letters(int count, std::string_view taken = {});
+
+// parse_rule, the linear sets, and factors that may not be sharded.
+ShardingRule make_rule(std::string_view text, LinearSets linear = {}, std::string_view replicated = {});
+
+// Every operand has the dims a, b, c, ... of the first input, but for scalars, which have none.
+ShardingRule pointwise_rule(const OpView& view, LinearSets linear = {});
+
+// --- cost
+// -----------------------------------------------------------------------------------------------------------
+
+// Reads every input but those in `shape_only`, writes every output.
+OpCost traffic_cost(const OpView& view, double flops, std::span<const int> shape_only = {});
+// The same with `flops` per element of output 0.
+OpCost elementwise_cost(const OpView& view, double flops_per_element, std::span<const int> shape_only = {});
+// elementwise_cost as an OpDef column.
+template <int kFlopsPerElement>
+OpCost elementwise_cost(const OpView& view) {
+  return elementwise_cost(view, kFlopsPerElement);
+}
+
+}  // namespace tessera::ops
