@@ -17,7 +17,7 @@ enum class ReduceKind : uint8_t { kSum = 0, kMax = 1 };
 
 enum class FactorKind : uint8_t {
   kPass,       // may be sharded; in every output that depends on it
-  kReduce,     // may be sharded; then the outputs without it are partial(reduce)
+  kReduce,     // may be sharded; outputs that have it are sharded along it, those without it are partial(reduce)
   kReplicate,  // may not be sharded: the op needs the whole of it (softmax axis, norm channel, top-k)
 };
 

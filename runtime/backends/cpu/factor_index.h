@@ -1,0 +1,36 @@
+// FactorIndex: the global index of a local index of a factor, from the one or two ranges that this shard
+// holds.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/backend_abi.h"
+
+namespace tessera::cpu {
+
+class FactorIndex {
+ public:
+  // A factor that is not split: local = global.
+  FactorIndex() = default;
+  explicit FactorIndex(const tsr_abi_factor& factor)
+      : first_begin_(factor.begin[0]),
+        first_size_(factor.end[0] - factor.begin[0]),
+        second_begin_(factor.range_count > 1 ? factor.begin[1] : 0),
+        second_size_(factor.range_count > 1 ? factor.end[1] - factor.begin[1] : 0) {}
+
+  int64_t to_global(int64_t local) const {
+    return local < first_size_ ? first_begin_ + local : second_begin_ + (local - first_size_);
+  }
+  // -1 when the global index (any integer, also out of the global range) lies on another shard.
+  int64_t to_local(int64_t global) const {
+    if (global >= first_begin_ && global - first_begin_ < first_size_) return global - first_begin_;
+    if (global >= second_begin_ && global - second_begin_ < second_size_)
+      return first_size_ + (global - second_begin_);
+    return -1;
+  }
+
+ private:
+  int64_t first_begin_ = 0, first_size_ = INT64_MAX, second_begin_ = 0, second_size_ = 0;
+};
+
+}  // namespace tessera::cpu
