@@ -26,6 +26,9 @@ struct NodePlan {
   std::vector<AxisId> carried;
   int32_t carry_set = -1;
   int32_t chunks = 1;  // g: the moving operand arrives in g slices
+  // Units beyond the rule's own: shards of the factor are whole multiples (query heads in whole KV groups, a merged
+  // head dim in whole heads). Factors not listed have the rule's unit; sorted by name.
+  std::vector<std::pair<char, int64_t>> factor_units;
   friend bool operator==(const NodePlan&, const NodePlan&) = default;
 };
 
