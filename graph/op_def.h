@@ -45,7 +45,7 @@ struct OpCost {
 struct OpDef {
   std::string_view name;  // stable: stored in model files
   int32_t version = 1;
-  std::span<const AttrSpec> attrs;
+  std::span<const AttrSpec> attrs = {};
 
   // Operand types (global or local, symbols allowed) -> result types, or what is wrong with them.
   Result<std::vector<TensorType>> (*infer)(std::span<const TensorType> inputs, std::span<const Attr> attrs) = nullptr;
@@ -57,15 +57,19 @@ struct OpDef {
 
   // in_place[i] = input whose buffer output i may take over when nothing else reads it; empty for none. Kernels of
   // such an op must be correct both in place and out of place.
-  std::span<const int> in_place;
+  std::span<const int> in_place = {};
 
   // Inputs of which only the shape is used (the table of embedding_grad): no buffer is passed to the kernel (null),
   // nothing is resharded, gathered or kept alive for them. Their local extents follow from the rule.
+<<<<<<< Updated upstream
   std::span<const int> shape_only;
 
   // Output 0 is input 0's bytes under another shape (split_dim, merge_dims): lowering shares the buffer and launches
   // nothing.
   bool is_view = false;
+=======
+  std::span<const int> shape_only = {};
+>>>>>>> Stashed changes
 };
 
 // Sets `extent` (and multiplies out products) of every factor of `rule` from operand shapes; reports a mismatch.
