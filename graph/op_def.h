@@ -61,15 +61,11 @@ struct OpDef {
 
   // Inputs of which only the shape is used (the table of embedding_grad): no buffer is passed to the kernel (null),
   // nothing is resharded, gathered or kept alive for them. Their local extents follow from the rule.
-<<<<<<< Updated upstream
-  std::span<const int> shape_only;
+  std::span<const int> shape_only = {};
 
   // Output 0 is input 0's bytes under another shape (split_dim, merge_dims): lowering shares the buffer and launches
   // nothing.
   bool is_view = false;
-=======
-  std::span<const int> shape_only = {};
->>>>>>> Stashed changes
 };
 
 // Sets `extent` (and multiplies out products) of every factor of `rule` from operand shapes; reports a mismatch.
