@@ -1,0 +1,634 @@
+/* Tessera: train and run models on every device of a machine, from any language that can call C.
+ *
+ * This header is the manual. It includes <stddef.h> and <stdint.h> alone and compiles as C11 and C++.
+ *
+ * ## The main job
+ *
+ *     tsr_runtime_new      threads, plugins, log
+ *     tsr_model_load       a .tsr or GGUF file; tsr_model_new makes one from a description such as "llama:L=2,C=64,..."
+ *     tsr_dataset_*        text + tokenizer, or token ids
+ *     tsr_trainer_new      plans (or is told how) to use all devices; says how many bytes each will hold
+ *     tsr_trainer_step     one optimizer step; call it in a loop
+ *     tsr_trainer_store    trained values back into a model; tsr_model_save writes it
+ *     tsr_generator_*      tokens out, streamed
+ *
+ * Below that lies a level where nothing is hidden: graph (builder) -> plan -> program -> session.
+ *
+ * ## Conventions
+ *
+ * Names        tsr_<noun>_<verb>. Outputs come last and are called out_*; they are written only on success.
+ * Errors       A function that can fail returns tsr_status*: NULL is success; anything else is an error object that the
+ *              caller frees with tsr_status_free. Its message says what was found, what was wanted and what to do.
+ *              Nothing here aborts, exits, throws or unwinds into the caller. NULL for a required pointer is
+ *              TSR_INVALID_ARGUMENT. A bug in the library is TSR_INTERNAL. Every function may return TSR_OUT_OF_MEMORY.
+ * Ownership    A handle that a function returns is freed by the matching *_free; *_free(NULL) does nothing. Handles count
+ *              references inside: a trainer keeps what it needs of its model, dataset and runtime, so handles may be
+ *              freed in any order. Pointers returned by accessors (names, data) live as long as their handle.
+ * Threads      One thread at a time may use a handle, different handles are independent. Exceptions are said where they
+ *              are made: immutable handles (status, tokenizer, dataset, devices, plan, program) may be used from any
+ *              number of threads, and so may models and runtimes, which lock inside. *_cancel may be called from any
+ *              thread while another is inside a call on the same handle.
+ * fork         Threads do not survive fork(): in the child, every call that would use a runtime's devices returns
+ *              TSR_FAILED_PRECONDITION, and frees do nothing. Make the runtime after forking.
+ * Text out     `char* buffer, size_t capacity, size_t* out_size`: as much as fits is written, always NUL-terminated when
+ *              capacity > 0; *out_size is the size of the whole text with its NUL. Ask with (NULL, 0), allocate, ask again.
+ * Arrays out   `T* items, size_t capacity, size_t* out_count`: the same, without a terminator.
+ * Text in      UTF-8. `const char* text, size_t size`: size in bytes, or TSR_TEXT_END when NUL-terminated.
+ * Options      A tsr_options is a set of keyed values. Each function that takes one lists its keys; an unknown key, or a
+ *              value of the wrong type, is TSR_INVALID_ARGUMENT and the message names the nearest known keys. NULL means
+ *              all defaults. An integer is accepted where a real is wanted.
+ * Structs      Begin with struct_size, which the caller sets to sizeof(the struct): they may grow at the end.
+ * JSON         Reports are JSON objects on one line, UTF-8. Keys are only ever added.
+ * Bytes        Counts of bytes are exact; a size in text ("2GiB", "512MiB", "4096") is powers of 1024 for KiB, MiB, GiB.
+ *
+ * ## Environment
+ *
+ * Read once, by tsr_runtime_new, when the option of the same meaning is not given:
+ *   TESSERA_THREADS      threads that kernels may use (option "threads")
+ *   TESSERA_PLUGIN_PATH  folder of backend plugins (option "plugin_path")
+ *   TESSERA_LOG          debug | info | warning | error (option "log_level")
+ *
+ * ## Stability
+ *
+ * Values of enumerators never change, structs and key sets only grow, exported symbols are listed in
+ * tests/abi/symbols.txt. Before 1.0 a minor version may still change a signature: see tsr_version_check.
+ */
+/* The layout is by hand. clang-format off */
+#ifndef TESSERA_TESSERA_H_
+#define TESSERA_TESSERA_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TSR_VERSION_MAJOR 0
+#define TSR_VERSION_MINOR 1
+#define TSR_VERSION_PATCH 0
+#define TSR_VERSION (TSR_VERSION_MAJOR * 10000 + TSR_VERSION_MINOR * 100 + TSR_VERSION_PATCH)
+
+#if defined(TSR_BUILDING_LIBRARY) && defined(__GNUC__)
+#define TSR_API __attribute__((visibility("default")))
+#else
+#define TSR_API
+#endif
+
+/* Size of a NUL-terminated text. */
+#define TSR_TEXT_END ((size_t)-1)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tsr_status tsr_status;
+typedef struct tsr_options tsr_options;
+typedef struct tsr_runtime tsr_runtime;
+typedef struct tsr_devices tsr_devices;
+typedef struct tsr_tensor tsr_tensor;
+typedef struct tsr_graph tsr_graph;
+typedef struct tsr_tokenizer tsr_tokenizer;
+typedef struct tsr_model tsr_model;
+typedef struct tsr_dataset tsr_dataset;
+typedef struct tsr_plan tsr_plan;
+typedef struct tsr_program tsr_program;
+typedef struct tsr_session tsr_session;
+typedef struct tsr_trainer tsr_trainer;
+typedef struct tsr_generator tsr_generator;
+
+/* ================================================================ version */
+
+/* The library's TSR_VERSION: major * 10000 + minor * 100 + patch. */
+TSR_API uint32_t tsr_version(void);
+
+/* Checks the header that a program was compiled with against the library that it runs with:
+ *   tsr_status* error = tsr_version_check(TSR_VERSION);
+ * TSR_UNSUPPORTED when the major versions differ, the library is older, or (before 1.0) the minor versions differ. */
+TSR_API tsr_status* tsr_version_check(uint32_t header_version);
+
+/* ================================================================ status */
+
+typedef int32_t tsr_code;
+enum {
+  TSR_OK = 0,
+  TSR_INVALID_ARGUMENT = 1,    /* a value of the caller's is wrong */
+  TSR_NOT_FOUND = 2,           /* a file, tensor, op, device, backend does not exist */
+  TSR_CORRUPT = 3,             /* a file does not hold what its format promises */
+  TSR_UNSUPPORTED = 4,         /* valid, but not something that this build or backend does */
+  TSR_OUT_OF_MEMORY = 5,       /* an allocation failed, or a plan cannot fit the memory limit */
+  TSR_IO = 6,                  /* the operating system refused a read or a write */
+  TSR_CANCELLED = 7,           /* as asked by *_cancel */
+  TSR_ABORTED = 8,             /* another device failed first */
+  TSR_FAILED_PRECONDITION = 9, /* not in this state: nothing fed, diverged, forked child */
+  TSR_TIMEOUT = 10,
+  TSR_INTERNAL = 11            /* a bug in Tessera or in a plugin; please report the message */
+};
+
+/* TSR_OK and "" for NULL. The message lives as long as the status. */
+TSR_API tsr_code tsr_status_code(const tsr_status* status);
+TSR_API const char* tsr_status_message(const tsr_status* status);
+TSR_API void tsr_status_free(tsr_status* status);
+
+/* "invalid_argument" for TSR_INVALID_ARGUMENT; "unknown" for other numbers. */
+TSR_API const char* tsr_code_name(tsr_code code);
+
+/* ================================================================ options */
+
+/* Keyed values. A set may be used for any number of calls, and changed or freed between them. Setting a key again
+ * replaces its value. Keys are checked by the function that consumes the set. */
+TSR_API tsr_status* tsr_options_new(tsr_options** out_options);
+TSR_API tsr_status* tsr_options_set_i64(tsr_options* options, const char* key, int64_t value);
+TSR_API tsr_status* tsr_options_set_f64(tsr_options* options, const char* key, double value);
+TSR_API tsr_status* tsr_options_set_str(tsr_options* options, const char* key, const char* value);
+TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* key, const int64_t* values, size_t count);
+TSR_API void tsr_options_free(tsr_options* options);
+
+/* ================================================================ runtime */
+
+/* Backends, the thread pool of their kernels, and the log. Several runtimes may exist; they share nothing. Any thread.
+ *
+ * Options
+ *   threads       i64   threads that kernels may use; 0 (default): as many as the process may run on
+ *   plugin_path   str   folder of libtessera_<backend>.so; default: beside libtessera
+ *   log_level     str   debug | info | warning (default) | error: the least severe record that is kept
+ *   log_capacity  i64   records kept before the oldest is dropped (default 1000)
+ * Fails with TSR_INVALID_ARGUMENT. An absent plugin is no failure: see tsr_runtime_backends. */
+TSR_API tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtime);
+
+/* What can be used here and, where something cannot, why:
+ *   {"backends": [{"name": "cpu", "available": true, "reason": "", "device_count": 2147483647, "devices": ["..."]},
+ *                 {"name": "cuda", "available": false, "reason": "libtessera_cuda.so: not found", ...}]}
+ * device_count is 2147483647 where devices are virtual, as many as one asks for. */
+TSR_API tsr_status* tsr_runtime_backends(tsr_runtime* runtime, char* buffer, size_t capacity, size_t* out_size);
+
+enum { TSR_LOG_DEBUG = 0, TSR_LOG_INFO = 1, TSR_LOG_WARNING = 2, TSR_LOG_ERROR = 3 };
+
+/* Takes the oldest record from the log queue. *out_size is 0 when there is none; a record that does not fit into
+ * `capacity` stays queued, with its needed size in *out_size. */
+TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char* buffer, size_t capacity,
+                                         size_t* out_size);
+TSR_API void tsr_runtime_free(tsr_runtime* runtime);
+
+/* ================================================================ devices */
+
+/* The devices that a plan is made for and a session runs on; one rank each. Immutable.
+ *
+ * `text`: "cpu:4" four virtual devices sharing the machine's cores; "cuda" every GPU; "cuda:0,1" those two; "cuda:0,0"
+ * two ranks on one GPU. TSR_NOT_FOUND or TSR_UNSUPPORTED with the reason when the backend cannot be used. */
+TSR_API tsr_status* tsr_devices_open(tsr_runtime* runtime, const char* text, tsr_devices** out_devices);
+TSR_API int32_t tsr_devices_count(const tsr_devices* devices); /* 0 for NULL */
+
+/* {"text": "cpu:4", "devices": [{"name", "memory_bytes", "matmul_flops_per_s", "memory_bytes_per_s"}],
+ *  "shared_cores", "link": {"bytes_per_s", "latency_s"}} */
+TSR_API tsr_status* tsr_devices_info(const tsr_devices* devices, char* buffer, size_t capacity, size_t* out_size);
+TSR_API void tsr_devices_free(tsr_devices* devices);
+
+/* ================================================================ tensor */
+
+#define TSR_MAX_RANK 6
+
+/* Element types. Block types hold 32 elements in 34 (q8_0) and 18 (q4_0) bytes. */
+typedef int32_t tsr_dtype;
+enum {
+  TSR_F32 = 0,
+  TSR_F64 = 1,
+  TSR_F16 = 2,
+  TSR_BF16 = 3,
+  TSR_I32 = 4,
+  TSR_I64 = 5,
+  TSR_I8 = 6,
+  TSR_U8 = 7,
+  TSR_Q8_0 = 8,
+  TSR_Q4_0 = 9
+};
+
+/* A whole tensor in host memory, row-major and contiguous. rank 0 is a scalar. */
+
+/* Owned, filled with zeros. dims [rank], each >= 0. */
+TSR_API tsr_status* tsr_tensor_new(tsr_dtype dtype, int32_t rank, const int64_t* dims, tsr_tensor** out_tensor);
+
+/* A view of the caller's memory, without a copy. `bytes` is checked against dtype and dims. The memory must stay valid
+ * and unchanged until `release(context)` is called, from any thread, which happens once nothing uses it any more (also
+ * when this call fails); with release NULL the caller must know when that is: after the tensor and everything it was
+ * written into (models borrow, sessions and trainers copy) are freed. */
+TSR_API tsr_status* tsr_tensor_borrow(tsr_dtype dtype, int32_t rank, const int64_t* dims, const void* data,
+                                      size_t bytes, void (*release)(void* context), void* context,
+                                      tsr_tensor** out_tensor);
+
+TSR_API tsr_dtype tsr_tensor_dtype(const tsr_tensor* tensor);
+TSR_API int32_t tsr_tensor_rank(const tsr_tensor* tensor);
+TSR_API const int64_t* tsr_tensor_dims(const tsr_tensor* tensor); /* [rank] */
+TSR_API size_t tsr_tensor_bytes(const tsr_tensor* tensor);
+TSR_API const void* tsr_tensor_data(const tsr_tensor* tensor);
+TSR_API void* tsr_tensor_writable(tsr_tensor* tensor); /* NULL for borrowed and file-backed tensors */
+TSR_API const char* tsr_tensor_name(const tsr_tensor* tensor); /* as read or fetched; "" for others */
+TSR_API void tsr_tensor_free(tsr_tensor* tensor);
+
+TSR_API const char* tsr_dtype_name(tsr_dtype dtype); /* "f32"; "unknown" for other numbers */
+
+/* ================================================================ graph */
+
+/* A model as a graph of ops (docs/ops.md lists them), built node by node or read from text. Each node is checked when
+ * it is added: the message of a wrong shape names both shapes. A value is a tensor of one graph.
+ *
+ * Extents may be symbols: tsr_graph_symbol returns what to write into dims. "B" is the batch: it is bound to the
+ * trainer's "batch" option and is what data parallelism divides. "T" is the sequence, bound to "seq". */
+typedef uint32_t tsr_value;
+
+TSR_API tsr_status* tsr_graph_new(tsr_graph** out_graph);
+
+/* The text form, exact both ways:
+ *   graph {
+ *     symbol B
+ *     input x: f32[B, 64]
+ *     parameter w: f32[64, 10]
+ *     y = matmul(x, w) : f32[B, 10]
+ *     output logits = y
+ *   }
+ * TSR_INVALID_ARGUMENT names the line. */
+TSR_API tsr_status* tsr_graph_parse(const char* text, size_t size, tsr_graph** out_graph);
+TSR_API tsr_status* tsr_graph_print(tsr_graph* graph, char* buffer, size_t capacity, size_t* out_size);
+
+/* Declares a symbol, or finds it again. capacity: its largest value, 0 for no limit. *out_extent goes into dims. */
+TSR_API tsr_status* tsr_graph_symbol(tsr_graph* graph, const char* name, int64_t capacity, int64_t* out_extent);
+
+/* Names are not empty and unique in the graph. Dims are copied. */
+TSR_API tsr_status* tsr_graph_input(tsr_graph* graph, const char* name, tsr_dtype dtype, int32_t rank,
+                                    const int64_t* dims, tsr_value* out_value);
+TSR_API tsr_status* tsr_graph_parameter(tsr_graph* graph, const char* name, tsr_dtype dtype, int32_t rank,
+                                        const int64_t* dims, tsr_value* out_value);
+
+/* Adds a node: op by name, inputs [input_count], attributes as options (NULL: all defaults). The results are written to
+ * outputs [capacity]; *out_count is how many the op has (out_count may be NULL). A capacity below that is no error:
+ * the rest can be had by tsr_graph_find. TSR_NOT_FOUND names the nearest ops; TSR_INVALID_ARGUMENT for shapes, types and
+ * attributes. */
+TSR_API tsr_status* tsr_graph_node(tsr_graph* graph, const char* op, const tsr_value* inputs, size_t input_count,
+                                   const tsr_options* attributes, tsr_value* outputs, size_t capacity,
+                                   size_t* out_count);
+
+/* Scope of the nodes added from here on: "block.0.attention". It names nodes in messages, plans and traces. */
+TSR_API tsr_status* tsr_graph_scope(tsr_graph* graph, const char* scope);
+TSR_API tsr_status* tsr_graph_rename(tsr_graph* graph, tsr_value value, const char* name);
+
+/* A frozen parameter (trainable 0) gets no gradient, no optimizer state and no memory for either. */
+TSR_API tsr_status* tsr_graph_set_trainable(tsr_graph* graph, tsr_value parameter, int32_t trainable);
+
+/* Makes a value fetchable under `name`; replaces an output of that name. */
+TSR_API tsr_status* tsr_graph_output(tsr_graph* graph, const char* name, tsr_value value);
+TSR_API tsr_status* tsr_graph_find(tsr_graph* graph, const char* tensor_name, tsr_value* out_value);
+
+/* Type of a value. dims [TSR_MAX_RANK]; symbols are negative, as tsr_graph_symbol returned them. Each output may be
+ * NULL. */
+TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype* out_dtype, int32_t* out_rank,
+                                   int64_t* out_dims);
+
+/* Graph to graph; `graph` is left alone.
+ *
+ * token_loss: adds inputs "labels" i32 [B, T] (-1: ignored) and "loss_scale" f32 [] and the output "loss", for a graph
+ *             with the output "logits" [B, T, V].
+ * training:   forward with a scalar output "loss" -> the whole step: forward, backward, optimizer. Adds the inputs "lr"
+ *             and "step" (f32 [], 1 for the first step) and the outputs "loss" and "grad_norm". Options: optimizer, beta1,
+ *             beta2, eps, momentum, weight_decay, clip_norm, as for tsr_trainer_new.
+ * evaluation: forward with a scalar output "loss" -> that output alone.
+ * decoding:   language model -> its incremental form, with KV caches as state. Options: context (i64, required: tokens
+ *             that a sequence may hold), sample (i64, default 1: append sampling). See docs/ops.md for its inputs. */
+TSR_API tsr_status* tsr_graph_token_loss(tsr_graph* graph, tsr_graph** out_graph);
+TSR_API tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
+TSR_API tsr_status* tsr_graph_evaluation(tsr_graph* graph, tsr_graph** out_graph);
+TSR_API tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
+TSR_API void tsr_graph_free(tsr_graph* graph);
+
+/* ================================================================ tokenizer */
+
+/* Text <-> token ids. Immutable. */
+
+/* 256 tokens, one a byte. */
+TSR_API tsr_status* tsr_tokenizer_new_bytes(tsr_tokenizer** out_tokenizer);
+/* The tokenizer inside a .tsr or GGUF file (a vocabulary-only GGUF file too). TSR_NOT_FOUND when it has none. */
+TSR_API tsr_status* tsr_tokenizer_load(const char* path, tsr_tokenizer** out_tokenizer);
+
+enum {
+  TSR_ENCODE_SPECIAL = 1, /* recognise control tokens written out in the text, such as <s> */
+  TSR_ENCODE_BOS = 2      /* put the beginning-of-sequence token in front, when there is one */
+};
+TSR_API tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const char* text, size_t size, uint32_t flags,
+                                         int32_t* ids, size_t capacity, size_t* out_count);
+
+/* The bytes of ids [count]; BOS itself and the space that SentencePiece puts after it are left out. Bytes, not
+ * necessarily whole UTF-8 characters; *out_size counts the NUL. TSR_INVALID_ARGUMENT for an id out of range. */
+TSR_API tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* ids, size_t count,
+                                         char* buffer, size_t capacity, size_t* out_size);
+TSR_API int32_t tsr_tokenizer_vocabulary_size(const tsr_tokenizer* tokenizer);
+TSR_API int32_t tsr_tokenizer_bos(const tsr_tokenizer* tokenizer); /* -1: none */
+TSR_API int32_t tsr_tokenizer_eos(const tsr_tokenizer* tokenizer);
+TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
+
+/* ================================================================ model */
+
+/* A forward graph, named parameter values, a tokenizer and metadata. Any thread; locks inside. Tensor data of a file
+ * stays in the file (mapped) until it is used. */
+
+/* From a file: .tsr or GGUF, told apart by its first bytes. TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT, TSR_UNSUPPORTED. */
+TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
+
+/* From memory, which is borrowed: it must stay valid and unchanged until release(context) is called (also when this
+ * call fails); release may be NULL, then the memory must outlive the model and everything made from it. */
+TSR_API tsr_status* tsr_model_load_bytes(const void* data, size_t size, void (*release)(void* context), void* context,
+                                         tsr_model** out_model);
+
+/* Through a callback, for archives, databases, encrypted stores. read_at fills `out` with `bytes` bytes from `offset`
+ * and returns 0, or anything else for failure (TSR_IO); it may be called from several threads, until release. */
+typedef struct tsr_reader {
+  size_t struct_size;
+  void* context;
+  int64_t size; /* of the whole file, bytes */
+  int32_t (*read_at)(void* context, int64_t offset, void* out, size_t bytes);
+  void (*release)(void* context); /* may be NULL; called once nothing reads any more, also when the load fails */
+} tsr_reader;
+TSR_API tsr_status* tsr_model_load_reader(const tsr_reader* reader, tsr_model** out_model);
+
+/* From a description, without weights: family and sizes,
+ *   "gpt2:L=12,C=768,H=12,V=50257,T=1024"    "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048"
+ * Parameters are drawn when they are first needed, from `seed` and the parameter's name alone (so not from the layout);
+ * planning needs none.
+ * Options: seed (i64, default 0). */
+TSR_API tsr_status* tsr_model_new(const char* description, const tsr_options* options, tsr_model** out_model);
+
+/* From a graph of one's own (copied). Options: seed, as above. Parameters named "*.bias" and such start at 0, norm
+ * weights at 1, the rest normal with deviation 0.02 or by their fan-in; write others with tsr_model_write. */
+TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options* options, tsr_model** out_model);
+
+/* Writes a .tsr file: to a temporary name, synced, renamed over `path`. Parameters not drawn yet are drawn.
+ * Options: compress (i64, default 0). TSR_IO. */
+TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options);
+
+/* Reads a .tsr file through and checks every checksum. TSR_CORRUPT names the tensor. */
+TSR_API tsr_status* tsr_model_verify(const char* path);
+
+/* {"architecture", "parameters": count of elements, "parameter_bytes", "tensors": [{"name", "dtype", "shape"}],
+ *  "inputs": [...], "outputs": [...], "symbols": [{"name", "capacity"}], "metadata": {...},
+ *  "tokenizer": null | {"kind", "vocabulary_size", "bos", "eos"}, "graph_nodes"} */
+TSR_API tsr_status* tsr_model_info(tsr_model* model, char* buffer, size_t capacity, size_t* out_size);
+
+/* *out_size is 0 when the key is absent. Setting "" removes it. */
+TSR_API tsr_status* tsr_model_metadata(tsr_model* model, const char* key, char* buffer, size_t capacity,
+                                       size_t* out_size);
+TSR_API tsr_status* tsr_model_set_metadata(tsr_model* model, const char* key, const char* value);
+
+/* Parameters by number, in graph order, 0 .. *out_count - 1. */
+TSR_API tsr_status* tsr_model_parameter_count(tsr_model* model, size_t* out_count);
+TSR_API tsr_status* tsr_model_parameter_name(tsr_model* model, size_t number, char* buffer, size_t capacity,
+                                             size_t* out_size);
+
+/* One parameter's value. read is a view that stays as it was when the model changes. write borrows the tensor's
+ * memory; dtype and dims must be the parameter's. TSR_NOT_FOUND names the nearest parameters. */
+TSR_API tsr_status* tsr_model_read(tsr_model* model, const char* parameter, tsr_tensor** out_tensor);
+TSR_API tsr_status* tsr_model_write(tsr_model* model, const char* parameter, const tsr_tensor* value);
+
+TSR_API tsr_status* tsr_model_graph(tsr_model* model, tsr_graph** out_graph); /* a copy */
+TSR_API tsr_status* tsr_model_tokenizer(tsr_model* model, tsr_tokenizer** out_tokenizer); /* TSR_NOT_FOUND: it has none */
+TSR_API tsr_status* tsr_model_set_tokenizer(tsr_model* model, const tsr_tokenizer* tokenizer); /* NULL removes it */
+TSR_API void tsr_model_free(tsr_model* model);
+
+/* ================================================================ dataset */
+
+/* Token ids cut into samples of seq + 1 tokens (inputs and labels shifted by one), stride seq. Immutable.
+ *
+ * The sample at place j of global step n depends on (seed, n * batch + j) alone, never on the devices: a run resumed on
+ * another device count sees the same data. Each epoch visits every training sample once, in an order of its own.
+ *
+ * Options
+ *   seq            i64   tokens a sample (default 128)
+ *   eval_fraction  f64   the last part of the samples, kept for evaluation (default 0)
+ *   shuffle        i64   1 (default) or 0: in order
+ *   seed           i64   of the order (default 0)
+ * TSR_INVALID_ARGUMENT when the text holds no whole sample for training. */
+TSR_API tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenizer, const tsr_options* options,
+                                         tsr_dataset** out_dataset);
+TSR_API tsr_status* tsr_dataset_new_text(const char* text, size_t size, const tsr_tokenizer* tokenizer,
+                                         const tsr_options* options, tsr_dataset** out_dataset);
+TSR_API tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_options* options,
+                                           tsr_dataset** out_dataset);
+
+/* {"tokens", "seq", "train_samples", "eval_samples", "seed", "shuffle"} */
+TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, char* buffer, size_t capacity, size_t* out_size);
+
+/* The training batch of global step `step` (from 0): ids [batch, seq + 1] into items. */
+TSR_API tsr_status* tsr_dataset_batch(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* items,
+                                      size_t capacity, size_t* out_count);
+TSR_API void tsr_dataset_free(tsr_dataset* dataset);
+
+/* ================================================================ plan */
+
+/* How a model will be computed on some devices: the mesh, what is sharded and where, micro-batches; with the time it
+ * should take and the bytes that each device will hold. Immutable.
+ *
+ * Planning allocates none of that memory: this is the memory estimate. The bytes are exact (the program's arena). */
+
+/* The plan that tsr_trainer_new or tsr_generator_new would make from these options; the keys are theirs, and
+ *   mode   str   "train" (default) or "generate"
+ * TSR_OUT_OF_MEMORY when nothing fits: the message has the smallest limit that would work and what fills it. */
+TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                                 tsr_plan** out_plan);
+
+/* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, memory_limit. */
+TSR_API tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
+                                           tsr_plan** out_plan);
+
+/* The plan as text that can be edited and given back as option "plan_file". */
+TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
+
+/* {"mesh": "dp=2, tp=2", "strategy": "dp=2,tp=2,zero=1", "predicted_step_seconds", "gap", "global_batch",
+ *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}}],
+ *  "candidates": [{"strategy", "step_seconds", "arena_bytes", "rejected"}]} */
+TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* its text */
+TSR_API void tsr_plan_free(tsr_plan* plan);
+
+/* ================================================================ program, session (the low level) */
+
+/* What a plan comes to: per device a fixed arena and a list of instructions. Entries share parameters and state by
+ * name. Immutable. */
+typedef struct tsr_entry {
+  size_t struct_size;
+  const char* name; /* "train_step" */
+  tsr_graph* graph;
+  const tsr_plan* plan; /* of this graph */
+} tsr_entry;
+TSR_API tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size_t entry_count,
+                                    tsr_program** out_program);
+/* {"fingerprint", "devices": [{"name", "arena_bytes": {"predicted"}, "max_live_bytes", "peak"}],
+ *  "entries": [{"name", "instructions"}]} */
+TSR_API tsr_status* tsr_program_info(const tsr_program* program, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_program_print(const tsr_program* program, int32_t rank, char* buffer, size_t capacity,
+                                      size_t* out_size);
+TSR_API void tsr_program_free(tsr_program* program);
+
+/* A program in memory, with state of its own. Several sessions may run at once, one thread each.
+ * Options: measure_memory (i64, default 0), trace (i64, default 0). */
+TSR_API tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options, tsr_session** out_session);
+
+/* Parameters, constants and state by name, as whole tensors; values are copied. Parameters must be written before the
+ * first run; state starts as zeros. TSR_NOT_FOUND names the nearest; TSR_INVALID_ARGUMENT for another type. */
+TSR_API tsr_status* tsr_session_write(tsr_session* session, const char* name, const tsr_tensor* value);
+TSR_API tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr_tensor** out_tensor);
+/* All parameters of the program from a model. */
+TSR_API tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model);
+
+/* Inputs keep their value until fed again. Outputs keep theirs until the next run. */
+TSR_API tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char* input, const tsr_tensor* value);
+TSR_API tsr_status* tsr_session_run(tsr_session* session, const char* entry);
+TSR_API tsr_status* tsr_session_fetch(tsr_session* session, const char* entry, const char* output,
+                                      tsr_tensor** out_tensor);
+TSR_API void tsr_session_cancel(tsr_session* session); /* any thread: the run in progress returns TSR_CANCELLED */
+/* After a failed or cancelled run the session accepts only write, read and free until this; state must be written again. */
+TSR_API tsr_status* tsr_session_restore(tsr_session* session);
+
+/* {"devices": [{"name", "arena_bytes": {"predicted", "measured"}, "max_live_bytes"}], "comm": [{"collective", "axis",
+ *  "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. */
+TSR_API tsr_status* tsr_session_report(tsr_session* session, char* buffer, size_t capacity, size_t* out_size);
+/* What ran since the last call, in Chrome's trace format (a JSON array); needs the option "trace". */
+TSR_API tsr_status* tsr_session_trace(tsr_session* session, char* buffer, size_t capacity, size_t* out_size);
+TSR_API void tsr_session_free(tsr_session* session);
+
+/* ================================================================ trainer */
+
+/* Trains a model on all devices given. It copies what it needs of the model's values: the model stays as it is until
+ * tsr_trainer_store.
+ *
+ * With a dataset the model is a language model (inputs "tokens", "positions", output "logits") and its loss is the mean
+ * token loss. Without one (dataset NULL) the graph has a scalar output "loss" of its own and inputs that are fed by
+ * tsr_trainer_feed. Where such a graph has inputs named "lr", "step" or "loss_scale" (f32 []), the trainer feeds them; loss_scale
+ * is then 1 / batch: write the loss as reduce_sum(...) * loss_scale to have it exact under any number of micro-batches.
+ *
+ * Options
+ *   devices        str   "cpu:4" (default "cpu:1")
+ *   parallel       str   pins decisions, the rest is the planner's: "dp=2,tp=2,sp,zero=1,mb=4" (default "": all planned)
+ *   plan_file      str   a plan from tsr_plan_save instead of planning; it must be of this very graph
+ *   memory_limit   i64 bytes or str "2GiB", per device (default: the device's)
+ *   batch          i64   sequences (rows) in one step, over all devices (default 8)
+ *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's
+ *   symbols        str   values of further symbols of an own graph: "N=10,M=4"
+ *   steps          i64   length of the schedule (default 100); tsr_trainer_step may go on after it, at the last rate
+ *   lr             f64   peak learning rate (default 1e-3)
+ *   schedule       str   constant (default) | cosine | linear: from lr down to lr * lr_end over `steps`
+ *   warmup         i64   steps of linear rise from 0 (default 0)
+ *   lr_end         f64   last rate as a fraction of lr (default 0 for cosine and linear)
+ *   optimizer      str   adamw (default) | sgd
+ *   beta1 beta2 eps      f64   of adamw (0.9, 0.999, 1e-8)
+ *   momentum       f64   of sgd (0.9)
+ *   weight_decay   f64   (adamw 0.01, sgd 0)
+ *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
+ *   seed           i64   of dropout and of parameters not drawn yet (default 0)
+ *   dropout        f64   overrides the probability of every dropout op of the model
+ *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
+ *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
+ *   measure_memory i64   1 (default): the first two steps also measure the memory really touched; 0: not
+ *   trace          i64   1: record what runs, for tsr_trainer_trace (default 0)
+ * TSR_OUT_OF_MEMORY before anything large is allocated when no plan fits. */
+TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+                                    const tsr_options* options, tsr_trainer** out_trainer);
+
+/* Feeds an input of an own graph; it keeps its value until fed again. Copies. dims are those of the whole batch. */
+TSR_API tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_tensor* value);
+
+typedef struct tsr_step {
+  size_t struct_size;
+  int64_t step;      /* 1 for the first */
+  double loss;       /* of the batch, before the update */
+  double grad_norm;  /* global, before clipping */
+  double lr;
+  double seconds;    /* wall time of this step */
+} tsr_step;
+
+/* One optimizer step. out_step may be NULL.
+ *
+ * A loss or a gradient that is not finite is TSR_FAILED_PRECONDITION: such a step is left out inside the program (parameters and
+ * optimizer state keep their values, the step is not counted), so the trainer can still be stored, saved, or stepped
+ * again after feeding other data, which is up to the caller; the next tsr_trainer_step of a dataset takes the next batch.
+ * After TSR_CANCELLED or a device error the values on the devices are lost: tsr_trainer_resume, or free. */
+TSR_API tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step);
+
+/* Mean loss over the dataset's evaluation part (own graphs: of the inputs fed), without dropout or update. */
+TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss);
+
+/* A checkpoint is a folder: parameters, optimizer state, step, place in the data, schedule and options, independent of
+ * devices and plan. save replaces the folder at once or not at all. resume continues bit for bit on equal devices, and
+ * to rounding on others; it refuses a checkpoint of another model (TSR_INVALID_ARGUMENT names the first difference). */
+TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
+TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
+
+/* Present values of all parameters into `model`, which may be the one trained or another with these parameters. */
+TSR_API tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model);
+
+/* One parameter or optimizer state ("<parameter>.m") by name. */
+TSR_API tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor);
+TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_tensor* value);
+
+/* {"step", "tokens_per_step", "plan": {as tsr_plan_info}, "devices": [{"name", "arena_bytes": {"predicted",
+ *  "measured"}, "max_live_bytes"}], "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
+ *  "allocations_after_first_step", "skipped_steps"} */
+TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan);
+
+/* Any thread: the step, evaluation or save in progress returns TSR_CANCELLED. Without one it does nothing. */
+TSR_API void tsr_trainer_cancel(tsr_trainer* trainer);
+TSR_API void tsr_trainer_free(tsr_trainer* trainer);
+
+/* ================================================================ generator */
+
+/* Continues a text, token by token, on all devices given. A thread of its own computes; tsr_generator_next collects.
+ *
+ * Options
+ *   devices, parallel, memory_limit   as for the trainer
+ *   context      i64   tokens that the cache holds, prompt included (default: the model's context length, at most 2048)
+ *   max_tokens   i64   tokens to generate (default 0: until the context is full)
+ *   temperature  f64   0 (default): always the likeliest token
+ *   top_k        i64   sample among this many (default 0: all)
+ *   top_p        f64   and among the likeliest that sum to this (default 1)
+ *   seed         i64   (default 0)
+ *   echo         i64   1: the prompt comes out too, in front (default 0)
+ *   stop         str   a text that ends the generation and is left out; several as a JSON array of strings
+ *   stop_ids     str   "2,13": further tokens that end it; the tokenizer's BOS and EOS always do
+ * The model needs the inputs "tokens" and "positions" and the output "logits". */
+TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                                      tsr_generator** out_generator);
+
+/* Begins anew; what was still to come of an earlier text is dropped. The text is encoded with BOS in front where the
+ * model has one; an empty text starts from BOS alone. TSR_INVALID_ARGUMENT for a prompt longer than the context.
+ * tsr_generator_start needs a tokenizer (TSR_FAILED_PRECONDITION); start_tokens takes ids as they are, count >= 1. */
+TSR_API tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size);
+TSR_API tsr_status* tsr_generator_start_tokens(tsr_generator* generator, const int32_t* ids, size_t count);
+
+enum {
+  TSR_PIECE = 0,   /* a token, and the text that became certain with it (perhaps none yet) */
+  TSR_PENDING = 1, /* nothing within the timeout */
+  TSR_END = 2      /* the text is complete; `finish` says why */
+};
+enum { TSR_FINISH_NONE = 0, TSR_FINISH_LENGTH = 1, TSR_FINISH_STOP = 2, TSR_FINISH_CANCELLED = 3 };
+
+typedef struct tsr_piece {
+  size_t struct_size;
+  int32_t kind;      /* TSR_PIECE, TSR_PENDING, TSR_END */
+  int32_t finish;    /* TSR_FINISH_*, with TSR_END */
+  int32_t token;     /* with TSR_PIECE; -1 for text alone */
+  const char* text;  /* with TSR_PIECE: whole UTF-8 characters, NUL-terminated; valid until the next call on this handle */
+  size_t text_size;  /* bytes without the NUL */
+} tsr_piece;
+
+/* The next piece. Waits at most timeout_s seconds (0: not at all; negative: as long as it takes). The texts of all
+ * pieces, joined, are the generated text, without BOS or a leading dummy space. */
+TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_piece* out_piece);
+
+/* {"prompt_tokens", "tokens", "prefill_seconds", "decode_seconds", "plan": {as tsr_plan_info}, "devices": [...]} */
+TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, char* buffer, size_t capacity, size_t* out_size);
+
+/* Logits f32 [V] of the last token computed. Once the text is complete. */
+TSR_API tsr_status* tsr_generator_logits(tsr_generator* generator, tsr_tensor** out_tensor);
+
+/* Any thread: the text in progress ends, with TSR_FINISH_CANCELLED. */
+TSR_API void tsr_generator_cancel(tsr_generator* generator);
+TSR_API void tsr_generator_free(tsr_generator* generator);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TESSERA_TESSERA_H_ */
