@@ -92,6 +92,9 @@ class Graph {
   const std::string& scope() const { return scope_; }
   void set_phase(Phase phase, NodeId forward = kNoNode) { phase_ = phase; forward_ = forward; }
 
+  // Of a node that exists: autodiff tells weight gradients from input gradients once it has seen all uses.
+  void set_phase_of(NodeId node, Phase phase);
+
   Status rename(TensorId tensor, std::string name);
   void set_trainable(TensorId parameter, bool trainable);
   Status add_output(std::string name, TensorId tensor);  // fetched by name; replaces an output of the same name
@@ -113,6 +116,9 @@ class Graph {
 
   // The same graph with symbols replaced; every symbol that some shape uses must be given.
   Result<Graph> bind(std::span<const std::pair<std::string, int64_t>> values) const;
+
+  // The same, leaving the symbols that `values` does not name ("B" while the planner still chooses it).
+  Result<Graph> bind_partly(std::span<const std::pair<std::string, int64_t>> values) const;
 
   // Everything a reader of an untrusted file needs: topology, names, kinds, attributes, types equal to infer's,
   // updates type-equal to their targets, gradients to their parameters.

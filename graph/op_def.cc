@@ -1,0 +1,119 @@
+#include "graph/op_def.h"
+
+#include <algorithm>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+namespace {
+
+// Solves the extents of a rule's factors from operand dims, each of which is a product of factors.
+class ExtentSolver {
+ public:
+  explicit ExtentSolver(ShardingRule& rule) : rule_(rule), known_(rule.factors.size()) {}
+
+  Status add(std::string_view which, const std::vector<ShardingRule::OperandDims>& dims,
+             std::span<const TensorType> types) {
+    if (dims.size() != types.size())
+      return Status(StatusCode::kInvalidArgument, format("rule {}: {} operands in the rule, {} {} given",
+                                                         to_text(rule_), dims.size(), types.size(), which));
+    for (size_t operand = 0; operand < dims.size(); ++operand) {
+      const Shape& shape = types[operand].shape;
+      if (static_cast<int>(dims[operand].size()) != shape.rank())
+        return Status(StatusCode::kInvalidArgument,
+                      format("rule {}: {} {} is [{}], the rule gives it {} dims", to_text(rule_), which,
+                             operand, shape, dims[operand].size()));
+      for (int dim = 0; dim < shape.rank(); ++dim) {
+        const std::string& product = dims[operand][static_cast<size_t>(dim)];
+        if (!product.empty()) equations_.push_back({product, shape[dim], which, operand, dim});
+      }
+    }
+    return {};
+  }
+
+  Status solve() {
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (const Equation& equation : equations_) {
+        Result<bool> solved = solve_one(equation);
+        if (!solved.ok()) return solved.status();
+        progress |= *solved;
+      }
+    }
+    for (size_t i = 0; i < known_.size(); ++i)
+      if (!known_[i] && rule_.factors[i].extent == 0)
+        return Status(StatusCode::kInvalidArgument,
+                      format("rule {}: the operand shapes do not determine factor '{}'", to_text(rule_),
+                             rule_.factors[i].name));
+    return {};
+  }
+
+ private:
+  struct Equation {
+    std::string_view product;
+    int64_t extent;
+    std::string_view which;
+    size_t operand;
+    int dim;
+  };
+
+  // True when it made a factor known.
+  Result<bool> solve_one(const Equation& equation) {
+    int64_t known_product = 1;  // a symbol only ever multiplies ones
+    size_t unknown = known_.size(), unknown_count = 0;
+    for (char name : equation.product) {
+      const size_t factor = static_cast<size_t>(rule_.find(name) - rule_.factors.data());
+      if (!known_[factor]) {
+        unknown = factor;
+        ++unknown_count;
+        continue;
+      }
+      const int64_t extent = rule_.factors[factor].extent;
+      if ((is_symbol(known_product) && extent != 1) || (is_symbol(extent) && known_product != 1))
+        return Status(StatusCode::kUnsupported,
+                      format("rule {}: dim {} of {} {} is a product that contains a symbol; bind it first",
+                             to_text(rule_), equation.dim, equation.which, equation.operand));
+      known_product *= extent;
+    }
+    if (unknown_count > 1) return false;
+    if (unknown_count == 0) {
+      if (known_product != equation.extent) return mismatch(equation, known_product);
+      return false;
+    }
+    int64_t extent = equation.extent;
+    if (known_product != 1) {
+      if (known_product == 0 && equation.extent == 0)
+        return false;  // any extent would do: another operand says
+      if (is_symbol(known_product) || is_symbol(extent) || known_product == 0 || extent % known_product != 0)
+        return mismatch(equation, known_product);
+      extent /= known_product;
+    }
+    rule_.factors[unknown].extent = extent;
+    known_[unknown] = true;
+    return true;
+  }
+
+  Status mismatch(const Equation& equation, int64_t product) const {
+    return Status(StatusCode::kInvalidArgument,
+                  format("rule {}: extents differ: dim {} of {} {} is {}, the other operands make ({}) {}",
+                         to_text(rule_), equation.dim, equation.which, equation.operand,
+                         to_text(Shape{equation.extent}), equation.product, to_text(Shape{product})));
+  }
+
+  ShardingRule& rule_;
+  std::vector<bool> known_;
+  std::vector<Equation> equations_;
+};
+
+}  // namespace
+
+Status bind_extents(ShardingRule& rule, std::span<const TensorType> inputs,
+                    std::span<const TensorType> outputs) {
+  ExtentSolver solver(rule);
+  TSR_RETURN_IF_ERROR(solver.add("input", rule.inputs, inputs));
+  TSR_RETURN_IF_ERROR(solver.add("output", rule.outputs, outputs));
+  return solver.solve();
+}
+
+}  // namespace tessera
