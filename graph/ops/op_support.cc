@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "graph/autodiff.h"
 #include "graph/base/text.h"
 
 namespace tessera::ops {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/autodiff.h"
 #include "graph/op_def.h"
 
 namespace tessera::ops {
@@ -48,8 +49,19 @@ inline int64_t last_extent(const Shape& shape) { return shape[shape.rank() - 1];
 // --- vjp
 // ------------------------------------------------------------------------------------------------------------
 
+// Sets the gradient of input i to what `make` emits, when anyone wants it.
+template <class Make>
+Status set_grad(VjpBuilder& builder, int i, Make&& make) {
+  if (!builder.needs_grad(i)) return {};
+  TSR_ASSIGN_OR_RETURN(const TensorId grad, make());
+  return builder.set_input_grad(i, grad);
+}
+
 // For ops that no gradient flows through (zeros_like, integer ops): leaves every input without one.
 Status no_gradient(VjpBuilder& builder);
+
+// OpDef::in_place of an op whose first result may take over the buffer of its first operand.
+inline constexpr int kInPlaceFirst[] = {0};
 
 // --- sharding
 // -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,50 @@
+// dropout(x, seed)[i] = x[i] / (1 - p) where u(i) >= p, else 0.
+//   x [d0, ..., dn], seed i64 [] -> y the type of x
+//   u(i) in [0, 1) are the bits of Philox4x32-10 with key `seed` and counter (i, salt), where i is the
+//   row-major index of the element in the whole tensor, never in the shard: any sharding drops the same
+//   elements, and so does the backward pass, which is the same op on dy. `salt` tells the nodes of a graph
+//   apart.
+#include "graph/base/text.h"
+#include "graph/ops/op_support.h"
+
+namespace tessera {
+
+using namespace ops;
+
+namespace {
+const AttrSpec kAttrs[] = {
+    {"p", AttrType::kF64, std::nullopt, "probability of an element to be dropped, 0 <= p < 1"},
+    {"salt", AttrType::kI64, AttrValue(int64_t{0}), "different for every dropout of a graph"},
+};
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count("dropout", in, 2));
+  TSR_RETURN_IF_ERROR(check_float("dropout", in, 0, "x"));
+  TSR_RETURN_IF_ERROR(check_dtype("dropout", in, 1, "seed", DType::kI64));
+  TSR_RETURN_IF_ERROR(check_shape("dropout", in, 1, "seed", Shape{}));
+  const double p = attr_f64(attrs, "p");
+  if (!(p >= 0 && p < 1))
+    return Status(StatusCode::kInvalidArgument, format("dropout: p is {}, wanted 0 <= p < 1", p));
+  return std::vector<TensorType>{in[0]};
+}
+
+Status vjp(VjpBuilder& b) {
+  const auto dy = b.output_grad(0);
+  if (!dy) return {};
+  return set_grad(b, 0, [&] {
+    return b.emit("dropout", {*dy, b.input(1)}, {b.attrs().begin(), b.attrs().end()});
+  });
+}
+}  // namespace
+
+extern const OpDef kDropout = {
+    .name = "dropout",
+    .attrs = kAttrs,
+    .infer = infer,
+    .vjp = vjp,
+    .sharding = [](const OpView& v) { return pointwise_rule(v, {{0}}); },
+    .cost = elementwise_cost<30>,
+    .in_place = kInPlaceFirst,
+};
+
+}  // namespace tessera
