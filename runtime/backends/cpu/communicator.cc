@@ -1,0 +1,395 @@
+#include "runtime/backends/cpu/communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "graph/base/dtype.h"
+#include "graph/base/text.h"
+#include "runtime/backends/cpu/reduce.h"
+
+namespace tessera::cpu {
+
+namespace {
+
+// As CollectiveKind of graph/program.h.
+enum Kind { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend, kReceive };
+
+int64_t sum(const int64_t* values, int32_t count) {
+  return std::accumulate(values, values + count, int64_t{0});
+}
+
+struct Span {
+  int64_t begin, count;
+};
+
+// Member i's share of an all_reduce, in whole cache lines of f32.
+Span share_of(int64_t elements, int32_t members, int32_t member) {
+  constexpr int64_t kUnit = 16;
+  const int64_t units = (elements + kUnit - 1) / kUnit;
+  const int64_t begin = std::min(elements, units * member / members * kUnit);
+  const int64_t end = std::min(elements, units * (member + 1) / members * kUnit);
+  return {begin, end - begin};
+}
+
+bool same(const int64_t* a, const int64_t* b, int32_t count) {
+  if ((a == nullptr) != (b == nullptr)) return false;
+  return a == nullptr || std::equal(a, a + count, b);
+}
+
+Status aborted() { return Status(StatusCode::kAborted, "the communicator was aborted"); }
+
+}  // namespace
+
+class CommGroup {
+ public:
+  CommGroup(const tsr_host_api& host, int32_t members)
+      : host_(host),
+        members_(members),
+        spin_(members <= host.thread_count(host.host)),
+        what_(static_cast<size_t>(members)),
+        in_(static_cast<size_t>(members)),
+        out_(static_cast<size_t>(members)),
+        mailboxes_(static_cast<size_t>(members) * static_cast<size_t>(members)) {}
+
+  int32_t members() const { return members_; }
+  bool spin() const { return spin_; }
+  bool is_aborted() const { return aborted_.load(std::memory_order_acquire); }
+
+  void publish(int32_t position, const tsr_abi_collective& what, const void* in, void* out) {
+    const auto at = static_cast<size_t>(position);
+    what_[at] = &what;
+    in_[at] = in;
+    out_[at] = out;
+  }
+  const tsr_abi_collective& what(int32_t position) const { return *what_[static_cast<size_t>(position)]; }
+  const void* const* in() const { return in_.data(); }
+  void* const* out() const { return out_.data(); }
+  const std::byte* in(int32_t position) const {
+    return static_cast<const std::byte*>(in_[static_cast<size_t>(position)]);
+  }
+
+  // All members meet; false after an abort.
+  bool meet() {
+    const int phase = phase_.load(std::memory_order_acquire);
+    if (is_aborted()) return false;
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
+      arrived_.store(0, std::memory_order_relaxed);
+      phase_.fetch_add(1, std::memory_order_acq_rel);
+      phase_.notify_all();
+    } else {
+      wait_while(phase_, phase, spin_);
+    }
+    return !is_aborted();
+  }
+
+  void abort() {
+    aborted_.store(true, std::memory_order_release);
+    phase_.fetch_add(1, std::memory_order_acq_rel);
+    phase_.notify_all();
+    for (Mailbox& box : mailboxes_) {
+      box.turn.fetch_add(1, std::memory_order_acq_rel);
+      box.turn.notify_all();
+    }
+  }
+
+  // One for each ordered pair. `turn` is even while the sender may post and odd while the receiver may take.
+  struct Mailbox {
+    WaitWord turn{0};
+    const void* data = nullptr;
+    int64_t bytes = 0;
+  };
+  Mailbox& mailbox(int32_t from, int32_t to) {
+    return mailboxes_[static_cast<size_t>(from) * static_cast<size_t>(members_) + static_cast<size_t>(to)];
+  }
+
+  // Reduces `count` elements of all members in group order; on the pool when members leave threads idle.
+  // Where the work is cut has no influence on the result, which is computed element by element.
+  void reduce(ReduceFn fn, void* const* out, int32_t out_count, int64_t in_begin, int64_t out_begin,
+              int64_t count) const {
+    static constexpr int64_t kPiece = int64_t{1} << 16;
+    struct Context {
+      const CommGroup* group;
+      ReduceFn fn;
+      ReduceArgs args;
+    } context{this, fn, {in_.data(), members_, out, out_count, in_begin, out_begin, count}};
+    if (count <= kPiece || members_ >= host_.thread_count(host_.host)) return fn(context.args);
+    host_.parallel_for(
+        host_.host, (count + kPiece - 1) / kPiece,
+        [](void* opaque, int64_t task) {
+          const Context& c = *static_cast<Context*>(opaque);
+          ReduceArgs args = c.args;
+          args.in_begin += task * kPiece;
+          args.out_begin += task * kPiece;
+          args.count = std::min(kPiece, c.args.count - task * kPiece);
+          c.fn(args);
+        },
+        &context);
+  }
+
+ private:
+  const tsr_host_api& host_;
+  const int32_t members_;
+  const bool spin_;
+  std::vector<const tsr_abi_collective*> what_;
+  std::vector<const void*> in_;
+  std::vector<void*> out_;
+  std::vector<Mailbox> mailboxes_;
+  WaitWord phase_{0};
+  std::atomic<int32_t> arrived_{0};
+  std::atomic<bool> aborted_{false};
+};
+
+std::vector<std::unique_ptr<Communicator>> Communicator::create(const tsr_host_api& host, int32_t members) {
+  const auto group = std::make_shared<CommGroup>(host, members);
+  std::vector<std::unique_ptr<Communicator>> ends;
+  for (int32_t i = 0; i < members; ++i)
+    ends.push_back(std::unique_ptr<Communicator>(new Communicator(group, i)));
+  return ends;
+}
+
+Communicator::Communicator(std::shared_ptr<CommGroup> group, int32_t position)
+    : group_(std::move(group)), position_(position) {
+  counters_.struct_size = sizeof(counters_);
+}
+
+Communicator::~Communicator() = default;
+
+void Communicator::abort() { group_->abort(); }
+
+// What this member alone can see to be wrong, before it meets the others.
+Status Communicator::check(const tsr_abi_collective& what, const void* in, const void* out) const {
+  const int32_t members = group_->members();
+  const auto wrong = [](std::string_view problem) {
+    return Status(StatusCode::kInvalidArgument, format("collective: {}", problem));
+  };
+  if (what.member_count != members)
+    return wrong(format("described for {} members, the group has {}", what.member_count, members));
+  if (what.dtype < 0 || what.dtype >= kDTypeCount)
+    return wrong(format("dtype {} does not exist", what.dtype));
+  if (what.elements < 0 || what.outer < 0 || what.middle < 0 || what.inner < 0)
+    return wrong("a negative extent");
+  if (what.kind < kAllReduce || what.kind > kBroadcast)
+    return wrong(format("kind {} does not exist", what.kind));
+  const bool reduces = what.kind == kAllReduce || what.kind == kReduceScatter;
+  if (reduces && find_reduce(what.dtype, what.reduce) == nullptr)
+    return Status(StatusCode::kUnsupported, format("collective: no reduction {} of {}", what.reduce,
+                                                   to_text(static_cast<DType>(what.dtype))));
+  if (what.kind == kBroadcast && (what.root < 0 || what.root >= members))
+    return wrong(format("root {} is outside the group of {}", what.root, members));
+  if (what.kind != kAllReduce && what.kind != kBroadcast) {
+    if (what.extents == nullptr || (what.kind == kAllToAll && what.extents2 == nullptr))
+      return wrong("no extents");
+    for (int32_t i = 0; i < members; ++i)
+      if (what.extents[i] < 0 || (what.kind == kAllToAll && what.extents2[i] < 0))
+        return wrong("a negative extent");
+    int64_t whole = what.outer * sum(what.extents, members) * what.inner;
+    if (what.kind == kAllToAll) whole *= what.middle * sum(what.extents2, members);
+    if (whole != what.elements)
+      return wrong(format("extents make {} elements, the whole tensor has {}", whole, what.elements));
+    if (what.elements > 0 && in == out && in != nullptr && members > 1)
+      return wrong("in and out are one buffer");
+  }
+  return {};
+}
+
+// What only all members together can see: that they mean the same collective.
+Status Communicator::check_agreement() const {
+  const int32_t members = group_->members();
+  const tsr_abi_collective& mine = group_->what(position_);
+  for (int32_t i = 0; i < members; ++i) {
+    const tsr_abi_collective& other = group_->what(i);
+    if (mine.kind != other.kind || mine.reduce != other.reduce || mine.dtype != other.dtype ||
+        mine.outer != other.outer || mine.middle != other.middle || mine.inner != other.inner ||
+        mine.elements != other.elements || mine.root != other.root ||
+        mine.in_split_first != other.in_split_first || !same(mine.extents, other.extents, members) ||
+        !same(mine.extents2, other.extents2, members))
+      return Status(
+          StatusCode::kInternal,
+          format("collective: members 0..{} disagree: position {} has kind {} of {} elements, position {} "
+                 "has kind {} of {} elements",
+                 members - 1, position_, mine.kind, mine.elements, i, other.kind, other.elements));
+  }
+  return {};
+}
+
+namespace {
+
+int64_t offset_of(const int64_t* extents, int32_t member) { return sum(extents, member); }
+
+// out [outer, whole, inner] <- each member's [outer, extent, inner].
+void gather(const CommGroup& group, const tsr_abi_collective& what, std::byte* out) {
+  const auto dtype = static_cast<DType>(what.dtype);
+  const int64_t whole_bytes = dtype_bytes(dtype, sum(what.extents, what.member_count) * what.inner);
+  int64_t at = 0;
+  for (int32_t member = 0; member < what.member_count; ++member) {
+    const int64_t row_bytes = dtype_bytes(dtype, what.extents[member] * what.inner);
+    const std::byte* in = group.in(member);
+    for (int64_t o = 0; o < what.outer && row_bytes > 0; ++o) {
+      const std::byte* row = in + o * row_bytes;
+      std::byte* target = out + o * whole_bytes + at;
+      if (row != target) std::memcpy(target, row, static_cast<size_t>(row_bytes));
+    }
+    at += row_bytes;
+  }
+}
+
+// Member i's out <- from each member j the block where j's range of the dim split in `in` meets i's range of
+// the dim split in `out`.
+void exchange_blocks(const CommGroup& group, const tsr_abi_collective& what, int32_t position,
+                     std::byte* out) {
+  const auto dtype = static_cast<DType>(what.dtype);
+  const int32_t members = what.member_count;
+  const int64_t in_whole = sum(what.extents, members), out_whole = sum(what.extents2, members);
+  const int64_t mine = what.extents2[position], mine_at = offset_of(what.extents2, position);
+  int64_t at = 0;  // where j's range begins in the dim that `in` splits
+  for (int32_t member = 0; member < members; at += what.extents[member++]) {
+    const int64_t theirs = what.extents[member];
+    if (theirs == 0 || mine == 0 || what.inner == 0) continue;
+    const std::byte* in = group.in(member);
+    // Rows of the block: `first` x middle of them, each `run` elements of the second dim times inner.
+    const int64_t first = what.in_split_first ? theirs : mine;
+    const int64_t run = (what.in_split_first ? mine : theirs) * what.inner;
+    const size_t run_bytes = static_cast<size_t>(dtype_bytes(dtype, run));
+    for (int64_t o = 0; o < what.outer; ++o) {
+      for (int64_t f = 0; f < first; ++f) {
+        for (int64_t m = 0; m < what.middle; ++m) {
+          int64_t from = 0, to = 0;  // elements
+          if (what.in_split_first) {
+            from = (((o * theirs + f) * what.middle + m) * out_whole + mine_at) * what.inner;
+            to = (((o * in_whole + at + f) * what.middle + m) * mine) * what.inner;
+          } else {
+            from = (((o * out_whole + mine_at + f) * what.middle + m) * theirs) * what.inner;
+            to = (((o * mine + f) * what.middle + m) * in_whole + at) * what.inner;
+          }
+          std::memcpy(out + dtype_bytes(dtype, to), in + dtype_bytes(dtype, from), run_bytes);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+// Between the two barriers: every member's buffers are published and stay as they are but for what is written
+// here.
+Status Communicator::exchange(const tsr_abi_collective& what) {
+  const CommGroup& group = *group_;
+  void* const* all_out = group.out();
+  auto* out = static_cast<std::byte*>(all_out[position_]);
+  switch (what.kind) {
+    case kAllReduce: {
+      // Nobody else touches my share, neither to read nor to write, so it works in place and needs no
+      // scratch.
+      const Span share = share_of(what.elements, what.member_count, position_);
+      if (share.count > 0)
+        group.reduce(find_reduce(what.dtype, what.reduce), all_out, what.member_count, share.begin,
+                     share.begin, share.count);
+      break;
+    }
+    case kAllGather: gather(group, what, out); break;
+    case kReduceScatter: {
+      const ReduceFn fn = find_reduce(what.dtype, what.reduce);
+      const int64_t row = sum(what.extents, what.member_count) * what.inner;
+      const int64_t mine = what.extents[position_] * what.inner;
+      const int64_t at = offset_of(what.extents, position_) * what.inner;
+      for (int64_t o = 0; o < what.outer && mine > 0; ++o)
+        group.reduce(fn, &all_out[position_], 1, o * row + at, o * mine, mine);
+      break;
+    }
+    case kAllToAll: exchange_blocks(group, what, position_, out); break;
+    case kBroadcast: {
+      const std::byte* in = group.in(what.root);
+      const int64_t bytes = dtype_bytes(static_cast<DType>(what.dtype), what.elements);
+      if (out != nullptr && out != in && bytes > 0) std::memcpy(out, in, static_cast<size_t>(bytes));
+      break;
+    }
+    default: break;
+  }
+  return {};
+}
+
+// My share of what a ring would move, so that the shares of all members add up to DESIGN's totals exactly.
+void Communicator::count(const tsr_abi_collective& what) {
+  const auto dtype = static_cast<DType>(what.dtype);
+  const int64_t others = what.member_count - 1;
+  int64_t bytes = 0;
+  switch (what.kind) {
+    case kAllReduce:
+      bytes = 2 * others * dtype_bytes(dtype, share_of(what.elements, what.member_count, position_).count);
+      break;
+    case kAllGather:
+    case kReduceScatter:
+      bytes = others * dtype_bytes(dtype, what.outer * what.extents[position_] * what.inner);
+      break;
+    case kAllToAll: {
+      const int64_t leaving = sum(what.extents2, what.member_count) - what.extents2[position_];
+      bytes = dtype_bytes(dtype, what.outer * what.extents[position_] * what.middle * leaving * what.inner);
+      break;
+    }
+    case kBroadcast: bytes = position_ == what.root ? 0 : dtype_bytes(dtype, what.elements); break;
+    default: break;
+  }
+  counters_.calls[what.kind] += 1;
+  counters_.bytes[what.kind] += bytes;
+}
+
+Status Communicator::collective(const tsr_abi_collective& what, const void* in, void* out) {
+  if (group_->is_aborted()) return aborted();
+  TSR_RETURN_IF_ERROR(check(what, in, out));
+  group_->publish(position_, what, in, out);
+  if (!group_->meet()) return aborted();
+  // Every member comes to the same verdict, and leaves only when all have read the descriptions.
+  Status status = check_agreement();
+  if (status.ok()) status = exchange(what);
+  if (!group_->meet()) return aborted();
+  if (status.ok()) count(what);
+  return status;
+}
+
+Status Communicator::send(int32_t peer, const void* in, int64_t bytes) {
+  if (peer < 0 || peer >= group_->members() || peer == position_ || bytes < 0)
+    return Status(StatusCode::kInvalidArgument,
+                  format("send of {} bytes from position {} to {} in a group of {}", bytes, position_, peer,
+                         group_->members()));
+  CommGroup::Mailbox& box = group_->mailbox(position_, peer);
+  const int turn = box.turn.load(std::memory_order_acquire);
+  if (group_->is_aborted()) return aborted();
+  box.data = in;
+  box.bytes = bytes;
+  int expected = turn;
+  if (!box.turn.compare_exchange_strong(expected, turn + 1, std::memory_order_acq_rel)) return aborted();
+  box.turn.notify_all();
+  wait_while(box.turn, turn + 1, group_->spin());
+  if (group_->is_aborted()) return aborted();
+  counters_.calls[kSend] += 1;
+  counters_.bytes[kSend] += bytes;
+  return {};
+}
+
+Status Communicator::receive(int32_t peer, void* out, int64_t bytes) {
+  if (peer < 0 || peer >= group_->members() || peer == position_ || bytes < 0)
+    return Status(StatusCode::kInvalidArgument,
+                  format("receive of {} bytes at position {} from {} in a group of {}", bytes, position_,
+                         peer, group_->members()));
+  CommGroup::Mailbox& box = group_->mailbox(peer, position_);
+  int turn = box.turn.load(std::memory_order_acquire);
+  while (turn % 2 == 0) {
+    if (group_->is_aborted()) return aborted();
+    wait_while(box.turn, turn, group_->spin());
+    turn = box.turn.load(std::memory_order_acquire);
+  }
+  if (group_->is_aborted()) return aborted();
+  const int64_t sent = box.bytes;
+  if (sent == bytes && bytes > 0) std::memcpy(out, box.data, static_cast<size_t>(bytes));
+  int expected = turn;
+  if (!box.turn.compare_exchange_strong(expected, turn + 1, std::memory_order_acq_rel)) return aborted();
+  box.turn.notify_all();
+  if (sent != bytes)
+    return Status(StatusCode::kInternal, format("position {} expects {} bytes from {}, which sent {}",
+                                                position_, bytes, peer, sent));
+  counters_.calls[kReceive] += 1;  // the bytes are the sender's
+  return {};
+}
+
+}  // namespace tessera::cpu

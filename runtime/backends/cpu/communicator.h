@@ -1,0 +1,46 @@
+// Communicator between threads of one process. Members publish their buffers, meet at a barrier, and each
+// then does its own share of the work straight from the others' memory: no staging buffers, no copies beyond
+// the result.
+//
+// Results are the same for any timing: every element is reduced by one member, in group order. Waits sleep,
+// so members may outnumber cores. After an abort, or a mismatch between members, the group stays unusable.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/base/waiting.h"
+#include "runtime/backend_abi.h"
+
+namespace tessera::cpu {
+
+class CommGroup;
+
+// One end; its owner's thread calls, except for `abort`.
+class Communicator {
+ public:
+  // One end per member; they keep the group alive together. `host` gives the pool.
+  static std::vector<std::unique_ptr<Communicator>> create(const tsr_host_api& host, int32_t members);
+  ~Communicator();
+
+  Status collective(const tsr_abi_collective& what, const void* in, void* out);
+  // A send returns when the receiver has the bytes; a receive waits for its send.
+  Status send(int32_t peer, const void* in, int64_t bytes);
+  Status receive(int32_t peer, void* out, int64_t bytes);
+  void abort();
+  const tsr_abi_comm_counters& counters() const { return counters_; }
+
+ private:
+  Communicator(std::shared_ptr<CommGroup> group, int32_t position);
+  Status check(const tsr_abi_collective& what, const void* in, const void* out) const;
+  Status check_agreement() const;
+  Status exchange(const tsr_abi_collective& what);
+  void count(const tsr_abi_collective& what);
+
+  std::shared_ptr<CommGroup> group_;  // shared by the ends, which may be destroyed in any order
+  int32_t position_;
+  tsr_abi_comm_counters counters_{};
+};
+
+}  // namespace tessera::cpu

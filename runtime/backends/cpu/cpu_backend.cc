@@ -1,0 +1,327 @@
+#include "runtime/backends/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "runtime/backends/cpu/arena.h"
+#include "runtime/backends/cpu/communicator.h"
+#include "runtime/backends/cpu/cpu_kernel.h"
+#include "runtime/backends/cpu/rates.h"
+
+using tessera::Result;
+using tessera::Status;
+using tessera::StatusCode;
+using namespace tessera::cpu;  // NOLINT: this file is the backend's table
+
+struct tsr_abi_device {
+  const tsr_host_api* host;
+  int32_t ordinal;
+};
+struct tsr_abi_stream {
+  tsr_abi_device* device;
+};
+struct tsr_abi_event {
+  tsr_abi_device* device;
+};
+struct tsr_abi_kernel {
+  std::unique_ptr<Kernel> kernel;
+};
+struct tsr_abi_comm {
+  std::unique_ptr<Communicator> end;
+};
+
+namespace {
+
+// The one thing kept from the entry: queries without a device report errors too. Every host of a process
+// passes the same function, which ignores its first argument.
+std::atomic<decltype(tsr_host_api::make_error)> g_make_error{nullptr};
+
+tsr_abi_error* to_abi(const Status& status) {
+  if (status.ok()) return nullptr;
+  return g_make_error.load()(nullptr, static_cast<int32_t>(status.code()),
+                             std::string(status.message()).c_str());
+}
+
+// Runs a body that returns Status at the edge of the ABI: nothing is thrown across it.
+template <class Body>
+tsr_abi_error* guarded(Body&& body) {
+  try {
+    return to_abi(body());
+  } catch (...) {
+    const Status status = tessera::status_from_current_exception();
+    return g_make_error.load()(nullptr, static_cast<int32_t>(status.code()), status.message().data());
+  }
+}
+
+// ---- device, memory, stream
+
+tsr_abi_error* device_info(int32_t, tsr_abi_device_info* out) {
+  return guarded([&] {
+    const Rates rates = machine_rates();
+    std::snprintf(out->name, sizeof(out->name), "cpu (%d cores, %s)", rates.cores, rates.isa);
+    out->memory_bytes = rates.memory_bytes;
+    out->matmul_flops_per_s = rates.matmul_flops_per_s;
+    out->memory_bytes_per_s = rates.memory_bytes_per_s;
+    out->launch_s = rates.launch_s;
+    out->link_bytes_per_s = rates.link_bytes_per_s;
+    out->link_latency_s = rates.link_latency_s;
+    out->shared_cores = rates.cores;
+    return Status();
+  });
+}
+
+tsr_abi_error* device_open(const tsr_host_api* host, int32_t ordinal, tsr_abi_device** out) {
+  return guarded([&] {
+    *out = new tsr_abi_device{host, ordinal};
+    return Status();
+  });
+}
+void device_close(tsr_abi_device* device) { delete device; }
+
+// Device and host tier are the same memory here; they stay apart because their arenas are.
+tsr_abi_error* memory_alloc(tsr_abi_device*, int32_t tier, int64_t bytes, uint32_t flags, void** out) {
+  return guarded([&]() -> Status {
+    if (tier != 0 && tier != 1)
+      return Status(StatusCode::kUnsupported,
+                    tessera::format("memory tier {}: the cpu backend has 0 and 1", tier));
+    TSR_ASSIGN_OR_RETURN(*out, arena_alloc(bytes, (flags & TSR_ALLOC_GUARDED) != 0));
+    return {};
+  });
+}
+void memory_free(tsr_abi_device*, int32_t, void* memory, int64_t bytes) { arena_free(memory, bytes); }
+
+tsr_abi_error* stream_create(tsr_abi_device* device, tsr_abi_stream** out) {
+  return guarded([&] {
+    *out = new tsr_abi_stream{device};
+    return Status();
+  });
+}
+void stream_destroy(tsr_abi_stream* stream) { delete stream; }
+tsr_abi_error* stream_synchronize(tsr_abi_stream*) { return nullptr; }
+
+// What was issued is done, so an event is always reached.
+tsr_abi_error* event_create(tsr_abi_device* device, tsr_abi_event** out) {
+  return guarded([&] {
+    *out = new tsr_abi_event{device};
+    return Status();
+  });
+}
+void event_destroy(tsr_abi_event* event) { delete event; }
+tsr_abi_error* event_record(tsr_abi_event*, tsr_abi_stream*) { return nullptr; }
+tsr_abi_error* stream_wait(tsr_abi_stream*, tsr_abi_event*) { return nullptr; }
+
+void copy_row(const char* in, char* out, int64_t bytes) {
+  if (in != nullptr)
+    std::memmove(out, in, static_cast<size_t>(bytes));
+  else
+    std::memset(out, 0, static_cast<size_t>(bytes));
+}
+
+// Large copies go to the pool in pieces of whole rows, or of 1 MiB when there is one row.
+tsr_abi_error* copy(tsr_abi_stream* stream, const void* in, void* out, int64_t rows, int64_t row_bytes,
+                    int64_t in_stride_bytes, int64_t out_stride_bytes) {
+  constexpr int64_t kPieceBytes = int64_t{1} << 20;
+  if (rows <= 0 || row_bytes <= 0) return nullptr;
+  return guarded([&] {
+    if (rows > 1 && row_bytes == out_stride_bytes && (in == nullptr || row_bytes == in_stride_bytes)) {
+      row_bytes *= rows;
+      rows = 1;
+    }
+    const auto* from = static_cast<const char*>(in);
+    auto* to = static_cast<char*>(out);
+    const Pool pool(*stream->device->host);
+    if (rows == 1) {
+      pool.parallel_ranges(row_bytes, kPieceBytes, [&](int64_t begin, int64_t end) {
+        copy_row(from != nullptr ? from + begin : nullptr, to + begin, end - begin);
+      });
+    } else {
+      pool.parallel_ranges(rows, std::max<int64_t>(1, kPieceBytes / row_bytes),
+                           [&](int64_t begin, int64_t end) {
+                             for (int64_t row = begin; row < end; ++row)
+                               copy_row(from != nullptr ? from + row * in_stride_bytes : nullptr,
+                                        to + row * out_stride_bytes, row_bytes);
+                           });
+    }
+    return Status();
+  });
+}
+
+tsr_abi_error* fill(tsr_abi_stream* stream, void* out, int32_t byte, int64_t bytes) {
+  return guarded([&] {
+    Pool(*stream->device->host).parallel_ranges(bytes, int64_t{4} << 20, [&](int64_t begin, int64_t end) {
+      std::memset(static_cast<char*>(out) + begin, byte, static_cast<size_t>(end - begin));
+    });
+    return Status();
+  });
+}
+
+// ---- kernels
+
+struct Choice {
+  std::string_view variant;
+  Prepared prepared;
+};
+
+// The first row of the op that accepts, or exactly the wanted variant.
+Result<Choice> choose(const tsr_abi_kernel_desc& desc) {
+  const tessera::KernelSpec spec(desc);
+  std::string declined;
+  bool known = false;
+  for (const KernelEntry& row : kernel_table()) {
+    if (row.op != spec.op() || row.prepare == nullptr) continue;
+    known = true;
+    if (desc.variant != nullptr && row.variant != desc.variant) continue;
+    Result<Prepared> prepared = row.prepare(spec);
+    if (prepared.ok()) return Choice{row.variant, std::move(prepared).value()};
+    if (prepared.status().code() != StatusCode::kUnsupported)
+      return prepared.status().with_context(tessera::format("{} ({})", row.op, row.variant));
+    declined +=
+        tessera::format("{}{}: {}", declined.empty() ? "" : "; ", row.variant, prepared.status().message());
+  }
+  if (!known)
+    return Status(StatusCode::kUnsupported,
+                  tessera::format("the cpu backend has no kernel for '{}'", desc.op));
+  if (declined.empty())
+    return Status(StatusCode::kUnsupported, tessera::format("the cpu backend has no variant '{}' of '{}'",
+                                                            desc.variant ? desc.variant : "", desc.op));
+  return Status(StatusCode::kUnsupported, tessera::format("no kernel for '{}': {}", desc.op, declined));
+}
+
+tsr_abi_error* kernel_query(int32_t, const tsr_abi_kernel_desc* desc, tsr_abi_kernel_info* out) {
+  return guarded([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(const Choice choice, choose(*desc));
+    if (choice.variant.size() >= sizeof(out->variant))
+      return Status(StatusCode::kInternal, tessera::format("variant name '{}' is too long", choice.variant));
+    std::memset(out->variant, 0, sizeof(out->variant));
+    choice.variant.copy(out->variant, choice.variant.size());
+    out->workspace_bytes = choice.prepared.workspace_bytes;
+    static const Rates rates = machine_rates();  // fixed for the life of a process
+    const double compute_s =
+        choice.prepared.flops / (std::max(choice.prepared.efficiency, 1e-6) * rates.matmul_flops_per_s);
+    out->seconds = std::max(compute_s, choice.prepared.bytes / rates.memory_bytes_per_s) + rates.launch_s;
+    return {};
+  });
+}
+
+tsr_abi_error* kernel_prepare(tsr_abi_device*, const tsr_abi_kernel_desc* desc, tsr_abi_kernel** out) {
+  return guarded([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(Choice choice, choose(*desc));
+    *out = new tsr_abi_kernel{std::move(choice.prepared.kernel)};
+    return {};
+  });
+}
+void kernel_destroy(tsr_abi_kernel* kernel) { delete kernel; }
+
+tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, const void* const* inputs,
+                             void* const* outputs, void* workspace) {
+  return guarded([&] {
+    kernel->kernel->launch(LaunchArgs{inputs, outputs, workspace, Pool(*stream->device->host)});
+    return Status();
+  });
+}
+
+// FNV-1a over everything a kernel_query answer follows from.
+uint64_t kernel_fingerprint(int32_t) {
+  constexpr int32_t kEstimateVersion = 1;
+  uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+    hash = (hash ^ 0xff) * 0x100000001b3u;
+  };
+  const Rates rates = machine_rates();
+  char text[128];
+  std::snprintf(text, sizeof(text), "%d %s %d %g %g %g", kEstimateVersion, rates.isa, rates.cores,
+                rates.matmul_flops_per_s, rates.memory_bytes_per_s, rates.launch_s);
+  add(text);
+  for (const KernelEntry& row : kernel_table()) {
+    add(row.op);
+    add(row.variant);
+  }
+  return hash;
+}
+
+// ---- communicators
+
+tsr_abi_error* comm_create(tsr_abi_device* const* devices, int32_t count, tsr_abi_comm** out) {
+  return guarded([&]() -> Status {
+    if (count < 1)
+      return Status(StatusCode::kInvalidArgument, tessera::format("a group of {} members", count));
+    auto ends = Communicator::create(*devices[0]->host, count);
+    for (int32_t i = 0; i < count; ++i) out[i] = nullptr;
+    try {
+      for (int32_t i = 0; i < count; ++i) out[i] = new tsr_abi_comm{std::move(ends[static_cast<size_t>(i)])};
+    } catch (...) {
+      for (int32_t i = 0; i < count; ++i) delete out[i];
+      throw;
+    }
+    return {};
+  });
+}
+void comm_destroy(tsr_abi_comm* comm) { delete comm; }
+
+tsr_abi_error* comm_collective(tsr_abi_comm* comm, tsr_abi_stream*, const tsr_abi_collective* what,
+                               const void* in, void* out) {
+  return guarded([&] { return comm->end->collective(*what, in, out); });
+}
+tsr_abi_error* comm_send(tsr_abi_comm* comm, tsr_abi_stream*, int32_t peer, const void* in, int64_t bytes) {
+  return guarded([&] { return comm->end->send(peer, in, bytes); });
+}
+tsr_abi_error* comm_recv(tsr_abi_comm* comm, tsr_abi_stream*, int32_t peer, void* out, int64_t bytes) {
+  return guarded([&] { return comm->end->receive(peer, out, bytes); });
+}
+void comm_abort(tsr_abi_comm* comm) { comm->end->abort(); }
+void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
+  const size_t bytes = std::min(out->struct_size, sizeof(tsr_abi_comm_counters));
+  std::memcpy(out, &comm->end->counters(), bytes);
+  out->struct_size = bytes;
+}
+
+constexpr tsr_backend_api kApi = {
+    .struct_size = sizeof(tsr_backend_api),
+    .name = "cpu",
+    .abi_version = 1,
+    .unavailable_reason = []() -> const char* { return nullptr; },
+    .device_count = [] { return INT32_MAX; },
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory_alloc = memory_alloc,
+    .memory_free = memory_free,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .stream_wait = stream_wait,
+    .copy = copy,
+    .fill = fill,
+    .kernel_query = kernel_query,
+    .kernel_prepare = kernel_prepare,
+    .kernel_destroy = kernel_destroy,
+    .kernel_launch = kernel_launch,
+    .kernel_fingerprint = kernel_fingerprint,
+    .comm_create = comm_create,
+    .comm_destroy = comm_destroy,
+    .comm_collective = comm_collective,
+    .comm_send = comm_send,
+    .comm_recv = comm_recv,
+    .comm_abort = comm_abort,
+    .comm_counters = comm_counters,
+    .capture_begin = nullptr,
+    .capture_end = nullptr,
+    .replay = nullptr,
+    .graph_destroy = nullptr,
+};
+
+}  // namespace
+
+extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host) {
+  g_make_error.store(host->make_error);
+  return &kApi;
+}

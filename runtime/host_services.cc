@@ -1,0 +1,55 @@
+#include "runtime/host_services.h"
+
+#include <new>
+
+struct tsr_abi_error {
+  tessera::Status status;
+};
+
+namespace tessera {
+
+namespace {
+
+// Handed out when there is no memory for an error object; never freed.
+tsr_abi_error* out_of_memory_error() {
+  static tsr_abi_error error{Status::out_of_memory()};
+  return &error;
+}
+
+// Uses nothing of `host`, so a backend may also call it where it has no device (kernel_query), whichever
+// registry loaded it last.
+tsr_abi_error* make_error(void*, int32_t code, const char* message) {
+  try {
+    const bool known =
+        code > static_cast<int32_t>(StatusCode::kOk) && code <= static_cast<int32_t>(StatusCode::kInternal);
+    const StatusCode status_code = known ? static_cast<StatusCode>(code) : StatusCode::kInternal;
+    return new tsr_abi_error{Status(status_code, message != nullptr ? message : "")};
+  } catch (...) {
+    return out_of_memory_error();
+  }
+}
+
+}  // namespace
+
+HostServices::HostServices(int32_t threads, void (*log)(void*, int32_t, const char*), void* log_context)
+    : pool_(threads), log_(log), log_context_(log_context) {
+  api_.struct_size = sizeof(tsr_host_api);
+  api_.host = this;
+  api_.make_error = make_error;
+  api_.log = [](void* host, int32_t level, const char* message) {
+    static_cast<HostServices*>(host)->log(level, message);
+  };
+  api_.parallel_for = [](void* host, int64_t tasks, void (*body)(void*, int64_t), void* context) {
+    static_cast<HostServices*>(host)->pool_.parallel_for(tasks, body, context);
+  };
+  api_.thread_count = [](void* host) { return static_cast<HostServices*>(host)->pool_.thread_count(); };
+}
+
+Status take_error(tsr_abi_error* error) {
+  if (error == nullptr) return {};
+  Status status = error->status;
+  if (error != out_of_memory_error()) delete error;
+  return status;
+}
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// HostServices: what the host gives to backends (errors, log, thread pool), and how it takes their errors
+// back.
+#pragma once
+
+#include "graph/base/status.h"
+#include "runtime/backend_abi.h"
+#include "runtime/backend_registry.h"
+#include "runtime/thread_pool.h"
+
+namespace tessera {
+
+class HostServices {
+ public:
+  HostServices(int32_t threads, void (*log)(void*, int32_t, const char*), void* log_context);
+  HostServices(const HostServices&) = delete;
+  HostServices& operator=(const HostServices&) = delete;
+
+  const tsr_host_api& api() const { return api_; }
+  ThreadPool& pool() { return pool_; }
+  void log(int32_t level, const char* message) const {
+    if (log_ != nullptr) log_(log_context_, level, message);
+  }
+
+ private:
+  ThreadPool pool_;
+  void (*log_)(void*, int32_t, const char*);
+  void* log_context_;
+  tsr_host_api api_;
+};
+
+// Takes ownership; null is success.
+Status take_error(tsr_abi_error* error);
+
+}  // namespace tessera

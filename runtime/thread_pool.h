@@ -1,0 +1,32 @@
+// ThreadPool: the one pool that kernels of all ranks share. The caller of parallel_for takes part, several
+// threads may call at once, nothing is pinned, and a call allocates nothing. Tasks are claimed one by one;
+// which thread runs a task is not defined, so a body's result must depend on the task's index alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace tessera {
+
+class ThreadPool {
+ public:
+  // `threads` counts the caller; 0 means the size of the cpuset this process may run on.
+  explicit ThreadPool(int32_t threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  using Body = void (*)(void* context, int64_t task);
+  // Runs body(context, 0..tasks-1) and returns when all are done. The first exception of a body is rethrown
+  // here. In a forked child, where no worker exists, the caller runs every task itself.
+  void parallel_for(int64_t tasks, Body body, void* context);
+  int32_t thread_count() const;
+
+  static int32_t cpuset_size();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera
