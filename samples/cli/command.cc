@@ -1,0 +1,107 @@
+#include "command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+namespace cli {
+
+void add_json(CLI::App& command, Common& common) {
+  command.add_flag("--json", common.json, "one JSON object on the last line of stdout");
+}
+
+void add_placement(CLI::App& command, Common& common) {
+  command.add_option("--devices", common.devices, "cpu:4 | cuda | cuda:0,1")->capture_default_str();
+  command.add_option("--parallel", common.parallel,
+                     "pin decisions, leave the rest to the planner: dp=2,tp=2,sp,zero=1,mb=4");
+  command.add_option("--memory-limit", common.memory_limit, "bytes per device: 2GiB, 512MiB");
+  command.add_option("--plan", common.plan_file,
+                     "use this plan (from `tessera plan -o`) instead of planning");
+  command.add_option("--threads", common.threads, "threads for kernels; 0: all cores of this process")
+      ->capture_default_str();
+}
+
+void set_placement(const Options& options, const Common& common) {
+  set(options, "devices", common.devices);
+  if (!common.parallel.empty()) set(options, "parallel", common.parallel);
+  if (!common.memory_limit.empty()) set(options, "memory_limit", common.memory_limit);
+  if (!common.plan_file.empty()) set(options, "plan_file", common.plan_file);
+}
+
+Runtime open_runtime(const Common& common) {
+  Options options = make<Options>(tsr_options_new);
+  if (common.threads > 0) set(options, "threads", common.threads);
+  return make<Runtime>(tsr_runtime_new, options.get());
+}
+
+void drain_log(const Runtime& runtime) {
+  for (;;) {
+    int32_t level = 0;
+    std::array<char, 2048> buffer;
+    size_t size = 0;
+    check(tsr_runtime_next_log(runtime.get(), &level, buffer.data(), buffer.size(), &size));
+    if (size == 0 || size > buffer.size()) return;
+    std::cerr << buffer.data() << '\n';
+  }
+}
+
+Model open_model(const std::string& text, int64_t seed) {
+  if (!std::filesystem::exists(text) && text.find(':') != std::string::npos) {
+    Options options = make<Options>(tsr_options_new);
+    set(options, "seed", seed);
+    return make<Model>(tsr_model_new, text.c_str(), options.get());
+  }
+  return make<Model>(tsr_model_load, text.c_str());
+}
+
+Tokenizer open_tokenizer(const std::string& text) {
+  if (text == "bytes") return make<Tokenizer>(tsr_tokenizer_new_bytes);
+  return make<Tokenizer>(tsr_tokenizer_load, text.c_str());
+}
+
+Tokenizer model_tokenizer(const Model& model, const std::string& path) {
+  try {
+    return make<Tokenizer>(tsr_model_tokenizer, model.get());
+  } catch (const Error& error) {
+    if (error.code() != TSR_NOT_FOUND) throw;
+    throw Error(TSR_NOT_FOUND,
+                path + " has no tokenizer; make the model with `tessera new … --tokenizer bytes|FILE`");
+  }
+}
+
+void print_json(const Json& object) {
+  std::cout << object.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+}
+
+std::string bytes_text(int64_t bytes) {
+  static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  std::array<char, 48> buffer;
+  std::snprintf(buffer.data(), buffer.size(), unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
+  return buffer.data();
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
+Progress::~Progress() {
+  if (shown_) std::cerr << '\n';
+}
+void Progress::show(const std::string& line) {
+  if (!terminal_) return;
+  std::cerr << '\r' << line << "\x1b[K" << std::flush;
+  shown_ = true;
+}
+
+}  // namespace cli

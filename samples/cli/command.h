@@ -1,0 +1,72 @@
+// A command of `tessera`: one file each, one row in main.cc.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "handle.h"
+
+namespace cli {
+
+using Json = nlohmann::ordered_json;
+
+// Adds the sub-command to `app`; its callback does the work and throws Error.
+using Register = void (*)(CLI::App& app);
+
+void register_devices(CLI::App& app);
+void register_import(CLI::App& app);
+void register_inspect(CLI::App& app);
+void register_new(CLI::App& app);
+void register_tokenize(CLI::App& app);
+void register_plan(CLI::App& app);
+void register_train(CLI::App& app);
+void register_eval(CLI::App& app);
+void register_generate(CLI::App& app);
+void register_bench(CLI::App& app);
+
+// Options that several commands share.
+struct Common {
+  std::string devices = "cpu:1";
+  std::string parallel;
+  std::string memory_limit;
+  std::string plan_file;
+  int64_t seed = 0;
+  int64_t threads = 0;
+  bool json = false;
+};
+void add_json(CLI::App& command, Common& common);
+void add_placement(CLI::App& command,
+                   Common& common);  // --devices --parallel --memory-limit --plan --threads
+void set_placement(const Options& options, const Common& common);
+
+Runtime open_runtime(const Common& common);
+// Log records to stderr, oldest first.
+void drain_log(const Runtime& runtime);
+
+// A file (.tsr, GGUF), or a description such as "llama:L=2,C=64" when no such file exists.
+Model open_model(const std::string& text, int64_t seed = 0);
+
+// "bytes", or the tokenizer of a .tsr or GGUF file.
+Tokenizer open_tokenizer(const std::string& text);
+Tokenizer model_tokenizer(const Model& model, const std::string& path);
+
+void print_json(const Json& object);  // on one line of stdout, reals exact
+std::string bytes_text(int64_t bytes);
+double median(std::vector<double> values);
+
+// A line on stderr that is overwritten by the next; nothing when stderr is no terminal.
+class Progress {
+ public:
+  Progress();
+  ~Progress();  // ends the line
+  void show(const std::string& line);
+
+ private:
+  bool terminal_;
+  bool shown_ = false;
+};
+
+}  // namespace cli

@@ -1,0 +1,49 @@
+#include <cmath>
+#include <iostream>
+
+#include "command.h"
+
+namespace cli {
+
+namespace {
+struct Arguments : Common {
+  std::string model, data;
+  int64_t batch = 8, seq = 128;
+};
+}  // namespace
+
+void register_eval(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("eval", "mean loss of a model on a text");
+  command->footer("Example:\n  tessera eval model.tsr --data text.txt --seq 128");
+  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("--data", args->data, "text file")->required();
+  command->add_option("--batch", args->batch, "sequences at once, over all devices")->capture_default_str();
+  command->add_option("--seq", args->seq, "tokens a sequence")->capture_default_str();
+  add_placement(*command, *args);
+  add_json(*command, *args);
+  command->callback([args] {
+    const Runtime runtime = open_runtime(*args);
+    const Model model = open_model(args->model);
+    const Tokenizer tokenizer = model_tokenizer(model, args->model);
+    Options data_options = make<Options>(tsr_options_new);
+    set(data_options, "seq", args->seq);
+    set(data_options, "eval_fraction", 1.0);
+    const Dataset dataset =
+        make<Dataset>(tsr_dataset_new_file, args->data.c_str(), tokenizer.get(), data_options.get());
+    Options options = make<Options>(tsr_options_new);
+    set_placement(options, *args);
+    set(options, "batch", args->batch);
+    set(options, "seq", args->seq);
+    set(options, "frozen", "*");
+    const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
+                                          static_cast<const tsr_dataset*>(dataset.get()),
+                                          static_cast<const tsr_options*>(options.get()));
+    double loss = 0;
+    check(tsr_trainer_evaluate(trainer.get(), &loss));
+    if (args->json) return print_json({{"eval_loss", loss}, {"perplexity", std::exp(loss)}});
+    std::cout << "loss " << loss << " nats a token, perplexity " << std::exp(loss) << '\n';
+  });
+}
+
+}  // namespace cli

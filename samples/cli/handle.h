@@ -1,0 +1,81 @@
+// C++ comfort over tessera.h for the command: handles that free themselves, errors as exceptions, texts as
+// strings.
+#pragma once
+
+#include <tessera/tessera.h>
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace cli {
+
+// An error of the library or of the command line; main prints it and exits with 1.
+class Error : public std::runtime_error {
+ public:
+  Error(tsr_code code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  tsr_code code() const { return code_; }
+
+ private:
+  tsr_code code_;
+};
+
+inline void check(tsr_status* status) {
+  if (status == nullptr) return;
+  Error error(tsr_status_code(status), tsr_status_message(status));
+  tsr_status_free(status);
+  throw error;
+}
+
+template <class T, void (*Free)(T*)>
+struct Freer {
+  void operator()(T* handle) const { Free(handle); }
+};
+template <class T, void (*Free)(T*)>
+using Handle = std::unique_ptr<T, Freer<T, Free>>;
+
+using Options = Handle<tsr_options, tsr_options_free>;
+using Runtime = Handle<tsr_runtime, tsr_runtime_free>;
+using Devices = Handle<tsr_devices, tsr_devices_free>;
+using Tensor = Handle<tsr_tensor, tsr_tensor_free>;
+using Tokenizer = Handle<tsr_tokenizer, tsr_tokenizer_free>;
+using Model = Handle<tsr_model, tsr_model_free>;
+using Dataset = Handle<tsr_dataset, tsr_dataset_free>;
+using Plan = Handle<tsr_plan, tsr_plan_free>;
+using Trainer = Handle<tsr_trainer, tsr_trainer_free>;
+using Generator = Handle<tsr_generator, tsr_generator_free>;
+
+// make<Runtime>(tsr_runtime_new, options): calls a C constructor whose last argument is the handle.
+template <class H, class Function, class... Args>
+H make(Function function, Args... arguments) {
+  typename H::pointer raw = nullptr;
+  check(function(arguments..., &raw));
+  return H(raw);
+}
+
+// text(tsr_model_info, model): a text by the two-call protocol.
+template <class Function, class... Args>
+std::string text(Function function, Args... arguments) {
+  size_t size = 0;
+  check(function(arguments..., nullptr, 0, &size));
+  std::string out(size, '\0');
+  if (size > 0) {
+    check(function(arguments..., out.data(), out.size(), &size));
+    out.resize(size - 1);
+  }
+  return out;
+}
+
+inline void set(const Options& options, const char* key, int64_t value) {
+  check(tsr_options_set_i64(options.get(), key, value));
+}
+inline void set(const Options& options, const char* key, double value) {
+  check(tsr_options_set_f64(options.get(), key, value));
+}
+inline void set(const Options& options, const char* key, const std::string& value) {
+  check(tsr_options_set_str(options.get(), key, value.c_str()));
+}
+
+}  // namespace cli

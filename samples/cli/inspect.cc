@@ -1,0 +1,63 @@
+#include <iostream>
+
+#include "command.h"
+
+namespace cli {
+
+namespace {
+struct Arguments : Common {
+  std::string model;
+  bool verify = false, tensors = false, graph = false;
+};
+
+void print_info(const Json& info) {
+  std::cout << "architecture  " << info["architecture"].get<std::string>() << "\nparameters    "
+            << info["parameters"].get<int64_t>() << " (" << bytes_text(info["parameter_bytes"].get<int64_t>())
+            << ")\n"
+            << "graph         " << info["graph_nodes"].get<int64_t>() << " nodes\n";
+  if (info["tokenizer"].is_null())
+    std::cout << "tokenizer     none\n";
+  else
+    std::cout << "tokenizer     " << info["tokenizer"]["kind"].get<std::string>() << ", "
+              << info["tokenizer"]["vocabulary_size"].get<int64_t>() << " tokens\n";
+  for (const auto& [key, value] : info["metadata"].items())
+    std::cout << "  " << key << " = " << value.get<std::string>().substr(0, 100) << '\n';
+}
+}  // namespace
+
+void register_inspect(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("inspect", "what a model file holds");
+  command->footer(
+      "Example:\n  tessera inspect model.tsr --verify\n  tessera inspect "
+      "gpt2:L=12,C=768,H=12,V=50257,T=1024");
+  command->add_option("model", args->model, ".tsr or GGUF file, or a description")->required();
+  command->add_flag("--verify", args->verify, "check every checksum of a .tsr file");
+  command->add_flag("--tensors", args->tensors, "list the tensors");
+  command->add_flag("--graph", args->graph, "print the graph as text");
+  add_json(*command, *args);
+  command->callback([args] {
+    const Model model = open_model(args->model);
+    if (args->verify) check(tsr_model_verify(args->model.c_str()));
+    Json info = Json::parse(text(tsr_model_info, model.get()));
+    std::string graph_text;
+    if (args->graph) {
+      const auto graph = make<Handle<tsr_graph, tsr_graph_free>>(tsr_model_graph, model.get());
+      graph_text = text(tsr_graph_print, graph.get());
+    }
+    if (args->json) {
+      if (args->verify) info["verified"] = true;
+      if (args->graph) info["graph"] = graph_text;
+      return print_json(info);
+    }
+    print_info(info);
+    if (args->verify) std::cout << "checksums     all good\n";
+    if (args->tensors)
+      for (const Json& tensor : info["tensors"])
+        std::cout << tensor["name"].get<std::string>() << "  " << tensor["dtype"].get<std::string>() << ' '
+                  << tensor["shape"].dump() << '\n';
+    std::cout << graph_text;
+  });
+}
+
+}  // namespace cli

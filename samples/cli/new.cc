@@ -1,0 +1,40 @@
+#include <iostream>
+
+#include "command.h"
+
+namespace cli {
+
+namespace {
+struct Arguments : Common {
+  std::string description, output, tokenizer;
+};
+}  // namespace
+
+void register_new(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("new", "make a model with random weights from a description");
+  command->footer(
+      "Example:\n  tessera new llama:L=4,C=192,H=6,KV=3,F=512,V=256,T=256 --tokenizer bytes -o small.tsr\n"
+      "Letters: L layers, C channels, H heads, KV key-value heads, F feed-forward width, V vocabulary, T "
+      "context");
+  command->add_option("description", args->description, "family and sizes")->required();
+  command->add_option("-o,--out", args->output, ".tsr file to write")->required();
+  command->add_option("--tokenizer", args->tokenizer, "bytes, or a .tsr or GGUF file to take it from");
+  command->add_option("--seed", args->seed, "of the random weights")->capture_default_str();
+  add_json(*command, *args);
+  command->callback([args] {
+    Options options = make<Options>(tsr_options_new);
+    set(options, "seed", args->seed);
+    const Model model = make<Model>(tsr_model_new, args->description.c_str(), options.get());
+    if (!args->tokenizer.empty()) {
+      const Tokenizer tokenizer = open_tokenizer(args->tokenizer);
+      check(tsr_model_set_tokenizer(model.get(), tokenizer.get()));
+    }
+    check(tsr_model_save(model.get(), args->output.c_str(), nullptr));
+    const Json info = Json::parse(text(tsr_model_info, model.get()));
+    if (args->json) return print_json({{"out", args->output}, {"parameters", info["parameters"]}});
+    std::cout << args->output << ": " << info["parameters"].get<int64_t>() << " parameters\n";
+  });
+}
+
+}  // namespace cli

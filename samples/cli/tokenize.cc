@@ -1,0 +1,67 @@
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+
+#include "command.h"
+
+namespace cli {
+
+namespace {
+struct Arguments : Common {
+  std::string tokenizer, words, file;
+  bool bos = false, special = false;
+  std::vector<int32_t> decode;
+};
+
+std::string read_all(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(TSR_NOT_FOUND, "cannot read " + path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<int32_t> encode(const Tokenizer& tokenizer, const std::string& words, uint32_t flags) {
+  size_t count = 0;
+  check(tsr_tokenizer_encode(tokenizer.get(), words.data(), words.size(), flags, nullptr, 0, &count));
+  std::vector<int32_t> ids(count);
+  check(tsr_tokenizer_encode(tokenizer.get(), words.data(), words.size(), flags, ids.data(), count, &count));
+  return ids;
+}
+}  // namespace
+
+void register_tokenize(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("tokenize", "text to token ids, and back");
+  command->footer(
+      "Example:\n  tessera tokenize model.tsr \"Hello world\"\n  tessera tokenize model.gguf --decode 15043 "
+      "3186");
+  command->add_option("tokenizer", args->tokenizer, ".tsr or GGUF file, or `bytes`")->required();
+  command->add_option("text", args->words, "the text; without it, --file or --decode");
+  command->add_option("--file", args->file, "read the text from a file (- for standard input)");
+  command->add_option("--decode", args->decode, "ids to turn into text");
+  command->add_flag("--bos", args->bos, "put the beginning-of-sequence token in front");
+  command->add_flag("--special", args->special, "recognise control tokens written out in the text");
+  add_json(*command, *args);
+  command->callback([args] {
+    const Tokenizer tokenizer = open_tokenizer(args->tokenizer);
+    if (!args->decode.empty()) {
+      const std::string decoded =
+          text(tsr_tokenizer_decode, static_cast<const tsr_tokenizer*>(tokenizer.get()),
+               static_cast<const int32_t*>(args->decode.data()), args->decode.size());
+      if (args->json) return print_json({{"text", decoded}});
+      std::cout << decoded << '\n';
+      return;
+    }
+    const std::string words = args->file.empty() ? args->words : read_all(args->file);
+    uint32_t flags = 0;
+    if (args->bos) flags |= TSR_ENCODE_BOS;
+    if (args->special) flags |= TSR_ENCODE_SPECIAL;
+    const std::vector<int32_t> ids = encode(tokenizer, words, flags);
+    if (args->json) return print_json({{"ids", ids}, {"count", ids.size()}});
+    for (size_t i = 0; i < ids.size(); ++i) std::cout << (i > 0 ? " " : "") << ids[i];
+    std::cout << '\n';
+  });
+}
+
+}  // namespace cli

@@ -1,0 +1,218 @@
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+#include "command.h"
+
+namespace cli {
+
+namespace {
+
+struct Arguments : Common {
+  std::string model, data, output, resume, checkpoint, schedule = "constant", optimizer = "adamw", frozen,
+                                                       trace;
+  int64_t steps = 100, batch = 8, seq = 128, warmup = 0, checkpoint_every = -1;
+  double lr = 1e-3, lr_end = 0, clip_norm = 1, weight_decay = -1, momentum = -1, eval_fraction = 0.1,
+         dropout = -1;
+  int64_t eval_batches = 0;
+};
+
+volatile std::sig_atomic_t interrupted = 0;  // set by Ctrl-C; the step in progress is finished and saved
+
+Dataset open_dataset(const Arguments& args, const Model& model) {
+  const Tokenizer tokenizer = model_tokenizer(model, args.model);
+  Options options = make<Options>(tsr_options_new);
+  set(options, "seq", args.seq);
+  set(options, "eval_fraction", args.eval_fraction);
+  set(options, "seed", args.seed);
+  return make<Dataset>(tsr_dataset_new_file, args.data.c_str(), tokenizer.get(), options.get());
+}
+
+Options trainer_options(const Arguments& args) {
+  Options options = make<Options>(tsr_options_new);
+  set_placement(options, args);
+  set(options, "batch", args.batch);
+  set(options, "seq", args.seq);
+  set(options, "steps", args.steps);
+  set(options, "lr", args.lr);
+  set(options, "lr_end", args.lr_end);
+  set(options, "schedule", args.schedule);
+  set(options, "warmup", args.warmup);
+  set(options, "optimizer", args.optimizer);
+  set(options, "clip_norm", args.clip_norm);
+  set(options, "seed", args.seed);
+  if (args.weight_decay >= 0) set(options, "weight_decay", args.weight_decay);
+  if (args.momentum >= 0) set(options, "momentum", args.momentum);
+  if (args.dropout >= 0) set(options, "dropout", args.dropout);
+  if (!args.frozen.empty()) set(options, "frozen", args.frozen);
+  if (args.eval_batches > 0) set(options, "eval_batches", args.eval_batches);
+  if (!args.trace.empty()) set(options, "trace", int64_t{1});
+  return options;
+}
+
+std::string progress_line(const tsr_step& step, int64_t steps, int64_t tokens, double eta_seconds) {
+  char line[160];
+  std::snprintf(line, sizeof line,
+                "step %lld/%lld  loss %.4f  grad norm %.3g  lr %.3g  %.0f tokens/s  %.0f s left",
+                static_cast<long long>(step.step), static_cast<long long>(steps), step.loss, step.grad_norm,
+                step.lr, static_cast<double>(tokens) / step.seconds, eta_seconds);
+  return line;
+}
+
+// The checkpoint a --resume names: the folder itself, or the one beside a model that --out wrote.
+std::string resume_folder(const std::string& text) {
+  if (std::filesystem::is_directory(text)) return text;
+  if (std::filesystem::is_directory(text + ".checkpoint")) return text + ".checkpoint";
+  return text;
+}
+
+void train(const Arguments& args) {
+  const Runtime runtime = open_runtime(args);
+  const Model model = open_model(args.model, args.seed);
+  const Dataset dataset = open_dataset(args, model);
+  const Options options = trainer_options(args);
+  const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
+                                        static_cast<const tsr_dataset*>(dataset.get()),
+                                        static_cast<const tsr_options*>(options.get()));
+  if (!args.resume.empty()) check(tsr_trainer_resume(trainer.get(), resume_folder(args.resume).c_str()));
+
+  // By default ten checkpoints a run, beside the result; a resumed run goes on in its folder.
+  std::string checkpoint = args.checkpoint;
+  if (checkpoint.empty() && !args.resume.empty()) checkpoint = resume_folder(args.resume);
+  if (checkpoint.empty() && !args.output.empty()) checkpoint = args.output + ".checkpoint";
+  const int64_t every = args.checkpoint_every >= 0 ? args.checkpoint_every : (args.steps + 9) / 10;
+
+  Json before = Json::parse(text(tsr_trainer_report, trainer.get()));
+  int64_t done = before["step"].get<int64_t>();
+  if (!args.json)
+    std::cerr << "plan " << before["plan"]["strategy"].get<std::string>() << "; "
+              << bytes_text(before["devices"][0]["arena_bytes"]["predicted"].get<int64_t>()) << " on "
+              << before["devices"].size() << " device(s)"
+              << (done > 0 ? "; resumed at step " + std::to_string(done) : "") << '\n';
+
+  std::vector<double> losses, seconds;
+  const int64_t tokens = args.batch * args.seq;
+  std::signal(SIGINT, [](int) { interrupted = 1; });
+  {
+    Progress progress;
+    while (done < args.steps && interrupted == 0) {
+      tsr_step step{};
+      step.struct_size = sizeof step;
+      try {
+        check(tsr_trainer_step(trainer.get(), &step));
+      } catch (const Error& error) {
+        const bool kept = !checkpoint.empty() && std::filesystem::is_directory(checkpoint);
+        throw Error(error.code(),
+                    std::string(error.what()) +
+                        (kept ? "; the last good checkpoint is " + checkpoint + " (--resume)" : ""));
+      }
+      done = step.step;
+      losses.push_back(step.loss);
+      seconds.push_back(step.seconds);
+      progress.show(
+          progress_line(step, args.steps, tokens, median(seconds) * static_cast<double>(args.steps - done)));
+      if (every > 0 && !checkpoint.empty() && (done % every == 0 || interrupted != 0))
+        check(tsr_trainer_save(trainer.get(), checkpoint.c_str()));
+    }
+  }
+  if (interrupted != 0) {
+    if (every > 0 && !checkpoint.empty()) check(tsr_trainer_save(trainer.get(), checkpoint.c_str()));
+    throw Error(TSR_CANCELLED, "stopped at step " + std::to_string(done) +
+                                   (checkpoint.empty() ? "" : "; go on with --resume " + checkpoint));
+  }
+
+  Json result;
+  result["losses"] = losses;
+  if (args.eval_fraction > 0) {
+    double loss = 0;
+    check(tsr_trainer_evaluate(trainer.get(), &loss));
+    result["eval_loss"] = loss;
+  } else {
+    result["eval_loss"] = nullptr;
+  }
+  const Json data = Json::parse(text(tsr_dataset_info, static_cast<const tsr_dataset*>(dataset.get())));
+  result["unigram_entropy"] = data["unigram_entropy"];
+  result["step_seconds"] = median(seconds);
+  result["tokens_per_second"] = seconds.empty() ? 0 : static_cast<double>(tokens) / median(seconds);
+  const Json report = Json::parse(text(tsr_trainer_report, trainer.get()));
+  for (const char* key : {"plan", "devices", "comm", "allocations_after_first_step"})
+    result[key] = report[key];
+  result["steps"] = done;
+
+  if (!args.output.empty()) {
+    check(tsr_trainer_store(trainer.get(), model.get()));
+    check(tsr_model_save(model.get(), args.output.c_str(), nullptr));
+    result["out"] = args.output;
+  }
+  if (!args.trace.empty()) {
+    FILE* file = std::fopen(args.trace.c_str(), "w");
+    if (file == nullptr) throw Error(TSR_IO, "cannot write " + args.trace);
+    const std::string trace = text(tsr_trainer_trace, trainer.get());
+    std::fwrite(trace.data(), 1, trace.size(), file);
+    std::fclose(file);
+  }
+  drain_log(runtime);
+  if (args.json) return print_json(result);
+  if (!losses.empty()) std::cout << "loss       " << losses.front() << " -> " << losses.back() << '\n';
+  if (!result["eval_loss"].is_null())
+    std::cout << "held out   " << result["eval_loss"].get<double>()
+              << " nats a token (unigram entropy of the text " << result["unigram_entropy"].get<double>()
+              << ")\n";
+  std::cout << "speed      " << result["tokens_per_second"].get<double>() << " tokens/s, "
+            << result["step_seconds"].get<double>() << " s a step\n";
+  for (const Json& device : result["devices"])
+    std::cout << "memory     " << device["name"].get<std::string>() << "  predicted "
+              << device["arena_bytes"]["predicted"].get<int64_t>() << ", measured "
+              << device["arena_bytes"]["measured"].get<int64_t>() << " bytes\n";
+  for (const Json& comm : result["comm"])
+    std::cout << "comm       " << comm["collective"].get<std::string>() << " over "
+              << comm["axis"].get<std::string>() << ": " << comm["calls"].get<int64_t>() << " calls, "
+              << comm["bytes"].get<int64_t>() << " bytes\n";
+  if (!args.output.empty()) std::cout << "wrote      " << args.output << '\n';
+}
+
+}  // namespace
+
+void register_train(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("train", "fine-tune a model on a text, on every device given");
+  command->footer(
+      "Example:\n  tessera train model.tsr --data text.txt --steps 200 --devices cpu:2 --out tuned.tsr\n"
+      "  tessera train model.tsr --data text.txt --steps 200 --resume tuned.tsr.checkpoint --out tuned.tsr\n"
+      "  tessera train model.tsr --data text.txt --devices cpu:4 --parallel dp=2,tp=2,zero=1 --out tuned.tsr "
+      "--json");
+  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("--data", args->data, "text file")->required();
+  command->add_option("--out", args->output, ".tsr file to write; checkpoints go to OUT.checkpoint");
+  command->add_option("--steps", args->steps, "optimizer steps")->capture_default_str();
+  command->add_option("--batch", args->batch, "sequences in one step, over all devices")
+      ->capture_default_str();
+  command->add_option("--seq", args->seq, "tokens a sequence")->capture_default_str();
+  command->add_option("--lr", args->lr, "peak learning rate")->capture_default_str();
+  command->add_option("--schedule", args->schedule, "constant, cosine or linear")->capture_default_str();
+  command->add_option("--warmup", args->warmup, "steps of linear rise")->capture_default_str();
+  command->add_option("--lr-end", args->lr_end, "last rate as a fraction of lr")->capture_default_str();
+  command->add_option("--optimizer", args->optimizer, "adamw or sgd")->capture_default_str();
+  command->add_option("--weight-decay", args->weight_decay, "default: 0.01 for adamw, 0 for sgd");
+  command->add_option("--momentum", args->momentum, "of sgd (default 0.9)");
+  command->add_option("--clip-norm", args->clip_norm, "bound on the global gradient norm; 0: none")
+      ->capture_default_str();
+  command->add_option("--dropout", args->dropout, "probability for every dropout of the model");
+  command->add_option("--frozen", args->frozen, "parameters to leave untrained: block.0.*,token_embedding");
+  command->add_option("--eval-fraction", args->eval_fraction, "last part of the text, held out")
+      ->capture_default_str();
+  command->add_option("--eval-batches", args->eval_batches, "most batches of it to evaluate; 0: all")
+      ->capture_default_str();
+  command->add_option("--seed", args->seed, "of data order and dropout")->capture_default_str();
+  command->add_option("--checkpoint", args->checkpoint, "folder (default OUT.checkpoint)");
+  command->add_option("--checkpoint-every", args->checkpoint_every,
+                      "steps between checkpoints (default STEPS/10; 0: none)");
+  command->add_option("--resume", args->resume, "go on from this checkpoint");
+  command->add_option("--trace", args->trace, "write what ran, in Chrome's trace format");
+  add_placement(*command, *args);
+  add_json(*command, *args);
+  command->callback([args] { train(*args); });
+}
+
+}  // namespace cli
