@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The command line end to end, on a real model where the shared data is at hand: exact transcript under tensor
+# parallelism, token ids, training parity over layouts, predicted = measured memory, communicated bytes, kill and resume.
+# Argument: the build folder.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+tessera=$1/samples/cli/tessera
+data=${TESSERA_TEST_DATA:-$here/../../../shared/data}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "FAILED: $*"; exit 1; }
+
+text=/usr/share/games/fortunes/computers
+[ -f "$text" ] || fail "text $text is missing: install the package fortunes"
+
+model=$data/models/stories260K.gguf
+if [ -f "$model" ]; then
+  "$tessera" import "$model" -o "$work/s.tsr"
+  for n in 1 2 3 4; do
+    parallel=(); [ $n -eq 1 ] || parallel=(--parallel "tp=$n")
+    "$tessera" generate "$work/s.tsr" --prompt "" -n 200 --temp 0 --devices cpu:$n "${parallel[@]}" >"$work/out$n.txt"
+    cmp "$work/out$n.txt" "$data/models/stories260K.greedy200.txt" || fail "greedy transcript differs on cpu:$n"
+    echo "greedy transcript, cpu:$n: exact"
+  done
+  for vocabulary in gpt-2 llama-spm; do
+    python3 "$here/tokens.py" "$tessera" "$data/tokenizers/ggml-vocab-$vocabulary.gguf"
+  done
+else
+  echo "SKIPPED: transcript and token ids need the shared data ($data); training runs on a new model instead"
+  "$tessera" new llama:L=5,C=64,H=8,KV=4,F=172,V=512,T=256 --seed 1 -o "$work/s.tsr" --tokenizer bytes
+fi
+python3 "$here/parity.py" "$tessera" "$work/s.tsr" "$text"
+python3 "$here/resume.py" "$tessera" "$work/s.tsr" "$text" "$work"
+"$here/errors.sh" "$tessera" "$work/s.tsr" "$text" "$work"

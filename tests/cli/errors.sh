@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Bad input on the command line: a clear error, a non-zero status, nothing lost. Arguments: tessera, model, text, folder.
+set -euo pipefail
+tessera=$1 model=$2 text=$3 work=$4
+expect() {  # expect PATTERN COMMAND...: fails, and says PATTERN on stderr
+  local pattern=$1 status=0
+  shift
+  "$@" >"$work/stdout" 2>"$work/stderr" || status=$?
+  [ $status -ne 0 ] && [ $status -lt 128 ] || { echo "FAILED: exit $status from: $*"; cat "$work/stderr"; exit 1; }
+  grep -qiE -- "$pattern" "$work/stderr" || { echo "FAILED: no '$pattern' from: $*"; cat "$work/stderr"; exit 1; }
+  echo "ok: $(head -c 200 "$work/stderr" | head -1)"
+}
+expect 'did you mean --steps' "$tessera" train "$model" --data "$text" --stepz 3
+expect 'no-such-file' "$tessera" inspect "$work/no-such-file.tsr"
+expect 'zero|known|nearest' "$tessera" train "$model" --data "$text" --parallel zerro=1 --devices cpu:2
+expect 'smallest|would work|limit' "$tessera" train "$model" --data "$text" --memory-limit 100KiB
+expect 'cpu' "$tessera" train "$model" --data "$text" --devices gpu:1
+expect 'cuda' "$tessera" generate "$model" --devices cuda
+head -c 1000 "$model" >"$work/short.tsr"
+expect 'short|truncated|bytes|size|corrupt' "$tessera" inspect "$work/short.tsr"
+cp "$model" "$work/flipped.tsr"
+printf '\xff\xfe\xfd' | dd of="$work/flipped.tsr" bs=1 seek=$(($(stat -c %s "$model") - 64)) conv=notrunc status=none
+expect 'checksum|xxh3|corrupt' "$tessera" inspect "$work/flipped.tsr" --verify
+# A learning rate that makes the loss overflow: stops, says so, and keeps the last good checkpoint.
+expect 'finite|nan' "$tessera" train "$model" --data "$text" --steps 200 --batch 4 --seq 16 --lr 1e30 --clip-norm 0 \
+  --optimizer sgd --checkpoint-every 1 --out "$work/nan.tsr"
+[ -d "$work/nan.tsr.checkpoint" ] && [ ! -e "$work/nan.tsr" ] || { echo "FAILED: NaN: no checkpoint, or a model was written"; exit 1; }
+# A full disk while saving: the old file stays whole.
+"$tessera" new llama:L=1,C=32,H=2,F=64,V=256,T=64 --tokenizer bytes -o "$work/keep.tsr" >/dev/null
+before=$(sha256sum <"$work/keep.tsr")
+expect 'space|large|write' bash -c "ulimit -f 40; trap '' XFSZ; exec '$tessera' new llama:L=4,C=128,H=2,F=256,V=256,T=64 -o '$work/keep.tsr'"
+[ "$before" = "$(sha256sum <"$work/keep.tsr")" ] || { echo "FAILED: a failed save changed the old file"; exit 1; }
+ls "$work" | grep -q 'keep.tsr.' && { echo "FAILED: a failed save left a file behind: $(ls "$work")"; exit 1; }
+echo "every bad input was answered"

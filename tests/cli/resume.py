@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""resume.py TESSERA MODEL TEXT FOLDER: kill -9 in mid-training and go on: same last loss to the bit on equal devices,
+within 1e-5 relative on others."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+tessera, model, text, folder = sys.argv[1:5]
+STEPS = 40
+COMMON = [tessera, "train", model, "--data", text, "--steps", str(STEPS), "--batch", "8", "--seq", "32", "--lr", "1e-3",
+          "--schedule", "cosine", "--seed", "3", "--checkpoint-every", "3", "--json"]
+
+
+def result(command):
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit {run.returncode}: {run.stderr.strip()}")
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+whole = result([*COMMON, "--out", f"{folder}/whole.tsr", "--devices", "cpu:2"])
+checkpoint = f"{folder}/killed.tsr.checkpoint"
+process = subprocess.Popen([*COMMON, "--out", f"{folder}/killed.tsr", "--devices", "cpu:2"], stdout=subprocess.DEVNULL)
+deadline = time.time() + 60
+while not os.path.isdir(checkpoint) and process.poll() is None and time.time() < deadline:
+    time.sleep(0.002)
+process.send_signal(signal.SIGKILL)
+process.wait()
+if os.path.exists(f"{folder}/killed.tsr"):
+    sys.exit("the run ended before it could be killed: nothing was shown")
+shutil.copytree(checkpoint, f"{folder}/other.checkpoint")
+same = result([*COMMON, "--out", f"{folder}/resumed.tsr", "--devices", "cpu:2", "--resume", checkpoint])
+if len(same["losses"]) >= STEPS:
+    sys.exit("resuming began from the first step")
+if same["losses"] != whole["losses"][-len(same["losses"]):] or same["eval_loss"] != whole["eval_loss"]:
+    sys.exit(f"resumed run differs: {same['losses'][-1]!r} against {whole['losses'][-1]!r}")
+if open(f"{folder}/resumed.tsr", "rb").read() != open(f"{folder}/whole.tsr", "rb").read():
+    sys.exit("the resumed model's file differs from the uninterrupted one's")
+print(f"killed after checkpoint, resumed for {len(same['losses'])} steps: same losses and model to the bit")
+other = result([*COMMON, "--out", f"{folder}/other.tsr", "--devices", "cpu:3", "--resume", f"{folder}/other.checkpoint"])
+worst = max(abs(a - b) / abs(b) for a, b in zip(other["losses"], whole["losses"][-len(other["losses"]):]))
+print(f"resumed on cpu:3: worst relative difference {worst:.1e}")
+sys.exit(worst > 1e-5)
