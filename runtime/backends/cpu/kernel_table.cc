@@ -5,7 +5,8 @@ namespace tessera::cpu {
 namespace {
 // Best first, reference last; prepare() may decline with a reason. Sorted by op.
 constexpr KernelEntry kKernels[] = {
-    {"", "", nullptr},  // placeholder row removed with the first kernel
+    {"matmul", "packed", prepare_matmul_packed},
+    {"matmul_weight_grad", "packed", prepare_matmul_weight_grad_packed},
 };
 }  // namespace
 

@@ -1,0 +1,148 @@
+// The inner pieces of Gemm, per instruction set: register tile, micro-kernels, packing of panels.
+#if defined(TSR_GEMM_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TSR_GEMM_MICRO_INL_H_
+#undef TSR_GEMM_MICRO_INL_H_
+#else
+#define TSR_GEMM_MICRO_INL_H_
+#endif
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::CappedTag<float, 16>;
+using VF = hn::Vec<DF>;
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF()));
+
+// Register tile: MR x (NV vectors). 32 registers hold 8 x 3 accumulators, 16 hold 4 x 3. GCC 12 keeps the
+// array in registers as long as every index is a constant after unrolling and nothing takes an element's
+// address.
+inline constexpr int kMR = kLanes == 16 ? 8 : 4;
+inline constexpr int kNV = 3;
+inline constexpr int kNR = kNV * kLanes;
+
+// acc[MR][NV] = sum over k of a(i, k) * b[k * ldb + ...]; then C = acc, or C += acc.
+//   a(i, k) = a[i * a_row + k * a_col]; packed panels have a_row 1 and a_col MR.
+template <int MR, int NV, bool kPackedA>
+HWY_INLINE void micro_kernel(int64_t k_count, const float* HWY_RESTRICT a, int64_t a_row, int64_t a_col,
+                             const float* HWY_RESTRICT b, int64_t ldb, float* HWY_RESTRICT c, int64_t ldc,
+                             bool accumulate) {
+  const DF d;
+  VF acc[MR][NV];
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) acc[i][j] = hn::Zero(d);
+  }
+  for (int64_t k = 0; k < k_count; ++k) {
+    VF row[NV];
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) row[j] = hn::LoadU(d, b + j * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      const VF value = hn::Set(d, kPackedA ? a[i] : a[i * a_row]);
+#pragma GCC unroll 8
+      for (int j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(value, row[j], acc[i][j]);
+    }
+    a += kPackedA ? MR : a_col;
+    b += ldb;
+  }
+  if (accumulate) {
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 8
+      for (int j = 0; j < NV; ++j) acc[i][j] = hn::Add(acc[i][j], hn::LoadU(d, c + i * ldc + j * kLanes));
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) hn::StoreU(acc[i][j], d, c + i * ldc + j * kLanes);
+  }
+}
+
+// Rows r, r + 4, r + 8, ... of a row-major matrix, four consecutive columns each, side by side in one vector.
+template <class D>
+HWY_INLINE hn::Vec<D> load_blocks(D d, const float* p, int64_t stride) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    return hn::LoadU(d, p);
+  } else {
+    const hn::Half<D> dh;
+    constexpr int64_t kHalf = static_cast<int64_t>(hn::MaxLanes(D())) / 2;
+    return hn::Combine(d, load_blocks(dh, p + kHalf * stride, stride), load_blocks(dh, p, stride));
+  }
+}
+
+// out[k * out_stride + i] = in[i * in_stride + k] for i < lanes of D, k < count.
+template <class D>
+HWY_INLINE void pack_transposed(D d, const float* HWY_RESTRICT in, int64_t in_stride, int64_t count,
+                                float* HWY_RESTRICT out, int64_t out_stride) {
+  const hn::Repartition<double, D> dd;
+  int64_t k = 0;
+  for (; k + 4 <= count; k += 4) {
+    const auto r0 = load_blocks(d, in + k, in_stride);
+    const auto r1 = load_blocks(d, in + in_stride + k, in_stride);
+    const auto r2 = load_blocks(d, in + 2 * in_stride + k, in_stride);
+    const auto r3 = load_blocks(d, in + 3 * in_stride + k, in_stride);
+    const auto lo01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1));
+    const auto hi01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
+    const auto lo23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
+    const auto hi23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
+    float* o = out + k * out_stride;
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, lo01, lo23)), d, o);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, lo01, lo23)), d, o + out_stride);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, hi01, hi23)), d, o + 2 * out_stride);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, hi01, hi23)), d, o + 3 * out_stride);
+  }
+  for (; k < count; ++k)
+    for (int i = 0; i < static_cast<int>(hn::MaxLanes(D())); ++i)
+      out[k * out_stride + i] = in[i * in_stride + k];
+}
+
+// One panel of A: MR rows (the missing ones zero), k_count deep, as out[k * MR + i].
+HWY_INLINE void pack_a_panel(const float* a, int64_t a_row, int64_t a_col, int64_t rows, int64_t k_count,
+                             float* HWY_RESTRICT out) {
+  const hn::CappedTag<float, kMR> d;
+  static_assert(hn::MaxLanes(hn::CappedTag<float, kMR>()) == kMR);
+  if (rows == kMR && a_col == 1) {
+    pack_transposed(d, a, a_row, k_count, out, kMR);
+  } else if (rows == kMR) {
+    for (int64_t k = 0; k < k_count; ++k) hn::StoreU(hn::LoadU(d, a + k * a_col), d, out + k * kMR);
+  } else {
+    for (int64_t k = 0; k < k_count; ++k)
+      for (int64_t i = 0; i < kMR; ++i) out[k * kMR + i] = i < rows ? a[i * a_row + k * a_col] : 0.0f;
+  }
+}
+
+// NR columns of B (the missing ones zero), k_count deep, as out[k * NR + j].
+HWY_INLINE void pack_b_panel(const float* b, int64_t b_row, int64_t b_col, int64_t columns, int64_t k_count,
+                             float* HWY_RESTRICT out) {
+  const DF d;
+  if (b_col == 1 && columns == kNR) {
+    for (int64_t k = 0; k < k_count; ++k) {
+      const float* in = b + k * b_row;
+      for (int j = 0; j < kNV; ++j) hn::StoreU(hn::LoadU(d, in + j * kLanes), d, out + k * kNR + j * kLanes);
+    }
+    return;
+  }
+  if (b_col == 1) {
+    for (int64_t k = 0; k < k_count; ++k)
+      for (int64_t j = 0; j < kNR; ++j) out[k * kNR + j] = j < columns ? b[k * b_row + j] : 0.0f;
+    return;
+  }
+  for (int64_t j = 0; j < kNR; j += kLanes) {
+    if (j + kLanes <= columns) {
+      pack_transposed(d, b + j * b_col, b_col, k_count, out + j, kNR);
+    } else {
+      for (int64_t k = 0; k < k_count; ++k)
+        for (int64_t i = j; i < j + kLanes; ++i)
+          out[k * kNR + i] = i < columns ? b[i * b_col + k * b_row] : 0.0f;
+    }
+  }
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

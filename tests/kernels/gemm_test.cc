@@ -1,0 +1,159 @@
+// The packed product against sums in double, over edges of every block size and on every instruction set of
+// this CPU.
+#include "runtime/backends/cpu/kernels/gemm.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "hwy/targets.h"
+
+namespace tessera::cpu {
+namespace {
+
+constexpr float kUnwritten = -12345.0f;
+
+struct FreeMemory {
+  void operator()(void* memory) const { std::free(memory); }
+};
+
+tsr_host_api host_with_threads(int threads) {
+  tsr_host_api host = {};
+  host.struct_size = sizeof(host);
+  host.host = reinterpret_cast<void*>(static_cast<intptr_t>(threads));
+  host.parallel_for = [](void* self, int64_t tasks, void (*body)(void*, int64_t), void* context) {
+    std::atomic<int64_t> next{0};
+    const auto work = [&] {
+      for (int64_t task = next++; task < tasks; task = next++) body(context, task);
+    };
+    std::vector<std::thread> helpers;
+    for (intptr_t i = 1; i < reinterpret_cast<intptr_t>(self); ++i) helpers.emplace_back(work);
+    work();
+    for (std::thread& helper : helpers) helper.join();
+  };
+  return host;
+}
+
+std::vector<float> random_values(int64_t count, uint32_t seed) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) {
+    seed = seed * 1664525u + 1013904223u;
+    value = static_cast<float>(seed >> 8) / 16777216.0f - 0.5f;
+  }
+  return values;
+}
+
+double activate(Activation activation, double x) {
+  switch (activation) {
+    case Activation::kNone: return x;
+    case Activation::kRelu: return x > 0 ? x : 0;
+    case Activation::kGeluTanh:
+      return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case Activation::kGeluErf: return 0.5 * x * (1 + std::erf(x * 0.70710678118654752));
+    case Activation::kSilu: return x / (1 + std::exp(-x));
+  }
+  return 0;
+}
+
+struct Run {
+  std::vector<float> c, pre;
+};
+
+Run run(const Gemm& gemm, const std::vector<float>& a, const std::vector<float>& b, const float* bias,
+        int threads) {
+  const size_t size = static_cast<size_t>(gemm.m * gemm.n);
+  Run result{std::vector<float>(size + 1, kUnwritten), std::vector<float>(size + 1, kUnwritten)};
+  const std::unique_ptr<void, FreeMemory> workspace(
+      std::aligned_alloc(64, static_cast<size_t>(gemm_workspace_bytes(gemm) / 64 * 64 + 64)));
+  const tsr_host_api host = host_with_threads(threads);
+  run_gemm(gemm,
+           {.a = a.data(),
+            .b = b.data(),
+            .bias = bias,
+            .c = result.c.data(),
+            .pre = result.pre.data(),
+            .workspace = workspace.get()},
+           Pool(host));
+  return result;
+}
+
+// The largest difference from sums in double, in units of the rounding error that k products may carry.
+double worst_error(const Gemm& gemm, int threads) {
+  const std::vector<float> a = random_values(gemm.m * gemm.k, 1), b = random_values(gemm.k * gemm.n, 2);
+  const std::vector<float> bias = random_values(gemm.n, 3);
+  const bool use_bias = (gemm.m + gemm.k) % 2 == 1;
+  const Run result = run(gemm, a, b, use_bias ? bias.data() : nullptr, threads);
+  if (result.c.back() != kUnwritten || result.pre.back() != kUnwritten) return HUGE_VAL;
+  double worst = 0;
+  for (int64_t i = 0; i < gemm.m; ++i) {
+    for (int64_t j = 0; j < gemm.n; ++j) {
+      double sum = use_bias ? bias[static_cast<size_t>(j)] : 0;
+      for (int64_t k = 0; k < gemm.k; ++k)
+        sum += static_cast<double>(a[static_cast<size_t>(i * gemm.a_row + k * gemm.a_col)]) *
+               b[static_cast<size_t>(k * gemm.b_row + j * gemm.b_col)];
+      const size_t at = static_cast<size_t>(i * gemm.n + j);
+      const double error = std::fmax(std::fabs(result.pre[at] - sum),
+                                     std::fabs(result.c[at] - activate(gemm.activation, sum)));
+      worst = std::fmax(worst, std::isnan(error) ? HUGE_VAL : error);
+    }
+  }
+  return worst / (6e-8 * (4 + std::sqrt(static_cast<double>(gemm.k))));
+}
+
+enum class Layout { kPlain, kTransposedB, kTransposedA };
+
+Gemm make_gemm(int64_t m, int64_t n, int64_t k, Layout layout, Activation activation) {
+  Gemm gemm{.m = m, .n = n, .k = k, .a_row = k, .a_col = 1, .b_row = n, .b_col = 1, .activation = activation};
+  if (layout == Layout::kTransposedB) gemm.b_row = 1, gemm.b_col = k;
+  if (layout == Layout::kTransposedA) gemm.a_row = 1, gemm.a_col = m;
+  return gemm;
+}
+
+void check_shapes(int threads) {
+  for (const int64_t m : {0, 1, 2, 3, 5, 7, 8, 9, 17, 130}) {
+    for (const int64_t n : {0, 1, 3, 17, 48, 49, 100, 200}) {
+      for (const int64_t k : {0, 1, 3, 31, 256, 257, 700}) {
+        for (const Layout layout : {Layout::kPlain, Layout::kTransposedB, Layout::kTransposedA}) {
+          const Gemm gemm = make_gemm(m, n, k, layout, static_cast<Activation>((m + n + k) % 5));
+          CAPTURE(m);
+          CAPTURE(n);
+          CAPTURE(k);
+          CAPTURE(gemm.b_col);
+          CAPTURE(gemm.a_col);
+          CHECK(worst_error(gemm, threads) < 8);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("packed_product_equals_sums_in_double_on_every_instruction_set") {
+  const int64_t targets = hwy::SupportedTargets();
+  for (const int64_t without :
+       {int64_t{0}, int64_t{HWY_AVX3 | HWY_AVX3_DL}, int64_t{HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL}}) {
+    hwy::SetSupportedTargetsForTest(targets & ~without);
+    check_shapes(1);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+TEST_CASE("packed_product_over_several_chunks_of_rows_and_depth") {
+  CHECK(worst_error(make_gemm(2100, 50, 900, Layout::kTransposedA, Activation::kNone), 2) < 8);
+  CHECK(worst_error(make_gemm(24, 50, 70000, Layout::kPlain, Activation::kGeluTanh), 2) < 8);
+}
+
+TEST_CASE("packed_product_has_the_same_bits_for_any_thread_count") {
+  const Gemm gemm = make_gemm(200, 500, 600, Layout::kTransposedB, Activation::kSilu);
+  const std::vector<float> a = random_values(gemm.m * gemm.k, 1), b = random_values(gemm.k * gemm.n, 2);
+  const Run one = run(gemm, a, b, nullptr, 1), five = run(gemm, a, b, nullptr, 5);
+  CHECK(one.c == five.c);
+  CHECK(one.pre == five.pre);
+}
+
+}  // namespace
+}  // namespace tessera::cpu
