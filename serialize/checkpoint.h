@@ -1,5 +1,5 @@
-// Checkpoint: a folder with a manifest and shards, independent of the layout that it was saved under: whole tensors
-// by name, read and written in parts. Written to a temporary name, fsynced, renamed over.
+// Checkpoint: a folder with a manifest and shards, independent of the layout that it was saved under: whole
+// tensors by name, read and written in parts. Written to a temporary name, fsynced, renamed over.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,14 @@ struct CheckpointInfo {
 // Pulls one tensor at a time: memory stays at the largest tensor.
 using ReadTensor = std::function<Status(std::string_view name, std::span<std::byte> out)>;
 
-// `folder` becomes the new checkpoint or stays as it was. Full disk, a kill or a power cut at any point loses nothing.
+// `folder` becomes the new checkpoint or stays as it was. Full disk, a kill or a power cut at any point loses
+// nothing.
 Status save_checkpoint(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read);
 
 class CheckpointReader {
  public:
-  static Result<CheckpointReader> open(const std::string& folder);  // checks manifest and sizes; assumes hostility
+  static Result<CheckpointReader> open(
+      const std::string& folder);  // checks manifest and sizes; assumes hostility
   const CheckpointInfo& info() const { return info_; }
   Result<HostTensor> read(std::string_view name) const;  // checks its xxh3
 

@@ -19,10 +19,12 @@
 namespace tessera {
 
 struct Model {
-  Graph graph;  // forward; inputs "tokens" i32[B, T] and "positions" i32[B, T] for language models; output "logits"
-  std::map<std::string, std::string> metadata;        // "architecture", "name", "context_length", "license", …
+  Graph graph;  // forward; inputs "tokens" i32[B, T] and "positions" i32[B, T] for language models; output
+                // "logits"
+  std::map<std::string, std::string> metadata;  // "architecture", "name", "context_length", "license", …
   std::optional<TokenizerData> tokenizer;
-  std::map<std::string, HostTensor, std::less<>> parameters;  // by name; absent for a description without weights
+  std::map<std::string, HostTensor, std::less<>>
+      parameters;  // by name; absent for a description without weights
 };
 
 // Random access to the bytes of a file, for models that come from a path, from memory or through a callback.
@@ -31,11 +33,13 @@ class ByteSource {
   virtual ~ByteSource() = default;
   virtual int64_t size() const = 0;
   virtual Status read_at(int64_t offset, std::span<std::byte> out) const = 0;
-  // The bytes without a copy, when they can be had (a mapping, memory); empty otherwise. Valid while the source lives.
+  // The bytes without a copy, when they can be had (a mapping, memory); empty otherwise. Valid while the
+  // source lives.
   virtual std::span<const std::byte> map(int64_t offset, int64_t bytes) const = 0;
 };
 Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path);  // mmap
-std::shared_ptr<const ByteSource> bytes_in_memory(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
+std::shared_ptr<const ByteSource> bytes_in_memory(std::span<const std::byte> bytes,
+                                                  std::shared_ptr<const void> owner);
 
 struct SaveOptions {
   bool compress = false;  // zstd frames
@@ -46,7 +50,8 @@ Result<Model> load_model(std::shared_ptr<const ByteSource> source);
 Result<Model> load_model(const std::string& path);
 // Every xxh3; kCorrupt names the tensor.
 Status verify_checksums(const std::string& path);
-// Written to a temporary name beside `path`, fsynced, renamed: `path` holds the old or the new file, never a part.
+// Written to a temporary name beside `path`, fsynced, renamed: `path` holds the old or the new file, never a
+// part.
 Status save_model(const Model& model, const std::string& path, SaveOptions options = {});
 
 Result<Model> import_gguf(std::shared_ptr<const ByteSource> source);

@@ -1,5 +1,6 @@
-// Tokenizer: text <-> token ids. Immutable after creation, so any thread may use it. Three kinds: SentencePiece BPE
-// with byte fallback (Llama), byte-level BPE with a pre-tokenizer pattern (GPT-2), plain bytes (256 tokens).
+// Tokenizer: text <-> token ids. Immutable after creation, so any thread may use it. Three kinds:
+// SentencePiece BPE with byte fallback (Llama), byte-level BPE with a pre-tokenizer pattern (GPT-2), plain
+// bytes (256 tokens).
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,23 @@ namespace tessera {
 
 // Stored in model files: append, never renumber.
 enum class TokenizerKind : uint8_t { kBytes = 0, kSentencePiece = 1, kByteLevelBpe = 2, kWordPiece = 3 };
-enum class TokenType : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+enum class TokenType : uint8_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
 
 // Everything a tokenizer is made of; stored in the model file.
 struct TokenizerData {
   TokenizerKind kind = TokenizerKind::kBytes;
-  std::vector<std::string> tokens;     // by id; as in the vocabulary file ("▁the", "Ġthe", "<0x0A>")
-  std::vector<float> scores;           // SentencePiece; empty otherwise
-  std::vector<TokenType> types;        // empty: all normal
-  std::vector<std::string> merges;     // byte-level BPE: "Ġ t", best first
-  std::string pre_tokenizer;           // name of the split pattern: "gpt-2"
+  std::vector<std::string> tokens;  // by id; as in the vocabulary file ("▁the", "Ġthe", "<0x0A>")
+  std::vector<float> scores;        // SentencePiece; empty otherwise
+  std::vector<TokenType> types;     // empty: all normal
+  std::vector<std::string> merges;  // byte-level BPE: "Ġ t", best first
+  std::string pre_tokenizer;        // name of the split pattern: "gpt-2"
   int32_t bos = -1, eos = -1, unknown = -1, pad = -1;
   bool add_bos = false, add_eos = false, add_space_prefix = true;
 };

@@ -1,0 +1,361 @@
+#include "serialize/import/gguf_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "graph/base/text.h"
+#include "serialize/byte_cursor.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
+constexpr int kMaxArrayDepth = 4;
+constexpr uint64_t kMaxNameBytes = 65535;
+constexpr uint32_t kMaxDims = 4;
+constexpr int64_t kMaxAlignment = 1 << 20;
+
+constexpr GgufTensorType kTensorTypes[] = {
+    {0, "f32", DType::kF32},   {1, "f16", DType::kF16},    {2, "q4_0", DType::kQ4_0},
+    {8, "q8_0", DType::kQ8_0}, {30, "bf16", DType::kBF16},
+};
+
+constexpr std::pair<uint32_t, std::string_view> kOtherTensorTypes[] = {
+    {3, "q4_1"},     {6, "q5_0"},   {7, "q5_1"},    {9, "q8_1"},   {10, "q2_k"},    {11, "q3_k"},
+    {12, "q4_k"},    {13, "q5_k"},  {14, "q6_k"},   {15, "q8_k"},  {16, "iq2_xxs"}, {17, "iq2_xs"},
+    {18, "iq3_xxs"}, {19, "iq1_s"}, {20, "iq4_nl"}, {21, "iq3_s"}, {22, "iq2_s"},   {23, "iq4_xs"},
+    {24, "i8"},      {25, "i16"},   {26, "i32"},    {27, "i64"},   {28, "f64"},     {29, "iq1_m"},
+    {34, "tq1_0"},   {35, "tq2_0"}, {39, "mxfp4"},
+};
+
+std::string type_name(uint32_t id) {
+  for (auto [other, name] : kOtherTensorTypes) {
+    if (other == id) return std::string(name);
+  }
+  return format("number {}", id);
+}
+
+int64_t scalar_bytes(GgufType type) {  // 0 for strings, arrays and unknown types
+  constexpr int64_t kBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+  const auto id = static_cast<uint32_t>(type);
+  return id < std::size(kBytes) ? kBytes[id] : 0;
+}
+
+template <class Wide, class Narrow>
+Result<GgufValue> widen(ByteCursor& cursor, std::string_view key) {
+  TSR_ASSIGN_OR_RETURN(Narrow value, cursor.read<Narrow>(key));
+  return GgufValue(static_cast<Wide>(value));
+}
+
+Result<std::string> read_string(ByteCursor& cursor, std::string_view what) {
+  TSR_ASSIGN_OR_RETURN(uint64_t length, cursor.read<uint64_t>(what));
+  return cursor.read_text(length, what);
+}
+
+// Moves past an array's elements, or says that the file is too short for them.
+Status skip_elements(ByteCursor& cursor, GgufType element, uint64_t count, int depth, std::string_view key) {
+  const auto left = static_cast<uint64_t>(cursor.left());
+  if (const int64_t bytes = scalar_bytes(element); bytes > 0) {
+    if (count > left / static_cast<uint64_t>(bytes)) {
+      return Status(StatusCode::kCorrupt,
+                    format("metadata '{}' has {} elements of {} bytes, {} bytes are left in the file", key,
+                           count, bytes, left));
+    }
+    return cursor.skip(count * static_cast<uint64_t>(bytes), key);
+  }
+  const uint64_t least = element == GgufType::kString ? 8 : 12;  // a length; a type and a count
+  if (count > left / least) {
+    return Status(StatusCode::kCorrupt,
+                  format("metadata '{}' has {} elements, {} bytes are left in the file", key, count, left));
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    if (element == GgufType::kString) {
+      TSR_ASSIGN_OR_RETURN(uint64_t length, cursor.read<uint64_t>(key));
+      TSR_RETURN_IF_ERROR(cursor.skip(length, key));
+    } else if (element == GgufType::kArray) {
+      if (depth >= kMaxArrayDepth) {
+        return Status(StatusCode::kCorrupt,
+                      format("metadata '{}' nests more than {} arrays", key, kMaxArrayDepth));
+      }
+      TSR_ASSIGN_OR_RETURN(uint32_t inner, cursor.read<uint32_t>(key));
+      TSR_ASSIGN_OR_RETURN(uint64_t inner_count, cursor.read<uint64_t>(key));
+      TSR_RETURN_IF_ERROR(skip_elements(cursor, static_cast<GgufType>(inner), inner_count, depth + 1, key));
+    } else {
+      return Status(StatusCode::kCorrupt, format("metadata '{}' has elements of unknown type {}", key,
+                                                 static_cast<uint32_t>(element)));
+    }
+  }
+  return {};
+}
+
+Result<GgufValue> read_value(ByteCursor& cursor, GgufType type, std::string_view key) {
+  switch (type) {
+    case GgufType::kU8: return widen<uint64_t, uint8_t>(cursor, key);
+    case GgufType::kU16: return widen<uint64_t, uint16_t>(cursor, key);
+    case GgufType::kU32: return widen<uint64_t, uint32_t>(cursor, key);
+    case GgufType::kU64: return widen<uint64_t, uint64_t>(cursor, key);
+    case GgufType::kI8: return widen<int64_t, int8_t>(cursor, key);
+    case GgufType::kI16: return widen<int64_t, int16_t>(cursor, key);
+    case GgufType::kI32: return widen<int64_t, int32_t>(cursor, key);
+    case GgufType::kI64: return widen<int64_t, int64_t>(cursor, key);
+    case GgufType::kF32: return widen<double, float>(cursor, key);
+    case GgufType::kF64: return widen<double, double>(cursor, key);
+    case GgufType::kBool: {
+      TSR_ASSIGN_OR_RETURN(uint8_t value, cursor.read<uint8_t>(key));
+      if (value > 1)
+        return Status(StatusCode::kCorrupt, format("metadata '{}' is bool {}; wanted 0 or 1", key, value));
+      return GgufValue(value == 1);
+    }
+    case GgufType::kString: {
+      TSR_ASSIGN_OR_RETURN(std::string value, read_string(cursor, key));
+      return GgufValue(std::move(value));
+    }
+    case GgufType::kArray: {
+      TSR_ASSIGN_OR_RETURN(uint32_t element, cursor.read<uint32_t>(key));
+      TSR_ASSIGN_OR_RETURN(uint64_t count, cursor.read<uint64_t>(key));
+      GgufArray array{static_cast<GgufType>(element), count, cursor.position()};
+      TSR_RETURN_IF_ERROR(skip_elements(cursor, array.element, count, 1, key));
+      return GgufValue(array);
+    }
+  }
+  return Status(StatusCode::kCorrupt,
+                format("metadata '{}' has unknown type {}", key, static_cast<uint32_t>(type)));
+}
+
+Result<std::string> read_name(ByteCursor& cursor, std::string_view what) {
+  TSR_ASSIGN_OR_RETURN(uint64_t length, cursor.read<uint64_t>(what));
+  if (length == 0 || length > kMaxNameBytes) {
+    return Status(StatusCode::kCorrupt,
+                  format("{} has {} bytes; names have 1 to {}", what, length, kMaxNameBytes));
+  }
+  return cursor.read_text(length, what);
+}
+
+// Fills in `bytes`; `offset` is still relative to the data section.
+Result<GgufTensor> read_tensor(ByteCursor& cursor) {
+  GgufTensor tensor;
+  TSR_ASSIGN_OR_RETURN(tensor.name, read_name(cursor, "a tensor's name"));
+  TSR_ASSIGN_OR_RETURN(uint32_t rank, cursor.read<uint32_t>(tensor.name));
+  if (rank > kMaxDims) {
+    return Status(StatusCode::kCorrupt,
+                  format("tensor '{}' has {} dims; at most {} exist", tensor.name, rank, kMaxDims));
+  }
+  int64_t elements = 1;
+  for (uint32_t i = 0; i < rank; ++i) {
+    TSR_ASSIGN_OR_RETURN(uint64_t extent, cursor.read<uint64_t>(tensor.name));
+    if (extent > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ||
+        __builtin_mul_overflow(elements, static_cast<int64_t>(extent), &elements)) {
+      return Status(StatusCode::kCorrupt,
+                    format("tensor '{}' has too many elements: dim {} is {}", tensor.name, i, extent));
+    }
+    tensor.dims.push_back(static_cast<int64_t>(extent));
+  }
+  TSR_ASSIGN_OR_RETURN(tensor.type, cursor.read<uint32_t>(tensor.name));
+  TSR_ASSIGN_OR_RETURN(uint64_t offset, cursor.read<uint64_t>(tensor.name));
+  if (offset > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return Status(StatusCode::kCorrupt, format("tensor '{}' starts at {}", tensor.name, offset));
+  }
+  tensor.offset = static_cast<int64_t>(offset);
+  const GgufTensorType* type = gguf_tensor_type(tensor.type);
+  if (type == nullptr) {
+    return Status(
+        StatusCode::kUnsupported,
+        format(
+            "tensor '{}' has type {}; f32, f16, bf16, q8_0 and q4_0 can be imported: convert the file to one",
+            tensor.name, type_name(tensor.type)));
+  }
+  const DTypeInfo& layout = info(type->dtype);
+  const int64_t row = tensor.dims.empty() ? 1 : tensor.dims[0];
+  if (row % layout.block_elements != 0) {
+    return Status(StatusCode::kCorrupt,
+                  format("tensor '{}' has rows of {} elements; {} comes in blocks of {}", tensor.name, row,
+                         type->name, layout.block_elements));
+  }
+  if (__builtin_mul_overflow(elements / layout.block_elements, int64_t{layout.block_bytes}, &tensor.bytes)) {
+    return Status(StatusCode::kCorrupt, format("tensor '{}' has too many bytes", tensor.name));
+  }
+  return tensor;
+}
+
+Status check_layout(const std::map<std::string, GgufTensor, std::less<>>& tensors, int64_t data_begin,
+                    int64_t alignment, int64_t file_size) {
+  std::vector<const GgufTensor*> by_offset;
+  for (const auto& [name, tensor] : tensors) {
+    if ((tensor.offset - data_begin) % alignment != 0) {
+      return Status(StatusCode::kCorrupt,
+                    format("tensor '{}' starts at {} of the data, which is no multiple of {}", name,
+                           tensor.offset - data_begin, alignment));
+    }
+    if (tensor.offset > file_size || tensor.bytes > file_size - tensor.offset) {
+      return Status(StatusCode::kCorrupt, format("tensor '{}' is {} bytes at {}, but the file has {}", name,
+                                                 tensor.bytes, tensor.offset, file_size));
+    }
+    by_offset.push_back(&tensor);
+  }
+  std::ranges::sort(by_offset, [](const GgufTensor* a, const GgufTensor* b) {
+    return std::pair(a->offset, a->bytes) < std::pair(b->offset, b->bytes);
+  });
+  for (size_t i = 1; i < by_offset.size(); ++i) {
+    if (by_offset[i - 1]->offset + by_offset[i - 1]->bytes > by_offset[i]->offset) {
+      return Status(StatusCode::kCorrupt,
+                    format("tensors '{}' and '{}' overlap", by_offset[i - 1]->name, by_offset[i]->name));
+    }
+  }
+  return {};
+}
+
+Status wrong_type(std::string_view key, std::string_view wanted) {
+  return Status(StatusCode::kCorrupt, format("metadata '{}' is not {}", key, wanted));
+}
+
+Status missing(std::string_view key) {
+  return Status(StatusCode::kCorrupt, format("metadata '{}' is missing", key));
+}
+
+}  // namespace
+
+const GgufTensorType* gguf_tensor_type(uint32_t id) {
+  auto found = std::ranges::find(kTensorTypes, id, &GgufTensorType::id);
+  return found == std::end(kTensorTypes) ? nullptr : found;
+}
+
+Result<GgufFile> GgufFile::open(std::shared_ptr<const ByteSource> source) {
+  GgufFile file;
+  file.source_ = std::move(source);
+  ByteCursor cursor(*file.source_);
+  TSR_ASSIGN_OR_RETURN(uint32_t magic, cursor.read<uint32_t>("the magic number"));
+  if (magic != kMagic)
+    return Status(StatusCode::kCorrupt, "not a GGUF file: it does not start with \"GGUF\"");
+  TSR_ASSIGN_OR_RETURN(uint32_t version, cursor.read<uint32_t>("the version"));
+  if (version != 2 && version != 3) {
+    const bool big_endian = __builtin_bswap32(version) < 256;
+    return Status(StatusCode::kUnsupported,
+                  big_endian ? std::string("the GGUF file is big-endian; convert it to little-endian")
+                             : format("GGUF version {}; versions 2 and 3 can be read", version));
+  }
+  TSR_ASSIGN_OR_RETURN(uint64_t tensor_count, cursor.read<uint64_t>("the tensor count"));
+  TSR_ASSIGN_OR_RETURN(uint64_t value_count, cursor.read<uint64_t>("the metadata count"));
+  // A metadata entry has at least a length, a one-byte name, a type and a byte; a tensor entry a length, a
+  // one-byte name, a rank, a type and an offset.
+  const auto left = static_cast<uint64_t>(cursor.left());
+  if (value_count > left / 14 || tensor_count > left / 25) {
+    return Status(StatusCode::kCorrupt, format("{} metadata values and {} tensors do not fit into {} bytes",
+                                               value_count, tensor_count, left));
+  }
+  for (uint64_t i = 0; i < value_count; ++i) {
+    TSR_ASSIGN_OR_RETURN(std::string key, read_name(cursor, "a metadata key"));
+    TSR_ASSIGN_OR_RETURN(uint32_t type, cursor.read<uint32_t>(key));
+    TSR_ASSIGN_OR_RETURN(GgufValue value, read_value(cursor, static_cast<GgufType>(type), key));
+    if (!file.metadata_.emplace(key, std::move(value)).second) {
+      return Status(StatusCode::kCorrupt, format("metadata '{}' appears twice", key));
+    }
+  }
+  TSR_ASSIGN_OR_RETURN(int64_t alignment, file.integer("general.alignment", 32));
+  if (alignment < 1 || alignment > kMaxAlignment || !std::has_single_bit(static_cast<uint64_t>(alignment))) {
+    return Status(StatusCode::kCorrupt, format("general.alignment is {}; wanted a power of two up to {}",
+                                               alignment, kMaxAlignment));
+  }
+  for (uint64_t i = 0; i < tensor_count; ++i) {
+    TSR_ASSIGN_OR_RETURN(GgufTensor tensor, read_tensor(cursor));
+    std::string name = tensor.name;
+    if (!file.tensors_.emplace(name, std::move(tensor)).second) {
+      return Status(StatusCode::kCorrupt, format("tensor '{}' appears twice", name));
+    }
+  }
+  const int64_t data_begin = (cursor.position() + alignment - 1) / alignment * alignment;
+  for (auto& [name, tensor] : file.tensors_) {
+    if (__builtin_add_overflow(tensor.offset, data_begin, &tensor.offset)) {
+      return Status(StatusCode::kCorrupt, format("tensor '{}' starts beyond the file", name));
+    }
+  }
+  TSR_RETURN_IF_ERROR(check_layout(file.tensors_, data_begin, alignment, file.source_->size()));
+  return file;
+}
+
+Result<int64_t> GgufFile::integer(std::string_view key, std::optional<int64_t> fallback) const {
+  auto found = metadata_.find(key);
+  if (found == metadata_.end()) return fallback ? Result<int64_t>(*fallback) : Result<int64_t>(missing(key));
+  if (auto* value = std::get_if<int64_t>(&found->second)) return *value;
+  if (auto* value = std::get_if<uint64_t>(&found->second)) {
+    if (*value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      return static_cast<int64_t>(*value);
+  }
+  return wrong_type(key, "an integer");
+}
+
+Result<double> GgufFile::real(std::string_view key, std::optional<double> fallback) const {
+  auto found = metadata_.find(key);
+  if (found == metadata_.end()) return fallback ? Result<double>(*fallback) : Result<double>(missing(key));
+  if (auto* value = std::get_if<double>(&found->second)) return *value;
+  return wrong_type(key, "a floating-point number");
+}
+
+Result<bool> GgufFile::flag(std::string_view key, std::optional<bool> fallback) const {
+  auto found = metadata_.find(key);
+  if (found == metadata_.end()) return fallback ? Result<bool>(*fallback) : Result<bool>(missing(key));
+  if (auto* value = std::get_if<bool>(&found->second)) return *value;
+  return wrong_type(key, "a bool");
+}
+
+Result<std::string> GgufFile::text(std::string_view key, std::optional<std::string> fallback) const {
+  auto found = metadata_.find(key);
+  if (found == metadata_.end())
+    return fallback ? Result<std::string>(*fallback) : Result<std::string>(missing(key));
+  if (auto* value = std::get_if<std::string>(&found->second)) return *value;
+  return wrong_type(key, "a string");
+}
+
+Result<std::vector<std::string>> GgufFile::texts(std::string_view key) const {
+  auto found = metadata_.find(key);
+  std::vector<std::string> values;
+  if (found == metadata_.end()) return values;
+  auto* array = std::get_if<GgufArray>(&found->second);
+  if (array == nullptr || array->element != GgufType::kString) return wrong_type(key, "an array of strings");
+  ByteCursor cursor(*source_, array->offset);
+  values.reserve(array->count);  // open() has found this many in the file
+  for (uint64_t i = 0; i < array->count; ++i) {
+    TSR_ASSIGN_OR_RETURN(std::string value, read_string(cursor, key));
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
+Result<std::vector<int64_t>> GgufFile::integers(std::string_view key) const {
+  auto found = metadata_.find(key);
+  std::vector<int64_t> values;
+  if (found == metadata_.end()) return values;
+  auto* array = std::get_if<GgufArray>(&found->second);
+  if (array == nullptr) return wrong_type(key, "an array of integers");
+  ByteCursor cursor(*source_, array->offset);
+  for (uint64_t i = 0; i < array->count; ++i) {
+    if (scalar_bytes(array->element) == 0) return wrong_type(key, "an array of integers");
+    TSR_ASSIGN_OR_RETURN(GgufValue value, read_value(cursor, array->element, key));
+    if (auto* number = std::get_if<int64_t>(&value)) {
+      values.push_back(*number);
+    } else if (auto* natural = std::get_if<uint64_t>(&value);
+               natural != nullptr && *natural <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      values.push_back(static_cast<int64_t>(*natural));
+    } else {
+      return wrong_type(key, "an array of integers");
+    }
+  }
+  return values;
+}
+
+Result<std::vector<float>> GgufFile::floats(std::string_view key) const {
+  auto found = metadata_.find(key);
+  std::vector<float> values;
+  if (found == metadata_.end()) return values;
+  auto* array = std::get_if<GgufArray>(&found->second);
+  if (array == nullptr || array->element != GgufType::kF32) return wrong_type(key, "an array of f32");
+  ByteCursor cursor(*source_, array->offset);
+  values.reserve(array->count);
+  for (uint64_t i = 0; i < array->count; ++i) {
+    TSR_ASSIGN_OR_RETURN(float value, cursor.read<float>(key));
+    values.push_back(value);
+  }
+  return values;
+}
+
+}  // namespace tessera

@@ -1,0 +1,84 @@
+// GgufFile: the table of contents of a GGUF file (versions 2 and 3): metadata and where each tensor lies.
+// Reading it checks every length, offset, alignment and name; arrays are only measured and stay in the file
+// until asked for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "serialize/model.h"
+
+namespace tessera {
+
+enum class GgufType : uint32_t {
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
+};
+
+struct GgufArray {
+  GgufType element = GgufType::kU8;
+  uint64_t count = 0;
+  int64_t offset = 0;  // of the first element in the file
+};
+
+using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
+
+struct GgufTensor {
+  std::string name;
+  uint32_t type = 0;          // ggml_type, see gguf_tensor_type
+  std::vector<int64_t> dims;  // ne0 first: the fastest varying dim
+  int64_t offset = 0;         // absolute
+  int64_t bytes = 0;
+};
+
+// A tensor type that can be imported, or null. Names of others are known for messages.
+struct GgufTensorType {
+  uint32_t id;
+  std::string_view name;
+  DType dtype;
+};
+const GgufTensorType* gguf_tensor_type(uint32_t id);
+
+class GgufFile {
+ public:
+  static Result<GgufFile> open(std::shared_ptr<const ByteSource> source);
+
+  const std::shared_ptr<const ByteSource>& source() const { return source_; }
+  const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
+  const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return tensors_; }
+
+  bool has(std::string_view key) const { return metadata_.contains(key); }
+  // Missing keys give `fallback`; without one they are an error, like values of another type or out of range.
+  Result<int64_t> integer(std::string_view key, std::optional<int64_t> fallback = {}) const;
+  Result<double> real(std::string_view key, std::optional<double> fallback = {}) const;
+  Result<bool> flag(std::string_view key, std::optional<bool> fallback = {}) const;
+  Result<std::string> text(std::string_view key, std::optional<std::string> fallback = {}) const;
+  // Empty when the key is missing.
+  Result<std::vector<std::string>> texts(std::string_view key) const;
+  Result<std::vector<int64_t>> integers(std::string_view key) const;
+  Result<std::vector<float>> floats(std::string_view key) const;
+
+ private:
+  std::shared_ptr<const ByteSource> source_;
+  std::map<std::string, GgufValue, std::less<>> metadata_;
+  std::map<std::string, GgufTensor, std::less<>> tensors_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,90 @@
+// ByteSource over a mapping, and over memory that somebody else owns.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "graph/base/text.h"
+#include "serialize/model.h"
+
+namespace tessera {
+namespace {
+
+class MemorySource final : public ByteSource {
+ public:
+  MemorySource(std::span<const std::byte> bytes, std::shared_ptr<const void> owner)
+      : bytes_(bytes), owner_(std::move(owner)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(bytes_.size()); }
+
+  Status read_at(int64_t offset, std::span<std::byte> out) const override {
+    if (!inside(offset, static_cast<int64_t>(out.size()))) {
+      return Status(StatusCode::kCorrupt,
+                    format("wanted {} bytes at {}, but there are {}", out.size(), offset, bytes_.size()));
+    }
+    if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+    return {};
+  }
+
+  std::span<const std::byte> map(int64_t offset, int64_t bytes) const override {
+    if (!inside(offset, bytes)) return {};
+    return bytes_.subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes));
+  }
+
+ private:
+  bool inside(int64_t offset, int64_t bytes) const {
+    return offset >= 0 && bytes >= 0 && offset <= size() && bytes <= size() - offset;
+  }
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
+};
+
+struct Mapping {
+  void* address = nullptr;
+  size_t size = 0;
+  ~Mapping() {
+    if (address != nullptr) munmap(address, size);
+  }
+};
+
+struct File {
+  int descriptor = -1;
+  ~File() {
+    if (descriptor >= 0) close(descriptor);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const ByteSource> bytes_in_memory(std::span<const std::byte> bytes,
+                                                  std::shared_ptr<const void> owner) {
+  return std::make_shared<MemorySource>(bytes, std::move(owner));
+}
+
+Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path) {
+  auto failed = [&path](std::string_view what) {
+    const int error = errno;
+    return Status(error == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,
+                  format("{}: {}: {}", path, what, std::strerror(error)));
+  };
+  File file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.descriptor < 0) return failed("cannot open");
+  struct stat info {};
+  if (fstat(file.descriptor, &info) != 0) return failed("cannot stat");
+  if (!S_ISREG(info.st_mode))
+    return Status(StatusCode::kInvalidArgument, format("{}: not a regular file", path));
+  auto mapping = std::make_shared<Mapping>();
+  if (info.st_size > 0) {  // mmap refuses length 0
+    const auto size = static_cast<size_t>(info.st_size);
+    void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor, 0);
+    if (address == MAP_FAILED) return failed("cannot map");
+    mapping->address = address;
+    mapping->size = size;
+  }
+  return bytes_in_memory({static_cast<const std::byte*>(mapping->address), mapping->size}, mapping);
+}
+
+}  // namespace tessera

@@ -1,0 +1,239 @@
+// Byte-level BPE (GPT-2): bytes are written as printable characters, words are cut by the pre-tokenizer's
+// pattern, and inside a word the neighbouring pair that stands first in the list of merges is joined,
+// leftmost first.
+#include <array>
+#include <queue>
+#include <unordered_map>
+
+#include "graph/base/text.h"
+#include "serialize/tokenizer/kinds.h"
+#include "serialize/tokenizer/pre_tokenizer.h"
+#include "serialize/tokenizer/special_tokens.h"
+
+namespace tessera {
+namespace {
+
+// The printable character of each byte: itself where it is printable Latin-1, else the next free one from
+// U+0100 on.
+const std::array<std::string, 256>& byte_characters() {
+  static const std::array<std::string, 256> kCharacters = [] {
+    std::array<std::string, 256> characters;
+    int next = 0x100;
+    for (int byte = 0; byte < 256; ++byte) {
+      const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+      const int code = printable ? byte : next++;
+      std::string& text = characters[static_cast<size_t>(byte)];
+      if (code < 0x80) {
+        text = static_cast<char>(code);
+      } else {
+        text = {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
+      }
+    }
+    return characters;
+  }();
+  return kCharacters;
+}
+
+class ByteLevelBpeTokenizer final : public Tokenizer {
+ public:
+  ByteLevelBpeTokenizer(TokenizerData data, std::unique_ptr<const PreTokenizer> pre_tokenizer)
+      : Tokenizer(std::move(data)),
+        types_(types_of(data_)),
+        special_(data_.tokens, types_),
+        pre_tokenizer_(std::move(pre_tokenizer)) {
+    const auto& characters = byte_characters();
+    for (size_t byte = 0; byte < 256; ++byte)
+      bytes_by_character_[characters[byte]] = static_cast<uint8_t>(byte);
+  }
+
+  Status build() {
+    pieces_.reserve(data_.tokens.size());
+    token_of_piece_.reserve(data_.tokens.size());
+    for (size_t id = 0; id < data_.tokens.size(); ++id) {  // of equal tokens the last one counts
+      token_of_piece_[piece(data_.tokens[id])] = static_cast<int32_t>(id);
+    }
+    for (size_t byte = 0; byte < 256; ++byte) piece_of_byte_[byte] = piece(byte_characters()[byte]);
+    merges_.reserve(data_.merges.size());
+    for (size_t rank = 0; rank < data_.merges.size(); ++rank) {
+      const std::string& merge = data_.merges[rank];
+      const size_t space = merge.empty() ? std::string::npos : merge.find(' ', 1);
+      if (space == std::string::npos || space + 1 == merge.size()) {
+        return Status(StatusCode::kInvalidArgument,
+                      format("merge {} is '{}'; wanted two pieces with a space between them", rank,
+                             merge.substr(0, 64)));
+      }
+      const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
+      const uint64_t key = pair_key(piece(left), piece(right));
+      merges_.try_emplace(key, Merge{static_cast<uint32_t>(rank), piece(left + right)});
+    }
+    return {};
+  }
+
+  std::vector<int32_t> encode(std::string_view text, bool parse_special) const override {
+    std::vector<int32_t> ids;
+    Scratch scratch;
+    for (const TextFragment& fragment : special_.split(text, parse_special)) {
+      if (fragment.token >= 0) {
+        ids.push_back(fragment.token);
+        continue;
+      }
+      for (std::string_view word : pre_tokenizer_->split(fragment.text)) {
+        while (word.size() > kLongestWord) {
+          encode_word(word.substr(0, kLongestWord), scratch, ids);
+          word.remove_prefix(kLongestWord);
+        }
+        encode_word(word, scratch, ids);
+      }
+    }
+    return ids;
+  }
+
+  std::string decode_one(int32_t id, int32_t) const override {
+    const auto index = static_cast<size_t>(id);
+    if (id < 0 || index >= data_.tokens.size()) return {};
+    const std::string_view token = data_.tokens[index];
+    const TokenType type = types_[index];
+    if (type == TokenType::kControl || type == TokenType::kUnknown) return {};
+    if (type == TokenType::kUserDefined) return std::string(token);
+    std::string text;
+    for (size_t position = 0; position < token.size();) {
+      const std::string_view character = token.substr(position, first_character(token.substr(position)));
+      auto byte = bytes_by_character_.find(character);
+      if (byte == bytes_by_character_.end()) {
+        text += character;  // outside the alphabet: written as it is
+      } else {
+        text += static_cast<char>(byte->second);
+      }
+      position += character.size();
+    }
+    return text;
+  }
+
+ private:
+  static constexpr size_t kLongestWord = size_t{1} << 30;  // symbols have 32-bit indices
+
+  struct Merge {
+    uint32_t rank, piece;
+  };
+  struct Symbol {
+    uint32_t piece;
+    int32_t previous, next;
+    bool gone;
+  };
+  struct Pair {
+    uint32_t rank;
+    int32_t left, right;
+    uint32_t left_piece, right_piece, merged;  // the first two tell an outdated pair
+    bool operator<(const Pair& other) const {
+      return rank > other.rank || (rank == other.rank && left > other.left);
+    }
+  };
+  struct Scratch {
+    std::vector<Symbol> symbols;
+    std::string word;
+  };
+
+  static std::vector<TokenType> types_of(const TokenizerData& data) {
+    if (!data.types.empty()) return data.types;
+    std::vector<TokenType> types(data.tokens.size(), TokenType::kNormal);
+    for (int32_t id : {data.bos, data.eos, data.pad}) {
+      if (id >= 0) types[static_cast<size_t>(id)] = TokenType::kControl;
+    }
+    return types;
+  }
+
+  static uint64_t pair_key(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
+
+  uint32_t piece(const std::string& text) {
+    auto [found, fresh] = pieces_.try_emplace(text, static_cast<uint32_t>(token_of_piece_.size()));
+    if (fresh) token_of_piece_.push_back(-1);
+    return found->second;
+  }
+
+  void encode_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {
+    if (pre_tokenizer_->whole_words_first()) {
+      scratch.word.clear();
+      for (char byte : word) scratch.word += byte_characters()[static_cast<uint8_t>(byte)];
+      auto found = pieces_.find(scratch.word);
+      if (found != pieces_.end() && token_of_piece_[found->second] >= 0) {
+        ids.push_back(token_of_piece_[found->second]);
+        return;
+      }
+    }
+    std::vector<Symbol>& symbols = scratch.symbols;
+    symbols.clear();
+    for (char byte : word) {
+      const auto index = static_cast<int32_t>(symbols.size());
+      symbols.push_back({piece_of_byte_[static_cast<uint8_t>(byte)], index - 1, index + 1, false});
+    }
+    symbols.back().next = -1;
+
+    std::priority_queue<Pair> queue;
+    auto try_pair = [&](int32_t left, int32_t right) {
+      if (left < 0 || right < 0) return;
+      const uint32_t a = symbols[static_cast<size_t>(left)].piece,
+                     b = symbols[static_cast<size_t>(right)].piece;
+      auto merge = merges_.find(pair_key(a, b));
+      if (merge != merges_.end()) queue.push({merge->second.rank, left, right, a, b, merge->second.piece});
+    };
+    for (size_t i = 1; i < symbols.size(); ++i)
+      try_pair(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i));
+    while (!queue.empty()) {
+      const Pair pair = queue.top();
+      queue.pop();
+      Symbol& left = symbols[static_cast<size_t>(pair.left)];
+      Symbol& right = symbols[static_cast<size_t>(pair.right)];
+      if (left.gone || right.gone || left.piece != pair.left_piece || right.piece != pair.right_piece)
+        continue;
+      left.piece = pair.merged;
+      left.next = right.next;
+      right.gone = true;
+      if (right.next >= 0) symbols[static_cast<size_t>(right.next)].previous = pair.left;
+      try_pair(left.previous, pair.left);
+      try_pair(pair.left, left.next);
+    }
+
+    size_t position = 0;  // in `word`, for pieces that are no token
+    for (int32_t i = 0; i >= 0;) {
+      const Symbol& symbol = symbols[static_cast<size_t>(i)];
+      const size_t end = symbol.next < 0 ? word.size() : static_cast<size_t>(symbol.next);
+      if (const int32_t id = token_of_piece_[symbol.piece]; id >= 0) {
+        ids.push_back(id);
+      } else {
+        for (; position < end; ++position) {
+          const uint32_t single = piece_of_byte_[static_cast<uint8_t>(word[position])];
+          const int32_t id = token_of_piece_[single] >= 0 ? token_of_piece_[single] : data_.unknown;
+          if (id >= 0)
+            ids.push_back(id);  // a vocabulary without this byte and without an unknown token drops it
+        }
+      }
+      position = end;
+      i = symbol.next;
+    }
+  }
+
+  std::vector<TokenType> types_;
+  SpecialTokens special_;
+  std::unique_ptr<const PreTokenizer> pre_tokenizer_;
+  std::unordered_map<std::string_view, uint8_t> bytes_by_character_;
+  // Every string that merging can meet has a number, so that a merge is one look-up of two numbers.
+  std::unordered_map<std::string, uint32_t> pieces_;
+  std::vector<int32_t> token_of_piece_;  // -1: occurs only between merges
+  std::array<uint32_t, 256> piece_of_byte_{};
+  std::unordered_map<uint64_t, Merge> merges_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const Tokenizer>> create_byte_level_bpe_tokenizer(TokenizerData data) {
+  if (data.tokens.empty()) {
+    return Status(StatusCode::kInvalidArgument, "a byte-level BPE tokenizer needs tokens; got none");
+  }
+  TSR_ASSIGN_OR_RETURN(std::unique_ptr<const PreTokenizer> pre_tokenizer,
+                       PreTokenizer::create(data.pre_tokenizer));
+  auto tokenizer = std::make_shared<ByteLevelBpeTokenizer>(std::move(data), std::move(pre_tokenizer));
+  TSR_RETURN_IF_ERROR(tokenizer->build());
+  return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
+}
+
+}  // namespace tessera

@@ -1,0 +1,279 @@
+#include "serialize/tokenizer/tokenizer.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "graph/base/text.h"
+#include "serialize/import/gguf_file.h"
+#include "serialize/import/gguf_tokenizer.h"
+#include "serialize/tokenizer/pre_tokenizer.h"
+#include "tests/serialize/test_data.h"
+
+using namespace tessera;
+using namespace tessera::testing;
+
+namespace {
+
+std::shared_ptr<const Tokenizer> vocabulary(const std::string& path) {
+  auto source = open_file(path);
+  REQUIRE(source.ok());
+  auto file = GgufFile::open(*source);
+  REQUIRE_MESSAGE(file.ok(), file.status().to_string());
+  auto data = gguf_tokenizer(*file);
+  REQUIRE_MESSAGE(data.ok(), data.status().to_string());
+  REQUIRE(data->has_value());
+  auto tokenizer = Tokenizer::create(**data);
+  REQUIRE_MESSAGE(tokenizer.ok(), tokenizer.status().to_string());
+  return *tokenizer;
+}
+
+std::vector<std::string> test_strings(const std::string& path) {
+  const std::string text = read_text_file(path), separator = "\n__ggml_vocab_test__\n";
+  std::vector<std::string> strings;
+  size_t position = 0;
+  for (size_t found; (found = text.find(separator, position)) != std::string::npos;
+       position = found + separator.size()) {
+    strings.push_back(text.substr(position, found - position));
+  }
+  return strings;
+}
+
+std::string ids_text(const std::vector<int32_t>& ids) {
+  std::string text;
+  for (int32_t id : ids) text.append(" ").append(std::to_string(id));
+  return text;
+}
+
+// Compares every string of <vocabulary>.inp with its line of <vocabulary>.out; `round_trip` also decodes.
+void check_published_ids(const std::string& path, bool round_trip) {
+  auto tokenizer = vocabulary(path);
+  const std::vector<std::string> strings = test_strings(path + ".inp");
+  const std::vector<std::string> lines = split(read_text_file(path + ".out"), '\n');
+  REQUIRE(strings.size() == 46);
+  REQUIRE(lines.size() >= strings.size());
+  for (size_t i = 0; i < strings.size(); ++i) {
+    CAPTURE(strings[i]);
+    const std::vector<int32_t> ids = tokenizer->encode(strings[i]);
+    CHECK(trim(ids_text(ids)) == trim(lines[i]));
+    if (round_trip) CHECK(tokenizer->decode(ids) == strings[i]);
+  }
+}
+
+TokenizerData small_sentencepiece() {
+  TokenizerData data;
+  data.kind = TokenizerKind::kSentencePiece;
+  data.tokens = {"<unk>", "<s>", "</s>", "▁", "a", "b", "ab", "▁ab", "<tool>", "abab"};
+  data.scores = {0, 0, 0, -3, -4, -5, -1, -2, 0, -9};
+  data.types.assign(data.tokens.size(), TokenType::kNormal);
+  data.types[0] = TokenType::kUnknown;
+  data.types[1] = data.types[2] = TokenType::kControl;
+  data.types[8] = TokenType::kUserDefined;
+  data.unknown = 0;
+  data.bos = 1;
+  data.eos = 2;
+  return data;
+}
+
+TokenizerData small_byte_level() {
+  TokenizerData data;
+  data.kind = TokenizerKind::kByteLevelBpe;
+  data.tokens = {"a", "b", "c", "Ġ", "ab", "abc", "Ġa", "<|end|>"};
+  data.merges = {"a b", "ab c", "Ġ a"};
+  data.types.assign(data.tokens.size(), TokenType::kNormal);
+  data.types[7] = TokenType::kControl;
+  data.pre_tokenizer = "gpt-2";
+  return data;
+}
+
+}  // namespace
+
+TEST_CASE("gpt2_vocabulary_gives_the_published_ids_and_decodes_them_back") {
+  TSR_SHARED_FILE(path, "tokenizers/ggml-vocab-gpt-2.gguf");
+  check_published_ids(path, true);
+}
+
+TEST_CASE("llama_vocabulary_gives_the_published_ids_and_decodes_them_back") {
+  TSR_SHARED_FILE(path, "tokenizers/ggml-vocab-llama-spm.gguf");
+  check_published_ids(path, true);
+}
+
+TEST_CASE("bert_vocabulary_gives_the_published_ids") {
+  TSR_SHARED_FILE(path, "tokenizers/ggml-vocab-bert-bge.gguf");
+  check_published_ids(path, false);
+}
+
+TEST_CASE("every_byte_string_survives_llama_and_gpt2") {
+  for (std::string name : {"tokenizers/ggml-vocab-gpt-2.gguf", "tokenizers/ggml-vocab-llama-spm.gguf"}) {
+    TSR_SHARED_FILE(path, name);
+    auto tokenizer = vocabulary(path);
+    std::string all;
+    for (int high = 0; high < 256; ++high) {
+      for (int low : {0, 10, 32, 65, 128, 191, 224, 255})
+        all += {static_cast<char>(high), static_cast<char>(low)};
+    }
+    const std::string back = tokenizer->decode(tokenizer->encode(all));
+    const auto differs = std::ranges::mismatch(back, all).in1 - back.begin();
+    CAPTURE(differs);
+    CHECK(back.size() == all.size());
+    CHECK(back == all);
+  }
+}
+
+TEST_CASE("a_line_of_a_megabyte_is_no_trouble") {
+  for (std::string name : {"tokenizers/ggml-vocab-gpt-2.gguf", "tokenizers/ggml-vocab-llama-spm.gguf"}) {
+    TSR_SHARED_FILE(path, name);
+    auto tokenizer = vocabulary(path);
+    for (const std::string& unit :
+         {std::string("a"), std::string(" "), std::string("ab c"), std::string("\xff")}) {
+      std::string line;
+      while (line.size() < (1u << 20)) line += unit;
+      CHECK(tokenizer->decode(tokenizer->encode(line)) == line);
+    }
+  }
+}
+
+TEST_CASE("sentencepiece_merges_the_best_pair_first_and_the_leftmost_of_equals") {
+  auto tokenizer = Tokenizer::create(small_sentencepiece());
+  REQUIRE(tokenizer.ok());
+  // "▁ab": the pair "ab" scores best, then "▁ab". "abab" would need "ab"+"ab", which is below "▁ab".
+  CHECK((*tokenizer)->encode("ab") == std::vector<int32_t>{7});
+  CHECK((*tokenizer)->encode("abab") == std::vector<int32_t>{7, 6});
+  CHECK((*tokenizer)->encode("babab") == std::vector<int32_t>{3, 5, 9});
+  CHECK((*tokenizer)->encode("") == std::vector<int32_t>{});
+}
+
+TEST_CASE("user_defined_tokens_are_always_found_and_control_tokens_only_on_request") {
+  auto tokenizer = Tokenizer::create(small_sentencepiece());
+  REQUIRE(tokenizer.ok());
+  CHECK((*tokenizer)->encode("a<tool>b") == std::vector<int32_t>{3, 4, 8, 3, 5});
+  const std::vector<int32_t> plain = (*tokenizer)->encode("a</s>");
+  CHECK(std::ranges::find(plain, 2) == plain.end());
+  CHECK((*tokenizer)->encode("a</s>", true) == std::vector<int32_t>{3, 4, 2});
+}
+
+TEST_CASE("overlapping_special_tokens_prefer_the_longer") {
+  TokenizerData data = small_byte_level();
+  data.tokens.insert(data.tokens.end(), {"<x>", "<x><y>", "y><x>"});
+  data.types.insert(data.types.end(), 3, TokenType::kUserDefined);
+  auto tokenizer = Tokenizer::create(data);
+  REQUIRE(tokenizer.ok());
+  CHECK((*tokenizer)->encode("<x><y><x>a") == std::vector<int32_t>{9, 8, 0});
+}
+
+TEST_CASE("byte_level_merges_follow_the_order_of_the_list") {
+  auto tokenizer = Tokenizer::create(small_byte_level());
+  REQUIRE(tokenizer.ok());
+  CHECK((*tokenizer)->encode("abc") == std::vector<int32_t>{5});
+  CHECK((*tokenizer)->encode(" abc") == std::vector<int32_t>{3, 5});  // "a b" stands before "Ġ a"
+  CHECK((*tokenizer)->encode(" ac") == std::vector<int32_t>{6, 2});
+  CHECK((*tokenizer)->encode("a<|end|>", true) == std::vector<int32_t>{0, 7});
+  CHECK((*tokenizer)->decode(std::vector<int32_t>{6, 2, 7, 5}) == " acabc");
+}
+
+TEST_CASE("decoding_drops_the_dummy_space_and_survives_invalid_ids") {
+  auto tokenizer = Tokenizer::create(small_sentencepiece());
+  REQUIRE(tokenizer.ok());
+  CHECK((*tokenizer)->decode(std::vector<int32_t>{1, 7, 7, 2}) == "ab ab");
+  CHECK((*tokenizer)->decode(std::vector<int32_t>{7, -5, 1000000, 7}) == "ab ab");
+  CHECK((*tokenizer)->decode_one(7, 1) == "ab");
+  CHECK((*tokenizer)->decode_one(7, 4) == " ab");
+  for (TokenizerKind kind : {TokenizerKind::kBytes, TokenizerKind::kByteLevelBpe}) {
+    TokenizerData data = kind == TokenizerKind::kBytes ? TokenizerData{} : small_byte_level();
+    auto other = Tokenizer::create(data);
+    REQUIRE(other.ok());
+    CHECK((*other)->decode(std::vector<int32_t>{-1, 100000, INT32_MIN, INT32_MAX}) == "");
+  }
+}
+
+TEST_CASE("plain_bytes_are_their_own_ids") {
+  auto tokenizer = Tokenizer::create({});
+  REQUIRE(tokenizer.ok());
+  CHECK((*tokenizer)->vocabulary_size() == 256);
+  CHECK((*tokenizer)->encode("A\xff") == std::vector<int32_t>{65, 255});
+  CHECK((*tokenizer)->decode(std::vector<int32_t>{104, 105}) == "hi");
+}
+
+TEST_CASE("an_unknown_pre_tokenizer_is_refused_with_the_names_that_are_known") {
+  TokenizerData data = small_byte_level();
+  data.pre_tokenizer = "gpt-9";
+  auto tokenizer = Tokenizer::create(data);
+  REQUIRE(!tokenizer.ok());
+  CHECK(tokenizer.status().code() == StatusCode::kUnsupported);
+  for (const char* name : {"gpt-9", "gpt-2", "llama-bpe", "qwen2"}) {
+    CHECK(tokenizer.status().message().find(name) != std::string_view::npos);
+  }
+}
+
+TEST_CASE("every_known_pattern_compiles_and_loses_no_byte") {
+  const std::string text = "I'll  pay 12345 €!\r\n\t(möre)  \xff\xfe\n\n 日本語한국 ﬁ<x>`` '\0 end ";
+  for (const SplitPattern& split : known_split_patterns()) {
+    for (std::string_view name : split.names) {
+      CAPTURE(name);
+      auto pre_tokenizer = PreTokenizer::create(name);
+      REQUIRE(pre_tokenizer.ok());
+      std::string joined;
+      for (std::string_view piece : (*pre_tokenizer)->split(text)) {
+        CHECK(!piece.empty());
+        joined += piece;
+      }
+      CHECK(joined == text);
+    }
+  }
+}
+
+TEST_CASE("patterns_differ_where_the_families_do") {
+  auto count = [](std::string_view name, std::string_view text) {
+    auto pre_tokenizer = PreTokenizer::create(name);
+    REQUIRE(pre_tokenizer.ok());
+    return (*pre_tokenizer)->split(text).size();
+  };
+  CHECK(count("gpt-2", "1234567") == 1);
+  CHECK(count("llama-bpe", "1234567") == 3);
+  CHECK(count("qwen2", "1234567") == 7);
+  CHECK(count("starcoder", "1234567") == 7);
+  CHECK(count("gpt-2", "don'T") == 3);
+  CHECK(count("llama-bpe", "don'T") == 2);
+  CHECK(count("gpt-2", "a   b") == 3);
+}
+
+TEST_CASE("broken_vocabularies_are_refused_with_a_reason") {
+  auto refused = [](TokenizerData data) {
+    auto tokenizer = Tokenizer::create(std::move(data));
+    return !tokenizer.ok() && !tokenizer.status().message().empty();
+  };
+  TokenizerData data = small_sentencepiece();
+  data.scores.pop_back();
+  CHECK(refused(data));
+  data = small_sentencepiece();
+  data.scores[3] = std::numeric_limits<float>::quiet_NaN();
+  CHECK(refused(data));
+  data = small_sentencepiece();
+  data.bos = 10;
+  CHECK(refused(data));
+  data = small_sentencepiece();
+  data.eos = -2;
+  CHECK(refused(data));
+  data = small_sentencepiece();
+  data.types.pop_back();
+  CHECK(refused(data));
+  data = small_sentencepiece();
+  data.types[0] = static_cast<TokenType>(9);
+  CHECK(refused(data));
+  data = small_sentencepiece();
+  data.unknown = -1;  // and no byte tokens
+  CHECK(refused(data));
+  data = small_byte_level();
+  data.merges.push_back("nospace");
+  CHECK(refused(data));
+  data = small_byte_level();
+  data.kind = static_cast<TokenizerKind>(7);
+  CHECK(refused(data));
+  data = {};
+  data.tokens = {"a"};
+  CHECK(refused(data));
+  data = {};
+  data.kind = TokenizerKind::kWordPiece;
+  data.tokens = {"▁a"};
+  CHECK(refused(data));
+}
