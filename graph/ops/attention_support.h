@@ -1,0 +1,16 @@
+// What the attention ops share: the shapes of queries, keys and values, and how many pairs a causal mask
+// leaves.
+#pragma once
+
+#include "graph/ops/op_support.h"
+
+namespace tessera::ops {
+
+// q [B, T, H, D]; k, v [B, S, KV, D] of q's dtype; KV divides H.
+Status check_attention_operands(std::string_view op, Types inputs, int q, int k, int v);
+
+// (query, head, key) triples that are not masked, on the local shapes of q and k; reads the attribute
+// "causal" and where the shard lies in the factor t.
+double visible_pairs(const OpView& view, const Shape& q, const Shape& k);
+
+}  // namespace tessera::ops

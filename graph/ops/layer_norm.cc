@@ -1,0 +1,130 @@
+// Layer norm over the last dim (Ba, Kiros and Hinton, 2016) and its two gradients.
+#include "graph/base/text.h"
+#include "graph/ops/row_support.h"
+
+namespace tessera {
+
+using namespace ops;
+
+// layer_norm(x, w, b)[..., c] = (x[..., c] - mean[...]) * rstd[...] * w[c] + b[c],  rstd = 1 / sqrt(var_c(x)
+// + eps)
+//   x [..., C], w [C], b [C] -> y [..., C], mean [...], rstd [...] (kept for the backward pass; f64 in an f64
+//   graph, else f32).  The variance divides by C.
+namespace layer_norm {
+
+constexpr std::string_view kName = "layer_norm";
+const AttrSpec kAttrs[] = {{"eps", AttrType::kF64, 1e-5, "added to the variance"}};
+
+Inferred infer(Types in, Attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 3));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
+  TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, 0, "x", 1));
+  for (int i : {1, 2}) {
+    TSR_RETURN_IF_ERROR(check_dtype(kName, in, i, i == 1 ? "w" : "b", in[0].dtype));
+    TSR_RETURN_IF_ERROR(check_shape(kName, in, i, i == 1 ? "w" : "b", Shape{last_extent(in[0].shape)}));
+  }
+  const TensorType statistic{statistics_dtype(in[0].dtype), without_last(in[0].shape)};
+  return std::vector<TensorType>{in[0], statistic, statistic};
+}
+
+Status vjp(VjpBuilder& b) {
+  TSR_RETURN_IF_ERROR(check_not_differentiated(b, kName, 1, "mean"));
+  TSR_RETURN_IF_ERROR(check_not_differentiated(b, kName, 2, "rstd"));
+  const auto dy = b.output_grad(0);
+  if (!dy) return {};
+  const TensorId x = b.input(0), mean = b.output(1), rstd = b.output(2);
+  TSR_RETURN_IF_ERROR(set_grad(b, 0, [&] {
+    return b.emit("layer_norm_grad_input", {*dy, x, b.input(1), mean, rstd});
+  }));
+  if (!b.needs_grad(1) && !b.needs_grad(2)) return {};
+  const TensorId operands[] = {*dy, x, mean, rstd};
+  TSR_ASSIGN_OR_RETURN(const auto grads, b.emit_all("layer_norm_grad_weight", operands));
+  for (int i : {1, 2})
+    if (b.needs_grad(i)) TSR_RETURN_IF_ERROR(b.set_input_grad(i, grads[static_cast<size_t>(i - 1)]));
+  return {};
+}
+
+ShardingRule sharding(const OpView& view) {
+  const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
+  return make_rule(format("{}c,c,c->{}c,{},{}", rows, rows, rows, rows), {}, "c");
+}
+
+OpCost cost(const OpView& view) { return elementwise_cost(view, 8); }
+
+}  // namespace layer_norm
+
+extern const OpDef kLayerNorm = {.name = layer_norm::kName,
+                                 .attrs = layer_norm::kAttrs,
+                                 .infer = layer_norm::infer,
+                                 .vjp = layer_norm::vjp,
+                                 .sharding = layer_norm::sharding,
+                                 .cost = layer_norm::cost};
+
+// With xhat = (x - mean) * rstd and g = dy * w:  dx = rstd * (g - mean_c(g) - xhat * mean_c(g * xhat))
+//   dy, x [..., C], w [C], mean [...], rstd [...] -> dx [..., C].  Linear in dy.
+namespace layer_norm_grad_input {
+
+constexpr std::string_view kName = "layer_norm_grad_input";
+
+Inferred infer(Types in, Attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 5));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "dy"));
+  TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, 0, "dy", 1));
+  TSR_RETURN_IF_ERROR(check_same_type(kName, in, 1, 0));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 2, "w", in[0].dtype));
+  TSR_RETURN_IF_ERROR(check_shape(kName, in, 2, "w", Shape{last_extent(in[0].shape)}));
+  TSR_RETURN_IF_ERROR(check_row_statistic(kName, in, 3, "mean", in[0]));
+  TSR_RETURN_IF_ERROR(check_row_statistic(kName, in, 4, "rstd", in[0]));
+  return std::vector<TensorType>{in[0]};
+}
+
+ShardingRule sharding(const OpView& view) {
+  const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
+  return make_rule(format("{}c,{}c,c,{},{}->{}c", rows, rows, rows, rows, rows), {{0}}, "c");
+}
+
+OpCost cost(const OpView& view) { return elementwise_cost(view, 11); }
+
+}  // namespace layer_norm_grad_input
+
+extern const OpDef kLayerNormGradInput = {.name = layer_norm_grad_input::kName,
+                                          .infer = layer_norm_grad_input::infer,
+                                          .sharding = layer_norm_grad_input::sharding,
+                                          .cost = layer_norm_grad_input::cost};
+
+// dw[c] = sum over rows of dy[..., c] * (x[..., c] - mean[...]) * rstd[...];  db[c] = sum over rows of
+// dy[..., c]
+//   dy, x [..., C], mean [...], rstd [...] -> dw [C], db [C].  Linear in dy; c may be sharded, since the
+//   statistics are given.
+namespace layer_norm_grad_weight {
+
+constexpr std::string_view kName = "layer_norm_grad_weight";
+
+Inferred infer(Types in, Attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 4));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "dy"));
+  TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, 0, "dy", 1));
+  TSR_RETURN_IF_ERROR(check_same_type(kName, in, 1, 0));
+  TSR_RETURN_IF_ERROR(check_row_statistic(kName, in, 2, "mean", in[0]));
+  TSR_RETURN_IF_ERROR(check_row_statistic(kName, in, 3, "rstd", in[0]));
+  const TensorType weight{in[0].dtype, Shape{last_extent(in[0].shape)}};
+  return std::vector<TensorType>{weight, weight};
+}
+
+ShardingRule sharding(const OpView& view) {
+  const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
+  return make_rule(format("{}c,{}c,{},{}->c,c", rows, rows, rows, rows), {{0}});
+}
+
+OpCost cost(const OpView& view) {
+  return traffic_cost(view, 5.0 * static_cast<double>(view.inputs[0].shape.elements()));
+}
+
+}  // namespace layer_norm_grad_weight
+
+extern const OpDef kLayerNormGradWeight = {.name = layer_norm_grad_weight::kName,
+                                           .infer = layer_norm_grad_weight::infer,
+                                           .sharding = layer_norm_grad_weight::sharding,
+                                           .cost = layer_norm_grad_weight::cost};
+
+}  // namespace tessera

@@ -1,0 +1,117 @@
+// Root mean square norm over the last dim (Zhang and Sennrich, 2019) and its two gradients.
+#include "graph/base/text.h"
+#include "graph/ops/row_support.h"
+
+namespace tessera {
+
+using namespace ops;
+
+// rms_norm(x, w)[..., c] = x[..., c] * rstd[...] * w[c],  rstd = 1 / sqrt(mean_c(x^2) + eps)
+//   x [..., C], w [C] -> y [..., C], rstd [...] (kept for the backward pass; f64 in an f64 graph, else f32)
+namespace rms_norm {
+
+constexpr std::string_view kName = "rms_norm";
+const AttrSpec kAttrs[] = {{"eps", AttrType::kF64, 1e-5, "added to the mean square"}};
+
+Inferred infer(Types in, Attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 2));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
+  TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, 0, "x", 1));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 1, "w", in[0].dtype));
+  TSR_RETURN_IF_ERROR(check_shape(kName, in, 1, "w", Shape{last_extent(in[0].shape)}));
+  return std::vector<TensorType>{in[0], {statistics_dtype(in[0].dtype), without_last(in[0].shape)}};
+}
+
+Status vjp(VjpBuilder& b) {
+  TSR_RETURN_IF_ERROR(check_not_differentiated(b, kName, 1, "rstd"));
+  const auto dy = b.output_grad(0);
+  if (!dy) return {};
+  if (b.needs_grad(0)) {
+    TSR_ASSIGN_OR_RETURN(TensorId dx,
+                         b.emit("rms_norm_grad_input", {*dy, b.input(0), b.input(1), b.output(1)}));
+    TSR_RETURN_IF_ERROR(b.set_input_grad(0, dx));
+  }
+  if (!b.needs_grad(1)) return {};
+  TSR_ASSIGN_OR_RETURN(TensorId dw, b.emit("rms_norm_grad_weight", {*dy, b.input(0), b.output(1)}));
+  return b.set_input_grad(1, dw);
+}
+
+ShardingRule sharding(const OpView& view) {
+  const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
+  return make_rule(format("{}c,c->{}c,{}", rows, rows, rows), {}, "c");
+}
+
+OpCost cost(const OpView& view) { return elementwise_cost(view, 4); }
+
+}  // namespace rms_norm
+
+extern const OpDef kRmsNorm = {.name = rms_norm::kName,
+                               .attrs = rms_norm::kAttrs,
+                               .infer = rms_norm::infer,
+                               .vjp = rms_norm::vjp,
+                               .sharding = rms_norm::sharding,
+                               .cost = rms_norm::cost};
+
+// With xhat = x * rstd and g = dy * w:  dx = rstd * (g - xhat * mean_c(g * xhat))
+//   dy, x [..., C], w [C], rstd [...] -> dx [..., C].  Linear in dy.
+namespace rms_norm_grad_input {
+
+constexpr std::string_view kName = "rms_norm_grad_input";
+
+Inferred infer(Types in, Attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 4));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "dy"));
+  TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, 0, "dy", 1));
+  TSR_RETURN_IF_ERROR(check_same_type(kName, in, 1, 0));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 2, "w", in[0].dtype));
+  TSR_RETURN_IF_ERROR(check_shape(kName, in, 2, "w", Shape{last_extent(in[0].shape)}));
+  TSR_RETURN_IF_ERROR(check_row_statistic(kName, in, 3, "rstd", in[0]));
+  return std::vector<TensorType>{in[0]};
+}
+
+ShardingRule sharding(const OpView& view) {
+  const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
+  return make_rule(format("{}c,{}c,c,{}->{}c", rows, rows, rows, rows), {{0}}, "c");
+}
+
+OpCost cost(const OpView& view) { return elementwise_cost(view, 9); }
+
+}  // namespace rms_norm_grad_input
+
+extern const OpDef kRmsNormGradInput = {.name = rms_norm_grad_input::kName,
+                                        .infer = rms_norm_grad_input::infer,
+                                        .sharding = rms_norm_grad_input::sharding,
+                                        .cost = rms_norm_grad_input::cost};
+
+// dw[c] = sum over rows of dy[..., c] * x[..., c] * rstd[...]
+//   dy, x [..., C], rstd [...] -> dw [C].  Linear in dy; c may be sharded, since rstd is given.
+namespace rms_norm_grad_weight {
+
+constexpr std::string_view kName = "rms_norm_grad_weight";
+
+Inferred infer(Types in, Attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 3));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "dy"));
+  TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, 0, "dy", 1));
+  TSR_RETURN_IF_ERROR(check_same_type(kName, in, 1, 0));
+  TSR_RETURN_IF_ERROR(check_row_statistic(kName, in, 2, "rstd", in[0]));
+  return std::vector<TensorType>{{in[0].dtype, Shape{last_extent(in[0].shape)}}};
+}
+
+ShardingRule sharding(const OpView& view) {
+  const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
+  return make_rule(format("{}c,{}c,{}->c", rows, rows, rows), {{0}});
+}
+
+OpCost cost(const OpView& view) {
+  return traffic_cost(view, 3.0 * static_cast<double>(view.inputs[0].shape.elements()));
+}
+
+}  // namespace rms_norm_grad_weight
+
+extern const OpDef kRmsNormGradWeight = {.name = rms_norm_grad_weight::kName,
+                                         .infer = rms_norm_grad_weight::infer,
+                                         .sharding = rms_norm_grad_weight::sharding,
+                                         .cost = rms_norm_grad_weight::cost};
+
+}  // namespace tessera

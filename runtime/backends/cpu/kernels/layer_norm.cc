@@ -1,0 +1,99 @@
+#include <cmath>
+
+#include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/row_kernel.h"
+
+namespace tessera::cpu {
+
+// x [R, C], w, b [C] -> y [R, C], mean [R], rstd [R]
+Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    const double eps = spec.f64("eps");
+    auto launch = [rows, eps](const LaunchArgs& args) {
+      const T *x = args.in<T>(0), *w = args.in<T>(1), *b = args.in<T>(2);
+      T *y = args.out<T>(0), *mean = args.out<T>(1), *rstd = args.out<T>(2);
+      const double inverse = 1 / double(std::max<int64_t>(rows.cols, 1));
+      args.pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const T* xr = x + r * rows.cols;
+          double sum = 0, squares = 0;
+          for (int64_t c = 0; c < rows.cols; ++c) sum += double(xr[c]);
+          const double center = sum * inverse;
+          for (int64_t c = 0; c < rows.cols; ++c)
+            squares += (double(xr[c]) - center) * (double(xr[c]) - center);
+          const double scale = 1 / std::sqrt(squares * inverse + eps);
+          for (int64_t c = 0; c < rows.cols; ++c)
+            y[r * rows.cols + c] = T((double(xr[c]) - center) * scale * double(w[c]) + double(b[c]));
+          mean[r] = T(center);
+          rstd[r] = T(scale);
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), 8.0 * double(rows.count * rows.cols));
+  });
+}
+
+// dy, x [R, C], w [C], mean, rstd [R] -> dx [R, C]
+Result<Prepared> prepare_layer_norm_grad_input(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    auto launch = [rows](const LaunchArgs& args) {
+      const T *dy = args.in<T>(0), *x = args.in<T>(1), *w = args.in<T>(2);
+      const T *mean = args.in<T>(3), *rstd = args.in<T>(4);
+      T* dx = args.out<T>(0);
+      const double inverse = 1 / double(std::max<int64_t>(rows.cols, 1));
+      args.pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const int64_t at = r * rows.cols;
+          const double scale = double(rstd[r]), center = double(mean[r]);
+          double g_mean = 0, g_xhat_mean = 0;
+          for (int64_t c = 0; c < rows.cols; ++c) {
+            const double g = double(dy[at + c]) * double(w[c]);
+            g_mean += g;
+            g_xhat_mean += g * (double(x[at + c]) - center) * scale;
+          }
+          g_mean *= inverse;
+          g_xhat_mean *= inverse;
+          for (int64_t c = 0; c < rows.cols; ++c) {
+            const double g = double(dy[at + c]) * double(w[c]);
+            dx[at + c] = T(scale * (g - g_mean - (double(x[at + c]) - center) * scale * g_xhat_mean));
+          }
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), 11.0 * double(rows.count * rows.cols));
+  });
+}
+
+// dy, x [R, C], mean, rstd [R] -> dw, db [C]
+Result<Prepared> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    auto launch = [rows](const LaunchArgs& args) {
+      const T *dy = args.in<T>(0), *x = args.in<T>(1), *mean = args.in<T>(2), *rstd = args.in<T>(3);
+      T *dw = args.out<T>(0), *db = args.out<T>(1);
+      args.pool.parallel_ranges(rows.cols, kColumnBlock, [&](int64_t begin, int64_t end) {
+        double weight[kColumnBlock] = {}, bias[kColumnBlock] = {};
+        for (int64_t r = 0; r < rows.count; ++r) {
+          const int64_t at = r * rows.cols;
+          const double scale = double(rstd[r]), center = double(mean[r]);
+          for (int64_t c = begin; c < end; ++c) {
+            weight[c - begin] += double(dy[at + c]) * (double(x[at + c]) - center) * scale;
+            bias[c - begin] += double(dy[at + c]);
+          }
+        }
+        for (int64_t c = begin; c < end; ++c) {
+          dw[c] = T(weight[c - begin]);
+          db[c] = T(bias[c - begin]);
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), 5.0 * double(rows.count * rows.cols));
+  });
+}
+
+}  // namespace tessera::cpu

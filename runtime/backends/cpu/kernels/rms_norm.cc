@@ -1,0 +1,81 @@
+#include <cmath>
+
+#include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/row_kernel.h"
+
+namespace tessera::cpu {
+
+// x [R, C], w [C] -> y [R, C], rstd [R]
+Result<Prepared> prepare_rms_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    const double eps = spec.f64("eps");
+    auto launch = [rows, eps](const LaunchArgs& args) {
+      const T *x = args.in<T>(0), *w = args.in<T>(1);
+      T *y = args.out<T>(0), *rstd = args.out<T>(1);
+      args.pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const T* xr = x + r * rows.cols;
+          double squares = 0;
+          for (int64_t c = 0; c < rows.cols; ++c) squares += double(xr[c]) * double(xr[c]);
+          const double scale = 1 / std::sqrt(squares / double(std::max<int64_t>(rows.cols, 1)) + eps);
+          for (int64_t c = 0; c < rows.cols; ++c)
+            y[r * rows.cols + c] = T(double(xr[c]) * scale * double(w[c]));
+          rstd[r] = T(scale);
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), 4.0 * double(rows.count * rows.cols));
+  });
+}
+
+// dy, x [R, C], w [C], rstd [R] -> dx [R, C]
+Result<Prepared> prepare_rms_norm_grad_input(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    auto launch = [rows](const LaunchArgs& args) {
+      const T *dy = args.in<T>(0), *x = args.in<T>(1), *w = args.in<T>(2), *rstd = args.in<T>(3);
+      T* dx = args.out<T>(0);
+      args.pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const int64_t at = r * rows.cols;
+          const double scale = double(rstd[r]);
+          double projection = 0;  // mean over c of g * xhat
+          for (int64_t c = 0; c < rows.cols; ++c)
+            projection += double(dy[at + c]) * double(w[c]) * double(x[at + c]) * scale;
+          projection /= double(std::max<int64_t>(rows.cols, 1));
+          for (int64_t c = 0; c < rows.cols; ++c)
+            dx[at + c] =
+                T(scale * (double(dy[at + c]) * double(w[c]) - double(x[at + c]) * scale * projection));
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), 9.0 * double(rows.count * rows.cols));
+  });
+}
+
+// dy, x [R, C], rstd [R] -> dw [C]
+Result<Prepared> prepare_rms_norm_grad_weight(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    auto launch = [rows](const LaunchArgs& args) {
+      const T *dy = args.in<T>(0), *x = args.in<T>(1), *rstd = args.in<T>(2);
+      T* dw = args.out<T>(0);
+      args.pool.parallel_ranges(rows.cols, kColumnBlock, [&](int64_t begin, int64_t end) {
+        double sums[kColumnBlock] = {};
+        for (int64_t r = 0; r < rows.count; ++r) {
+          const int64_t at = r * rows.cols;
+          for (int64_t c = begin; c < end; ++c)
+            sums[c - begin] += double(dy[at + c]) * double(x[at + c]) * double(rstd[r]);
+        }
+        for (int64_t c = begin; c < end; ++c) dw[c] = T(sums[c - begin]);
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), 3.0 * double(rows.count * rows.cols));
+  });
+}
+
+}  // namespace tessera::cpu
