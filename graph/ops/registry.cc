@@ -8,15 +8,26 @@ namespace tessera {
 extern const OpDef kAdamwUpdate;
 extern const OpDef kAdd;
 extern const OpDef kAddBias;
+extern const OpDef kAttention;
+extern const OpDef kAttentionCached;
+extern const OpDef kAttentionGrad;
 extern const OpDef kBroadcast;
+extern const OpDef kCacheWrite;
 extern const OpDef kCast;
 extern const OpDef kClipScale;
 extern const OpDef kConcat;
+extern const OpDef kCrossEntropy;
+extern const OpDef kCrossEntropyGrad;
 extern const OpDef kDiv;
 extern const OpDef kDropout;
+extern const OpDef kEmbedding;
+extern const OpDef kEmbeddingGrad;
 extern const OpDef kExp;
 extern const OpDef kGelu;
 extern const OpDef kGeluGrad;
+extern const OpDef kLayerNorm;
+extern const OpDef kLayerNormGradInput;
+extern const OpDef kLayerNormGradWeight;
 extern const OpDef kLog;
 extern const OpDef kMatmul;
 extern const OpDef kMatmulWeightGrad;
@@ -24,19 +35,31 @@ extern const OpDef kMergeDims;
 extern const OpDef kMul;
 extern const OpDef kNeg;
 extern const OpDef kPad;
+extern const OpDef kPick;
+extern const OpDef kPositions;
 extern const OpDef kReduceMax;
 extern const OpDef kReduceMean;
 extern const OpDef kReduceSum;
 extern const OpDef kRelu;
 extern const OpDef kReluGrad;
+extern const OpDef kRmsNorm;
+extern const OpDef kRmsNormGradInput;
+extern const OpDef kRmsNormGradWeight;
+extern const OpDef kRope;
+extern const OpDef kRowMax;
+extern const OpDef kRowSumExp;
+extern const OpDef kSample;
 extern const OpDef kScale;
 extern const OpDef kScaleBy;
+extern const OpDef kSelectRow;
 extern const OpDef kSgdUpdate;
 extern const OpDef kSigmoid;
 extern const OpDef kSigmoidGrad;
 extern const OpDef kSilu;
 extern const OpDef kSiluGrad;
 extern const OpDef kSlice;
+extern const OpDef kSoftmax;
+extern const OpDef kSoftmaxGrad;
 extern const OpDef kSplitDim;
 extern const OpDef kSqrt;
 extern const OpDef kSquare;
@@ -53,18 +76,75 @@ extern const OpDef kZerosLike;
 namespace {
 // Sorted by name: find_op searches by halves.
 std::span<const OpDef* const> table() {
-  // clang-format off: one row a line
   static const OpDef* const kOps[] = {
-      &kAdamwUpdate, &kAdd,        &kAddBias,          &kBroadcast,  &kCast,        &kClipScale,
-      &kConcat,      &kDiv,        &kDropout,          &kExp,        &kGelu,        &kGeluGrad,
-      &kLog,         &kMatmul,     &kMatmulWeightGrad, &kMergeDims,  &kMul,         &kNeg,
-      &kPad,         &kReduceMax,  &kReduceMean,       &kReduceSum,  &kRelu,        &kReluGrad,
-      &kScale,       &kScaleBy,    &kSgdUpdate,        &kSigmoid,    &kSigmoidGrad, &kSilu,
-      &kSiluGrad,    &kSlice,      &kSplitDim,         &kSqrt,       &kSquare,      &kSub,
-      &kSumLeading,  &kSumSquares, &kSwiglu,           &kSwigluGrad, &kTanh,        &kTanhGrad,
-      &kTranspose,   &kZerosLike,
+      &kAdamwUpdate,
+      &kAdd,
+      &kAddBias,
+      &kAttention,
+      &kAttentionCached,
+      &kAttentionGrad,
+      &kBroadcast,
+      &kCacheWrite,
+      &kCast,
+      &kClipScale,
+      &kConcat,
+      &kCrossEntropy,
+      &kCrossEntropyGrad,
+      &kDiv,
+      &kDropout,
+      &kEmbedding,
+      &kEmbeddingGrad,
+      &kExp,
+      &kGelu,
+      &kGeluGrad,
+      &kLayerNorm,
+      &kLayerNormGradInput,
+      &kLayerNormGradWeight,
+      &kLog,
+      &kMatmul,
+      &kMatmulWeightGrad,
+      &kMergeDims,
+      &kMul,
+      &kNeg,
+      &kPad,
+      &kPick,
+      &kPositions,
+      &kReduceMax,
+      &kReduceMean,
+      &kReduceSum,
+      &kRelu,
+      &kReluGrad,
+      &kRmsNorm,
+      &kRmsNormGradInput,
+      &kRmsNormGradWeight,
+      &kRope,
+      &kRowMax,
+      &kRowSumExp,
+      &kSample,
+      &kScale,
+      &kScaleBy,
+      &kSelectRow,
+      &kSgdUpdate,
+      &kSigmoid,
+      &kSigmoidGrad,
+      &kSilu,
+      &kSiluGrad,
+      &kSlice,
+      &kSoftmax,
+      &kSoftmaxGrad,
+      &kSplitDim,
+      &kSqrt,
+      &kSquare,
+      &kSub,
+      &kSumLeading,
+      &kSumSquares,
+      &kSwiglu,
+      &kSwigluGrad,
+      &kTanh,
+      &kTanhGrad,
+      &kTranspose,
+      &kZerosLike,
   };
-  // clang-format on
   return kOps;
 }
 }  // namespace
