@@ -1,4 +1,5 @@
-// Model families: architecture + hyper-parameters -> forward Graph. One family, one file, one line in the table.
+// Model families: architecture + hyper-parameters -> forward Graph. One family, one file, one line in the
+// table.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +13,21 @@
 
 namespace tessera {
 
-// Hyper-parameters in the letters of the shorthand: L layers, C channels, H heads, KV key-value heads, F feed-forward
-// width, V vocabulary, T context length, D head size. Families read what they need and fill in defaults.
+// Hyper-parameters in the letters of the shorthand: L layers, C channels, H heads, KV key-value heads, F
+// feed-forward width, V vocabulary, T context length, D head size. Families read what they need and fill in
+// defaults.
 struct ModelConfig {
-  std::string family;                       // "llama", "gpt2", "mlp"
-  std::map<std::string, int64_t> sizes;     // "L" -> 12
-  std::map<std::string, double> reals;      // "norm_eps", "rope_theta", "dropout"
-  std::map<std::string, bool> flags;        // "tied" (output projection = embedding)
+  std::string family;                    // "llama", "gpt2", "mlp"
+  std::map<std::string, int64_t> sizes;  // "L" -> 12
+  std::map<std::string, double> reals;   // "norm_eps", "rope_theta", "dropout"
+  std::map<std::string, bool> flags;     // "tied" (output projection = embedding)
 };
 
 struct ModelFamily {
   std::string_view name;
   std::string_view example;  // "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048"
-  // Inputs "tokens", "positions" i32[B, T]; output "logits" f32[B, T, V]; parameters named as in docs/models.md.
+  // Inputs "tokens", "positions" i32[B, T]; output "logits" f32[B, T, V]; parameters named as in
+  // docs/models.md.
   Result<Graph> (*build)(const ModelConfig& config);
 };
 

@@ -1,0 +1,86 @@
+// GPT-2: layer_norm before each half, learned positions, biases, gelu (tanh form), head tied to the
+// embedding.
+//   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
+// q, k and v are three weights, so that heads shard without a permutation; importers split the fused one.
+#include "graph/base/text.h"
+#include "graph/models/families.h"
+#include "graph/models/layer_builder.h"
+
+namespace tessera {
+
+namespace {
+
+struct Gpt2Sizes {
+  int64_t L, C, H, F, V, T;
+  double norm_eps;
+  bool tied;
+};
+
+Gpt2Sizes read(ConfigReader& config) {
+  Gpt2Sizes m;
+  m.L = config.size("L");
+  m.C = config.size("C");
+  m.H = config.size("H");
+  m.F = config.size("F", 4 * m.C);
+  m.V = config.size("V");
+  m.T = config.size("T");
+  m.norm_eps = config.real("norm_eps", 1e-5);
+  m.tied = config.flag("tied", true);
+  config.check(m.C % m.H == 0, format("C = {} channels do not divide into H = {} heads", m.C, m.H));
+  return m;
+}
+
+TensorId norm(LayerBuilder& b, const Gpt2Sizes& m, const std::string& name, TensorId x) {
+  const TensorId weight = b.parameter(name + ".weight", {m.C});
+  const TensorId bias = b.parameter(name + ".bias", {m.C});
+  return b.op("layer_norm", {x, weight, bias}, {{"eps", m.norm_eps}});
+}
+
+TensorId attention(LayerBuilder& b, const Gpt2Sizes& m, const std::string& block, TensorId x) {
+  b.scope(block + ".attention");
+  const int64_t D = m.C / m.H;
+  const TensorId normed = norm(b, m, block + ".norm1", x);
+  const TensorId q = b.split_heads(b.linear_with_bias(normed, block + ".q", m.C, m.C), D);  // [B, T, H, D]
+  const TensorId k = b.split_heads(b.linear_with_bias(normed, block + ".k", m.C, m.C), D);
+  const TensorId v = b.split_heads(b.linear_with_bias(normed, block + ".v", m.C, m.C), D);
+  const TensorId mixed = b.op("attention", {q, k, v}, {{"causal", int64_t{1}}});
+  return b.op("add", {x, b.linear_with_bias(b.merge_heads(mixed), block + ".o", m.C, m.C)});
+}
+
+TensorId feed_forward(LayerBuilder& b, const Gpt2Sizes& m, const std::string& block, TensorId x) {
+  b.scope(block + ".ffn");
+  const TensorId normed = norm(b, m, block + ".norm2", x);
+  const TensorId wide = b.linear_with_bias(normed, block + ".fc", m.C, m.F);
+  const TensorId active = b.op("gelu", {wide}, {{"approximate", std::string("tanh")}});
+  return b.op("add", {x, b.linear_with_bias(active, block + ".proj", m.F, m.C)});
+}
+
+}  // namespace
+
+Result<Graph> build_gpt2(const ModelConfig& config) {
+  LayerBuilder b;
+  ConfigReader reader(config, b);
+  const Gpt2Sizes m = read(reader);
+  if (!reader.done()) return b.finish();
+
+  const int64_t B = b.symbol("B"), T = b.symbol("T", m.T);
+  const TensorId tokens = b.input("tokens", DType::kI32, {B, T});
+  const TensorId positions = b.input("positions", DType::kI32, {B, T});
+
+  b.scope("embedding");
+  const TensorId table = b.parameter("token_embedding", {m.V, m.C});
+  const TensorId position_table = b.parameter("position_embedding", {m.T, m.C});
+  TensorId x =
+      b.op("add", {b.op("embedding", {table, tokens}), b.op("embedding", {position_table, positions})});
+  for (int64_t i = 0; i < m.L; ++i) {
+    const std::string block = format("block.{}", i);
+    x = attention(b, m, block, x);
+    x = feed_forward(b, m, block, x);
+  }
+  b.scope("output");
+  x = norm(b, m, "final_norm", x);
+  b.output("logits", m.tied ? b.project(x, table) : b.linear(x, "output", m.C, m.V));
+  return b.finish();
+}
+
+}  // namespace tessera

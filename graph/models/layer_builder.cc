@@ -1,0 +1,114 @@
+#include "graph/models/layer_builder.h"
+
+#include <algorithm>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+void LayerBuilder::fail(Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+TensorId LayerBuilder::input(std::string name, DType dtype, std::initializer_list<int64_t> shape) {
+  if (!status_.ok()) return kNoTensor;
+  Result<TensorId> id = graph_.add_tensor(std::move(name), {dtype, Shape(shape)}, TensorKind::kInput);
+  if (!id.ok()) fail(id.status());
+  return id.ok() ? *id : kNoTensor;
+}
+
+TensorId LayerBuilder::parameter(std::string name, std::initializer_list<int64_t> shape) {
+  if (!status_.ok()) return kNoTensor;
+  Result<TensorId> id =
+      graph_.add_tensor(std::move(name), {DType::kF32, Shape(shape)}, TensorKind::kParameter);
+  if (!id.ok()) fail(id.status());
+  return id.ok() ? *id : kNoTensor;
+}
+
+TensorId LayerBuilder::op(std::string_view name, std::initializer_list<TensorId> inputs,
+                          std::vector<Attr> attrs) {
+  if (!status_.ok()) return kNoTensor;
+  auto outputs = graph_.add_node(name, std::span(inputs.begin(), inputs.size()), std::move(attrs));
+  if (!outputs.ok()) fail(outputs.status());
+  return outputs.ok() ? outputs->front() : kNoTensor;
+}
+
+TensorId LayerBuilder::project(TensorId x, TensorId weight) {
+  return op("matmul", {x, weight}, {{"trans_w", int64_t{1}}});
+}
+
+TensorId LayerBuilder::linear(TensorId x, std::string weight, int64_t k, int64_t n) {
+  return project(x, parameter(std::move(weight), {n, k}));
+}
+
+TensorId LayerBuilder::linear_with_bias(TensorId x, const std::string& name, int64_t k, int64_t n) {
+  const TensorId weight = parameter(name + ".weight", {n, k});
+  const TensorId bias = parameter(name + ".bias", {n});
+  return op("matmul", {x, weight, bias}, {{"trans_w", int64_t{1}}});
+}
+
+TensorId LayerBuilder::split_heads(TensorId x, int64_t head_size) {
+  return op("split_dim", {x}, {{"dim", int64_t{2}}, {"inner", head_size}});
+}
+
+TensorId LayerBuilder::merge_heads(TensorId x) { return op("merge_dims", {x}, {{"dim", int64_t{2}}}); }
+
+void LayerBuilder::output(std::string name, TensorId tensor) {
+  if (status_.ok()) fail(graph_.add_output(std::move(name), tensor));
+}
+
+Result<Graph> LayerBuilder::finish() {
+  if (!status_.ok()) return status_;
+  graph_.set_scope("");
+  return std::move(graph_);
+}
+
+namespace {
+constexpr int64_t kLargestSize = int64_t{1} << 31;
+}
+
+void ConfigReader::check(bool holds, std::string message) {
+  if (holds) return;
+  ok_ = false;
+  builder_.fail(Status(StatusCode::kInvalidArgument, config_.family + ": " + std::move(message)));
+}
+
+int64_t ConfigReader::size(std::string_view name) {
+  const auto at = config_.sizes.find(std::string(name));
+  check(at != config_.sizes.end(), format("size {} is missing", name));
+  return at == config_.sizes.end() ? 1 : size(name, 1);
+}
+
+int64_t ConfigReader::size(std::string_view name, int64_t otherwise) {
+  known_.emplace_back(name);
+  const auto at = config_.sizes.find(std::string(name));
+  if (at == config_.sizes.end()) return otherwise;
+  check(at->second >= 1 && at->second < kLargestSize,
+        format("size {} is {}, wanted 1 to {}", name, at->second, kLargestSize - 1));
+  return std::clamp<int64_t>(at->second, 1, kLargestSize);
+}
+
+double ConfigReader::real(std::string_view name, double otherwise) {
+  known_.emplace_back(name);
+  const auto at = config_.reals.find(std::string(name));
+  return at == config_.reals.end() ? otherwise : at->second;
+}
+
+bool ConfigReader::flag(std::string_view name, bool otherwise) {
+  known_.emplace_back(name);
+  const auto at = config_.flags.find(std::string(name));
+  return at == config_.flags.end() ? otherwise : at->second;
+}
+
+bool ConfigReader::done() {
+  const auto check_known = [&](const std::string& name) {
+    check(std::ranges::find(known_, name) != known_.end(),
+          format("'{}' is not known; known: {}", name, join(known_, ", ")));
+  };
+  for (const auto& [name, value] : config_.sizes) check_known(name);
+  for (const auto& [name, value] : config_.reals) check_known(name);
+  for (const auto& [name, value] : config_.flags) check_known(name);
+  return ok_;
+}
+
+}  // namespace tessera

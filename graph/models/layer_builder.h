@@ -1,0 +1,67 @@
+// LayerBuilder: a Graph under construction, in the words of model code. The first error sticks: later calls
+// do nothing, and `finish` returns it, so that a model reads as its layers and not as its error checks.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+#include "graph/models/model_family.h"
+
+namespace tessera {
+
+class LayerBuilder {
+ public:
+  int64_t symbol(std::string_view name, int64_t capacity = 0) { return graph_.symbol(name, capacity); }
+  void scope(std::string scope) { graph_.set_scope(std::move(scope)); }
+
+  TensorId input(std::string name, DType dtype, std::initializer_list<int64_t> shape);
+  TensorId parameter(std::string name, std::initializer_list<int64_t> shape);
+
+  // The first result of a node; further results (statistics kept for the backward pass) stay in the graph.
+  TensorId op(std::string_view name, std::initializer_list<TensorId> inputs, std::vector<Attr> attrs = {});
+
+  // x [..., K] -> [..., N] by a weight stored [N, K], as Hugging Face and GGUF hold it.
+  TensorId linear(TensorId x, std::string weight, int64_t k, int64_t n);
+  // The same with "<name>.weight" and "<name>.bias".
+  TensorId linear_with_bias(TensorId x, const std::string& name, int64_t k, int64_t n);
+  TensorId project(TensorId x, TensorId weight);  // by a weight that exists (a tied head)
+
+  TensorId split_heads(TensorId x, int64_t head_size);  // [B, T, H*D] -> [B, T, H, D]
+  TensorId merge_heads(TensorId x);                     // and back
+
+  void output(std::string name, TensorId tensor);
+  void fail(Status status);
+  Result<Graph> finish();
+
+ private:
+  Graph graph_;
+  Status status_;
+};
+
+// Reads a ModelConfig and remembers what was read, so that a size that the family does not know is an error
+// and not silently ignored. Errors go to the builder.
+class ConfigReader {
+ public:
+  ConfigReader(const ModelConfig& config, LayerBuilder& builder) : config_(config), builder_(builder) {}
+
+  int64_t size(std::string_view name);  // must be given
+  int64_t size(std::string_view name, int64_t otherwise);
+  double real(std::string_view name, double otherwise);
+  bool flag(std::string_view name, bool otherwise);
+  void check(bool holds, std::string message);
+  // Call when all is read, before layers are built; false when something is wrong.
+  bool done();
+
+ private:
+  const ModelConfig& config_;
+  LayerBuilder& builder_;
+  std::vector<std::string> known_;
+  bool ok_ = true;
+};
+
+}  // namespace tessera

@@ -1,0 +1,125 @@
+#include "graph/models/model_family.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "graph/models/families.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr ModelFamily kFamilies[] = {
+    {"gpt2", "gpt2:L=12,C=768,H=12,V=50257,T=1024", build_gpt2},
+    {"llama", "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048", build_llama},
+    {"mlp", "mlp:L=2,C=784,F=256,V=10", build_mlp},
+};
+
+Status unknown_family(std::string_view name) {
+  std::vector<std::string> names;
+  for (const ModelFamily& family : kFamilies) names.emplace_back(family.name);
+  return Status(StatusCode::kNotFound, format("model family '{}' is not known; known: {}; an example: {}",
+                                              name, join(names, ", "), kFamilies[1].example));
+}
+
+// Keys of a shorthand that are not sizes (sizes are all capitals).
+constexpr std::string_view kReals[] = {"norm_eps", "rope_theta"};
+constexpr std::string_view kFlags[] = {"tied", "rope_half"};
+
+}  // namespace
+
+std::span<const ModelFamily> all_model_families() { return kFamilies; }
+
+const ModelFamily* find_model_family(std::string_view name) {
+  const auto at = std::ranges::find(kFamilies, name, &ModelFamily::name);
+  return at == std::end(kFamilies) ? nullptr : &*at;
+}
+
+Result<ModelConfig> parse_shorthand(std::string_view text) {
+  ModelConfig config;
+  const size_t colon = text.find(':');
+  config.family = trim(text.substr(0, colon));
+  const ModelFamily* family = find_model_family(config.family);
+  if (family == nullptr) return unknown_family(config.family);
+  if (colon == std::string_view::npos) return config;
+
+  for (const std::string& part : split(text.substr(colon + 1), ',')) {
+    const size_t equals = part.find('=');
+    const std::string key(trim(std::string_view(part).substr(0, equals)));
+    const std::string_view value =
+        equals == std::string::npos ? std::string_view() : trim(std::string_view(part).substr(equals + 1));
+    const auto wrong = [&](std::string_view wanted) {
+      return Status(StatusCode::kInvalidArgument, format("model '{}': found '{}', wanted {}; an example: {}",
+                                                         text, trim(part), wanted, family->example));
+    };
+    if (config.sizes.contains(key) || config.reals.contains(key) || config.flags.contains(key))
+      return wrong("each name once");
+    if (std::ranges::find(kReals, key) != std::end(kReals)) {
+      const auto real = parse_f64(value);
+      if (!real) return wrong("a number");
+      config.reals[key] = *real;
+    } else if (std::ranges::find(kFlags, key) != std::end(kFlags)) {
+      if (equals != std::string::npos && value != "0" && value != "1") return wrong("0 or 1");
+      config.flags[key] = value != "0";
+    } else {
+      const auto size = parse_i64(value);
+      if (key.empty() || !size) return wrong("NAME=COUNT");
+      config.sizes[key] = *size;
+    }
+  }
+  return config;
+}
+
+Result<Graph> build_model(const ModelConfig& config) {
+  const ModelFamily* family = find_model_family(config.family);
+  if (family == nullptr) return unknown_family(config.family);
+  Result<Graph> graph = family->build(config);
+  if (!graph.ok())
+    return Status(graph.status().code(),
+                  format("{}; an example: {}", graph.status().message(), family->example));
+  return graph;
+}
+
+namespace {
+
+// Blocks of the model: one more than the largest i of a parameter "block.<i>.…".
+int64_t block_count(const Graph& graph) {
+  int64_t count = 0;
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.kind != TensorKind::kParameter || !tensor.name.starts_with("block.")) continue;
+    const std::string_view rest = std::string_view(tensor.name).substr(6);
+    count = std::max(count, parse_i64(rest.substr(0, rest.find('.'))).value_or(-1) + 1);
+  }
+  return count;
+}
+
+}  // namespace
+
+// GPT-2's scheme for the families of this folder, by the names of docs/models.md: normal(0.02), and
+// projections back onto the residual stream smaller by sqrt(2 L), so that its variance does not grow with
+// depth. Other matrices get He's sqrt(2 / fan-in).
+Initializer initializer_for(const Graph& graph, TensorId parameter) {
+  const Tensor& tensor = graph.tensor(parameter);
+  std::string_view name = tensor.name;
+  if (name.ends_with(".bias")) return {Initializer::Kind::kZeros, 0};
+  if (name.ends_with(".weight")) name.remove_suffix(7);
+  const std::string_view leaf = name.substr(name.rfind('.') + 1);  // npos + 1 is 0
+  if (tensor.type.shape.rank() < 2)
+    return {
+        leaf.find("norm") != std::string_view::npos ? Initializer::Kind::kOnes : Initializer::Kind::kZeros,
+        0};
+
+  constexpr double kStddev = 0.02;
+  const int64_t blocks = block_count(graph);
+  if (blocks > 0) {
+    const bool residual = name.starts_with("block.") && (leaf == "o" || leaf == "down" || leaf == "proj");
+    return {Initializer::Kind::kNormal,
+            residual ? kStddev / std::sqrt(2.0 * static_cast<double>(blocks)) : kStddev};
+  }
+  const int64_t fan_in = tensor.type.shape[tensor.type.shape.rank() - 1];
+  return {Initializer::Kind::kNormal, fan_in > 0 ? std::sqrt(2.0 / static_cast<double>(fan_in)) : kStddev};
+}
+
+}  // namespace tessera
