@@ -17,11 +17,12 @@ Status add_token_loss(Graph& graph);
 // The loss already is output "loss" (own models): nothing to add.
 struct TrainingOptions {
   OptimizerOptions optimizer;
-  double clip_norm = 0;  // global gradient norm; 0: off. Adds output "grad_norm".
+  double clip_norm = 0;  // bound on the global gradient norm; 0: none
 };
 
 // forward (+ loss) -> forward, backward, update. Adds inputs "lr" f32[] and "step" f32[] (1 for the first step),
-// optimizer state "<parameter>.<slot>", outputs "loss" (and "grad_norm"), updates. Drops the other outputs.
+// optimizer state "<parameter>.<slot>", outputs "loss" and "grad_norm" (before clipping), updates. Drops the other
+// outputs and what only they need. The norm is always found: a step whose gradient is not finite changes nothing.
 Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options);
 
 // forward + loss only, output "loss".

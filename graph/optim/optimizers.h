@@ -1,0 +1,27 @@
+// The emitters behind the table of optimizers (one declaration pair and one row each), and what they share.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "graph/base/result.h"
+#include "graph/optim/optimizer.h"
+
+namespace tessera {
+
+std::map<std::string, double> adamw_defaults();
+Status emit_adamw(const OptimizerContext& context, const std::map<std::string, double>& hyper);
+std::map<std::string, double> sgd_defaults();
+Status emit_sgd(const OptimizerContext& context, const std::map<std::string, double>& hyper);
+
+// State "<parameter>.<slot>": the parameter's shape, in f32 (f64 for an f64 parameter) whatever its dtype.
+Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::string_view slot);
+
+// op(parameter, gradient, state..., scalars..., gradient scale if clipping) -> new parameter, new state...,
+// and the updates that put them in place. Every hyper-parameter is an attribute of the op.
+Status emit_update(const OptimizerContext& context, std::string_view op, std::span<const TensorId> state,
+                   std::span<const TensorId> scalars, const std::map<std::string, double>& hyper);
+
+}  // namespace tessera

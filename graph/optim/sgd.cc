@@ -1,0 +1,13 @@
+// SGD with momentum: state "<parameter>.momentum".
+#include "graph/optim/optimizers.h"
+
+namespace tessera {
+
+std::map<std::string, double> sgd_defaults() { return {{"momentum", 0.9}, {"weight_decay", 0.0}}; }
+
+Status emit_sgd(const OptimizerContext& context, const std::map<std::string, double>& hyper) {
+  TSR_ASSIGN_OR_RETURN(const TensorId momentum, add_optimizer_state(context, "momentum"));
+  return emit_update(context, "sgd_update", {&momentum, 1}, {&context.lr, 1}, hyper);
+}
+
+}  // namespace tessera

@@ -1,0 +1,56 @@
+#include "graph/transform/graph_copy.h"
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+GraphCopy::GraphCopy(const Graph& source)
+    : source_(source), tensors_(source.tensors().size(), kNoTensor), nodes_(source.nodes().size(), kNoNode) {
+  // In the same order, so that symbol extents keep their meaning.
+  for (const Symbol& symbol : source.symbols()) graph_.symbol(symbol.name, symbol.capacity);
+}
+
+Status GraphCopy::copy_tensor(TensorId old) {
+  const Tensor& tensor = source_.tensor(old);
+  TSR_ASSIGN_OR_RETURN(const TensorId now, graph_.add_tensor(tensor.name, tensor.type, tensor.kind));
+  if (!tensor.trainable) graph_.set_trainable(now, false);
+  replace(old, now);
+  return {};
+}
+
+Status GraphCopy::copy_node(NodeId old) {
+  const Node& node = source_.node(old);
+  std::vector<TensorId> inputs;
+  for (TensorId input : node.inputs) {
+    TSR_CHECK(mapped(input) != kNoTensor, "an operand was not copied before its reader");
+    inputs.push_back(mapped(input));
+  }
+  graph_.set_scope(node.scope);
+  graph_.set_phase(node.phase, node.forward == kNoNode ? kNoNode : nodes_[index(node.forward)]);
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> outputs,
+                       graph_.add_node(node.op->name, inputs, node.attrs));
+  graph_.set_scope("");
+  graph_.set_phase(Phase::kForward);
+  nodes_[index(old)] = NodeId{static_cast<uint32_t>(graph_.nodes().size() - 1)};
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    replace(node.outputs[i], outputs[i]);
+    const std::string& name = source_.tensor(node.outputs[i]).name;
+    if (!name.starts_with('%')) TSR_RETURN_IF_ERROR(graph_.rename(outputs[i], name));
+  }
+  return {};
+}
+
+Status GraphCopy::copy_results() {
+  for (const NamedTensor& output : source_.outputs())
+    if (mapped(output.tensor) != kNoTensor)
+      TSR_RETURN_IF_ERROR(graph_.add_output(output.name, mapped(output.tensor)));
+  for (const Update& update : source_.updates())
+    if (mapped(update.target) != kNoTensor && mapped(update.value) != kNoTensor)
+      graph_.add_update(mapped(update.target), mapped(update.value));
+  for (const Gradient& gradient : source_.gradients())
+    if (mapped(gradient.parameter) != kNoTensor && mapped(gradient.gradient) != kNoTensor)
+      graph_.add_gradient(mapped(gradient.parameter), mapped(gradient.gradient));
+  return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// GraphCopy: a graph being made from another one, node by node. Keeps the map from old to new ids, so that a
+// transformation says only what it changes.
+#pragma once
+
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+class GraphCopy {
+ public:
+  explicit GraphCopy(const Graph& source);
+
+  Graph& graph() { return graph_; }
+  const Graph& source() const { return source_; }
+
+  // Copies an input, parameter, constant or state.
+  Status copy_tensor(TensorId old);
+  // Copies a node with scope, phase, forward node and the names of its results; its operands are already
+  // mapped.
+  Status copy_node(NodeId old);
+  // Lets `now` stand for `old` from here on.
+  void replace(TensorId old, TensorId now) { tensors_[index(old)] = now; }
+  // The new id of a tensor; kNoTensor when it was not copied.
+  TensorId mapped(TensorId old) const { return tensors_[index(old)]; }
+
+  // Copies outputs, updates and gradients whose tensors are all mapped.
+  Status copy_results();
+
+ private:
+  const Graph& source_;
+  Graph graph_;
+  std::vector<TensorId> tensors_;
+  std::vector<NodeId> nodes_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+#include "graph/transform/prune.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "graph/transform/graph_copy.h"
+
+namespace tessera {
+
+Result<Graph> prune(const Graph& graph) {
+  std::vector<bool> read(graph.tensors().size());
+  for (const NamedTensor& output : graph.outputs()) read[index(output.tensor)] = true;
+  for (const Update& update : graph.updates()) read[index(update.value)] = true;
+  for (const Gradient& gradient : graph.gradients()) read[index(gradient.gradient)] = true;
+  std::vector<bool> live(graph.nodes().size());
+  for (size_t i = graph.nodes().size(); i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    live[i] = std::ranges::any_of(node.outputs, [&](TensorId output) { return read[index(output)]; });
+    if (live[i])
+      for (TensorId input : node.inputs) read[index(input)] = true;
+  }
+
+  GraphCopy copy(graph);
+  for (size_t i = 0; i < graph.tensors().size(); ++i) {
+    const Tensor& tensor = graph.tensors()[i];
+    if (tensor.producer == kNoNode) {
+      TSR_RETURN_IF_ERROR(copy.copy_tensor(TensorId(static_cast<uint32_t>(i))));
+    } else if (tensor.output_index == 0 && live[index(tensor.producer)]) {
+      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
+    }
+  }
+  TSR_RETURN_IF_ERROR(copy.copy_results());
+  return std::move(copy.graph());
+}
+
+}  // namespace tessera

@@ -1,0 +1,138 @@
+#include "graph/transform/training.h"
+
+#include <vector>
+
+#include "graph/autodiff.h"
+#include "graph/base/text.h"
+#include "graph/transform/prune.h"
+
+namespace tessera {
+
+namespace {
+
+// Larger than any norm of f32 gradients whose sum of squares is finite: scales nothing, and still finds the
+// norm.
+constexpr double kNoBound = 1e30;
+
+// Scalars beside values of `dtype`.
+DType scalar_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+Result<TensorId> find_loss(const Graph& graph) {
+  const auto loss = graph.find_output("loss");
+  if (!loss)
+    return Status(StatusCode::kFailedPrecondition,
+                  "the graph has no output \"loss\"; add_token_loss makes one from \"logits\"");
+  return *loss;
+}
+
+}  // namespace
+
+Status add_token_loss(Graph& graph) {
+  const auto logits = graph.find_output("logits");
+  if (!logits || graph.type(*logits).shape.rank() < 1)
+    return Status(StatusCode::kFailedPrecondition,
+                  "the graph has no output \"logits\" [..., V] to make a token loss from");
+  const TensorType type = graph.type(*logits);
+  const Shape tokens(type.shape.dims().first(static_cast<size_t>(type.shape.rank() - 1)));
+  TSR_ASSIGN_OR_RETURN(const TensorId labels,
+                       graph.add_tensor("labels", {DType::kI32, tokens}, TensorKind::kInput));
+  TSR_ASSIGN_OR_RETURN(const TensorId loss_scale,
+                       graph.add_tensor("loss_scale", {scalar_dtype(type.dtype), {}}, TensorKind::kInput));
+  graph.set_scope("loss");
+  TSR_ASSIGN_OR_RETURN(const TensorId max, graph.add("row_max", {*logits}));
+  TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("row_sum_exp", {*logits, max}));
+  TSR_ASSIGN_OR_RETURN(const TensorId picked, graph.add("pick", {*logits, labels}));
+  TSR_ASSIGN_OR_RETURN(const TensorId losses,
+                       graph.add("cross_entropy", {*logits, labels, max, sum, picked}));
+  std::vector<int64_t> every_dim;
+  for (int dim = 0; dim < tokens.rank(); ++dim) every_dim.push_back(dim);
+  TSR_ASSIGN_OR_RETURN(const TensorId total, graph.add("reduce_sum", {losses}, {{"axes", every_dim}}));
+  TSR_ASSIGN_OR_RETURN(const TensorId loss, graph.add("scale_by", {total, loss_scale}));
+  graph.set_scope("");
+  return graph.add_output("loss", loss);
+}
+
+namespace {
+
+// The defaults of an optimizer with what the caller overrides.
+Result<std::map<std::string, double>> hyper_parameters(const OptimizerDef& optimizer,
+                                                       const std::map<std::string, double>& overrides) {
+  std::map<std::string, double> hyper = optimizer.defaults();
+  for (const auto& [name, value] : overrides) {
+    const auto at = hyper.find(name);
+    if (at == hyper.end()) {
+      std::vector<std::string> names;
+      for (const auto& [known, unused] : hyper) names.push_back(known);
+      return Status(StatusCode::kInvalidArgument, format("{} has no '{}'; nearest: {}", optimizer.name, name,
+                                                         join(nearest_names(name, names), ", ")));
+    }
+    at->second = value;
+  }
+  return hyper;
+}
+
+// The factor on every gradient: 1 within the bound, less above it, 0 when the norm is not finite, which
+// leaves parameters and state as they are.
+Result<TensorId> add_gradient_scale(Graph& graph, double clip_norm) {
+  graph.set_scope("clip");
+  TensorId sum = kNoTensor;
+  for (const Gradient& gradient : std::vector<Gradient>(graph.gradients().begin(), graph.gradients().end())) {
+    TSR_ASSIGN_OR_RETURN(const TensorId squares, graph.add("sum_squares", {gradient.gradient}));
+    if (sum == kNoTensor) {
+      sum = squares;
+    } else {
+      TSR_ASSIGN_OR_RETURN(sum, graph.add("add", {sum, squares}));
+    }
+  }
+  TSR_ASSIGN_OR_RETURN(
+      const std::vector<TensorId> scale_and_norm,
+      graph.add_node("clip_scale", std::span(&sum, 1), {{"max_norm", clip_norm > 0 ? clip_norm : kNoBound}}));
+  TSR_RETURN_IF_ERROR(graph.add_output("grad_norm", scale_and_norm[1]));
+  return scale_and_norm[0];
+}
+
+}  // namespace
+
+Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options) {
+  const OptimizerDef* optimizer = find_optimizer(options.optimizer.name);
+  if (optimizer == nullptr) {
+    std::vector<std::string> names;
+    for (const OptimizerDef& known : all_optimizers()) names.emplace_back(known.name);
+    return Status(StatusCode::kNotFound, format("optimizer '{}' is not known; known: {}",
+                                                options.optimizer.name, join(names, ", ")));
+  }
+  if (!(options.clip_norm >= 0))
+    return Status(StatusCode::kInvalidArgument,
+                  format("clip_norm is {}, wanted 0 (no bound) or more", options.clip_norm));
+  TSR_ASSIGN_OR_RETURN(const auto hyper, hyper_parameters(*optimizer, options.optimizer.hyper));
+  TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(forward_with_loss));
+
+  Graph step = forward_with_loss;
+  step.clear_outputs();
+  TSR_RETURN_IF_ERROR(step.add_output("loss", loss));
+  TSR_RETURN_IF_ERROR(differentiate(step, loss));
+
+  const TensorType scalar{scalar_dtype(step.type(loss).dtype), {}};
+  TSR_ASSIGN_OR_RETURN(const TensorId lr, step.add_tensor("lr", scalar, TensorKind::kInput));
+  TSR_ASSIGN_OR_RETURN(const TensorId step_number, step.add_tensor("step", scalar, TensorKind::kInput));
+  step.set_phase(Phase::kUpdate);
+  TSR_ASSIGN_OR_RETURN(const TensorId gradient_scale, add_gradient_scale(step, options.clip_norm));
+  for (const Gradient& gradient : std::vector<Gradient>(step.gradients().begin(), step.gradients().end())) {
+    step.set_scope("update." + step.tensor(gradient.parameter).name);
+    TSR_RETURN_IF_ERROR(optimizer->emit(
+        {step, gradient.parameter, gradient.gradient, lr, step_number, gradient_scale}, hyper));
+  }
+  step.set_scope("");
+  step.set_phase(Phase::kForward);
+  return prune(step);
+}
+
+Result<Graph> make_evaluation(const Graph& forward_with_loss) {
+  TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(forward_with_loss));
+  Graph evaluation = forward_with_loss;
+  evaluation.clear_outputs();
+  TSR_RETURN_IF_ERROR(evaluation.add_output("loss", loss));
+  return prune(evaluation);
+}
+
+}  // namespace tessera
