@@ -1,0 +1,48 @@
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/backends/cpu/kernels/elementwise.h"
+#include "runtime/backends/cpu/kernels/kernels.h"
+
+namespace tessera::cpu {
+
+// One partial sum a task in the workspace, added in order: the same bits for any number of threads.
+Result<Prepared> prepare_sum_squares(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const int64_t count = spec.input_elements(0);
+    Prepared prepared =
+        reference_kernel(spec, 2 * static_cast<double>(count), make_kernel([count](const LaunchArgs& args) {
+                           const T* x = args.in<T>(0);
+                           auto* partial = static_cast<double*>(args.workspace);
+                           args.pool.parallel_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+                             double sum = 0;
+                             for (int64_t i = begin; i < end; ++i)
+                               sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+                             partial[begin / kElementGrain] = sum;
+                           });
+                           double total = 0;
+                           for (int64_t task = 0; task * kElementGrain < count; ++task)
+                             total += partial[task];
+                           *args.out<T>(0) = static_cast<T>(total);
+                         }));
+    prepared.workspace_bytes =
+        static_cast<int64_t>(sizeof(double)) * ((count + kElementGrain - 1) / kElementGrain);
+    return prepared;
+  });
+}
+
+Result<Prepared> prepare_clip_scale(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    return reference_kernel(spec, 8, make_kernel([max_norm = spec.f64("max_norm")](const LaunchArgs& args) {
+                              const double norm = std::sqrt(static_cast<double>(*args.in<T>(0)));
+                              const double scale =
+                                  std::isfinite(norm) ? std::min(1.0, max_norm / (norm + 1e-6)) : 0;
+                              *args.out<T>(0) = static_cast<T>(scale);
+                              *args.out<T>(1) = static_cast<T>(norm);
+                            }));
+  });
+}
+
+}  // namespace tessera::cpu
