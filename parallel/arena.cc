@@ -10,7 +10,8 @@ namespace {
 // Placed buffers by stretch of time, so that only those that may meet a new one are looked at.
 class Timeline {
  public:
-  Timeline(std::span<const Lifetime> all, int32_t end) : all_(all), stretches_(static_cast<size_t>(end / kStretch + 1)) {}
+  Timeline(std::span<const Lifetime> all, int32_t end)
+      : all_(all), stretches_(static_cast<size_t>(end / kStretch + 1)) {}
 
   // The lowest end of the tightest gap among placed buffers that live at the same time.
   int64_t best_fit(size_t item, const std::vector<int64_t>& offsets) {
@@ -20,7 +21,8 @@ class Timeline {
       for (const uint32_t other : stretches_[static_cast<size_t>(s)]) {
         const Lifetime& o = all_[other];
         if (o.first > it.last || o.last < it.first) continue;
-        if (std::max(o.first, it.first) / kStretch != s) continue;  // seen once, in the first stretch that they share
+        if (std::max(o.first, it.first) / kStretch != s)
+          continue;  // seen once, in the first stretch that they share
         met_.emplace_back(offsets[other], offsets[other] + align_slot(o.bytes));
       }
     std::ranges::sort(met_);
@@ -61,7 +63,8 @@ ArenaLayout place_in_order(std::span<const Lifetime> all, const std::vector<size
 }  // namespace
 
 int64_t max_live_bytes(std::span<const Lifetime> lifetimes) {
-  std::vector<std::pair<int32_t, int64_t>> events;  // births before deaths of the same moment: both ends count
+  std::vector<std::pair<int32_t, int64_t>>
+      events;  // births before deaths of the same moment: both ends count
   for (const Lifetime& it : lifetimes) {
     events.emplace_back(it.first, it.bytes);
     events.emplace_back(it.last + 1, -it.bytes);

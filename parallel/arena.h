@@ -1,4 +1,5 @@
-// Arena: offsets for buffers whose lifetimes are known, so that an arena is sized exactly before anything is allocated.
+// Arena: offsets for buffers whose lifetimes are known, so that an arena is sized exactly before anything is
+// allocated.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ struct ArenaLayout {
 // Bytes alive at the worst moment: no layout can be smaller.
 int64_t max_live_bytes(std::span<const Lifetime> lifetimes);
 
-// Best fit in several orders (size, size times lifetime, lifetime, time of birth); the smallest result is kept.
-// Deterministic.
+// Best fit in several orders (size, size times lifetime, lifetime, time of birth); the smallest result is
+// kept. Deterministic.
 ArenaLayout layout_arena(std::span<const Lifetime> lifetimes);
 
 }  // namespace tessera

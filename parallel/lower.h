@@ -1,5 +1,5 @@
-// lower: (Graph, Plan, KernelCatalog) -> Program. Decides nothing. In order: bind symbols, shard (inserting every
-// collective explicitly), repeat micro-batches, insert recomputation, order, place slots in the arena.
+// lower: (Graph, Plan, KernelCatalog) -> Program. Decides nothing. In order: bind symbols, shard (inserting
+// every collective explicitly), repeat micro-batches, insert recomputation, order, place slots in the arena.
 #pragma once
 
 #include <span>
@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// Entry points of one Program share parameters, constants and state by tensor name; those must agree in type and
-// placement. The transient region is the maximum over entries.
+// Entry points of one Program share parameters, constants and state by tensor name; those must agree in type
+// and placement. The transient region is the maximum over entries.
 struct EntrySpec {
   std::string name;  // "train_step"
   const Graph* graph = nullptr;
@@ -24,6 +24,7 @@ struct EntrySpec {
 Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& catalog);
 
 // One rank alone (Program::ranks has that one filled in, the others empty): what the planner prices.
-Result<RankProgram> lower_rank(std::span<const EntrySpec> entries, const KernelCatalog& catalog, int32_t rank);
+Result<RankProgram> lower_rank(std::span<const EntrySpec> entries, const KernelCatalog& catalog,
+                               int32_t rank);
 
 }  // namespace tessera

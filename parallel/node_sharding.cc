@@ -15,7 +15,8 @@ std::vector<TensorType> types_of(const Graph& graph, std::span<const TensorId> i
 }
 
 bool has_factor(const ShardingRule::OperandDims& dims, char name) {
-  return std::ranges::any_of(dims, [&](const std::string& dim) { return dim.find(name) != std::string::npos; });
+  return std::ranges::any_of(dims,
+                             [&](const std::string& dim) { return dim.find(name) != std::string::npos; });
 }
 
 // Builds the specs of one node's operands from its factor splits.
@@ -45,8 +46,8 @@ class OperandSpecs {
   }
 
  private:
-  // A dim is a product of factors, major to minor. Axes may sit on the first factor of an extent other than 1; what
-  // comes after it multiplies the unit.
+  // A dim is a product of factors, major to minor. Axes may sit on the first factor of an extent other than
+  // 1; what comes after it multiplies the unit.
   Result<ShardingSpec> split_dims(const ShardingRule::OperandDims& dims) const {
     ShardingSpec spec = ShardingSpec::replicated(static_cast<int>(dims.size()));
     for (size_t d = 0; d < dims.size(); ++d) {
@@ -56,9 +57,10 @@ class OperandSpecs {
         DimSharding& dim = spec.dims[d];
         const int64_t extent = s_.rule.find(name)->extent;
         if (!split.axes.empty() && !major)
-          return Status(StatusCode::kUnsupported,
-                        format("factor '{}' of {} is the minor part of dim ({}); axes must sit on its first factor", name,
-                               to_text(s_.rule), dims[d]));
+          return Status(
+              StatusCode::kUnsupported,
+              format("factor '{}' of {} is the minor part of dim ({}); axes must sit on its first factor",
+                     name, to_text(s_.rule), dims[d]));
         if (!split.axes.empty())
           dim = split;
         else if (!dim.axes.empty())
@@ -73,10 +75,12 @@ class OperandSpecs {
     bool first = true;
     for (size_t f = 0; f < s_.rule.factors.size(); ++f) {
       const Factor& factor = s_.rule.factors[f];
-      if (factor.kind != FactorKind::kReduce || s_.factors[f].axes.empty() || has_factor(dims, factor.name)) continue;
+      if (factor.kind != FactorKind::kReduce || s_.factors[f].axes.empty() || has_factor(dims, factor.name))
+        continue;
       if (!first && spec.reduce != factor.reduce)
-        return Status(StatusCode::kUnsupported, format("{}: one output would be a sum over some axes and a maximum over others",
-                                                       to_text(s_.rule)));
+        return Status(StatusCode::kUnsupported,
+                      format("{}: one output would be a sum over some axes and a maximum over others",
+                             to_text(s_.rule)));
       first = false;
       spec.reduce = factor.reduce;
       spec.partial.insert(spec.partial.end(), s_.factors[f].axes.begin(), s_.factors[f].axes.end());
@@ -87,8 +91,12 @@ class OperandSpecs {
   void want_addends() {
     for (size_t f = 0; f < s_.rule.factors.size(); ++f) {
       const Factor& factor = s_.rule.factors[f];
-      if (factor.kind != FactorKind::kReduce || factor.reduce != ReduceKind::kSum || s_.factors[f].axes.empty()) continue;
-      const auto has = [&](int input) { return has_factor(s_.rule.inputs[static_cast<size_t>(input)], factor.name); };
+      if (factor.kind != FactorKind::kReduce || factor.reduce != ReduceKind::kSum ||
+          s_.factors[f].axes.empty())
+        continue;
+      const auto has = [&](int input) {
+        return has_factor(s_.rule.inputs[static_cast<size_t>(input)], factor.name);
+      };
       for (const std::vector<int>& set : s_.rule.linear) {
         if (std::ranges::none_of(set, has)) continue;
         for (const int input : set)
@@ -100,13 +108,15 @@ class OperandSpecs {
   Status carry() {
     if (plan_.carried.empty()) return {};
     if (plan_.carry_set < 0 || static_cast<size_t>(plan_.carry_set) >= s_.rule.linear.size())
-      return Status(StatusCode::kInvalidArgument, format("carries a sum through linear set {}, {} has {}", plan_.carry_set,
-                                                         to_text(s_.rule), s_.rule.linear.size()));
+      return Status(StatusCode::kInvalidArgument,
+                    format("carries a sum through linear set {}, {} has {}", plan_.carry_set,
+                           to_text(s_.rule), s_.rule.linear.size()));
     for (const AxisId axis : plan_.carried)
       for (const DimSharding& split : s_.factors)
         if (std::ranges::find(split.axes, axis) != split.axes.end())
-          return Status(StatusCode::kInvalidArgument,
-                        format("carries a sum over axis '{}', which also splits a factor", mesh_.axes[axis].name));
+          return Status(
+              StatusCode::kInvalidArgument,
+              format("carries a sum over axis '{}', which also splits a factor", mesh_.axes[axis].name));
     for (const int input : s_.rule.linear[static_cast<size_t>(plan_.carry_set)])
       append(s_.inputs[static_cast<size_t>(input)].partial, plan_.carried);
     for (ShardingSpec& output : s_.outputs) {
@@ -117,7 +127,9 @@ class OperandSpecs {
     return {};
   }
 
-  static void append(std::vector<AxisId>& to, const std::vector<AxisId>& axes) { to.insert(to.end(), axes.begin(), axes.end()); }
+  static void append(std::vector<AxisId>& to, const std::vector<AxisId>& axes) {
+    to.insert(to.end(), axes.begin(), axes.end());
+  }
   const DimSharding& split_of(char name) const {
     return s_.factors[static_cast<size_t>(s_.rule.find(name) - s_.rule.factors.data())];
   }
@@ -133,24 +145,28 @@ Status assign_factors(NodeSharding& sharding, const NodePlan& plan, const Device
   for (const auto& [name, axes] : plan.factor_axes) {
     Factor* factor = sharding.rule.find(name);
     if (factor == nullptr)
-      return Status(StatusCode::kInvalidArgument, format("the plan splits factor '{}', {} has none", name, to_text(sharding.rule)));
+      return Status(StatusCode::kInvalidArgument,
+                    format("the plan splits factor '{}', {} has none", name, to_text(sharding.rule)));
     if (axes.empty()) continue;
     if (factor->kind == FactorKind::kReplicate)
       return Status(StatusCode::kInvalidArgument,
-                    format("the plan splits factor '{}' of {}, which the op needs whole", name, to_text(sharding.rule)));
+                    format("the plan splits factor '{}' of {}, which the op needs whole", name,
+                           to_text(sharding.rule)));
     DimSharding& split = sharding.factors[static_cast<size_t>(factor - sharding.rule.factors.data())];
     split = {axes, factor->unit};
     for (const AxisId axis : axes) {
       if (axis >= mesh.axes.size() || used[axis])
-        return Status(StatusCode::kInvalidArgument, format("factor '{}' of {}: axis {} is unknown or used twice", name,
-                                                           to_text(sharding.rule), axis));
+        return Status(StatusCode::kInvalidArgument,
+                      format("factor '{}' of {}: axis {} is unknown or used twice", name,
+                             to_text(sharding.rule), axis));
       used[axis] = true;
     }
   }
   for (const auto& [name, unit] : plan.factor_units) {
     const Factor* factor = sharding.rule.find(name);
     if (factor == nullptr || unit < 1 || factor->extent % unit != 0 || unit % factor->unit != 0)
-      return Status(StatusCode::kInvalidArgument, format("unit {} does not fit factor '{}' of {}", unit, name, to_text(sharding.rule)));
+      return Status(StatusCode::kInvalidArgument,
+                    format("unit {} does not fit factor '{}' of {}", unit, name, to_text(sharding.rule)));
     DimSharding& split = sharding.factors[static_cast<size_t>(factor - sharding.rule.factors.data())];
     if (!split.axes.empty()) split.unit = unit;
   }
@@ -161,8 +177,9 @@ Status assign_factors(NodeSharding& sharding, const NodePlan& plan, const Device
     const Factor& factor = sharding.rule.factors[f];
     if (parts > 1 && factor.extent / split.unit < parts)
       return Status(StatusCode::kInvalidArgument,
-                    format("factor '{}' of {} (extent {} in units of {}) cannot be split {} ways; at most {}", factor.name,
-                           to_text(sharding.rule), factor.extent, split.unit, parts, factor.extent / split.unit));
+                    format("factor '{}' of {} (extent {} in units of {}) cannot be split {} ways; at most {}",
+                           factor.name, to_text(sharding.rule), factor.extent, split.unit, parts,
+                           factor.extent / split.unit));
   }
   return {};
 }
@@ -171,11 +188,13 @@ Status assign_factors(NodeSharding& sharding, const NodePlan& plan, const Device
 
 std::string describe(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  return format("{} {}{}", node.op->name, static_cast<int64_t>(index(id)), node.scope.empty() ? "" : " (" + node.scope + ")");
+  return format("{} {}{}", node.op->name, static_cast<int64_t>(index(id)),
+                node.scope.empty() ? "" : " (" + node.scope + ")");
 }
 
 Result<ShardingRule> rule_of(const Graph& graph, const Node& node) {
-  const std::vector<TensorType> inputs = types_of(graph, node.inputs), outputs = types_of(graph, node.outputs);
+  const std::vector<TensorType> inputs = types_of(graph, node.inputs),
+                                outputs = types_of(graph, node.outputs);
   if (node.op->sharding == nullptr)
     return Status(StatusCode::kUnsupported, format("op '{}' has no sharding rule", node.op->name));
   ShardingRule rule = node.op->sharding({node.attrs, inputs, outputs, {}});

@@ -1,6 +1,6 @@
-// NodeSharding: what a node's factor assignment means for its operands: the layout each input must arrive in, the
-// layout each output leaves in, and where a rank's shard lies in every factor. The same for all ranks but for
-// `factor_views` and `local_type`.
+// NodeSharding: what a node's factor assignment means for its operands: the layout each input must arrive in,
+// the layout each output leaves in, and where a rank's shard lies in every factor. The same for all ranks but
+// for `factor_views` and `local_type`.
 #pragma once
 
 #include <span>
@@ -23,13 +23,15 @@ struct NodeSharding {
 // The rule of `node` with extents bound to `graph`'s types, which may hold symbols.
 Result<ShardingRule> rule_of(const Graph& graph, const Node& node);
 
-// Refuses: axes on a factor that may not be sharded or that is the minor part of a product, more parts than units
-// (naming the most that it admits), and a carried axis that the rule is not linear in.
+// Refuses: axes on a factor that may not be sharded or that is the minor part of a product, more parts than
+// units (naming the most that it admits), and a carried axis that the rule is not linear in.
 //
-// Partial operands. A kReduce factor that is sharded leaves the outputs without it partial over its axes. An input
-// that lacks the factor but enters linearly together with one that has it (the bias of a row-split matmul) must then
-// be an addend too: it is wanted partial over the same axes, which is free (kept on coordinate 0, zero elsewhere).
-Result<NodeSharding> shard_node(const Graph& graph, NodeId node, const NodePlan& plan, const DeviceMesh& mesh);
+// Partial operands. A kReduce factor that is sharded leaves the outputs without it partial over its axes. An
+// input that lacks the factor but enters linearly together with one that has it (the bias of a row-split
+// matmul) must then be an addend too: it is wanted partial over the same axes, which is free (kept on
+// coordinate 0, zero elsewhere).
+Result<NodeSharding> shard_node(const Graph& graph, NodeId node, const NodePlan& plan,
+                                const DeviceMesh& mesh);
 
 // In the order of the rule.
 std::vector<FactorView> factor_views(const NodeSharding& sharding, const DeviceMesh& mesh,

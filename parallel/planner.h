@@ -15,11 +15,11 @@
 namespace tessera {
 
 struct PlanOptions {
-  int64_t global_batch = 1;   // sequences per step
+  int64_t global_batch = 1;                              // sequences per step
   std::vector<std::pair<std::string, int64_t>> symbols;  // every symbol but "B"
-  std::string parallel;       // pins in the words of --parallel; empty leaves all to the planner
-  int64_t memory_limit = 0;   // bytes per device; 0: the device's own
-  const Plan* like = nullptr;         // keep this plan's mesh and parameter placements (eval beside train_step),
+  std::string parallel;        // pins in the words of --parallel; empty leaves all to the planner
+  int64_t memory_limit = 0;    // bytes per device; 0: the device's own
+  const Plan* like = nullptr;  // keep this plan's mesh and parameter placements (eval beside train_step),
   const Graph* like_graph = nullptr;  // whose tensors are matched by name
 };
 
@@ -35,8 +35,8 @@ struct PlanResult {
   std::vector<Candidate> candidates;  // best first, then the rejected
 };
 
-// kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, and the tensors and
-// instruction at that peak.
+// kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, and the
+// tensors and instruction at that peak.
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                              const PlanOptions& options);
 

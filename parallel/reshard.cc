@@ -61,7 +61,8 @@ ShardingSpec canonical(ShardingSpec spec, const Shape& global, const DeviceMesh&
 double local_elements(const ShardingSpec& spec, const Shape& global, const DeviceMesh& mesh) {
   double n = 1;
   for (int d = 0; d < global.rank(); ++d)
-    n *= static_cast<double>(global[d]) / static_cast<double>(parts(spec.dims[static_cast<size_t>(d)].axes, mesh));
+    n *= static_cast<double>(global[d]) /
+         static_cast<double>(parts(spec.dims[static_cast<size_t>(d)].axes, mesh));
   return n;
 }
 
@@ -87,8 +88,8 @@ double move_cost(const Move& move, const Shape& global, double element_bytes, co
 // Every move out of `from`, among axes that the ends of the path use.
 class Neighbours {
  public:
-  Neighbours(const ShardingSpec& target, const Shape& global, const DeviceMesh& mesh, std::vector<AxisId> axes,
-             std::vector<std::set<int64_t>> units)
+  Neighbours(const ShardingSpec& target, const Shape& global, const DeviceMesh& mesh,
+             std::vector<AxisId> axes, std::vector<std::set<int64_t>> units)
       : target_(target), global_(global), mesh_(mesh), axes_(std::move(axes)), units_(std::move(units)) {}
 
   std::vector<Move> of(const ShardingSpec& from) {
@@ -153,7 +154,8 @@ class Neighbours {
     out_.push_back(std::move(move));
   }
 
-  // The axes become the last ones of a dim, in each unit that leaves the earlier splits of that dim as they are.
+  // The axes become the last ones of a dim, in each unit that leaves the earlier splits of that dim as they
+  // are.
   void append(MoveKind kind, const std::vector<AxisId>& axes, int dim, int to_dim, const ShardingSpec& base) {
     const int onto = kind == MoveKind::kAllToAll ? to_dim : dim;
     const DimSharding& old = base.dims[static_cast<size_t>(onto)];
@@ -164,7 +166,8 @@ class Neighbours {
       now.unit = unit;
       now.axes.insert(now.axes.end(), axes.begin(), axes.end());
       const bool is_target = now.axes == target_.dims[static_cast<size_t>(onto)].axes;
-      if (!is_target && global_[onto] / unit < parts(now.axes, mesh_)) continue;  // no empty shards on the way
+      if (!is_target && global_[onto] / unit < parts(now.axes, mesh_))
+        continue;  // no empty shards on the way
       add({kind, axes, dim, to_dim, {}, {}}, after);
     }
   }

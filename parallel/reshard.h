@@ -1,9 +1,10 @@
 // Reshard: the cheapest sequence of moves that turns one layout of a tensor into another. No communication is
-// implicit: every disagreement between a value and its consumer becomes such a path, and the path is what is priced,
-// lowered and executed.
+// implicit: every disagreement between a value and its consumer becomes such a path, and the path is what is
+// priced, lowered and executed.
 //
-// Exact: Dijkstra over specs. Moves act on the last axes of a dim (splits nest), over several axes at once where one
-// collective over the product group does (ALGEBRA rule 6). Reordering the axes of a dim is found as gather and slice.
+// Exact: Dijkstra over specs. Moves act on the last axes of a dim (splits nest), over several axes at once
+// where one collective over the product group does (ALGEBRA rule 6). Reordering the axes of a dim is found as
+// gather and slice.
 #pragma once
 
 #include <cstdint>
@@ -44,15 +45,16 @@ struct ReshardPath {
   double cost = 0;          // in ring bytes, below
 };
 
-// Two specs that put the same elements on every rank (units may differ in writing where extents divide evenly).
+// Two specs that put the same elements on every rank (units may differ in writing where extents divide
+// evenly).
 bool same_layout(const ShardingSpec& a, const ShardingSpec& b, const Shape& global, const DeviceMesh& mesh);
 
 // Ring bytes that a move sends, total over all ranks of the mesh; 0 for local moves. Exact for even splits.
 double ring_bytes(const Move& move, const Shape& global, int64_t element_bytes, const DeviceMesh& mesh);
 
-// Finds paths and remembers them. Cost of a path: ring bytes of one rank, plus `kCallBytes` a call, plus a small
-// charge per byte copied locally; so bytes decide, then calls. The same on every rank, hence no rank in it.
-// Thread-safe.
+// Finds paths and remembers them. Cost of a path: ring bytes of one rank, plus `kCallBytes` a call, plus a
+// small charge per byte copied locally; so bytes decide, then calls. The same on every rank, hence no rank in
+// it. Thread-safe.
 class Resharder {
  public:
   static constexpr double kCallBytes = 64;
@@ -61,7 +63,8 @@ class Resharder {
   const DeviceMesh& mesh() const { return mesh_; }
 
   // kUnsupported when no sequence of moves does it (a maximum cannot be made partial).
-  Result<ReshardPath> path(const ShardingSpec& from, const ShardingSpec& to, const Shape& global, DType dtype);
+  Result<ReshardPath> path(const ShardingSpec& from, const ShardingSpec& to, const Shape& global,
+                           DType dtype);
 
  private:
   using Key = std::tuple<ShardingSpec, ShardingSpec, std::vector<int64_t>, int32_t>;

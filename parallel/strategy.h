@@ -1,5 +1,6 @@
-// Named strategies: the words of --parallel ("dp=2,tp=2,sp,zero=1") and the plan that they pin. No strategy has code
-// of its own: each is a way to fill in factor assignments and stored specs, found by propagation over the graph.
+// Named strategies: the words of --parallel ("dp=2,tp=2,sp,zero=1") and the plan that they pin. No strategy
+// has code of its own: each is a way to fill in factor assignments and stored specs, found by propagation
+// over the graph.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@ namespace tessera {
 struct StrategySpec {
   int32_t dp = 1;
   int32_t tp = 1;
-  bool sp = false;       // Megatron sequence parallelism over tp
-  int32_t zero = 0;      // 0..3 over dp
-  int32_t zero_group = 0;  // shard inside groups of this many (zero=3:G); 0: the whole of dp
+  bool sp = false;          // Megatron sequence parallelism over tp
+  int32_t zero = 0;         // 0..3 over dp
+  int32_t zero_group = 0;   // shard inside groups of this many (zero=3:G); 0: the whole of dp
   int64_t micro_batch = 0;  // sequences per data-parallel rank (mb=); 0: the planner chooses
   int32_t devices() const { return dp * tp; }
   friend bool operator==(const StrategySpec&, const StrategySpec&) = default;

@@ -1,0 +1,220 @@
+#include "parallel/entry_layout.h"
+
+#include <algorithm>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+TensorType EntryLayout::whole_type(TensorId id) const {
+  TensorType type = graph.type(id);
+  const int dim = batch_dim[index(id)];
+  if (dim >= 0) type.shape.set(dim, type.shape[dim] * micro_batches);
+  return type;
+}
+
+namespace {
+
+constexpr std::string_view kBatch = "B";
+
+// What this version carries out; a plan that asks for more is refused rather than half obeyed.
+Status check_plan(const EntrySpec& entry) {
+  const Plan& plan = *entry.plan;
+  const auto refuse = [&](std::string what) {
+    return Status(StatusCode::kUnsupported, format("plan of '{}': {}", entry.name, what));
+  };
+  if (plan.stages.size() != 1)
+    return refuse(format("{} pipeline stages; lowering takes 1", plan.stages.size()));
+  if (!plan.recompute.empty())
+    return refuse("recomputation of activations is not lowered yet; leave the set empty");
+  if (plan.micro_batches < 1)
+    return refuse(format("{} micro-batches; at least 1 is wanted", plan.micro_batches));
+  if (!plan.nodes.empty() && plan.nodes.size() != entry.graph->nodes().size())
+    return refuse(
+        format("{} nodes planned, the graph has {}", plan.nodes.size(), entry.graph->nodes().size()));
+  for (const NodePlan& node : plan.nodes)
+    if (node.chunks != 1) return refuse(format("chunks = {}; lowering takes 1", node.chunks));
+  for (const StoredTensor& stored : plan.stored) {
+    if (index(stored.tensor) >= entry.graph->tensors().size() || stored.placements.size() != 1)
+      return refuse("a stored tensor is not in the graph or has several placements");
+    if (stored.placements[0].tier != Tier::kDevice)
+      return refuse("offload to another tier is not lowered yet");
+  }
+  return {};
+}
+
+Result<Graph> bind_symbols(const EntrySpec& entry) {
+  const Plan& plan = *entry.plan;
+  std::vector<std::pair<std::string, int64_t>> values = plan.symbols;
+  const bool has_batch =
+      std::ranges::any_of(entry.graph->symbols(), [](const Symbol& s) { return s.name == kBatch; });
+  if (has_batch) {
+    if (plan.global_batch < 1 || plan.global_batch % plan.micro_batches != 0)
+      return Status(StatusCode::kInvalidArgument,
+                    format("plan of '{}': a batch of {} sequences does not cut into {} equal micro-batches",
+                           entry.name, plan.global_batch, plan.micro_batches));
+    std::erase_if(values, [](const auto& value) { return value.first == kBatch; });
+    values.emplace_back(kBatch, plan.global_batch / plan.micro_batches);
+  }
+  return entry.graph->bind(values);
+}
+
+// Axes of size 1 split nothing: left out, so that no collective is made for them.
+void drop_unit_axes(std::vector<AxisId>& axes, const DeviceMesh& mesh) {
+  std::erase_if(axes, [&](AxisId axis) { return axis < mesh.axes.size() && mesh.axis_size(axis) == 1; });
+}
+
+ShardingSpec without_unit_axes(ShardingSpec spec, const DeviceMesh& mesh) {
+  for (DimSharding& dim : spec.dims) {
+    drop_unit_axes(dim.axes, mesh);
+    if (dim.axes.empty()) dim.unit = 1;
+  }
+  drop_unit_axes(spec.partial, mesh);
+  return spec;
+}
+
+NodePlan without_unit_axes(NodePlan plan, const DeviceMesh& mesh) {
+  for (auto& [name, axes] : plan.factor_axes) drop_unit_axes(axes, mesh);
+  drop_unit_axes(plan.carried, mesh);
+  return plan;
+}
+
+class LayoutMaker {
+ public:
+  LayoutMaker(const EntrySpec& entry, EntryLayout& layout) : symbolic_(*entry.graph), layout_(layout) {}
+
+  Status make() {
+    find_batch();
+    TSR_RETURN_IF_ERROR(shard_nodes());
+    TSR_RETURN_IF_ERROR(place_tensors());
+    find_crossings();
+    place_outputs();
+    layout_.tasks = schedule(layout_.graph, layout_.micro_batches);
+    return {};
+  }
+
+ private:
+  void find_batch() {
+    for (size_t s = 0; s < symbolic_.symbols().size(); ++s)
+      if (symbolic_.symbols()[s].name == kBatch) batch_extent_ = symbol_extent(static_cast<int32_t>(s));
+    for (const Tensor& tensor : symbolic_.tensors()) {
+      const auto dims = tensor.type.shape.dims();
+      const auto at = batch_extent_ ? std::ranges::find(dims, *batch_extent_) : dims.end();
+      layout_.batch_dim.push_back(at == dims.end() ? -1 : static_cast<int>(at - dims.begin()));
+    }
+  }
+
+  Status shard_nodes() {
+    const size_t count = layout_.graph.nodes().size();
+    for (size_t n = 0; n < count; ++n) {
+      const NodeId id{static_cast<uint32_t>(n)};
+      const NodePlan plan =
+          layout_.plan->nodes.empty() ? NodePlan{} : without_unit_axes(layout_.plan->nodes[n], layout_.mesh);
+      TSR_ASSIGN_OR_RETURN(NodeSharding sharding, shard_node(layout_.graph, id, plan, layout_.mesh));
+      std::vector<bool> batch(sharding.factors.size(), false);
+      if (batch_extent_) {
+        TSR_ASSIGN_OR_RETURN(const ShardingRule rule, rule_of(symbolic_, symbolic_.node(id)));
+        for (size_t f = 0; f < rule.factors.size() && f < batch.size(); ++f)
+          batch[f] = rule.factors[f].extent == *batch_extent_;
+      }
+      layout_.batch_factors.push_back(std::move(batch));
+      layout_.nodes.push_back(std::move(sharding));
+    }
+    return {};
+  }
+
+  Status place_tensors() {
+    for (size_t t = 0; t < layout_.graph.tensors().size(); ++t) {
+      const Tensor& tensor = layout_.graph.tensors()[t];
+      const TensorId id{static_cast<uint32_t>(t)};
+      ShardingSpec spec = ShardingSpec::replicated(tensor.type.shape.rank());
+      const StoredTensor* stored = layout_.plan->find_stored(id);
+      if (stored != nullptr) {
+        spec = without_unit_axes(stored->placements[0].stored, layout_.mesh);
+        TSR_RETURN_IF_ERROR(validate(spec, tensor.type.shape, layout_.mesh)
+                                .with_context(format("placement of '{}'", tensor.name)));
+        TSR_RETURN_IF_ERROR(check_not_empty(tensor, spec));
+      }
+      layout_.accumulate.push_back(spec);
+      if (tensor.kind == TensorKind::kActivation) {
+        const ShardingSpec& produced = layout_.nodes[index(tensor.producer)].outputs[tensor.output_index];
+        if (stored == nullptr) layout_.accumulate.back() = produced;
+        spec = produced;
+      } else if (!spec.partial.empty()) {
+        return Status(StatusCode::kInvalidArgument,
+                      format("placement of '{}': only a gradient may be stored partial", tensor.name));
+      }
+      if (tensor.kind == TensorKind::kState && layout_.batch_dim[t] >= 0 && layout_.micro_batches > 1)
+        return Status(StatusCode::kUnsupported,
+                      format("state '{}' has a batch dim, which {} micro-batches would cut", tensor.name,
+                             layout_.micro_batches));
+      layout_.spec.push_back(std::move(spec));
+    }
+    return {};
+  }
+
+  Status check_not_empty(const Tensor& tensor, const ShardingSpec& spec) const {
+    for (size_t d = 0; d < spec.dims.size(); ++d) {
+      int64_t parts = 1;
+      for (const AxisId axis : spec.dims[d].axes) parts *= layout_.mesh.axis_size(axis);
+      const int64_t units = tensor.type.shape[static_cast<int>(d)] / spec.dims[d].unit;
+      if (parts > 1 && units < parts)
+        return Status(StatusCode::kInvalidArgument,
+                      format("'{}': dim {} has {} units to split {} ways; at most {}", tensor.name, d, units,
+                             parts, units));
+    }
+    return {};
+  }
+
+  void find_crossings() {
+    const Graph& graph = layout_.graph;
+    layout_.crossing.assign(graph.tensors().size(), false);
+    const auto mark = [&](TensorId id) {
+      const NodeId producer = graph.tensor(id).producer;
+      if (producer != kNoNode && graph.node(producer).phase != Phase::kUpdate)
+        layout_.crossing[index(id)] = true;
+    };
+    for (const Node& node : graph.nodes())
+      if (node.phase == Phase::kUpdate)
+        for (size_t i = 0; i < node.inputs.size(); ++i)
+          if (reads_input(node, i)) mark(node.inputs[i]);
+    for (const Update& update : graph.updates()) mark(update.value);
+    for (const NamedTensor& output : graph.outputs())
+      if (layout_.batch_dim[index(output.tensor)] < 0) mark(output.tensor);
+  }
+
+  void place_outputs() {
+    for (const NamedTensor& output : layout_.graph.outputs()) {
+      const size_t t = index(output.tensor);
+      const bool summed = layout_.crossing[t] && layout_.micro_batches > 1;
+      ShardingSpec spec = summed ? layout_.accumulate[t] : layout_.spec[t];
+      spec.partial.clear();
+      spec.reduce = ReduceKind::kSum;
+      layout_.outputs.push_back(std::move(spec));
+    }
+  }
+
+  const Graph& symbolic_;
+  EntryLayout& layout_;
+  std::optional<int64_t> batch_extent_;
+};
+
+}  // namespace
+
+Result<EntryLayout> make_layout(const EntrySpec& entry) {
+  TSR_CHECK(entry.graph != nullptr && entry.plan != nullptr, "an entry point wants a graph and a plan");
+  TSR_RETURN_IF_ERROR(check_plan(entry));
+  TSR_ASSIGN_OR_RETURN(Graph graph, bind_symbols(entry));
+  EntryLayout layout;
+  layout.name = entry.name;
+  layout.graph = std::move(graph);
+  layout.plan = entry.plan;
+  layout.mesh = entry.plan->stages[0].mesh;
+  layout.resharder = std::make_shared<Resharder>(layout.mesh);
+  layout.micro_batches = entry.plan->micro_batches;
+  if (Status status = LayoutMaker(entry, layout).make(); !status.ok())
+    return status.with_context(format("entry '{}'", entry.name));
+  return layout;
+}
+
+}  // namespace tessera

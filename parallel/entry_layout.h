@@ -1,0 +1,43 @@
+// EntryLayout: everything about lowering one entry point that is the same on every rank.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "parallel/lower.h"
+#include "parallel/node_sharding.h"
+#include "parallel/reshard.h"
+#include "parallel/schedule.h"
+
+namespace tessera {
+
+struct EntryLayout {
+  std::string name;
+  Graph graph;  // symbols bound; B to one micro-batch over all ranks
+  const Plan* plan = nullptr;
+  DeviceMesh mesh;
+  std::shared_ptr<Resharder> resharder;
+  int32_t micro_batches = 1;
+  std::vector<NodeSharding> nodes;
+  std::vector<Task> tasks;
+
+  // By tensor. `batch_dim`: the dim whose extent is symbol B, or -1. `spec`: where the value first lies:
+  // stored for inputs, parameters, constants and state; as produced for activations.
+  std::vector<int> batch_dim;
+  std::vector<ShardingSpec> spec;
+  // Values that update nodes, updates or outputs without a batch take from the other phases: with several
+  // micro-batches they are summed, lying as `accumulate` says (a gradient's stored spec; else as produced).
+  std::vector<bool> crossing;
+  std::vector<ShardingSpec> accumulate;
+  std::vector<ShardingSpec> outputs;             // by output: where it lies when fetched; never partial
+  std::vector<std::vector<bool>> batch_factors;  // by node and factor: its extent is B
+
+  const Tensor& tensor(TensorId id) const { return graph.tensor(id); }
+  bool is_persistent(TensorId id) const { return tensor(id).kind != TensorKind::kActivation; }
+  // The type over all micro-batches.
+  TensorType whole_type(TensorId id) const;
+};
+
+Result<EntryLayout> make_layout(const EntrySpec& entry);
+
+}  // namespace tessera

@@ -1,0 +1,197 @@
+#include "parallel/slot_allocation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "graph/base/text.h"
+#include "parallel/arena.h"
+
+namespace tessera {
+
+namespace {
+
+template <class Visit>
+void for_each_ref(Instruction& instruction, Visit visit) {
+  struct {
+    Visit& visit;
+    void operator()(KernelInst& i) {
+      for (SlotRef& ref : i.inputs) visit(ref);
+      for (SlotRef& ref : i.outputs) visit(ref);
+      visit(i.workspace);
+    }
+    void operator()(CollectiveInst& i) { visit(i.in), visit(i.out); }
+    void operator()(SendInst& i) { visit(i.in); }
+    void operator()(RecvInst& i) { visit(i.out); }
+    void operator()(CopyInst& i) { visit(i.in), visit(i.out); }
+  } all{visit};
+  std::visit(all, instruction);
+}
+
+class Allocator {
+ public:
+  explicit Allocator(RankBuilder& builder)
+      : builder_(builder), program_(builder.program), slots_(program_.slots) {}
+
+  void run() {
+    merged_into_.resize(slots_.size());
+    std::iota(merged_into_.begin(), merged_into_.end(), 0);
+    first_.assign(slots_.size(), kNever);
+    last_.assign(slots_.size(), -1);
+    for (EntryPoint& entry : program_.entries) {
+      find_lifetimes(entry);
+      share_buffers(entry);
+      for (Instruction& instruction : entry.code)
+        for_each_ref(instruction, [&](SlotRef& ref) {
+          if (ref.slot >= 0) ref.slot = root(ref.slot);
+        });
+    }
+    place();
+    drop_unused();
+  }
+
+ private:
+  static constexpr int32_t kNever = INT32_MAX;
+
+  bool inside_run(int32_t slot) const { return builder_.slot_entry[static_cast<size_t>(slot)] >= 0; }
+  int32_t root(int32_t slot) const {
+    while (merged_into_[static_cast<size_t>(slot)] != slot) slot = merged_into_[static_cast<size_t>(slot)];
+    return slot;
+  }
+
+  void find_lifetimes(EntryPoint& entry) {
+    for (size_t at = 0; at < entry.code.size(); ++at)
+      for_each_ref(entry.code[at], [&](const SlotRef& ref) {
+        if (ref.slot < 0) return;
+        int32_t& first = first_[static_cast<size_t>(ref.slot)];
+        first = std::min(first, static_cast<int32_t>(at));
+        last_[static_cast<size_t>(ref.slot)] = static_cast<int32_t>(at);
+      });
+  }
+
+  // Slots have one writer, so a result may lie over an operand whose last reader makes it.
+  void share_buffers(EntryPoint& entry) {
+    for (size_t at = 0; at < entry.code.size(); ++at) {
+      if (auto* kernel = std::get_if<KernelInst>(&entry.code[at])) {
+        const std::span<const int> in_place =
+            program_.kernels[static_cast<size_t>(kernel->kernel)].op->in_place;
+        for (size_t o = 0; o < in_place.size() && o < kernel->outputs.size(); ++o) {
+          if (in_place[o] < 0) continue;
+          const SlotRef in = kernel->inputs[static_cast<size_t>(in_place[o])];
+          const auto same = [&](const SlotRef& ref) {
+            return ref.slot >= 0 && in.slot >= 0 && root(ref.slot) == root(in.slot);
+          };
+          if (std::ranges::count_if(kernel->inputs, same) != 1 || std::ranges::any_of(kernel->outputs, same))
+            continue;
+          share(in, kernel->outputs[o], static_cast<int32_t>(at));
+        }
+      } else if (auto* collective = std::get_if<CollectiveInst>(&entry.code[at])) {
+        if (collective->kind == CollectiveKind::kAllReduce)
+          share(collective->in, collective->out, static_cast<int32_t>(at));
+      }
+    }
+  }
+
+  void share(SlotRef in, SlotRef out, int32_t at) {
+    if (in.slot < 0 || in.offset != 0 || out.offset != 0) return;
+    const auto a = static_cast<size_t>(root(in.slot)), b = static_cast<size_t>(out.slot);
+    if (a == b || slots_[a].kind != SlotKind::kTransient || slots_[b].kind != SlotKind::kTransient) return;
+    if (slots_[a].bytes != slots_[b].bytes || last_[a] != at || first_[b] != at ||
+        merged_into_[b] != out.slot)
+      return;
+    merged_into_[b] = static_cast<int32_t>(a);
+    last_[a] = last_[b];
+  }
+
+  void place() {
+    int64_t end = 0, persistent_bytes = 0;
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      if (inside_run(static_cast<int32_t>(s))) continue;
+      slots_[s].offset = align_slot(end);
+      end = slots_[s].offset + slots_[s].bytes;
+      persistent_bytes += slots_[s].bytes;
+    }
+    program_.arena_bytes = end;
+    program_.max_live_bytes = persistent_bytes;
+    const int64_t base = align_slot(end);
+    for (size_t e = 0; e < program_.entries.size(); ++e) {
+      std::vector<size_t> ids;
+      std::vector<Lifetime> lifetimes;
+      for (size_t s = 0; s < slots_.size(); ++s) {
+        if (builder_.slot_entry[s] != static_cast<int32_t>(e) || merged_into_[s] != static_cast<int32_t>(s))
+          continue;
+        if (first_[s] == kNever) continue;
+        ids.push_back(s);
+        lifetimes.push_back({slots_[s].bytes, first_[s], last_[s]});
+      }
+      const ArenaLayout layout = layout_arena(lifetimes);
+      for (size_t i = 0; i < ids.size(); ++i) slots_[ids[i]].offset = base + layout.offsets[i];
+      if (layout.bytes > 0) program_.arena_bytes = std::max(program_.arena_bytes, base + layout.bytes);
+      const int64_t live = persistent_bytes + max_live_bytes(lifetimes);
+      if (live <= program_.max_live_bytes && e > 0) continue;
+      program_.max_live_bytes = live;
+      describe_peak(program_.entries[e], ids, lifetimes, persistent_bytes);
+    }
+  }
+
+  void describe_peak(EntryPoint& entry, const std::vector<size_t>& ids,
+                     const std::vector<Lifetime>& lifetimes, int64_t persistent_bytes) {
+    std::vector<int64_t> change(entry.code.size() + 1, 0);
+    for (const Lifetime& it : lifetimes) {
+      change[static_cast<size_t>(it.first)] += it.bytes;
+      change[static_cast<size_t>(it.last) + 1] -= it.bytes;
+    }
+    int64_t live = 0, most = 0;
+    size_t peak = 0;
+    for (size_t at = 0; at < entry.code.size(); ++at)
+      if (live += change[at]; live > most) most = live, peak = at;
+    std::vector<size_t> alive;
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (lifetimes[i].first <= static_cast<int32_t>(peak) && static_cast<int32_t>(peak) <= lifetimes[i].last)
+        alive.push_back(ids[i]);
+    std::ranges::stable_sort(alive, [&](size_t a, size_t b) { return slots_[a].bytes > slots_[b].bytes; });
+    std::vector<std::string> largest;
+    for (size_t i = 0; i < alive.size() && i < 6; ++i)
+      largest.push_back(format("{} {}", slots_[alive[i]].name, bytes_text(slots_[alive[i]].bytes)));
+    program_.peak =
+        format("{}, instruction {} of {}: {} kept between runs, {} in {} buffers of the run, the largest: {}",
+               entry.name, peak, entry.code.size(), bytes_text(persistent_bytes), bytes_text(most),
+               alive.size(), largest.empty() ? "none" : join(largest, ", "));
+  }
+
+  void drop_unused() {
+    std::vector<int32_t> renumbered(slots_.size(), -1);
+    std::vector<Slot> kept;
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      if (slots_[s].offset < 0) continue;
+      renumbered[s] = static_cast<int32_t>(kept.size());
+      kept.push_back(std::move(slots_[s]));
+    }
+    slots_ = std::move(kept);
+    const auto renumber = [&](SlotRef& ref) {
+      if (ref.slot >= 0) ref.slot = renumbered[static_cast<size_t>(ref.slot)];
+    };
+    const auto renumber_all = [&](std::vector<Binding>& bindings) {
+      for (Binding& binding : bindings)
+        for (Piece& piece : binding.pieces) renumber(piece.at);
+    };
+    for (EntryPoint& entry : program_.entries) {
+      for (Instruction& instruction : entry.code) for_each_ref(instruction, renumber);
+      renumber_all(entry.inputs);
+      renumber_all(entry.outputs);
+    }
+    renumber_all(program_.parameters);
+    renumber_all(program_.states);
+    renumber_all(program_.constants);
+  }
+
+  RankBuilder& builder_;
+  RankProgram& program_;
+  std::vector<Slot>& slots_;
+  std::vector<int32_t> merged_into_, first_, last_;
+};
+
+}  // namespace
+
+void allocate_slots(RankBuilder& builder) { Allocator(builder).run(); }
+
+}  // namespace tessera
