@@ -1,0 +1,213 @@
+#include "graph/transform/decoding.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "graph/transform/graph_copy.h"
+#include "graph/transform/prune.h"
+
+namespace tessera {
+
+namespace {
+
+Status unsuitable(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
+
+// [B, T, ...] -> [B, T, ...] with every row computed from its own row of operand 0 and from operands without
+// rows: read off the op's rule, so that it also holds for ops to come.
+bool is_row_wise(const Graph& graph, const Node& node) {
+  std::vector<TensorType> inputs, outputs;
+  for (TensorId input : node.inputs) inputs.push_back(graph.type(input));
+  for (TensorId output : node.outputs) outputs.push_back(graph.type(output));
+  if (inputs.empty() || inputs[0].shape.rank() != 3) return false;
+  const ShardingRule rule = node.op->sharding({node.attrs, inputs, outputs, {}});
+  if (rule.inputs[0].size() != 3 || rule.inputs[0][0].size() != 1 || rule.inputs[0][1].size() != 1)
+    return false;
+  const std::string &b = rule.inputs[0][0], &t = rule.inputs[0][1];
+  if (rule.find(t[0])->kind != FactorKind::kPass || rule.inputs[0][2].find(t[0]) != std::string::npos)
+    return false;
+  for (size_t i = 1; i < rule.inputs.size(); ++i)
+    for (const std::string& dim : rule.inputs[i])
+      if (dim.find(t[0]) != std::string::npos || dim.find(b[0]) != std::string::npos) return false;
+  return std::ranges::all_of(rule.outputs, [&](const ShardingRule::OperandDims& dims) {
+    return dims.size() >= 2 && dims[0] == b && dims[1] == t &&
+           std::none_of(dims.begin() + 2, dims.end(),
+                        [&](const std::string& dim) { return dim.find(t[0]) != std::string::npos; });
+  });
+}
+
+class Decoder {
+ public:
+  Decoder(const Graph& forward, const DecodingOptions& options)
+      : options_(options), forward_(forward), copy_(forward) {}
+
+  Result<Graph> run() {
+    TSR_RETURN_IF_ERROR(find_operands());
+    count_uses();
+    choose_selected_row();
+    TSR_RETURN_IF_ERROR(add_inputs());
+    for (size_t i = 0; i < forward_.tensors().size(); ++i) {
+      const TensorId id{static_cast<uint32_t>(i)};
+      const Tensor& tensor = forward_.tensor(id);
+      if (tensor.producer != kNoNode) {
+        if (tensor.output_index == 0) TSR_RETURN_IF_ERROR(add_node(tensor.producer));
+      } else if (copy_.mapped(id) == kNoTensor && (uses_[i] > 0 || tensor.kind == TensorKind::kParameter)) {
+        TSR_RETURN_IF_ERROR(copy_.copy_tensor(id));
+      }
+      if (id == selected_) TSR_RETURN_IF_ERROR(select_row());
+    }
+    return add_results();
+  }
+
+ private:
+  Graph& graph() { return copy_.graph(); }
+
+  Status find_operands() {
+    const auto logits = forward_.find_output("logits");
+    if (!logits || forward_.type(*logits).shape.rank() != 3)
+      return unsuitable("decoding wants a model with output \"logits\" [B, T, V]");
+    logits_ = *logits;
+    const auto tokens = forward_.find_tensor("tokens");
+    if (!tokens || forward_.tensor(*tokens).kind != TensorKind::kInput ||
+        forward_.type(*tokens).shape.rank() != 2)
+      return unsuitable("decoding wants a model with input \"tokens\" [B, T]");
+    tokens_ = *tokens;
+    const auto positions = forward_.find_tensor("positions");
+    if (positions && forward_.tensor(*positions).kind == TensorKind::kInput) positions_ = *positions;
+    if (options_.cache_capacity < 1)
+      return unsuitable(format("cache_capacity is {}, wanted at least 1 token", options_.cache_capacity));
+    // A learned position table ends: beyond it positions would silently read as zero.
+    for (const Node& node : forward_.nodes())
+      if (node.op->name == "embedding" && node.inputs[1] == positions_)
+        if (const int64_t rows = forward_.type(node.inputs[0]).shape[0]; options_.cache_capacity > rows)
+          return unsuitable(format("cache_capacity is {}, the model has {} positions ('{}')",
+                                   options_.cache_capacity, rows, forward_.tensor(node.inputs[0]).name));
+    return {};
+  }
+
+  void count_uses() {
+    uses_.assign(forward_.tensors().size(), 0);
+    for (const Node& node : forward_.nodes())
+      for (TensorId input : node.inputs) ++uses_[index(input)];
+  }
+
+  // The earliest tensor from which one row is enough: back from the logits over row-wise nodes whose results
+  // nobody else reads. The projection onto the vocabulary then runs on one row of each sequence.
+  void choose_selected_row() {
+    selected_ = logits_;
+    for (;;) {
+      const NodeId producer = forward_.tensor(selected_).producer;
+      if (producer == kNoNode) return;
+      const Node& node = forward_.node(producer);
+      const bool read_once = std::ranges::all_of(node.outputs, [&](TensorId output) {
+        return uses_[index(output)] == (output == selected_ && selected_ != logits_ ? 1u : 0u);
+      });
+      if (!read_once || !is_row_wise(forward_, node)) return;
+      selected_ = node.inputs[0];
+    }
+  }
+
+  Status add_inputs() {
+    TSR_RETURN_IF_ERROR(copy_.copy_tensor(tokens_));
+    const TensorType per_sequence{DType::kI32, {forward_.type(tokens_).shape[0]}};
+    TSR_ASSIGN_OR_RETURN(start_, graph().add_tensor("start", per_sequence, TensorKind::kInput));
+    TSR_ASSIGN_OR_RETURN(length_, graph().add_tensor("length", per_sequence, TensorKind::kInput));
+    if (positions_ == kNoTensor) return {};
+    graph().set_scope("embedding");
+    TSR_ASSIGN_OR_RETURN(const TensorId positions, graph().add("positions", {start_, copy_.mapped(tokens_)}));
+    graph().set_scope("");
+    TSR_RETURN_IF_ERROR(graph().rename(positions, "positions"));
+    copy_.replace(positions_, positions);
+    return {};
+  }
+
+  Status add_node(NodeId id) {
+    const Node& node = forward_.node(id);
+    if (node.op->name != "attention") return copy_.copy_node(id);
+    return add_cached_attention(node).with_context(format("attention '{}'", node.scope));
+  }
+
+  // A state of the scope, numbered where a scope holds several attentions.
+  Result<TensorId> add_cache(const Node& node, std::string_view which, TensorId rows) {
+    TensorType type = forward_.type(rows);  // [B, T, KV, D]
+    type.shape.set(1, options_.cache_capacity);
+    const std::string stem = node.scope.empty() ? std::string(which) : format("{}.{}", node.scope, which);
+    std::string name = stem;
+    for (int64_t i = 1; graph().find_tensor(name); ++i) name = format("{}.{}", stem, i);
+    return graph().add_tensor(std::move(name), type, TensorKind::kState);
+  }
+
+  Status add_cached_attention(const Node& node) {
+    if (attr_i64(node.attrs, "causal") != 1)
+      return unsuitable("it is not causal: earlier positions would change with every token");
+    if (uses_[index(node.outputs[1])] != 0)
+      return unsuitable("its log-sum-exp has a reader; decoding has none to give");
+    const TensorId k = node.inputs[1], v = node.inputs[2];
+    TSR_ASSIGN_OR_RETURN(const TensorId k_cache, add_cache(node, "k_cache", k));
+    TSR_ASSIGN_OR_RETURN(const TensorId v_cache, add_cache(node, "v_cache", v));
+    graph().set_scope(node.scope);
+    TSR_ASSIGN_OR_RETURN(const TensorId keys,
+                         graph().add("cache_write", {k_cache, copy_.mapped(k), start_, length_}));
+    TSR_ASSIGN_OR_RETURN(const TensorId values,
+                         graph().add("cache_write", {v_cache, copy_.mapped(v), start_, length_}));
+    TSR_ASSIGN_OR_RETURN(const TensorId out,
+                         graph().add("attention_cached", {copy_.mapped(node.inputs[0]), keys, values, start_},
+                                     {{"scale", attr_f64(node.attrs, "scale")}}));
+    graph().set_scope("");
+    graph().add_update(k_cache, keys);
+    graph().add_update(v_cache, values);
+    copy_.replace(node.outputs[0], out);
+    return {};
+  }
+
+  Status select_row() {
+    graph().set_scope("output");
+    TSR_ASSIGN_OR_RETURN(const TensorId row, graph().add("select_row", {copy_.mapped(selected_), length_}));
+    graph().set_scope("");
+    copy_.replace(selected_, row);
+    return {};
+  }
+
+  Result<Graph> add_results() {
+    const TensorId logits = copy_.mapped(logits_);
+    TSR_RETURN_IF_ERROR(graph().add_output("logits", logits));
+    if (!options_.sample) return std::move(graph());
+
+    const DType real = graph().type(logits).dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    TSR_ASSIGN_OR_RETURN(const TensorId temperature,
+                         graph().add_tensor("temperature", {real, {}}, TensorKind::kInput));
+    TSR_ASSIGN_OR_RETURN(const TensorId top_k,
+                         graph().add_tensor("top_k", {DType::kI32, {}}, TensorKind::kInput));
+    TSR_ASSIGN_OR_RETURN(const TensorId top_p, graph().add_tensor("top_p", {real, {}}, TensorKind::kInput));
+    TSR_ASSIGN_OR_RETURN(const TensorId seed,
+                         graph().add_tensor("seed", {DType::kI64, {}}, TensorKind::kInput));
+    graph().set_scope("output");
+    TSR_ASSIGN_OR_RETURN(const TensorId token,
+                         graph().add("sample", {logits, temperature, top_k, top_p, seed, start_, length_}));
+    graph().set_scope("");
+    TSR_RETURN_IF_ERROR(graph().add_output("token", token));
+    return std::move(graph());
+  }
+
+  const DecodingOptions options_;
+  const Graph& forward_;
+  GraphCopy copy_;
+  TensorId logits_ = kNoTensor, tokens_ = kNoTensor, positions_ = kNoTensor;  // of the forward graph
+  TensorId selected_ = kNoTensor;
+  TensorId start_ = kNoTensor, length_ = kNoTensor;  // of the new one
+  std::vector<uint32_t> uses_;                       // operand uses, by forward tensor
+};
+
+}  // namespace
+
+Result<Graph> make_decoding(const Graph& forward, const DecodingOptions& options) {
+  // A model may carry a loss and other outputs; of these only the logits are wanted.
+  Graph logits_only = forward;
+  const auto logits = forward.find_output("logits");
+  logits_only.clear_outputs();
+  if (logits) TSR_RETURN_IF_ERROR(logits_only.add_output("logits", *logits));
+  TSR_ASSIGN_OR_RETURN(const Graph needed, prune(logits_only));
+  return Decoder(needed, options).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,246 @@
+// Whole models through every transformation: each result verifies and reads back from its text.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "graph/base/text.h"
+#include "graph/models/model_family.h"
+#include "graph/transform/decoding.h"
+#include "graph/transform/training.h"
+
+using namespace tessera;
+
+namespace {
+
+Graph model(std::string_view shorthand) {
+  Result<ModelConfig> config = parse_shorthand(shorthand);
+  REQUIRE_MESSAGE(config.ok(), config.status().to_string());
+  Result<Graph> graph = build_model(*config);
+  REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
+  return std::move(*graph);
+}
+
+Graph ok(Result<Graph> graph) {
+  REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
+  return std::move(*graph);
+}
+
+Graph with_loss(std::string_view shorthand) {
+  Graph graph = model(shorthand);
+  const Status status = add_token_loss(graph);
+  REQUIRE_MESSAGE(status.ok(), status.to_string());
+  return graph;
+}
+
+void check_sound(const Graph& graph) {
+  const Status status = graph.verify();
+  CHECK_MESSAGE(status.ok(), status.to_string());
+  const std::string text = print(graph);
+  Result<Graph> again = parse_graph(text);
+  REQUIRE_MESSAGE(again.ok(), again.status().to_string() << "\n" << text);
+  CHECK(print(*again) == text);
+  CHECK(again->fingerprint() == graph.fingerprint());
+}
+
+std::vector<std::string> names(const Graph& graph, TensorKind kind) {
+  std::vector<std::string> found;
+  for (TensorId id : graph.tensors_of_kind(kind)) found.push_back(graph.tensor(id).name);
+  return found;
+}
+
+size_t count(const Graph& graph, std::string_view op) {
+  return static_cast<size_t>(
+      std::ranges::count_if(graph.nodes(), [&](const Node& node) { return node.op->name == op; }));
+}
+
+constexpr const char* kLlama = "llama:L=2,C=32,H=4,KV=2,F=48,V=65,T=16";
+constexpr const char* kGpt2 = "gpt2:L=2,C=32,H=4,V=65,T=16";
+
+}  // namespace
+
+TEST_CASE("models verify and read back from their text") {
+  for (const char* shorthand : {kLlama, kGpt2, "mlp:L=2,C=8,F=16,V=3",
+                                "llama:L=1,C=32,H=4,F=48,V=65,T=16,D=6,tied,rope_half=1,norm_eps=1e-6",
+                                "gpt2:L=1,C=32,H=4,V=65,T=16,tied=0"}) {
+    INFO(shorthand);
+    check_sound(model(shorthand));
+  }
+}
+
+TEST_CASE("parameters of llama are named as documented") {
+  const Graph graph = model("llama:L=1,C=32,H=4,KV=2,F=48,V=65,T=16");
+  CHECK(names(graph, TensorKind::kParameter) ==
+        std::vector<std::string>{"token_embedding", "block.0.attention_norm", "block.0.q", "block.0.k",
+                                 "block.0.v", "block.0.o", "block.0.ffn_norm", "block.0.gate", "block.0.up",
+                                 "block.0.down", "final_norm", "output"});
+  CHECK(graph.type(*graph.find_tensor("block.0.k")).shape == Shape{16, 32});
+  CHECK(graph.symbols()[1].capacity == 16);
+  std::set<std::string> scopes;
+  for (const Node& node : graph.nodes()) scopes.insert(node.scope);
+  CHECK(scopes == std::set<std::string>{"block.0.attention", "block.0.ffn", "embedding", "output"});
+}
+
+TEST_CASE("parameters of gpt2 are named as documented and its head is tied") {
+  const Graph graph = model("gpt2:L=1,C=32,H=4,V=65,T=16");
+  std::vector<std::string> wanted = {"token_embedding", "position_embedding"};
+  for (const char* layer : {"norm1", "q", "k", "v", "o", "norm2", "fc", "proj"})
+    for (const char* part : {"weight", "bias"}) wanted.push_back(format("block.0.{}.{}", layer, part));
+  wanted.insert(wanted.end(), {"final_norm.weight", "final_norm.bias"});
+  CHECK(names(graph, TensorKind::kParameter) == wanted);
+}
+
+TEST_CASE("a wrong shorthand names what is wrong and gives an example") {
+  const auto message = [](std::string_view text) {
+    Result<ModelConfig> config = parse_shorthand(text);
+    if (!config.ok()) return std::string(config.status().message());
+    const Result<Graph> graph = build_model(*config);
+    return graph.ok() ? std::string() : std::string(graph.status().message());
+  };
+  CHECK(message("lama:L=1").find("'lama' is not known") != std::string::npos);
+  CHECK(message("llama:L=1,C=32,H=4,F=48,V=65").find("size T is missing") != std::string::npos);
+  CHECK(message("gpt2:L=1,C=32,H=4,V=65,T=16,KV=2").find("'KV' is not known") != std::string::npos);
+  CHECK(message("gpt2:L=1,C=33,H=4,V=65,T=16").find("do not divide") != std::string::npos);
+  CHECK(message("gpt2:L=0,C=32,H=4,V=65,T=16").find("size L is 0") != std::string::npos);
+  CHECK(message("gpt2:L=1,L=2").find("each name once") != std::string::npos);
+  CHECK(message("gpt2:L=x").find("an example: gpt2:L=12") != std::string::npos);
+  CHECK(message(kLlama).empty());
+}
+
+TEST_CASE("initial values follow the names") {
+  const Graph graph = model(kGpt2);
+  const auto initializer = [&](std::string_view name) {
+    return initializer_for(graph, *graph.find_tensor(name));
+  };
+  CHECK(initializer("block.0.norm1.weight").kind == Initializer::Kind::kOnes);
+  CHECK(initializer("block.0.norm1.bias").kind == Initializer::Kind::kZeros);
+  CHECK(initializer("block.0.fc.bias").kind == Initializer::Kind::kZeros);
+  CHECK(initializer("block.0.fc.weight").stddev == 0.02);
+  CHECK(initializer("block.1.proj.weight").stddev == doctest::Approx(0.01));  // 0.02 / sqrt(2 * 2 blocks)
+  CHECK(initializer("block.0.o.weight").stddev == doctest::Approx(0.01));
+  CHECK(initializer("token_embedding").stddev == 0.02);
+  const Graph llama = model(kLlama);
+  CHECK(initializer_for(llama, *llama.find_tensor("final_norm")).kind == Initializer::Kind::kOnes);
+  CHECK(initializer_for(llama, *llama.find_tensor("block.0.down")).stddev == doctest::Approx(0.01));
+  const Graph mlp = model("mlp:L=1,C=8,F=16,V=3");
+  CHECK(initializer_for(mlp, *mlp.find_tensor("layer.0.weight")).stddev == doctest::Approx(0.5));
+}
+
+TEST_CASE("a training step updates every parameter and its optimizer state") {
+  for (const char* shorthand : {kLlama, kGpt2, "mlp:L=2,C=8,F=16,V=3"})
+    for (const char* optimizer : {"adamw", "sgd"}) {
+      INFO(shorthand << " " << optimizer);
+      TrainingOptions options;
+      options.optimizer.name = optimizer;
+      options.clip_norm = 1;
+      const Graph step = ok(make_training_step(with_loss(shorthand), options));
+      check_sound(step);
+      const size_t parameters = step.tensors_of_kind(TensorKind::kParameter).size();
+      const size_t states = step.tensors_of_kind(TensorKind::kState).size();
+      CHECK(states == parameters * (std::string_view(optimizer) == "adamw" ? 2 : 1));
+      CHECK(step.gradients().size() == parameters);
+      CHECK(step.updates().size() == parameters + states);
+      CHECK(step.outputs().size() == 2);
+      CHECK(step.find_output("loss"));
+      CHECK(step.find_output("grad_norm"));
+      CHECK(count(step, "sum_squares") == parameters);
+      for (const Node& node : step.nodes()) {
+        const bool updates = node.scope.starts_with("update.") || node.scope == "clip";
+        CHECK((node.phase == Phase::kUpdate) == updates);
+      }
+    }
+}
+
+TEST_CASE("weight gradients are their own phase") {
+  const Graph step = ok(make_training_step(with_loss(kLlama), {}));
+  for (const Node& node : step.nodes()) {
+    if (node.op->name == "matmul_weight_grad" || node.op->name == "embedding_grad" ||
+        node.op->name == "rms_norm_grad_weight")
+      CHECK(node.phase == Phase::kBackwardWeight);
+    if (node.op->name == "rms_norm_grad_input" || node.op->name == "attention_grad" ||
+        node.op->name == "swiglu_grad")
+      CHECK(node.phase == Phase::kBackwardInput);
+    if (node.phase == Phase::kBackwardInput || node.phase == Phase::kBackwardWeight) {
+      REQUIRE(node.forward != kNoNode);
+      CHECK(step.node(node.forward).phase == Phase::kForward);
+    }
+  }
+}
+
+TEST_CASE("a tied embedding has one gradient, the sum of both uses") {
+  const Graph step = ok(make_training_step(with_loss(kGpt2), {}));
+  for (const Gradient& gradient : step.gradients())
+    if (step.tensor(gradient.parameter).name == "token_embedding")
+      CHECK(step.node(step.tensor(gradient.gradient).producer).op->name == "add");
+}
+
+TEST_CASE("a frozen parameter has no gradient, no state and no work of its own") {
+  Graph forward = with_loss(kLlama);
+  const Graph whole = ok(make_training_step(forward, {}));
+  for (TensorId parameter : forward.tensors_of_kind(TensorKind::kParameter))
+    if (forward.tensor(parameter).name != "output") forward.set_trainable(parameter, false);
+  const Graph step = ok(make_training_step(forward, {}));
+  check_sound(step);
+  CHECK(step.gradients().size() == 1);
+  CHECK(names(step, TensorKind::kState) == std::vector<std::string>{"output.m", "output.v"});
+  CHECK(count(step, "attention_grad") == 0);
+  CHECK(count(whole, "attention_grad") == 2);
+}
+
+TEST_CASE("training wants a loss and known options") {
+  CHECK(make_training_step(model(kGpt2), {}).status().code() == StatusCode::kFailedPrecondition);
+  TrainingOptions options;
+  options.optimizer.name = "adam";
+  CHECK(make_training_step(with_loss(kGpt2), options).status().code() == StatusCode::kNotFound);
+  options.optimizer.name = "adamw";
+  options.optimizer.hyper["beta"] = 1;
+  CHECK(make_training_step(with_loss(kGpt2), options).status().message().find("nearest: beta1") !=
+        std::string::npos);
+}
+
+TEST_CASE("an evaluation is the forward pass and the loss alone") {
+  const Graph evaluation = ok(make_evaluation(with_loss(kGpt2)));
+  check_sound(evaluation);
+  CHECK(evaluation.outputs().size() == 1);
+  CHECK(evaluation.gradients().empty());
+}
+
+TEST_CASE("a decoding graph keeps keys and values as state and projects one row") {
+  for (const char* shorthand : {kLlama, kGpt2}) {
+    INFO(shorthand);
+    const Graph decoding = ok(make_decoding(model(shorthand), {16, true}));
+    check_sound(decoding);
+    CHECK(names(decoding, TensorKind::kState) ==
+          std::vector<std::string>{"block.0.attention.k_cache", "block.0.attention.v_cache",
+                                   "block.1.attention.k_cache", "block.1.attention.v_cache"});
+    CHECK(names(decoding, TensorKind::kInput) ==
+          std::vector<std::string>{"tokens", "start", "length", "temperature", "top_k", "top_p", "seed"});
+    CHECK(count(decoding, "attention") == 0);
+    CHECK(count(decoding, "attention_cached") == 2);
+    CHECK(decoding.updates().size() == 4);
+    CHECK(decoding.type(*decoding.find_output("logits")).shape[1] == 65);
+    CHECK(decoding.type(*decoding.find_output("logits")).shape.rank() == 2);
+    // The row is selected before the final norm, not after the projection.
+    const auto row =
+        std::ranges::find_if(decoding.nodes(), [](const Node& n) { return n.op->name == "select_row"; });
+    REQUIRE(row != decoding.nodes().end());
+    CHECK(decoding.type(row->outputs[0]).shape[1] == 32);
+    const std::pair<std::string, int64_t> values[] = {{"B", 3}, {"T", 1}};
+    const Graph bound = ok(decoding.bind(values));
+    CHECK(bound.verify().ok());
+    CHECK(bound.type(*bound.find_tensor("block.0.attention.k_cache")).shape[1] == 16);
+  }
+}
+
+TEST_CASE("decoding also takes a model with a loss, and leaves the sampling out when asked") {
+  const Graph decoding = ok(make_decoding(with_loss(kLlama), {8, false}));
+  CHECK(names(decoding, TensorKind::kInput) == std::vector<std::string>{"tokens", "start", "length"});
+  CHECK(count(decoding, "cross_entropy") == 0);
+}
+
+TEST_CASE("decoding refuses a cache longer than a learned position table") {
+  const Result<Graph> graph = make_decoding(model(kGpt2), {17, true});
+  CHECK(graph.status().message().find("the model has 16 positions") != std::string::npos);
+  CHECK(!make_decoding(model(kGpt2), {0, true}).ok());
+  CHECK(!make_decoding(model("mlp:L=2,C=8,F=16,V=3"), {8, true}).ok());
+}
