@@ -1,0 +1,184 @@
+// Whole tiny models on the reference kernels in f64: the gradient of every parameter, and decoding against
+// the forward pass. What no test of a single op can see: that the ops fit together.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "graph/autodiff.h"
+#include "graph/base/text.h"
+#include "graph/models/model_family.h"
+#include "graph/transform/decoding.h"
+#include "graph/transform/training.h"
+#include "tests/ops/graph_runner.h"
+#include "tests/ops/host_values.h"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+using Values = std::map<std::string, HostTensor>;
+
+const char* const kModels[] = {
+    "gpt2:L=2,C=8,H=2,V=11,T=6",
+    "llama:L=2,C=8,H=4,KV=2,F=12,V=11,T=6",
+};
+
+// The same graph in f64, where finite differences tell a wrong gradient from rounding.
+Graph in_f64(const Graph& graph) {
+  std::string text = print(graph);
+  for (size_t at = 0; (at = text.find("f32[", at)) != std::string::npos;) text.replace(at, 3, "f64");
+  auto wide = parse_graph(text);
+  REQUIRE_MESSAGE(wide.ok(), wide.status().to_string());
+  return *wide;
+}
+
+Graph forward_model(const std::string& shorthand) {
+  const auto config = parse_shorthand(shorthand);
+  REQUIRE_MESSAGE(config.ok(), config.status().to_string());
+  auto graph = build_model(*config);
+  REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
+  return *graph;
+}
+
+Graph bound(const Graph& graph, int64_t B, int64_t T) {
+  auto concrete = graph.bind(std::vector<std::pair<std::string, int64_t>>{{"B", B}, {"T", T}});
+  REQUIRE_MESSAGE(concrete.ok(), concrete.status().to_string());
+  return *concrete;
+}
+
+Values parameters_of(const Graph& graph) {
+  Values values;
+  uint64_t salt = 1;
+  for (TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
+    values[graph.tensor(id).name] = scattered_f64(graph.type(id).shape, salt++);
+  return values;
+}
+
+std::vector<int32_t> token_ids(int64_t count, int32_t vocabulary) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>((i * 7 + 3) % vocabulary));
+  return tokens;
+}
+
+HostTensor first_positions(int64_t B, int64_t T) {
+  std::vector<int32_t> positions;
+  for (int64_t i = 0; i < B * T; ++i) positions.push_back(static_cast<int32_t>(i % T));
+  return i32({B, T}, positions);
+}
+
+std::vector<HostTensor> run(const Graph& graph, const Values& values) {
+  auto results = run_graph(graph, values);
+  REQUIRE_MESSAGE(results.ok(), results.status().to_string());
+  return *results;
+}
+
+std::span<const double> output(const Graph& graph, const std::vector<HostTensor>& results,
+                               std::string_view name) {
+  return results[index(*graph.find_output(name))].as<double>();
+}
+
+}  // namespace
+
+TEST_CASE("the gradient of every parameter of a tiny model equals finite differences") {
+  const int64_t B = 2, T = 4;
+  for (const std::string shorthand : kModels) {
+    Graph graph = forward_model(shorthand);
+    const Status with_loss = add_token_loss(graph);
+    REQUIRE_MESSAGE(with_loss.ok(), with_loss.to_string());
+    const Graph forward = in_f64(bound(graph, B, T));
+    Graph training = forward;
+    const Status status = differentiate(training, *training.find_output("loss"));
+    REQUIRE_MESSAGE(status.ok(), status.to_string());
+    const Status valid = training.verify();
+    REQUIRE_MESSAGE(valid.ok(), valid.to_string());
+
+    Values values = parameters_of(forward);
+    values["tokens"] = i32({B, T}, token_ids(B * T, 11));
+    values["positions"] = first_positions(B, T);
+    values["labels"] = i32({B, T}, {1, 2, -1, 4, 10, 9, 8, 0});
+    values["loss_scale"] = f64({}, {1.0 / 7});
+    const std::vector<HostTensor> results = run(training, values);
+    CHECK(training.gradients().size() == forward.tensors_of_kind(TensorKind::kParameter).size());
+
+    for (const Gradient& gradient : training.gradients()) {
+      const std::string& name = training.tensor(gradient.parameter).name;
+      const auto grad = results[index(gradient.gradient)].as<double>();
+      // Along one direction for each parameter: a wrong element shows unless the direction is blind to it.
+      const std::vector<double> direction = scattered(static_cast<int64_t>(grad.size()), 99);
+      double slope = 0;
+      for (size_t i = 0; i < grad.size(); ++i) slope += grad[i] * direction[i];
+      const double step = 1e-5;
+      double loss[2];
+      for (int side : {0, 1}) {
+        Values moved = values;
+        const auto parameter = values[name].as<double>();
+        std::vector<double> there(parameter.begin(), parameter.end());
+        for (size_t i = 0; i < there.size(); ++i) there[i] += (side == 1 ? step : -step) * direction[i];
+        moved[name] = f64(values[name].type.shape, there);
+        loss[side] = output(forward, run(forward, moved), "loss")[0];
+      }
+      const double wanted = (loss[1] - loss[0]) / (2 * step);
+      CHECK_MESSAGE(std::abs(slope - wanted) < 1e-7 * (1 + std::abs(wanted)), shorthand, " ", name, ": ",
+                    slope, " along the direction, finite differences say ", wanted);
+    }
+  }
+}
+
+TEST_CASE("decoding in chunks gives the logits of the whole sequence") {
+  const int64_t B = 2, T = 6;
+  const std::vector<int64_t> chunks = {3, 1, 2};  // a prompt, a token, two at once
+  for (const std::string shorthand : kModels) {
+    const Graph symbolic = forward_model(shorthand);
+    const Graph forward = in_f64(bound(symbolic, B, T));
+    Values values = parameters_of(forward);
+    const std::vector<int32_t> tokens = token_ids(B * T, 11);
+    Values inputs = values;
+    inputs["tokens"] = i32({B, T}, tokens);
+    inputs["positions"] = first_positions(B, T);
+    const std::vector<HostTensor> whole = run(forward, inputs);
+    const auto logits = output(forward, whole, "logits");
+
+    auto decoding = make_decoding(symbolic, {.cache_capacity = T, .sample = true});
+    REQUIRE_MESSAGE(decoding.ok(), decoding.status().to_string());
+    Values state;
+    int64_t start = 0;
+    for (int64_t chunk : chunks) {
+      const Graph step = in_f64(bound(*decoding, B, chunk));
+      Values given = values;
+      std::vector<int32_t> part;
+      for (int64_t b = 0; b < B; ++b)
+        for (int64_t t = 0; t < chunk; ++t) part.push_back(tokens[static_cast<size_t>(b * T + start + t)]);
+      given["tokens"] = i32({B, chunk}, part);
+      given["start"] = i32({B}, {static_cast<int32_t>(start), static_cast<int32_t>(start)});
+      given["length"] = i32({B}, {static_cast<int32_t>(chunk), static_cast<int32_t>(chunk)});
+      given["temperature"] = f64({}, {0});
+      given["top_k"] = i32({}, {0});
+      given["top_p"] = f64({}, {1});
+      given["seed"] = i64({}, {1});
+      for (TensorId id : step.tensors_of_kind(TensorKind::kState)) {
+        const std::string& name = step.tensor(id).name;
+        if (!state.contains(name))
+          state[name] = scattered_f64(step.type(id).shape, 5);  // what lies there is not seen
+        given[name] = state[name];
+      }
+      const std::vector<HostTensor> results = run(step, given);
+      for (const Update& update : step.updates())
+        state[step.tensor(update.target).name] = results[index(update.value)];
+      start += chunk;
+      const auto last = output(step, results, "logits");
+      for (int64_t b = 0; b < B; ++b) {
+        size_t best = 0;
+        for (size_t v = 0; v < 11; ++v) {
+          const auto row = static_cast<size_t>((b * T + start - 1) * 11);
+          CHECK(last[static_cast<size_t>(b) * 11 + v] == doctest::Approx(logits[row + v]).epsilon(1e-12));
+          if (logits[row + v] > logits[row + best]) best = v;
+        }
+        CHECK(results[index(*step.find_output("token"))].as<int32_t>()[static_cast<size_t>(b)] ==
+              static_cast<int32_t>(best));
+      }
+    }
+  }
+}
