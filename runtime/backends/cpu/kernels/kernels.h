@@ -75,6 +75,9 @@ Result<Prepared> prepare_transpose(const KernelSpec& spec);
 Result<Prepared> prepare_zeros_like(const KernelSpec& spec);
 
 // Fast kernels: Highway, run-time dispatch.
+Result<Prepared> prepare_attention_cached_flash(const KernelSpec& spec);
+Result<Prepared> prepare_attention_flash(const KernelSpec& spec);
+Result<Prepared> prepare_attention_grad_flash(const KernelSpec& spec);
 Result<Prepared> prepare_matmul_packed(const KernelSpec& spec);
 Result<Prepared> prepare_matmul_weight_grad_packed(const KernelSpec& spec);
 
