@@ -1,0 +1,44 @@
+// AtomicFile: a file that appears whole or not at all. Written under a temporary name beside its path,
+// fsynced and renamed by `commit`, which also fsyncs the folder; without `commit` the temporary goes away and
+// the path keeps what it had. One thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "graph/base/result.h"
+
+namespace tessera {
+
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::string& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  Status append(std::span<const std::byte> bytes);
+  Status pad_to(uint64_t position);                                       // zeros
+  Status overwrite(uint64_t position, std::span<const std::byte> bytes);  // of what has been appended
+  uint64_t position() const { return position_; }
+  Status commit();
+
+ private:
+  AtomicFile(std::string path, std::string temporary, int descriptor)
+      : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
+  Status write_all(std::span<const std::byte> bytes, uint64_t position);
+
+  std::string path_, temporary_;
+  int descriptor_ = -1;
+  uint64_t position_ = 0;
+};
+
+// So that a rename or a new name in `folder` survives a power cut.
+Status sync_folder(const std::string& folder);
+std::string parent_folder(const std::string& path);  // "." for a bare name
+
+// kIo (or kNotFound) with the path, what was tried and the system's words for errno.
+Status io_error(const std::string& path, std::string_view what);
+
+}  // namespace tessera

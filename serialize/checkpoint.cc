@@ -1,0 +1,303 @@
+// Checkpoint folder:
+//   manifest        envelope + index (schema/checkpoint.fbs): step, values, and for every tensor shard, place
+//   and xxh3 shard-00000…    the tensors' bytes, each tensor whole and 64-byte aligned
+//
+// Saving to F writes everything to F.saving, fsyncs files and folder, and then exchanges the two names in one
+// step (renameat2 with RENAME_EXCHANGE); what is then F.saving, the old checkpoint, is removed. Where the
+// file system cannot exchange, F is renamed to F.previous and F.saving to F. Cut at any point, F is the old
+// or the new checkpoint, or (between those two renames) absent with F.previous holding the old one: `open`
+// reads that, the next save renames it back. A left-over F.saving is removed by the next save; while one is
+// being written it is locked.
+#include "serialize/checkpoint.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <unordered_map>
+
+#include "graph/base/text.h"
+#include "serialize/atomic_file.h"
+#include "serialize/envelope.h"
+#include "serialize/flatbuffer_reader.h"
+#include "serialize/schema/checkpoint_generated.h"
+#include "serialize/tensor_record.h"
+
+namespace tessera {
+
+struct CheckpointFiles {
+  std::vector<std::shared_ptr<const ByteSource>> shards;
+  std::vector<TensorRecord> records;
+  std::unordered_map<std::string_view, const TensorRecord*> by_name;  // into `records`
+};
+
+namespace {
+
+constexpr std::string_view kWhat = "checkpoint manifest";
+constexpr uint64_t kShardBytes = uint64_t{1} << 30;
+constexpr size_t kMaxShards = 65536;
+
+std::string shard_name(size_t index) {
+  std::string digits = std::to_string(index);
+  return "shard-" + std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+}
+
+bool exists(const std::string& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0;
+}
+
+// Also the temporary names that a killed save may leave inside.
+bool is_ours(std::string_view entry) { return entry.starts_with("manifest") || entry.starts_with("shard-"); }
+
+Result<std::vector<std::string>> entries_of(const std::string& folder) {
+  DIR* stream = opendir(folder.c_str());
+  if (stream == nullptr) return io_error(folder, "cannot open the folder");
+  std::vector<std::string> entries;
+  while (const dirent* entry = readdir(stream)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") entries.push_back(name);
+  }
+  closedir(stream);
+  std::ranges::sort(entries);
+  return entries;
+}
+
+// A folder that is about to be replaced holds a checkpoint and nothing that somebody may miss.
+Status check_replaceable(const std::string& folder) {
+  TSR_ASSIGN_OR_RETURN(std::vector<std::string> entries, entries_of(folder));
+  for (const std::string& entry : entries) {
+    if (!is_ours(entry)) {
+      return Status(
+          StatusCode::kFailedPrecondition,
+          format("{}: not overwritten, since '{}' in it is no part of a checkpoint; choose another folder",
+                 folder, entry));
+    }
+  }
+  return {};
+}
+
+Status remove_checkpoint(const std::string& folder) {
+  if (!exists(folder)) return {};
+  TSR_RETURN_IF_ERROR(check_replaceable(folder));
+  TSR_ASSIGN_OR_RETURN(std::vector<std::string> entries, entries_of(folder));
+  for (const std::string& entry : entries) {
+    if (unlink((folder + "/" + entry).c_str()) != 0) return io_error(folder + "/" + entry, "cannot remove");
+  }
+  return rmdir(folder.c_str()) == 0 ? Status() : io_error(folder, "cannot remove");
+}
+
+Status rename_folder(const std::string& from, const std::string& to) {
+  return rename(from.c_str(), to.c_str()) == 0 ? Status() : io_error(from, "cannot rename to " + to);
+}
+
+// Without a trailing slash, and through a symbolic link to the real folder, so that names beside it can be
+// made.
+std::string real_folder(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  if (char* resolved = realpath(folder.c_str(), nullptr)) {
+    folder = resolved;
+    std::free(resolved);
+  }
+  return folder;
+}
+
+// Holds F.saving for one saver.
+class SavingFolder {
+ public:
+  explicit SavingFolder(std::string path) : path_(std::move(path)) {}
+  SavingFolder(const SavingFolder&) = delete;
+  SavingFolder& operator=(const SavingFolder&) = delete;
+  ~SavingFolder() {
+    if (descriptor_ < 0) return;
+    if (!finished_) (void)remove_checkpoint(path_);
+    close(descriptor_);
+  }
+
+  Status open_empty() {
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      if (mkdir(path_.c_str(), 0777) != 0 && errno != EEXIST)
+        return io_error(path_, "cannot make the folder");
+      descriptor_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+      if (descriptor_ < 0) return io_error(path_, "cannot open the folder");
+      if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+        close(std::exchange(descriptor_, -1));
+        return Status(StatusCode::kFailedPrecondition,
+                      format("{}: another process is saving this checkpoint", path_));
+      }
+      TSR_ASSIGN_OR_RETURN(std::vector<std::string> entries, entries_of(path_));
+      if (entries.empty()) return {};
+      TSR_RETURN_IF_ERROR(remove_checkpoint(path_));  // left by a save that was killed
+      close(std::exchange(descriptor_, -1));
+    }
+    return Status(StatusCode::kFailedPrecondition, format("{}: cannot be emptied", path_));
+  }
+
+  const std::string& path() const { return path_; }
+  void finish() { finished_ = true; }
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  bool finished_ = false;
+};
+
+// The new checkpoint lies in `saving`; gives it the name `folder`.
+Status put_in_place(const std::string& saving, const std::string& folder) {
+  const std::string parent = parent_folder(folder), previous = folder + ".previous";
+  if (!exists(folder)) {
+    TSR_RETURN_IF_ERROR(rename_folder(saving, folder));
+    return sync_folder(parent);
+  }
+  if (renameat2(AT_FDCWD, saving.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
+    TSR_RETURN_IF_ERROR(sync_folder(parent));
+    return remove_checkpoint(saving);
+  }
+  if (errno != ENOSYS && errno != EINVAL && errno != ENOTSUP)
+    return io_error(folder, "cannot exchange with the new checkpoint");
+  TSR_RETURN_IF_ERROR(rename_folder(folder, previous));
+  if (Status renamed = rename_folder(saving, folder); !renamed.ok()) {
+    (void)rename_folder(previous, folder);
+    return renamed;
+  }
+  TSR_RETURN_IF_ERROR(sync_folder(parent));
+  return remove_checkpoint(previous);
+}
+
+Status write_manifest(const std::string& path, const CheckpointInfo& info,
+                      std::span<const TensorRecord> records, std::span<const uint64_t> shard_bytes) {
+  flatbuffers::FlatBufferBuilder builder;
+  std::vector<flatbuffers::Offset<file::TensorData>> tensors;
+  for (const TensorRecord& record : records) tensors.push_back(write_record(builder, record));
+  auto values = write_key_values(builder, info.values);
+  auto stored_tensors = builder.CreateVector(tensors);
+  auto sizes = builder.CreateVector(shard_bytes.data(), shard_bytes.size());
+  file::FinishCheckpointBuffer(builder,
+                               file::CreateCheckpoint(builder, info.step, values, stored_tensors, sizes));
+  const std::span<const std::byte> index = finished_bytes(builder);
+  const Envelope envelope =
+      make_envelope(kCheckpointMagic, sizeof(Envelope) + index.size(), sizeof(Envelope), index);
+  TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(&envelope, 1))));
+  TSR_RETURN_IF_ERROR(file.append(index));
+  return file.commit();
+}
+
+Status write_contents(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read) {
+  std::vector<TensorRecord> records;
+  std::vector<uint64_t> shard_bytes;
+  std::vector<std::byte> contents;
+  std::optional<AtomicFile> shard;
+  auto close_shard = [&]() -> Status {
+    if (!shard) return {};
+    shard_bytes.push_back(shard->position());
+    TSR_RETURN_IF_ERROR(shard->commit());
+    shard.reset();
+    return {};
+  };
+  for (const auto& [name, type] : info.tensors) {
+    if (!type.shape.is_concrete()) {
+      return Status(StatusCode::kInvalidArgument, format("tensor '{}' {} still has symbols", name, type));
+    }
+    if (shard && shard->position() >= kShardBytes) TSR_RETURN_IF_ERROR(close_shard());
+    if (!shard) {
+      TSR_ASSIGN_OR_RETURN(AtomicFile file,
+                           AtomicFile::create(folder + "/" + shard_name(shard_bytes.size())));
+      shard.emplace(std::move(file));
+    }
+    contents.resize(static_cast<size_t>(bytes(type)));
+    TSR_RETURN_IF_ERROR(read(name, contents));
+    TSR_ASSIGN_OR_RETURN(TensorRecord record, append_tensor(*shard, name, type, contents, false));
+    record.shard = static_cast<uint32_t>(shard_bytes.size());
+    records.push_back(std::move(record));
+  }
+  TSR_RETURN_IF_ERROR(close_shard());
+  TSR_RETURN_IF_ERROR(check_records(records));  // a name given twice
+  TSR_RETURN_IF_ERROR(write_manifest(folder + "/manifest", info, records, shard_bytes));
+  return sync_folder(folder);
+}
+
+Result<std::shared_ptr<CheckpointFiles>> read_files(const std::string& folder, CheckpointInfo& info) {
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<const ByteSource> source, open_file(folder + "/manifest"));
+  TSR_ASSIGN_OR_RETURN(IndexBytes index, read_index(std::move(source), kCheckpointMagic, kWhat));
+  TSR_ASSIGN_OR_RETURN(const file::Checkpoint* checkpoint,
+                       FlatBufferReader::root<file::Checkpoint>(index, file::CheckpointIdentifier(), kWhat));
+  FlatBufferReader reader(index);
+  info.step = checkpoint->step();
+  TSR_ASSIGN_OR_RETURN(info.values, reader.key_values(checkpoint->values()));
+  TSR_ASSIGN_OR_RETURN(std::vector<uint64_t> shard_bytes,
+                       reader.numbers<uint64_t>(checkpoint->shard_bytes()));
+  if (info.step < 0 || shard_bytes.size() > kMaxShards) {
+    return Status(StatusCode::kCorrupt,
+                  format("{}: step {}, {} shards", kWhat, info.step, shard_bytes.size()));
+  }
+  auto files = std::make_shared<CheckpointFiles>();
+  for (size_t i = 0; i < shard_bytes.size(); ++i) {
+    TSR_ASSIGN_OR_RETURN(std::shared_ptr<const ByteSource> shard, open_file(folder + "/" + shard_name(i)));
+    if (static_cast<uint64_t>(shard->size()) != shard_bytes[i]) {
+      return Status(StatusCode::kCorrupt, format("{} has {} bytes, the manifest says {}", shard_name(i),
+                                                 shard->size(), shard_bytes[i]));
+    }
+    files->shards.push_back(std::move(shard));
+  }
+  for (size_t i = 0; i < size_of(checkpoint->tensors()); ++i) {
+    const file::TensorData& stored = *checkpoint->tensors()->Get(static_cast<uint32_t>(i));
+    TSR_ASSIGN_OR_RETURN(TensorRecord record, reader.record(stored));
+    if (record.shard >= shard_bytes.size()) {
+      return Status(StatusCode::kCorrupt, format("tensor '{}' is in shard {} of {}", record.name,
+                                                 record.shard, shard_bytes.size()));
+    }
+    TSR_RETURN_IF_ERROR(check_record(record, 0, shard_bytes[record.shard]));
+    info.tensors.emplace_back(record.name, record.type);
+    files->records.push_back(std::move(record));
+  }
+  TSR_RETURN_IF_ERROR(check_records(files->records));
+  for (const TensorRecord& record : files->records) files->by_name.emplace(record.name, &record);
+  return files;
+}
+
+}  // namespace
+
+Status save_checkpoint(const std::string& folder_as_given, const CheckpointInfo& info,
+                       const ReadTensor& read) {
+  const std::string folder = real_folder(folder_as_given), previous = folder + ".previous";
+  if (!exists(folder) && exists(previous)) TSR_RETURN_IF_ERROR(rename_folder(previous, folder));
+  if (exists(folder)) TSR_RETURN_IF_ERROR(check_replaceable(folder));
+  SavingFolder saving(folder + ".saving");
+  TSR_RETURN_IF_ERROR(saving.open_empty());
+  TSR_RETURN_IF_ERROR(write_contents(saving.path(), info, read));
+  TSR_RETURN_IF_ERROR(put_in_place(saving.path(), folder));
+  saving.finish();
+  return exists(previous) ? remove_checkpoint(previous) : Status();
+}
+
+Result<CheckpointReader> CheckpointReader::open(const std::string& folder_as_given) {
+  std::string folder = real_folder(folder_as_given);
+  if (!exists(folder) && exists(folder + ".previous"))
+    folder += ".previous";  // a save was cut between two renames
+  CheckpointReader reader;
+  Result<std::shared_ptr<CheckpointFiles>> files = read_files(folder, reader.info_);
+  if (!files.ok()) return files.status().with_context(folder);
+  reader.files_ = *files;
+  return reader;
+}
+
+Result<HostTensor> CheckpointReader::read(std::string_view name) const {
+  auto found = files_->by_name.find(name);
+  if (found == files_->by_name.end()) {
+    std::vector<std::string> names;
+    for (const TensorRecord& record : files_->records) names.push_back(record.name);
+    return Status(StatusCode::kNotFound, format("the checkpoint has no tensor '{}'; nearest: {}", name,
+                                                join(nearest_names(name, names), ", ")));
+  }
+  return read_tensor(files_->shards[found->second->shard], *found->second, true);
+}
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// Envelope: the 64 bytes that every file of ours starts with. They name the kind of file and say where its
+// FlatBuffer (the index) lies, how long file and index are, and what they hash to. All integers are
+// little-endian.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "graph/base/result.h"
+#include "serialize/model.h"
+
+namespace tessera {
+
+struct Envelope {
+  char magic[8];
+  uint32_t version;       // a reader refuses a larger one than its own
+  uint32_t header_bytes;  // 64
+  uint64_t file_bytes;
+  uint64_t index_offset;  // a multiple of 64
+  uint64_t index_bytes;
+  uint64_t index_xxh3;
+  uint64_t reserved;     // 0
+  uint64_t header_xxh3;  // of the 56 bytes before it
+};
+static_assert(sizeof(Envelope) == 64);
+
+inline constexpr uint32_t kFileVersion = 1;
+inline constexpr int64_t kDataAlignment = 64;
+inline constexpr std::string_view kModelMagic = "TSRMODEL", kCheckpointMagic = "TSRCHKPT",
+                                  kPlanMagic = "TSRPLAN1";
+
+// FlatBuffers stop at 2 GiB; so does what a reader is willing to look at.
+inline constexpr uint64_t kMaxIndexBytes = (uint64_t{1} << 31) - 2;
+
+inline constexpr uint64_t align_data(uint64_t offset) { return (offset + 63) / 64 * 64; }
+
+uint64_t xxh3(std::span<const std::byte> bytes);
+Envelope make_envelope(std::string_view magic, uint64_t file_bytes, uint64_t index_offset,
+                       std::span<const std::byte> index);
+
+// The index of a file, aligned for FlatBuffers.
+struct IndexBytes {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+  uint64_t offset = 0;  // in the file
+};
+
+// Checks magic, version, sizes and hashes; nothing is allocated before it is known to be in the file.
+Result<IndexBytes> read_index(std::shared_ptr<const ByteSource> source, std::string_view magic,
+                              std::string_view what);
+
+}  // namespace tessera

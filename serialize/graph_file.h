@@ -1,0 +1,16 @@
+// Graph <-> FlatBuffer. Internal to serialize/*.cc.
+#pragma once
+
+#include "graph/graph.h"
+#include "serialize/flatbuffer_reader.h"
+#include "serialize/schema/model_generated.h"
+
+namespace tessera {
+
+flatbuffers::Offset<file::Graph> write_graph(flatbuffers::FlatBufferBuilder& builder, const Graph& graph);
+
+// Builds the graph anew through add_tensor and add_node, so that nothing is believed: types must come out as
+// stored.
+Result<Graph> read_graph(const file::Graph& stored, FlatBufferReader& reader);
+
+}  // namespace tessera

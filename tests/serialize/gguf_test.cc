@@ -1,0 +1,285 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "graph/base/text.h"
+#include "serialize/import/dequantize.h"
+#include "serialize/import/gguf_file.h"
+#include "serialize/model.h"
+#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/test_data.h"
+
+using namespace tessera;
+using namespace tessera::testing;
+
+namespace {
+
+Status import_status(std::string_view bytes) {
+  auto model = import_gguf(source_of(bytes));
+  return model.ok() ? Status() : model.status();
+}
+
+// Refused, as `code`, with `words` in the message.
+void check_refused(const GgufWriter& writer, StatusCode code, std::string_view words) {
+  const Status status = import_status(writer.finish());
+  CAPTURE(status.to_string());
+  CHECK(status.code() == code);
+  CHECK(status.message().find(words) != std::string_view::npos);
+}
+
+std::vector<float> floats(const HostTensor& tensor) {
+  return {tensor.as<float>().begin(), tensor.as<float>().end()};
+}
+
+GgufWriter small_gpt2() {
+  GgufWriter w;
+  w.text("general.architecture", "gpt2");
+  w.u32("gpt2.block_count", 1).u32("gpt2.embedding_length", 4).u32("gpt2.attention.head_count", 2);
+  w.u32("gpt2.feed_forward_length", 8)
+      .u32("gpt2.context_length", 6)
+      .f32("gpt2.attention.layer_norm_epsilon", 1e-5f);
+  auto tensor = [&](const std::string& name, std::vector<uint64_t> dims) {
+    size_t count = 1;
+    for (uint64_t dim : dims) count *= dim;
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i);
+    w.tensor_f32(name, dims, values);
+  };
+  tensor("token_embd.weight", {4, 10});
+  tensor("position_embd.weight", {4, 6});
+  for (std::string norm : {"blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"}) {
+    tensor(norm + ".weight", {4});
+    tensor(norm + ".bias", {4});
+  }
+  tensor("blk.0.attn_qkv.weight", {4, 12});
+  tensor("blk.0.attn_qkv.bias", {12});
+  tensor("blk.0.attn_output.weight", {4, 4});
+  tensor("blk.0.attn_output.bias", {4});
+  tensor("blk.0.ffn_up.weight", {4, 8});
+  tensor("blk.0.ffn_up.bias", {8});
+  tensor("blk.0.ffn_down.weight", {8, 4});
+  tensor("blk.0.ffn_down.bias", {4});
+  return w;
+}
+
+}  // namespace
+
+TEST_CASE("the_stories_model_becomes_a_tied_llama_with_its_vocabulary") {
+  TSR_SHARED_FILE(path, "models/stories260K.gguf");
+  auto source = open_file(path);
+  REQUIRE(source.ok());
+  auto model = import_gguf(*source);
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  CHECK(model->graph.verify().ok());
+  CHECK(model->metadata["architecture"] == "llama");
+  CHECK(model->metadata["context_length"] == "2048");
+  CHECK(model->parameters.size() == 1 + 5 * 9 + 1);  // the output projection repeats the embedding
+  CHECK(model->parameters.size() == model->graph.tensors_of_kind(TensorKind::kParameter).size());
+  CHECK(to_text(model->parameters.at("block.4.k").type) == "f32[32, 64]");
+  CHECK(to_text(model->parameters.at("block.0.down").type) == "f32[64, 172]");
+  CHECK(model->graph.find_output("logits").has_value());
+  REQUIRE(model->tokenizer.has_value());
+  auto tokenizer = Tokenizer::create(*model->tokenizer);
+  REQUIRE(tokenizer.ok());
+  CHECK((*tokenizer)->vocabulary_size() == 512);
+  const std::string text = "Once upon a time, Lily went to the park.";
+  CHECK((*tokenizer)->decode((*tokenizer)->encode(text)) == text);
+}
+
+TEST_CASE("a_vocabulary_file_gives_a_graph_without_weights") {
+  TSR_SHARED_FILE(path, "tokenizers/ggml-vocab-gpt-2.gguf");
+  auto source = open_file(path);
+  REQUIRE(source.ok());
+  auto model = import_gguf(*source);
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  CHECK(model->parameters.empty());
+  auto table = model->graph.find_tensor("token_embedding");
+  REQUIRE(table.has_value());
+  CHECK(to_text(model->graph.type(*table)) == "f32[50257, 768]");
+}
+
+TEST_CASE("llama_parameters_come_in_place_and_by_name") {
+  const std::string bytes = small_llama(false).finish();
+  auto model = import_gguf(source_of(bytes));
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  CHECK(model->parameters.size() == 21);
+  CHECK(model->parameters.at("token_embedding").as<float>()[0] == 1.0f / 1024);
+  CHECK(model->parameters.at("block.0.q").as<float>()[0] == (96 + 8 + 1) / 1024.0f);
+  auto unmapped = import_gguf(std::make_shared<UnmappedSource>(bytes));
+  REQUIRE_MESSAGE(unmapped.ok(), unmapped.status().to_string());
+  for (const auto& [name, tensor] : model->parameters) {
+    CAPTURE(name);
+    CHECK(floats(tensor) == floats(unmapped->parameters.at(name)));
+  }
+}
+
+TEST_CASE("an_absent_output_projection_is_the_embedding") {
+  auto model = import_gguf(source_of(small_llama(true).finish()));
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  CHECK(!model->parameters.contains("output"));
+  CHECK(!model->graph.find_tensor("output").has_value());
+}
+
+TEST_CASE("the_fused_projection_of_gpt2_is_split_into_q_k_v") {
+  auto model = import_gguf(source_of(small_gpt2().finish()));
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  CHECK(floats(model->parameters.at("block.0.q.bias")) == std::vector<float>{0, 1, 2, 3});
+  CHECK(floats(model->parameters.at("block.0.k.bias")) == std::vector<float>{4, 5, 6, 7});
+  CHECK(floats(model->parameters.at("block.0.v.bias")) == std::vector<float>{8, 9, 10, 11});
+  CHECK(model->parameters.at("block.0.v.weight").as<float>()[0] == 32.0f);
+  CHECK(model->parameters.size() == model->graph.tensors_of_kind(TensorKind::kParameter).size());
+}
+
+TEST_CASE("half_precision_and_quantised_tensors_become_f32") {
+  CHECK(f32_from_f16(0x3c00) == 1.0f);
+  CHECK(f32_from_f16(0xc000) == -2.0f);
+  CHECK(f32_from_f16(0x0001) == 0x1p-24f);
+  CHECK(f32_from_f16(0x83ff) == -1023 * 0x1p-24f);
+  CHECK(f32_from_f16(0x7bff) == 65504.0f);
+  CHECK(std::isinf(f32_from_f16(0x7c00)));
+  CHECK(std::isnan(f32_from_f16(0x7e00)));
+  CHECK(std::signbit(f32_from_f16(0x8000)));
+  CHECK(f32_from_bf16(0x3f80) == 1.0f);
+
+  std::string q8(34, '\0'), q4(18, '\0');
+  q8[1] = 0x38;  // 0.5
+  for (int i = 0; i < 32; ++i) q8[static_cast<size_t>(2 + i)] = static_cast<char>(i - 16);
+  q4[1] = 0x40;  // 2
+  for (int i = 0; i < 16; ++i) q4[static_cast<size_t>(2 + i)] = static_cast<char>(i | (15 - i) << 4);
+  std::vector<float> out(32);
+  CHECK(dequantize(DType::kQ8_0, std::as_bytes(std::span(q8)), out));
+  for (int i = 0; i < 32; ++i) CHECK(out[static_cast<size_t>(i)] == 0.5f * static_cast<float>(i - 16));
+  CHECK(dequantize(DType::kQ4_0, std::as_bytes(std::span(q4)), out));
+  for (int i = 0; i < 16; ++i) {
+    CHECK(out[static_cast<size_t>(i)] == 2.0f * static_cast<float>(i - 8));
+    CHECK(out[static_cast<size_t>(16 + i)] == 2.0f * static_cast<float>(7 - i));
+  }
+  CHECK(!dequantize(DType::kI32, std::as_bytes(std::span(q8)).first(4), std::span(out).first(1)));
+}
+
+TEST_CASE("every_metadata_type_is_read") {
+  GgufWriter w;
+  w.scalar("u8", 0, uint8_t{200})
+      .scalar("i8", 1, int8_t{-3})
+      .scalar("u16", 2, uint16_t{60000})
+      .scalar("i16", 3, int16_t{-5});
+  w.u32("u32", 7).scalar("i32", 5, int32_t{-9}).f32("f32", 0.5f).flag("bool", true).text("text", "hi");
+  w.scalar("u64", 10, uint64_t{1} << 40).scalar("i64", 11, int64_t{-1}).scalar("f64", 12, 0.25);
+  w.texts("texts", {"a", "", "c"})
+      .numbers("numbers", 3, std::vector<int16_t>{-1, 2})
+      .numbers("floats", 6, std::vector<float>{1, 2});
+  for (uint32_t version : {2u, 3u}) {
+    w.version = version;
+    auto file = GgufFile::open(source_of(w.finish()));
+    REQUIRE_MESSAGE(file.ok(), file.status().to_string());
+    CHECK(*file->integer("u8") == 200);
+    CHECK(*file->integer("i8") == -3);
+    CHECK(*file->integer("u16") == 60000);
+    CHECK(*file->integer("i16") == -5);
+    CHECK(*file->integer("i32") == -9);
+    CHECK(*file->integer("u64") == int64_t{1} << 40);
+    CHECK(*file->real("f32") == 0.5);
+    CHECK(*file->real("f64") == 0.25);
+    CHECK(*file->flag("bool"));
+    CHECK(*file->text("text") == "hi");
+    CHECK(*file->texts("texts") == std::vector<std::string>{"a", "", "c"});
+    CHECK(*file->integers("numbers") == std::vector<int64_t>{-1, 2});
+    CHECK(*file->floats("floats") == std::vector<float>{1, 2});
+    CHECK(!file->integer("text").ok());
+    CHECK(!file->text("absent").ok());
+    CHECK(*file->integer("absent", 4) == 4);
+  }
+}
+
+TEST_CASE("a_file_cut_anywhere_is_refused") {
+  const std::string bytes = small_llama(true).finish();
+  for (size_t size = 0; size < bytes.size(); size += size < 1200 ? 1 : 97) {
+    const Status status = import_status(std::string_view(bytes).substr(0, size));
+    CAPTURE(size);
+    CHECK(!status.ok());
+    CHECK(status.code() != StatusCode::kInternal);
+  }
+}
+
+TEST_CASE("hostile_files_are_refused_with_a_reason") {
+  GgufWriter w = small_llama(false);
+  w.magic = "GGML";
+  check_refused(w, StatusCode::kCorrupt, "GGUF");
+  w = small_llama(false);
+  w.version = 1;
+  check_refused(w, StatusCode::kUnsupported, "version 1");
+  w.version = 0x03000000;
+  check_refused(w, StatusCode::kUnsupported, "big-endian");
+  w = small_llama(false);
+  w.tensor_count = uint64_t{1} << 60;
+  check_refused(w, StatusCode::kCorrupt, "do not fit");
+  w = small_llama(false);
+  w.value_count = ~uint64_t{0};
+  check_refused(w, StatusCode::kCorrupt, "do not fit");
+  w = small_llama(false);
+  w.array_head("long", 4, uint64_t{1} << 62);
+  check_refused(w, StatusCode::kCorrupt, "'long'");
+  w = small_llama(false);
+  w.array_head("many", 8, 1 << 30);
+  check_refused(w, StatusCode::kCorrupt, "'many'");
+  w = small_llama(false);
+  w.text("general.name", "again");
+  check_refused(w, StatusCode::kCorrupt, "twice");
+  w = small_llama(false);
+  w.scalar("strange", 13, 1);
+  check_refused(w, StatusCode::kCorrupt, "type 13");
+  w = small_llama(false);
+  w.scalar("maybe", 7, uint8_t{2});
+  check_refused(w, StatusCode::kCorrupt, "'maybe'");
+  w = small_llama(false);
+  w.u32("general.alignment", 3);
+  check_refused(w, StatusCode::kCorrupt, "power of two");
+  w = small_llama(false);
+  w.tensor_f32("output_norm.weight", {8}, std::vector<float>(8));
+  check_refused(w, StatusCode::kCorrupt, "twice");
+  w = small_llama(false);
+  w.tensor("extra", 12, {256}, std::string(144, '\0'));
+  check_refused(w, StatusCode::kUnsupported, "q4_k");
+  w = small_llama(false);
+  w.tensor_f32("rope_freqs.weight", {2}, {1, 1});
+  check_refused(w, StatusCode::kUnsupported, "rope_freqs.weight");
+  w = small_llama(false);
+  w.tensor_at("extra", 0, {8}, 0, "");
+  check_refused(w, StatusCode::kCorrupt, "overlap");
+  w = small_llama(false);
+  w.tensor_at("extra", 0, {8}, 4, "");
+  check_refused(w, StatusCode::kCorrupt, "multiple of 32");
+  w = small_llama(false);
+  w.tensor_at("extra", 0, {8}, ~uint64_t{0} >> 1, "");
+  check_refused(w, StatusCode::kCorrupt, "extra");
+  w = small_llama(false);
+  w.tensor_at("extra", 0, {uint64_t{1} << 33, uint64_t{1} << 33}, 0, "");
+  check_refused(w, StatusCode::kCorrupt, "too many elements");
+  w = small_llama(false);
+  w.tensor_at("extra", 8, {31}, 0, "");
+  check_refused(w, StatusCode::kCorrupt, "blocks of 32");
+  w = small_llama(false);
+  w.tensor_at("extra", 0, {1, 1, 1, 1, 1}, 0, "");
+  check_refused(w, StatusCode::kCorrupt, "5 dims");
+  w = small_llama(false);
+  w.text("llama.rope.scaling.type", "yarn");
+  check_refused(w, StatusCode::kUnsupported, "yarn");
+}
+
+TEST_CASE("a_model_that_does_not_fit_its_tensors_is_refused") {
+  GgufWriter w;
+  w.text("general.architecture", "mamba").tensor_f32("x", {1}, {1});
+  check_refused(w, StatusCode::kUnsupported, "mamba");
+  w = GgufWriter();
+  w.text("general.architecture", "llama");
+  check_refused(w, StatusCode::kCorrupt, "llama.block_count");
+  w = small_gpt2();
+  w.u32("gpt2.vocab_size", 5);
+  CHECK(import_status(w.finish()).ok());  // the tensor says how many there are
+  std::string bytes = small_llama(false).finish();
+  const size_t at = bytes.find("llama.feed_forward_length") + 25 + 4;
+  bytes[at] = 17;
+  const Status status = import_status(bytes);
+  CHECK(status.code() == StatusCode::kCorrupt);
+  CHECK(status.message().find("ffn_") != std::string_view::npos);
+}
