@@ -89,6 +89,8 @@ struct CollectiveInst {
   int32_t micro_batch = 0;
 };
 
+// A send waits for its receive, and a receive for its send. Adjacent sends and receives are one exchange: all of them
+// are posted before any is waited for. `peer` is a global rank.
 struct SendInst { int32_t peer = -1; int64_t bytes = 0; SlotRef in; NodeId node = kNoNode; int32_t micro_batch = 0; };
 struct RecvInst { int32_t peer = -1; int64_t bytes = 0; SlotRef out; NodeId node = kNoNode; int32_t micro_batch = 0; };
 

@@ -162,6 +162,11 @@ typedef struct tsr_backend_api {
   tsr_abi_error* (*capture_end)(tsr_abi_stream*, void** out_graph);
   tsr_abi_error* (*replay)(tsr_abi_stream*, void* graph);
   void (*graph_destroy)(void* graph);
+
+  /* Sends and receives between begin and end are one exchange: all are posted before any is waited for, so that a ring
+   * of ranks may send and receive at once. Issued by the owner of the end. Required of backends with comm_send. */
+  tsr_abi_error* (*comm_group_begin)(tsr_abi_comm*);
+  tsr_abi_error* (*comm_group_end)(tsr_abi_comm*, tsr_abi_stream*);
 } tsr_backend_api;
 
 /* `host` serves make_error and log for calls without a device; it outlives the plugin. */

@@ -35,7 +35,7 @@ void register_eval(CLI::App& app) {
     set_placement(options, *args);
     set(options, "batch", args->batch);
     set(options, "seq", args->seq);
-    set(options, "frozen", "*");
+    set(options, "evaluate_only", int64_t{1});
     const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
                                           static_cast<const tsr_dataset*>(dataset.get()),
                                           static_cast<const tsr_options*>(options.get()));

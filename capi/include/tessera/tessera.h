@@ -396,7 +396,7 @@ TSR_API void tsr_model_free(tsr_model* model);
  *
  * Options
  *   seq            i64   tokens a sample (default 128)
- *   eval_fraction  f64   the last part of the samples, kept for evaluation (default 0)
+ *   eval_fraction  f64   the last part of the samples, kept for evaluation (default 0); 1: all of them
  *   shuffle        i64   1 (default) or 0: in order
  *   seed           i64   of the order (default 0)
  * TSR_INVALID_ARGUMENT when the text holds no whole sample for training. */
@@ -516,10 +516,11 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   momentum       f64   of sgd (0.9)
  *   weight_decay   f64   (adamw 0.01, sgd 0)
  *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
- *   seed           i64   of dropout and of parameters not drawn yet (default 0)
+ *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
  *   dropout        f64   overrides the probability of every dropout op of the model
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
+ *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)
  *   measure_memory i64   1 (default): the first two steps also measure the memory really touched; 0: not
  *   trace          i64   1: record what runs, for tsr_trainer_trace (default 0)
  * TSR_OUT_OF_MEMORY before anything large is allocated when no plan fits. */

@@ -151,6 +151,7 @@ std::vector<std::unique_ptr<Communicator>> Communicator::create(const tsr_host_a
 Communicator::Communicator(std::shared_ptr<CommGroup> group, int32_t position)
     : group_(std::move(group)), position_(position) {
   counters_.struct_size = sizeof(counters_);
+  transfers_.reserve(64);  // longer exchanges grow it once
 }
 
 Communicator::~Communicator() = default;
@@ -347,31 +348,53 @@ Status Communicator::collective(const tsr_abi_collective& what, const void* in, 
   return status;
 }
 
-Status Communicator::send(int32_t peer, const void* in, int64_t bytes) {
-  if (peer < 0 || peer >= group_->members() || peer == position_ || bytes < 0)
-    return Status(StatusCode::kInvalidArgument,
-                  format("send of {} bytes from position {} to {} in a group of {}", bytes, position_, peer,
-                         group_->members()));
+Status Communicator::check_peer(int32_t peer, int64_t bytes, std::string_view what) const {
+  if (peer >= 0 && peer < group_->members() && peer != position_ && bytes >= 0) return {};
+  return Status(StatusCode::kInvalidArgument,
+                format("{} of {} bytes between position {} and {} in a group of {}", what, bytes, position_,
+                       peer, group_->members()));
+}
+
+Status Communicator::post(int32_t peer, const void* in, int64_t bytes) {
   CommGroup::Mailbox& box = group_->mailbox(position_, peer);
-  const int turn = box.turn.load(std::memory_order_acquire);
+  int turn = box.turn.load(std::memory_order_acquire);
   if (group_->is_aborted()) return aborted();
   box.data = in;
   box.bytes = bytes;
-  int expected = turn;
-  if (!box.turn.compare_exchange_strong(expected, turn + 1, std::memory_order_acq_rel)) return aborted();
+  if (!box.turn.compare_exchange_strong(turn, turn + 1, std::memory_order_acq_rel)) return aborted();
   box.turn.notify_all();
-  wait_while(box.turn, turn + 1, group_->spin());
-  if (group_->is_aborted()) return aborted();
   counters_.calls[kSend] += 1;
   counters_.bytes[kSend] += bytes;
   return {};
 }
 
+Status Communicator::wait_taken(int32_t peer) {
+  CommGroup::Mailbox& box = group_->mailbox(position_, peer);
+  const int turn = box.turn.load(std::memory_order_acquire);
+  if (turn % 2 == 1 && !group_->is_aborted()) wait_while(box.turn, turn, group_->spin());
+  return group_->is_aborted() ? aborted() : Status();
+}
+
+Status Communicator::send(int32_t peer, const void* in, int64_t bytes) {
+  TSR_RETURN_IF_ERROR(check_peer(peer, bytes, "send"));
+  if (in_exchange_) {
+    const auto same_way = [&](const Transfer& other) { return other.is_send && other.peer == peer; };
+    const auto round = static_cast<int32_t>(std::count_if(transfers_.begin(), transfers_.end(), same_way));
+    transfers_.push_back({true, peer, in, nullptr, bytes, round});
+    return {};
+  }
+  TSR_RETURN_IF_ERROR(post(peer, in, bytes));
+  return wait_taken(peer);
+}
+
 Status Communicator::receive(int32_t peer, void* out, int64_t bytes) {
-  if (peer < 0 || peer >= group_->members() || peer == position_ || bytes < 0)
-    return Status(StatusCode::kInvalidArgument,
-                  format("receive of {} bytes at position {} from {} in a group of {}", bytes, position_,
-                         peer, group_->members()));
+  TSR_RETURN_IF_ERROR(check_peer(peer, bytes, "receive"));
+  if (in_exchange_) {
+    const auto same_way = [&](const Transfer& other) { return !other.is_send && other.peer == peer; };
+    const auto round = static_cast<int32_t>(std::count_if(transfers_.begin(), transfers_.end(), same_way));
+    transfers_.push_back({false, peer, nullptr, out, bytes, round});
+    return {};
+  }
   CommGroup::Mailbox& box = group_->mailbox(peer, position_);
   int turn = box.turn.load(std::memory_order_acquire);
   while (turn % 2 == 0) {
@@ -382,13 +405,39 @@ Status Communicator::receive(int32_t peer, void* out, int64_t bytes) {
   if (group_->is_aborted()) return aborted();
   const int64_t sent = box.bytes;
   if (sent == bytes && bytes > 0) std::memcpy(out, box.data, static_cast<size_t>(bytes));
-  int expected = turn;
-  if (!box.turn.compare_exchange_strong(expected, turn + 1, std::memory_order_acq_rel)) return aborted();
+  if (!box.turn.compare_exchange_strong(turn, turn + 1, std::memory_order_acq_rel)) return aborted();
   box.turn.notify_all();
   if (sent != bytes)
     return Status(StatusCode::kInternal, format("position {} expects {} bytes from {}, which sent {}",
                                                 position_, bytes, peer, sent));
   counters_.calls[kReceive] += 1;  // the bytes are the sender's
+  return {};
+}
+
+Status Communicator::begin_exchange() {
+  TSR_CHECK(!in_exchange_, "exchanges do not nest");
+  in_exchange_ = true;
+  transfers_.clear();
+  return {};
+}
+
+// In rounds: a mailbox holds one message, so the k-th message to every peer is posted, the k-th of every peer
+// taken, and the k-th posted waited for. All messages of round k are posted before any member waits in it.
+Status Communicator::end_exchange() {
+  TSR_CHECK(in_exchange_, "no exchange was begun");
+  in_exchange_ = false;
+  int32_t rounds = 0;
+  for (const Transfer& transfer : transfers_) rounds = std::max(rounds, transfer.round + 1);
+  for (int32_t round = 0; round < rounds; ++round) {
+    for (const Transfer& transfer : transfers_)
+      if (transfer.round == round && transfer.is_send)
+        TSR_RETURN_IF_ERROR(post(transfer.peer, transfer.in, transfer.bytes));
+    for (const Transfer& transfer : transfers_)
+      if (transfer.round == round && !transfer.is_send)
+        TSR_RETURN_IF_ERROR(receive(transfer.peer, transfer.out, transfer.bytes));
+    for (const Transfer& transfer : transfers_)
+      if (transfer.round == round && transfer.is_send) TSR_RETURN_IF_ERROR(wait_taken(transfer.peer));
+  }
   return {};
 }
 

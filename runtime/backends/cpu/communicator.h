@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "graph/base/result.h"
@@ -28,6 +29,9 @@ class Communicator {
   // A send returns when the receiver has the bytes; a receive waits for its send.
   Status send(int32_t peer, const void* in, int64_t bytes);
   Status receive(int32_t peer, void* out, int64_t bytes);
+  // Sends and receives between the two are posted together and waited for at the end.
+  Status begin_exchange();
+  Status end_exchange();
   void abort();
   const tsr_abi_comm_counters& counters() const { return counters_; }
 
@@ -37,10 +41,25 @@ class Communicator {
   Status check_agreement() const;
   Status exchange(const tsr_abi_collective& what);
   void count(const tsr_abi_collective& what);
+  Status check_peer(int32_t peer, int64_t bytes, std::string_view what) const;
+  Status post(int32_t peer, const void* in, int64_t bytes);
+  Status wait_taken(int32_t peer);
+
+  // One send or receive of an exchange.
+  struct Transfer {
+    bool is_send;
+    int32_t peer;
+    const void* in;
+    void* out;
+    int64_t bytes;
+    int32_t round;  // how many earlier ones of the exchange go the same way to the same peer
+  };
 
   std::shared_ptr<CommGroup> group_;  // shared by the ends, which may be destroyed in any order
   int32_t position_;
   tsr_abi_comm_counters counters_{};
+  bool in_exchange_ = false;
+  std::vector<Transfer> transfers_;
 };
 
 }  // namespace tessera::cpu

@@ -274,6 +274,12 @@ tsr_abi_error* comm_send(tsr_abi_comm* comm, tsr_abi_stream*, int32_t peer, cons
 tsr_abi_error* comm_recv(tsr_abi_comm* comm, tsr_abi_stream*, int32_t peer, void* out, int64_t bytes) {
   return guarded([&] { return comm->end->receive(peer, out, bytes); });
 }
+tsr_abi_error* comm_group_begin(tsr_abi_comm* comm) {
+  return guarded([&] { return comm->end->begin_exchange(); });
+}
+tsr_abi_error* comm_group_end(tsr_abi_comm* comm, tsr_abi_stream*) {
+  return guarded([&] { return comm->end->end_exchange(); });
+}
 void comm_abort(tsr_abi_comm* comm) { comm->end->abort(); }
 void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
   const size_t bytes = std::min(out->struct_size, sizeof(tsr_abi_comm_counters));
@@ -317,6 +323,8 @@ constexpr tsr_backend_api kApi = {
     .capture_end = nullptr,
     .replay = nullptr,
     .graph_destroy = nullptr,
+    .comm_group_begin = comm_group_begin,
+    .comm_group_end = comm_group_end,
 };
 
 }  // namespace

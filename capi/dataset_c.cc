@@ -1,0 +1,74 @@
+// tsr_dataset.
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "graph/base/text.h"
+
+using namespace tessera;
+using namespace tessera::capi;
+
+namespace {
+
+// `make` takes Options and returns Result<shared_ptr<const Dataset>>.
+template <class Make>
+tsr_status* make_dataset(const tsr_options* options, tsr_dataset** out_dataset, Make&& make) noexcept {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{out_dataset, "out_dataset"}}));
+    TSR_ASSIGN_OR_RETURN(auto dataset, make(options ? options->value : Options{}));
+    *out_dataset = new tsr_dataset{std::move(dataset)};
+    return {};
+  });
+}
+
+using MadeDataset = Result<std::shared_ptr<const Dataset>>;
+
+}  // namespace
+
+tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenizer, const tsr_options* options,
+                                 tsr_dataset** out_dataset) {
+  return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
+    TSR_RETURN_IF_ERROR(required({{path, "path"}, {tokenizer, "tokenizer"}}));
+    return Dataset::from_file(path, *tokenizer->value, chosen);
+  });
+}
+
+tsr_status* tsr_dataset_new_text(const char* text, size_t size, const tsr_tokenizer* tokenizer,
+                                 const tsr_options* options, tsr_dataset** out_dataset) {
+  return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
+    TSR_RETURN_IF_ERROR(required({{text, "text"}, {tokenizer, "tokenizer"}}));
+    return Dataset::from_text(text_of(text, size), *tokenizer->value, chosen);
+  });
+}
+
+tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_options* options,
+                                   tsr_dataset** out_dataset) {
+  return make_dataset(options, out_dataset, [&](const Options& chosen) -> MadeDataset {
+    if (count > 0) TSR_RETURN_IF_ERROR(required({{ids, "ids"}}));
+    return Dataset::create(std::vector<int32_t>(ids, ids + count), chosen);
+  });
+}
+
+tsr_status* tsr_dataset_info(const tsr_dataset* dataset, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}}));
+    return put_text(dataset->value->info_json(), buffer, capacity, out_size);
+  });
+}
+
+tsr_status* tsr_dataset_batch(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* items,
+                              size_t capacity, size_t* out_count) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}}));
+    if (step < 0 || batch < 1 || batch > (1 << 24) || dataset->value->train_samples() == 0)
+      return Status(StatusCode::kInvalidArgument,
+                    format("step {}, batch {}, {} training samples: wanted step >= 0, batch >= 1 and samples",
+                           step, batch, dataset->value->train_samples()));
+    std::vector<int32_t> ids;
+    for (int64_t row = 0; row < batch; ++row) {
+      const std::span<const int32_t> sample = dataset->value->training_sample(step * batch + row);
+      ids.insert(ids.end(), sample.begin(), sample.end());
+    }
+    return put_array<int32_t>(ids, items, capacity, out_count);
+  });
+}
+
+void tsr_dataset_free(tsr_dataset* dataset) { delete dataset; }

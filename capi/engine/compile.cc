@@ -1,0 +1,205 @@
+#include "capi/engine/compile.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "capi/engine/rewrite.h"
+#include "graph/base/text.h"
+#include "graph/transform/decoding.h"
+#include "parallel/lower.h"
+
+namespace tessera {
+namespace {
+
+using SymbolValues = std::vector<std::pair<std::string, int64_t>>;
+
+struct GraphToPlan {
+  std::string name;
+  std::shared_ptr<const Graph> graph;
+  SymbolValues symbols;
+};
+
+// Those that the graph has.
+SymbolValues symbols_of(const Graph& graph, const SymbolValues& values) {
+  SymbolValues kept;
+  for (const auto& value : values)
+    for (const Symbol& symbol : graph.symbols())
+      if (symbol.name == value.first) kept.push_back(value);
+  return kept;
+}
+
+Result<Plan> read_plan_file(const std::string& path, const Graph& graph) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return Status(StatusCode::kNotFound, format("cannot open plan '{}': {}", path, std::strerror(errno)));
+  std::ostringstream text;
+  text << file.rdbuf();
+  Result<Plan> plan = parse_plan(text.str(), graph);
+  if (!plan.ok()) return plan.status().with_context(format("plan '{}'", path));
+  if (plan->graph_fingerprint != graph.fingerprint())
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("plan '{}' is of graph {}, this graph is {}: make the plan again from the same model and "
+               "options",
+               path, plan->graph_fingerprint, graph.fingerprint()));
+  return plan;
+}
+
+Result<Compiled> lower_all(std::vector<PlannedEntry> entries, std::vector<Candidate> candidates,
+                           const DeviceSet& devices) {
+  std::vector<EntrySpec> specs;
+  for (const PlannedEntry& entry : entries) specs.push_back({entry.name, entry.graph.get(), &entry.plan});
+  Compiled compiled;
+  TSR_ASSIGN_OR_RETURN(compiled.program, lower(specs, devices.catalog()));
+  if (static_cast<int32_t>(compiled.program.ranks.size()) != devices.size())
+    return Status(StatusCode::kInvalidArgument,
+                  format("the plan '{}' is for {} devices, '{}' has {}", entries[0].plan.strategy,
+                         compiled.program.ranks.size(), devices.text(), devices.size()));
+  auto record = std::make_shared<PlanRecord>();
+  for (int32_t rank = 0; rank < devices.size(); ++rank) {
+    const RankProgram& program = compiled.program.ranks[static_cast<size_t>(rank)];
+    record->devices.push_back(
+        {devices.device_name(rank), program.arena_bytes, program.max_live_bytes, program.peak});
+  }
+  record->entries = std::move(entries);
+  record->candidates = std::move(candidates);
+  compiled.record = std::move(record);
+  return compiled;
+}
+
+int64_t largest_arena(const Compiled& compiled) {
+  int64_t largest = 0;
+  for (const PlanRecord::Device& device : compiled.record->devices)
+    largest = std::max(largest, device.arena_bytes);
+  return largest;
+}
+
+Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
+                           int64_t memory_limit, const DeviceSet& devices) {
+  std::vector<PlannedEntry> entries;
+  std::vector<Candidate> candidates;
+  entries.reserve(graphs.size());
+  for (const GraphToPlan& graph : graphs) {
+    PlanOptions options;
+    options.global_batch = batch;
+    options.symbols = graph.symbols;
+    options.memory_limit = memory_limit;
+    PlannedEntry entry{graph.name, graph.graph, {}};
+    if (entries.empty() && !compute.plan_file.empty()) {
+      TSR_ASSIGN_OR_RETURN(entry.plan, read_plan_file(compute.plan_file, *graph.graph));
+    } else {
+      if (entries.empty()) {
+        options.parallel = compute.parallel;
+      } else {  // parameters and state stay where the first entry has them
+        options.like = &entries[0].plan;
+        options.like_graph = entries[0].graph.get();
+      }
+      Result<PlanResult> planned = make_plan(*graph.graph, devices.cluster(), devices.catalog(), options);
+      if (!planned.ok()) return planned.status().with_context(format("planning '{}'", graph.name));
+      entry.plan = std::move(planned->plan);
+      if (entries.empty()) candidates = std::move(planned->candidates);
+    }
+    entries.push_back(std::move(entry));
+  }
+  return lower_all(std::move(entries), std::move(candidates), devices);
+}
+
+// The planner sees the first entry alone; when the others make the arena larger than the limit, it is asked
+// again to leave them that room.
+Result<Compiled> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
+                          const DeviceSet& devices) {
+  const int64_t limit = compute.memory_limit;
+  int64_t asked = limit;
+  for (int attempt = 0;; ++attempt) {
+    TSR_ASSIGN_OR_RETURN(Compiled compiled, plan_once(graphs, compute, batch, asked, devices));
+    const int64_t largest = largest_arena(compiled);
+    if (limit == 0 || largest <= limit) return compiled;
+    if (attempt == 3 || !compute.plan_file.empty() || asked - (largest - limit) <= 0)
+      return Status(
+          StatusCode::kOutOfMemory,
+          format("the plan '{}' needs {} bytes ({}) on a device, the memory limit is {} bytes ({}); peak: {}",
+                 compiled.record->entries[0].plan.strategy, largest, bytes_text(largest), limit,
+                 bytes_text(limit), compiled.record->devices[0].peak));
+    asked -= largest - limit;
+  }
+}
+
+Status require(const Graph& graph, TensorKind kind, std::string_view name, std::string_view purpose) {
+  const bool found = kind == TensorKind::kInput
+                         ? graph.find_tensor(name) && graph.tensor(*graph.find_tensor(name)).kind == kind
+                         : graph.find_output(name).has_value();
+  if (found) return {};
+  return Status(StatusCode::kInvalidArgument,
+                format("{} needs the {} '{}', which this graph does not have", purpose,
+                       kind == TensorKind::kInput ? "input" : "output", name));
+}
+
+}  // namespace
+
+Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
+                                  const DeviceSet& devices) {
+  Graph with_loss = forward;
+  if (has_op(forward, "dropout") && settings.dropout >= 0) {
+    TSR_ASSIGN_OR_RETURN(with_loss, with_dropout(forward, settings.dropout));
+  }
+  TSR_RETURN_IF_ERROR(freeze(with_loss, settings.frozen));
+  if (language_model) {
+    TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kInput, "tokens", "training on a dataset"));
+    TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "logits", "training on a dataset"));
+    TSR_RETURN_IF_ERROR(add_token_loss(with_loss));
+  } else {
+    TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "loss", "training without a dataset"));
+  }
+
+  std::vector<GraphToPlan> graphs;
+  const auto add = [&](std::string name, Graph graph) {
+    auto shared = std::make_shared<const Graph>(std::move(graph));
+    graphs.push_back({std::move(name), shared, symbols_of(*shared, settings.symbols)});
+  };
+  if (!settings.evaluate_only) {
+    TSR_ASSIGN_OR_RETURN(Graph step, make_training_step(with_loss, settings.step));
+    add("train_step", std::move(step));
+  }
+  Graph without_dropout = with_loss;
+  if (has_op(with_loss, "dropout")) {
+    TSR_ASSIGN_OR_RETURN(without_dropout, with_dropout(with_loss, 0));
+  }
+  TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(without_dropout));
+  add("eval", std::move(evaluation));
+  return plan_all(graphs, settings.compute, settings.batch, devices);
+}
+
+Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,
+                                    const DeviceSet& devices) {
+  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "generating"));
+  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "generating"));
+  Graph model = forward;
+  if (has_op(forward, "dropout")) {
+    TSR_ASSIGN_OR_RETURN(model, with_dropout(forward, 0));
+  }
+  TSR_ASSIGN_OR_RETURN(Graph decoding,
+                       make_decoding(model, {.cache_capacity = settings.context, .sample = true}));
+  const auto graph = std::make_shared<const Graph>(std::move(decoding));
+  std::vector<GraphToPlan> graphs = {{"decode", graph, symbols_of(*graph, {{"T", 1}})}};
+  for (const int64_t chunk : {int64_t{128}, int64_t{16}})
+    if (chunk <= settings.context)
+      graphs.push_back({format("prefill.{}", chunk), graph, symbols_of(*graph, {{"T", chunk}})});
+  return plan_all(graphs, settings.compute, 1, devices);
+}
+
+Result<Compiled> compile_graph(const Graph& graph, const PlanOptions& options, const DeviceSet& devices) {
+  TSR_ASSIGN_OR_RETURN(PlanResult planned, make_plan(graph, devices.cluster(), devices.catalog(), options));
+  std::vector<PlannedEntry> entries = {
+      {"main", std::make_shared<const Graph>(graph), std::move(planned.plan)}};
+  return lower_all(std::move(entries), std::move(planned.candidates), devices);
+}
+
+Result<Compiled> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices) {
+  if (entries.empty()) return Status(StatusCode::kInvalidArgument, "a program needs at least one entry");
+  return lower_all(std::move(entries), {}, devices);
+}
+
+}  // namespace tessera

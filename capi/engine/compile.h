@@ -1,0 +1,59 @@
+// compile: a forward graph and settings -> plans and one Program, without allocating any of its memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capi/engine/settings.h"
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/program.h"
+#include "parallel/planner.h"
+#include "runtime/device_set.h"
+
+namespace tessera {
+
+// One entry point with the graph and plan that it comes from.
+struct PlannedEntry {
+  std::string name;  // "train_step"
+  std::shared_ptr<const Graph> graph;
+  Plan plan;
+};
+
+// What was decided and what it costs; the first entry is the one that was planned, the others follow its
+// placement.
+struct PlanRecord {
+  struct Device {
+    std::string name;
+    int64_t arena_bytes = 0;
+    int64_t max_live_bytes = 0;
+    std::string peak;
+  };
+  std::vector<PlannedEntry> entries;
+  std::vector<Candidate> candidates;
+  std::vector<Device> devices;
+};
+
+struct Compiled {
+  std::shared_ptr<const PlanRecord> record;
+  Program program;
+};
+
+// Entries "train_step" and "eval" (that one alone when settings.evaluate_only).
+// language_model: the loss is made from "logits"; else the graph has its own output "loss".
+Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
+                                  const DeviceSet& devices);
+
+// Entries "decode" (one token) and "prefill.<T>" for chunks of T tokens of a prompt, largest first.
+Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,
+                                    const DeviceSet& devices);
+
+// Any graph, one entry "main".
+Result<Compiled> compile_graph(const Graph& graph, const PlanOptions& options, const DeviceSet& devices);
+
+// Entries that already have plans.
+Result<Compiled> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices);
+
+}  // namespace tessera

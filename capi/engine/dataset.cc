@@ -1,0 +1,110 @@
+#include "capi/engine/dataset.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "capi/engine/initialize.h"
+#include "capi/engine/json.h"
+#include "graph/base/text.h"
+
+namespace tessera {
+
+int64_t permuted(int64_t i, int64_t count, uint64_t key) {
+  int half_bits = 1;
+  while ((int64_t{1} << (2 * half_bits)) < count) ++half_bits;
+  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
+  uint64_t value = static_cast<uint64_t>(i);
+  do {
+    uint64_t left = value >> half_bits, right = value & mask;
+    for (uint64_t round = 0; round < 4; ++round) {
+      const uint64_t next = left ^ (random_bits(key + round, right) & mask);
+      left = right;
+      right = next;
+    }
+    value = (left << half_bits) | right;
+  } while (value >= static_cast<uint64_t>(count));
+  return static_cast<int64_t>(value);
+}
+
+Result<std::shared_ptr<const Dataset>> Dataset::create(std::vector<int32_t> tokens, const Options& options) {
+  OptionReader reader(options, "dataset");
+  std::shared_ptr<Dataset> dataset(new Dataset);
+  dataset->seq_ = reader.i64("seq", 128, 1, 1 << 24);
+  const double eval_fraction = reader.f64("eval_fraction", 0, 0, 1);
+  dataset->shuffle_ = reader.flag("shuffle", true);
+  dataset->seed_ = static_cast<uint64_t>(reader.i64("seed", 0));
+  TSR_RETURN_IF_ERROR(reader.finish());
+
+  const int64_t count = static_cast<int64_t>(tokens.size());
+  const int64_t samples = std::max<int64_t>(0, (count - 1) / dataset->seq_);
+  // At least one sample when a fraction was asked for.
+  const int64_t eval = eval_fraction > 0 ? std::max<int64_t>(1, std::llround(samples * eval_fraction)) : 0;
+  if (samples < 1 || (samples == eval && eval_fraction < 1))
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("dataset: {} tokens make {} samples of seq {} + 1, {} of them for evaluation: none is left to "
+               "train on; give more text, or a smaller seq or eval_fraction",
+               count, samples, dataset->seq_, eval));
+  for (const int32_t token : tokens) {
+    if (token < 0)
+      return Status(StatusCode::kInvalidArgument, format("dataset: token id {} is negative", token));
+    dataset->largest_token_ = std::max(dataset->largest_token_, token);
+  }
+  dataset->train_samples_ = samples - eval;
+  dataset->eval_samples_ = eval;
+  dataset->tokens_ = std::move(tokens);
+  return std::shared_ptr<const Dataset>(std::move(dataset));
+}
+
+Result<std::shared_ptr<const Dataset>> Dataset::from_text(std::string_view text, const Tokenizer& tokenizer,
+                                                          const Options& options) {
+  return create(tokenizer.encode(text), options);
+}
+
+Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& path, const Tokenizer& tokenizer,
+                                                          const Options& options) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file)
+    return Status(errno == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,
+                  format("dataset: cannot open '{}': {}", path, std::strerror(errno)));
+  std::string text(static_cast<size_t>(std::max<std::streamoff>(0, file.tellg())), '\0');
+  file.seekg(0);
+  if (!file.read(text.data(), static_cast<std::streamsize>(text.size())))
+    return Status(StatusCode::kIo, format("dataset: cannot read '{}': {}", path, std::strerror(errno)));
+  return from_text(text, tokenizer, options);
+}
+
+std::span<const int32_t> Dataset::sample(int64_t number) const {
+  return std::span(tokens_).subspan(static_cast<size_t>(number * seq_), static_cast<size_t>(seq_) + 1);
+}
+
+std::span<const int32_t> Dataset::training_sample(int64_t place) const {
+  const int64_t epoch = place / train_samples_, i = place % train_samples_;
+  if (!shuffle_) return sample(i);
+  return sample(permuted(i, train_samples_, random_bits(seed_, static_cast<uint64_t>(epoch))));
+}
+
+std::span<const int32_t> Dataset::eval_sample(int64_t number) const {
+  return sample(train_samples_ + number);
+}
+
+uint64_t Dataset::fingerprint() const {
+  uint64_t hash = random_bits(seed_ * 2 + shuffle_, static_cast<uint64_t>(seq_));
+  hash = random_bits(hash, static_cast<uint64_t>(train_samples_));
+  for (const int32_t token : tokens_) hash = (hash ^ static_cast<uint32_t>(token)) * 0x100000001b3u;
+  return hash;
+}
+
+std::string Dataset::info_json() const {
+  return dump(Json{{"tokens", tokens_.size()},
+                   {"seq", seq_},
+                   {"train_samples", train_samples_},
+                   {"eval_samples", eval_samples_},
+                   {"seed", seed_},
+                   {"shuffle", shuffle_}});
+}
+
+}  // namespace tessera

@@ -1,0 +1,294 @@
+#include "capi/engine/generator.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "capi/engine/text_stream.h"
+#include "graph/base/text.h"
+
+namespace tessera {
+namespace {
+
+// Pieces computed ahead of the caller; then the worker waits.
+constexpr size_t kPiecesAhead = 64;
+constexpr std::string_view kDecode = "decode";
+
+struct Chunk {
+  std::string_view entry;
+  int64_t tokens;
+};
+constexpr Chunk kChunks[] = {{"prefill.128", 128}, {"prefill.16", 16}};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+HostTensor view(std::span<const int32_t> values, Shape shape) {
+  return HostTensor{{DType::kI32, shape}, std::as_bytes(values), nullptr};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> runtime,
+                                                     std::shared_ptr<SharedModel> model,
+                                                     const Options& options) {
+  std::unique_ptr<Generator> generator(new Generator);
+  TSR_ASSIGN_OR_RETURN(generator->settings_, read_generator_settings(options));
+  GeneratorSettings& settings = generator->settings_;
+  TSR_RETURN_IF_ERROR(settle_context(settings, model->context_length()));
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, runtime->open_devices(settings.compute.devices));
+  const Graph forward = model->graph();
+  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, *devices));
+  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
+  TSR_ASSIGN_OR_RETURN(generator->running_, Running::create(std::move(prepared), SessionOptions{}));
+  TSR_RETURN_IF_ERROR(generator->running_->write_parameters(*model, model->seed()));
+  const Shape& logits = forward.type(*forward.find_output("logits")).shape;
+  generator->vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
+  generator->tokenizer_ = model->tokenizer();
+  if (!generator->tokenizer_ && !settings.stop.empty())
+    return Status(StatusCode::kFailedPrecondition, "generator: option 'stop' needs a model with a tokenizer");
+  generator->report_.context = settings.context;
+  TSR_RETURN_IF_ERROR(generator->feed_sampling());
+  generator->worker_ = std::thread([raw = generator.get()] { raw->work(); });
+  return generator;
+}
+
+Generator::~Generator() {
+  if (!worker_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    cancelled_ = true;
+  }
+  changed_.notify_all();
+  worker_.join();
+}
+
+Status Generator::feed_sampling() {
+  for (const std::string_view entry : {kDecode, kChunks[0].entry, kChunks[1].entry}) {
+    if (!running_->has_entry(entry)) continue;
+    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "temperature", settings_.temperature));
+    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "top_k", static_cast<double>(settings_.top_k)));
+    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "top_p", settings_.top_p));
+    const std::array<int64_t, 1> seed{settings_.seed};  // not through a double: all 64 bits count
+    TSR_RETURN_IF_ERROR(running_->feed(
+        entry, "seed", HostTensor{{DType::kI64, Shape{}}, std::as_bytes(std::span(seed)), nullptr}));
+  }
+  return {};
+}
+
+Status Generator::start(std::string_view prompt) {
+  if (!tokenizer_)
+    return Status(StatusCode::kFailedPrecondition,
+                  "the model has no tokenizer: give it one, or start from token ids");
+  const TokenizerData& data = tokenizer_->data();
+  std::vector<int32_t> ids;
+  if (data.bos >= 0 && (data.add_bos || prompt.empty())) ids.push_back(data.bos);
+  const std::vector<int32_t> encoded = tokenizer_->encode(prompt);
+  ids.insert(ids.end(), encoded.begin(), encoded.end());
+  if (ids.empty())
+    return Status(StatusCode::kInvalidArgument,
+                  "the prompt is empty and the tokenizer has no beginning-of-sequence token to start from");
+  return start(std::move(ids));
+}
+
+Status Generator::start(std::vector<int32_t> prompt) {
+  if (prompt.empty()) return Status(StatusCode::kInvalidArgument, "a prompt needs at least one token");
+  if (static_cast<int64_t>(prompt.size()) > settings_.context)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("the prompt has {} tokens, the context holds {}: shorten it or raise option 'context'",
+               prompt.size(), settings_.context));
+  for (const int32_t token : prompt)
+    if (token < 0 || token >= vocabulary_)
+      return Status(StatusCode::kInvalidArgument,
+                    format("the prompt has token id {}, the model has {} tokens", token, vocabulary_));
+  std::unique_lock lock(mutex_);
+  cancelled_ = true;
+  changed_.notify_all();
+  wait_until_idle(lock);
+  cancelled_ = false;
+  pieces_.clear();
+  failure_ = Status();
+  report_.prompt_tokens = static_cast<int64_t>(prompt.size());
+  report_.tokens = 0;
+  report_.prefill_seconds = report_.decode_seconds = 0;
+  if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
+  job_ = std::move(prompt);
+  started_ = true;
+  changed_.notify_all();
+  return {};
+}
+
+void Generator::wait_until_idle(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(lock, [this] { return !busy_ && !job_; });
+}
+
+Result<TextPiece> Generator::next(double timeout_s) {
+  std::unique_lock lock(mutex_);
+  if (!started_)
+    return Status(StatusCode::kFailedPrecondition, "nothing was started: call tsr_generator_start first");
+  const auto ready = [this] { return !pieces_.empty() || (!busy_ && !job_); };
+  if (timeout_s < 0) {
+    changed_.wait(lock, ready);
+  } else {
+    changed_.wait_for(lock, std::chrono::duration<double>(std::min(timeout_s, 1e6)), ready);
+  }
+  if (pieces_.empty()) {
+    if (busy_ || job_) return TextPiece{};
+    TSR_RETURN_IF_ERROR(failure_);
+    return Status(StatusCode::kInternal, "the text ended without saying so");
+  }
+  TextPiece piece = pieces_.front();
+  // The end stays: asking again gives the same answer.
+  if (piece.kind != TextPiece::Kind::kEnd) pieces_.pop_front();
+  changed_.notify_all();
+  return piece;
+}
+
+bool Generator::put(TextPiece piece) {
+  std::unique_lock lock(mutex_);
+  const bool end = piece.kind == TextPiece::Kind::kEnd;
+  changed_.wait(lock, [&] { return end || cancelled_ || pieces_.size() < kPiecesAhead; });
+  if (cancelled_ && !end) return false;
+  pieces_.push_back(std::move(piece));
+  changed_.notify_all();
+  return true;
+}
+
+void Generator::work() {
+  for (;;) {
+    std::vector<int32_t> prompt;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || job_; });
+      if (stopping_) return;
+      prompt = std::move(*job_);
+      job_.reset();
+      busy_ = true;
+    }
+    Finish finish = Finish::kNone;
+    Status status = catch_status([&]() -> Status {
+      TSR_ASSIGN_OR_RETURN(finish, generate(prompt));
+      return {};
+    });
+    if (status.ok()) put(TextPiece{TextPiece::Kind::kEnd, finish, -1, {}});
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(status);
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+Result<int32_t> Generator::advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
+                                   int64_t start) {
+  std::array<int32_t, 128> padded{};
+  std::copy(tokens.begin(), tokens.end(), padded.begin());
+  const std::array<int32_t, 1> from{static_cast<int32_t>(start)};
+  const std::array<int32_t, 1> length{static_cast<int32_t>(tokens.size())};
+  TSR_RETURN_IF_ERROR(running_->feed(
+      entry, "tokens", view(std::span(padded).first(static_cast<size_t>(chunk)), Shape{1, chunk})));
+  TSR_RETURN_IF_ERROR(running_->feed(entry, "start", view(from, Shape{1})));
+  TSR_RETURN_IF_ERROR(running_->feed(entry, "length", view(length, Shape{1})));
+  TSR_RETURN_IF_ERROR(running_->run(entry));
+  last_entry_ = entry;
+  int32_t token = -1;
+  TSR_RETURN_IF_ERROR(
+      running_->session().fetch_into(entry, "token", std::as_writable_bytes(std::span(&token, 1))));
+  return token;
+}
+
+// The prompt in chunks, the last of which may be partly padding (`length` says so). Returns the token sampled
+// after the last; those sampled after earlier chunks mean nothing.
+Result<int32_t> Generator::prefill(std::span<const int32_t> prompt) {
+  const int64_t count = static_cast<int64_t>(prompt.size());
+  int32_t token = -1;
+  for (int64_t done = 0; done < count && !cancelled_;) {
+    const int64_t rest = count - done;
+    Chunk chunk{kDecode, 1};
+    if (rest >= kChunks[0].tokens && running_->has_entry(kChunks[0].entry)) {
+      chunk = kChunks[0];
+    } else if (rest > 1 && running_->has_entry(kChunks[1].entry)) {
+      chunk = kChunks[1];
+    }
+    const int64_t take = std::min(rest, chunk.tokens);
+    TSR_ASSIGN_OR_RETURN(token,
+                         advance(chunk.entry, chunk.tokens,
+                                 prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(take)), done));
+    done += take;
+  }
+  return token;
+}
+
+bool Generator::ends(int32_t token) const {
+  if (tokenizer_ && (token == tokenizer_->data().bos || token == tokenizer_->data().eos)) return true;
+  return std::find(settings_.stop_ids.begin(), settings_.stop_ids.end(), token) != settings_.stop_ids.end();
+}
+
+Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
+  TextStream stream(settings_.stop);
+  const auto decode = [this](int32_t token, int32_t previous) {
+    return tokenizer_ ? tokenizer_->decode_one(token, previous) : std::string();
+  };
+  int32_t previous = -1;
+  for (const int32_t token : prompt) {
+    if (settings_.echo && !(tokenizer_ && token == tokenizer_->data().bos) &&
+        !put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, decode(token, previous)}))
+      return Finish::kCancelled;
+    previous = token;
+  }
+  // Every token but the last one sampled is written to the cache.
+  const int64_t count = static_cast<int64_t>(prompt.size());
+  int64_t room = settings_.context - count + 1;
+  if (settings_.max_tokens > 0) room = std::min(room, settings_.max_tokens);
+
+  auto begin = std::chrono::steady_clock::now();
+  TSR_ASSIGN_OR_RETURN(int32_t token, prefill(prompt));
+  report_.prefill_seconds = seconds_since(begin);
+  begin = std::chrono::steady_clock::now();
+  Finish finish = Finish::kLength;
+  for (int64_t made = 0; made < room; ++made) {
+    if (made > 0) {
+      const std::array<int32_t, 1> last{previous};
+      TSR_ASSIGN_OR_RETURN(token, advance(kDecode, 1, last, count + made - 1));
+    }
+    if (cancelled_) return Finish::kCancelled;
+    if (token < 0 || token >= vocabulary_)
+      return Status(StatusCode::kInternal,
+                    format("sampling gave token {} of {}: the logits are not finite", token, vocabulary_));
+    if (ends(token)) {
+      finish = Finish::kStop;
+      break;
+    }
+    report_.tokens = made + 1;
+    report_.decode_seconds = seconds_since(begin);
+    if (!put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, stream.add(decode(token, previous))}))
+      return Finish::kCancelled;
+    if (stream.stopped()) return Finish::kStop;
+    previous = token;
+  }
+  if (std::string rest = stream.finish(); !rest.empty())
+    if (!put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, -1, std::move(rest)}))
+      return Finish::kCancelled;
+  return finish;
+}
+
+Result<HostTensor> Generator::logits() {
+  std::unique_lock lock(mutex_);
+  if (busy_ || job_ || !started_)
+    return Status(StatusCode::kFailedPrecondition,
+                  "logits can be read when a text was started and is complete");
+  TSR_ASSIGN_OR_RETURN(HostTensor value, running_->session().fetch(last_entry_, "logits"));
+  value.type.shape = Shape{vocabulary_};  // [1, V]
+  return value;
+}
+
+std::string Generator::report_json() {
+  const std::lock_guard lock(mutex_);
+  GeneratorReport report = report_;
+  if (!busy_ && !job_) report.memory = running_->session().memory();
+  return generator_json(report, running_->record());
+}
+
+}  // namespace tessera

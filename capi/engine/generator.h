@@ -1,0 +1,85 @@
+// Generator: continues a text token by token. A worker thread computes and queues pieces; `next` collects
+// them. One thread at a time, but for `cancel`.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "capi/engine/report.h"
+#include "capi/engine/running.h"
+#include "capi/engine/settings.h"
+
+namespace tessera {
+
+// Values are those of TSR_FINISH_*.
+enum class Finish : int32_t { kNone = 0, kLength = 1, kStop = 2, kCancelled = 3 };
+
+struct TextPiece {
+  enum class Kind : int32_t {
+    kToken = 0,
+    kPending = 1,
+    kEnd = 2
+  } kind = Kind::kPending;  // TSR_PIECE and so on
+  Finish finish = Finish::kNone;
+  int32_t token = -1;
+  std::string text;
+};
+
+class Generator {
+ public:
+  static Result<std::unique_ptr<Generator>> create(std::shared_ptr<Runtime> runtime,
+                                                   std::shared_ptr<SharedModel> model,
+                                                   const Options& options);
+  ~Generator();
+
+  Status start(std::string_view prompt);
+  Status start(std::vector<int32_t> prompt);
+  Result<TextPiece> next(double timeout_s);  // negative: as long as it takes
+  Result<HostTensor> logits();
+  std::string report_json();
+  Runtime& runtime() { return *running_->prepared()->runtime; }
+  void cancel() {
+    cancelled_ = true;
+    changed_.notify_all();
+  }  // any thread
+
+ private:
+  Generator() = default;
+  void work();  // the worker thread
+  Result<Finish> generate(std::span<const int32_t> prompt);
+  Status feed_sampling();
+  Result<int32_t> advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
+                          int64_t start);
+  Result<int32_t> prefill(std::span<const int32_t> prompt);
+  bool ends(int32_t token) const;
+  bool put(TextPiece piece);  // waits for room; false when cancelled
+  void wait_until_idle(std::unique_lock<std::mutex>& lock);
+
+  GeneratorSettings settings_;
+  std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
+  std::unique_ptr<Running> running_;
+  std::string last_entry_ = "decode";
+  int32_t vocabulary_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<TextPiece> pieces_;
+  std::optional<std::vector<int32_t>> job_;
+  bool busy_ = false, started_ = false, stopping_ = false;
+  Status failure_;  // of the job, delivered by next after its pieces
+  std::atomic<bool> cancelled_{false};
+  GeneratorReport report_;
+  std::thread worker_;  // last: everything above exists while it runs
+};
+
+}  // namespace tessera

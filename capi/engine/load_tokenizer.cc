@@ -1,0 +1,32 @@
+#include "capi/engine/load_tokenizer.h"
+
+#include "graph/base/text.h"
+#include "serialize/import/gguf_file.h"
+#include "serialize/import/gguf_tokenizer.h"
+#include "serialize/model.h"
+
+namespace tessera {
+namespace {
+
+Result<std::optional<TokenizerData>> read(const std::string& path) {
+  TSR_ASSIGN_OR_RETURN(const auto source, open_file(path));
+  std::byte magic[4] = {};
+  if (source->size() >= 4) TSR_RETURN_IF_ERROR(source->read_at(0, magic));
+  if (std::string_view(reinterpret_cast<const char*>(magic), 4) == "GGUF") {
+    TSR_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(source));
+    return gguf_tokenizer(file);
+  }
+  TSR_ASSIGN_OR_RETURN(Model model, load_model(source));
+  return std::move(model.tokenizer);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const std::string& path) {
+  Result<std::optional<TokenizerData>> data = read(path);
+  if (!data.ok()) return data.status().with_context(path);
+  if (!data->has_value()) return Status(StatusCode::kNotFound, format("{} holds no tokenizer", path));
+  return Tokenizer::create(std::move(**data));
+}
+
+}  // namespace tessera

@@ -1,0 +1,14 @@
+// The tokenizer inside a file, without the rest of the model: .tsr, GGUF, or a vocabulary-only GGUF.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "serialize/tokenizer/tokenizer.h"
+
+namespace tessera {
+
+Result<std::shared_ptr<const Tokenizer>> load_tokenizer(
+    const std::string& path);  // kNotFound when it has none
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// Options: keyed values from outside. OptionReader takes them out by type and, at the end, refuses what
+// nobody asked for, naming the nearest keys that somebody would have.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "graph/attr.h"
+#include "graph/base/result.h"
+
+namespace tessera {
+
+// The alternatives are those of an op attribute, so that one set serves both.
+using Options = std::map<std::string, AttrValue, std::less<>>;
+
+// One use: read every known key once, then `finish`. The first error is kept and reported by `finish`, so
+// reads can be written as initialisers.
+class OptionReader {
+ public:
+  // `consumer` names who reads, for messages: "trainer".
+  OptionReader(const Options& options, std::string consumer)
+      : options_(options), consumer_(std::move(consumer)) {}
+
+  int64_t i64(std::string_view key, int64_t otherwise, int64_t low = INT64_MIN, int64_t high = INT64_MAX);
+  double f64(std::string_view key, double otherwise, double low = -1e300, double high = 1e300);
+  bool flag(std::string_view key, bool otherwise) { return i64(key, otherwise ? 1 : 0, 0, 1) != 0; }
+  std::string text(std::string_view key, std::string otherwise = {});
+  // One of `choices`; the error lists them.
+  std::string choice(std::string_view key, std::string otherwise,
+                     std::initializer_list<std::string_view> choices);
+  int64_t bytes(std::string_view key, int64_t otherwise);  // an integer, or "2GiB"
+  bool has(std::string_view key) const { return options_.find(key) != options_.end(); }
+
+  // Known to the caller but read elsewhere (one set of options serves several readers).
+  void accept(std::initializer_list<std::string_view> keys);
+
+  void fail(Status status);
+  Status finish();
+
+ private:
+  const AttrValue* take(std::string_view key);
+  void wrong_type(std::string_view key, std::string_view wanted, const AttrValue& found);
+
+  const Options& options_;
+  std::string consumer_;
+  std::vector<std::string> known_;
+  Status first_error_;
+};
+
+// "T=128,N=3" -> pairs, in the order written.
+Result<std::vector<std::pair<std::string, int64_t>>> parse_symbol_values(std::string_view text);
+
+}  // namespace tessera

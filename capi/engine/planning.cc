@@ -1,0 +1,66 @@
+#include "capi/engine/planning.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
+                                                     const Options& options) {
+  Options rest = options;
+  std::string mode = "train";
+  if (const auto found = options.find("mode"); found != options.end()) {
+    OptionReader reader(options, "plan");
+    mode = reader.choice("mode", mode, {"train", "generate"});
+    // The others are for the next reader, which also says what is unknown.
+    for (const auto& [key, value] : options) reader.accept({key});
+    TSR_RETURN_IF_ERROR(reader.finish());
+    rest.erase("mode");
+  }
+  const Graph forward = model.graph();
+  if (mode == "generate") {
+    TSR_ASSIGN_OR_RETURN(GeneratorSettings settings, read_generator_settings(rest));
+    TSR_RETURN_IF_ERROR(settle_context(settings, model.context_length()));
+    TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices));
+    TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, *devices));
+    return compiled.record;
+  }
+  const bool language_model = !forward.find_output("loss");
+  constexpr int64_t kDatasetSeq = 128;  // the dataset's default
+  if (language_model && rest.find("seq") == rest.end()) rest.emplace("seq", kDatasetSeq);
+  TSR_ASSIGN_OR_RETURN(const TrainerSettings settings, read_trainer_settings(rest, 0));
+  TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices));
+  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, language_model, settings, *devices));
+  return compiled.record;
+}
+
+Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,
+                                                     const Options& options) {
+  OptionReader reader(options, "plan");
+  PlanOptions plan;
+  plan.global_batch = reader.i64("batch", 1, 1, 1 << 24);
+  plan.parallel = reader.text("parallel");
+  plan.memory_limit = reader.bytes("memory_limit", 0);
+  const std::string symbols = reader.text("symbols");
+  TSR_RETURN_IF_ERROR(reader.finish());
+  TSR_ASSIGN_OR_RETURN(plan.symbols, parse_symbol_values(symbols));
+  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_graph(graph, plan, devices));
+  return compiled.record;
+}
+
+std::string plan_text(const PlanRecord& record) {
+  return print(record.entries[0].plan, *record.entries[0].graph);
+}
+
+Status save_plan_text(const PlanRecord& record, const std::string& path) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << plan_text(record);
+  file.close();
+  if (file) return {};
+  return Status(StatusCode::kIo, format("cannot write '{}': {}", path, std::strerror(errno)));
+}
+
+}  // namespace tessera

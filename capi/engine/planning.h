@@ -1,0 +1,24 @@
+// Planning without running: what a trainer or generator made from these options would do and need.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "capi/engine/compile.h"
+#include "capi/engine/runtime.h"
+#include "capi/engine/shared_model.h"
+
+namespace tessera {
+
+// Options of the trainer, or of the generator with mode = "generate".
+Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
+                                                     const Options& options);
+
+// Any graph, with options batch, symbols, parallel, memory_limit.
+Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,
+                                                     const Options& options);
+
+std::string plan_text(const PlanRecord& record);
+Status save_plan_text(const PlanRecord& record, const std::string& path);
+
+}  // namespace tessera

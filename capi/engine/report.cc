@@ -1,0 +1,134 @@
+#include "capi/engine/report.h"
+
+#include "capi/engine/json.h"
+#include "graph/base/text.h"
+
+namespace tessera {
+namespace {
+
+Json plan_object(const PlanRecord& record) {
+  const Plan& plan = record.entries[0].plan;
+  Json symbols = Json::object(), devices = Json::array(), candidates = Json::array();
+  for (const auto& [name, value] : plan.symbols) symbols[name] = value;
+  for (const PlanRecord::Device& device : record.devices)
+    devices.push_back({{"name", device.name},
+                       {"arena_bytes", {{"predicted", device.arena_bytes}}},
+                       {"max_live_bytes", device.max_live_bytes},
+                       {"peak", device.peak}});
+  for (const Candidate& candidate : record.candidates)
+    candidates.push_back({{"strategy", candidate.strategy},
+                          {"step_seconds", candidate.step_time_s},
+                          {"arena_bytes", candidate.arena_bytes},
+                          {"rejected", candidate.rejected}});
+  return {{"mesh", plan.stages.empty() ? "" : to_text(plan.stages[0].mesh)},
+          {"strategy", plan.strategy},
+          {"predicted_step_seconds", plan.estimate.step_time_s},
+          {"predicted_compute_seconds", plan.estimate.compute_s},
+          {"predicted_communication_seconds", plan.estimate.communication_s},
+          {"gap", plan.estimate.gap},
+          {"global_batch", plan.global_batch},
+          {"micro_batches", plan.micro_batches},
+          {"symbols", symbols},
+          {"devices", devices},
+          {"candidates", candidates}};
+}
+
+Json memory_array(std::span<const MemoryReport> memory) {
+  Json devices = Json::array();
+  for (const MemoryReport& report : memory)
+    devices.push_back(
+        {{"name", report.device},
+         {"arena_bytes", {{"predicted", report.predicted_bytes}, {"measured", report.measured_bytes}}},
+         {"max_live_bytes", report.max_live_bytes}});
+  return devices;
+}
+
+Json comm_array(std::span<const CommReport> communication) {
+  Json comm = Json::array();
+  for (const CommReport& report : communication)
+    comm.push_back({{"collective", report.collective},
+                    {"axis", report.axis},
+                    {"calls", report.calls},
+                    {"bytes", report.bytes}});
+  return comm;
+}
+
+}  // namespace
+
+std::string plan_json(const PlanRecord& record) { return dump(plan_object(record)); }
+
+std::string program_json(const Program& program, const DeviceSet& devices) {
+  Json list = Json::array(), entries = Json::array();
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    const RankProgram& one = program.ranks[rank];
+    list.push_back({{"name", devices.device_name(static_cast<int32_t>(rank))},
+                    {"arena_bytes", {{"predicted", one.arena_bytes}}},
+                    {"max_live_bytes", one.max_live_bytes},
+                    {"slots", one.slots.size()},
+                    {"peak", one.peak}});
+  }
+  for (const EntryPoint& entry : program.ranks[0].entries)
+    entries.push_back({{"name", entry.name}, {"instructions", entry.code.size()}});
+  return dump(
+      Json{{"fingerprint", format("{}", fingerprint(program))}, {"devices", list}, {"entries", entries}});
+}
+
+std::string devices_json(const DeviceSet& devices) {
+  const Cluster cluster = devices.cluster();
+  Json list = Json::array();
+  for (int32_t rank = 0; rank < devices.size(); ++rank) {
+    const DeviceKind& kind = cluster.kinds[static_cast<size_t>(cluster.devices[static_cast<size_t>(rank)])];
+    list.push_back({{"name", devices.device_name(rank)},
+                    {"kind", kind.name},
+                    {"memory_bytes", kind.memory_bytes},
+                    {"matmul_flops_per_s", kind.matmul_flops_per_s},
+                    {"memory_bytes_per_s", kind.memory_bytes_per_s}});
+  }
+  return dump(
+      Json{{"text", devices.text()},
+           {"devices", list},
+           {"shared_cores", cluster.shared_cores},
+           {"link", {{"bytes_per_s", cluster.link.bytes_per_s}, {"latency_s", cluster.link.latency_s}}}});
+}
+
+std::string session_json(std::span<const MemoryReport> memory, std::span<const CommReport> communication,
+                         int64_t allocations) {
+  return dump(Json{
+      {"devices", memory_array(memory)}, {"comm", comm_array(communication)}, {"allocations", allocations}});
+}
+
+std::string trace_json(std::span<const TraceEvent> events) {
+  Json list = Json::array();
+  for (const TraceEvent& event : events)
+    list.push_back({{"name", event.name},
+                    {"cat", event.category},
+                    {"ph", "X"},
+                    {"ts", static_cast<double>(event.begin_ns) / 1e3},
+                    {"dur", static_cast<double>(event.end_ns - event.begin_ns) / 1e3},
+                    {"pid", 0},
+                    {"tid", event.rank},
+                    {"args", {{"micro_batch", event.micro_batch}}}});
+  return dump(list);
+}
+
+std::string trainer_json(const TrainerReport& report, const PlanRecord& plan) {
+  return dump(Json{{"step", report.step},
+                   {"skipped_steps", report.skipped_steps},
+                   {"tokens_per_step", report.tokens_per_step},
+                   {"plan", plan_object(plan)},
+                   {"devices", memory_array(report.memory)},
+                   {"comm", comm_array(report.communication)},
+                   {"allocations_after_first_step", report.allocations_after_first_step}});
+}
+
+std::string generator_json(const GeneratorReport& report, const PlanRecord& plan) {
+  return dump(Json{{"prompt_tokens", report.prompt_tokens},
+                   {"tokens", report.tokens},
+                   {"context", report.context},
+                   {"prefill_seconds", report.prefill_seconds},
+                   {"decode_seconds", report.decode_seconds},
+                   {"plan", plan_object(plan)},
+                   {"devices", memory_array(report.memory)}});
+}
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// Reports as JSON text: plans, programs, what a session measured. Keys are documented in tessera.h.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "capi/engine/compile.h"
+#include "runtime/session.h"
+
+namespace tessera {
+
+std::string plan_json(const PlanRecord& record);
+std::string program_json(const Program& program, const DeviceSet& devices);
+std::string devices_json(const DeviceSet& devices);
+std::string session_json(std::span<const MemoryReport> memory, std::span<const CommReport> communication,
+                         int64_t allocations);
+std::string trace_json(std::span<const TraceEvent> events);  // Chrome's trace format
+
+struct TrainerReport {
+  int64_t step = 0, skipped_steps = 0, tokens_per_step = 0, allocations_after_first_step = 0;
+  std::vector<MemoryReport> memory;
+  std::vector<CommReport> communication;
+};
+std::string trainer_json(const TrainerReport& report, const PlanRecord& plan);
+
+struct GeneratorReport {
+  int64_t prompt_tokens = 0, tokens = 0, context = 0;
+  double prefill_seconds = 0, decode_seconds = 0;
+  std::vector<MemoryReport> memory;
+};
+std::string generator_json(const GeneratorReport& report, const PlanRecord& plan);
+
+}  // namespace tessera

@@ -1,0 +1,141 @@
+#include "capi/engine/running.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+namespace {
+
+std::vector<std::pair<std::string, TensorType>> types_of(const Program& program,
+                                                         std::vector<Binding> RankProgram::*bindings) {
+  std::map<std::string, TensorType> types;  // sorted, so checkpoints list tensors in one order
+  for (const RankProgram& rank : program.ranks)
+    for (const Binding& binding : rank.*bindings) types.emplace(binding.name, binding.global);
+  return {types.begin(), types.end()};
+}
+
+}  // namespace
+
+Result<HostTensor> scalar_tensor(const TensorType& type, double value) {
+  const auto make = [&type](auto typed) {
+    return HostTensor::copy_of<decltype(typed)>(type, std::array<decltype(typed), 1>{typed});
+  };
+  if (type.shape.rank() != 0)
+    return Status(StatusCode::kInvalidArgument, format("wanted a scalar input, found {}", to_text(type)));
+  if (type.dtype == DType::kF32) return make(static_cast<float>(value));
+  if (type.dtype == DType::kF64) return make(value);
+  if (type.dtype == DType::kI32) return make(static_cast<int32_t>(value));
+  if (type.dtype == DType::kI64) return make(static_cast<int64_t>(value));
+  return Status(StatusCode::kUnsupported, format("a scalar input of type {} cannot be fed", to_text(type)));
+}
+
+double scalar_value(const HostTensor& tensor) {
+  TSR_CHECK(tensor.type.shape.is_concrete() && tensor.type.shape.elements() == 1, "wanted one element");
+  if (tensor.type.dtype == DType::kF64) return tensor.as<double>()[0];
+  TSR_CHECK(tensor.type.dtype == DType::kF32, "wanted f32 or f64");
+  return tensor.as<float>()[0];
+}
+
+Result<std::shared_ptr<const Prepared>> prepare(std::shared_ptr<Runtime> runtime,
+                                                std::shared_ptr<DeviceSet> devices, Compiled compiled) {
+  auto prepared = std::make_shared<Prepared>();
+  prepared->runtime = std::move(runtime);
+  prepared->devices = std::move(devices);
+  prepared->record = std::move(compiled.record);
+  TSR_ASSIGN_OR_RETURN(prepared->executable,
+                       Executable::prepare(prepared->devices, std::move(compiled.program)));
+  return std::shared_ptr<const Prepared>(std::move(prepared));
+}
+
+Result<std::unique_ptr<Running>> Running::create(std::shared_ptr<const Prepared> prepared,
+                                                 SessionOptions options) {
+  TSR_RETURN_IF_ERROR(prepared->runtime->check_process());
+  std::unique_ptr<Running> running(new Running);
+  running->prepared_ = std::move(prepared);
+  running->parameters_ = types_of(running->program(), &RankProgram::parameters);
+  running->states_ = types_of(running->program(), &RankProgram::states);
+  TSR_ASSIGN_OR_RETURN(running->session_, Session::create(running->prepared_->executable, options));
+  return running;
+}
+
+Status Running::write_parameters(const SharedModel& model, uint64_t seed) {
+  for (const auto& [name, type] : parameters_) {
+    TSR_ASSIGN_OR_RETURN(const HostTensor value, model.peek(name, seed));
+    TSR_RETURN_IF_ERROR(session_->write(name, value));
+  }
+  return {};
+}
+
+bool Running::has_entry(std::string_view entry) const { return program().find_entry(0, entry) != nullptr; }
+
+const TensorType* Running::find_input(std::string_view entry, std::string_view name) const {
+  for (size_t rank = 0; rank < program().ranks.size(); ++rank) {
+    const EntryPoint* point = program().find_entry(static_cast<int32_t>(rank), entry);
+    if (!point) continue;
+    for (const Binding& input : point->inputs)
+      if (input.name == name) return &input.global;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> Running::input_names(std::string_view entry) const {
+  std::set<std::string> names;
+  for (size_t rank = 0; rank < program().ranks.size(); ++rank)
+    if (const EntryPoint* point = program().find_entry(static_cast<int32_t>(rank), entry))
+      for (const Binding& input : point->inputs) names.insert(input.name);
+  return {names.begin(), names.end()};
+}
+
+Status Running::feed(std::string_view entry, std::string_view name, const HostTensor& value) {
+  return session_->feed(entry, name, value);
+}
+
+Status Running::feed_scalar(std::string_view entry, std::string_view name, double value) {
+  const TensorType* type = find_input(entry, name);
+  if (!type) return {};
+  Result<HostTensor> scalar = scalar_tensor(*type, value);
+  if (!scalar.ok()) return scalar.status().with_context(format("input '{}'", name));
+  return session_->feed(entry, name, *scalar);
+}
+
+Status Running::run(std::string_view entry) {
+  TSR_RETURN_IF_ERROR(prepared_->runtime->check_process());
+  if (failed_)
+    return Status(
+        StatusCode::kFailedPrecondition,
+        "an earlier run failed or was cancelled and the values on the devices are lost: resume from a "
+        "checkpoint, or make this object again");
+  {
+    const std::lock_guard lock(cancel_mutex_);
+    running_ = true;
+  }
+  const Status status = session_->run(entry);
+  {
+    const std::lock_guard lock(cancel_mutex_);
+    running_ = false;
+  }
+  failed_ = !status.ok();
+  return status;
+}
+
+Status Running::restore() {
+  TSR_RETURN_IF_ERROR(session_->restore());
+  failed_ = false;
+  return {};
+}
+
+Result<double> Running::fetch_scalar(std::string_view entry, std::string_view name) {
+  TSR_ASSIGN_OR_RETURN(const HostTensor value, session_->fetch(entry, name));
+  return scalar_value(value);
+}
+
+void Running::cancel() {
+  const std::lock_guard lock(cancel_mutex_);
+  if (running_) session_->cancel();
+}
+
+}  // namespace tessera

@@ -1,0 +1,80 @@
+// Running: what a Trainer and a Generator both stand on: a compiled Program in memory on opened devices,
+// filled with a model's parameters. One thread at a time, but for `cancel`.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capi/engine/compile.h"
+#include "capi/engine/runtime.h"
+#include "capi/engine/shared_model.h"
+#include "runtime/session.h"
+
+namespace tessera {
+
+// A Program made ready on opened devices; shared by the sessions that run it. Nothing large is allocated yet.
+struct Prepared {
+  std::shared_ptr<Runtime> runtime;  // first: outlives the devices
+  std::shared_ptr<DeviceSet> devices;
+  std::shared_ptr<const PlanRecord> record;
+  std::shared_ptr<Executable> executable;
+};
+Result<std::shared_ptr<const Prepared>> prepare(std::shared_ptr<Runtime> runtime,
+                                                std::shared_ptr<DeviceSet> devices, Compiled compiled);
+
+class Running {
+ public:
+  static Result<std::unique_ptr<Running>> create(std::shared_ptr<const Prepared> prepared,
+                                                 SessionOptions options);
+
+  // Every parameter from the model; those without a value are drawn from `seed`.
+  Status write_parameters(const SharedModel& model, uint64_t seed);
+
+  // Feeds a number to the scalar input `name` of `entry` in the input's own type; nothing when it has no such
+  // input.
+  Status feed_scalar(std::string_view entry, std::string_view name, double value);
+  Status feed(std::string_view entry, std::string_view name, const HostTensor& value);
+  bool has_input(std::string_view entry, std::string_view name) const {
+    return find_input(entry, name) != nullptr;
+  }
+  const TensorType* find_input(std::string_view entry, std::string_view name) const;
+  bool has_entry(std::string_view entry) const;
+  std::vector<std::string> input_names(std::string_view entry) const;
+
+  // Forbids anything but `restore` after a failed run.
+  Status run(std::string_view entry);
+  bool failed() const { return failed_; }
+  Status restore();
+  Result<double> fetch_scalar(std::string_view entry, std::string_view name);
+
+  // Any thread; stops a run in progress, and does nothing without one.
+  void cancel();
+
+  // Global types of parameters and states over all ranks, by name.
+  const std::vector<std::pair<std::string, TensorType>>& parameters() const { return parameters_; }
+  const std::vector<std::pair<std::string, TensorType>>& states() const { return states_; }
+
+  Session& session() { return *session_; }
+  const PlanRecord& record() const { return *prepared_->record; }
+  const std::shared_ptr<const Prepared>& prepared() const { return prepared_; }
+
+ private:
+  Running() = default;
+  const Program& program() const { return prepared_->executable->program(); }
+
+  std::shared_ptr<const Prepared> prepared_;
+  std::unique_ptr<Session> session_;
+  std::vector<std::pair<std::string, TensorType>> parameters_, states_;
+  bool failed_ = false;
+  std::mutex cancel_mutex_;
+  bool running_ = false;
+};
+
+// A scalar of the given type.
+Result<HostTensor> scalar_tensor(const TensorType& type, double value);
+double scalar_value(const HostTensor& tensor);
+
+}  // namespace tessera

@@ -1,0 +1,98 @@
+#include "capi/engine/runtime.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "capi/engine/built_in_backends.h"
+#include "capi/engine/json.h"
+#include "graph/base/text.h"
+
+namespace tessera {
+namespace {
+
+// The one place where the environment is read; documented in tessera.h.
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+void add_to_queue(void* context, int32_t level, const char* message) {
+  static_cast<LogQueue*>(context)->add(level, message);
+}
+
+}  // namespace
+
+void LogQueue::add(int32_t level, std::string_view text) {
+  if (level < lowest_level_) return;
+  const std::lock_guard lock(mutex_);
+  if (records_.size() == capacity_) records_.pop_front();
+  records_.push_back({level, std::string(text)});
+}
+
+std::optional<LogRecord> LogQueue::take(size_t room) {
+  const std::lock_guard lock(mutex_);
+  if (records_.empty()) return std::nullopt;
+  LogRecord record = records_.front();
+  if (record.text.size() < room) records_.pop_front();
+  return record;
+}
+
+Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options) {
+  int64_t threads_default = 0;
+  if (const std::string text = environment("TESSERA_THREADS"); !text.empty()) {
+    const std::optional<int64_t> threads = parse_i64(text);
+    if (!threads || *threads < 0 || *threads > 4096)
+      return Status(StatusCode::kInvalidArgument,
+                    format("TESSERA_THREADS is '{}', wanted a number between 0 and 4096", text));
+    threads_default = *threads;
+  }
+  std::string level_default = environment("TESSERA_LOG");
+  if (level_default.empty()) level_default = "warning";
+
+  OptionReader reader(options, "runtime");
+  RegistryOptions registry;
+  registry.threads = static_cast<int32_t>(reader.i64("threads", threads_default, 0, 4096));
+  registry.plugin_path = reader.text("plugin_path", environment("TESSERA_PLUGIN_PATH"));
+  const std::string level = reader.choice("log_level", level_default, {"debug", "info", "warning", "error"});
+  const int64_t log_capacity = reader.i64("log_capacity", 1000, 1, 1000000);
+  TSR_RETURN_IF_ERROR(reader.finish());
+
+  const int32_t lowest = level == "debug" ? 0 : level == "info" ? 1 : level == "warning" ? 2 : 3;
+  std::shared_ptr<Runtime> runtime(new Runtime(lowest, static_cast<size_t>(log_capacity)));
+  registry.built_in = built_in_backends();
+  registry.log = add_to_queue;
+  registry.log_context = &runtime->log_;
+  runtime->process_ = getpid();
+  runtime->registry_ = std::make_unique<BackendRegistry>(std::move(registry));
+  return runtime;
+}
+
+bool Runtime::in_creating_process() const { return getpid() == process_; }
+
+Status Runtime::check_process() const {
+  if (in_creating_process()) return {};
+  return Status(
+      StatusCode::kFailedPrecondition,
+      format("this runtime belongs to process {}, this is process {}: threads do not survive fork; make a "
+             "runtime after forking",
+             process_, static_cast<int64_t>(getpid())));
+}
+
+Result<std::shared_ptr<DeviceSet>> Runtime::open_devices(std::string_view text) {
+  TSR_RETURN_IF_ERROR(check_process());
+  return DeviceSet::open(*registry_, text);
+}
+
+std::string backends_json(Runtime& runtime) {
+  Json list = Json::array();
+  for (const BackendInfo& backend : runtime.registry().list())
+    list.push_back({{"name", backend.name},
+                    {"available", backend.available},
+                    {"reason", backend.reason},
+                    {"device_count", backend.device_count},
+                    {"devices", backend.devices}});
+  return dump(Json{{"backends", list}});
+}
+
+}  // namespace tessera

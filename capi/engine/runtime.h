@@ -1,0 +1,60 @@
+// Runtime: what a host program configures once: backends, the thread pool of their kernels, the log queue.
+// Any thread. Shared by the devices, sessions, trainers and generators made from it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capi/engine/options.h"
+#include "runtime/backend_registry.h"
+#include "runtime/device_set.h"
+
+namespace tessera {
+
+struct LogRecord {
+  int32_t level = 0;  // 0 debug .. 3 error
+  std::string text;
+};
+
+// Bounded: drops its oldest record when full. Any thread.
+class LogQueue {
+ public:
+  LogQueue(int32_t lowest_level, size_t capacity) : lowest_level_(lowest_level), capacity_(capacity) {}
+  void add(int32_t level, std::string_view text);
+  // The oldest record, which leaves the queue only when its text is below `room` bytes.
+  std::optional<LogRecord> take(size_t room);
+
+ private:
+  const int32_t lowest_level_;
+  const size_t capacity_;
+  std::mutex mutex_;
+  std::deque<LogRecord> records_;
+};
+
+class Runtime {
+ public:
+  static Result<std::shared_ptr<Runtime>> create(const Options& options);
+
+  // kFailedPrecondition in a child of fork: the pool's threads stayed with the parent.
+  Status check_process() const;
+  bool in_creating_process() const;
+
+  Result<std::shared_ptr<DeviceSet>> open_devices(std::string_view text);
+  BackendRegistry& registry() { return *registry_; }
+  LogQueue& log() { return log_; }
+
+ private:
+  Runtime(int32_t lowest_level, size_t log_capacity) : log_(lowest_level, log_capacity) {}
+  int64_t process_ = 0;
+  LogQueue log_;
+  std::unique_ptr<BackendRegistry> registry_;
+};
+
+std::string backends_json(Runtime& runtime);
+
+}  // namespace tessera

@@ -1,0 +1,152 @@
+#include "capi/engine/settings.h"
+
+#include <algorithm>
+
+#include "capi/engine/json.h"
+#include "graph/base/text.h"
+
+namespace tessera {
+namespace {
+
+ComputeSettings read_compute(OptionReader& reader) {
+  ComputeSettings compute;
+  compute.devices = reader.text("devices", compute.devices);
+  compute.parallel = reader.text("parallel");
+  compute.plan_file = reader.text("plan_file");
+  compute.memory_limit = reader.bytes("memory_limit", 0);
+  return compute;
+}
+
+TrainingOptions read_step(OptionReader& reader) {
+  TrainingOptions step;
+  step.optimizer.name = reader.choice("optimizer", "adamw", {"adamw", "sgd"});
+  const bool adamw = step.optimizer.name == "adamw";
+  const auto hyper = [&](std::string_view key, double low, double high, bool applies) {
+    if (!reader.has(key)) {
+      (void)reader.f64(key, 0);
+      return;
+    }
+    const double value = reader.f64(key, 0, low, high);
+    if (applies) {
+      step.optimizer.hyper[std::string(key)] = value;
+    } else {
+      reader.fail(
+          Status(StatusCode::kInvalidArgument,
+                 format("trainer: option '{}' means nothing to optimizer '{}'", key, step.optimizer.name)));
+    }
+  };
+  hyper("beta1", 0, 1, adamw);
+  hyper("beta2", 0, 1, adamw);
+  hyper("eps", 0, 1, adamw);
+  hyper("momentum", 0, 1, !adamw);
+  hyper("weight_decay", 0, 1e6, true);
+  // The norm is always taken: it is reported, and a step whose gradient is not finite is left out by its
+  // scale. 0 turns clipping off by a bound that no finite f32 norm reaches.
+  const double clip_norm = reader.f64("clip_norm", 1.0, 0, 3e38);
+  step.clip_norm = clip_norm > 0 ? clip_norm : 3e38;
+  return step;
+}
+
+}  // namespace
+
+Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq) {
+  OptionReader reader(options, "trainer");
+  TrainerSettings settings;
+  settings.compute = read_compute(reader);
+  settings.step = read_step(reader);
+  settings.batch = reader.i64("batch", settings.batch, 1, 1 << 24);
+  settings.seq = reader.i64("seq", dataset_seq, 0, 1 << 24);
+  Result<std::vector<std::pair<std::string, int64_t>>> symbols = parse_symbol_values(reader.text("symbols"));
+  if (symbols.ok()) {
+    settings.symbols = std::move(symbols).value();
+  } else {
+    reader.fail(symbols.status());
+  }
+  settings.rate.steps = reader.i64("steps", 100, 1);
+  settings.rate.peak = reader.f64("lr", 1e-3, 0, 1e6);
+  settings.rate.warmup = reader.i64("warmup", 0, 0);
+  settings.rate.end_fraction = reader.f64("lr_end", 0, 0, 1);
+  const std::string schedule = reader.choice("schedule", "constant", {"constant", "cosine", "linear"});
+  settings.rate.kind = schedule == "cosine"   ? LearningRate::Kind::kCosine
+                       : schedule == "linear" ? LearningRate::Kind::kLinear
+                                              : LearningRate::Kind::kConstant;
+  settings.seed = static_cast<uint64_t>(reader.i64("seed", 0));
+  settings.dropout = reader.f64("dropout", -1, -1, 0.999);
+  settings.frozen = reader.text("frozen");
+  settings.eval_batches = reader.i64("eval_batches", 0, 0);
+  settings.evaluate_only = reader.flag("evaluate_only", false);
+  settings.measure_memory = reader.flag("measure_memory", true);
+  settings.trace = reader.flag("trace", false);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  if (dataset_seq > 0 && settings.seq != dataset_seq)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format(
+            "trainer: option 'seq' is {}, the dataset was cut into samples of {}: give the dataset the seq",
+            settings.seq, dataset_seq));
+  if (settings.seq > 0) settings.symbols.emplace_back("T", settings.seq);
+  return settings;
+}
+
+Result<GeneratorSettings> read_generator_settings(const Options& options) {
+  OptionReader reader(options, "generator");
+  GeneratorSettings settings;
+  settings.compute = read_compute(reader);
+  settings.context = reader.i64("context", 0, 0, 1 << 24);
+  settings.max_tokens = reader.i64("max_tokens", 0, 0);
+  settings.temperature = reader.f64("temperature", 0, 0, 1e6);
+  settings.top_k = reader.i64("top_k", 0, 0, INT32_MAX);
+  settings.top_p = reader.f64("top_p", 1, 0, 1);
+  settings.seed = reader.i64("seed", 0);
+  settings.echo = reader.flag("echo", false);
+  const std::string stop = reader.text("stop");
+  const std::string stop_ids = reader.text("stop_ids");
+  TSR_RETURN_IF_ERROR(reader.finish());
+
+  if (stop.starts_with('[')) {
+    const Json list = Json::parse(stop, nullptr, false);
+    if (!list.is_array())
+      return Status(StatusCode::kInvalidArgument,
+                    format("generator: option 'stop' is {}, wanted a text or a JSON "
+                           "array of texts",
+                           stop));
+    for (const Json& item : list) {
+      if (!item.is_string() || item.get<std::string>().empty())
+        return Status(
+            StatusCode::kInvalidArgument,
+            format("generator: option 'stop' holds {}, wanted texts that are not empty", dump(item)));
+      settings.stop.push_back(item.get<std::string>());
+    }
+  } else if (!stop.empty()) {
+    settings.stop.push_back(stop);
+  }
+  if (!trim(stop_ids).empty()) {
+    for (const std::string& part : split(stop_ids, ',')) {
+      const std::optional<int64_t> id = parse_i64(trim(part));
+      if (!id || *id < 0)
+        return Status(StatusCode::kInvalidArgument,
+                      format("generator: option 'stop_ids' holds '{}', wanted token ids such as 2,13", part));
+      settings.stop_ids.push_back(*id);
+    }
+  }
+  return settings;
+}
+
+Status settle_context(GeneratorSettings& settings, int64_t longest) {
+  constexpr int64_t kDefault = 2048;
+  if (settings.context == 0) settings.context = longest > 0 ? std::min(longest, kDefault) : kDefault;
+  if (longest > 0 && settings.context > longest)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("generator: option 'context' is {}, the model's context holds {}", settings.context, longest));
+  return {};
+}
+
+Result<TrainingOptions> read_training_options(const Options& options) {
+  OptionReader reader(options, "training");
+  TrainingOptions step = read_step(reader);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  return step;
+}
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// Settings of trainers and generators, read from Options; the keys are documented in tessera.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capi/engine/learning_rate.h"
+#include "capi/engine/options.h"
+#include "graph/transform/training.h"
+
+namespace tessera {
+
+// Where and how to compute; common to both.
+struct ComputeSettings {
+  std::string devices = "cpu:1";
+  std::string parallel;   // pins; empty leaves all to the planner
+  std::string plan_file;  // instead of planning
+  int64_t memory_limit = 0;
+};
+
+struct TrainerSettings {
+  ComputeSettings compute;
+  int64_t batch = 8, seq = 0;  // seq 0: no symbol T
+  std::vector<std::pair<std::string, int64_t>> symbols;
+  LearningRate rate;
+  TrainingOptions step;
+  uint64_t seed = 0;
+  double dropout = -1;  // -1: as the model says
+  std::string frozen;
+  int64_t eval_batches = 0;
+  bool evaluate_only = false;
+  bool measure_memory = true, trace = false;
+};
+
+struct GeneratorSettings {
+  ComputeSettings compute;
+  int64_t context = 0;  // 0: the model's
+  int64_t max_tokens = 0;
+  double temperature = 0, top_p = 1;
+  int64_t top_k = 0, seed = 0;
+  bool echo = false;
+  std::vector<std::string> stop;
+  std::vector<int64_t> stop_ids;
+};
+
+// `dataset_seq`: the dataset's, 0 without one.
+Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq);
+Result<GeneratorSettings> read_generator_settings(const Options& options);
+
+// Fills in the context that was not given; kInvalidArgument when it is beyond the model's (`longest`, 0:
+// unknown).
+Status settle_context(GeneratorSettings& settings, int64_t longest);
+
+// Options of tsr_graph_training: those of the optimizer alone.
+Result<TrainingOptions> read_training_options(const Options& options);
+
+}  // namespace tessera

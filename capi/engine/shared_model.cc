@@ -1,0 +1,224 @@
+#include "capi/engine/shared_model.h"
+
+#include "capi/engine/initialize.h"
+#include "capi/engine/json.h"
+#include "graph/base/text.h"
+#include "graph/models/model_family.h"
+
+namespace tessera {
+namespace {
+
+std::string_view kind_name(TokenizerKind kind) {
+  switch (kind) {
+    case TokenizerKind::kBytes: return "bytes";
+    case TokenizerKind::kSentencePiece: return "sentencepiece";
+    case TokenizerKind::kByteLevelBpe: return "byte_level_bpe";
+    case TokenizerKind::kWordPiece: return "wordpiece";
+  }
+  return "unknown";
+}
+
+Json shape_json(const Graph& graph, const Shape& shape) {
+  Json dims = Json::array();
+  for (const int64_t extent : shape.dims()) {
+    if (is_symbol(extent)) {
+      dims.push_back(graph.symbols()[static_cast<size_t>(symbol_index(extent))].name);
+    } else {
+      dims.push_back(extent);
+    }
+  }
+  return dims;
+}
+
+Json tensor_json(const Graph& graph, const std::string& name, TensorId id) {
+  const TensorType& type = graph.type(id);
+  return {{"name", name}, {"dtype", to_text(type.dtype)}, {"shape", shape_json(graph, type.shape)}};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<SharedModel>> SharedModel::load(std::shared_ptr<const ByteSource> source) {
+  std::byte magic[4] = {};
+  if (source->size() >= 4) TSR_RETURN_IF_ERROR(source->read_at(0, magic));
+  const std::string_view text(reinterpret_cast<const char*>(magic), 4);
+  Result<Model> model = text == "GGUF" ? import_gguf(std::move(source)) : load_model(std::move(source));
+  if (!model.ok()) return model.status();
+  auto shared = std::make_shared<SharedModel>(std::move(model).value(), 0);
+  if (shared->model_.tokenizer) {
+    TSR_ASSIGN_OR_RETURN(shared->tokenizer_, Tokenizer::create(*shared->model_.tokenizer));
+  }
+  return shared;
+}
+
+Result<std::shared_ptr<SharedModel>> SharedModel::describe(std::string_view description,
+                                                           const Options& options) {
+  OptionReader reader(options, "model");
+  const int64_t seed = reader.i64("seed", 0);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
+  Model model;
+  TSR_ASSIGN_OR_RETURN(model.graph, build_model(config));
+  model.metadata["architecture"] = config.family;
+  model.metadata["description"] = std::string(description);
+  if (const auto context = config.sizes.find("T"); context != config.sizes.end())
+    model.metadata["context_length"] = to_text(context->second);
+  return std::make_shared<SharedModel>(std::move(model), static_cast<uint64_t>(seed));
+}
+
+Result<std::shared_ptr<SharedModel>> SharedModel::from_graph(const Graph& graph, const Options& options) {
+  OptionReader reader(options, "model");
+  const int64_t seed = reader.i64("seed", 0);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  TSR_RETURN_IF_ERROR(graph.verify());
+  Model model;
+  model.graph = graph;
+  return std::make_shared<SharedModel>(std::move(model), static_cast<uint64_t>(seed));
+}
+
+Status SharedModel::save(const std::string& path, const Options& options) {
+  OptionReader reader(options, "save");
+  const bool compress = reader.flag("compress", false);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  Model copy;  // shares the values
+  {
+    const std::lock_guard lock(mutex_);
+    copy = model_;
+  }
+  for (const TensorId id : copy.graph.tensors_of_kind(TensorKind::kParameter)) {
+    const std::string& name = copy.graph.tensor(id).name;
+    if (copy.parameters.find(name) == copy.parameters.end()) {
+      TSR_ASSIGN_OR_RETURN(copy.parameters[name], peek(name, seed_));
+    }
+  }
+  return save_model(copy, path, SaveOptions{.compress = compress});
+}
+
+Graph SharedModel::graph() const {
+  const std::lock_guard lock(mutex_);
+  return model_.graph;
+}
+
+std::vector<std::string> SharedModel::parameter_names() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const TensorId id : model_.graph.tensors_of_kind(TensorKind::kParameter))
+    names.push_back(model_.graph.tensor(id).name);
+  return names;
+}
+
+Result<TensorId> SharedModel::find_parameter(std::string_view name) const {
+  const std::optional<TensorId> id = model_.graph.find_tensor(name);
+  if (id && model_.graph.tensor(*id).kind == TensorKind::kParameter) return *id;
+  std::vector<std::string> names;
+  for (const TensorId parameter : model_.graph.tensors_of_kind(TensorKind::kParameter))
+    names.push_back(model_.graph.tensor(parameter).name);
+  return Status(StatusCode::kNotFound, format("the model has no parameter '{}'; nearest: {}", name,
+                                              join(nearest_names(name, names), ", ")));
+}
+
+Result<HostTensor> SharedModel::draw_parameter(TensorId id, uint64_t seed) const {
+  const Tensor& tensor = model_.graph.tensor(id);
+  return draw(initializer_for(model_.graph, id), tensor.type, seed, tensor.name);
+}
+
+Result<HostTensor> SharedModel::read(std::string_view parameter) {
+  const std::lock_guard lock(mutex_);
+  TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
+  const auto found = model_.parameters.find(parameter);
+  if (found != model_.parameters.end()) return found->second;
+  TSR_ASSIGN_OR_RETURN(HostTensor value, draw_parameter(id, seed_));
+  model_.parameters.emplace(parameter, value);
+  return value;
+}
+
+Result<HostTensor> SharedModel::peek(std::string_view parameter, uint64_t seed) const {
+  const std::lock_guard lock(mutex_);
+  TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
+  const auto found = model_.parameters.find(parameter);
+  if (found != model_.parameters.end()) return found->second;
+  return draw_parameter(id, seed);
+}
+
+Status SharedModel::write(std::string_view parameter, const HostTensor& value) {
+  const std::lock_guard lock(mutex_);
+  TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
+  if (value.type != model_.graph.type(id))
+    return Status(StatusCode::kInvalidArgument, format("parameter '{}' is {}, the value is {}", parameter,
+                                                       to_text(model_.graph.type(id)), to_text(value.type)));
+  model_.parameters.insert_or_assign(std::string(parameter), value);
+  return {};
+}
+
+std::string SharedModel::metadata(std::string_view key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = model_.metadata.find(std::string(key));
+  return found == model_.metadata.end() ? "" : found->second;
+}
+
+void SharedModel::set_metadata(std::string key, std::string value) {
+  const std::lock_guard lock(mutex_);
+  if (value.empty()) {
+    model_.metadata.erase(key);
+  } else {
+    model_.metadata.insert_or_assign(std::move(key), std::move(value));
+  }
+}
+
+std::shared_ptr<const Tokenizer> SharedModel::tokenizer() const {
+  const std::lock_guard lock(mutex_);
+  return tokenizer_;
+}
+
+void SharedModel::set_tokenizer(std::shared_ptr<const Tokenizer> tokenizer) {
+  const std::lock_guard lock(mutex_);
+  model_.tokenizer.reset();
+  if (tokenizer) model_.tokenizer = tokenizer->data();
+  tokenizer_ = std::move(tokenizer);
+}
+
+int64_t SharedModel::context_length() const {
+  if (const std::optional<int64_t> length = parse_i64(metadata("context_length"))) return *length;
+  const std::lock_guard lock(mutex_);
+  for (const Symbol& symbol : model_.graph.symbols())
+    if (symbol.name == "T") return symbol.capacity;
+  return 0;
+}
+
+std::string SharedModel::info_json() const {
+  const std::lock_guard lock(mutex_);
+  const Graph& graph = model_.graph;
+  int64_t elements = 0, size = 0;
+  Json tensors = Json::array(), inputs = Json::array(), outputs = Json::array(), symbols = Json::array();
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
+    elements += graph.type(id).shape.elements();
+    size += bytes(graph.type(id));
+    tensors.push_back(tensor_json(graph, graph.tensor(id).name, id));
+  }
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kInput))
+    inputs.push_back(tensor_json(graph, graph.tensor(id).name, id));
+  for (const NamedTensor& output : graph.outputs())
+    outputs.push_back(tensor_json(graph, output.name, output.tensor));
+  for (const Symbol& symbol : graph.symbols())
+    symbols.push_back({{"name", symbol.name}, {"capacity", symbol.capacity}});
+  Json tokenizer;
+  if (model_.tokenizer)
+    tokenizer = {{"kind", kind_name(model_.tokenizer->kind)},
+                 {"vocabulary_size", tokenizer_ ? tokenizer_->vocabulary_size() : 0},
+                 {"bos", model_.tokenizer->bos},
+                 {"eos", model_.tokenizer->eos}};
+  const auto architecture = model_.metadata.find("architecture");
+  Json json = {{"architecture", architecture == model_.metadata.end() ? "" : architecture->second},
+               {"parameters", elements},
+               {"parameter_bytes", size},
+               {"parameters_given", model_.parameters.size()},
+               {"tensors", tensors},
+               {"inputs", inputs},
+               {"outputs", outputs},
+               {"symbols", symbols},
+               {"metadata", model_.metadata},
+               {"tokenizer", tokenizer},
+               {"graph_nodes", graph.nodes().size()}};
+  return dump(json);
+}
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// SharedModel: a Model that several handles, trainers and generators hold at once. Any thread; one lock.
+// Parameters without a value are drawn when they are first asked for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capi/engine/options.h"
+#include "serialize/model.h"
+
+namespace tessera {
+
+class SharedModel {
+ public:
+  SharedModel(Model model, uint64_t seed) : model_(std::move(model)), seed_(seed) {}
+
+  static Result<std::shared_ptr<SharedModel>> load(std::shared_ptr<const ByteSource> source);
+  static Result<std::shared_ptr<SharedModel>> describe(std::string_view description, const Options& options);
+  static Result<std::shared_ptr<SharedModel>> from_graph(const Graph& graph, const Options& options);
+
+  Status save(const std::string& path, const Options& options);
+
+  Graph graph() const;
+  std::vector<std::string> parameter_names() const;  // in graph order
+  Result<HostTensor> read(std::string_view parameter);
+  // As `read`, but a drawn value is not kept: for callers that copy it elsewhere at once.
+  Result<HostTensor> peek(std::string_view parameter, uint64_t seed) const;
+  uint64_t seed() const { return seed_; }
+  Status write(std::string_view parameter, const HostTensor& value);
+
+  std::string metadata(std::string_view key) const;
+  void set_metadata(std::string key, std::string value);
+  std::shared_ptr<const Tokenizer> tokenizer() const;  // null when it has none
+  void set_tokenizer(std::shared_ptr<const Tokenizer> tokenizer);
+  std::string info_json() const;
+  int64_t context_length() const;  // from metadata or the capacity of symbol T; 0 when unknown
+
+ private:
+  Result<TensorId> find_parameter(std::string_view name) const;
+  Result<HostTensor> draw_parameter(TensorId id, uint64_t seed) const;
+
+  mutable std::mutex mutex_;
+  Model model_;
+  std::shared_ptr<const Tokenizer> tokenizer_;  // made from model_.tokenizer
+  const uint64_t seed_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,275 @@
+#include "capi/engine/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "capi/engine/initialize.h"
+#include "capi/engine/report.h"
+#include "graph/base/text.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kTrain = "train_step";
+constexpr std::string_view kEval = "eval";
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// A view of memory that outlives the feed.
+HostTensor view(std::span<const int32_t> values, int64_t rows, int64_t columns) {
+  return HostTensor{{DType::kI32, Shape{rows, columns}}, std::as_bytes(values), nullptr};
+}
+
+void subtract(std::vector<CommReport>& from, std::span<const CommReport> part) {
+  for (CommReport& report : from)
+    for (const CommReport& other : part)
+      if (report.collective == other.collective && report.axis == other.axis) {
+        report.calls -= other.calls;
+        report.bytes -= other.bytes;
+      }
+}
+
+void add(std::vector<CommReport>& to, std::span<const CommReport> part) {
+  for (const CommReport& report : part) {
+    const auto found = std::find_if(to.begin(), to.end(), [&](const CommReport& other) {
+      return report.collective == other.collective && report.axis == other.axis;
+    });
+    if (found == to.end()) {
+      to.push_back(report);
+    } else {
+      found->calls += report.calls;
+      found->bytes += report.bytes;
+    }
+  }
+}
+
+Status check_vocabulary(const Graph& graph, const Dataset& dataset) {
+  const std::optional<TensorId> logits = graph.find_output("logits");
+  if (!logits) return {};  // compile says so
+  const Shape& shape = graph.type(*logits).shape;
+  if (shape.rank() == 0) return {};
+  const int64_t vocabulary = shape[shape.rank() - 1];
+  if (is_symbol(vocabulary) || dataset.largest_token() < vocabulary) return {};
+  return Status(
+      StatusCode::kInvalidArgument,
+      format(
+          "the dataset has token id {}, the model's vocabulary has {} tokens: use the model's own tokenizer",
+          dataset.largest_token(), vocabulary));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtime,
+                                                 std::shared_ptr<SharedModel> model,
+                                                 std::shared_ptr<const Dataset> dataset,
+                                                 const Options& options) {
+  std::unique_ptr<Trainer> trainer(new Trainer);
+  TSR_ASSIGN_OR_RETURN(trainer->settings_, read_trainer_settings(options, dataset ? dataset->seq() : 0));
+  const TrainerSettings& settings = trainer->settings_;
+  const Graph forward = model->graph();
+  if (dataset) {
+    TSR_RETURN_IF_ERROR(check_vocabulary(forward, *dataset));
+    const int64_t context = model->context_length();
+    if (context > 0 && dataset->seq() > context)
+      return Status(StatusCode::kInvalidArgument,
+                    format("the dataset's samples have {} tokens, the model's context holds {}",
+                           dataset->seq(), context));
+  }
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, runtime->open_devices(settings.compute.devices));
+  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, dataset != nullptr, settings, *devices));
+  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
+  const SessionOptions session{.measure_memory = settings.measure_memory, .trace = settings.trace};
+  TSR_ASSIGN_OR_RETURN(trainer->running_, Running::create(std::move(prepared), session));
+  // A model without weights draws them from the trainer's seed when one is given, else from its own.
+  const bool own_seed = options.find("seed") != options.end();
+  TSR_RETURN_IF_ERROR(trainer->running_->write_parameters(*model, own_seed ? settings.seed : model->seed()));
+
+  if (dataset) {
+    const int64_t seq = dataset->seq();
+    trainer->tokens_.resize(static_cast<size_t>(settings.batch * seq));
+    trainer->labels_.resize(trainer->tokens_.size());
+    std::vector<int32_t> positions(trainer->tokens_.size());
+    for (size_t i = 0; i < positions.size(); ++i)
+      positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % seq);
+    for (const std::string_view entry : {kTrain, kEval})
+      if (trainer->running_->has_input(entry, "positions"))
+        TSR_RETURN_IF_ERROR(
+            trainer->running_->feed(entry, "positions", view(positions, settings.batch, seq)));
+  }
+  trainer->dataset_ = std::move(dataset);
+  return trainer;
+}
+
+Status Trainer::feed(std::string_view input, const HostTensor& value) {
+  bool found = false;
+  std::vector<std::string> names;
+  for (const std::string_view entry : {kTrain, kEval}) {
+    for (std::string& name : running_->input_names(entry)) names.push_back(std::move(name));
+    if (!running_->has_input(entry, input)) continue;
+    found = true;
+    TSR_RETURN_IF_ERROR(running_->feed(entry, input, value));
+  }
+  if (found) return {};
+  return Status(StatusCode::kNotFound, format("the graph has no input '{}'; nearest: {}", input,
+                                              join(nearest_names(input, names), ", ")));
+}
+
+Status Trainer::feed_labelled(std::string_view entry) {
+  const int64_t seq = dataset_->seq();
+  TSR_RETURN_IF_ERROR(running_->feed(entry, "tokens", view(tokens_, settings_.batch, seq)));
+  return running_->feed(entry, "labels", view(labels_, settings_.batch, seq));
+}
+
+Status Trainer::feed_training_batch() {
+  const int64_t seq = dataset_->seq();
+  for (int64_t row = 0; row < settings_.batch; ++row) {
+    const std::span<const int32_t> sample = dataset_->training_sample(position_ * settings_.batch + row);
+    std::copy(sample.begin(), sample.end() - 1, tokens_.begin() + row * seq);
+    std::copy(sample.begin() + 1, sample.end(), labels_.begin() + row * seq);
+  }
+  TSR_RETURN_IF_ERROR(feed_labelled(kTrain));
+  return running_->feed_scalar(kTrain, "loss_scale", 1.0 / static_cast<double>(labels_.size()));
+}
+
+Result<StepInfo> Trainer::step() {
+  cancelled_ = false;
+  if (!running_->has_entry(kTrain))
+    return Status(StatusCode::kFailedPrecondition, "this trainer was made with evaluate_only");
+  if (dataset_ && dataset_->train_samples() == 0)
+    return Status(StatusCode::kFailedPrecondition,
+                  "the dataset keeps all its samples for evaluation (eval_fraction)");
+  const auto begin = std::chrono::steady_clock::now();
+  StepInfo info;
+  info.step = step_ + 1;
+  info.lr = settings_.rate.at(info.step);
+  if (dataset_) {
+    TSR_RETURN_IF_ERROR(feed_training_batch());
+  } else {
+    TSR_RETURN_IF_ERROR(
+        running_->feed_scalar(kTrain, "loss_scale", 1.0 / static_cast<double>(settings_.batch)));
+  }
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "lr", info.lr));
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "step", static_cast<double>(info.step)));
+  // Dropout: 31 bits, exact in every type that a seed may have.
+  const uint64_t seed = random_bits(settings_.seed, static_cast<uint64_t>(position_)) >> 33;
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "seed", static_cast<double>(seed)));
+  TSR_RETURN_IF_ERROR(running_->run(kTrain));
+  TSR_ASSIGN_OR_RETURN(info.loss, running_->fetch_scalar(kTrain, "loss"));
+  TSR_ASSIGN_OR_RETURN(info.grad_norm, running_->fetch_scalar(kTrain, "grad_norm"));
+  ++position_;
+  ++runs_;
+  note_measurements();
+  if (!std::isfinite(info.grad_norm)) {
+    ++skipped_;
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("step {}: loss {} and gradient norm {} are not both finite; the step was left out and all "
+               "values are as before; a lower lr, or a warmup, may help",
+               info.step, info.loss, info.grad_norm));
+  }
+  ++step_;
+  if (!std::isfinite(info.loss))
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("step {}: the loss is {} while its gradient is finite; the step was made; resume from a "
+               "checkpoint if that is not wanted",
+               info.step, info.loss));
+  info.seconds = seconds_since(begin);
+  return info;
+}
+
+void Trainer::note_measurements() {
+  const int64_t allocations = running_->session().allocations() - allocations_elsewhere_;
+  if (runs_ == 1) allocations_at_first_ = allocations;
+  allocations_after_first_ = allocations - allocations_at_first_;
+  if (runs_ <= 2) memory_ = running_->session().memory();
+}
+
+Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale) {
+  const int64_t seq = dataset_->seq();
+  for (int64_t row = 0; row < settings_.batch; ++row) {
+    const std::span<const int32_t> sample = dataset_->eval_sample(first + std::min(row, rows - 1));
+    std::copy(sample.begin(), sample.end() - 1, tokens_.begin() + row * seq);
+    if (row < rows) {
+      std::copy(sample.begin() + 1, sample.end(), labels_.begin() + row * seq);
+    } else {  // fills up the batch, counts for nothing
+      std::fill_n(labels_.begin() + row * seq, seq, -1);
+    }
+  }
+  TSR_RETURN_IF_ERROR(feed_labelled(kEval));
+  return running_->feed_scalar(kEval, "loss_scale", scale);
+}
+
+Result<double> Trainer::evaluate_dataset() {
+  int64_t samples = dataset_->eval_samples();
+  if (settings_.eval_batches > 0) samples = std::min(samples, settings_.eval_batches * settings_.batch);
+  if (samples == 0)
+    return Status(StatusCode::kFailedPrecondition,
+                  "the dataset keeps no samples for evaluation: set its option eval_fraction");
+  const double scale = 1.0 / static_cast<double>(samples * dataset_->seq());
+  double sum = 0;
+  for (int64_t first = 0; first < samples; first += settings_.batch) {
+    TSR_RETURN_IF_ERROR(feed_eval_batch(first, std::min(settings_.batch, samples - first), scale));
+    TSR_RETURN_IF_ERROR(running_->run(kEval));
+    TSR_ASSIGN_OR_RETURN(const double part, running_->fetch_scalar(kEval, "loss"));
+    sum += part;
+    if (cancelled_) return Status(StatusCode::kCancelled, "evaluation cancelled");
+  }
+  return sum;
+}
+
+Result<double> Trainer::evaluate() {
+  cancelled_ = false;
+  const std::vector<CommReport> before = running_->session().communication();
+  const int64_t allocations_before = running_->session().allocations();
+  const auto note = [&] {  // what evaluation did is no part of the training report
+    std::vector<CommReport> done = running_->session().communication();
+    subtract(done, before);
+    add(communication_elsewhere_, done);
+    allocations_elsewhere_ += running_->session().allocations() - allocations_before;
+  };
+  if (dataset_) {
+    Result<double> loss = evaluate_dataset();
+    note();
+    return loss;
+  }
+  TSR_RETURN_IF_ERROR(running_->feed_scalar(kEval, "loss_scale", 1.0 / static_cast<double>(settings_.batch)));
+  TSR_RETURN_IF_ERROR(running_->run(kEval));
+  note();
+  return running_->fetch_scalar(kEval, "loss");
+}
+
+Status Trainer::store(SharedModel& model) {
+  if (running_->failed())
+    return Status(StatusCode::kFailedPrecondition,
+                  "the values on the devices are lost: resume from a checkpoint first");
+  for (const auto& [name, type] : running_->parameters()) {
+    TSR_ASSIGN_OR_RETURN(const HostTensor value, running_->session().read(name));
+    TSR_RETURN_IF_ERROR(model.write(name, value));
+  }
+  return {};
+}
+
+void Trainer::cancel() {
+  cancelled_ = true;
+  running_->cancel();
+}
+
+std::string Trainer::report_json() {
+  TrainerReport report;
+  report.step = step_;
+  report.skipped_steps = skipped_;
+  report.tokens_per_step = dataset_ ? settings_.batch * dataset_->seq() : settings_.batch;
+  report.allocations_after_first_step = allocations_after_first_;
+  report.memory = memory_.empty() ? running_->session().memory() : memory_;
+  report.communication = running_->session().communication();
+  subtract(report.communication, communication_elsewhere_);
+  return trainer_json(report, running_->record());
+}
+
+std::string Trainer::trace_json() { return tessera::trace_json(running_->session().take_trace()); }
+
+}  // namespace tessera

@@ -1,0 +1,76 @@
+// Trainer: the training loop's body. One thread at a time, but for `cancel`.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capi/engine/dataset.h"
+#include "capi/engine/running.h"
+#include "capi/engine/settings.h"
+#include "serialize/checkpoint.h"
+
+namespace tessera {
+
+struct StepInfo {
+  int64_t step = 0;      // 1 for the first
+  double loss = 0;       // before the update
+  double grad_norm = 0;  // before clipping
+  double lr = 0;
+  double seconds = 0;
+};
+
+class Trainer {
+ public:
+  // `dataset` null: the graph has its own loss and its inputs are fed.
+  static Result<std::unique_ptr<Trainer>> create(std::shared_ptr<Runtime> runtime,
+                                                 std::shared_ptr<SharedModel> model,
+                                                 std::shared_ptr<const Dataset> dataset,
+                                                 const Options& options);
+
+  Status feed(std::string_view input, const HostTensor& value);
+  // A loss or gradient that is not finite is kFailedPrecondition; the program left the update out.
+  Result<StepInfo> step();
+  Result<double> evaluate();
+
+  Status save(const std::string& folder);
+  Status resume(const std::string& folder);
+  Status store(SharedModel& model);
+  Result<HostTensor> read(std::string_view name) { return running_->session().read(name); }
+  Status write(std::string_view name, const HostTensor& value) {
+    return running_->session().write(name, value);
+  }
+
+  std::string report_json();
+  std::string trace_json();
+  Runtime& runtime() { return *running_->prepared()->runtime; }
+  std::shared_ptr<const PlanRecord> plan() const { return running_->prepared()->record; }
+  void cancel();  // any thread
+
+ private:
+  Trainer() = default;
+  Status feed_training_batch();
+  Status feed_eval_batch(int64_t first, int64_t rows, double scale);
+  Status feed_labelled(std::string_view entry);
+  Result<double> evaluate_dataset();
+  CheckpointInfo checkpoint_info() const;
+  void note_measurements();
+
+  TrainerSettings settings_;
+  std::shared_ptr<const Dataset> dataset_;
+  std::unique_ptr<Running> running_;
+  std::vector<int32_t> tokens_, labels_;  // [batch, seq]
+  int64_t step_ = 0;                      // updates made
+  int64_t position_ = 0;                  // batches taken from the dataset: steps and skipped steps
+  int64_t skipped_ = 0;
+  int64_t runs_ = 0;  // training runs of this object
+  int64_t allocations_after_first_ = 0, allocations_at_first_ = 0, allocations_elsewhere_ = 0;
+  std::vector<CommReport> communication_elsewhere_;  // of evaluations, to leave out of the report
+  std::vector<MemoryReport> memory_;                 // measured over the first two steps
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace tessera

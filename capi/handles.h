@@ -1,0 +1,67 @@
+// What stands behind the handles of tessera.h. Each holds shared ownership of an engine object, so handles
+// may be freed in any order. Marshalling only: no decisions are made here.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "capi/engine/dataset.h"
+#include "capi/engine/generator.h"
+#include "capi/engine/options.h"
+#include "capi/engine/planning.h"
+#include "capi/engine/running.h"
+#include "capi/engine/runtime.h"
+#include "capi/engine/shared_model.h"
+#include "capi/engine/trainer.h"
+#include "graph/graph.h"
+#include "graph/host_tensor.h"
+#include "tessera/tessera.h"
+
+struct tsr_status {
+  tessera::Status value;
+};
+struct tsr_options {
+  tessera::Options value;
+};
+struct tsr_runtime {
+  std::shared_ptr<tessera::Runtime> value;
+};
+struct tsr_devices {
+  std::shared_ptr<tessera::Runtime> runtime;  // first: the registry outlives the devices
+  std::shared_ptr<tessera::DeviceSet> value;
+};
+struct tsr_tensor {
+  tessera::HostTensor value;
+  std::byte* writable = nullptr;  // null for borrowed and file-backed values
+  std::string name;
+};
+struct tsr_graph {
+  tessera::Graph value;
+};
+struct tsr_tokenizer {
+  std::shared_ptr<const tessera::Tokenizer> value;
+};
+struct tsr_model {
+  std::shared_ptr<tessera::SharedModel> value;
+};
+struct tsr_dataset {
+  std::shared_ptr<const tessera::Dataset> value;
+};
+struct tsr_plan {
+  std::shared_ptr<const tessera::PlanRecord> value;
+};
+struct tsr_program {
+  std::shared_ptr<const tessera::Prepared> value;
+};
+struct tsr_session {
+  std::unique_ptr<tessera::Running> value;
+  std::string trace;  // taken from the session, until it has been read whole
+};
+struct tsr_trainer {
+  std::unique_ptr<tessera::Trainer> value;
+  std::string trace;
+};
+struct tsr_generator {
+  std::unique_ptr<tessera::Generator> value;
+  std::string text;  // of the last piece
+};

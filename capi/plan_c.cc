@@ -1,0 +1,53 @@
+// tsr_plan.
+#include "capi/engine/report.h"
+#include "capi/guard.h"
+#include "capi/handles.h"
+
+using namespace tessera;
+using namespace tessera::capi;
+
+tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                         tsr_plan** out_plan) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_plan, "out_plan"}}));
+    TSR_ASSIGN_OR_RETURN(auto record,
+                         plan_model(*runtime->value, *model->value, options ? options->value : Options{}));
+    *out_plan = new tsr_plan{std::move(record)};
+    return {};
+  });
+}
+
+tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
+                                   tsr_plan** out_plan) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {graph, "graph"}, {out_plan, "out_plan"}}));
+    TSR_RETURN_IF_ERROR(devices->runtime->check_process());
+    TSR_ASSIGN_OR_RETURN(auto record,
+                         plan_graph(*devices->value, graph->value, options ? options->value : Options{}));
+    *out_plan = new tsr_plan{std::move(record)};
+    return {};
+  });
+}
+
+tsr_status* tsr_plan_text(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{plan, "plan"}}));
+    return put_text(plan_text(*plan->value), buffer, capacity, out_size);
+  });
+}
+
+tsr_status* tsr_plan_info(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{plan, "plan"}}));
+    return put_text(plan_json(*plan->value), buffer, capacity, out_size);
+  });
+}
+
+tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{plan, "plan"}, {path, "path"}}));
+    return save_plan_text(*plan->value, path);
+  });
+}
+
+void tsr_plan_free(tsr_plan* plan) { delete plan; }

@@ -1,0 +1,65 @@
+// tsr_runtime, tsr_devices. What a forked child frees is left alone: its threads stayed with the parent.
+#include "capi/engine/report.h"
+#include "capi/guard.h"
+#include "capi/handles.h"
+
+using namespace tessera;
+using namespace tessera::capi;
+
+tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtime) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{out_runtime, "out_runtime"}}));
+    TSR_ASSIGN_OR_RETURN(auto runtime, Runtime::create(options ? options->value : Options{}));
+    *out_runtime = new tsr_runtime{std::move(runtime)};
+    return {};
+  });
+}
+
+tsr_status* tsr_runtime_backends(tsr_runtime* runtime, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}}));
+    TSR_RETURN_IF_ERROR(runtime->value->check_process());
+    return put_text(backends_json(*runtime->value), buffer, capacity, out_size);
+  });
+}
+
+tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char* buffer, size_t capacity,
+                                 size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {out_size, "out_size"}}));
+    const std::optional<LogRecord> record = runtime->value->log().take(buffer ? capacity : 0);
+    if (!record) {
+      *out_size = 0;
+      if (buffer && capacity > 0) *buffer = '\0';
+      return {};
+    }
+    if (out_level) *out_level = record->level;
+    return put_text(record->text, buffer, capacity, out_size);
+  });
+}
+
+void tsr_runtime_free(tsr_runtime* runtime) {
+  if (runtime && runtime->value->in_creating_process()) delete runtime;
+}
+
+tsr_status* tsr_devices_open(tsr_runtime* runtime, const char* text, tsr_devices** out_devices) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {text, "text"}, {out_devices, "out_devices"}}));
+    TSR_ASSIGN_OR_RETURN(auto devices, runtime->value->open_devices(text));
+    *out_devices = new tsr_devices{runtime->value, std::move(devices)};
+    return {};
+  });
+}
+
+int32_t tsr_devices_count(const tsr_devices* devices) { return devices ? devices->value->size() : 0; }
+
+tsr_status* tsr_devices_info(const tsr_devices* devices, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{devices, "devices"}}));
+    return put_text(devices_json(*devices->value), buffer, capacity, out_size);
+  });
+}
+
+void tsr_devices_free(tsr_devices* devices) {
+  if (devices && devices->runtime->in_creating_process()) delete devices;
+}

@@ -1,0 +1,155 @@
+// tsr_program, tsr_session.
+#include "capi/engine/report.h"
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "graph/base/text.h"
+
+using namespace tessera;
+using namespace tessera::capi;
+
+tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size_t entry_count,
+                            tsr_program** out_program) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {entries, "entries"}, {out_program, "out_program"}}));
+    TSR_RETURN_IF_ERROR(devices->runtime->check_process());
+    std::vector<PlannedEntry> planned;
+    // The caller's struct may be longer than ours.
+    const auto* at = reinterpret_cast<const char*>(entries);
+    for (size_t i = 0; i < entry_count; ++i) {
+      const auto& entry = *reinterpret_cast<const tsr_entry*>(at);
+      TSR_RETURN_IF_ERROR(check_struct_size(entry.struct_size, sizeof(tsr_entry), "tsr_entry"));
+      TSR_RETURN_IF_ERROR(
+          required({{entry.name, "entry.name"}, {entry.graph, "entry.graph"}, {entry.plan, "entry.plan"}}));
+      planned.push_back({entry.name, std::make_shared<const Graph>(entry.graph->value),
+                         entry.plan->value->entries[0].plan});
+      at += entry.struct_size;
+    }
+    TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_entries(std::move(planned), *devices->value));
+    TSR_ASSIGN_OR_RETURN(auto prepared, prepare(devices->runtime, devices->value, std::move(compiled)));
+    *out_program = new tsr_program{std::move(prepared)};
+    return {};
+  });
+}
+
+tsr_status* tsr_program_info(const tsr_program* program, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{program, "program"}}));
+    const Prepared& prepared = *program->value;
+    return put_text(program_json(prepared.executable->program(), *prepared.devices), buffer, capacity,
+                    out_size);
+  });
+}
+
+tsr_status* tsr_program_print(const tsr_program* program, int32_t rank, char* buffer, size_t capacity,
+                              size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{program, "program"}}));
+    const Program& lowered = program->value->executable->program();
+    if (rank < 0 || static_cast<size_t>(rank) >= lowered.ranks.size())
+      return Status(StatusCode::kInvalidArgument,
+                    format("rank {}, the program has {}", rank, lowered.ranks.size()));
+    return put_text(print(lowered.ranks[static_cast<size_t>(rank)]), buffer, capacity, out_size);
+  });
+}
+
+void tsr_program_free(tsr_program* program) {
+  if (program && program->value->runtime->in_creating_process()) delete program;
+}
+
+tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options, tsr_session** out_session) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{program, "program"}, {out_session, "out_session"}}));
+    const Options none;
+    OptionReader reader(options ? options->value : none, "session");
+    const SessionOptions chosen{.measure_memory = reader.flag("measure_memory", false),
+                                .trace = reader.flag("trace", false)};
+    TSR_RETURN_IF_ERROR(reader.finish());
+    TSR_ASSIGN_OR_RETURN(auto running, Running::create(program->value, chosen));
+    *out_session = new tsr_session{std::move(running), {}};
+    return {};
+  });
+}
+
+tsr_status* tsr_session_write(tsr_session* session, const char* name, const tsr_tensor* value) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{session, "session"}, {name, "name"}, {value, "value"}}));
+    return session->value->session().write(name, value->value);
+  });
+}
+
+tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr_tensor** out_tensor) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{session, "session"}, {name, "name"}, {out_tensor, "out_tensor"}}));
+    TSR_ASSIGN_OR_RETURN(HostTensor value, session->value->session().read(name));
+    *out_tensor = new tsr_tensor{std::move(value), nullptr, name};
+    return {};
+  });
+}
+
+tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{session, "session"}, {model, "model"}}));
+    return session->value->write_parameters(*model->value, model->value->seed());
+  });
+}
+
+tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char* input,
+                             const tsr_tensor* value) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(
+        required({{session, "session"}, {entry, "entry"}, {input, "input"}, {value, "value"}}));
+    return session->value->feed(entry, input, value->value);
+  });
+}
+
+tsr_status* tsr_session_run(tsr_session* session, const char* entry) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{session, "session"}, {entry, "entry"}}));
+    return session->value->run(entry);
+  });
+}
+
+tsr_status* tsr_session_fetch(tsr_session* session, const char* entry, const char* output,
+                              tsr_tensor** out_tensor) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(
+        required({{session, "session"}, {entry, "entry"}, {output, "output"}, {out_tensor, "out_tensor"}}));
+    TSR_ASSIGN_OR_RETURN(HostTensor value, session->value->session().fetch(entry, output));
+    *out_tensor = new tsr_tensor{std::move(value), nullptr, output};
+    return {};
+  });
+}
+
+void tsr_session_cancel(tsr_session* session) {
+  if (session) session->value->cancel();
+}
+
+tsr_status* tsr_session_restore(tsr_session* session) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{session, "session"}}));
+    return session->value->restore();
+  });
+}
+
+tsr_status* tsr_session_report(tsr_session* session, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{session, "session"}}));
+    Session& running = session->value->session();
+    return put_text(session_json(running.memory(), running.communication(), running.allocations()), buffer,
+                    capacity, out_size);
+  });
+}
+
+tsr_status* tsr_session_trace(tsr_session* session, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{session, "session"}}));
+    if (session->trace.empty()) session->trace = trace_json(session->value->session().take_trace());
+    TSR_RETURN_IF_ERROR(put_text(session->trace, buffer, capacity, out_size));
+    if (buffer && capacity > session->trace.size()) session->trace.clear();
+    return {};
+  });
+}
+
+void tsr_session_free(tsr_session* session) {
+  if (session && session->value->prepared()->runtime->in_creating_process()) delete session;
+}

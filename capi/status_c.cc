@@ -1,0 +1,42 @@
+// tsr_version, tsr_status, tsr_code.
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "graph/base/text.h"
+
+using namespace tessera;
+using namespace tessera::capi;
+
+static_assert(TSR_INTERNAL == static_cast<int>(StatusCode::kInternal));
+static_assert(TSR_TIMEOUT == static_cast<int>(StatusCode::kTimeout));
+
+uint32_t tsr_version(void) { return TSR_VERSION; }
+
+tsr_status* tsr_version_check(uint32_t header_version) {
+  return guard([&]() -> Status {
+    const uint32_t major = header_version / 10000, minor = header_version / 100 % 100;
+    const bool same_line = major == TSR_VERSION_MAJOR && (major > 0 || minor == TSR_VERSION_MINOR);
+    if (same_line && header_version <= TSR_VERSION) return {};
+    return Status(
+        StatusCode::kUnsupported,
+        format(
+            "compiled with the header of Tessera {}.{}.{}, running with the library {}.{}.{}: compile again "
+            "with the library's own header",
+            major, minor, header_version % 100, TSR_VERSION_MAJOR, TSR_VERSION_MINOR, TSR_VERSION_PATCH));
+  });
+}
+
+tsr_code tsr_status_code(const tsr_status* status) {
+  return status ? static_cast<tsr_code>(status->value.code()) : TSR_OK;
+}
+
+const char* tsr_status_message(const tsr_status* status) {
+  return status ? status->value.message().data()
+                : "";  // a view of a whole std::string or literal: NUL-terminated
+}
+
+void tsr_status_free(tsr_status* status) { release(status); }
+
+const char* tsr_code_name(tsr_code code) {
+  if (code < TSR_OK || code > TSR_INTERNAL) return "unknown";
+  return status_code_name(static_cast<StatusCode>(code)).data();
+}

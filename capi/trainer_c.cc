@@ -1,0 +1,114 @@
+// tsr_trainer.
+#include "capi/guard.h"
+#include "capi/handles.h"
+
+using namespace tessera;
+using namespace tessera::capi;
+
+tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
+                            const tsr_options* options, tsr_trainer** out_trainer) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_trainer, "out_trainer"}}));
+    TSR_ASSIGN_OR_RETURN(auto trainer,
+                         Trainer::create(runtime->value, model->value, dataset ? dataset->value : nullptr,
+                                         options ? options->value : Options{}));
+    *out_trainer = new tsr_trainer{std::move(trainer), {}};
+    return {};
+  });
+}
+
+tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_tensor* value) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {input, "input"}, {value, "value"}}));
+    return trainer->value->feed(input, value->value);
+  });
+}
+
+tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
+    if (out_step) TSR_RETURN_IF_ERROR(check_struct_size(out_step->struct_size, sizeof(tsr_step), "tsr_step"));
+    TSR_ASSIGN_OR_RETURN(const StepInfo info, trainer->value->step());
+    if (out_step)
+      *out_step = {out_step->struct_size, info.step, info.loss, info.grad_norm, info.lr, info.seconds};
+    return {};
+  });
+}
+
+tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_loss, "out_loss"}}));
+    TSR_ASSIGN_OR_RETURN(*out_loss, trainer->value->evaluate());
+    return {};
+  });
+}
+
+tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}}));
+    return trainer->value->save(folder);
+  });
+}
+
+tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}}));
+    return trainer->value->resume(folder);
+  });
+}
+
+tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {model, "model"}}));
+    return trainer->value->store(*model->value);
+  });
+}
+
+tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {name, "name"}, {out_tensor, "out_tensor"}}));
+    TSR_ASSIGN_OR_RETURN(HostTensor value, trainer->value->read(name));
+    *out_tensor = new tsr_tensor{std::move(value), nullptr, name};
+    return {};
+  });
+}
+
+tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_tensor* value) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {name, "name"}, {value, "value"}}));
+    return trainer->value->write(name, value->value);
+  });
+}
+
+tsr_status* tsr_trainer_report(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
+    return put_text(trainer->value->report_json(), buffer, capacity, out_size);
+  });
+}
+
+tsr_status* tsr_trainer_trace(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
+    if (trainer->trace.empty()) trainer->trace = trainer->value->trace_json();
+    TSR_RETURN_IF_ERROR(put_text(trainer->trace, buffer, capacity, out_size));
+    if (buffer && capacity > trainer->trace.size()) trainer->trace.clear();
+    return {};
+  });
+}
+
+tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_plan, "out_plan"}}));
+    *out_plan = new tsr_plan{trainer->value->plan()};
+    return {};
+  });
+}
+
+void tsr_trainer_cancel(tsr_trainer* trainer) {
+  if (trainer) trainer->value->cancel();
+}
+
+void tsr_trainer_free(tsr_trainer* trainer) {
+  if (trainer && trainer->value->runtime().in_creating_process()) delete trainer;
+}

@@ -1,0 +1,32 @@
+// Units: in which multiples a dim may be cut so that every op it meets stays whole: heads of a merged dim,
+// query heads in whole KV groups. Found once per graph; no op is named.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+#include "graph/sharding_rule.h"
+
+namespace tessera {
+
+struct Units {
+  std::vector<ShardingRule> rules;            // by node, extents bound
+  std::vector<std::vector<int64_t>> factors;  // by node and factor of its rule
+  std::vector<std::vector<int64_t>> dims;     // by tensor and dim
+};
+
+// Least common multiples, passed along factors until nothing changes: a dim that is a product (kg) is cut in
+// whole g, and so is every dim that shares its major factor. `graph` has no symbols left.
+Result<Units> find_units(const Graph& graph);
+
+// The factor of a dim that axes may sit on (the first of an extent other than 1), and how many elements of
+// the dim one of its steps spans. Name 0 for a dim that is not indexed.
+struct MajorFactor {
+  char name = 0;
+  int64_t span = 1;
+};
+MajorFactor major_factor(const ShardingRule& rule, std::string_view dim);
+
+}  // namespace tessera

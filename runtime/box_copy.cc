@@ -1,0 +1,100 @@
+#include "runtime/box_copy.h"
+
+#include <array>
+
+#include "graph/base/status.h"
+#include "runtime/host_services.h"
+
+namespace tessera {
+
+namespace {
+
+// A box as strided copies: rows of `row_bytes`, and an odometer over the dims outside the rows.
+struct Strips {
+  int64_t row_bytes = 0, rows = 1, global_stride_bytes = 0;
+  int outer_dims = 0;
+  std::array<int64_t, kMaxRank> counts{};         // of the outer dims
+  std::array<int64_t, kMaxRank> strides_bytes{};  // in the global tensor
+  int64_t first_byte = 0;
+};
+
+Strips strips_of(const TensorType& type, const Box& box) {
+  const int rank = type.shape.rank();
+  TSR_CHECK(static_cast<size_t>(rank) == box.size(), "box and shape differ in rank");
+  Strips strips;
+  if (rank == 0) {
+    strips.row_bytes = dtype_bytes(type.dtype, 1);
+    return strips;
+  }
+  // `cut` is the last dim that is not whole: everything inside it is one run.
+  int cut = rank - 1;
+  int64_t inside = 1;  // elements of one step along `cut`
+  while (cut > 0 && box[static_cast<size_t>(cut)].size() == type.shape[cut]) inside *= type.shape[cut--];
+  strips.row_bytes = dtype_bytes(type.dtype, box[static_cast<size_t>(cut)].size() * inside);
+  strips.first_byte = dtype_bytes(type.dtype, box[static_cast<size_t>(cut)].begin * inside);
+  int64_t step_bytes = dtype_bytes(type.dtype, type.shape[cut] * inside);
+  if (cut > 0) {
+    strips.rows = box[static_cast<size_t>(cut - 1)].size();
+    strips.global_stride_bytes = step_bytes;
+    strips.first_byte += box[static_cast<size_t>(cut - 1)].begin * step_bytes;
+    step_bytes *= type.shape[cut - 1];
+  }
+  for (int dim = cut - 2; dim >= 0; --dim) {  // innermost first
+    const auto at = static_cast<size_t>(strips.outer_dims++);
+    strips.counts[at] = box[static_cast<size_t>(dim)].size();
+    strips.strides_bytes[at] = step_bytes;
+    strips.first_byte += box[static_cast<size_t>(dim)].begin * step_bytes;
+    step_bytes *= type.shape[dim];
+  }
+  return strips;
+}
+
+// copy(global byte offset, local byte offset, strips) for every group of rows, in local order.
+template <class Copy>
+Status for_each_group(const Strips& strips, Copy copy) {
+  std::array<int64_t, kMaxRank> at{};
+  int64_t local = 0;
+  for (;;) {
+    int64_t global = strips.first_byte;
+    for (int i = 0; i < strips.outer_dims; ++i)
+      global += at[static_cast<size_t>(i)] * strips.strides_bytes[static_cast<size_t>(i)];
+    TSR_RETURN_IF_ERROR(copy(global, local));
+    local += strips.rows * strips.row_bytes;
+    int dim = 0;
+    for (; dim < strips.outer_dims; ++dim) {
+      if (++at[static_cast<size_t>(dim)] < strips.counts[static_cast<size_t>(dim)]) break;
+      at[static_cast<size_t>(dim)] = 0;
+    }
+    if (dim == strips.outer_dims) return {};
+  }
+}
+
+}  // namespace
+
+int64_t box_elements(const Box& box) {
+  int64_t elements = 1;
+  for (const Range& range : box) elements *= range.size();
+  return elements;
+}
+
+Status copy_into_slot(const tsr_backend_api& api, tsr_abi_stream* stream, const std::byte* global,
+                      const TensorType& type, const Box& box, void* local) {
+  if (box_elements(box) == 0) return {};
+  const Strips strips = strips_of(type, box);
+  return for_each_group(strips, [&](int64_t global_at, int64_t local_at) {
+    return take_error(api.copy(stream, global + global_at, static_cast<std::byte*>(local) + local_at,
+                               strips.rows, strips.row_bytes, strips.global_stride_bytes, strips.row_bytes));
+  });
+}
+
+Status copy_out_of_slot(const tsr_backend_api& api, tsr_abi_stream* stream, const void* local,
+                        const TensorType& type, const Box& box, std::byte* global) {
+  if (box_elements(box) == 0) return {};
+  const Strips strips = strips_of(type, box);
+  return for_each_group(strips, [&](int64_t global_at, int64_t local_at) {
+    return take_error(api.copy(stream, static_cast<const std::byte*>(local) + local_at, global + global_at,
+                               strips.rows, strips.row_bytes, strips.row_bytes, strips.global_stride_bytes));
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,21 @@
+// Copies between a global row-major tensor in host memory and a contiguous local box of it in a slot.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "graph/base/shape.h"
+#include "graph/sharding_spec.h"
+#include "runtime/backend_abi.h"
+
+namespace tessera {
+
+int64_t box_elements(const Box& box);
+
+// The box must lie inside the global shape (verify saw to it). Issued on `stream`, not waited for.
+Status copy_into_slot(const tsr_backend_api& api, tsr_abi_stream* stream, const std::byte* global,
+                      const TensorType& type, const Box& box, void* local);
+Status copy_out_of_slot(const tsr_backend_api& api, tsr_abi_stream* stream, const void* local,
+                        const TensorType& type, const Box& box, std::byte* global);
+
+}  // namespace tessera

@@ -1,0 +1,124 @@
+#include "runtime/device_set.h"
+
+#include <algorithm>
+#include <climits>
+
+#include "graph/base/text.h"
+#include "runtime/device_set_impl.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int64_t kMostDevices = 1024;
+
+Status not_understood(std::string_view text, std::string_view why) {
+  return Status(
+      StatusCode::kInvalidArgument,
+      format(
+          "devices '{}': {}; wanted a backend and a count or ordinals, as in 'cpu:4', 'cuda' or 'cuda:0,1'",
+          text, why));
+}
+
+// "4" of a virtual backend is a count; "0,1" of a real one is a list of ordinals; nothing is one virtual
+// device, or every real one.
+Result<std::vector<int32_t>> parse_ordinals(std::string_view text, std::string_view rest, bool has_rest,
+                                            int32_t present) {
+  std::vector<int32_t> ordinals;
+  const bool is_virtual = present == INT32_MAX;
+  if (is_virtual || !has_rest) {
+    int64_t count = is_virtual ? 1 : present;
+    if (has_rest) {
+      const std::optional<int64_t> parsed = parse_i64(rest);
+      if (!parsed || *parsed < 1 || *parsed > kMostDevices)
+        return not_understood(text,
+                              format("'{}' is no count of virtual devices from 1 to {}", rest, kMostDevices));
+      count = *parsed;
+    }
+    for (int32_t i = 0; i < count; ++i) ordinals.push_back(i);
+    return ordinals;
+  }
+  for (const std::string& part : split(rest, ',')) {
+    const std::optional<int64_t> ordinal = parse_i64(part);
+    if (!ordinal || *ordinal < 0) return not_understood(text, format("'{}' is no device number", part));
+    if (*ordinal >= present)
+      return Status(StatusCode::kNotFound,
+                    format("devices '{}': device {} does not exist, {} found (0 to {})", text, *ordinal,
+                           present, present - 1));
+    ordinals.push_back(static_cast<int32_t>(*ordinal));
+  }
+  return ordinals;
+}
+
+}  // namespace
+
+DeviceSet::DeviceSet(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+DeviceSet::~DeviceSet() = default;
+
+Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, std::string_view text) {
+  const std::string_view trimmed = trim(text);
+  const size_t colon = trimmed.find(':');
+  const std::string_view backend = trimmed.substr(0, colon);
+  const bool has_rest = colon != std::string_view::npos;
+  if (backend.empty()) return not_understood(text, "no backend is named");
+  TSR_ASSIGN_OR_RETURN(const tsr_backend_api* api, registry.find(backend));
+  const int32_t present = api->device_count();
+  if (present < 1)
+    return Status(StatusCode::kNotFound, format("devices '{}': backend '{}' finds no device", text, backend));
+  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ordinals,
+                       parse_ordinals(text, has_rest ? trimmed.substr(colon + 1) : "", has_rest, present));
+
+  auto impl = std::make_unique<Impl>();
+  impl->api = api;
+  impl->host = &registry.host();
+  impl->text = std::string(trimmed);
+  impl->threads = impl->host->thread_count(impl->host->host);
+  impl->info.struct_size = sizeof(impl->info);
+  TSR_RETURN_IF_ERROR(take_error(api->device_info(ordinals[0], &impl->info)).with_context(trimmed));
+  for (const int32_t ordinal : ordinals) {
+    tsr_abi_device* device = nullptr;
+    std::string name = format("{}:{}", backend, ordinal);
+    TSR_RETURN_IF_ERROR(take_error(api->device_open(impl->host, ordinal, &device)).with_context(name));
+    impl->devices.push_back(device);
+    // Several ranks on one device stay apart by their rank.
+    if (std::ranges::count(ordinals, ordinal) > 1)
+      name += format("/{}", static_cast<int64_t>(impl->names.size()));
+    impl->names.push_back(std::move(name));
+  }
+  impl->ordinals = std::move(ordinals);
+  impl->catalog = std::make_unique<DeviceCatalog>(*api, impl->ordinals[0], 1.0 / impl->pool_share());
+  return std::shared_ptr<DeviceSet>(new DeviceSet(std::move(impl)));
+}
+
+int32_t DeviceSet::size() const { return static_cast<int32_t>(impl_->devices.size()); }
+const std::string& DeviceSet::text() const { return impl_->text; }
+const std::string& DeviceSet::device_name(int32_t rank) const {
+  TSR_CHECK(rank >= 0 && rank < size(), "no such rank");
+  return impl_->names[static_cast<size_t>(rank)];
+}
+const KernelCatalog& DeviceSet::catalog() const { return *impl_->catalog; }
+
+Cluster DeviceSet::cluster() const {
+  const tsr_abi_device_info& info = impl_->info;
+  Cluster cluster;
+  DeviceKind kind;
+  kind.name = info.name;
+  // Ranks on the same physical device, and virtual devices on one host, divide its memory.
+  int64_t sharing = size();
+  if (info.shared_cores == 0) {
+    sharing = 1;
+    for (const int32_t ordinal : impl_->ordinals)
+      sharing = std::max<int64_t>(sharing, std::ranges::count(impl_->ordinals, ordinal));
+  }
+  kind.memory_bytes = info.memory_bytes / sharing;
+  kind.matmul_flops_per_s = info.matmul_flops_per_s * impl_->pool_share();
+  kind.memory_bytes_per_s = info.memory_bytes_per_s * impl_->pool_share();
+  kind.launch_s = info.launch_s;
+  cluster.kinds.push_back(std::move(kind));
+  cluster.devices.assign(impl_->devices.size(), 0);
+  cluster.shared_cores = info.shared_cores > 0 ? impl_->threads : 0;
+  cluster.link = Link{info.link_bytes_per_s, info.link_latency_s};
+  return cluster;
+}
+
+}  // namespace tessera

@@ -1,0 +1,35 @@
+// What a DeviceSet holds; for runtime/ alone.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device_catalog.h"
+#include "runtime/device_set.h"
+#include "runtime/host_services.h"
+
+namespace tessera {
+
+struct DeviceSet::Impl {
+  ~Impl() {
+    for (tsr_abi_device* device : devices) api->device_close(device);
+  }
+  const tsr_backend_api* api = nullptr;
+  const tsr_host_api* host = nullptr;
+  std::string text;
+  std::vector<int32_t> ordinals;
+  std::vector<tsr_abi_device*> devices;  // one per rank
+  std::vector<std::string> names;
+  tsr_abi_device_info info{};  // of the first
+  int32_t threads = 1;
+  std::unique_ptr<DeviceCatalog> catalog;
+
+  // Of the machine that `info` speaks of, the share that this runtime's pool is.
+  double pool_share() const {
+    return info.shared_cores > 0 ? static_cast<double>(threads) / static_cast<double>(info.shared_cores)
+                                 : 1.0;
+  }
+};
+
+}  // namespace tessera

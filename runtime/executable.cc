@@ -1,0 +1,58 @@
+#include "graph/base/text.h"
+#include "runtime/executable_impl.h"
+#include "runtime/kernel_description.h"
+
+namespace tessera {
+
+namespace {
+
+// The recorded variant, with no more workspace than the Program has planned for it.
+Result<tsr_abi_kernel*> prepare_kernel(const tsr_backend_api& api, tsr_abi_device* device, int32_t ordinal,
+                                       const KernelDesc& desc) {
+  if (desc.op == nullptr) return Status(StatusCode::kInvalidArgument, "a kernel without an op");
+  const OpView view{desc.attrs, desc.inputs, desc.outputs, desc.factors};
+  const KernelDescription description(*desc.op, view, desc.variant);
+  tsr_abi_kernel_info info{};
+  info.struct_size = sizeof(info);
+  TSR_RETURN_IF_ERROR(take_error(api.kernel_query(ordinal, &description.abi(), &info)));
+  if (info.workspace_bytes > desc.workspace_bytes)
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("{} ({}) needs {} bytes of workspace, the program has {}; lower it again on this machine",
+               desc.op->name, desc.variant, info.workspace_bytes, desc.workspace_bytes));
+  tsr_abi_kernel* kernel = nullptr;
+  TSR_RETURN_IF_ERROR(take_error(api.kernel_prepare(device, &description.abi(), &kernel)));
+  return kernel;
+}
+
+}  // namespace
+
+Executable::Executable(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Executable::~Executable() = default;
+const Program& Executable::program() const { return impl_->program; }
+DeviceSet& Executable::devices() const { return *impl_->devices; }
+
+Result<std::shared_ptr<Executable>> Executable::prepare(std::shared_ptr<DeviceSet> devices, Program program) {
+  TSR_RETURN_IF_ERROR(verify(program).with_context("program"));
+  if (static_cast<int64_t>(program.ranks.size()) != devices->size())
+    return Status(StatusCode::kInvalidArgument,
+                  format("the program is for {} ranks, '{}' has {} devices; plan again for these devices",
+                         static_cast<int64_t>(program.ranks.size()), devices->text(), devices->size()));
+  auto impl = std::make_unique<Impl>();
+  impl->devices = std::move(devices);
+  impl->program = std::move(program);
+  const DeviceSet::Impl& set = impl->devices->impl();
+  impl->kernels.resize(impl->program.ranks.size());
+  for (size_t rank = 0; rank < impl->program.ranks.size(); ++rank) {
+    for (const KernelDesc& desc : impl->program.ranks[rank].kernels) {
+      Result<tsr_abi_kernel*> kernel = prepare_kernel(*set.api, set.devices[rank], set.ordinals[rank], desc);
+      if (!kernel.ok())
+        return kernel.status().with_context(format("rank {}: preparing {}", static_cast<int64_t>(rank),
+                                                   desc.op != nullptr ? desc.op->name : "?"));
+      impl->kernels[rank].push_back(*kernel);
+    }
+  }
+  return std::shared_ptr<Executable>(new Executable(std::move(impl)));
+}
+
+}  // namespace tessera

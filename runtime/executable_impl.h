@@ -1,0 +1,24 @@
+// What an Executable holds; for runtime/ alone.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/device_set_impl.h"
+#include "runtime/session.h"
+
+namespace tessera {
+
+struct Executable::Impl {
+  ~Impl() {
+    for (const std::vector<tsr_abi_kernel*>& rank : kernels)
+      for (tsr_abi_kernel* kernel : rank) devices->impl().api->kernel_destroy(kernel);
+  }
+  const tsr_backend_api& api() const { return *devices->impl().api; }
+
+  std::shared_ptr<DeviceSet> devices;  // shared: executables may be the last to use a set
+  Program program;
+  std::vector<std::vector<tsr_abi_kernel*>> kernels;  // [rank][RankProgram::kernels]
+};
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// MemoryProbe: finds the highest byte of one arena that runs really touch, by poisoning it before and looking
+// after.
+//
+// The whole arena starts as pattern A. Before the first and the second run of each entry point the bytes that
+// no persistent slot (parameter, state, constant, input, output) ever covers are filled again, with A and
+// then with B, so that a byte which happens to equal the poison in one run shows in the other. Both read as
+// NaN or huge numbers, so a kernel that reads what nobody wrote spoils the result instead of passing by luck.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/program.h"
+#include "runtime/backend_abi.h"
+
+namespace tessera {
+
+class MemoryProbe {
+ public:
+  MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, void* arena, const RankProgram& program);
+
+  Status poison_all();
+  Status before_run(size_t entry);
+  Status after_run(size_t entry);
+  // The host copied to bytes up to `end`: known without looking.
+  void touched(int64_t end) {
+    if (end > highest_) highest_ = end;
+  }
+  int64_t highest() const { return highest_; }
+
+ private:
+  struct Interval {
+    int64_t begin, end;
+  };
+  Status fill(const std::vector<Interval>& intervals, int32_t byte);
+  Status scan(const std::vector<Interval>& intervals, int32_t byte);
+
+  const tsr_backend_api& api_;
+  tsr_abi_stream* stream_;
+  std::byte* arena_;
+  int64_t arena_bytes_;
+  std::vector<Interval> persistent_, transient_;  // disjoint, sorted; together the arena
+  std::vector<int32_t> runs_;                     // by entry
+  std::vector<std::byte> window_;                 // what a scan looks through
+  int64_t highest_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,505 @@
+#include "runtime/session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "graph/base/text.h"
+#include "graph/base/waiting.h"
+#include "runtime/box_copy.h"
+#include "runtime/host_services.h"
+#include "runtime/memory_probe.h"
+#include "runtime/rank_executor.h"
+#include "runtime/session_comms.h"
+
+namespace tessera {
+
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// A named tensor as the ranks hold it.
+struct Placed {
+  std::string name;
+  TensorType global;
+  SlotKind kind = SlotKind::kParameter;
+  std::vector<std::pair<int32_t, const Binding*>> bindings;  // by ascending rank
+  bool written = false;
+};
+
+// An entry point as the ranks know it.
+struct Entry {
+  std::string name;
+  std::vector<int32_t> index;  // in each rank's program; -1 where the rank has no part in it
+  std::vector<Placed> inputs, outputs;
+};
+
+void add_binding(std::vector<Placed>& list, const Binding& binding, SlotKind kind, int32_t rank) {
+  auto found = std::ranges::find(list, binding.name, &Placed::name);
+  if (found == list.end())
+    found = list.insert(list.end(), Placed{binding.name, binding.global, kind, {}, false});
+  found->bindings.emplace_back(rank, &binding);
+}
+
+Status unknown(std::string_view what, std::string_view name, std::span<const std::string> candidates) {
+  return Status(StatusCode::kNotFound, format("{} '{}' does not exist; nearest: {}", what, name,
+                                              join(nearest_names(name, candidates), ", ")));
+}
+
+std::vector<std::string> names_of(const std::vector<Placed>& list) {
+  std::vector<std::string> names;
+  for (const Placed& placed : list) names.push_back(placed.name);
+  return names;
+}
+
+}  // namespace
+
+struct Session::Impl {
+  Impl(std::shared_ptr<Executable> given, SessionOptions wanted)
+      : executable(std::move(given)),
+        program(executable->program()),
+        options(wanted),
+        comms(executable->impl()) {}
+  ~Impl() { stop_threads(); }
+
+  std::shared_ptr<Executable> executable;  // shared: its Program and kernels outlive every session on them
+  const Program& program;
+  SessionOptions options;
+  const pid_t pid = getpid();
+  const int64_t origin_ns = now_ns();
+  std::vector<std::unique_ptr<RankExecutor>> ranks;
+  SessionComms comms;
+  std::vector<std::unique_ptr<MemoryProbe>> probes;  // empty when not measuring
+
+  std::vector<Placed> tensors;  // parameters, states, constants
+  std::unordered_map<std::string, size_t> tensor_index;
+  std::vector<Entry> entries;
+  size_t unwritten = 0;  // parameters and constants that nobody has written yet
+
+  // The run in progress. The caller publishes it and raises `generation`; the last rank raises `done`.
+  std::vector<std::thread> threads;
+  WaitWord generation{0}, done{0};
+  std::atomic<int32_t> remaining{0};
+  std::atomic<bool> stop{false}, closing{false};
+  const Entry* current = nullptr;
+  bool may_spin = false;
+
+  std::mutex mutex;  // guards the four below
+  Status first_error;
+  bool running = false, cancelled = false;
+  bool failed = false;
+
+  bool in_forked_child() const { return pid != getpid(); }
+
+  Status setup();
+  void index_bindings();
+  Status start_threads();
+  void stop_threads();
+  void rank_loop(int32_t rank);
+  void fail(const Status& status);
+
+  Status usable() const;
+  Result<Entry*> find_entry(std::string_view name);
+  Result<Placed*> find_tensor(std::string_view name);
+  Status copy_in(Placed& placed, const HostTensor& value);
+  Status copy_out(const Placed& placed, std::span<std::byte> out);
+  Status zero_states();
+  Status run(Entry& entry);
+  Status synchronize();
+  void note_touched(int32_t rank, const SlotRef& at, int64_t bytes);
+};
+
+// ---- life
+
+Status Session::Impl::setup() {
+  for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {
+    TSR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> made,
+                         RankExecutor::create(executable->impl(), rank, options.trace));
+    ranks.push_back(std::move(made));
+  }
+  if (options.measure_memory) {
+    for (const auto& rank : ranks) {
+      probes.push_back(std::make_unique<MemoryProbe>(executable->impl().api(), rank->stream(), rank->arena(),
+                                                     rank->program()));
+      TSR_RETURN_IF_ERROR(probes.back()->poison_all());
+    }
+  }
+  index_bindings();
+  TSR_RETURN_IF_ERROR(comms.create());
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    ranks[rank]->set_comms(comms.ends_of(static_cast<int32_t>(rank)));
+  TSR_RETURN_IF_ERROR(zero_states());
+  return start_threads();
+}
+
+void Session::Impl::index_bindings() {
+  for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {
+    const RankProgram& part = program.ranks[static_cast<size_t>(rank)];
+    const std::pair<const std::vector<Binding>*, SlotKind> lists[] = {
+        {&part.parameters, SlotKind::kParameter},
+        {&part.states, SlotKind::kState},
+        {&part.constants, SlotKind::kConstant}};
+    for (const auto& [list, kind] : lists)
+      for (const Binding& binding : *list) {
+        const auto [at, is_new] = tensor_index.emplace(binding.name, tensors.size());
+        if (is_new)
+          tensors.push_back(Placed{binding.name, binding.global, kind, {}, kind == SlotKind::kState});
+        tensors[at->second].bindings.emplace_back(rank, &binding);
+      }
+    for (size_t index = 0; index < part.entries.size(); ++index) {
+      const EntryPoint& point = part.entries[index];
+      auto entry = std::ranges::find(entries, point.name, &Entry::name);
+      if (entry == entries.end())
+        entry = entries.insert(entries.end(),
+                               Entry{point.name, std::vector<int32_t>(program.ranks.size(), -1), {}, {}});
+      entry->index[static_cast<size_t>(rank)] = static_cast<int32_t>(index);
+      for (const Binding& input : point.inputs) add_binding(entry->inputs, input, SlotKind::kInput, rank);
+      for (const Binding& output : point.outputs)
+        add_binding(entry->outputs, output, SlotKind::kOutput, rank);
+    }
+  }
+  unwritten = static_cast<size_t>(std::ranges::count(tensors, false, &Placed::written));
+}
+
+Status Session::Impl::start_threads() {
+  may_spin = static_cast<int32_t>(ranks.size()) <= executable->devices().impl().threads;
+  threads.reserve(ranks.size());
+  return catch_status([&] {
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      threads.emplace_back([this, rank] { rank_loop(static_cast<int32_t>(rank)); });
+    return Status();
+  });
+}
+
+void Session::Impl::stop_threads() {
+  closing = true;
+  generation.fetch_add(1, std::memory_order_acq_rel);
+  generation.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  threads.clear();
+}
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Session::~Session() {
+  // In a forked child the rank threads do not exist: joining them would hang, so everything is left as it is.
+  if (impl_->in_forked_child()) (void)impl_.release();
+}
+
+Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<Executable> executable,
+                                                 SessionOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(executable), options);
+  TSR_RETURN_IF_ERROR(impl->setup());
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+// ---- running
+
+void Session::Impl::rank_loop(int32_t rank) {
+  int seen = 0;
+  for (;;) {
+    wait_while(generation, seen, may_spin);
+    seen = generation.load(std::memory_order_acquire);
+    if (closing) return;
+    const int32_t index = current->index[static_cast<size_t>(rank)];
+    if (index >= 0) {
+      const Status status =
+          catch_status([&] { return ranks[static_cast<size_t>(rank)]->run(index, stop, origin_ns); });
+      if (!status.ok()) fail(status);
+    }
+    if (remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      done.fetch_add(1, std::memory_order_acq_rel);
+      done.notify_all();
+    }
+  }
+}
+
+// The first error of a run is the one to report; those of ranks that were then woken are not.
+void Session::Impl::fail(const Status& status) {
+  {
+    const std::lock_guard lock(mutex);
+    if (first_error.ok() ||
+        (first_error.code() == StatusCode::kAborted && status.code() != StatusCode::kAborted))
+      first_error = status;
+  }
+  stop.store(true, std::memory_order_relaxed);
+  comms.abort();
+}
+
+Status Session::Impl::usable() const {
+  if (in_forked_child())
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("this process is a forked child of {}, where the session's threads do not exist; create a new "
+               "runtime after the fork",
+               static_cast<int64_t>(pid)));
+  if (failed)
+    return Status(StatusCode::kFailedPrecondition,
+                  format("the session has failed ({}); restore it first", first_error.to_string()));
+  return {};
+}
+
+Status Session::Impl::run(Entry& entry) {
+  if (unwritten > 0) {
+    const auto missing = std::ranges::find(tensors, false, &Placed::written);
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("{} '{}' has not been written ({} in all); write every parameter and constant before a run",
+               missing->kind == SlotKind::kConstant ? "constant" : "parameter", missing->name,
+               static_cast<uint64_t>(unwritten)));
+  }
+  for (const Placed& input : entry.inputs)
+    if (!input.written)
+      return Status(StatusCode::kFailedPrecondition,
+                    format("input '{}' of entry '{}' has never been fed", input.name, entry.name));
+  for (size_t rank = 0; rank < probes.size(); ++rank)
+    if (entry.index[rank] >= 0)
+      TSR_RETURN_IF_ERROR(probes[rank]->before_run(static_cast<size_t>(entry.index[rank])));
+
+  {
+    const std::lock_guard lock(mutex);
+    running = true;
+    cancelled = false;
+    first_error = Status();
+  }
+  stop.store(false, std::memory_order_relaxed);
+  current = &entry;
+  remaining.store(static_cast<int32_t>(ranks.size()), std::memory_order_relaxed);
+  const int before = done.load(std::memory_order_acquire);
+  generation.fetch_add(1, std::memory_order_acq_rel);
+  generation.notify_all();
+  wait_while(done, before, may_spin);
+
+  {
+    const std::lock_guard lock(mutex);
+    running = false;
+    if (cancelled)
+      first_error = Status(StatusCode::kCancelled, format("entry '{}' was cancelled", entry.name));
+    if (!first_error.ok()) {
+      failed = true;
+      return first_error;
+    }
+  }
+  for (size_t rank = 0; rank < probes.size(); ++rank)
+    if (entry.index[rank] >= 0)
+      TSR_RETURN_IF_ERROR(probes[rank]->after_run(static_cast<size_t>(entry.index[rank])));
+  return {};
+}
+
+Status Session::run(std::string_view entry) {
+  TSR_RETURN_IF_ERROR(impl_->usable());
+  TSR_ASSIGN_OR_RETURN(Entry * found, impl_->find_entry(entry));
+  return impl_->run(*found);
+}
+
+void Session::cancel() {
+  const std::lock_guard lock(impl_->mutex);
+  if (!impl_->running) return;
+  impl_->cancelled = true;
+  impl_->stop.store(true, std::memory_order_relaxed);
+  impl_->comms.abort();
+}
+
+Status Session::restore() {
+  if (impl_->in_forked_child()) return impl_->usable();
+  TSR_RETURN_IF_ERROR(impl_->comms.create());
+  for (size_t rank = 0; rank < impl_->ranks.size(); ++rank)
+    impl_->ranks[rank]->set_comms(impl_->comms.ends_of(static_cast<int32_t>(rank)));
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->failed = false;
+    impl_->first_error = Status();
+  }
+  return impl_->zero_states();
+}
+
+// ---- values
+
+Result<Entry*> Session::Impl::find_entry(std::string_view name) {
+  for (Entry& entry : entries)
+    if (entry.name == name) return &entry;
+  std::vector<std::string> names;
+  for (const Entry& entry : entries) names.push_back(entry.name);
+  return unknown("entry point", name, names);
+}
+
+Result<Placed*> Session::Impl::find_tensor(std::string_view name) {
+  const auto found = tensor_index.find(std::string(name));
+  if (found == tensor_index.end()) return unknown("tensor", name, names_of(tensors));
+  return &tensors[found->second];
+}
+
+Status Session::Impl::synchronize() {
+  for (const auto& rank : ranks)
+    TSR_RETURN_IF_ERROR(take_error(executable->impl().api().stream_synchronize(rank->stream())));
+  return {};
+}
+
+void Session::Impl::note_touched(int32_t rank, const SlotRef& at, int64_t bytes) {
+  if (probes.empty() || at.slot < 0 || bytes == 0) return;
+  const Slot& slot = program.ranks[static_cast<size_t>(rank)].slots[static_cast<size_t>(at.slot)];
+  if (slot.tier == Tier::kDevice) probes[static_cast<size_t>(rank)]->touched(slot.offset + at.offset + bytes);
+}
+
+Status Session::Impl::copy_in(Placed& placed, const HostTensor& value) {
+  if (value.type != placed.global)
+    return Status(StatusCode::kInvalidArgument, format("tensor '{}' is {}, the program wants {}", placed.name,
+                                                       to_text(value.type), to_text(placed.global)));
+  if (value.data.size() != static_cast<size_t>(bytes(placed.global)))
+    return Status(StatusCode::kInvalidArgument,
+                  format("tensor '{}' needs {} bytes, {} were given", placed.name, bytes(placed.global),
+                         static_cast<uint64_t>(value.data.size())));
+  for (const auto& [rank, binding] : placed.bindings) {
+    RankExecutor& executor = *ranks[static_cast<size_t>(rank)];
+    for (const Piece& piece : binding->pieces) {
+      TSR_RETURN_IF_ERROR(copy_into_slot(executable->impl().api(), executor.stream(), value.data.data(),
+                                         placed.global, piece.box, executor.address(piece.at)));
+      note_touched(rank, piece.at, dtype_bytes(placed.global.dtype, box_elements(piece.box)));
+    }
+  }
+  if (!placed.written && (placed.kind == SlotKind::kParameter || placed.kind == SlotKind::kConstant))
+    --unwritten;
+  placed.written = true;
+  return synchronize();
+}
+
+Status Session::Impl::copy_out(const Placed& placed, std::span<std::byte> out) {
+  if (out.size() != static_cast<size_t>(bytes(placed.global)))
+    return Status(StatusCode::kInvalidArgument,
+                  format("tensor '{}' is {} ({} bytes), the buffer has {} bytes", placed.name,
+                         to_text(placed.global), bytes(placed.global), static_cast<uint64_t>(out.size())));
+  int64_t covered = 0;
+  for (size_t at = 0; at < placed.bindings.size(); ++at) {
+    const auto& [rank, binding] = placed.bindings[at];
+    for (const Piece& piece : binding->pieces) {
+      // The lowest rank that lists a box owns it.
+      bool is_owned = false;
+      for (size_t lower = 0; lower < at && !is_owned; ++lower)
+        is_owned = std::ranges::find(placed.bindings[lower].second->pieces, piece.box, &Piece::box) !=
+                   placed.bindings[lower].second->pieces.end();
+      if (is_owned) continue;
+      RankExecutor& executor = *ranks[static_cast<size_t>(rank)];
+      TSR_RETURN_IF_ERROR(copy_out_of_slot(executable->impl().api(), executor.stream(),
+                                           executor.address(piece.at), placed.global, piece.box, out.data()));
+      covered += box_elements(piece.box);
+    }
+  }
+  if (covered != placed.global.shape.elements())
+    return Status(StatusCode::kInternal, format("tensor '{}': the ranks hold {} of its {} elements",
+                                                placed.name, covered, placed.global.shape.elements()));
+  return synchronize();
+}
+
+Status Session::Impl::zero_states() {
+  for (const Placed& placed : tensors) {
+    if (placed.kind != SlotKind::kState) continue;
+    for (const auto& [rank, binding] : placed.bindings) {
+      RankExecutor& executor = *ranks[static_cast<size_t>(rank)];
+      for (const Piece& piece : binding->pieces) {
+        const int64_t count = dtype_bytes(placed.global.dtype, box_elements(piece.box));
+        if (count == 0) continue;
+        TSR_RETURN_IF_ERROR(take_error(
+            executable->impl().api().fill(executor.stream(), executor.address(piece.at), 0, count)));
+        note_touched(rank, piece.at, count);
+      }
+    }
+  }
+  return synchronize();
+}
+
+Status Session::write(std::string_view name, const HostTensor& value) {
+  TSR_ASSIGN_OR_RETURN(Placed * placed, impl_->find_tensor(name));
+  return impl_->copy_in(*placed, value);
+}
+
+Status Session::read_into(std::string_view name, std::span<std::byte> out) {
+  TSR_ASSIGN_OR_RETURN(const Placed* placed, impl_->find_tensor(name));
+  return impl_->copy_out(*placed, out);
+}
+
+Result<HostTensor> Session::read(std::string_view name) {
+  TSR_ASSIGN_OR_RETURN(const Placed* placed, impl_->find_tensor(name));
+  std::span<std::byte> writable;
+  HostTensor tensor = HostTensor::zeros(placed->global, &writable);
+  TSR_RETURN_IF_ERROR(impl_->copy_out(*placed, writable));
+  return tensor;
+}
+
+namespace {
+Result<Placed*> find_placed(std::vector<Placed>& list, std::string_view what, const std::string& entry,
+                            std::string_view name) {
+  for (Placed& placed : list)
+    if (placed.name == name) return &placed;
+  return unknown(format("{} of entry '{}'", what, entry), name, names_of(list));
+}
+}  // namespace
+
+Status Session::feed(std::string_view entry, std::string_view input, const HostTensor& value) {
+  TSR_RETURN_IF_ERROR(impl_->usable());
+  TSR_ASSIGN_OR_RETURN(Entry * found, impl_->find_entry(entry));
+  TSR_ASSIGN_OR_RETURN(Placed * placed, find_placed(found->inputs, "input", found->name, input));
+  return impl_->copy_in(*placed, value);
+}
+
+Status Session::fetch_into(std::string_view entry, std::string_view output, std::span<std::byte> out) {
+  TSR_RETURN_IF_ERROR(impl_->usable());
+  TSR_ASSIGN_OR_RETURN(Entry * found, impl_->find_entry(entry));
+  TSR_ASSIGN_OR_RETURN(const Placed* placed, find_placed(found->outputs, "output", found->name, output));
+  return impl_->copy_out(*placed, out);
+}
+
+Result<HostTensor> Session::fetch(std::string_view entry, std::string_view output) {
+  TSR_RETURN_IF_ERROR(impl_->usable());
+  TSR_ASSIGN_OR_RETURN(Entry * found, impl_->find_entry(entry));
+  TSR_ASSIGN_OR_RETURN(const Placed* placed, find_placed(found->outputs, "output", found->name, output));
+  std::span<std::byte> writable;
+  HostTensor tensor = HostTensor::zeros(placed->global, &writable);
+  TSR_RETURN_IF_ERROR(impl_->copy_out(*placed, writable));
+  return tensor;
+}
+
+Status Session::zero_state() { return impl_->zero_states(); }
+
+// ---- reports
+
+std::vector<MemoryReport> Session::memory() {
+  std::vector<MemoryReport> reports;
+  for (size_t rank = 0; rank < impl_->ranks.size(); ++rank) {
+    const RankProgram& program = impl_->program.ranks[rank];
+    MemoryReport report;
+    report.device = impl_->executable->devices().device_name(static_cast<int32_t>(rank));
+    report.predicted_bytes = program.arena_bytes;
+    report.measured_bytes = impl_->probes.empty() ? -1 : impl_->probes[rank]->highest();
+    report.max_live_bytes = program.max_live_bytes;
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+std::vector<CommReport> Session::communication() const { return impl_->comms.report(); }
+void Session::reset_communication() { impl_->comms.reset_report(); }
+
+int64_t Session::allocations() const {
+  int64_t count = 0;
+  for (const auto& rank : impl_->ranks) count += rank->allocations_in_runs();
+  return count;
+}
+
+std::vector<TraceEvent> Session::take_trace() {
+  std::vector<TraceEvent> all;
+  for (const auto& rank : impl_->ranks)
+    for (TraceEvent& event : rank->take_trace()) all.push_back(std::move(event));
+  return all;
+}
+
+const Executable& Session::executable() const { return *impl_->executable; }
+
+}  // namespace tessera

@@ -1,0 +1,147 @@
+#include "runtime/session_comms.h"
+
+#include <algorithm>
+#include <numeric>
+#include <variant>
+
+#include "graph/base/text.h"
+#include "runtime/host_services.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr const char* kP2pAxis = "p2p";  // no mesh axis is called so
+constexpr std::string_view kNames[] = {
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv"};
+
+bool uses_p2p(const Program& program) {
+  for (const RankProgram& rank : program.ranks)
+    for (const EntryPoint& entry : rank.entries)
+      for (const Instruction& instruction : entry.code)
+        if (std::holds_alternative<SendInst>(instruction) || std::holds_alternative<RecvInst>(instruction))
+          return true;
+  return false;
+}
+
+}  // namespace
+
+Status SessionComms::add(std::vector<int32_t> ranks, std::string axis) {
+  if (find(ranks, axis) != nullptr) return {};
+  std::vector<tsr_abi_device*> devices;
+  for (const int32_t rank : ranks)
+    devices.push_back(executable_.devices->impl().devices[static_cast<size_t>(rank)]);
+  Set set{std::move(ranks), std::move(axis), std::vector<tsr_abi_comm*>(devices.size())};
+  TSR_RETURN_IF_ERROR(take_error(executable_.api().comm_create(
+                                     devices.data(), static_cast<int32_t>(devices.size()), set.ends.data()))
+                          .with_context(format("communicator '{}'", set.axis)));
+  sets_.push_back(std::move(set));
+  return {};
+}
+
+const SessionComms::Set* SessionComms::find(const std::vector<int32_t>& ranks,
+                                            const std::string& axis) const {
+  for (const Set& set : sets_)
+    if (set.ranks == ranks && set.axis == axis) return &set;
+  return nullptr;
+}
+
+Status SessionComms::create() {
+  const std::lock_guard lock(mutex_);
+  const Program& program = executable_.program;
+  kept_.resize(program.ranks.size());
+  taken_.resize(program.ranks.size());
+  const std::vector<Counts> done = counts();
+  for (size_t rank = 0; rank < done.size(); ++rank)
+    for (const auto& [key, value] : done[rank]) {
+      kept_[rank][key].first += value.first;
+      kept_[rank][key].second += value.second;
+    }
+  destroy();
+  for (const RankProgram& rank : program.ranks)
+    for (const Group& group : rank.groups) TSR_RETURN_IF_ERROR(add(group.ranks, group.axis));
+  has_p2p_ = uses_p2p(program);
+  if (has_p2p_) {
+    std::vector<int32_t> all(program.ranks.size());
+    std::iota(all.begin(), all.end(), 0);
+    TSR_RETURN_IF_ERROR(add(std::move(all), kP2pAxis));
+  }
+  return {};
+}
+
+void SessionComms::destroy() {
+  for (const Set& set : sets_)
+    for (tsr_abi_comm* end : set.ends) executable_.api().comm_destroy(end);
+  sets_.clear();
+}
+
+void SessionComms::abort() {
+  const std::lock_guard lock(mutex_);
+  for (const Set& set : sets_) executable_.api().comm_abort(set.ends[0]);
+}
+
+std::vector<tsr_abi_comm*> SessionComms::ends_of(int32_t rank) const {
+  std::vector<tsr_abi_comm*> ends;
+  const RankProgram& program = executable_.program.ranks[static_cast<size_t>(rank)];
+  for (const Group& group : program.groups)
+    ends.push_back(find(group.ranks, group.axis)->ends[static_cast<size_t>(group.position)]);
+  // Made last, so it is at the back.
+  ends.push_back(has_p2p_ ? sets_.back().ends[static_cast<size_t>(rank)] : nullptr);
+  return ends;
+}
+
+std::vector<SessionComms::Counts> SessionComms::counts() const {
+  std::vector<Counts> counts(executable_.program.ranks.size());
+  for (const Set& set : sets_) {
+    for (size_t position = 0; position < set.ends.size(); ++position) {
+      tsr_abi_comm_counters counters{};
+      counters.struct_size = sizeof(counters);
+      executable_.api().comm_counters(set.ends[position], &counters);
+      Counts& mine = counts[static_cast<size_t>(set.ranks[position])];
+      for (int32_t kind = 0; kind < static_cast<int32_t>(std::size(kNames)); ++kind) {
+        if (counters.calls[kind] == 0) continue;
+        auto& [calls, bytes] = mine[{kind, set.axis}];
+        calls += counters.calls[kind];
+        bytes += counters.bytes[kind];
+      }
+    }
+  }
+  return counts;
+}
+
+std::vector<CommReport> SessionComms::report() const {
+  Counts all;
+  const std::vector<Counts> current = counts();
+  for (size_t rank = 0; rank < current.size(); ++rank) {
+    Counts mine = current[rank];
+    for (const auto& [key, value] : kept_[rank]) {
+      mine[key].first += value.first;
+      mine[key].second += value.second;
+    }
+    for (const auto& [key, value] : taken_[rank]) {
+      mine[key].first -= value.first;
+      mine[key].second -= value.second;
+    }
+    for (const auto& [key, value] : mine) {
+      all[key].first = std::max(all[key].first, value.first);
+      all[key].second += value.second;
+    }
+  }
+  std::vector<CommReport> reports;
+  for (const auto& [key, value] : all)
+    if (value.first > 0)
+      reports.push_back(CommReport{std::string(kNames[static_cast<size_t>(key.first)]), key.second,
+                                   value.first, value.second});
+  return reports;
+}
+
+void SessionComms::reset_report() {
+  taken_ = counts();
+  for (size_t rank = 0; rank < taken_.size(); ++rank)
+    for (const auto& [key, value] : kept_[rank]) {
+      taken_[rank][key].first += value.first;
+      taken_[rank][key].second += value.second;
+    }
+}
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+// SessionComms: the communicators of one session: one for every distinct group of the Program, and one over
+// all ranks for sends and receives. Can be aborted from any thread and made anew.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/executable_impl.h"
+
+namespace tessera {
+
+class SessionComms {
+ public:
+  explicit SessionComms(const Executable::Impl& executable) : executable_(executable) {}
+  ~SessionComms() { destroy(); }
+  SessionComms(const SessionComms&) = delete;
+  SessionComms& operator=(const SessionComms&) = delete;
+
+  Status create();  // replaces those there are; what was counted stays counted
+  void abort();     // from any thread; every waiter returns kAborted
+  // The ends of one rank by its group index; the last is for sends and receives.
+  std::vector<tsr_abi_comm*> ends_of(int32_t rank) const;
+  std::vector<CommReport> report() const;
+  void reset_report();
+
+ private:
+  struct Set {
+    std::vector<int32_t> ranks;
+    std::string axis;
+    std::vector<tsr_abi_comm*> ends;  // by position
+  };
+  // What one rank has done: by collective and axis.
+  using Counts = std::map<std::pair<int32_t, std::string>, std::pair<int64_t, int64_t>>;  // -> calls, bytes
+
+  Status add(std::vector<int32_t> ranks, std::string axis);
+  const Set* find(const std::vector<int32_t>& ranks, const std::string& axis) const;
+  void destroy();
+  std::vector<Counts> counts() const;  // by rank, since the communicators were made
+
+  const Executable::Impl& executable_;
+  std::vector<Set> sets_;
+  bool has_p2p_ = false;
+  std::vector<Counts> kept_;   // of communicators since replaced, by rank
+  std::vector<Counts> taken_;  // when the report was reset, by rank
+  mutable std::mutex mutex_;   // abort against create
+};
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// Counting what a program sends: ring bytes by mesh axis, as the algebra counts them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "graph/program.h"
+
+namespace tessera {
+
+struct Sent {
+  double bytes = 0;   // totals over all ranks
+  int64_t calls = 0;  // on rank 0
+};
+
+inline double ring_share(const CollectiveInst& c, size_t members) {
+  const double n = static_cast<double>(members),
+               whole = static_cast<double>(dtype_bytes(c.dtype, c.elements));
+  if (c.kind == CollectiveKind::kAllReduce) return 2 * (n - 1) / n * whole;
+  if (c.kind == CollectiveKind::kAllToAll) return (n - 1) / n * whole / n;
+  return (n - 1) / n * whole;
+}
+
+// By "all_reduce dp".
+inline std::map<std::string, Sent> count_sent(const Program& program) {
+  constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                         "broadcast"};
+  std::map<std::string, Sent> sent;
+  for (size_t r = 0; r < program.ranks.size(); ++r)
+    for (const EntryPoint& entry : program.ranks[r].entries)
+      for (const Instruction& instruction : entry.code)
+        if (const auto* c = std::get_if<CollectiveInst>(&instruction)) {
+          const Group& group = program.ranks[r].groups[static_cast<size_t>(c->group)];
+          Sent& into = sent[std::string(kNames[static_cast<size_t>(c->kind)]) + " " + group.axis];
+          into.bytes += ring_share(*c, group.ranks.size());
+          into.calls += r == 0;
+        }
+  return sent;
+}
+
+inline double total_bytes(const std::map<std::string, Sent>& sent) {
+  double bytes = 0;
+  for (const auto& [name, it] : sent) bytes += it.bytes;
+  return bytes;
+}
+
+}  // namespace tessera
