@@ -222,9 +222,16 @@ class Propagator {
       along = factor;
       largest = elements;
     }
-    if (take(along)) return {};
+    if (take(along) || carries_tp(id)) return {};
     if (options_.spec.sp && weight_factor == nullptr) take(sequence_factor(id));
     return {};
+  }
+
+  // All operands are addends over tp and the sum may wait (ALGEBRA rule 3).
+  bool carries_tp(NodeId id) const {
+    NodePlan plan;
+    carry_sums(id, plan);
+    return std::ranges::find(plan.carried, *axes_.tp) != plan.carried.end();
   }
 
   // [B, T, and more]: the dim after the batch.
