@@ -389,7 +389,7 @@ Status verify_node(const Graph& graph, size_t id) {
   if (node.forward != kNoNode && index(node.forward) >= id)
     return corrupt(format("its forward node {} does not come before it", index(node.forward)));
   Result<std::vector<TensorType>> types = run_infer(*node.op, inputs, node.attrs, graph.symbols());
-  if (!types.ok()) return types.status();
+  if (!types.ok()) return corrupt(std::string(types.status().message()));
   if (types->size() != node.outputs.size())
     return corrupt(format("{} results, infer finds {}", node.outputs.size(), types->size()));
   for (size_t i = 0; i < node.outputs.size(); ++i) {

@@ -1,0 +1,343 @@
+// Structure of a Program from an untrusted file: after this, no kernel, collective or copy can touch a byte
+// outside of its slots, and no index is out of range.
+#include "graph/verify_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <span>
+#include <string_view>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int64_t kMaxBytes = int64_t{1} << 60;
+constexpr size_t kMaxRanks = 1 << 16;
+
+Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
+
+// The product of counts, or -1 when one is negative or it does not fit.
+int64_t product(std::initializer_list<int64_t> counts) {
+  int64_t result = 1;
+  for (int64_t count : counts)
+    if (count < 0 || __builtin_mul_overflow(result, count, &result) || result > kMaxBytes) return -1;
+  return result;
+}
+
+int64_t sum(std::span<const int64_t> counts) {
+  int64_t result = 0;
+  for (int64_t count : counts)
+    if (count < 0 || __builtin_add_overflow(result, count, &result) || result > kMaxBytes) return -1;
+  return result;
+}
+
+// Bytes of a concrete type; -1 when the type is not sound.
+int64_t checked_bytes(const TensorType& type) {
+  if (static_cast<size_t>(type.dtype) >= kDTypeCount) return -1;
+  int64_t elements = 1;
+  for (int64_t extent : type.shape.dims()) elements = elements < 0 ? -1 : product({elements, extent});
+  const DTypeInfo& dtype = info(type.dtype);
+  if (elements < 0 || elements % dtype.block_elements != 0) return -1;
+  return product({elements / dtype.block_elements, dtype.block_bytes});
+}
+
+class RankVerifier {
+ public:
+  RankVerifier(const Program& program, size_t rank)
+      : program_(program), me_(rank), rank_(program.ranks[rank]) {}
+
+  Status run() {
+    if (rank_.arena_bytes < 0 || rank_.host_arena_bytes < 0 || rank_.arena_bytes > kMaxBytes ||
+        rank_.host_arena_bytes > kMaxBytes)
+      return corrupt("an arena size is out of range");
+    for (size_t i = 0; i < rank_.slots.size(); ++i)
+      TSR_RETURN_IF_ERROR(slot(rank_.slots[i]).with_context(format("slot {}", i)));
+    for (size_t i = 0; i < rank_.kernels.size(); ++i)
+      TSR_RETURN_IF_ERROR(kernel_desc(rank_.kernels[i]).with_context(format("kernel {}", i)));
+    for (size_t i = 0; i < rank_.groups.size(); ++i)
+      TSR_RETURN_IF_ERROR(group(rank_.groups[i]).with_context(format("group {}", i)));
+    TSR_RETURN_IF_ERROR(bindings(rank_.parameters).with_context("parameters"));
+    TSR_RETURN_IF_ERROR(bindings(rank_.states).with_context("states"));
+    TSR_RETURN_IF_ERROR(bindings(rank_.constants).with_context("constants"));
+    std::set<std::string_view> names;
+    for (const EntryPoint& entry : rank_.entries) {
+      if (entry.name.empty() || !names.insert(entry.name).second)
+        return corrupt(format("entry '{}' is unnamed or repeated", entry.name));
+      TSR_RETURN_IF_ERROR(this->entry(entry).with_context(format("entry '{}'", entry.name)));
+    }
+    return {};
+  }
+
+ private:
+  Status slot(const Slot& slot) const {
+    if (slot.kind > SlotKind::kWorkspace || slot.tier > Tier::kFile)
+      return corrupt("its kind or tier does not exist");
+    const int64_t arena = slot.tier == Tier::kDevice ? rank_.arena_bytes
+                          : slot.tier == Tier::kHost ? rank_.host_arena_bytes
+                                                     : kMaxBytes;
+    if (slot.bytes < 0 || slot.offset < 0 || slot.offset > arena || slot.bytes > arena - slot.offset)
+      return corrupt(format("bytes [{}, +{}) are not in an arena of {}", slot.offset, slot.bytes, arena));
+    return {};
+  }
+
+  Status kernel_desc(const KernelDesc& kernel) const {
+    if (kernel.op == nullptr || find_op(kernel.op->name) != kernel.op)
+      return corrupt("its op does not exist");
+    // What infer or the rule refuse, or throw at, is a corrupt program.
+    const Status status = catch_status([&] { return kernel_types(kernel); });
+    return status.ok() ? status : corrupt(format("{}: {}", kernel.op->name, status.message()));
+  }
+
+  // Kernels trust their operand shapes and factor ranges, so those must be what the op's own infer and rule
+  // say.
+  Status kernel_types(const KernelDesc& kernel) const {
+    const OpDef& op = *kernel.op;
+    if (kernel.attrs.size() != op.attrs.size())
+      return corrupt(format("{} attributes, the op has {}", kernel.attrs.size(), op.attrs.size()));
+    for (size_t i = 0; i < op.attrs.size(); ++i)
+      if (kernel.attrs[i].name != op.attrs[i].name ||
+          kernel.attrs[i].value.index() != static_cast<size_t>(op.attrs[i].type))
+        return corrupt(format("attribute {} is not '{}' of its type", i, op.attrs[i].name));
+    for (const auto* types : {&kernel.inputs, &kernel.outputs})
+      for (const TensorType& type : *types)
+        if (checked_bytes(type) < 0) return corrupt("an operand's type is not sound");
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorType> inferred, op.infer(kernel.inputs, kernel.attrs));
+    if (inferred != kernel.outputs) return corrupt("its results are not what infer finds");
+    if (kernel.workspace_bytes < 0 || kernel.workspace_bytes > kMaxBytes || kernel.variant.empty() ||
+        !(kernel.seconds >= 0))
+      return corrupt("variant, workspace or seconds are out of range");
+
+    ShardingRule rule = op.sharding({kernel.attrs, kernel.inputs, kernel.outputs, {}});
+    TSR_RETURN_IF_ERROR(bind_extents(rule, kernel.inputs, kernel.outputs));
+    if (kernel.factors.size() != rule.factors.size())
+      return corrupt(format("{} factors, the rule has {}", kernel.factors.size(), rule.factors.size()));
+    for (size_t i = 0; i < rule.factors.size(); ++i) {
+      const FactorView& view = kernel.factors[i];
+      if (view.name != rule.factors[i].name)
+        return corrupt(format("factor {} is '{}', the rule has '{}'", i, view.name, rule.factors[i].name));
+      if (view.unit < 1 || view.global_extent < 0 || view.range_count < 1 || view.range_count > 2)
+        return corrupt(format("factor '{}' is malformed", view.name));
+      int64_t local = 0;
+      for (int r = 0; r < view.range_count; ++r) {
+        if (view.begin[r] < 0 || view.end[r] < view.begin[r] || view.end[r] > view.global_extent)
+          return corrupt(format("factor '{}': [{}, {}) is not in its extent {}", view.name, view.begin[r],
+                                view.end[r], view.global_extent));
+        local += view.end[r] - view.begin[r];
+      }
+      if (local != rule.factors[i].extent)
+        return corrupt(
+            format("factor '{}' covers {}, the operands have {}", view.name, local, rule.factors[i].extent));
+    }
+    return {};
+  }
+
+  Status group(const Group& group) const {
+    if (group.position < 0 || static_cast<size_t>(group.position) >= group.ranks.size() ||
+        group.ranks[static_cast<size_t>(group.position)] != static_cast<int32_t>(me_))
+      return corrupt("its position is not this rank's");
+    std::set<int32_t> members;
+    for (int32_t member : group.ranks)
+      if (member < 0 || static_cast<size_t>(member) >= program_.ranks.size() ||
+          !members.insert(member).second)
+        return corrupt(format("member {} does not exist or is repeated", member));
+    return {};
+  }
+
+  // `bytes` at `ref` lie inside its slot; `element` is what its address must be a multiple of.
+  Status within(const SlotRef& ref, int64_t bytes, int64_t element = 1, bool device_only = true) const {
+    if (bytes < 0) return corrupt("a size is out of range");
+    if (ref.slot < 0 || static_cast<size_t>(ref.slot) >= rank_.slots.size())
+      return corrupt(format("slot {} does not exist", ref.slot));
+    const Slot& slot = rank_.slots[static_cast<size_t>(ref.slot)];
+    if (device_only && slot.tier != Tier::kDevice)
+      return corrupt(format("slot '{}' is not on the device", slot.name));
+    if (ref.offset < 0 || ref.offset > slot.bytes || bytes > slot.bytes - ref.offset)
+      return corrupt(
+          format("bytes [{}, +{}) are not in slot '{}' of {}", ref.offset, bytes, slot.name, slot.bytes));
+    if ((slot.offset + ref.offset) % element != 0)
+      return corrupt(format("slot '{}' + {} is not aligned to {}", slot.name, ref.offset, element));
+    return {};
+  }
+
+  Status operand(const SlotRef& ref, const TensorType& type) const {
+    const DTypeInfo& dtype = info(type.dtype);
+    return within(ref, checked_bytes(type), dtype.block_elements == 1 ? dtype.block_bytes : 2);
+  }
+
+  Status bindings(const std::vector<Binding>& bindings) const {
+    std::set<std::string_view> names;
+    for (const Binding& binding : bindings) {
+      if (binding.name.empty() || !names.insert(binding.name).second)
+        return corrupt(format("'{}' is unnamed or repeated", binding.name));
+      TSR_RETURN_IF_ERROR(this->binding(binding).with_context(format("'{}'", binding.name)));
+    }
+    return {};
+  }
+
+  Status binding(const Binding& binding) const {
+    if (checked_bytes(binding.global) < 0) return corrupt("its type is not sound");
+    for (const Piece& piece : binding.pieces) {
+      if (static_cast<int>(piece.box.size()) != binding.global.shape.rank())
+        return corrupt("a box has another rank");
+      TensorType local{binding.global.dtype, {}};
+      for (int dim = 0; dim < binding.global.shape.rank(); ++dim) {
+        const Range& range = piece.box[static_cast<size_t>(dim)];
+        if (range.begin < 0 || range.end < range.begin || range.end > binding.global.shape[dim])
+          return corrupt(
+              format("[{}, {}) is not in dim {} of {}", range.begin, range.end, dim, binding.global));
+        local.shape.push_back(range.size());
+      }
+      TSR_RETURN_IF_ERROR(operand(piece.at, local));
+    }
+    return {};
+  }
+
+  Status entry(const EntryPoint& entry) const {
+    TSR_RETURN_IF_ERROR(bindings(entry.inputs).with_context("inputs"));
+    TSR_RETURN_IF_ERROR(bindings(entry.outputs).with_context("outputs"));
+    for (size_t i = 0; i < entry.code.size(); ++i) {
+      const Status status = std::visit(
+          [&](const auto& inst) {
+            return inst.micro_batch < 0 ? corrupt("a negative micro-batch") : check(inst);
+          },
+          entry.code[i]);
+      TSR_RETURN_IF_ERROR(status.with_context(format("instruction {}", i)));
+    }
+    return {};
+  }
+
+  Status check(const KernelInst& inst) const {
+    if (inst.kernel < 0 || static_cast<size_t>(inst.kernel) >= rank_.kernels.size())
+      return corrupt(format("kernel {} does not exist", inst.kernel));
+    const KernelDesc& kernel = rank_.kernels[static_cast<size_t>(inst.kernel)];
+    if (inst.inputs.size() != kernel.inputs.size() || inst.outputs.size() != kernel.outputs.size())
+      return corrupt(format("{}: {} operands and {} results, wanted {} and {}", kernel.op->name,
+                            inst.inputs.size(), inst.outputs.size(), kernel.inputs.size(),
+                            kernel.outputs.size()));
+    for (size_t i = 0; i < inst.inputs.size(); ++i) {
+      const bool shape_only =
+          std::ranges::find(kernel.op->shape_only, static_cast<int>(i)) != kernel.op->shape_only.end();
+      if (shape_only && inst.inputs[i].slot == -1) continue;
+      TSR_RETURN_IF_ERROR(operand(inst.inputs[i], kernel.inputs[i])
+                              .with_context(format("{} operand {}", kernel.op->name, i)));
+    }
+    for (size_t i = 0; i < inst.outputs.size(); ++i)
+      TSR_RETURN_IF_ERROR(operand(inst.outputs[i], kernel.outputs[i])
+                              .with_context(format("{} result {}", kernel.op->name, i)));
+    if (kernel.workspace_bytes > 0)
+      TSR_RETURN_IF_ERROR(within(inst.workspace, kernel.workspace_bytes, 64)
+                              .with_context(format("{} workspace", kernel.op->name)));
+    return {};
+  }
+
+  Status check(const CollectiveInst& inst) const {
+    if (inst.group < 0 || static_cast<size_t>(inst.group) >= rank_.groups.size())
+      return corrupt(format("group {} does not exist", inst.group));
+    const Group& group = rank_.groups[static_cast<size_t>(inst.group)];
+    if (inst.kind > CollectiveKind::kBroadcast || inst.reduce > ReduceKind::kMax ||
+        static_cast<size_t>(inst.dtype) >= kDTypeCount || info(inst.dtype).block_elements != 1)
+      return corrupt("kind, reduction or dtype is out of range");
+    const int64_t element = info(inst.dtype).block_bytes;
+    const auto at = [&](const SlotRef& ref, int64_t elements) {
+      return within(ref, product({elements, element}), element);
+    };
+    const auto split_sum = [&](const std::vector<int64_t>& extents) {
+      return extents.size() == group.ranks.size() ? sum(extents) : -1;
+    };
+    const auto position = static_cast<size_t>(group.position);
+    const int64_t whole = inst.elements;
+
+    if (inst.kind == CollectiveKind::kAllReduce || inst.kind == CollectiveKind::kBroadcast) {
+      if (inst.kind == CollectiveKind::kBroadcast) {
+        if (inst.root < 0 || static_cast<size_t>(inst.root) >= group.ranks.size())
+          return corrupt("its root is not a member");
+        if (inst.root != group.position && inst.in.slot == -1) return at(inst.out, whole);
+      }
+      TSR_RETURN_IF_ERROR(at(inst.in, whole));
+      return at(inst.out, whole);
+    }
+    const int64_t first = split_sum(inst.extents);
+    if (first < 0) return corrupt("its extents do not fit the group");
+    if (inst.kind == CollectiveKind::kAllToAll) {
+      const int64_t second = split_sum(inst.extents2);
+      if (second < 0) return corrupt("its second extents do not fit the group");
+      const int64_t rest = product({inst.outer, inst.middle, inst.inner});
+      if (product({rest, first, second}) != whole) return corrupt("its extents do not make its elements");
+      TSR_RETURN_IF_ERROR(at(inst.in, product({rest, inst.extents[position], second})));
+      return at(inst.out, product({rest, first, inst.extents2[position]}));
+    }
+    if (product({inst.outer, first, inst.inner}) != whole)
+      return corrupt("its extents do not make its elements");
+    const int64_t mine = product({inst.outer, inst.extents[position], inst.inner});
+    const bool gather = inst.kind == CollectiveKind::kAllGather;
+    TSR_RETURN_IF_ERROR(at(inst.in, gather ? mine : whole));
+    return at(inst.out, gather ? whole : mine);
+  }
+
+  Status peer(int32_t peer) const {
+    if (peer < 0 || static_cast<size_t>(peer) >= program_.ranks.size() || peer == static_cast<int32_t>(me_))
+      return corrupt(format("peer {} does not exist or is this rank", peer));
+    return {};
+  }
+  Status check(const SendInst& inst) const {
+    TSR_RETURN_IF_ERROR(peer(inst.peer));
+    return within(inst.in, inst.bytes);
+  }
+  Status check(const RecvInst& inst) const {
+    TSR_RETURN_IF_ERROR(peer(inst.peer));
+    return within(inst.out, inst.bytes);
+  }
+
+  Status check(const CopyInst& inst) const {
+    const auto span = [&](int64_t stride) -> int64_t {
+      if (inst.rows == 0) return 0;
+      const int64_t before = inst.rows == 1 ? 0 : product({inst.rows - 1, stride});
+      return before < 0 || inst.row_bytes < 0 || inst.row_bytes > kMaxBytes ? -1 : before + inst.row_bytes;
+    };
+    if (inst.rows < 0) return corrupt("a negative number of rows");
+    if (inst.rows > 1 && inst.out_stride_bytes < inst.row_bytes) return corrupt("rows written overlap");
+    if (inst.in.slot != -1) TSR_RETURN_IF_ERROR(within(inst.in, span(inst.in_stride_bytes), 1, false));
+    return within(inst.out, span(inst.out_stride_bytes), 1, false);
+  }
+
+  const Program& program_;
+  const size_t me_;
+  const RankProgram& rank_;
+};
+
+// Every rank holds the same tensors under the same names and types, in the same order.
+Status verify_alike(std::string_view what, const std::vector<Binding>& a, const std::vector<Binding>& b) {
+  bool alike = a.size() == b.size();
+  for (size_t i = 0; alike && i < a.size(); ++i) alike = a[i].name == b[i].name && a[i].global == b[i].global;
+  return alike ? Status() : corrupt(format("ranks list different {}", what));
+}
+
+Status verify_ranks_alike(const RankProgram& a, const RankProgram& b) {
+  TSR_RETURN_IF_ERROR(verify_alike("parameters", a.parameters, b.parameters));
+  TSR_RETURN_IF_ERROR(verify_alike("states", a.states, b.states));
+  TSR_RETURN_IF_ERROR(verify_alike("constants", a.constants, b.constants));
+  if (a.entries.size() != b.entries.size()) return corrupt("ranks list different entries");
+  for (size_t i = 0; i < a.entries.size(); ++i) {
+    if (a.entries[i].name != b.entries[i].name) return corrupt("ranks list different entries");
+    TSR_RETURN_IF_ERROR(verify_alike("inputs", a.entries[i].inputs, b.entries[i].inputs));
+    TSR_RETURN_IF_ERROR(verify_alike("outputs", a.entries[i].outputs, b.entries[i].outputs));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status verify(const Program& program) {
+  if (program.ranks.empty() || program.ranks.size() > kMaxRanks)
+    return corrupt(format("the program has {} ranks, wanted 1 to {}", program.ranks.size(), kMaxRanks));
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    TSR_RETURN_IF_ERROR(RankVerifier(program, rank).run().with_context(format("rank {}", rank)));
+    TSR_RETURN_IF_ERROR(verify_ranks_alike(program.ranks[0], program.ranks[rank]));
+  }
+  return verify_exchanges(program);
+}
+
+}  // namespace tessera
