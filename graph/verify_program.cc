@@ -3,6 +3,7 @@
 #include "graph/verify_program.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <span>
 #include <string_view>

@@ -1,0 +1,97 @@
+#include "tests/ops/array.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "graph/base/status.h"
+
+namespace tessera::conformance {
+
+namespace {
+
+template <class T>
+double load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return static_cast<double>(value);
+}
+
+template <class T>
+void store(std::byte* to, double value) {
+  const T narrow = static_cast<T>(value);
+  std::memcpy(to, &narrow, sizeof narrow);
+}
+
+double from_bits(uint16_t bits, int mantissa_bits, int bias) {
+  const int exponent = (bits & 0x7fff) >> mantissa_bits, mantissa = bits & ((1 << mantissa_bits) - 1);
+  double value = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
+                               : std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+  if (exponent == 2 * bias + 1)
+    value = mantissa ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+  return bits & 0x8000 ? -value : value;
+}
+
+uint16_t bits_at(const std::byte* from) {
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return bits;
+}
+
+}  // namespace
+
+Array Array::zeros(const TensorType& type) {
+  return {type, std::vector<std::byte>(static_cast<size_t>(tessera::bytes(type)))};
+}
+
+Array Array::of(const TensorType& type, const std::vector<double>& values) {
+  Array array = zeros(type);
+  TSR_CHECK(static_cast<int64_t>(values.size()) == array.count(), "one value an element");
+  for (size_t i = 0; i < values.size(); ++i) array.set(static_cast<int64_t>(i), values[i]);
+  return array;
+}
+
+double Array::get(int64_t i) const {
+  const std::byte* at = bytes.data() + i * info(type.dtype).block_bytes;
+  switch (type.dtype) {
+    case DType::kF32: return load<float>(at);
+    case DType::kF64: return load<double>(at);
+    case DType::kI32: return load<int32_t>(at);
+    case DType::kI64: return load<int64_t>(at);
+    case DType::kI8: return load<int8_t>(at);
+    case DType::kU8: return load<uint8_t>(at);
+    case DType::kF16: return from_bits(bits_at(at), 10, 15);
+    case DType::kBF16: return from_bits(bits_at(at), 7, 127);
+    default: break;
+  }
+  throw InternalError(__FILE__, __LINE__, "tests read plain elements only");
+}
+
+void Array::set(int64_t i, double value) {
+  std::byte* at = bytes.data() + i * info(type.dtype).block_bytes;
+  switch (type.dtype) {
+    case DType::kF32: return store<float>(at, value);
+    case DType::kF64: return store<double>(at, value);
+    case DType::kI32: return store<int32_t>(at, value);
+    case DType::kI64: return store<int64_t>(at, value);
+    case DType::kI8: return store<int8_t>(at, value);
+    case DType::kU8: return store<uint8_t>(at, value);
+    default: break;
+  }
+  throw InternalError(__FILE__, __LINE__, "tests write f32, f64 and integers only");
+}
+
+std::vector<double> Array::values() const {
+  std::vector<double> values(static_cast<size_t>(count()));
+  for (int64_t i = 0; i < count(); ++i) values[static_cast<size_t>(i)] = get(i);
+  return values;
+}
+
+bool near(double got, double want, double tolerance) {
+  if (std::isnan(got) || std::isnan(want)) return std::isnan(got) && std::isnan(want);
+  if (std::isinf(got) || std::isinf(want)) return got == want;
+  return std::fabs(got - want) <= tolerance * std::max(1.0, std::fabs(want));
+}
+
+}  // namespace tessera::conformance
