@@ -13,8 +13,12 @@ const AttrValue& find(std::span<const Attr> attrs, std::string_view name) {
 }
 }  // namespace
 
-int64_t attr_i64(std::span<const Attr> attrs, std::string_view name) { return std::get<int64_t>(find(attrs, name)); }
-double attr_f64(std::span<const Attr> attrs, std::string_view name) { return std::get<double>(find(attrs, name)); }
+int64_t attr_i64(std::span<const Attr> attrs, std::string_view name) {
+  return std::get<int64_t>(find(attrs, name));
+}
+double attr_f64(std::span<const Attr> attrs, std::string_view name) {
+  return std::get<double>(find(attrs, name));
+}
 const std::string& attr_string(std::span<const Attr> attrs, std::string_view name) {
   return std::get<std::string>(find(attrs, name));
 }
@@ -36,12 +40,13 @@ std::string to_text(const AttrValue& value) {
         if (c == '"' || c == '\\') text += '\\';
         text += c;
       }
-      return text + "\"";
+      text += '"';
+      return text;
     }
     case AttrType::kI64List: {
       std::vector<std::string> parts;
       for (int64_t item : std::get<std::vector<int64_t>>(value)) parts.push_back(to_text(item));
-      return "[" + join(parts, ", ") + "]";
+      return format("[{}]", join(parts, ", "));
     }
   }
   return {};

@@ -262,8 +262,8 @@ class ProgramPrinter {
     std::string line =
         format("{} = {} {} {}({}) {}[{}]", at(i.out), collective_name(i.kind), axis,
                i.reduce == ReduceKind::kMax ? "max" : "sum", at(i.in), to_text(i.dtype), i.elements);
-    if (!i.extents.empty()) line += " " + list(i.extents);
-    if (!i.extents2.empty()) line += " " + list(i.extents2);
+    if (!i.extents.empty()) line += format(" {}", list(i.extents));
+    if (!i.extents2.empty()) line += format(" {}", list(i.extents2));
     return line;
   }
   std::string text(const SendInst& i) const {

@@ -3,7 +3,6 @@
 #include "graph/verify_program.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <span>
 #include <string_view>

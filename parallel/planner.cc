@@ -101,7 +101,9 @@ class Search {
     if (devices == 0) return Status(StatusCode::kInvalidArgument, "the cluster has no devices to plan for");
     if (options_.like != nullptr) {
       TSR_ASSIGN_OR_RETURN(StrategyPins pins, parse_parallel(options_.like->strategy));
-      pins.spec.micro_batch = 0;
+      // The same cut into micro-batches where this batch admits it.
+      const int64_t at_once = pins.spec.micro_batch * pins.spec.dp;
+      if (at_once > 0 && options_.global_batch % at_once != 0) pins.spec.micro_batch = 0;
       return std::vector<StrategySpec>{pins.spec};
     }
     TSR_ASSIGN_OR_RETURN(StrategyPins pins, parse_parallel(options_.parallel));
@@ -168,7 +170,7 @@ class Search {
     std::map<std::string, ShardingSpec> stored;
     for (const StoredTensor& tensor : options_.like->stored) {
       const Tensor& known = options_.like_graph->tensor(tensor.tensor);
-      if (known.kind == TensorKind::kParameter || known.kind == TensorKind::kConstant)
+      if (known.kind != TensorKind::kInput && known.kind != TensorKind::kActivation)
         stored[known.name] = tensor.placements[0].stored;
     }
     return stored;

@@ -137,6 +137,7 @@ Status save_model(const Model& model, const std::string& path, SaveOptions optio
   const Envelope placeholder{};
   TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(&placeholder, 1))));
   FlatBufferBuilder builder;
+  builder.ForceDefaults(true);  // -0.0 is not the default 0.0
   std::vector<Offset<file::TensorData>> parameters;
   for (const auto& [name, tensor] : model.parameters) {
     auto id = model.graph.find_tensor(name);

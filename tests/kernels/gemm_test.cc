@@ -134,12 +134,14 @@ void check_shapes(int threads) {
 
 TEST_CASE("packed_product_equals_sums_in_double_on_every_instruction_set") {
   const int64_t targets = hwy::SupportedTargets();
-  for (const int64_t without :
-       {int64_t{0}, int64_t{HWY_AVX3 | HWY_AVX3_DL}, int64_t{HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL}}) {
+  const int64_t avx3 = int64_t{HWY_AVX3 | HWY_AVX3_DL}, avx2 = avx3 | int64_t{HWY_AVX2};
+  for (const int64_t without : {int64_t{0}, avx3, avx2}) {
     hwy::SetSupportedTargetsForTest(targets & ~without);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     check_shapes(1);
   }
   hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 TEST_CASE("packed_product_over_several_chunks_of_rows_and_depth") {

@@ -21,4 +21,19 @@ Status require_simd_f32(const KernelSpec& spec) {
   return {};
 }
 
+Prepared simd_prepared(const KernelSpec& spec, double flops, std::unique_ptr<Kernel> kernel,
+                       int64_t workspace_bytes) {
+  double bytes = 0;
+  const auto add = [&](const tsr_abi_tensor& tensor) {
+    bytes += static_cast<double>(dtype_bytes(static_cast<DType>(tensor.dtype), KernelSpec::elements(tensor)));
+  };
+  for (int i = 0; i < spec.input_count(); ++i) add(spec.input(i));
+  for (int i = 0; i < spec.output_count(); ++i) add(spec.output(i));
+  return {.kernel = std::move(kernel),
+          .workspace_bytes = workspace_bytes,
+          .flops = flops,
+          .bytes = bytes,
+          .efficiency = 0.3};
+}
+
 }  // namespace tessera::cpu

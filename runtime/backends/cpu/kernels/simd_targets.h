@@ -26,4 +26,8 @@ Status simd_supported();
 // it.
 Status require_simd_f32(const KernelSpec& spec);
 
+// A kernel bound by memory traffic: all operands pass once.
+Prepared simd_prepared(const KernelSpec& spec, double flops, std::unique_ptr<Kernel> kernel,
+                       int64_t workspace_bytes = 0);
+
 }  // namespace tessera::cpu

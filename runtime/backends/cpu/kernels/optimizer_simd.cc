@@ -1,0 +1,219 @@
+// adamw_update, sgd_update and sum_squares in f32, vectorised: one pass over memory each.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/optimizer_simd.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#ifndef TSR_OPTIMIZER_SIMD_CC_ONCE_
+#define TSR_OPTIMIZER_SIMD_CC_ONCE_
+namespace tessera::cpu {
+namespace {
+
+constexpr int64_t kUpdateGrain = 16384;  // elements of a task
+
+struct AdamwStep {
+  float beta1, beta2;
+  float fresh1, fresh2;      // 1 - beta, rounded once: formed in f32 it would be off by 1e-5
+  float m_unbias, v_unbias;  // 1 / (1 - beta^step)
+  float eps, weight_decay, lr, gscale;
+};
+
+struct SgdStep {
+  float momentum, weight_decay, lr, gscale;
+};
+
+}  // namespace
+}  // namespace tessera::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using DU = hn::CappedTag<float, 16>;
+using VU = hn::Vec<DU>;
+inline constexpr int kUpdateLanes = static_cast<int>(hn::MaxLanes(DU()));
+
+// update(d, x, y) over vectors of IN inputs and OUT outputs; the last few elements by way of a buffer.
+template <int IN, int OUT, class Update>
+HWY_INLINE void update_elements(const float* const* in, float* const* out, int64_t begin, int64_t end,
+                                const Update& update) {
+  const DU d;
+  VU x[IN], y[OUT];
+  int64_t i = begin;
+  for (; i + kUpdateLanes <= end; i += kUpdateLanes) {
+    for (int j = 0; j < IN; ++j) x[j] = hn::LoadU(d, in[j] + i);
+    update(d, x, y);
+    for (int j = 0; j < OUT; ++j) hn::StoreU(y[j], d, out[j] + i);
+  }
+  if (i == end) return;
+  alignas(64) float part[kUpdateLanes] = {};
+  for (int j = 0; j < IN; ++j) {
+    std::copy(in[j] + i, in[j] + end, part);
+    x[j] = hn::Load(d, part);
+  }
+  update(d, x, y);
+  for (int j = 0; j < OUT; ++j) {
+    hn::Store(y[j], d, part);
+    std::copy(part, part + (end - i), out[j] + i);
+  }
+}
+
+// p, g, m, v -> p, m, v
+struct AdamwUpdate {
+  AdamwStep s;
+  HWY_INLINE void operator()(DU d, const VU* x, VU* y) const {
+    const VU g = hn::Mul(x[1], hn::Set(d, s.gscale));
+    const VU m = hn::MulAdd(hn::Set(d, s.beta1), x[2], hn::Mul(hn::Set(d, s.fresh1), g));
+    const VU v = hn::MulAdd(hn::Set(d, s.beta2), x[3], hn::Mul(hn::Set(d, s.fresh2), hn::Mul(g, g)));
+    const VU root = hn::Add(hn::Sqrt(hn::Mul(v, hn::Set(d, s.v_unbias))), hn::Set(d, s.eps));
+    const VU direction =
+        hn::MulAdd(hn::Set(d, s.weight_decay), x[0], hn::Div(hn::Mul(m, hn::Set(d, s.m_unbias)), root));
+    y[0] = hn::NegMulAdd(hn::Set(d, s.lr), direction, x[0]);
+    y[1] = m;
+    y[2] = v;
+  }
+};
+
+// p, g, buf -> p, buf
+struct SgdUpdate {
+  SgdStep s;
+  HWY_INLINE void operator()(DU d, const VU* x, VU* y) const {
+    const VU g = hn::MulAdd(x[1], hn::Set(d, s.gscale), hn::Mul(hn::Set(d, s.weight_decay), x[0]));
+    y[1] = hn::MulAdd(hn::Set(d, s.momentum), x[2], g);
+    y[0] = hn::NegMulAdd(hn::Set(d, s.lr), y[1], x[0]);
+  }
+};
+
+void adamw_elements(const AdamwStep& step, const float* const* in, float* const* out, int64_t begin,
+                    int64_t end) {
+  update_elements<4, 3>(in, out, begin, end, AdamwUpdate{step});
+}
+
+void sgd_elements(const SgdStep& step, const float* const* in, float* const* out, int64_t begin,
+                  int64_t end) {
+  update_elements<3, 2>(in, out, begin, end, SgdUpdate{step});
+}
+
+// Lanes sum 512 elements at most each in f32, then in double.
+double sum_squares_elements(const float* x, int64_t count) {
+  constexpr int64_t kBlock = 512 * kUpdateLanes;
+  const DU d;
+  double total = 0;
+  int64_t i = 0;
+  while (i + kUpdateLanes <= count) {
+    const int64_t stop = std::min(count, i + kBlock);
+    VU sum0 = hn::Zero(d), sum1 = hn::Zero(d);
+    for (; i + 2 * kUpdateLanes <= stop; i += 2 * kUpdateLanes) {
+      const VU a = hn::LoadU(d, x + i), b = hn::LoadU(d, x + i + kUpdateLanes);
+      sum0 = hn::MulAdd(a, a, sum0);
+      sum1 = hn::MulAdd(b, b, sum1);
+    }
+    for (; i + kUpdateLanes <= stop; i += kUpdateLanes) {
+      const VU a = hn::LoadU(d, x + i);
+      sum0 = hn::MulAdd(a, a, sum0);
+    }
+    alignas(64) float lanes[kUpdateLanes];
+    hn::Store(hn::Add(sum0, sum1), d, lanes);
+    for (const float lane : lanes) total += static_cast<double>(lane);
+  }
+  for (; i < count; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return total;
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::cpu {
+
+HWY_EXPORT(adamw_elements);
+HWY_EXPORT(sgd_elements);
+HWY_EXPORT(sum_squares_elements);
+
+namespace {
+
+void keep(const float* from, float* to, int64_t begin, int64_t end) {
+  if (from != to) std::memcpy(to + begin, from + begin, sizeof(float) * static_cast<size_t>(end - begin));
+}
+
+}  // namespace
+
+// p, g, m, v, lr, step, (gscale) -> p, m, v. 28 bytes an element: bound by memory from a few thousand
+// elements on.
+Result<Prepared> prepare_adamw_update_simd(const KernelSpec& spec) {
+  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  const int64_t count = spec.output_elements(0);
+  const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
+  const double eps = spec.f64("eps"), weight_decay = spec.f64("weight_decay");
+  const bool clipped = spec.input_count() == 7;
+  return simd_prepared(
+      spec, 17 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
+        const double step = static_cast<double>(*args.in<float>(5));
+        const AdamwStep s{.beta1 = static_cast<float>(beta1),
+                          .beta2 = static_cast<float>(beta2),
+                          .fresh1 = static_cast<float>(1 - beta1),
+                          .fresh2 = static_cast<float>(1 - beta2),
+                          .m_unbias = static_cast<float>(1 / (1 - std::pow(beta1, step))),
+                          .v_unbias = static_cast<float>(1 / (1 - std::pow(beta2, step))),
+                          .eps = static_cast<float>(eps),
+                          .weight_decay = static_cast<float>(weight_decay),
+                          .lr = *args.in<float>(4),
+                          .gscale = clipped ? *args.in<float>(6) : 1.0f};
+        const float* in[] = {args.in<float>(0), args.in<float>(1), args.in<float>(2), args.in<float>(3)};
+        float* out[] = {args.out<float>(0), args.out<float>(1), args.out<float>(2)};
+        args.pool.parallel_ranges(count, kUpdateGrain, [&](int64_t begin, int64_t end) {
+          if (s.gscale != 0) return HWY_DYNAMIC_DISPATCH(adamw_elements)(s, in, out, begin, end);
+          keep(in[0], out[0], begin, end);
+          keep(in[2], out[1], begin, end);
+          keep(in[3], out[2], begin, end);
+        });
+      }));
+}
+
+// p, g, buf, lr, (gscale) -> p, buf
+Result<Prepared> prepare_sgd_update_simd(const KernelSpec& spec) {
+  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  const int64_t count = spec.output_elements(0);
+  const float momentum = static_cast<float>(spec.f64("momentum"));
+  const float weight_decay = static_cast<float>(spec.f64("weight_decay"));
+  const bool clipped = spec.input_count() == 5;
+  return simd_prepared(
+      spec, 6 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
+        const SgdStep s{momentum, weight_decay, *args.in<float>(3), clipped ? *args.in<float>(4) : 1.0f};
+        const float* in[] = {args.in<float>(0), args.in<float>(1), args.in<float>(2)};
+        float* out[] = {args.out<float>(0), args.out<float>(1)};
+        args.pool.parallel_ranges(count, kUpdateGrain, [&](int64_t begin, int64_t end) {
+          if (s.gscale != 0) return HWY_DYNAMIC_DISPATCH(sgd_elements)(s, in, out, begin, end);
+          keep(in[0], out[0], begin, end);
+          keep(in[2], out[1], begin, end);
+        });
+      }));
+}
+
+// One partial sum a task in the workspace, added in order: the same bits for any number of threads.
+Result<Prepared> prepare_sum_squares_simd(const KernelSpec& spec) {
+  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  const int64_t count = spec.input_elements(0), tasks = (count + kUpdateGrain - 1) / kUpdateGrain;
+  return simd_prepared(spec, 2 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {
+                         const float* x = args.in<float>(0);
+                         double* partial = static_cast<double*>(args.workspace);
+                         args.pool.parallel_ranges(count, kUpdateGrain, [&](int64_t begin, int64_t end) {
+                           partial[begin / kUpdateGrain] =
+                               HWY_DYNAMIC_DISPATCH(sum_squares_elements)(x + begin, end - begin);
+                         });
+                         double total = 0;
+                         for (int64_t task = 0; task < tasks; ++task) total += partial[task];
+                         *args.out<float>(0) = static_cast<float>(total);
+                       }),
+                       tasks * static_cast<int64_t>(sizeof(double)));
+}
+
+}  // namespace tessera::cpu
+#endif
