@@ -1,0 +1,149 @@
+// The engine's pure parts: sample order, learning rate, text streaming, drawing, rewriting.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+
+#include "capi/engine/dataset.h"
+#include "capi/engine/initialize.h"
+#include "capi/engine/learning_rate.h"
+#include "capi/engine/rewrite.h"
+#include "capi/engine/text_stream.h"
+
+using namespace tessera;
+
+namespace {
+
+std::vector<int32_t> counting(int32_t count) {
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < count; ++i) tokens.push_back(i);
+  return tokens;
+}
+
+std::shared_ptr<const Dataset> dataset(int32_t tokens, const Options& options) {
+  auto made = Dataset::create(counting(tokens), options);
+  REQUIRE_MESSAGE(made.ok(), made.status().to_string());
+  return *made;
+}
+
+}  // namespace
+
+TEST_CASE("a permutation visits every place once, for counts that are no power of two") {
+  for (const int64_t count : {1, 2, 3, 7, 100, 1000}) {
+    std::set<int64_t> seen;
+    for (int64_t i = 0; i < count; ++i) seen.insert(permuted(i, count, 42));
+    CHECK(static_cast<int64_t>(seen.size()) == count);
+    CHECK(*seen.rbegin() == count - 1);
+  }
+}
+
+TEST_CASE("each epoch visits each training sample once, in an order of its own") {
+  const auto data = dataset(401, {{"seq", int64_t{4}}, {"eval_fraction", 0.1}});
+  CHECK(data->train_samples() == 90);
+  CHECK(data->eval_samples() == 10);
+  std::vector<int32_t> orders[2];
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    std::set<int32_t> firsts;
+    for (int64_t i = 0; i < 90; ++i) {
+      const auto sample = data->training_sample(epoch * 90 + i);
+      REQUIRE(sample.size() == 5);
+      CHECK(sample[4] == sample[0] + 4);
+      firsts.insert(sample[0]);
+      orders[epoch].push_back(sample[0]);
+    }
+    CHECK(firsts.size() == 90);
+    CHECK(*firsts.rbegin() == 89 * 4);
+  }
+  CHECK(orders[0] != orders[1]);
+  CHECK(data->eval_sample(0)[0] == 360);
+}
+
+TEST_CASE("a text too short for one sample is refused with the counts") {
+  const auto made = Dataset::create(counting(4), {{"seq", int64_t{4}}});
+  REQUIRE(!made.ok());
+  CHECK(made.status().message().find("4 tokens make 0 samples of seq 4 + 1") != std::string::npos);
+}
+
+TEST_CASE("the learning rate rises to its peak at the end of the warmup and falls to its end") {
+  LearningRate rate{LearningRate::Kind::kCosine, 1.0, 0.1, 10, 110};
+  CHECK(rate.at(1) == doctest::Approx(0.1));
+  CHECK(rate.at(10) == doctest::Approx(1.0));
+  CHECK(rate.at(60) == doctest::Approx(0.55));
+  CHECK(rate.at(110) == doctest::Approx(0.1));
+  CHECK(rate.at(1000) == doctest::Approx(0.1));
+  rate.kind = LearningRate::Kind::kLinear;
+  CHECK(rate.at(35) == doctest::Approx(0.775));
+  rate.kind = LearningRate::Kind::kConstant;
+  CHECK(rate.at(500) == doctest::Approx(1.0));
+}
+
+TEST_CASE("streamed text holds back unfinished characters and gives every byte in the end") {
+  TextStream stream({});
+  CHECK(stream.add("a\xe2\x82") == "a");
+  CHECK(stream.add("\xac!") == "\xe2\x82\xac!");
+  CHECK(stream.add("\xf0\x9f") == "");
+  CHECK(stream.finish() == "\xf0\x9f");
+  TextStream raw({});
+  CHECK(raw.add("\xff") == "\xff");  // never the start of a character
+}
+
+TEST_CASE("a stop text is found across pieces and left out; what only began like it comes out") {
+  TextStream stream({"END", "stop"});
+  CHECK(stream.add("one E") == "one ");
+  CHECK(stream.add("N") == "");
+  CHECK(stream.add("X sto") == "ENX ");
+  CHECK(!stream.stopped());
+  CHECK(stream.add("p here") == "");
+  CHECK(stream.stopped());
+  CHECK(stream.finish() == "");
+}
+
+TEST_CASE("drawn values depend on seed and name alone and have the deviation asked for") {
+  const Initializer normal{Initializer::Kind::kNormal, 0.02};
+  const TensorType type{DType::kF32, Shape{100, 101}};
+  const auto a = draw(normal, type, 1, "w"), b = draw(normal, type, 1, "w"), c = draw(normal, type, 1, "v"),
+             d = draw(normal, type, 2, "w");
+  REQUIRE(a.ok());
+  CHECK(std::equal(a->data.begin(), a->data.end(), b->data.begin()));
+  CHECK(!std::equal(a->data.begin(), a->data.end(), c->data.begin()));
+  CHECK(!std::equal(a->data.begin(), a->data.end(), d->data.begin()));
+  double sum = 0, squares = 0;
+  for (const float value : a->as<float>()) {
+    sum += value;
+    squares += value * value;
+  }
+  CHECK(std::abs(sum / 10100) < 0.001);
+  CHECK(std::sqrt(squares / 10100) == doctest::Approx(0.02).epsilon(0.03));
+  CHECK(!draw(normal, {DType::kI32, Shape{4}}, 1, "w").ok());
+}
+
+TEST_CASE("a rewritten graph prints like the original but for the probability") {
+  const char* text = R"(graph {
+  symbol B
+  input x: f32[B, 4]
+  input seed: i64[]
+  parameter w: f32[4, 4]
+  h = matmul(x, w) : f32[B, 4] @scope "first"
+  d = dropout(h, seed) {p = 0.1, salt = 3} : f32[B, 4]
+  output logits = d
+})";
+  const auto graph = parse_graph(text);
+  REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
+  const auto changed = with_dropout(*graph, 0.5);
+  REQUIRE_MESSAGE(changed.ok(), changed.status().to_string());
+  std::string wanted = print(*graph);
+  const size_t at = wanted.find("p = 0.1");
+  REQUIRE(at != std::string::npos);
+  wanted.replace(at, 7, "p = 0.5");
+  CHECK(print(*changed) == wanted);
+}
+
+TEST_CASE("freezing goes by name patterns and refuses one that matches nothing") {
+  auto graph = parse_graph("graph {\n  parameter a.w: f32[2]\n  parameter b.w: f32[2]\n}");
+  REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
+  REQUIRE(freeze(*graph, "a.*").ok());
+  CHECK(!graph->tensor(*graph->find_tensor("a.w")).trainable);
+  CHECK(graph->tensor(*graph->find_tensor("b.w")).trainable);
+  const Status none = freeze(*graph, "c*");
+  CHECK(none.code() == StatusCode::kNotFound);
+}

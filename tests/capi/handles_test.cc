@@ -1,0 +1,126 @@
+// Conventions of the boundary: versions, statuses, options, sizes, NULLs.
+#include <string>
+#include <vector>
+
+#include "c_api.h"
+
+using namespace capi_test;
+
+TEST_CASE("a library accepts its own header and refuses a newer one, naming both versions") {
+  CHECK(tsr_version() == TSR_VERSION);
+  ok(tsr_version_check(TSR_VERSION));
+  const Error newer = take(tsr_version_check(TSR_VERSION + 1));
+  CHECK(newer.code == TSR_UNSUPPORTED);
+  CHECK(newer.message.find("0.1.1") != std::string::npos);
+  CHECK(newer.message.find("0.1.0") != std::string::npos);
+  CHECK(take(tsr_version_check(TSR_VERSION + 10000)).code == TSR_UNSUPPORTED);
+}
+
+TEST_CASE("freeing NULL does nothing, and NULL reads as success and emptiness") {
+  tsr_status_free(nullptr);
+  tsr_options_free(nullptr);
+  tsr_runtime_free(nullptr);
+  tsr_devices_free(nullptr);
+  tsr_tensor_free(nullptr);
+  tsr_graph_free(nullptr);
+  tsr_tokenizer_free(nullptr);
+  tsr_model_free(nullptr);
+  tsr_dataset_free(nullptr);
+  tsr_plan_free(nullptr);
+  tsr_program_free(nullptr);
+  tsr_session_free(nullptr);
+  tsr_trainer_free(nullptr);
+  tsr_generator_free(nullptr);
+  tsr_trainer_cancel(nullptr);
+  tsr_generator_cancel(nullptr);
+  tsr_session_cancel(nullptr);
+  CHECK(tsr_status_code(nullptr) == TSR_OK);
+  CHECK(std::string(tsr_status_message(nullptr)).empty());
+  CHECK(tsr_devices_count(nullptr) == 0);
+  CHECK(tsr_tensor_data(nullptr) == nullptr);
+}
+
+TEST_CASE("a required pointer that is NULL is an error that names it") {
+  const Error no_out = take(tsr_options_new(nullptr));
+  CHECK(no_out.code == TSR_INVALID_ARGUMENT);
+  CHECK(no_out.message == "out_options is NULL");
+  CHECK(take(tsr_model_load(nullptr, nullptr)).code == TSR_INVALID_ARGUMENT);
+  CHECK(take(tsr_trainer_step(nullptr, nullptr)).message == "trainer is NULL");
+  CHECK(take(tsr_graph_print(nullptr, nullptr, 0, nullptr)).message == "graph is NULL");
+}
+
+TEST_CASE("an unknown option is an error that names the nearest keys") {
+  tsr_runtime* made = nullptr;
+  const Error error = take(tsr_runtime_new(options({{"thread", int64_t{2}}}).get(), &made));
+  CHECK(error.code == TSR_INVALID_ARGUMENT);
+  CHECK(error.message.find("unknown option 'thread'; nearest: threads") != std::string::npos);
+  CHECK(made == nullptr);
+
+  const Runtime rt = runtime();
+  tsr_trainer* trainer = nullptr;
+  const Error rate = take(
+      tsr_trainer_new(rt.get(), mlp_model().get(), nullptr, options({{"lr_rate", 0.1}}).get(), &trainer));
+  CHECK(rate.code == TSR_INVALID_ARGUMENT);
+  CHECK(rate.message.find("unknown option 'lr_rate'; nearest: lr") != std::string::npos);
+}
+
+TEST_CASE("an option of the wrong type or out of range says what was found and what is wanted") {
+  const Runtime rt = runtime();
+  tsr_trainer* trainer = nullptr;
+  const Model model = mlp_model();
+  const auto attempt = [&](Setting setting) {
+    return take(tsr_trainer_new(rt.get(), model.get(), nullptr, options({setting}).get(), &trainer));
+  };
+  CHECK(attempt({"batch", std::string("eight")}).message.find("wanted an integer") != std::string::npos);
+  CHECK(attempt({"batch", int64_t{0}}).message.find("option 'batch' is 0, wanted between 1 and") !=
+        std::string::npos);
+  CHECK(attempt({"schedule", std::string("cosin")}).message.find("wanted one of constant, cosine, linear") !=
+        std::string::npos);
+  CHECK(attempt({"memory_limit", std::string("2 gigs")}).message.find("wanted a size") != std::string::npos);
+  CHECK(attempt({"momentum", 0.5}).message.find("means nothing to optimizer 'adamw'") != std::string::npos);
+}
+
+TEST_CASE("text out: the needed size always, what fits, always terminated") {
+  const Graph graph = mlp_graph();
+  const std::string whole = text([&](auto... out) { return tsr_graph_print(graph.get(), out...); });
+  CHECK(whole.starts_with("graph {"));
+  char small[6] = {'x', 'x', 'x', 'x', 'x', 'x'};
+  size_t size = 0;
+  ok(tsr_graph_print(graph.get(), small, sizeof small, &size));
+  CHECK(std::string(small) == "graph");
+  CHECK(size == whole.size() + 1);
+}
+
+TEST_CASE("borrowed tensors are views, checked against their size, released once") {
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  const int64_t dims[] = {2, 3};
+  int released = 0;
+  const auto release = [](void* context) { ++*static_cast<int*>(context); };
+  tsr_tensor* made = nullptr;
+  ok(tsr_tensor_borrow(TSR_F32, 2, dims, values.data(), 24, release, &released, &made));
+  CHECK(tsr_tensor_data(made) == values.data());
+  CHECK(tsr_tensor_writable(made) == nullptr);
+  CHECK(tsr_tensor_dims(made)[1] == 3);
+  CHECK(released == 0);
+  tsr_tensor_free(made);
+  CHECK(released == 1);
+  const Error error = take(tsr_tensor_borrow(TSR_F32, 2, dims, values.data(), 20, release, &released, &made));
+  CHECK(error.message.find("f32[2, 3] has 24 bytes, the memory given has 20") != std::string::npos);
+  CHECK(released == 2);
+  const int64_t huge[] = {int64_t{1} << 40, int64_t{1} << 40};
+  CHECK(take(tsr_tensor_new(TSR_F32, 2, huge, &made)).code == TSR_INVALID_ARGUMENT);
+  CHECK(take(tsr_tensor_new(99, 0, nullptr, &made)).code == TSR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("the log is a queue: what does not fit stays") {
+  const Runtime rt = runtime();
+  size_t size = 7;
+  ok(tsr_runtime_next_log(rt.get(), nullptr, nullptr, 0, &size));
+  CHECK(size == 0);
+}
+
+TEST_CASE("backends: the cpu is there, absent plugins say why") {
+  const Runtime rt = runtime();
+  const std::string json = text([&](auto... out) { return tsr_runtime_backends(rt.get(), out...); });
+  CHECK(json.find(R"({"name":"cpu","available":true)") != std::string::npos);
+}
