@@ -1,0 +1,176 @@
+// Generation through C: the published transcript, streaming, stops, cancelling.
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "c_api.h"
+
+using namespace capi_test;
+
+namespace {
+
+// "" when the shared data is not there.
+std::string shared(const char* name) {
+  const char* set = std::getenv("TESSERA_TEST_DATA");
+  const std::filesystem::path folder =
+      set ? std::filesystem::path(set) : std::filesystem::path(TSR_SOURCE_DIR) / ".." / "shared" / "data";
+  const std::filesystem::path path = folder / name;
+  if (std::filesystem::exists(path)) return path.string();
+  std::cout << "skipped for want of shared data: " << path << '\n';
+  return {};
+}
+
+struct Generated {
+  std::string text;
+  std::vector<int32_t> tokens;
+  int32_t finish = TSR_FINISH_NONE;
+};
+
+Generated collect(tsr_generator* generator) {
+  Generated all;
+  for (;;) {
+    tsr_piece piece = {};
+    piece.struct_size = sizeof piece;
+    ok(tsr_generator_next(generator, -1, &piece));
+    if (piece.kind == TSR_END) {
+      all.finish = piece.finish;
+      return all;
+    }
+    REQUIRE(piece.kind == TSR_PIECE);
+    all.text.append(piece.text, piece.text_size);
+    if (piece.token >= 0) all.tokens.push_back(piece.token);
+  }
+}
+
+Generator generator(const Runtime& rt, const Model& model, std::initializer_list<Setting> settings) {
+  tsr_generator* made = nullptr;
+  ok(tsr_generator_new(rt.get(), model.get(), options(settings).get(), &made));
+  return Generator(made);
+}
+
+Generated generate(const Generator& from, const char* prompt) {
+  ok(tsr_generator_start(from.get(), prompt, TSR_TEXT_END));
+  return collect(from.get());
+}
+
+Model load(const std::string& path) {
+  tsr_model* made = nullptr;
+  ok(tsr_model_load(path.c_str(), &made));
+  return Model(made);
+}
+
+Model random_bytes_model() {
+  tsr_model* made = nullptr;
+  ok(tsr_model_new("gpt2:L=2,C=32,H=4,V=256,T=64", options({{"seed", int64_t{5}}}).get(), &made));
+  tsr_tokenizer* tokenizer = nullptr;
+  ok(tsr_tokenizer_new_bytes(&tokenizer));
+  ok(tsr_model_set_tokenizer(made, tokenizer));
+  tsr_tokenizer_free(tokenizer);
+  return Model(made);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "stories260K reproduces its published greedy transcript, on one, two and three devices, after a round "
+    "trip") {
+  const std::string path = shared("models/stories260K.gguf");
+  if (path.empty()) return;
+  std::ifstream file(shared("models/stories260K.greedy200.txt"), std::ios::binary);
+  const std::string wanted{std::istreambuf_iterator<char>(file), {}};
+  const Runtime rt = runtime();
+  const Model model = load(path);
+  for (const char* devices : {"cpu:1", "cpu:2", "cpu:3"}) {
+    INFO(devices);
+    const Generator from =
+        generator(rt, model, {{"devices", std::string(devices)}, {"max_tokens", int64_t{200}}});
+    const Generated made = generate(from, "");
+    CHECK(made.text == wanted);
+    CHECK(made.tokens.size() == 200);
+    CHECK(made.finish == TSR_FINISH_LENGTH);
+  }
+  const Scratch scratch;
+  ok(tsr_model_save(model.get(), (scratch / "s.tsr").c_str(), nullptr));
+  const Generator again = generator(rt, load(scratch / "s.tsr"), {{"max_tokens", int64_t{200}}});
+  CHECK(generate(again, "").text == wanted);
+  CHECK(generate(again, "").text == wanted);  // a generator starts anew each time
+}
+
+TEST_CASE("a prompt in chunks continues like the same text generated one by one") {
+  const std::string path = shared("models/stories260K.gguf");
+  if (path.empty()) return;
+  const Runtime rt = runtime();
+  const Model model = load(path);
+  const Generator from = generator(rt, model, {{"max_tokens", int64_t{160}}});
+  const std::vector<int32_t> tokens = generate(from, "").tokens;
+  for (const size_t given : {size_t{2}, size_t{17}, size_t{40}, size_t{140}}) {
+    INFO(given);
+    std::vector<int32_t> prompt = {1};
+    prompt.insert(prompt.end(), tokens.begin(), tokens.begin() + static_cast<int64_t>(given));
+    ok(tsr_generator_start_tokens(from.get(), prompt.data(), prompt.size()));
+    const Generated rest = collect(from.get());
+    const size_t compare = std::min<size_t>(20, tokens.size() - given);
+    CHECK(std::vector<int32_t>(rest.tokens.begin(), rest.tokens.begin() + static_cast<int64_t>(compare)) ==
+          std::vector<int32_t>(tokens.begin() + static_cast<int64_t>(given),
+                               tokens.begin() + static_cast<int64_t>(given + compare)));
+  }
+}
+
+TEST_CASE("sampling repeats for a seed and differs between seeds") {
+  const Runtime rt = runtime();
+  const Model model = random_bytes_model();
+  const auto sample = [&](int64_t seed, const char* devices) {
+    const Generator from = generator(rt, model,
+                                     {{"temperature", 1.0},
+                                      {"seed", seed},
+                                      {"max_tokens", int64_t{30}},
+                                      {"devices", std::string(devices)}});
+    return generate(from, "ab").tokens;
+  };
+  CHECK(sample(1, "cpu:1") == sample(1, "cpu:1"));
+  CHECK(sample(1, "cpu:1") != sample(2, "cpu:1"));
+}
+
+TEST_CASE("a generation ends at its limits: tokens, context, stop ids") {
+  const Runtime rt = runtime();
+  const Model model = random_bytes_model();
+  const Generator limited = generator(rt, model, {{"max_tokens", int64_t{5}}});
+  const Generated five = generate(limited, "abc");
+  CHECK(five.tokens.size() == 5);
+  CHECK(five.finish == TSR_FINISH_LENGTH);
+  const Generator full = generator(rt, model, {{"context", int64_t{20}}});
+  CHECK(generate(full, "0123456789").tokens.size() == 11);  // 10 more in the cache, and the one sampled last
+  const Error long_prompt = take(tsr_generator_start(full.get(), "0123456789012345678901", TSR_TEXT_END));
+  CHECK(long_prompt.code == TSR_INVALID_ARGUMENT);
+  CHECK(long_prompt.message.find("the prompt has 22 tokens, the context holds 20") != std::string::npos);
+  const std::string third = std::to_string(five.tokens[2]);
+  const Generator stopping = generator(rt, model, {{"max_tokens", int64_t{5}}, {"stop_ids", third}});
+  const Generated stopped = generate(stopping, "abc");
+  CHECK(stopped.finish == TSR_FINISH_STOP);
+  CHECK(stopped.tokens.size() <= 2);
+  const Generator echoing = generator(rt, model, {{"max_tokens", int64_t{1}}, {"echo", int64_t{1}}});
+  CHECK(generate(echoing, "abc").text.starts_with("abc"));
+}
+
+TEST_CASE("logits of the last token can be read, polling does not wait, and cancelling ends the text") {
+  const Runtime rt = runtime();
+  const Model model = random_bytes_model();
+  const Generator from = generator(rt, model, {});
+  tsr_tensor* logits = nullptr;
+  CHECK(take(tsr_generator_logits(from.get(), &logits)).code == TSR_FAILED_PRECONDITION);
+  tsr_piece piece = {};
+  piece.struct_size = sizeof piece;
+  CHECK(take(tsr_generator_next(from.get(), 0, &piece)).code == TSR_FAILED_PRECONDITION);
+  ok(tsr_generator_start(from.get(), "a", TSR_TEXT_END));
+  ok(tsr_generator_next(from.get(), 0, &piece));
+  CHECK((piece.kind == TSR_PENDING || piece.kind == TSR_PIECE || piece.kind == TSR_END));
+  tsr_generator_cancel(from.get());
+  const Generated rest = collect(from.get());
+  CHECK((rest.finish == TSR_FINISH_CANCELLED || rest.finish == TSR_FINISH_LENGTH));
+  ok(tsr_generator_logits(from.get(), &logits));
+  const Tensor owner(logits);
+  CHECK(tsr_tensor_dims(logits)[0] == 256);
+  CHECK(text([&](auto... out) {
+          return tsr_generator_report(from.get(), out...);
+        }).find("\"prompt_tokens\":1") != std::string::npos);
+}

@@ -1,0 +1,125 @@
+// Models and tokenizers through C: sources, parameters, metadata, round trips.
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "c_api.h"
+
+using namespace capi_test;
+
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("a model saved and loaded is the same from a path, from memory and through a callback") {
+  const Scratch scratch;
+  const std::string path = scratch / "m.tsr";
+  const Model model = mlp_model(7);
+  ok(tsr_model_set_metadata(model.get(), "license", "MIT"));
+  tsr_tokenizer* bytes_tokenizer = nullptr;
+  ok(tsr_tokenizer_new_bytes(&bytes_tokenizer));
+  ok(tsr_model_set_tokenizer(model.get(), bytes_tokenizer));
+  tsr_tokenizer_free(bytes_tokenizer);
+  for (const int64_t compress : {0, 1}) {
+    ok(tsr_model_save(model.get(), path.c_str(), options({{"compress", compress}}).get()));
+    const std::string bytes = read_file(path);
+    int released = 0;
+    const auto release = [](void* context) { ++*static_cast<int*>(context); };
+    struct Source {
+      const std::string* bytes;
+      int* released;
+    } source{&bytes, &released};
+    tsr_reader reader = {};
+    reader.struct_size = sizeof reader;
+    reader.context = &source;
+    reader.size = static_cast<int64_t>(bytes.size());
+    reader.read_at = [](void* context, int64_t offset, void* out, size_t count) -> int32_t {
+      const std::string& from = *static_cast<Source*>(context)->bytes;
+      std::copy_n(from.data() + offset, count, static_cast<char*>(out));
+      return 0;
+    };
+    reader.release = [](void* context) { ++*static_cast<Source*>(context)->released; };
+    tsr_model* loaded[3] = {};
+    ok(tsr_model_load(path.c_str(), &loaded[0]));
+    ok(tsr_model_load_bytes(bytes.data(), bytes.size(), release, &released, &loaded[1]));
+    ok(tsr_model_load_reader(&reader, &loaded[2]));
+    tsr_tensor* wanted = nullptr;
+    ok(tsr_model_read(model.get(), "w1", &wanted));
+    const Tensor owner(wanted);
+    for (tsr_model* one : loaded) {
+      const Model freed(one);
+      tsr_tensor* found = nullptr;
+      ok(tsr_model_read(one, "w1", &found));
+      CHECK(floats(Tensor(found).get()) == floats(wanted));
+      CHECK(text([&](auto... out) { return tsr_model_metadata(one, "license", out...); }) == "MIT");
+      tsr_tokenizer* tokenizer = nullptr;
+      ok(tsr_model_tokenizer(one, &tokenizer));
+      CHECK(tsr_tokenizer_vocabulary_size(tokenizer) == 256);
+      tsr_tokenizer_free(tokenizer);
+    }
+    CHECK(released == 2);
+  }
+}
+
+TEST_CASE("files that are not models say so and name the path") {
+  const Scratch scratch;
+  tsr_model* made = nullptr;
+  CHECK(take(tsr_model_load((scratch / "absent.tsr").c_str(), &made)).code == TSR_NOT_FOUND);
+  std::ofstream(scratch / "junk.tsr") << "this is no model at all, only a line of text";
+  const Error junk = take(tsr_model_load((scratch / "junk.tsr").c_str(), &made));
+  CHECK(junk.code != TSR_OK);
+  CHECK(junk.message.find("junk.tsr") != std::string::npos);
+  CHECK(take(tsr_model_new("lama:L=2", nullptr, &made)).message.find("llama") != std::string::npos);
+}
+
+TEST_CASE("any parameter can be read and written by name; the nearest names are given for a wrong one") {
+  const Model model = mlp_model();
+  size_t count = 0;
+  ok(tsr_model_parameter_count(model.get(), &count));
+  CHECK(count == 3);
+  CHECK(text([&](auto... out) { return tsr_model_parameter_name(model.get(), 0, out...); }) == "w1");
+  ok(tsr_model_write(model.get(), "b1", tensor_f32({16}, std::vector<float>(16, 2.5f)).get()));
+  tsr_tensor* value = nullptr;
+  ok(tsr_model_read(model.get(), "b1", &value));
+  CHECK(floats(Tensor(value).get()) == std::vector<float>(16, 2.5f));
+  const Error name = take(tsr_model_read(model.get(), "w3", &value));
+  CHECK(name.code == TSR_NOT_FOUND);
+  CHECK(name.message.find("w1") != std::string::npos);
+  const Error shape =
+      take(tsr_model_write(model.get(), "b1", tensor_f32({15}, std::vector<float>(15)).get()));
+  CHECK(shape.message.find("f32[16]") != std::string::npos);
+  tsr_model* other = nullptr;
+  tsr_graph* graph = nullptr;
+  ok(tsr_model_graph(model.get(), &graph));
+  const Graph owner(graph);
+  ok(tsr_model_new_from_graph(graph, options({{"seed", int64_t{1}}}).get(), &other));
+  const Model same(other);
+  const auto w1 = [](const Model& from) {
+    tsr_tensor* read = nullptr;
+    ok(tsr_model_read(from.get(), "w1", &read));
+    return floats(Tensor(read).get());
+  };
+  CHECK(w1(same) == w1(model));
+  CHECK(w1(mlp_model(2)) != w1(model));
+}
+
+TEST_CASE("the byte tokenizer goes both ways, and the two-call protocol gives counts") {
+  tsr_tokenizer* made = nullptr;
+  ok(tsr_tokenizer_new_bytes(&made));
+  const Tokenizer tokenizer(made);
+  size_t count = 0;
+  ok(tsr_tokenizer_encode(made, "h\xc3\xa9!", TSR_TEXT_END, 0, nullptr, 0, &count));
+  REQUIRE(count == 4);
+  int32_t ids[4];
+  ok(tsr_tokenizer_encode(made, "h\xc3\xa9!", TSR_TEXT_END, 0, ids, 4, &count));
+  CHECK(ids[0] == 'h');
+  CHECK(text([&](auto... out) { return tsr_tokenizer_decode(made, ids, 4, out...); }) == "h\xc3\xa9!");
+  const int32_t beyond = 256;
+  CHECK(take(tsr_tokenizer_decode(made, &beyond, 1, nullptr, 0, nullptr)).code == TSR_INVALID_ARGUMENT);
+  CHECK(take(tsr_tokenizer_encode(made, "x", 1, 64, nullptr, 0, &count)).code == TSR_INVALID_ARGUMENT);
+}

@@ -1,0 +1,117 @@
+// Plans through C, and the low level: graph -> plan -> program -> session.
+#include "c_api.h"
+
+using namespace capi_test;
+
+namespace {
+
+Model llama() {
+  tsr_model* made = nullptr;
+  ok(tsr_model_new("llama:L=2,C=64,H=4,KV=2,F=96,V=256,T=64", nullptr, &made));
+  return Model(made);
+}
+
+std::string info(const Plan& plan) {
+  return text([&](auto... out) { return tsr_plan_info(plan.get(), out...); });
+}
+
+}  // namespace
+
+TEST_CASE("a plan is made without weights and names mesh, strategy, bytes and candidates") {
+  const Runtime rt = runtime();
+  tsr_plan* made = nullptr;
+  ok(tsr_plan_new(
+      rt.get(), llama().get(),
+      options({{"devices", std::string("cpu:4")}, {"batch", int64_t{8}}, {"seq", int64_t{32}}}).get(),
+      &made));
+  const Plan plan(made);
+  const std::string json = info(plan);
+  for (const char* key :
+       {"\"mesh\"", "\"strategy\"", "\"predicted_step_seconds\"", "\"arena_bytes\"", "\"candidates\""})
+    CHECK(json.find(key) != std::string::npos);
+  ok(tsr_plan_new(rt.get(), llama().get(), options({{"mode", std::string("generate")}}).get(), &made));
+  CHECK(info(Plan(made)).find("\"strategy\"") != std::string::npos);
+  CHECK(take(tsr_plan_new(rt.get(), llama().get(), options({{"mode", std::string("run")}}).get(), &made))
+            .code == TSR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("a plan that cannot fit is refused with the smallest limit that would work") {
+  const Runtime rt = runtime();
+  tsr_plan* made = nullptr;
+  const Error error = take(tsr_plan_new(
+      rt.get(), llama().get(),
+      options({{"devices", std::string("cpu:2")}, {"memory_limit", std::string("64KiB")}}).get(), &made));
+  CHECK(error.code == TSR_OUT_OF_MEMORY);
+  CHECK(error.message.size() > 40);
+}
+
+TEST_CASE("a saved plan is followed instead of planning, and refused for another graph") {
+  const Runtime rt = runtime();
+  const Scratch scratch;
+  const std::string path = scratch / "plan.txt";
+  const Model model = llama();
+  const Setting devices{"devices", std::string("cpu:2")}, seq{"seq", int64_t{32}}, batch{"batch", int64_t{4}};
+  tsr_plan* made = nullptr;
+  ok(tsr_plan_new(rt.get(), model.get(),
+                  options({devices, seq, batch, {"parallel", std::string("tp=2")}}).get(), &made));
+  const Plan pinned(made);
+  ok(tsr_plan_save(made, path.c_str()));
+  ok(tsr_plan_new(rt.get(), model.get(), options({devices, seq, batch, {"plan_file", path}}).get(), &made));
+  const Plan followed(made);
+  const auto print = [](const Plan& plan) {
+    return text([&](auto... out) { return tsr_plan_text(plan.get(), out...); });
+  };
+  CHECK(print(followed) == print(pinned));
+  const Error other = take(tsr_plan_new(
+      rt.get(), model.get(),
+      options({devices, seq, batch, {"plan_file", path}, {"optimizer", std::string("sgd")}}).get(), &made));
+  CHECK(other.code != TSR_OK);
+}
+
+TEST_CASE("the low level: plan, program and session of a graph on two devices compute its values") {
+  const Runtime rt = runtime();
+  tsr_devices* devices_raw = nullptr;
+  ok(tsr_devices_open(rt.get(), "cpu:2", &devices_raw));
+  const Devices devices(devices_raw);
+  CHECK(tsr_devices_count(devices_raw) == 2);
+  CHECK(text([&](auto... out) { return tsr_devices_info(devices_raw, out...); }).find("\"text\":\"cpu:2\"") !=
+        std::string::npos);
+  tsr_graph* graph_raw = nullptr;
+  ok(
+      tsr_graph_parse("graph {\n  symbol B\n  input x: f32[B, 2]\n  parameter w: f32[2, 2]\n"
+                      "  y = matmul(x, w) : f32[B, 2]\n  output y = y\n}",
+                      TSR_TEXT_END, &graph_raw));
+  Graph graph(graph_raw);
+  tsr_plan* plan_raw = nullptr;
+  ok(tsr_plan_new_for_graph(devices_raw, graph_raw, options({{"batch", int64_t{4}}}).get(), &plan_raw));
+  Plan plan(plan_raw);
+  const tsr_entry entry = {sizeof(tsr_entry), "main", graph_raw, plan_raw};
+  tsr_program* program_raw = nullptr;
+  ok(tsr_program_new(devices_raw, &entry, 1, &program_raw));
+  Program program(program_raw);
+  CHECK(text([&](auto... out) { return tsr_program_info(program_raw, out...); }).find("\"instructions\"") !=
+        std::string::npos);
+  CHECK(!text([&](auto... out) { return tsr_program_print(program_raw, 1, out...); }).empty());
+  CHECK(take(tsr_program_print(program_raw, 2, nullptr, 0, nullptr)).code == TSR_INVALID_ARGUMENT);
+
+  tsr_session* session_raw = nullptr;
+  ok(tsr_session_new(program_raw, options({{"measure_memory", int64_t{1}}}).get(), &session_raw));
+  const Session session(session_raw);
+  graph.reset();
+  plan.reset();
+  program.reset();
+  CHECK(take(tsr_session_run(session_raw, "main")).code == TSR_FAILED_PRECONDITION);  // w was never written
+  ok(tsr_session_write(session_raw, "w", tensor_f32({2, 2}, {1, 2, 3, 4}).get()));
+  ok(tsr_session_feed(session_raw, "main", "x", tensor_f32({4, 2}, {1, 0, 0, 1, 1, 1, 2, -1}).get()));
+  ok(tsr_session_run(session_raw, "main"));
+  tsr_tensor* out = nullptr;
+  ok(tsr_session_fetch(session_raw, "main", "y", &out));
+  CHECK(floats(Tensor(out).get()) == std::vector<float>{1, 2, 3, 4, 4, 6, -1, 0});
+  tsr_tensor* weights = nullptr;
+  ok(tsr_session_read(session_raw, "w", &weights));
+  CHECK(floats(Tensor(weights).get()) == std::vector<float>{1, 2, 3, 4});
+  CHECK(text([&](auto... out_text) {
+          return tsr_session_report(session_raw, out_text...);
+        }).find("\"measured\"") != std::string::npos);
+  CHECK(take(tsr_session_run(session_raw, "mian")).code == TSR_NOT_FOUND);
+}

@@ -1,0 +1,368 @@
+// Training through C: equal on one and two devices, resumable, cancellable, safe against divergence.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "c_api.h"
+
+using namespace capi_test;
+
+namespace {
+
+// Deterministic numbers in [-1, 1).
+std::vector<float> noise(size_t count, uint32_t state) {
+  std::vector<float> values(count);
+  for (float& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<float>(state >> 8) / static_cast<float>(1 << 23) - 1;
+  }
+  return values;
+}
+
+Trainer mlp_trainer(const Runtime& rt, const Model& model, std::initializer_list<Setting> more) {
+  Options chosen = options(more);
+  ok(tsr_options_set_i64(chosen.get(), "batch", 8));
+  ok(tsr_options_set_f64(chosen.get(), "lr", 0.01));
+  tsr_trainer* made = nullptr;
+  ok(tsr_trainer_new(rt.get(), model.get(), nullptr, chosen.get(), &made));
+  return Trainer(made);
+}
+
+void feed(const Trainer& trainer, uint32_t seed) {
+  ok(tsr_trainer_feed(trainer.get(), "x", tensor_f32({8, 8}, noise(64, seed)).get()));
+  ok(tsr_trainer_feed(trainer.get(), "y", tensor_f32({8, 4}, noise(32, seed + 1)).get()));
+}
+
+tsr_step step(const Trainer& trainer) {
+  tsr_step info = {};
+  info.struct_size = sizeof info;
+  ok(tsr_trainer_step(trainer.get(), &info));
+  return info;
+}
+
+std::vector<double> losses(const Trainer& trainer, int count) {
+  std::vector<double> all;
+  for (int i = 0; i < count; ++i) {
+    feed(trainer, static_cast<uint32_t>(i % 4));
+    all.push_back(step(trainer).loss);
+  }
+  return all;
+}
+
+std::vector<float> parameter(const Trainer& trainer, const char* name) {
+  tsr_tensor* value = nullptr;
+  ok(tsr_trainer_read(trainer.get(), name, &value));
+  const Tensor owner(value);
+  CHECK(std::string(tsr_tensor_name(value)) == name);
+  return floats(value);
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double{a[i]} - b[i]));
+  return largest;
+}
+
+std::string report(const Trainer& trainer) {
+  return text([&](auto... out) { return tsr_trainer_report(trainer.get(), out...); });
+}
+
+Model tiny_llama() {
+  tsr_model* made = nullptr;
+  ok(tsr_model_new("llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=32", options({{"seed", int64_t{3}}}).get(), &made));
+  tsr_tokenizer* tokenizer = nullptr;
+  ok(tsr_tokenizer_new_bytes(&tokenizer));
+  ok(tsr_model_set_tokenizer(made, tokenizer));
+  tsr_tokenizer_free(tokenizer);
+  return Model(made);
+}
+
+Dataset tiny_text() {
+  std::string words;
+  for (int i = 0; i < 60; ++i) words += "the cat sat on the mat and the dog sat on the log. ";
+  tsr_tokenizer* tokenizer = nullptr;
+  ok(tsr_tokenizer_new_bytes(&tokenizer));
+  tsr_dataset* made = nullptr;
+  ok(tsr_dataset_new_text(words.data(), words.size(), tokenizer,
+                          options({{"seq", int64_t{16}}, {"eval_fraction", 0.1}}).get(), &made));
+  tsr_tokenizer_free(tokenizer);
+  return Dataset(made);
+}
+
+Trainer llama_trainer(const Runtime& rt, const Model& model, const Dataset& data, const char* devices,
+                      const char* parallel) {
+  tsr_trainer* made = nullptr;
+  ok(tsr_trainer_new(rt.get(), model.get(), data.get(),
+                     options({{"devices", std::string(devices)},
+                              {"parallel", std::string(parallel)},
+                              {"batch", int64_t{4}},
+                              {"lr", 3e-3}})
+                         .get(),
+                     &made));
+  return Trainer(made);
+}
+
+std::vector<double> steps(const Trainer& trainer, int count) {
+  std::vector<double> all;
+  for (int i = 0; i < count; ++i) all.push_back(step(trainer).loss);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("an MLP trains the same on one device and data-parallel on two") {
+  const Runtime rt = runtime();
+  const Model model = mlp_model();
+  const Trainer one = mlp_trainer(rt, model, {});
+  const Trainer two =
+      mlp_trainer(rt, model, {{"devices", std::string("cpu:2")}, {"parallel", std::string("dp=2")}});
+  const std::vector<double> alone = losses(one, 20), together = losses(two, 20);
+  for (size_t i = 0; i < alone.size(); ++i) CHECK(together[i] == doctest::Approx(alone[i]).epsilon(1e-5));
+  CHECK(alone[19] < alone[3]);
+  for (const char* name : {"w1", "b1", "w2"})
+    CHECK(largest_difference(parameter(one, name), parameter(two, name)) < 2e-5);
+  CHECK(report(two).find(R"("strategy":"dp=2)") != std::string::npos);
+  CHECK(report(two).find(R"("collective":"all_reduce")") != std::string::npos);
+}
+
+TEST_CASE("two trainers with the same options give the same bits") {
+  const Runtime rt = runtime();
+  const Model model = mlp_model();
+  const Trainer a = mlp_trainer(rt, model, {{"devices", std::string("cpu:2")}});
+  const Trainer b = mlp_trainer(rt, model, {{"devices", std::string("cpu:2")}});
+  CHECK(losses(a, 5) == losses(b, 5));
+  CHECK(parameter(a, "w1") == parameter(b, "w1"));
+}
+
+TEST_CASE("trained values reach the model only by store, and survive a file") {
+  const Runtime rt = runtime();
+  const Model model = mlp_model();
+  const Trainer trainer = mlp_trainer(rt, model, {});
+  tsr_tensor* before = nullptr;
+  ok(tsr_model_read(model.get(), "w1", &before));
+  const Tensor owner(before);
+  const std::vector<float> untrained = floats(before);
+  losses(trainer, 3);
+  tsr_tensor* still = nullptr;
+  ok(tsr_model_read(model.get(), "w1", &still));
+  CHECK(floats(Tensor(still).get()) == untrained);
+
+  ok(tsr_trainer_store(trainer.get(), model.get()));
+  const Scratch scratch;
+  ok(tsr_model_save(model.get(), (scratch / "m.tsr").c_str(), nullptr));
+  ok(tsr_model_verify((scratch / "m.tsr").c_str()));
+  tsr_model* loaded = nullptr;
+  ok(tsr_model_load((scratch / "m.tsr").c_str(), &loaded));
+  const Model again(loaded);
+  tsr_tensor* value = nullptr;
+  ok(tsr_model_read(loaded, "w1", &value));
+  CHECK(floats(Tensor(value).get()) == parameter(trainer, "w1"));
+  CHECK(floats(before) == untrained);  // a read stays what it was
+}
+
+TEST_CASE("a step whose gradient is not finite is refused and changes nothing") {
+  const Runtime rt = runtime();
+  const Model model = mlp_model();
+  for (const double clip_norm : {0.0, 1.0}) {
+    const Trainer trainer = mlp_trainer(rt, model, {{"clip_norm", clip_norm}});
+    losses(trainer, 3);
+    const std::vector<float> w1 = parameter(trainer, "w1"), m = parameter(trainer, "w1.m");
+    std::vector<float> poisoned = noise(64, 1);
+    poisoned[5] = std::numeric_limits<float>::quiet_NaN();
+    ok(tsr_trainer_feed(trainer.get(), "x", tensor_f32({8, 8}, poisoned).get()));
+    const Error error = take(tsr_trainer_step(trainer.get(), nullptr));
+    CHECK(error.code == TSR_FAILED_PRECONDITION);
+    CHECK(error.message.find("step 4") != std::string::npos);
+    CHECK(parameter(trainer, "w1") == w1);
+    CHECK(parameter(trainer, "w1.m") == m);
+    feed(trainer, 0);
+    CHECK(step(trainer).step == 4);  // the step left out is not counted
+    CHECK(report(trainer).find(R"("skipped_steps":1)") != std::string::npos);
+  }
+}
+
+TEST_CASE("feeding what the graph has not, or in another shape, names what it has") {
+  const Runtime rt = runtime();
+  const Model model = mlp_model();
+  const Trainer trainer = mlp_trainer(rt, model, {});
+  CHECK(take(tsr_trainer_feed(trainer.get(), "xx", tensor_f32({1}, {0}).get())).code == TSR_NOT_FOUND);
+  const Error shape = take(tsr_trainer_feed(trainer.get(), "x", tensor_f32({4, 8}, noise(32, 0)).get()));
+  CHECK(shape.code == TSR_INVALID_ARGUMENT);
+  CHECK(shape.message.find("f32[8, 8]") != std::string::npos);
+  CHECK(take(tsr_trainer_step(trainer.get(), nullptr)).code == TSR_FAILED_PRECONDITION);  // nothing fed
+}
+
+TEST_CASE("a language model learns, the same on every number of devices, within the memory it announced") {
+  const Runtime rt = runtime();
+  const Model model = tiny_llama();
+  const Dataset data = tiny_text();
+  const Trainer one = llama_trainer(rt, model, data, "cpu:1", "");
+  const std::vector<double> alone = steps(one, 8);
+  CHECK(alone[0] == doctest::Approx(std::log(256.0)).epsilon(0.02));
+  CHECK(alone[7] < alone[0] - 0.3);
+  double eval = 0;
+  ok(tsr_trainer_evaluate(one.get(), &eval));
+  CHECK(eval < alone[0]);
+  struct Layout {
+    const char *devices, *parallel;
+  };
+  for (const Layout layout :
+       {Layout{"cpu:2", "dp=2"}, {"cpu:2", "tp=2"}, {"cpu:4", "dp=2,tp=2,zero=1"}, {"cpu:3", ""}}) {
+    INFO(layout.devices, " ", layout.parallel);
+    const Trainer many = llama_trainer(rt, model, data, layout.devices, layout.parallel);
+    const std::vector<double> shared = steps(many, 8);
+    for (size_t i = 0; i < alone.size(); ++i) CHECK(shared[i] == doctest::Approx(alone[i]).epsilon(1e-4));
+    double other = 0;
+    ok(tsr_trainer_evaluate(many.get(), &other));
+    CHECK(other == doctest::Approx(eval).epsilon(1e-3));
+    CHECK(report(many).find(R"("allocations_after_first_step":0)") != std::string::npos);
+  }
+}
+
+TEST_CASE("a run resumed on another number of devices goes on where it stopped, on the same data") {
+  const Runtime rt = runtime();
+  const Model model = tiny_llama();
+  const Dataset data = tiny_text();
+  const Scratch scratch;
+  const Trainer whole = llama_trainer(rt, model, data, "cpu:1", "");
+  steps(whole, 3);
+  ok(tsr_trainer_save(whole.get(), (scratch / "checkpoint").c_str()));
+  const std::vector<double> rest = steps(whole, 4);
+
+  const Trainer same = llama_trainer(rt, model, data, "cpu:1", "");
+  ok(tsr_trainer_resume(same.get(), (scratch / "checkpoint").c_str()));
+  CHECK(steps(same, 4) == rest);  // to the bit
+
+  const Trainer other = llama_trainer(rt, model, data, "cpu:2", "dp=2");
+  steps(other, 1);
+  ok(tsr_trainer_resume(other.get(), (scratch / "checkpoint").c_str()));
+  const std::vector<double> moved = steps(other, 4);
+  for (size_t i = 0; i < rest.size(); ++i) CHECK(moved[i] == doctest::Approx(rest[i]).epsilon(1e-4));
+
+  const Trainer stranger = mlp_trainer(rt, mlp_model(), {});
+  CHECK(take(tsr_trainer_resume(stranger.get(), (scratch / "checkpoint").c_str())).code ==
+        TSR_INVALID_ARGUMENT);
+  CHECK(take(tsr_trainer_resume(same.get(), (scratch / "nothing").c_str())).code == TSR_NOT_FOUND);
+}
+
+TEST_CASE("handles may be freed in any order") {
+  Runtime rt = runtime();
+  Model model = tiny_llama();
+  Dataset data = tiny_text();
+  Trainer trainer = llama_trainer(rt, model, data, "cpu:2", "");
+  tsr_generator* raw = nullptr;
+  ok(tsr_generator_new(rt.get(), model.get(), options({{"context", int64_t{16}}}).get(), &raw));
+  Generator generator(raw);
+  tsr_plan* plan_raw = nullptr;
+  ok(tsr_trainer_plan(trainer.get(), &plan_raw));
+  const Plan plan(plan_raw);
+  rt.reset();
+  data.reset();
+  model.reset();
+  step(trainer);
+  ok(tsr_generator_start(raw, "the", TSR_TEXT_END));
+  trainer.reset();
+  CHECK(text([&](auto... out) { return tsr_plan_text(plan.get(), out...); }).size() > 100);
+  generator.reset();  // while it may still be computing
+}
+
+TEST_CASE("sessions in several threads do not disturb each other") {
+  const Runtime rt = runtime();
+  const Model model = tiny_llama();
+  const Dataset data = tiny_text();
+  std::vector<double> wanted;
+  {
+    const Trainer trainer = llama_trainer(rt, model, data, "cpu:2", "");
+    wanted = steps(trainer, 4);
+  }
+  std::vector<Trainer> trainers;
+  for (int i = 0; i < 3; ++i) trainers.push_back(llama_trainer(rt, model, data, "cpu:2", ""));
+  std::vector<std::vector<double>> found(3, std::vector<double>(4));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < 3; ++i)
+    threads.emplace_back([&, i] {
+      for (double& loss : found[i]) {
+        tsr_step info = {};
+        info.struct_size = sizeof info;
+        tsr_status* status = tsr_trainer_step(trainers[i].get(), &info);
+        loss = status ? -1 : info.loss;
+        tsr_status_free(status);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::vector<double>& losses : found) CHECK(losses == wanted);
+}
+
+TEST_CASE("a cancelled step returns, the trainer refuses to go on, and a checkpoint revives it") {
+  const Runtime rt = runtime();
+  tsr_model* raw = nullptr;
+  ok(tsr_model_new("llama:L=4,C=128,H=4,KV=4,F=256,V=256,T=64", nullptr, &raw));
+  const Model model(raw);
+  std::vector<int32_t> ids(4000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7 % 256);
+  tsr_dataset* data_raw = nullptr;
+  ok(tsr_dataset_new_tokens(ids.data(), ids.size(), options({{"seq", int64_t{64}}}).get(), &data_raw));
+  const Dataset data(data_raw);
+  tsr_trainer* trainer_raw = nullptr;
+  ok(tsr_trainer_new(
+      rt.get(), raw, data_raw,
+      options({{"batch", int64_t{16}}, {"devices", std::string("cpu:2")}, {"measure_memory", int64_t{0}}})
+          .get(),
+      &trainer_raw));
+  const Trainer trainer(trainer_raw);
+  const Scratch scratch;
+  ok(tsr_trainer_save(trainer_raw, (scratch / "checkpoint").c_str()));
+  tsr_trainer_cancel(trainer_raw);  // nothing in progress: nothing happens
+  step(trainer);
+
+  Error error;
+  std::thread canceller;
+  for (int attempt = 0; attempt < 20 && error.code == TSR_OK; ++attempt) {
+    canceller = std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      tsr_trainer_cancel(trainer_raw);
+    });
+    error = take(tsr_trainer_step(trainer_raw, nullptr));
+    canceller.join();
+  }
+  REQUIRE(error.code == TSR_CANCELLED);
+  CHECK(take(tsr_trainer_step(trainer_raw, nullptr)).code == TSR_FAILED_PRECONDITION);
+  CHECK(take(tsr_trainer_save(trainer_raw, (scratch / "other").c_str())).code == TSR_FAILED_PRECONDITION);
+  ok(tsr_trainer_resume(trainer_raw, (scratch / "checkpoint").c_str()));
+  CHECK(step(trainer).step == 1);
+}
+
+TEST_CASE("after fork the child gets errors, not a hang") {
+  const Runtime rt = runtime();
+  const Model model = mlp_model();
+  const Trainer trainer = mlp_trainer(rt, model, {{"devices", std::string("cpu:2")}});
+  feed(trainer, 0);
+  step(trainer);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    alarm(20);
+    tsr_devices* devices = nullptr;
+    tsr_status* opened = tsr_devices_open(rt.get(), "cpu:2", &devices);
+    tsr_status* stepped = tsr_trainer_step(trainer.get(), nullptr);
+    const bool refused = tsr_status_code(opened) == TSR_FAILED_PRECONDITION &&
+                         tsr_status_code(stepped) == TSR_FAILED_PRECONDITION;
+    tsr_trainer_free(trainer.get());
+    tsr_runtime_free(rt.get());
+    // A runtime made here works.
+    tsr_runtime* own = nullptr;
+    const bool made =
+        tsr_runtime_new(nullptr, &own) == nullptr && tsr_devices_open(own, "cpu:2", &devices) == nullptr;
+    _exit(refused && made ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  feed(trainer, 1);
+  step(trainer);  // the parent goes on
+}
