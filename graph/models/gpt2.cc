@@ -1,6 +1,7 @@
 // GPT-2: layer_norm before each half, learned positions, biases, gelu (tanh form), head tied to the
 // embedding.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
+// With dropout also input seed i64 []; evaluation and decoding leave it out.
 // q, k and v are three weights, so that heads shard without a permutation; importers split the fused one.
 #include "graph/base/text.h"
 #include "graph/models/families.h"
@@ -12,7 +13,7 @@ namespace {
 
 struct Gpt2Sizes {
   int64_t L, C, H, F, V, T;
-  double norm_eps;
+  double norm_eps, dropout;
   bool tied;
 };
 
@@ -25,10 +26,28 @@ Gpt2Sizes read(ConfigReader& config) {
   m.V = config.size("V");
   m.T = config.size("T");
   m.norm_eps = config.real("norm_eps", 1e-5);
+  m.dropout = config.real("dropout", 0);
   m.tied = config.flag("tied", true);
+  config.check(m.dropout >= 0 && m.dropout < 1, format("dropout is {}, wanted 0 <= dropout < 1", m.dropout));
   config.check(m.C % m.H == 0, format("C = {} channels do not divide into H = {} heads", m.C, m.H));
   return m;
 }
+
+// Dropout of what joins the residual stream; absent (no node, no seed) when the probability is 0.
+class Dropout {
+ public:
+  Dropout(LayerBuilder& b, double p)
+      : b_(b), p_(p), seed_(p > 0 ? b.input("seed", DType::kI64, {}) : kNoTensor) {}
+  TensorId operator()(TensorId x) {
+    return p_ > 0 ? b_.op("dropout", {x, seed_}, {{"p", p_}, {"salt", salt_++}}) : x;
+  }
+
+ private:
+  LayerBuilder& b_;
+  const double p_;
+  const TensorId seed_;
+  int64_t salt_ = 0;
+};
 
 TensorId norm(LayerBuilder& b, const Gpt2Sizes& m, const std::string& name, TensorId x) {
   const TensorId weight = b.parameter(name + ".weight", {m.C});
@@ -36,7 +55,7 @@ TensorId norm(LayerBuilder& b, const Gpt2Sizes& m, const std::string& name, Tens
   return b.op("layer_norm", {x, weight, bias}, {{"eps", m.norm_eps}});
 }
 
-TensorId attention(LayerBuilder& b, const Gpt2Sizes& m, const std::string& block, TensorId x) {
+TensorId attention(LayerBuilder& b, const Gpt2Sizes& m, const std::string& block, TensorId x, Dropout& drop) {
   b.scope(block + ".attention");
   const int64_t D = m.C / m.H;
   const TensorId normed = norm(b, m, block + ".norm1", x);
@@ -44,15 +63,16 @@ TensorId attention(LayerBuilder& b, const Gpt2Sizes& m, const std::string& block
   const TensorId k = b.split_heads(b.linear_with_bias(normed, block + ".k", m.C, m.C), D);
   const TensorId v = b.split_heads(b.linear_with_bias(normed, block + ".v", m.C, m.C), D);
   const TensorId mixed = b.op("attention", {q, k, v}, {{"causal", int64_t{1}}});
-  return b.op("add", {x, b.linear_with_bias(b.merge_heads(mixed), block + ".o", m.C, m.C)});
+  return b.op("add", {x, drop(b.linear_with_bias(b.merge_heads(mixed), block + ".o", m.C, m.C))});
 }
 
-TensorId feed_forward(LayerBuilder& b, const Gpt2Sizes& m, const std::string& block, TensorId x) {
+TensorId feed_forward(LayerBuilder& b, const Gpt2Sizes& m, const std::string& block, TensorId x,
+                      Dropout& drop) {
   b.scope(block + ".ffn");
   const TensorId normed = norm(b, m, block + ".norm2", x);
   const TensorId wide = b.linear_with_bias(normed, block + ".fc", m.C, m.F);
   const TensorId active = b.op("gelu", {wide}, {{"approximate", std::string("tanh")}});
-  return b.op("add", {x, b.linear_with_bias(active, block + ".proj", m.F, m.C)});
+  return b.op("add", {x, drop(b.linear_with_bias(active, block + ".proj", m.F, m.C))});
 }
 
 }  // namespace
@@ -67,15 +87,18 @@ Result<Graph> build_gpt2(const ModelConfig& config) {
   const TensorId tokens = b.input("tokens", DType::kI32, {B, T});
   const TensorId positions = b.input("positions", DType::kI32, {B, T});
 
+  Dropout drop(b, m.dropout);
+
   b.scope("embedding");
   const TensorId table = b.parameter("token_embedding", {m.V, m.C});
   const TensorId position_table = b.parameter("position_embedding", {m.T, m.C});
   TensorId x =
       b.op("add", {b.op("embedding", {table, tokens}), b.op("embedding", {position_table, positions})});
+  x = drop(x);
   for (int64_t i = 0; i < m.L; ++i) {
     const std::string block = format("block.{}", i);
-    x = attention(b, m, block, x);
-    x = feed_forward(b, m, block, x);
+    x = attention(b, m, block, x, drop);
+    x = feed_forward(b, m, block, x, drop);
   }
   b.scope("output");
   x = norm(b, m, "final_norm", x);

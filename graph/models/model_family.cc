@@ -25,7 +25,7 @@ Status unknown_family(std::string_view name) {
 }
 
 // Keys of a shorthand that are not sizes (sizes are all capitals).
-constexpr std::string_view kReals[] = {"norm_eps", "rope_theta"};
+constexpr std::string_view kReals[] = {"dropout", "norm_eps", "rope_theta"};
 constexpr std::string_view kFlags[] = {"tied", "rope_half"};
 
 }  // namespace

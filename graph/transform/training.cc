@@ -4,6 +4,7 @@
 
 #include "graph/autodiff.h"
 #include "graph/base/text.h"
+#include "graph/transform/dropout.h"
 #include "graph/transform/prune.h"
 
 namespace tessera {
@@ -132,7 +133,8 @@ Result<Graph> make_evaluation(const Graph& forward_with_loss) {
   Graph evaluation = forward_with_loss;
   evaluation.clear_outputs();
   TSR_RETURN_IF_ERROR(evaluation.add_output("loss", loss));
-  return prune(evaluation);
+  TSR_ASSIGN_OR_RETURN(const Graph sure, without_dropout(evaluation));
+  return prune(sure);
 }
 
 }  // namespace tessera

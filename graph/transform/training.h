@@ -25,7 +25,7 @@ struct TrainingOptions {
 // outputs and what only they need. The norm is always found: a step whose gradient is not finite changes nothing.
 Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options);
 
-// forward + loss only, output "loss".
+// forward + loss only, without dropout; output "loss".
 Result<Graph> make_evaluation(const Graph& forward_with_loss);
 
 }  // namespace tessera

@@ -198,6 +198,22 @@ TEST_CASE("training wants a loss and known options") {
         std::string::npos);
 }
 
+TEST_CASE("dropout is for training alone") {
+  const char* const shorthand = "gpt2:L=2,C=32,H=4,V=65,T=16,dropout=0.1";
+  const Graph forward = with_loss(shorthand);
+  CHECK(count(forward, "dropout") == 5);
+  std::set<int64_t> salts;
+  for (const Node& node : forward.nodes())
+    if (node.op->name == "dropout") salts.insert(attr_i64(node.attrs, "salt"));
+  CHECK(salts.size() == 5);
+  const Graph step = ok(make_training_step(forward, {}));
+  check_sound(step);
+  CHECK(count(step, "dropout") == 10);
+  const Graph plain = with_loss(kGpt2);
+  CHECK(print(ok(make_evaluation(forward))) == print(ok(make_evaluation(plain))));
+  CHECK(print(ok(make_decoding(forward, {16, true}))) == print(ok(make_decoding(plain, {16, true}))));
+}
+
 TEST_CASE("an evaluation is the forward pass and the loss alone") {
   const Graph evaluation = ok(make_evaluation(with_loss(kGpt2)));
   check_sound(evaluation);
