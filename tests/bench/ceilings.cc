@@ -1,0 +1,150 @@
+#include "tests/bench/ceilings.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "runtime/backends/cpu/kernels/gemm.h"
+#include "runtime/backends/cpu/kernels/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tests/bench/ceilings.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::bench::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Eight independent chains a vector port and latency need; twelve leave room in 16 registers. Returns flops
+// done.
+double multiply_adds(int64_t rounds, float seed, float* sink) {
+  const hn::CappedTag<float, 16> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kChains = 12;
+  V sums[kChains];
+  const V factor = hn::Set(d, 1 + seed * 1e-9f), term = hn::Set(d, seed);
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) sums[i] = hn::Set(d, seed + static_cast<float>(i));
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sums[i] = hn::MulAdd(sums[i], factor, term);
+  }
+  V total = sums[0];
+#pragma GCC unroll 12
+  for (int i = 1; i < kChains; ++i) total = hn::Add(total, sums[i]);
+  *sink = hn::GetLane(hn::SumOfLanes(d, total));
+  return 2.0 * kChains * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
+}
+
+void triad(float* a, const float* b, const float* c, int64_t count) {
+  const hn::CappedTag<float, 16> d;
+  const auto factor = hn::Set(d, 3.0f);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, c + i), factor, hn::LoadU(d, b + i)), d, a + i);
+}
+
+}  // namespace tessera::bench::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::bench {
+
+HWY_EXPORT(multiply_adds);
+HWY_EXPORT(triad);
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+namespace {
+
+// The best of `rounds` runs, in seconds: a ceiling is what the machine reaches undisturbed.
+template <class Body>
+double best_of(int rounds, const Body& body) {
+  double best = 1e30;
+  for (int i = 0; i < rounds; ++i) {
+    const double begin = now_s();
+    body();
+    best = std::min(best, now_s() - begin);
+  }
+  return best;
+}
+
+template <class Body>
+void on_threads(int threads, const Body& body) {
+  std::vector<std::thread> helpers;
+  for (int i = 1; i < threads; ++i) helpers.emplace_back([&body, i] { body(i); });
+  body(0);
+  for (std::thread& helper : helpers) helper.join();
+}
+
+struct FreeMemory {
+  void operator()(float* memory) const { std::free(memory); }
+};
+using Floats = std::unique_ptr<float, FreeMemory>;
+
+Floats make_floats(int64_t count) {
+  Floats floats(static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>(count * 4 + 63) / 64 * 64)));
+  std::fill_n(floats.get(), count, 0.5f);
+  return floats;
+}
+
+}  // namespace
+
+double fma_flops_per_s() {
+  float sink = 0;
+  double flops = 0;
+  const double seconds =
+      best_of(20, [&] { flops = HWY_DYNAMIC_DISPATCH(multiply_adds)(400000, 0.25f, &sink); });
+  return sink == 12345 ? 0 : flops / seconds;
+}
+
+double triad_bytes_per_s(int threads) {
+  constexpr int64_t kCount = int64_t{32} << 20;
+  const Floats a = make_floats(kCount), b = make_floats(kCount), c = make_floats(kCount);
+  const int64_t part = kCount / threads / 64 * 64;
+  const double seconds = best_of(5, [&] {
+    on_threads(threads, [&](int i) {
+      HWY_DYNAMIC_DISPATCH(triad)(a.get() + i * part, b.get() + i * part, c.get() + i * part, part);
+    });
+  });
+  return 12.0 * static_cast<double>(part * threads) / seconds;
+}
+
+tsr_host_api host_with_threads(int threads) {
+  static int counts[65];  // what `host` points at; the value is the thread count
+  counts[threads] = threads;
+  tsr_host_api host = {};
+  host.struct_size = sizeof host;
+  host.host = &counts[threads];
+  host.parallel_for = [](void* self, int64_t tasks, void (*body)(void*, int64_t), void* context) {
+    std::atomic<int64_t> next{0};
+    on_threads(static_cast<int>(std::min<int64_t>(*static_cast<int*>(self), std::max<int64_t>(tasks, 1))),
+               [&](int) {
+                 for (int64_t task = next++; task < tasks; task = next++) body(context, task);
+               });
+  };
+  return host;
+}
+
+double product_flops_per_s(int threads) {
+  constexpr int64_t kSize = 2048;
+  const cpu::Gemm gemm{.m = kSize, .n = kSize, .k = kSize, .a_row = kSize, .b_row = kSize};
+  const Floats a = make_floats(kSize * kSize), b = make_floats(kSize * kSize), c = make_floats(kSize * kSize);
+  const Floats workspace = make_floats(cpu::gemm_workspace_bytes(gemm) / 4);
+  const tsr_host_api host = host_with_threads(threads);
+  const double seconds = best_of(5, [&] {
+    cpu::run_gemm(gemm, {.a = a.get(), .b = b.get(), .c = c.get(), .workspace = workspace.get()},
+                  cpu::Pool(host));
+  });
+  return 2.0 * kSize * kSize * kSize / seconds;
+}
+
+}  // namespace tessera::bench
+#endif

@@ -1,0 +1,24 @@
+// What this machine can do at this moment: the ceilings that benchmarks are held against.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/backend_abi.h"
+
+namespace tessera::bench {
+
+double now_s();
+
+// Multiply-adds from registers alone, one thread.
+double fma_flops_per_s();
+
+// a = b + s * c over arrays far larger than the caches, 12 bytes an element counted, `threads` threads.
+double triad_bytes_per_s(int threads);
+
+// 2048^3 f32 product on `threads` threads: our packed kernel.
+double product_flops_per_s(int threads);
+
+// A host whose parallel_for runs on `threads` threads, made for the call. `threads` is at most 64.
+tsr_host_api host_with_threads(int threads);
+
+}  // namespace tessera::bench
