@@ -29,16 +29,7 @@ Result<EntryPoint> EntryEmitter::emit() {
   add_output_slots();
 
   committed_.assign(graph.updates().size(), false);
-  for (const Update& update : graph.updates()) {
-    size_t last = 0;
-    for (size_t task = 0; task < layout_.tasks.size(); ++task) {
-      const Node& node = graph.node(layout_.tasks[task].node);
-      for (size_t i = 0; i < node.inputs.size(); ++i)
-        if (reads_input(node, i) && viewed(graph, node.inputs[i]) == update.target) last = task;
-    }
-    last_read_.push_back(last);
-  }
-
+  find_last_reads();
   start_micro_batch(0);
   for (size_t task = 0; task < layout_.tasks.size(); ++task) {
     if (layout_.tasks[task].micro_batch != micro_batch_) start_micro_batch(layout_.tasks[task].micro_batch);
@@ -47,6 +38,17 @@ Result<EntryPoint> EntryEmitter::emit() {
   TSR_RETURN_IF_ERROR(commit_updates(layout_.tasks.size()));
   TSR_RETURN_IF_ERROR(copy_persistent_outputs());
   return std::move(out_);
+}
+
+void EntryEmitter::find_last_reads() {
+  const Graph& graph = layout_.graph;
+  std::vector<size_t> last(graph.tensors().size(), 0);
+  for (size_t task = 0; task < layout_.tasks.size(); ++task) {
+    const Node& node = graph.node(layout_.tasks[task].node);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (reads_input(node, i)) last[index(viewed(graph, node.inputs[i]))] = task;
+  }
+  for (const Update& update : graph.updates()) last_read_.push_back(last[index(update.target)]);
 }
 
 // --- slots that are there before a run

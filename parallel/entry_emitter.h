@@ -43,6 +43,7 @@ class EntryEmitter {
   };
   static Era era_of(const Node& node);
 
+  void find_last_reads();
   Status add_persistent_slots();
   Status add_shared_slot(TensorId id);
   void add_output_slots();

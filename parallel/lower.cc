@@ -40,6 +40,15 @@ Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const K
   return std::move(builder.program);
 }
 
+// FNV-1a over the plans in text form.
+uint64_t plan_fingerprint(std::span<const EntrySpec> entries) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const EntrySpec& entry : entries)
+    for (const char c : entry.name + "\n" + print(*entry.plan, *entry.graph))
+      hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return hash;
+}
+
 }  // namespace
 
 Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& catalog) {
@@ -47,7 +56,7 @@ Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& c
   const DeviceMesh& mesh = layouts[0].mesh;
   Program program;
   program.catalog_fingerprint = catalog.fingerprint();
-  program.plan_fingerprint = entries[0].plan->graph_fingerprint;
+  program.plan_fingerprint = plan_fingerprint(entries);
   program.ranks.resize(static_cast<size_t>(*std::ranges::max_element(mesh.devices)) + 1);
   for (int32_t position = 0; position < mesh.size(); ++position) {
     TSR_ASSIGN_OR_RETURN(program.ranks[static_cast<size_t>(mesh.devices[static_cast<size_t>(position)])],

@@ -72,6 +72,11 @@ std::vector<StrategySpec> enumerate(const StrategyPins& pins, int32_t devices, i
   return all;
 }
 
+bool differ_in_micro_batch(StrategySpec a, const StrategySpec& b) {
+  a.micro_batch = b.micro_batch;
+  return a == b;
+}
+
 class Search {
  public:
   Search(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog, const PlanOptions& options)
@@ -85,7 +90,13 @@ class Search {
     TSR_ASSIGN_OR_RETURN(const std::vector<StrategySpec> specs, candidates());
     TSR_ASSIGN_OR_RETURN(const Graph bound, graph_.bind_partly(options_.symbols));
     std::vector<Attempt> attempts;
-    for (const StrategySpec& spec : specs) attempts.push_back(attempt(bound, spec));
+    for (const StrategySpec& spec : specs) {
+      // Cutting further than what fits only repeats launches and collectives.
+      if (!attempts.empty() && attempts.back().candidate.rejected.empty() &&
+          differ_in_micro_batch(attempts.back().spec, spec))
+        continue;
+      attempts.push_back(attempt(bound, spec));
+    }
     if (!options_.parallel.empty()) mark_as_worded(attempts);
     std::ranges::stable_sort(attempts, better);
     if (attempts.empty() || !attempts[0].candidate.rejected.empty()) return nothing_fits(attempts);

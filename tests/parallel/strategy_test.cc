@@ -1,0 +1,169 @@
+#include "parallel/strategy.h"
+
+#include <doctest/doctest.h>
+
+#include "graph/base/text.h"
+#include "parallel/planner.h"
+#include "tests/parallel/step_graphs.h"
+
+using namespace tessera;
+
+namespace {
+
+std::string spec_text(const Graph& graph, const Plan& plan, std::string_view tensor) {
+  const StoredTensor* stored = plan.find_stored(*graph.find_tensor(tensor));
+  return stored == nullptr ? "none" : to_text(stored->placements[0].stored, plan.stages[0].mesh);
+}
+
+Cluster cpu(int devices, int64_t memory = int64_t{1} << 40) {
+  Cluster cluster;
+  cluster.kinds.push_back({"cpu", memory, 1e11, 1e10, 1e-6});
+  cluster.devices.assign(static_cast<size_t>(devices), 0);
+  cluster.shared_cores = 2;
+  cluster.link = {5e9, 5e-6};
+  return cluster;
+}
+
+Result<PlanResult> planned(const Graph& step, int devices, std::string_view parallel,
+                           int64_t memory_limit = 0, int64_t batch = 8) {
+  PlanOptions options;
+  options.global_batch = batch;
+  options.symbols = {{"T", 16}};
+  options.parallel = parallel;
+  options.memory_limit = memory_limit;
+  return make_plan(step, cpu(devices), FakeCatalog(), options);
+}
+
+}  // namespace
+
+TEST_CASE("words of a strategy read back as they print") {
+  for (const std::string_view text :
+       {"dp=2", "tp=4,sp", "dp=2,tp=2,sp,zero=1", "dp=4,zero=3:2", "dp=2,mb=4", "single"}) {
+    const auto pins = parse_parallel(text);
+    REQUIRE(pins.ok());
+    CHECK(to_text(pins->spec) == text);
+  }
+  CHECK(parse_parallel(" tp=1d:4 , sp ").value().spec.tp == 4);
+  CHECK(parse_parallel("")->dp == false);
+}
+
+TEST_CASE("words that are wrong, unknown or not yet carried out are told apart") {
+  const auto message = [](std::string_view text) {
+    return std::string(parse_parallel(text).status().message());
+  };
+  CHECK(message("dq=2").find("nearest: dp") != std::string::npos);
+  CHECK(message("dp=0").find("from 1") != std::string::npos);
+  CHECK(message("zero=4").find("0 to 3") != std::string::npos);
+  CHECK(message("dp=two").find("number") != std::string::npos);
+  CHECK(parse_parallel("pp=2:1f1b").status().code() == StatusCode::kUnsupported);
+  CHECK(parse_parallel("tp=2d:2x2").status().code() == StatusCode::kUnsupported);
+  CHECK_FALSE(parse_parallel("tp=1,sp").ok());
+  CHECK_FALSE(parse_parallel("dp=4,zero=3:3").ok());
+}
+
+TEST_CASE("tensor parallel splits columns, then rows, and the vocabulary") {
+  const auto step = training_step("llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=16");
+  REQUIRE(step.ok());
+  const auto plan = plan_of(*step, "dp=2,tp=2", 4, 8);
+  REQUIRE(plan.ok());
+  CHECK(spec_text(*step, *plan, "token_embedding") == "{[tp], []}");
+  CHECK(spec_text(*step, *plan, "block.0.q") == "{[tp unit 16], []}");
+  CHECK(spec_text(*step, *plan, "block.0.k") == "{[tp unit 8], []}");
+  CHECK(spec_text(*step, *plan, "block.0.o") == "{[], [tp unit 16]}");
+  CHECK(spec_text(*step, *plan, "block.1.gate") == "{[tp], []}");
+  CHECK(spec_text(*step, *plan, "block.1.down") == "{[], [tp]}");
+  CHECK(spec_text(*step, *plan, "block.1.ffn_norm") == "{[]}");
+  CHECK(spec_text(*step, *plan, "block.0.gate.grad") == "{[tp], []} partial(sum: dp)");
+  CHECK(spec_text(*step, *plan, "tokens") == "{[dp], []}");
+}
+
+TEST_CASE("zero spreads state, then gradients, then parameters, after the compute axes") {
+  const auto step = training_step("llama:L=1,C=32,H=4,KV=2,F=48,V=64,T=16");
+  REQUIRE(step.ok());
+  const auto spec = [&](int level, std::string_view tensor) {
+    return spec_text(*step, *plan_of(*step, format("dp=2,tp=2,zero={}", level), 4, 8), tensor);
+  };
+  CHECK(spec(0, "block.0.gate.m") == "{[tp], []}");
+  CHECK(spec(1, "block.0.gate.m") == "{[tp, dp], []}");
+  CHECK(spec(1, "block.0.gate.grad") == "{[tp], []} partial(sum: dp)");
+  CHECK(spec(1, "block.0.gate") == "{[tp], []}");
+  CHECK(spec(2, "block.0.gate.grad") == "{[tp, dp], []}");
+  CHECK(spec(2, "block.0.gate") == "{[tp], []}");
+  CHECK(spec(3, "block.0.gate") == "{[tp, dp], []}");
+  CHECK(spec(3, "block.0.ffn_norm") == "{[dp]}");
+}
+
+TEST_CASE("the planner uses every device, and says of each strategy what it costs") {
+  const auto step = training_step("llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=16");
+  REQUIRE(step.ok());
+  const auto result = planned(*step, 4, "");
+  REQUIRE_MESSAGE(result.ok(), result.status().to_string());
+  CHECK(result->plan.stages[0].mesh.size() == 4);
+  CHECK(result->plan.estimate.arena_bytes.size() == 4);
+  CHECK(result->candidates[0].rejected == "");
+  CHECK(result->candidates[0].strategy == result->plan.strategy);
+  for (size_t i = 1; i < result->candidates.size(); ++i)
+    if (result->candidates[i].rejected.empty())
+      CHECK(result->candidates[0].step_time_s <= result->candidates[i].step_time_s);
+  CHECK(print(result->plan, *step) == print(planned(*step, 4, "")->plan, *step));
+}
+
+TEST_CASE("words given are kept, and what they leave open stays off while it fits") {
+  const auto step = training_step("llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=16");
+  REQUIRE(step.ok());
+  CHECK(planned(*step, 4, "dp=4")->plan.strategy == "dp=4");
+  CHECK(planned(*step, 4, "tp=2")->plan.strategy == "dp=2,tp=2");
+  CHECK(planned(*step, 4, "dp=2,tp=2,sp,zero=1")->plan.strategy == "dp=2,tp=2,sp,zero=1");
+  CHECK_FALSE(planned(*step, 4, "dp=3").ok());
+  CHECK_FALSE(planned(*step, 4, "dp=2,tp=4").ok());
+  CHECK_FALSE(planned(*step, 4, "tp=4").ok());  // two KV heads
+}
+
+TEST_CASE("a limit makes the planner spend less memory, and the smallest limit that it names works") {
+  const auto step = training_step("llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=16");
+  REQUIRE(step.ok());
+  const auto free = planned(*step, 4, "dp=4");
+  REQUIRE(free.ok());
+  const int64_t largest = free->plan.estimate.arena_bytes[0];
+  const auto tight = planned(*step, 4, "dp=4", largest - 1);
+  REQUIRE_MESSAGE(tight.ok(), tight.status().to_string());
+  for (const int64_t bytes : tight->plan.estimate.arena_bytes) CHECK(bytes < largest);
+
+  const auto none = planned(*step, 4, "dp=4", 1000);
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.status().code() == StatusCode::kOutOfMemory);
+  const std::string message(none.status().message());
+  const size_t at = message.find(" bytes)");
+  REQUIRE(at != std::string::npos);
+  const size_t open = message.rfind('(', at);
+  const int64_t least = *parse_i64(message.substr(open + 1, at - open - 1));
+  CHECK(planned(*step, 4, "dp=4", least).ok());
+  CHECK_FALSE(planned(*step, 4, "dp=4", least - 1).ok());
+  CHECK(message.find("peak") != std::string::npos);
+}
+
+TEST_CASE("an evaluation beside a step keeps its mesh and the places of its parameters") {
+  ModelConfig config = parse_shorthand("llama:L=2,C=32,H=4,KV=2,F=48,V=64,T=16").value();
+  Graph forward = build_model(config).value();
+  REQUIRE(add_token_loss(forward).ok());
+  const Graph step = make_training_step(forward, {}).value();
+  const Graph evaluation = make_evaluation(forward).value();
+  for (const std::string_view parallel : {"dp=2,tp=2,zero=3", "tp=2,dp=2,sp", "dp=4,zero=1,mb=1"}) {
+    CAPTURE(parallel);
+    const auto trained = planned(step, 4, parallel);
+    REQUIRE_MESSAGE(trained.ok(), trained.status().to_string());
+    PlanOptions options;
+    options.global_batch = 8;
+    options.symbols = {{"T", 16}};
+    options.like = &trained->plan;
+    options.like_graph = &step;
+    const auto evaluated = make_plan(evaluation, cpu(4), FakeCatalog(), options);
+    REQUIRE_MESSAGE(evaluated.ok(), evaluated.status().to_string());
+    const std::vector<EntrySpec> entries = {{"train_step", &step, &trained->plan},
+                                            {"eval", &evaluation, &evaluated->plan}};
+    const auto program = lower(entries, FakeCatalog());
+    REQUIRE_MESSAGE(program.ok(), program.status().to_string());
+    CHECK(verify(*program).ok());
+    CHECK(program->ranks[0].parameters.size() == step.tensors_of_kind(TensorKind::kParameter).size());
+  }
+}

@@ -1,0 +1,108 @@
+// Bytes that lowered programs send, against the formulas and fixtures of the sharding algebra.
+#include "tests/parallel/volumes.h"
+
+#include <doctest/doctest.h>
+
+#include "graph/base/text.h"
+#include "tests/parallel/step_graphs.h"
+
+using namespace tessera;
+
+namespace {
+
+constexpr std::string_view kStories = "llama:L=5,C=64,H=8,KV=4,F=172,V=512,T=64";
+constexpr int64_t kBatch = 12, kTokens = 16, kLayers = 5, kChannels = 64;
+
+struct Counted {
+  std::string error;
+  double elements = 0;
+  std::map<std::string, Sent> by_kind;
+};
+
+Counted count(std::string_view model, std::string_view parallel, int64_t batch, int64_t tokens,
+              bool tied = true) {
+  const auto step = training_step(model, tied);
+  if (!step.ok()) return {step.status().to_string(), 0, {}};
+  const auto program = program_of(*step, parallel, batch, tokens);
+  if (!program.ok()) return {program.status().to_string(), 0, {}};
+  auto sent = count_sent(*program);
+  return {"", total_bytes(sent) / 4, std::move(sent)};
+}
+
+double stories(std::string_view parallel) {
+  const Counted counted = count(kStories, parallel, kBatch, kTokens);
+  CHECK(counted.error == "");
+  return counted.elements;
+}
+
+double stories_parameters() { return static_cast<double>(parameter_elements(*training_step(kStories))); }
+
+constexpr double kS = kBatch * kTokens * kChannels, kRows = kBatch * kTokens;
+
+}  // namespace
+
+TEST_CASE("data parallel sends every gradient once around the ring, and the loss") {
+  for (const int n : {2, 3, 4})
+    CHECK(stories(format("dp={}", n)) == doctest::Approx(2 * (n - 1) * (stories_parameters() + 1)));
+}
+
+TEST_CASE("zero levels send what the algebra says, in units of (N-1) parameters") {
+  const double psi = stories_parameters();
+  const double n = 3, m = 4;           // the fixture: Adam, N=3, m=4 micro-batches
+  const double scalars = 2 * (n - 1);  // the loss
+  const double norm = 2 * (n - 1);     // the square of the gradient norm, when gradients are spread
+  CHECK(stories("dp=3,mb=1") == doctest::Approx((n - 1) * 2 * psi + scalars));
+  CHECK(stories("dp=3,zero=1,mb=1") == doctest::Approx((n - 1) * 2 * psi + scalars + norm));
+  CHECK(stories("dp=3,zero=2,mb=1") == doctest::Approx((n - 1) * (m + 1) * psi + scalars + norm));
+  CHECK(stories("dp=3,zero=3,mb=1") == doctest::Approx((n - 1) * 3 * m * psi + scalars + norm));
+}
+
+TEST_CASE("hybrid sharding gathers inside groups and reduces shards between them") {
+  const double psi = stories_parameters(), r = 2, d = 2;
+  const double scalars = 2 * 3 /* loss, over all four */ + r * 2 * (d - 1) /* gradient norm, in each group */;
+  CHECK(stories("dp=4,zero=3:2") == doctest::Approx(r * 3 * (d - 1) * psi + 2 * (r - 1) * psi + scalars));
+}
+
+TEST_CASE(
+    "tensor parallel reduces two activations a layer each way, one for each end, and three statistics") {
+  for (const int p : {2, 3, 4})
+    CHECK(stories(format("tp={}", p)) ==
+          doctest::Approx(2 * (p - 1) * ((4 * kLayers + 2) * kS + 3 * kRows + 1)));
+}
+
+TEST_CASE("the block of the algebra's fixture sends 19008 elements on two devices") {
+  const Counted counted = count("llama:L=1,C=16,H=4,KV=2,F=24,V=40,T=12", "tp=2", 8, 12);
+  CHECK(counted.error == "");
+  CHECK(counted.elements - 2 /* gradient norm */ == doctest::Approx(19008));
+}
+
+TEST_CASE(
+    "sequence parallel halves every reduction and gathers again in backward what it gathered in forward") {
+  const double p = 4, norms = (2 * kLayers + 1) * kChannels;  // gradients of norm weights are summed over tp
+  const double gathers = 3 * (2 * kLayers + 1), scatters = 4 * kLayers + 2;
+  const Counted counted = count(kStories, "tp=4,sp", kBatch, kTokens);
+  CHECK(counted.error == "");
+  CHECK(counted.elements ==
+        doctest::Approx((p - 1) * ((gathers + scatters) * kS + 2 * (norms + 3 * kRows + 1))));
+  CHECK(counted.by_kind.at("all_gather tp").calls == gathers);
+  CHECK(counted.by_kind.at("reduce_scatter tp").calls == scatters);
+}
+
+TEST_CASE("data and tensor parallel together send each on its own axis") {
+  const Counted counted = count(kStories, "dp=2,tp=2", kBatch, kTokens);
+  CHECK(counted.error == "");
+  const double psi = stories_parameters(), norms = (2 * kLayers + 1) * kChannels;
+  // Every rank holds half of what tp splits and all of the norm weights; two tp positions reduce over dp.
+  CHECK(counted.by_kind.at("all_reduce dp").bytes / 4 ==
+        doctest::Approx(2 * 2 * ((psi - norms) / 2 + norms + 1)));
+  CHECK(counted.by_kind.at("all_reduce tp").bytes / 4 ==
+        doctest::Approx(2 * 2 * ((4 * kLayers + 2) * kS / 2 + 3 * kRows / 2 + 1)));
+}
+
+TEST_CASE("one device sends nothing") { CHECK(stories("single") == 0); }
+
+TEST_CASE("shards of uneven sizes send the same totals") {
+  const Counted even = count(kStories, "tp=2", 5, kTokens), odd = count(kStories, "tp=3", 5, kTokens);
+  CHECK(odd.elements == doctest::Approx(2 * even.elements));
+  CHECK(count(kStories, "dp=3", 5, kTokens).elements == doctest::Approx(4 * (stories_parameters() + 1)));
+}
