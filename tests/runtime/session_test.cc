@@ -6,32 +6,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <new>
+#include <csignal>
 #include <thread>
 
+#include "allocation_count.h"
+#include "graph/base/text.h"
 #include "program_builder.h"
 #include "test_devices.h"
-
-// Counts every allocation of this program, for the test that a run makes none.
-namespace {
-std::atomic<int64_t> g_allocations{0};
-}
-void* operator new(size_t size) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(size != 0 ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(size_t size, std::align_val_t alignment) {
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  const auto unit = static_cast<size_t>(alignment);
-  if (void* memory = std::aligned_alloc(unit, (size + unit - 1) / unit * unit)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace tessera {
 namespace {
@@ -117,19 +98,19 @@ TEST_CASE("a_run_allocates_nothing") {
   REQUIRE(f.session->run("step").ok());
   const HostTensor x = values({5, 4}, 3);
   std::vector<std::byte> total(12);
-  const int64_t before = g_allocations;
+  const int64_t before = test::allocation_count();
   bool ok = true;
   for (int run = 0; run < 20; ++run) {
     ok = ok && f.session->run("step").ok() && f.session->feed("step", "x", x).ok() &&
          f.session->fetch_into("step", "total", total).ok();
   }
-  const int64_t made = g_allocations - before;
+  const int64_t made = test::allocation_count() - before;
   CHECK(ok);
   CHECK(made == 0);
   CHECK(f.session->allocations() == 0);
-  const int64_t again = g_allocations;  // the counter counts
-  (void)std::make_unique<int>(1);
-  CHECK(g_allocations - again == 1);
+  const int64_t again = test::allocation_count();  // the counter counts
+  ::operator delete(::operator new(1));
+  CHECK(test::allocation_count() - again == 1);
 }
 
 TEST_CASE("measured_memory_is_the_predicted_arena") {
@@ -294,7 +275,7 @@ TEST_CASE("what_is_missing_or_wrong_is_named") {
   REQUIRE(session->write("w", values({4, 3}, 1)).ok());
   CHECK(session->run("step").message() == "input 'x' of entry 'step' has never been fed");
   CHECK(session->run("stap").message() == "entry point 'stap' does not exist; nearest: step");
-  CHECK(session->write("ww", values({4, 3}, 1)).message() == "tensor 'ww' does not exist; nearest: w");
+  CHECK(session->write("ww", values({4, 3}, 1)).message() == "tensor 'ww' does not exist; nearest: w, count");
   CHECK(session->write("w", values({3, 4}, 1)).message() ==
         "tensor 'w' is f32[3, 4], the program wants f32[4, 3]");
   CHECK(session->feed("step", "z", values({5, 4}, 1)).code() == StatusCode::kNotFound);
