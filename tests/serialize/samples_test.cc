@@ -1,0 +1,101 @@
+// Files of every format that was ever released, kept in tests/data: they must load for ever.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "graph/base/text.h"
+#include "serialize/checkpoint.h"
+#include "serialize/model.h"
+#include "serialize/plan_file.h"
+#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/plan_sample.h"
+#include "tests/serialize/test_data.h"
+
+using namespace tessera;
+using namespace tessera::testing;
+
+namespace {
+
+std::string sample(const std::string& name) { return std::string(TSR_SOURCE_DIR) + "/tests/data/" + name; }
+
+Model sample_model() {
+  auto model = import_gguf(source_of(small_llama(false).finish()));
+  REQUIRE(model.ok());
+  return *model;
+}
+
+CheckpointInfo sample_checkpoint() {
+  CheckpointInfo info;
+  info.step = 12;
+  info.values = {{"data_position", "96"}, {"seed", "7"}};
+  info.tensors = {{"w", {DType::kF32, {3, 5}}}, {"w.m", {DType::kF32, {3, 5}}}, {"step", {DType::kI64, {}}}};
+  return info;
+}
+
+Status sample_bytes(std::string_view name, std::span<std::byte> out) {
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(name.size() * 16 + i);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("samples_can_be_written_for_a_new_format") {
+  const char* folder = std::getenv("TESSERA_WRITE_SAMPLES");
+  if (folder == nullptr) return;
+  const std::string to = std::string(folder) + "/";
+  CHECK(save_model(sample_model(), to + "model-1.tsr").ok());
+  CHECK(save_model(sample_model(), to + "model-1-zstd.tsr", {true}).ok());
+  CHECK(save_checkpoint(to + "checkpoint-1", sample_checkpoint(), sample_bytes).ok());
+  CHECK(save_plan(sample_plan(), to + "plan-1.plan").ok());
+  CHECK(save_plan(sample_plan(), to + "plan-1.json").ok());
+}
+
+TEST_CASE("samples_of_models_load") {
+  for (const char* name : {"model-1.tsr", "model-1-zstd.tsr"}) {
+    CAPTURE(name);
+    auto model = load_model(sample(name));
+    REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+    CHECK(verify_checksums(sample(name)).ok());
+    CHECK(model->graph.verify().ok());
+    CHECK(model->metadata.at("name") == "small");
+    CHECK(model->parameters.size() == 21);
+    for (const auto& [parameter, tensor] : sample_model().parameters) {
+      CHECK(std::ranges::equal(model->parameters.at(parameter).data, tensor.data));
+    }
+    REQUIRE(model->tokenizer.has_value());
+    auto tokenizer = Tokenizer::create(*model->tokenizer);
+    REQUIRE(tokenizer.ok());
+    CHECK((*tokenizer)->encode("abab") == std::vector<int32_t>{7, 6});
+  }
+}
+
+TEST_CASE("samples_of_checkpoints_load") {
+  auto reader = CheckpointReader::open(sample("checkpoint-1"));
+  REQUIRE_MESSAGE(reader.ok(), reader.status().to_string());
+  const CheckpointInfo wanted = sample_checkpoint();
+  CHECK(reader->info().step == wanted.step);
+  CHECK(reader->info().values == wanted.values);
+  CHECK(reader->info().tensors == wanted.tensors);
+  for (const auto& [name, type] : wanted.tensors) {
+    auto tensor = reader->read(name);
+    REQUIRE_MESSAGE(tensor.ok(), tensor.status().to_string());
+    std::vector<std::byte> expected(tensor->data.size());
+    REQUIRE(sample_bytes(name, expected).ok());
+    CHECK(std::ranges::equal(tensor->data, expected));
+  }
+}
+
+TEST_CASE("samples_of_plans_load") {
+  for (const char* name : {"plan-1.plan", "plan-1.json"}) {
+    CAPTURE(name);
+    auto plan = load_plan(sample(name));
+    REQUIRE_MESSAGE(plan.ok(), plan.status().to_string());
+    const Plan wanted = sample_plan();
+    CHECK(plan->graph_fingerprint == wanted.graph_fingerprint);
+    CHECK(plan->stages == wanted.stages);
+    CHECK(plan->nodes == wanted.nodes);
+    CHECK(plan->stored == wanted.stored);
+    CHECK(plan->estimate == wanted.estimate);
+  }
+}
