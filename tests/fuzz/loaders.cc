@@ -131,10 +131,11 @@ struct Seed {
   std::vector<Site> sites;
 };
 
-Seed enveloped_seed(std::string file, const std::string& schema) {
+Seed enveloped_seed(std::string file, const std::string& schema_name) {
+  const std::string schema = read_file(std::string(TSR_SCHEMA_FOLDER) + "/" + schema_name + ".bfbs");
+  if (schema.empty()) throw std::runtime_error("cannot read the schema in " TSR_SCHEMA_FOLDER);
   Seed seed{std::move(file), {}};
-  seed.sites = flatbuffer_sites(seed.file, index_offset(seed.file),
-                                read_file(std::string(TSR_SCHEMA_FOLDER) + "/" + schema + ".bfbs"));
+  seed.sites = flatbuffer_sites(seed.file, index_offset(seed.file), schema);
   return seed;
 }
 

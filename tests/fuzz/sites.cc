@@ -276,6 +276,9 @@ void mutate_text(std::string& text, Random& random) {
         } else {  // another word of the same text; mostly a real one for a real one
           if (!is_word(word[0]) && !random.one_in(4)) break;
           size_t from = header + random.below(text.size() - header);
+          for (int i = 0; i < 20 && is_word(text[from]) != is_word(word[0]); ++i) {
+            from = header + random.below(text.size() - header);
+          }
           while (from > header && is_word(text[from - 1])) --from;
           size_t to = from + 1;
           while (to < text.size() && is_word(text[from]) && is_word(text[to])) ++to;
