@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "graph/autodiff.h"
-#include "tests/ops/graph_runner.h"
+#include "tests/ops/kernel_runner.h"
 #include "tests/ops/host_values.h"
 
 using namespace tessera;

@@ -1,12 +1,14 @@
-// run_kernel: one launch of one CPU kernel on host tensors, through the same description that crosses the
-// plugin ABI; no device, graph or program. What the tests of kernels and ops stand on.
+// Reference kernels on host tensors: one op, or a whole graph by name; what the hand-written tests of ops
+// stand on.
 #pragma once
 
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "graph/graph.h"
 #include "graph/host_tensor.h"
-#include "graph/op_def.h"
 
 namespace tessera::test {
 
@@ -16,15 +18,12 @@ struct KernelCall {
   std::vector<Attr> attrs = {};    // defaults are filled in
   // Where the operands lie in the op's factors, in any order; a factor that is not named is whole.
   std::vector<FactorView> factors = {};
-  std::string_view variant = "reference";
-  int reuse_input = -1;        // this input's copy is output 0's buffer: the op in place
-  bool reverse_tasks = false;  // run the tasks of the pool in descending order: no result may depend on it
 };
-
-// Types of the results by `infer`, then the kernel's bytes. Outputs and workspace start out as 0xA5 bytes.
 Result<std::vector<HostTensor>> run_kernel(const KernelCall& call);
 
-// `attrs` with the op's defaults for what is missing, in the order of the op.
-std::vector<Attr> complete_attrs(const OpDef& op, const std::vector<Attr>& attrs);
+// `values` gives every input, parameter, constant and state of a concrete graph by name; others are ignored.
+// The result has one entry a tensor, by TensorId.
+Result<std::vector<HostTensor>> run_graph(const Graph& graph,
+                                          const std::map<std::string, HostTensor>& values);
 
 }  // namespace tessera::test

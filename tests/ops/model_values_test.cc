@@ -11,7 +11,7 @@
 #include "graph/models/model_family.h"
 #include "graph/transform/decoding.h"
 #include "graph/transform/training.h"
-#include "tests/ops/graph_runner.h"
+#include "tests/ops/kernel_runner.h"
 #include "tests/ops/host_values.h"
 
 using namespace tessera;
