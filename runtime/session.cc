@@ -308,6 +308,8 @@ void Session::cancel() {
   impl_->comms.abort();
 }
 
+bool Session::failed() const { return impl_->failed; }
+
 Status Session::restore() {
   if (impl_->in_forked_child()) return impl_->usable();
   TSR_RETURN_IF_ERROR(impl_->comms.create());

@@ -80,6 +80,7 @@ class Session {
   Status fetch_into(std::string_view entry, std::string_view output, std::span<std::byte> out);
   Result<HostTensor> fetch(std::string_view entry, std::string_view output);
   void cancel();              // from any thread: the run in progress returns kCancelled
+  bool failed() const;        // since the last failed or cancelled run, until restore
   Status restore();           // after an error: communicators are made anew; state must be written again
   Status zero_state();        // all state to zeros
 

@@ -1,5 +1,6 @@
 #include "capi/engine/planning.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -29,8 +30,11 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
     return compiled.record;
   }
   const bool language_model = !forward.find_output("loss");
-  constexpr int64_t kDatasetSeq = 128;  // the dataset's default
-  if (language_model && rest.find("seq") == rest.end()) rest.emplace("seq", kDatasetSeq);
+  if (language_model && rest.find("seq") == rest.end()) {
+    constexpr int64_t kDatasetSeq = 128;  // the dataset's default
+    const int64_t longest = model.context_length();
+    rest.emplace("seq", longest > 0 ? std::min(longest, kDatasetSeq) : kDatasetSeq);
+  }
   TSR_ASSIGN_OR_RETURN(const TrainerSettings settings, read_trainer_settings(rest, 0));
   TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices));
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, language_model, settings, *devices));

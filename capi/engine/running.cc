@@ -104,7 +104,7 @@ Status Running::feed_scalar(std::string_view entry, std::string_view name, doubl
 
 Status Running::run(std::string_view entry) {
   TSR_RETURN_IF_ERROR(prepared_->runtime->check_process());
-  if (failed_)
+  if (failed())
     return Status(
         StatusCode::kFailedPrecondition,
         "an earlier run failed or was cancelled and the values on the devices are lost: resume from a "
@@ -118,14 +118,7 @@ Status Running::run(std::string_view entry) {
     const std::lock_guard lock(cancel_mutex_);
     running_ = false;
   }
-  failed_ = !status.ok();
   return status;
-}
-
-Status Running::restore() {
-  TSR_RETURN_IF_ERROR(session_->restore());
-  failed_ = false;
-  return {};
 }
 
 Result<double> Running::fetch_scalar(std::string_view entry, std::string_view name) {

@@ -46,8 +46,8 @@ class Running {
 
   // Forbids anything but `restore` after a failed run.
   Status run(std::string_view entry);
-  bool failed() const { return failed_; }
-  Status restore();
+  bool failed() const { return session_->failed(); }
+  Status restore() { return session_->restore(); }
   Result<double> fetch_scalar(std::string_view entry, std::string_view name);
 
   // Any thread; stops a run in progress, and does nothing without one.
@@ -68,7 +68,6 @@ class Running {
   std::shared_ptr<const Prepared> prepared_;
   std::unique_ptr<Session> session_;
   std::vector<std::pair<std::string, TensorType>> parameters_, states_;
-  bool failed_ = false;
   std::mutex cancel_mutex_;
   bool running_ = false;
 };
