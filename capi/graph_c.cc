@@ -36,7 +36,7 @@ tsr_status* add_leaf(tsr_graph* graph, const char* name, tsr_dtype dtype, int32_
                      TensorKind kind, tsr_value* out_value) noexcept {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{graph, "graph"}, {name, "name"}, {out_value, "out_value"}}));
-    TSR_ASSIGN_OR_RETURN(const TensorType type, tensor_type(dtype, rank, dims, true));
+    TSR_ASSIGN_OR_RETURN(const TensorType type, tensor_type(dtype, rank, dims, kind == TensorKind::kInput));
     for (const int64_t extent : type.shape.dims())
       if (is_symbol(extent) && static_cast<size_t>(symbol_index(extent)) >= graph->value.symbols().size())
         return Status(

@@ -142,6 +142,9 @@ Status require(const Graph& graph, TensorKind kind, std::string_view name, std::
 Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
                                   const DeviceSet& devices) {
   Graph with_loss = forward;
+  if (settings.dropout > 0 && !has_op(forward, "dropout"))
+    return Status(StatusCode::kInvalidArgument,
+                  format("option 'dropout' is {}, the model has no dropout op", settings.dropout));
   if (has_op(forward, "dropout") && settings.dropout >= 0) {
     TSR_ASSIGN_OR_RETURN(with_loss, with_dropout(forward, settings.dropout));
   }

@@ -121,6 +121,12 @@ Status Generator::start(std::vector<int32_t> prompt) {
   return {};
 }
 
+void Generator::cancel() {
+  const std::lock_guard lock(mutex_);  // else a worker about to wait for room could miss it
+  cancelled_ = true;
+  changed_.notify_all();
+}
+
 void Generator::wait_until_idle(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [this] { return !busy_ && !job_; });
 }
@@ -245,7 +251,10 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
 
   auto begin = std::chrono::steady_clock::now();
   TSR_ASSIGN_OR_RETURN(int32_t token, prefill(prompt));
-  report_.prefill_seconds = seconds_since(begin);
+  {
+    const std::lock_guard lock(mutex_);
+    report_.prefill_seconds = seconds_since(begin);
+  }
   begin = std::chrono::steady_clock::now();
   Finish finish = Finish::kLength;
   for (int64_t made = 0; made < room; ++made) {
@@ -261,8 +270,11 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
       finish = Finish::kStop;
       break;
     }
-    report_.tokens = made + 1;
-    report_.decode_seconds = seconds_since(begin);
+    {
+      const std::lock_guard lock(mutex_);
+      report_.tokens = made + 1;
+      report_.decode_seconds = seconds_since(begin);
+    }
     if (!put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, stream.add(decode(token, previous))}))
       return Finish::kCancelled;
     if (stream.stopped()) return Finish::kStop;

@@ -48,10 +48,7 @@ class Generator {
   Result<HostTensor> logits();
   std::string report_json();
   Runtime& runtime() { return *running_->prepared()->runtime; }
-  void cancel() {
-    cancelled_ = true;
-    changed_.notify_all();
-  }  // any thread
+  void cancel();  // any thread
 
  private:
   Generator() = default;

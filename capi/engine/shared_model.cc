@@ -70,6 +70,11 @@ Result<std::shared_ptr<SharedModel>> SharedModel::from_graph(const Graph& graph,
   const int64_t seed = reader.i64("seed", 0);
   TSR_RETURN_IF_ERROR(reader.finish());
   TSR_RETURN_IF_ERROR(graph.verify());
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
+    if (!graph.type(id).shape.is_concrete())
+      return Status(StatusCode::kInvalidArgument,
+                    format("parameter '{}' is {}: a parameter's extents are numbers", graph.tensor(id).name,
+                           to_text(graph.type(id))));
   Model model;
   model.graph = graph;
   return std::make_shared<SharedModel>(std::move(model), static_cast<uint64_t>(seed));

@@ -424,6 +424,7 @@ TSR_API void tsr_dataset_free(tsr_dataset* dataset);
 
 /* The plan that tsr_trainer_new or tsr_generator_new would make from these options; the keys are theirs, and
  *   mode   str   "train" (default) or "generate"
+ * Without a dataset "seq" is 128 for a language model, or its context length when that is shorter.
  * TSR_OUT_OF_MEMORY when nothing fits: the message has the smallest limit that would work and what fills it. */
 TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                  tsr_plan** out_plan);
@@ -495,8 +496,9 @@ TSR_API void tsr_session_free(tsr_session* session);
  *
  * With a dataset the model is a language model (inputs "tokens", "positions", output "logits") and its loss is the mean
  * token loss. Without one (dataset NULL) the graph has a scalar output "loss" of its own and inputs that are fed by
- * tsr_trainer_feed. Where such a graph has inputs named "lr", "step" or "loss_scale" (f32 []), the trainer feeds them; loss_scale
- * is then 1 / batch: write the loss as reduce_sum(...) * loss_scale to have it exact under any number of micro-batches.
+ * tsr_trainer_feed. Where such a graph has the input "loss_scale" (f32 []), the trainer feeds 1 / batch: a loss written as
+ * reduce_sum(...) * loss_scale is exact under any number of micro-batches. An input "seed" (i64 [], for dropout) is fed too; the
+ * names "lr" and "step" are the training step's own.
  *
  * Options
  *   devices        str   "cpu:4" (default "cpu:1")
@@ -517,7 +519,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   weight_decay   f64   (adamw 0.01, sgd 0)
  *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
  *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
- *   dropout        f64   overrides the probability of every dropout op of the model
+ *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
  *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)
@@ -611,7 +613,8 @@ typedef struct tsr_piece {
   int32_t kind;      /* TSR_PIECE, TSR_PENDING, TSR_END */
   int32_t finish;    /* TSR_FINISH_*, with TSR_END */
   int32_t token;     /* with TSR_PIECE; -1 for text alone */
-  const char* text;  /* with TSR_PIECE: whole UTF-8 characters, NUL-terminated; valid until the next call on this handle */
+  const char* text;  /* with TSR_PIECE: whole UTF-8 characters (bytes that never become one come out as they are),
+                        NUL-terminated; valid until the next call on this handle */
   size_t text_size;  /* bytes without the NUL */
 } tsr_piece;
 
