@@ -166,11 +166,7 @@ Result<Compiled> compile_training(const Graph& forward, bool language_model, con
     TSR_ASSIGN_OR_RETURN(Graph step, make_training_step(with_loss, settings.step));
     add("train_step", std::move(step));
   }
-  Graph without_dropout = with_loss;
-  if (has_op(with_loss, "dropout")) {
-    TSR_ASSIGN_OR_RETURN(without_dropout, with_dropout(with_loss, 0));
-  }
-  TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(without_dropout));
+  TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss));
   add("eval", std::move(evaluation));
   return plan_all(graphs, settings.compute, settings.batch, devices);
 }
@@ -179,12 +175,8 @@ Result<Compiled> compile_generation(const Graph& forward, const GeneratorSetting
                                     const DeviceSet& devices) {
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "generating"));
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "generating"));
-  Graph model = forward;
-  if (has_op(forward, "dropout")) {
-    TSR_ASSIGN_OR_RETURN(model, with_dropout(forward, 0));
-  }
   TSR_ASSIGN_OR_RETURN(Graph decoding,
-                       make_decoding(model, {.cache_capacity = settings.context, .sample = true}));
+                       make_decoding(forward, {.cache_capacity = settings.context, .sample = true}));
   const auto graph = std::make_shared<const Graph>(std::move(decoding));
   std::vector<GraphToPlan> graphs = {{"decode", graph, symbols_of(*graph, {{"T", 1}})}};
   for (const int64_t chunk : {int64_t{128}, int64_t{16}})

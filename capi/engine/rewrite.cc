@@ -5,59 +5,27 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "graph/transform/graph_copy.h"
 
 namespace tessera {
 namespace {
 
-// Adds the tensors that no node produces when a node first needs them, so ids keep their order of use.
-class Copier {
- public:
-  explicit Copier(const Graph& from) : from_(from), copied_(from.tensors().size(), kNoTensor) {
-    for (const Symbol& symbol : from.symbols()) to_.symbol(symbol.name, symbol.capacity);
-  }
-
-  Status copy_leaf(TensorId id) {
-    if (copied_[index(id)] != kNoTensor) return {};
-    const Tensor& tensor = from_.tensor(id);
-    TSR_ASSIGN_OR_RETURN(copied_[index(id)], to_.add_tensor(tensor.name, tensor.type, tensor.kind));
-    if (tensor.kind == TensorKind::kParameter) to_.set_trainable(copied_[index(id)], tensor.trainable);
-    return {};
-  }
-
-  Status copy_node(const Node& node, std::vector<Attr> attrs) {
-    std::vector<TensorId> inputs;
-    for (const TensorId input : node.inputs) {
-      TSR_RETURN_IF_ERROR(copy_leaf(input));
-      inputs.push_back(copied_[index(input)]);
-    }
-    to_.set_scope(node.scope);
-    to_.set_phase(node.phase, node.forward);
-    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> outputs,
-                         to_.add_node(node.op->name, inputs, std::move(attrs)));
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      copied_[index(node.outputs[i])] = outputs[i];
-      const std::string& name = from_.tensor(node.outputs[i]).name;
-      if (to_.tensor(outputs[i]).name != name && !name.starts_with('%'))
-        TSR_RETURN_IF_ERROR(to_.rename(outputs[i], name));
-    }
-    return {};
-  }
-
-  Result<Graph> finish() {
-    for (size_t i = 0; i < copied_.size(); ++i)
-      if (from_.tensors()[i].producer == kNoNode) TSR_RETURN_IF_ERROR(copy_leaf(static_cast<TensorId>(i)));
-    for (const NamedTensor& output : from_.outputs())
-      TSR_RETURN_IF_ERROR(to_.add_output(output.name, copied_[index(output.tensor)]));
-    for (const Update& update : from_.updates())
-      to_.add_update(copied_[index(update.target)], copied_[index(update.value)]);
-    return std::move(to_);
-  }
-
- private:
-  const Graph& from_;
-  Graph to_;
-  std::vector<TensorId> copied_;
-};
+// Copies a dropout node with another probability.
+Status copy_dropout(GraphCopy& copy, NodeId id, double p) {
+  const Node& node = copy.source().node(id);
+  std::vector<TensorId> inputs;
+  for (const TensorId input : node.inputs) inputs.push_back(copy.mapped(input));
+  std::vector<Attr> attrs = node.attrs;
+  for (Attr& attr : attrs)
+    if (attr.name == "p") attr.value = p;
+  copy.graph().set_scope(node.scope);
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> outputs,
+                       copy.graph().add_node(node.op->name, inputs, std::move(attrs)));
+  copy.graph().set_scope("");
+  copy.replace(node.outputs[0], outputs[0]);
+  const std::string& name = copy.source().tensor(node.outputs[0]).name;
+  return name.starts_with('%') ? Status() : copy.graph().rename(outputs[0], name);
+}
 
 bool matches(std::string_view pattern, std::string_view name) {
   if (pattern.empty()) return name.empty();
@@ -77,15 +45,19 @@ bool has_op(const Graph& graph, std::string_view op) {
 }
 
 Result<Graph> with_dropout(const Graph& graph, double p) {
-  Copier copier(graph);
-  for (const Node& node : graph.nodes()) {
-    std::vector<Attr> attrs = node.attrs;
-    if (node.op->name == "dropout")
-      for (Attr& attr : attrs)
-        if (attr.name == "p") attr.value = p;
-    TSR_RETURN_IF_ERROR(copier.copy_node(node, std::move(attrs)));
+  GraphCopy copy(graph);
+  for (size_t i = 0; i < graph.tensors().size(); ++i) {
+    const Tensor& tensor = graph.tensors()[i];
+    if (tensor.producer == kNoNode) {
+      TSR_RETURN_IF_ERROR(copy.copy_tensor(static_cast<TensorId>(i)));
+    } else if (graph.node(tensor.producer).op->name == "dropout") {
+      TSR_RETURN_IF_ERROR(copy_dropout(copy, tensor.producer, p));
+    } else if (tensor.output_index == 0) {
+      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
+    }
   }
-  return copier.finish();
+  TSR_RETURN_IF_ERROR(copy.copy_results());
+  return std::move(copy.graph());
 }
 
 Status freeze(Graph& graph, std::string_view patterns) {

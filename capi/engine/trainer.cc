@@ -223,8 +223,6 @@ Result<double> Trainer::evaluate_dataset() {
 
 Result<double> Trainer::evaluate() {
   cancelled_ = false;
-  TSR_RETURN_IF_ERROR(
-      running_->feed_scalar(kEval, "seed", 0));  // dropout ops stay in the graph, with probability 0
   const std::vector<CommReport> before = running_->session().communication();
   const int64_t allocations_before = running_->session().allocations();
   const auto note = [&] {  // what evaluation did is no part of the training report
