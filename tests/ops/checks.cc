@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "graph/base/text.h"
@@ -111,6 +112,8 @@ Findings check_written(Kernels kernels, const OpInstance& instance, const std::v
     else if (!same_bits(*once, *again))
       findings.push_back(format(
           "{}: not every byte of the results is written, or uninitialised memory is read", entry.variant));
+    else if (instance.op->is_view && (*once)[0].bytes != operands[0].bytes)
+      findings.push_back(format("{}: a view that changes the bytes of operand 0", entry.variant));
   }
   return findings;
 }
@@ -277,7 +280,7 @@ Findings check_shapes(const OpDef& op, Kernels kernels, const CaseFile& file) {
 Findings check_kernels(const OpDef& op, Kernels kernels, const CaseFile& file) {
   Findings findings;
   std::set<std::string> used;
-  std::string declined;
+  std::map<std::string_view, std::string> declined;  // by variant: why, the last time
   for (const Case& c : file.cases) {
     const auto note = [&](std::string_view what, std::string_view text) {
       findings.push_back(format("{}: {}: {}", at(file, c), what, text));
@@ -301,8 +304,8 @@ Findings check_kernels(const OpDef& op, Kernels kernels, const CaseFile& file) {
       for (const cpu::KernelEntry& entry : kernels) {
         const auto kernel = PreparedKernel::prepare(entry, *instance);
         if (!kernel.ok()) {
-          declined = kernel.status().message();
-          if (entry.variant == "reference") note("reference", declined);
+          declined[entry.variant] = kernel.status().message();
+          if (entry.variant == "reference") note("reference", kernel.status().message());
           continue;
         }
         used.insert(std::string(entry.variant));
@@ -315,8 +318,8 @@ Findings check_kernels(const OpDef& op, Kernels kernels, const CaseFile& file) {
   }
   for (const cpu::KernelEntry& entry : kernels)
     if (!used.contains(std::string(entry.variant)))
-      findings.push_back(
-          format("{}: variant {} declines every case, last: {}", file.path, entry.variant, declined));
+      findings.push_back(format("{}: variant {} declines every case, last: {}", file.path, entry.variant,
+                                declined[entry.variant]));
   return findings;
 }
 

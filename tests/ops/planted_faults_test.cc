@@ -94,6 +94,12 @@ TEST_CASE("a_kernel_that_writes_past_the_end_is_found") {
   CHECK(found(check_shapes(copy_of("add"), kernels, pairs()), "outside of its buffers"));
 }
 
+TEST_CASE("a_view_that_moves_elements_is_found") {
+  OpDef op = copy_of("transpose");
+  op.is_view = true;
+  CHECK(found(check_shapes(op, kernels_of("transpose"), cases("case f[2, 3] {perm = [1, 0]}")), "a view"));
+}
+
 TEST_CASE("a_kernel_that_computes_something_else_is_found") {
   const auto kernels = with_kernel("add", [](const KernelSpec& spec) {
     return planted(spec, [](const cpu::LaunchArgs&, const auto* x, const auto* y, auto* z, int64_t count) {
