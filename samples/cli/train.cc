@@ -132,7 +132,7 @@ void train(const Arguments& args) {
     result["eval_loss"] = nullptr;
   }
   const Json data = Json::parse(text(tsr_dataset_info, static_cast<const tsr_dataset*>(dataset.get())));
-  result["unigram_entropy"] = data["unigram_entropy"];
+  result["unigram_entropy"] = data.contains("unigram_entropy") ? data["unigram_entropy"] : Json(nullptr);
   result["step_seconds"] = median(seconds);
   result["tokens_per_second"] = seconds.empty() ? 0 : static_cast<double>(tokens) / median(seconds);
   const Json report = Json::parse(text(tsr_trainer_report, trainer.get()));

@@ -50,16 +50,17 @@ def row(name, result, wanted_dp=None):
 row("single", one)
 
 
-def volume(n, gathers, loss_calls=1):
-    """gathers in units of (N-1) * parameter bytes a step, plus the all-reduced loss."""
-    return STEPS * ((n - 1) * parameters * gathers + loss_calls * 2 * (n - 1) * 4)
+def volume(n, gathers, scalars=1):
+    """gathers in units of (N-1) * parameter bytes a step, plus all-reduced scalars: the loss, and where gradients are
+    spread (zero >= 1) the square of their norm."""
+    return STEPS * ((n - 1) * parameters * gathers + scalars * 2 * (n - 1) * 4)
 
 
 for name, devices, wanted in [
         ("dp=4", 4, volume(4, 2)), ("tp=4", 4, None), ("tp=3", 3, None), ("dp=2,tp=2", 4, None), ("tp=4,sp", 4, None),
-        ("dp=4,zero=1", 4, volume(4, 2)), ("dp=4,zero=2", 4, volume(4, 2)), ("dp=4,zero=3", 4, volume(4, 3)),
-        ("dp=3,tp=2,zero=2", 6, None), ("dp=2,mb=3", 2, volume(2, 2)), ("dp=2,zero=2,mb=3", 2, volume(2, 3)),
-        ("dp=2,zero=3,mb=3", 2, volume(2, 6))]:
+        ("dp=4,zero=1", 4, volume(4, 2, 2)), ("dp=4,zero=2", 4, volume(4, 2, 2)), ("dp=4,zero=3", 4, volume(4, 3, 2)),
+        ("dp=3,tp=2,zero=2", 6, None), ("dp=2,mb=3", 2, volume(2, 2)), ("dp=2,zero=2,mb=3", 2, volume(2, 3, 2)),
+        ("dp=2,zero=3,mb=3", 2, volume(2, 6, 2))]:
     row(name, train("--devices", f"cpu:{devices}", "--parallel", name), wanted)
 
 # A limit under which nothing unsharded fits: three quarters of what plain data parallelism holds.
