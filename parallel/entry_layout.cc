@@ -17,6 +17,25 @@ namespace {
 
 constexpr std::string_view kBatch = "B";
 
+Status check_mesh(const DeviceMesh& mesh) {
+  constexpr int64_t kMostDevices = 1 << 16;
+  int64_t size = 1;
+  for (const MeshAxis& axis : mesh.axes) {
+    if (axis.size < 1 || size > kMostDevices)
+      return Status(StatusCode::kInvalidArgument, format("mesh axis '{}' has size {}", axis.name, axis.size));
+    size *= axis.size;
+  }
+  std::vector<int32_t> devices = mesh.devices;
+  std::ranges::sort(devices);
+  const bool distinct = std::ranges::adjacent_find(devices) == devices.end();
+  if (static_cast<int64_t>(devices.size()) != size || !distinct || devices.front() < 0 ||
+      devices.back() >= kMostDevices)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the mesh '{}' wants {} distinct devices, {} are listed", to_text(mesh), size,
+                         devices.size()));
+  return {};
+}
+
 // What this version carries out; a plan that asks for more is refused rather than half obeyed.
 Status check_plan(const EntrySpec& entry) {
   const Plan& plan = *entry.plan;
@@ -25,6 +44,7 @@ Status check_plan(const EntrySpec& entry) {
   };
   if (plan.stages.size() != 1)
     return refuse(format("{} pipeline stages; lowering takes 1", plan.stages.size()));
+  TSR_RETURN_IF_ERROR(check_mesh(plan.stages[0].mesh).with_context(format("plan of '{}'", entry.name)));
   if (!plan.recompute.empty())
     return refuse("recomputation of activations is not lowered yet; leave the set empty");
   if (plan.micro_batches < 1)

@@ -112,6 +112,10 @@ class OperandSpecs {
                     format("carries a sum through linear set {}, {} has {}", plan_.carry_set,
                            to_text(s_.rule), s_.rule.linear.size()));
     for (const AxisId axis : plan_.carried)
+      if (axis >= mesh_.axes.size())
+        return Status(StatusCode::kInvalidArgument,
+                      format("carries a sum over axis {}, the mesh has {}", axis, mesh_.axes.size()));
+    for (const AxisId axis : plan_.carried)
       for (const DimSharding& split : s_.factors)
         if (std::ranges::find(split.axes, axis) != split.axes.end())
           return Status(

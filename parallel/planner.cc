@@ -98,11 +98,15 @@ class Search {
       attempts.push_back(attempt(bound, spec));
     }
     if (!options_.parallel.empty()) mark_as_worded(attempts);
-    std::ranges::stable_sort(attempts, better);
-    if (attempts.empty() || !attempts[0].candidate.rejected.empty()) return nothing_fits(attempts);
+    for (;;) {
+      std::ranges::stable_sort(attempts, better);
+      if (attempts.empty() || !attempts[0].candidate.rejected.empty()) return nothing_fits(attempts);
+      TSR_RETURN_IF_ERROR(size_all_ranks(attempts[0]));
+      if (attempts[0].candidate.rejected.empty()) break;
+    }
     PlanResult result;
     for (Attempt& it : attempts) result.candidates.push_back(std::move(it.candidate));
-    TSR_ASSIGN_OR_RETURN(result.plan, finish(std::move(attempts[0])));
+    result.plan = std::move(attempts[0].plan);
     return result;
   }
 
@@ -154,9 +158,11 @@ class Search {
     it.candidate.step_time_s = it.price.total_s();
     it.candidate.arena_bytes = program->arena_bytes;
     it.peak = program->peak;
-    if (program->arena_bytes > limit_)
-      it.candidate.rejected = format("needs {} on the first device, the limit is {}",
-                                     bytes_text(program->arena_bytes), bytes_text(limit_));
+    PlanEstimate& estimate = it.plan.estimate;
+    estimate.step_time_s = it.price.total_s();
+    estimate.compute_s = it.price.compute_s;
+    estimate.communication_s = it.price.communication_s;
+    check_size(it, 0);
     return it;
   }
 
@@ -201,10 +207,11 @@ class Search {
     return a.price.collectives < b.price.collectives;
   }
 
-  Status nothing_fits(const std::vector<Attempt>& attempts) const {
+  Status nothing_fits(std::vector<Attempt>& attempts) const {
     if (attempts.empty()) return Status(StatusCode::kInvalidArgument, "there is no strategy to try");
-    const Attempt& least = attempts[0];
+    Attempt& least = attempts[0];
     if (!least.lowered) return least.failure.with_context(format("strategy '{}'", least.candidate.strategy));
+    TSR_RETURN_IF_ERROR(size_all_ranks(least));
     return Status(StatusCode::kOutOfMemory,
                   format("no plan fits {} a device; the smallest limit that works is {} ({} bytes) with "
                          "'{}'. Its peak: {}",
@@ -212,17 +219,27 @@ class Search {
                          least.candidate.arena_bytes, least.candidate.strategy, least.peak));
   }
 
-  Result<Plan> finish(Attempt best) const {
-    PlanEstimate& estimate = best.plan.estimate;
-    estimate.step_time_s = best.price.total_s();
-    estimate.compute_s = best.price.compute_s;
-    estimate.communication_s = best.price.communication_s;
-    const EntrySpec entry{std::string(kEntry), &graph_, &best.plan};
-    for (int32_t rank = 0; rank < best.spec.devices(); ++rank) {
+  void check_size(Attempt& it, int32_t rank) const {
+    if (it.candidate.arena_bytes > limit_ && it.candidate.rejected.empty())
+      it.candidate.rejected = format("needs {} on device {}, the limit is {}",
+                                     bytes_text(it.candidate.arena_bytes), rank, bytes_text(limit_));
+  }
+
+  // Rank 0 holds the largest shards, but another may need a few buffers that it does not (zeros beside an
+  // addend).
+  Status size_all_ranks(Attempt& it) const {
+    const EntrySpec entry{std::string(kEntry), &graph_, &it.plan};
+    it.plan.estimate.arena_bytes.clear();
+    for (int32_t rank = 0; rank < it.spec.devices(); ++rank) {
       TSR_ASSIGN_OR_RETURN(const RankProgram program, lower_rank(std::span(&entry, 1), catalog_, rank));
-      estimate.arena_bytes.push_back(program.arena_bytes);
+      it.plan.estimate.arena_bytes.push_back(program.arena_bytes);
+      if (program.arena_bytes > it.candidate.arena_bytes) {
+        it.candidate.arena_bytes = program.arena_bytes;
+        it.peak = program.peak;
+      }
+      check_size(it, rank);
     }
-    return std::move(best.plan);
+    return {};
   }
 
   const Graph& graph_;

@@ -198,6 +198,39 @@ TEST_CASE("more parts than heads are refused with the nearest that fits") {
   CHECK_FALSE(plan_of(*step, "dp=2,mb=3", 4, 8).ok());
 }
 
+TEST_CASE("plans that do not hold together are refused, not carried out") {
+  const auto step = training_step(kTiny);
+  REQUIRE(step.ok());
+  const auto refused = [&](auto change) {
+    Plan plan = plan_of(*step, "dp=2,tp=2", 4, 8).value();
+    change(plan);
+    const EntrySpec entry{"train_step", &*step, &plan};
+    return !lower(std::span(&entry, 1), FakeCatalog()).ok();
+  };
+  CHECK_FALSE(refused([](Plan&) {}));
+  CHECK(refused([](Plan& plan) { plan.nodes[3].factor_axes = {{'a', {9}}}; }));
+  CHECK(refused([](Plan& plan) { plan.nodes[3].factor_axes = {{'Z', {0}}}; }));
+  CHECK(refused([](Plan& plan) {
+    plan.nodes[3].carried = {9};
+    plan.nodes[3].carry_set = 0;
+  }));
+  CHECK(refused([](Plan& plan) {
+    plan.nodes[3].carry_set = 99;
+    plan.nodes[3].carried = {1};
+  }));
+  CHECK(refused([](Plan& plan) { plan.nodes.pop_back(); }));
+  CHECK(refused([](Plan& plan) { plan.nodes[0].chunks = 2; }));
+  CHECK(refused([](Plan& plan) { plan.stages.clear(); }));
+  CHECK(refused([](Plan& plan) { plan.stages[0].mesh.devices = {0, 1, 2}; }));
+  CHECK(refused([](Plan& plan) { plan.stages[0].mesh.devices = {0, 1, 2, 2}; }));
+  CHECK(refused([](Plan& plan) { plan.stages[0].mesh.axes[0].size = 0; }));
+  CHECK(refused([](Plan& plan) { plan.stored[0].placements.clear(); }));
+  CHECK(refused([](Plan& plan) { plan.stored[0].placements[0].stored.dims.clear(); }));
+  CHECK(refused([](Plan& plan) { plan.stored[0].placements[0].tier = Tier::kHost; }));
+  CHECK(refused([](Plan& plan) { plan.micro_batches = 3; }));
+  CHECK(refused([](Plan& plan) { plan.micro_batches = 0; }));
+}
+
 TEST_CASE("heads split unevenly in whole groups of queries") {
   const auto step = training_step("llama:L=1,C=64,H=8,KV=4,F=172,V=512,T=16");
   REQUIRE(step.ok());
