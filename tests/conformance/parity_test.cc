@@ -7,6 +7,7 @@
 
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/dropout.h"
 #include "graph/transform/training.h"
 #include "parallel/lower.h"
 #include "parallel/planner.h"
@@ -28,11 +29,12 @@ struct Job {
   std::string optimizer = "adamw";
   double lr = 1e-3;
   double clip_norm = 0;
+  double dropout = 0;
 };
 
 struct Outcome {
   std::string error;
-  std::vector<double> losses;
+  std::vector<double> losses;  // of the steps, then of an evaluation after them
   std::map<std::string, std::vector<float>> weights;
   std::vector<MemoryReport> memory;
   std::vector<CommReport> sent;
@@ -60,6 +62,7 @@ HostTensor scalar(float value) { return HostTensor::copy_of<float>({DType::kF32,
 Status run_job(const Job& job, std::string_view parallel, Outcome& out) {
   TSR_ASSIGN_OR_RETURN(ModelConfig config, parse_shorthand(job.model));
   config.flags["tied"] = job.tied;
+  if (job.dropout > 0) config.reals["dropout"] = job.dropout;
   TSR_ASSIGN_OR_RETURN(Graph forward, build_model(config));
   TSR_RETURN_IF_ERROR(add_token_loss(forward));
   TrainingOptions training;
@@ -78,8 +81,18 @@ Status run_job(const Job& job, std::string_view parallel, Outcome& out) {
   options.threads = 2;
   BackendRegistry registry(options);
   TSR_ASSIGN_OR_RETURN(auto devices, DeviceSet::open(registry, format("cpu:{}", pins.spec.devices())));
-  const EntrySpec entry{"train_step", &step, &plan};
-  TSR_ASSIGN_OR_RETURN(out.program, lower(std::span(&entry, 1), devices->catalog()));
+  TSR_ASSIGN_OR_RETURN(const Graph evaluation,
+                       make_evaluation(job.dropout > 0 ? without_dropout(forward).value() : forward));
+  PlanOptions beside;
+  beside.global_batch = job.batch;
+  beside.symbols = symbols;
+  beside.like = &plan;
+  beside.like_graph = &step;
+  TSR_ASSIGN_OR_RETURN(const PlanResult evaluated,
+                       make_plan(evaluation, devices->cluster(), devices->catalog(), beside));
+  const std::vector<EntrySpec> entries = {{"train_step", &step, &plan},
+                                          {"eval", &evaluation, &evaluated.plan}};
+  TSR_ASSIGN_OR_RETURN(out.program, lower(entries, devices->catalog()));
   TSR_RETURN_IF_ERROR(verify(out.program));
   TSR_ASSIGN_OR_RETURN(auto executable, Executable::prepare(devices, out.program));
   SessionOptions session_options;
@@ -103,15 +116,18 @@ Status run_job(const Job& job, std::string_view parallel, Outcome& out) {
       positions.push_back(static_cast<int32_t>(i % job.tokens));
       valid += labels.back() >= 0;
     }
-    const auto feed = [&](std::string_view name, const HostTensor& value) {
-      return session->feed("train_step", name, value);
-    };
-    TSR_RETURN_IF_ERROR(feed("tokens", tensor_of(ids, tokens)));
-    TSR_RETURN_IF_ERROR(feed("labels", tensor_of(ids, labels)));
-    TSR_RETURN_IF_ERROR(feed("positions", tensor_of(ids, positions)));
-    TSR_RETURN_IF_ERROR(feed("loss_scale", scalar(1.0F / static_cast<float>(valid))));
-    TSR_RETURN_IF_ERROR(feed("lr", scalar(static_cast<float>(job.lr))));
-    TSR_RETURN_IF_ERROR(feed("step", scalar(static_cast<float>(s + 1))));
+    for (const std::string_view to : {"train_step", "eval"}) {
+      TSR_RETURN_IF_ERROR(session->feed(to, "tokens", tensor_of(ids, tokens)));
+      TSR_RETURN_IF_ERROR(session->feed(to, "labels", tensor_of(ids, labels)));
+      TSR_RETURN_IF_ERROR(session->feed(to, "positions", tensor_of(ids, positions)));
+      TSR_RETURN_IF_ERROR(session->feed(to, "loss_scale", scalar(1.0F / static_cast<float>(valid))));
+    }
+    TSR_RETURN_IF_ERROR(session->feed("train_step", "lr", scalar(static_cast<float>(job.lr))));
+    TSR_RETURN_IF_ERROR(session->feed("train_step", "step", scalar(static_cast<float>(s + 1))));
+    const int64_t seed = 100 + s;
+    if (job.dropout > 0)
+      TSR_RETURN_IF_ERROR(session->feed(
+          "train_step", "seed", HostTensor::copy_of<int64_t>({DType::kI64, {}}, std::span(&seed, 1))));
     if (s == 1) {
       out.sent = session->communication();
       out.allocations_after_first_step = -session->allocations();
@@ -120,6 +136,9 @@ Status run_job(const Job& job, std::string_view parallel, Outcome& out) {
     TSR_ASSIGN_OR_RETURN(const HostTensor loss, session->fetch("train_step", "loss"));
     out.losses.push_back(loss.as<float>()[0]);
   }
+  TSR_RETURN_IF_ERROR(session->run("eval"));
+  TSR_ASSIGN_OR_RETURN(const HostTensor eval_loss, session->fetch("eval", "loss"));
+  out.losses.push_back(eval_loss.as<float>()[0]);
   out.allocations_after_first_step += session->allocations();
   out.memory = session->memory();
   for (const TensorId id : step.tensors_of_kind(TensorKind::kParameter)) {
@@ -171,7 +190,7 @@ void check_parity(const Job& job, std::string_view parallel, const Outcome& sing
   }
   double reported = 0;
   for (const CommReport& report : out.sent) reported += static_cast<double>(report.bytes);
-  CHECK(reported == doctest::Approx(total_bytes(count_sent(out.program))).epsilon(1e-9));
+  CHECK(reported == doctest::Approx(total_bytes(count_sent(out.program, "train_step"))).epsilon(1e-9));
   CHECK(out.allocations_after_first_step == 0);
 }
 
@@ -201,5 +220,20 @@ TEST_CASE("a gpt2 with biases, odd sizes and untied head trains alike on every p
   REQUIRE(single.error == "ok");
   for (const std::string_view parallel :
        {"dp=2", "dp=3", "tp=2", "tp=3", "tp=4,sp", "dp=2,tp=3,zero=1", "dp=2,tp=2,sp,zero=3"})
+    check_parity(job, parallel, single, 1e-5);
+}
+
+TEST_CASE("dropout drops the same elements on every plan") {
+  const Job job{.model = "gpt2:L=2,C=48,H=6,V=90,T=16",
+                .batch = 6,
+                .tokens = 9,
+                .optimizer = "sgd",
+                .lr = 0.05,
+                .clip_norm = 1,
+                .dropout = 0.2};
+  const Outcome single = outcome(job, "single");
+  REQUIRE(single.error == "ok");
+  for (const std::string_view parallel :
+       {"dp=2", "mb=2", "tp=3", "tp=2,sp", "dp=2,tp=2,sp,zero=2,mb=1", "dp=3,zero=3"})
     check_parity(job, parallel, single, 1e-5);
 }

@@ -22,13 +22,14 @@ inline double ring_share(const CollectiveInst& c, size_t members) {
   return (n - 1) / n * whole;
 }
 
-// By "all_reduce dp".
-inline std::map<std::string, Sent> count_sent(const Program& program) {
+// Of one entry, or of all; by "all_reduce dp".
+inline std::map<std::string, Sent> count_sent(const Program& program, std::string_view only = {}) {
   constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
                                          "broadcast"};
   std::map<std::string, Sent> sent;
   for (size_t r = 0; r < program.ranks.size(); ++r)
-    for (const EntryPoint& entry : program.ranks[r].entries)
+    for (const EntryPoint& entry : program.ranks[r].entries) {
+      if (!only.empty() && entry.name != only) continue;
       for (const Instruction& instruction : entry.code)
         if (const auto* c = std::get_if<CollectiveInst>(&instruction)) {
           const Group& group = program.ranks[r].groups[static_cast<size_t>(c->group)];
@@ -36,6 +37,7 @@ inline std::map<std::string, Sent> count_sent(const Program& program) {
           into.bytes += ring_share(*c, group.ranks.size());
           into.calls += r == 0;
         }
+    }
   return sent;
 }
 
