@@ -72,6 +72,22 @@ std::vector<StrategySpec> enumerate(const StrategyPins& pins, int32_t devices, i
   return all;
 }
 
+// The strategy that a plan names; of a plan edited by hand, one with its mesh.
+StrategySpec spec_like(const Plan& plan) {
+  const auto pins = parse_parallel(plan.strategy);
+  const DeviceMesh mesh = plan.stages.empty() ? DeviceMesh{} : plan.stages[0].mesh;
+  if (pins.ok() && pins->spec.devices() == mesh.size()) return pins->spec;
+  const auto size = [&](std::string_view name) {
+    const auto axis = mesh.find_axis(name);
+    return axis ? mesh.axis_size(*axis) : 1;
+  };
+  StrategySpec spec;
+  spec.tp = size("tp");
+  spec.dp = size("dp") * size("dp_groups");
+  if (size("dp_groups") > 1) spec.zero = 3, spec.zero_group = size("dp");
+  return spec;
+}
+
 bool differ_in_micro_batch(StrategySpec a, const StrategySpec& b) {
   a.micro_batch = b.micro_batch;
   return a == b;
@@ -115,11 +131,11 @@ class Search {
     const auto devices = static_cast<int32_t>(cluster_.devices.size());
     if (devices == 0) return Status(StatusCode::kInvalidArgument, "the cluster has no devices to plan for");
     if (options_.like != nullptr) {
-      TSR_ASSIGN_OR_RETURN(StrategyPins pins, parse_parallel(options_.like->strategy));
+      StrategySpec spec = spec_like(*options_.like);
       // The same cut into micro-batches where this batch admits it.
-      const int64_t at_once = pins.spec.micro_batch * pins.spec.dp;
-      if (at_once > 0 && options_.global_batch % at_once != 0) pins.spec.micro_batch = 0;
-      return std::vector<StrategySpec>{pins.spec};
+      const int64_t at_once = spec.micro_batch * spec.dp;
+      if (at_once > 0 && options_.global_batch % at_once != 0) spec.micro_batch = 0;
+      return std::vector<StrategySpec>{spec};
     }
     TSR_ASSIGN_OR_RETURN(StrategyPins pins, parse_parallel(options_.parallel));
     if (pins.dp && pins.tp && pins.spec.devices() != devices)
