@@ -155,9 +155,8 @@ Result<TextPiece> Generator::next(double timeout_s) {
 
 bool Generator::put(TextPiece piece) {
   std::unique_lock lock(mutex_);
-  const bool end = piece.kind == TextPiece::Kind::kEnd;
-  changed_.wait(lock, [&] { return end || cancelled_ || pieces_.size() < kPiecesAhead; });
-  if (cancelled_ && !end) return false;
+  changed_.wait(lock, [this] { return cancelled_ || pieces_.size() < kPiecesAhead; });
+  if (cancelled_) return false;
   pieces_.push_back(std::move(piece));
   changed_.notify_all();
   return true;
@@ -179,8 +178,9 @@ void Generator::work() {
       TSR_ASSIGN_OR_RETURN(finish, generate(prompt));
       return {};
     });
-    if (status.ok()) put(TextPiece{TextPiece::Kind::kEnd, finish, -1, {}});
+    // In one stroke: who sees the end may read the logits.
     const std::lock_guard lock(mutex_);
+    if (status.ok()) pieces_.push_back(TextPiece{TextPiece::Kind::kEnd, finish, -1, {}});
     failure_ = std::move(status);
     busy_ = false;
     changed_.notify_all();
