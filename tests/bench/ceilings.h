@@ -9,6 +9,9 @@ namespace tessera::bench {
 
 double now_s();
 
+// Time this thread has had on a core: what runs beside it disturbs the caches, but is not counted.
+double thread_s();
+
 // Multiply-adds from registers alone, one thread.
 double fma_flops_per_s();
 
