@@ -1,6 +1,4 @@
 // Scaled dot-product attention without a T x S matrix in memory (Dao et al., 2022) and its gradient.
-#include <algorithm>
-
 #include "graph/base/text.h"
 #include "graph/ops/attention_support.h"
 #include "graph/ops/row_support.h"
