@@ -98,11 +98,24 @@ uint64_t Dataset::fingerprint() const {
   return hash;
 }
 
+double Dataset::unigram_entropy() const {
+  std::vector<int64_t> counts(static_cast<size_t>(largest_token_) + 1);
+  for (const int32_t token : tokens_) ++counts[static_cast<size_t>(token)];
+  double entropy = 0;
+  for (const int64_t count : counts) {
+    if (count == 0) continue;
+    const double share = static_cast<double>(count) / static_cast<double>(tokens_.size());
+    entropy -= share * std::log(share);
+  }
+  return entropy;
+}
+
 std::string Dataset::info_json() const {
   return dump(Json{{"tokens", tokens_.size()},
                    {"seq", seq_},
                    {"train_samples", train_samples_},
                    {"eval_samples", eval_samples_},
+                   {"unigram_entropy", unigram_entropy()},
                    {"seed", seed_},
                    {"shuffle", shuffle_}});
 }

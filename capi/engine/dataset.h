@@ -26,6 +26,8 @@ class Dataset {
   int64_t train_samples() const { return train_samples_; }
   int64_t eval_samples() const { return eval_samples_; }
   int32_t largest_token() const { return largest_token_; }
+  // Of the token frequencies of the whole text, nats a token: the loss of a model that knows only those.
+  double unigram_entropy() const;
   uint64_t fingerprint() const;  // of tokens, cut and order
 
   // Sample at place `place` (0, 1, ...) of the endless training order: seq + 1 ids.

@@ -407,7 +407,8 @@ TSR_API tsr_status* tsr_dataset_new_text(const char* text, size_t size, const ts
 TSR_API tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_options* options,
                                            tsr_dataset** out_dataset);
 
-/* {"tokens", "seq", "train_samples", "eval_samples", "seed", "shuffle"} */
+/* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy is that of the
+ * token frequencies of the whole text, nats a token: the loss of a model that knows only those. */
 TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, char* buffer, size_t capacity, size_t* out_size);
 
 /* The training batch of global step `step` (from 0): ids [batch, seq + 1] into items. */
