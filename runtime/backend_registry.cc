@@ -143,8 +143,12 @@ Result<const tsr_backend_api*> BackendRegistry::find(std::string_view name) {
                   format("'{}' is no backend name (lower-case letters, digits and _)", name));
   const std::lock_guard lock(impl_->mutex);
   const Impl::Entry& row = impl_->entry(name);
-  if (!row.status.ok()) return row.status;
-  return row.api;
+  if (row.api != nullptr) return row.api;
+  if (row.status.code() != StatusCode::kNotFound) return row.status;
+  std::vector<std::string> usable;
+  for (const Impl::Entry& other : impl_->entries)
+    if (other.api != nullptr) usable.push_back(other.name);
+  return Status(row.status.code(), format("no backend '{}': {}; here: {}", name, row.status.message(), join(usable, ", ")));
 }
 
 std::vector<BackendInfo> BackendRegistry::list() {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "capi/engine/initialize.h"
@@ -66,6 +67,8 @@ Result<std::shared_ptr<const Dataset>> Dataset::from_text(std::string_view text,
 
 Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& path, const Tokenizer& tokenizer,
                                                           const Options& options) {
+  if (std::filesystem::is_directory(path))
+    return Status(StatusCode::kInvalidArgument, format("dataset: '{}' is a folder; give a text file", path));
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file)
     return Status(errno == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,

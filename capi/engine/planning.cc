@@ -1,11 +1,10 @@
 #include "capi/engine/planning.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <span>
 
 #include "graph/base/text.h"
+#include "serialize/atomic_file.h"
 
 namespace tessera {
 
@@ -60,11 +59,10 @@ std::string plan_text(const PlanRecord& record) {
 }
 
 Status save_plan_text(const PlanRecord& record, const std::string& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << plan_text(record);
-  file.close();
-  if (file) return {};
-  return Status(StatusCode::kIo, format("cannot write '{}': {}", path, std::strerror(errno)));
+  TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  const std::string text = plan_text(record);
+  TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(text))));
+  return file.commit();
 }
 
 }  // namespace tessera

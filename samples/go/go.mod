@@ -1,0 +1,7 @@
+module samples
+
+go 1.19
+
+require tessera v0.0.0
+
+replace tessera => ../../build/go/tessera
