@@ -22,8 +22,8 @@ cp "$model" "$work/flipped.tsr"
 printf '\xff\xfe\xfd' | dd of="$work/flipped.tsr" bs=1 seek=$(($(stat -c %s "$model") - 64)) conv=notrunc status=none
 expect 'checksum|xxh3|corrupt' "$tessera" inspect "$work/flipped.tsr" --verify
 # A learning rate that makes the loss overflow: stops, says so, and keeps the last good checkpoint.
-expect 'finite|nan' "$tessera" train "$model" --data "$text" --steps 200 --batch 4 --seq 16 --lr 1e30 --clip-norm 0 \
-  --optimizer sgd --checkpoint-every 1 --out "$work/nan.tsr"
+expect 'finite|nan' "$tessera" train "$model" --data "$text" --steps 200 --batch 4 --seq 16 --lr 1e6 --weight-decay 1 --clip-norm 0 \
+  --checkpoint-every 1 --out "$work/nan.tsr"
 [ -d "$work/nan.tsr.checkpoint" ] && [ ! -e "$work/nan.tsr" ] || { echo "FAILED: NaN: no checkpoint, or a model was written"; exit 1; }
 # A full disk while saving: the old file stays whole.
 "$tessera" new llama:L=1,C=32,H=2,F=64,V=256,T=64 --tokenizer bytes -o "$work/keep.tsr" >/dev/null
