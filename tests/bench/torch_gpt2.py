@@ -103,5 +103,5 @@ print(json.dumps({
     "seconds": seconds,
     "step_seconds": statistics.median(seconds),
     "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-    "loss": float(loss),
+    "loss": loss.item(),
 }))
