@@ -48,8 +48,8 @@ class FlatBufferReader {
     std::vector<To> values;
     if (vector == nullptr) return values;
     TSR_RETURN_IF_ERROR(take(uint64_t{vector->size()} * sizeof(From)));
-    // The verifier checks the alignment of a vector's length, not that of its elements.
-    if (reinterpret_cast<uintptr_t>(vector->Data()) % alignof(From) != 0)
+    // The verifier checks the alignment of a vector's length, not that of its elements; an empty one has none.
+    if (vector->size() > 0 && reinterpret_cast<uintptr_t>(vector->Data()) % alignof(From) != 0)
       return Status(StatusCode::kCorrupt, "a list of numbers is not aligned");
     values.reserve(vector->size());
     for (From value : *vector) values.push_back(static_cast<To>(value));
