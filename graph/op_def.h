@@ -15,7 +15,8 @@
 
 namespace tessera {
 
-class VjpBuilder;  // graph/autodiff.h
+class VjpBuilder;    // graph/autodiff.h
+class PhaseBuilder;  // graph/phases.h
 
 // Where this shard lies in a factor: up to two ranges [begin, end) of a global extent (two for zig-zag orders).
 // Ops whose result depends on position (causal mask, vocabulary offset, dropout's logical index) read it from here.
@@ -54,6 +55,10 @@ struct OpDef {
 
   ShardingRule (*sharding)(const OpView& view) = nullptr;  // extents are filled in by the caller (bind_extents)
   OpCost (*cost)(const OpView& view) = nullptr;
+
+  // The same function as a chain of ops in which the factors of kind kPhased are ordinary kReduce factors: local
+  // statistics, merge, finish (ALGEBRA rule 8). A plan that splits such a factor is lowered through it. Null: none.
+  Status (*phases)(PhaseBuilder& builder) = nullptr;
 
   // in_place[i] = input whose buffer output i may take over when nothing else reads it; empty for none. Kernels of
   // such an op must be correct both in place and out of place.

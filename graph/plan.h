@@ -17,6 +17,9 @@
 
 namespace tessera {
 
+// Stored in plan files: append, never renumber.
+enum class ChunkOrder : uint8_t { kBroadcast = 0, kRotating = 1 };
+
 // Compute sharding of one node.
 struct NodePlan {
   int32_t stage = 0;
@@ -25,7 +28,14 @@ struct NodePlan {
   // them, the outputs are partial over them.
   std::vector<AxisId> carried;
   int32_t carry_set = -1;
-  int32_t chunks = 1;  // g: the moving operand arrives in g slices
+  // Chunks (panels, operator splitting): the factor is cut in `chunks` index ranges; per range the operands that have
+  // the factor are sliced and gathered, the kernel runs on the slice, outputs that have it are laid side by side and
+  // those that lack it are added up (ALGEBRA rule 7). Rotating: as many chunks as ranks on the factor's axis; each
+  // rank starts at its own shard and passes what moves on along a ring (ring attention over kv).
+  char chunk_factor = 0;  // 0: not chunked
+  int32_t chunks = 1;     // g
+  ChunkOrder chunk_order = ChunkOrder::kBroadcast;
+  Tier tier = Tier::kDevice;  // where the kernel runs: kHost for optimizer steps beside offloaded state
   // Units beyond the rule's own: shards of the factor are whole multiples (query heads in whole KV groups, a merged
   // head dim in whole heads). Factors not listed have the rule's unit; sorted by name.
   std::vector<std::pair<char, int64_t>> factor_units;
@@ -47,13 +57,31 @@ struct StoredTensor {
   friend bool operator==(const StoredTensor&, const StoredTensor&) = default;
 };
 
+// A stage of the pipeline. Stages may share devices (interleaved and V schedules: stage s and another on the same
+// ranks); all meshes have equal axes, and two meshes have equal devices or none in common.
 struct Stage {
   DeviceMesh mesh;
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
 // Stored in plan files: append, never renumber.
-enum class ScheduleKind : uint8_t { kNone = 0, kGpipe = 1, k1F1B = 2, kInterleaved = 3, kZeroBubble = 4 };
+// kZbH1, kZbH2, kZbV: backward split in input and weight gradients (Qi et al., 2023).
+enum class ScheduleKind : uint8_t {
+  kNone = 0,
+  kGpipe = 1,
+  k1F1B = 2,
+  kInterleaved = 3,
+  kZbH1 = 4,
+  kZbH2 = 5,
+  kZbV = 6,
+};
+
+// An activation that leaves the device after its last forward use and comes back before its first backward use.
+struct OffloadedTensor {
+  TensorId tensor = kNoTensor;
+  Tier tier = Tier::kHost;
+  friend bool operator==(const OffloadedTensor&, const OffloadedTensor&) = default;
+};
 
 struct PlanEstimate {
   double step_time_s = 0;
@@ -70,6 +98,13 @@ struct Plan {
   std::vector<NodePlan> nodes;        // by NodeId
   std::vector<StoredTensor> stored;   // parameters, gradients, state, inputs; sorted by tensor id
   std::vector<TensorId> recompute;    // activations computed again for backward instead of kept; sorted
+  std::vector<TensorId> keep_gathered;  // what is gathered from these for forward is kept for backward ("kept" rather
+                                        // than "re" in the sharding algebra's volumes); sorted
+  std::vector<OffloadedTensor> offload;  // saved activations; sorted by tensor
+  // Axes over which the token order is zig-zag: rank i of N holds the i-th and the (2N-1-i)-th piece, so that causal
+  // attention costs every rank the same. Only dims of symbol T may lie on them, and never whole.
+  std::vector<AxisId> zigzag;
+  int32_t prefetch = 1;  // gathers and tier copies are issued this many nodes ahead of their reader
   ScheduleKind schedule = ScheduleKind::kNone;
   int64_t global_batch = 0;           // sequences in one step (value of symbol B over all ranks and micro-batches)
   int32_t micro_batches = 1;          // m; B of one micro-batch over all data-parallel ranks = global_batch / m

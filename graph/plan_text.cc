@@ -27,7 +27,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTiers[] = {"device", "host", "file"};
-constexpr std::string_view kSchedules[] = {"none", "gpipe", "1f1b", "interleaved", "zero_bubble"};
+constexpr std::string_view kSchedules[] = {"none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"};
 
 class PlanPrinter {
  public:

@@ -18,6 +18,7 @@ enum class ReduceKind : uint8_t { kSum = 0, kMax = 1 };
 enum class FactorKind : uint8_t {
   kPass,       // may be sharded; in every output that depends on it
   kReduce,     // may be sharded; outputs that have it are sharded along it, those without it are partial(reduce)
+  kPhased,     // normalised over (norm channel): whole, or split through the op's phased form (OpDef::phases)
   kReplicate,  // may not be sharded: the op needs the whole of it (softmax axis, norm channel, top-k)
 };
 

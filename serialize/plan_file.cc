@@ -245,7 +245,7 @@ Status check_plan(const Plan& plan) {
       TSR_RETURN_IF_ERROR(check_placement(placement, plan, format("tensor {}", index(stored.tensor))));
     }
   }
-  if (plan.schedule > ScheduleKind::kZeroBubble || plan.micro_batches < 1 || plan.global_batch < 0) {
+  if (plan.schedule > ScheduleKind::kZbV || plan.micro_batches < 1 || plan.global_batch < 0) {
     return wrong(format("schedule {}, {} micro-batches of a batch of {}", static_cast<int>(plan.schedule),
                         plan.micro_batches, plan.global_batch));
   }

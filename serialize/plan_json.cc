@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tessera-plan";
 constexpr int64_t kVersion = 1;
-constexpr std::string_view kSchedules[] = {"none", "gpipe", "1f1b", "interleaved", "zero_bubble"};
+constexpr std::string_view kSchedules[] = {"none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"};
 constexpr std::string_view kTiers[] = {"device", "host", "file"};
 constexpr std::string_view kReduces[] = {"sum", "max"};
 
@@ -41,7 +41,8 @@ Json to_json(const Stage& stage) {
 }
 
 Json to_json(const NodePlan& node, const Plan& plan) {
-  const auto& [stage, factor_axes, carried, carry_set, chunks, factor_units] = node;
+  const auto& [stage, factor_axes, carried, carry_set, chunk_factor, chunks, chunk_order, tier,
+               factor_units] = node;
   const DeviceMesh& mesh = plan.stages[static_cast<size_t>(stage)].mesh;
   Json json = Json::object();
   if (stage != 0) json["stage"] = stage;
