@@ -24,18 +24,17 @@ EntryEmitter::Era EntryEmitter::era_of(const Node& node) {
 Result<EntryPoint> EntryEmitter::emit() {
   const Graph& graph = layout_.graph;
   out_.name = layout_.name;
-  values_.resize(graph.tensors().size());
   TSR_RETURN_IF_ERROR(add_persistent_slots());
   add_output_slots();
 
   committed_.assign(graph.updates().size(), false);
   find_last_reads();
-  start_micro_batch(0);
-  for (size_t task = 0; task < layout_.tasks.size(); ++task) {
-    if (layout_.tasks[task].micro_batch != micro_batch_) start_micro_batch(layout_.tasks[task].micro_batch);
+  enter_micro_batch(0);
+  for (size_t task = 0; task < tasks_.size(); ++task) {
+    enter_micro_batch(tasks_[task].micro_batch);
     TSR_RETURN_IF_ERROR(emit_task(task));
   }
-  TSR_RETURN_IF_ERROR(commit_updates(layout_.tasks.size()));
+  TSR_RETURN_IF_ERROR(commit_updates(tasks_.size()));
   TSR_RETURN_IF_ERROR(copy_persistent_outputs());
   return std::move(out_);
 }
@@ -43,8 +42,8 @@ Result<EntryPoint> EntryEmitter::emit() {
 void EntryEmitter::find_last_reads() {
   const Graph& graph = layout_.graph;
   std::vector<size_t> last(graph.tensors().size(), 0);
-  for (size_t task = 0; task < layout_.tasks.size(); ++task) {
-    const Node& node = graph.node(layout_.tasks[task].node);
+  for (size_t task = 0; task < tasks_.size(); ++task) {
+    const Node& node = graph.node(tasks_[task].node);
     for (size_t i = 0; i < node.inputs.size(); ++i)
       if (reads_input(node, i)) last[index(viewed(graph, node.inputs[i]))] = task;
   }
@@ -134,21 +133,23 @@ int64_t EntryEmitter::local_bytes(TensorId id, const ShardingSpec& spec) const {
 // --- values
 // ----------------------------------------------------------------------------------------------------
 
-void EntryEmitter::start_micro_batch(int32_t micro_batch) {
+void EntryEmitter::enter_micro_batch(int32_t micro_batch) {
   micro_batch_ = micro_batch;
-  for (auto& copies : values_) copies.clear();
+  const auto [at_values, is_new] = live_.try_emplace(micro_batch, layout_.graph.tensors().size());
+  if (!is_new) return;
+  Values& values = at_values->second;
   for (const auto& [id, at] : persistent_) {
     const ShardingSpec& spec = layout_.spec[index(id)];
     const bool cut = layout_.tensor(id).kind == TensorKind::kInput && layout_.batch_dim[index(id)] >= 0;
     const int64_t offset = cut ? micro_batch * local_bytes(id, spec) : 0;
-    values_[index(id)].push_back({spec, {at.slot, at.offset + offset}, Era::kForward, true});
+    values[index(id)].push_back({spec, {at.slot, at.offset + offset}, Era::kForward, true});
   }
 }
 
 std::vector<EntryEmitter::Copy>& EntryEmitter::copies_of(TensorId id, Era era) {
   if (era == Era::kUpdate)
     if (const auto at = totals_.find(id); at != totals_.end()) return at->second;
-  return values_[index(id)];
+  return values()[index(id)];
 }
 
 Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era era, NodeId node,
@@ -200,16 +201,16 @@ Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era 
 // -----------------------------------------------------------------------------------------------------
 
 Status EntryEmitter::emit_task(size_t task) {
-  const Node& node = layout_.graph.node(layout_.tasks[task].node);
+  const Node& node = layout_.graph.node(tasks_[task].node);
   TSR_RETURN_IF_ERROR(emit_node(task));
   TSR_RETURN_IF_ERROR(accumulate(task));
   for (const TensorId output : node.outputs)
-    TSR_RETURN_IF_ERROR(fill_outputs(output, era_of(node), layout_.tasks[task].node));
+    TSR_RETURN_IF_ERROR(fill_outputs(output, era_of(node), tasks_[task].node));
   return commit_updates(task);
 }
 
 Status EntryEmitter::emit_node(size_t task) {
-  const NodeId id = layout_.tasks[task].node;
+  const NodeId id = tasks_[task].node;
   const Node& node = layout_.graph.node(id);
   const NodeSharding& sharding = layout_.nodes[index(id)];
   std::vector<SlotRef> inputs(node.inputs.size());
@@ -221,12 +222,12 @@ Status EntryEmitter::emit_node(size_t task) {
   TSR_CHECK(
       local_bytes(node.inputs[0], sharding.inputs[0]) == local_bytes(node.outputs[0], sharding.outputs[0]),
       "a view changes its size");
-  values_[index(node.outputs[0])].push_back({sharding.outputs[0], inputs[0], era_of(node), true});
+  values()[index(node.outputs[0])].push_back({sharding.outputs[0], inputs[0], era_of(node), true});
   return {};
 }
 
 Status EntryEmitter::emit_kernel(size_t task, std::vector<SlotRef> inputs) {
-  const NodeId id = layout_.tasks[task].node;
+  const NodeId id = tasks_[task].node;
   const Node& node = layout_.graph.node(id);
   const NodeSharding& sharding = layout_.nodes[index(id)];
   std::vector<TensorType> in_types, out_types;
@@ -256,7 +257,7 @@ Status EntryEmitter::emit_kernel(size_t task, std::vector<SlotRef> inputs) {
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     TSR_ASSIGN_OR_RETURN(const SlotRef at, output_slot(task, o));
     inst.outputs.push_back(at);
-    values_[index(node.outputs[o])].push_back({sharding.outputs[o], at, era_of(node), true});
+    values()[index(node.outputs[o])].push_back({sharding.outputs[o], at, era_of(node), true});
   }
   const int64_t workspace = builder_.program.kernels[static_cast<size_t>(*kernel)].workspace_bytes;
   if (workspace > 0)
@@ -269,7 +270,7 @@ Status EntryEmitter::emit_kernel(size_t task, std::vector<SlotRef> inputs) {
 // Where an output of a kernel goes: over the parameter or state that it updates, straight into what will be
 // fetched, or into a slot of its own.
 Result<SlotRef> EntryEmitter::output_slot(size_t task, size_t output) {
-  const NodeId id = layout_.tasks[task].node;
+  const NodeId id = tasks_[task].node;
   const Node& node = layout_.graph.node(id);
   const TensorId tensor = node.outputs[output];
   const ShardingSpec& produced = layout_.nodes[index(id)].outputs[output];
@@ -310,7 +311,7 @@ Result<SlotRef> EntryEmitter::output_slot(size_t task, size_t output) {
 // -----------------------------------------------------------------
 
 Status EntryEmitter::accumulate(size_t task) {
-  const NodeId id = layout_.tasks[task].node;
+  const NodeId id = tasks_[task].node;
   const Node& node = layout_.graph.node(id);
   if (node.phase == Phase::kUpdate) return {};
   for (const TensorId tensor : node.outputs) {
@@ -322,7 +323,7 @@ Status EntryEmitter::accumulate(size_t task) {
           StatusCode::kUnsupported,
           format("'{}' is a maximum and cannot be summed over micro-batches", layout_.tensor(tensor).name));
     TSR_ASSIGN_OR_RETURN(SlotRef at, obtain(tensor, spec, era_of(node), id));
-    if (micro_batch_ > 0) {
+    if (totals_.contains(tensor)) {
       const OpDef* add = find_op("add");
       TSR_CHECK(add != nullptr, "op 'add' is registered");
       const TensorType local = builder_.local_type(layout_.tensor(tensor).type, spec);
@@ -360,7 +361,7 @@ Status EntryEmitter::fill_outputs(TensorId tensor, Era era, NodeId node) {
     if (!batched && !last) continue;
     const int64_t part = batched ? micro_batch_ * local_bytes(tensor, layout_.outputs[o]) : 0;
     const SlotRef at{output_slots_[o].slot, output_slots_[o].offset + part};
-    const auto& copies = values_[index(tensor)];
+    const auto& copies = values()[index(tensor)];
     output_written_[o] = last;
     if (std::ranges::any_of(copies, [&](const Copy& copy) { return copy.at == at; }))
       continue;  // written by the kernel
@@ -372,11 +373,11 @@ Status EntryEmitter::fill_outputs(TensorId tensor, Era era, NodeId node) {
 
 Status EntryEmitter::commit_updates(size_t task) {
   const auto updates = layout_.graph.updates();
-  const bool end = task == layout_.tasks.size();
+  const bool end = task == tasks_.size();
   for (size_t u = 0; u < updates.size(); ++u) {
     if (committed_[u] || (!end && (last_read_[u] > task || micro_batch_ + 1 != layout_.micro_batches)))
       continue;
-    if (values_[index(updates[u].value)].empty()) continue;  // not made yet
+    if (values()[index(updates[u].value)].empty()) continue;  // not made yet
     const NodeId producer = layout_.tensor(updates[u].value).producer;
     const SlotRef at = persistent_[updates[u].target];
     committed_[u] = true;

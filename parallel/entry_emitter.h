@@ -8,6 +8,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,10 @@ using SharedSlots = std::map<std::string, SharedSlot>;
 
 class EntryEmitter {
  public:
-  EntryEmitter(const EntryLayout& layout, RankBuilder& builder, SharedSlots& shared, int32_t entry)
-      : layout_(layout), builder_(builder), shared_(shared), entry_(entry) {}
+  // `tasks`: what this rank does, in order; they outlive the emitter. Micro-batches may be interleaved.
+  EntryEmitter(const EntryLayout& layout, std::span<const Task> tasks, RankBuilder& builder,
+               SharedSlots& shared, int32_t entry)
+      : layout_(layout), tasks_(tasks), builder_(builder), shared_(shared), entry_(entry) {}
 
   // Fails as a catalog declines, or when a tensor shared with an earlier entry differs in type or placement.
   Result<EntryPoint> emit();
@@ -47,7 +50,7 @@ class EntryEmitter {
   Status add_persistent_slots();
   Status add_shared_slot(TensorId id);
   void add_output_slots();
-  void start_micro_batch(int32_t micro_batch);
+  void enter_micro_batch(int32_t micro_batch);
   Status emit_task(size_t task);
   Status emit_node(size_t task);
   Status emit_kernel(size_t task, std::vector<SlotRef> inputs);
@@ -64,13 +67,17 @@ class EntryEmitter {
   std::vector<Piece> pieces(TensorId tensor, const ShardingSpec& spec, SlotRef at) const;
   int64_t local_bytes(TensorId tensor, const ShardingSpec& spec) const;
 
+  using Values = std::vector<std::vector<Copy>>;  // by tensor
+  Values& values() { return live_.at(micro_batch_); }
+
   const EntryLayout& layout_;
+  std::span<const Task> tasks_;
   RankBuilder& builder_;
   SharedSlots& shared_;
   int32_t entry_;
   EntryPoint out_;
   int32_t micro_batch_ = 0;
-  std::vector<std::vector<Copy>> values_;         // by tensor: of this micro-batch
+  std::map<int32_t, Values> live_;                // by micro-batch
   std::map<TensorId, std::vector<Copy>> totals_;  // sums over micro-batches, for the update phase and outputs
   std::map<TensorId, SlotRef> persistent_;
   std::vector<SlotRef> output_slots_;  // by output

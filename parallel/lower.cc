@@ -32,8 +32,9 @@ Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const K
   RankBuilder builder(catalog, layouts[0].mesh, position);
   SharedSlots shared;
   for (size_t e = 0; e < layouts.size(); ++e) {
-    TSR_ASSIGN_OR_RETURN(EntryPoint entry,
-                         EntryEmitter(layouts[e], builder, shared, static_cast<int32_t>(e)).emit());
+    TSR_ASSIGN_OR_RETURN(
+        EntryPoint entry,
+        EntryEmitter(layouts[e], layouts[e].tasks, builder, shared, static_cast<int32_t>(e)).emit());
     builder.program.entries.push_back(std::move(entry));
   }
   allocate_slots(builder);
