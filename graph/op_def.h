@@ -60,6 +60,10 @@ struct OpDef {
   // statistics, merge, finish (ALGEBRA rule 8). A plan that splits such a factor is lowered through it. Null: none.
   Status (*phases)(PhaseBuilder& builder) = nullptr;
 
+  // Name of the op that puts together the results of two ranges of a factor that the outputs lack: its inputs are the
+  // outputs of the one, then of the other. Empty: they are added up. attention over kv: "attention_merge".
+  std::string_view chunk_merge = {};
+
   // in_place[i] = input whose buffer output i may take over when nothing else reads it; empty for none. Kernels of
   // such an op must be correct both in place and out of place.
   std::span<const int> in_place = {};

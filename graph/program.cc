@@ -46,6 +46,7 @@ class ProgramHash {
     add_all(rank.constants);
     hash_.add(rank.arena_bytes);
     hash_.add(rank.host_arena_bytes);
+    hash_.add(rank.file_arena_bytes);
     hash_.add(rank.max_live_bytes);
   }
   void add(const Slot& slot) {
@@ -186,8 +187,8 @@ class ProgramPrinter {
   explicit ProgramPrinter(const RankProgram& rank) : rank_(rank) {}
 
   std::string print() {
-    line(format("arena {} host {} max_live {}", rank_.arena_bytes, rank_.host_arena_bytes,
-                rank_.max_live_bytes));
+    line(format("arena {} host {} file {} max_live {}", rank_.arena_bytes, rank_.host_arena_bytes,
+                rank_.file_arena_bytes, rank_.max_live_bytes));
     for (size_t i = 0; i < rank_.slots.size(); ++i) {
       const Slot& slot = rank_.slots[i];
       line(format("slot {} {} {}: [{}, {}){}", i, slot_kind_name(slot.kind), slot.name, slot.offset,

@@ -138,6 +138,7 @@ struct RankProgram {
   std::vector<Binding> parameters, states, constants;  // shared by all entries
   int64_t arena_bytes = 0;       // device tier: highest slot end
   int64_t host_arena_bytes = 0;
+  int64_t file_arena_bytes = 0;
   int64_t max_live_bytes = 0;    // lower bound on any arena for this order
   std::string peak;              // for people: instruction and the largest slots live at the peak
 };

@@ -50,7 +50,8 @@ class RankVerifier {
 
   Status run() {
     if (rank_.arena_bytes < 0 || rank_.host_arena_bytes < 0 || rank_.arena_bytes > kMaxBytes ||
-        rank_.host_arena_bytes > kMaxBytes)
+        rank_.host_arena_bytes > kMaxBytes || rank_.file_arena_bytes < 0 ||
+        rank_.file_arena_bytes > kMaxBytes)
       return corrupt("an arena size is out of range");
     for (size_t i = 0; i < rank_.slots.size(); ++i)
       TSR_RETURN_IF_ERROR(slot(rank_.slots[i]).with_context(format("slot {}", i)));
@@ -76,7 +77,7 @@ class RankVerifier {
       return corrupt("its kind or tier does not exist");
     const int64_t arena = slot.tier == Tier::kDevice ? rank_.arena_bytes
                           : slot.tier == Tier::kHost ? rank_.host_arena_bytes
-                                                     : kMaxBytes;
+                                                     : rank_.file_arena_bytes;
     if (slot.bytes < 0 || slot.offset < 0 || slot.offset > arena || slot.bytes > arena - slot.offset)
       return corrupt(format("bytes [{}, +{}) are not in an arena of {}", slot.offset, slot.bytes, arena));
     return {};
