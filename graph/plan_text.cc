@@ -10,10 +10,14 @@
 //     mesh 0: dp=2, tp=2                                 one line a stage
 //     stored 5 block.0.q: mesh 0 {[tp unit 8], []} device
 //     recompute 9 %9
-//     node 3 %8 matmul: {a: [dp], n: [tp]} units {n: 8}
-//     node 4 %9 add: {} stage 1 carried [tp] carry_set 0 chunks 4
+//     keep_gathered 5 block.0.q
+//     offload 9 %9 host
+//     zigzag [cp]; prefetch 2                            the former only beside some axis, the latter unless
+//     1 node 3 %8 matmul: {a: [dp], n: [tp]} units {n: 8} chunks k 4 node 4 %9 add: {} stage 1 carried [tp]
+//     carry_set 0 tier host node 5 %9 attention: {b: [dp]} chunks s 4 rotating
 //   }
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <vector>
@@ -27,7 +31,8 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTiers[] = {"device", "host", "file"};
-constexpr std::string_view kSchedules[] = {"none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"};
+constexpr std::string_view kOrders[] = {"broadcast", "rotating"};
+constexpr std::string_view kSchedules[] = {"none", "gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v"};
 
 class PlanPrinter {
  public:
@@ -55,6 +60,11 @@ class PlanPrinter {
     }
     for (const StoredTensor& stored : plan_.stored) print_stored(stored);
     for (TensorId tensor : plan_.recompute) line("recompute " + label(tensor));
+    for (TensorId tensor : plan_.keep_gathered) line("keep_gathered " + label(tensor));
+    for (const auto& [tensor, tier] : plan_.offload)
+      line("offload " + label(tensor) + " " + std::string(kTiers[static_cast<size_t>(tier)]));
+    if (!plan_.zigzag.empty()) line("zigzag " + axes_text(plan_.zigzag, 0));
+    if (plan_.prefetch != 1) line(format("prefetch {}", plan_.prefetch));
     for (size_t i = 0; i < plan_.nodes.size() && i < graph_.nodes().size(); ++i) print_node(i);
     return text_ + "}\n";
   }
@@ -105,7 +115,12 @@ class PlanPrinter {
     if (node.stage != 0) content += format(" stage {}", node.stage);
     if (!node.carried.empty()) content += " carried " + axes_text(node.carried, node.stage);
     if (node.carry_set != -1) content += format(" carry_set {}", node.carry_set);
-    if (node.chunks != 1) content += format(" chunks {}", node.chunks);
+    if (node.chunks != 1 || node.chunk_factor != 0)
+      content += " chunks " + (node.chunk_factor != 0 ? std::string(1, node.chunk_factor) + " " : "") +
+                 format("{}", node.chunks);
+    if (node.chunk_order != ChunkOrder::kBroadcast)
+      content += format(" {}", kOrders[static_cast<size_t>(node.chunk_order)]);
+    if (node.tier != Tier::kDevice) content += format(" tier {}", kTiers[static_cast<size_t>(node.tier)]);
     line(content);
   }
 
@@ -133,6 +148,8 @@ class PlanReader {
     if (in_.peek().kind != TextReader::Kind::kEnd) return in_.wrong("the end of the text");
     std::ranges::sort(plan_.stored, {}, &StoredTensor::tensor);
     std::ranges::sort(plan_.recompute);
+    std::ranges::sort(plan_.keep_gathered);
+    std::ranges::sort(plan_.offload, {}, &OffloadedTensor::tensor);
     return std::move(plan_);
   }
 
@@ -171,10 +188,31 @@ class PlanReader {
       plan_.recompute.push_back(id);
       return {};
     }
+    if (in_.accept("keep_gathered")) {
+      TSR_ASSIGN_OR_RETURN(const TensorId id, tensor());
+      plan_.keep_gathered.push_back(id);
+      return {};
+    }
+    if (in_.accept("offload")) {
+      TSR_ASSIGN_OR_RETURN(const TensorId id, tensor());
+      TSR_ASSIGN_OR_RETURN(const size_t tier, one_of(kTiers));
+      plan_.offload.push_back({id, static_cast<Tier>(tier)});
+      return {};
+    }
+    if (in_.accept("zigzag")) {
+      std::vector<std::string> axes;
+      TSR_RETURN_IF_ERROR(names(axes));
+      TSR_ASSIGN_OR_RETURN(plan_.zigzag, axis_ids(axes, 0));
+      return {};
+    }
+    if (in_.accept("prefetch")) {
+      TSR_ASSIGN_OR_RETURN(plan_.prefetch, count("prefetch", 0));
+      return {};
+    }
     if (in_.accept("node")) return node();
     return in_.wrong(
-        "graph, strategy, symbol, global_batch, micro_batches, schedule, estimate, mesh, stored, recompute "
-        "or node");
+        "graph, strategy, symbol, global_batch, micro_batches, schedule, estimate, mesh, stored, recompute, "
+        "keep_gathered, offload, zigzag, prefetch or node");
   }
 
   Status fingerprint() {
@@ -301,6 +339,17 @@ class PlanReader {
     return {};
   }
 
+  // "[dp, tp]"
+  Status names(std::vector<std::string>& into) {
+    TSR_RETURN_IF_ERROR(in_.expect("["));
+    while (!in_.accept("]")) {
+      TSR_ASSIGN_OR_RETURN(std::string name, in_.name());
+      into.push_back(std::move(name));
+      if (!in_.at("]")) TSR_RETURN_IF_ERROR(in_.expect(","));
+    }
+    return {};
+  }
+
   Result<char> factor() {
     TSR_ASSIGN_OR_RETURN(const std::string name, in_.name());
     if (name.size() != 1) return in_.error(format("'{}' is not a factor; factors are single letters", name));
@@ -324,15 +373,6 @@ class PlanReader {
     NodePlan node;
     std::vector<std::pair<char, std::vector<std::string>>> factor_axes;
     std::vector<std::string> carried;
-    const auto names = [&](std::vector<std::string>& into) -> Status {
-      TSR_RETURN_IF_ERROR(in_.expect("["));
-      while (!in_.accept("]")) {
-        TSR_ASSIGN_OR_RETURN(std::string name, in_.name());
-        into.push_back(std::move(name));
-        if (!in_.at("]")) TSR_RETURN_IF_ERROR(in_.expect(","));
-      }
-      return {};
-    };
     TSR_RETURN_IF_ERROR(in_.expect("{"));
     while (!in_.accept("}")) {
       TSR_ASSIGN_OR_RETURN(const char name, factor());
@@ -357,7 +397,14 @@ class PlanReader {
       } else if (in_.accept("carry_set")) {
         TSR_ASSIGN_OR_RETURN(node.carry_set, count("carry_set", -1));
       } else if (in_.accept("chunks")) {
+        if (in_.peek().text.size() == 1 && std::isalpha(static_cast<unsigned char>(in_.peek().text[0])) != 0)
+          node.chunk_factor = in_.take().text[0];
         TSR_ASSIGN_OR_RETURN(node.chunks, count("chunks", 1));
+      } else if (in_.accept("rotating")) {
+        node.chunk_order = ChunkOrder::kRotating;
+      } else if (in_.accept("tier")) {
+        TSR_ASSIGN_OR_RETURN(const size_t tier, one_of(kTiers));
+        node.tier = static_cast<Tier>(tier);
       } else {
         break;
       }

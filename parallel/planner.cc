@@ -54,18 +54,29 @@ std::vector<int64_t> micro_batch_sizes(int64_t global_batch, int32_t dp) {
 std::vector<StrategySpec> enumerate(const StrategyPins& pins, int32_t devices, int64_t global_batch,
                                     bool training) {
   std::vector<StrategySpec> all;
-  for (int32_t tp = 1; tp <= devices; ++tp) {
-    if (devices % tp != 0) continue;
-    const int32_t dp = devices / tp;
-    if ((pins.tp && pins.spec.tp != tp) || (pins.dp && pins.spec.dp != dp)) continue;
+  const StrategySpec& given = pins.spec;
+  const int32_t others = given.cp * given.ep * given.pp;
+  if (devices % others != 0) return all;
+  for (int32_t tp = 1; tp <= devices / others; ++tp) {
+    if (devices / others % tp != 0) continue;
+    const int32_t dp = devices / others / tp;
+    if ((pins.tp && given.tp != tp) || (pins.dp && given.dp != dp)) continue;
     for (const bool sp : {false, true}) {
-      if ((sp && tp == 1) || (pins.sp && !sp)) continue;
+      if ((sp && (tp == 1 || given.form != TensorForm::k1d)) || (pins.sp && !sp)) continue;
       for (int32_t zero = 0; zero <= 3; ++zero) {
-        if (pins.zero ? zero != pins.spec.zero : (zero > 0 && (dp == 1 || !training))) continue;
-        std::vector<int64_t> sizes = training ? micro_batch_sizes(global_batch, dp) : std::vector<int64_t>{0};
-        if (pins.micro_batch) sizes = {pins.spec.micro_batch};
-        for (const int64_t size : sizes)
-          all.push_back({dp, tp, sp, zero, pins.zero ? pins.spec.zero_group : 0, size});
+        const bool spreads = dp * given.ep * given.cp > 1 && training;
+        if (pins.zero ? zero != given.zero : (zero > 0 && !spreads)) continue;
+        std::vector<int64_t> sizes =
+            training ? micro_batch_sizes(global_batch, dp * given.ep) : std::vector<int64_t>{0};
+        if (pins.micro_batch) sizes = {given.micro_batch};
+        for (const int64_t size : sizes) {
+          StrategySpec& spec = all.emplace_back(given);
+          spec.dp = dp;
+          spec.tp = tp;
+          spec.sp = sp;
+          spec.zero = zero;
+          spec.micro_batch = size;
+        }
       }
     }
   }
@@ -133,7 +144,7 @@ class Search {
     if (options_.like != nullptr) {
       StrategySpec spec = spec_like(*options_.like);
       // The same cut into micro-batches where this batch admits it.
-      const int64_t at_once = spec.micro_batch * spec.dp;
+      const int64_t at_once = spec.micro_batch * spec.data();
       if (at_once > 0 && options_.global_batch % at_once != 0) spec.micro_batch = 0;
       return std::vector<StrategySpec>{spec};
     }

@@ -440,9 +440,27 @@ Result<int32_t> micro_batches(const StrategySpec& spec, int64_t global_batch) {
              global_batch % spec.dp == 0 ? global_batch / spec.dp : global_batch));
 }
 
+// What the words may say and plans do not carry out yet.
+Status check_known(const StrategySpec& spec) {
+  const auto refuse = [&](std::string_view what) {
+    return Status(StatusCode::kUnsupported,
+                  format("parallel: {} is not carried out yet (in '{}')", what, to_text(spec)));
+  };
+  if (spec.form != TensorForm::k1d && spec.tp > 1) return refuse("tp in two or three dimensions");
+  if (spec.cp > 1) return refuse("cp");
+  if (spec.ep > 1) return refuse("ep");
+  if (spec.pp > 1) return refuse("pp");
+  if (spec.chunks > 1) return refuse("chunks");
+  if (spec.recompute != RecomputeForm::kNone) return refuse("recompute");
+  if (spec.offload.any()) return refuse("offload");
+  if (spec.keep) return refuse("keep");
+  return {};
+}
+
 }  // namespace
 
 Result<Plan> propagate(const Graph& graph, const PropagationOptions& options) {
+  TSR_RETURN_IF_ERROR(check_known(options.spec));
   if (options.global_batch < 1)
     return Status(StatusCode::kInvalidArgument,
                   format("a batch of {} sequences; at least 1 is wanted", options.global_batch));

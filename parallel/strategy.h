@@ -1,8 +1,21 @@
 // Named strategies: the words of --parallel ("dp=2,tp=2,sp,zero=1") and the plan that they pin. No strategy
 // has code of its own: each is a way to fill in factor assignments and stored specs, found by propagation
 // over the graph.
+//
+//   dp=N                              data parallel
+//   tp=P or tp=1d:P, tp=2d:XxY, tp=2.5d:QxQxD, tp=3d:QxQxQ      tensor parallel; sp: sequence over 1d
+//   cp=ring:N, cp=ulysses:N, cp=gather:N     context parallel; ":contiguous" where zig-zag is not wanted
+//   ep=N                              experts over N; everything else takes it as data parallel
+//   pp=P:gpipe|1f1b|interleaved:V|zb-h1|zb-h2|zb-v              pipeline; pp=P is 1f1b
+//   zero=0..3, zero=3:G               state, gradients, parameters spread over the data axes (groups of G)
+//   mb=N                              sequences of one micro-batch on one data-parallel rank
+//   chunks=G                          gathers move in G slices
+//   recompute=none|full|auto
+//   offload=none|auto|params|grads|optimizer|activations[@host|@file], several joined by '+'
+//   keep                              what is gathered for forward is kept for backward, not gathered again
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,14 +25,41 @@
 
 namespace tessera {
 
+enum class TensorForm : uint8_t { k1d, k2d, k25d, k3d };
+enum class ContextForm : uint8_t { kNone, kRing, kUlysses, kGather };
+enum class RecomputeForm : uint8_t { kNone, kFull, kAuto };
+
+// Where each kind of tensor lives between its uses; kDevice: not offloaded.
+struct OffloadWords {
+  bool automatic = false;  // the planner decides
+  Tier params = Tier::kDevice, grads = Tier::kDevice, optimizer = Tier::kDevice, activations = Tier::kDevice;
+  bool any() const { return *this != OffloadWords{}; }
+  friend bool operator==(const OffloadWords&, const OffloadWords&) = default;
+};
+
 struct StrategySpec {
   int32_t dp = 1;
-  int32_t tp = 1;
+  int32_t tp = 1;           // devices of the tensor form, the product of its grid
   bool sp = false;          // Megatron sequence parallelism over tp
   int32_t zero = 0;         // 0..3 over dp
   int32_t zero_group = 0;   // shard inside groups of this many (zero=3:G); 0: the whole of dp
   int64_t micro_batch = 0;  // sequences per data-parallel rank (mb=); 0: the planner chooses
-  int32_t devices() const { return dp * tp; }
+  TensorForm form = TensorForm::k1d;
+  std::array<int32_t, 3> grid = {1, 1, 1};  // x, y, z of 2d (z = 1), 2.5d and 3d
+  ContextForm context = ContextForm::kNone;
+  int32_t cp = 1;
+  bool zigzag = true;  // of causal attention under ring or gather; ":contiguous" turns it off
+  int32_t ep = 1;
+  int32_t pp = 1;
+  ScheduleKind schedule = ScheduleKind::kNone;  // kNone just when pp = 1
+  int32_t virtual_stages = 1;                   // stages of one device (interleaved)
+  int32_t chunks = 1;
+  RecomputeForm recompute = RecomputeForm::kNone;
+  OffloadWords offload;
+  bool keep = false;
+
+  int32_t data() const { return dp * ep; }  // parts of the batch, but for those of a tensor grid
+  int32_t devices() const { return dp * tp * cp * ep * pp; }
   friend bool operator==(const StrategySpec&, const StrategySpec&) = default;
 };
 
@@ -27,6 +67,7 @@ struct StrategySpec {
 struct StrategyPins {
   StrategySpec spec;
   bool dp = false, tp = false, sp = false, zero = false, micro_batch = false;
+  bool cp = false, ep = false, pp = false, chunks = false, recompute = false, offload = false, keep = false;
 };
 
 // Errors name the word found, the words known (nearest first) and an example.

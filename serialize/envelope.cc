@@ -21,9 +21,8 @@ uint64_t header_hash(const Envelope& envelope) {
 uint64_t xxh3(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 Envelope make_envelope(std::string_view magic, uint64_t file_bytes, uint64_t index_offset,
-                       std::span<const std::byte> index) {
-  Envelope envelope{
-      {}, kFileVersion, sizeof(Envelope), file_bytes, index_offset, index.size(), xxh3(index), 0, 0};
+                       std::span<const std::byte> index, uint32_t version) {
+  Envelope envelope{{}, version, sizeof(Envelope), file_bytes, index_offset, index.size(), xxh3(index), 0, 0};
   TSR_CHECK(magic.size() == sizeof envelope.magic, "a magic number has 8 bytes");
   std::memcpy(envelope.magic, magic.data(), magic.size());
   envelope.header_xxh3 = header_hash(envelope);

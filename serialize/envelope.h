@@ -26,7 +26,8 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == 64);
 
-inline constexpr uint32_t kFileVersion = 1;
+inline constexpr uint32_t kFileVersion =
+    2;  // 1: plans without chunks, kept gathers, offload and zig-zag orders
 inline constexpr int64_t kDataAlignment = 64;
 inline constexpr std::string_view kModelMagic = "TSRMODEL", kCheckpointMagic = "TSRCHKPT",
                                   kPlanMagic = "TSRPLAN1";
@@ -38,7 +39,7 @@ inline constexpr uint64_t align_data(uint64_t offset) { return (offset + 63) / 6
 
 uint64_t xxh3(std::span<const std::byte> bytes);
 Envelope make_envelope(std::string_view magic, uint64_t file_bytes, uint64_t index_offset,
-                       std::span<const std::byte> index);
+                       std::span<const std::byte> index, uint32_t version = 1);
 
 // The index of a file, aligned for FlatBuffers.
 struct IndexBytes {

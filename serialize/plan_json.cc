@@ -18,6 +18,7 @@ constexpr std::string_view kFormat = "tessera-plan";
 constexpr int64_t kVersion = 1;
 constexpr std::string_view kSchedules[] = {"none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"};
 constexpr std::string_view kTiers[] = {"device", "host", "file"};
+constexpr std::string_view kOrders[] = {"broadcast", "rotating"};
 constexpr std::string_view kReduces[] = {"sum", "max"};
 
 Status wrong(std::string message) { return Status(StatusCode::kCorrupt, "plan: " + std::move(message)); }
@@ -55,7 +56,10 @@ Json to_json(const NodePlan& node, const Plan& plan) {
   }
   if (!carried.empty()) json["carried"] = axis_names(carried, mesh);
   if (carry_set != -1) json["carry_set"] = carry_set;
+  if (chunk_factor != 0) json["chunk_factor"] = std::string(1, chunk_factor);
   if (chunks != 1) json["chunks"] = chunks;
+  if (chunk_order != ChunkOrder::kBroadcast) json["chunk_order"] = kOrders[static_cast<size_t>(chunk_order)];
+  if (tier != Tier::kDevice) json["tier"] = kTiers[static_cast<size_t>(tier)];
   if (!factor_units.empty()) {
     Json units = Json::array();
     for (const auto& [factor, unit] : factor_units) {
@@ -150,9 +154,10 @@ class Members {
     }
     return axes;
   }
-  char factor() {
-    const std::string name = text("factor", {});
+  char factor(std::string_view member = "factor", std::optional<std::string> fallback = {}) {
+    const std::string name = text(member, fallback);
     if (name.size() == 1) return name[0];
+    if (fallback && name.empty()) return 0;
     return fail(format("{}: a factor has one letter, not '{}'", where_, name)), '?';
   }
   template <class Int>
@@ -239,7 +244,10 @@ Result<NodePlan> node_from(const Json& json, const Plan& plan, size_t id) {
   }
   node.carried = members.axes("carried", *mesh);
   node.carry_set = members.int32("carry_set", -1);
+  node.chunk_factor = members.factor("chunk_factor", "");
   node.chunks = members.int32("chunks", 1);
+  node.chunk_order = static_cast<ChunkOrder>(members.word("chunk_order", kOrders));
+  node.tier = static_cast<Tier>(members.word("tier", kTiers));
   for (const Json& unit : members.array("units")) {
     Members unit_members(unit, where);
     const char name = unit_members.factor();
@@ -329,6 +337,16 @@ Result<Plan> plan_from(const Json& json) {
     plan.stored.push_back(std::move(stored));
   }
   for (uint32_t tensor : members.integers<uint32_t>("recompute")) plan.recompute.push_back(TensorId{tensor});
+  for (uint32_t tensor : members.integers<uint32_t>("keep_gathered"))
+    plan.keep_gathered.push_back(TensorId{tensor});
+  for (const Json& entry : members.array("offload")) {
+    Members offloaded(entry, "an offloaded tensor");
+    const auto tensor = static_cast<uint32_t>(offloaded.integer("tensor", {}, 0, UINT32_MAX));
+    plan.offload.push_back({TensorId{tensor}, static_cast<Tier>(offloaded.word("tier", kTiers))});
+    TSR_RETURN_IF_ERROR(offloaded.finish());
+  }
+  if (!plan.stages.empty()) plan.zigzag = members.axes("zigzag", plan.stages[0].mesh);
+  plan.prefetch = members.int32("prefetch", 1);
   plan.schedule = static_cast<ScheduleKind>(members.word("schedule", kSchedules));
   plan.global_batch = members.integer("global_batch", 0, 0, INT64_MAX);
   plan.micro_batches = members.int32("micro_batches", 1);
@@ -368,6 +386,19 @@ Result<std::string> plan_to_json(const Plan& plan) {
   }
   json["recompute"] = Json::array();
   for (TensorId tensor : plan.recompute) json["recompute"].push_back(static_cast<uint32_t>(tensor));
+  // Left out where they say nothing, so that the first version can read plans that it can carry out.
+  if (!plan.keep_gathered.empty()) {
+    json["keep_gathered"] = Json::array();
+    for (TensorId tensor : plan.keep_gathered) json["keep_gathered"].push_back(static_cast<uint32_t>(tensor));
+  }
+  if (!plan.offload.empty()) {
+    json["offload"] = Json::array();
+    for (const auto& [tensor, tier] : plan.offload)
+      json["offload"].push_back(
+          Json{{"tensor", static_cast<uint32_t>(tensor)}, {"tier", kTiers[static_cast<size_t>(tier)]}});
+  }
+  if (!plan.zigzag.empty()) json["zigzag"] = axis_names(plan.zigzag, plan.stages[0].mesh);
+  if (plan.prefetch != 1) json["prefetch"] = plan.prefetch;
   json["schedule"] = kSchedules[static_cast<size_t>(plan.schedule)];
   json["global_batch"] = plan.global_batch;
   json["micro_batches"] = plan.micro_batches;

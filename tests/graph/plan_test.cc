@@ -33,14 +33,24 @@ Plan full_plan(const Graph& graph) {
   plan.nodes[1].factor_axes = {{'a', {0}}};
   plan.nodes[2].carried = {1};
   plan.nodes[2].carry_set = 1;
+  plan.nodes[2].chunk_factor = 'k';
   plan.nodes[2].chunks = 4;
+  plan.nodes[3].chunk_factor = 's';
+  plan.nodes[3].chunks = 2;
+  plan.nodes[3].chunk_order = ChunkOrder::kRotating;
+  plan.nodes[4].chunks = 3;
+  plan.nodes[4].tier = Tier::kHost;
   const TensorId weight = *graph.find_tensor("layer.0.weight"), bias = *graph.find_tensor("layer.0.bias");
   plan.stored = {{weight,
                   {{0, *parse_spec("{[tp unit 8], [dp]}", plan.stages[0].mesh), Tier::kDevice},
                    {1, *parse_spec("{[], [tp]}", plan.stages[1].mesh), Tier::kHost}}},
                  {bias, {{0, *parse_spec("{[]} partial(sum: dp)", plan.stages[0].mesh), Tier::kFile}}}};
   plan.recompute = {graph.nodes()[0].outputs[0]};
-  plan.schedule = ScheduleKind::k1F1B;
+  plan.keep_gathered = {weight, bias};
+  plan.offload = {{graph.nodes()[0].outputs[0], Tier::kFile}, {graph.nodes()[1].outputs[0], Tier::kHost}};
+  plan.zigzag = {0};
+  plan.prefetch = 2;
+  plan.schedule = ScheduleKind::kZbH1;
   plan.global_batch = 8;
   plan.micro_batches = 2;
   plan.symbols = {{"T", 128}};
@@ -64,6 +74,10 @@ TEST_CASE("a plan reads back exactly from its text") {
   CHECK(read->nodes == plan.nodes);
   CHECK(read->stored == plan.stored);
   CHECK(read->recompute == plan.recompute);
+  CHECK(read->keep_gathered == plan.keep_gathered);
+  CHECK(read->offload == plan.offload);
+  CHECK(read->zigzag == plan.zigzag);
+  CHECK(read->prefetch == plan.prefetch);
   CHECK(read->schedule == plan.schedule);
   CHECK(read->global_batch == plan.global_batch);
   CHECK(read->micro_batches == plan.micro_batches);
@@ -90,7 +104,8 @@ TEST_CASE("a plan is read with names beside ids, and a wrong edit is refused wit
   CHECK(edited("{[tp unit 8], [dp]}", "{[tp unit 8]}").message().find("spec has 1 dims") !=
         std::string::npos);
   CHECK(edited("mesh 1 {", "mesh 2 {").message().find("not declared") != std::string::npos);
-  CHECK(edited("schedule 1f1b", "schedule best").message().find("line 7: found 'best'") != std::string::npos);
+  CHECK(edited("schedule zb_h1", "schedule best").message().find("line 7: found 'best'") !=
+        std::string::npos);
   CHECK(edited("micro_batches 2", "micro_batches 0").message().find("wanted 1") != std::string::npos);
   CHECK(!edited("\n}", "\n").ok());
 }

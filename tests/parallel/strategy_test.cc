@@ -38,7 +38,31 @@ Result<PlanResult> planned(const Graph& step, int devices, std::string_view para
 
 TEST_CASE("words of a strategy read back as they print") {
   for (const std::string_view text :
-       {"dp=2", "tp=4,sp", "dp=2,tp=2,sp,zero=1", "dp=4,zero=3:2", "dp=2,mb=4", "single"}) {
+       {"dp=2",
+        "tp=4,sp",
+        "dp=2,tp=2,sp,zero=1",
+        "dp=4,zero=3:2",
+        "dp=2,mb=4",
+        "single",
+        "tp=2d:2x3",
+        "tp=2.5d:2x2x3",
+        "tp=3d:2x2x2",
+        "cp=ring:4",
+        "cp=ring:2:contiguous",
+        "cp=ulysses:2",
+        "cp=gather:3",
+        "dp=2,ep=4",
+        "pp=2:gpipe",
+        "pp=2:1f1b",
+        "pp=4:interleaved:2",
+        "pp=2:zb-h1",
+        "pp=2:zb-h2",
+        "pp=2:zb-v",
+        "dp=2,tp=2,sp,cp=ring:2,ep=2,pp=2:1f1b,zero=3,mb=4,chunks=4,recompute=full,"
+        "offload=params@host+optimizer@file,keep",
+        "recompute=auto",
+        "offload=auto",
+        "cp=ring:2,zero=1"}) {
     const auto pins = parse_parallel(text);
     REQUIRE(pins.ok());
     CHECK(to_text(pins->spec) == text);
@@ -55,8 +79,26 @@ TEST_CASE("words that are wrong, unknown or not yet carried out are told apart")
   CHECK(message("dp=0").find("from 1") != std::string::npos);
   CHECK(message("zero=4").find("0 to 3") != std::string::npos);
   CHECK(message("dp=two").find("number") != std::string::npos);
-  CHECK(parse_parallel("pp=2:1f1b").status().code() == StatusCode::kUnsupported);
-  CHECK(parse_parallel("tp=2d:2x2").status().code() == StatusCode::kUnsupported);
+  CHECK(message("tp=2d:2").find("tp=2d:XxY is wanted") != std::string::npos);
+  CHECK(message("tp=4d:2").find("nearest: 1d") != std::string::npos);
+  CHECK(message("tp=2.5d:2x3x2").find("nearest: tp=2.5d:2x2x2") != std::string::npos);
+  CHECK(message("tp=3d:2x2x3").find("nearest: tp=3d:2x2x2") != std::string::npos);
+  CHECK(message("cp=rings:2").find("nearest: ring") != std::string::npos);
+  CHECK(message("cp=ulysses:2:contiguous").find("known: cp=ring:N") != std::string::npos);
+  CHECK(message("pp=2:zb-h3").find("nearest: zb-h1") != std::string::npos);
+  CHECK(message("pp=2:gpipe:3").find("only interleaved") != std::string::npos);
+  CHECK(message("pp=2:interleaved").find("number") != std::string::npos);
+  CHECK(message("offload=optimiser").find("nearest: optimizer") != std::string::npos);
+  CHECK(message("offload=params@moon").find("known: host, file") != std::string::npos);
+  CHECK(message("offload=params+params").find("twice") != std::string::npos);
+  CHECK(message("recompute=ful").find("nearest: full") != std::string::npos);
+  CHECK(message("sp=1").find("stands alone") != std::string::npos);
+  CHECK(message("dp").find("wants a value") != std::string::npos);
+  CHECK(message("dp=2,dp=2").find("given twice") != std::string::npos);
+  CHECK(message("dp=60000,tp=60000").find("devices") != std::string::npos);
+  CHECK_FALSE(parse_parallel("tp=2d:2x2,sp").ok());
+  CHECK(parse_parallel("pp=2")->spec.schedule == ScheduleKind::k1F1B);
+  CHECK(parse_parallel("tp=3d:2x2x2")->spec.devices() == 8);
   CHECK_FALSE(parse_parallel("tp=1,sp").ok());
   CHECK_FALSE(parse_parallel("dp=4,zero=3:3").ok());
 }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <limits>
 
 #include "serialize/envelope.h"
@@ -22,6 +23,10 @@ void check_equal(const Plan& a, const Plan& b) {
   CHECK(a.nodes == b.nodes);
   CHECK(a.stored == b.stored);
   CHECK(a.recompute == b.recompute);
+  CHECK(a.keep_gathered == b.keep_gathered);
+  CHECK(a.offload == b.offload);
+  CHECK(a.zigzag == b.zigzag);
+  CHECK(a.prefetch == b.prefetch);
   CHECK(a.schedule == b.schedule);
   CHECK(a.global_batch == b.global_batch);
   CHECK(a.micro_batches == b.micro_batches);
@@ -46,7 +51,7 @@ TEST_CASE("plans_come_back_exactly_in_both_forms") {
   infinite.estimate.communication_s = 5e-324;
   infinite.estimate.gap = 0.1 + 0.2;
   infinite.graph_fingerprint = ~uint64_t{0};
-  for (const Plan& plan : {sample_plan(), infinite, Plan{}}) {
+  for (const Plan& plan : {sample_plan(), larger_sample_plan(), infinite, Plan{}}) {
     ScratchFolder folder;
     for (const char* name : {"p.json", "p.plan"}) {
       const Status saved = save_plan(plan, folder / name);
@@ -85,6 +90,20 @@ TEST_CASE("slips_in_an_edited_plan_are_named") {
   CHECK(message("}", "").find("plan:") == 0);
 }
 
+TEST_CASE("only_plans_that_decide_more_ask_for_a_newer_reader") {
+  const auto version = [](const Plan& plan) {
+    Envelope envelope;
+    std::memcpy(&envelope, plan_to_bytes(plan)->data(), sizeof envelope);
+    return envelope.version;
+  };
+  CHECK(version(sample_plan()) == 1);
+  CHECK(version(larger_sample_plan()) == 2);
+  Plan plan = sample_plan();
+  plan.nodes[1].tier = Tier::kHost;
+  CHECK(version(plan) == 2);
+  CHECK(plan_to_json(sample_plan())->find("keep_gathered") == std::string::npos);
+}
+
 TEST_CASE("plans_that_make_no_sense_are_not_saved") {
   Plan plan = sample_plan();
   plan.nodes[0].stage = 5;
@@ -92,6 +111,15 @@ TEST_CASE("plans_that_make_no_sense_are_not_saved") {
   plan = sample_plan();
   plan.nodes[1].factor_axes[0].second = {9};
   CHECK(!plan_to_json(plan).ok());
+  plan = larger_sample_plan();
+  plan.zigzag = {9};
+  CHECK(!plan_to_bytes(plan).ok());
+  plan = larger_sample_plan();
+  plan.prefetch = -1;
+  CHECK(!plan_to_json(plan).ok());
+  plan = larger_sample_plan();
+  plan.nodes[1].chunk_factor = '\n';
+  CHECK(!plan_to_bytes(plan).ok());
   plan = sample_plan();
   plan.stages[0].mesh.devices.pop_back();
   CHECK(!plan_to_bytes(plan).ok());

@@ -1,4 +1,4 @@
-// A plan in which every member differs from its default.
+// Plans in which every member differs from its default: of the first format, and of the present one.
 #pragma once
 
 #include "graph/plan.h"
@@ -33,6 +33,20 @@ inline Plan sample_plan() {
   plan.micro_batches = 8;
   plan.symbols = {{"T", 128}, {"S", 1}};
   plan.estimate = {0.123456789012345, 0.1, 0.02, {int64_t{1} << 40, 12345}, 0.037};
+  return plan;
+}
+
+inline Plan larger_sample_plan() {
+  Plan plan = sample_plan();
+  plan.nodes[1].chunk_factor = 'k';
+  plan.nodes[2].chunk_factor = 's';
+  plan.nodes[2].chunk_order = ChunkOrder::kRotating;
+  plan.nodes[0].tier = Tier::kHost;
+  plan.keep_gathered = {TensorId{2}, TensorId{5}};
+  plan.offload = {{TensorId{7}, Tier::kFile}, {TensorId{8}, Tier::kHost}};
+  plan.zigzag = {0};
+  plan.prefetch = 3;
+  plan.schedule = ScheduleKind::kZbV;
   return plan;
 }
 

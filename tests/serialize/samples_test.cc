@@ -49,6 +49,8 @@ TEST_CASE("samples_can_be_written_for_a_new_format") {
   CHECK(save_checkpoint(to + "checkpoint-1", sample_checkpoint(), sample_bytes).ok());
   CHECK(save_plan(sample_plan(), to + "plan-1.plan").ok());
   CHECK(save_plan(sample_plan(), to + "plan-1.json").ok());
+  CHECK(save_plan(larger_sample_plan(), to + "plan-2.plan").ok());
+  CHECK(save_plan(larger_sample_plan(), to + "plan-2.json").ok());
 }
 
 TEST_CASE("samples_of_models_load") {
@@ -87,15 +89,19 @@ TEST_CASE("samples_of_checkpoints_load") {
 }
 
 TEST_CASE("samples_of_plans_load") {
-  for (const char* name : {"plan-1.plan", "plan-1.json"}) {
+  for (const std::string name : {"plan-1.plan", "plan-1.json", "plan-2.plan", "plan-2.json"}) {
     CAPTURE(name);
     auto plan = load_plan(sample(name));
     REQUIRE_MESSAGE(plan.ok(), plan.status().to_string());
-    const Plan wanted = sample_plan();
+    const Plan wanted = name.starts_with("plan-2") ? larger_sample_plan() : sample_plan();
     CHECK(plan->graph_fingerprint == wanted.graph_fingerprint);
     CHECK(plan->stages == wanted.stages);
     CHECK(plan->nodes == wanted.nodes);
     CHECK(plan->stored == wanted.stored);
     CHECK(plan->estimate == wanted.estimate);
+    CHECK(plan->keep_gathered == wanted.keep_gathered);
+    CHECK(plan->offload == wanted.offload);
+    CHECK(plan->zigzag == wanted.zigzag);
+    CHECK(plan->prefetch == wanted.prefetch);
   }
 }
