@@ -7,8 +7,10 @@
 
 namespace tessera {
 
+Result<Graph> build_encoder(const ModelConfig& config);
 Result<Graph> build_gpt2(const ModelConfig& config);
 Result<Graph> build_llama(const ModelConfig& config);
 Result<Graph> build_mlp(const ModelConfig& config);
+Result<Graph> build_moe(const ModelConfig& config);
 
 }  // namespace tessera

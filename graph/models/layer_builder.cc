@@ -27,10 +27,16 @@ TensorId LayerBuilder::parameter(std::string name, std::initializer_list<int64_t
 
 TensorId LayerBuilder::op(std::string_view name, std::initializer_list<TensorId> inputs,
                           std::vector<Attr> attrs) {
-  if (!status_.ok()) return kNoTensor;
+  const std::vector<TensorId> outputs = op_all(name, inputs, std::move(attrs));
+  return outputs.empty() ? kNoTensor : outputs.front();
+}
+
+std::vector<TensorId> LayerBuilder::op_all(std::string_view name, std::initializer_list<TensorId> inputs,
+                                           std::vector<Attr> attrs) {
+  if (!status_.ok()) return {};
   auto outputs = graph_.add_node(name, std::span(inputs.begin(), inputs.size()), std::move(attrs));
   if (!outputs.ok()) fail(outputs.status());
-  return outputs.ok() ? outputs->front() : kNoTensor;
+  return outputs.ok() ? *outputs : std::vector<TensorId>{};
 }
 
 TensorId LayerBuilder::project(TensorId x, TensorId weight) {

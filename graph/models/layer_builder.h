@@ -25,6 +25,10 @@ class LayerBuilder {
   // The first result of a node; further results (statistics kept for the backward pass) stay in the graph.
   TensorId op(std::string_view name, std::initializer_list<TensorId> inputs, std::vector<Attr> attrs = {});
 
+  // All results of a node; empty once something failed.
+  std::vector<TensorId> op_all(std::string_view name, std::initializer_list<TensorId> inputs,
+                               std::vector<Attr> attrs = {});
+
   // x [..., K] -> [..., N] by a weight stored [N, K], as Hugging Face and GGUF hold it.
   TensorId linear(TensorId x, std::string weight, int64_t k, int64_t n);
   // The same with "<name>.weight" and "<name>.bias".

@@ -4,18 +4,11 @@
 #include "graph/base/text.h"
 #include "graph/models/families.h"
 #include "graph/models/layer_builder.h"
+#include "graph/models/llama_parts.h"
 
 namespace tessera {
 
-namespace {
-
-struct LlamaSizes {
-  int64_t L, C, H, KV, D, F, V, T;
-  double norm_eps, rope_theta;
-  bool tied, rope_half;
-};
-
-LlamaSizes read(ConfigReader& config) {
+LlamaSizes read_llama_sizes(ConfigReader& config) {
   LlamaSizes m;
   m.L = config.size("L");
   m.C = config.size("C");
@@ -34,13 +27,16 @@ LlamaSizes read(ConfigReader& config) {
   return m;
 }
 
-TensorId attention(LayerBuilder& b, const LlamaSizes& m, const std::string& block, TensorId x,
-                   TensorId positions) {
+TensorId llama_norm(LayerBuilder& b, const LlamaSizes& m, const std::string& name, TensorId x) {
+  return b.op("rms_norm", {x, b.parameter(name, {m.C})}, {{"eps", m.norm_eps}});
+}
+
+TensorId llama_attention(LayerBuilder& b, const LlamaSizes& m, const std::string& block, TensorId x,
+                         TensorId positions) {
   b.scope(block + ".attention");
   const std::vector<Attr> turn = {{"theta", m.rope_theta},
                                   {"style", std::string(m.rope_half ? "half" : "interleaved")}};
-  const TensorId normed =
-      b.op("rms_norm", {x, b.parameter(block + ".attention_norm", {m.C})}, {{"eps", m.norm_eps}});
+  const TensorId normed = llama_norm(b, m, block + ".attention_norm", x);
   const TensorId q = b.split_heads(b.linear(normed, block + ".q", m.C, m.H * m.D), m.D);   // [B, T, H, D]
   const TensorId k = b.split_heads(b.linear(normed, block + ".k", m.C, m.KV * m.D), m.D);  // [B, T, KV, D]
   const TensorId v = b.split_heads(b.linear(normed, block + ".v", m.C, m.KV * m.D), m.D);
@@ -50,10 +46,17 @@ TensorId attention(LayerBuilder& b, const LlamaSizes& m, const std::string& bloc
   return b.op("add", {x, b.linear(b.merge_heads(mixed), block + ".o", m.H * m.D, m.C)});
 }
 
+void llama_output(LayerBuilder& b, const LlamaSizes& m, TensorId x, TensorId table) {
+  b.scope("output");
+  x = llama_norm(b, m, "final_norm", x);
+  b.output("logits", m.tied ? b.project(x, table) : b.linear(x, "output", m.C, m.V));
+}
+
+namespace {
+
 TensorId feed_forward(LayerBuilder& b, const LlamaSizes& m, const std::string& block, TensorId x) {
   b.scope(block + ".ffn");
-  const TensorId normed =
-      b.op("rms_norm", {x, b.parameter(block + ".ffn_norm", {m.C})}, {{"eps", m.norm_eps}});
+  const TensorId normed = llama_norm(b, m, block + ".ffn_norm", x);
   const TensorId gate = b.linear(normed, block + ".gate", m.C, m.F);
   const TensorId up = b.linear(normed, block + ".up", m.C, m.F);
   return b.op("add", {x, b.linear(b.op("swiglu", {gate, up}), block + ".down", m.F, m.C)});
@@ -64,7 +67,7 @@ TensorId feed_forward(LayerBuilder& b, const LlamaSizes& m, const std::string& b
 Result<Graph> build_llama(const ModelConfig& config) {
   LayerBuilder b;
   ConfigReader reader(config, b);
-  const LlamaSizes m = read(reader);
+  const LlamaSizes m = read_llama_sizes(reader);
   if (!reader.done()) return b.finish();
 
   const int64_t B = b.symbol("B"), T = b.symbol("T", m.T);
@@ -76,12 +79,10 @@ Result<Graph> build_llama(const ModelConfig& config) {
   TensorId x = b.op("embedding", {table, tokens});  // [B, T, C]
   for (int64_t i = 0; i < m.L; ++i) {
     const std::string block = format("block.{}", i);
-    x = attention(b, m, block, x, positions);
+    x = llama_attention(b, m, block, x, positions);
     x = feed_forward(b, m, block, x);
   }
-  b.scope("output");
-  x = b.op("rms_norm", {x, b.parameter("final_norm", {m.C})}, {{"eps", m.norm_eps}});
-  b.output("logits", m.tied ? b.project(x, table) : b.linear(x, "output", m.C, m.V));
+  llama_output(b, m, x, table);
   return b.finish();
 }
 

@@ -12,20 +12,22 @@ namespace tessera {
 namespace {
 
 constexpr ModelFamily kFamilies[] = {
+    {"encoder", "encoder:L=12,C=768,H=12,V=30522,T=512", build_encoder},
     {"gpt2", "gpt2:L=12,C=768,H=12,V=50257,T=1024", build_gpt2},
     {"llama", "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048", build_llama},
     {"mlp", "mlp:L=2,C=784,F=256,V=10", build_mlp},
+    {"moe", "moe:L=32,C=4096,H=32,KV=8,F=14336,E=8,K=2,V=32000,T=4096", build_moe},
 };
 
 Status unknown_family(std::string_view name) {
   std::vector<std::string> names;
   for (const ModelFamily& family : kFamilies) names.emplace_back(family.name);
   return Status(StatusCode::kNotFound, format("model family '{}' is not known; known: {}; an example: {}",
-                                              name, join(names, ", "), kFamilies[1].example));
+                                              name, join(names, ", "), kFamilies[2].example));
 }
 
 // Keys of a shorthand that are not sizes (sizes are all capitals).
-constexpr std::string_view kReals[] = {"dropout", "norm_eps", "rope_theta"};
+constexpr std::string_view kReals[] = {"aux", "capacity", "dropout", "norm_eps", "rope_theta", "z"};
 constexpr std::string_view kFlags[] = {"tied", "rope_half"};
 
 }  // namespace

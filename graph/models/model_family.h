@@ -14,12 +14,12 @@
 namespace tessera {
 
 // Hyper-parameters in the letters of the shorthand: L layers, C channels, H heads, KV key-value heads, F
-// feed-forward width, V vocabulary, T context length, D head size. Families read what they need and fill in
+// feed-forward width, V vocabulary, T context length, D head size, E experts, K experts of a token. Families read what they need and fill in
 // defaults.
 struct ModelConfig {
-  std::string family;                    // "llama", "gpt2", "mlp"
+  std::string family;                    // "llama", "gpt2", ...
   std::map<std::string, int64_t> sizes;  // "L" -> 12
-  std::map<std::string, double> reals;   // "norm_eps", "rope_theta", "dropout"
+  std::map<std::string, double> reals;   // "norm_eps", "rope_theta", "dropout", "capacity"
   std::map<std::string, bool> flags;     // "tied" (output projection = embedding)
 };
 
@@ -27,7 +27,7 @@ struct ModelFamily {
   std::string_view name;
   std::string_view example;  // "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048"
   // Inputs "tokens", "positions" i32[B, T]; output "logits" f32[B, T, V]; parameters named as in
-  // docs/models.md.
+  // docs/models.md. Output "aux_loss" f32[] where the family has a loss of its own, which add_token_loss adds.
   Result<Graph> (*build)(const ModelConfig& config);
 };
 

@@ -23,15 +23,26 @@ extern const OpDef kDropout;
 extern const OpDef kEmbedding;
 extern const OpDef kEmbeddingGrad;
 extern const OpDef kExp;
+extern const OpDef kExpertMatmul;
+extern const OpDef kExpertMatmulWeightGrad;
 extern const OpDef kGelu;
 extern const OpDef kGeluGrad;
 extern const OpDef kLayerNorm;
 extern const OpDef kLayerNormGradInput;
 extern const OpDef kLayerNormGradWeight;
 extern const OpDef kLog;
+extern const OpDef kLogSumExp;
 extern const OpDef kMatmul;
 extern const OpDef kMatmulWeightGrad;
 extern const OpDef kMergeDims;
+extern const OpDef kMoeCombine;
+extern const OpDef kMoeCombineGradGate;
+extern const OpDef kMoeCombineGradInput;
+extern const OpDef kMoeDispatch;
+extern const OpDef kMoeDispatchGrad;
+extern const OpDef kMoeFraction;
+extern const OpDef kMoeRoute;
+extern const OpDef kMoeRouteGrad;
 extern const OpDef kMul;
 extern const OpDef kNeg;
 extern const OpDef kPad;
@@ -95,15 +106,26 @@ std::span<const OpDef* const> table() {
       &kEmbedding,
       &kEmbeddingGrad,
       &kExp,
+      &kExpertMatmul,
+      &kExpertMatmulWeightGrad,
       &kGelu,
       &kGeluGrad,
       &kLayerNorm,
       &kLayerNormGradInput,
       &kLayerNormGradWeight,
       &kLog,
+      &kLogSumExp,
       &kMatmul,
       &kMatmulWeightGrad,
       &kMergeDims,
+      &kMoeCombine,
+      &kMoeCombineGradGate,
+      &kMoeCombineGradInput,
+      &kMoeDispatch,
+      &kMoeDispatchGrad,
+      &kMoeFraction,
+      &kMoeRoute,
+      &kMoeRouteGrad,
       &kMul,
       &kNeg,
       &kPad,

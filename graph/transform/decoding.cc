@@ -124,8 +124,23 @@ class Decoder {
 
   Status add_node(NodeId id) {
     const Node& node = forward_.node(id);
+    if (node.op->name == "moe_route") return add_unbounded_routing(node);
     if (node.op->name != "attention") return copy_.copy_node(id);
     return add_cached_attention(node).with_context(format("attention '{}'", node.scope));
+  }
+
+  // A chunk does not know how many slots the tokens before it took: nothing is dropped.
+  Status add_unbounded_routing(const Node& node) {
+    std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
+    for (Attr& attr : attrs)
+      if (attr.name == "capacity") attr.value = 0.0;
+    const TensorId probs = copy_.mapped(node.inputs[0]);
+    graph().set_scope(node.scope);
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> routed,
+                         graph().add_node("moe_route", std::span(&probs, 1), std::move(attrs)));
+    graph().set_scope("");
+    for (size_t i = 0; i < routed.size(); ++i) copy_.replace(node.outputs[i], routed[i]);
+    return {};
   }
 
   // A state of the scope, numbered where a scope holds several attentions.

@@ -49,8 +49,15 @@ Status add_token_loss(Graph& graph) {
   for (int dim = 0; dim < tokens.rank(); ++dim) every_dim.push_back(dim);
   TSR_ASSIGN_OR_RETURN(const TensorId total, graph.add("reduce_sum", {losses}, {{"axes", every_dim}}));
   TSR_ASSIGN_OR_RETURN(const TensorId loss, graph.add("scale_by", {total, loss_scale}));
+  const auto auxiliary = graph.find_output("aux_loss");
+  if (!auxiliary) {
+    graph.set_scope("");
+    return graph.add_output("loss", loss);
+  }
+  TSR_ASSIGN_OR_RETURN(const TensorId whole, graph.add("add", {loss, *auxiliary}));
   graph.set_scope("");
-  return graph.add_output("loss", loss);
+  TSR_RETURN_IF_ERROR(graph.add_output("loss", whole));
+  return graph.add_output("token_loss", loss);
 }
 
 namespace {
@@ -129,7 +136,8 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
 }
 
 Result<Graph> make_evaluation(const Graph& forward_with_loss) {
-  TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(forward_with_loss));
+  TSR_ASSIGN_OR_RETURN(TensorId loss, find_loss(forward_with_loss));
+  if (const auto of_tokens = forward_with_loss.find_output("token_loss")) loss = *of_tokens;
   Graph evaluation = forward_with_loss;
   evaluation.clear_outputs();
   TSR_RETURN_IF_ERROR(evaluation.add_output("loss", loss));

@@ -11,6 +11,8 @@ namespace tessera {
 
 // Appends the token loss of a language model: inputs "labels" i32[B, T] (-1: ignored) and "loss_scale" f32[] (1 /
 // valid tokens of the global batch, counted by the feeder), output "loss" f32[] = loss_scale * sum of token losses.
+// A model's own "aux_loss" f32[] (the mean over sequences, so that it is exact under micro-batches) is added to it;
+// the loss without it then is output "token_loss".
 // Vocabulary-parallel by construction: its phases (max, sum of exponentials, picked logit) are separate nodes.
 Status add_token_loss(Graph& graph);
 
@@ -25,7 +27,7 @@ struct TrainingOptions {
 // outputs and what only they need. The norm is always found: a step whose gradient is not finite changes nothing.
 Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options);
 
-// forward + loss only, without dropout; output "loss".
+// forward + loss only, without dropout; output "loss": of the tokens, without a model's auxiliary loss.
 Result<Graph> make_evaluation(const Graph& forward_with_loss);
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "graph/base/text.h"
@@ -56,11 +57,15 @@ size_t count(const Graph& graph, std::string_view op) {
 
 constexpr const char* kLlama = "llama:L=2,C=32,H=4,KV=2,F=48,V=65,T=16";
 constexpr const char* kGpt2 = "gpt2:L=2,C=32,H=4,V=65,T=16";
+constexpr const char* kMoe = "moe:L=2,C=32,H=4,KV=2,F=48,E=4,K=2,V=65,T=16";
+constexpr const char* kEncoder = "encoder:L=2,C=32,H=4,F=48,V=65,T=16";
 
 }  // namespace
 
 TEST_CASE("models verify and read back from their text") {
-  for (const char* shorthand : {kLlama, kGpt2, "mlp:L=2,C=8,F=16,V=3",
+  for (const char* shorthand : {kLlama, kGpt2, kMoe, kEncoder, "mlp:L=2,C=8,F=16,V=3",
+                                "moe:L=1,C=32,H=4,F=48,E=3,K=1,V=65,T=16,capacity=0,aux=0,z=0.001",
+                                "encoder:L=1,C=32,H=4,V=65,T=16,tied=0",
                                 "llama:L=1,C=32,H=4,F=48,V=65,T=16,D=6,tied,rope_half=1,norm_eps=1e-6",
                                 "gpt2:L=1,C=32,H=4,V=65,T=16,tied=0"}) {
     INFO(shorthand);
@@ -81,6 +86,59 @@ TEST_CASE("parameters of llama are named as documented") {
   CHECK(scopes == std::set<std::string>{"block.0.attention", "block.0.ffn", "embedding", "output"});
 }
 
+TEST_CASE("parameters of a mixture of experts are named as documented") {
+  const Graph graph = model("moe:L=1,C=32,H=4,KV=2,F=48,E=4,V=65,T=16");
+  CHECK(names(graph, TensorKind::kParameter) ==
+        std::vector<std::string>{"token_embedding", "block.0.attention_norm", "block.0.q", "block.0.k",
+                                 "block.0.v", "block.0.o", "block.0.ffn_norm", "block.0.router",
+                                 "block.0.experts.gate", "block.0.experts.up", "block.0.experts.down",
+                                 "final_norm", "output"});
+  CHECK(graph.type(*graph.find_tensor("block.0.experts.down")).shape == Shape{4, 32, 48});
+  CHECK(initializer_for(graph, *graph.find_tensor("block.0.experts.down")).stddev ==
+        doctest::Approx(0.02 / std::sqrt(2.0)));
+}
+
+TEST_CASE("slots follow the length of a sequence: its even share times the capacity") {
+  const auto slots = [](std::string_view shorthand, int64_t T) {
+    const std::pair<std::string, int64_t> values[] = {{"B", 3}, {"T", T}};
+    const Graph bound = ok(model(shorthand).bind(values));
+    for (const Node& node : bound.nodes())
+      if (node.op->name == "moe_dispatch") return bound.type(node.outputs[0]).shape;
+    return Shape{};
+  };
+  CHECK(slots(kMoe, 16) == Shape{4, 3, 10, 32});  // 1.25 * 2 * 16 / 4
+  CHECK(slots(kMoe, 3) == Shape{4, 3, 2, 32});
+  CHECK(slots(kMoe, 1) == Shape{4, 3, 1, 32});
+  CHECK(slots("moe:L=1,C=32,H=4,F=48,E=4,K=2,V=65,T=16,capacity=0", 16) == Shape{4, 3, 16, 32});
+}
+
+TEST_CASE("an auxiliary loss is trained on and not evaluated") {
+  const Graph forward = with_loss(kMoe),
+              plain = with_loss("moe:L=2,C=32,H=4,KV=2,F=48,E=4,K=2,V=65,T=16,aux=0");
+  CHECK(forward.find_output("aux_loss"));
+  CHECK(!plain.find_output("aux_loss"));
+  CHECK(print(ok(make_evaluation(forward))) == print(ok(make_evaluation(plain))));
+  CHECK(count(ok(make_training_step(forward, {})), "moe_fraction") == 2);
+  CHECK(count(ok(make_training_step(plain, {})), "moe_fraction") == 0);
+}
+
+TEST_CASE("an encoder sees both directions and so does not decode") {
+  const Graph graph = model(kEncoder);
+  for (const Node& node : graph.nodes())
+    if (node.op->name == "attention") CHECK(attr_i64(node.attrs, "causal") == 0);
+  const Result<Graph> decoding = make_decoding(graph, {16, true});
+  CHECK(decoding.status().message().find("it is not causal") != std::string::npos);
+}
+
+TEST_CASE("decoding drops no token of a mixture of experts") {
+  const Graph decoding = ok(make_decoding(model(kMoe), {16, true}));
+  check_sound(decoding);
+  CHECK(count(decoding, "moe_route") == 2);
+  CHECK(count(decoding, "moe_fraction") == 0);
+  for (const Node& node : decoding.nodes())
+    if (node.op->name == "moe_route") CHECK(attr_f64(node.attrs, "capacity") == 0);
+}
+
 TEST_CASE("parameters of gpt2 are named as documented and its head is tied") {
   const Graph graph = model("gpt2:L=1,C=32,H=4,V=65,T=16");
   std::vector<std::string> wanted = {"token_embedding", "position_embedding"};
@@ -98,6 +156,7 @@ TEST_CASE("a wrong shorthand names what is wrong and gives an example") {
     return graph.ok() ? std::string() : std::string(graph.status().message());
   };
   CHECK(message("lama:L=1").find("'lama' is not known") != std::string::npos);
+  CHECK(message("moe:L=1,C=32,H=4,F=48,E=2,K=3,V=65,T=16").find("K = 3 experts") != std::string::npos);
   CHECK(message("llama:L=1,C=32,H=4,F=48,V=65").find("size T is missing") != std::string::npos);
   CHECK(message("gpt2:L=1,C=32,H=4,V=65,T=16,KV=2").find("'KV' is not known") != std::string::npos);
   CHECK(message("gpt2:L=1,C=33,H=4,V=65,T=16").find("do not divide") != std::string::npos);
@@ -127,7 +186,7 @@ TEST_CASE("initial values follow the names") {
 }
 
 TEST_CASE("a training step updates every parameter and its optimizer state") {
-  for (const char* shorthand : {kLlama, kGpt2, "mlp:L=2,C=8,F=16,V=3"})
+  for (const char* shorthand : {kLlama, kGpt2, kMoe, kEncoder, "mlp:L=2,C=8,F=16,V=3"})
     for (const char* optimizer : {"adamw", "sgd"}) {
       INFO(shorthand << " " << optimizer);
       TrainingOptions options;

@@ -1,0 +1,127 @@
+// expert_matmul(x, w, load)[e, b, s, n] = sum_k x[e, b, s, k] * w[e, k, n]: every expert's own weight over
+// its slots. With `load` only the first load[e, b] slots are computed and the others are 0, whatever x holds
+// there.
+//   x [E, B, S, K], w [E, K, N] ([E, N, K] when trans_w = 1), load [E, B] i32 optional -> y [E, B, S, N]
+// expert_matmul_weight_grad(x, dy, load)[e, k, n] = sum over b and the slots s < load of x[e, b, s, k] *
+// dy[e, b, s, n] ([e, n, k] when trans_w = 1).
+#include "graph/base/text.h"
+#include "graph/ops/row_support.h"
+
+namespace tessera {
+
+using namespace ops;
+
+namespace {
+
+const AttrSpec kAttrs[] = {
+    {"trans_w", AttrType::kI64, AttrValue(int64_t{0}), "1: the weight is stored [E, N, K]"},
+};
+
+Status check_trans(std::string_view op, Attrs attrs) {
+  const int64_t trans = attr_i64(attrs, "trans_w");
+  if (trans == 0 || trans == 1) return {};
+  return Status(StatusCode::kInvalidArgument, format("{}: trans_w is {}, wanted 0 or 1", op, trans));
+}
+
+Status check_load(std::string_view op, Types in) {
+  if (in.size() < 3) return {};
+  return check_indices(op, in, 2, "load", Shape{in[0].shape[0], in[0].shape[1]});
+}
+
+double elements(const TensorType& type) { return static_cast<double>(type.shape.elements()); }
+
+}  // namespace
+
+namespace expert_matmul {
+
+constexpr std::string_view kName = "expert_matmul";
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 2, 3));
+  TSR_RETURN_IF_ERROR(check_trans(kName, attrs));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "x", 4));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 1, "w", in[0].dtype));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 1, "w", 3));
+  const bool trans = attr_i64(attrs, "trans_w") == 1;
+  TSR_RETURN_IF_ERROR(check_extent(kName, in, 1, "w", 0, in[0].shape[0]));
+  TSR_RETURN_IF_ERROR(check_extent(kName, in, 1, "w", trans ? 2 : 1, in[0].shape[3]));
+  TSR_RETURN_IF_ERROR(check_load(kName, in));
+  return std::vector<TensorType>{
+      {in[0].dtype, with_last(without_last(in[0].shape), in[1].shape[trans ? 1 : 2])}};
+}
+
+// dx = dy w^T and dw = x^T dy, both over the taken slots alone.
+Status vjp(VjpBuilder& b) {
+  const auto dy = b.output_grad(0);
+  if (!dy) return {};
+  const int64_t trans = attr_i64(b.attrs(), "trans_w");
+  const bool has_load = b.input_count() == 3;
+  TSR_RETURN_IF_ERROR(set_grad(b, 0, [&] {
+    return has_load ? b.emit("expert_matmul", {*dy, b.input(1), b.input(2)}, {{"trans_w", 1 - trans}})
+                    : b.emit("expert_matmul", {*dy, b.input(1)}, {{"trans_w", 1 - trans}});
+  }));
+  return set_grad(b, 1, [&] {
+    return has_load ? b.emit("expert_matmul_weight_grad", {b.input(0), *dy, b.input(2)}, {{"trans_w", trans}})
+                    : b.emit("expert_matmul_weight_grad", {b.input(0), *dy}, {{"trans_w", trans}});
+  });
+}
+
+ShardingRule sharding(const OpView& view) {
+  return make_rule(format("ebsk,{}{}->ebsn", attr_i64(view.attrs, "trans_w") == 1 ? "enk" : "ekn",
+                          view.inputs.size() == 3 ? ",eb" : ""),
+                   {{0}, {1}});
+}
+
+OpCost cost(const OpView& view) {
+  return traffic_cost(view,
+                      2 * elements(view.outputs[0]) * static_cast<double>(last_extent(view.inputs[0].shape)));
+}
+
+}  // namespace expert_matmul
+
+extern const OpDef kExpertMatmul = {.name = expert_matmul::kName,
+                                    .attrs = kAttrs,
+                                    .infer = expert_matmul::infer,
+                                    .vjp = expert_matmul::vjp,
+                                    .sharding = expert_matmul::sharding,
+                                    .cost = expert_matmul::cost};
+
+namespace expert_matmul_weight_grad {
+
+constexpr std::string_view kName = "expert_matmul_weight_grad";
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 2, 3));
+  TSR_RETURN_IF_ERROR(check_trans(kName, attrs));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "x", 4));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 1, "dy", in[0].dtype));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 1, "dy", 4));
+  TSR_RETURN_IF_ERROR(check_shape(kName, in, 1, "dy", with_last(without_last(in[0].shape), in[1].shape[3])));
+  TSR_RETURN_IF_ERROR(check_load(kName, in));
+  const int64_t E = in[0].shape[0], k = in[0].shape[3], n = in[1].shape[3];
+  return std::vector<TensorType>{
+      {in[0].dtype, attr_i64(attrs, "trans_w") == 1 ? Shape{E, n, k} : Shape{E, k, n}}};
+}
+
+ShardingRule sharding(const OpView& view) {
+  return make_rule(format("ebsk,ebsn{}->{}", view.inputs.size() == 3 ? ",eb" : "",
+                          attr_i64(view.attrs, "trans_w") == 1 ? "enk" : "ekn"),
+                   {{0}, {1}});
+}
+
+OpCost cost(const OpView& view) {
+  return traffic_cost(view,
+                      2 * elements(view.inputs[0]) * static_cast<double>(last_extent(view.inputs[1].shape)));
+}
+
+}  // namespace expert_matmul_weight_grad
+
+extern const OpDef kExpertMatmulWeightGrad = {.name = expert_matmul_weight_grad::kName,
+                                              .attrs = kAttrs,
+                                              .infer = expert_matmul_weight_grad::infer,
+                                              .sharding = expert_matmul_weight_grad::sharding,
+                                              .cost = expert_matmul_weight_grad::cost};
+
+}  // namespace tessera

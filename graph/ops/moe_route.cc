@@ -1,0 +1,175 @@
+// Routing of a mixture of experts: which experts a token goes to, at which of their slots, with which weight.
+//
+// A group is one sequence (the groups' factor is the batch factor b): every sequence has `capacity` slots at
+// every expert, filled in the order of its tokens, and what finds no slot is dropped. So which token is
+// dropped depends on the tokens before it in the same sequence, and on nothing else: not on how the batch is
+// cut over devices or micro-batches.
+#include <algorithm>
+#include <cmath>
+
+#include "graph/base/text.h"
+#include "graph/ops/row_support.h"
+
+namespace tessera {
+
+using namespace ops;
+
+namespace {
+
+Status check_normalize(std::string_view op, Attrs attrs) {
+  const int64_t normalize = attr_i64(attrs, "normalize");
+  if (normalize == 0 || normalize == 1) return {};
+  return Status(StatusCode::kInvalidArgument, format("{}: normalize is {}, wanted 0 or 1", op, normalize));
+}
+
+// probs [B, T, E]
+Status check_probs(std::string_view op, Types in, int i) {
+  TSR_RETURN_IF_ERROR(check_float(op, in, i, "probs"));
+  return check_rank(op, in, i, "probs", 3);
+}
+
+// Slots of one expert for one sequence of T tokens. While T is a symbol: T, the most that can be needed.
+int64_t slots(int64_t T, int64_t E, int64_t k, double capacity) {
+  if (is_symbol(T) || is_symbol(E) || E == 0 || capacity == 0) return T;
+  const double even = static_cast<double>(k) * static_cast<double>(T) / static_cast<double>(E);
+  const double wanted = std::ceil(capacity * even - 1e-9);  // 1.2 x 10 is 12, not 13
+  return wanted >= static_cast<double>(T) ? T : std::max<int64_t>(1, static_cast<int64_t>(wanted));
+}
+
+}  // namespace
+
+// moe_route(probs): every token takes the k experts of its k largest probabilities, largest first (the lower
+// index of equals), and at each of them the next free slot, tokens in order, and of one token the larger
+// probability first.
+//   probs [B, T, E] -> expert [B, T, K] i32; slot [B, T, K] i32, -1: dropped; gate [B, T, K], the
+//   probability, divided by the sum of the token's k with normalize = 1; token [E, B, S] i32, who has the
+//   slot, -1: nobody; load [E, B] i32, slots taken: the first ones. S = min(T, ceil(capacity * k * T / E)),
+//   at least 1; T with capacity = 0: then nothing is dropped.
+// Differentiable in gate.
+namespace moe_route {
+
+constexpr std::string_view kName = "moe_route";
+const AttrSpec kAttrs[] = {
+    {"k", AttrType::kI64, std::nullopt, "experts of a token"},
+    {"capacity", AttrType::kF64, AttrValue(0.0),
+     "slots of an expert, in multiples of its even share k * T / E of a sequence; 0: no token is dropped"},
+    {"normalize", AttrType::kI64, AttrValue(int64_t{1}), "1: the weights of a token's experts sum to 1"},
+};
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 1));
+  TSR_RETURN_IF_ERROR(check_probs(kName, in, 0));
+  TSR_RETURN_IF_ERROR(check_normalize(kName, attrs));
+  const int64_t B = in[0].shape[0], T = in[0].shape[1], E = in[0].shape[2], k = attr_i64(attrs, "k");
+  if (k < 1 || (!is_symbol(E) && k > E))
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: k is {}, wanted 1 to the number of experts, which is {}", kName, k, E));
+  const double capacity = attr_f64(attrs, "capacity");
+  if (!(capacity >= 0) || capacity > 1e6)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("{}: capacity is {}, wanted 0 (nothing is dropped) or a factor up to 1e6", kName, capacity));
+  const Shape choices{B, T, k};
+  return std::vector<TensorType>{{DType::kI32, choices},
+                                 {DType::kI32, choices},
+                                 {in[0].dtype, choices},
+                                 {DType::kI32, {E, B, slots(T, E, k, capacity)}},
+                                 {DType::kI32, {E, B}}};
+}
+
+Status vjp(VjpBuilder& b) {
+  const auto dgate = b.output_grad(2);
+  if (!dgate) return {};
+  return set_grad(b, 0, [&] {
+    return b.emit("moe_route_grad", {b.input(0), b.output(0), *dgate},
+                  {{"normalize", attr_i64(b.attrs(), "normalize")}});
+  });
+}
+
+// A token's slot depends on all tokens before it, so that t is whole.
+ShardingRule sharding(const OpView&) { return make_rule("bte->btk,btk,btk,ebs,eb", {}, "tkes"); }
+
+OpCost cost(const OpView& view) {
+  return traffic_cost(view, static_cast<double>(view.inputs[0].shape.elements()) *
+                                static_cast<double>(last_extent(view.outputs[0].shape)));
+}
+
+}  // namespace moe_route
+
+extern const OpDef kMoeRoute = {.name = moe_route::kName,
+                                .attrs = moe_route::kAttrs,
+                                .infer = moe_route::infer,
+                                .vjp = moe_route::vjp,
+                                .sharding = moe_route::sharding,
+                                .cost = moe_route::cost};
+
+// The gradient of the gates, to the probabilities that were chosen: dgate itself, or with normalize = 1 and
+// gates g = p / sum(p):  dp[j] = (dgate[j] - sum_i dgate[i] * g[i]) / sum(p)
+//   probs [B, T, E], expert [B, T, K] i32, dgate [B, T, K] -> dprobs [B, T, E].  Linear in dgate.
+namespace moe_route_grad {
+
+constexpr std::string_view kName = "moe_route_grad";
+const AttrSpec kAttrs[] = {
+    {"normalize", AttrType::kI64, AttrValue(int64_t{1}), "as in moe_route"},
+};
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 3));
+  TSR_RETURN_IF_ERROR(check_probs(kName, in, 0));
+  TSR_RETURN_IF_ERROR(check_normalize(kName, attrs));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 2, "dgate", 3));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 2, "dgate", in[0].dtype));
+  TSR_RETURN_IF_ERROR(
+      check_shape(kName, in, 2, "dgate", with_last(without_last(in[0].shape), last_extent(in[2].shape))));
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, 1, "expert", in[2].shape));
+  return std::vector<TensorType>{in[0]};
+}
+
+ShardingRule sharding(const OpView&) { return make_rule("bte,btk,btk->bte", {{2}}, "ek"); }
+
+OpCost cost(const OpView& view) {
+  return traffic_cost(view, 5 * static_cast<double>(view.inputs[2].shape.elements()));
+}
+
+}  // namespace moe_route_grad
+
+extern const OpDef kMoeRouteGrad = {.name = moe_route_grad::kName,
+                                    .attrs = moe_route_grad::kAttrs,
+                                    .infer = moe_route_grad::infer,
+                                    .sharding = moe_route_grad::sharding,
+                                    .cost = moe_route_grad::cost};
+
+// moe_fraction(expert)[b, e] = how often expert e was chosen in sequence b, dropped or not, / (T * K)
+//   expert [B, T, K] i32, shape of probs [B, T, E] -> [B, E] of the dtype of probs. The balance loss of
+//   Switch Transformers is E * sum_e fraction[e] * mean_t probs[t, e]; it is 1 where all experts are used
+//   alike. No gradient: counts are constant almost everywhere.
+namespace moe_fraction {
+
+constexpr std::string_view kName = "moe_fraction";
+const int kShapeOnly[] = {1};
+
+Inferred infer(Types in, Attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 2));
+  TSR_RETURN_IF_ERROR(check_probs(kName, in, 1));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "expert", 3));
+  const Shape &expert = in[0].shape, &probs = in[1].shape;
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, 0, "expert", Shape{probs[0], probs[1], expert[2]}));
+  return std::vector<TensorType>{{in[1].dtype, Shape{probs[0], probs[2]}}};
+}
+
+ShardingRule sharding(const OpView&) { return make_rule("btk,bte->be"); }
+
+OpCost cost(const OpView& view) {
+  return traffic_cost(view, static_cast<double>(view.inputs[0].shape.elements()), kShapeOnly);
+}
+
+}  // namespace moe_fraction
+
+extern const OpDef kMoeFraction = {.name = moe_fraction::kName,
+                                   .infer = moe_fraction::infer,
+                                   .vjp = no_gradient,
+                                   .sharding = moe_fraction::sharding,
+                                   .cost = moe_fraction::cost,
+                                   .shape_only = moe_fraction::kShapeOnly};
+
+}  // namespace tessera

@@ -1,0 +1,135 @@
+#include <algorithm>
+#include <limits>
+
+#include "runtime/backends/cpu/factor_index.h"
+#include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/row_kernel.h"
+
+namespace tessera::cpu {
+
+namespace {
+
+// The k largest of p[0, E), largest first, the lower index of equals; distinct also where p holds NaN.
+template <class T>
+void choose(const T* p, int64_t E, int64_t k, int32_t* expert) {
+  for (int64_t j = 0; j < k; ++j) {
+    int32_t best = -1;
+    for (int64_t e = 0; e < E; ++e) {
+      const auto candidate = static_cast<int32_t>(e);
+      if (std::find(expert, expert + j, candidate) != expert + j) continue;
+      if (best < 0 || p[e] > p[best]) best = candidate;
+    }
+    expert[j] = best;
+  }
+}
+
+template <class T>
+double sum_of(const T* p, const int32_t* expert, int64_t k) {
+  double sum = 0;
+  for (int64_t j = 0; j < k; ++j) sum += double(p[expert[j]]);
+  return sum;
+}
+
+}  // namespace
+
+// probs [B, T, E] -> expert, slot, gate [B, T, K], token [E, B, S], load [E, B]. First every token chooses
+// for itself, then every sequence hands out its slots in the order of its tokens.
+Result<Prepared> prepare_moe_route(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const int64_t B = spec.input_dims(0)[0], tokens = spec.input_dims(0)[1], E = spec.input_dims(0)[2];
+    const int64_t K = spec.output_dims(0)[2], S = spec.output_dims(3)[2];
+    const bool normalize = spec.i64("normalize") == 1;
+    auto launch = [=](const LaunchArgs& args) {
+      const T* probs = args.in<T>(0);
+      int32_t *expert = args.out<int32_t>(0), *slot = args.out<int32_t>(1);
+      T* gate = args.out<T>(2);
+      int32_t *token = args.out<int32_t>(3), *load = args.out<int32_t>(4);
+      args.pool.parallel_ranges(B * tokens, row_grain(E * K), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const T* p = probs + r * E;
+          choose(p, E, K, expert + r * K);
+          const double sum = normalize ? sum_of(p, expert + r * K, K) : 1;
+          for (int64_t j = 0; j < K; ++j)
+            gate[r * K + j] = sum == 0 ? T(0) : T(double(p[expert[r * K + j]]) / sum);
+        }
+      });
+      args.pool.parallel_ranges(B, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t b = begin; b < end; ++b) {
+          for (int64_t e = 0; e < E; ++e) {
+            load[e * B + b] = 0;
+            std::fill_n(token + (e * B + b) * S, S, -1);
+          }
+          for (int64_t t = 0; t < tokens; ++t)
+            for (int64_t at = (b * tokens + t) * K; at < (b * tokens + t + 1) * K; ++at) {
+              const int64_t here = expert[at] * B + b;
+              slot[at] = load[here] < S ? load[here]++ : -1;
+              if (slot[at] >= 0) token[here * S + slot[at]] = static_cast<int32_t>(t);
+            }
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), double(B * tokens * E * K));
+  });
+}
+
+// probs [B, T, E], expert, dgate [B, T, K] -> dprobs [B, T, E]
+Result<Prepared> prepare_moe_route_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    const int64_t E = rows.cols, K = spec.input_dims(1)[2];
+    const bool normalize = spec.i64("normalize") == 1;
+    auto launch = [=](const LaunchArgs& args) {
+      args.pool.parallel_ranges(rows.count, row_grain(E), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const T *p = args.in<T>(0) + r * E, *dgate = args.in<T>(2) + r * K;
+          const int32_t* expert = args.in<int32_t>(1) + r * K;
+          T* dp = args.out<T>(0) + r * E;
+          std::fill_n(dp, E, T(0));
+          const auto known = [E](int32_t e) { return e >= 0 && e < E; };
+          double sum = 1, mean = 0;
+          if (normalize) {
+            sum = 0;
+            for (int64_t j = 0; j < K; ++j)
+              if (known(expert[j])) {
+                sum += double(p[expert[j]]);
+                mean += double(dgate[j]) * double(p[expert[j]]);
+              }
+            mean = sum == 0 ? 0 : mean / sum;
+          }
+          for (int64_t j = 0; j < K; ++j)
+            if (known(expert[j]) && sum != 0) dp[expert[j]] = T((double(dgate[j]) - mean) / sum);
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), 5.0 * double(rows.count * K));
+  });
+}
+
+// expert [B, T, K] -> fraction [B, E], of the tokens of this shard over those of all
+Result<Prepared> prepare_moe_fraction(const KernelSpec& spec) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const int64_t B = spec.output_dims(0)[0], E = spec.output_dims(0)[1];
+    const int64_t choices = spec.input_dims(0)[1] * spec.input_dims(0)[2];
+    const double all = double(spec.factor('t').global_extent) * double(spec.factor('k').global_extent);
+    const FactorIndex experts(spec.factor('e'));
+    auto launch = [=](const LaunchArgs& args) {
+      const int32_t* expert = args.in<int32_t>(0);
+      T* fraction = args.out<T>(0);
+      args.pool.parallel_ranges(B, row_grain(choices), [&](int64_t begin, int64_t end) {
+        for (int64_t b = begin; b < end; ++b) {
+          T* row = fraction + b * E;
+          std::fill_n(row, E, T(0));
+          for (int64_t i = 0; i < choices; ++i)  // whole numbers: exact up to 2^24
+            if (const int64_t e = experts.to_local(expert[b * choices + i]); e >= 0 && e < E) row[e] += T(1);
+          for (int64_t e = 0; e < E; ++e) row[e] = all == 0 ? T(0) : T(double(row[e]) / all);
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), double(B * choices));
+  });
+}
+
+}  // namespace tessera::cpu
