@@ -15,23 +15,36 @@ double collective_seconds(const CollectiveInst& collective, int32_t members, con
   return steps * link.latency_s + (link.bytes_per_s > 0 ? sent / link.bytes_per_s : 0);
 }
 
+double instruction_seconds(const RankProgram& program, const Instruction& instruction, const Cluster& cluster,
+                           int32_t busy_ranks) {
+  const double sharing = cluster.shared_cores > 0 ? std::max(1, busy_ranks) : 1;
+  const auto message_seconds = [&](int64_t bytes) {
+    const Link& link = cluster.link;
+    return link.latency_s + (link.bytes_per_s > 0 ? static_cast<double>(bytes) / link.bytes_per_s : 0);
+  };
+  if (const auto* kernel = std::get_if<KernelInst>(&instruction))
+    return sharing * program.kernels[static_cast<size_t>(kernel->kernel)].seconds;
+  if (const auto* collective = std::get_if<CollectiveInst>(&instruction)) {
+    const auto members = program.groups[static_cast<size_t>(collective->group)].ranks.size();
+    return collective_seconds(*collective, static_cast<int32_t>(members), cluster.link);
+  }
+  if (const auto* send = std::get_if<SendInst>(&instruction)) return message_seconds(send->bytes);
+  if (const auto* recv = std::get_if<RecvInst>(&instruction)) return message_seconds(recv->bytes);
+  const auto& copy = std::get<CopyInst>(instruction);
+  const double rate = cluster.kinds.empty() ? 0 : cluster.kinds[0].memory_bytes_per_s;
+  return rate > 0 ? sharing * 2 * static_cast<double>(copy.rows * copy.row_bytes) / rate : 0;
+}
+
 Price price(const RankProgram& program, std::string_view entry, const Cluster& cluster, int32_t busy_ranks) {
   Price price;
-  const double sharing = cluster.shared_cores > 0 ? std::max(1, busy_ranks) : 1;
-  const double copy_rate = cluster.kinds.empty() ? 0 : cluster.kinds[0].memory_bytes_per_s;
   for (const EntryPoint& point : program.entries) {
     if (point.name != entry) continue;
     for (const Instruction& instruction : point.code) {
-      if (const auto* kernel = std::get_if<KernelInst>(&instruction)) {
-        price.compute_s += sharing * program.kernels[static_cast<size_t>(kernel->kernel)].seconds;
-      } else if (const auto* collective = std::get_if<CollectiveInst>(&instruction)) {
-        const auto members = program.groups[static_cast<size_t>(collective->group)].ranks.size();
-        price.communication_s += collective_seconds(*collective, static_cast<int32_t>(members), cluster.link);
-        ++price.collectives;
-      } else if (const auto* copy = std::get_if<CopyInst>(&instruction)) {
-        if (copy_rate > 0)
-          price.compute_s += sharing * 2 * static_cast<double>(copy->rows * copy->row_bytes) / copy_rate;
-      }
+      const double seconds = instruction_seconds(program, instruction, cluster, busy_ranks);
+      const bool computes =
+          std::holds_alternative<KernelInst>(instruction) || std::holds_alternative<CopyInst>(instruction);
+      (computes ? price.compute_s : price.communication_s) += seconds;
+      price.collectives += std::holds_alternative<CollectiveInst>(instruction);
     }
   }
   return price;

@@ -227,7 +227,7 @@ TEST_CASE("entries are found by rank and name") {
 
 TEST_CASE("a program prints one line an instruction") {
   CHECK(print(two_ranks().ranks[1]) ==
-        "arena 512 host 0 max_live 0\n"
+        "arena 512 host 0 file 0 max_live 0\n"
         "slot 0 input x: [0, 8)\n"
         "slot 1 transient y: [64, 72)\n"
         "slot 2 transient whole: [128, 152)\n"

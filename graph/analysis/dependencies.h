@@ -1,0 +1,71 @@
+// Which instructions of one rank may run side by side: every instruction has a stream, runs in its stream's
+// order, and waits for what it depends on in the others. Pure: executor and simulator use the same answer.
+//
+// Dependencies come from bytes: an instruction waits for those before it, in program order, that write what
+// it reads, read what it writes or write what it writes, in any arena, whichever slots the bytes belong to at
+// the time. Every wait is thus on an instruction earlier in the program. What waits in program order cannot
+// deadlock where the whole program, run in order, does not; sends alone are outside of that argument (see
+// graph/analysis/replay.h).
+//
+// Kernels and copies inside a tier compute. Collectives, and copies between tiers, have a stream of their own
+// kind unless nothing could run beside them: neither the computation before (which they need) nor the one
+// after (which needs them). Then, and when they are small, they stay on the compute stream and cost no
+// hand-over. Every peer has a stream for what is sent to it and one for what is received from it, so that
+// neither ever holds up anything else and the messages of a pair match in program order.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/program.h"
+
+namespace tessera {
+
+enum class StreamKind : uint8_t { kCompute = 0, kCollectives = 1, kCopies = 2, kSend = 3, kReceive = 4 };
+
+struct StreamId {
+  StreamKind kind = StreamKind::kCompute;
+  int32_t peer = -1;  // of kSend and kReceive: a global rank
+  friend auto operator<=>(const StreamId&, const StreamId&) = default;
+};
+std::string to_text(const StreamId& id);  // "compute", "collectives", "copies", "send to 1", "receive from 1"
+
+// The stream's place among the rows of a trace: the same for every entry of a program.
+int32_t track_of(const StreamId& id);
+
+struct Stream {
+  StreamId id;
+  std::vector<int32_t> code;  // its instructions, in program order
+};
+
+// Done once the instruction at `position` of the stream's code is done.
+struct StreamWait {
+  int32_t stream = 0, position = 0;
+  friend bool operator==(const StreamWait&, const StreamWait&) = default;
+};
+
+struct Dependencies {
+  std::vector<Stream> streams;            // sorted by id; [0] is compute, which is always there
+  std::vector<int32_t> stream, position;  // by instruction
+  std::vector<int32_t> wait_begin;        // by instruction, and one more
+  std::vector<StreamWait> waits;          // of other streams only; none that another one implies
+
+  std::span<const StreamWait> waits_of(int32_t instruction) const {
+    const auto at = static_cast<size_t>(instruction);
+    return std::span(waits).subspan(static_cast<size_t>(wait_begin[at]),
+                                    static_cast<size_t>(wait_begin[at + 1] - wait_begin[at]));
+  }
+};
+
+struct StreamOptions {
+  // Collectives and tier copies below this stay on the compute stream: handing over costs more than they do.
+  int64_t inline_below_bytes = int64_t{16} << 10;
+};
+
+// `entry` is one of the program's, which verify() has found sound.
+Dependencies find_dependencies(const RankProgram& rank, const EntryPoint& entry,
+                               const StreamOptions& options = {});
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// What one instruction is, for people and for analyses: its name in traces and messages, the bytes that it
+// moves, the bytes of the arenas that it reads and writes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/program.h"
+
+namespace tessera {
+
+// "matmul block.0.mlp", "all_reduce dp", "send to 3", "copy host -> device w1".
+std::string instruction_label(const RankProgram& rank, const Instruction& instruction);
+// "kernel", "collective", "p2p" or "copy".
+std::string_view instruction_category(const Instruction& instruction);
+// The group's whole tensor of a collective; what is sent, received or copied; operands and results of a
+// kernel.
+int64_t instruction_bytes(const RankProgram& rank, const Instruction& instruction);
+int32_t micro_batch_of(const Instruction& instruction);
+// "rank 3 at instruction 17 (all_reduce dp), waiting for ranks 0, 1, 2"; nobody is named for what waits for
+// nobody.
+std::string waiting_text(const RankProgram& rank, int32_t rank_index, const EntryPoint& entry,
+                         int32_t instruction);
+
+// Bytes [begin, end) of one tier's arena.
+struct ByteAccess {
+  Tier tier = Tier::kDevice;
+  int64_t begin = 0, end = 0;
+  bool is_write = false;
+};
+// What the instruction touches, reads before writes. Strided rows count with the gaps between them. `out` is
+// emptied first; its memory is reused.
+void find_accesses(const RankProgram& rank, const Instruction& instruction, std::vector<ByteAccess>& out);
+
+}  // namespace tessera

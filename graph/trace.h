@@ -1,0 +1,21 @@
+// One event of a trace, measured or predicted: both have the same form, so that they can be laid beside each
+// other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+struct TraceEvent {
+  int32_t rank = 0;
+  int32_t track = 0;                 // row of the rank: its stream, by track_of(StreamId)
+  std::string stream;                // "compute", "collectives", "send to 1"
+  std::string name;                  // "matmul block.0.mlp", "all_reduce tp"
+  std::string category;              // "kernel", "collective", "p2p", "copy"
+  int64_t begin_ns = 0, end_ns = 0;  // since the session, or the simulated run, began
+  int32_t micro_batch = 0;
+  int64_t bytes = 0;  // what it moves; operands and results of a kernel
+};
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+#include "parallel/simulator.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/analysis/instructions.h"
+#include "graph/base/text.h"
+#include "parallel/cost_model.h"
+
+namespace tessera {
+
+Result<Simulation> simulate(const Program& program, std::string_view entry, const Cluster& cluster,
+                            const SimulatorOptions& options) {
+  TSR_CHECK(!program.ranks.empty(), "a program without ranks");
+  const std::vector<EntryPoint>& entries = program.ranks[0].entries;
+  const auto found = std::ranges::find(entries, entry, &EntryPoint::name);
+  if (found == entries.end())
+    return Status(StatusCode::kNotFound, format("the program has no entry '{}'", entry));
+  Simulation simulation;
+  simulation.entry = static_cast<size_t>(found - entries.begin());
+  for (const RankProgram& rank : program.ranks)
+    simulation.dependencies.push_back(
+        find_dependencies(rank, rank.entries[simulation.entry], options.streams));
+
+  const int32_t busy =
+      options.busy_ranks > 0 ? options.busy_ranks : static_cast<int32_t>(program.ranks.size());
+  const auto duration = [&](int32_t rank, int32_t at) {
+    const RankProgram& part = program.ranks[static_cast<size_t>(rank)];
+    const Instruction& instruction = part.entries[simulation.entry].code[static_cast<size_t>(at)];
+    return static_cast<int64_t>(std::llround(instruction_seconds(part, instruction, cluster, busy) * 1e9));
+  };
+  TSR_ASSIGN_OR_RETURN(simulation.run, replay(program, simulation.entry, simulation.dependencies, duration));
+  return simulation;
+}
+
+std::vector<TraceEvent> trace_of(const Program& program, const Simulation& simulation) {
+  std::vector<TraceEvent> events;
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    const RankProgram& part = program.ranks[rank];
+    const std::vector<Instruction>& code = part.entries[simulation.entry].code;
+    for (const Stream& stream : simulation.dependencies[rank].streams)
+      for (const int32_t at : stream.code) {
+        const Instruction& instruction = code[static_cast<size_t>(at)];
+        const ReplayedInterval& interval = simulation.run.ranks[rank][static_cast<size_t>(at)];
+        events.push_back({static_cast<int32_t>(rank), track_of(stream.id), to_text(stream.id),
+                          instruction_label(part, instruction),
+                          std::string(instruction_category(instruction)), interval.begin_ns, interval.end_ns,
+                          micro_batch_of(instruction), instruction_bytes(part, instruction)});
+      }
+  }
+  return events;
+}
+
+}  // namespace tessera
