@@ -68,6 +68,9 @@ const std::vector<Form> kForms = {
     {"cp=ring:2,tp=2", 4},
     {"cp=ring:2,tp=2,sp", 4},
     {"cp=ring:3,tp=2", 6, kAny, kFull},
+    {"cp=ring:2:contiguous", 2},
+    {"cp=gather:2", 2},
+    {"cp=gather:3:contiguous", 3, kAny, kFull},
     {"cp=ulysses:2,tp=2", 4},
     {"cp=ulysses:2,tp=2,sp", 4, kAny, kFull},
     {"dp=2,cp=ring:2,zero=3", 4},
@@ -79,6 +82,11 @@ const std::vector<Form> kForms = {
     {"dp=2,zero=3,chunks=8", 2, kAny, kFull},
     {"tp=2d:2x2,chunks=3", 4},
     {"tp=3d:2x2x2,chunks=2", 8, kAny, kFull},
+    // Kept rather than gathered again.
+    {"tp=2,sp,keep", 2},
+    {"dp=2,zero=3,mb=3,keep", 2},
+    {"tp=2d:2x2,keep", 4},
+    {"tp=3d:2x2x2,keep", 8, kAny, kFull},
     // Recomputation.
     {"recompute=full", 1},
     {"dp=2,recompute=full", 2},

@@ -311,6 +311,7 @@ Row measure(const Job& job, std::string_view words, const PlanEdit& edit, std::s
   row.form = label.empty() ? std::string(words) : std::string(label);
   row.model = job.model.substr(0, job.model.find(':'));
   row.dtype = job.dtype;
+  if (const auto pins = parse_parallel(words); pins.ok()) row.devices = pins->spec.devices();
   for (const std::string_view optimizer : {"adamw", "sgd"}) {
     Job each = job;
     each.optimizer = optimizer;
@@ -325,7 +326,7 @@ Row measure(const Job& job, std::string_view words, const PlanEdit& edit, std::s
     // The step as users run it has no gradients among its outputs: the second run leaves them out.
     each.gradients = optimizer == "adamw";
     const Outcome out = run(each, words, edit);
-    row.devices = static_cast<int32_t>(out.program.ranks.size());
+    if (!out.program.ranks.empty()) row.devices = static_cast<int32_t>(out.program.ranks.size());
     if (!out.ok()) {
       row.refused = out.error;
       row.code = out.code;
