@@ -95,6 +95,7 @@ StrategySpec spec_like(const Plan& plan) {
   StrategySpec spec;
   spec.tp = size("tp");
   spec.dp = size("dp") * size("dp_groups");
+  spec.ep = size("ep");
   if (size("dp_groups") > 1) spec.zero = 3, spec.zero_group = size("dp");
   return spec;
 }

@@ -15,9 +15,9 @@ namespace tessera {
 namespace {
 
 struct Axes {
-  std::vector<AxisId> batch;  // dp, or the groups and the ranks of a group
+  std::vector<AxisId> batch;  // dp, or the groups and the ranks of a group; then ep
   std::vector<AxisId> zero;   // the part of it over which state is spread
-  std::optional<AxisId> tp;
+  std::optional<AxisId> tp, ep;
 };
 
 DeviceMesh make_mesh(const StrategySpec& spec, Axes& axes) {
@@ -30,6 +30,12 @@ DeviceMesh make_mesh(const StrategySpec& spec, Axes& axes) {
   if (grouped) axes.batch.push_back(add("dp_groups", spec.dp / spec.zero_group));
   if (spec.dp > 1) axes.batch.push_back(add("dp", grouped ? spec.zero_group : spec.dp));
   if (spec.zero > 0 && spec.dp > 1) axes.zero = {axes.batch.back()};
+  if (spec.ep > 1) {
+    // Last, so that the batch can leave it for the experts by one exchange.
+    axes.ep = add("ep", spec.ep);
+    axes.batch.push_back(*axes.ep);
+    if (spec.zero > 0) axes.zero.push_back(*axes.ep);
+  }
   if (spec.tp > 1) axes.tp = add("tp", spec.tp);
   for (int32_t rank = 0; rank < spec.devices(); ++rank) mesh.devices.push_back(rank);
   return mesh;
@@ -54,6 +60,7 @@ class Propagator {
     mark_gradients();
     for (size_t n = 0; n < graph_.nodes().size(); ++n)
       TSR_RETURN_IF_ERROR(visit(NodeId{static_cast<uint32_t>(n)}));
+    keep_exchanged();
     store();
     return std::move(plan_);
   }
@@ -90,8 +97,10 @@ class Propagator {
       return Status(
           StatusCode::kInvalidArgument,
           format(
-              "{} sequences in a micro-batch ({} in all) are fewer than dp={}; use dp={} or a larger batch",
-              each, options_.global_batch, parts(axes_.batch), each));
+              "{} sequences in a micro-batch ({} in all) are fewer than dp={}{}; use dp={} or a larger batch",
+              each, options_.global_batch, options_.spec.dp,
+              axes_.ep ? format(" times ep={}", options_.spec.ep) : "",
+              std::max<int64_t>(1, each / options_.spec.ep)));
     batch_whole_ = true;
     return {};
   }
@@ -141,6 +150,7 @@ class Propagator {
     if (node(id).phase == Phase::kUpdate) {
       assign_update(id, plan);
     } else {
+      TSR_RETURN_IF_ERROR(assign_expert(id, plan));
       assign_batch(id, plan);
       if (axes_.tp) TSR_RETURN_IF_ERROR(assign_tp(id, plan));
     }
@@ -171,13 +181,115 @@ class Propagator {
       const MajorFactor major = major_factor(rule(id), dims[static_cast<size_t>(batch)]);
       const Factor* factor = major.name == 0 ? nullptr : rule(id).find(major.name);
       if (factor == nullptr || factor->kind == FactorKind::kReplicate) return false;
-      set(id, plan, *factor, batch_axes());
+      set(id, plan, *factor, batch_axes_beside(plan));
       return true;
     };
     for (size_t o = 0; o < node(id).outputs.size(); ++o)
       if (try_operand(node(id).outputs[o], rule(id).outputs[o])) return;
     for (size_t i = 0; i < node(id).inputs.size(); ++i)
       if (try_operand(node(id).inputs[i], rule(id).inputs[i])) return;
+  }
+
+  // The batch's axes but for those that the node has on another factor.
+  std::vector<AxisId> batch_axes_beside(const NodePlan& plan) const {
+    std::vector<AxisId> axes = batch_axes();
+    for (const auto& [name, taken] : plan.factor_axes)
+      std::erase_if(axes, [&](AxisId axis) { return std::ranges::find(taken, axis) != taken.end(); });
+    return axes;
+  }
+
+  // Experts. A factor that a weight shares with what it is applied to, and that the result has, counts
+  // weights that work side by side: it lies on ep there, and on every node that takes over what arrives so.
+  // The batch, which has ep everywhere else, leaves it to that factor.
+  Status assign_expert(NodeId id, NodePlan& plan) {
+    if (!axes_.ep) return {};
+    const Node& it = node(id);
+    for (size_t o = 0; o < it.outputs.size(); ++o) {
+      const TensorId parameter = gradient_of_[index(it.outputs[o])];
+      if (parameter == kNoTensor) continue;
+      const Factor* factor = factor_along(id, compute_spec(parameter), rule(id).outputs[o], *axes_.ep);
+      if (factor == nullptr) continue;
+      set(id, plan, *factor, {*axes_.ep});
+      return {};
+    }
+    for (size_t i = 0; i < it.inputs.size(); ++i) {
+      const Tensor& tensor = graph_.tensor(it.inputs[i]);
+      if (tensor.kind != TensorKind::kParameter || tensor.type.shape.rank() < 3 || !reads_input(it, i))
+        continue;
+      const Factor* factor = shared_factor(id, i);
+      if (factor == nullptr) continue;
+      if (!admits(id, *factor, {*axes_.ep}))
+        return Status(
+            StatusCode::kInvalidArgument,
+            format("ep={} does not fit '{}' of {}: it has {} experts; the nearest that fits is ep={}",
+                   options_.spec.ep, tensor.name, describe(graph_, id), factor->extent, factor->extent));
+      set(id, plan, *factor, {*axes_.ep});
+      return {};
+    }
+    for (size_t i = 0; i < it.inputs.size(); ++i) {
+      if (!reads_input(it, i) || !placed_[index(it.inputs[i])]) continue;
+      const Factor* factor = factor_along(id, now_[index(it.inputs[i])], rule(id).inputs[i], *axes_.ep);
+      if (factor == nullptr || factor->kind != FactorKind::kPass || factor == batch_factor(id, i) ||
+          !admits(id, *factor, {*axes_.ep}))
+        continue;
+      set(id, plan, *factor, {*axes_.ep});
+      return {};
+    }
+    return {};
+  }
+
+  const Factor* shared_factor(NodeId id, size_t weight) const {
+    for (const std::string& dim : rule(id).inputs[weight]) {
+      const Factor* factor = dim.size() == 1 ? rule(id).find(dim[0]) : nullptr;
+      if (factor == nullptr || factor->kind != FactorKind::kPass) continue;
+      for (size_t j = 0; j < rule(id).inputs.size(); ++j)
+        if (j != weight && batch_dim_[index(node(id).inputs[j])] >= 0 &&
+            std::ranges::find(rule(id).inputs[j], dim) != rule(id).inputs[j].end())
+          return factor;
+    }
+    return nullptr;
+  }
+
+  const Factor* batch_factor(NodeId id, size_t input) const {
+    const int batch = batch_dim_[index(node(id).inputs[input])];
+    if (batch < 0) return nullptr;
+    const MajorFactor major = major_factor(rule(id), rule(id).inputs[input][static_cast<size_t>(batch)]);
+    return major.name == 0 ? nullptr : rule(id).find(major.name);
+  }
+
+  // What one exchange brings into another layout in forward and backward wants there again is kept: it is no
+  // larger than what it came from.
+  void keep_exchanged() {
+    std::vector<std::vector<ShardingSpec>> forward(graph_.tensors().size());
+    std::vector<bool> kept(graph_.tensors().size());
+    for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+      const Node& it = graph_.nodes()[n];
+      if (it.phase == Phase::kUpdate) continue;
+      const auto sharding = shard_node(graph_, NodeId{static_cast<uint32_t>(n)}, plan_.nodes[n], mesh());
+      if (!sharding.ok()) continue;
+      for (size_t i = 0; i < it.inputs.size(); ++i) {
+        const size_t t = index(it.inputs[i]);
+        if (!reads_input(it, i) || !exchanges(now_[t], sharding->inputs[i])) continue;
+        if (it.phase == Phase::kForward) {
+          forward[t].push_back(sharding->inputs[i]);
+        } else if (std::ranges::find(forward[t], sharding->inputs[i]) != forward[t].end()) {
+          kept[t] = true;
+        }
+      }
+    }
+    for (size_t t = 0; t < kept.size(); ++t)
+      if (kept[t]) plan_.keep_gathered.push_back(TensorId{static_cast<uint32_t>(t)});
+  }
+  // ep leaves one dim for another.
+  bool exchanges(const ShardingSpec& from, const ShardingSpec& to) const {
+    if (!axes_.ep) return false;
+    const auto dim_of = [&](const ShardingSpec& spec) {
+      for (size_t d = 0; d < spec.dims.size(); ++d)
+        if (std::ranges::find(spec.dims[d].axes, *axes_.ep) != spec.dims[d].axes.end())
+          return static_cast<int>(d);
+      return -1;
+    };
+    return dim_of(from) >= 0 && dim_of(to) >= 0 && dim_of(from) != dim_of(to);
   }
 
   // The factor that axis `axis` of a tensor's layout sits on, as this node indexes the tensor.
@@ -360,7 +472,9 @@ class Propagator {
     const auto at = state_specs_.find(parameter);
     if (at != state_specs_.end()) return at->second;
     const Shape& shape = graph_.type(parameter).shape;
-    ShardingSpec spec = spread(compute_spec(parameter), axes_.zero, shape, mesh());
+    std::vector<AxisId> axes = axes_.zero;  // but for those that the experts lie on already
+    std::erase_if(axes, [&](AxisId axis) { return compute_spec(parameter).uses(axis); });
+    ShardingSpec spec = spread(compute_spec(parameter), axes, shape, mesh());
     return state_specs_.emplace(parameter, std::move(spec)).first->second;
   }
 
@@ -431,7 +545,7 @@ class Propagator {
 
 Result<int32_t> micro_batches(const StrategySpec& spec, int64_t global_batch) {
   if (spec.micro_batch == 0) return 1;
-  const int64_t at_once = spec.micro_batch * spec.dp;
+  const int64_t at_once = spec.micro_batch * spec.data();
   if (global_batch % at_once == 0) return static_cast<int32_t>(global_batch / at_once);
   return Status(
       StatusCode::kInvalidArgument,
@@ -448,7 +562,6 @@ Status check_known(const StrategySpec& spec) {
   };
   if (spec.form != TensorForm::k1d && spec.tp > 1) return refuse("tp in two or three dimensions");
   if (spec.cp > 1) return refuse("cp");
-  if (spec.ep > 1) return refuse("ep");
   if (spec.pp > 1) return refuse("pp");
   if (spec.chunks > 1) return refuse("chunks");
   if (spec.recompute != RecomputeForm::kNone) return refuse("recompute");

@@ -17,7 +17,7 @@ namespace {
 std::string model_for(std::string_view family, Needs needs) {
   const int layers = needs == Needs::kManyLayers ? 8 : needs == Needs::kLayers ? 4 : 2;
   if (family == "llama") return format("llama:L={},C=32,H=8,KV=4,F=52,V=61,T=16,tied=0", layers);
-  if (family == "moe") return format("moe:L={},C=32,H=8,KV=4,F=28,E=4,K=2,G=4,V=61,T=16", layers);
+  if (family == "moe") return format("moe:L={},C=32,H=8,KV=4,F=28,E=4,K=2,V=61,T=16", layers);
   return format("{}:L={},C=32,H=8,V=61,T=16", family, layers);
 }
 
