@@ -6,16 +6,6 @@
 
 namespace tessera {
 
-namespace {
-
-SlotKind slot_kind(TensorKind kind) {
-  constexpr SlotKind kKinds[] = {SlotKind::kInput, SlotKind::kParameter, SlotKind::kConstant,
-                                 SlotKind::kState};
-  return kKinds[static_cast<size_t>(kind)];
-}
-
-}  // namespace
-
 EntryEmitter::Era EntryEmitter::era_of(const Node& node) {
   if (node.phase == Phase::kForward) return Era::kForward;
   return node.phase == Phase::kUpdate ? Era::kUpdate : Era::kBackward;
@@ -42,96 +32,21 @@ Result<EntryPoint> EntryEmitter::emit() {
 void EntryEmitter::find_last_reads() {
   const Graph& graph = layout_.graph;
   std::vector<size_t> last(graph.tensors().size(), 0);
-  for (size_t task = 0; task < tasks_.size(); ++task) {
-    const Node& node = graph.node(tasks_[task].node);
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (reads_input(node, i)) last[index(viewed(graph, node.inputs[i]))] = task;
-  }
+  // What is computed again for a backward node reads its operands then.
+  std::vector<size_t> seen(graph.nodes().size(), kNoTask);
+  const auto read = [&](const auto& self, NodeId id, size_t task) -> void {
+    if (seen[index(id)] == task) return;
+    seen[index(id)] = task;
+    const Node& node = graph.node(id);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!reads_input(node, i)) continue;
+      last[index(viewed(graph, node.inputs[i]))] = task;
+      if (layout_.recompute[index(node.inputs[i])]) self(self, graph.tensor(node.inputs[i]).producer, task);
+    }
+  };
+  for (size_t task = 0; task < tasks_.size(); ++task) read(read, tasks_[task].node, task);
   for (const Update& update : graph.updates()) last_read_.push_back(last[index(update.target)]);
 }
-
-// --- slots that are there before a run
-// -------------------------------------------------------------------------
-
-Status EntryEmitter::add_persistent_slots() {
-  const Graph& graph = layout_.graph;
-  for (size_t t = 0; t < graph.tensors().size(); ++t) {
-    const TensorId id{static_cast<uint32_t>(t)};
-    const Tensor& tensor = graph.tensor(id);
-    if (tensor.kind == TensorKind::kActivation) continue;
-    if (tensor.kind != TensorKind::kInput) {
-      TSR_RETURN_IF_ERROR(add_shared_slot(id));
-      continue;
-    }
-    const int32_t copies = layout_.batch_dim[t] >= 0 ? layout_.micro_batches : 1;
-    const SlotRef at =
-        builder_.add_slot(tensor.name, SlotKind::kInput, copies * local_bytes(id, layout_.spec[t]), -1);
-    persistent_[id] = at;
-    out_.inputs.push_back({tensor.name, layout_.whole_type(id), pieces(id, layout_.spec[t], at)});
-  }
-  return {};
-}
-
-Status EntryEmitter::add_shared_slot(TensorId id) {
-  const Tensor& tensor = layout_.tensor(id);
-  const ShardingSpec& spec = layout_.spec[index(id)];
-  if (const auto at = shared_.find(tensor.name); at != shared_.end()) {
-    const SharedSlot& known = at->second;
-    if (known.kind != tensor.kind || known.type != tensor.type)
-      return Status(StatusCode::kInvalidArgument, format("'{}' is {} here and {} in an earlier entry",
-                                                         tensor.name, tensor.type, known.type));
-    if (!same_layout(known.spec, spec, tensor.type.shape, layout_.mesh))
-      return Status(StatusCode::kInvalidArgument,
-                    format("'{}' lies as {} here and as {} in an earlier entry; plan the entries alike",
-                           tensor.name, to_text(spec, layout_.mesh), to_text(known.spec, layout_.mesh)));
-    persistent_[id] = known.at;
-    return {};
-  }
-  const SlotRef at = builder_.add_slot(tensor.name, slot_kind(tensor.kind), local_bytes(id, spec), -1);
-  persistent_[id] = at;
-  shared_[tensor.name] = {tensor.type, spec, tensor.kind, at};
-  RankProgram& program = builder_.program;
-  auto& bindings = tensor.kind == TensorKind::kParameter ? program.parameters
-                   : tensor.kind == TensorKind::kState   ? program.states
-                                                         : program.constants;
-  bindings.push_back({tensor.name, tensor.type, pieces(id, spec, at)});
-  return {};
-}
-
-void EntryEmitter::add_output_slots() {
-  const auto outputs = layout_.graph.outputs();
-  for (size_t o = 0; o < outputs.size(); ++o) {
-    const TensorId id = outputs[o].tensor;
-    const int32_t copies = layout_.batch_dim[index(id)] >= 0 ? layout_.micro_batches : 1;
-    const SlotRef at = builder_.add_slot(outputs[o].name, SlotKind::kOutput,
-                                         copies * local_bytes(id, layout_.outputs[o]), -1);
-    output_slots_.push_back(at);
-    out_.outputs.push_back({outputs[o].name, layout_.whole_type(id), pieces(id, layout_.outputs[o], at)});
-  }
-  output_written_.assign(outputs.size(), false);
-}
-
-std::vector<Piece> EntryEmitter::pieces(TensorId id, const ShardingSpec& spec, SlotRef at) const {
-  const Shape& shape = layout_.tensor(id).type.shape;
-  const Box box = local_box(shape, spec, layout_.mesh, builder_.coordinates());
-  const int dim = layout_.batch_dim[index(id)];
-  if (dim < 0) return {{at, box}};
-  std::vector<Piece> all;
-  for (int32_t j = 0; j < layout_.micro_batches; ++j) {
-    Box part = box;
-    part[static_cast<size_t>(dim)].begin += j * shape[dim];
-    part[static_cast<size_t>(dim)].end += j * shape[dim];
-    all.push_back({{at.slot, at.offset + j * local_bytes(id, spec)}, std::move(part)});
-  }
-  return all;
-}
-
-int64_t EntryEmitter::local_bytes(TensorId id, const ShardingSpec& spec) const {
-  return bytes(builder_.local_type(layout_.tensor(id).type, spec));
-}
-
-// --- values
-// ----------------------------------------------------------------------------------------------------
 
 void EntryEmitter::enter_micro_batch(int32_t micro_batch) {
   micro_batch_ = micro_batch;
@@ -146,88 +61,79 @@ void EntryEmitter::enter_micro_batch(int32_t micro_batch) {
   }
 }
 
-std::vector<EntryEmitter::Copy>& EntryEmitter::copies_of(TensorId id, Era era) {
-  if (era == Era::kUpdate)
-    if (const auto at = totals_.find(id); at != totals_.end()) return at->second;
-  return values()[index(id)];
-}
-
-Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era era, NodeId node,
-                                     const SlotRef* destination) {
-  const TensorType& type = layout_.tensor(id).type;
-  std::vector<Copy>& copies = copies_of(id, era);
-  size_t nearest = copies.size();
-  ReshardPath path;
-  Status why(StatusCode::kInternal, format("'{}' is read before it is made", layout_.tensor(id).name));
-  for (size_t c = 0; c < copies.size(); ++c) {
-    if (!copies[c].kept && copies[c].era != era) continue;
-    auto candidate = layout_.resharder->path(copies[c].spec, want, type.shape, type.dtype);
-    if (!candidate.ok()) {
-      why = candidate.status();
-      continue;
-    }
-    if (nearest < copies.size() && candidate->cost >= path.cost) continue;
-    nearest = c;
-    path = std::move(*candidate);
-  }
-  if (nearest == copies.size())
-    return why.with_context(format("'{}' for {}", layout_.tensor(id).name,
-                                   node == kNoNode ? "an output" : describe(layout_.graph, node)));
-
-  SlotRef at = copies[nearest].at;
-  bool resolved = copies[nearest].kept;
-  const RankBuilder::MoveContext context{layout_.tensor(id).name, node, micro_batch_, entry_};
-  for (size_t m = 0; m < path.moves.size(); ++m) {
-    const Move& move = path.moves[m];
-    const bool last = m + 1 == path.moves.size();
-    at = builder_.emit_move(move, type, at, last ? destination : nullptr, context, out_.code);
-    // The result of a reduction stays good for everyone; what is gathered or cut from it does not.
-    resolved = resolved && (move.kind == MoveKind::kReduceScatter || move.kind == MoveKind::kAllReduce);
-    copies.push_back({move.after, at, era, resolved});
-  }
-  if (path.moves.empty() && destination != nullptr) {
-    CopyInst copy;
-    copy.in = at;
-    copy.out = at = *destination;
-    copy.row_bytes = copy.in_stride_bytes = copy.out_stride_bytes = local_bytes(id, want);
-    copy.node = node;
-    copy.micro_batch = micro_batch_;
-    out_.code.emplace_back(copy);
-  }
-  return at;
-}
-
 // --- nodes
 // -----------------------------------------------------------------------------------------------------
 
 Status EntryEmitter::emit_task(size_t task) {
-  const Node& node = layout_.graph.node(tasks_[task].node);
-  TSR_RETURN_IF_ERROR(emit_node(task));
-  TSR_RETURN_IF_ERROR(accumulate(task));
-  for (const TensorId output : node.outputs)
-    TSR_RETURN_IF_ERROR(fill_outputs(output, era_of(node), tasks_[task].node));
+  const NodeId id = tasks_[task].node;
+  const Node& node = layout_.graph.node(id);
+  TSR_RETURN_IF_ERROR(emit_node(id, era_of(node), task));
+  TSR_RETURN_IF_ERROR(offload(id, era_of(node)));
+  TSR_RETURN_IF_ERROR(accumulate(id));
+  for (const TensorId output : node.outputs) TSR_RETURN_IF_ERROR(fill_outputs(output, era_of(node), id));
   return commit_updates(task);
 }
 
-Status EntryEmitter::emit_node(size_t task) {
-  const NodeId id = tasks_[task].node;
+Tier EntryEmitter::tier_of(NodeId id) const { return layout_.nodes_plan(id).tier; }
+
+Status EntryEmitter::emit_node(NodeId id, Era era, size_t task) {
   const Node& node = layout_.graph.node(id);
   const NodeSharding& sharding = layout_.nodes[index(id)];
+  const NodePlan& plan = layout_.nodes_plan(id);
+  if (plan.chunk_factor != 0 && plan.chunks > 1)
+    return plan.chunk_order == ChunkOrder::kRotating ? emit_rotating(id, era) : emit_chunks(id, era);
   std::vector<SlotRef> inputs(node.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i)
     if (reads_input(node, i)) {
-      TSR_ASSIGN_OR_RETURN(inputs[i], obtain(node.inputs[i], sharding.inputs[i], era_of(node), id));
+      TSR_ASSIGN_OR_RETURN(inputs[i], obtain(node.inputs[i], sharding.inputs[i], era, id, plan.tier));
     }
-  if (!node.op->is_view) return emit_kernel(task, std::move(inputs));
+  if (!node.op->is_view) return emit_kernel(id, era, task, std::move(inputs));
   TSR_CHECK(
       local_bytes(node.inputs[0], sharding.inputs[0]) == local_bytes(node.outputs[0], sharding.outputs[0]),
       "a view changes its size");
-  values()[index(node.outputs[0])].push_back({sharding.outputs[0], inputs[0], era_of(node), true});
+  values()[index(node.outputs[0])].push_back({sharding.outputs[0], inputs[0], era, true});
   return {};
 }
 
-Status EntryEmitter::emit_kernel(size_t task, std::vector<SlotRef> inputs) {
-  const NodeId id = tasks_[task].node;
+// Position along the batch counts over all micro-batches, so that what depends on it does not see the cut.
+std::vector<FactorView> EntryEmitter::views_of(NodeId id) const {
+  std::vector<FactorView> views =
+      factor_views(layout_.nodes[index(id)], layout_.mesh, builder_.coordinates());
+  for (size_t f = 0; f < views.size(); ++f) {
+    if (layout_.batch_factors[index(id)][f]) {
+      const int64_t extent = views[f].global_extent;
+      views[f].global_extent = extent * layout_.micro_batches;
+      views[f].begin[0] += extent * micro_batch_;
+      views[f].end[0] += extent * micro_batch_;
+    }
+    const DimSharding& split = layout_.nodes[index(id)].factors[f];
+    if (layout_.is_zigzag(split)) layout_.zigzag_view(split, views[f]);
+  }
+  return views;
+}
+
+Status EntryEmitter::launch(NodeId id, std::vector<TensorType> in_types, std::vector<TensorType> out_types,
+                            std::vector<FactorView> views, std::vector<SlotRef> inputs,
+                            std::vector<SlotRef> outputs) {
+  const Node& node = layout_.graph.node(id);
+  auto kernel =
+      builder_.kernel(*node.op, node.attrs, std::move(in_types), std::move(out_types), std::move(views));
+  if (!kernel.ok()) return kernel.status().with_context(describe(layout_.graph, id));
+  KernelInst inst;
+  inst.kernel = *kernel;
+  inst.node = id;
+  inst.micro_batch = micro_batch_;
+  inst.inputs = std::move(inputs);
+  inst.outputs = std::move(outputs);
+  const int64_t workspace = builder_.program.kernels[static_cast<size_t>(*kernel)].workspace_bytes;
+  if (workspace > 0)
+    inst.workspace = builder_.add_slot(format("workspace({})", describe(layout_.graph, id)),
+                                       SlotKind::kWorkspace, workspace, entry_, tier_of(id));
+  out_.code.emplace_back(std::move(inst));
+  return {};
+}
+
+Status EntryEmitter::emit_kernel(NodeId id, Era era, size_t task, std::vector<SlotRef> inputs) {
   const Node& node = layout_.graph.node(id);
   const NodeSharding& sharding = layout_.nodes[index(id)];
   std::vector<TensorType> in_types, out_types;
@@ -235,46 +141,61 @@ Status EntryEmitter::emit_kernel(size_t task, std::vector<SlotRef> inputs) {
     in_types.push_back(builder_.local_type(layout_.tensor(node.inputs[i]).type, sharding.inputs[i]));
   for (size_t o = 0; o < node.outputs.size(); ++o)
     out_types.push_back(builder_.local_type(layout_.tensor(node.outputs[o]).type, sharding.outputs[o]));
-
-  // Position along the batch counts over all micro-batches, so that what depends on it does not see the cut.
-  std::vector<FactorView> views = factor_views(sharding, layout_.mesh, builder_.coordinates());
-  for (size_t f = 0; f < views.size(); ++f) {
-    if (!layout_.batch_factors[index(id)][f]) continue;
-    const int64_t extent = views[f].global_extent;
-    views[f].global_extent = extent * layout_.micro_batches;
-    views[f].begin[0] += extent * micro_batch_;
-    views[f].end[0] += extent * micro_batch_;
-  }
-  auto kernel =
-      builder_.kernel(*node.op, node.attrs, std::move(in_types), std::move(out_types), std::move(views));
-  if (!kernel.ok()) return kernel.status().with_context(describe(layout_.graph, id));
-
-  KernelInst inst;
-  inst.kernel = *kernel;
-  inst.node = id;
-  inst.micro_batch = micro_batch_;
-  inst.inputs = std::move(inputs);
+  std::vector<SlotRef> outputs;
   for (size_t o = 0; o < node.outputs.size(); ++o) {
-    TSR_ASSIGN_OR_RETURN(const SlotRef at, output_slot(task, o));
-    inst.outputs.push_back(at);
-    values()[index(node.outputs[o])].push_back({sharding.outputs[o], at, era_of(node), true});
+    outputs.push_back(output_slot(id, o, task));
+    values()[index(node.outputs[o])].push_back({sharding.outputs[o], outputs.back(), era, true});
   }
-  const int64_t workspace = builder_.program.kernels[static_cast<size_t>(*kernel)].workspace_bytes;
+  return launch(id, std::move(in_types), std::move(out_types), views_of(id), std::move(inputs),
+                std::move(outputs));
+}
+
+Result<std::vector<SlotRef>> EntryEmitter::launch_local(std::string_view name,
+                                                        const std::vector<TensorType>& in_types,
+                                                        const std::vector<TensorType>& out_types,
+                                                        std::vector<SlotRef> inputs, NodeId node,
+                                                        std::string_view tensor, Tier tier) {
+  const OpDef* op = find_op(name);
+  TSR_CHECK(op != nullptr, "ops that merge are registered");
+  ShardingRule rule = op->sharding({{}, in_types, out_types, {}});
+  TSR_RETURN_IF_ERROR(bind_extents(rule, in_types, out_types));
+  std::vector<FactorView> views;
+  for (const Factor& factor : rule.factors) {
+    FactorView view;
+    view.name = factor.name;
+    view.global_extent = view.end[0] = factor.extent;
+    views.push_back(view);
+  }
+  KernelInst inst;
+  TSR_ASSIGN_OR_RETURN(inst.kernel, builder_.kernel(*op, {}, in_types, out_types, std::move(views)));
+  inst.inputs = std::move(inputs);
+  for (const TensorType& type : out_types)
+    inst.outputs.push_back(
+        builder_.add_slot(format("sum({})", tensor), SlotKind::kTransient, bytes(type), entry_, tier));
+  inst.node = node;
+  inst.micro_batch = micro_batch_;
+  const int64_t workspace = builder_.program.kernels[static_cast<size_t>(inst.kernel)].workspace_bytes;
   if (workspace > 0)
-    inst.workspace = builder_.add_slot(format("workspace({})", describe(layout_.graph, id)),
-                                       SlotKind::kWorkspace, workspace, entry_);
+    inst.workspace =
+        builder_.add_slot(format("workspace({})", name), SlotKind::kWorkspace, workspace, entry_, tier);
+  std::vector<SlotRef> results = inst.outputs;
   out_.code.emplace_back(std::move(inst));
-  return {};
+  return results;
 }
 
 // Where an output of a kernel goes: over the parameter or state that it updates, straight into what will be
 // fetched, or into a slot of its own.
-Result<SlotRef> EntryEmitter::output_slot(size_t task, size_t output) {
-  const NodeId id = tasks_[task].node;
+SlotRef EntryEmitter::output_slot(NodeId id, size_t output, size_t task) {
   const Node& node = layout_.graph.node(id);
   const TensorId tensor = node.outputs[output];
   const ShardingSpec& produced = layout_.nodes[index(id)].outputs[output];
   const Shape& shape = layout_.tensor(tensor).type.shape;
+  const Tier tier = tier_of(id);
+  const auto fresh = [&] {
+    return builder_.add_slot(layout_.tensor(tensor).name, SlotKind::kTransient, local_bytes(tensor, produced),
+                             entry_, tier);
+  };
+  if (task == kNoTask) return fresh();
 
   const auto updates = layout_.graph.updates();
   const int in_place = output < node.op->in_place.size() ? node.op->in_place[output] : -1;
@@ -284,15 +205,16 @@ Result<SlotRef> EntryEmitter::output_slot(size_t task, size_t output) {
     const ShardingSpec& stored = layout_.spec[index(updates[u].target)];
     const ShardingSpec& read = layout_.nodes[index(id)].inputs[static_cast<size_t>(in_place)];
     const bool last = last_read_[u] <= task && micro_batch_ + 1 == layout_.micro_batches;
-    if (!last || !same_layout(read, stored, shape, layout_.mesh) ||
+    const SlotRef at = persistent_[updates[u].target];
+    if (!last || tier_at(at) != tier || !same_layout(read, stored, shape, layout_.mesh) ||
         !same_layout(produced, stored, shape, layout_.mesh))
       continue;
     committed_[u] = true;
-    return persistent_[updates[u].target];
+    return at;
   }
 
   const auto outputs = layout_.graph.outputs();
-  for (size_t o = 0; o < outputs.size(); ++o) {
+  for (size_t o = 0; o < outputs.size() && tier == Tier::kDevice; ++o) {
     if (outputs[o].tensor != tensor || output_written_[o]) continue;
     const bool batched = layout_.batch_dim[index(tensor)] >= 0;
     if (!same_layout(produced, layout_.outputs[o], shape, layout_.mesh) ||
@@ -303,49 +225,30 @@ Result<SlotRef> EntryEmitter::output_slot(size_t task, size_t output) {
     return SlotRef{at.slot,
                    at.offset + (batched ? micro_batch_ * local_bytes(tensor, layout_.outputs[o]) : 0)};
   }
-  return builder_.add_slot(layout_.tensor(tensor).name, SlotKind::kTransient, local_bytes(tensor, produced),
-                           entry_);
+  return fresh();
 }
 
 // --- sums over micro-batches, outputs, updates
 // -----------------------------------------------------------------
 
-Status EntryEmitter::accumulate(size_t task) {
-  const NodeId id = tasks_[task].node;
+Status EntryEmitter::accumulate(NodeId id) {
   const Node& node = layout_.graph.node(id);
-  if (node.phase == Phase::kUpdate) return {};
+  if (node.phase == Phase::kUpdate || layout_.micro_batches == 1) return {};
   for (const TensorId tensor : node.outputs) {
     if (!layout_.crossing[index(tensor)]) continue;
     const ShardingSpec& spec = layout_.accumulate[index(tensor)];
-    if (layout_.micro_batches == 1) continue;
     if (!spec.partial.empty() && spec.reduce != ReduceKind::kSum)
       return Status(
           StatusCode::kUnsupported,
           format("'{}' is a maximum and cannot be summed over micro-batches", layout_.tensor(tensor).name));
-    TSR_ASSIGN_OR_RETURN(SlotRef at, obtain(tensor, spec, era_of(node), id));
+    const Tier tier = layout_.tier[index(tensor)];
+    TSR_ASSIGN_OR_RETURN(SlotRef at, obtain(tensor, spec, era_of(node), id, tier));
     if (totals_.contains(tensor)) {
-      const OpDef* add = find_op("add");
-      TSR_CHECK(add != nullptr, "op 'add' is registered");
       const TensorType local = builder_.local_type(layout_.tensor(tensor).type, spec);
-      const std::vector<TensorType> in_types = {local, local}, out_types = {local};
-      ShardingRule rule = add->sharding({{}, in_types, out_types, {}});
-      TSR_RETURN_IF_ERROR(bind_extents(rule, in_types, out_types));
-      std::vector<FactorView> views;
-      for (const Factor& factor : rule.factors) {
-        FactorView view;
-        view.name = factor.name;
-        view.global_extent = view.end[0] = factor.extent;
-        views.push_back(view);
-      }
-      KernelInst inst;
-      TSR_ASSIGN_OR_RETURN(inst.kernel, builder_.kernel(*add, {}, in_types, out_types, std::move(views)));
-      inst.inputs = {totals_[tensor][0].at, at};
-      at = builder_.add_slot(format("sum({})", layout_.tensor(tensor).name), SlotKind::kTransient,
-                             bytes(local), entry_);
-      inst.outputs = {at};
-      inst.node = id;
-      inst.micro_batch = micro_batch_;
-      out_.code.emplace_back(std::move(inst));
+      TSR_ASSIGN_OR_RETURN(const std::vector<SlotRef> sum,
+                           launch_local("add", {local, local}, {local}, {totals_[tensor][0].at, at}, id,
+                                        layout_.tensor(tensor).name, tier));
+      at = sum[0];
     }
     totals_[tensor] = {{spec, at, Era::kUpdate, true}};
   }
@@ -366,7 +269,7 @@ Status EntryEmitter::fill_outputs(TensorId tensor, Era era, NodeId node) {
     if (std::ranges::any_of(copies, [&](const Copy& copy) { return copy.at == at; }))
       continue;  // written by the kernel
     const Era from = !batched && totals_.contains(tensor) ? Era::kUpdate : era;
-    TSR_RETURN_IF_ERROR(obtain(tensor, layout_.outputs[o], from, node, &at).status());
+    TSR_RETURN_IF_ERROR(obtain(tensor, layout_.outputs[o], from, node, Tier::kDevice, &at).status());
   }
   return {};
 }
@@ -381,9 +284,9 @@ Status EntryEmitter::commit_updates(size_t task) {
     const NodeId producer = layout_.tensor(updates[u].value).producer;
     const SlotRef at = persistent_[updates[u].target];
     committed_[u] = true;
-    TSR_RETURN_IF_ERROR(
-        obtain(updates[u].value, layout_.spec[index(updates[u].target)], Era::kUpdate, producer, &at)
-            .status());
+    TSR_RETURN_IF_ERROR(obtain(updates[u].value, layout_.spec[index(updates[u].target)], Era::kUpdate,
+                               producer, tier_at(at), &at)
+                            .status());
   }
   return {};
 }

@@ -1,5 +1,10 @@
 // EntryEmitter: writes the instructions of one entry point on one rank.
 //
+//   entry_emitter.cc   the tasks in order: kernels, sums over micro-batches, outputs, updates
+//   entry_slots.cc     what is there before a run: parameters, state, inputs, outputs
+//   entry_values.cc    where a value lies and how it gets to where it is wanted: conversions, tiers,
+//   recomputation chunked_node.cc    nodes that run in slices, rotating ones too
+//
 // Which conversions are kept. A value lies in one layout as produced, and in others as consumers asked. What
 // a reduction of addends yields is kept for all later consumers (the addends are not reduced twice). Every
 // other conversion (gathered parameters, gathered activations) is kept among nodes of one phase (forward,
@@ -46,26 +51,65 @@ class EntryEmitter {
   };
   static Era era_of(const Node& node);
 
-  void find_last_reads();
+  // entry_slots.cc
   Status add_persistent_slots();
   Status add_shared_slot(TensorId id);
   void add_output_slots();
+  std::vector<Piece> pieces(TensorId tensor, const ShardingSpec& spec, SlotRef at) const;
+  int64_t local_bytes(TensorId tensor, const ShardingSpec& spec) const;
+
+  // entry_emitter.cc
+  void find_last_reads();
   void enter_micro_batch(int32_t micro_batch);
   Status emit_task(size_t task);
-  Status emit_node(size_t task);
-  Status emit_kernel(size_t task, std::vector<SlotRef> inputs);
-  Result<SlotRef> output_slot(size_t task, size_t output);
-  Status accumulate(size_t task);
+  // `task` is kNoTask where the node is computed again for the backward pass.
+  static constexpr size_t kNoTask = static_cast<size_t>(-1);
+  Status emit_node(NodeId id, Era era, size_t task);
+  Status emit_kernel(NodeId id, Era era, size_t task, std::vector<SlotRef> inputs);
+  SlotRef output_slot(NodeId id, size_t output, size_t task);
+  std::vector<FactorView> views_of(NodeId id) const;
+  // The kernel of `id` on the operand types given.
+  Status launch(NodeId id, std::vector<TensorType> in_types, std::vector<TensorType> out_types,
+                std::vector<FactorView> views, std::vector<SlotRef> inputs, std::vector<SlotRef> outputs);
+  // An op on whole local operands, for sums and merges; results in new slots.
+  Result<std::vector<SlotRef>> launch_local(std::string_view op, const std::vector<TensorType>& in_types,
+                                            const std::vector<TensorType>& out_types,
+                                            std::vector<SlotRef> inputs, NodeId node, std::string_view name,
+                                            Tier tier);
+  Status accumulate(NodeId id);
   Status fill_outputs(TensorId tensor, Era era, NodeId node);
   Status commit_updates(size_t task);
   Status copy_persistent_outputs();
+  Tier tier_of(NodeId id) const;
 
-  // The value of `tensor` lying as `want`; into `destination` when given.
+  // entry_values.cc
+  // The value of `tensor` lying as `want` in `tier`; into `destination` when given.
   Result<SlotRef> obtain(TensorId tensor, const ShardingSpec& want, Era era, NodeId node,
-                         const SlotRef* destination = nullptr);
+                         Tier tier = Tier::kDevice, const SlotRef* destination = nullptr);
+  // A slice of it, made for one reader.
+  Result<SlotRef> obtain_slice(TensorId tensor, const ShardingSpec& want, const Cut& cut, Era era,
+                               NodeId node);
+  struct Route {
+    size_t copy = 0;  // index of the copy to start from
+    ReshardPath path;
+  };
+  Result<Route> route(TensorId tensor, const ShardingSpec& want, Era era, NodeId node, Tier tier);
+  Status check_path(TensorId tensor, const ReshardPath& path) const;
+  bool usable(TensorId tensor, const Copy& copy, Era era) const;
   std::vector<Copy>& copies_of(TensorId tensor, Era era);
-  std::vector<Piece> pieces(TensorId tensor, const ShardingSpec& spec, SlotRef at) const;
-  int64_t local_bytes(TensorId tensor, const ShardingSpec& spec) const;
+  void copy_bytes(SlotRef in, SlotRef out, int64_t bytes, NodeId node);
+  // Box copy of a window of dim `cut.dim` between local tensors of types `in_type` and `out_type`, which
+  // differ in that dim alone: `count` elements from `in_at` to `out_at`.
+  void copy_window(const TensorType& in_type, SlotRef in, int64_t in_at, const TensorType& out_type,
+                   SlotRef out, int64_t out_at, int dim, int64_t count, NodeId node);
+  Tier tier_at(SlotRef at) const { return builder_.program.slots[static_cast<size_t>(at.slot)].tier; }
+  Status offload(NodeId id, Era era);
+
+  // chunked_node.cc
+  Status emit_chunks(NodeId id, Era era);
+  Status emit_rotating(NodeId id, Era era);
+  class ChunkedNode;
+  class RotatingNode;
 
   using Values = std::vector<std::vector<Copy>>;  // by tensor
   Values& values() { return live_.at(micro_batch_); }

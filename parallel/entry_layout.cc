@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "parallel/zigzag.h"
 
 namespace tessera {
 
@@ -13,9 +14,34 @@ TensorType EntryLayout::whole_type(TensorId id) const {
   return type;
 }
 
+const NodePlan& EntryLayout::nodes_plan(NodeId id) const {
+  static const NodePlan kWhole;
+  return plan->nodes.empty() ? kWhole : plan->nodes[index(id)];
+}
+
+bool EntryLayout::is_zigzag(AxisId axis) const {
+  return std::ranges::find(plan->zigzag, axis) != plan->zigzag.end();
+}
+
+void EntryLayout::zigzag_view(const DimSharding& split, FactorView& view) const {
+  const int32_t parts = mesh.axis_size(split.axes[0]);
+  const Range local{view.begin[0], view.end[0]};
+  for (int32_t part = 0; part < parts; ++part) {
+    const Range shard = split_range({0, view.global_extent}, split.unit, parts, part);
+    if (local.begin < shard.begin || local.begin >= shard.end) continue;
+    const std::vector<Range> ranges = zigzag_ranges(view.global_extent, split.unit, parts, part, local);
+    view.range_count = static_cast<int32_t>(ranges.size());
+    for (size_t r = 0; r < ranges.size(); ++r) {
+      view.begin[r] = ranges[r].begin;
+      view.end[r] = ranges[r].end;
+    }
+    return;
+  }
+}
+
 namespace {
 
-constexpr std::string_view kBatch = "B";
+constexpr std::string_view kBatch = "B", kTime = "T";
 
 Status check_mesh(const DeviceMesh& mesh) {
   constexpr int64_t kMostDevices = 1 << 16;
@@ -45,21 +71,33 @@ Status check_plan(const EntrySpec& entry) {
   if (plan.stages.size() != 1)
     return refuse(format("{} pipeline stages; lowering takes 1", plan.stages.size()));
   TSR_RETURN_IF_ERROR(check_mesh(plan.stages[0].mesh).with_context(format("plan of '{}'", entry.name)));
-  if (!plan.recompute.empty())
-    return refuse("recomputation of activations is not lowered yet; leave the set empty");
   if (plan.micro_batches < 1)
     return refuse(format("{} micro-batches; at least 1 is wanted", plan.micro_batches));
   if (!plan.nodes.empty() && plan.nodes.size() != entry.graph->nodes().size())
     return refuse(
         format("{} nodes planned, the graph has {}", plan.nodes.size(), entry.graph->nodes().size()));
-  for (const NodePlan& node : plan.nodes)
-    if (node.chunks != 1) return refuse(format("chunks = {}; lowering takes 1", node.chunks));
+  for (const NodePlan& node : plan.nodes) {
+    if (node.chunks < 1 || (node.chunks > 1 && node.chunk_factor == 0))
+      return refuse(format("a node in {} chunks of no factor", node.chunks));
+    if (node.tier == Tier::kFile) return refuse("a node cannot run in the file tier; use host");
+  }
   for (const StoredTensor& stored : plan.stored) {
     if (index(stored.tensor) >= entry.graph->tensors().size() || stored.placements.size() != 1)
       return refuse("a stored tensor is not in the graph or has several placements");
-    if (stored.placements[0].tier != Tier::kDevice)
-      return refuse("offload to another tier is not lowered yet");
   }
+  const auto is_activation = [&](TensorId id) {
+    return index(id) < entry.graph->tensors().size() &&
+           entry.graph->tensor(id).kind == TensorKind::kActivation;
+  };
+  if (!std::ranges::all_of(plan.recompute, is_activation))
+    return refuse("what is computed again must be activations");
+  if (!std::ranges::all_of(plan.offload, [&](const OffloadedTensor& it) { return is_activation(it.tensor); }))
+    return refuse("what is offloaded between forward and backward must be activations");
+  for (const TensorId id : plan.keep_gathered)
+    if (index(id) >= entry.graph->tensors().size()) return refuse("a kept tensor is not in the graph");
+  for (const AxisId axis : plan.zigzag)
+    if (axis >= plan.stages[0].mesh.axes.size())
+      return refuse(format("zig-zag axis {} is not in the mesh", axis));
   return {};
 }
 
@@ -105,6 +143,7 @@ class LayoutMaker {
 
   Status make() {
     find_batch();
+    mark_tensors();
     TSR_RETURN_IF_ERROR(shard_nodes());
     TSR_RETURN_IF_ERROR(place_tensors());
     find_crossings();
@@ -115,13 +154,33 @@ class LayoutMaker {
 
  private:
   void find_batch() {
-    for (size_t s = 0; s < symbolic_.symbols().size(); ++s)
+    std::optional<int64_t> time_extent;
+    for (size_t s = 0; s < symbolic_.symbols().size(); ++s) {
       if (symbolic_.symbols()[s].name == kBatch) batch_extent_ = symbol_extent(static_cast<int32_t>(s));
+      if (symbolic_.symbols()[s].name == kTime) time_extent = symbol_extent(static_cast<int32_t>(s));
+    }
     for (const Tensor& tensor : symbolic_.tensors()) {
       const auto dims = tensor.type.shape.dims();
-      const auto at = batch_extent_ ? std::ranges::find(dims, *batch_extent_) : dims.end();
-      layout_.batch_dim.push_back(at == dims.end() ? -1 : static_cast<int>(at - dims.begin()));
+      const auto dim_of = [&](const std::optional<int64_t>& extent) {
+        const auto at = extent ? std::ranges::find(dims, *extent) : dims.end();
+        return at == dims.end() ? -1 : static_cast<int>(at - dims.begin());
+      };
+      layout_.batch_dim.push_back(dim_of(batch_extent_));
+      layout_.time_dim.push_back(dim_of(time_extent));
     }
+  }
+
+  void mark_tensors() {
+    const size_t count = layout_.graph.tensors().size();
+    layout_.recompute.assign(count, false);
+    layout_.keep_gathered.assign(count, false);
+    layout_.offload.assign(count, Tier::kDevice);
+    layout_.tier.assign(count, Tier::kDevice);
+    for (const TensorId id : layout_.plan->recompute) layout_.recompute[index(id)] = true;
+    for (const TensorId id : layout_.plan->keep_gathered) layout_.keep_gathered[index(id)] = true;
+    for (const OffloadedTensor& it : layout_.plan->offload) layout_.offload[index(it.tensor)] = it.tier;
+    for (const StoredTensor& it : layout_.plan->stored)
+      layout_.tier[index(it.tensor)] = it.placements[0].tier;
   }
 
   Status shard_nodes() {

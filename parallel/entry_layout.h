@@ -24,18 +24,30 @@ struct EntryLayout {
   // By tensor. `batch_dim`: the dim whose extent is symbol B, or -1. `spec`: where the value first lies:
   // stored for inputs, parameters, constants and state; as produced for activations.
   std::vector<int> batch_dim;
+  std::vector<int> time_dim;  // the same for symbol T
   std::vector<ShardingSpec> spec;
   // Values that update nodes, updates or outputs without a batch take from the other phases: with several
   // micro-batches they are summed, lying as `accumulate` says (a gradient's stored spec; else as produced).
   std::vector<bool> crossing;
   std::vector<ShardingSpec> accumulate;
-  std::vector<ShardingSpec> outputs;             // by output: where it lies when fetched; never partial
+  std::vector<Tier> tier;             // of what is stored; of an activation: where micro-batches are summed
+  std::vector<bool> recompute;        // activations made again for backward
+  std::vector<bool> keep_gathered;    // what is gathered for forward serves backward too
+  std::vector<Tier> offload;          // where an activation waits for backward; kDevice: it stays
+  std::vector<ShardingSpec> outputs;  // by output: where it lies when fetched; never partial
   std::vector<std::vector<bool>> batch_factors;  // by node and factor: its extent is B
 
   const Tensor& tensor(TensorId id) const { return graph.tensor(id); }
   bool is_persistent(TensorId id) const { return tensor(id).kind != TensorKind::kActivation; }
   // The type over all micro-batches.
   TensorType whole_type(TensorId id) const;
+  const NodePlan& nodes_plan(NodeId id) const;  // the default one where the plan lists no nodes
+
+  // Zig-zag order: the axis that a dim lies on first decides, further axes cut what it leaves.
+  bool is_zigzag(AxisId axis) const;
+  bool is_zigzag(const DimSharding& split) const { return !split.axes.empty() && is_zigzag(split.axes[0]); }
+  // Turns the range of a view, in the order of the shards, into the tokens that it stands for.
+  void zigzag_view(const DimSharding& split, FactorView& view) const;
 };
 
 Result<EntryLayout> make_layout(const EntrySpec& entry);

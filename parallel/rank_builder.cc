@@ -1,5 +1,7 @@
 #include "parallel/rank_builder.h"
 
+#include <algorithm>
+
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -32,8 +34,8 @@ std::string kernel_key(const OpDef& op, std::span<const Attr> attrs, std::span<c
 
 }  // namespace
 
-SlotRef RankBuilder::add_slot(std::string name, SlotKind kind, int64_t bytes, int32_t entry) {
-  program.slots.push_back({std::move(name), kind, Tier::kDevice, bytes, -1});
+SlotRef RankBuilder::add_slot(std::string name, SlotKind kind, int64_t bytes, int32_t entry, Tier tier) {
+  program.slots.push_back({std::move(name), kind, tier, bytes, -1});
   slot_entry.push_back(entry);
   return {static_cast<int32_t>(program.slots.size() - 1), 0};
 }
@@ -79,16 +81,36 @@ int32_t RankBuilder::group(std::span<const AxisId> axes) {
   return id;
 }
 
-TensorType RankBuilder::local_type(const TensorType& global, const ShardingSpec& spec) const {
-  return {global.dtype, local_shape(global.shape, spec, mesh_, coordinates_)};
+namespace {
+
+Range inside(Range range, int dim, const Cut& cut) {
+  if (dim != cut.dim) return range;
+  const int64_t begin = std::clamp(cut.range.begin, range.begin, range.end);
+  return {begin, std::clamp(cut.range.end, begin, range.end)};
+}
+
+}  // namespace
+
+Range RankBuilder::local_dim(const TensorType& global, const ShardingSpec& spec, int dim,
+                             const Cut& cut) const {
+  return inside(local_range(global.shape[dim], spec.dims[static_cast<size_t>(dim)], mesh_, coordinates_), dim,
+                cut);
+}
+
+TensorType RankBuilder::local_type(const TensorType& global, const ShardingSpec& spec, const Cut& cut) const {
+  TensorType type{global.dtype, local_shape(global.shape, spec, mesh_, coordinates_)};
+  if (cut.dim >= 0) type.shape.set(cut.dim, local_dim(global, spec, cut.dim, cut).size());
+  return type;
 }
 
 std::vector<int64_t> RankBuilder::member_extents(const ShardingSpec& spec, int64_t extent, int dim,
-                                                 std::span<const AxisId> axes) const {
+                                                 std::span<const AxisId> axes, const Cut& cut) const {
   std::vector<int64_t> extents;
   for (const int32_t member : mesh_.group(position_, axes))
     extents.push_back(
-        local_range(extent, spec.dims[static_cast<size_t>(dim)], mesh_, mesh_.coordinates(member)).size());
+        inside(local_range(extent, spec.dims[static_cast<size_t>(dim)], mesh_, mesh_.coordinates(member)),
+               dim, cut)
+            .size());
   return extents;
 }
 
@@ -106,7 +128,8 @@ SlotRef RankBuilder::emit_move(const Move& move, const TensorType& global, SlotR
   if (move.kind == MoveKind::kPartialize)
     return emit_partialize(move, global, in, destination, context, code);
 
-  const TensorType before = local_type(global, move.before), after = local_type(global, move.after);
+  const TensorType before = local_type(global, move.before, context.cut),
+                   after = local_type(global, move.after, context.cut);
   const int rank = global.shape.rank();
   CollectiveInst inst;
   inst.group = group(move.axes);
@@ -115,7 +138,7 @@ SlotRef RankBuilder::emit_move(const Move& move, const TensorType& global, SlotR
   inst.node = context.node;
   inst.micro_batch = context.micro_batch;
   const auto split = [&](const ShardingSpec& spec, int dim) {
-    return member_extents(spec, global.shape[dim], dim, move.axes);
+    return member_extents(spec, global.shape[dim], dim, move.axes, context.cut);
   };
   if (move.kind == MoveKind::kAllReduce) {
     inst.kind = CollectiveKind::kAllReduce;
@@ -149,10 +172,10 @@ SlotRef RankBuilder::emit_move(const Move& move, const TensorType& global, SlotR
 SlotRef RankBuilder::emit_slice(const Move& move, const TensorType& global, SlotRef in,
                                 const SlotRef* destination, const MoveContext& context,
                                 std::vector<Instruction>& code) {
-  const TensorType before = local_type(global, move.before), after = local_type(global, move.after);
-  const size_t dim = static_cast<size_t>(move.dim);
-  const Range from = local_range(global.shape[move.dim], move.before.dims[dim], mesh_, coordinates_);
-  const Range to = local_range(global.shape[move.dim], move.after.dims[dim], mesh_, coordinates_);
+  const TensorType before = local_type(global, move.before, context.cut),
+                   after = local_type(global, move.after, context.cut);
+  const Range from = local_dim(global, move.before, move.dim, context.cut);
+  const Range to = local_dim(global, move.after, move.dim, context.cut);
   const int64_t inner = product(before.shape, move.dim + 1, before.shape.rank());
   CopyInst copy;
   copy.rows = product(before.shape, 0, move.dim);
@@ -162,9 +185,9 @@ SlotRef RankBuilder::emit_slice(const Move& move, const TensorType& global, Slot
   copy.in = {in.slot, in.offset + dtype_bytes(global.dtype, (to.begin - from.begin) * inner)};
   copy.node = context.node;
   copy.micro_batch = context.micro_batch;
-  if (copy.rows == 1 && destination == nullptr) return copy.in;
+  if ((copy.rows == 1 || copy.row_bytes == 0) && destination == nullptr) return copy.in;
   copy.out = target(move, after, destination, context);
-  code.emplace_back(copy);
+  if (copy.row_bytes > 0) code.emplace_back(copy);
   return copy.out;
 }
 
@@ -174,7 +197,7 @@ SlotRef RankBuilder::emit_partialize(const Move& move, const TensorType& global,
   bool keeps = true;
   for (const AxisId axis : move.axes) keeps = keeps && coordinates_[axis] == 0;
   if (keeps && destination == nullptr) return in;
-  const TensorType local = local_type(global, move.after);
+  const TensorType local = local_type(global, move.after, context.cut);
   CopyInst copy;
   copy.in = keeps ? in : SlotRef{};
   copy.row_bytes = copy.in_stride_bytes = copy.out_stride_bytes = bytes(local);

@@ -15,6 +15,12 @@
 
 namespace tessera {
 
+// A tensor seen through a window: only `range` of dim `dim`, in global elements. dim -1: all of it.
+struct Cut {
+  int dim = -1;
+  Range range;
+};
+
 class RankBuilder {
  public:
   // `position`: of this rank in `mesh.devices`.
@@ -31,14 +37,19 @@ class RankBuilder {
   const DeviceMesh& mesh() const { return mesh_; }
   std::span<const int32_t> coordinates() const { return coordinates_; }
 
-  SlotRef add_slot(std::string name, SlotKind kind, int64_t bytes, int32_t entry);
+  SlotRef add_slot(std::string name, SlotKind kind, int64_t bytes, int32_t entry, Tier tier = Tier::kDevice);
   // Index of the kernel, asked from the catalog once per distinct one; says which op on which operands was
   // declined.
   Result<int32_t> kernel(const OpDef& op, std::span<const Attr> attrs, std::vector<TensorType> inputs,
                          std::vector<TensorType> outputs, std::vector<FactorView> factors);
   int32_t group(std::span<const AxisId> axes);
 
-  TensorType local_type(const TensorType& global, const ShardingSpec& spec) const;
+  TensorType local_type(const TensorType& global, const ShardingSpec& spec, const Cut& cut = {}) const;
+  // This rank's part of one dim, in global elements.
+  Range local_dim(const TensorType& global, const ShardingSpec& spec, int dim, const Cut& cut = {}) const;
+  // Extent of `dim` on every member of the group over `axes`, in group order.
+  std::vector<int64_t> member_extents(const ShardingSpec& spec, int64_t extent, int dim,
+                                      std::span<const AxisId> axes, const Cut& cut = {}) const;
 
   // What a move does on this rank. `in` holds the local part of `before`; the result is where that of `after`
   // lies: a part of `in` where nothing has to move, else a new slot or `destination` when given.
@@ -47,6 +58,7 @@ class RankBuilder {
     NodeId node = kNoNode;
     int32_t micro_batch = 0;
     int32_t entry = 0;
+    Cut cut = {};  // the move takes place inside it
   };
   SlotRef emit_move(const Move& move, const TensorType& global, SlotRef in, const SlotRef* destination,
                     const MoveContext& context, std::vector<Instruction>& code);
@@ -56,9 +68,6 @@ class RankBuilder {
                      const MoveContext& context, std::vector<Instruction>& code);
   SlotRef emit_partialize(const Move& move, const TensorType& global, SlotRef in, const SlotRef* destination,
                           const MoveContext& context, std::vector<Instruction>& code);
-  // Extent of `dim` on every member of the group over `axes`, in group order.
-  std::vector<int64_t> member_extents(const ShardingSpec& spec, int64_t extent, int dim,
-                                      std::span<const AxisId> axes) const;
   SlotRef target(const Move& move, const TensorType& local, const SlotRef* destination,
                  const MoveContext& context);
 

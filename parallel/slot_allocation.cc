@@ -95,42 +95,49 @@ class Allocator {
     if (in.slot < 0 || in.offset != 0 || out.offset != 0) return;
     const auto a = static_cast<size_t>(root(in.slot)), b = static_cast<size_t>(out.slot);
     if (a == b || slots_[a].kind != SlotKind::kTransient || slots_[b].kind != SlotKind::kTransient) return;
-    if (slots_[a].bytes != slots_[b].bytes || last_[a] != at || first_[b] != at ||
-        merged_into_[b] != out.slot)
+    if (slots_[a].bytes != slots_[b].bytes || slots_[a].tier != slots_[b].tier || last_[a] != at ||
+        first_[b] != at || merged_into_[b] != out.slot)
       return;
     merged_into_[b] = static_cast<int32_t>(a);
     last_[a] = last_[b];
   }
 
   void place() {
+    program_.arena_bytes = place_tier(Tier::kDevice);
+    program_.host_arena_bytes = place_tier(Tier::kHost);
+    program_.file_arena_bytes = place_tier(Tier::kFile);
+  }
+
+  int64_t place_tier(Tier tier) {
     int64_t end = 0, persistent_bytes = 0;
     for (size_t s = 0; s < slots_.size(); ++s) {
-      if (inside_run(static_cast<int32_t>(s))) continue;
+      if (slots_[s].tier != tier || inside_run(static_cast<int32_t>(s))) continue;
       slots_[s].offset = align_slot(end);
       end = slots_[s].offset + slots_[s].bytes;
       persistent_bytes += slots_[s].bytes;
     }
-    program_.arena_bytes = end;
-    program_.max_live_bytes = persistent_bytes;
+    int64_t arena = end, most_live = persistent_bytes;
     const int64_t base = align_slot(end);
     for (size_t e = 0; e < program_.entries.size(); ++e) {
       std::vector<size_t> ids;
       std::vector<Lifetime> lifetimes;
       for (size_t s = 0; s < slots_.size(); ++s) {
-        if (builder_.slot_entry[s] != static_cast<int32_t>(e) || merged_into_[s] != static_cast<int32_t>(s))
+        if (slots_[s].tier != tier || builder_.slot_entry[s] != static_cast<int32_t>(e) ||
+            merged_into_[s] != static_cast<int32_t>(s) || first_[s] == kNever)
           continue;
-        if (first_[s] == kNever) continue;
         ids.push_back(s);
         lifetimes.push_back({slots_[s].bytes, first_[s], last_[s]});
       }
       const ArenaLayout layout = layout_arena(lifetimes);
       for (size_t i = 0; i < ids.size(); ++i) slots_[ids[i]].offset = base + layout.offsets[i];
-      if (layout.bytes > 0) program_.arena_bytes = std::max(program_.arena_bytes, base + layout.bytes);
+      if (layout.bytes > 0) arena = std::max(arena, base + layout.bytes);
       const int64_t live = persistent_bytes + max_live_bytes(lifetimes);
-      if (live <= program_.max_live_bytes && e > 0) continue;
-      program_.max_live_bytes = live;
-      describe_peak(program_.entries[e], ids, lifetimes, persistent_bytes);
+      if (live <= most_live && e > 0) continue;
+      most_live = std::max(most_live, live);
+      if (tier == Tier::kDevice) describe_peak(program_.entries[e], ids, lifetimes, persistent_bytes);
     }
+    if (tier == Tier::kDevice) program_.max_live_bytes = most_live;
+    return arena;
   }
 
   void describe_peak(EntryPoint& entry, const std::vector<size_t>& ids,

@@ -54,7 +54,40 @@ extern const OpDef kAttention = {.name = attention::kName,
                                  .infer = attention::infer,
                                  .vjp = attention::vjp,
                                  .sharding = attention::sharding,
-                                 .cost = attention::cost};
+                                 .cost = attention::cost,
+                                 .chunk_merge = "attention_merge"};
+
+// attention_merge(out_a, lse_a, out_b, lse_b): attention over two disjoint sets of keys, from attention over
+// each:
+//   lse = log(exp(lse_a) + exp(lse_b)),   out = exp(lse_a - lse) * out_a + exp(lse_b - lse) * out_b
+//   out_a, out_b [B, T, H, D], lse_a, lse_b [B, T, H] -> out, lse.  -inf stands for no keys.  Made by
+//   lowering when keys come in slices: no gradient.
+namespace attention_merge {
+
+constexpr std::string_view kName = "attention_merge";
+
+Inferred infer(Types in, Attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 4));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "out_a"));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "out_a", 4));
+  TSR_RETURN_IF_ERROR(check_row_statistic(kName, in, 1, "lse_a", in[0]));
+  TSR_RETURN_IF_ERROR(check_same_type(kName, in, 2, 0));
+  TSR_RETURN_IF_ERROR(check_same_type(kName, in, 3, 1));
+  return std::vector<TensorType>{in[0], in[1]};
+}
+
+ShardingRule sharding(const OpView&) { return make_rule("bthd,bth,bthd,bth->bthd,bth"); }
+
+OpCost cost(const OpView& view) { return elementwise_cost(view, 3); }
+
+}  // namespace attention_merge
+
+constexpr int kMergeInPlace[] = {0, 1};
+extern const OpDef kAttentionMerge = {.name = attention_merge::kName,
+                                      .infer = attention_merge::infer,
+                                      .sharding = attention_merge::sharding,
+                                      .cost = attention_merge::cost,
+                                      .in_place = kMergeInPlace};
 
 // With p = exp(s - lse), delta = rowsum(dout * out), ds = p * (dout . v - delta), sums over the pairs that
 // see each other:

@@ -33,16 +33,27 @@ double visible_pairs(const OpView& view, const Shape& q, const Shape& k) {
   const int64_t queries = q[1], keys = k[1];
   if (attr_i64(view.attrs, "causal") == 0)
     return rows * static_cast<double>(queries) * static_cast<double>(keys);
-  // Query at position p sees min(p + 1, keys) keys.
-  const auto seen_before = [keys](int64_t position) {
-    const double ramp = static_cast<double>(std::min(position, keys));
+  // Over a range of keys that begins at `first` the query at position p sees min(p + 1 - first, keys) of
+  // them.
+  const auto seen_before = [](int64_t position, int64_t first, int64_t count) {
+    position = std::max<int64_t>(position - first, 0);
+    const double ramp = static_cast<double>(std::min(position, count));
     return ramp * (ramp + 1) / 2 +
-           static_cast<double>(std::max<int64_t>(position - keys, 0)) * static_cast<double>(keys);
+           static_cast<double>(std::max<int64_t>(position - count, 0)) * static_cast<double>(count);
   };
-  const auto t = std::ranges::find(view.factors, 't', &FactorView::name);
-  if (t == view.factors.end()) return rows * seen_before(queries);
+  const auto ranges = [&](char name, int64_t extent) {
+    const auto at = std::ranges::find(view.factors, name, &FactorView::name);
+    FactorView whole;
+    whole.end[0] = extent;
+    return at == view.factors.end() ? whole : *at;
+  };
+  const FactorView t = ranges('t', queries), s = ranges('s', keys);
   double pairs = 0;
-  for (int32_t i = 0; i < t->range_count; ++i) pairs += seen_before(t->end[i]) - seen_before(t->begin[i]);
+  for (int32_t i = 0; i < t.range_count; ++i)
+    for (int32_t j = 0; j < s.range_count; ++j) {
+      const int64_t count = s.end[j] - s.begin[j];
+      pairs += seen_before(t.end[i], s.begin[j], count) - seen_before(t.begin[i], s.begin[j], count);
+    }
   return rows * pairs;
 }
 

@@ -10,6 +10,7 @@ extern const OpDef kAdd;
 extern const OpDef kAddBias;
 extern const OpDef kAttention;
 extern const OpDef kAttentionCached;
+extern const OpDef kAttentionMerge;
 extern const OpDef kAttentionGrad;
 extern const OpDef kBroadcast;
 extern const OpDef kCacheWrite;
@@ -94,6 +95,7 @@ std::span<const OpDef* const> table() {
       &kAttention,
       &kAttentionCached,
       &kAttentionGrad,
+      &kAttentionMerge,
       &kBroadcast,
       &kCacheWrite,
       &kCast,

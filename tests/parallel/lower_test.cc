@@ -226,7 +226,7 @@ TEST_CASE("plans that do not hold together are refused, not carried out") {
   CHECK(refused([](Plan& plan) { plan.stages[0].mesh.axes[0].size = 0; }));
   CHECK(refused([](Plan& plan) { plan.stored[0].placements.clear(); }));
   CHECK(refused([](Plan& plan) { plan.stored[0].placements[0].stored.dims.clear(); }));
-  CHECK(refused([](Plan& plan) { plan.stored[0].placements[0].tier = Tier::kHost; }));
+  CHECK(refused([](Plan& plan) { plan.nodes[0].tier = Tier::kFile; }));
   CHECK(refused([](Plan& plan) { plan.micro_batches = 3; }));
   CHECK(refused([](Plan& plan) { plan.micro_batches = 0; }));
 }

@@ -2,6 +2,7 @@
 // holds.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "runtime/backend_abi.h"
@@ -27,6 +28,13 @@ class FactorIndex {
     if (global >= second_begin_ && global - second_begin_ < second_size_)
       return first_size_ + (global - second_begin_);
     return -1;
+  }
+
+  // How many local indices stand for global ones before `global` (any integer). They come first: the ranges
+  // ascend.
+  int64_t count_before(int64_t global) const {
+    return std::clamp<int64_t>(global - first_begin_, 0, first_size_) +
+           std::clamp<int64_t>(global - second_begin_, 0, second_size_);
   }
 
  private:

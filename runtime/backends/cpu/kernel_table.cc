@@ -17,6 +17,7 @@ constexpr KernelEntry kKernels[] = {
     {"attention_cached", "reference", prepare_attention_cached},
     {"attention_grad", "flash", prepare_attention_grad_flash},
     {"attention_grad", "reference", prepare_attention_grad},
+    {"attention_merge", "reference", prepare_attention_merge},
     {"broadcast", "reference", prepare_broadcast},
     {"cache_write", "reference", prepare_cache_write},
     {"cast", "reference", prepare_cast},

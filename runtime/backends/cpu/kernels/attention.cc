@@ -77,7 +77,7 @@ Result<Prepared> prepare_attention(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using F = decltype(zero);
     const Extents e = extents(spec.input_dims(0), spec.input_dims(1));
-    const FactorIndex t_index(spec.factor('t'));
+    const FactorIndex t_index(spec.factor('t')), s_index(spec.factor('s'));
     const bool causal = spec.i64("causal") == 1;
     const double scale = scale_of(spec, e.D);
     auto launch = [=](const LaunchArgs& args) {
@@ -86,7 +86,7 @@ Result<Prepared> prepare_attention(const KernelSpec& spec) {
       args.pool.parallel_ranges(e.B * e.T * e.H, row_grain(e.S * e.D), [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
           const int64_t h = row % e.H, t = row / e.H % e.T, b = row / e.H / e.T;
-          const int64_t keys = causal ? std::min(t_index.to_global(t) + 1, e.S) : e.S;
+          const int64_t keys = causal ? s_index.count_before(t_index.to_global(t) + 1) : e.S;
           const int64_t first = e.key(b, 0, h / e.group());
           lse[row] =
               F(attend(q + row * e.D, k + first, v + first, keys, e.KV * e.D, e.D, scale, out + row * e.D));
@@ -104,7 +104,7 @@ Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using F = decltype(zero);
     const Extents e = extents(spec.input_dims(1), spec.input_dims(2));
-    const FactorIndex t_index(spec.factor('t'));
+    const FactorIndex t_index(spec.factor('t')), s_index(spec.factor('s'));
     const bool causal = spec.i64("causal") == 1;
     const double scale = scale_of(spec, e.D);
     const int64_t queries = e.B * e.T * e.H;
@@ -117,7 +117,7 @@ Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
       args.pool.parallel_ranges(queries, row_grain(e.S * e.D), [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
           const int64_t h = row % e.H, t = row / e.H % e.T, b = row / e.H / e.T, at = row * e.D;
-          const int64_t keys = causal ? std::min(t_index.to_global(t) + 1, e.S) : e.S;
+          const int64_t keys = causal ? s_index.count_before(t_index.to_global(t) + 1) : e.S;
           delta[row] = dot(dout + at, out + at, e.D);
           for (int64_t d0 = 0; d0 < e.D; d0 += kHeadBlock) {
             const int64_t width = std::min(kHeadBlock, e.D - d0);
@@ -141,7 +141,7 @@ Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
                 const int64_t width = std::min(kHeadBlock, e.D - d0);
                 double k_sum[kHeadBlock] = {}, v_sum[kHeadBlock] = {};
                 for (int64_t t = 0; t < e.T; ++t) {
-                  if (causal && t_index.to_global(t) < s) continue;
+                  if (causal && t_index.to_global(t) < s_index.to_global(s)) continue;
                   for (int64_t h = kv * e.group(); h < (kv + 1) * e.group(); ++h) {
                     const int64_t query = (b * e.T + t) * e.H + h, at = query * e.D;
                     const double p = std::exp(scale * dot(q + at, k + key, e.D) - double(lse[query]));
@@ -187,6 +187,31 @@ Result<Prepared> prepare_attention_cached(const KernelSpec& spec) {
       });
     };
     return reference_kernel(spec, make_kernel(launch), 4.0 * double(e.B * e.T * e.H) * double(e.S * e.D));
+  });
+}
+
+// out_a [B, T, H, D], lse_a [B, T, H], out_b, lse_b -> out, lse
+Result<Prepared> prepare_attention_merge(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using F = decltype(zero);
+    const auto dims = spec.input_dims(0);
+    const int64_t rows = dims[0] * dims[1] * dims[2], D = dims[3];
+    auto launch = [=](const LaunchArgs& args) {
+      const F *out_a = args.in<F>(0), *lse_a = args.in<F>(1), *out_b = args.in<F>(2), *lse_b = args.in<F>(3);
+      F *out = args.out<F>(0), *lse = args.out<F>(1);
+      args.pool.parallel_ranges(rows, row_grain(D), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const double a = double(lse_a[row]), b = double(lse_b[row]), top = std::max(a, b);
+          const bool none = top == -std::numeric_limits<double>::infinity();
+          const double both = none ? top : top + std::log(std::exp(a - top) + std::exp(b - top));
+          const double of_a = none ? 0 : std::exp(a - both), of_b = none ? 0 : std::exp(b - both);
+          for (int64_t d = row * D; d < (row + 1) * D; ++d)
+            out[d] = F(of_a * double(out_a[d]) + of_b * double(out_b[d]));
+          lse[row] = F(both);
+        }
+      });
+    };
+    return reference_kernel(spec, make_kernel(launch), 3.0 * double(rows * D));
   });
 }
 

@@ -32,7 +32,7 @@ struct AttentionShape {
   int64_t B, T, H, S, KV, D;
   bool causal;
   float scale;
-  FactorIndex t_index;
+  FactorIndex t_index, s_index;
 
   int64_t group() const { return H / KV; }
   int64_t rows() const { return T * group(); }  // queries that share a key-value head
@@ -45,7 +45,7 @@ struct AttentionShape {
   int64_t key(int64_t b, int64_t s, int64_t kv) const { return (b * S + s) * KV + kv; }
   // Keys that row r sees: those before the result.
   int64_t visible(int64_t r, int64_t start) const {
-    return causal ? std::clamp<int64_t>(start + t_index.to_global(r / group()) + 1, 0, S) : S;
+    return causal ? s_index.count_before(start + t_index.to_global(r / group()) + 1) : S;
   }
 };
 
@@ -395,7 +395,8 @@ Result<AttentionShape> attention_shape(const KernelSpec& spec, int q, int k) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const auto query = spec.input_dims(q), key = spec.input_dims(k);
   AttentionShape e{
-      query[0], query[1], query[2], key[1], key[2], query[3], true, 0, FactorIndex(spec.factor('t'))};
+      query[0], query[1], query[2], key[1], key[2], query[3], true, 0, FactorIndex(spec.factor('t')),
+      FactorIndex(spec.factor('s'))};
   if (e.D < 1 || e.D > kMaxHead)
     return Status(StatusCode::kUnsupported, format("head size {}: tiles hold 1 to {}", e.D, kMaxHead));
   if (e.KV == 0 && e.H > 0) return Status(StatusCode::kUnsupported, "no key-value heads");

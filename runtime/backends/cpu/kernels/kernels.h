@@ -11,6 +11,7 @@ Result<Prepared> prepare_add(const KernelSpec& spec);
 Result<Prepared> prepare_add_bias(const KernelSpec& spec);
 Result<Prepared> prepare_attention(const KernelSpec& spec);
 Result<Prepared> prepare_attention_cached(const KernelSpec& spec);
+Result<Prepared> prepare_attention_merge(const KernelSpec& spec);
 Result<Prepared> prepare_attention_grad(const KernelSpec& spec);
 Result<Prepared> prepare_broadcast(const KernelSpec& spec);
 Result<Prepared> prepare_cache_write(const KernelSpec& spec);
