@@ -106,3 +106,30 @@ TEST_CASE("shards of uneven sizes send the same totals") {
   CHECK(odd.elements == doctest::Approx(2 * even.elements));
   CHECK(count(kStories, "dp=3", 5, kTokens).elements == doctest::Approx(4 * (stories_parameters() + 1)));
 }
+
+// The algebra's fixture: E * G * cap * C = 512 slots of values, 8 sequences (the groups), of 12 tokens each.
+TEST_CASE("experts move whole slots four times: there and back, forward and backward") {
+  constexpr std::string_view kExperts = "moe:L=1,C=16,H=4,KV=2,F=24,E=4,K=1,V=40,T=12,capacity=0.3";
+  for (const int n : {2, 4}) {
+    const Counted counted = count(kExperts, format("ep={}", n), 8, 12);
+    CHECK(counted.error == "");
+    const double slots = 4.0 * 8 * 1 * 16, loads = 4.0 * 8, share = (n - 1.0) / n;
+    const Sent exchanged = counted.by_kind.at("all_to_all ep");
+    CHECK(exchanged.calls == 5);  // with the loads, once
+    CHECK(exchanged.bytes / 4 == doctest::Approx(share * (4 * slots + loads)));
+    CHECK(4 * share * slots == (n == 2 ? 1024 : 1536));
+    // Everything else takes ep as data parallel: the gradients of all that experts do not own, and the loss.
+    const Graph step = *training_step(kExperts);
+    double shared = 0;
+    for (const TensorId id : step.tensors_of_kind(TensorKind::kParameter))
+      if (step.tensor(id).name.find(".experts.") == std::string::npos)
+        shared += static_cast<double>(step.type(id).shape.elements());
+    CHECK(counted.elements == doctest::Approx(share * (4 * slots + loads) + 2 * (n - 1) * (shared + 2)));
+  }
+}
+
+TEST_CASE("more ranks than experts are refused with the number that fits") {
+  const Counted counted = count("moe:L=1,C=16,H=4,KV=2,F=24,E=4,K=1,V=40,T=12", "ep=6", 12, 12);
+  CHECK(counted.error.find("ep=6 does not fit 'block.0.experts.gate'") != std::string::npos);
+  CHECK(counted.error.find("ep=4") != std::string::npos);
+}
