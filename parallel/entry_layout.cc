@@ -148,7 +148,7 @@ class LayoutMaker {
     TSR_RETURN_IF_ERROR(place_tensors());
     find_crossings();
     place_outputs();
-    layout_.tasks = schedule(layout_.graph, layout_.micro_batches);
+    layout_.tasks = schedule(layout_.graph, layout_.micro_batches, layout_.plan->prefetch);
     return {};
   }
 

@@ -5,6 +5,7 @@
 #include "graph/base/text.h"
 #include "parallel/entry_emitter.h"
 #include "parallel/entry_layout.h"
+#include "parallel/prefetch.h"
 #include "parallel/rank_builder.h"
 #include "parallel/slot_allocation.h"
 
@@ -35,6 +36,7 @@ Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const K
     TSR_ASSIGN_OR_RETURN(
         EntryPoint entry,
         EntryEmitter(layouts[e], layouts[e].tasks, builder, shared, static_cast<int32_t>(e)).emit());
+    prefetch(entry, layouts[e].plan->prefetch);
     builder.program.entries.push_back(std::move(entry));
   }
   allocate_slots(builder);

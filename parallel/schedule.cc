@@ -21,7 +21,7 @@ namespace {
 
 // For every update node the position in the last micro-batch after which it may run: that of the last node
 // that makes one of its operands or reads an old value that it replaces.
-std::vector<size_t> update_positions(const Graph& graph) {
+std::vector<size_t> update_positions(const Graph& graph, int32_t delay) {
   const std::span<const Node> nodes = graph.nodes();
   std::map<TensorId, size_t> last_read;  // of tensors that an update changes, by nodes of the other phases
   for (const Update& update : graph.updates()) last_read[update.target] = 0;
@@ -39,7 +39,9 @@ std::vector<size_t> update_positions(const Graph& graph) {
     position[n] = 0;
     for (size_t i = 0; i < nodes[n].inputs.size(); ++i) {
       const NodeId producer = graph.tensor(nodes[n].inputs[i]).producer;
-      if (producer != kNoNode) position[n] = std::max(position[n], position[index(producer)]);
+      if (producer == kNoNode) continue;
+      const size_t wait = graph.node(producer).phase == Phase::kUpdate ? 0 : static_cast<size_t>(delay);
+      position[n] = std::max(position[n], std::min(position[index(producer)] + wait, nodes.size() - 1));
     }
     for (const Update& update : graph.updates())
       if (graph.tensor(update.value).producer == NodeId{static_cast<uint32_t>(n)})
@@ -50,14 +52,14 @@ std::vector<size_t> update_positions(const Graph& graph) {
 
 }  // namespace
 
-std::vector<Task> schedule(const Graph& graph, int32_t micro_batches) {
+std::vector<Task> schedule(const Graph& graph, int32_t micro_batches, int32_t delay) {
   const std::span<const Node> nodes = graph.nodes();
   std::vector<Task> tasks;
   for (int32_t j = 0; j + 1 < micro_batches; ++j)
     for (size_t n = 0; n < nodes.size(); ++n)
       if (nodes[n].phase != Phase::kUpdate) tasks.push_back({NodeId{static_cast<uint32_t>(n)}, j});
 
-  const std::vector<size_t> position = update_positions(graph);
+  const std::vector<size_t> position = update_positions(graph, delay);
   std::vector<size_t> order(nodes.size());
   for (size_t n = 0; n < order.size(); ++n) order[n] = n;
   std::ranges::stable_sort(order, [&](size_t a, size_t b) {

@@ -16,8 +16,8 @@ struct Task {
 
 // Graph order, forward and backward once per micro-batch. Update nodes run once, in the last micro-batch,
 // each as soon as its operands are complete and nothing reads the old value of what it changes: a gradient
-// lives no longer than it must.
-std::vector<Task> schedule(const Graph& graph, int32_t micro_batches);
+// lives no longer than it must, but for `delay` more nodes, during which it may be reduced over ranks.
+std::vector<Task> schedule(const Graph& graph, int32_t micro_batches, int32_t delay = 0);
 
 // Whether input i of the node is read at all (not `shape_only`).
 bool reads_input(const Node& node, size_t i);
