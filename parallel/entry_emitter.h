@@ -6,9 +6,10 @@
 //   recomputation chunked_node.cc    nodes that run in slices, rotating ones too
 //
 // Which conversions are kept. A value lies in one layout as produced, and in others as consumers asked. What
-// a reduction of addends yields is kept for all later consumers (the addends are not reduced twice). Every
-// other conversion (gathered parameters, gathered activations) is kept among nodes of one phase (forward,
-// backward, update) of one micro-batch and made again in the next: rows marked "re" in the sharding algebra.
+// a reduction of addends yields is kept for all later consumers (the addends are not reduced twice), and what
+// was exchanged, too (it is no larger than what it came from). Every other conversion (gathered parameters,
+// gathered activations) is kept among nodes of one phase (forward, backward, update) of one micro-batch and
+// made again in the next: rows marked "re" in the sharding algebra.
 #pragma once
 
 #include <map>

@@ -123,10 +123,10 @@ Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era 
     const Move& move = path.moves[m];
     const bool last = m + 1 == path.moves.size() && tier == Tier::kDevice;
     at = builder_.emit_move(move, tensor.type, at, last ? destination : nullptr, context, out_.code);
-    // The result of a reduction stays good for everyone; what is gathered or cut from it does not, unless the
-    // plan keeps it.
+    // The result of a reduction stays good for everyone, and so does what was exchanged, which is no larger
+    // than what it came from; what is gathered or cut from it does not, unless the plan keeps it.
     kept = kept && (move.kind == MoveKind::kReduceScatter || move.kind == MoveKind::kAllReduce ||
-                    layout_.keep_gathered[index(id)]);
+                    move.kind == MoveKind::kAllToAll || layout_.keep_gathered[index(id)]);
     copies.push_back({move.after, at, era, kept});
   }
   if (tier_at(at) != tier) {

@@ -60,7 +60,6 @@ class Propagator {
     mark_gradients();
     for (size_t n = 0; n < graph_.nodes().size(); ++n)
       TSR_RETURN_IF_ERROR(visit(NodeId{static_cast<uint32_t>(n)}));
-    keep_exchanged();
     store();
     return std::move(plan_);
   }
@@ -255,41 +254,6 @@ class Propagator {
     if (batch < 0) return nullptr;
     const MajorFactor major = major_factor(rule(id), rule(id).inputs[input][static_cast<size_t>(batch)]);
     return major.name == 0 ? nullptr : rule(id).find(major.name);
-  }
-
-  // What one exchange brings into another layout in forward and backward wants there again is kept: it is no
-  // larger than what it came from.
-  void keep_exchanged() {
-    std::vector<std::vector<ShardingSpec>> forward(graph_.tensors().size());
-    std::vector<bool> kept(graph_.tensors().size());
-    for (size_t n = 0; n < graph_.nodes().size(); ++n) {
-      const Node& it = graph_.nodes()[n];
-      if (it.phase == Phase::kUpdate) continue;
-      const auto sharding = shard_node(graph_, NodeId{static_cast<uint32_t>(n)}, plan_.nodes[n], mesh());
-      if (!sharding.ok()) continue;
-      for (size_t i = 0; i < it.inputs.size(); ++i) {
-        const size_t t = index(it.inputs[i]);
-        if (!reads_input(it, i) || !exchanges(now_[t], sharding->inputs[i])) continue;
-        if (it.phase == Phase::kForward) {
-          forward[t].push_back(sharding->inputs[i]);
-        } else if (std::ranges::find(forward[t], sharding->inputs[i]) != forward[t].end()) {
-          kept[t] = true;
-        }
-      }
-    }
-    for (size_t t = 0; t < kept.size(); ++t)
-      if (kept[t]) plan_.keep_gathered.push_back(TensorId{static_cast<uint32_t>(t)});
-  }
-  // ep leaves one dim for another.
-  bool exchanges(const ShardingSpec& from, const ShardingSpec& to) const {
-    if (!axes_.ep) return false;
-    const auto dim_of = [&](const ShardingSpec& spec) {
-      for (size_t d = 0; d < spec.dims.size(); ++d)
-        if (std::ranges::find(spec.dims[d].axes, *axes_.ep) != spec.dims[d].axes.end())
-          return static_cast<int>(d);
-      return -1;
-    };
-    return dim_of(from) >= 0 && dim_of(to) >= 0 && dim_of(from) != dim_of(to);
   }
 
   // The factor that axis `axis` of a tensor's layout sits on, as this node indexes the tensor.
