@@ -5,6 +5,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/node_sharding.h"
+#include "parallel/refine_plan.h"
 #include "parallel/reshard.h"
 #include "parallel/schedule.h"
 #include "parallel/units.h"
@@ -527,10 +528,6 @@ Status check_known(const StrategySpec& spec) {
   if (spec.form != TensorForm::k1d && spec.tp > 1) return refuse("tp in two or three dimensions");
   if (spec.cp > 1) return refuse("cp");
   if (spec.pp > 1) return refuse("pp");
-  if (spec.chunks > 1) return refuse("chunks");
-  if (spec.recompute != RecomputeForm::kNone) return refuse("recompute");
-  if (spec.offload.any()) return refuse("offload");
-  if (spec.keep) return refuse("keep");
   return {};
 }
 
@@ -548,7 +545,9 @@ Result<Plan> propagate(const Graph& graph, const PropagationOptions& options) {
   const std::pair<std::string, int64_t> batch("B", options.global_batch / count);
   const bool has_batch = std::ranges::any_of(graph.symbols(), [](const Symbol& s) { return s.name == "B"; });
   TSR_ASSIGN_OR_RETURN(Graph bound, graph.bind(std::span(&batch, has_batch ? 1 : 0)));
-  return Propagator(graph, std::move(bound), options, count).run();
+  TSR_ASSIGN_OR_RETURN(Plan plan, Propagator(graph, bound, options, count).run());
+  TSR_RETURN_IF_ERROR(refine_plan(bound, options.spec, plan));
+  return plan;
 }
 
 Result<Plan> apply_strategy(const Graph& graph, const StrategySpec& spec, int64_t global_batch) {
