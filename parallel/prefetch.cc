@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace tessera {
@@ -57,14 +58,20 @@ class Hoister {
     const size_t after = is_kernel ? row + 1 : row;
     for (const int32_t slot : t.reads) note(read_, slot, after);
     for (const int32_t slot : t.writes) note(written_, slot, after);
-    rows_[row].push_back(std::move(instruction));
-    if (is_kernel) rows_.emplace_back();
+    if (is_kernel) {
+      rows_[row].kernel = std::move(instruction);
+      rows_.emplace_back();
+    } else {
+      rows_[row].before.push_back(std::move(instruction));
+    }
   }
 
   std::vector<Instruction> take() {
     std::vector<Instruction> code;
-    for (auto& row : rows_)
-      for (Instruction& instruction : row) code.push_back(std::move(instruction));
+    for (Row& row : rows_) {
+      for (Instruction& instruction : row.before) code.push_back(std::move(instruction));
+      if (row.kernel) code.push_back(std::move(*row.kernel));
+    }
     return code;
   }
 
@@ -78,9 +85,14 @@ class Hoister {
     at = std::max(at, row);
   }
 
+  struct Row {
+    std::vector<Instruction> before;
+    std::optional<Instruction> kernel;  // the last row has none
+  };
+
   int32_t kernels_;
   size_t last_exchange_ = 0;
-  std::vector<std::vector<Instruction>> rows_ = {{}};
+  std::vector<Row> rows_ = std::vector<Row>(1);
   std::map<int32_t, size_t> read_, written_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "graph/base/text.h"
 #include "tests/conformance/parity_harness.h"
+#include "tests/conformance/plan_edits.h"
 
 using namespace tessera;
 using namespace tessera::parity;
@@ -61,6 +62,32 @@ std::map<std::string, int64_t> bytes_by_name(const RankProgram& rank) {
   std::map<std::string, int64_t> bytes;
   for (const Slot& slot : rank.slots) bytes[slot.name] = std::max(bytes[slot.name], slot.bytes);
   return bytes;
+}
+
+// How many slots of this name hold a value at once, at the most.
+int most_alive(const RankProgram& rank, std::string_view name) {
+  std::map<int32_t, std::pair<size_t, size_t>> alive;  // by slot: first written, last read
+  const auto at = [&](int32_t slot, size_t where) {
+    if (slot < 0 || rank.slots[static_cast<size_t>(slot)].name != name) return;
+    alive.try_emplace(slot, where, where).first->second.second = where;
+  };
+  const std::vector<Instruction>& code = rank.entries[0].code;
+  for (size_t i = 0; i < code.size(); ++i) {
+    if (const auto* kernel = std::get_if<KernelInst>(&code[i]))
+      for (const SlotRef& in : kernel->inputs) at(in.slot, i);
+    if (const auto* collective = std::get_if<CollectiveInst>(&code[i])) {
+      at(collective->in.slot, i);
+      at(collective->out.slot, i);
+    }
+  }
+  int most = 0;
+  for (const auto& [slot, life] : alive) {
+    int beside = 0;
+    for (const auto& [other, theirs] : alive)
+      beside += theirs.first <= life.first && life.first <= theirs.second;
+    most = std::max(most, beside);
+  }
+  return most;
 }
 
 }  // namespace
@@ -159,5 +186,22 @@ TEST_CASE("ring attention needs scratch for the scores of one pair of blocks") {
     const auto all = bytes_by_name(whole.program.ranks[0]);
     if (name.starts_with('%') && all.contains(name) && bytes > 4096)
       CHECK_MESSAGE(4 * bytes <= all.at(name), name);
+  }
+}
+
+TEST_CASE("chunks gather ceil(K / g) of K rows at a time, two of them in flight") {
+  const std::string model = "llama:L=2,C=24,H=4,KV=2,F=50,V=60,T=16,tied=0";
+  for (const int g : {2, 3, 4, 7}) {
+    CAPTURE(g);
+    Job job{.model = model, .dtype = DType::kF32, .steps = 1, .gradients = false};
+    const Outcome out = run(job, "dp=2,zero=3", chunk_products(g));
+    REQUIRE(out.error == "ok");
+    const auto bytes = bytes_by_name(out.program.ranks[0]);
+    const auto gathered = [&](const std::string& name) { return bytes.at(format("all_gather({})", name)); };
+    const auto largest = [&](int64_t rows, int64_t columns) { return 4 * columns * ((rows + g - 1) / g); };
+    CHECK(gathered("block.0.q") == largest(24, 24));
+    CHECK(gathered("block.1.gate") == largest(50, 24));
+    CHECK(gathered("block.1.down") == largest(24, 50));
+    CHECK(most_alive(out.program.ranks[0], "all_gather(block.1.gate)") == 2);
   }
 }

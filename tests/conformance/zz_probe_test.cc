@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "tests/conformance/parity_harness.h"
+#include "tests/conformance/plan_edits.h"
 using namespace tessera;
 using namespace tessera::parity;
 TEST_CASE("zzprobe") {
@@ -13,7 +14,7 @@ TEST_CASE("zzprobe") {
           .tokens = getenv("T") ? atoi(getenv("T")) : 12};
   job.gradients = false;
   job.steps = 1;
-  Outcome o = run(job, getenv("W"));
+  Outcome o = run(job, getenv("W"), getenv("G") ? chunk_products(atoi(getenv("G"))) : PlanEdit());
   std::printf("%s\n", o.error.c_str());
   for (auto& c : o.sent)
     std::printf("%s %s calls %lld elements %g\n", c.collective.c_str(), c.axis.c_str(), (long long)c.calls,
