@@ -29,7 +29,7 @@ std::pair<int64_t, int64_t> chunk_sizes(int64_t extent, const DimSharding& dim, 
 }  // namespace
 
 ShardingSpec spread(const ShardingSpec& spec, std::span<const AxisId> axes, const Shape& shape,
-                    const DeviceMesh& mesh) {
+                    const DeviceMesh& mesh, int preferred) {
   if (axes.empty()) return spec;
   ShardingSpec best = spec;
   double best_share = 2;  // largest shard of the dim, as a share of what it was
@@ -46,7 +46,7 @@ ShardingSpec spread(const ShardingSpec& spec, std::span<const AxisId> axes, cons
       dim.axes.insert(dim.axes.end(), axes.begin(), axes.end());
       const auto [least, most] = chunk_sizes(shape[d], dim, mesh);
       if (least < unit) continue;
-      const double share = static_cast<double>(most) / static_cast<double>(before);
+      const double share = d == preferred ? 0 : static_cast<double>(most) / static_cast<double>(before);
       if (share >= best_share) continue;
       best_share = share;
       best = std::move(candidate);

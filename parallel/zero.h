@@ -9,8 +9,8 @@ namespace tessera {
 
 // `spec` with `axes` appended to one dim, so that the largest shard is as small as can be and no shard is
 // empty; of equally good dims the first (its pieces are contiguous). Unchanged where no dim has enough units:
-// such tensors are small and stay whole.
+// such tensors are small and stay whole. `preferred` is the dim to take where it has enough units.
 ShardingSpec spread(const ShardingSpec& spec, std::span<const AxisId> axes, const Shape& shape,
-                    const DeviceMesh& mesh);
+                    const DeviceMesh& mesh, int preferred = -1);
 
 }  // namespace tessera
