@@ -304,10 +304,10 @@ Status Propagator::assign_experts(NodeId id, NodePlan& plan) const {
       set(id, plan, *weight->common, {axis});
       return {};
     }
-    return Status(
-        StatusCode::kInvalidArgument,
-        format("ep={} does not fit {}: it has {} experts; the nearest that fits is ep={}", options_.spec.ep,
-               describe(graph_, id), weight->common->extent, weight->common->extent));
+    return Status(StatusCode::kInvalidArgument,
+                  format("ep={} does not fit '{}' of {}: it has {} experts; the nearest that fits is ep={}",
+                         options_.spec.ep, graph_.tensor(it.inputs[weight->input]).name, describe(graph_, id),
+                         weight->common->extent, weight->common->extent));
   }
   for (size_t o = 0; o < it.outputs.size(); ++o) {
     const TensorId parameter = gradient_of_[index(it.outputs[o])];
