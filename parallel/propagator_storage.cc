@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "parallel/propagator.h"
-#include "parallel/schedule.h"
 #include "parallel/zero.h"
 
 namespace tessera {
@@ -58,39 +57,6 @@ void Propagator::store() {
       spec = kept->second;
     plan_.stored.push_back({id, {{0, spec, Tier::kDevice}}});
   }
-}
-
-// What one exchange between the batch and the experts brings into another layout in forward and backward
-// wants there again is kept: it is no larger than what it came from.
-std::vector<TensorId> Propagator::exchanged_tensors() const {
-  std::vector<TensorId> kept;
-  if (!axes_.experts) return kept;
-  const auto dim_of = [&](const ShardingSpec& spec) {
-    for (size_t d = 0; d < spec.dims.size(); ++d)
-      if (std::ranges::find(spec.dims[d].axes, *axes_.experts) != spec.dims[d].axes.end())
-        return static_cast<int>(d);
-    return -1;
-  };
-  std::vector<std::vector<ShardingSpec>> forward(graph_.tensors().size());
-  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
-    const Node& it = graph_.nodes()[n];
-    if (it.phase == Phase::kUpdate) continue;
-    const auto sharding = shard_node(graph_, NodeId{static_cast<uint32_t>(n)}, plan_.nodes[n], mesh());
-    if (!sharding.ok()) continue;
-    for (size_t i = 0; i < it.inputs.size(); ++i) {
-      const size_t t = index(it.inputs[i]);
-      const ShardingSpec& wanted = sharding->inputs[i];
-      const int from = dim_of(now_[t]), to = dim_of(wanted);
-      if (!reads_input(it, i) || from < 0 || to < 0 || from == to) continue;
-      if (it.phase == Phase::kForward)
-        forward[t].push_back(wanted);
-      else if (std::ranges::find(forward[t], wanted) != forward[t].end())
-        kept.push_back(it.inputs[i]);
-    }
-  }
-  std::ranges::sort(kept);
-  kept.erase(std::ranges::unique(kept).begin(), kept.end());
-  return kept;
 }
 
 // Optimizer state lies where its update node wants it.
