@@ -51,10 +51,33 @@ std::vector<int64_t> micro_batch_sizes(int64_t global_batch, int32_t dp) {
   return sizes;
 }
 
-std::vector<StrategySpec> enumerate(const StrategyPins& pins, int32_t devices, int64_t global_batch,
-                                    bool training) {
+// What "auto" may stand for, cheapest in time first; memory decides.
+std::vector<StrategySpec> settle_auto(const StrategySpec& given) {
+  std::vector<StrategySpec> all = {given};
+  if (given.recompute == RecomputeForm::kAuto) {
+    all = {given, given};
+    all[0].recompute = RecomputeForm::kNone;
+    all[1].recompute = RecomputeForm::kFull;
+  }
+  if (!given.offload.automatic) return all;
+  constexpr Tier kHost = Tier::kHost, kDevice = Tier::kDevice;
+  const OffloadWords choices[] = {{},
+                                  {false, kDevice, kDevice, kHost, kDevice},
+                                  {false, kDevice, kDevice, kHost, kHost},
+                                  {false, kHost, kHost, kHost, kDevice},
+                                  {false, kHost, kHost, kHost, kHost}};
+  std::vector<StrategySpec> each;
+  for (const OffloadWords& words : choices)
+    for (StrategySpec spec : all) {
+      spec.offload = words;
+      each.push_back(spec);
+    }
+  return each;
+}
+
+std::vector<StrategySpec> enumerate(const StrategySpec& given, const StrategyPins& pins, int32_t devices,
+                                    int64_t global_batch, bool training) {
   std::vector<StrategySpec> all;
-  const StrategySpec& given = pins.spec;
   const int32_t others = given.cp * given.ep * given.pp;
   if (devices % others != 0) return all;
   for (int32_t tp = 1; tp <= devices / others; ++tp) {
@@ -155,7 +178,11 @@ class Search {
                     format("'{}' uses {} devices, {} are given; ask for {} devices or change dp or tp",
                            options_.parallel, pins.spec.devices(), devices, pins.spec.devices()));
     // A pinned dp or tp alone means the rest is 1 when that uses every device.
-    std::vector<StrategySpec> all = enumerate(pins, devices, options_.global_batch, trains(graph_));
+    std::vector<StrategySpec> all;
+    for (const StrategySpec& given : settle_auto(pins.spec)) {
+      const auto some = enumerate(given, pins, devices, options_.global_batch, trains(graph_));
+      all.insert(all.end(), some.begin(), some.end());
+    }
     if (all.empty())
       return Status(StatusCode::kInvalidArgument,
                     format("no strategy with '{}' uses {} devices exactly: dp times tp must be {}",
@@ -201,6 +228,8 @@ class Search {
       StrategySpec plain = pins->spec;
       plain.dp = it.spec.dp;
       plain.tp = it.spec.tp;
+      if (plain.recompute == RecomputeForm::kAuto) plain.recompute = it.spec.recompute;
+      if (plain.offload.automatic) plain.offload = it.spec.offload;
       it.as_worded = it.spec == plain;
     }
   }
