@@ -274,21 +274,27 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
     int32_t ranks() const { return plan_.chunks; }
     int32_t owner(int32_t step) const { return (position_ + step) % ranks(); }
 
-    // The axis over which the operands with the factor are stored now.
+    // The axis that the slices lie on: the one that splits another factor of the node and has a rank for each
+    // slice; of several, the one over which an operand with the factor is stored now.
     Status find_axis() {
+      if (!sharding_.factors[factor_].axes.empty()) return refuse("it is split as well");
+      std::vector<AxisId> axes;
+      for (const DimSharding& split : sharding_.factors)
+        for (const AxisId axis : split.axes)
+          if (e_.layout_.mesh.axis_size(axis) == ranks()) axes.push_back(axis);
       const auto first = std::ranges::find_if(inputs_, [](const At& at) { return at.dim >= 0; });
       if (first == inputs_.end()) return refuse("no operand has it");
       const auto i = static_cast<size_t>(first - inputs_.begin());
-      const size_t dim = static_cast<size_t>(first->dim);
       for (const Copy& copy : e_.copies_of(input(i), era_)) {
-        const DimSharding& split = copy.spec.dims[dim];
-        if (split.axes.empty() || e_.layout_.mesh.axis_size(split.axes.back()) != ranks()) continue;
-        if (!sharding_.factors[factor_].axes.empty()) continue;
-        home_ = {{split.axes.back()}, split.unit};
+        const DimSharding& split = copy.spec.dims[static_cast<size_t>(first->dim)];
+        const bool fits = !split.axes.empty() && std::ranges::find(axes, split.axes.back()) != axes.end();
+        if (fits) home_ = {{split.axes.back()}, split.unit};
       }
+      if (home_.axes.empty() && axes.size() == 1) home_ = {{axes[0]}, 1};
       if (home_.axes.empty())
-        return refuse(
-            format("'{}' is not stored over an axis of {} ranks along it", name(input(i)), ranks()));
+        return refuse(format("no axis of {} ranks splits another factor of the node", ranks()));
+      if (type(input(i)).shape[first->dim] / home_.unit < ranks())
+        return refuse(format("{} pieces are there", type(input(i)).shape[first->dim] / home_.unit));
       const auto& group = e_.builder_.program.groups[static_cast<size_t>(e_.builder_.group(home_.axes))];
       position_ = group.position;
       members_ = group.ranks;

@@ -59,13 +59,22 @@ class Allocator {
   }
 
   void find_lifetimes(EntryPoint& entry) {
-    for (size_t at = 0; at < entry.code.size(); ++at)
-      for_each_ref(entry.code[at], [&](const SlotRef& ref) {
-        if (ref.slot < 0) return;
-        int32_t& first = first_[static_cast<size_t>(ref.slot)];
-        first = std::min(first, static_cast<int32_t>(at));
-        last_[static_cast<size_t>(ref.slot)] = static_cast<int32_t>(at);
-      });
+    // Adjacent sends and receives are one exchange: what arrives may not lie where what leaves still is, or
+    // ranks would wait for each other.
+    const auto exchanges = [&](size_t at) {
+      return at < entry.code.size() && (std::holds_alternative<SendInst>(entry.code[at]) ||
+                                        std::holds_alternative<RecvInst>(entry.code[at]));
+    };
+    for (size_t begin = 0, end = 0; begin < entry.code.size(); begin = end) {
+      for (end = begin + 1; exchanges(begin) && exchanges(end);) ++end;
+      for (size_t at = begin; at < end; ++at)
+        for_each_ref(entry.code[at], [&](const SlotRef& ref) {
+          if (ref.slot < 0) return;
+          int32_t& first = first_[static_cast<size_t>(ref.slot)];
+          first = std::min(first, static_cast<int32_t>(begin));
+          last_[static_cast<size_t>(ref.slot)] = static_cast<int32_t>(end - 1);
+        });
+    }
   }
 
   // Slots have one writer, so a result may lie over an operand whose last reader makes it.
