@@ -1,4 +1,5 @@
 // tsr_plan.
+#include "capi/engine/estimate.h"
 #include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
@@ -51,3 +52,13 @@ tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path) {
 }
 
 void tsr_plan_free(tsr_plan* plan) { delete plan; }
+
+tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer,
+                              size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{description, "description"}}));
+    TSR_ASSIGN_OR_RETURN(const std::string report,
+                         estimate_step(description, options ? options->value : Options{}));
+    return put_text(report, buffer, capacity, out_size);
+  });
+}

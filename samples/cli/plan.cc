@@ -6,9 +6,17 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, output, mode = "train", optimizer = "adamw";
+  std::string model, output, mode = "train", optimizer = "adamw", cluster, features;
   int64_t batch = 8, seq = 0, context = 0;
 };
+
+void print_estimate(const Json& estimate) {
+  std::cout << "step       " << estimate["predicted_step_seconds"].get<double>() << " s predicted, "
+            << estimate["tokens_per_second"].get<double>() << " tokens/s on "
+            << estimate["devices"].get<int64_t>() << " devices\n";
+  for (const auto& [cause, seconds] : estimate["seconds"].items())
+    std::cout << "  " << cause << std::string(14 - cause.size(), ' ') << seconds.get<double>() << " s\n";
+}
 
 void print_plan(const Json& plan) {
   std::cout << "strategy   " << plan["strategy"].get<std::string>() << "   (mesh "
@@ -40,6 +48,9 @@ void register_plan(CLI::App& app) {
   command->footer(
       "Example:\n  tessera plan model.tsr --devices cpu:4 --batch 8 --seq 128 --memory-limit 512MiB\n"
       "  tessera plan gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cpu:2 --parallel tp=2 --json\n"
+      "  tessera plan gpt2:L=48,C=8192,H=64,V=51200,T=2048 --cluster dgx-a100-80gb:512 --batch 1536 "
+      "--parallel\n"
+      "      tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full --features attention=unfused,dp_overlap=off\n"
       "Nothing large is allocated: a description serves in place of a model.");
   command->add_option("model", args->model, ".tsr or GGUF file, or a description")->required();
   command->add_option("--mode", args->mode, "train or generate")->capture_default_str();
@@ -48,10 +59,28 @@ void register_plan(CLI::App& app) {
   command->add_option("--seq", args->seq, "tokens a sequence (default: 128)");
   command->add_option("--context", args->context, "generate: tokens that the cache holds");
   command->add_option("--optimizer", args->optimizer, "adamw or sgd")->capture_default_str();
+  command->add_option(
+      "--cluster", args->cluster,
+      "price --parallel on devices that need not be present: dgx-a100-80gb:512, or a JSON file");
+  command
+      ->add_option("--features", args->features,
+                   "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16")
+      ->needs("--cluster");
   command->add_option("-o,--out", args->output, "save the plan, to edit it or to give it to --plan");
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args] {
+    if (!args->cluster.empty()) {
+      Options options = make<Options>(tsr_options_new);
+      set(options, "cluster", args->cluster);
+      set(options, "batch", args->batch);
+      set(options, "parallel", args->parallel);
+      set(options, "features", args->features);
+      const Json estimate = Json::parse(
+          text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));
+      args->json ? print_json(estimate) : print_estimate(estimate);
+      return;
+    }
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(args->model);
     Options options = make<Options>(tsr_options_new);

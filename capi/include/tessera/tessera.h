@@ -444,6 +444,21 @@ TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, char* buffer, size_t cap
 TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* its text */
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
+/* What one training step of a transformer takes on a cluster that need not be present, under a plan as it is given:
+ * nothing is planned or lowered, so plans of other systems can be priced. `description` is a shorthand of tsr_model_new.
+ *   cluster    str   PRESET:COUNT (required) or a JSON file. Presets: dgx-v100-16gb, dgx-v100-32gb, dgx-a100-40gb,
+ *                    dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000, pcie-a100-80gb, ..., cpu
+ *   batch      i64   sequences in one step, over all devices (default 8)
+ *   parallel   str   "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1": the product of tp, dp and pp is the cluster's
+ *                    number of devices; pp=P:gpipe, P:1f1b (default) or P:interleaved=CHUNKS; mb is the micro-batch of
+ *                    one data-parallel rank, in sequences (default 1); recompute=none (default), selective or full
+ *   features   str   what the software does, each with its default: "attention=fused,sp=off,dp_overlap=on,
+ *                    scatter_sends=off,dtype=bf16,grad_dtype=f32"; attention may be unfused
+ * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "micro_batches", "seconds":
+ * {"compute", "recompute", "communication", "bubble", "gradients", "update"}, ...}: the slowest stage's, by cause. */
+TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer, size_t capacity,
+                                      size_t* out_size);
+
 /* ================================================================ program, session (the low level) */
 
 /* What a plan comes to: per device a fixed arena and a list of instructions. Entries share parameters and state by

@@ -1,0 +1,217 @@
+// Shapes of one micro-batch on one tensor-parallel rank: N = mb * T tokens, products divided by t = tp.
+#include "parallel/analytic/block_time.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+namespace {
+
+double bytes_of(DType dtype) {
+  return static_cast<double>(info(dtype).block_bytes) / info(dtype).block_elements;
+}
+
+// Adds kernels to a pass.
+class Kernels {
+ public:
+  Kernels(const Cluster& cluster, const ForeignPlan& plan)
+      : cluster_(cluster), kind_(cluster.kinds[0]), plan_(plan), group_(group_of(cluster, plan.tp, 1)) {}
+
+  void product(Pass& pass, double m, double n, double k) const {
+    pass.compute_s += product_seconds(kind_, plan_.compute_dtype, m, n, k);
+    pass.kernels += 1;
+  }
+  void batched(Pass& pass, double count, double m, double n, double k) const {
+    pass.compute_s += batched_product_seconds(kind_, plan_.compute_dtype, count, m, n, k);
+    pass.kernels += 1;
+  }
+  // Products whose operands stay on chip: scores of fused attention.
+  void fused(Pass& pass, double flops, double elements) const {
+    const double rate = matrix_rate(kind_, plan_.compute_dtype) * kFusedShare;
+    pass.compute_s +=
+        std::max(rate > 0 ? flops / rate : 0, streaming_seconds(kind_, elements * element_bytes()));
+    pass.kernels += 1;
+  }
+  // Elements read and written, in the compute type.
+  void stream(Pass& pass, double elements, double kernels = 1) const {
+    stream_bytes(pass, elements * element_bytes(), kernels);
+  }
+  void stream_bytes(Pass& pass, double bytes, double kernels = 1) const {
+    pass.compute_s += streaming_seconds(kind_, bytes) + (kernels - 1) * kind_.launch_s;
+    pass.kernels += kernels;
+  }
+  // Around the products of one half of a block: all-reduce, or reduce-scatter and all-gather with sp.
+  void reduce(Pass& pass, double elements) const {
+    if (plan_.tp < 2) return;
+    pass.collective_s += all_reduce_seconds(cluster_, group_, elements * element_bytes());
+    pass.kernels += 1;
+  }
+  void gather(Pass& pass, double elements) const {
+    if (plan_.tp < 2) return;
+    pass.collective_s += gather_seconds(cluster_, group_, elements * element_bytes());
+    pass.kernels += 1;
+  }
+  double element_bytes() const { return bytes_of(plan_.compute_dtype); }
+
+ private:
+  static constexpr double kFusedShare = 0.6;  // online softmax beside the products
+
+  const Cluster& cluster_;
+  const DeviceKind& kind_;
+  const ForeignPlan& plan_;
+  Group group_;
+};
+
+constexpr double kMask = 0.5;  // a byte of dropout mask beside two of value
+
+// What is common to forward and recomputation.
+struct Sizes {
+  Sizes(const TransformerShape& model, const ForeignPlan& plan)
+      : mb(static_cast<double>(plan.micro_batch)),
+        T(static_cast<double>(model.T)),
+        N(mb * T),
+        C(static_cast<double>(model.C)),
+        t(plan.tp),
+        heads(static_cast<double>(model.H) / t),
+        D(C / static_cast<double>(model.H)),
+        qkv((C + 2 * static_cast<double>(model.KV) * D) / t),
+        F(static_cast<double>(model.F) / t),
+        V(static_cast<double>(model.V) / t),
+        own(plan.sequence_parallel ? N / t : N) {}
+  double mb, T, N, C, t, heads, D, qkv, F, V;
+  double own;  // tokens whose norms and residuals this rank computes
+};
+
+void scores_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan, double dropout) {
+  const double count = s.mb * s.heads, scores = count * s.T * s.T;
+  if (plan.fused_attention) return k.fused(pass, 4 * scores * s.D / 2, s.N * (s.qkv + s.C / s.t));
+  k.batched(pass, count, s.T, s.T, s.D);
+  k.stream(pass, 2 * scores);  // scale, mask, softmax in one
+  if (dropout > 0) k.stream(pass, (2 + kMask) * scores, 3);
+  k.batched(pass, count, s.T, s.D, s.T);
+}
+
+void scores_backward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan, double dropout) {
+  const double count = s.mb * s.heads, scores = count * s.T * s.T;
+  if (plan.fused_attention) return k.fused(pass, 10 * scores * s.D / 2, 2 * s.N * (s.qkv + s.C / s.t));
+  for (int i = 0; i < 2; ++i) {
+    k.batched(pass, count, s.T, s.D, s.T);
+    k.batched(pass, count, s.T, s.T, s.D);
+  }
+  if (dropout > 0) k.stream(pass, (2 + kMask) * scores, 2);
+  k.stream(pass, 3 * scores, 2);
+}
+
+void attention_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan,
+                       double dropout) {
+  k.stream(pass, 2 * s.own * s.C);
+  if (plan.sequence_parallel) k.gather(pass, s.N * s.C);
+  k.product(pass, s.N, s.qkv, s.C);
+  k.stream(pass, 2 * s.N * s.qkv, 6);  // heads forward
+  scores_forward(pass, k, s, plan, dropout);
+  k.stream(pass, 2 * s.N * s.C / s.t, 2);
+  k.product(pass, s.N, s.C, s.C / s.t);
+  plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C);
+  k.stream(pass, (3 + kMask) * s.own * s.C, 2);  // bias, dropout, residual
+}
+
+void feed_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan, bool gated) {
+  k.stream(pass, 2 * s.own * s.C);
+  if (plan.sequence_parallel) k.gather(pass, s.N * s.C);
+  k.product(pass, s.N, gated ? 2 * s.F : s.F, s.C);
+  k.stream(pass, (gated ? 3 : 2) * s.N * s.F);
+  k.product(pass, s.N, s.C, s.F);
+  plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C);
+  k.stream(pass, (3 + kMask) * s.own * s.C, 2);
+}
+
+// dX and dW of a product [N, k] x [k, n], and dW joining the gradients of earlier micro-batches.
+void product_backward(Pass& pass, const Kernels& k, const ForeignPlan& plan, double N, double n,
+                      double inner) {
+  k.product(pass, N, inner, n);
+  k.product(pass, inner, n, N);
+  const double grad = bytes_of(plan.grad_dtype);
+  k.stream_bytes(pass, n * inner * (k.element_bytes() + 2 * grad));
+}
+
+}  // namespace
+
+double Pass::seconds(const DeviceKind& kind) const {
+  return std::max(compute_s + collective_s, kernels * kind.issue_s);
+}
+
+Pass& Pass::operator+=(const Pass& other) {
+  compute_s += other.compute_s;
+  collective_s += other.collective_s;
+  kernels += other.kernels;
+  return *this;
+}
+
+Pass operator*(double times, Pass pass) {
+  return {times * pass.compute_s, times * pass.collective_s, times * pass.kernels};
+}
+
+BlockTime block_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster) {
+  const Kernels k(cluster, plan);
+  const Sizes s(model, plan);
+  BlockTime time;
+  attention_forward(time.forward, k, s, plan, model.dropout);
+  feed_forward(time.forward, k, s, plan, model.gated);
+
+  if (plan.recompute == Recompute::kFull) time.recompute = time.forward;
+  if (plan.recompute == Recompute::kSelective && !plan.fused_attention)
+    scores_forward(time.recompute, k, s, plan, model.dropout);
+
+  Pass& b = time.backward;
+  const double wide = model.gated ? 2 * s.F : s.F;
+  k.stream(b, (2 + kMask) * s.own * s.C, 3);  // dropout, bias gradient
+  if (plan.sequence_parallel) k.gather(b, s.N * s.C);
+  product_backward(b, k, plan, s.N, s.C, s.F);
+  k.stream(b, (model.gated ? 5 : 4) * s.N * s.F, 3);
+  if (plan.sequence_parallel) k.gather(b, s.N * s.C);  // the operand again, for dW
+  product_backward(b, k, plan, s.N, wide, s.C);
+  plan.sequence_parallel ? k.gather(b, s.N * s.C) : k.reduce(b, s.N * s.C);
+  k.stream(b, 8 * s.own * s.C, 4);  // norm, residual
+  k.stream(b, (2 + kMask) * s.own * s.C, 3);
+  if (plan.sequence_parallel) k.gather(b, s.N * s.C);
+  product_backward(b, k, plan, s.N, s.C, s.C / s.t);
+  k.stream(b, 2 * s.N * s.C / s.t, 2);
+  scores_backward(b, k, s, plan, model.dropout);
+  k.stream(b, 3 * s.N * s.qkv, 5);
+  if (plan.sequence_parallel) k.gather(b, s.N * s.C);
+  product_backward(b, k, plan, s.N, s.qkv, s.C);
+  plan.sequence_parallel ? k.gather(b, s.N * s.C) : k.reduce(b, s.N * s.C);
+  k.stream(b, 8 * s.own * s.C, 4);
+  return time;
+}
+
+BlockTime embedding_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster) {
+  const Kernels k(cluster, plan);
+  const Sizes s(model, plan);
+  BlockTime time;
+  k.stream(time.forward, 4 * s.N * s.C, 10);
+  k.reduce(time.forward, s.N * s.C);
+  k.stream(time.backward, 4 * s.N * s.C, 8);
+  k.stream_bytes(time.backward, static_cast<double>(model.V) / s.t * s.C *
+                                    (k.element_bytes() + 2 * bytes_of(plan.grad_dtype)));
+  return time;
+}
+
+BlockTime head_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster) {
+  const Kernels k(cluster, plan);
+  const Sizes s(model, plan);
+  BlockTime time;
+  k.stream(time.forward, 2 * s.own * s.C);
+  if (plan.sequence_parallel) k.gather(time.forward, s.N * s.C);
+  k.product(time.forward, s.N, s.V, s.C);
+  // Logits in f32: converted, maximum, difference, exponential, sum, division.
+  k.stream_bytes(time.forward, s.N * s.V * (k.element_bytes() + 4 + 4 + 8 + 8 + 4 + 8), 18);
+  for (int i = 0; i < 3; ++i) k.reduce(time.forward, 2 * s.N);
+  k.stream_bytes(time.backward, s.N * s.V * (8 + 8 + 4 + k.element_bytes()), 8);
+  product_backward(time.backward, k, plan, s.N, s.V, s.C);
+  plan.sequence_parallel ? k.gather(time.backward, s.N * s.C) : k.reduce(time.backward, s.N * s.C);
+  k.stream(time.backward, 6 * s.own * s.C, 3);
+  return time;
+}
+
+}  // namespace tessera

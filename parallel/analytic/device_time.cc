@@ -1,0 +1,120 @@
+#include "parallel/analytic/device_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera {
+
+namespace {
+
+// Tile shapes of usual libraries and the share of the rate that one reaches on deep products: larger tiles
+// read less per operation.
+struct Tile {
+  double rows, columns, share;
+};
+constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 128, 0.96}, {128, 64, 0.82}, {64, 64, 0.64}};
+
+double element_bytes(DType dtype) {
+  return static_cast<double>(info(dtype).block_bytes) / info(dtype).block_elements;
+}
+
+double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
+
+// Between measured group sizes as the logarithm of the size goes.
+Link link_inside_node(const Cluster& cluster, int32_t members) {
+  const auto& links = cluster.node_links;
+  if (links.empty()) {
+    const double steps = 2.0 * (members - 1);
+    return {cluster.link.bytes_per_s, cluster.link.latency_s * steps};
+  }
+  size_t at = 0;
+  while (at + 1 < links.size() && links[at].members < members) ++at;
+  if (at == 0 || links[at].members <= members) return links[at].link;
+  const GroupLink &low = links[at - 1], &high = links[at];
+  const double part = std::log(static_cast<double>(members) / low.members) /
+                      std::log(static_cast<double>(high.members) / low.members);
+  return {low.link.bytes_per_s + part * (high.link.bytes_per_s - low.link.bytes_per_s),
+          low.link.latency_s + part * (high.link.latency_s - low.link.latency_s)};
+}
+
+// What one ring among the group carries, with all other groups of the node at work, and its fixed time.
+Link link_of(const Cluster& cluster, Group group) {
+  Link link = link_inside_node(cluster, group.per_node > 1 ? group.per_node : 2);
+  const int32_t nodes = (group.members + group.per_node - 1) / group.per_node;
+  if (nodes <= 1) return link;
+  const double share = static_cast<double>(group.per_node) / std::max(1, cluster.node_devices);
+  const double network = cluster.network.bytes_per_s * share;
+  link.bytes_per_s =
+      link.bytes_per_s > 0 && group.per_node > 1 ? std::min(link.bytes_per_s, network) : network;
+  link.latency_s =
+      (group.per_node > 1 ? link.latency_s : 0) + 2 * std::log2(nodes) * cluster.network.latency_s;
+  return link;
+}
+
+}  // namespace
+
+double matrix_rate(const DeviceKind& kind, DType dtype) {
+  for (const MatrixRate& rate : kind.matrix_rates)
+    if (rate.dtype == dtype) return rate.flops_per_s;
+  return kind.matmul_flops_per_s;
+}
+
+double product_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k) {
+  return batched_product_seconds(kind, dtype, 1, m, n, k);
+}
+
+double batched_product_seconds(const DeviceKind& kind, DType dtype, double count, double m, double n,
+                               double k) {
+  const double rate = matrix_rate(kind, dtype) * (count > 1 ? kind.batched_share : 1);
+  const double moved = streaming_seconds(kind, count * (m * n + m * k + n * k) * element_bytes(dtype));
+  if (kind.multiprocessors <= 0) return std::max(over(2 * count * m * n * k, rate) + kind.launch_s, moved);
+  double best = INFINITY;
+  for (const Tile& tile : kTiles) {
+    const double tiles = count * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
+    const double waves = std::ceil(tiles / kind.multiprocessors);
+    // Too few tiles: libraries cut the contracted dim too.
+    const double cuts =
+        std::max(1.0, std::min(std::floor(kind.multiprocessors / tiles), std::floor(k / 512)));
+    const double per_tile = 2 * tile.rows * tile.columns * (k / cuts + kind.tile_ramp) * kind.multiprocessors;
+    best = std::min(best, waves * over(per_tile, rate * tile.share));
+  }
+  return std::max(best + kind.launch_s, moved);
+}
+
+double streaming_seconds(const DeviceKind& kind, double bytes) {
+  return over(bytes, kind.memory_bytes_per_s) + kind.launch_s;
+}
+
+Group group_of(const Cluster& cluster, int32_t members, int32_t stride) {
+  const int32_t node = cluster.node_devices > 0 ? cluster.node_devices : INT32_MAX;
+  return {members, std::clamp(node / std::max(1, stride), 1, std::max(1, members))};
+}
+
+double all_reduce_seconds(const Cluster& cluster, Group group, double bytes) {
+  if (group.members < 2) return 0;
+  const Link link = link_of(cluster, group);
+  return link.latency_s + over(2.0 * (group.members - 1) / group.members * bytes, link.bytes_per_s);
+}
+
+double gather_seconds(const Cluster& cluster, Group group, double bytes) {
+  return all_reduce_seconds(cluster, group, bytes) / 2;
+}
+
+double all_to_all_seconds(const Cluster& cluster, Group group, double bytes) {
+  if (group.members < 2) return 0;
+  const Link link = link_of(cluster, group);
+  return link.latency_s / 2 +
+         over(static_cast<double>(group.members - 1) / group.members * bytes / group.members,
+              link.bytes_per_s);
+}
+
+double send_seconds(const Cluster& cluster, int32_t stride, double bytes) {
+  const int32_t node = cluster.node_devices;
+  if (node == 0 || stride < node) {
+    const Link link = link_inside_node(cluster, 2);
+    return link.latency_s / 2 + over(bytes, link.bytes_per_s);
+  }
+  return cluster.network.latency_s + over(bytes, cluster.network.bytes_per_s / node);
+}
+
+}  // namespace tessera

@@ -1,0 +1,165 @@
+#include "parallel/analytic/foreign_plan.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::string_view kParallelExample = "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full";
+constexpr std::string_view kFeatureExample = "attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32";
+
+// Words "name=value" of one option, each taken at most once; the first mistake is kept.
+class Words {
+ public:
+  Words(std::string_view option, std::string_view text, std::string_view example)
+      : option_(option), example_(example) {
+    for (const std::string& part : split(text, ',')) {
+      const std::string_view word = trim(part);
+      if (word.empty()) continue;
+      const size_t equals = word.find('=');
+      const std::string name(trim(word.substr(0, equals)));
+      const std::string value(equals == std::string_view::npos ? std::string_view("on")
+                                                               : trim(word.substr(equals + 1)));
+      if (!values_.emplace(name, value).second) fail(format("'{}' is given twice", name));
+    }
+  }
+
+  void count(const std::string& name, auto& target, int64_t least = 1) {
+    const auto value = take(name);
+    if (value.empty()) return;
+    const auto number = parse_i64(value);
+    if (!number || *number < least || *number > INT32_MAX)
+      return fail(format("{} is '{}', wanted a whole number from {}", name, value, least));
+    target = static_cast<std::remove_reference_t<decltype(target)>>(*number);
+  }
+
+  template <class T>
+  void one_of(const std::string& name, T& target,
+              std::initializer_list<std::pair<std::string_view, T>> choices) {
+    const auto value = take(name);
+    if (value.empty()) return;
+    std::vector<std::string> known;
+    for (const auto& [text, meaning] : choices) {
+      if (text == value) {
+        target = meaning;
+        return;
+      }
+      known.emplace_back(text);
+    }
+    fail(format("{} is '{}', wanted {}", name, value, join(known, " or ")));
+  }
+
+  std::string take(const std::string& name) {
+    known_.push_back(name);
+    const auto at = values_.find(name);
+    if (at == values_.end()) return {};
+    std::string value = std::move(at->second);
+    values_.erase(at);
+    return value;
+  }
+
+  void fail(std::string message) {
+    if (failure_.empty()) failure_ = std::move(message);
+  }
+
+  Status finish() {
+    if (!values_.empty()) {
+      const std::string& name = values_.begin()->first;
+      fail(format("'{}' is not known; nearest: {}", name, join(nearest_names(name, known_), ", ")));
+    }
+    if (failure_.empty()) return {};
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: {}; an example: {}", option_, failure_, example_));
+  }
+
+ private:
+  std::string_view option_, example_;
+  std::map<std::string, std::string> values_;
+  std::vector<std::string> known_;
+  std::string failure_;
+};
+
+}  // namespace
+
+Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_view features) {
+  ForeignPlan plan;
+  Words words("parallel", parallel, kParallelExample);
+  words.count("tp", plan.tp);
+  words.count("dp", plan.dp);
+  words.count("mb", plan.micro_batch);
+  words.count("zero", plan.zero, 0);
+  if (plan.zero > 3) words.fail(format("zero is {}, wanted 0 to 3", plan.zero));
+  words.one_of<bool>("sp", plan.sequence_parallel, {{"on", true}, {"off", false}});
+  words.one_of<Recompute>(
+      "recompute", plan.recompute,
+      {{"none", Recompute::kNone}, {"selective", Recompute::kSelective}, {"full", Recompute::kFull}});
+  if (const std::string stages = words.take("pp"); !stages.empty()) {
+    const size_t colon = stages.find(':');
+    const auto count = parse_i64(stages.substr(0, colon));
+    const std::string schedule = colon == std::string::npos ? "1f1b" : stages.substr(colon + 1);
+    if (!count || *count < 1 || *count > INT32_MAX)
+      words.fail(format("pp is '{}', wanted a whole number of stages and a schedule", stages));
+    else
+      plan.pp = static_cast<int32_t>(*count);
+    const auto chunks = parse_i64(schedule.substr(std::min(schedule.size(), schedule.find('=') + 1)));
+    if (schedule == "gpipe") {
+      plan.schedule = ForeignSchedule::kGpipe;
+    } else if (schedule.starts_with("interleaved=") && chunks && *chunks >= 1 && *chunks <= 1024) {
+      plan.schedule = *chunks > 1 ? ForeignSchedule::kInterleaved : ForeignSchedule::k1F1B;
+      plan.virtual_stages = static_cast<int32_t>(*chunks);
+    } else if (schedule != "1f1b") {
+      words.fail(format("schedule is '{}', wanted 1f1b, gpipe or interleaved=CHUNKS", schedule));
+    }
+  }
+  TSR_RETURN_IF_ERROR(words.finish());
+
+  Words flags("features", features, kFeatureExample);
+  const std::initializer_list<std::pair<std::string_view, bool>> on_off = {{"on", true}, {"off", false}};
+  const std::initializer_list<std::pair<std::string_view, DType>> types = {
+      {"f32", DType::kF32}, {"f16", DType::kF16}, {"bf16", DType::kBF16}};
+  flags.one_of<bool>("attention", plan.fused_attention, {{"fused", true}, {"unfused", false}});
+  flags.one_of<bool>("sp", plan.sequence_parallel, on_off);
+  flags.one_of<bool>("dp_overlap", plan.dp_overlap, on_off);
+  flags.one_of<bool>("scatter_sends", plan.scatter_sends, on_off);
+  flags.one_of<DType>("dtype", plan.compute_dtype, types);
+  flags.one_of<DType>("grad_dtype", plan.grad_dtype, types);
+  TSR_RETURN_IF_ERROR(flags.finish());
+  return plan;
+}
+
+Status check_foreign_plan(const ForeignPlan& plan, const TransformerShape& model, int64_t global_batch,
+                          int32_t devices) {
+  const auto refuse = [](std::string message) {
+    return Status(StatusCode::kInvalidArgument, std::move(message));
+  };
+  const int64_t used = static_cast<int64_t>(plan.dp) * plan.tp * plan.pp;
+  if (used != devices)
+    return refuse(
+        format("tp={} x dp={} x pp={} uses {} devices, the cluster has {}; name a cluster of {} or change "
+               "one of the three",
+               plan.tp, plan.dp, plan.pp, used, devices, used));
+  const int64_t at_once = plan.micro_batch * plan.dp;
+  if (global_batch <= 0 || global_batch % at_once != 0)
+    return refuse(format("batch {} is no multiple of mb={} x dp={}; the nearest batch that is: {}",
+                         global_batch, plan.micro_batch, plan.dp,
+                         std::max<int64_t>(1, global_batch / at_once) * at_once));
+  if (model.H % plan.tp != 0)
+    return refuse(format("H = {} heads do not divide into tp={} parts", model.H, plan.tp));
+  if (static_cast<int64_t>(plan.pp) * plan.virtual_stages > model.L)
+    return refuse(format("pp={} with {} chunks each cuts L = {} blocks into more parts than there are",
+                         plan.pp, plan.virtual_stages, model.L));
+  const int64_t micro_batches = global_batch / at_once;
+  if (plan.schedule == ForeignSchedule::kInterleaved &&
+      (micro_batches % plan.pp != 0 || model.L % (static_cast<int64_t>(plan.pp) * plan.virtual_stages) != 0))
+    return refuse(
+        format("interleaved wants micro-batches ({}) in multiples of pp={} and L = {} in multiples of {}",
+               micro_batches, plan.pp, model.L, plan.pp * plan.virtual_stages));
+  return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// A pipeline schedule replayed: each stage works through its own order of passes; a pass starts when its
+// input is there. Costs 2 * m * stages * chunks steps.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "parallel/analytic/foreign_plan.h"
+
+namespace tessera {
+
+// One chunk of blocks on one device: virtual stage v = chunk * devices + device.
+struct StageTime {
+  double forward_s = 0, backward_s = 0;
+};
+
+struct Replay {
+  double makespan_s = 0;
+  std::vector<double> busy_s;      // by device
+  std::vector<int64_t> peak_live;  // by device: chunks whose activations are held at once, at most
+};
+
+// times by virtual stage (size devices * chunks); transfer_s passes between two virtual stages on different
+// devices.
+Replay replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks, int64_t micro_batches,
+                       std::span<const StageTime> times, double transfer_s);
+
+}  // namespace tessera

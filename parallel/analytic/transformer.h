@@ -1,0 +1,29 @@
+// TransformerShape: a decoder-only transformer as its sizes alone, enough to price a training step of it.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/base/result.h"
+#include "graph/models/model_family.h"
+
+namespace tessera {
+
+struct TransformerShape {
+  int64_t L = 0, C = 0, H = 0, KV = 0, F = 0, V = 0, T = 0;
+  bool gated = false;     // feed-forward of three matrices (llama) instead of two
+  bool biases = true;     // products add a bias
+  bool tied = true;       // output projection = embedding
+  bool positions = true;  // learned position embedding
+  double dropout = 0.1;   // > 0: dropout kernels run
+
+  int64_t block_parameters() const;      // one block
+  int64_t embedding_parameters() const;  // first stage: tokens and positions
+  int64_t head_parameters() const;       // last stage: final norm and projection (a copy where tied)
+  int64_t parameters() const;            // tied ones once
+};
+
+// "gpt2:L=48,C=8192,H=64,V=51200,T=2048" or a llama shorthand. Models are trained with dropout unless the
+// shorthand says dropout=0 or the family has none.
+Result<TransformerShape> transformer_shape(const ModelConfig& config);
+
+}  // namespace tessera

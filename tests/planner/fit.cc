@@ -1,0 +1,128 @@
+#include "fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "parallel/analytic/step_time.h"
+
+namespace tessera::planner_test {
+
+namespace {
+
+double& half_rate(Cluster& c) { return c.kinds[0].matrix_rates[0].flops_per_s; }
+double& ramp(Cluster& c) { return c.kinds[0].tile_ramp; }
+double& batched(Cluster& c) { return c.kinds[0].batched_share; }
+double& memory(Cluster& c) { return c.kinds[0].memory_bytes_per_s; }
+double& launch(Cluster& c) { return c.kinds[0].launch_s; }
+double& issue(Cluster& c) { return c.kinds[0].issue_s; }
+double& network(Cluster& c) { return c.network.bytes_per_s; }
+double& hop(Cluster& c) { return c.network.latency_s; }
+
+constexpr Constant kConstants[] = {
+    {"f16 product rate", half_rate}, {"tile ramp", ramp},  {"batched share", batched},
+    {"memory rate", memory},         {"launch", launch},   {"issue", issue},
+    {"network rate", network},       {"network hop", hop},
+};
+
+double loss(const Cluster& cluster, const std::vector<MeasuredStep>& rows) {
+  const std::vector<double> predicted = predict(cluster, rows);
+  double sum = 0;
+  for (size_t i = 0; i < rows.size(); ++i) sum += std::abs(std::log(predicted[i] / rows[i].seconds));
+  return sum / static_cast<double>(rows.size());
+}
+
+}  // namespace
+
+std::span<const Constant> fitted_constants() { return kConstants; }
+
+Cluster cluster_for(const Cluster& base, const MeasuredStep& row) {
+  Cluster cluster = base;
+  cluster.devices.assign(static_cast<size_t>(row.plan.devices()), 0);
+  return cluster;
+}
+
+std::vector<double> predict(const Cluster& base, const std::vector<MeasuredStep>& rows) {
+  std::vector<double> seconds;
+  for (const MeasuredStep& row : rows) {
+    const auto time = step_time(row.model, row.plan, cluster_for(base, row), row.batch);
+    seconds.push_back(time.ok() ? time->step_s : NAN);
+  }
+  return seconds;
+}
+
+Cluster fit(const Cluster& start, const std::vector<MeasuredStep>& rows, int evaluations) {
+  constexpr size_t kCount = std::size(kConstants);
+  using Point = std::vector<double>;
+  Cluster scratch = start;
+  Point origin;
+  for (const Constant& constant : kConstants) origin.push_back(std::log(constant.in(scratch)));
+  int used = 0;
+  const auto place = [&](const Point& point) {
+    Cluster cluster = start;
+    for (size_t i = 0; i < kCount; ++i) kConstants[i].in(cluster) = std::exp(point[i]);
+    return cluster;
+  };
+  // Shares stay shares, and constants that these rows do not determine stay where they were.
+  const auto value = [&](const Point& point) {
+    ++used;
+    double away = 0;
+    for (size_t i = 0; i < kCount; ++i) away += (point[i] - origin[i]) * (point[i] - origin[i]);
+    return loss(place(point), rows) + 0.5 * away / static_cast<double>(rows.size());
+  };
+  struct Vertex {
+    Point at;
+    double value;
+  };
+  std::vector<Vertex> simplex;
+  const auto restart = [&](const Point& centre, double size) {
+    simplex.assign(1, {centre, value(centre)});
+    for (size_t i = 0; i < kCount; ++i) {
+      Point moved = centre;
+      moved[i] += size;
+      simplex.push_back({moved, value(moved)});
+    }
+  };
+  restart(origin, 0.3);
+  double size = 0.3;
+  while (used < evaluations) {
+    std::ranges::stable_sort(simplex, {}, &Vertex::value);
+    if (simplex.back().value - simplex.front().value < 1e-5) {
+      size *= 0.6;
+      if (size < 0.01) break;
+      restart(Point(simplex.front().at), size);
+      continue;
+    }
+    Point centre(kCount, 0);
+    for (size_t v = 0; v + 1 < simplex.size(); ++v)
+      for (size_t i = 0; i < kCount; ++i) centre[i] += simplex[v].at[i] / kCount;
+    const auto along = [&](double step) {
+      Point point(kCount);
+      for (size_t i = 0; i < kCount; ++i) point[i] = centre[i] + step * (simplex.back().at[i] - centre[i]);
+      const double at = value(point);
+      return Vertex{std::move(point), at};
+    };
+    Vertex reflected = along(-1);
+    if (reflected.value < simplex.front().value) {
+      Vertex expanded = along(-2);
+      simplex.back() = expanded.value < reflected.value ? std::move(expanded) : std::move(reflected);
+    } else if (reflected.value < simplex[kCount - 1].value) {
+      simplex.back() = std::move(reflected);
+    } else {
+      Vertex contracted = along(reflected.value < simplex.back().value ? -0.5 : 0.5);
+      if (contracted.value < std::min(reflected.value, simplex.back().value)) {
+        simplex.back() = std::move(contracted);
+      } else {
+        const Point best = simplex.front().at;
+        for (size_t v = 1; v < simplex.size(); ++v) {
+          for (size_t i = 0; i < kCount; ++i) simplex[v].at[i] = (simplex[v].at[i] + best[i]) / 2;
+          simplex[v].value = value(simplex[v].at);
+        }
+      }
+    }
+  }
+  std::ranges::stable_sort(simplex, {}, &Vertex::value);
+  return place(simplex.front().at);
+}
+
+}  // namespace tessera::planner_test
