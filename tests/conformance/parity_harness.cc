@@ -315,7 +315,10 @@ Row measure(const Job& job, std::string_view words, const PlanEdit& edit, std::s
   for (const std::string_view optimizer : {"adamw", "sgd"}) {
     Job each = job;
     each.optimizer = optimizer;
-    each.lr = optimizer == "sgd" ? 20 * job.lr : job.lr;
+    // In its first steps Adam divides by the root of second moments that may be tiny, so differences of
+    // rounding grow in proportion to the rate; in f32 it is small enough for the tolerance to be about the
+    // plan.
+    each.lr = optimizer == "sgd" ? 20 * job.lr : job.dtype == DType::kF32 ? job.lr / 5 : job.lr;
     each.gradients = true;
     const Outcome& single = on_one_device(each);
     if (!single.ok()) {

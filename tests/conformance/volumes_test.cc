@@ -95,7 +95,6 @@ TEST_CASE("zero levels move what the algebra says for every number of devices an
 
 TEST_CASE("what is kept for backward is not gathered again") {
   const Moved kept = moved(kModel, "dp=4,zero=3,keep");
-  if (kept.error.find("not carried out") != std::string::npos) return;
   REQUIRE(kept.error == "ok");
   CHECK(kept.elements == 2 * 3 * kept.parameters + 2 * scalar_sum(4));
 }
@@ -125,7 +124,6 @@ TEST_CASE("ring attention sends 6 (N - 1) / N of the keys' size from every devic
     for (const double n : {2., 3., 4.}) {
       const Model model{kModel.text, 4, tokens};
       const Moved it = moved(model, format("cp=ring:{}", static_cast<int>(n)));
-      if (it.error.find("not carried out") != std::string::npos) return;
       CAPTURE(n);
       REQUIRE(it.error == "ok");
       const double keys = 4 * static_cast<double>(tokens) * 12;  // b s h_kv: two heads of 6
@@ -139,7 +137,6 @@ TEST_CASE("gathering keys and values moves 6 (N - 1) times their size too, zig-z
     for (const double n : {2., 3.}) {
       const Moved it = moved({"llama:L=1,C=16,H=4,KV=2,F=24,V=40,T=12", 8, 12},
                              format("cp=gather:{}{}", static_cast<int>(n), order));
-      if (it.error.find("not carried out") != std::string::npos) return;
       CAPTURE(n);
       REQUIRE(it.error == "ok");
       // The fixture: 4608 on two devices, 9216 on three.
@@ -150,7 +147,6 @@ TEST_CASE("gathering keys and values moves 6 (N - 1) times their size too, zig-z
 TEST_CASE("Ulysses exchanges queries, keys, values and outputs, forward and back") {
   for (const int64_t tokens : {12, 13}) {
     const Moved it = moved({"llama:L=1,C=16,H=4,KV=2,F=24,V=40,T=16", 8, tokens}, "cp=ulysses:2");
-    if (it.error.find("not carried out") != std::string::npos) return;
     REQUIRE(it.error == "ok");
     const double rest = 2 * (it.parameters + 1);
     // Per device and direction (N - 1) / N of each of q, o (b s h / N) and k, v (b s h_kv / N). The fixture
@@ -163,11 +159,12 @@ TEST_CASE("Ulysses exchanges queries, keys, values and outputs, forward and back
 }
 
 TEST_CASE("the volume does not depend on the number of chunks") {
-  const Moved whole = moved(kModel, "dp=2,zero=3");
+  // Untied: the head's slices of a tied embedding are not the lookup's whole one.
+  const Model model{kModel.text, 12, 10, false};
+  const Moved whole = moved(model, "dp=2,zero=3");
   REQUIRE(whole.error == "ok");
   for (const int g : {2, 3, 4, 8}) {
-    const Moved it = moved(kModel, format("dp=2,zero=3,chunks={}", g));
-    if (it.error.find("not carried out") != std::string::npos) return;
+    const Moved it = moved(model, format("dp=2,zero=3,chunks={}", g));
     CAPTURE(g);
     REQUIRE(it.error == "ok");
     CHECK(it.elements == whole.elements);
@@ -179,12 +176,9 @@ TEST_CASE("experts exchange 4 (N - 1) / N times their slots") {
     // 8 sequences are 8 groups with 2 slots at each of 4 experts: E G cap C = 4 * 8 * 2 * 8 = 512 elements.
     const Moved it = moved({"moe:L=1,C=8,H=4,KV=4,F=12,E=4,K=1,V=20,T=8,capacity=1", 8, 8},
                            format("ep={},keep", static_cast<int>(n)));
-    if (it.error.find("not carried out") != std::string::npos) return;
     REQUIRE(it.error == "ok");
     CAPTURE(n);
-    // The fixture: 1024 on two devices, 1536 on four; and how many slots are taken, E G counts before each
-    // product.
-    const double counts = (n - 1) / n * 2 * 4 * 8;
-    CHECK(it.of("all_to_all ep") - counts == 4 * (n - 1) / n * 512);
+    // The fixture: 1024 on two devices, 1536 on four.
+    CHECK(it.of("all_to_all ep") == 4 * (n - 1) / n * 512);
   }
 }
