@@ -1,0 +1,262 @@
+// The pieces of the search against exhaustive enumeration.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+#include <random>
+
+#include "parallel/search/frontier.h"
+#include "parallel/search/pipeline_cuts.h"
+#include "parallel/search/repeated_blocks.h"
+
+using namespace tessera;
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Slower choices need less memory, with some that are dominated.
+std::vector<BlockChoice> random_choices(std::mt19937& random, int count, bool transients) {
+  std::uniform_int_distribution<int64_t> bytes(1 << 20, 1 << 30);
+  std::uniform_real_distribution<double> noise(0.9, 1.1);
+  std::vector<BlockChoice> choices;
+  for (int i = 0; i < count; ++i) {
+    const int64_t size = bytes(random);
+    const double time = noise(random) / std::sqrt(static_cast<double>(size) / (1 << 20));
+    choices.push_back({time, size, transients ? (int64_t{1} << 20) * static_cast<int64_t>(random() % 3) : 0});
+  }
+  return choices;
+}
+
+int64_t random_budget(std::mt19937& random, const std::vector<BlockChoice>& choices, int64_t blocks) {
+  int64_t low = INT64_MAX, high = 0;
+  for (const BlockChoice& choice : choices)
+    low = std::min(low, choice.bytes), high = std::max(high, choice.bytes + choice.transient_bytes);
+  return blocks * low + static_cast<int64_t>(std::uniform_real_distribution<double>(-0.02, 1.02)(random) *
+                                             static_cast<double>(blocks * (high - low)));
+}
+
+void enumerate(std::span<const BlockChoice> choices, size_t at, int64_t left, double time, int64_t bytes,
+               int64_t transient, int64_t budget, double& best) {
+  if (left == 0) {
+    if (bytes + transient <= budget) best = std::min(best, time);
+    return;
+  }
+  if (at == choices.size()) return;
+  for (int64_t n = 0; n <= left; ++n)
+    enumerate(choices, at + 1, left - n, time + static_cast<double>(n) * choices[at].time_s,
+              bytes + n * choices[at].bytes,
+              n > 0 ? std::max(transient, choices[at].transient_bytes) : transient, budget, best);
+}
+
+}  // namespace
+
+TEST_CASE("frontiers drop what is dominated, and their products are those of all pairs") {
+  const Frontier f = frontier({{3, 1, 0}, {2, 2, 1}, {2, 3, 2}, {1, 5, 3}, {3, 1, 4}});
+  CHECK(f == Frontier{{3, 1, 0}, {2, 2, 1}, {1, 5, 3}});
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<Tradeoff> a, b, c, pairs, triples;
+    for (auto* set : {&a, &b, &c})
+      for (int i = 0; i < 6; ++i)
+        set->push_back({static_cast<double>(random() % 20), static_cast<int64_t>(random() % 20), i});
+    for (const auto& x : a)
+      for (const auto& y : b)
+        for (const auto& z : c)
+          triples.push_back({x.time_s + y.time_s + z.time_s, x.bytes + y.bytes + z.bytes, 0});
+    const auto plain = [](Frontier points) {
+      for (Tradeoff& point : points) point.tag = 0;
+      return points;
+    };
+    const Frontier fa = frontier(a), fb = frontier(b), fc = frontier(c);
+    CHECK(plain(both(both(fa, fb), fc)) == plain(frontier(triples)));
+    CHECK(plain(both(fa, both(fb, fc))) == plain(frontier(triples)));
+    CHECK(plain(both(fa, either(fb, fc))) == plain(either(both(fa, fb), both(fa, fc))));
+  }
+}
+
+TEST_CASE("footprints collapse to time and bytes at a stage, and only dominated ones are dropped") {
+  std::mt19937 random(2);
+  std::vector<Footprint> points;
+  for (int i = 0; i < 300; ++i)
+    points.push_back({static_cast<double>(random() % 9), static_cast<int64_t>(random() % 9),
+                      static_cast<int64_t>(random() % 9), static_cast<int64_t>(random() % 9)});
+  const auto kept = undominated(points);
+  CHECK(kept.size() < points.size());
+  for (const int64_t in_flight : {1, 3, 8})
+    for (const int64_t budget : {20, 40, 70}) {
+      const auto fastest = [&](const std::vector<Footprint>& set) {
+        double best = INFINITY;
+        for (const Footprint& point : set)
+          if (at_stage(point, in_flight).bytes + point.transient_bytes <= budget)
+            best = std::min(best, point.time_s);
+        return best;
+      };
+      CHECK(fastest(kept) == fastest(points));
+    }
+  CHECK((Footprint{1, 2, 3, 4} + Footprint{10, 20, 30, 3}) == Footprint{11, 22, 33, 4});
+}
+
+TEST_CASE("repeated blocks equal exhaustive enumeration, transients included") {
+  std::mt19937 random(3);
+  int feasible = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    const int64_t blocks = 1 + static_cast<int64_t>(random() % 9);
+    const auto choices = random_choices(random, 1 + static_cast<int>(random() % 5), trial % 2 == 1);
+    const int64_t budget = random_budget(random, choices, blocks);
+    double best = INFINITY;
+    enumerate(choices, 0, blocks, 0, 0, 0, budget, best);
+    const auto found = solve_repeated_blocks(choices, blocks, budget);
+    REQUIRE(found.ok() == std::isfinite(best));
+    if (!found.ok()) {
+      CHECK(found.status().code() == StatusCode::kOutOfMemory);
+      continue;
+    }
+    ++feasible;
+    CHECK(found->time_s == doctest::Approx(best).epsilon(1e-11));
+    CHECK(found->proved);
+    int64_t bytes = 0, transient = 0, count = 0;
+    for (size_t s = 0; s < choices.size(); ++s) {
+      bytes += found->counts[s] * choices[s].bytes;
+      count += found->counts[s];
+      if (found->counts[s] > 0) transient = std::max(transient, choices[s].transient_bytes);
+    }
+    CHECK(count == blocks);
+    CHECK(bytes + transient == found->bytes);
+    CHECK(found->bytes <= budget);
+  }
+  CHECK(feasible > 300);
+}
+
+TEST_CASE("repeated blocks: 2,400 instances of up to 40 choices and 96 blocks are all proved, quickly") {
+  std::mt19937 random(4);
+  double worst = 0;
+  const auto start = std::chrono::steady_clock::now();
+  int proved = 0, solved = 0;
+  for (const int choices_most : {8, 16, 24, 40})
+    for (const int64_t blocks : {12, 24, 96})
+      for (int trial = 0; trial < 200; ++trial) {
+        const auto choices = random_choices(random, choices_most, false);
+        const int64_t budget = random_budget(random, choices, blocks);
+        const auto one = std::chrono::steady_clock::now();
+        const auto found = solve_repeated_blocks(choices, blocks, budget);
+        worst = std::max(worst, seconds_since(one));
+        if (!found.ok()) continue;
+        ++solved;
+        proved += found->proved;
+        CHECK(found->bytes <= budget);
+        CHECK(found->bound_s <= found->time_s);
+      }
+  CHECK(proved == solved);
+  CHECK(solved > 2200);
+  const double total = seconds_since(start);
+  MESSAGE("2,400 instances in ", total, " s, the slowest in ", worst, " s");
+  CHECK(total < 5);
+}
+
+TEST_CASE("per-block sharding by operator: three published optima") {
+  struct Fixture {
+    int64_t blocks, limit_mb;
+    std::vector<BlockChoice> choices;  // sharded: none, attention, feed-forward, both
+    double time_s;
+    std::vector<int64_t> counts;
+    int64_t used_mb;
+    double against_all;
+  };
+  const Fixture fixtures[] = {
+      {48,
+       8192,
+       {{.022743, 169, 0}, {.026183, 120, 0}, {.028020, 80, 0}, {.032952, 62, 0}},
+       1.1355,
+       {39, 2, 7, 0},
+       7391,
+       1.393},
+      {48,
+       8192,
+       {{.051672, 377, 0}, {.054875, 271, 0}, {.060700, 147, 0}, {.069794, 116, 0}},
+       2.9019,
+       {0, 2, 46, 0},
+       7304,
+       1.154},
+      {2,
+       16384,
+       {{1.44134, 10752, 0}, {1.50902, 7680, 0}, {1.67959, 3584, 0}, {1.92036, 1833, 0}},
+       3.0180,
+       {0, 2, 0, 0},
+       15360,
+       1.273},
+  };
+  for (const Fixture& fixture : fixtures) {
+    const auto found = solve_repeated_blocks(fixture.choices, fixture.blocks, fixture.limit_mb - 800);
+    REQUIRE(found.ok());
+    CHECK(std::abs(found->time_s - fixture.time_s) < 6e-5);
+    CHECK(found->counts == fixture.counts);
+    CHECK(found->bytes == fixture.used_mb);
+    const double all = static_cast<double>(fixture.blocks) * fixture.choices[3].time_s;
+    CHECK(std::abs(all / found->time_s - fixture.against_all) < 6e-4);
+  }
+  // Batches 1, 2 and 3 of the first: throughput, not step time, chooses.
+  const BatchTime steps[] = {{1, 1.1355}, {2, 1.3124}, {3, 1.5859}};
+  CHECK(best_throughput(steps) == 2);
+  CHECK(3 / steps[2].step_s == doctest::Approx(1.89).epsilon(0.002));
+  CHECK(1 / steps[0].step_s == doctest::Approx(0.88).epsilon(0.002));
+}
+
+TEST_CASE("pipeline cuts equal exhaustive enumeration with memory limits and uneven stages") {
+  std::mt19937 random(5);
+  int feasible = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    const auto blocks = static_cast<int64_t>(2 + random() % 8);
+    const auto stages = static_cast<int32_t>(1 + random() % std::min<int64_t>(4, blocks));
+    const auto m = static_cast<int64_t>(1 + random() % 20);
+    std::vector<double> time, bytes, speed;
+    for (int64_t i = 0; i < blocks; ++i)
+      time.push_back(1.0 + static_cast<double>(random() % 100)),
+          bytes.push_back(1.0 + static_cast<double>(random() % 10));
+    for (int32_t s = 0; s < stages; ++s) speed.push_back(1 + static_cast<double>(random() % 3));
+    const double limit = 8 + static_cast<double>(random() % 40);
+    const StageCost cost = [&](int32_t s, int64_t begin, int64_t end) {
+      double sum = 0, held = 0;
+      for (int64_t i = begin; i < end; ++i)
+        sum += time[static_cast<size_t>(i)], held += bytes[static_cast<size_t>(i)];
+      return held * (stages - s) > limit * 2 ? INFINITY : sum / speed[static_cast<size_t>(s)];
+    };
+    double best = INFINITY;
+    const std::function<void(int32_t, int64_t, double, double)> try_all = [&](int32_t s, int64_t begin,
+                                                                              double sum, double longest) {
+      if (s == stages) {
+        if (begin == blocks) best = std::min(best, sum + static_cast<double>(m - 1) * longest);
+        return;
+      }
+      for (int64_t end = begin + 1; end <= blocks; ++end) {
+        const double stage = cost(s, begin, end);
+        try_all(s + 1, end, sum + stage, std::max(longest, stage));
+      }
+    };
+    try_all(0, 0, 0, 0);
+    const auto found = cut_pipeline(blocks, stages, m, cost);
+    REQUIRE(found.ok() == std::isfinite(best));
+    if (!found.ok()) continue;
+    ++feasible;
+    CHECK(found->time_s == doctest::Approx(best).epsilon(1e-12));
+    CHECK(found->first.size() == static_cast<size_t>(stages));
+    CHECK(found->first[0] == 0);
+  }
+  CHECK(feasible > 150);
+}
+
+TEST_CASE("pipeline cuts of 128 unequal blocks into 16 stages take milliseconds") {
+  std::mt19937 random(6);
+  std::vector<double> prefix(129, 0);
+  for (size_t i = 0; i < 128; ++i)
+    prefix[i + 1] = prefix[i] + 1 + static_cast<double>(random() % 1000) / 1000;
+  const auto start = std::chrono::steady_clock::now();
+  const auto found = cut_pipeline(128, 16, 64, [&](int32_t, int64_t begin, int64_t end) {
+    return prefix[static_cast<size_t>(end)] - prefix[static_cast<size_t>(begin)];
+  });
+  REQUIRE(found.ok());
+  CHECK(found->longest_s < 1.25 * prefix[128] / 16);
+  CHECK(seconds_since(start) < 0.5);
+}
