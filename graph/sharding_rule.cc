@@ -96,6 +96,7 @@ std::string to_text(const ShardingRule& rule) {
   for (const Factor& factor : rule.factors) {
     if (factor.kind == FactorKind::kReduce)
       notes.push_back(format("{}: {}", factor.name, factor.reduce == ReduceKind::kMax ? "max" : "sum"));
+    if (factor.kind == FactorKind::kPhased) notes.push_back(format("{}: phased", factor.name));
     if (factor.kind == FactorKind::kReplicate) notes.push_back(format("{}: whole", factor.name));
   }
   return notes.empty() ? text : text + " {" + join(notes, ", ") + "}";

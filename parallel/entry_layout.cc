@@ -280,13 +280,19 @@ class LayoutMaker {
 
 }  // namespace
 
-Result<EntryLayout> make_layout(const EntrySpec& entry) {
-  TSR_CHECK(entry.graph != nullptr && entry.plan != nullptr, "an entry point wants a graph and a plan");
-  TSR_RETURN_IF_ERROR(check_plan(entry));
-  TSR_ASSIGN_OR_RETURN(Graph graph, bind_symbols(entry));
+Result<EntryLayout> make_layout(const EntrySpec& given) {
+  TSR_CHECK(given.graph != nullptr && given.plan != nullptr, "an entry point wants a graph and a plan");
+  TSR_RETURN_IF_ERROR(check_plan(given));
   EntryLayout layout;
+  EntrySpec entry = given;
+  TSR_ASSIGN_OR_RETURN(std::optional<ExpandedPhases> expanded, expand_phases(*given.graph, *given.plan));
+  if (expanded) {
+    layout.expanded = std::make_shared<const ExpandedPhases>(std::move(*expanded));
+    entry.graph = &layout.expanded->graph;
+    entry.plan = &layout.expanded->plan;
+  }
+  TSR_ASSIGN_OR_RETURN(layout.graph, bind_symbols(entry));
   layout.name = entry.name;
-  layout.graph = std::move(graph);
   layout.plan = entry.plan;
   layout.mesh = entry.plan->stages[0].mesh;
   layout.resharder = std::make_shared<Resharder>(layout.mesh);

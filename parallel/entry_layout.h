@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "graph/phases.h"
 #include "parallel/lower.h"
 #include "parallel/node_sharding.h"
 #include "parallel/reshard.h"
@@ -15,6 +16,7 @@ struct EntryLayout {
   std::string name;
   Graph graph;  // symbols bound; B to one micro-batch over all ranks
   const Plan* plan = nullptr;
+  std::shared_ptr<const ExpandedPhases> expanded;  // holds `plan` where nodes were taken apart into phases
   DeviceMesh mesh;
   std::shared_ptr<Resharder> resharder;
   int32_t micro_batches = 1;

@@ -42,6 +42,7 @@ Result<Plan> Propagator::run() {
   mark_tables();
   for (size_t n = 0; n < graph_.nodes().size(); ++n)
     TSR_RETURN_IF_ERROR(visit(NodeId{static_cast<uint32_t>(n)}));
+  if (gathers_sequence_) plan_.zigzag.clear();
   store();
   return std::move(plan_);
 }
@@ -161,7 +162,7 @@ Status Propagator::visit(NodeId id) {
   std::ranges::sort(plan.factor_axes);
   std::ranges::sort(plan.factor_units);
   TSR_ASSIGN_OR_RETURN(const NodeSharding sharding, shard_node(graph_, id, plan, mesh()));
-  take_inputs(id, sharding);
+  take_inputs(id, plan, sharding);
   for (size_t o = 0; o < node(id).outputs.size(); ++o) now_[index(node(id).outputs[o])] = sharding.outputs[o];
   plan_.nodes.push_back(std::move(plan));
   return {};
@@ -204,12 +205,16 @@ bool Propagator::others_are_scalars(NodeId id, const std::vector<int>& set) cons
 
 // What reading does to the layouts: the first use places a parameter or state, and a sum that was resolved
 // for one reader stays so for the next.
-void Propagator::take_inputs(NodeId id, const NodeSharding& sharding) {
+void Propagator::take_inputs(NodeId id, const NodePlan& plan, const NodeSharding& sharding) {
   for (size_t i = 0; i < node(id).inputs.size(); ++i) {
     const TensorId input = node(id).inputs[i];
     if (!reads_input(node(id), i)) continue;
     ShardingSpec wanted = sharding.inputs[i];
     ShardingSpec& now = now_[index(input)];
+    const int sequence = dims_.sequence[index(input)];
+    if (axes_.context && sequence >= 0 && plan.chunk_order != ChunkOrder::kRotating)
+      gathers_sequence_ |= contains(now.dims[static_cast<size_t>(sequence)].axes, *axes_.context) &&
+                           !contains(wanted.dims[static_cast<size_t>(sequence)].axes, *axes_.context);
     if (!placed_[index(input)]) {
       wanted.partial.clear();
       if (node(id).phase != Phase::kUpdate) now = wanted, placed_[index(input)] = true;

@@ -33,7 +33,7 @@ class Propagator {
   Status visit(NodeId id);
   void carry_sums(NodeId id, NodePlan& plan) const;
   bool others_are_scalars(NodeId id, const std::vector<int>& set) const;
-  void take_inputs(NodeId id, const NodeSharding& sharding);
+  void take_inputs(NodeId id, const NodePlan& plan, const NodeSharding& sharding);
 
   // --- propagator_factors.cc: which factor an axis goes to ---
   void assign_sequence(NodeId id, NodePlan& plan) const;
@@ -95,8 +95,9 @@ class Propagator {
   Units units_;
   GraphDims dims_;
   bool batch_whole_ = false, sequence_whole_ = false;
-  std::vector<ShardingSpec> now_;      // by tensor: as the next reader finds it
-  std::vector<bool> placed_;           // parameters and state: a node has used it and settled its layout
+  bool gathers_sequence_ = false;  // some node wants a split sequence whole: its order must be the usual one
+  std::vector<ShardingSpec> now_;  // by tensor: as the next reader finds it
+  std::vector<bool> placed_;       // parameters and state: a node has used it and settled its layout
   std::vector<TensorId> gradient_of_;  // by tensor
   std::vector<bool> also_projects_;    // by tensor: a table whose rows are columns of a product elsewhere
   std::vector<int> contracted_dim_;    // by tensor: of a weight, the dim that its first node contracts; or -1

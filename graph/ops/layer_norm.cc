@@ -1,6 +1,7 @@
 // Layer norm over the last dim (Ba, Kiros and Hinton, 2016) and its two gradients.
 #include "graph/base/text.h"
 #include "graph/ops/row_support.h"
+#include "graph/phases.h"
 
 namespace tessera {
 
@@ -46,7 +47,17 @@ Status vjp(VjpBuilder& b) {
 
 ShardingRule sharding(const OpView& view) {
   const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
-  return make_rule(format("{}c,c,c->{}c,{},{}", rows, rows, rows, rows), {}, "c");
+  return phased_rule(format("{}c,c,c->{}c,{},{}", rows, rows, rows, rows), {}, 'c');
+}
+
+Status phases(PhaseBuilder& b) {
+  TSR_ASSIGN_OR_RETURN(const TensorId sum, b.emit("row_sum", {b.input(0)}));
+  TSR_ASSIGN_OR_RETURN(const TensorId squares, b.emit("row_sum_squares", {b.input(0), sum}));
+  TSR_ASSIGN_OR_RETURN(auto results,
+                       b.emit_all("layer_norm_finish", {b.input(0), b.input(1), b.input(2), sum, squares},
+                                  {b.attrs().begin(), b.attrs().end()}));
+  b.set_outputs(std::move(results));
+  return {};
 }
 
 OpCost cost(const OpView& view) { return elementwise_cost(view, 8); }
@@ -58,7 +69,8 @@ extern const OpDef kLayerNorm = {.name = layer_norm::kName,
                                  .infer = layer_norm::infer,
                                  .vjp = layer_norm::vjp,
                                  .sharding = layer_norm::sharding,
-                                 .cost = layer_norm::cost};
+                                 .cost = layer_norm::cost,
+                                 .phases = layer_norm::phases};
 
 // With xhat = (x - mean) * rstd and g = dy * w:  dx = rstd * (g - mean_c(g) - xhat * mean_c(g * xhat))
 //   dy, x [..., C], w [C], mean [...], rstd [...] -> dx [..., C].  Linear in dy.
@@ -80,7 +92,16 @@ Inferred infer(Types in, Attrs) {
 
 ShardingRule sharding(const OpView& view) {
   const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
-  return make_rule(format("{}c,{}c,c,{},{}->{}c", rows, rows, rows, rows, rows), {{0}}, "c");
+  return phased_rule(format("{}c,{}c,c,{},{}->{}c", rows, rows, rows, rows, rows), {{0}}, 'c');
+}
+
+Status phases(PhaseBuilder& b) {
+  const TensorId dy = b.input(0), x = b.input(1), w = b.input(2), mean = b.input(3), rstd = b.input(4);
+  TSR_ASSIGN_OR_RETURN(const auto sums, b.emit_all("layer_norm_grad_sums", {dy, x, w, mean, rstd}));
+  TSR_ASSIGN_OR_RETURN(auto results,
+                       b.emit_all("layer_norm_grad_finish", {dy, x, w, mean, rstd, sums[0], sums[1]}));
+  b.set_outputs(std::move(results));
+  return {};
 }
 
 OpCost cost(const OpView& view) { return elementwise_cost(view, 11); }
@@ -90,7 +111,8 @@ OpCost cost(const OpView& view) { return elementwise_cost(view, 11); }
 extern const OpDef kLayerNormGradInput = {.name = layer_norm_grad_input::kName,
                                           .infer = layer_norm_grad_input::infer,
                                           .sharding = layer_norm_grad_input::sharding,
-                                          .cost = layer_norm_grad_input::cost};
+                                          .cost = layer_norm_grad_input::cost,
+                                          .phases = layer_norm_grad_input::phases};
 
 // dw[c] = sum over rows of dy[..., c] * (x[..., c] - mean[...]) * rstd[...];  db[c] = sum over rows of
 // dy[..., c]

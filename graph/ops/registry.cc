@@ -10,8 +10,8 @@ extern const OpDef kAdd;
 extern const OpDef kAddBias;
 extern const OpDef kAttention;
 extern const OpDef kAttentionCached;
-extern const OpDef kAttentionMerge;
 extern const OpDef kAttentionGrad;
+extern const OpDef kAttentionMerge;
 extern const OpDef kBroadcast;
 extern const OpDef kCacheWrite;
 extern const OpDef kCast;
@@ -29,7 +29,10 @@ extern const OpDef kExpertMatmulWeightGrad;
 extern const OpDef kGelu;
 extern const OpDef kGeluGrad;
 extern const OpDef kLayerNorm;
+extern const OpDef kLayerNormFinish;
+extern const OpDef kLayerNormGradFinish;
 extern const OpDef kLayerNormGradInput;
+extern const OpDef kLayerNormGradSums;
 extern const OpDef kLayerNormGradWeight;
 extern const OpDef kLog;
 extern const OpDef kLogSumExp;
@@ -55,11 +58,16 @@ extern const OpDef kReduceSum;
 extern const OpDef kRelu;
 extern const OpDef kReluGrad;
 extern const OpDef kRmsNorm;
+extern const OpDef kRmsNormFinish;
+extern const OpDef kRmsNormGradFinish;
 extern const OpDef kRmsNormGradInput;
+extern const OpDef kRmsNormGradSums;
 extern const OpDef kRmsNormGradWeight;
 extern const OpDef kRope;
 extern const OpDef kRowMax;
+extern const OpDef kRowSum;
 extern const OpDef kRowSumExp;
+extern const OpDef kRowSumSquares;
 extern const OpDef kSample;
 extern const OpDef kScale;
 extern const OpDef kScaleBy;
@@ -113,7 +121,10 @@ std::span<const OpDef* const> table() {
       &kGelu,
       &kGeluGrad,
       &kLayerNorm,
+      &kLayerNormFinish,
+      &kLayerNormGradFinish,
       &kLayerNormGradInput,
+      &kLayerNormGradSums,
       &kLayerNormGradWeight,
       &kLog,
       &kLogSumExp,
@@ -139,11 +150,16 @@ std::span<const OpDef* const> table() {
       &kRelu,
       &kReluGrad,
       &kRmsNorm,
+      &kRmsNormFinish,
+      &kRmsNormGradFinish,
       &kRmsNormGradInput,
+      &kRmsNormGradSums,
       &kRmsNormGradWeight,
       &kRope,
       &kRowMax,
+      &kRowSum,
       &kRowSumExp,
+      &kRowSumSquares,
       &kSample,
       &kScale,
       &kScaleBy,

@@ -1,6 +1,7 @@
 // Root mean square norm over the last dim (Zhang and Sennrich, 2019) and its two gradients.
 #include "graph/base/text.h"
 #include "graph/ops/row_support.h"
+#include "graph/phases.h"
 
 namespace tessera {
 
@@ -38,7 +39,15 @@ Status vjp(VjpBuilder& b) {
 
 ShardingRule sharding(const OpView& view) {
   const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
-  return make_rule(format("{}c,c->{}c,{}", rows, rows, rows), {}, "c");
+  return phased_rule(format("{}c,c->{}c,{}", rows, rows, rows), {}, 'c');
+}
+
+Status phases(PhaseBuilder& b) {
+  TSR_ASSIGN_OR_RETURN(const TensorId squares, b.emit("row_sum_squares", {b.input(0)}));
+  TSR_ASSIGN_OR_RETURN(auto results, b.emit_all("rms_norm_finish", {b.input(0), b.input(1), squares},
+                                                {b.attrs().begin(), b.attrs().end()}));
+  b.set_outputs(std::move(results));
+  return {};
 }
 
 OpCost cost(const OpView& view) { return elementwise_cost(view, 4); }
@@ -50,7 +59,8 @@ extern const OpDef kRmsNorm = {.name = rms_norm::kName,
                                .infer = rms_norm::infer,
                                .vjp = rms_norm::vjp,
                                .sharding = rms_norm::sharding,
-                               .cost = rms_norm::cost};
+                               .cost = rms_norm::cost,
+                               .phases = rms_norm::phases};
 
 // With xhat = x * rstd and g = dy * w:  dx = rstd * (g - xhat * mean_c(g * xhat))
 //   dy, x [..., C], w [C], rstd [...] -> dx [..., C].  Linear in dy.
@@ -71,7 +81,15 @@ Inferred infer(Types in, Attrs) {
 
 ShardingRule sharding(const OpView& view) {
   const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
-  return make_rule(format("{}c,{}c,c,{}->{}c", rows, rows, rows, rows), {{0}}, "c");
+  return phased_rule(format("{}c,{}c,c,{}->{}c", rows, rows, rows, rows), {{0}}, 'c');
+}
+
+Status phases(PhaseBuilder& b) {
+  const TensorId dy = b.input(0), x = b.input(1), w = b.input(2), rstd = b.input(3);
+  TSR_ASSIGN_OR_RETURN(const TensorId sum, b.emit("rms_norm_grad_sums", {dy, x, w, rstd}));
+  TSR_ASSIGN_OR_RETURN(auto results, b.emit_all("rms_norm_grad_finish", {dy, x, w, rstd, sum}));
+  b.set_outputs(std::move(results));
+  return {};
 }
 
 OpCost cost(const OpView& view) { return elementwise_cost(view, 9); }
@@ -81,7 +99,8 @@ OpCost cost(const OpView& view) { return elementwise_cost(view, 9); }
 extern const OpDef kRmsNormGradInput = {.name = rms_norm_grad_input::kName,
                                         .infer = rms_norm_grad_input::infer,
                                         .sharding = rms_norm_grad_input::sharding,
-                                        .cost = rms_norm_grad_input::cost};
+                                        .cost = rms_norm_grad_input::cost,
+                                        .phases = rms_norm_grad_input::phases};
 
 // dw[c] = sum over rows of dy[..., c] * x[..., c] * rstd[...]
 //   dy, x [..., C], rstd [...] -> dw [C].  Linear in dy; c may be sharded, since rstd is given.

@@ -24,4 +24,10 @@ Status check_not_differentiated(const VjpBuilder& builder, std::string_view op, 
                        op, i, name));
 }
 
+ShardingRule phased_rule(std::string_view text, LinearSets linear, char phased) {
+  ShardingRule rule = make_rule(text, std::move(linear));
+  rule.find(phased)->kind = FactorKind::kPhased;
+  return rule;
+}
+
 }  // namespace tessera::ops

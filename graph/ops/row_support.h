@@ -17,4 +17,7 @@ Status check_indices(std::string_view op, Types inputs, int i, std::string_view 
 // For a vjp: an error when a gradient reached output i, which serves the backward pass alone.
 Status check_not_differentiated(const VjpBuilder& builder, std::string_view op, int i, std::string_view name);
 
+// make_rule for an op that normalises over `phased` and has a phased form.
+ShardingRule phased_rule(std::string_view text, LinearSets linear, char phased);
+
 }  // namespace tessera::ops

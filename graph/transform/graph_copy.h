@@ -23,6 +23,9 @@ class GraphCopy {
   Status copy_node(NodeId old);
   // Lets `now` stand for `old` from here on.
   void replace(TensorId old, TensorId now) { tensors_[index(old)] = now; }
+  // Nodes copied later that name `old` as their forward node name `now`.
+  void replace_node(NodeId old, NodeId now) { nodes_[index(old)] = now; }
+  NodeId mapped_node(NodeId old) const { return nodes_[index(old)]; }
   // The new id of a tensor; kNoTensor when it was not copied.
   TensorId mapped(TensorId old) const { return tensors_[index(old)]; }
 

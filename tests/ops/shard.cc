@@ -52,7 +52,9 @@ bool has_factor(const ShardingRule::OperandDims& dims, char factor) {
 std::vector<FactorCut> single_factor_cuts(const ShardingRule& rule) {
   std::vector<FactorCut> cuts;
   for (const Factor& factor : rule.factors) {
-    if (factor.kind == FactorKind::kReplicate || factor.extent == 0) continue;
+    // Phased factors are cut in the ops of the phases (check_phases).
+    if (factor.kind == FactorKind::kReplicate || factor.kind == FactorKind::kPhased || factor.extent == 0)
+      continue;
     const Range whole{0, factor.extent};
     for (int32_t count : {2, 3}) {
       FactorCut cut{factor, format("{} on {} parts", factor.name, count), {}};

@@ -70,6 +70,24 @@ TEST_CASE("one linear sends what the table says, gathered again") {
   CHECK(elements("tp=3d:2x2x2", 24, 36, 48) == 10080);
 }
 
+TEST_CASE("one linear sends what the table says, kept") {
+  CHECK(elements("dp=4,zero=3,keep", 24, 36, 48) == 10368);
+  CHECK(elements("tp=2d:2x2,keep", 24, 36, 48) == 5184);
+  CHECK(elements("tp=2d:2x3,keep", 24, 36, 48) == 2 * (2 * 864 + 1728));
+  CHECK(elements("tp=2.5d:2x2x2,keep", 24, 36, 48) == 12096);
+  CHECK(elements("tp=3d:2x2x2,keep", 24, 36, 48) == 7488);
+  CHECK(elements("dp=4,zero=3,keep", 11, 13, 17) == 1326);
+}
+
+TEST_CASE("chunks of one linear send the same in all") {
+  for (const int g : {1, 2, 3, 5, 8})
+    for (const std::string_view form : {"dp=4,zero=3", "tp=2d:2x3", "tp=2.5d:2x2x2", "tp=3d:2x2x2"}) {
+      const std::string words = format("{},chunks={}", form, g);
+      CHECK(elements(words, 24, 36, 48) == doctest::Approx(elements(form, 24, 36, 48)).epsilon(1e-12));
+      CHECK(elements(words, 11, 13, 17) == doctest::Approx(elements(form, 11, 13, 17)).epsilon(1e-12));
+    }
+}
+
 // S_X = 143, S_W = 221, S_Y = 187.
 TEST_CASE("uneven shards of one linear send the same formulas") {
   CHECK(elements("tp=2d:2x3", 11, 13, 17) == 1521);
