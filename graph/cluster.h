@@ -27,7 +27,7 @@ struct DeviceKind {
   double memory_bytes_per_s = 0;  // streaming
   double launch_s = 0;            // fixed cost of one kernel
 
-  std::vector<MatrixRate> matrix_rates;  // of other element types; those not listed run at the f32 rate
+  std::vector<MatrixRate> matrix_rates = {};  // of other element types; those not listed run at the f32 rate
 
   // Rate by shape. A product is computed in tiles, `multiprocessors` at a time, so that the last wave may be
   // partly idle; each tile costs as much as `tile_ramp` more steps of the contracted dim (filling and
@@ -59,15 +59,15 @@ struct GroupLink {
 };
 
 struct Cluster {
-  std::vector<DeviceKind> kinds;
-  std::vector<int32_t> devices;  // kind of each device; those of a node are neighbours
+  std::vector<DeviceKind> kinds = {};
+  std::vector<int32_t> devices = {};  // kind of each device; those of a node are neighbours
   // Devices that share cores and bandwidth (CPU virtual devices): with n of them busy each runs at 1/n of the
   // rate, down from `shared_cores` on. 0 when devices share nothing.
   int32_t shared_cores = 0;
   Link link;  // between any two devices (of one node)
 
   int32_t node_devices = 0;           // devices of one node; 0: all devices are in one
-  std::vector<GroupLink> node_links;  // inside a node by group size, ascending; empty: `link` for all
+  std::vector<GroupLink> node_links = {};  // inside a node by group size, ascending; empty: `link` for all
   Link network;                       // out of one node, for all its devices together; latency of one hop
 
   int64_t host_memory_bytes = 0;  // of one node

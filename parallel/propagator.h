@@ -38,6 +38,7 @@ class Propagator {
   // --- propagator_factors.cc: which factor an axis goes to ---
   void assign_sequence(NodeId id, NodePlan& plan) const;
   Status assign_meeting(NodeId id, NodePlan& plan);
+  bool needs_whole_sequence() const;
   Status assign_experts(NodeId id, NodePlan& plan) const;
   Status assign_features(NodeId id, NodePlan& plan);
   Status assign_swapping_features(NodeId id, NodePlan& plan);

@@ -95,6 +95,16 @@ void Propagator::assign_sequence(NodeId id, NodePlan& plan) const {
   if (admits(id, plan, *factor, *axes_.context)) set(id, plan, *factor, {*axes_.context});
 }
 
+// A node that takes tokens in their order (routing with a capacity) puts the sequence together, and a zig-zag one
+// would be out of order.
+bool Propagator::needs_whole_sequence() const {
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const std::string& factors = dims_.sequence_factors[n];
+    if (factors.size() == 1 && units_.rules[n].find(factors[0])->kind == FactorKind::kReplicate) return true;
+  }
+  return false;
+}
+
 // Two sequences meet: queries and keys.
 Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
   if (!axes_.context || sequence_whole_) return {};
@@ -107,7 +117,8 @@ Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
     plan.chunks = spec.cp;
     plan.chunk_order = ChunkOrder::kRotating;
     const Factor* rows = rule(id).find(factors[0]);
-    if (spec.zigzag && sees_earlier_only(node(id)) && rows->extent >= 2 * spec.cp) plan_.zigzag = {axis};
+    if (spec.zigzag && sees_earlier_only(node(id)) && rows->extent >= 2 * spec.cp && !needs_whole_sequence())
+      plan_.zigzag = {axis};
   }
   if (spec.context != ContextForm::kUlysses) return {};
   // A factor that every operand along a sequence has: heads.
