@@ -175,7 +175,7 @@ Result<RecomputeSet> solve_chain(std::span<const Activation> values, int64_t bud
   bool exact = false;
   if (!chain.solve(24, 24, INFINITY, kept, seconds, exact))
     return Status(StatusCode::kInternal, "recompute: a chain that fits has no solution");
-  const size_t most = std::max<size_t>(64, 40'000 / std::max<size_t>(1, values.size()));
+  const size_t most = std::max<size_t>(64, 20'000 / std::max<size_t>(1, values.size()));
   if (chain.solve(0, most, seconds, better, improved, exact)) kept = better;
   RecomputeSet result = evaluate_recompute(values, std::move(kept));
   result.proved = exact;
