@@ -89,8 +89,9 @@ struct CollectiveInst {
   int32_t micro_batch = 0;
 };
 
-// A send waits for its receive, and a receive for its send. Adjacent sends and receives are one exchange: all of them
-// are posted before any is waited for. `peer` is a global rank.
+// Messages from one rank to another match in program order, and hold up only what touches their bytes: each peer and
+// direction has a stream of its own (graph/analysis/dependencies.h). A send is done when the receiver has the bytes;
+// until then whoever writes over them waits. `peer` is a global rank.
 struct SendInst { int32_t peer = -1; int64_t bytes = 0; SlotRef in; NodeId node = kNoNode; int32_t micro_batch = 0; };
 struct RecvInst { int32_t peer = -1; int64_t bytes = 0; SlotRef out; NodeId node = kNoNode; int32_t micro_batch = 0; };
 

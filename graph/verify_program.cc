@@ -146,14 +146,15 @@ class RankVerifier {
     return {};
   }
 
-  // `bytes` at `ref` lie inside its slot; `element` is what its address must be a multiple of.
-  Status within(const SlotRef& ref, int64_t bytes, int64_t element = 1, bool device_only = true) const {
+  // `bytes` at `ref` lie inside its slot; `element` is what its address must be a multiple of. Kernels and
+  // communicators reach memory, of the device or the host, not the file.
+  Status within(const SlotRef& ref, int64_t bytes, int64_t element = 1, bool in_memory = true) const {
     if (bytes < 0) return corrupt("a size is out of range");
     if (ref.slot < 0 || static_cast<size_t>(ref.slot) >= rank_.slots.size())
       return corrupt(format("slot {} does not exist", ref.slot));
     const Slot& slot = rank_.slots[static_cast<size_t>(ref.slot)];
-    if (device_only && slot.tier != Tier::kDevice)
-      return corrupt(format("slot '{}' is not on the device", slot.name));
+    if (in_memory && slot.tier == Tier::kFile)
+      return corrupt(format("slot '{}' lies in a file, not in memory", slot.name));
     if (ref.offset < 0 || ref.offset > slot.bytes || bytes > slot.bytes - ref.offset)
       return corrupt(
           format("bytes [{}, +{}) are not in slot '{}' of {}", ref.offset, bytes, slot.name, slot.bytes));
@@ -162,9 +163,9 @@ class RankVerifier {
     return {};
   }
 
-  Status operand(const SlotRef& ref, const TensorType& type) const {
+  Status operand(const SlotRef& ref, const TensorType& type, bool in_memory = true) const {
     const DTypeInfo& dtype = info(type.dtype);
-    return within(ref, checked_bytes(type), dtype.block_elements == 1 ? dtype.block_bytes : 2);
+    return within(ref, checked_bytes(type), dtype.block_elements == 1 ? dtype.block_bytes : 2, in_memory);
   }
 
   Status bindings(const std::vector<Binding>& bindings) const {
@@ -190,7 +191,7 @@ class RankVerifier {
               format("[{}, {}) is not in dim {} of {}", range.begin, range.end, dim, binding.global));
         local.shape.push_back(range.size());
       }
-      TSR_RETURN_IF_ERROR(operand(piece.at, local));
+      TSR_RETURN_IF_ERROR(operand(piece.at, local, false));
     }
     return {};
   }

@@ -6,7 +6,8 @@
  * nothing of libtessera, is loaded with RTLD_NOW | RTLD_LOCAL, and calls back only through tsr_host_api. No function
  * throws, aborts or exits. Functions return NULL for success or an error made by tsr_host_api::make_error.
  *
- * Threads. One thread issues work for a device at a time; different devices may be driven from different threads.
+ * Threads. One thread issues work for a device at a time (but see TSR_BACKEND_BLOCKING); different devices may be
+ * driven from different threads.
  * Query functions (device_count, device_info, kernel_query) may be called from any thread at any time.
  */
 #ifndef TESSERA_RUNTIME_BACKEND_ABI_H_
@@ -110,6 +111,13 @@ typedef struct tsr_host_api {
 /* Memory tiers as tessera Tier: 0 device, 1 host (pinned where that matters). */
 enum { TSR_ALLOC_GUARDED = 1 /* place the end of the allocation against an inaccessible page where the backend can */ };
 
+enum {
+  /* What is issued is done when the function returns, and device memory is host memory: the host gives each stream of
+   * a device a thread of its own (so several threads may issue for one device, each to its stream), and needs no
+   * events. Without it one thread issues to all streams of a device, and events keep the order between them. */
+  TSR_BACKEND_BLOCKING = 1
+};
+
 typedef struct tsr_backend_api {
   size_t struct_size;
   const char* name; /* "cpu" */
@@ -167,6 +175,11 @@ typedef struct tsr_backend_api {
    * of ranks may send and receive at once. Issued by the owner of the end. Required of backends with comm_send. */
   tsr_abi_error* (*comm_group_begin)(tsr_abi_comm*);
   tsr_abi_error* (*comm_group_end)(tsr_abi_comm*, tsr_abi_stream*);
+
+  uint32_t flags; /* TSR_BACKEND_*; 0 when absent */
+  /* Optional, for tests: from now on this end waits now and then, as `seed` says, at points where other members could
+   * overtake it. 0: no more. */
+  void (*comm_perturb)(tsr_abi_comm*, uint64_t seed);
 } tsr_backend_api;
 
 /* `host` serves make_error and log for calls without a device; it outlives the plugin. */

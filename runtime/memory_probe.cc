@@ -13,17 +13,18 @@ constexpr int64_t kWindowBytes = int64_t{1} << 20;
 bool is_persistent(SlotKind kind) { return kind != SlotKind::kTransient && kind != SlotKind::kWorkspace; }
 }  // namespace
 
-MemoryProbe::MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, void* arena,
+MemoryProbe::MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, Tier tier, void* arena,
                          const RankProgram& program)
     : api_(api),
       stream_(stream),
+      tier_(tier),
       arena_(static_cast<std::byte*>(arena)),
-      arena_bytes_(program.arena_bytes),
+      arena_bytes_(tier == Tier::kDevice ? program.arena_bytes : program.host_arena_bytes),
       runs_(program.entries.size()),
       window_(static_cast<size_t>(kWindowBytes)) {
   std::vector<Interval> covered;
   for (const Slot& slot : program.slots)
-    if (slot.tier == Tier::kDevice && slot.bytes > 0 && is_persistent(slot.kind))
+    if (slot.tier == tier && slot.bytes > 0 && is_persistent(slot.kind))
       covered.push_back({slot.offset, slot.offset + slot.bytes});
   std::ranges::sort(covered, {}, &Interval::begin);
   for (const Interval& interval : covered) {

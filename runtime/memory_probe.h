@@ -17,7 +17,9 @@ namespace tessera {
 
 class MemoryProbe {
  public:
-  MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, void* arena, const RankProgram& program);
+  // `arena` is the one of `tier`, device or host.
+  MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, Tier tier, void* arena,
+              const RankProgram& program);
 
   Status poison_all();
   Status before_run(size_t entry);
@@ -27,6 +29,7 @@ class MemoryProbe {
     if (end > highest_) highest_ = end;
   }
   int64_t highest() const { return highest_; }
+  Tier tier() const { return tier_; }
 
  private:
   struct Interval {
@@ -37,6 +40,7 @@ class MemoryProbe {
 
   const tsr_backend_api& api_;
   tsr_abi_stream* stream_;
+  Tier tier_;
   std::byte* arena_;
   int64_t arena_bytes_;
   std::vector<Interval> persistent_, transient_;  // disjoint, sorted; together the arena

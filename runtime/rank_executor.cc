@@ -1,9 +1,11 @@
 #include "runtime/rank_executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <variant>
 
+#include "graph/analysis/instructions.h"
 #include "graph/base/text.h"
 #include "runtime/host_services.h"
 
@@ -17,224 +19,399 @@ int64_t now_ns() {
       .count();
 }
 
-bool is_exchange(const Instruction& instruction) {
-  return std::holds_alternative<SendInst>(instruction) || std::holds_alternative<RecvInst>(instruction);
-}
-
-std::string_view name_of(CollectiveKind kind) {
-  constexpr std::string_view kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
-                                         "broadcast"};
-  return kNames[static_cast<size_t>(kind)];
+bool blocks(const tsr_backend_api& api) {
+  return api.struct_size >= offsetof(tsr_backend_api, flags) + sizeof(api.flags) &&
+         (api.flags & TSR_BACKEND_BLOCKING) != 0;
 }
 
 }  // namespace
 
-RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, bool trace)
+RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, const SessionOptions& options,
+                           RunSignals& signals)
     : api_(executable.api()),
       devices_(executable.devices->impl()),
       program_(executable.program.ranks[static_cast<size_t>(rank)]),
       kernels_(executable.kernels[static_cast<size_t>(rank)]),
       rank_(rank),
-      trace_on_(trace),
+      options_(options),
+      signals_(signals),
+      blocking_(blocks(api_)),
+      may_spin_(static_cast<int32_t>(executable.program.ranks.size()) <= devices_.threads),
       device_(devices_.devices[static_cast<size_t>(rank)]) {}
 
 RankExecutor::~RankExecutor() {
-  api_.memory_free(device_, 0, arenas_[0], program_.arena_bytes);
-  api_.memory_free(device_, 1, arenas_[1], program_.host_arena_bytes);
-  if (stream_ != nullptr) api_.stream_destroy(stream_);
+  closing_ = true;
+  for (const auto& stream : streams_) {
+    stream->start.fetch_add(1, std::memory_order_acq_rel);
+    stream->start.notify_all();
+    if (stream->thread.joinable()) stream->thread.join();
+  }
+  for (tsr_abi_event* event : events_) api_.event_destroy(event);
+  for (const auto& stream : streams_)
+    if (stream->stream != nullptr) api_.stream_destroy(stream->stream);
 }
 
 Result<std::unique_ptr<RankExecutor>> RankExecutor::create(const Executable::Impl& executable, int32_t rank,
-                                                           bool trace) {
-  std::unique_ptr<RankExecutor> made(new RankExecutor(executable, rank, trace));
-  Status status = made->allocate();
-  if (status.ok()) status = made->resolve();
-  if (!status.ok())
+                                                           const SessionOptions& options,
+                                                           RunSignals& signals) {
+  std::unique_ptr<RankExecutor> made(new RankExecutor(executable, rank, options, signals));
+  const auto build = [&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(made->memory_,
+                         RankMemory::create(made->api_, made->device_, made->program_, options.file_folder));
+    TSR_RETURN_IF_ERROR(made->resolve());
+    return made->start_threads();
+  };
+  if (const Status status = build(); !status.ok())
     return status.with_context(format("rank {} ({})", rank, executable.devices->device_name(rank)));
   return made;
 }
 
-Status RankExecutor::allocate() {
-  TSR_RETURN_IF_ERROR(take_error(api_.stream_create(device_, &stream_)));
-  const int64_t bytes[2] = {program_.arena_bytes, program_.host_arena_bytes};
-  for (int32_t tier = 0; tier < 2; ++tier) {
-    if (tier == 1 && bytes[1] == 0) continue;
-    TSR_RETURN_IF_ERROR(
-        take_error(api_.memory_alloc(device_, tier, bytes[tier], TSR_ALLOC_GUARDED, &arenas_[tier]))
-            .with_context(format("{} arena of {}", tier == 0 ? "device" : "host", bytes_text(bytes[tier]))));
-  }
-  return {};
-}
+// ---- looking everything up
 
-void* RankExecutor::address(const SlotRef& ref) const {
-  if (ref.slot < 0) return nullptr;
-  const Slot& slot = program_.slots[static_cast<size_t>(ref.slot)];
-  return static_cast<std::byte*>(arenas_[static_cast<size_t>(slot.tier)]) + slot.offset + ref.offset;
+RankStream& RankExecutor::stream_of(const StreamId& id) {
+  return **std::ranges::find_if(streams_, [&](const auto& stream) { return stream->id == id; });
 }
 
 Status RankExecutor::resolve() {
-  for (const Slot& slot : program_.slots)
-    if (slot.tier == Tier::kFile)
-      return Status(StatusCode::kUnsupported,
-                    format("slot '{}' lies in the file tier, which this runtime lacks", slot.name));
-  size_t pointers = 0;
-  for (const EntryPoint& entry : program_.entries)
+  std::vector<Dependencies> dependencies;
+  std::vector<StreamId> ids = {StreamId{}};
+  size_t pointers = 0, waits = 0;
+  for (const EntryPoint& entry : program_.entries) {
+    dependencies.push_back(find_dependencies(program_, entry, options_.streams));
+    for (const Stream& stream : dependencies.back().streams) ids.push_back(stream.id);
+    waits += dependencies.back().waits.size();
     for (const Instruction& instruction : entry.code)
       if (const auto* kernel = std::get_if<KernelInst>(&instruction))
         pointers += kernel->inputs.size() + kernel->outputs.size();
+  }
+  std::ranges::sort(ids);
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  for (const StreamId& id : ids) {
+    auto stream = std::make_unique<RankStream>();
+    stream->id = id;
+    stream->steps.resize(program_.entries.size());
+    stream->perturbation =
+        Perturbation(Perturbation::part(options_.perturbation_seed, static_cast<uint64_t>(rank_) * 1024 +
+                                                                        static_cast<uint64_t>(track_of(id))));
+    streams_.push_back(std::move(stream));
+    TSR_RETURN_IF_ERROR(take_error(api_.stream_create(device_, &streams_.back()->stream)));
+  }
   pointers_.reserve(pointers);  // steps point into it
-  steps_.resize(program_.entries.size());
-  const bool has_exchange =
-      api_.struct_size >= offsetof(tsr_backend_api, comm_group_end) + sizeof(api_.comm_group_end) &&
-      api_.comm_group_begin != nullptr && api_.comm_group_end != nullptr;
-  for (size_t entry = 0; entry < program_.entries.size(); ++entry) {
-    resolve_entry(entry);
-    for (const Step& step : steps_[entry])
-      if (step.kind == Step::Kind::kExchangeBegin && !has_exchange)
-        return failure(static_cast<int32_t>(entry), step,
-                       Status(StatusCode::kUnsupported, format("backend '{}' has no exchanges", api_.name)));
+  waits_.reserve(waits);
+  order_.resize(program_.entries.size());
+  for (size_t entry = 0; entry < program_.entries.size(); ++entry)
+    TSR_RETURN_IF_ERROR(resolve_entry(entry, dependencies[entry]));
+  return {};
+}
+
+Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencies) {
+  const std::vector<Instruction>& code = program_.entries[entry].code;
+  std::vector<RankStream*> streams;
+  for (const Stream& stream : dependencies.streams) {
+    streams.push_back(&stream_of(stream.id));
+    streams.back()->steps[entry].reserve(stream.code.size());
+  }
+  const auto step_at = [&](const StreamWait& at) -> Step& {
+    return streams[static_cast<size_t>(at.stream)]->steps[entry][static_cast<size_t>(at.position)];
+  };
+  for (size_t at = 0; at < code.size(); ++at) {
+    RankStream& stream = *streams[static_cast<size_t>(dependencies.stream[at])];
+    Step& step = stream.steps[entry].emplace_back();
+    step.instruction = static_cast<int32_t>(at);
+    if (const Status status = resolve_step(code[at], step); !status.ok())
+      return failure(static_cast<int32_t>(entry), step, status);
+    step.wait_begin = static_cast<int32_t>(waits_.size());
+    for (const StreamWait& wait : dependencies.waits_of(static_cast<int32_t>(at))) {
+      Step& awaited = step_at(wait);
+      if (!awaited.is_awaited && !blocking_) {
+        TSR_RETURN_IF_ERROR(take_error(api_.event_create(device_, &awaited.event)));
+        events_.push_back(awaited.event);
+      }
+      awaited.is_awaited = true;
+      waits_.push_back({streams[static_cast<size_t>(wait.stream)], wait.position + 1, awaited.event});
+    }
+    step.wait_end = static_cast<int32_t>(waits_.size());
+    if (!blocking_) order_[entry].emplace_back(&stream, dependencies.position[at]);
   }
   return {};
 }
 
-void RankExecutor::resolve_entry(size_t entry) {
-  const std::vector<Instruction>& code = program_.entries[entry].code;
-  std::vector<Step>& steps = steps_[entry];
-  const auto p2p = static_cast<int32_t>(program_.groups.size());
-  bool in_exchange = false;
-  for (size_t at = 0; at < code.size(); ++at) {
-    Step step;
-    step.instruction = static_cast<int32_t>(at);
-    step.group = p2p;
-    // Adjacent sends and receives are one exchange: all are posted before any is waited for.
-    if (!in_exchange && is_exchange(code[at]) && at + 1 < code.size() && is_exchange(code[at + 1])) {
-      in_exchange = true;
-      step.kind = Step::Kind::kExchangeBegin;
-      steps.push_back(step);
-    }
-    if (const auto* kernel = std::get_if<KernelInst>(&code[at])) {
-      step.kind = Step::Kind::kKernel;
-      step.kernel = kernels_[static_cast<size_t>(kernel->kernel)];
-      step.inputs = pointers_.data() + pointers_.size();
-      for (const SlotRef& ref : kernel->inputs) pointers_.push_back(address(ref));
-      step.outputs = pointers_.data() + pointers_.size();
-      for (const SlotRef& ref : kernel->outputs) pointers_.push_back(address(ref));
-      step.workspace = address(kernel->workspace);
-    } else if (const auto* what = std::get_if<CollectiveInst>(&code[at])) {
-      step.kind = Step::Kind::kCollective;
-      step.group = what->group;
-      step.in = address(what->in);
-      step.out = address(what->out);
-      tsr_abi_collective& abi = step.collective;
-      abi.struct_size = sizeof(abi);
-      abi.kind = static_cast<int32_t>(what->kind);
-      abi.reduce = static_cast<int32_t>(what->reduce);
-      abi.dtype = static_cast<int32_t>(what->dtype);
-      abi.in_split_first = what->in_split_first;
-      abi.root = what->root;
-      abi.member_count = static_cast<int32_t>(program_.groups[static_cast<size_t>(what->group)].ranks.size());
-      abi.outer = what->outer;
-      abi.middle = what->middle;
-      abi.inner = what->inner;
-      abi.elements = what->elements;
-      abi.extents = what->extents.empty() ? nullptr : what->extents.data();
-      abi.extents2 = what->extents2.empty() ? nullptr : what->extents2.data();
-    } else if (const auto* send = std::get_if<SendInst>(&code[at])) {
-      step.kind = Step::Kind::kSend;
-      step.peer = send->peer;
-      step.row_bytes = send->bytes;
-      step.in = address(send->in);
-    } else if (const auto* recv = std::get_if<RecvInst>(&code[at])) {
-      step.kind = Step::Kind::kRecv;
-      step.peer = recv->peer;
-      step.row_bytes = recv->bytes;
-      step.out = address(recv->out);
-    } else if (const auto* copy = std::get_if<CopyInst>(&code[at])) {
-      step.kind = Step::Kind::kCopy;
-      step.in = address(copy->in);
-      step.out = address(copy->out);
-      step.rows = copy->rows;
-      step.row_bytes = copy->row_bytes;
-      step.in_stride_bytes = copy->in_stride_bytes;
-      step.out_stride_bytes = copy->out_stride_bytes;
-    }
-    steps.push_back(step);
-    if (in_exchange && (at + 1 == code.size() || !is_exchange(code[at + 1]))) {
-      in_exchange = false;
-      step.kind = Step::Kind::kExchangeEnd;
-      steps.push_back(step);
-    }
+Status RankExecutor::resolve_step(const Instruction& instruction, Step& step) {
+  if (const auto* kernel = std::get_if<KernelInst>(&instruction)) {
+    step.kind = Step::Kind::kKernel;
+    step.kernel = kernels_[static_cast<size_t>(kernel->kernel)];
+    step.inputs = pointers_.data() + pointers_.size();
+    for (const SlotRef& ref : kernel->inputs) pointers_.push_back(memory_->address(ref));
+    step.outputs = pointers_.data() + pointers_.size();
+    for (const SlotRef& ref : kernel->outputs) pointers_.push_back(memory_->address(ref));
+    step.workspace = memory_->address(kernel->workspace);
+  } else if (const auto* what = std::get_if<CollectiveInst>(&instruction)) {
+    step.kind = Step::Kind::kCollective;
+    step.meets = what->group;
+    step.in = memory_->address(what->in);
+    step.out = memory_->address(what->out);
+    tsr_abi_collective& abi = step.collective;
+    abi.struct_size = sizeof(abi);
+    abi.kind = static_cast<int32_t>(what->kind);
+    abi.reduce = static_cast<int32_t>(what->reduce);
+    abi.dtype = static_cast<int32_t>(what->dtype);
+    abi.in_split_first = what->in_split_first;
+    abi.root = what->root;
+    abi.member_count = static_cast<int32_t>(program_.groups[static_cast<size_t>(what->group)].ranks.size());
+    abi.outer = what->outer;
+    abi.middle = what->middle;
+    abi.inner = what->inner;
+    abi.elements = what->elements;
+    abi.extents = what->extents.empty() ? nullptr : what->extents.data();
+    abi.extents2 = what->extents2.empty() ? nullptr : what->extents2.data();
+  } else if (const auto* send = std::get_if<SendInst>(&instruction)) {
+    step.kind = Step::Kind::kSend;
+    step.meets = send->peer;
+    step.row_bytes = send->bytes;
+    step.in = memory_->address(send->in);
+  } else if (const auto* recv = std::get_if<RecvInst>(&instruction)) {
+    step.kind = Step::Kind::kReceive;
+    step.meets = recv->peer;
+    step.row_bytes = recv->bytes;
+    step.out = memory_->address(recv->out);
+  } else {
+    return resolve_copy(std::get<CopyInst>(instruction), step);
+  }
+  return {};
+}
+
+// The file is read and written from memory that the host can address.
+Status RankExecutor::resolve_copy(const CopyInst& copy, Step& step) {
+  step.in = memory_->address(copy.in);
+  step.out = memory_->address(copy.out);
+  step.rows = copy.rows;
+  step.row_bytes = copy.row_bytes;
+  step.in_stride_bytes = copy.in_stride_bytes;
+  step.out_stride_bytes = copy.out_stride_bytes;
+  const bool from_file = memory_->in_file(copy.in), to_file = memory_->in_file(copy.out);
+  step.kind = from_file ? Step::Kind::kFileRead : to_file ? Step::Kind::kFileWrite : Step::Kind::kCopy;
+  if (!from_file && !to_file) return {};
+  const SlotRef& other = from_file ? copy.out : copy.in;
+  if (from_file && to_file)
+    return Status(StatusCode::kUnsupported, "a copy inside the file tier; move it through a host slot");
+  if (!blocking_ && other.slot >= 0 && memory_->slot(other).tier == Tier::kDevice)
+    return Status(
+        StatusCode::kUnsupported,
+        format("backend '{}' cannot move between device and file; move it through a host slot", api_.name));
+  step.file_offset = memory_->offset(from_file ? copy.in : copy.out);
+  return {};
+}
+
+// ---- threads
+
+Status RankExecutor::start_threads() {
+  if (!blocking_) return {};
+  return catch_status([&] {
+    for (size_t i = 1; i < streams_.size(); ++i)
+      streams_[i]->thread = std::thread([this, stream = streams_[i].get()] { thread_loop(*stream); });
+    return Status();
+  });
+}
+
+void RankExecutor::thread_loop(RankStream& stream) {
+  int seen = 0;
+  for (;;) {
+    wait_while(stream.start, seen, false);
+    seen = stream.start.load(std::memory_order_acquire);
+    if (closing_) return;
+    walk(stream, stream.entry);
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
   }
 }
 
-Status RankExecutor::execute(const Step& step) {
-  tsr_abi_comm* comm = comms_.empty() ? nullptr : comms_[static_cast<size_t>(step.group)];
+// ---- running
+
+void RankExecutor::run(int32_t index) {
+  const auto entry = static_cast<size_t>(index);
+  // An exchange, so that a `wake` that came before is seen together with the `stop` before it.
+  for (const auto& stream : streams_) stream->done.exchange(0, std::memory_order_acq_rel);
+  if (!blocking_) return issue_all(index);
+  int helpers = 0;
+  for (size_t i = 1; i < streams_.size(); ++i) helpers += streams_[i]->steps[entry].empty() ? 0 : 1;
+  running_.store(helpers, std::memory_order_relaxed);
+  for (size_t i = 1; i < streams_.size(); ++i) {
+    RankStream& stream = *streams_[i];
+    if (stream.steps[entry].empty()) continue;
+    stream.entry = index;
+    stream.start.fetch_add(1, std::memory_order_acq_rel);
+    stream.start.notify_one();
+  }
+  walk(*streams_[0], index);
+  for (int left; (left = running_.load(std::memory_order_acquire)) > 0;)
+    wait_while(running_, left, may_spin_);
+}
+
+void RankExecutor::wake() {
+  for (const auto& stream : streams_) {
+    stream->done.fetch_or(RankStream::kStopped, std::memory_order_acq_rel);
+    stream->done.notify_all();
+  }
+}
+
+void RankExecutor::walk(RankStream& stream, int32_t entry) {
+  const Status status = catch_status([&]() -> Status {
+    for (const Step& step : stream.steps[static_cast<size_t>(entry)]) {
+      TSR_RETURN_IF_ERROR(step_once(stream, entry, step));
+      stream.done.fetch_add(1, std::memory_order_acq_rel);
+      if (step.is_awaited) stream.done.notify_all();
+    }
+    return {};
+  });
+  stream.activity.store(StreamActivity::kIdle, std::memory_order_relaxed);
+  if (!status.ok()) signals_.fail(status);
+}
+
+Status RankExecutor::step_once(RankStream& stream, int32_t entry, const Step& step) {
+  stream.instruction.store(step.instruction, std::memory_order_relaxed);
+  stream.perturbation.pause();
+  if (step.wait_begin != step.wait_end) {
+    stream.activity.store(StreamActivity::kWaits, std::memory_order_relaxed);
+    for (int32_t wait = step.wait_begin; wait < step.wait_end; ++wait)
+      if (!wait_for(waits_[static_cast<size_t>(wait)])) break;
+  }
+  if (signals_.stop.load(std::memory_order_acquire))
+    return failure(entry, step, Status(StatusCode::kAborted, "stopped before it, since another rank failed"));
+  const int64_t begin_ns = options_.trace ? now_ns() : 0;
+  stream.activity.store(step.communicates() ? StreamActivity::kCommunicates : StreamActivity::kComputes,
+                        std::memory_order_relaxed);
+  if (const Status status = execute(stream, step); !status.ok()) return failure(entry, step, status);
+  if (options_.trace) record(stream, entry, step, begin_ns);
+  return {};
+}
+
+// False once the run has failed.
+bool RankExecutor::wait_for(const StepWait& wait) const {
+  for (int done; (done = wait.stream->done.load(std::memory_order_acquire)) < wait.count;)
+    wait_while(wait.stream->done, done, may_spin_);
+  return !signals_.stop.load(std::memory_order_acquire);
+}
+
+// One thread issues to all streams; the device keeps the order.
+void RankExecutor::issue_all(int32_t entry) {
+  const Status status = catch_status([&]() -> Status {
+    for (const auto& [stream, position] : order_[static_cast<size_t>(entry)]) {
+      const Step& step = stream->steps[static_cast<size_t>(entry)][static_cast<size_t>(position)];
+      if (signals_.stop.load(std::memory_order_acquire))
+        return failure(entry, step,
+                       Status(StatusCode::kAborted, "stopped before it, since another rank failed"));
+      const bool on_host = step.kind == Step::Kind::kFileRead || step.kind == Step::Kind::kFileWrite;
+      for (int32_t at = step.wait_begin; at < step.wait_end; ++at) {
+        const StepWait& wait = waits_[static_cast<size_t>(at)];
+        TSR_RETURN_IF_ERROR(take_error(on_host ? api_.stream_synchronize(wait.stream->stream)
+                                               : api_.stream_wait(stream->stream, wait.event)));
+      }
+      if (on_host) TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
+      const int64_t begin_ns = options_.trace ? now_ns() : 0;
+      if (const Status done = execute(*stream, step); !done.ok()) return failure(entry, step, done);
+      if (step.event != nullptr)
+        TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.event, stream->stream)));
+      if (options_.trace) record(*stream, entry, step, begin_ns);
+    }
+    for (const auto& stream : streams_)
+      TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
+    return {};
+  });
+  if (!status.ok()) signals_.fail(status);
+}
+
+Status RankExecutor::execute(const RankStream& stream, const Step& step) {
+  tsr_abi_stream* const on = stream.stream;
+  const auto meets = static_cast<size_t>(step.meets);
   switch (step.kind) {
     case Step::Kind::kKernel:
-      return take_error(api_.kernel_launch(step.kernel, stream_, step.inputs, step.outputs, step.workspace));
+      return take_error(api_.kernel_launch(step.kernel, on, step.inputs, step.outputs, step.workspace));
     case Step::Kind::kCollective:
-      return take_error(api_.comm_collective(comm, stream_, &step.collective, step.in, step.out));
+      return take_error(api_.comm_collective(comms_.groups[meets], on, &step.collective, step.in, step.out));
+    // Of the two ends of a pair's communicator the sender's is the first.
     case Step::Kind::kSend:
-      return take_error(api_.comm_send(comm, stream_, step.peer, step.in, step.row_bytes));
-    case Step::Kind::kRecv:
-      return take_error(api_.comm_recv(comm, stream_, step.peer, step.out, step.row_bytes));
+      return take_error(api_.comm_send(comms_.sends[meets], on, 1, step.in, step.row_bytes));
+    case Step::Kind::kReceive:
+      return take_error(api_.comm_recv(comms_.receives[meets], on, 0, step.out, step.row_bytes));
     case Step::Kind::kCopy:
-      return take_error(api_.copy(stream_, step.in, step.out, step.rows, step.row_bytes, step.in_stride_bytes,
+      return take_error(api_.copy(on, step.in, step.out, step.rows, step.row_bytes, step.in_stride_bytes,
                                   step.out_stride_bytes));
-    case Step::Kind::kExchangeBegin: return take_error(api_.comm_group_begin(comm));
-    case Step::Kind::kExchangeEnd: return take_error(api_.comm_group_end(comm, stream_));
+    case Step::Kind::kFileRead:
+      for (int64_t row = 0; row < step.rows; ++row)
+        TSR_RETURN_IF_ERROR(memory_->file()->read(
+            step.file_offset + row * step.in_stride_bytes,
+            static_cast<std::byte*>(step.out) + row * step.out_stride_bytes, step.row_bytes));
+      return {};
+    case Step::Kind::kFileWrite:
+      for (int64_t row = 0; row < step.rows; ++row)
+        TSR_RETURN_IF_ERROR(memory_->file()->write(
+            step.file_offset + row * step.out_stride_bytes,
+            step.in == nullptr ? nullptr
+                               : static_cast<const std::byte*>(step.in) + row * step.in_stride_bytes,
+            step.row_bytes));
+      return {};
   }
   return {};
 }
 
-Status RankExecutor::run(int32_t index, const std::atomic<bool>& stop, int64_t origin_ns) {
-  for (const Step& step : steps_[static_cast<size_t>(index)]) {
-    if (stop.load(std::memory_order_relaxed))
-      return failure(index, step,
-                     Status(StatusCode::kAborted, "stopped before it, since another rank failed"));
-    const int64_t begin_ns = trace_on_ ? now_ns() : 0;
-    if (Status status = execute(step); !status.ok()) return failure(index, step, status);
-    if (trace_on_) record(index, step, begin_ns - origin_ns, now_ns() - origin_ns);
-  }
-  return take_error(api_.stream_synchronize(stream_));
-}
-
-std::string RankExecutor::label(int32_t entry, const Step& step) const {
-  const Instruction& instruction =
-      program_.entries[static_cast<size_t>(entry)].code[static_cast<size_t>(step.instruction)];
-  if (const auto* kernel = std::get_if<KernelInst>(&instruction)) {
-    const KernelDesc& desc = program_.kernels[static_cast<size_t>(kernel->kernel)];
-    std::string text(desc.op->name);
-    if (!kernel->outputs.empty() && kernel->outputs[0].slot >= 0)
-      text += " " + program_.slots[static_cast<size_t>(kernel->outputs[0].slot)].name;
-    return text;
-  }
-  if (const auto* what = std::get_if<CollectiveInst>(&instruction))
-    return format("{} {}", name_of(what->kind), program_.groups[static_cast<size_t>(what->group)].axis);
-  if (step.kind == Step::Kind::kSend) return format("send to {}", step.peer);
-  if (step.kind == Step::Kind::kRecv) return format("recv from {}", step.peer);
-  return step.kind == Step::Kind::kCopy ? "copy" : "exchange";
-}
+// ---- telling
 
 Status RankExecutor::failure(int32_t entry, const Step& step, const Status& status) const {
-  return status.with_context(format(
-      "rank {} ({}), entry '{}', instruction {} ({})", rank_, devices_.names[static_cast<size_t>(rank_)],
-      program_.entries[static_cast<size_t>(entry)].name, step.instruction, label(entry, step)));
+  const EntryPoint& point = program_.entries[static_cast<size_t>(entry)];
+  return status.with_context(
+      format("rank {} ({}), entry '{}', instruction {} ({})", rank_,
+             devices_.names[static_cast<size_t>(rank_)], point.name, step.instruction,
+             instruction_label(program_, point.code[static_cast<size_t>(step.instruction)])));
 }
 
-void RankExecutor::record(int32_t entry, const Step& step, int64_t begin_ns, int64_t end_ns) {
-  TraceEvent event;
-  event.rank = rank_;
-  event.name = label(entry, step);
-  event.category = step.kind == Step::Kind::kKernel ? "kernel"
-                   : step.kind == Step::Kind::kCopy ? "copy"
-                                                    : "collective";
-  event.begin_ns = begin_ns;
-  event.end_ns = end_ns;
-  std::visit([&](const auto& instruction) { event.micro_batch = instruction.micro_batch; },
-             program_.entries[static_cast<size_t>(entry)].code[static_cast<size_t>(step.instruction)]);
-  allocations_in_runs_ += trace_.size() == trace_.capacity();
-  trace_.push_back(std::move(event));
+RankExecutor::Standing RankExecutor::standing() const {
+  Standing standing;
+  for (const auto& stream : streams_) {
+    const StreamActivity activity = stream->activity.load(std::memory_order_relaxed);
+    standing.computes |= activity == StreamActivity::kComputes;
+    standing.communicates |= activity == StreamActivity::kCommunicates;
+    standing.done += stream->done.load(std::memory_order_relaxed);
+  }
+  return standing;
+}
+
+std::string RankExecutor::waits(int32_t index) const {
+  const EntryPoint& entry = program_.entries[static_cast<size_t>(index)];
+  std::string communicating, waiting;
+  for (const auto& stream : streams_) {
+    const StreamActivity activity = stream->activity.load(std::memory_order_relaxed);
+    const int32_t at = stream->instruction.load(std::memory_order_relaxed);
+    if (activity == StreamActivity::kIdle || at < 0 || static_cast<size_t>(at) >= entry.code.size()) continue;
+    std::string& text = activity == StreamActivity::kWaits ? waiting : communicating;
+    text += format("{}{}", text.empty() ? "" : " and ", waiting_text(program_, rank_, entry, at));
+  }
+  if (communicating.empty() && waiting.empty()) return format("rank {} is done", rank_);
+  return !communicating.empty() ? communicating : waiting + " for another stream";
+}
+
+void RankExecutor::record(RankStream& stream, int32_t entry, const Step& step, int64_t begin_ns) {
+  stream.growths += stream.records.size() == stream.records.capacity();
+  stream.records.push_back(
+      {entry, step.instruction, begin_ns - signals_.origin_ns, now_ns() - signals_.origin_ns});
+}
+
+int64_t RankExecutor::allocations_in_runs() const {
+  int64_t growths = 0;
+  for (const auto& stream : streams_) growths += stream->growths;
+  return growths;
+}
+
+std::vector<TraceEvent> RankExecutor::take_trace() {
+  std::vector<TraceEvent> events;
+  for (const auto& stream : streams_)
+    for (const RankStream::Record& record : std::exchange(stream->records, {})) {
+      const Instruction& instruction =
+          program_.entries[static_cast<size_t>(record.entry)].code[static_cast<size_t>(record.instruction)];
+      events.push_back({rank_, track_of(stream->id), to_text(stream->id),
+                        instruction_label(program_, instruction),
+                        std::string(instruction_category(instruction)), record.begin_ns, record.end_ns,
+                        micro_batch_of(instruction), instruction_bytes(program_, instruction)});
+    }
+  return events;
 }
 
 }  // namespace tessera

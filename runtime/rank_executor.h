@@ -1,8 +1,14 @@
-// RankExecutor: one rank of a session. Owns its arenas and stream; its entry points are resolved to pointers
-// once, so that running one is a walk over a flat list that allocates nothing.
+// RankExecutor: one rank of a session. Owns its arenas and streams; its entry points are resolved to pointers
+// once, so that running one is a walk over flat lists that allocates nothing.
+//
+// Every instruction waits for exactly what graph/analysis/dependencies.h says. On a backend that blocks, each
+// stream but the first has a thread, made with the session where the program has such streams at all; the
+// caller of `run` walks the first. Elsewhere the caller issues to all streams in program order, with events
+// between them.
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,73 +16,92 @@
 #include <vector>
 
 #include "runtime/executable_impl.h"
+#include "runtime/rank_memory.h"
+#include "runtime/rank_stream.h"
 
 namespace tessera {
 
-// One instruction with everything looked up.
-struct Step {
-  enum class Kind : uint8_t { kKernel, kCollective, kSend, kRecv, kCopy, kExchangeBegin, kExchangeEnd };
-  Kind kind = Kind::kKernel;
-  int32_t instruction = 0;  // index in the entry's code
-  int32_t group = 0;        // of comms(): RankProgram::groups, and one more for send and recv
-  int32_t peer = -1;
-  tsr_abi_kernel* kernel = nullptr;
-  const void* const* inputs = nullptr;
-  void* const* outputs = nullptr;
-  void* workspace = nullptr;
-  const void* in = nullptr;  // collective, send, copy
-  void* out = nullptr;       // collective, recv, copy
-  int64_t rows = 1, row_bytes = 0, in_stride_bytes = 0, out_stride_bytes = 0;
-  tsr_abi_collective collective{};
+// What the ranks of a run share.
+struct RunSignals {
+  std::atomic<bool> stop{false};            // nothing new is begun once it is set
+  std::function<void(const Status&)> fail;  // sets it, wakes everybody; from any thread
+  int64_t origin_ns = 0;                    // of traces
+};
+
+// The ends of communicators that one rank holds.
+struct RankComms {
+  std::vector<tsr_abi_comm*> groups;           // by RankProgram::groups
+  std::vector<tsr_abi_comm*> sends, receives;  // by peer; null where there are none
 };
 
 class RankExecutor {
  public:
   static Result<std::unique_ptr<RankExecutor>> create(const Executable::Impl& executable, int32_t rank,
-                                                      bool trace);
+                                                      const SessionOptions& options, RunSignals& signals);
   ~RankExecutor();
   RankExecutor(const RankExecutor&) = delete;
   RankExecutor& operator=(const RankExecutor&) = delete;
 
   const RankProgram& program() const { return program_; }
-  tsr_abi_stream* stream() const { return stream_; }
-  void* arena() const { return arenas_[0]; }
-  void* address(const SlotRef& ref) const;  // null for slot -1
+  RankMemory& memory() { return *memory_; }
+  tsr_abi_stream* stream() const { return streams_[0]->stream; }  // for copies between runs
+  void set_comms(RankComms comms) { comms_ = std::move(comms); }
 
-  // This rank's ends, by group index; the last is for send and recv, null when the program has none.
-  void set_comms(std::vector<tsr_abi_comm*> comms) { comms_ = std::move(comms); }
+  // Runs entry `index` of this rank's program and waits for all its streams. What goes wrong is reported to
+  // the signals, at once.
+  void run(int32_t index);
+  void wake();  // from any thread, after `stop` is set: nobody waits for an instruction any more
 
-  // Runs entry `index` of this rank's program and waits for its stream. Stops early with kAborted once `stop`
-  // is set.
-  Status run(int32_t index, const std::atomic<bool>& stop, int64_t origin_ns);
+  // For the watchdog, from any thread.
+  struct Standing {
+    bool computes = false, communicates = false;
+    int64_t done = 0;  // instructions of this run
+  };
+  Standing standing() const;
+  std::string waits(int32_t index) const;  // where each stream stands, and for whom
+
   // Growth of this object's own buffers during runs: the trace is the only one that can grow.
-  int64_t allocations_in_runs() const { return allocations_in_runs_; }
-  std::vector<TraceEvent> take_trace() { return std::exchange(trace_, {}); }
+  int64_t allocations_in_runs() const;
+  std::vector<TraceEvent> take_trace();  // by stream
 
  private:
-  RankExecutor(const Executable::Impl& executable, int32_t rank, bool trace);
-  Status allocate();
+  RankExecutor(const Executable::Impl& executable, int32_t rank, const SessionOptions& options,
+               RunSignals& signals);
   Status resolve();
-  void resolve_entry(size_t entry);
-  Status execute(const Step& step);
+  Status resolve_entry(size_t entry, const Dependencies& dependencies);
+  Status resolve_step(const Instruction& instruction, Step& step);
+  Status resolve_copy(const CopyInst& copy, Step& step);
+  RankStream& stream_of(const StreamId& id);
+  Status start_threads();
+  void thread_loop(RankStream& stream);
+
+  void walk(RankStream& stream, int32_t entry);
+  void issue_all(int32_t entry);
+  Status step_once(RankStream& stream, int32_t entry, const Step& step);
+  bool wait_for(const StepWait& wait) const;
+  Status execute(const RankStream& stream, const Step& step);
   Status failure(int32_t entry, const Step& step, const Status& status) const;
-  std::string label(int32_t entry, const Step& step) const;
-  void record(int32_t entry, const Step& step, int64_t begin_ns, int64_t end_ns);
+  void record(RankStream& stream, int32_t entry, const Step& step, int64_t begin_ns);
 
   const tsr_backend_api& api_;
   const DeviceSet::Impl& devices_;
   const RankProgram& program_;
   const std::vector<tsr_abi_kernel*>& kernels_;
-  int32_t rank_;
-  bool trace_on_;
+  const int32_t rank_;
+  const SessionOptions options_;
+  RunSignals& signals_;
+  const bool blocking_, may_spin_;
   tsr_abi_device* device_;
-  tsr_abi_stream* stream_ = nullptr;
-  void* arenas_[2] = {nullptr, nullptr};  // by tier
-  std::vector<std::vector<Step>> steps_;  // by entry
-  std::vector<void*> pointers_;           // operand lists of all kernel steps; never grows once resolved
-  std::vector<tsr_abi_comm*> comms_;
-  std::vector<TraceEvent> trace_;
-  int64_t allocations_in_runs_ = 0;
+  std::unique_ptr<RankMemory> memory_;
+  std::vector<std::unique_ptr<RankStream>> streams_;  // sorted by id; [0] computes
+  // By entry, where the backend does not block: stream and position of every instruction in program order.
+  std::vector<std::vector<std::pair<RankStream*, int32_t>>> order_;
+  std::vector<StepWait> waits_;
+  std::vector<tsr_abi_event*> events_;
+  std::vector<void*> pointers_;  // operand lists of all kernel steps; never grows once resolved
+  RankComms comms_;
+  WaitWord running_{0};  // streams with a thread that have not finished the run
+  std::atomic<bool> closing_{false};
 };
 
 }  // namespace tessera

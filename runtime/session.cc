@@ -15,6 +15,7 @@
 #include "runtime/memory_probe.h"
 #include "runtime/rank_executor.h"
 #include "runtime/session_comms.h"
+#include "runtime/watchdog.h"
 
 namespace tessera {
 
@@ -66,18 +67,22 @@ struct Session::Impl {
   Impl(std::shared_ptr<Executable> given, SessionOptions wanted)
       : executable(std::move(given)),
         program(executable->program()),
-        options(wanted),
-        comms(executable->impl()) {}
-  ~Impl() { stop_threads(); }
+        options(std::move(wanted)),
+        comms(executable->impl(), options.perturbation_seed) {}
+  ~Impl() {
+    watchdog.reset();
+    stop_threads();
+  }
 
   std::shared_ptr<Executable> executable;  // shared: its Program and kernels outlive every session on them
   const Program& program;
   SessionOptions options;
   const pid_t pid = getpid();
-  const int64_t origin_ns = now_ns();
+  RunSignals signals;
   std::vector<std::unique_ptr<RankExecutor>> ranks;
   SessionComms comms;
-  std::vector<std::unique_ptr<MemoryProbe>> probes;  // empty when not measuring
+  std::vector<std::vector<MemoryProbe>> probes;  // of each rank's arenas; empty when not measuring
+  std::unique_ptr<Watchdog> watchdog;
 
   std::vector<Placed> tensors;  // parameters, states, constants
   std::unordered_map<std::string, size_t> tensor_index;
@@ -88,8 +93,9 @@ struct Session::Impl {
   std::vector<std::thread> threads;
   WaitWord generation{0}, done{0};
   std::atomic<int32_t> remaining{0};
-  std::atomic<bool> stop{false}, closing{false};
-  const Entry* current = nullptr;
+  std::atomic<bool> closing{false}, in_run{false};
+  std::atomic<const Entry*> current{nullptr};
+  std::atomic<int64_t> runs{0};
   bool may_spin = false;
 
   std::mutex mutex;  // guards the four below
@@ -105,6 +111,10 @@ struct Session::Impl {
   void stop_threads();
   void rank_loop(int32_t rank);
   void fail(const Status& status);
+  void stop_run();
+  Status check_host_memory() const;
+  Watchdog::Sight look() const;
+  void bark();
 
   Status usable() const;
   Result<Entry*> find_entry(std::string_view name);
@@ -119,17 +129,35 @@ struct Session::Impl {
 
 // ---- life
 
+Status Session::Impl::check_host_memory() const {
+  int64_t needed = 0;
+  for (const RankProgram& rank : program.ranks) needed += rank.host_arena_bytes;
+  if (options.host_memory_limit <= 0 || needed <= options.host_memory_limit) return {};
+  return Status(
+      StatusCode::kOutOfMemory,
+      format("the program keeps {} ({} bytes) in host memory, the limit is {} ({} bytes); raise it to that, "
+             "or offload to the file tier",
+             bytes_text(needed), needed, bytes_text(options.host_memory_limit), options.host_memory_limit));
+}
+
 Status Session::Impl::setup() {
+  TSR_RETURN_IF_ERROR(check_host_memory());
+  signals.origin_ns = now_ns();
+  signals.fail = [this](const Status& status) { fail(status); };
   for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {
     TSR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> made,
-                         RankExecutor::create(executable->impl(), rank, options.trace));
+                         RankExecutor::create(executable->impl(), rank, options, signals));
     ranks.push_back(std::move(made));
   }
   if (options.measure_memory) {
     for (const auto& rank : ranks) {
-      probes.push_back(std::make_unique<MemoryProbe>(executable->impl().api(), rank->stream(), rank->arena(),
-                                                     rank->program()));
-      TSR_RETURN_IF_ERROR(probes.back()->poison_all());
+      std::vector<MemoryProbe>& mine = probes.emplace_back();
+      for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
+        if (rank->memory().arena(tier) == nullptr) continue;
+        mine.emplace_back(executable->impl().api(), rank->stream(), tier, rank->memory().arena(tier),
+                          rank->program());
+        TSR_RETURN_IF_ERROR(mine.back().poison_all());
+      }
     }
   }
   index_bindings();
@@ -137,7 +165,39 @@ Status Session::Impl::setup() {
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     ranks[rank]->set_comms(comms.ends_of(static_cast<int32_t>(rank)));
   TSR_RETURN_IF_ERROR(zero_states());
-  return start_threads();
+  TSR_RETURN_IF_ERROR(start_threads());
+  if (options.watchdog_s <= 0 || ranks.size() < 2) return {};
+  return catch_status([&] {
+    watchdog = std::make_unique<Watchdog>(
+        options.watchdog_s, [this] { return look(); }, [this] { bark(); });
+    return Status();
+  });
+}
+
+// ---- standing still
+
+Watchdog::Sight Session::Impl::look() const {
+  Watchdog::Sight sight;
+  sight.running = in_run.load(std::memory_order_acquire);
+  if (!sight.running) return sight;
+  sight.done = runs.load(std::memory_order_relaxed) << 32;
+  for (const auto& rank : ranks) {
+    const RankExecutor::Standing standing = rank->standing();
+    sight.computes |= standing.computes;
+    sight.communicates |= standing.communicates;
+    sight.done += standing.done;
+  }
+  return sight;
+}
+
+void Session::Impl::bark() {
+  const Entry* entry = current.load(std::memory_order_acquire);
+  std::vector<std::string> waits;
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    if (entry->index[rank] >= 0) waits.push_back(ranks[rank]->waits(entry->index[rank]));
+  fail(Status(StatusCode::kTimeout,
+              format("entry '{}': no rank has computed or finished anything for {} s; {}", entry->name,
+                     options.watchdog_s, join(waits, "; "))));
 }
 
 void Session::Impl::index_bindings() {
@@ -209,12 +269,8 @@ void Session::Impl::rank_loop(int32_t rank) {
     wait_while(generation, seen, may_spin);
     seen = generation.load(std::memory_order_acquire);
     if (closing) return;
-    const int32_t index = current->index[static_cast<size_t>(rank)];
-    if (index >= 0) {
-      const Status status =
-          catch_status([&] { return ranks[static_cast<size_t>(rank)]->run(index, stop, origin_ns); });
-      if (!status.ok()) fail(status);
-    }
+    const int32_t index = current.load(std::memory_order_relaxed)->index[static_cast<size_t>(rank)];
+    if (index >= 0) ranks[static_cast<size_t>(rank)]->run(index);
     if (remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       done.fetch_add(1, std::memory_order_acq_rel);
       done.notify_all();
@@ -230,8 +286,13 @@ void Session::Impl::fail(const Status& status) {
         (first_error.code() == StatusCode::kAborted && status.code() != StatusCode::kAborted))
       first_error = status;
   }
-  stop.store(true, std::memory_order_relaxed);
+  stop_run();
+}
+
+void Session::Impl::stop_run() {
+  signals.stop.store(true, std::memory_order_seq_cst);
   comms.abort();
+  for (const auto& rank : ranks) rank->wake();
 }
 
 Status Session::Impl::usable() const {
@@ -261,22 +322,26 @@ Status Session::Impl::run(Entry& entry) {
       return Status(StatusCode::kFailedPrecondition,
                     format("input '{}' of entry '{}' has never been fed", input.name, entry.name));
   for (size_t rank = 0; rank < probes.size(); ++rank)
-    if (entry.index[rank] >= 0)
-      TSR_RETURN_IF_ERROR(probes[rank]->before_run(static_cast<size_t>(entry.index[rank])));
+    for (MemoryProbe& probe : probes[rank])
+      if (entry.index[rank] >= 0)
+        TSR_RETURN_IF_ERROR(probe.before_run(static_cast<size_t>(entry.index[rank])));
 
   {
     const std::lock_guard lock(mutex);
     running = true;
     cancelled = false;
     first_error = Status();
+    signals.stop.store(false, std::memory_order_relaxed);
   }
-  stop.store(false, std::memory_order_relaxed);
-  current = &entry;
+  current.store(&entry, std::memory_order_release);
+  runs.fetch_add(1, std::memory_order_relaxed);
+  in_run.store(true, std::memory_order_release);
   remaining.store(static_cast<int32_t>(ranks.size()), std::memory_order_relaxed);
   const int before = done.load(std::memory_order_acquire);
   generation.fetch_add(1, std::memory_order_acq_rel);
   generation.notify_all();
   wait_while(done, before, may_spin);
+  in_run.store(false, std::memory_order_release);
 
   {
     const std::lock_guard lock(mutex);
@@ -289,8 +354,9 @@ Status Session::Impl::run(Entry& entry) {
     }
   }
   for (size_t rank = 0; rank < probes.size(); ++rank)
-    if (entry.index[rank] >= 0)
-      TSR_RETURN_IF_ERROR(probes[rank]->after_run(static_cast<size_t>(entry.index[rank])));
+    for (MemoryProbe& probe : probes[rank])
+      if (entry.index[rank] >= 0)
+        TSR_RETURN_IF_ERROR(probe.after_run(static_cast<size_t>(entry.index[rank])));
   return {};
 }
 
@@ -304,8 +370,7 @@ void Session::cancel() {
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->running) return;
   impl_->cancelled = true;
-  impl_->stop.store(true, std::memory_order_relaxed);
-  impl_->comms.abort();
+  impl_->stop_run();
 }
 
 bool Session::failed() const { return impl_->failed; }
@@ -348,7 +413,8 @@ Status Session::Impl::synchronize() {
 void Session::Impl::note_touched(int32_t rank, const SlotRef& at, int64_t bytes) {
   if (probes.empty() || at.slot < 0 || bytes == 0) return;
   const Slot& slot = program.ranks[static_cast<size_t>(rank)].slots[static_cast<size_t>(at.slot)];
-  if (slot.tier == Tier::kDevice) probes[static_cast<size_t>(rank)]->touched(slot.offset + at.offset + bytes);
+  for (MemoryProbe& probe : probes[static_cast<size_t>(rank)])
+    if (probe.tier() == slot.tier) probe.touched(slot.offset + at.offset + bytes);
 }
 
 Status Session::Impl::copy_in(Placed& placed, const HostTensor& value) {
@@ -362,8 +428,8 @@ Status Session::Impl::copy_in(Placed& placed, const HostTensor& value) {
   for (const auto& [rank, binding] : placed.bindings) {
     RankExecutor& executor = *ranks[static_cast<size_t>(rank)];
     for (const Piece& piece : binding->pieces) {
-      TSR_RETURN_IF_ERROR(copy_into_slot(executable->impl().api(), executor.stream(), value.data.data(),
-                                         placed.global, piece.box, executor.address(piece.at)));
+      TSR_RETURN_IF_ERROR(
+          executor.memory().write(executor.stream(), value.data.data(), placed.global, piece));
       note_touched(rank, piece.at, dtype_bytes(placed.global.dtype, box_elements(piece.box)));
     }
   }
@@ -389,8 +455,7 @@ Status Session::Impl::copy_out(const Placed& placed, std::span<std::byte> out) {
                    placed.bindings[lower].second->pieces.end();
       if (is_owned) continue;
       RankExecutor& executor = *ranks[static_cast<size_t>(rank)];
-      TSR_RETURN_IF_ERROR(copy_out_of_slot(executable->impl().api(), executor.stream(),
-                                           executor.address(piece.at), placed.global, piece.box, out.data()));
+      TSR_RETURN_IF_ERROR(executor.memory().read(executor.stream(), placed.global, piece, out.data()));
       covered += box_elements(piece.box);
     }
   }
@@ -407,9 +472,7 @@ Status Session::Impl::zero_states() {
       RankExecutor& executor = *ranks[static_cast<size_t>(rank)];
       for (const Piece& piece : binding->pieces) {
         const int64_t count = dtype_bytes(placed.global.dtype, box_elements(piece.box));
-        if (count == 0) continue;
-        TSR_RETURN_IF_ERROR(take_error(
-            executable->impl().api().fill(executor.stream(), executor.address(piece.at), 0, count)));
+        TSR_RETURN_IF_ERROR(executor.memory().zero(executor.stream(), piece.at, count));
         note_touched(rank, piece.at, count);
       }
     }
@@ -479,7 +542,16 @@ std::vector<MemoryReport> Session::memory() {
     MemoryReport report;
     report.device = impl_->executable->devices().device_name(static_cast<int32_t>(rank));
     report.predicted_bytes = program.arena_bytes;
-    report.measured_bytes = impl_->probes.empty() ? -1 : impl_->probes[rank]->highest();
+    report.host_predicted_bytes = program.host_arena_bytes;
+    report.file_predicted_bytes = program.file_arena_bytes;
+    if (!impl_->probes.empty()) {
+      report.host_measured_bytes = 0;
+      for (const MemoryProbe& probe : impl_->probes[rank])
+        (probe.tier() == Tier::kDevice ? report.measured_bytes : report.host_measured_bytes) =
+            probe.highest();
+    }
+    if (const FileArena* file = impl_->ranks[rank]->memory().file(); file != nullptr)
+      report.file_measured_bytes = file->highest();
     report.max_live_bytes = program.max_live_bytes;
     reports.push_back(std::move(report));
   }

@@ -1,5 +1,5 @@
-// Executable: a Program prepared on a DeviceSet (kernels ready, communicators made, arena sizes known). Immutable and
-// shareable between threads. Session: one arena per rank; owns state; one thread at a time.
+// Executable: a Program prepared on a DeviceSet (kernels ready, communicators made, arena sizes known).
+// Immutable and shareable between threads. Session: one arena per rank; owns state; one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -10,9 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/analysis/dependencies.h"
 #include "graph/base/result.h"
 #include "graph/host_tensor.h"
 #include "graph/program.h"
+#include "graph/trace.h"
 #include "runtime/device_set.h"
 
 namespace tessera {
@@ -34,55 +36,61 @@ class Executable {
 };
 
 struct SessionOptions {
-  bool measure_memory = false;  // poison the arenas and find the highest byte that runs touch; costs two scans
-  bool trace = false;           // record begin and end of every instruction
+  // Poison the arenas and find the highest byte that runs touch; costs two scans.
+  bool measure_memory = false;
+  bool trace = false;            // record begin and end of every instruction
+  std::string file_folder = {};  // of the file tier; empty: $TMPDIR, else /tmp
+  // All ranks' host arenas together; 0: no limit. What does not fit is refused before anything is allocated.
+  int64_t host_memory_limit = 0;
+  // A run in which nothing finishes for so long, while no rank computes, is aborted with kTimeout; 0: never.
+  // Needs a backend that blocks: others wait inside their driver.
+  double watchdog_s = 0;
+  StreamOptions streams = {};      // what overlaps
+  uint64_t perturbation_seed = 0;  // tests: random short waits before instructions and inside communicators
 };
 
+// Of the arenas, highest byte touched so far; -1 where not measured. The file tier is always measured.
 struct MemoryReport {
   std::string device;
-  int64_t predicted_bytes = 0;  // the Program's arena
-  int64_t measured_bytes = -1;  // highest byte touched so far; -1 when not measured
+  int64_t predicted_bytes = 0, measured_bytes = -1;  // device tier: the Program's arena
+  int64_t host_predicted_bytes = 0, host_measured_bytes = -1;
+  int64_t file_predicted_bytes = 0, file_measured_bytes = 0;
   int64_t max_live_bytes = 0;
 };
 
 // Totals since the session began, over all ranks; `calls` as seen by one rank (the largest).
 struct CommReport {
-  std::string collective;  // "all_reduce"
-  std::string axis;        // "dp", "tp", "dp+tp"
+  std::string collective;        // "all_reduce"
+  std::string axis;              // "dp", "tp", "dp+tp"
   int64_t calls = 0, bytes = 0;  // ring-equivalent bytes, from the buffers really passed
-};
-
-struct TraceEvent {
-  int32_t rank = 0;
-  std::string name;   // "matmul block.0.mlp", "all_reduce tp"
-  std::string category;  // "kernel", "collective", "copy"
-  int64_t begin_ns = 0, end_ns = 0;  // since the session began
-  int32_t micro_batch = 0;
 };
 
 class Session {
  public:
-  static Result<std::unique_ptr<Session>> create(std::shared_ptr<Executable> executable, SessionOptions options = {});
+  static Result<std::unique_ptr<Session>> create(std::shared_ptr<Executable> executable,
+                                                 SessionOptions options = {});
   ~Session();
 
-  // Parameters, constants and state by name, whole (global) tensors; scattered to every rank that holds a part.
-  // State not written starts as zeros. Types must match exactly.
+  // Parameters, constants and state by name, whole (global) tensors; scattered to every rank that holds a
+  // part. State not written starts as zeros. Types must match exactly.
   Status write(std::string_view name, const HostTensor& value);
-  // The global value of a parameter or state, assembled from its pieces (owner: the lowest rank listing a box).
+  // The global value of a parameter or state, assembled from its pieces (owner: the lowest rank listing a
+  // box).
   Result<HostTensor> read(std::string_view name);
   Status read_into(std::string_view name, std::span<std::byte> out);
 
   // Inputs of an entry hold their value until fed again.
   Status feed(std::string_view entry, std::string_view input, const HostTensor& value);
-  // Runs on all ranks and returns when all are done. The first error on any rank aborts the others' communicators
-  // and is returned; after an error the session accepts only `write`, `read` and destruction until `restore`.
+  // Runs on all ranks and returns when all are done. The first error on any rank aborts the others'
+  // communicators and is returned; after an error the session accepts only `write`, `read` and destruction
+  // until `restore`.
   Status run(std::string_view entry);
   Status fetch_into(std::string_view entry, std::string_view output, std::span<std::byte> out);
   Result<HostTensor> fetch(std::string_view entry, std::string_view output);
-  void cancel();              // from any thread: the run in progress returns kCancelled
-  bool failed() const;        // since the last failed or cancelled run, until restore
-  Status restore();           // after an error: communicators are made anew; state must be written again
-  Status zero_state();        // all state to zeros
+  void cancel();        // from any thread: the run in progress returns kCancelled
+  bool failed() const;  // since the last failed or cancelled run, until restore
+  Status restore();     // after an error: communicators are made anew; state must be written again
+  Status zero_state();  // all state to zeros
 
   std::vector<MemoryReport> memory();
   std::vector<CommReport> communication() const;

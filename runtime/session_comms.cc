@@ -1,7 +1,8 @@
 #include "runtime/session_comms.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cstddef>
+#include <set>
 #include <variant>
 
 #include "graph/base/text.h"
@@ -15,13 +16,15 @@ constexpr const char* kP2pAxis = "p2p";  // no mesh axis is called so
 constexpr std::string_view kNames[] = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv"};
 
-bool uses_p2p(const Program& program) {
-  for (const RankProgram& rank : program.ranks)
-    for (const EntryPoint& entry : rank.entries)
+// (from, to), each once.
+std::set<std::pair<int32_t, int32_t>> message_pairs(const Program& program) {
+  std::set<std::pair<int32_t, int32_t>> pairs;
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank)
+    for (const EntryPoint& entry : program.ranks[rank].entries)
       for (const Instruction& instruction : entry.code)
-        if (std::holds_alternative<SendInst>(instruction) || std::holds_alternative<RecvInst>(instruction))
-          return true;
-  return false;
+        if (const auto* send = std::get_if<SendInst>(&instruction))
+          pairs.emplace(static_cast<int32_t>(rank), send->peer);
+  return pairs;
 }
 
 }  // namespace
@@ -60,12 +63,19 @@ Status SessionComms::create() {
   destroy();
   for (const RankProgram& rank : program.ranks)
     for (const Group& group : rank.groups) TSR_RETURN_IF_ERROR(add(group.ranks, group.axis));
-  has_p2p_ = uses_p2p(program);
-  if (has_p2p_) {
-    std::vector<int32_t> all(program.ranks.size());
-    std::iota(all.begin(), all.end(), 0);
-    TSR_RETURN_IF_ERROR(add(std::move(all), kP2pAxis));
-  }
+  for (const auto& [from, to] : message_pairs(program)) TSR_RETURN_IF_ERROR(add({from, to}, kP2pAxis));
+  return perturb();
+}
+
+Status SessionComms::perturb() const {
+  const tsr_backend_api& api = executable_.api();
+  if (perturbation_seed_ == 0) return {};
+  if (api.struct_size < offsetof(tsr_backend_api, comm_perturb) + sizeof(api.comm_perturb) ||
+      api.comm_perturb == nullptr)
+    return Status(StatusCode::kUnsupported, format("backend '{}' cannot be perturbed", api.name));
+  uint64_t index = 1 << 20;  // apart from those of streams
+  for (const Set& set : sets_)
+    for (tsr_abi_comm* end : set.ends) api.comm_perturb(end, Perturbation::part(perturbation_seed_, index++));
   return {};
 }
 
@@ -80,13 +90,18 @@ void SessionComms::abort() {
   for (const Set& set : sets_) executable_.api().comm_abort(set.ends[0]);
 }
 
-std::vector<tsr_abi_comm*> SessionComms::ends_of(int32_t rank) const {
-  std::vector<tsr_abi_comm*> ends;
-  const RankProgram& program = executable_.program.ranks[static_cast<size_t>(rank)];
-  for (const Group& group : program.groups)
-    ends.push_back(find(group.ranks, group.axis)->ends[static_cast<size_t>(group.position)]);
-  // Made last, so it is at the back.
-  ends.push_back(has_p2p_ ? sets_.back().ends[static_cast<size_t>(rank)] : nullptr);
+RankComms SessionComms::ends_of(int32_t rank) const {
+  RankComms ends;
+  const std::vector<RankProgram>& ranks = executable_.program.ranks;
+  for (const Group& group : ranks[static_cast<size_t>(rank)].groups)
+    ends.groups.push_back(find(group.ranks, group.axis)->ends[static_cast<size_t>(group.position)]);
+  ends.sends.resize(ranks.size());
+  ends.receives.resize(ranks.size());
+  for (const Set& set : sets_) {
+    if (set.axis != kP2pAxis) continue;
+    if (set.ranks[0] == rank) ends.sends[static_cast<size_t>(set.ranks[1])] = set.ends[0];
+    if (set.ranks[1] == rank) ends.receives[static_cast<size_t>(set.ranks[0])] = set.ends[1];
+  }
   return ends;
 }
 

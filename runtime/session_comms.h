@@ -1,5 +1,6 @@
-// SessionComms: the communicators of one session: one for every distinct group of the Program, and one over
-// all ranks for sends and receives. Can be aborted from any thread and made anew.
+// SessionComms: the communicators of one session: one for every distinct group of the Program, and one of two
+// members, sender first, for every pair of ranks that a message goes between, each way its own: what is under
+// way from one rank to another waits for nothing else. Can be aborted from any thread and made anew.
 #pragma once
 
 #include <map>
@@ -9,20 +10,22 @@
 #include <vector>
 
 #include "runtime/executable_impl.h"
+#include "runtime/rank_executor.h"
 
 namespace tessera {
 
 class SessionComms {
  public:
-  explicit SessionComms(const Executable::Impl& executable) : executable_(executable) {}
+  // `perturbation_seed`: see SessionOptions.
+  SessionComms(const Executable::Impl& executable, uint64_t perturbation_seed)
+      : executable_(executable), perturbation_seed_(perturbation_seed) {}
   ~SessionComms() { destroy(); }
   SessionComms(const SessionComms&) = delete;
   SessionComms& operator=(const SessionComms&) = delete;
 
   Status create();  // replaces those there are; what was counted stays counted
   void abort();     // from any thread; every waiter returns kAborted
-  // The ends of one rank by its group index; the last is for sends and receives.
-  std::vector<tsr_abi_comm*> ends_of(int32_t rank) const;
+  RankComms ends_of(int32_t rank) const;
   std::vector<CommReport> report() const;
   void reset_report();
 
@@ -40,9 +43,11 @@ class SessionComms {
   void destroy();
   std::vector<Counts> counts() const;  // by rank, since the communicators were made
 
+  Status perturb() const;
+
   const Executable::Impl& executable_;
+  const uint64_t perturbation_seed_;
   std::vector<Set> sets_;
-  bool has_p2p_ = false;
   std::vector<Counts> kept_;   // of communicators since replaced, by rank
   std::vector<Counts> taken_;  // when the report was reset, by rank
   mutable std::mutex mutex_;   // abort against create

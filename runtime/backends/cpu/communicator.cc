@@ -341,11 +341,14 @@ void Communicator::count(const tsr_abi_collective& what) {
 Status Communicator::collective(const tsr_abi_collective& what, const void* in, void* out) {
   if (group_->is_aborted()) return aborted();
   TSR_RETURN_IF_ERROR(check(what, in, out));
+  perturbation_.pause();
   group_->publish(position_, what, in, out);
   if (!group_->meet()) return aborted();
+  perturbation_.pause();
   // Every member comes to the same verdict, and leaves only when all have read the descriptions.
   Status status = check_agreement();
   if (status.ok()) status = exchange(what);
+  perturbation_.pause();
   if (!group_->meet()) return aborted();
   if (status.ok()) count(what);
   return status;
@@ -359,6 +362,7 @@ Status Communicator::check_peer(int32_t peer, int64_t bytes, std::string_view wh
 }
 
 Status Communicator::post(int32_t peer, const void* in, int64_t bytes) {
+  perturbation_.pause();
   CommGroup::Mailbox& box = group_->mailbox(position_, peer);
   int turn = box.turn.load(std::memory_order_acquire);
   if (group_->is_aborted()) return aborted();
@@ -406,6 +410,7 @@ Status Communicator::receive(int32_t peer, void* out, int64_t bytes) {
     turn = box.turn.load(std::memory_order_acquire);
   }
   if (group_->is_aborted()) return aborted();
+  perturbation_.pause();
   const int64_t sent = box.bytes;
   if (sent == bytes && bytes > 0) std::memcpy(out, box.data, static_cast<size_t>(bytes));
   if (!box.turn.compare_exchange_strong(turn, turn + 1, std::memory_order_acq_rel)) return aborted();

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/base/perturbation.h"
 #include "graph/base/result.h"
 #include "graph/base/waiting.h"
 #include "runtime/backend_abi.h"
@@ -18,7 +19,7 @@ namespace tessera::cpu {
 
 class CommGroup;
 
-// One end; its owner's thread calls, except for `abort`.
+// One end; one thread at a time calls, except for `abort`.
 class Communicator {
  public:
   // One end per member; they keep the group alive together. `host` gives the pool.
@@ -33,6 +34,8 @@ class Communicator {
   Status begin_exchange();
   Status end_exchange();
   void abort();
+  // For tests: short waits, now and then, where others could overtake this member. 0: none.
+  void perturb(uint64_t seed) { perturbation_ = Perturbation(seed); }
   const tsr_abi_comm_counters& counters() const { return counters_; }
 
  private:
@@ -58,6 +61,7 @@ class Communicator {
   std::shared_ptr<CommGroup> group_;  // shared by the ends, which may be destroyed in any order
   int32_t position_;
   tsr_abi_comm_counters counters_{};
+  Perturbation perturbation_;
   bool in_exchange_ = false;
   std::vector<Transfer> transfers_;
 };

@@ -281,6 +281,7 @@ tsr_abi_error* comm_group_end(tsr_abi_comm* comm, tsr_abi_stream*) {
   return guarded([&] { return comm->end->end_exchange(); });
 }
 void comm_abort(tsr_abi_comm* comm) { comm->end->abort(); }
+void comm_perturb(tsr_abi_comm* comm, uint64_t seed) { comm->end->perturb(seed); }
 void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
   const size_t bytes = std::min(out->struct_size, sizeof(tsr_abi_comm_counters));
   std::memcpy(out, &comm->end->counters(), bytes);
@@ -325,6 +326,8 @@ constexpr tsr_backend_api kApi = {
     .graph_destroy = nullptr,
     .comm_group_begin = comm_group_begin,
     .comm_group_end = comm_group_end,
+    .flags = TSR_BACKEND_BLOCKING,
+    .comm_perturb = comm_perturb,
 };
 
 }  // namespace

@@ -301,6 +301,8 @@ constexpr tsr_backend_api kApi = {
     .graph_destroy = nullptr,
     .comm_group_begin = comm_group_begin,
     .comm_group_end = comm_group_end,
+    .flags = 0,
+    .comm_perturb = nullptr,
 };
 
 }  // namespace

@@ -1,0 +1,37 @@
+// Perturbation: short waits at random, for tests that want threads to meet in every order. Nothing when off.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+namespace tessera {
+
+class Perturbation {
+ public:
+  explicit Perturbation(uint64_t seed = 0) : state_(seed) {}  // 0: off
+
+  // Mostly nothing, often a yield, now and then a sleep of up to 100 us.
+  void pause() {
+    if (state_ == 0) return;
+    state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;  // xorshift: never comes to 0
+    const uint64_t draw = state_ >> 40;
+    if (draw % 16 == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(draw / 16 % 100));
+    else if (draw % 4 == 0)
+      std::this_thread::yield();
+  }
+
+  // A seed of its own for one part of what `seed` perturbs; 0 stays 0.
+  static uint64_t part(uint64_t seed, uint64_t index) {
+    if (seed == 0) return 0;
+    uint64_t mixed = (seed + index) * 0x9e3779b97f4a7c15u;
+    mixed ^= mixed >> 31;
+    return mixed != 0 ? mixed : 1;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace tessera

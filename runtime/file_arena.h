@@ -1,0 +1,37 @@
+// FileArena: one rank's arena of the file tier: a file without a name, sized when it is made, gone when the
+// process is, however it ends. Read and written piece by piece, never mapped: what it holds does not count as
+// host memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "graph/base/result.h"
+
+namespace tessera {
+
+class FileArena {
+ public:
+  // In `folder`; empty: $TMPDIR, else /tmp. kIo names the folder and the bytes when the disk has no room for
+  // them.
+  static Result<std::unique_ptr<FileArena>> create(const std::string& folder, int64_t bytes);
+  ~FileArena();
+  FileArena(const FileArena&) = delete;
+  FileArena& operator=(const FileArena&) = delete;
+
+  // Any thread; the bytes lie inside the arena.
+  Status read(int64_t offset, void* out, int64_t bytes) const;
+  Status write(int64_t offset, const void* in, int64_t bytes);  // in null: zero bytes
+  int64_t highest() const {
+    return highest_.load(std::memory_order_relaxed);
+  }  // end of the last byte ever written
+
+ private:
+  explicit FileArena(int descriptor) : descriptor_(descriptor) {}
+  const int descriptor_;
+  std::atomic<int64_t> highest_{0};
+};
+
+}  // namespace tessera

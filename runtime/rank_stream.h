@@ -1,0 +1,79 @@
+// RankStream: one stream of one rank: its resolved instructions by entry, how far a run has come, and what it
+// is doing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "graph/analysis/dependencies.h"
+#include "graph/base/perturbation.h"
+#include "graph/base/waiting.h"
+#include "runtime/backend_abi.h"
+
+namespace tessera {
+
+struct RankStream;
+
+// `count` instructions of `stream` have to be done first. The event is of the last of them, where there are
+// events.
+struct StepWait {
+  RankStream* stream = nullptr;
+  int32_t count = 0;
+  tsr_abi_event* event = nullptr;
+};
+
+// One instruction with everything looked up.
+struct Step {
+  enum class Kind : uint8_t { kKernel, kCollective, kSend, kReceive, kCopy, kFileRead, kFileWrite };
+  Kind kind = Kind::kKernel;
+  bool is_awaited = false;               // by another stream
+  int32_t instruction = 0;               // index in the entry's code
+  int32_t meets = -1;                    // group of a collective, peer of a send or receive
+  int32_t wait_begin = 0, wait_end = 0;  // in RankExecutor's list
+  tsr_abi_event* event = nullptr;        // recorded after it
+  tsr_abi_kernel* kernel = nullptr;
+  const void* const* inputs = nullptr;
+  void* const* outputs = nullptr;
+  void* workspace = nullptr;
+  const void* in = nullptr;  // collective, send, copy, file write
+  void* out = nullptr;       // collective, receive, copy, file read
+  int64_t file_offset = 0;
+  int64_t rows = 1, row_bytes = 0, in_stride_bytes = 0, out_stride_bytes = 0;
+  tsr_abi_collective collective{};
+
+  bool communicates() const {
+    return kind == Kind::kCollective || kind == Kind::kSend || kind == Kind::kReceive;
+  }
+};
+
+// What a stream was doing when somebody looked.
+enum class StreamActivity : uint8_t { kIdle, kWaits, kComputes, kCommunicates };
+
+struct RankStream {
+  StreamId id;
+  tsr_abi_stream* stream = nullptr;
+  std::vector<std::vector<Step>> steps;  // by entry
+  Perturbation perturbation;
+
+  // Done instructions of the present run, with kStopped on top once the run has failed. Others wait on it.
+  static constexpr int kStopped = 1 << 30;
+  WaitWord done{0};
+  std::atomic<StreamActivity> activity{StreamActivity::kIdle};
+  std::atomic<int32_t> instruction{-1};  // that it is at
+
+  // Of every stream but the first, where the backend blocks: a thread that sleeps until `start` is raised.
+  std::thread thread;
+  WaitWord start{0};
+  int32_t entry = -1;
+
+  struct Record {
+    int32_t entry, instruction;
+    int64_t begin_ns, end_ns;
+  };
+  std::vector<Record> records;  // of the trace
+  int64_t growths = 0;          // of `records` during runs
+};
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// Watchdog: finds runs that stand still: for a given time no rank computes, at least one is inside a
+// communicator, and nothing finishes. A long kernel is no stand-still, however long it takes.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace tessera {
+
+class Watchdog {
+ public:
+  // What all ranks together are doing, at one look.
+  struct Sight {
+    bool running = false, computes = false, communicates = false;
+    int64_t done = 0;  // grows with every instruction, over all runs
+  };
+  // `look` and `bark` are called from the watchdog's thread; bark once for every stand-still.
+  Watchdog(double seconds, std::function<Sight()> look, std::function<void()> bark);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  void watch(double seconds);
+
+  std::function<Sight()> look_;
+  std::function<void()> bark_;
+  std::mutex mutex_;
+  std::condition_variable closing_changed_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tessera
