@@ -44,6 +44,14 @@ tsr_status* tsr_plan_info(const tsr_plan* plan, char* buffer, size_t capacity, s
   });
 }
 
+tsr_status* tsr_plan_trace(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{plan, "plan"}}));
+    TSR_ASSIGN_OR_RETURN(const std::string trace, predicted_trace_json(*plan->value));
+    return put_text(trace, buffer, capacity, out_size);
+  });
+}
+
 tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{plan, "plan"}, {path, "path"}}));

@@ -62,7 +62,10 @@ tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options, ts
     const Options none;
     OptionReader reader(options ? options->value : none, "session");
     const SessionOptions chosen{.measure_memory = reader.flag("measure_memory", false),
-                                .trace = reader.flag("trace", false)};
+                                .trace = reader.flag("trace", false),
+                                .file_folder = reader.text("offload_folder"),
+                                .host_memory_limit = reader.bytes("host_memory_limit", 0),
+                                .watchdog_s = reader.f64("watchdog", 0, 0, 1e9)};
     TSR_RETURN_IF_ERROR(reader.finish());
     TSR_ASSIGN_OR_RETURN(auto running, Running::create(program->value, chosen));
     *out_session = new tsr_session{std::move(running), {}};
@@ -143,7 +146,7 @@ tsr_status* tsr_session_report(tsr_session* session, char* buffer, size_t capaci
 tsr_status* tsr_session_trace(tsr_session* session, char* buffer, size_t capacity, size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}}));
-    if (session->trace.empty()) session->trace = trace_json(session->value->session().take_trace());
+    if (session->trace.empty()) session->trace = session->value->trace_json();
     TSR_RETURN_IF_ERROR(put_text(session->trace, buffer, capacity, out_size));
     if (buffer && capacity > session->trace.size()) session->trace.clear();
     return {};

@@ -10,6 +10,7 @@
 #include "graph/base/text.h"
 #include "graph/transform/decoding.h"
 #include "parallel/lower.h"
+#include "parallel/simulator.h"
 
 namespace tessera {
 namespace {
@@ -49,7 +50,7 @@ Result<Plan> read_plan_file(const std::string& path, const Graph& graph) {
 }
 
 Result<Compiled> lower_all(std::vector<PlannedEntry> entries, std::vector<Candidate> candidates,
-                           const DeviceSet& devices) {
+                           const DeviceSet& devices, bool trace = false) {
   std::vector<EntrySpec> specs;
   for (const PlannedEntry& entry : entries) specs.push_back({entry.name, entry.graph.get(), &entry.plan});
   Compiled compiled;
@@ -64,6 +65,11 @@ Result<Compiled> lower_all(std::vector<PlannedEntry> entries, std::vector<Candid
     record->devices.push_back(
         {devices.device_name(rank), program.arena_bytes, program.max_live_bytes, program.peak});
   }
+  if (trace) {
+    TSR_ASSIGN_OR_RETURN(const Simulation simulation,
+                         simulate(compiled.program, entries[0].name, devices.cluster()));
+    record->predicted_trace = trace_of(compiled.program, simulation);
+  }
   record->entries = std::move(entries);
   record->candidates = std::move(candidates);
   compiled.record = std::move(record);
@@ -75,6 +81,18 @@ int64_t largest_arena(const Compiled& compiled) {
   for (const PlanRecord::Device& device : compiled.record->devices)
     largest = std::max(largest, device.arena_bytes);
   return largest;
+}
+
+Status check_host_memory(const Compiled& compiled, int64_t limit) {
+  int64_t needed = 0;
+  for (const RankProgram& rank : compiled.program.ranks) needed += rank.host_arena_bytes;
+  if (limit == 0 || needed <= limit) return {};
+  return Status(
+      StatusCode::kOutOfMemory,
+      format("the plan '{}' keeps {} bytes ({}) in host memory, the limit is {} bytes ({}): raise it, or "
+             "offload to a file",
+             compiled.record->entries[0].plan.strategy, needed, bytes_text(needed), limit,
+             bytes_text(limit)));
 }
 
 Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
@@ -104,7 +122,7 @@ Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSet
     }
     entries.push_back(std::move(entry));
   }
-  return lower_all(std::move(entries), std::move(candidates), devices);
+  return lower_all(std::move(entries), std::move(candidates), devices, compute.trace);
 }
 
 // The planner sees the first entry alone; when the others make the arena larger than the limit, it is asked
@@ -115,6 +133,7 @@ Result<Compiled> plan_all(std::span<const GraphToPlan> graphs, const ComputeSett
   int64_t asked = limit;
   for (int attempt = 0;; ++attempt) {
     TSR_ASSIGN_OR_RETURN(Compiled compiled, plan_once(graphs, compute, batch, asked, devices));
+    TSR_RETURN_IF_ERROR(check_host_memory(compiled, compute.host_memory_limit));
     const int64_t largest = largest_arena(compiled);
     if (limit == 0 || largest <= limit) return compiled;
     if (attempt == 3 || !compute.plan_file.empty() || asked - (largest - limit) <= 0)

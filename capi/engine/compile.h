@@ -10,6 +10,7 @@
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/program.h"
+#include "graph/trace.h"
 #include "parallel/planner.h"
 #include "runtime/device_set.h"
 
@@ -34,6 +35,7 @@ struct PlanRecord {
   std::vector<PlannedEntry> entries;
   std::vector<Candidate> candidates;
   std::vector<Device> devices;
+  std::vector<TraceEvent> predicted_trace;  // of the first entry; where asked for
 };
 
 struct Compiled {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "capi/engine/trace_json.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
 
@@ -52,6 +53,14 @@ Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, c
   TSR_ASSIGN_OR_RETURN(plan.symbols, parse_symbol_values(symbols));
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_graph(graph, plan, devices));
   return compiled.record;
+}
+
+Result<std::string> predicted_trace_json(const PlanRecord& record) {
+  if (record.predicted_trace.empty())
+    return Status(StatusCode::kFailedPrecondition, "the plan was made without a trace: set its option trace");
+  std::vector<std::string> devices;
+  for (const PlanRecord::Device& device : record.devices) devices.push_back(device.name);
+  return trace_json(record.predicted_trace, devices);
 }
 
 std::string plan_text(const PlanRecord& record) {

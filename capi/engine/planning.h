@@ -18,6 +18,8 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
 Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,
                                                      const Options& options);
 
+// What the plan should do, as a trace; needs the option "trace" when it was made.
+Result<std::string> predicted_trace_json(const PlanRecord& record);
 std::string plan_text(const PlanRecord& record);
 Status save_plan_text(const PlanRecord& record, const std::string& path);
 

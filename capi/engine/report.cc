@@ -35,11 +35,19 @@ Json plan_object(const PlanRecord& record) {
 
 Json memory_array(std::span<const MemoryReport> memory) {
   Json devices = Json::array();
-  for (const MemoryReport& report : memory)
-    devices.push_back(
-        {{"name", report.device},
-         {"arena_bytes", {{"predicted", report.predicted_bytes}, {"measured", report.measured_bytes}}},
-         {"max_live_bytes", report.max_live_bytes}});
+  const auto arena = [](int64_t predicted, int64_t measured) {
+    return Json{{"predicted", predicted}, {"measured", measured}};
+  };
+  for (const MemoryReport& report : memory) {
+    Json device = {{"name", report.device},
+                   {"arena_bytes", arena(report.predicted_bytes, report.measured_bytes)},
+                   {"max_live_bytes", report.max_live_bytes}};
+    if (report.host_predicted_bytes > 0)
+      device["host_arena_bytes"] = arena(report.host_predicted_bytes, report.host_measured_bytes);
+    if (report.file_predicted_bytes > 0)
+      device["file_arena_bytes"] = arena(report.file_predicted_bytes, report.file_measured_bytes);
+    devices.push_back(std::move(device));
+  }
   return devices;
 }
 
@@ -95,20 +103,6 @@ std::string session_json(std::span<const MemoryReport> memory, std::span<const C
                          int64_t allocations) {
   return dump(Json{
       {"devices", memory_array(memory)}, {"comm", comm_array(communication)}, {"allocations", allocations}});
-}
-
-std::string trace_json(std::span<const TraceEvent> events) {
-  Json list = Json::array();
-  for (const TraceEvent& event : events)
-    list.push_back({{"name", event.name},
-                    {"cat", event.category},
-                    {"ph", "X"},
-                    {"ts", static_cast<double>(event.begin_ns) / 1e3},
-                    {"dur", static_cast<double>(event.end_ns - event.begin_ns) / 1e3},
-                    {"pid", 0},
-                    {"tid", event.rank},
-                    {"args", {{"micro_batch", event.micro_batch}}}});
-  return dump(list);
 }
 
 std::string trainer_json(const TrainerReport& report, const PlanRecord& plan) {

@@ -15,7 +15,6 @@ std::string program_json(const Program& program, const DeviceSet& devices);
 std::string devices_json(const DeviceSet& devices);
 std::string session_json(std::span<const MemoryReport> memory, std::span<const CommReport> communication,
                          int64_t allocations);
-std::string trace_json(std::span<const TraceEvent> events);  // Chrome's trace format
 
 struct TrainerReport {
   int64_t step = 0, skipped_steps = 0, tokens_per_step = 0, allocations_after_first_step = 0;

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "capi/engine/trace_json.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -124,6 +125,13 @@ Status Running::run(std::string_view entry) {
 Result<double> Running::fetch_scalar(std::string_view entry, std::string_view name) {
   TSR_ASSIGN_OR_RETURN(const HostTensor value, session_->fetch(entry, name));
   return scalar_value(value);
+}
+
+std::string Running::trace_json() {
+  std::vector<std::string> devices;
+  for (int32_t rank = 0; rank < prepared_->devices->size(); ++rank)
+    devices.push_back(prepared_->devices->device_name(rank));
+  return tessera::trace_json(session_->take_trace(), devices);
 }
 
 void Running::cancel() {

@@ -58,6 +58,7 @@ class Running {
   const std::vector<std::pair<std::string, TensorType>>& states() const { return states_; }
 
   Session& session() { return *session_; }
+  std::string trace_json();  // what ran since the last call
   const PlanRecord& record() const { return *prepared_->record; }
   const std::shared_ptr<const Prepared>& prepared() const { return prepared_; }
 

@@ -14,6 +14,7 @@ ComputeSettings read_compute(OptionReader& reader) {
   compute.parallel = reader.text("parallel");
   compute.plan_file = reader.text("plan_file");
   compute.memory_limit = reader.bytes("memory_limit", 0);
+  compute.host_memory_limit = reader.bytes("host_memory_limit", 0);
   return compute;
 }
 
@@ -73,7 +74,9 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   settings.eval_batches = reader.i64("eval_batches", 0, 0);
   settings.evaluate_only = reader.flag("evaluate_only", false);
   settings.measure_memory = reader.flag("measure_memory", true);
-  settings.trace = reader.flag("trace", false);
+  settings.compute.trace = reader.flag("trace", false);
+  settings.watchdog_s = reader.f64("watchdog", settings.watchdog_s, 0, 1e9);
+  settings.offload_folder = reader.text("offload_folder");
   TSR_RETURN_IF_ERROR(reader.finish());
   if (dataset_seq > 0 && settings.seq != dataset_seq)
     return Status(

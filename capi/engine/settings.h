@@ -18,6 +18,8 @@ struct ComputeSettings {
   std::string parallel;   // pins; empty leaves all to the planner
   std::string plan_file;  // instead of planning
   int64_t memory_limit = 0;
+  int64_t host_memory_limit = 0;  // all ranks together
+  bool trace = false;             // what runs; and, in the plan, what should
 };
 
 struct TrainerSettings {
@@ -31,7 +33,9 @@ struct TrainerSettings {
   std::string frozen;
   int64_t eval_batches = 0;
   bool evaluate_only = false;
-  bool measure_memory = true, trace = false;
+  bool measure_memory = true;
+  double watchdog_s = 60;
+  std::string offload_folder;
 };
 
 struct GeneratorSettings {

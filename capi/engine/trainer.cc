@@ -81,7 +81,11 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, runtime->open_devices(settings.compute.devices));
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, dataset != nullptr, settings, *devices));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
-  const SessionOptions session{.measure_memory = settings.measure_memory, .trace = settings.trace};
+  const SessionOptions session{.measure_memory = settings.measure_memory,
+                               .trace = settings.compute.trace,
+                               .file_folder = settings.offload_folder,
+                               .host_memory_limit = settings.compute.host_memory_limit,
+                               .watchdog_s = settings.watchdog_s};
   TSR_ASSIGN_OR_RETURN(trainer->running_, Running::create(std::move(prepared), session));
   // A model without weights draws them from the trainer's seed when one is given, else from its own.
   const bool own_seed = options.find("seed") != options.end();
@@ -270,6 +274,6 @@ std::string Trainer::report_json() {
   return trainer_json(report, running_->record());
 }
 
-std::string Trainer::trace_json() { return tessera::trace_json(running_->session().take_trace()); }
+std::string Trainer::trace_json() { return running_->trace_json(); }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 
 namespace cli {
@@ -19,6 +20,8 @@ void add_placement(CLI::App& command, Common& common) {
   command.add_option("--parallel", common.parallel,
                      "pin decisions, leave the rest to the planner: dp=2,tp=2,sp,zero=1,mb=4");
   command.add_option("--memory-limit", common.memory_limit, "bytes per device: 2GiB, 512MiB");
+  command.add_option("--host-memory-limit", common.host_memory_limit,
+                     "host memory for offloaded tensors, all devices together: 8GiB");
   command.add_option("--plan", common.plan_file,
                      "use this plan (from `tessera plan -o`) instead of planning");
   command.add_option("--threads", common.threads, "threads for kernels; 0: all cores of this process")
@@ -29,6 +32,7 @@ void set_placement(const Options& options, const Common& common) {
   set(options, "devices", common.devices);
   if (!common.parallel.empty()) set(options, "parallel", common.parallel);
   if (!common.memory_limit.empty()) set(options, "memory_limit", common.memory_limit);
+  if (!common.host_memory_limit.empty()) set(options, "host_memory_limit", common.host_memory_limit);
   if (!common.plan_file.empty()) set(options, "plan_file", common.plan_file);
 }
 
@@ -71,6 +75,12 @@ Tokenizer model_tokenizer(const Model& model, const std::string& path) {
     throw Error(TSR_NOT_FOUND,
                 path + " has no tokenizer; make the model with `tessera new … --tokenizer bytes|FILE`");
   }
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary);
+  file << content;
+  if (!file.flush()) throw Error(TSR_IO, "cannot write " + path);
 }
 
 void print_json(const Json& object) {

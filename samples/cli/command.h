@@ -31,7 +31,7 @@ void register_bench(CLI::App& app);
 struct Common {
   std::string devices = "cpu:1";
   std::string parallel;
-  std::string memory_limit;
+  std::string memory_limit, host_memory_limit;
   std::string plan_file;
   int64_t seed = 0;
   int64_t threads = 0;
@@ -53,6 +53,7 @@ Model open_model(const std::string& text, int64_t seed = 0);
 Tokenizer open_tokenizer(const std::string& text);
 Tokenizer model_tokenizer(const Model& model, const std::string& path);
 
+void write_file(const std::string& path, const std::string& content);
 void print_json(const Json& object);  // on one line of stdout, reals exact
 std::string bytes_text(int64_t bytes);
 double median(std::vector<double> values);

@@ -6,7 +6,7 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, output, mode = "train", optimizer = "adamw", cluster, features;
+  std::string model, output, mode = "train", optimizer = "adamw", cluster, features, trace;
   int64_t batch = 8, seq = 0, context = 0;
 };
 
@@ -67,6 +67,8 @@ void register_plan(CLI::App& app) {
                    "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16")
       ->needs("--cluster");
   command->add_option("-o,--out", args->output, "save the plan, to edit it or to give it to --plan");
+  command->add_option("--trace", args->trace,
+                      "train: write what a step should do, for Perfetto or chrome://tracing");
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args] {
@@ -90,10 +92,13 @@ void register_plan(CLI::App& app) {
       set(options, "batch", args->batch);
       set(options, "seq", args->seq > 0 ? args->seq : int64_t{128});
       set(options, "optimizer", args->optimizer);
+      if (!args->trace.empty()) set(options, "trace", int64_t{1});
     } else if (args->context > 0) {
       set(options, "context", args->context);
     }
     const Plan plan = make<Plan>(tsr_plan_new, runtime.get(), model.get(), options.get());
+    if (!args->trace.empty())
+      write_file(args->trace, text(tsr_plan_trace, static_cast<const tsr_plan*>(plan.get())));
     if (!args->output.empty()) check(tsr_plan_save(plan.get(), args->output.c_str()));
     const Json info = Json::parse(text(tsr_plan_info, static_cast<const tsr_plan*>(plan.get())));
     args->json ? print_json(info) : print_plan(info);

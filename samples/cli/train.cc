@@ -11,7 +11,8 @@ namespace {
 
 struct Arguments : Common {
   std::string model, data, output, resume, checkpoint, schedule = "constant", optimizer = "adamw", frozen,
-                                                       trace;
+                                                       trace, offload_folder;
+  double watchdog = 60;
   int64_t steps = 100, batch = 8, seq = 128, warmup = 0, checkpoint_every = -1;
   double lr = 1e-3, lr_end = 0, clip_norm = 1, weight_decay = -1, momentum = -1, eval_fraction = 0.1,
          dropout = -1;
@@ -48,6 +49,8 @@ Options trainer_options(const Arguments& args) {
   if (!args.frozen.empty()) set(options, "frozen", args.frozen);
   if (args.eval_batches > 0) set(options, "eval_batches", args.eval_batches);
   if (!args.trace.empty()) set(options, "trace", int64_t{1});
+  if (!args.offload_folder.empty()) set(options, "offload_folder", args.offload_folder);
+  set(options, "watchdog", args.watchdog);
   return options;
 }
 
@@ -146,11 +149,7 @@ void train(const Arguments& args) {
     result["out"] = args.output;
   }
   if (!args.trace.empty()) {
-    FILE* file = std::fopen(args.trace.c_str(), "w");
-    if (file == nullptr) throw Error(TSR_IO, "cannot write " + args.trace);
-    const std::string trace = text(tsr_trainer_trace, trainer.get());
-    std::fwrite(trace.data(), 1, trace.size(), file);
-    std::fclose(file);
+    write_file(args.trace, text(tsr_trainer_trace, trainer.get()));
   }
   drain_log(runtime);
   if (args.json) return print_json(result);
@@ -209,7 +208,13 @@ void register_train(CLI::App& app) {
   command->add_option("--checkpoint-every", args->checkpoint_every,
                       "steps between checkpoints (default STEPS/10; 0: none)");
   command->add_option("--resume", args->resume, "go on from this checkpoint");
-  command->add_option("--trace", args->trace, "write what ran, in Chrome's trace format");
+  command->add_option("--trace", args->trace, "write what ran, for Perfetto or chrome://tracing");
+  command->add_option("--offload-folder", args->offload_folder,
+                      "for what is offloaded to file (default $TMPDIR)");
+  command
+      ->add_option("--watchdog", args->watchdog,
+                   "seconds without progress after which a step fails; 0: never")
+      ->capture_default_str();
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args] { train(*args); });

@@ -149,6 +149,11 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
   TSR_ASSIGN_OR_RETURN(auto executable, Executable::prepare(devices, out.program));
   SessionOptions options;
   options.measure_memory = true;
+  if (job.perturbation_seed != 0) {
+    options.perturbation_seed = job.perturbation_seed;
+    options.streams.inline_below_bytes = 0;
+    options.watchdog_s = 30;
+  }
   TSR_ASSIGN_OR_RETURN(auto session, Session::create(executable, options));
 
   const std::vector<TensorId> parameters = step.tensors_of_kind(TensorKind::kParameter);

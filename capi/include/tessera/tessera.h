@@ -47,6 +47,7 @@
  *   TESSERA_THREADS      threads that kernels may use (option "threads")
  *   TESSERA_PLUGIN_PATH  folder of backend plugins (option "plugin_path")
  *   TESSERA_LOG          debug | info | warning | error (option "log_level")
+ * TMPDIR is where tensors offloaded to file go without the option "offload_folder".
  *
  * ## Stability
  *
@@ -441,6 +442,9 @@ TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, char* buffer, size_t cap
  *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}}],
  *  "candidates": [{"strategy", "step_seconds", "arena_bytes", "rejected"}]} */
 TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
+/* What one run (of the training step) should do, as tsr_trainer_trace writes what it did: the same events at predicted times.
+ * TSR_FAILED_PRECONDITION without the option "trace". */
+TSR_API tsr_status* tsr_plan_trace(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
 TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* its text */
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
@@ -479,7 +483,8 @@ TSR_API tsr_status* tsr_program_print(const tsr_program* program, int32_t rank, 
 TSR_API void tsr_program_free(tsr_program* program);
 
 /* A program in memory, with state of its own. Several sessions may run at once, one thread each.
- * Options: measure_memory (i64, default 0), trace (i64, default 0). */
+ * Options: measure_memory (i64, default 0), trace (i64, default 0); offload_folder, host_memory_limit, watchdog (default 0:
+ * never) as for the trainer. */
 TSR_API tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options, tsr_session** out_session);
 
 /* Parameters, constants and state by name, as whole tensors; values are copied. Parameters must be written before the
@@ -501,7 +506,9 @@ TSR_API tsr_status* tsr_session_restore(tsr_session* session);
 /* {"devices": [{"name", "arena_bytes": {"predicted", "measured"}, "max_live_bytes"}], "comm": [{"collective", "axis",
  *  "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. */
 TSR_API tsr_status* tsr_session_report(tsr_session* session, char* buffer, size_t capacity, size_t* out_size);
-/* What ran since the last call, in Chrome's trace format (a JSON array); needs the option "trace". */
+/* What ran since the last call, in Chrome's trace format (a JSON array), for chrome://tracing or Perfetto: pid is the rank, tid
+ * its stream (compute, collectives, copies, one for each peer and direction), with bytes and micro-batch as arguments. Needs
+ * the option "trace". */
 TSR_API tsr_status* tsr_session_trace(tsr_session* session, char* buffer, size_t capacity, size_t* out_size);
 TSR_API void tsr_session_free(tsr_session* session);
 
@@ -540,7 +547,11 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
  *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)
  *   measure_memory i64   1 (default): the first two steps also measure the memory really touched; 0: not
- *   trace          i64   1: record what runs, for tsr_trainer_trace (default 0)
+ *   trace          i64   1: record what runs, for tsr_trainer_trace; and what should, for tsr_plan_trace (default 0)
+ *   host_memory_limit    i64 bytes or str, of host memory for offloaded tensors, all devices together (default 0: no limit)
+ *   offload_folder str   where tensors offloaded to file go, in files without a name (default: $TMPDIR, else /tmp)
+ *   watchdog       f64   seconds without progress, while every device waits for others, after which a step fails with
+ *                        TSR_TIMEOUT, naming who waits for what (default 60; 0: never)
  * TSR_OUT_OF_MEMORY before anything large is allocated when no plan fits. */
 TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                     const tsr_options* options, tsr_trainer** out_trainer);
@@ -582,7 +593,8 @@ TSR_API tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr
 TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_tensor* value);
 
 /* {"step", "tokens_per_step", "plan": {as tsr_plan_info}, "devices": [{"name", "arena_bytes": {"predicted",
- *  "measured"}, "max_live_bytes"}], "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
+ *  "measured"}, "max_live_bytes", and "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
+ *  "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
  *  "allocations_after_first_step", "skipped_steps"} */
 TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size);
 TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size);
