@@ -92,10 +92,10 @@ TEST_CASE("a sound program verifies, and every planted fault is found") {
       {"slot before the arena", [](Program& p) { p.ranks[0].slots[0].offset = -1; }},
       {"slot kind", [](Program& p) { p.ranks[0].slots[0].kind = SlotKind(9); }},
       {"tier", [](Program& p) { p.ranks[0].slots[0].tier = Tier(9); }},
-      {"operand on the host",
+      {"operand in a file",
        [](Program& p) {
-         p.ranks[0].slots[0].tier = Tier::kHost;
-         p.ranks[0].host_arena_bytes = 512;
+         p.ranks[0].slots[0].tier = Tier::kFile;
+         p.ranks[0].file_arena_bytes = 512;
        }},
       {"no op", [](Program& p) { p.ranks[0].kernels[0].op = nullptr; }},
       {"operand count", [](Program& p) { p.ranks[0].kernels[0].inputs.pop_back(); }},
