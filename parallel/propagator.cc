@@ -172,12 +172,14 @@ void Propagator::carry_sums(NodeId id, NodePlan& plan) const {
   const Node& it = node(id);
   for (size_t s = 0; s < rule(id).linear.size(); ++s) {
     const std::vector<int>& set = rule(id).linear[s];
-    if (set.empty() || !others_are_scalars(id, set)) continue;
+    if (set.empty()) continue;
     std::vector<AxisId> carried;
     int64_t in_elements = 0;
     for (const int i : set)
       in_elements = std::max(in_elements, graph_.type(it.inputs[static_cast<size_t>(i)]).shape.elements());
-    if (graph_.type(it.outputs[0]).shape.elements() > in_elements) continue;
+    // Beside other operands only where there is less to sum up afterwards.
+    const int64_t out_elements = graph_.type(it.outputs[0]).shape.elements();
+    if (out_elements > in_elements || (out_elements == in_elements && !others_are_scalars(id, set))) continue;
     for (size_t a = 0; a < mesh().axes.size(); ++a) {
       const auto axis = static_cast<AxisId>(a);
       const auto partial = [&](int i) {

@@ -62,7 +62,7 @@ class Propagator {
                              AxisId axis) const;
   const Factor* batch_factor(NodeId id) const;
   const Factor* sequence_factor(NodeId id) const;  // of results [B, T, and more]
-  bool carries(NodeId id, AxisId axis) const;
+  int64_t carried_elements(NodeId id, AxisId axis) const;
   std::vector<AxisId> batch_axes() const { return batch_whole_ ? std::vector<AxisId>{} : axes_.batch; }
 
   // --- propagator_storage.cc: what is stored where ---

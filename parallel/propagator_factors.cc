@@ -52,16 +52,17 @@ const Factor* Propagator::batch_factor(NodeId id) const {
   return nullptr;
 }
 
-// [B, T, and more]: the dim after the batch.
+// Of results [B, T, and more].
 const Factor* Propagator::sequence_factor(NodeId id) const {
   const TensorId output = node(id).outputs[0];
-  const int batch = dims_.batch[index(output)];
-  if (batch < 0 || graph_.type(output).shape.rank() < batch + 3) return nullptr;
-  return major_of(rule(id), rule(id).outputs[0][static_cast<size_t>(batch) + 1]);
+  const int batch = dims_.batch[index(output)], sequence = dims_.sequence[index(output)];
+  if (batch < 0 || sequence < 0 || graph_.type(output).shape.rank() < batch + 3) return nullptr;
+  return major_of(rule(id), rule(id).outputs[0][static_cast<size_t>(sequence)]);
 }
 
 // Of operands that arrive split over `axis` along something other than the batch, the largest keeps its
-// layout. `elements`: the size to beat.
+// layout; but not where it would be summed over and the sum is larger than what it is made of: then the
+// operand is gathered. `elements`: the size to beat.
 const Factor* Propagator::arriving(NodeId id, const NodePlan& plan, AxisId axis, int64_t& elements) const {
   const Node& it = node(id);
   const Factor *along = nullptr, *batch = batch_factor(id);
@@ -71,17 +72,23 @@ const Factor* Propagator::arriving(NodeId id, const NodePlan& plan, AxisId axis,
     const int64_t size = graph_.type(it.inputs[i]).shape.elements();
     if (factor == nullptr || factor == batch || !admits(id, plan, *factor, axis) || size <= elements)
       continue;
+    if (factor->kind == FactorKind::kReduce && graph_.type(it.outputs[0]).shape.elements() > size) continue;
     along = factor;
     elements = size;
   }
   return along;
 }
 
-// All operands are addends over the axis and the sum may wait (ALGEBRA rule 3).
-bool Propagator::carries(NodeId id, AxisId axis) const {
+// All operands are addends over the axis and the sum may wait (ALGEBRA rule 3): the size of the largest, else
+// -1.
+int64_t Propagator::carried_elements(NodeId id, AxisId axis) const {
   NodePlan plan;
   carry_sums(id, plan);
-  return contains(plan.carried, axis);
+  int64_t elements = -1;
+  if (contains(plan.carried, axis))
+    for (const int i : rule(id).linear[static_cast<size_t>(plan.carry_set)])
+      elements = std::max(elements, graph_.type(node(id).inputs[static_cast<size_t>(i)]).shape.elements());
+  return elements;
 }
 
 // --- context
@@ -241,8 +248,9 @@ Status Propagator::assign_features(NodeId id, NodePlan& plan) {
       if (has({rule(id).inputs[weight->input][d]}, weight->contracted->name)) dim = static_cast<int>(d);
     if (take(factor)) return {};
   }
-  int64_t elements = -1;
-  if (take(arriving(id, plan, axis, elements)) || carries(id, axis)) return {};
+  int64_t elements = carried_elements(id, axis);
+  const bool carried = elements >= 0;
+  if (take(arriving(id, plan, axis, elements)) || carried) return {};
   if (options_.spec.sp && !weight) take(sequence_factor(id));
   // On a grid a sum is scattered over the features of what it is needed for.
   if (axes_.grid && !weight)
@@ -361,7 +369,7 @@ void Propagator::assign_batch(NodeId id, NodePlan& plan) const {
       free = found;
     }
     for (const AxisId axis : free)
-      if (!carries(id, axis) && !weight_of(id)) axes.push_back(axis);
+      if (carried_elements(id, axis) < 0 && !weight_of(id)) axes.push_back(axis);
   }
   set(id, plan, *factor, axes);
 }

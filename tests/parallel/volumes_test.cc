@@ -133,3 +133,18 @@ TEST_CASE("more ranks than experts are refused with the number that fits") {
   CHECK(counted.error.find("ep=6 does not fit 'block.0.experts.gate'") != std::string::npos);
   CHECK(counted.error.find("ep=4") != std::string::npos);
 }
+
+// Slots are E * S > T rows a sequence: what is summed up there, or gathered there, is gathered and summed up
+// before and after instead, where it is tokens.
+TEST_CASE("experts under tensor parallelism send what a dense block does, and what the router needs") {
+  constexpr std::string_view kDense = "llama:L=1,C=16,H=4,KV=2,F=24,V=40,T=12",
+                             kExperts = "moe:L=1,C=16,H=4,KV=2,F=24,E=4,K=2,V=40,T=12,capacity=1,aux=0";
+  const double logits = 8 * 12 * 4, gates = 8 * 12 * 2, router = 4 * 16;
+  const Counted dense = count(kDense, "tp=2", 8, 12), experts = count(kExperts, "tp=2", 8, 12);
+  CHECK(experts.error == "");
+  CHECK(experts.elements == doctest::Approx(dense.elements + logits + 2 * gates));
+
+  const Counted split = count(kExperts, "tp=2,sp", 8, 12), dense_split = count(kDense, "tp=2,sp", 8, 12);
+  CHECK(split.error == "");
+  CHECK(split.elements < dense_split.elements + 4 * logits + 4 * gates + 2 * router);
+}
