@@ -37,6 +37,7 @@ class Propagator {
 
   // --- propagator_factors.cc: which factor an axis goes to ---
   void assign_sequence(NodeId id, NodePlan& plan) const;
+  const Factor* factor_instead_of_sequence(NodeId id, const NodePlan& plan) const;
   Status assign_meeting(NodeId id, NodePlan& plan);
   bool needs_whole_sequence() const;
   Status assign_experts(NodeId id, NodePlan& plan) const;

@@ -94,16 +94,39 @@ int64_t Propagator::carried_elements(NodeId id, AxisId axis) const {
 // --- context
 // ---------------------------------------------------------------------------------------------------
 
+// What tokens were summed up into (slots of experts) has no sequence, and is worked on in parts all the same:
+// along the dim after the batch, onto which the sum is scattered.
+const Factor* Propagator::factor_instead_of_sequence(NodeId id, const NodePlan& plan) const {
+  const Node& it = node(id);
+  const AxisId axis = *axes_.context;
+  const bool makes_gradient = gradient_of_[index(it.outputs[0])] != kNoTensor;
+  for (size_t i = 0; i < it.inputs.size(); ++i) {
+    if (!reads_input(it, i) || !placed_[index(it.inputs[i])]) continue;
+    const ShardingSpec& spec = now_[index(it.inputs[i])];
+    const auto after_batch = static_cast<size_t>(dims_.batch[index(it.inputs[i])] + 1);
+    const Factor* factor = factor_along(id, spec, rule(id).inputs[i], axis);
+    if (factor == nullptr && contains(spec.partial, axis) && after_batch > 0 &&
+        after_batch + 1 < spec.dims.size())
+      factor = major_of(rule(id), rule(id).inputs[i][after_batch]);
+    if (factor != nullptr && (factor->kind == FactorKind::kPass || makes_gradient) &&
+        admits(id, plan, *factor, axis))
+      return factor;
+  }
+  return nullptr;
+}
+
 void Propagator::assign_sequence(NodeId id, NodePlan& plan) const {
   if (!axes_.context || sequence_whole_) return;
   const std::string& factors = dims_.sequence_factors[index(id)];
+  if (factors.empty())
+    if (const Factor* factor = factor_instead_of_sequence(id, plan)) set(id, plan, *factor, {*axes_.context});
   if (factors.empty() || (factors.size() > 1 && options_.spec.context == ContextForm::kUlysses)) return;
   const Factor* factor = rule(id).find(factors[0]);
   if (admits(id, plan, *factor, *axes_.context)) set(id, plan, *factor, {*axes_.context});
 }
 
-// A node that takes tokens in their order (routing with a capacity) puts the sequence together, and a zig-zag one
-// would be out of order.
+// A node that takes tokens in their order (routing with a capacity) puts the sequence together, and a zig-zag
+// one would be out of order.
 bool Propagator::needs_whole_sequence() const {
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const std::string& factors = dims_.sequence_factors[n];

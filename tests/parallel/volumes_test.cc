@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "graph/base/text.h"
 #include "tests/parallel/step_graphs.h"
 
@@ -147,4 +149,22 @@ TEST_CASE("experts under tensor parallelism send what a dense block does, and wh
   const Counted split = count(kExperts, "tp=2,sp", 8, 12), dense_split = count(kDense, "tp=2,sp", 8, 12);
   CHECK(split.error == "");
   CHECK(split.elements < dense_split.elements + 4 * logits + 4 * gates + 2 * router);
+}
+
+TEST_CASE("experts share out their slots over the ranks of a split sequence") {
+  constexpr std::string_view kExperts = "moe:L=1,C=16,H=4,KV=2,F=24,E=4,K=2,V=40,T=12,capacity=1";
+  for (const char* words : {"cp=ring:2", "cp=ulysses:2", "cp=gather:2,ep=2"}) {
+    const Graph step = *training_step(kExperts);
+    const auto plan = plan_of(step, words, 8, 12);
+    REQUIRE_MESSAGE(plan.ok(), plan.status().to_string());
+    CHECK(program_of(step, words, 8, 12).ok());
+    const AxisId cp = *plan->stages[0].mesh.find_axis("cp");
+    for (size_t n = 0; n < step.nodes().size(); ++n) {
+      if (!step.nodes()[n].op->name.starts_with("expert_matmul")) continue;
+      const auto& axes = plan->nodes[n].factor_axes;
+      const auto slots = std::ranges::find(axes, 's', [](const auto& entry) { return entry.first; });
+      REQUIRE(slots != axes.end());
+      CHECK(slots->second == std::vector<AxisId>{cp});
+    }
+  }
 }
