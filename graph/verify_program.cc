@@ -3,9 +3,12 @@
 #include "graph/verify_program.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "graph/base/text.h"
 
@@ -309,22 +312,36 @@ class RankVerifier {
   const RankProgram& rank_;
 };
 
-// Every rank holds the same tensors under the same names and types, in the same order.
-Status verify_alike(std::string_view what, const std::vector<Binding>& a, const std::vector<Binding>& b) {
-  bool alike = a.size() == b.size();
-  for (size_t i = 0; alike && i < a.size(); ++i) alike = a[i].name == b[i].name && a[i].global == b[i].global;
-  return alike ? Status() : corrupt(format("ranks list different {}", what));
-}
+// Ranks may hold different tensors (pipeline stages do); what several hold is of one type.
+class SharedNames {
+ public:
+  Status add(std::string_view what, const std::vector<Binding>& bindings) {
+    for (const Binding& binding : bindings) {
+      const auto [at, is_new] = types_.try_emplace({std::string(what), binding.name}, &binding.global);
+      if (!is_new && *at->second != binding.global)
+        return corrupt(format("ranks list different {}: '{}' is {} on one and {} on another", what,
+                              binding.name, *at->second, binding.global));
+    }
+    return {};
+  }
 
-Status verify_ranks_alike(const RankProgram& a, const RankProgram& b) {
-  TSR_RETURN_IF_ERROR(verify_alike("parameters", a.parameters, b.parameters));
-  TSR_RETURN_IF_ERROR(verify_alike("states", a.states, b.states));
-  TSR_RETURN_IF_ERROR(verify_alike("constants", a.constants, b.constants));
-  if (a.entries.size() != b.entries.size()) return corrupt("ranks list different entries");
-  for (size_t i = 0; i < a.entries.size(); ++i) {
-    if (a.entries[i].name != b.entries[i].name) return corrupt("ranks list different entries");
-    TSR_RETURN_IF_ERROR(verify_alike("inputs", a.entries[i].inputs, b.entries[i].inputs));
-    TSR_RETURN_IF_ERROR(verify_alike("outputs", a.entries[i].outputs, b.entries[i].outputs));
+ private:
+  std::map<std::pair<std::string, std::string>, const TensorType*> types_;
+};
+
+Status verify_ranks_alike(const Program& program) {
+  SharedNames shared;
+  const std::vector<EntryPoint>& entries = program.ranks[0].entries;
+  for (const RankProgram& rank : program.ranks) {
+    TSR_RETURN_IF_ERROR(shared.add("parameters", rank.parameters));
+    TSR_RETURN_IF_ERROR(shared.add("states", rank.states));
+    TSR_RETURN_IF_ERROR(shared.add("constants", rank.constants));
+    if (rank.entries.size() != entries.size()) return corrupt("ranks list different entries");
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (rank.entries[i].name != entries[i].name) return corrupt("ranks list different entries");
+      TSR_RETURN_IF_ERROR(shared.add(format("inputs of '{}'", entries[i].name), rank.entries[i].inputs));
+      TSR_RETURN_IF_ERROR(shared.add(format("outputs of '{}'", entries[i].name), rank.entries[i].outputs));
+    }
   }
   return {};
 }
@@ -334,10 +351,9 @@ Status verify_ranks_alike(const RankProgram& a, const RankProgram& b) {
 Status verify(const Program& program) {
   if (program.ranks.empty() || program.ranks.size() > kMaxRanks)
     return corrupt(format("the program has {} ranks, wanted 1 to {}", program.ranks.size(), kMaxRanks));
-  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank)
     TSR_RETURN_IF_ERROR(RankVerifier(program, rank).run().with_context(format("rank {}", rank)));
-    TSR_RETURN_IF_ERROR(verify_ranks_alike(program.ranks[0], program.ranks[rank]));
-  }
+  TSR_RETURN_IF_ERROR(verify_ranks_alike(program));
   return verify_exchanges(program);
 }
 

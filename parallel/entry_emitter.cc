@@ -24,6 +24,7 @@ Result<EntryPoint> EntryEmitter::emit() {
     enter_micro_batch(tasks_[task].micro_batch);
     TSR_RETURN_IF_ERROR(emit_task(task));
   }
+  enter_micro_batch(layout_.micro_batches - 1);
   TSR_RETURN_IF_ERROR(commit_updates(tasks_.size()));
   TSR_RETURN_IF_ERROR(copy_persistent_outputs());
   return std::move(out_);
@@ -44,7 +45,8 @@ void EntryEmitter::find_last_reads() {
       if (layout_.recompute[index(node.inputs[i])]) self(self, graph.tensor(node.inputs[i]).producer, task);
     }
   };
-  for (size_t task = 0; task < tasks_.size(); ++task) read(read, tasks_[task].node, task);
+  for (size_t task = 0; task < tasks_.size(); ++task)
+    if (tasks_[task].kind == TaskKind::kNode) read(read, tasks_[task].node, task);
   for (const Update& update : graph.updates()) last_read_.push_back(last[index(update.target)]);
 }
 
@@ -65,6 +67,11 @@ void EntryEmitter::enter_micro_batch(int32_t micro_batch) {
 // -----------------------------------------------------------------------------------------------------
 
 Status EntryEmitter::emit_task(size_t task) {
+  if (tasks_[task].kind == TaskKind::kSend) return send(tasks_[task]);
+  if (tasks_[task].kind == TaskKind::kReceive) {
+    TSR_RETURN_IF_ERROR(receive(tasks_[task], task));
+    return commit_updates(task);
+  }
   const NodeId id = tasks_[task].node;
   const Node& node = layout_.graph.node(id);
   TSR_RETURN_IF_ERROR(emit_node(id, era_of(node), task));
@@ -280,7 +287,8 @@ Status EntryEmitter::commit_updates(size_t task) {
   for (size_t u = 0; u < updates.size(); ++u) {
     if (committed_[u] || (!end && (last_read_[u] > task || micro_batch_ + 1 != layout_.micro_batches)))
       continue;
-    if (values()[index(updates[u].value)].empty()) continue;  // not made yet
+    if (values()[index(updates[u].value)].empty() || !persistent_.contains(updates[u].target))
+      continue;  // not made yet, or not to be kept here
     const NodeId producer = layout_.tensor(updates[u].value).producer;
     const SlotRef at = persistent_[updates[u].target];
     committed_[u] = true;

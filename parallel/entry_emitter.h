@@ -3,7 +3,9 @@
 //   entry_emitter.cc   the tasks in order: kernels, sums over micro-batches, outputs, updates
 //   entry_slots.cc     what is there before a run: parameters, state, inputs, outputs
 //   entry_values.cc    where a value lies and how it gets to where it is wanted: conversions, tiers,
-//   recomputation chunked_node.cc    nodes that run in slices, rotating ones too
+//   recomputation
+//   entry_messages.cc  what goes between pipeline stages
+//   chunked_node.cc    nodes that run in slices, rotating ones too
 //
 // Which conversions are kept. A value lies in one layout as produced, and in others as consumers asked. What
 // a reduction of addends yields is kept for all later consumers (the addends are not reduced twice), and what
@@ -34,10 +36,15 @@ using SharedSlots = std::map<std::string, SharedSlot>;
 
 class EntryEmitter {
  public:
-  // `tasks`: what this rank does, in order; they outlive the emitter. Micro-batches may be interleaved.
-  EntryEmitter(const EntryLayout& layout, std::span<const Task> tasks, RankBuilder& builder,
-               SharedSlots& shared, int32_t entry)
-      : layout_(layout), tasks_(tasks), builder_(builder), shared_(shared), entry_(entry) {}
+  // `place`: of this rank, whose tasks it carries out. Micro-batches may be interleaved.
+  EntryEmitter(const EntryLayout& layout, int32_t place, RankBuilder& builder, SharedSlots& shared,
+               int32_t entry)
+      : layout_(layout),
+        place_(place),
+        tasks_(layout.tasks[static_cast<size_t>(place)]),
+        builder_(builder),
+        shared_(shared),
+        entry_(entry) {}
 
   // Fails as a catalog declines, or when a tensor shared with an earlier entry differs in type or placement.
   Result<EntryPoint> emit();
@@ -106,6 +113,11 @@ class EntryEmitter {
   Tier tier_at(SlotRef at) const { return builder_.program.slots[static_cast<size_t>(at.slot)].tier; }
   Status offload(NodeId id, Era era);
 
+  // entry_messages.cc
+  Status send(const Task& task);
+  Status receive(const Task& task, size_t at);
+  int32_t peer_rank(const Task& task) const;
+
   // chunked_node.cc
   Status emit_chunks(NodeId id, Era era);
   Status emit_rotating(NodeId id, Era era);
@@ -116,6 +128,7 @@ class EntryEmitter {
   Values& values() { return live_.at(micro_batch_); }
 
   const EntryLayout& layout_;
+  const int32_t place_;
   std::span<const Task> tasks_;
   RankBuilder& builder_;
   SharedSlots& shared_;

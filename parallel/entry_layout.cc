@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "parallel/pipeline_layout.h"
 #include "parallel/zigzag.h"
 
 namespace tessera {
@@ -12,6 +13,10 @@ TensorType EntryLayout::whole_type(TensorId id) const {
   const int dim = batch_dim[index(id)];
   if (dim >= 0) type.shape.set(dim, type.shape[dim] * micro_batches);
   return type;
+}
+
+bool EntryLayout::lies_at(TensorId id, int32_t where) const {
+  return std::ranges::find(lies_on[index(id)], where) != lies_on[index(id)].end();
 }
 
 const NodePlan& EntryLayout::nodes_plan(NodeId id) const {
@@ -68,9 +73,9 @@ Status check_plan(const EntrySpec& entry) {
   const auto refuse = [&](std::string what) {
     return Status(StatusCode::kUnsupported, format("plan of '{}': {}", entry.name, what));
   };
-  if (plan.stages.size() != 1)
-    return refuse(format("{} pipeline stages; lowering takes 1", plan.stages.size()));
-  TSR_RETURN_IF_ERROR(check_mesh(plan.stages[0].mesh).with_context(format("plan of '{}'", entry.name)));
+  if (plan.stages.empty()) return refuse("it has no stage; at least 1 is wanted");
+  for (const Stage& stage : plan.stages)
+    TSR_RETURN_IF_ERROR(check_mesh(stage.mesh).with_context(format("plan of '{}'", entry.name)));
   if (plan.micro_batches < 1)
     return refuse(format("{} micro-batches; at least 1 is wanted", plan.micro_batches));
   if (!plan.nodes.empty() && plan.nodes.size() != entry.graph->nodes().size())
@@ -82,8 +87,14 @@ Status check_plan(const EntrySpec& entry) {
     if (node.tier == Tier::kFile) return refuse("a node cannot run in the file tier; use host");
   }
   for (const StoredTensor& stored : plan.stored) {
-    if (index(stored.tensor) >= entry.graph->tensors().size() || stored.placements.size() != 1)
-      return refuse("a stored tensor is not in the graph or has several placements");
+    if (index(stored.tensor) >= entry.graph->tensors().size() || stored.placements.empty())
+      return refuse("a stored tensor is not in the graph or has no placement");
+    const Placement& owner = stored.placements[0];
+    for (const Placement& it : stored.placements)
+      if (it.mesh < 0 || static_cast<size_t>(it.mesh) >= plan.stages.size() || it.stored != owner.stored ||
+          it.tier != owner.tier)
+        return refuse(
+            format("'{}' is not placed alike in all its stages", entry.graph->tensor(stored.tensor).name));
   }
   const auto is_activation = [&](TensorId id) {
     return index(id) < entry.graph->tensors().size() &&
@@ -142,14 +153,15 @@ class LayoutMaker {
   LayoutMaker(const EntrySpec& entry, EntryLayout& layout) : symbolic_(*entry.graph), layout_(layout) {}
 
   Status make() {
+    TSR_RETURN_IF_ERROR(find_places(layout_));
+    TSR_RETURN_IF_ERROR(defer_tied_sums(layout_));
     find_batch();
     mark_tensors();
     TSR_RETURN_IF_ERROR(shard_nodes());
     TSR_RETURN_IF_ERROR(place_tensors());
     find_crossings();
     place_outputs();
-    layout_.tasks = schedule(layout_.graph, layout_.micro_batches, layout_.plan->prefetch);
-    return {};
+    return order_tasks(layout_);
   }
 
  private:

@@ -17,11 +17,16 @@ struct EntryLayout {
   Graph graph;  // symbols bound; B to one micro-batch over all ranks
   const Plan* plan = nullptr;
   std::shared_ptr<const ExpandedPhases> expanded;  // holds `plan` where nodes were taken apart into phases
-  DeviceMesh mesh;
+  DeviceMesh mesh;  // of the first stage; all others have the same axes
+  // Sets of devices, each with the pipeline stages that lie on it; one without a pipeline.
+  std::vector<DeviceMesh> places;
+  std::vector<int32_t> place_of_stage;
+  std::vector<int32_t> place;                 // by node
+  std::vector<std::vector<int32_t>> lies_on;  // by tensor: places; the owner's, or where it is made, first
   std::shared_ptr<Resharder> resharder;
   int32_t micro_batches = 1;
   std::vector<NodeSharding> nodes;
-  std::vector<Task> tasks;
+  std::vector<std::vector<Task>> tasks;  // by place
 
   // By tensor. `batch_dim`: the dim whose extent is symbol B, or -1. `spec`: where the value first lies:
   // stored for inputs, parameters, constants and state; as produced for activations.
@@ -40,6 +45,7 @@ struct EntryLayout {
   std::vector<std::vector<bool>> batch_factors;  // by node and factor: its extent is B
 
   const Tensor& tensor(TensorId id) const { return graph.tensor(id); }
+  bool lies_at(TensorId id, int32_t where) const;
   bool is_persistent(TensorId id) const { return tensor(id).kind != TensorKind::kActivation; }
   // The type over all micro-batches.
   TensorType whole_type(TensorId id) const;

@@ -61,7 +61,7 @@ Status EntryEmitter::add_persistent_slots() {
   for (size_t t = 0; t < graph.tensors().size(); ++t) {
     const TensorId id{static_cast<uint32_t>(t)};
     const Tensor& tensor = graph.tensor(id);
-    if (tensor.kind == TensorKind::kActivation) continue;
+    if (tensor.kind == TensorKind::kActivation || !layout_.lies_at(id, place_)) continue;
     if (tensor.kind != TensorKind::kInput) {
       TSR_RETURN_IF_ERROR(add_shared_slot(id));
       continue;
@@ -104,15 +104,20 @@ Status EntryEmitter::add_shared_slot(TensorId id) {
 
 void EntryEmitter::add_output_slots() {
   const auto outputs = layout_.graph.outputs();
+  output_written_.assign(outputs.size(), false);
   for (size_t o = 0; o < outputs.size(); ++o) {
     const TensorId id = outputs[o].tensor;
+    if (layout_.lies_on[index(id)][0] != place_) {  // another stage's
+      output_slots_.push_back({});
+      output_written_[o] = true;
+      continue;
+    }
     const int32_t copies = layout_.batch_dim[index(id)] >= 0 ? layout_.micro_batches : 1;
     const SlotRef at = builder_.add_slot(outputs[o].name, SlotKind::kOutput,
                                          copies * local_bytes(id, layout_.outputs[o]), -1);
     output_slots_.push_back(at);
     out_.outputs.push_back({outputs[o].name, layout_.whole_type(id), pieces(id, layout_.outputs[o], at)});
   }
-  output_written_.assign(outputs.size(), false);
 }
 
 std::vector<Piece> EntryEmitter::pieces(TensorId id, const ShardingSpec& spec, SlotRef at) const {

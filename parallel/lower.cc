@@ -19,23 +19,25 @@ Result<std::vector<EntryLayout>> make_layouts(std::span<const EntrySpec> entries
   std::vector<EntryLayout> layouts;
   for (const EntrySpec& entry : entries) {
     TSR_ASSIGN_OR_RETURN(EntryLayout layout, make_layout(entry));
-    if (!layouts.empty() && layout.mesh != layouts[0].mesh)
+    if (!layouts.empty() && layout.places != layouts[0].places)
       return Status(StatusCode::kInvalidArgument,
-                    format("entry '{}' is planned on the mesh '{}' and '{}' on '{}'; plan them alike",
-                           layouts[0].name, to_text(layouts[0].mesh), layout.name, to_text(layout.mesh)));
+                    format("entry '{}' is planned on {} times the mesh '{}' and '{}' on {} times '{}'; plan "
+                           "them alike",
+                           layouts[0].name, layouts[0].places.size(), to_text(layouts[0].mesh), layout.name,
+                           layout.places.size(), to_text(layout.mesh)));
     layouts.push_back(std::move(layout));
   }
   return layouts;
 }
 
 Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const KernelCatalog& catalog,
-                                   int32_t position) {
-  RankBuilder builder(catalog, layouts[0].mesh, position);
+                                   size_t place, int32_t position) {
+  RankBuilder builder(catalog, layouts[0].places[place], position);
   SharedSlots shared;
   for (size_t e = 0; e < layouts.size(); ++e) {
-    TSR_ASSIGN_OR_RETURN(
-        EntryPoint entry,
-        EntryEmitter(layouts[e], layouts[e].tasks, builder, shared, static_cast<int32_t>(e)).emit());
+    TSR_ASSIGN_OR_RETURN(EntryPoint entry, EntryEmitter(layouts[e], static_cast<int32_t>(place), builder,
+                                                        shared, static_cast<int32_t>(e))
+                                               .emit());
     prefetch(entry, layouts[e].plan->prefetch);
     builder.program.entries.push_back(std::move(entry));
   }
@@ -56,27 +58,34 @@ uint64_t plan_fingerprint(std::span<const EntrySpec> entries) {
 
 Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& catalog) {
   TSR_ASSIGN_OR_RETURN(const std::vector<EntryLayout> layouts, make_layouts(entries));
-  const DeviceMesh& mesh = layouts[0].mesh;
+  const std::vector<DeviceMesh>& places = layouts[0].places;
   Program program;
   program.catalog_fingerprint = catalog.fingerprint();
   program.plan_fingerprint = plan_fingerprint(entries);
-  program.ranks.resize(static_cast<size_t>(*std::ranges::max_element(mesh.devices)) + 1);
-  for (int32_t position = 0; position < mesh.size(); ++position) {
-    TSR_ASSIGN_OR_RETURN(program.ranks[static_cast<size_t>(mesh.devices[static_cast<size_t>(position)])],
-                         lower_position(layouts, catalog, position));
-  }
+  int32_t last = 0;
+  for (const DeviceMesh& mesh : places) last = std::max(last, *std::ranges::max_element(mesh.devices));
+  program.ranks.resize(static_cast<size_t>(last) + 1);
+  for (size_t place = 0; place < places.size(); ++place)
+    for (int32_t position = 0; position < places[place].size(); ++position) {
+      const int32_t rank = places[place].devices[static_cast<size_t>(position)];
+      TSR_ASSIGN_OR_RETURN(program.ranks[static_cast<size_t>(rank)],
+                           lower_position(layouts, catalog, place, position));
+    }
   return program;
 }
 
 Result<RankProgram> lower_rank(std::span<const EntrySpec> entries, const KernelCatalog& catalog,
                                int32_t rank) {
   TSR_ASSIGN_OR_RETURN(const std::vector<EntryLayout> layouts, make_layouts(entries));
-  const std::vector<int32_t>& devices = layouts[0].mesh.devices;
-  const auto at = std::ranges::find(devices, rank);
-  if (at == devices.end())
-    return Status(StatusCode::kInvalidArgument,
-                  format("the mesh '{}' has no rank {}", to_text(layouts[0].mesh), rank));
-  return lower_position(layouts, catalog, static_cast<int32_t>(at - devices.begin()));
+  for (size_t place = 0; place < layouts[0].places.size(); ++place) {
+    const std::vector<int32_t>& devices = layouts[0].places[place].devices;
+    const auto at = std::ranges::find(devices, rank);
+    if (at != devices.end())
+      return lower_position(layouts, catalog, place, static_cast<int32_t>(at - devices.begin()));
+  }
+  return Status(StatusCode::kInvalidArgument,
+                format("{} times the mesh '{}' has no rank {}", layouts[0].places.size(),
+                       to_text(layouts[0].mesh), rank));
 }
 
 }  // namespace tessera

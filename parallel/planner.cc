@@ -10,6 +10,7 @@
 #include "parallel/cost_model.h"
 #include "parallel/lower.h"
 #include "parallel/propagation.h"
+#include "parallel/stage_cut.h"
 #include "parallel/strategy.h"
 
 namespace tessera {
@@ -110,7 +111,7 @@ std::vector<StrategySpec> enumerate(const StrategySpec& given, const StrategyPin
 StrategySpec spec_like(const Plan& plan) {
   const auto pins = parse_parallel(plan.strategy);
   const DeviceMesh mesh = plan.stages.empty() ? DeviceMesh{} : plan.stages[0].mesh;
-  if (pins.ok() && pins->spec.devices() == mesh.size()) return pins->spec;
+  if (pins.ok() && pins->spec.devices() == mesh.size() * pins->spec.pp) return pins->spec;
   const auto size = [&](std::string_view name) {
     const auto axis = mesh.find_axis(name);
     return axis ? mesh.axis_size(*axis) : 1;
@@ -198,7 +199,10 @@ class Search {
     options.spec = spec;
     options.global_batch = options_.global_batch;
     options.may_replicate_batch = !trains(graph_);
-    if (options_.like != nullptr) options.stored = stored_like();
+    if (options_.like != nullptr) {
+      options.stored = stored_like();
+      options.owners = owners_of(*options_.like_graph, *options_.like);
+    }
     auto plan = propagate(bound, options);
     if (!plan.ok()) return refuse(std::move(it), plan.status());
     it.plan = std::move(*plan);

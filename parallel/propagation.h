@@ -31,6 +31,8 @@ struct PropagationOptions {
   bool may_replicate_batch = false;
   // Placements of parameters and state to keep, by name, on the mesh of `spec`.
   std::map<std::string, ShardingSpec> stored;
+  // Stages that own parameters, by name, to keep; empty: stages are cut freely.
+  std::map<std::string, int32_t> owners;
 };
 
 Result<Plan> propagate(const Graph& graph, const PropagationOptions& options);

@@ -35,6 +35,7 @@ class RankBuilder {
       slot_entry;  // by slot: the entry whose run it lives in, -1 for those that outlive runs
 
   const DeviceMesh& mesh() const { return mesh_; }
+  int32_t position() const { return position_; }
   std::span<const int32_t> coordinates() const { return coordinates_; }
 
   SlotRef add_slot(std::string name, SlotKind kind, int64_t bytes, int32_t entry, Tier tier = Tier::kDevice);

@@ -8,9 +8,16 @@
 
 namespace tessera {
 
+// kSend, kReceive: `tensor` goes to, or comes from, the devices of another pipeline stage.
+enum class TaskKind : uint8_t { kNode, kSend, kReceive };
+
 struct Task {
-  NodeId node = kNoNode;
+  NodeId node = kNoNode;  // of a message: its first reader
   int32_t micro_batch = 0;
+  TaskKind kind = TaskKind::kNode;
+  TensorId tensor = kNoTensor;
+  int32_t peer = -1;   // index into EntryLayout::places
+  bool total = false;  // the sum over all micro-batches
   friend bool operator==(const Task&, const Task&) = default;
 };
 

@@ -181,7 +181,7 @@ TEST_CASE("a sound program verifies, and every planted fault is found") {
          p.ranks[1].parameters[0].pieces[0].at = {0, 0};
        }},
       {"binding type", [](Program& p) { p.ranks[1].parameters[0].global.dtype = DType(99); }},
-      {"bindings differ", [](Program& p) { p.ranks[1].parameters[0].name = "v"; }},
+      {"bindings differ", [](Program& p) { p.ranks[1].parameters[0].global.dtype = DType::kI32; }},
       {"binding repeated", [](Program& p) { p.ranks[0].parameters.push_back(p.ranks[0].parameters[0]); }},
       {"entries differ", [](Program& p) { p.ranks[1].entries[0].name = "go"; }},
       {"entry repeated",
