@@ -14,6 +14,8 @@
 #include "parallel/lower.h"
 #include "parallel/planner.h"
 #include "parallel/strategy.h"
+#include "tests/conformance/block_graph.h"
+#include "tests/parallel/volumes.h"
 
 extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
 
@@ -49,11 +51,16 @@ std::vector<double> doubles(const HostTensor& tensor) {
   return {tensor.as<float>().begin(), tensor.as<float>().end()};
 }
 
-Result<Graph> forward_graph(const Job& job) {
+Result<Graph> model_graph(const Job& job) {
+  if (job.model == "block") return block_graph();
   TSR_ASSIGN_OR_RETURN(ModelConfig config, parse_shorthand(job.model));
   if (!config.flags.contains("tied")) config.flags["tied"] = job.tied;
   if (job.dropout > 0) config.reals["dropout"] = job.dropout;
-  TSR_ASSIGN_OR_RETURN(Graph model, build_model(config));
+  return build_model(config);
+}
+
+Result<Graph> forward_graph(const Job& job) {
+  TSR_ASSIGN_OR_RETURN(const Graph model, model_graph(job));
   TSR_ASSIGN_OR_RETURN(Graph forward, with_float_type(model, job.dtype));
   if (!forward.find_output("loss")) TSR_RETURN_IF_ERROR(add_token_loss(forward));
   for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter)) {
@@ -198,6 +205,18 @@ std::string key_of(const Job& job) {
                 join(job.trainable, ","), job.gradients, job.evaluates);
 }
 
+// Ring-equivalent bytes of one training step, from its instructions.
+double bytes_sent(const Program& program) {
+  double bytes = total_bytes(count_sent(program, "train_step"));
+  for (const RankProgram& rank : program.ranks)
+    for (const EntryPoint& entry : rank.entries)
+      if (entry.name == "train_step")
+        for (const Instruction& instruction : entry.code)
+          if (const auto* send = std::get_if<SendInst>(&instruction))
+            bytes += static_cast<double>(send->bytes);
+  return bytes;
+}
+
 double norm(std::span<const double> values) {
   double sum = 0;
   for (const double value : values) sum += value * value;
@@ -308,7 +327,7 @@ Deviation deviation(const Job& job, const Outcome& single, const Outcome& other)
 bool Row::good() const {
   const double most = tolerance(dtype);
   return ran && loss <= most && gradient <= most && adamw <= most && sgd <= most && arena_exact &&
-         allocations == 0;
+         bytes_exact && allocations == 0;
 }
 
 Row measure(const Job& job, std::string_view words, const PlanEdit& edit, std::string_view label) {
@@ -351,6 +370,9 @@ Row measure(const Job& job, std::string_view words, const PlanEdit& edit, std::s
       row.arena = std::max(row.arena, memory.predicted_bytes);
       row.arena_exact = row.arena_exact && memory.measured_bytes == memory.predicted_bytes;
     }
+    double counted = 0;
+    for (const CommReport& report : out.sent) counted += static_cast<double>(report.bytes);
+    row.bytes_exact = row.bytes_exact && std::abs(counted - bytes_sent(out.program)) < 0.5;
     row.allocations = std::max(row.allocations, out.allocations_after_first_step);
   }
   row.ran = true;
@@ -368,7 +390,9 @@ std::string to_text(const Row& row) {
                 "parity | %-34s | %d | %-7s | %s | %7.1e | %7.1e | %7.1e | %7.1e | %8lld %s | %lld | %s",
                 row.form.c_str(), row.devices, row.model.c_str(), to_text(row.dtype).c_str(), row.loss,
                 row.gradient, row.adamw, row.sgd, static_cast<long long>(row.arena),
-                row.arena_exact ? "= measured" : "DIFFERS from measured",
+                !row.arena_exact   ? "DIFFERS from measured"
+                : !row.bytes_exact ? "= measured; bytes sent DIFFER"
+                                   : "= measured",
                 static_cast<long long>(row.allocations),
                 row.noise.empty() ? "-" : join(row.noise, " ").c_str());
   return line;

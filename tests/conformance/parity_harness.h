@@ -19,7 +19,7 @@
 namespace tessera::parity {
 
 struct Job {
-  std::string model;  // a shorthand: "gpt2:L=2,C=32,H=8,V=61,T=16"
+  std::string model;  // a shorthand: "gpt2:L=2,C=32,H=8,V=61,T=16"; or "block"
   DType dtype = DType::kF64;
   int64_t batch = 12, tokens = 13;
   bool tied = true;
@@ -81,6 +81,7 @@ struct Row {
   double loss = 0, gradient = 0, adamw = 0, sgd = 0;
   int64_t arena = 0;  // largest over the devices
   bool arena_exact = true;
+  bool bytes_exact = true;  // what the communicators counted is what the program says
   int64_t allocations = 0;
   std::vector<std::string> noise;
   bool good() const;

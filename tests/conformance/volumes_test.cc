@@ -182,3 +182,28 @@ TEST_CASE("experts exchange 4 (N - 1) / N times their slots") {
     CHECK(it.of("all_to_all ep") - (n - 1) / n * 4 * 8 == 4 * (n - 1) / n * 512);
   }
 }
+
+TEST_CASE("the block of the fixtures moves what they say") {
+  const Model block{"block", 8, 12};
+  struct Fixture {
+    std::string words;
+    double elements;
+    double apart;  // what ours sends beside the fixture
+  };
+  // The square of the gradient norm, of which each rank has a part; biases are not gathered for backward.
+  for (const Fixture& it : {Fixture{"tp=2", 19008, 2}, Fixture{"tp=2,sp,keep", 19168, 2},
+                            Fixture{"dp=4", 15846, 0}, Fixture{"dp=4,zero=3", 23772, -3 * 32}}) {
+    CAPTURE(it.words);
+    const Moved moved_block = moved(block, it.words);
+    REQUIRE(moved_block.error == "ok");
+    CHECK(moved_block.parameters == 2640);
+    CHECK(moved_block.elements - it.apart == it.elements);
+  }
+  // Keys of 384 elements around rings of 2, 3 and 4.
+  for (const double n : {2., 3., 4.}) {
+    const Moved ring =
+        moved({"llama:L=1,C=16,H=4,KV=1,F=24,V=40,T=12", 8, 12}, format("cp=ring:{}", static_cast<int>(n)));
+    REQUIRE(ring.error == "ok");
+    CHECK(ring.of("send p2p") == 2304 * (n - 1));
+  }
+}

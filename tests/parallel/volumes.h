@@ -14,11 +14,17 @@ struct Sent {
   int64_t calls = 0;  // on rank 0
 };
 
-inline double ring_share(const CollectiveInst& c, size_t members) {
-  const double n = static_cast<double>(members),
+inline double ring_share(const CollectiveInst& c, const Group& group) {
+  const double n = static_cast<double>(group.ranks.size()),
                whole = static_cast<double>(dtype_bytes(c.dtype, c.elements));
   if (c.kind == CollectiveKind::kAllReduce) return 2 * (n - 1) / n * whole;
-  if (c.kind == CollectiveKind::kAllToAll) return (n - 1) / n * whole / n;
+  if (c.kind == CollectiveKind::kAllToAll) {  // all of my piece but what stays with me
+    const auto mine = static_cast<size_t>(group.position);
+    int64_t all = 0;
+    for (const int64_t extent : c.extents2) all += extent;
+    return static_cast<double>(
+        dtype_bytes(c.dtype, c.outer * c.extents[mine] * c.middle * (all - c.extents2[mine]) * c.inner));
+  }
   return (n - 1) / n * whole;
 }
 
@@ -34,7 +40,7 @@ inline std::map<std::string, Sent> count_sent(const Program& program, std::strin
         if (const auto* c = std::get_if<CollectiveInst>(&instruction)) {
           const Group& group = program.ranks[r].groups[static_cast<size_t>(c->group)];
           Sent& into = sent[std::string(kNames[static_cast<size_t>(c->kind)]) + " " + group.axis];
-          into.bytes += ring_share(*c, group.ranks.size());
+          into.bytes += ring_share(*c, group);
           into.calls += r == 0;
         }
     }
