@@ -47,7 +47,9 @@ class OperandSpecs {
 
  private:
   // A dim is a product of factors, major to minor. Axes may sit on the first factor of an extent other than
-  // 1; what comes after it multiplies the unit.
+  // 1; what comes after it multiplies the unit. They may sit on the next one too where every part of the
+  // first is a single step of it (a KV head each, its queries spread further): the parts are one range of the
+  // dim still.
   Result<ShardingSpec> split_dims(const ShardingRule::OperandDims& dims) const {
     ShardingSpec spec = ShardingSpec::replicated(static_cast<int>(dims.size()));
     for (size_t d = 0; d < dims.size(); ++d) {
@@ -61,14 +63,22 @@ class OperandSpecs {
               StatusCode::kUnsupported,
               format("factor '{}' of {} is the minor part of dim ({}); axes must sit on its first factor",
                      name, to_text(s_.rule), dims[d]));
-        if (!split.axes.empty())
-          dim = split;
-        else if (!dim.axes.empty())
+        if (!split.axes.empty()) {
+          append(dim.axes, split.axes);
+          dim.unit = split.unit;
+        } else if (!dim.axes.empty()) {
           dim.unit *= extent;
-        if (extent != 1) major = false;
+        }
+        if (extent != 1) major = !split.axes.empty() && parts_of(split) == extent;
       }
     }
     return spec;
+  }
+
+  int64_t parts_of(const DimSharding& split) const {
+    int64_t parts = 1;
+    for (const AxisId axis : split.axes) parts *= mesh_.axis_size(axis);
+    return parts;
   }
 
   Status add_reductions(ShardingSpec& spec, const ShardingRule::OperandDims& dims) const {

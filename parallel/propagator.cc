@@ -26,7 +26,6 @@ Propagator::Propagator(const Graph& symbolic, Graph graph, const PropagationOpti
                        int32_t micro_batches)
     : symbolic_(symbolic), graph_(std::move(graph)), options_(options) {
   plan_.stages.resize(1);
-  plan_.stages[0].mesh = make_mesh(options.spec, axes_);
   plan_.global_batch = options.global_batch;
   plan_.micro_batches = micro_batches;
   plan_.strategy = to_text(options.spec);
@@ -35,6 +34,10 @@ Propagator::Propagator(const Graph& symbolic, Graph graph, const PropagationOpti
 
 Result<Plan> Propagator::run() {
   TSR_ASSIGN_OR_RETURN(units_, find_units(graph_));
+  plan_.stages[0].mesh = make_mesh(options_.spec, axes_, shared_heads(units_));
+  if (axes_.group) {
+    TSR_ASSIGN_OR_RETURN(units_, find_units(graph_, true));
+  }
   dims_ = find_dims(symbolic_, graph_, units_);
   TSR_RETURN_IF_ERROR(check_sizes());
   start_tensors();
@@ -154,7 +157,11 @@ Status Propagator::visit(NodeId id) {
   } else {
     TSR_RETURN_IF_ERROR(assign_experts(id, plan));
     assign_sequence(id, plan);
-    TSR_RETURN_IF_ERROR(axes_.swaps() ? assign_swapping_features(id, plan) : assign_features(id, plan));
+    if (axes_.swaps())
+      TSR_RETURN_IF_ERROR(assign_swapping_features(id, plan));
+    else if (!axes_.features.empty())
+      TSR_RETURN_IF_ERROR(assign_features(id, plan, axes_.features[0]));
+    if (axes_.group) TSR_RETURN_IF_ERROR(assign_features(id, plan, *axes_.group));
     TSR_RETURN_IF_ERROR(assign_meeting(id, plan));
     assign_batch(id, plan);
   }
@@ -179,7 +186,8 @@ void Propagator::carry_sums(NodeId id, NodePlan& plan) const {
       in_elements = std::max(in_elements, graph_.type(it.inputs[static_cast<size_t>(i)]).shape.elements());
     // Beside other operands only where there is less to sum up afterwards.
     const int64_t out_elements = graph_.type(it.outputs[0]).shape.elements();
-    if (out_elements > in_elements || (out_elements == in_elements && !others_are_scalars(id, set))) continue;
+    const bool less =
+        out_elements < in_elements || (out_elements == in_elements && others_are_scalars(id, set));
     for (size_t a = 0; a < mesh().axes.size(); ++a) {
       const auto axis = static_cast<AxisId>(a);
       const auto partial = [&](int i) {
@@ -188,7 +196,14 @@ void Propagator::carry_sums(NodeId id, NodePlan& plan) const {
       };
       const bool scalar = graph_.type(it.outputs[0]).shape.rank() == 0;  // an addend more costs nothing
       const bool all = scalar ? std::ranges::any_of(set, partial) : std::ranges::all_of(set, partial);
-      if (all && !uses(plan, axis)) carried.push_back(axis);
+      // Addends of the gradients of shared keys and values go through products, too: what those make is
+      // summed over the axis with the rest.
+      const bool of_shared =
+          axes_.group == axis && it.phase != Phase::kForward && std::ranges::none_of(set, [&](int i) {
+            return contains(now_[index(it.inputs[static_cast<size_t>(i)])].partial, axes_.features[0]);
+          });
+      const bool waits = less || of_shared;
+      if (all && waits && !uses(plan, axis)) carried.push_back(axis);
     }
     if (carried.empty()) continue;
     plan.carried = carried;

@@ -39,9 +39,8 @@ class Propagator {
   void assign_sequence(NodeId id, NodePlan& plan) const;
   const Factor* factor_instead_of_sequence(NodeId id, const NodePlan& plan) const;
   Status assign_meeting(NodeId id, NodePlan& plan);
-  bool needs_whole_sequence() const;
   Status assign_experts(NodeId id, NodePlan& plan) const;
-  Status assign_features(NodeId id, NodePlan& plan);
+  Status assign_features(NodeId id, NodePlan& plan, AxisId axis);
   Status assign_swapping_features(NodeId id, NodePlan& plan);
   void assign_batch(NodeId id, NodePlan& plan) const;
   void assign_update(NodeId id, NodePlan& plan);
@@ -56,7 +55,8 @@ class Propagator {
     bool placed = false;              // an earlier node has settled how it is split
   };
   std::optional<Weight> weight_of(NodeId id) const;
-  Result<const Factor*> factor_of_weight(NodeId id, const Weight& weight, AxisId axis) const;
+  Result<const Factor*> factor_of_weight(NodeId id, const NodePlan& plan, const Weight& weight,
+                                         AxisId axis) const;
   Status does_not_fit(NodeId id, TensorId weight, const Factor& factor, AxisId axis) const;
   const Factor* arriving(NodeId id, const NodePlan& plan, AxisId axis, int64_t& elements) const;
   const Factor* factor_along(NodeId id, const ShardingSpec& spec, const ShardingRule::OperandDims& dims,

@@ -34,8 +34,17 @@ bool sees_earlier_only(const Node& node) {
 // The factor that axis `axis` of a tensor's layout sits on, as this node indexes the tensor.
 const Factor* Propagator::factor_along(NodeId id, const ShardingSpec& spec,
                                        const ShardingRule::OperandDims& dims, AxisId axis) const {
-  for (size_t d = 0; d < dims.size(); ++d)
-    if (contains(spec.dims[d].axes, axis)) return major_of(rule(id), dims[d]);
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (!contains(spec.dims[d].axes, axis)) continue;
+    const Factor* major = major_of(rule(id), dims[d]);
+    // Behind the axis of the KV heads: their queries, where heads and queries are told apart.
+    const size_t next = major == nullptr ? std::string::npos : dims[d].find(major->name) + 1;
+    const bool second = axes_.group == axis && next < dims[d].size();
+    const Factor* minor = second ? rule(id).find(dims[d][next]) : nullptr;
+    const bool splits = minor != nullptr && minor->extent > 1 &&
+                        (minor->kind == FactorKind::kPass || minor->kind == FactorKind::kReduce);
+    return splits ? minor : major;
+  }
   return nullptr;
 }
 
@@ -125,16 +134,6 @@ void Propagator::assign_sequence(NodeId id, NodePlan& plan) const {
   if (admits(id, plan, *factor, *axes_.context)) set(id, plan, *factor, {*axes_.context});
 }
 
-// A node that takes tokens in their order (routing with a capacity) puts the sequence together, and a zig-zag
-// one would be out of order.
-bool Propagator::needs_whole_sequence() const {
-  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
-    const std::string& factors = dims_.sequence_factors[n];
-    if (factors.size() == 1 && units_.rules[n].find(factors[0])->kind == FactorKind::kReplicate) return true;
-  }
-  return false;
-}
-
 // Two sequences meet: queries and keys.
 Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
   if (!axes_.context || sequence_whole_) return {};
@@ -147,8 +146,7 @@ Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
     plan.chunks = spec.cp;
     plan.chunk_order = ChunkOrder::kRotating;
     const Factor* rows = rule(id).find(factors[0]);
-    if (spec.zigzag && sees_earlier_only(node(id)) && rows->extent >= 2 * spec.cp && !needs_whole_sequence())
-      plan_.zigzag = {axis};
+    if (spec.zigzag && sees_earlier_only(node(id)) && rows->extent >= 2 * spec.cp) plan_.zigzag = {axis};
   }
   if (spec.context != ContextForm::kUlysses) return {};
   // A factor that every operand along a sequence has: heads.
@@ -230,14 +228,14 @@ Status Propagator::does_not_fit(NodeId id, TensorId weight, const Factor& factor
                        factor.extent, most, unit(id, factor), name));
 }
 
-Result<const Factor*> Propagator::factor_of_weight(NodeId id, const Weight& weight, AxisId axis) const {
+Result<const Factor*> Propagator::factor_of_weight(NodeId id, const NodePlan& plan, const Weight& weight,
+                                                   AxisId axis) const {
   const TensorId tensor = node(id).inputs[weight.input];
-  const NodePlan none;
   if (weight.placed) return factor_along(id, now_[index(tensor)], rule(id).inputs[weight.input], axis);
-  const bool columns = weight.brought != nullptr && admits(id, none, *weight.brought, axis);
+  const bool columns = weight.brought != nullptr && admits(id, plan, *weight.brought, axis);
   if (weight.looked_up) {
     if (axes_.grid && columns && !also_projects_[index(tensor)]) return weight.brought;
-    return admits(id, none, *weight.contracted, axis) ? weight.contracted : nullptr;
+    return admits(id, plan, *weight.contracted, axis) ? weight.contracted : nullptr;
   }
   if (!axes_.grid)
     for (size_t j = 0; j < node(id).inputs.size(); ++j)
@@ -245,13 +243,12 @@ Result<const Factor*> Propagator::factor_of_weight(NodeId id, const Weight& weig
           factor_along(id, now_[index(node(id).inputs[j])], rule(id).inputs[j], axis) == weight.contracted)
         return weight.contracted;
   if (weight.brought == nullptr || columns) return weight.brought;
-  if (unit(id, *weight.brought) == 1) return static_cast<const Factor*>(nullptr);  // a few columns: whole
+  // A few columns, or keys and values that a group of ranks shares: whole.
+  if (unit(id, *weight.brought) == 1 || axes_.group == axis) return static_cast<const Factor*>(nullptr);
   return does_not_fit(id, tensor, *weight.brought, axis);
 }
 
-Status Propagator::assign_features(NodeId id, NodePlan& plan) {
-  if (axes_.features.empty()) return {};
-  const AxisId axis = axes_.features[0];
+Status Propagator::assign_features(NodeId id, NodePlan& plan, AxisId axis) {
   const auto take = [&](const Factor* factor) {
     if (factor == nullptr || factor == batch_factor(id) || !admits(id, plan, *factor, axis)) return false;
     set(id, plan, *factor, {axis});
@@ -265,11 +262,11 @@ Status Propagator::assign_features(NodeId id, NodePlan& plan) {
   }
   const std::optional<Weight> weight = weight_of(id);
   if (weight) {
-    TSR_ASSIGN_OR_RETURN(const Factor* factor, factor_of_weight(id, *weight, axis));
+    TSR_ASSIGN_OR_RETURN(const Factor* factor, factor_of_weight(id, plan, *weight, axis));
     int& dim = contracted_dim_[index(it.inputs[weight->input])];
     for (size_t d = 0; d < rule(id).inputs[weight->input].size() && !weight->placed; ++d)
       if (has({rule(id).inputs[weight->input][d]}, weight->contracted->name)) dim = static_cast<int>(d);
-    if (take(factor)) return {};
+    if (take(factor) || axes_.group == axis) return {};
   }
   int64_t elements = carried_elements(id, axis);
   const bool carried = elements >= 0;

@@ -2,7 +2,7 @@
 
 namespace tessera {
 
-DeviceMesh make_mesh(const StrategySpec& spec, StrategyAxes& axes) {
+DeviceMesh make_mesh(const StrategySpec& spec, StrategyAxes& axes, const SharedHeads& shared) {
   DeviceMesh mesh;
   const auto add = [&](std::string name, int32_t size) {
     mesh.axes.push_back({std::move(name), size});
@@ -29,7 +29,10 @@ DeviceMesh make_mesh(const StrategySpec& spec, StrategyAxes& axes) {
     if (spec.form == TensorForm::k25d) axes.batch.push_back(add("z", spec.grid[2]));
     if (spec.form == TensorForm::k3d) axes.features.push_back(add("z", spec.grid[2]));
   } else if (spec.tp > 1) {
-    axes.features = {add("tp", spec.tp)};
+    const int64_t each = shared.heads > 1 && spec.tp % shared.heads == 0 ? spec.tp / shared.heads : 1;
+    const bool split_groups = each > 1 && each <= shared.queries;
+    axes.features = {add("tp", split_groups ? static_cast<int32_t>(shared.heads) : spec.tp)};
+    if (split_groups) axes.group = add("tp_group", static_cast<int32_t>(each));
   }
   // Last of the batch: what moves to the experts must be the innermost split.
   if (axes.experts) axes.batch.push_back(*axes.experts);

@@ -12,6 +12,7 @@
 
 #include "graph/device_mesh.h"
 #include "parallel/strategy.h"
+#include "parallel/units.h"
 
 namespace tessera {
 
@@ -22,13 +23,16 @@ struct StrategyAxes {
   std::vector<AxisId> zero;      // state (and more, by level) is spread over these
   std::optional<AxisId> context;
   std::optional<AxisId> experts;  // in `batch`, too
-  bool grid = false;              // 2d to 3d: activations lie split along their features
+  // Beside features[0] in 1d where a model has fewer KV heads than parts: each head's queries lie on it, its
+  // keys and values are on all of its ranks (ALGEBRA rule 4); everything else is split over both.
+  std::optional<AxisId> group;
+  bool grid = false;  // 2d to 3d: activations lie split along their features
 
   bool swaps() const { return features.size() > 1; }  // 3d
   AxisId other(AxisId feature) const { return features[0] == feature ? features.back() : features[0]; }
 };
 
 // The mesh of one pipeline stage.
-DeviceMesh make_mesh(const StrategySpec& spec, StrategyAxes& axes);
+DeviceMesh make_mesh(const StrategySpec& spec, StrategyAxes& axes, const SharedHeads& shared);
 
 }  // namespace tessera

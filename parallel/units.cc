@@ -1,5 +1,6 @@
 #include "parallel/units.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "parallel/node_sharding.h"
@@ -21,9 +22,21 @@ MajorFactor major_factor(const ShardingRule& rule, std::string_view dim) {
 
 namespace {
 
+bool may_be_split(const ShardingRule& rule, char name) {
+  const FactorKind kind = rule.find(name)->kind;
+  return kind == FactorKind::kPass || kind == FactorKind::kReduce;
+}
+
+// "(kg)" with extents other than 1.
+bool is_group_product(const ShardingRule& rule, const std::string& dim) {
+  return dim.size() == 2 && rule.find(dim[0])->extent > 1 && rule.find(dim[1])->extent > 1 &&
+         may_be_split(rule, dim[0]) && may_be_split(rule, dim[1]);
+}
+
 class UnitFinder {
  public:
-  UnitFinder(const Graph& graph, Units& units) : graph_(graph), units_(units) {}
+  UnitFinder(const Graph& graph, Units& units, bool split_groups)
+      : graph_(graph), units_(units), split_groups_(split_groups) {}
 
   void run() {
     for (bool changed = true; changed;) {
@@ -44,6 +57,7 @@ class UnitFinder {
     for (size_t d = 0; d < dims.size(); ++d) {
       const MajorFactor major = major_factor(rule, dims[d]);
       if (major.name == 0 || major.span == 0) continue;
+      if (split_groups_ && is_group_product(rule, dims[d])) continue;
       int64_t& of_factor =
           units_.factors[node][static_cast<size_t>(rule.find(major.name) - rule.factors.data())];
       int64_t& of_dim = units_.dims[index(tensor)][d];
@@ -60,11 +74,27 @@ class UnitFinder {
 
   const Graph& graph_;
   Units& units_;
+  bool split_groups_;
 };
 
 }  // namespace
 
-Result<Units> find_units(const Graph& graph) {
+SharedHeads shared_heads(const Units& units) {
+  SharedHeads least;
+  for (const ShardingRule& rule : units.rules)
+    for (const auto* operands : {&rule.inputs, &rule.outputs})
+      for (const ShardingRule::OperandDims& dims : *operands)
+        for (const std::string& dim : dims) {
+          if (!is_group_product(rule, dim)) continue;
+          const SharedHeads found{rule.find(dim[0])->extent, rule.find(dim[1])->extent};
+          if (least.heads == 0) least = found;
+          least.heads = std::min(least.heads, found.heads);
+          least.queries = std::min(least.queries, found.queries);
+        }
+  return least;
+}
+
+Result<Units> find_units(const Graph& graph, bool split_groups) {
   Units units;
   for (const Tensor& tensor : graph.tensors())
     units.dims.emplace_back(static_cast<size_t>(tensor.type.shape.rank()), int64_t{1});
@@ -75,7 +105,7 @@ Result<Units> find_units(const Graph& graph) {
     for (const Factor& factor : rule->factors) factors.push_back(factor.unit);
     units.rules.push_back(std::move(*rule));
   }
-  UnitFinder(graph, units).run();
+  UnitFinder(graph, units, split_groups).run();
   return units;
 }
 

@@ -19,7 +19,17 @@ struct Units {
 
 // Least common multiples, passed along factors until nothing changes: a dim that is a product (kg) is cut in
 // whole g, and so is every dim that shares its major factor. `graph` has no symbols left.
-Result<Units> find_units(const Graph& graph);
+//
+// `split_groups`: a product of two factors that may both be split (kg) is cut in steps of the second; for
+// plans that put axes on both.
+Result<Units> find_units(const Graph& graph, bool split_groups = false);
+
+// Products of two factors that may both be split: KV heads, and the queries that share each. The fewest in
+// the graph; 0 where there are none.
+struct SharedHeads {
+  int64_t heads = 0, queries = 0;
+};
+SharedHeads shared_heads(const Units& units);
 
 // The factor of a dim that axes may sit on (the first of an extent other than 1), and how many elements of
 // the dim one of its steps spans. Name 0 for a dim that is not indexed.

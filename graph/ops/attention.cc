@@ -38,7 +38,9 @@ Status vjp(VjpBuilder& b) {
   return {};
 }
 
-ShardingRule sharding(const OpView&) { return make_rule("bt(kg)d,bskd,bskd->bt(kg)d,bt(kg)", {}, "gsd"); }
+// Axes on g, beside k: the queries of a KV head are spread, its keys and values are there on all (ALGEBRA
+// rule 4).
+ShardingRule sharding(const OpView&) { return make_rule("bt(kg)d,bskd,bskd->bt(kg)d,bt(kg)", {}, "sd"); }
 
 // Two products of D multiply-adds for every query and key that it sees; the exponentials are small beside
 // them.
@@ -93,7 +95,8 @@ extern const OpDef kAttentionMerge = {.name = attention_merge::kName,
 // see each other:
 //   dq[t] = scale * sum_j ds * k[j],   dk[j] = scale * sum_{t, g} ds * q[t],   dv[j] = sum_{t, g} p * dout[t]
 //   dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H]
-//   -> dq [B, T, H, D], dk, dv [B, S, KV, D].  With t sharded, dq is sharded and dk and dv are partial.
+//   -> dq [B, T, H, D], dk, dv [B, S, KV, D].  With t or g sharded, dq is sharded and dk and dv are
+//   partial.
 namespace attention_grad {
 
 constexpr std::string_view kName = "attention_grad";
@@ -108,8 +111,8 @@ Inferred infer(Types in, Attrs) {
 }
 
 ShardingRule sharding(const OpView&) {
-  ShardingRule rule = make_rule("bt(kg)d,bt(kg)d,bskd,bskd,bt(kg)d,bt(kg)->bt(kg)d,bskd,bskd", {}, "gsd");
-  rule.find('t')->kind = FactorKind::kReduce;
+  ShardingRule rule = make_rule("bt(kg)d,bt(kg)d,bskd,bskd,bt(kg)d,bt(kg)->bt(kg)d,bskd,bskd", {}, "sd");
+  rule.find('t')->kind = rule.find('g')->kind = FactorKind::kReduce;
   return rule;
 }
 
@@ -144,7 +147,7 @@ Inferred infer(Types in, Attrs) {
   return std::vector<TensorType>{in[0]};
 }
 
-ShardingRule sharding(const OpView&) { return make_rule("bt(kg)d,bskd,bskd,b->bt(kg)d", {}, "gsd"); }
+ShardingRule sharding(const OpView&) { return make_rule("bt(kg)d,bskd,bskd,b->bt(kg)d", {}, "sd"); }
 
 // How much of the cache is filled is not known here: all of it is counted.
 OpCost cost(const OpView& view) {

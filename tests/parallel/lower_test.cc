@@ -189,7 +189,7 @@ TEST_CASE("a result is put over an operand only when nobody reads that operand l
 TEST_CASE("more parts than heads are refused with the nearest that fits") {
   const auto step = training_step(kTiny);
   REQUIRE(step.ok());
-  const auto plan = plan_of(*step, "tp=4", 4, 8);
+  const auto plan = plan_of(*step, "tp=3", 4, 8);
   REQUIRE_FALSE(plan.ok());
   CHECK(plan.status().message().find("tp=2") != std::string::npos);
   const auto batch = plan_of(*step, "dp=8", 4, 8);

@@ -78,6 +78,12 @@ TEST_CASE("the block of the algebra's fixture sends 19008 elements on two device
   CHECK(counted.elements - 2 /* gradient norm */ == doctest::Approx(19008));
 }
 
+TEST_CASE("more parts than KV heads spread the queries of a head, and sum the gradients of its keys once") {
+  const Counted counted = count("llama:L=1,C=16,H=4,KV=2,F=24,V=40,T=12", "tp=4", 8, 12);
+  CHECK(counted.error == "");
+  CHECK(counted.elements - 6 /* gradient norm */ == doctest::Approx(57536));
+}
+
 TEST_CASE(
     "sequence parallel halves every reduction and gathers again in backward what it gathered in forward") {
   const double p = 4, norms = (2 * kLayers + 1) * kChannels;  // gradients of norm weights are summed over tp
