@@ -43,6 +43,8 @@ const std::vector<Form> kForms = {
     {"tp=2,sp", 2},
     {"tp=3,sp", 3},
     {"tp=4,sp", 4},
+    {"tp=8", 8},  // more than the KV heads of the llama and moe stacks
+    {"tp=8,sp,zero=1", 8, kAny, kFull},
     {"dp=2,tp=2,sp,zero=3,mb=2", 4},
     {"dp=2,tp=3,sp,zero=1", 6},
     {"dp=2,tp=4,sp,zero=2", 8, kAny, kFull},
