@@ -32,6 +32,15 @@ TEST_CASE("which tokens are dropped depends neither on the devices nor on the mi
     check(measure(job, words));
 }
 
+TEST_CASE("experts spread over devices mix with every other form") {
+  const Job job{.model = kCrowded, .lr = 3e-3};
+  print_header();
+  for (const char* words : {"ep=2,pp=2:1f1b,mb=2", "ep=2,pp=2:zb-h1,zero=1,mb=2", "ep=2,tp=2,cp=ring:2",
+                            "ep=3,cp=ulysses:2,zero=2", "ep=2,tp=2d:2x2", "ep=2,recompute=full",
+                            "ep=2,dp=2,zero=3,chunks=2,keep", "ep=2,offload=activations"})
+    check(measure(job, words));
+}
+
 TEST_CASE("tokens are dropped there, and the auxiliary loss is part of what is trained on") {
   const Job job{.model = kCrowded};
   const Outcome& crowded = on_one_device(job);
