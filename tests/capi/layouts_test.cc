@@ -29,6 +29,8 @@ const std::vector<Layout> kLayouts = {
     {"cpu:2", "pp=2:1f1b,mb=3"},
     {"cpu:2", "pp=2:zb-v,mb=3"},
     {"cpu:4", "dp=2,pp=2:interleaved:2,mb=2,zero=3"},
+    {"cpu:2", "dp=2,zero=1,offload=optimizer"},
+    {"cpu:2", "dp=2,zero=3,offload=params+optimizer@file"},
 };
 
 Model model() {
