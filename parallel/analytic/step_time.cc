@@ -1,11 +1,11 @@
 #include "parallel/analytic/step_time.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
-#include "parallel/analytic/block_time.h"
+#include "graph/base/text.h"
 #include "parallel/analytic/pipeline_replay.h"
+#include "parallel/analytic/stage_time.h"
 
 namespace tessera {
 
@@ -22,98 +22,89 @@ constexpr double kUpdateKernels = 60;  // issued in any case
 
 }  // namespace
 
-Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
-                           int64_t global_batch) {
-  TSR_RETURN_IF_ERROR(
-      check_foreign_plan(plan, model, global_batch, static_cast<int32_t>(cluster.devices.size())));
+std::vector<StageBlocks> even_stages(const TransformerShape& model, const ForeignPlan& plan) {
+  const int64_t count = int64_t{plan.pp} * plan.virtual_stages;
+  std::vector<StageBlocks> stages;
+  for (int64_t stage = 0; stage < count; ++stage) {
+    const int64_t blocks = model.L / count + (stage < model.L % count ? 1 : 0);
+    stages.push_back({blocks, plan.recompute == Recompute::kFull ? blocks : 0,
+                      plan.recompute == Recompute::kSelective ? blocks : 0});
+  }
+  return stages;
+}
+
+AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
+                             int64_t micro_batches, double parameters, double backward_s) {
   const DeviceKind& kind = cluster.kinds[0];
-  const int64_t m = global_batch / (plan.micro_batch * plan.dp);
-  const BlockTime block = block_time(model, plan, cluster);
-  const BlockTime embedding = embedding_time(model, plan, cluster), head = head_time(model, plan, cluster);
-
-  // Between stages: tokens of one micro-batch, by every tp rank whole unless it sends its part only.
-  const double boundary =
-      static_cast<double>(plan.micro_batch * model.T * model.C) * bytes_of(plan.compute_dtype);
-  const double part = plan.scatter_sends || plan.sequence_parallel ? boundary / plan.tp : boundary;
-  double transfer = plan.pp > 1 ? send_seconds(cluster, plan.tp * plan.dp, part) : 0;
-  if (plan.pp > 1 && plan.scatter_sends && !plan.sequence_parallel)
-    transfer += gather_seconds(cluster, group_of(cluster, plan.tp, 1), boundary);
-
-  const int32_t stages = plan.pp * plan.virtual_stages;
-  std::vector<StageTime> times;
-  std::vector<double> recompute(static_cast<size_t>(plan.pp), 0), collective(static_cast<size_t>(plan.pp), 0);
-  std::vector<double> blocks_of(static_cast<size_t>(plan.pp), 0);
-  for (int32_t stage = 0; stage < stages; ++stage) {
-    const auto device = static_cast<size_t>(stage % plan.pp);
-    const int64_t blocks = model.L / stages + (stage < model.L % stages ? 1 : 0);
-    blocks_of[device] += static_cast<double>(blocks);
-    Pass forward = static_cast<double>(blocks) * block.forward;
-    Pass backward = static_cast<double>(blocks) * block.backward;
-    const Pass again = static_cast<double>(blocks) * block.recompute;
-    backward += again;
-    if (stage == 0) forward += embedding.forward, backward += embedding.backward;
-    if (stage == stages - 1) forward += head.forward, backward += head.backward;
-    // Sends are synchronous: a stage is busy while its own goes out.
-    const double out = stage + 1 < stages ? transfer : 0, in = stage > 0 ? transfer : 0;
-    const double first = forward.seconds(kind);
-    double second = backward.seconds(kind);
-    // Without stages between, the host starts on the backward pass while the device is still in the forward
-    // one.
-    if (plan.pp == 1)
-      second = std::max(backward.compute_s + backward.collective_s,
-                        (forward.kernels + backward.kernels) * kind.issue_s - first);
-    times.push_back({first + out, second + in});
-    recompute[device] += static_cast<double>(m) * again.compute_s;
-    collective[device] += static_cast<double>(m) * (forward.collective_s + backward.collective_s + out + in);
-  }
-  const Replay replay = replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times, 0);
-
-  StepTime result;
-  const auto slowest = static_cast<size_t>(std::max_element(replay.busy_s.begin(), replay.busy_s.end()) -
-                                           replay.busy_s.begin());
-  result.communication_s = collective[slowest];
-  result.recompute_s = recompute[slowest];
-  result.compute_s = replay.busy_s[slowest] - collective[slowest];
-  result.bubble_s = replay.makespan_s - replay.busy_s[slowest];
-
-  // After the pipeline: the stage with most parameters decides.
-  double parameters = 0;
-  for (int32_t device = 0; device < plan.pp; ++device) {
-    double own = blocks_of[static_cast<size_t>(device)] * static_cast<double>(model.block_parameters());
-    if (device == 0) own += static_cast<double>(model.embedding_parameters());
-    if (device == plan.pp - 1)
-      own +=
-          static_cast<double>(model.head_parameters() - (model.tied && plan.pp == 1 ? model.V * model.C : 0));
-    parameters = std::max(parameters, own / plan.tp);
-  }
   const Group data = group_of(cluster, plan.dp, plan.tp);
+  const double m = static_cast<double>(micro_batches);
   const double gradient_bytes = parameters * bytes_of(plan.grad_dtype);
+  const double weight_bytes = parameters * bytes_of(plan.compute_dtype);
   double reduction = all_reduce_seconds(cluster, data, gradient_bytes);
-  if (plan.zero > 0)
-    reduction =
-        gather_seconds(cluster, data, gradient_bytes) +
-        (plan.zero < 3 ? gather_seconds(cluster, data, parameters * bytes_of(plan.compute_dtype)) : 0);
-  if (plan.zero == 3)  // gathered for forward and for backward of every micro-batch
-    reduction +=
-        2 * static_cast<double>(m) * gather_seconds(cluster, data, parameters * bytes_of(plan.compute_dtype));
+  if (plan.zero > 0) {
+    // From stage 2 on gradients are scattered every micro-batch; in stage 3 weights are gathered for each
+    // forward and each backward pass, before that once, after the update.
+    reduction = gather_seconds(cluster, data, gradient_bytes) * (plan.zero >= 2 ? m : 1) +
+                gather_seconds(cluster, data, weight_bytes) * (plan.zero == 3 ? 2 * m : 1);
+  }
   if (plan.dp_overlap) {
-    // Hidden beside the last micro-batch's backward pass, but for the last bucket.
-    const double beside =
-        times[static_cast<size_t>(slowest)].backward_s * (plan.zero == 3 ? static_cast<double>(m) * 1.5 : 1);
-    reduction = std::max(reduction - beside * 0.9,
-                         reduction / static_cast<double>(std::max<int64_t>(1, model.L / plan.pp)));
+    // Hidden beside the last backward pass (beside all passes where every micro-batch communicates), but for
+    // one bucket.
+    const double beside = 0.9 * backward_s * (plan.zero == 3 ? 1.5 * m : plan.zero == 2 ? m : 1);
+    const double buckets = static_cast<double>(std::max<int64_t>(1, model.L / plan.pp));
+    reduction = std::max(reduction - beside, reduction / buckets);
   } else if (plan.dp > 1 && plan.zero == 0) {
-    // Copied into one buffer and back.
-    reduction += streaming_seconds(kind, 4 * gradient_bytes);
+    reduction += streaming_seconds(kind, 4 * gradient_bytes);  // copied into one buffer and back
   }
   if (model.tied && plan.pp > 1) {
     const double shared = static_cast<double>(model.V * model.C) / plan.tp * bytes_of(plan.grad_dtype);
     reduction += all_reduce_seconds(cluster, group_of(cluster, 2, plan.tp * plan.dp * (plan.pp - 1)), shared);
   }
-  result.gradients_s = reduction;
   const double updated = plan.zero > 0 ? parameters / plan.dp : parameters;
-  result.update_s = std::max(streaming_seconds(kind, updated * kUpdateBytes), kUpdateKernels * kind.issue_s);
-  result.step_s = replay.makespan_s + result.gradients_s + result.update_s;
+  return {reduction,
+          std::max(streaming_seconds(kind, updated * kUpdateBytes), kUpdateKernels * kind.issue_s)};
+}
+
+Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
+                           int64_t global_batch, std::span<const StageBlocks> given) {
+  TSR_RETURN_IF_ERROR(
+      check_foreign_plan(plan, model, global_batch, static_cast<int32_t>(cluster.devices.size())));
+  const StageTimes stage_times(model, plan, cluster);
+  const int64_t m = global_batch / (plan.micro_batch * plan.dp);
+  const std::vector<StageBlocks> even = given.empty() ? even_stages(model, plan) : std::vector<StageBlocks>();
+  const std::span<const StageBlocks> stages = given.empty() ? std::span<const StageBlocks>(even) : given;
+  const int32_t count = plan.pp * plan.virtual_stages;
+  if (static_cast<int64_t>(stages.size()) != count)
+    return Status(StatusCode::kInvalidArgument,
+                  format("step_time: {} stages are described, the plan has {}", stages.size(), count));
+
+  std::vector<StageTime> times;
+  std::vector<double> recompute(static_cast<size_t>(plan.pp), 0), collective(recompute),
+      parameters(recompute);
+  for (int32_t stage = 0; stage < count; ++stage) {
+    const auto device = static_cast<size_t>(stage % plan.pp);
+    const StagePasses passes =
+        stage_times.of(stages[static_cast<size_t>(stage)], stage == 0, stage + 1 == count);
+    times.push_back({passes.forward_s, passes.backward_s});
+    recompute[device] += static_cast<double>(m) * passes.recompute_s;
+    collective[device] += static_cast<double>(m) * passes.collective_s;
+    parameters[device] +=
+        stage_times.parameters(stages[static_cast<size_t>(stage)].blocks, stage == 0, stage + 1 == count);
+  }
+  const Replay replay = replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times, 0);
+
+  StepTime result;
+  const auto slowest = static_cast<size_t>(std::ranges::max_element(replay.busy_s) - replay.busy_s.begin());
+  result.communication_s = collective[slowest];
+  result.recompute_s = recompute[slowest];
+  result.compute_s = replay.busy_s[slowest] - collective[slowest];
+  result.bubble_s = replay.makespan_s - replay.busy_s[slowest];
+  // The stage with most parameters decides what comes after.
+  const AfterPipeline after =
+      after_pipeline(model, plan, cluster, m, std::ranges::max(parameters), times[slowest].backward_s);
+  result.gradients_s = after.gradients_s;
+  result.update_s = after.update_s;
+  result.step_s = replay.makespan_s + after.gradients_s + after.update_s;
   return result;
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "graph/base/result.h"
 #include "parallel/analytic/device_time.h"
@@ -22,8 +24,26 @@ struct StepTime {
   double update_s = 0;         // optimizer
 };
 
-// Fails where check_foreign_plan does.
+// Blocks of one stage, and how many of them are recomputed.
+struct StageBlocks {
+  int64_t blocks = 0;
+  int64_t full = 0, selective = 0;
+  friend bool operator==(const StageBlocks&, const StageBlocks&) = default;
+};
+
+// The even split of the plan, over virtual stages, with its recomputation for every block.
+std::vector<StageBlocks> even_stages(const TransformerShape& model, const ForeignPlan& plan);
+
+// Fails where check_foreign_plan does. `stages`: one for each virtual stage; empty for the even split.
 Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
-                           int64_t global_batch);
+                           int64_t global_batch, std::span<const StageBlocks> stages = {});
+
+// After the pipeline: gradients reduced as far as not hidden, and the update, for a stage with so many
+// parameters (of one tensor-parallel rank) whose backward pass of one micro-batch takes `backward_s`.
+struct AfterPipeline {
+  double gradients_s = 0, update_s = 0;
+};
+AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
+                             int64_t micro_batches, double parameters, double backward_s);
 
 }  // namespace tessera

@@ -1,5 +1,4 @@
-// Where to cut a chain of blocks into pipeline stages: minimises the sum of stage times plus (m - 1) times
-// the longest, the time of m micro-batches. Exact, for any stage costs.
+// Where to cut a chain of blocks into pipeline stages. Exact, for any stage costs.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +9,27 @@
 
 namespace tessera {
 
+// What a stage adds to the time of a step: once, and as its pace when it is the slowest. With m micro-batches
+// of t seconds through the stage: {t, (m - 1) * t}.
+struct StagePrice {
+  double once_s = 0;
+  double pace_s = 0;
+};
+
 struct PipelineCuts {
   std::vector<int64_t> first;  // first block of each stage, ascending; stage 0 begins at 0
-  double sum_s = 0, longest_s = 0;
-  double time_s = 0;   // sum + (m - 1) * longest
+  double once_s = 0, pace_s = 0;
+  double time_s = 0;   // sum of once_s plus the largest pace_s: what is minimised
   int64_t solved = 0;  // dynamic programs that it took
 };
 
-// Time of one micro-batch, forward and backward, of blocks [begin, end) on stage s; infinite where they do
-// not fit its memory. Asked once for each triple; every stage gets at least one block.
-using StageCost = std::function<double(int32_t stage, int64_t begin, int64_t end)>;
+// Price of blocks [begin, end) as stage s; infinite where they do not fit its memory. Asked once for each
+// triple; every stage gets at least one block. kOutOfMemory when no cut fits.
+using StageCost = std::function<StagePrice(int32_t stage, int64_t begin, int64_t end)>;
+Result<PipelineCuts> cut_pipeline(int64_t blocks, int32_t stages, const StageCost& cost);
 
-// kOutOfMemory when no cut fits.
-Result<PipelineCuts> cut_pipeline(int64_t blocks, int32_t stages, int64_t micro_batches,
-                                  const StageCost& cost);
+// The same for equal blocks: the price depends on how many there are.
+using EqualStageCost = std::function<StagePrice(int32_t stage, int64_t blocks)>;
+Result<PipelineCuts> cut_equal_blocks(int64_t blocks, int32_t stages, const EqualStageCost& cost);
 
 }  // namespace tessera

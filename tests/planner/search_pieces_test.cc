@@ -221,22 +221,23 @@ TEST_CASE("pipeline cuts equal exhaustive enumeration with memory limits and une
       double sum = 0, held = 0;
       for (int64_t i = begin; i < end; ++i)
         sum += time[static_cast<size_t>(i)], held += bytes[static_cast<size_t>(i)];
-      return held * (stages - s) > limit * 2 ? INFINITY : sum / speed[static_cast<size_t>(s)];
+      const double t = held * (stages - s) > limit * 2 ? INFINITY : sum / speed[static_cast<size_t>(s)];
+      return StagePrice{t, std::isinf(t) ? t : static_cast<double>(m - 1) * t};
     };
     double best = INFINITY;
     const std::function<void(int32_t, int64_t, double, double)> try_all = [&](int32_t s, int64_t begin,
                                                                               double sum, double longest) {
       if (s == stages) {
-        if (begin == blocks) best = std::min(best, sum + static_cast<double>(m - 1) * longest);
+        if (begin == blocks) best = std::min(best, sum + longest);
         return;
       }
       for (int64_t end = begin + 1; end <= blocks; ++end) {
-        const double stage = cost(s, begin, end);
-        try_all(s + 1, end, sum + stage, std::max(longest, stage));
+        const StagePrice stage = cost(s, begin, end);
+        try_all(s + 1, end, sum + stage.once_s, std::max(longest, stage.pace_s));
       }
     };
-    try_all(0, 0, 0, 0);
-    const auto found = cut_pipeline(blocks, stages, m, cost);
+    try_all(0, 0, 0, -INFINITY);
+    const auto found = cut_pipeline(blocks, stages, cost);
     REQUIRE(found.ok() == std::isfinite(best));
     if (!found.ok()) continue;
     ++feasible;
@@ -247,16 +248,50 @@ TEST_CASE("pipeline cuts equal exhaustive enumeration with memory limits and une
   CHECK(feasible > 150);
 }
 
-TEST_CASE("pipeline cuts of 128 unequal blocks into 16 stages take milliseconds") {
+TEST_CASE(
+    "pipeline cuts of 128 unequal blocks into 16 stages, and of 1,000 equal ones, take a fraction of a "
+    "second") {
   std::mt19937 random(6);
   std::vector<double> prefix(129, 0);
   for (size_t i = 0; i < 128; ++i)
     prefix[i + 1] = prefix[i] + 1 + static_cast<double>(random() % 1000) / 1000;
-  const auto start = std::chrono::steady_clock::now();
-  const auto found = cut_pipeline(128, 16, 64, [&](int32_t, int64_t begin, int64_t end) {
-    return prefix[static_cast<size_t>(end)] - prefix[static_cast<size_t>(begin)];
+  auto start = std::chrono::steady_clock::now();
+  const auto found = cut_pipeline(128, 16, [&](int32_t, int64_t begin, int64_t end) {
+    const double t = prefix[static_cast<size_t>(end)] - prefix[static_cast<size_t>(begin)];
+    return StagePrice{t, 63 * t};
   });
   REQUIRE(found.ok());
-  CHECK(found->longest_s < 1.25 * prefix[128] / 16);
+  CHECK(found->pace_s < 1.25 * 63 * prefix[128] / 16);
   CHECK(seconds_since(start) < 0.5);
+  // The last stage has a head worth 30 blocks.
+  start = std::chrono::steady_clock::now();
+  const auto equal = cut_equal_blocks(1000, 16, [&](int32_t s, int64_t blocks) {
+    const double t = static_cast<double>(blocks) + (s == 15 ? 30 : 0);
+    return StagePrice{t, 63 * t};
+  });
+  REQUIRE(equal.ok());
+  CHECK(equal->pace_s == 63 * 65);  // 1,030 over 16 is 64.4
+  CHECK(1000 - equal->first[15] <= 35);
+  CHECK(seconds_since(start) < 1);
+}
+
+TEST_CASE("equal blocks are cut as any blocks") {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 100; ++trial) {
+    const auto blocks = static_cast<int64_t>(4 + random() % 12);
+    const auto stages = static_cast<int32_t>(1 + random() % 4);
+    std::vector<double> own;
+    for (int32_t s = 0; s < stages; ++s) own.push_back(static_cast<double>(random() % 5));
+    const auto limit = static_cast<int64_t>(2 + random() % 10);
+    const EqualStageCost cost = [&](int32_t s, int64_t n) {
+      if (n > limit) return StagePrice{INFINITY, INFINITY};
+      const double t = static_cast<double>(n) + own[static_cast<size_t>(s)];
+      return StagePrice{t, 3 * t - 0.5 * s};
+    };
+    const auto any =
+        cut_pipeline(blocks, stages, [&](int32_t s, int64_t b, int64_t e) { return cost(s, e - b); });
+    const auto equal = cut_equal_blocks(blocks, stages, cost);
+    REQUIRE(any.ok() == equal.ok());
+    if (any.ok()) CHECK(any->time_s == equal->time_s);
+  }
 }

@@ -1,0 +1,41 @@
+// One pipeline stage from its blocks: passes of a micro-batch, parameters, bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel/analytic/block_time.h"
+#include "parallel/analytic/step_time.h"
+
+namespace tessera {
+
+struct StagePasses {
+  double forward_s = 0, backward_s = 0;  // with sends; backward with recomputation
+  double recompute_s = 0;                // of which: kernels computed again
+  double collective_s = 0;               // of both: collectives and sends
+};
+
+class StageTimes {
+ public:
+  StageTimes(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster);
+
+  StagePasses of(const StageBlocks& blocks, bool first, bool last) const;
+  // On one tensor-parallel rank.
+  double parameters(int64_t blocks, bool first, bool last) const;
+
+  // Bytes of one device. Parameters, gradients and optimizer state of `count` of them under the plan's ZeRO
+  // stage; activations that one micro-batch keeps in one block; and what the ends of the model hold for one
+  // micro-batch.
+  int64_t state_bytes(double count) const;
+  int64_t activation_bytes(Recompute recompute) const;
+  int64_t end_activation_bytes(bool first, bool last) const;
+  int64_t working_bytes() const;  // of one block while it is computed (again) and its gradients are
+
+ private:
+  const TransformerShape& model_;
+  const ForeignPlan& plan_;
+  const DeviceKind& kind_;
+  BlockTime block_, selective_, full_, embedding_, head_;
+  double transfer_s_ = 0;
+};
+
+}  // namespace tessera
