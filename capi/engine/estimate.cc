@@ -1,10 +1,13 @@
 #include "capi/engine/estimate.h"
 
+#include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
+#include "parallel/analytic/step_search.h"
 #include "parallel/analytic/step_time.h"
 #include "parallel/cluster_presets.h"
 #include "serialize/cluster_json.h"
@@ -26,11 +29,68 @@ Result<Cluster> open_cluster(const std::string& text) {
   return cluster;
 }
 
+namespace {
+
+Json seconds_object(const StepTime& time) {
+  return {{"compute", time.compute_s - time.recompute_s},
+          {"recompute", time.recompute_s},
+          {"communication", time.communication_s},
+          {"bubble", time.bubble_s},
+          {"gradients", time.gradients_s},
+          {"update", time.update_s}};
+}
+
+// Names of the words given, to tell what is pinned.
+std::set<std::string> names_of(std::string_view words) {
+  std::set<std::string> names;
+  for (const std::string& word : split(words, ',')) names.emplace(trim(word.substr(0, word.find('='))));
+  names.erase("");
+  return names;
+}
+
+StepSearchOptions search_options(const ForeignPlan& plan, std::string_view parallel,
+                                 std::string_view features, int64_t batch, int64_t memory_limit) {
+  const std::set<std::string> pinned = names_of(parallel), flags = names_of(features);
+  StepSearchOptions search;
+  search.global_batch = batch;
+  search.memory_limit = memory_limit;
+  search.features = plan;
+  search.pin_sequence_parallel = pinned.contains("sp") || flags.contains("sp");
+  if (pinned.contains("tp")) search.tp = plan.tp;
+  if (pinned.contains("dp")) search.dp = plan.dp;
+  if (pinned.contains("pp")) search.pp = plan.pp;
+  if (parallel.find(':') != std::string_view::npos) search.virtual_stages = plan.virtual_stages;
+  if (pinned.contains("zero")) search.zero = plan.zero;
+  if (pinned.contains("mb")) search.micro_batch = plan.micro_batch;
+  if (pinned.contains("recompute")) search.recompute = plan.recompute;
+  return search;
+}
+
+Json stages_array(const FoundStep& found) {
+  Json stages = Json::array();
+  for (size_t device = 0; device < found.memory_bytes.size(); ++device) {
+    StageBlocks whole;
+    for (size_t v = device; v < found.stages.size(); v += found.memory_bytes.size()) {
+      whole.blocks += found.stages[v].blocks;
+      whole.full += found.stages[v].full;
+      whole.selective += found.stages[v].selective;
+    }
+    stages.push_back({{"blocks", whole.blocks},
+                      {"recomputed", whole.full},
+                      {"recomputed_selectively", whole.selective},
+                      {"memory_bytes", found.memory_bytes[device]}});
+  }
+  return stages;
+}
+
+}  // namespace
+
 Result<std::string> estimate_step(std::string_view description, const Options& options) {
   OptionReader reader(options, "estimate");
   const std::string cluster_text = reader.text("cluster");
   const int64_t batch = reader.i64("batch", 8, 1, int64_t{1} << 32);
   const std::string parallel = reader.text("parallel"), features = reader.text("features");
+  const int64_t memory_limit = reader.bytes("memory_limit", 0);
   if (cluster_text.empty())
     reader.fail(Status(StatusCode::kInvalidArgument,
                        "estimate: option 'cluster' is missing; an example: dgx-a100-80gb:512"));
@@ -38,26 +98,48 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
   TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
   TSR_ASSIGN_OR_RETURN(const TransformerShape model, transformer_shape(config));
   TSR_ASSIGN_OR_RETURN(const Cluster cluster, open_cluster(cluster_text));
-  TSR_ASSIGN_OR_RETURN(const ForeignPlan plan, parse_foreign_plan(parallel, features));
-  TSR_ASSIGN_OR_RETURN(const StepTime time, step_time(model, plan, cluster, batch));
-  const double tokens = static_cast<double>(batch * model.T) / time.step_s;
-  return dump(Json{{"model", std::string(description)},
-                   {"parameters", model.parameters()},
-                   {"cluster", cluster_text},
-                   {"devices", cluster.devices.size()},
-                   {"parallel", parallel},
-                   {"features", features},
-                   {"global_batch", batch},
-                   {"micro_batches", batch / (plan.micro_batch * plan.dp)},
-                   {"predicted_step_seconds", time.step_s},
-                   {"tokens_per_second", tokens},
-                   {"seconds",
-                    {{"compute", time.compute_s - time.recompute_s},
-                     {"recompute", time.recompute_s},
-                     {"communication", time.communication_s},
-                     {"bubble", time.bubble_s},
-                     {"gradients", time.gradients_s},
-                     {"update", time.update_s}}}});
+  TSR_ASSIGN_OR_RETURN(ForeignPlan plan, parse_foreign_plan(parallel, features));
+  Json report = {{"model", std::string(description)},
+                 {"parameters", model.parameters()},
+                 {"cluster", cluster_text},
+                 {"devices", cluster.devices.size()},
+                 {"features", features},
+                 {"global_batch", batch}};
+  StepTime time;
+  const auto devices = static_cast<int64_t>(cluster.devices.size());
+  const bool complete = static_cast<int64_t>(plan.tp) * plan.dp * plan.pp == devices && !parallel.empty();
+  if (complete) {
+    TSR_ASSIGN_OR_RETURN(time, step_time(model, plan, cluster, batch));
+    report["parallel"] = parallel;
+  } else {
+    if (plan.schedule == ForeignSchedule::kGpipe)
+      return Status(StatusCode::kUnsupported,
+                    "gpipe is priced, not searched: name tp, dp and pp so that they use every device");
+    TSR_ASSIGN_OR_RETURN(
+        const StepSearchResult found,
+        search_step(model, cluster, search_options(plan, parallel, features, batch, memory_limit)));
+    time = found.best.time;
+    plan = found.best.plan;
+    report["parallel"] = to_text(plan);
+    report["stages"] = stages_array(found.best);
+    report["gap"] = found.gap;
+    report["bound_seconds"] = found.bound_s;
+    report["search"] = {{"configurations", found.configurations},
+                        {"closed_by_bound", found.closed_by_bound},
+                        {"solved", found.solved},
+                        {"too_large", found.too_large}};
+    Json candidates = Json::array();
+    for (const FoundStep& step : found.runners_up)
+      candidates.push_back({{"strategy", to_text(step.plan)},
+                            {"step_seconds", step.time.step_s},
+                            {"memory_bytes", std::ranges::max(step.memory_bytes)}});
+    report["candidates"] = candidates;
+  }
+  report["micro_batches"] = batch / (plan.micro_batch * plan.dp);
+  report["predicted_step_seconds"] = time.step_s;
+  report["tokens_per_second"] = static_cast<double>(batch * model.T) / time.step_s;
+  report["seconds"] = seconds_object(time);
+  return dump(report);
 }
 
 }  // namespace tessera

@@ -13,9 +13,24 @@ struct Arguments : Common {
 void print_estimate(const Json& estimate) {
   std::cout << "step       " << estimate["predicted_step_seconds"].get<double>() << " s predicted, "
             << estimate["tokens_per_second"].get<double>() << " tokens/s on "
-            << estimate["devices"].get<int64_t>() << " devices\n";
+            << estimate["devices"].get<int64_t>() << " devices\n"
+            << "plan       " << estimate["parallel"].get<std::string>() << '\n';
   for (const auto& [cause, seconds] : estimate["seconds"].items())
     std::cout << "  " << cause << std::string(14 - cause.size(), ' ') << seconds.get<double>() << " s\n";
+  if (!estimate.contains("stages")) return;
+  std::cout << "gap        " << 100 * estimate["gap"].get<double>() << " %: nothing searched is faster than "
+            << estimate["bound_seconds"].get<double>() << " s ("
+            << estimate["search"]["configurations"].get<int64_t>() << " configurations, "
+            << estimate["search"]["solved"].get<int64_t>() << " solved)\n";
+  for (const Json& stage : estimate["stages"])
+    std::cout << "stage      " << stage["blocks"].get<int64_t>() << " blocks, "
+              << stage["recomputed"].get<int64_t>() << " recomputed, "
+              << bytes_text(stage["memory_bytes"].get<int64_t>()) << '\n';
+  std::cout << "runners-up\n";
+  for (const Json& candidate : estimate["candidates"])
+    std::cout << "  " << candidate["strategy"].get<std::string>() << "  "
+              << candidate["step_seconds"].get<double>() << " s, "
+              << bytes_text(candidate["memory_bytes"].get<int64_t>()) << '\n';
 }
 
 void print_plan(const Json& plan) {
@@ -61,7 +76,8 @@ void register_plan(CLI::App& app) {
   command->add_option("--optimizer", args->optimizer, "adamw or sgd")->capture_default_str();
   command->add_option(
       "--cluster", args->cluster,
-      "price --parallel on devices that need not be present: dgx-a100-80gb:512, or a JSON file");
+      "plan for devices that need not be present (dgx-a100-80gb:512, or a JSON file): a complete mesh in "
+      "--parallel is priced, else the fastest step is searched");
   command
       ->add_option("--features", args->features,
                    "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16")
@@ -78,6 +94,7 @@ void register_plan(CLI::App& app) {
       set(options, "batch", args->batch);
       set(options, "parallel", args->parallel);
       set(options, "features", args->features);
+      if (!args->memory_limit.empty()) set(options, "memory_limit", args->memory_limit);
       const Json estimate = Json::parse(
           text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));
       args->json ? print_json(estimate) : print_estimate(estimate);

@@ -115,3 +115,35 @@ TEST_CASE("the low level: plan, program and session of a graph on two devices co
         }).find("\"measured\"") != std::string::npos);
   CHECK(take(tsr_session_run(session_raw, "mian")).code == TSR_NOT_FOUND);
 }
+
+TEST_CASE("a step on devices that are absent is priced as worded, or the fastest is searched") {
+  const auto estimate = [](std::initializer_list<Setting> settings) {
+    return text([&](auto... out) {
+      return tsr_plan_estimate("gpt2:L=24,C=2048,H=16,V=51200,T=1024", options(settings).get(), out...);
+    });
+  };
+  const std::string priced = estimate({{"cluster", std::string("dgx-a100-80gb:16")},
+                                       {"batch", int64_t{64}},
+                                       {"parallel", std::string("tp=2,dp=4,pp=2:1f1b,mb=2,recompute=full")},
+                                       {"features", std::string("attention=unfused,dp_overlap=off")}});
+  CHECK(priced.find("\"predicted_step_seconds\"") != std::string::npos);
+  CHECK(priced.find("\"gap\"") == std::string::npos);
+  const std::string searched = estimate({{"cluster", std::string("dgx-a100-80gb:16")},
+                                         {"batch", int64_t{64}},
+                                         {"parallel", std::string("tp=2")},
+                                         {"memory_limit", std::string("30GiB")}});
+  CHECK(searched.find("\"parallel\":\"tp=2,") != std::string::npos);
+  for (const char* key : {"\"gap\"", "\"bound_seconds\"", "\"stages\"", "\"candidates\""})
+    CHECK(searched.find(key) != std::string::npos);
+
+  const auto refused = [](std::initializer_list<Setting> settings) {
+    size_t size = 0;
+    return take(tsr_plan_estimate("gpt2:L=24,C=2048,H=16,V=51200,T=1024", options(settings).get(), nullptr, 0,
+                                  &size));
+  };
+  CHECK(refused({}).message.find("'cluster' is missing") != std::string::npos);
+  CHECK(refused({{"cluster", std::string("dgx-b100:8")}}).code == TSR_NOT_FOUND);
+  CHECK(refused({{"cluster", std::string("absent.json")}}).code == TSR_NOT_FOUND);
+  CHECK(refused({{"cluster", std::string("dgx-h100:8")}, {"memory_limit", std::string("1GiB")}}).code ==
+        TSR_OUT_OF_MEMORY);
+}

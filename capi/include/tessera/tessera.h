@@ -448,18 +448,24 @@ TSR_API tsr_status* tsr_plan_trace(const tsr_plan* plan, char* buffer, size_t ca
 TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* its text */
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
-/* What one training step of a transformer takes on a cluster that need not be present, under a plan as it is given:
- * nothing is planned or lowered, so plans of other systems can be priced. `description` is a shorthand of tsr_model_new.
+/* What one training step of a transformer takes on a cluster that need not be present. With a complete mesh in `parallel`
+ * that plan is priced as it is, so plans of other systems can be; else the fastest step with what is pinned is searched.
+ * Nothing is lowered. `description` is a shorthand of tsr_model_new.
  *   cluster    str   PRESET:COUNT (required) or a JSON file. Presets: dgx-v100-16gb, dgx-v100-32gb, dgx-a100-40gb,
  *                    dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000, pcie-a100-80gb, ..., cpu
  *   batch      i64   sequences in one step, over all devices (default 8)
- *   parallel   str   "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1": the product of tp, dp and pp is the cluster's
- *                    number of devices; pp=P:gpipe, P:1f1b (default) or P:interleaved=CHUNKS; mb is the micro-batch of
- *                    one data-parallel rank, in sequences (default 1); recompute=none (default), selective or full
+ *   parallel   str   "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1": complete when the product of tp, dp and pp is the
+ *                    cluster's number of devices; pp=P:gpipe, P:1f1b (default) or P:interleaved=CHUNKS; mb is the
+ *                    micro-batch of one data-parallel rank, in sequences; recompute=none, selective or full. Priced, what
+ *                    is not said is 1, none and 0; searched, it is the search's
  *   features   str   what the software does, each with its default: "attention=fused,sp=off,dp_overlap=on,
  *                    scatter_sends=off,dtype=bf16,grad_dtype=f32"; attention may be unfused
- * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "micro_batches", "seconds":
- * {"compute", "recompute", "communication", "bubble", "gradients", "update"}, ...}: the slowest stage's, by cause. */
+ *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
+ * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel", "micro_batches", "seconds":
+ * {"compute", "recompute", "communication", "bubble", "gradients", "update"}, ...}: the slowest stage's, by cause. A search
+ * adds {"stages": [{"blocks", "recomputed", "recomputed_selectively", "memory_bytes"}], "gap", "bound_seconds", "search",
+ * "candidates"}: no plan of the searched space is predicted faster than bound_seconds. TSR_OUT_OF_MEMORY when nothing
+ * fits. */
 TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer, size_t capacity,
                                       size_t* out_size);
 

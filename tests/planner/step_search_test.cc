@@ -1,0 +1,186 @@
+#include "parallel/analytic/step_search.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "graph/base/text.h"
+#include "parallel/analytic/stage_time.h"
+#include "parallel/cluster_presets.h"
+
+using namespace tessera;
+
+namespace {
+
+TransformerShape shape(const char* text) { return *transformer_shape(*parse_shorthand(text)); }
+constexpr const char* kGpt3 = "gpt2:L=96,C=12288,H=96,V=51200,T=2048";
+constexpr const char* kLlama405 = "llama:L=126,C=16384,H=128,KV=8,F=53248,V=128256,T=8192";
+
+StepSearchResult search(const TransformerShape& model, const Cluster& cluster, StepSearchOptions options,
+                        double* seconds = nullptr) {
+  const auto start = std::chrono::steady_clock::now();
+  auto result = search_step(model, cluster, options);
+  if (seconds != nullptr)
+    *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  REQUIRE_MESSAGE(result.ok(), std::string(result.status().message()));
+  return *result;
+}
+
+std::string told(const StepSearchResult& r, double seconds) {
+  return format("{} in {} s, gap {} %, {} configurations, {} solved, {} too large; planned in {} s",
+                to_text(r.best.plan), r.best.time.step_s, 100 * r.gap, r.configurations, r.solved,
+                r.too_large, seconds);
+}
+
+}  // namespace
+
+TEST_CASE("GPT-3 175B on 1,024 A100 is planned within two seconds and a gap of one percent") {
+  StepSearchOptions options;
+  options.global_batch = 1536;
+  double seconds = 0;
+  const auto result = search(shape(kGpt3), *cluster_preset("dgx-a100-80gb:1024"), options, &seconds);
+  MESSAGE(told(result, seconds));
+  CHECK(seconds < 2);
+  CHECK(result.gap >= 0);
+  CHECK(result.gap < 0.01);
+  for (const int64_t bytes : result.best.memory_bytes) CHECK(bytes <= int64_t{80} << 30);
+}
+
+TEST_CASE("Llama 3 405B on 16,384 H100 is planned within four seconds") {
+  StepSearchOptions options;
+  options.global_batch = 2048;
+  double seconds = 0;
+  const auto result = search(shape(kLlama405), *cluster_preset("dgx-h100:16384"), options, &seconds);
+  MESSAGE(told(result, seconds));
+  CHECK(seconds < 4);
+}
+
+TEST_CASE("planning time does not grow with depth beyond the cuts: 1,000 layers within three seconds") {
+  StepSearchOptions options;
+  options.global_batch = 256;
+  double seconds = 0;
+  const auto result = search(shape("gpt2:L=1000,C=4096,H=32,V=51200,T=2048"), *cluster_preset("dgx-h100:256"),
+                             options, &seconds);
+  MESSAGE(told(result, seconds));
+  CHECK(seconds < 3);
+}
+
+TEST_CASE(
+    "the search is never slower than any plan of its space that is priced alone, and its bound never above") {
+  const TransformerShape model = shape("gpt2:L=12,C=2048,H=16,V=51200,T=1024");
+  for (const int64_t gib : {24, 40, 80}) {
+    const Cluster cluster = *cluster_preset("dgx-a100-80gb:16");
+    StepSearchOptions options;
+    options.global_batch = 64;
+    options.memory_limit = gib << 30;
+    const auto result = search(model, cluster, options);
+    int compared = 0;
+    for (int32_t tp = 1; tp <= 16; tp *= 2)
+      for (int32_t pp = 1; tp * pp <= 16; pp *= 2)
+        for (int64_t mb = 1; mb <= 8; mb *= 2)
+          for (const int32_t zero : {0, 1, 3})
+            for (const Recompute recompute : {Recompute::kNone, Recompute::kFull})
+              for (const bool sp : {false, true}) {
+                ForeignPlan plan = options.features;
+                plan.tp = tp, plan.pp = pp, plan.dp = 16 / tp / pp, plan.micro_batch = mb, plan.zero = zero;
+                plan.recompute = recompute, plan.sequence_parallel = sp;
+                if (pp > 12 || (sp && tp == 1) || 64 % (plan.dp * mb) != 0) continue;
+                // What it holds at the even split, as the search counts it.
+                const StageTimes times(model, plan, cluster);
+                const int64_t m = 64 / (plan.dp * mb);
+                bool fits = true;
+                for (int32_t s = 0; s < pp; ++s) {
+                  const int64_t n = 12 / pp + (s < 12 % pp), flights = std::min<int64_t>(m, pp - s);
+                  const bool first = s == 0, last = s + 1 == pp;
+                  fits = fits && (int64_t{3} << 30) + times.state_bytes(times.parameters(n, first, last)) +
+                                         times.working_bytes() +
+                                         flights * (n * times.activation_bytes(recompute) +
+                                                    times.end_activation_bytes(first, false)) +
+                                         times.end_activation_bytes(false, last) <=
+                                     options.memory_limit;
+                }
+                const auto time = step_time(model, plan, cluster, 64);
+                REQUIRE(time.ok());
+                if (!fits) continue;
+                ++compared;
+                CHECK(result.best.time.step_s <= time->step_s * (1 + 1e-9));
+                CHECK(result.bound_s <= time->step_s * (1 + 1e-9));
+              }
+    CHECK(compared > 20);
+    CHECK(result.gap < 0.05);
+  }
+}
+
+TEST_CASE("more memory, bandwidth or speed never make the best step slower") {
+  const TransformerShape model = shape("gpt2:L=24,C=4096,H=32,V=51200,T=2048");
+  StepSearchOptions options;
+  options.global_batch = 128;
+  const Cluster base = *cluster_preset("dgx-a100-40gb:32");
+  double last = INFINITY;
+  for (const int64_t gib : {16, 20, 24, 32, 40, 80, 400}) {
+    options.memory_limit = gib << 30;
+    const auto result = search_step(model, base, options);
+    if (!result.ok()) continue;
+    CHECK(result->best.time.step_s <= last * (1 + 1e-9));
+    last = result->best.time.step_s;
+  }
+  CHECK(std::isfinite(last));
+  options.memory_limit = int64_t{32} << 30;
+  const double now = search(model, base, options).best.time.step_s;
+  Cluster faster = base;
+  faster.network.bytes_per_s *= 2;
+  CHECK(search(model, faster, options).best.time.step_s <= now * (1 + 1e-9));
+  faster = base;
+  for (MatrixRate& rate : faster.kinds[0].matrix_rates) rate.flops_per_s *= 2;
+  CHECK(search(model, faster, options).best.time.step_s < now);
+}
+
+TEST_CASE(
+    "without limits nothing is recomputed; at tight ones some blocks are, and only as many as it takes") {
+  const TransformerShape model = shape("gpt2:L=48,C=8192,H=64,V=51200,T=2048");
+  StepSearchOptions options;
+  options.global_batch = 128;
+  options.tp = 8, options.pp = 4, options.micro_batch = 2, options.virtual_stages = 1, options.zero = 0;
+  const Cluster cluster = *cluster_preset("dgx-a100-80gb:64");
+  const auto recomputed = [&](int64_t gib) {
+    options.memory_limit = gib << 30;
+    int64_t full = 0;
+    const auto result = search(model, cluster, options);
+    for (const StageBlocks& stage : result.best.stages) full += stage.full;
+    return full;
+  };
+  CHECK(recomputed(4000) == 0);
+  const int64_t some = recomputed(28), more = recomputed(27);
+  CHECK(some > 0);
+  CHECK(some < 48);
+  CHECK(more > some);
+}
+
+TEST_CASE("pins are kept, and what cannot fit says how small it could be") {
+  const TransformerShape model = shape(kGpt3);
+  StepSearchOptions options;
+  options.global_batch = 512;
+  options.tp = 4, options.zero = 1;
+  const Cluster cluster = *cluster_preset("dgx-a100-80gb:128");
+  const auto result = search(model, cluster, options);
+  CHECK(result.best.plan.tp == 4);
+  CHECK(result.best.plan.zero == 1);
+  CHECK(to_text(result.best.plan).starts_with("tp=4,"));
+  options.memory_limit = int64_t{8} << 30;
+  const auto refused = search_step(model, cluster, options);
+  REQUIRE(!refused.ok());
+  CHECK(refused.status().code() == StatusCode::kOutOfMemory);
+  CHECK(std::string(refused.status().message()).find("the smallest found needs") != std::string::npos);
+}
+
+TEST_CASE("the same search twice gives the same plan") {
+  StepSearchOptions options;
+  options.global_batch = 256;
+  const Cluster cluster = *cluster_preset("dgx-h100:64");
+  const auto one = search(shape("gpt2:L=32,C=4096,H=32,V=51200,T=2048"), cluster, options);
+  const auto two = search(shape("gpt2:L=32,C=4096,H=32,V=51200,T=2048"), cluster, options);
+  CHECK(to_text(one.best.plan) == to_text(two.best.plan));
+  CHECK(one.best.time.step_s == two.best.time.step_s);
+  CHECK(one.best.stages == two.best.stages);
+}
