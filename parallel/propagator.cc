@@ -156,6 +156,7 @@ Status Propagator::visit(NodeId id) {
     assign_update(id, plan);
   } else {
     TSR_RETURN_IF_ERROR(assign_experts(id, plan));
+    assign_wide(id, plan);
     assign_sequence(id, plan);
     if (axes_.swaps())
       TSR_RETURN_IF_ERROR(assign_swapping_features(id, plan));

@@ -40,6 +40,7 @@ class Propagator {
   const Factor* factor_instead_of_sequence(NodeId id, const NodePlan& plan) const;
   Status assign_meeting(NodeId id, NodePlan& plan);
   Status assign_experts(NodeId id, NodePlan& plan) const;
+  void assign_wide(NodeId id, NodePlan& plan) const;
   Status assign_features(NodeId id, NodePlan& plan, AxisId axis);
   Status assign_swapping_features(NodeId id, NodePlan& plan);
   void assign_batch(NodeId id, NodePlan& plan) const;
@@ -64,6 +65,7 @@ class Propagator {
   const Factor* batch_factor(NodeId id) const;
   const Factor* sequence_factor(NodeId id) const;  // of results [B, T, and more]
   int64_t carried_elements(NodeId id, AxisId axis) const;
+  bool is_wide(NodeId id, const Weight& weight) const;
   std::vector<AxisId> batch_axes() const { return batch_whole_ ? std::vector<AxisId>{} : axes_.batch; }
 
   // --- propagator_storage.cc: what is stored where ---

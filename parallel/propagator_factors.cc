@@ -361,6 +361,43 @@ Status Propagator::assign_experts(NodeId id, NodePlan& plan) const {
   return {};
 }
 
+// Moving what the weight is applied to (forward, again for its gradient, and back) sends less than summing
+// its gradient over the ranks.
+bool Propagator::is_wide(NodeId id, const Weight& weight) const {
+  const auto elements = [&](TensorId tensor) { return graph_.type(tensor).shape.elements(); };
+  int64_t applied_to = elements(node(id).outputs[0]);
+  if (!weight.looked_up)
+    for (size_t i = 0; i < node(id).inputs.size(); ++i)
+      if (i != weight.input && has(rule(id).inputs[i], weight.contracted->name))
+        applied_to = elements(node(id).inputs[i]);
+  return 2 * elements(node(id).inputs[weight.input]) > (weight.looked_up ? 2 : 3) * applied_to;
+}
+
+// Columns of wide weights (rows of wide tables) lie on the axis that the batch has elsewhere; so does what
+// arrives from them.
+void Propagator::assign_wide(NodeId id, NodePlan& plan) const {
+  if (!axes_.wide || batch_whole_) return;
+  const AxisId axis = *axes_.wide;
+  const Node& it = node(id);
+  const auto take = [&](const Factor* factor) {
+    if (factor != nullptr && factor != batch_factor(id) && admits(id, plan, *factor, axis))
+      set(id, plan, *factor, {axis});
+  };
+  for (size_t o = 0; o < it.outputs.size(); ++o)
+    if (const TensorId parameter = gradient_of_[index(it.outputs[o])]; parameter != kNoTensor)
+      return take(factor_along(id, compute_spec(parameter), rule(id).outputs[o], axis));
+  int64_t elements = -1;
+  const Factor* along = arriving(id, plan, axis, elements);
+  if (const std::optional<Weight> weight = weight_of(id)) {
+    if (weight->placed)
+      take(factor_along(id, now_[index(it.inputs[weight->input])], rule(id).inputs[weight->input], axis));
+    else if (is_wide(id, *weight))
+      take(weight->looked_up || along == weight->contracted ? weight->contracted : weight->brought);
+    return;
+  }
+  take(along);
+}
+
 void Propagator::assign_batch(NodeId id, NodePlan& plan) const {
   const Factor* factor = batch_factor(id);
   if (factor == nullptr) return;

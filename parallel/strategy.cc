@@ -121,6 +121,10 @@ class WordReader {
     spec().keep = pins_.keep = true;
     return {};
   }
+  Status owt(Value) {
+    spec().owt = pins_.owt = true;
+    return {};
+  }
   Status mb(Value value) {
     TSR_ASSIGN_OR_RETURN(spec().micro_batch, count_of("mb", value, 1, kMany));
     pins_.micro_batch = true;
@@ -251,6 +255,10 @@ class WordReader {
           format("sp goes with tp=1d; {} splits activations already", kForms[static_cast<size_t>(it.form)]));
     if (it.sp && pins_.tp && it.tp == 1)
       return wrong("sp splits the sequence over tp, and tp=1 is given; use tp=2 or more");
+    if (it.owt && (it.ep > 1 || it.form != TensorForm::k1d))
+      return wrong("owt goes with dp, tp=1d, cp and pp; experts and grids split the batch otherwise");
+    if (it.owt && pins_.dp && it.dp == 1)
+      return wrong("owt splits large weights over dp, and dp=1 is given; use dp=2 or more");
     if (it.zero_group > 0 && pins_.dp && it.dp % it.zero_group != 0)
       return wrong(format("zero groups of {} do not divide dp={}", it.zero_group, it.dp));
     return {};
@@ -312,6 +320,7 @@ std::string to_text(const StrategySpec& spec) {
     words.push_back(format("recompute={}", kRecompute[static_cast<size_t>(spec.recompute)]));
   if (spec.offload.any()) words.push_back("offload=" + offload_text(spec.offload));
   if (spec.keep) words.push_back("keep");
+  if (spec.owt && spec.dp > 1) words.push_back("owt");
   return words.empty() ? "single" : join(words, ",");
 }
 

@@ -12,6 +12,9 @@
 //   chunks=G                          gathers move in G slices
 //   recompute=none|full|auto
 //   offload=none|auto|params|grads|optimizer|activations[@host|@file], several joined by '+'
+//   owt                               beside dp: weights that are larger than what they are applied to are
+//   split
+//                                     over dp instead of the batch (Krizhevsky's "one weird trick")
 //   keep                              what is gathered for forward is kept for backward, not gathered again
 #pragma once
 
@@ -57,6 +60,7 @@ struct StrategySpec {
   RecomputeForm recompute = RecomputeForm::kNone;
   OffloadWords offload;
   bool keep = false;
+  bool owt = false;  // docs/add-a-strategy.md follows it through the code
 
   int32_t data() const { return dp * ep; }  // parts of the batch, but for those of a tensor grid
   int32_t devices() const { return dp * tp * cp * ep * pp; }
@@ -67,7 +71,8 @@ struct StrategySpec {
 struct StrategyPins {
   StrategySpec spec;
   bool dp = false, tp = false, sp = false, zero = false, micro_batch = false;
-  bool cp = false, ep = false, pp = false, chunks = false, recompute = false, offload = false, keep = false;
+  bool cp = false, ep = false, pp = false, chunks = false, recompute = false, offload = false, keep = false,
+       owt = false;
 };
 
 // Errors name the word found, the words known (nearest first) and an example.

@@ -13,6 +13,7 @@ DeviceMesh make_mesh(const StrategySpec& spec, StrategyAxes& axes, const SharedH
   if (spec.dp > 1) {
     axes.batch.push_back(add("dp", grouped ? spec.zero_group : spec.dp));
     if (spec.zero > 0) axes.zero.push_back(axes.batch.back());
+    if (spec.owt) axes.wide = axes.batch.back();
   }
   if (spec.ep > 1) axes.experts = add("ep", spec.ep);
   if (spec.cp > 1) axes.context = add("cp", spec.cp);

@@ -26,7 +26,8 @@ struct StrategyAxes {
   // Beside features[0] in 1d where a model has fewer KV heads than parts: each head's queries lie on it, its
   // keys and values are on all of its ranks (ALGEBRA rule 4); everything else is split over both.
   std::optional<AxisId> group;
-  bool grid = false;  // 2d to 3d: activations lie split along their features
+  std::optional<AxisId> wide;  // in `batch`; weights larger than what they are applied to take it (owt)
+  bool grid = false;           // 2d to 3d: activations lie split along their features
 
   bool swaps() const { return features.size() > 1; }  // 3d
   AxisId other(AxisId feature) const { return features[0] == feature ? features.back() : features[0]; }

@@ -97,6 +97,8 @@ TEST_CASE("words that are wrong, unknown or not yet carried out are told apart")
   CHECK(message("dp=2,dp=2").find("given twice") != std::string::npos);
   CHECK(message("dp=60000,tp=60000").find("devices") != std::string::npos);
   CHECK_FALSE(parse_parallel("tp=2d:2x2,sp").ok());
+  CHECK(message("dp=1,owt").find("use dp=2") != std::string::npos);
+  CHECK_FALSE(parse_parallel("dp=2,ep=2,owt").ok());
   CHECK(parse_parallel("pp=2")->spec.schedule == ScheduleKind::k1F1B);
   CHECK(parse_parallel("tp=3d:2x2x2")->spec.devices() == 8);
   CHECK_FALSE(parse_parallel("tp=1,sp").ok());
@@ -133,6 +135,19 @@ TEST_CASE("zero spreads state, then gradients, then parameters, after the comput
   CHECK(spec(2, "block.0.gate") == "{[tp], []}");
   CHECK(spec(3, "block.0.gate") == "{[tp, dp], []}");
   CHECK(spec(3, "block.0.ffn_norm") == "{[dp]}");
+}
+
+TEST_CASE("owt splits weights larger than what they are applied to over dp, and no others") {
+  const auto step = training_step("llama:L=1,C=32,H=4,KV=2,F=48,V=640,T=16");
+  REQUIRE(step.ok());
+  const auto plan = plan_of(*step, "dp=4,owt", 8, 16);
+  REQUIRE_MESSAGE(plan.ok(), plan.status().to_string());
+  CHECK(spec_text(*step, *plan, "token_embedding") == "{[dp], []}");
+  CHECK(spec_text(*step, *plan, "token_embedding.grad") == "{[dp], []}");
+  CHECK(spec_text(*step, *plan, "token_embedding.m") == "{[dp], []}");
+  CHECK(spec_text(*step, *plan, "block.0.gate") == "{[], []}");
+  CHECK(spec_text(*step, *plan, "block.0.gate.grad") == "{[], []} partial(sum: dp)");
+  CHECK(spec_text(*step, *plan, "tokens") == "{[dp], []}");
 }
 
 TEST_CASE("the planner uses every device, and says of each strategy what it costs") {

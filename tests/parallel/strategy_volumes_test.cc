@@ -79,6 +79,12 @@ TEST_CASE("one linear sends what the table says, kept") {
   CHECK(elements("dp=4,zero=3,keep", 11, 13, 17) == 1326);
 }
 
+TEST_CASE("one linear under owt moves the smaller of weight and operand") {
+  CHECK(elements("dp=4,owt", 24, 36, 48) == 3 * 3 * 24 * 36);  // 2 (N-1) S_W = 10368 would be more
+  CHECK(elements("dp=4,owt,keep", 24, 36, 48) == 2 * 3 * 24 * 36);
+  CHECK(elements("dp=4,owt", 96, 36, 48) == 10368);
+}
+
 TEST_CASE("chunks of one linear send the same in all") {
   for (const int g : {1, 2, 3, 5, 8})
     for (const std::string_view form : {"dp=4,zero=3", "tp=2d:2x3", "tp=2.5d:2x2x2", "tp=3d:2x2x2"}) {
