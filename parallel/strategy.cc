@@ -88,6 +88,7 @@ class WordReader {
         {"zero", true, &WordReader::zero},       {"mb", true, &WordReader::mb},
         {"chunks", true, &WordReader::chunks},   {"recompute", true, &WordReader::recompute},
         {"offload", true, &WordReader::offload}, {"keep", false, &WordReader::keep},
+        {"owt", false, &WordReader::owt},
     };
     std::vector<std::string> known;
     for (const Word& candidate : kWords) {

@@ -12,9 +12,7 @@
 //   chunks=G                          gathers move in G slices
 //   recompute=none|full|auto
 //   offload=none|auto|params|grads|optimizer|activations[@host|@file], several joined by '+'
-//   owt                               beside dp: weights that are larger than what they are applied to are
-//   split
-//                                     over dp instead of the batch (Krizhevsky's "one weird trick")
+//   owt                               large weights lie over dp instead of the batch (one weird trick)
 //   keep                              what is gathered for forward is kept for backward, not gathered again
 #pragma once
 

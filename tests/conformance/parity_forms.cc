@@ -36,8 +36,8 @@ const std::vector<Form> kForms = {
     {"dp=6,zero=3:2", 6, kAny, kFull},
     {"dp=6,zero=3:3,mb=1", 6},
     // Large weights over dp instead of the batch.
-    {"dp=3,owt", 3},
-    {"dp=2,tp=2,zero=2,mb=3,owt", 4},
+    {"dp=3,mb=1,owt", 3},
+    {"dp=2,tp=2,zero=2,mb=1,owt", 4},
     {"dp=8,zero=3:4", 8, kAny, kFull},
     // Tensor parallel in one dimension: 8 heads on 3, 5 and 6 are uneven.
     {"tp=2", 2},
