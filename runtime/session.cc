@@ -195,9 +195,13 @@ void Session::Impl::bark() {
   std::vector<std::string> waits;
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (entry->index[rank] >= 0) waits.push_back(ranks[rank]->waits(entry->index[rank]));
-  fail(Status(StatusCode::kTimeout,
-              format("entry '{}': no rank has computed or finished anything for {} s; {}", entry->name,
-                     options.watchdog_s, join(waits, "; "))));
+  const Status status(StatusCode::kTimeout,
+                      format("entry '{}': no rank has computed or finished anything for {} s; {}",
+                             entry->name, options.watchdog_s, join(waits, "; ")));
+  const std::lock_guard lock(mutex);
+  if (!running) return;  // it has just come to its end
+  if (first_error.ok()) first_error = status;
+  stop_run();
 }
 
 void Session::Impl::index_bindings() {

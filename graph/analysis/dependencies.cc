@@ -63,8 +63,10 @@ class Analysis {
 
   Dependencies run() {
     find_needs();
-    assign_streams();
-    find_waits();
+    name_streams();
+    for (size_t i = 0; i < code_.size(); ++i) place(i);
+    result_.wait_begin.push_back(static_cast<int32_t>(result_.waits.size()));
+    drop_empty_streams();
     return std::move(result_);
   }
 
@@ -112,39 +114,76 @@ class Analysis {
     return {};
   }
 
-  void assign_streams() {
-    const size_t count = code_.size();
-    std::vector<StreamId> ids(count);
-    for (size_t i = 0; i < count; ++i) ids[i] = preferred(code_[i]);
-    for (size_t i = 0; i < count; ++i) {
-      const bool is_local = ids[i].kind == StreamKind::kCollectives || ids[i].kind == StreamKind::kCopies;
-      if (is_local &&
-          (instruction_bytes(rank_, code_[i]) < options_.inline_below_bytes || !can_overlap(i, ids)))
-        ids[i] = {};
-    }
-
-    std::vector<StreamId> all = ids;
+  void name_streams() {
+    for (const Instruction& instruction : code_) ids_.push_back(preferred(instruction));
+    std::vector<StreamId> all = ids_;
     all.push_back({});
     std::ranges::sort(all);
     all.erase(std::unique(all.begin(), all.end()), all.end());
     for (const StreamId& id : all) result_.streams.push_back({id, {}});
-    result_.stream.resize(count);
-    result_.position.resize(count);
-    for (size_t i = 0; i < count; ++i) {
-      const auto stream = static_cast<size_t>(std::ranges::lower_bound(all, ids[i]) - all.begin());
-      result_.stream[i] = static_cast<int32_t>(stream);
-      result_.position[i] = static_cast<int32_t>(result_.streams[stream].code.size());
-      result_.streams[stream].code.push_back(static_cast<int32_t>(i));
+    known_.resize(code_.size() * all.size());
+    now_.resize(all.size());
+  }
+
+  // Gives the instruction its stream and its waits. Vector clocks: known_[i][t] instructions of stream t are
+  // done once instruction i is. The latest need comes first, since its clock may cover the earlier ones.
+  void place(size_t i) {
+    if (stays_inline(i)) ids_[i] = {};
+    const auto mine = static_cast<size_t>(
+        std::ranges::lower_bound(result_.streams, ids_[i], {}, &Stream::id) - result_.streams.begin());
+    Stream& stream = result_.streams[mine];
+    const size_t streams = result_.streams.size();
+    for (size_t t = 0; t < streams; ++t)
+      now_[t] = stream.code.empty() ? 0 : known_[static_cast<size_t>(stream.code.back()) * streams + t];
+    result_.wait_begin.push_back(static_cast<int32_t>(result_.waits.size()));
+    for (auto need = needs_[i].rbegin(); need != needs_[i].rend(); ++need) {
+      const auto at = static_cast<size_t>(*need);
+      if (now_[static_cast<size_t>(result_.stream[at])] > result_.position[at]) continue;
+      result_.waits.push_back({result_.stream[at], result_.position[at]});
+      for (size_t t = 0; t < streams; ++t) now_[t] = std::max(now_[t], known_[at * streams + t]);
     }
+    result_.stream.push_back(static_cast<int32_t>(mine));
+    result_.position.push_back(static_cast<int32_t>(stream.code.size()));
+    stream.code.push_back(static_cast<int32_t>(i));
+    now_[mine] = result_.position[i] + 1;
+    std::ranges::copy(now_, known_.begin() + static_cast<std::ptrdiff_t>(i * streams));
+  }
+
+  // Small ones do so only where computation need not wait for others because of it: those before it in its
+  // communicator.
+  bool stays_inline(size_t i) const {
+    if (ids_[i].kind != StreamKind::kCollectives && ids_[i].kind != StreamKind::kCopies) return false;
+    if (!can_overlap(i)) return true;
+    if (instruction_bytes(rank_, code_[i]) >= options_.inline_below_bytes) return false;
+    const Stream& compute = result_.streams[0];
+    const size_t streams = result_.streams.size();
+    return std::ranges::all_of(needs_[i], [&](int32_t need) {
+      const auto at = static_cast<size_t>(need), stream = static_cast<size_t>(result_.stream[at]);
+      return stream == 0 ||
+             (!compute.code.empty() &&
+              known_[static_cast<size_t>(compute.code.back()) * streams + stream] > result_.position[at]);
+    });
+  }
+
+  void drop_empty_streams() {
+    std::vector<int32_t> renumbered;
+    std::vector<Stream> kept;
+    for (Stream& stream : result_.streams) {
+      renumbered.push_back(static_cast<int32_t>(kept.size()));
+      if (!stream.code.empty() || stream.id == StreamId{}) kept.push_back(std::move(stream));
+    }
+    result_.streams = std::move(kept);
+    for (int32_t& stream : result_.stream) stream = renumbered[static_cast<size_t>(stream)];
+    for (StreamWait& wait : result_.waits) wait.stream = renumbered[static_cast<size_t>(wait.stream)];
   }
 
   // Whether the computation next to `i`, before or after it in program order, is independent of it.
-  bool can_overlap(size_t i, const std::vector<StreamId>& ids) const {
+  bool can_overlap(size_t i) const {
     constexpr size_t kFarthest =
         64;  // beyond that many non-compute instructions in a row, we take it that it can
     size_t before = i, after = i + 1;
-    while (before > 0 && ids[before - 1].kind != StreamKind::kCompute) --before;
-    while (after < code_.size() && ids[after].kind != StreamKind::kCompute) ++after;
+    while (before > 0 && ids_[before - 1].kind != StreamKind::kCompute) --before;
+    while (after < code_.size() && ids_[after].kind != StreamKind::kCompute) ++after;
     if (after - before > kFarthest) return true;
     if (before > 0 && !leads_to(before - 1, i)) return true;
     return after < code_.size() && !leads_to(i, after);
@@ -161,37 +200,12 @@ class Analysis {
     return reached[to - from];
   }
 
-  // Vector clocks: known[i][t] instructions of stream t are done once instruction i is. The latest need comes
-  // first, since its clock may cover the earlier ones.
-  void find_waits() {
-    const size_t count = code_.size(), streams = result_.streams.size();
-    std::vector<int32_t> known(count * streams, 0), now(streams);
-    std::vector<int32_t> last_of_stream(streams, -1);
-    result_.wait_begin.reserve(count + 1);
-    for (size_t i = 0; i < count; ++i) {
-      result_.wait_begin.push_back(static_cast<int32_t>(result_.waits.size()));
-      const auto mine = static_cast<size_t>(result_.stream[i]);
-      const int32_t previous = last_of_stream[mine];
-      for (size_t t = 0; t < streams; ++t)
-        now[t] = previous < 0 ? 0 : known[static_cast<size_t>(previous) * streams + t];
-      for (auto need = needs_[i].rbegin(); need != needs_[i].rend(); ++need) {
-        const auto at = static_cast<size_t>(*need);
-        const auto stream = static_cast<size_t>(result_.stream[at]);
-        if (now[stream] > result_.position[at]) continue;
-        result_.waits.push_back({static_cast<int32_t>(stream), result_.position[at]});
-        for (size_t t = 0; t < streams; ++t) now[t] = std::max(now[t], known[at * streams + t]);
-      }
-      now[mine] = result_.position[i] + 1;
-      std::ranges::copy(now, known.begin() + static_cast<std::ptrdiff_t>(i * streams));
-      last_of_stream[mine] = static_cast<int32_t>(i);
-    }
-    result_.wait_begin.push_back(static_cast<int32_t>(result_.waits.size()));
-  }
-
   const RankProgram& rank_;
   const std::vector<Instruction>& code_;
   const StreamOptions& options_;
   std::vector<std::vector<int32_t>> needs_;  // by instruction
+  std::vector<StreamId> ids_;                // by instruction: preferred, until it is placed
+  std::vector<int32_t> known_, now_;
   Dependencies result_;
 };
 

@@ -102,6 +102,22 @@ TEST_CASE("a small collective stays on the compute stream whatever could run bes
   CHECK(m.text({.inline_below_bytes = kBytes}) == "compute; collectives after 0; compute");
 }
 
+TEST_CASE("a small collective behind a large one of its communicator does not make computation wait") {
+  Maker m;
+  const int32_t a = m.slot(0), b = m.slot(kBytes), c = m.slot(2 * kBytes), d = m.slot(3 * kBytes),
+                e = m.slot(4 * kBytes);
+  m.compute(a, b);  // 0
+  m.reduce(b, c);   // 1
+  m.reduce(a, d);   // 2: small
+  std::get<CollectiveInst>(m.code().back()).elements = 4;
+  m.compute(a, e);  // 3: beside both
+  m.compute(d, e);  // 4: now both are done
+  m.reduce(b, d);   // 5: small
+  std::get<CollectiveInst>(m.code().back()).elements = 4;
+  m.compute(a, e);  // 6
+  CHECK(m.text() == "compute; collectives after 0; collectives; compute; compute after 2; compute; compute");
+}
+
 TEST_CASE("bytes that another slot takes over are waited for") {
   Maker m;
   const int32_t a = m.slot(0), b = m.slot(kBytes), c = m.slot(2 * kBytes), d = m.slot(3 * kBytes);
