@@ -16,7 +16,16 @@ BlockTime with_recompute(const TransformerShape& model, ForeignPlan plan, const 
   return block_time(model, plan, cluster);
 }
 
+constexpr int64_t kReserved = int64_t{3} << 30;  // context, communicators, workspaces of one device
+
 }  // namespace
+
+int64_t in_flight(const ForeignPlan& plan, int32_t stage, int64_t m) {
+  const int64_t after = plan.pp - stage - 1;
+  if (plan.schedule == ForeignSchedule::kGpipe) return m * plan.virtual_stages;
+  if (plan.virtual_stages == 1) return std::min(m, after + 1);
+  return std::min(m * plan.virtual_stages, after * 2 + int64_t{plan.virtual_stages - 1} * plan.pp + 1);
+}
 
 StageTimes::StageTimes(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster)
     : model_(model),
@@ -113,6 +122,16 @@ int64_t StageTimes::working_bytes() const {
                                                 bytes_of(plan_.compute_dtype)
                                           : 0;
   return block + static_cast<int64_t>(gathered);
+}
+
+int64_t StageTimes::memory_bytes(const StageBlocks& stage, bool first, bool last, int64_t flights,
+                                 int64_t chunks) const {
+  const int64_t kept = (stage.blocks - stage.full - stage.selective) * activation_bytes(Recompute::kNone) +
+                       stage.full * activation_bytes(Recompute::kFull) +
+                       stage.selective * activation_bytes(Recompute::kSelective);
+  return kReserved + state_bytes(parameters(stage.blocks, first, last)) + working_bytes() +
+         flights * end_activation_bytes(first, false) + end_activation_bytes(false, last) +
+         (kept * flights + chunks - 1) / chunks;
 }
 
 }  // namespace tessera

@@ -14,6 +14,9 @@ struct StagePasses {
   double collective_s = 0;               // of both: collectives and sends
 };
 
+// Micro-batches (of one chunk each, interleaved) whose activations stage `stage` holds at once.
+int64_t in_flight(const ForeignPlan& plan, int32_t stage, int64_t micro_batches);
+
 class StageTimes {
  public:
   StageTimes(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster);
@@ -29,6 +32,10 @@ class StageTimes {
   int64_t activation_bytes(Recompute recompute) const;
   int64_t end_activation_bytes(bool first, bool last) const;
   int64_t working_bytes() const;  // of one block while it is computed (again) and its gradients are
+  // All that a stage's device holds, while the activations of `flights` micro-batches (of one of its `chunks`
+  // each) do. What contexts and communicators hold is in it, too.
+  int64_t memory_bytes(const StageBlocks& stage, bool first, bool last, int64_t flights,
+                       int64_t chunks = 1) const;
 
  private:
   const TransformerShape& model_;

@@ -22,7 +22,6 @@ namespace tessera {
 
 namespace {
 
-constexpr int64_t kReserved = int64_t{3} << 30;  // context, communicators, workspaces of one device
 constexpr Recompute kWays[] = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
 
 struct Configuration {
@@ -110,7 +109,7 @@ class Solver {
     for (const bool as_bound : {true, false}) {
       TSR_ASSIGN_OR_RETURN(
           const PipelineCuts cuts, cut_equal_blocks(model_.L, plan_.pp, [&](int32_t s, int64_t n) {
-            const auto stage = fill(s, n, in_flight(s), 1);
+            const auto stage = fill(s, n);
             if (!stage) return StagePrice{INFINITY, INFINITY};
             const StagePasses passes = times_.of(*stage, s == 0, s + 1 == plan_.pp);
             const double t = passes.forward_s + passes.backward_s;
@@ -121,7 +120,7 @@ class Solver {
       std::vector<StageBlocks> stages;
       for (int32_t s = 0; s < plan_.pp; ++s) {
         const int64_t end = s + 1 < plan_.pp ? cuts.first[static_cast<size_t>(s) + 1] : model_.L;
-        stages.push_back(*fill(s, end - cuts.first[static_cast<size_t>(s)], in_flight(s), 1));
+        stages.push_back(*fill(s, end - cuts.first[static_cast<size_t>(s)]));
       }
       TSR_ASSIGN_OR_RETURN(FoundStep found, finish(std::move(stages)));
       if (found.time.step_s < best.time.step_s) best = std::move(found);
@@ -134,7 +133,7 @@ class Solver {
     int64_t most = 0;
     for (int32_t s = 0; s < plan_.pp; ++s) {
       const int64_t n = (model_.L + plan_.pp - 1) / plan_.pp;
-      most = std::max(most, stage_bytes(s, blocks(n, ways_.back()), in_flight(s)));
+      most = std::max(most, memory_bytes(s, blocks(n, ways_.back())));
     }
     return most;
   }
@@ -147,34 +146,24 @@ class Solver {
     return {count, way == Recompute::kFull ? count : 0, way == Recompute::kSelective ? count : 0};
   }
 
-  int64_t in_flight(int32_t stage) const {
-    if (plan_.virtual_stages == 1) return std::min<int64_t>(m_, plan_.pp - stage);
-    return std::min<int64_t>(m_ * plan_.virtual_stages, (plan_.pp - stage - 1) * int64_t{2} +
-                                                            int64_t{plan_.virtual_stages - 1} * plan_.pp + 1);
-  }
+  int64_t in_flight(int32_t stage) const { return tessera::in_flight(plan_, stage, m_); }
 
-  int64_t fixed_bytes(int32_t device, int64_t count, int64_t flights) const {
-    const bool first = device == 0, last = device + 1 == plan_.pp;
-    return kReserved + times_.state_bytes(times_.parameters(count, first, last)) + times_.working_bytes() +
-           flights * times_.end_activation_bytes(first, false) + times_.end_activation_bytes(false, last);
-  }
-
-  // `flights` of the micro-batches' activations, each of 1 / chunks of the blocks, are held at once.
-  int64_t stage_bytes(int32_t device, const StageBlocks& stage, int64_t flights, int64_t chunks = 1) const {
-    const int64_t kept =
-        (stage.blocks - stage.full - stage.selective) * times_.activation_bytes(Recompute::kNone) +
-        stage.full * times_.activation_bytes(Recompute::kFull) +
-        stage.selective * times_.activation_bytes(Recompute::kSelective);
-    return fixed_bytes(device, stage.blocks, flights) + (kept * flights + chunks - 1) / chunks;
+  int64_t memory_bytes(int32_t device, const StageBlocks& stage) const {
+    return times_.memory_bytes(stage, device == 0, device + 1 == plan_.pp, in_flight(device),
+                               plan_.virtual_stages);
   }
 
   // How many blocks of a stage are recomputed, so that it fits; nothing when it cannot.
-  std::optional<StageBlocks> fill(int32_t device, int64_t count, int64_t flights, int64_t chunks) const {
+  std::optional<StageBlocks> fill(int32_t device, int64_t count) const {
+    const int64_t flights = in_flight(device), chunks = plan_.virtual_stages;
+    const auto kept = [&](Recompute way) {
+      return (times_.activation_bytes(way) * flights + chunks - 1) / chunks;
+    };
     std::vector<BlockChoice> choices;
-    for (size_t i = 0; i < ways_.size(); ++i)
-      choices.push_back(
-          {way_seconds_[i], (times_.activation_bytes(ways_[i]) * flights + chunks - 1) / chunks, 0});
-    const auto found = solve_repeated_blocks(choices, count, limit_ - fixed_bytes(device, count, flights));
+    for (size_t i = 0; i < ways_.size(); ++i) choices.push_back({way_seconds_[i], kept(ways_[i]), 0});
+    const int64_t rest = memory_bytes(device, blocks(count, Recompute::kFull)) -
+                         (count * times_.activation_bytes(Recompute::kFull) * flights + chunks - 1) / chunks;
+    const auto found = solve_repeated_blocks(choices, count, limit_ - rest);
     if (!found.ok()) return std::nullopt;
     StageBlocks stage{count, 0, 0};
     for (size_t i = 0; i < ways_.size(); ++i) {
@@ -190,7 +179,7 @@ class Solver {
     std::vector<StageBlocks> stages(static_cast<size_t>(plan_.pp * chunks), StageBlocks{each, 0, 0});
     std::vector<double> forward, backward;
     for (int32_t device = 0; device < plan_.pp; ++device) {
-      const auto whole = fill(device, each * chunks, in_flight(device), chunks);
+      const auto whole = fill(device, each * chunks);
       if (!whole) return Status(StatusCode::kOutOfMemory, format("stage {} does not fit", device));
       for (int64_t chunk = 0; chunk < chunks; ++chunk) {
         StageBlocks& stage = stages[static_cast<size_t>(chunk * plan_.pp + device)];
@@ -236,7 +225,7 @@ class Solver {
         whole.blocks += stages[v].blocks, whole.full += stages[v].full,
             whole.selective += stages[v].selective;
       }
-      found.memory_bytes.push_back(stage_bytes(device, whole, in_flight(device), plan_.virtual_stages));
+      found.memory_bytes.push_back(memory_bytes(device, whole));
     }
     found.stages = std::move(stages);
     return found;

@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <random>
 
 #include "graph/base/text.h"
 #include "parallel/analytic/stage_time.h"
@@ -86,20 +88,13 @@ TEST_CASE(
                 plan.tp = tp, plan.pp = pp, plan.dp = 16 / tp / pp, plan.micro_batch = mb, plan.zero = zero;
                 plan.recompute = recompute, plan.sequence_parallel = sp;
                 if (pp > 12 || (sp && tp == 1) || 64 % (plan.dp * mb) != 0) continue;
-                // What it holds at the even split, as the search counts it.
                 const StageTimes times(model, plan, cluster);
-                const int64_t m = 64 / (plan.dp * mb);
                 bool fits = true;
-                for (int32_t s = 0; s < pp; ++s) {
-                  const int64_t n = 12 / pp + (s < 12 % pp), flights = std::min<int64_t>(m, pp - s);
-                  const bool first = s == 0, last = s + 1 == pp;
-                  fits = fits && (int64_t{3} << 30) + times.state_bytes(times.parameters(n, first, last)) +
-                                         times.working_bytes() +
-                                         flights * (n * times.activation_bytes(recompute) +
-                                                    times.end_activation_bytes(first, false)) +
-                                         times.end_activation_bytes(false, last) <=
-                                     options.memory_limit;
-                }
+                const auto stages = even_stages(model, plan);
+                for (int32_t s = 0; s < pp; ++s)
+                  fits = fits &&
+                         times.memory_bytes(stages[static_cast<size_t>(s)], s == 0, s + 1 == pp,
+                                            in_flight(plan, s, 64 / (plan.dp * mb))) <= options.memory_limit;
                 const auto time = step_time(model, plan, cluster, 64);
                 REQUIRE(time.ok());
                 if (!fits) continue;
@@ -110,6 +105,78 @@ TEST_CASE(
     CHECK(compared > 20);
     CHECK(result.gap < 0.05);
   }
+}
+
+TEST_CASE(
+    "on 300 random small problems the search finds what enumerating every plan, cut and recomputed block "
+    "finds") {
+  std::mt19937 random(1);
+  const auto pick = [&](auto... values) {
+    const int64_t all[] = {values...};
+    return all[random() % sizeof...(values)];
+  };
+  int compared = 0, equal = 0;
+  double worst = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    const TransformerShape model = shape(format("gpt2:L={},C={},H=16,V={},T={}", pick(2, 3, 4, 5),
+                                                pick(1024, 2048, 4096), pick(8192, 51200), pick(512, 2048))
+                                             .c_str());
+    const auto devices = static_cast<int32_t>(pick(2, 4, 8));
+    Cluster cluster = *cluster_preset(format("dgx-a100-80gb:{}", devices));
+    cluster.kinds[0].issue_s = 0;
+    StepSearchOptions options;
+    options.global_batch = pick(4, 8, 16);
+    options.virtual_stages = 1;
+    options.zero = static_cast<int32_t>(pick(0, 1, 3));
+    options.memory_limit = (int64_t{3} << 30) + (pick(300, 700, 1500, 3000, 8000, 30000) << 20);
+    options.pin_sequence_parallel = true;
+    double best = INFINITY;
+    for (int32_t tp = 1; tp <= devices; tp *= 2)
+      for (int32_t pp = 1; tp * pp <= devices; pp *= 2)
+        for (int64_t mb = 1; mb <= options.global_batch; ++mb) {
+          ForeignPlan plan = options.features;
+          plan.tp = tp, plan.pp = pp, plan.dp = devices / tp / pp, plan.micro_batch = mb,
+          plan.zero = *options.zero;
+          if (options.global_batch % (plan.dp * mb) != 0 || pp > model.L) continue;
+          const int64_t m = options.global_batch / (plan.dp * mb);
+          const StageTimes times(model, plan, cluster);
+          std::vector<StageBlocks> stages;
+          const std::function<void(int64_t)> cut = [&](int64_t left) {
+            const auto s = static_cast<int32_t>(stages.size());
+            if (s == pp) {
+              if (left > 0) return;
+              const auto time = step_time(model, plan, cluster, options.global_batch, stages);
+              REQUIRE(time.ok());
+              best = std::min(best, time->step_s);
+              return;
+            }
+            for (int64_t n = 1; n <= left; ++n)
+              for (int64_t full = 0; full <= n; ++full) {
+                const StageBlocks stage{n, full, 0};
+                if (times.memory_bytes(stage, s == 0, s + 1 == pp, in_flight(plan, s, m)) >
+                    options.memory_limit)
+                  continue;
+                stages.push_back(stage);
+                cut(left - n);
+                stages.pop_back();
+              }
+          };
+          cut(model.L);
+        }
+    const auto found = search_step(model, cluster, options);
+    REQUIRE(found.ok() == std::isfinite(best));
+    if (!found.ok()) continue;
+    ++compared;
+    CHECK(found->bound_s <= best * (1 + 1e-9));
+    CHECK(found->best.time.step_s >= best * (1 - 1e-9));
+    const double off = found->best.time.step_s / best - 1;
+    CHECK(off <= found->gap + 1e-9);
+    equal += off < 1e-9;
+    worst = std::max(worst, off);
+  }
+  MESSAGE(equal, " of ", compared, " equal, the worst off by ", 100 * worst, " %");
+  CHECK(compared > 200);
+  CHECK(equal >= compared * 95 / 100);
 }
 
 TEST_CASE("more memory, bandwidth or speed never make the best step slower") {
