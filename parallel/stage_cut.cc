@@ -194,18 +194,27 @@ class Cutter {
     return producer == kNoNode ? -1 : stage_[index(producer)];
   }
 
+  bool is_sum(const Node& node) const {
+    const auto rule = rule_of(graph_, node);
+    return node.inputs.size() > 1 && rule.ok() && std::ranges::any_of(rule->linear, [&](const auto& set) {
+             return set.size() == node.inputs.size();
+           });
+  }
+
   void assign_backward() {
     for (size_t n = 0; n < stage_.size(); ++n) {
       const Node& node = graph_.nodes()[n];
       if (node.phase == Phase::kForward || node.phase == Phase::kUpdate) continue;
-      if (node.forward != kNoNode) {
-        stage_[n] = stage_[index(node.forward)];
-        continue;
-      }
       const TensorId parameter = parameter_of_[index(node.outputs[0])];
       int32_t least = -1;
       for (const TensorId input : node.inputs)
         if (const int32_t from = stage_of(input); from >= 0) least = least < 0 ? from : std::min(least, from);
+      if (node.forward != kNoNode) {
+        // Addends of one gradient that come from later stages are added there, and cross once.
+        const int32_t own = stage_[index(node.forward)];
+        stage_[n] = is_sum(node) ? std::max(own, least) : own;
+        continue;
+      }
       stage_[n] = parameter != kNoTensor ? owner_of(parameter) : std::max(least, 0);
     }
   }
