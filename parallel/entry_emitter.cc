@@ -248,15 +248,25 @@ Status EntryEmitter::accumulate(NodeId id) {
       return Status(
           StatusCode::kUnsupported,
           format("'{}' is a maximum and cannot be summed over micro-batches", layout_.tensor(tensor).name));
-    const Tier tier = layout_.tier[index(tensor)];
-    TSR_ASSIGN_OR_RETURN(SlotRef at, obtain(tensor, spec, era_of(node), id, tier));
+    // Sums wait in their tier; a file is no place to add in.
+    const Tier tier = layout_.tier[index(tensor)], adds_in = tier == Tier::kFile ? Tier::kHost : tier;
+    const TensorType local = builder_.local_type(layout_.tensor(tensor).type, spec);
+    const auto carry = [&](SlotRef from, Tier to) {
+      if (tier_at(from) == to) return from;
+      const SlotRef out = builder_.add_slot(format("sum({})", layout_.tensor(tensor).name),
+                                            SlotKind::kTransient, bytes(local), entry_, to);
+      copy_bytes(from, out, bytes(local), id);
+      return out;
+    };
+    TSR_ASSIGN_OR_RETURN(SlotRef at, obtain(tensor, spec, era_of(node), id, adds_in));
     if (totals_.contains(tensor)) {
-      const TensorType local = builder_.local_type(layout_.tensor(tensor).type, spec);
-      TSR_ASSIGN_OR_RETURN(const std::vector<SlotRef> sum,
-                           launch_local("add", {local, local}, {local}, {totals_[tensor][0].at, at}, id,
-                                        layout_.tensor(tensor).name, tier));
+      TSR_ASSIGN_OR_RETURN(
+          const std::vector<SlotRef> sum,
+          launch_local("add", {local, local}, {local}, {carry(totals_[tensor][0].at, adds_in), at}, id,
+                       layout_.tensor(tensor).name, adds_in));
       at = sum[0];
     }
+    at = carry(at, tier);
     totals_[tensor] = {{spec, at, Era::kUpdate, true}};
   }
   return {};

@@ -109,6 +109,7 @@ const std::vector<Form> kForms = {
     {"dp=2,zero=2,mb=2,offload=grads", 2},
     {"dp=2,tp=2,offload=activations", 4},
     {"dp=2,offload=optimizer@file", 2},
+    {"mb=4,offload=grads@file", 1},
     {"dp=2,offload=activations@file", 2, kAny, kFull},
     // Pipelines.
     {"pp=2:gpipe,mb=3", 2, Needs::kLayers},
