@@ -20,6 +20,20 @@ bool is_sum(const ShardingRule& rule, const Node& node) {
          std::ranges::any_of(rule.linear, [&](const auto& set) { return set.size() == node.inputs.size(); });
 }
 
+// The largest grid like this one that wants no more than `rows` parts of the batch.
+StrategySpec smaller_grid(StrategySpec spec, int64_t rows) {
+  auto& [x, y, z] = spec.grid;
+  if (spec.form == TensorForm::k2d) {
+    x = static_cast<int32_t>(rows);
+  } else if (spec.form == TensorForm::k25d) {
+    z = static_cast<int32_t>(std::max<int64_t>(1, rows / x));
+    while (x * z > rows) x = y = x - 1;
+  } else {
+    while (x * x > rows) x = y = z = x - 1;
+  }
+  return spec;
+}
+
 }  // namespace
 
 Propagator::Propagator(const Graph& symbolic, Graph graph, const PropagationOptions& options,
@@ -58,10 +72,10 @@ Status Propagator::check_sizes() {
   if (each < parts(rows)) {
     if (!options_.may_replicate_batch) {
       const int64_t grid = parts(rows) / std::max(1, options_.spec.data());
-      const std::string nearest = grid == 1 ? format("dp={}", std::max<int64_t>(1, each / options_.spec.ep))
-                                  : each < grid
-                                      ? format("a batch of {}, or a smaller grid", parts(rows))
-                                      : format("dp={}", std::max<int64_t>(1, each / grid / options_.spec.ep));
+      const std::string nearest =
+          each < grid
+              ? tensor_words(smaller_grid(options_.spec, std::max<int64_t>(1, each / options_.spec.data())))
+              : format("dp={}", std::max<int64_t>(1, each / grid / options_.spec.ep));
       return Status(StatusCode::kInvalidArgument,
                     format("{} sequences in a micro-batch ({} in all) are fewer than the {} parts of '{}'; "
                            "use {} or a larger batch",

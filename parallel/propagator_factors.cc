@@ -211,21 +211,16 @@ Status Propagator::does_not_fit(NodeId id, TensorId weight, const Factor& factor
   const int64_t most = factor.extent / unit(id, factor);
   StrategySpec nearest = options_.spec;
   const auto side = static_cast<int32_t>(std::min<int64_t>(most, mesh().axis_size(axis)));
-  std::string name = format("tp={}", side);
-  if (axes_.grid) {
-    auto& [x, y, z] = nearest.grid;
-    if (nearest.form == TensorForm::k2d) y = side;
-    if (nearest.form == TensorForm::k25d) x = y = side;
-    if (nearest.form == TensorForm::k3d) x = y = z = side;
-    name = nearest.form == TensorForm::k2d    ? format("tp=2d:{}x{}", x, y)
-           : nearest.form == TensorForm::k25d ? format("tp=2.5d:{}x{}x{}", x, y, z)
-                                              : format("tp=3d:{}x{}x{}", x, y, z);
-  }
+  auto& [x, y, z] = nearest.grid;
+  if (nearest.form == TensorForm::k1d) nearest.tp = side;
+  if (nearest.form == TensorForm::k2d) y = side;
+  if (nearest.form == TensorForm::k25d) x = y = side;
+  if (nearest.form == TensorForm::k3d) x = y = z = side;
   return Status(StatusCode::kInvalidArgument,
                 format("'{}' does not fit '{}' of {}: its {} columns come in {} whole units of {} (heads, KV "
                        "groups); the nearest that fits is {}",
                        to_text(options_.spec), graph_.tensor(weight).name, describe(graph_, id),
-                       factor.extent, most, unit(id, factor), name));
+                       factor.extent, most, unit(id, factor), tensor_words(nearest)));
 }
 
 Result<const Factor*> Propagator::factor_of_weight(NodeId id, const NodePlan& plan, const Weight& weight,

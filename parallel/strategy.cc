@@ -272,17 +272,6 @@ class WordReader {
   std::vector<std::string> seen_;
 };
 
-std::string tensor_text(const StrategySpec& spec) {
-  const auto& [x, y, z] = spec.grid;
-  switch (spec.form) {
-    case TensorForm::k1d: return format("tp={}", spec.tp);
-    case TensorForm::k2d: return format("tp=2d:{}x{}", x, y);
-    case TensorForm::k25d: return format("tp=2.5d:{}x{}x{}", x, y, z);
-    case TensorForm::k3d: return format("tp=3d:{}x{}x{}", x, y, z);
-  }
-  return {};
-}
-
 std::string pipeline_text(const StrategySpec& spec) {
   const std::string text = format("pp={}:{}", spec.pp, kSchedules[static_cast<size_t>(spec.schedule)]);
   return spec.schedule == ScheduleKind::kInterleaved ? format("{}:{}", text, spec.virtual_stages) : text;
@@ -302,10 +291,21 @@ std::string offload_text(const OffloadWords& offload) {
 
 Result<StrategyPins> parse_parallel(std::string_view text) { return WordReader().read(text); }
 
+std::string tensor_words(const StrategySpec& spec) {
+  const auto& [x, y, z] = spec.grid;
+  switch (spec.form) {
+    case TensorForm::k1d: return format("tp={}", spec.tp);
+    case TensorForm::k2d: return format("tp=2d:{}x{}", x, y);
+    case TensorForm::k25d: return format("tp=2.5d:{}x{}x{}", x, y, z);
+    case TensorForm::k3d: return format("tp=3d:{}x{}x{}", x, y, z);
+  }
+  return {};
+}
+
 std::string to_text(const StrategySpec& spec) {
   std::vector<std::string> words;
   if (spec.dp > 1) words.push_back(format("dp={}", spec.dp));
-  if (spec.tp > 1) words.push_back(tensor_text(spec));
+  if (spec.tp > 1) words.push_back(tensor_words(spec));
   if (spec.sp && spec.tp > 1) words.push_back("sp");
   if (spec.cp > 1)
     words.push_back(format("cp={}:{}", kContexts[static_cast<size_t>(spec.context)], spec.cp) +

@@ -76,6 +76,7 @@ struct StrategyPins {
 // Errors name the word found, the words known (nearest first) and an example.
 Result<StrategyPins> parse_parallel(std::string_view text);
 std::string to_text(const StrategySpec& spec);  // canonical: "dp=2,tp=2,sp,zero=1"; "single" for one device
+std::string tensor_words(const StrategySpec& spec);  // its tp alone: "tp=2d:2x3"
 
 // Fills in a whole Plan (all nodes, stored specs) for a step graph whose symbols are bound except "B".
 //   global_batch  sequences in a step; cut into micro_batches equal parts (an error when it does not divide)

@@ -137,6 +137,30 @@ TEST_CASE("zero spreads state, then gradients, then parameters, after the comput
   CHECK(spec(3, "block.0.ffn_norm") == "{[dp]}");
 }
 
+TEST_CASE("what does not fit is refused with the nearest that does") {
+  const auto step = training_step("llama:L=1,C=32,H=8,KV=4,F=48,V=64,T=16");
+  REQUIRE(step.ok());
+  const auto refused = [&](std::string_view words, std::string_view names, int64_t batch = 8) {
+    CAPTURE(words);
+    const auto plan = plan_of(*step, words, batch, 6);
+    CHECK_FALSE(plan.ok());
+    CHECK_MESSAGE(std::string(plan.status().message()).find(names) != std::string::npos,
+                  plan.status().to_string());
+  };
+  refused("tp=2d:2x8", "tp=2d:2x4");
+  refused("tp=2.5d:4x4x3", "tp=2.5d:4x4x2");
+  refused("tp=2.5d:4x4x2", "tp=2.5d:3x3x1", 3);
+  refused("tp=2d:4x2", "tp=2d:3x2", 3);
+  refused("tp=3d:3x3x3", "tp=3d:2x2x2");
+  refused("tp=3d:5x5x5", "tp=3d:4x4x4", 125);
+  refused("dp=16", "use dp=8");
+  refused("dp=5,tp=2d:2x2", "use dp=4");
+  refused("cp=ring:7", "up to 6");
+  refused("cp=ulysses:5", "cp=ulysses:4");
+  refused("tp=2,cp=ulysses:3", "cp=ulysses:2");
+  refused("dp=3,mb=2", "a divisor of 8");
+}
+
 TEST_CASE("owt splits weights larger than what they are applied to over dp, and no others") {
   const auto step = training_step("llama:L=1,C=32,H=4,KV=2,F=48,V=640,T=16");
   REQUIRE(step.ok());
