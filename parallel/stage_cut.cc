@@ -136,13 +136,17 @@ class Cutter {
     if (!cut_.owners.empty()) {
       stage_of_unit = units_like_owners();
     } else if (unit_costs_.size() < stages) {
+      // Fewer stages a device where those devices fit with one; else fewer devices.
+      const size_t blocks = std::max<size_t>(1, unit_costs_.size()),
+                   devices = static_cast<size_t>(cut_.devices);
+      const size_t most = std::max<size_t>(1, blocks / devices);
+      const size_t kept = std::min(most, static_cast<size_t>(cut_.virtual_stages));
       return Status(
           StatusCode::kInvalidArgument,
           format("pp={} with {} stages a device wants {} blocks, the model has {}; the nearest that "
                  "fits is pp={} with {}",
                  cut_.devices, cut_.virtual_stages, stages, unit_costs_.size(),
-                 std::max<size_t>(1, unit_costs_.size() / static_cast<size_t>(cut_.virtual_stages)),
-                 cut_.virtual_stages));
+                 std::min(devices, blocks / kept), kept));
     } else {
       const std::vector<size_t> ends = cut_evenly(unit_costs_, stages);
       for (size_t unit = 0, s = 0; unit < unit_costs_.size(); ++unit) {

@@ -25,6 +25,12 @@ Status wrong(std::string message) {
   return Status(StatusCode::kInvalidArgument, format("parallel: {}; {}", message, kExample));
 }
 
+int32_t nearest_divisor(int32_t whole, int32_t parts) {
+  for (int32_t away = 1;; ++away)
+    for (const int32_t it : {parts - away, parts + away})
+      if (it >= 1 && it <= whole && whole % it == 0) return it;
+}
+
 Result<int32_t> count_of(std::string_view word, std::string_view value, int64_t least, int64_t most) {
   const auto number = parse_i64(value);
   if (number && *number >= least && *number <= most) return static_cast<int32_t>(*number);
@@ -261,7 +267,8 @@ class WordReader {
     if (it.owt && pins_.dp && it.dp == 1)
       return wrong("owt splits large weights over dp, and dp=1 is given; use dp=2 or more");
     if (it.zero_group > 0 && pins_.dp && it.dp % it.zero_group != 0)
-      return wrong(format("zero groups of {} do not divide dp={}", it.zero_group, it.dp));
+      return wrong(format("zero groups of {} do not divide dp={}; the nearest that does is {}", it.zero_group,
+                          it.dp, nearest_divisor(it.dp, it.zero_group)));
     return {};
   }
 

@@ -71,7 +71,7 @@ TEST_SUITE("parity mixtures") {
 TEST_CASE("words that do not fit are refused with the nearest that do") {
   for (const Refusal& refusal : refusals()) {
     CAPTURE(refusal.words);
-    const Outcome out = run({.model = refusal.model, .steps = 1}, refusal.words);
+    const Outcome out = run({.model = std::string(refusal.model), .steps = 1}, refusal.words);
     CHECK(!out.ok());
     CHECK_MESSAGE(out.error.find(refusal.names) != std::string::npos, out.error);
     std::printf("refused | %s | %s\n", refusal.words.c_str(), out.error.c_str());

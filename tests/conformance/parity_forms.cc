@@ -208,12 +208,27 @@ Form mixture(Dice& dice) {
   }
 }
 
+constexpr std::string_view kGpt2 = "gpt2:L=4,C=32,H=8,V=61,T=16";
+constexpr std::string_view kMoe = "moe:L=1,C=16,H=4,KV=2,F=24,E=4,K=1,V=40,T=13";
+
 const std::vector<Refusal> kRefusals = {
-    {"tp=5", "llama:L=2,C=32,H=8,KV=4,F=52,V=61,T=16", "4"},
-    {"tp=16", "gpt2:L=2,C=32,H=8,V=61,T=16", "8"},
-    {"dp=13", "gpt2:L=2,C=32,H=8,V=61,T=16", "12"},
-    {"dp=2,mb=5", "gpt2:L=2,C=32,H=8,V=61,T=16", "6"},
-    {"dp=4,zero=3:3", "gpt2:L=2,C=32,H=8,V=61,T=16", "dp=4"},
+    {"tp=16", kGpt2, "tp=8"},
+    {"tp=16,sp", kGpt2, "tp=8"},
+    {"tp=2d:2x16", kGpt2, "tp=2d:2x8"},
+    {"tp=2.5d:2x3x2", kGpt2, "tp=2.5d:2x2x2"},
+    {"tp=3d:2x2x3", kGpt2, "tp=3d:2x2x2"},
+    {"dp=13", kGpt2, "dp=12"},
+    {"dp=2,mb=5", kGpt2, "divisor of 6"},
+    {"dp=4,zero=3:3", kGpt2, "the nearest that does is 2"},
+    {"zero=4", kGpt2, "0 to 3"},
+    {"cp=ring:20", kGpt2, "up to 13"},
+    {"cp=ulysses:14", kGpt2, "up to 13"},
+    {"pp=20:1f1b", kGpt2, "pp=4"},
+    {"pp=2:interleaved:15", kGpt2, "pp=2 with 2"},
+    {"pp=2:1f2b", kGpt2, "1f1b"},
+    {"ep=6", kMoe, "ep=4"},
+    {"offload=gradz", kGpt2, "grads"},
+    {"recompute=half", kGpt2, "full"},
 };
 
 }  // namespace

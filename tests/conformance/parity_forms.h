@@ -30,10 +30,10 @@ std::span<const Form> forms();
 // Random but the same on every machine: mixtures of the forms above on 2 to 8 devices.
 std::vector<Form> mixtures(int count, uint32_t seed);
 
-// Words that do not fit the model "gpt2:L=2,C=32,H=8" or "llama:…,KV=4", and what the refusal must name.
+// Words that do not fit a model (batch 12, 13 tokens), and what the refusal must name: the nearest that fits.
 struct Refusal {
   std::string words;
-  std::string model;
+  std::string_view model;
   std::string names;
 };
 std::span<const Refusal> refusals();
