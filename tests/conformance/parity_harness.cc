@@ -368,7 +368,9 @@ Row measure(const Job& job, std::string_view words, const PlanEdit& edit, std::s
     if (optimizer == "adamw") row.noise = apart.noise;
     for (const MemoryReport& memory : out.memory) {
       row.arena = std::max(row.arena, memory.predicted_bytes);
-      row.arena_exact = row.arena_exact && memory.measured_bytes == memory.predicted_bytes;
+      row.arena_exact = row.arena_exact && memory.measured_bytes == memory.predicted_bytes &&
+                        memory.host_measured_bytes == memory.host_predicted_bytes &&
+                        memory.file_measured_bytes == memory.file_predicted_bytes;
     }
     double counted = 0;
     for (const CommReport& report : out.sent) counted += static_cast<double>(report.bytes);
