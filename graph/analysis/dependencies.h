@@ -62,7 +62,7 @@ struct Dependencies {
 struct StreamOptions {
   // Collectives and tier copies below this stay on the compute stream: handing over costs more than they do.
   // But not behind one of the same communicator that is still under way.
-  int64_t inline_below_bytes = int64_t{16} << 10;
+  int64_t inline_below_bytes = int64_t{32} << 10;
 };
 
 // `entry` is one of the program's, which verify() has found sound.
