@@ -7,6 +7,7 @@
 
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
+#include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/step_search.h"
 #include "parallel/analytic/step_time.h"
 #include "parallel/cluster_presets.h"
@@ -83,6 +84,27 @@ Json stages_array(const FoundStep& found) {
   return stages;
 }
 
+// What a plan that is priced as given holds.
+FoundStep as_found(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
+                   int64_t batch) {
+  FoundStep found;
+  found.plan = plan;
+  found.stages = even_stages(model, plan);
+  const StageTimes times(model, plan, cluster);
+  for (int32_t device = 0; device < plan.pp; ++device) {
+    StageBlocks whole;
+    for (size_t v = static_cast<size_t>(device); v < found.stages.size(); v += static_cast<size_t>(plan.pp)) {
+      whole.blocks += found.stages[v].blocks;
+      whole.full += found.stages[v].full;
+      whole.selective += found.stages[v].selective;
+    }
+    found.memory_bytes.push_back(times.memory_bytes(
+        whole, device == 0, device + 1 == plan.pp,
+        in_flight(plan, device, batch / (plan.micro_batch * plan.dp)), plan.virtual_stages));
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<std::string> estimate_step(std::string_view description, const Options& options) {
@@ -111,6 +133,7 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
   if (complete) {
     TSR_ASSIGN_OR_RETURN(time, step_time(model, plan, cluster, batch));
     report["parallel"] = parallel;
+    report["stages"] = stages_array(as_found(model, plan, cluster, batch));
   } else {
     if (plan.schedule == ForeignSchedule::kGpipe)
       return Status(StatusCode::kUnsupported,

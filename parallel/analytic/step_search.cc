@@ -309,6 +309,29 @@ bool same_shape(const ForeignPlan& a, const ForeignPlan& b) {
   return a.tp == b.tp && a.dp == b.dp && a.pp == b.pp && a.micro_batch == b.micro_batch;
 }
 
+// The words of a plan with everything recomputed that may be.
+std::string smallest_form(ForeignPlan plan, const StepSearchOptions& options) {
+  plan.recompute = options.recompute.value_or(Recompute::kFull);
+  return to_text(plan);
+}
+
+// "16 devices would do": by doubling, for what is not pinned to a number of devices.
+std::string devices_that_would_do(const TransformerShape& model, Cluster cluster,
+                                  const StepSearchOptions& options) {
+  const size_t given = cluster.devices.size();
+  for (size_t times = 2; times <= 64; times *= 2) {
+    cluster.devices.assign(given * times, 0);
+    const std::vector<ForeignPlan> plans = enumerate(model, cluster, options);
+    for (const ForeignPlan& plan : plans) {
+      const int64_t limit = options.memory_limit > 0 ? options.memory_limit : cluster.kinds[0].memory_bytes;
+      if (plan.virtual_stages > 1 || Solver(model, cluster, options, plan, limit).least_bytes() > limit)
+        continue;
+      return format("{} devices would do, with {}", cluster.devices.size(), smallest_form(plan, options));
+    }
+  }
+  return format("nor do up to {} devices", 64 * given);
+}
+
 }  // namespace
 
 Result<StepSearchResult> search_step(const TransformerShape& model, const Cluster& cluster,
@@ -348,7 +371,7 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
       if (one.status().code() != StatusCode::kOutOfMemory) return one.status();
       ++result.too_large;
       if (const int64_t bytes = solver.least_bytes(); bytes < least_bytes)
-        least_bytes = bytes, least_plan = to_text(open[i].plan);
+        least_bytes = bytes, least_plan = smallest_form(open[i].plan, options);
       continue;
     }
     ++result.solved;
@@ -358,8 +381,9 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
   }
   if (found.empty())
     return Status(StatusCode::kOutOfMemory,
-                  format("no plan fits {} a device; the smallest found needs {} ({} bytes): {}",
-                         bytes_text(limit), bytes_text(least_bytes), least_bytes, least_plan));
+                  format("no plan fits {} a device; the smallest found needs {} ({} bytes): {}; {}",
+                         bytes_text(limit), bytes_text(least_bytes), least_bytes, least_plan,
+                         devices_that_would_do(model, cluster, options)));
   std::ranges::stable_sort(found, {}, [](const FoundStep& step) { return step.time.step_s; });
   result.best = found[0];
   for (size_t i = 1; i < found.size() && result.runners_up.size() < options.runners_up; ++i) {

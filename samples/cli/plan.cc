@@ -17,15 +17,15 @@ void print_estimate(const Json& estimate) {
             << "plan       " << estimate["parallel"].get<std::string>() << '\n';
   for (const auto& [cause, seconds] : estimate["seconds"].items())
     std::cout << "  " << cause << std::string(14 - cause.size(), ' ') << seconds.get<double>() << " s\n";
-  if (!estimate.contains("stages")) return;
-  std::cout << "gap        " << 100 * estimate["gap"].get<double>() << " %: nothing searched is faster than "
-            << estimate["bound_seconds"].get<double>() << " s ("
-            << estimate["search"]["configurations"].get<int64_t>() << " configurations, "
-            << estimate["search"]["solved"].get<int64_t>() << " solved)\n";
   for (const Json& stage : estimate["stages"])
     std::cout << "stage      " << stage["blocks"].get<int64_t>() << " blocks, "
               << stage["recomputed"].get<int64_t>() << " recomputed, "
               << bytes_text(stage["memory_bytes"].get<int64_t>()) << '\n';
+  if (!estimate.contains("gap")) return;
+  std::cout << "gap        " << 100 * estimate["gap"].get<double>() << " %: nothing searched is faster than "
+            << estimate["bound_seconds"].get<double>() << " s ("
+            << estimate["search"]["configurations"].get<int64_t>() << " configurations, "
+            << estimate["search"]["solved"].get<int64_t>() << " solved)\n";
   std::cout << "runners-up\n";
   for (const Json& candidate : estimate["candidates"])
     std::cout << "  " << candidate["strategy"].get<std::string>() << "  "

@@ -234,11 +234,12 @@ TEST_CASE("pins are kept, and what cannot fit says how small it could be") {
   CHECK(result.best.plan.tp == 4);
   CHECK(result.best.plan.zero == 1);
   CHECK(to_text(result.best.plan).starts_with("tp=4,"));
-  options.memory_limit = int64_t{8} << 30;
+  options.memory_limit = int64_t{16} << 30;
   const auto refused = search_step(model, cluster, options);
   REQUIRE(!refused.ok());
   CHECK(refused.status().code() == StatusCode::kOutOfMemory);
   CHECK(std::string(refused.status().message()).find("the smallest found needs") != std::string::npos);
+  CHECK(std::string(refused.status().message()).find(" devices would do, with tp=4,") != std::string::npos);
 }
 
 TEST_CASE("the same search twice gives the same plan") {
@@ -250,4 +251,56 @@ TEST_CASE("the same search twice gives the same plan") {
   CHECK(to_text(one.best.plan) == to_text(two.best.plan));
   CHECK(one.best.time.step_s == two.best.time.step_s);
   CHECK(one.best.stages == two.best.stages);
+}
+
+TEST_CASE("a world that is three times as slow has the same plan, three times as slow") {
+  const TransformerShape model = shape("gpt2:L=24,C=4096,H=32,V=51200,T=2048");
+  StepSearchOptions options;
+  options.global_batch = 128;
+  options.memory_limit = int64_t{26} << 30;
+  const Cluster now = *cluster_preset("dgx-a100-40gb:32");
+  Cluster slow = now;
+  const auto slower = [](Link& link) { link.bytes_per_s /= 3, link.latency_s *= 3; };
+  for (MatrixRate& rate : slow.kinds[0].matrix_rates) rate.flops_per_s /= 3;
+  slow.kinds[0].matmul_flops_per_s /= 3, slow.kinds[0].memory_bytes_per_s /= 3;
+  slow.kinds[0].launch_s *= 3, slow.kinds[0].issue_s *= 3;
+  slower(slow.link), slower(slow.network);
+  for (GroupLink& link : slow.node_links) slower(link.link);
+  const auto a = search(model, now, options), b = search(model, slow, options);
+  CHECK(to_text(a.best.plan) == to_text(b.best.plan));
+  CHECK(a.best.stages == b.best.stages);
+  CHECK(b.best.time.step_s == doctest::Approx(3 * a.best.time.step_s));
+}
+
+TEST_CASE("taking away choices that the plan does not use changes nothing; others only cost") {
+  const TransformerShape model = shape("gpt2:L=24,C=4096,H=32,V=51200,T=2048");
+  StepSearchOptions options;
+  options.global_batch = 128;
+  options.memory_limit = int64_t{26} << 30;
+  const Cluster cluster = *cluster_preset("dgx-a100-40gb:32");
+  const auto free = search(model, cluster, options);
+  StepSearchOptions same = options;
+  same.zero = free.best.plan.zero, same.tp = free.best.plan.tp, same.micro_batch = free.best.plan.micro_batch;
+  CHECK(search(model, cluster, same).best.time.step_s == free.best.time.step_s);
+  for (const int32_t tp : {1, 2, 4, 8}) {
+    StepSearchOptions pinned = options;
+    pinned.tp = tp;
+    const auto found = search_step(model, cluster, pinned);
+    if (found.ok()) CHECK(found->best.time.step_s >= free.best.time.step_s * (1 - 1e-12));
+  }
+}
+
+TEST_CASE(
+    "with memory without end nothing is recomputed, and with links without cost nothing is waited for") {
+  const TransformerShape model = shape("gpt2:L=24,C=4096,H=32,V=51200,T=2048");
+  StepSearchOptions options;
+  options.global_batch = 128;
+  options.memory_limit = int64_t{1} << 50;
+  Cluster cluster = *cluster_preset("dgx-a100-40gb:32");
+  CHECK(search(model, cluster, options).best.time.recompute_s == 0);
+  cluster.network = {1e30, 0};
+  for (GroupLink& link : cluster.node_links) link.link = {1e30, 0};
+  const auto free = search(model, cluster, options);
+  CHECK(free.best.time.communication_s < 1e-9);
+  CHECK(free.best.time.gradients_s < 1e-9);
 }

@@ -462,10 +462,10 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *                    scatter_sends=off,dtype=bf16,grad_dtype=f32"; attention may be unfused
  *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
  * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel", "micro_batches", "seconds":
- * {"compute", "recompute", "communication", "bubble", "gradients", "update"}, ...}: the slowest stage's, by cause. A search
- * adds {"stages": [{"blocks", "recomputed", "recomputed_selectively", "memory_bytes"}], "gap", "bound_seconds", "search",
- * "candidates"}: no plan of the searched space is predicted faster than bound_seconds. TSR_OUT_OF_MEMORY when nothing
- * fits. */
+ * {"compute", "recompute", "communication", "bubble", "gradients", "update"}, "stages": [{"blocks", "recomputed",
+ * "recomputed_selectively", "memory_bytes"}], ...}: the slowest stage's seconds, by cause. A search adds {"gap",
+ * "bound_seconds", "search", "candidates"}: no plan of the searched space is predicted faster than bound_seconds.
+ * TSR_OUT_OF_MEMORY when nothing fits: says the smallest limit found, and how many devices would do. */
 TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer, size_t capacity,
                                       size_t* out_size);
 
