@@ -272,6 +272,7 @@ Status Propagator::assign_features(NodeId id, NodePlan& plan, AxisId axis) {
     for (size_t i = 0; i < it.inputs.size(); ++i) {
       const ShardingRule::OperandDims& dims = rule(id).inputs[i];
       if (!contains(now_[index(it.inputs[i])].partial, axis) || dims.empty()) continue;
+      if (dims_.sequence[index(it.inputs[i])] + 1 == static_cast<int>(dims.size())) continue;  // [B, T]
       const Factor* last = major_of(rule(id), dims.back());
       if (last != nullptr && last->kind != FactorKind::kReduce && take(last)) return {};
     }
