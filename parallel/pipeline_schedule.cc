@@ -20,7 +20,10 @@ int32_t live_bound(const PipelineShape& shape, int32_t device) {
     case ScheduleKind::kInterleaved: return std::min(m * v, (p - device - 1) * 2 + (v - 1) * p + 1);
     case ScheduleKind::kZbH1: return std::min(m, p);
     case ScheduleKind::kZbH2: return std::min(m, 2 * p - 1);
-    case ScheduleKind::kZbV: return std::min(m * v, v * p);  // as many bytes as p whole stages: 1F1B's
+    case ScheduleKind::kZbV:
+      // As many bytes as p whole stages, 1F1B's. From p = 5 on one half stage more: without it each schedule
+      // found idles for the time of one action.
+      return std::min(m * v, v * p + (p > 4 ? 1 : 0));
     case ScheduleKind::kNone:
     case ScheduleKind::kGpipe: return m * v;
   }

@@ -3,17 +3,27 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
+#include "parallel/pipeline_improve.h"
 #include "parallel/pipeline_replay.h"
 
 namespace tessera {
 
 namespace {
 
+// Urgencies, least first, of: forward of the first chunk, forward of a later chunk, input gradient of the
+// first chunk, of a later one.
+using Urgencies = std::array<int32_t, 4>;
+
 // One way to choose among ready actions.
 struct Rule {
-  // Urgency, least first, of: forward of the first chunk, forward of a later chunk, input gradient.
-  std::array<int32_t, 3> urgency = {2, 1, 0};
+  Urgencies urgency = {2, 1, 0, 0};
+  // Once all but `before` micro-batches are through the first chunk of the device, or of device 0. Forwards
+  // first: the last micro-batch has the longest way left.
+  Urgencies late_urgency = {0, 1, 2, 2};
+  int32_t before = 0;
+  bool everywhere = false;
   // Input gradients and forwards take turns where both are ready.
   bool alternate = false;
   // How long, in shares of a weight gradient, a device waits for something more urgent than a weight
@@ -87,8 +97,9 @@ class ListScheduler {
   std::optional<Candidate> choose(int32_t device) const {
     std::vector<Candidate> all;
     const bool was_forward = last_[static_cast<size_t>(device)] == PipelineWork::kForward;
-    const bool late = count(forward_[static_cast<size_t>(device)]) == shape_.micro_batches;
-    const std::array<int32_t, 3>& urgencies = late ? kLateUrgency : rule_.urgency;
+    const auto first = static_cast<size_t>(rule_.everywhere ? 0 : device);
+    const bool late = count(forward_[first]) >= shape_.micro_batches - rule_.before;
+    const Urgencies& urgencies = late ? rule_.late_urgency : rule_.urgency;
     bool blocked = false;  // a forward is ready and finds no room: weight gradients go first
     for (int32_t stage = 0; stage < shape_.stages(); ++stage) {
       if (shape_.device_of(stage) != device) continue;
@@ -109,7 +120,7 @@ class ListScheduler {
         double ready = forward_[s][static_cast<size_t>(b)];
         if (!last)
           ready = std::max(ready, backward_[s + 1][static_cast<size_t>(b)] + delay(stage + 1, stage));
-        const int32_t urgency = urgencies[2] + (rule_.alternate && !was_forward ? 4 : 0);
+        const int32_t urgency = urgencies[chunk == 0 ? 2 : 3] + (rule_.alternate && !was_forward ? 4 : 0);
         offer(all, device, shape_.splits_backward() ? PipelineWork::kBackwardInput : PipelineWork::kBackward,
               stage, b, ready, urgency);
       }
@@ -164,8 +175,6 @@ class ListScheduler {
     out_.devices[device].push_back(c.action);
   }
 
-  // Once the first chunk is through, forwards go first: the last micro-batch has the longest way left.
-  static constexpr std::array<int32_t, 3> kLateUrgency = {0, 1, 2};
   static constexpr double kEpsilon = 1e-9;
   static constexpr int32_t kLeastUrgent = 8;
   const PipelineShape& shape_;
@@ -181,38 +190,72 @@ class ListScheduler {
 
 // These cover the best of some thousand combinations on all shapes tried.
 std::vector<Rule> rules() {
+  constexpr Urgencies kLate = {0, 1, 2, 2};
   std::vector<Rule> all;
-  const std::array<std::array<int32_t, 3>, 4> urgencies = {{{1, 0, 2}, {0, 1, 2}, {2, 1, 0}, {1, 2, 0}}};
-  for (const auto& urgency : urgencies)
+  for (const Urgencies& urgency :
+       {Urgencies{1, 0, 2, 2}, Urgencies{0, 1, 2, 2}, Urgencies{2, 1, 0, 0}, Urgencies{1, 2, 0, 0}})
     for (const bool alternate : {true, false})
       for (const double patience : {0.0, 0.5})
-        for (const int32_t reserve : {0, 1}) all.push_back({urgency, alternate, patience, reserve});
+        for (const int32_t reserve : {0, 1})
+          all.push_back({urgency, kLate, 0, false, alternate, patience, reserve});
+  all.push_back({{3, 1, 0, 2}, {3, 2, 1, 0}, 2, true, true, 0, 0});
+  return all;
+}
+
+// What the rules take the costs to be: as they are and, where messages take time, a little off, which breaks
+// ties otherwise.
+std::vector<PipelineCosts> views_of(const PipelineCosts& costs) {
+  if (costs.comm == 0) return {costs};
+  std::vector<PipelineCosts> all;
+  for (const double comm : {costs.comm, 0.0, 0.1 * costs.forward})
+    for (const double weight : {1.0, 0.97})
+      for (const double forward : {1.0, 0.97}) {
+        all.push_back(costs);
+        all.back().comm = comm;
+        all.back().backward_weight *= weight;
+        all.back().forward *= forward;
+      }
   return all;
 }
 
 }  // namespace
 
 Result<PipelineSchedule> search_pipeline_schedule(const PipelineShape& shape, const PipelineCosts& costs) {
-  std::optional<PipelineSchedule> best;
-  double shortest = 0;
-  PipelineCosts at_once = costs;
-  at_once.comm = 0;
+  struct Found {
+    PipelineSchedule schedule;
+    double length = 0;
+  };
+  std::vector<Found> all;
+  size_t best = 0;
   const double least = static_cast<double>(shape.micro_batches * shape.virtual_stages) *
                        (costs.forward + costs.backward_input + costs.backward_weight);
+  const auto is_shorter = [](double a, double b) { return a < b * (1 - 1e-9); };
+  const std::vector<PipelineCosts> views = views_of(costs);
   for (const Rule& rule : rules())
-    for (const bool sees_comm : {true, false}) {
-      if (best && shortest <= least * (1 + 1e-9)) return std::move(*best);
-      if (!sees_comm && costs.comm == 0) continue;
-      const PipelineCosts& seen = sees_comm ? costs : at_once;
+    for (const PipelineCosts& seen : views) {
       std::optional<PipelineSchedule> candidate = ListScheduler(shape, seen, rule).run();
       if (!candidate) continue;
       TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(*candidate, costs));
-      if (best && timing.longest_device >= shortest * (1 - 1e-9)) continue;
-      best = std::move(candidate);
-      shortest = timing.longest_device;
+      all.push_back({std::move(*candidate), timing.longest_device});
+      if (is_shorter(all.back().length, all[best].length)) best = all.size() - 1;
+      if (!is_shorter(least, all[best].length)) return std::move(all[best].schedule);
     }
-  if (!best) return Status(StatusCode::kInternal, "no rule finds a pipeline schedule");
-  return std::move(*best);
+  if (all.empty()) return Status(StatusCode::kInternal, "no rule finds a pipeline schedule");
+  // Only where messages take time: lowering, which asks at equal costs, is not held up.
+  if (costs.comm == 0) return std::move(all[best].schedule);
+  constexpr int64_t kActions = 40'000'000;  // replayed in all
+  constexpr int32_t kOfTheBest = 20000, kOfOthers = 3000;
+  const int64_t actions = int64_t{3} * shape.stages() * shape.micro_batches;
+  int64_t left = kActions - kOfTheBest * actions;
+  std::ranges::stable_sort(all, {}, &Found::length);
+  best = 0;
+  for (size_t i = 0; i < all.size() && left >= 0; ++i, left -= kOfOthers * actions) {
+    improve(all[i].schedule, costs, i == 0 ? kOfTheBest : kOfOthers);
+    TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(all[i].schedule, costs));
+    all[i].length = timing.longest_device;
+    if (is_shorter(all[i].length, all[best].length)) best = i;
+  }
+  return std::move(all[best].schedule);
 }
 
 }  // namespace tessera

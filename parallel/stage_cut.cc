@@ -140,7 +140,8 @@ class Cutter {
       const size_t blocks = std::max<size_t>(1, unit_costs_.size()),
                    devices = static_cast<size_t>(cut_.devices);
       const size_t most = std::max<size_t>(1, blocks / devices);
-      const size_t kept = std::min(most, static_cast<size_t>(cut_.virtual_stages));
+      const size_t kept =
+          cut_.schedule == ScheduleKind::kZbV ? 2 : std::min(most, static_cast<size_t>(cut_.virtual_stages));
       return Status(
           StatusCode::kInvalidArgument,
           format("pp={} with {} stages a device wants {} blocks, the model has {}; the nearest that "

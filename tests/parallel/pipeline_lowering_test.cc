@@ -160,6 +160,9 @@ TEST_CASE("stages are whole blocks in order, and more than there are is refused 
   REQUIRE(!refused.ok());
   CHECK(refused.status().message().find("the model has 8; the nearest that fits is pp=5 with 1") !=
         std::string_view::npos);
+  const auto v = plan_of(*step, "pp=5:zb-v,mb=1", 8, 7);  // always two stages a device
+  REQUIRE(!v.ok());
+  CHECK(v.status().message().find("the nearest that fits is pp=4 with 2") != std::string_view::npos);
 }
 
 TEST_CASE("plans whose stages do not fit the schedule are refused") {
