@@ -191,8 +191,9 @@ TEST_CASE("the block of the fixtures moves what they say") {
     double apart;  // what ours sends beside the fixture
   };
   // The square of the gradient norm, of which each rank has a part; biases are not gathered for backward.
-  for (const Fixture& it : {Fixture{"tp=2", 19008, 2}, Fixture{"tp=2,sp,keep", 19168, 2},
-                            Fixture{"dp=4", 15846, 0}, Fixture{"dp=4,zero=3", 23772, -3 * 32}}) {
+  for (const Fixture& it :
+       {Fixture{"tp=2", 19008, 2}, Fixture{"tp=2,sp,keep", 19168, 2}, Fixture{"tp=4", 57536, 6},
+        Fixture{"dp=4", 15846, 0}, Fixture{"dp=4,zero=3", 23772, -3 * 32}}) {
     CAPTURE(it.words);
     const Moved moved_block = moved(block, it.words);
     REQUIRE(moved_block.error == "ok");
