@@ -147,3 +147,27 @@ TEST_CASE("a step on devices that are absent is priced as worded, or the fastest
   CHECK(refused({{"cluster", std::string("dgx-h100:8")}, {"memory_limit", std::string("1GiB")}}).code ==
         TSR_OUT_OF_MEMORY);
 }
+
+TEST_CASE("a plan's trace has a process for each device and a thread for each stream") {
+  const Runtime rt = runtime();
+  tsr_plan* made = nullptr;
+  const auto plan = [&](int64_t trace) {
+    ok(tsr_plan_new(rt.get(), llama().get(),
+                    options({{"devices", std::string("cpu:2")},
+                             {"parallel", std::string("dp=2,zero=3")},
+                             {"batch", int64_t{4}},
+                             {"seq", int64_t{16}},
+                             {"trace", trace}})
+                        .get(),
+                    &made));
+    return Plan(made);
+  };
+  const Plan traced = plan(1);
+  const std::string json = text([&](auto... out) { return tsr_plan_trace(traced.get(), out...); });
+  for (const char* part : {"\"process_name\"", "rank 1 (cpu:1)", "\"thread_name\"", "\"compute\"",
+                           "\"ph\":\"X\"", "all_gather dp", "\"micro_batch\"", "\"bytes\""})
+    CHECK_MESSAGE(json.find(part) != std::string::npos, part);
+  const Plan plain = plan(0);
+  size_t size = 0;
+  CHECK(take(tsr_plan_trace(plain.get(), nullptr, 0, &size)).code == TSR_FAILED_PRECONDITION);
+}
