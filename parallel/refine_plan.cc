@@ -166,6 +166,7 @@ class PlanRefiner {
         if (gradients.contains(stored.tensor)) placement.tier = words.grads;
       }
     if (words.optimizer != Tier::kDevice) offload_optimizer(words.optimizer);
+    if (words.grads != Tier::kDevice) update_on_host();
     if (words.activations != Tier::kDevice) offload_activations(words.activations);
     return {};
   }
@@ -187,6 +188,15 @@ class PlanRefiner {
     for (StoredTensor& stored : plan_.stored)
       if (moved.contains(stored.tensor))
         for (Placement& placement : stored.placements) placement.tier = tier;
+  }
+
+  // Norm, scaling and update of gradients that wait on the host: brought back for one of them, all would be
+  // there until the last is done.
+  void update_on_host() {
+    for (size_t n = 0; n < graph_.nodes().size(); ++n)
+      if (node(n).phase == Phase::kUpdate &&
+          std::ranges::any_of(node(n).inputs, [&](TensorId id) { return tensor(id).type.shape.rank() > 0; }))
+        plan_.nodes[n].tier = Tier::kHost;
   }
 
   void offload_activations(Tier tier) {
