@@ -240,10 +240,14 @@ SlotRef EntryEmitter::output_slot(NodeId id, size_t output, size_t task) {
 
 Status EntryEmitter::accumulate(NodeId id) {
   const Node& node = layout_.graph.node(id);
-  if (node.phase == Phase::kUpdate || layout_.micro_batches == 1) return {};
+  if (node.phase == Phase::kUpdate) return {};
   for (const TensorId tensor : node.outputs) {
     if (!layout_.crossing[index(tensor)]) continue;
     const ShardingSpec& spec = layout_.accumulate[index(tensor)];
+    // One micro-batch sums nothing, but what waits elsewhere goes there at once; an addend once it is summed
+    // up.
+    const bool moves_out = layout_.tier[index(tensor)] != Tier::kDevice && spec.partial.empty();
+    if (layout_.micro_batches == 1 && !moves_out) continue;
     if (!spec.partial.empty() && spec.reduce != ReduceKind::kSum)
       return Status(
           StatusCode::kUnsupported,

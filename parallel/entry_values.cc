@@ -132,8 +132,9 @@ Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era 
   if (tier_at(at) != tier) {
     move_tier(want, tier, true);
     // Brought to the device it is there for this era's readers; moved out it stays where it is. Updates read
-    // each value a few times, far apart: what is brought for one of them is not kept for the next.
-    if (era != Era::kUpdate) copies.push_back({want, at, era, tier != Tier::kDevice && kept});
+    // each value a few times, far apart: what is only brought for one of them is not kept for the next.
+    if (era != Era::kUpdate || tier_at(copies[route.copy].at) == Tier::kDevice || !path.moves.empty())
+      copies.push_back({want, at, era, tier != Tier::kDevice && kept});
   } else if (destination != nullptr && !(at == *destination)) {
     copy_bytes(at, *destination, local_bytes(id, want), node);
     at = *destination;
