@@ -1,0 +1,68 @@
+// CommGroup: what the ends of a communicator share. See communicator.h.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "graph/base/waiting.h"
+#include "runtime/backends/cuda/communicator.h"
+#include "runtime/backends/cuda/library.h"
+
+namespace tessera::cuda {
+
+class CommGroup {
+ public:
+  // Creates events, lets the devices reach each other's memory, and starts NCCL where every member has its own device.
+  static Result<std::shared_ptr<CommGroup>> create(const std::vector<int32_t>& ordinals);
+  ~CommGroup();
+  CommGroup(const CommGroup&) = delete;
+  CommGroup& operator=(const CommGroup&) = delete;
+
+  int32_t members() const { return static_cast<int32_t>(ordinals_.size()); }
+  int32_t ordinal(int32_t position) const { return ordinals_[static_cast<size_t>(position)]; }
+  bool is_aborted() const { return aborted_.load(std::memory_order_acquire); }
+
+  struct Member {
+    const tsr_abi_collective* what = nullptr;
+    const void* in = nullptr;
+    void* out = nullptr;
+    cudaEvent_t ready = nullptr, done = nullptr;
+  };
+  Member& member(int32_t position) { return member_[static_cast<size_t>(position)]; }
+  const Member& member(int32_t position) const { return member_[static_cast<size_t>(position)]; }
+
+  // All members meet; false after an abort.
+  bool meet();
+  void abort();
+
+  // One for each ordered pair. `turn` is even while the sender may post and odd while the receiver may take.
+  struct Mailbox {
+    WaitWord turn{0};
+    const void* data = nullptr;
+    int64_t bytes = 0;
+    cudaEvent_t posted = nullptr, taken = nullptr;  // made at first use, by the sender
+  };
+  Mailbox& mailbox(int32_t from, int32_t to) {
+    return mailboxes_[static_cast<size_t>(from) * ordinals_.size() + static_cast<size_t>(to)];
+  }
+  Status make_events(Mailbox& box, int32_t from, int32_t to);
+
+  const Nccl* nccl() const { return nccl_; }  // null: the shared path alone
+  ncclComm_t nccl_comm(int32_t position) const { return nccl_comms_[static_cast<size_t>(position)]; }
+
+ private:
+  explicit CommGroup(const std::vector<int32_t>& ordinals)
+      : ordinals_(ordinals), member_(ordinals.size()), mailboxes_(ordinals.size() * ordinals.size()) {}
+  Status connect();
+
+  const std::vector<int32_t> ordinals_;
+  std::vector<Member> member_;
+  std::vector<Mailbox> mailboxes_;
+  const Nccl* nccl_ = nullptr;
+  std::vector<ncclComm_t> nccl_comms_;
+  WaitWord phase_{0};
+  std::atomic<int32_t> arrived_{0};
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace tessera::cuda

@@ -1,0 +1,422 @@
+#include "runtime/backends/cuda/communicator.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "graph/base/dtype.h"
+#include "graph/base/text.h"
+#include "runtime/backends/cuda/collective_kernels.h"
+#include "runtime/backends/cuda/comm_group.h"
+#include "runtime/backends/cuda/copies.h"
+#include "runtime/backends/cuda/cuda_status.h"
+
+namespace tessera::cuda {
+
+namespace {
+
+// As CollectiveKind of graph/program.h.
+enum Kind { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend, kReceive };
+
+int64_t sum(const int64_t* values, int32_t count) { return std::accumulate(values, values + count, int64_t{0}); }
+
+struct Share {
+  int64_t begin, count;
+};
+
+// Member i's share of an all_reduce; as the CPU backend cuts it, so that both count the same bytes.
+Share share_of(int64_t elements, int32_t members, int32_t member) {
+  constexpr int64_t kUnit = 16;
+  const int64_t units = (elements + kUnit - 1) / kUnit;
+  const int64_t begin = std::min(elements, units * member / members * kUnit);
+  const int64_t end = std::min(elements, units * (member + 1) / members * kUnit);
+  return {begin, end - begin};
+}
+
+bool same(const int64_t* a, const int64_t* b, int32_t count) {
+  if ((a == nullptr) != (b == nullptr)) return false;
+  return a == nullptr || std::equal(a, a + count, b);
+}
+
+Status aborted() { return Status(StatusCode::kAborted, "the communicator was aborted"); }
+
+int64_t bytes_of(const tsr_abi_collective& what, int64_t elements) {
+  return dtype_bytes(static_cast<DType>(what.dtype), elements);
+}
+
+// out [outer, whole, inner] <- each member's [outer, extent, inner].
+Status gather(cudaStream_t stream, const CommGroup& group, const tsr_abi_collective& what, char* out) {
+  const int64_t whole_bytes = bytes_of(what, sum(what.extents, what.member_count) * what.inner);
+  int64_t at = 0;
+  for (int32_t member = 0; member < what.member_count; ++member) {
+    const int64_t row_bytes = bytes_of(what, what.extents[member] * what.inner);
+    const void* in = group.member(member).in;
+    // A member may hold its piece in place already, where there is one row.
+    if (row_bytes > 0 && !(what.outer == 1 && in == out + at))
+      TSR_RETURN_IF_ERROR(from_cuda(copy_rows(stream, in, out + at, what.outer, row_bytes, row_bytes, whole_bytes),
+                                    "all_gather"));
+    at += row_bytes;
+  }
+  return {};
+}
+
+// Member i's out <- from each member j the block where j's range of the dim split in `in` meets i's range of the dim
+// split in `out`.
+Status exchange_blocks(cudaStream_t stream, const CommGroup& group, const tsr_abi_collective& what, int32_t position,
+                       char* out) {
+  const int32_t members = what.member_count;
+  const int64_t in_whole = sum(what.extents, members), out_whole = sum(what.extents2, members);
+  const int64_t mine = what.extents2[position], mine_at = sum(what.extents2, position);
+  int64_t at = 0;  // where j's range begins in the dim that `in` splits
+  for (int32_t member = 0; member < members; at += what.extents[member++]) {
+    const int64_t theirs = what.extents[member];
+    if (theirs == 0 || mine == 0 || what.inner == 0) continue;
+    // Strides in elements of [outer, first, middle, second, inner] on either side, and where the block begins.
+    const bool first = what.in_split_first != 0;
+    const int64_t in_row = (first ? out_whole : theirs) * what.inner, out_row = (first ? mine : in_whole) * what.inner;
+    const int64_t in_first = first ? theirs : out_whole, out_first = first ? in_whole : mine;
+    const int64_t from = first ? mine_at * what.inner : mine_at * what.middle * in_row;
+    const int64_t to = first ? at * what.middle * out_row : at * what.inner;
+    BlockTask task{};
+    task.in = static_cast<const char*>(group.member(member).in) + bytes_of(what, from);
+    task.out = out + bytes_of(what, to);
+    task.outer = what.outer;
+    task.first = first ? theirs : mine;
+    task.middle = what.middle;
+    task.run_bytes = bytes_of(what, (first ? mine : theirs) * what.inner);
+    const int64_t in_strides[3] = {in_first * what.middle * in_row, what.middle * in_row, in_row};
+    const int64_t out_strides[3] = {out_first * what.middle * out_row, what.middle * out_row, out_row};
+    for (int i = 0; i < 3; ++i) {
+      task.in_strides[i] = bytes_of(what, in_strides[i]);
+      task.out_strides[i] = bytes_of(what, out_strides[i]);
+    }
+    TSR_RETURN_IF_ERROR(from_cuda(launch_blocks(stream, task), "all_to_all"));
+  }
+  return {};
+}
+
+ncclDataType_t nccl_type(int32_t dtype) {
+  switch (static_cast<DType>(dtype)) {
+    case DType::kF32: return ncclFloat32;
+    case DType::kF64: return ncclFloat64;
+    case DType::kF16: return ncclFloat16;
+    case DType::kBF16: return ncclBfloat16;
+    case DType::kI32: return ncclInt32;
+    case DType::kI64: return ncclInt64;
+    default: return ncclInt8;
+  }
+}
+
+// Even pieces that lie in one run each: what NCCL's collectives move.
+bool nccl_can(const tsr_abi_collective& what) {
+  if (info(static_cast<DType>(what.dtype)).block_elements != 1) return false;
+  switch (what.kind) {
+    case kAllReduce:
+    case kBroadcast: return what.elements > 0;
+    case kAllGather:
+    case kReduceScatter: {
+      const int64_t* end = what.extents + what.member_count;
+      return what.outer == 1 && what.elements > 0 &&
+             std::adjacent_find(what.extents, end, std::not_equal_to<>()) == end;
+    }
+    default: return false;
+  }
+}
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<Communicator>>> Communicator::create(const std::vector<int32_t>& ordinals) {
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<CommGroup> group, CommGroup::create(ordinals));
+  std::vector<std::unique_ptr<Communicator>> ends;
+  for (int32_t i = 0; i < group->members(); ++i)
+    ends.push_back(std::unique_ptr<Communicator>(new Communicator(group, i)));
+  return ends;
+}
+
+Communicator::Communicator(std::shared_ptr<CommGroup> group, int32_t position)
+    : group_(std::move(group)), position_(position) {
+  counters_.struct_size = sizeof(counters_);
+  transfers_.reserve(64);  // longer exchanges grow it once
+}
+
+Communicator::~Communicator() = default;
+
+void Communicator::abort() { group_->abort(); }
+int32_t Communicator::ordinal() const { return group_->ordinal(position_); }
+
+// What this member alone can see to be wrong, before it meets the others.
+Status Communicator::check(const tsr_abi_collective& what, const void* in, const void* out) const {
+  const int32_t members = group_->members();
+  const auto wrong = [](std::string_view problem) {
+    return Status(StatusCode::kInvalidArgument, format("collective: {}", problem));
+  };
+  if (what.member_count != members)
+    return wrong(format("described for {} members, the group has {}", what.member_count, members));
+  if (what.dtype < 0 || what.dtype >= kDTypeCount) return wrong(format("dtype {} does not exist", what.dtype));
+  if (what.elements < 0 || what.outer < 0 || what.middle < 0 || what.inner < 0) return wrong("a negative extent");
+  if (what.kind < kAllReduce || what.kind > kBroadcast) return wrong(format("kind {} does not exist", what.kind));
+  if ((what.kind == kAllReduce || what.kind == kReduceScatter) && !can_reduce(what.dtype, what.reduce))
+    return Status(StatusCode::kUnsupported,
+                  format("collective: no reduction {} of {}", what.reduce, to_text(static_cast<DType>(what.dtype))));
+  if (what.kind == kBroadcast && (what.root < 0 || what.root >= members))
+    return wrong(format("root {} is outside the group of {}", what.root, members));
+  if (what.kind == kAllReduce || what.kind == kBroadcast) return {};
+  if (what.extents == nullptr || (what.kind == kAllToAll && what.extents2 == nullptr)) return wrong("no extents");
+  for (int32_t i = 0; i < members; ++i)
+    if (what.extents[i] < 0 || (what.kind == kAllToAll && what.extents2[i] < 0)) return wrong("a negative extent");
+  int64_t whole = what.outer * sum(what.extents, members) * what.inner;
+  if (what.kind == kAllToAll) whole *= what.middle * sum(what.extents2, members);
+  if (whole != what.elements)
+    return wrong(format("extents make {} elements, the whole tensor has {}", whole, what.elements));
+  // A member that owns nothing of a split dim passes an empty buffer, which may lie anywhere.
+  const bool empty =
+      what.extents[position_] == 0 || (what.kind == kAllToAll && what.extents2[position_] == 0);
+  if (what.elements > 0 && !empty && in == out && in != nullptr && members > 1)
+    return wrong("in and out are one buffer");
+  return {};
+}
+
+// What only all members together can see: that they mean the same collective.
+Status Communicator::check_agreement() const {
+  const int32_t members = group_->members();
+  const tsr_abi_collective& mine = *group_->member(position_).what;
+  for (int32_t i = 0; i < members; ++i) {
+    const tsr_abi_collective& other = *group_->member(i).what;
+    if (mine.kind != other.kind || mine.reduce != other.reduce || mine.dtype != other.dtype ||
+        mine.outer != other.outer || mine.middle != other.middle || mine.inner != other.inner ||
+        mine.elements != other.elements || mine.root != other.root ||
+        mine.in_split_first != other.in_split_first || !same(mine.extents, other.extents, members) ||
+        !same(mine.extents2, other.extents2, members))
+      return Status(StatusCode::kInternal,
+                    format("collective: members 0..{} disagree: position {} has kind {} of {} elements, position {} "
+                           "has kind {} of {} elements",
+                           members - 1, position_, mine.kind, mine.elements, i, other.kind, other.elements));
+  }
+  return {};
+}
+
+// Issued after this stream was told to wait for every member's stream: their buffers are ready, and stay as they are but
+// for what is written here.
+Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& what) {
+  const CommGroup& group = *group_;
+  const int32_t members = what.member_count;
+  auto* out = static_cast<char*>(group.member(position_).out);
+  ReduceTask task{};
+  task.in_count = members;
+  for (int32_t i = 0; i < members; ++i) task.in[i] = group.member(i).in;
+  switch (what.kind) {
+    case kAllReduce: {
+      // Nobody else touches my share, neither to read nor to write, so it works in place and needs no scratch.
+      const Share share = share_of(what.elements, members, position_);
+      const int64_t at = bytes_of(what, share.begin);
+      task.out_count = members;
+      for (int32_t i = 0; i < members; ++i) {
+        task.in[i] = static_cast<const char*>(group.member(i).in) + at;
+        task.out[i] = static_cast<char*>(group.member(i).out) + at;
+      }
+      task.rows = 1;
+      task.count = share.count;
+      return from_cuda(launch_reduce(stream, what.dtype, what.reduce, task), "all_reduce");
+    }
+    case kAllGather: return gather(stream, group, what, out);
+    case kReduceScatter: {
+      const int64_t at = bytes_of(what, sum(what.extents, position_) * what.inner);
+      task.out_count = 1;
+      task.out[0] = out;
+      for (int32_t i = 0; i < members; ++i) task.in[i] = static_cast<const char*>(group.member(i).in) + at;
+      task.rows = what.outer;
+      task.in_stride = sum(what.extents, members) * what.inner;
+      task.out_stride = task.count = what.extents[position_] * what.inner;
+      return from_cuda(launch_reduce(stream, what.dtype, what.reduce, task), "reduce_scatter");
+    }
+    case kAllToAll: return exchange_blocks(stream, group, what, position_, out);
+    case kBroadcast: {
+      const void* in = group.member(what.root).in;
+      const int64_t bytes = bytes_of(what, what.elements);
+      if (out == nullptr || out == in || bytes == 0) return {};
+      return from_cuda(copy_rows(stream, in, out, 1, bytes, bytes, bytes), "broadcast");
+    }
+    default: return {};
+  }
+}
+
+Status Communicator::through_nccl(cudaStream_t stream, const tsr_abi_collective& what, const void* in,
+                                  void* out) const {
+  const Nccl& nccl = *group_->nccl();
+  const ncclComm_t comm = group_->nccl_comm(position_);
+  const ncclDataType_t type = nccl_type(what.dtype);
+  const ncclRedOp_t op = what.reduce == 0 ? ncclSum : ncclMax;
+  // Of types without a reduction only the bytes count.
+  const auto count = [&](int64_t elements) {
+    return static_cast<size_t>(type == ncclInt8 ? bytes_of(what, elements) : elements);
+  };
+  ncclResult_t result = ncclSuccess;
+  switch (what.kind) {
+    case kAllReduce: result = nccl.all_reduce(in, out, count(what.elements), type, op, comm, stream); break;
+    case kAllGather: result = nccl.all_gather(in, out, count(what.extents[0] * what.inner), type, comm, stream); break;
+    case kReduceScatter:
+      result = nccl.reduce_scatter(in, out, count(what.extents[0] * what.inner), type, op, comm, stream);
+      break;
+    case kBroadcast: result = nccl.broadcast(in, out, count(what.elements), type, what.root, comm, stream); break;
+    default: break;
+  }
+  if (result == ncclSuccess) return {};
+  return group_->is_aborted() ? aborted()
+                              : Status(StatusCode::kInternal, format("NCCL: {}", nccl.error_string(result)));
+}
+
+// My share of what a ring would move, so that the shares of all members add up to DESIGN's totals exactly.
+void Communicator::count(const tsr_abi_collective& what) {
+  const int64_t others = what.member_count - 1;
+  int64_t bytes = 0;
+  switch (what.kind) {
+    case kAllReduce: bytes = 2 * others * bytes_of(what, share_of(what.elements, what.member_count, position_).count); break;
+    case kAllGather:
+    case kReduceScatter: bytes = others * bytes_of(what, what.outer * what.extents[position_] * what.inner); break;
+    case kAllToAll: {
+      const int64_t leaving = sum(what.extents2, what.member_count) - what.extents2[position_];
+      bytes = bytes_of(what, what.outer * what.extents[position_] * what.middle * leaving * what.inner);
+      break;
+    }
+    case kBroadcast: bytes = position_ == what.root ? 0 : bytes_of(what, what.elements); break;
+    default: break;
+  }
+  counters_.calls[what.kind] += 1;
+  counters_.bytes[what.kind] += bytes;
+}
+
+Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out) {
+  if (group_->is_aborted()) return aborted();
+  TSR_RETURN_IF_ERROR(check(what, in, out));
+  // Every member takes the same way: it follows from the description alone.
+  if (group_->nccl() != nullptr && nccl_can(what)) {
+    // NCCL writes its result on every rank; a broadcast's root may have no output of its own.
+    TSR_RETURN_IF_ERROR(through_nccl(stream, what, in, out != nullptr ? out : const_cast<void*>(in)));
+    count(what);
+    return {};
+  }
+  CommGroup::Member& mine = group_->member(position_);
+  mine.what = &what;
+  mine.in = in;
+  mine.out = out;
+  Status status = from_cuda(cudaEventRecord(mine.ready, stream), "an event");
+  if (!group_->meet()) return aborted();
+  // Every member comes to the same verdict, and leaves only when all have read the descriptions.
+  if (status.ok()) status = check_agreement();
+  for (int32_t i = 0; i < group_->members() && status.ok(); ++i)
+    if (i != position_) status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).ready, 0), "waiting");
+  if (status.ok()) status = exchange(stream, what);
+  if (status.ok()) status = from_cuda(cudaEventRecord(mine.done, stream), "an event");
+  if (!group_->meet()) return aborted();
+  for (int32_t i = 0; i < group_->members() && status.ok(); ++i)
+    if (i != position_) status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).done, 0), "waiting");
+  if (status.ok()) count(what);
+  return status;
+}
+
+Status Communicator::check_peer(int32_t peer, int64_t bytes, std::string_view what) const {
+  if (peer >= 0 && peer < group_->members() && peer != position_ && bytes >= 0) return {};
+  return Status(StatusCode::kInvalidArgument,
+                format("{} of {} bytes between position {} and {} in a group of {}", what, bytes, position_, peer,
+                       group_->members()));
+}
+
+Status Communicator::post(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes) {
+  CommGroup::Mailbox& box = group_->mailbox(position_, peer);
+  int turn = box.turn.load(std::memory_order_acquire);
+  if (group_->is_aborted()) return aborted();
+  TSR_RETURN_IF_ERROR(group_->make_events(box, position_, peer));
+  TSR_RETURN_IF_ERROR(from_cuda(cudaEventRecord(box.posted, stream), "an event"));
+  box.data = in;
+  box.bytes = bytes;
+  if (!box.turn.compare_exchange_strong(turn, turn + 1, std::memory_order_acq_rel)) return aborted();
+  box.turn.notify_all();
+  counters_.calls[kSend] += 1;
+  counters_.bytes[kSend] += bytes;
+  return {};
+}
+
+Status Communicator::wait_taken(cudaStream_t stream, int32_t peer) {
+  CommGroup::Mailbox& box = group_->mailbox(position_, peer);
+  const int turn = box.turn.load(std::memory_order_acquire);
+  if (turn % 2 == 1 && !group_->is_aborted()) wait_while(box.turn, turn, true);
+  if (group_->is_aborted()) return aborted();
+  // What is sent stays as it is until the receiver's copy is done.
+  return from_cuda(cudaStreamWaitEvent(stream, box.taken, 0), "waiting");
+}
+
+Status Communicator::take(cudaStream_t stream, int32_t peer, void* out, int64_t bytes) {
+  CommGroup::Mailbox& box = group_->mailbox(peer, position_);
+  int turn = box.turn.load(std::memory_order_acquire);
+  while (turn % 2 == 0) {
+    if (group_->is_aborted()) return aborted();
+    wait_while(box.turn, turn, true);
+    turn = box.turn.load(std::memory_order_acquire);
+  }
+  if (group_->is_aborted()) return aborted();
+  const int64_t sent = box.bytes;
+  Status status = from_cuda(cudaStreamWaitEvent(stream, box.posted, 0), "waiting");
+  if (status.ok() && sent == bytes)
+    status = from_cuda(copy_rows(stream, box.data, out, 1, bytes, bytes, bytes), "a message");
+  if (status.ok()) status = from_cuda(cudaEventRecord(box.taken, stream), "an event");
+  if (!box.turn.compare_exchange_strong(turn, turn + 1, std::memory_order_acq_rel)) return aborted();
+  box.turn.notify_all();
+  if (status.ok() && sent != bytes)
+    status = Status(StatusCode::kInternal,
+                    format("position {} expects {} bytes from {}, which sent {}", position_, bytes, peer, sent));
+  if (status.ok()) counters_.calls[kReceive] += 1;  // the bytes are the sender's
+  return status;
+}
+
+Status Communicator::send(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes) {
+  TSR_RETURN_IF_ERROR(check_peer(peer, bytes, "send"));
+  if (in_exchange_) {
+    const auto same_way = [&](const Transfer& other) { return other.is_send && other.peer == peer; };
+    const auto round = static_cast<int32_t>(std::count_if(transfers_.begin(), transfers_.end(), same_way));
+    transfers_.push_back({true, peer, in, nullptr, bytes, round});
+    return {};
+  }
+  TSR_RETURN_IF_ERROR(post(stream, peer, in, bytes));
+  return wait_taken(stream, peer);
+}
+
+Status Communicator::receive(cudaStream_t stream, int32_t peer, void* out, int64_t bytes) {
+  TSR_RETURN_IF_ERROR(check_peer(peer, bytes, "receive"));
+  if (in_exchange_) {
+    const auto same_way = [&](const Transfer& other) { return !other.is_send && other.peer == peer; };
+    const auto round = static_cast<int32_t>(std::count_if(transfers_.begin(), transfers_.end(), same_way));
+    transfers_.push_back({false, peer, nullptr, out, bytes, round});
+    return {};
+  }
+  return take(stream, peer, out, bytes);
+}
+
+Status Communicator::begin_exchange() {
+  TSR_CHECK(!in_exchange_, "exchanges do not nest");
+  in_exchange_ = true;
+  transfers_.clear();
+  return {};
+}
+
+// In rounds: a mailbox holds one message, so the k-th message to every peer is posted, the k-th of every peer taken, and
+// the k-th posted waited for. All messages of round k are posted before any member waits in it.
+Status Communicator::end_exchange(cudaStream_t stream) {
+  TSR_CHECK(in_exchange_, "no exchange was begun");
+  in_exchange_ = false;
+  int32_t rounds = 0;
+  for (const Transfer& transfer : transfers_) rounds = std::max(rounds, transfer.round + 1);
+  for (int32_t round = 0; round < rounds; ++round) {
+    for (const Transfer& transfer : transfers_)
+      if (transfer.round == round && transfer.is_send)
+        TSR_RETURN_IF_ERROR(post(stream, transfer.peer, transfer.in, transfer.bytes));
+    for (const Transfer& transfer : transfers_)
+      if (transfer.round == round && !transfer.is_send)
+        TSR_RETURN_IF_ERROR(take(stream, transfer.peer, transfer.out, transfer.bytes));
+    for (const Transfer& transfer : transfers_)
+      if (transfer.round == round && transfer.is_send)
+        TSR_RETURN_IF_ERROR(wait_taken(stream, transfer.peer));
+  }
+  return {};
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,72 @@
+// Communicator between ranks of one process, each with a stream. Members meet on the host when they issue: they publish
+// their buffers and an event of their stream, meet, let their stream wait for the events of all, do their own share
+// straight from the others' memory, record an event, meet again and wait for those. Nothing on a device waits for work
+// that is not issued yet, so any number of ranks may share a GPU. Where every member has a GPU of its own, NCCL does what
+// it can express (even, contiguous pieces); the rest goes through peer memory.
+//
+// Results of the shared path are the same for any timing: every element is reduced by one member, in group order. After
+// an abort, or a mismatch between members, the group stays unusable.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "runtime/backend_abi.h"
+
+namespace tessera::cuda {
+
+class CommGroup;
+
+// One end; its owner's thread calls, except for `abort`.
+class Communicator {
+ public:
+  // One end per member, on the devices `ordinals`; they keep the group alive together.
+  static Result<std::vector<std::unique_ptr<Communicator>>> create(const std::vector<int32_t>& ordinals);
+  ~Communicator();
+
+  Status collective(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out);
+  // Both return when the two members have met; the streams order the bytes.
+  Status send(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes);
+  Status receive(cudaStream_t stream, int32_t peer, void* out, int64_t bytes);
+  // Sends and receives between the two are posted together and waited for at the end.
+  Status begin_exchange();
+  Status end_exchange(cudaStream_t stream);
+  void abort();
+  const tsr_abi_comm_counters& counters() const { return counters_; }
+  int32_t ordinal() const;
+
+ private:
+  Communicator(std::shared_ptr<CommGroup> group, int32_t position);
+  Status check(const tsr_abi_collective& what, const void* in, const void* out) const;
+  Status check_agreement() const;
+  Status exchange(cudaStream_t stream, const tsr_abi_collective& what);
+  Status through_nccl(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out) const;
+  void count(const tsr_abi_collective& what);
+  Status check_peer(int32_t peer, int64_t bytes, std::string_view what) const;
+  Status post(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes);
+  Status take(cudaStream_t stream, int32_t peer, void* out, int64_t bytes);
+  Status wait_taken(cudaStream_t stream, int32_t peer);
+
+  // One send or receive of an exchange.
+  struct Transfer {
+    bool is_send;
+    int32_t peer;
+    const void* in;
+    void* out;
+    int64_t bytes;
+    int32_t round;  // how many earlier ones of the exchange go the same way to the same peer
+  };
+
+  std::shared_ptr<CommGroup> group_;  // shared by the ends, which may be destroyed in any order
+  int32_t position_;
+  tsr_abi_comm_counters counters_{};
+  bool in_exchange_ = false;
+  std::vector<Transfer> transfers_;
+};
+
+}  // namespace tessera::cuda

@@ -1,0 +1,383 @@
+// The backend's table: devices, memory, streams, kernels, communicators and whole steps as CUDA graphs.
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/backends/cuda/communicator.h"
+#include "runtime/backends/cuda/copies.h"
+#include "runtime/backends/cuda/cuda_kernel.h"
+#include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/library.h"
+#include "runtime/backends/cuda/memory.h"
+#include "runtime/backends/cuda/rates.h"
+#include "runtime/backends/cuda/scoped_device.h"
+
+using tessera::Result;
+using tessera::Status;
+using tessera::StatusCode;
+using namespace tessera::cuda;  // NOLINT: this file is the backend's table
+
+struct tsr_abi_device {
+  const tsr_host_api* host;
+  int32_t ordinal;
+};
+struct tsr_abi_stream {
+  tsr_abi_device* device;
+  cudaStream_t stream;
+};
+struct tsr_abi_event {
+  tsr_abi_device* device;
+  cudaEvent_t event;
+};
+struct tsr_abi_kernel {
+  std::unique_ptr<Kernel> kernel;
+};
+struct tsr_abi_comm {
+  std::unique_ptr<Communicator> end;
+};
+
+namespace {
+
+// The one thing kept from the entry: queries without a device report errors too. Every host of a process passes the same
+// function, which ignores its first argument.
+std::atomic<decltype(tsr_host_api::make_error)> g_make_error{nullptr};
+
+// Runs a body that returns Status at the edge of the ABI: nothing is thrown across it.
+template <class Body>
+tsr_abi_error* guarded(Body&& body) {
+  const Status status = tessera::catch_status(body);
+  if (status.ok()) return nullptr;
+  return g_make_error.load()(nullptr, static_cast<int32_t>(status.code()), std::string(status.message()).c_str());
+}
+
+// ---- device
+
+tsr_abi_error* device_info(int32_t ordinal, tsr_abi_device_info* out) {
+  return guarded([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
+    std::snprintf(out->name, sizeof(out->name), "%s (sm_%d%d, %d multiprocessors)", rates.name, rates.major, rates.minor,
+                  rates.multiprocessors);
+    out->memory_bytes = rates.memory_bytes;
+    out->matmul_flops_per_s = rates.matmul_flops_per_s;
+    out->memory_bytes_per_s = rates.memory_bytes_per_s;
+    out->launch_s = rates.launch_s;
+    out->link_bytes_per_s = rates.link_bytes_per_s;
+    out->link_latency_s = rates.link_latency_s;
+    out->shared_cores = 0;
+    return {};
+  });
+}
+
+tsr_abi_error* device_open(const tsr_host_api* host, int32_t ordinal, tsr_abi_device** out) {
+  return guarded([&]() -> Status {
+    TSR_RETURN_IF_ERROR(device_rates(ordinal).status());
+    const ScopedDevice current(ordinal);
+    TSR_RETURN_IF_ERROR(from_cuda(cudaFree(nullptr), "starting the device's context"));
+    *out = new tsr_abi_device{host, ordinal};
+    return {};
+  });
+}
+void device_close(tsr_abi_device* device) { delete device; }
+
+// ---- memory
+
+tsr_abi_error* memory_alloc(tsr_abi_device* device, int32_t tier, int64_t bytes, uint32_t flags, void** out) {
+  return guarded([&]() -> Status {
+    const ScopedDevice current(device->ordinal);
+    TSR_ASSIGN_OR_RETURN(*out, tessera::cuda::memory_alloc(tier, bytes, (flags & TSR_ALLOC_GUARDED) != 0));
+    return {};
+  });
+}
+
+void memory_free(tsr_abi_device* device, int32_t tier, void* memory, int64_t bytes) {
+  const Status status = tessera::catch_status([&] {
+    const ScopedDevice current(device->ordinal);
+    return tessera::cuda::memory_free(tier, memory, bytes);
+  });
+  if (!status.ok() && device->host->log != nullptr)
+    device->host->log(device->host->host, 3, std::string(status.message()).c_str());
+}
+
+// ---- streams and events
+
+tsr_abi_error* stream_create(tsr_abi_device* device, tsr_abi_stream** out) {
+  return guarded([&]() -> Status {
+    const ScopedDevice current(device->ordinal);
+    cudaStream_t stream = nullptr;
+    TSR_RETURN_IF_ERROR(from_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream"));
+    *out = new tsr_abi_stream{device, stream};
+    return {};
+  });
+}
+void stream_destroy(tsr_abi_stream* stream) {
+  (void)cudaStreamDestroy(stream->stream);
+  delete stream;
+}
+tsr_abi_error* stream_synchronize(tsr_abi_stream* stream) {
+  return guarded([&] {
+    const ScopedDevice current(stream->device->ordinal);
+    return from_cuda(cudaStreamSynchronize(stream->stream), "waiting for a stream");
+  });
+}
+
+tsr_abi_error* event_create(tsr_abi_device* device, tsr_abi_event** out) {
+  return guarded([&]() -> Status {
+    const ScopedDevice current(device->ordinal);
+    cudaEvent_t event = nullptr;
+    TSR_RETURN_IF_ERROR(from_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event"));
+    *out = new tsr_abi_event{device, event};
+    return {};
+  });
+}
+void event_destroy(tsr_abi_event* event) {
+  (void)cudaEventDestroy(event->event);
+  delete event;
+}
+tsr_abi_error* event_record(tsr_abi_event* event, tsr_abi_stream* stream) {
+  return guarded([&] {
+    const ScopedDevice current(stream->device->ordinal);
+    return from_cuda(cudaEventRecord(event->event, stream->stream), "recording an event");
+  });
+}
+tsr_abi_error* stream_wait(tsr_abi_stream* stream, tsr_abi_event* event) {
+  return guarded([&] {
+    const ScopedDevice current(stream->device->ordinal);
+    return from_cuda(cudaStreamWaitEvent(stream->stream, event->event, 0), "waiting for an event");
+  });
+}
+
+tsr_abi_error* copy(tsr_abi_stream* stream, const void* in, void* out, int64_t rows, int64_t row_bytes,
+                    int64_t in_stride_bytes, int64_t out_stride_bytes) {
+  return guarded([&] {
+    const ScopedDevice current(stream->device->ordinal);
+    return from_cuda(copy_rows(stream->stream, in, out, rows, row_bytes, in_stride_bytes, out_stride_bytes),
+                     tessera::format("a copy of {} rows of {} bytes", rows, row_bytes));
+  });
+}
+tsr_abi_error* fill(tsr_abi_stream* stream, void* out, int32_t byte, int64_t bytes) {
+  return guarded([&]() -> Status {
+    if (bytes <= 0) return {};
+    const ScopedDevice current(stream->device->ordinal);
+    return from_cuda(cudaMemsetAsync(out, byte, static_cast<size_t>(bytes), stream->stream), "a fill");
+  });
+}
+
+// ---- kernels
+
+struct Choice {
+  std::string_view variant;
+  Prepared prepared;
+};
+
+// The first row of the op that accepts, or exactly the wanted variant.
+Result<Choice> choose(const tsr_abi_kernel_desc& desc) {
+  const tessera::KernelSpec spec(desc);
+  std::string declined;
+  bool known = false;
+  for (const KernelEntry& row : kernel_table()) {
+    if (row.op != spec.op()) continue;
+    known = true;
+    if (desc.variant != nullptr && row.variant != desc.variant) continue;
+    Result<Prepared> prepared = row.prepare(spec);
+    if (prepared.ok()) return Choice{row.variant, std::move(prepared).value()};
+    if (prepared.status().code() != StatusCode::kUnsupported)
+      return prepared.status().with_context(tessera::format("{} ({})", row.op, row.variant));
+    declined += tessera::format("{}{}: {}", declined.empty() ? "" : "; ", row.variant, prepared.status().message());
+  }
+  if (!known)
+    return Status(StatusCode::kUnsupported, tessera::format("the cuda backend has no kernel for '{}'", desc.op));
+  if (declined.empty())
+    return Status(StatusCode::kUnsupported, tessera::format("the cuda backend has no variant '{}' of '{}'",
+                                                            desc.variant ? desc.variant : "", desc.op));
+  return Status(StatusCode::kUnsupported, tessera::format("no kernel for '{}': {}", desc.op, declined));
+}
+
+tsr_abi_error* kernel_query(int32_t ordinal, const tsr_abi_kernel_desc* desc, tsr_abi_kernel_info* out) {
+  return guarded([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
+    const ScopedDevice current(ordinal);
+    TSR_ASSIGN_OR_RETURN(const Choice choice, choose(*desc));
+    if (choice.variant.size() >= sizeof(out->variant))
+      return Status(StatusCode::kInternal, tessera::format("variant name '{}' is too long", choice.variant));
+    std::memset(out->variant, 0, sizeof(out->variant));
+    choice.variant.copy(out->variant, choice.variant.size());
+    out->workspace_bytes = choice.prepared.workspace_bytes;
+    const double compute_s =
+        choice.prepared.flops / (std::max(choice.prepared.efficiency, 1e-6) * rates.matmul_flops_per_s);
+    out->seconds = std::max(compute_s, choice.prepared.bytes / rates.memory_bytes_per_s) + rates.launch_s;
+    return {};
+  });
+}
+
+tsr_abi_error* kernel_prepare(tsr_abi_device* device, const tsr_abi_kernel_desc* desc, tsr_abi_kernel** out) {
+  return guarded([&]() -> Status {
+    const ScopedDevice current(device->ordinal);
+    TSR_ASSIGN_OR_RETURN(Choice choice, choose(*desc));
+    *out = new tsr_abi_kernel{std::move(choice.prepared.kernel)};
+    return {};
+  });
+}
+void kernel_destroy(tsr_abi_kernel* kernel) { delete kernel; }
+
+tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, const void* const* inputs,
+                             void* const* outputs, void* workspace) {
+  return guarded([&]() -> Status {
+    const ScopedDevice current(stream->device->ordinal);
+    TSR_RETURN_IF_ERROR(kernel->kernel->launch(LaunchArgs{inputs, outputs, workspace, stream->stream}));
+    return from_cuda(cudaGetLastError(), "a launch");
+  });
+}
+
+// FNV-1a over everything a kernel_query answer follows from.
+uint64_t kernel_fingerprint(int32_t ordinal) {
+  constexpr int32_t kEstimateVersion = 1;
+  uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+    hash = (hash ^ 0xff) * 0x100000001b3u;
+  };
+  (void)tessera::catch_status([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
+    const Result<const CublasLt*> lt = cublas_lt();
+    char text[256];
+    std::snprintf(text, sizeof(text), "%d %s %d %g %g %zu", kEstimateVersion, rates.name, rates.multiprocessors,
+                  rates.matmul_flops_per_s, rates.memory_bytes_per_s, lt.ok() ? (*lt)->version() : size_t{0});
+    add(text);
+    return {};
+  });
+  for (const KernelEntry& row : kernel_table()) {
+    add(row.op);
+    add(row.variant);
+  }
+  return hash;
+}
+
+// ---- communicators
+
+tsr_abi_error* comm_create(tsr_abi_device* const* devices, int32_t count, tsr_abi_comm** out) {
+  return guarded([&]() -> Status {
+    if (count < 1) return Status(StatusCode::kInvalidArgument, tessera::format("a group of {} members", count));
+    std::vector<int32_t> ordinals;
+    for (int32_t i = 0; i < count; ++i) ordinals.push_back(devices[i]->ordinal);
+    TSR_ASSIGN_OR_RETURN(auto ends, Communicator::create(ordinals));
+    std::vector<std::unique_ptr<tsr_abi_comm>> made;
+    for (auto& end : ends) made.push_back(std::make_unique<tsr_abi_comm>(std::move(end)));
+    for (int32_t i = 0; i < count; ++i) out[i] = made[static_cast<size_t>(i)].release();
+    return {};
+  });
+}
+void comm_destroy(tsr_abi_comm* comm) { delete comm; }
+
+// A member's own device is current while it issues.
+template <class Body>
+tsr_abi_error* on_member(tsr_abi_comm* comm, Body&& body) {
+  return guarded([&] {
+    const ScopedDevice current(comm->end->ordinal());
+    return body(*comm->end);
+  });
+}
+
+tsr_abi_error* comm_collective(tsr_abi_comm* comm, tsr_abi_stream* stream, const tsr_abi_collective* what,
+                               const void* in, void* out) {
+  return on_member(comm, [&](Communicator& end) { return end.collective(stream->stream, *what, in, out); });
+}
+tsr_abi_error* comm_send(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t peer, const void* in, int64_t bytes) {
+  return on_member(comm, [&](Communicator& end) { return end.send(stream->stream, peer, in, bytes); });
+}
+tsr_abi_error* comm_recv(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t peer, void* out, int64_t bytes) {
+  return on_member(comm, [&](Communicator& end) { return end.receive(stream->stream, peer, out, bytes); });
+}
+tsr_abi_error* comm_group_begin(tsr_abi_comm* comm) {
+  return on_member(comm, [&](Communicator& end) { return end.begin_exchange(); });
+}
+tsr_abi_error* comm_group_end(tsr_abi_comm* comm, tsr_abi_stream* stream) {
+  return on_member(comm, [&](Communicator& end) { return end.end_exchange(stream->stream); });
+}
+void comm_abort(tsr_abi_comm* comm) { comm->end->abort(); }
+void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
+  const size_t bytes = std::min(out->struct_size, sizeof(tsr_abi_comm_counters));
+  std::memcpy(out, &comm->end->counters(), bytes);
+  out->struct_size = bytes;
+}
+
+// ---- whole steps as one launch
+
+tsr_abi_error* capture_begin(tsr_abi_stream* stream) {
+  return guarded([&] {
+    const ScopedDevice current(stream->device->ordinal);
+    return from_cuda(cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeThreadLocal), "a capture");
+  });
+}
+tsr_abi_error* capture_end(tsr_abi_stream* stream, void** out_graph) {
+  return guarded([&]() -> Status {
+    const ScopedDevice current(stream->device->ordinal);
+    cudaGraph_t graph = nullptr;
+    TSR_RETURN_IF_ERROR(from_cuda(cudaStreamEndCapture(stream->stream, &graph), "the end of a capture"));
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+    (void)cudaGraphDestroy(graph);
+    TSR_RETURN_IF_ERROR(from_cuda(error, "cudaGraphInstantiate"));
+    *out_graph = executable;
+    return {};
+  });
+}
+tsr_abi_error* replay(tsr_abi_stream* stream, void* graph) {
+  return guarded([&] {
+    const ScopedDevice current(stream->device->ordinal);
+    return from_cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream->stream), "a replay");
+  });
+}
+void graph_destroy(void* graph) {
+  if (graph != nullptr) (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+}
+
+constexpr tsr_backend_api kApi = {
+    .struct_size = sizeof(tsr_backend_api),
+    .name = "cuda",
+    .abi_version = 1,
+    .unavailable_reason = tessera::cuda::unavailable_reason,
+    .device_count = tessera::cuda::device_count,
+    .device_info = device_info,
+    .device_open = device_open,
+    .device_close = device_close,
+    .memory_alloc = memory_alloc,
+    .memory_free = memory_free,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .stream_wait = stream_wait,
+    .copy = copy,
+    .fill = fill,
+    .kernel_query = kernel_query,
+    .kernel_prepare = kernel_prepare,
+    .kernel_destroy = kernel_destroy,
+    .kernel_launch = kernel_launch,
+    .kernel_fingerprint = kernel_fingerprint,
+    .comm_create = comm_create,
+    .comm_destroy = comm_destroy,
+    .comm_collective = comm_collective,
+    .comm_send = comm_send,
+    .comm_recv = comm_recv,
+    .comm_abort = comm_abort,
+    .comm_counters = comm_counters,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .replay = replay,
+    .graph_destroy = graph_destroy,
+    .comm_group_begin = comm_group_begin,
+    .comm_group_end = comm_group_end,
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const tsr_backend_api* tsr_backend_v1(const tsr_host_api* host) {
+  g_make_error.store(host->make_error);
+  return &kApi;
+}

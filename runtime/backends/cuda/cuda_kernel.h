@@ -1,0 +1,98 @@
+// What a CUDA kernel is: `prepare` reads the description, decides everything and may decline with a reason; what it
+// returns only launches on a stream (no allocation, no look-up, no waiting). Immutable, so that any number of ranks
+// share it. The device that a description is for is current while `prepare` runs.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "graph/base/result.h"
+#include "runtime/backend_adapter.h"
+
+namespace tessera::cuda {
+
+struct LaunchArgs {
+  const void* const* inputs;  // null for shape-only operands
+  void* const* outputs;
+  void* workspace;  // null when none was asked for; aligned as arenas align slots
+  cudaStream_t stream;
+  template <class T>
+  const T* in(int i) const {
+    return static_cast<const T*>(inputs[i]);
+  }
+  template <class T>
+  T* out(int i) const {
+    return static_cast<T*>(outputs[i]);
+  }
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // Errors of kernel launches proper are picked up by the caller (cudaGetLastError).
+  virtual Status launch(const LaunchArgs& args) const = 0;
+};
+
+struct Prepared {
+  std::unique_ptr<Kernel> kernel;
+  int64_t workspace_bytes = 0;
+  // For the time estimate: seconds = max(flops / (efficiency * peak), bytes / bandwidth) + launch cost.
+  double flops = 0, bytes = 0, efficiency = 1;
+};
+
+// A kernel from a callable `void(const LaunchArgs&) const` or `Status(const LaunchArgs&) const`.
+template <class Launch>
+std::unique_ptr<Kernel> make_kernel(Launch launch) {
+  class Lambda final : public Kernel {
+   public:
+    explicit Lambda(Launch launch) : launch_(std::move(launch)) {}
+    Status launch(const LaunchArgs& args) const override {
+      if constexpr (std::is_void_v<std::invoke_result_t<const Launch&, const LaunchArgs&>>) {
+        launch_(args);
+        return {};
+      } else {
+        return launch_(args);
+      }
+    }
+
+   private:
+    Launch launch_;
+  };
+  return std::make_unique<Lambda>(std::move(launch));
+}
+
+// Bytes of all operands; `skipped` is an operand of which only the shape is used.
+inline double operand_bytes(const KernelSpec& spec, int skipped = -1) {
+  double total = 0;
+  for (int i = 0; i < spec.input_count(); ++i)
+    if (i != skipped) total += static_cast<double>(dtype_bytes(spec.input_dtype(i), spec.input_elements(i)));
+  for (int i = 0; i < spec.output_count(); ++i)
+    total += static_cast<double>(dtype_bytes(spec.output_dtype(i), spec.output_elements(i)));
+  return total;
+}
+
+// A kernel bound by memory: operands once through it at most of the bandwidth.
+inline Prepared memory_bound(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, int64_t workspace_bytes = 0) {
+  Prepared prepared;
+  prepared.kernel = std::move(kernel);
+  prepared.workspace_bytes = workspace_bytes;
+  prepared.bytes = operand_bytes(spec) / 0.8 + 2.0 * static_cast<double>(workspace_bytes);
+  return prepared;
+}
+
+using PrepareFn = Result<Prepared> (*)(const KernelSpec& spec);
+
+// One row of kernel_table.cc: best first. A status of kUnsupported declines and the next row of the same op is asked.
+struct KernelEntry {
+  std::string_view op;
+  std::string_view variant;
+  PrepareFn prepare;
+};
+std::span<const KernelEntry> kernel_table();
+
+}  // namespace tessera::cuda

@@ -1,0 +1,23 @@
+// Errors of the CUDA runtime as Status: what was asked for, CUDA's own name and text.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string_view>
+
+#include "graph/base/status.h"
+#include "graph/base/text.h"
+
+namespace tessera::cuda {
+
+inline Status from_cuda(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess) return {};
+  const StatusCode code = error == cudaErrorMemoryAllocation    ? StatusCode::kOutOfMemory
+                          : error == cudaErrorInvalidDevice     ? StatusCode::kNotFound
+                          : error == cudaErrorNotSupported      ? StatusCode::kUnsupported
+                          : error == cudaErrorInvalidValue      ? StatusCode::kInvalidArgument
+                                                                : StatusCode::kInternal;
+  return Status(code, format("{}: {} ({})", what, cudaGetErrorName(error), cudaGetErrorString(error)));
+}
+
+}  // namespace tessera::cuda

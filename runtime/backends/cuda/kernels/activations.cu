@@ -1,0 +1,66 @@
+// Activations, their gradients, and the gated one.
+#include "runtime/backends/cuda/kernels/activation_math.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/map.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+// A functor named `Name` whose result is `expression` of W x[].
+#define TSR_MAP_FUNCTOR(Name, expression)                                   \
+  struct Name : NoSetUp {                                                   \
+    template <class W>                                                      \
+    __device__ void operator()(int64_t, const W* x, W* y) const { \
+      y[0] = expression;                                                    \
+    }                                                                       \
+  };
+TSR_MAP_FUNCTOR(Relu, x[0] > W(0) ? x[0] : W(0))
+TSR_MAP_FUNCTOR(ReluGrad, x[0] > W(0) ? x[1] : W(0))
+TSR_MAP_FUNCTOR(GeluTanh, gelu_tanh(x[0]))
+TSR_MAP_FUNCTOR(GeluExact, gelu_exact(x[0]))
+TSR_MAP_FUNCTOR(GeluTanhGrad, x[1] * gelu_tanh_derivative(x[0]))
+TSR_MAP_FUNCTOR(GeluExactGrad, x[1] * gelu_exact_derivative(x[0]))
+TSR_MAP_FUNCTOR(Silu, silu(x[0]))
+TSR_MAP_FUNCTOR(SiluGrad, x[1] * silu_derivative(x[0]))
+TSR_MAP_FUNCTOR(Tanh, tanh(x[0]))
+TSR_MAP_FUNCTOR(TanhGrad, x[1] * (W(1) - x[0] * x[0]))
+TSR_MAP_FUNCTOR(Sigmoid, sigmoid(x[0]))
+TSR_MAP_FUNCTOR(SigmoidGrad, x[1] * x[0] * (W(1) - x[0]))
+TSR_MAP_FUNCTOR(Swiglu, silu(x[0]) * x[1])
+#undef TSR_MAP_FUNCTOR
+
+// gate, up, dy -> dgate, dup
+struct SwigluGrad : NoSetUp {
+  template <class W>
+  __device__ void operator()(int64_t, const W* x, W* y) const {
+    y[0] = x[2] * x[1] * silu_derivative(x[0]);
+    y[1] = x[2] * silu(x[0]);
+  }
+};
+
+template <int kIn, int kOut, class F>
+Result<Prepared> plain(const KernelSpec& spec) {
+  return map_op<kIn, kOut>(spec, [](const LaunchArgs&, auto) { return F{}; });
+}
+
+}  // namespace
+
+Result<Prepared> prepare_relu(const KernelSpec& spec) { return plain<1, 1, Relu>(spec); }
+Result<Prepared> prepare_relu_grad(const KernelSpec& spec) { return plain<2, 1, ReluGrad>(spec); }
+Result<Prepared> prepare_gelu(const KernelSpec& spec) {
+  return spec.string("approximate") == "tanh" ? plain<1, 1, GeluTanh>(spec) : plain<1, 1, GeluExact>(spec);
+}
+Result<Prepared> prepare_gelu_grad(const KernelSpec& spec) {
+  return spec.string("approximate") == "tanh" ? plain<2, 1, GeluTanhGrad>(spec) : plain<2, 1, GeluExactGrad>(spec);
+}
+Result<Prepared> prepare_silu(const KernelSpec& spec) { return plain<1, 1, Silu>(spec); }
+Result<Prepared> prepare_silu_grad(const KernelSpec& spec) { return plain<2, 1, SiluGrad>(spec); }
+Result<Prepared> prepare_tanh(const KernelSpec& spec) { return plain<1, 1, Tanh>(spec); }
+Result<Prepared> prepare_tanh_grad(const KernelSpec& spec) { return plain<2, 1, TanhGrad>(spec); }
+Result<Prepared> prepare_sigmoid(const KernelSpec& spec) { return plain<1, 1, Sigmoid>(spec); }
+Result<Prepared> prepare_sigmoid_grad(const KernelSpec& spec) { return plain<2, 1, SigmoidGrad>(spec); }
+Result<Prepared> prepare_swiglu(const KernelSpec& spec) { return plain<2, 1, Swiglu>(spec); }
+Result<Prepared> prepare_swiglu_grad(const KernelSpec& spec) { return plain<3, 2, SwigluGrad>(spec); }
+
+}  // namespace tessera::cuda

@@ -1,0 +1,196 @@
+// The gradient of attention in three kernels: delta = sum of dout out a query; dq by tiles of queries that stream over
+// keys; dk and dv by tiles of keys that stream over queries. Scores are made again from lse, and no two blocks write to
+// one place, so that sums have one order.
+#include "runtime/backends/cuda/kernels/attention.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
+
+namespace tessera::cuda {
+
+namespace {
+
+template <class T>
+struct Operands {
+  const T *dout, *q, *k, *v, *out;
+  const Wide<T>* lse;
+  T *dq, *dk, *dv;
+  Wide<T>* delta;  // [B, T, H]
+};
+
+template <class T>
+struct Delta {
+  Operands<T> x;
+  int64_t D;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t row) const {
+    Wide<T> sum = 0;
+    team.each(D, [&](int64_t d) { sum += widen(x.dout[row * D + d]) * widen(x.out[row * D + d]); });
+    sum = team.sum(sum);
+    if (team.rank == 0) x.delta[row] = sum;
+  }
+};
+
+// A warp has 4 queries of the block's 32, a lane a key of the tile.
+template <class T>
+__global__ void __launch_bounds__(kAttentionThreads) query_grad_kernel(AttentionShape e, Operands<T> x) {
+  using W = Wide<T>;
+  extern __shared__ __align__(16) unsigned char shared[];
+  const int width = static_cast<int>(e.D), pitch = width + 1;
+  W* q_tile = reinterpret_cast<W*>(shared);
+  W* do_tile = q_tile + kAttentionTile * pitch;
+  W* k_tile = do_tile + kAttentionTile * pitch;
+  W* v_tile = k_tile + kAttentionTile * pitch;
+
+  const int64_t tiles = (e.T + kAttentionTile - 1) / kAttentionTile;
+  const int64_t t0 = blockIdx.x % tiles * kAttentionTile, bh = blockIdx.x / tiles;
+  const int64_t b = bh / e.H, h = bh % e.H, kv = h / e.group();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const W scale = static_cast<W>(e.scale);
+  const int64_t most_keys = e.keys_of(t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1);
+
+  load_tile(q_tile, x.q + e.query(b, 0, h), t0, e.T, e.H * e.D, e.D);
+  load_tile(do_tile, x.dout + e.query(b, 0, h), t0, e.T, e.H * e.D, e.D);
+  W acc[kRowsPerWarp][kColumnsPerLane] = {};
+  int64_t keys[kRowsPerWarp];
+  W lse[kRowsPerWarp], delta[kRowsPerWarp];
+  for (int r = 0; r < kRowsPerWarp; ++r) {
+    const int64_t t = t0 + warp * kRowsPerWarp + r, at = (b * e.T + t) * e.H + h;
+    keys[r] = t < e.T ? e.keys_of(t) : 0;
+    lse[r] = t < e.T ? x.lse[at] : W(0);
+    delta[r] = t < e.T ? x.delta[at] : W(0);
+  }
+
+  for (int64_t s0 = 0; s0 < most_keys; s0 += kAttentionTile) {
+    __syncthreads();
+    load_tile(k_tile, x.k + e.key(b, 0, kv), s0, e.S, e.KV * e.D, e.D);
+    load_tile(v_tile, x.v + e.key(b, 0, kv), s0, e.S, e.KV * e.D, e.D);
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < kRowsPerWarp; ++r) {
+      if (s0 >= keys[r]) continue;  // the same for all lanes
+      const int row = warp * kRowsPerWarp + r;
+      const W score = row_dot(q_tile + row * pitch, k_tile + lane * pitch, width) * scale;
+      const W p = s0 + lane < keys[r] ? exp(score - lse[r]) : W(0);
+      const W ds = p * (row_dot(do_tile + row * pitch, v_tile + lane * pitch, width) - delta[r]);
+      for (int key = 0; key < kAttentionTile; ++key) {
+        const W weight = __shfl_sync(0xffffffffu, ds, key);
+#pragma unroll
+        for (int c = 0; c < kColumnsPerLane; ++c)
+          if (c * 32 + lane < width) acc[r][c] += weight * k_tile[key * pitch + c * 32 + lane];
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRowsPerWarp; ++r) {
+    const int64_t t = t0 + warp * kRowsPerWarp + r;
+    if (t >= e.T) continue;
+#pragma unroll
+    for (int c = 0; c < kColumnsPerLane; ++c)
+      if (c * 32 + lane < width) x.dq[e.query(b, t, h) + c * 32 + lane] = narrow<T>(acc[r][c] * scale);
+  }
+}
+
+// A warp has 4 keys of the block's 32, a lane a query of the tile. Heads of the group one after the other.
+template <class T>
+__global__ void __launch_bounds__(kAttentionThreads) key_grad_kernel(AttentionShape e, Operands<T> x) {
+  using W = Wide<T>;
+  extern __shared__ __align__(16) unsigned char shared[];
+  const int width = static_cast<int>(e.D), pitch = width + 1;
+  W* k_tile = reinterpret_cast<W*>(shared);
+  W* v_tile = k_tile + kAttentionTile * pitch;
+  W* q_tile = v_tile + kAttentionTile * pitch;
+  W* do_tile = q_tile + kAttentionTile * pitch;
+
+  const int64_t tiles = (e.S + kAttentionTile - 1) / kAttentionTile;
+  const int64_t s0 = blockIdx.x % tiles * kAttentionTile, bk = blockIdx.x / tiles;
+  const int64_t b = bk / e.KV, kv = bk % e.KV;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const W scale = static_cast<W>(e.scale);
+
+  load_tile(k_tile, x.k + e.key(b, 0, kv), s0, e.S, e.KV * e.D, e.D);
+  load_tile(v_tile, x.v + e.key(b, 0, kv), s0, e.S, e.KV * e.D, e.D);
+  W dk[kRowsPerWarp][kColumnsPerLane] = {}, dv[kRowsPerWarp][kColumnsPerLane] = {};
+
+  for (int64_t t0 = 0; t0 < e.T; t0 += kAttentionTile) {
+    // The last query of the tile sees the most keys: skip tiles none of whose queries see the block's first key.
+    const int64_t t_last = t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1;
+    if (e.keys_of(t_last) <= s0) continue;
+    const int64_t t = t0 + lane, keys = t < e.T ? e.keys_of(t) : 0;
+    for (int64_t h = kv * e.group(); h < (kv + 1) * e.group(); ++h) {
+      __syncthreads();
+      load_tile(q_tile, x.q + e.query(b, 0, h), t0, e.T, e.H * e.D, e.D);
+      load_tile(do_tile, x.dout + e.query(b, 0, h), t0, e.T, e.H * e.D, e.D);
+      __syncthreads();
+      const int64_t at = (b * e.T + t) * e.H + h;
+      const W lse = t < e.T ? x.lse[at] : W(0), delta = t < e.T ? x.delta[at] : W(0);
+#pragma unroll
+      for (int r = 0; r < kRowsPerWarp; ++r) {
+        const int row = warp * kRowsPerWarp + r;
+        const bool sees = s0 + row < keys;
+        const W score = row_dot(q_tile + lane * pitch, k_tile + row * pitch, width) * scale;
+        const W p = sees ? exp(score - lse) : W(0);
+        const W ds = p * (row_dot(do_tile + lane * pitch, v_tile + row * pitch, width) - delta);
+        for (int query = 0; query < kAttentionTile; ++query) {
+          const W of_k = __shfl_sync(0xffffffffu, ds, query), of_v = __shfl_sync(0xffffffffu, p, query);
+#pragma unroll
+          for (int c = 0; c < kColumnsPerLane; ++c)
+            if (c * 32 + lane < width) {
+              dk[r][c] += of_k * q_tile[query * pitch + c * 32 + lane];
+              dv[r][c] += of_v * do_tile[query * pitch + c * 32 + lane];
+            }
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRowsPerWarp; ++r) {
+    const int64_t s = s0 + warp * kRowsPerWarp + r;
+    if (s >= e.S) continue;
+#pragma unroll
+    for (int c = 0; c < kColumnsPerLane; ++c)
+      if (c * 32 + lane < width) {
+        x.dk[e.key(b, s, kv) + c * 32 + lane] = narrow<T>(dk[r][c] * scale);
+        x.dv[e.key(b, s, kv) + c * 32 + lane] = narrow<T>(dv[r][c]);
+      }
+  }
+}
+
+}  // namespace
+
+// dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H] -> dq, dk, dv
+Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
+  AttentionShape shape = attention_shape(spec, 1, 2);
+  shape.causal = spec.i64("causal") == 1;
+  shape.t_index = FactorIndex(spec.factor('t'));
+  shape.s_index = FactorIndex(spec.factor('s'));
+  TSR_RETURN_IF_ERROR(check_head(shape.D));
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    const int64_t query_blocks = shape.B * shape.H * ((shape.T + kAttentionTile - 1) / kAttentionTile);
+    const int64_t key_blocks = shape.B * shape.KV * ((shape.S + kAttentionTile - 1) / kAttentionTile);
+    if (query_blocks >= kMostGrid || key_blocks >= kMostGrid)
+      return Status(StatusCode::kUnsupported, format("{} and {} blocks", query_blocks, key_blocks));
+    const size_t bytes = tile_bytes<W>(shape.D, 4);
+    TSR_RETURN_IF_ERROR(allow_shared(query_grad_kernel<T>, bytes));
+    TSR_RETURN_IF_ERROR(allow_shared(key_grad_kernel<T>, bytes));
+    const int64_t queries = shape.B * shape.T * shape.H;
+    Prepared prepared = memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          const Operands<T> x{args.in<T>(0),  args.in<T>(1),  args.in<T>(2),  args.in<T>(3),
+                              args.in<T>(4),  args.in<W>(5),  args.out<T>(0), args.out<T>(1),
+                              args.out<T>(2), static_cast<W*>(args.workspace)};
+          launch_rows(args.stream, queries, shape.D, Delta<T>{x, shape.D});
+          if (query_blocks > 0)
+            query_grad_kernel<T>
+                <<<static_cast<unsigned>(query_blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
+          if (key_blocks > 0)
+            key_grad_kernel<T><<<static_cast<unsigned>(key_blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
+        }),
+        queries * static_cast<int64_t>(sizeof(W)));
+    prepared.flops = (shape.causal ? 7.0 : 14.0) * double(queries) * double(shape.S * shape.D);
+    prepared.efficiency = 0.02;
+    return std::move(prepared);
+  });
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,67 @@
+// Sums over the rows of a matrix, in two stages: a chunk of the rows at a time into the workspace, then the chunks in
+// order. Chunks depend on the shape alone, so that the same inputs give the same bits.
+#pragma once
+
+#include "runtime/backends/cuda/kernels/element.cuh"
+
+namespace tessera::cuda {
+
+// Of `rows` rows and `cols` columns, kSums sums a column.
+struct ColumnChunks {
+  int64_t rows, cols, rows_per_chunk, chunks;
+
+  ColumnChunks(int64_t rows, int64_t cols) : rows(rows), cols(cols) {
+    constexpr int64_t kLeastRows = 32, kMostChunks = 256;
+    rows_per_chunk = (rows + kMostChunks - 1) / kMostChunks;
+    if (rows_per_chunk < kLeastRows) rows_per_chunk = kLeastRows;
+    chunks = (rows + rows_per_chunk - 1) / rows_per_chunk;
+    if (chunks < 1) chunks = 1;
+  }
+  template <class W>
+  int64_t workspace_bytes(int sums) const {
+    return chunks * cols * sums * static_cast<int64_t>(sizeof(W));
+  }
+};
+
+// term(row, col, sums) adds its part to sums[kSums].
+template <class W, int kSums, class Term>
+__global__ void column_chunk_kernel(Term term, ColumnChunks shape, W* partial) {
+  const int64_t col = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, chunk = blockIdx.y;
+  if (col >= shape.cols) return;
+  const int64_t begin = chunk * shape.rows_per_chunk;
+  const int64_t end = begin + shape.rows_per_chunk < shape.rows ? begin + shape.rows_per_chunk : shape.rows;
+  W sums[kSums] = {};
+#pragma unroll 4
+  for (int64_t row = begin; row < end; ++row) term(row, col, sums);
+  for (int k = 0; k < kSums; ++k) partial[(k * shape.chunks + chunk) * shape.cols + col] = sums[k];
+}
+
+template <class T>
+struct ColumnResults {
+  T* out[2];
+};
+
+template <class T, int kSums>
+__global__ void column_total_kernel(const Wide<T>* partial, ColumnChunks shape, ColumnResults<T> results) {
+  const int64_t col = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (col >= shape.cols) return;
+  for (int k = 0; k < kSums; ++k) {
+    Wide<T> sum = 0;
+    for (int64_t chunk = 0; chunk < shape.chunks; ++chunk)
+      sum += partial[(k * shape.chunks + chunk) * shape.cols + col];
+    results.out[k][col] = narrow<T>(sum);
+  }
+}
+
+template <class T, int kSums, class Term>
+void launch_columns(const LaunchArgs& args, const ColumnChunks& shape, Term term, const ColumnResults<T>& results) {
+  if (shape.cols <= 0) return;
+  constexpr int kThreads = 128;
+  auto* partial = static_cast<Wide<T>*>(args.workspace);
+  const auto across = static_cast<unsigned>((shape.cols + kThreads - 1) / kThreads);
+  column_chunk_kernel<Wide<T>, kSums>
+      <<<dim3(across, static_cast<unsigned>(shape.chunks)), kThreads, 0, args.stream>>>(term, shape, partial);
+  column_total_kernel<T, kSums><<<across, kThreads, 0, args.stream>>>(partial, shape, results);
+}
+
+}  // namespace tessera::cuda

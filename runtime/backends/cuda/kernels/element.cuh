@@ -1,0 +1,85 @@
+// Element types: what a kernel computes in (`Wide`), loading and storing, and the choice of a type at prepare.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <limits>
+
+#include "runtime/backends/cuda/cuda_kernel.h"
+
+namespace tessera::cuda {
+
+// Sums and transcendental functions: f64 in itself, everything else in f32. It is also the type of statistics
+// (means, log-sums, losses) and of an optimizer's state.
+template <class T>
+struct WideOf {
+  using type = float;
+};
+template <>
+struct WideOf<double> {
+  using type = double;
+};
+template <class T>
+using Wide = typename WideOf<T>::type;
+
+__device__ inline float widen(float x) { return x; }
+__device__ inline double widen(double x) { return x; }
+__device__ inline float widen(__half x) { return __half2float(x); }
+__device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+template <class T>
+__device__ inline T narrow(Wide<T> x) {
+  return x;
+}
+template <>
+__device__ inline __half narrow<__half>(float x) {
+  return __float2half_rn(x);
+}
+template <>
+__device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+template <class W>
+__device__ inline W minus_infinity() {
+  return static_cast<W>(-INFINITY);
+}
+
+// f(float{}), f(double{}), f(__half{}) or f(__nv_bfloat16{}); kUnsupported for other types.
+template <class F>
+Result<Prepared> dispatch_float(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF32: return f(float{});
+    case DType::kF64: return f(double{});
+    case DType::kF16: return f(__half{});
+    case DType::kBF16: return f(__nv_bfloat16{});
+    default:
+      return Status(StatusCode::kUnsupported,
+                    format("dtype {}: this kernel computes in f32, f64, f16 or bf16", to_text(dtype)));
+  }
+}
+
+// For kernels that only move elements: f(an unsigned integer of the element's size).
+template <class F>
+Result<Prepared> dispatch_element_size(DType dtype, F&& f) {
+  const DTypeInfo& element = info(dtype);
+  if (element.block_elements == 1) switch (element.block_bytes) {
+      case 1: return f(uint8_t{});
+      case 2: return f(uint16_t{});
+      case 4: return f(uint32_t{});
+      case 8: return f(uint64_t{});
+      default: break;
+    }
+  return Status(StatusCode::kUnsupported, format("dtype {}: this kernel moves plain elements", to_text(dtype)));
+}
+
+// Grids depend on shapes alone, never on the device: the same bits on any of them.
+inline constexpr int64_t kMostBlocks = 132 * 16;
+inline int grid_for(int64_t items, int64_t per_block) {
+  const int64_t blocks = (items + per_block - 1) / per_block;
+  return static_cast<int>(blocks < 1 ? 1 : blocks > kMostBlocks ? kMostBlocks : blocks);
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,66 @@
+#include "runtime/backends/cuda/kernels/factor_index.cuh"
+#include "runtime/backends/cuda/kernels/grouping.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
+
+namespace tessera::cuda {
+
+namespace {
+
+// Ids are untrusted: any value but one of this shard's rows is none.
+struct TableRow {
+  const int32_t* ids;
+  FactorIndex v;
+  int64_t rows;
+  __device__ int64_t operator()(int64_t i) const {
+    const int64_t row = v.to_local(ids[i]);
+    return row < rows ? row : -1;
+  }
+};
+
+template <class T>
+struct Embedding {
+  const T* table;
+  TableRow row_of;
+  T* y;
+  int64_t cols;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t i) const {
+    const int64_t row = row_of(i);
+    team.each(cols, [&](int64_t c) { y[i * cols + c] = row >= 0 ? table[row * cols + c] : T(0.0f); });
+  }
+};
+
+}  // namespace
+
+// table [V, C], ids [R] -> y [R, C]
+Result<Prepared> prepare_embedding(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const int64_t V = spec.input_dims(0)[0], C = spec.input_dims(0)[1], count = spec.input_elements(1);
+    const FactorIndex v(spec.factor('v'));
+    Prepared prepared = by_rows(spec, count, C, [=](const LaunchArgs& args) {
+      return Embedding<T>{args.in<T>(0), {args.in<int32_t>(1), v, V}, args.out<T>(0), C};
+    });
+    prepared.bytes = 2 * operand_bytes(spec, 0);  // of the table only the rows that are asked for
+    return std::move(prepared);
+  });
+}
+
+// ids [R], dy [R, C] -> dtable [V, C]. Positions grouped by id make the rows independent; each is written once.
+Result<Prepared> prepare_embedding_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const int64_t V = spec.output_dims(0)[0], C = spec.output_dims(0)[1], count = spec.input_elements(0);
+    if (V > INT32_MAX || count > INT32_MAX)
+      return Status(StatusCode::kUnsupported, format("{} rows and {} ids, at most 2^31 - 1 each", V, count));
+    const FactorIndex v(spec.factor('v'));
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          const Groups groups = launch_grouping(args.stream, TableRow{args.in<int32_t>(0), v, V}, V,
+                                                                count, args.workspace);
+                          launch_rows(args.stream, V, C, SumGroups<T>{args.in<T>(1), args.out<T>(0), C, groups});
+                        }),
+                        Groups::workspace_bytes(V, count));
+  });
+}
+
+}  // namespace tessera::cuda

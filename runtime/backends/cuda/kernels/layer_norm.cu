@@ -1,0 +1,125 @@
+#include "runtime/backends/cuda/kernels/columns.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/rows.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+template <class T>
+struct Forward {
+  using W = Wide<T>;
+  const T *x, *w, *b;
+  T* y;
+  W *mean, *rstd;
+  int64_t cols;
+  W eps, inverse;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t row) const {
+    const T* xr = x + row * cols;
+    T* yr = y + row * cols;
+    W sum = 0, squares = 0;
+    team.each(cols, [&](int64_t c) { sum += widen(xr[c]); });
+    const W center = team.sum(sum) * inverse;
+    team.each(cols, [&](int64_t c) {
+      const W d = widen(xr[c]) - center;
+      squares += d * d;
+    });
+    const W scale = W(1) / sqrt(team.sum(squares) * inverse + eps);
+    team.each(cols, [&](int64_t c) {
+      yr[c] = narrow<T>((widen(xr[c]) - center) * scale * widen(w[c]) + widen(b[c]));
+    });
+    if (team.rank == 0) {
+      mean[row] = center;
+      rstd[row] = scale;
+    }
+  }
+};
+
+template <class T>
+struct GradInput {
+  using W = Wide<T>;
+  const T *dy, *x, *w;
+  const W *mean, *rstd;
+  T* dx;
+  int64_t cols;
+  W inverse;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t row) const {
+    const int64_t at = row * cols;
+    const W scale = rstd[row], center = mean[row];
+    W sum = 0, projection = 0;
+    team.each(cols, [&](int64_t c) {
+      const W g = widen(dy[at + c]) * widen(w[c]);
+      sum += g;
+      projection += g * (widen(x[at + c]) - center) * scale;
+    });
+    sum = team.sum(sum) * inverse;
+    projection = team.sum(projection) * inverse;
+    team.each(cols, [&](int64_t c) {
+      const W g = widen(dy[at + c]) * widen(w[c]);
+      dx[at + c] = narrow<T>(scale * (g - sum - (widen(x[at + c]) - center) * scale * projection));
+    });
+  }
+};
+
+template <class T>
+struct WeightTerm {
+  using W = Wide<T>;
+  const T *dy, *x;
+  const W *mean, *rstd;
+  int64_t cols;
+  __device__ void operator()(int64_t row, int64_t c, W* sums) const {
+    const W g = widen(dy[row * cols + c]);
+    sums[0] += g * (widen(x[row * cols + c]) - mean[row]) * rstd[row];
+    sums[1] += g;
+  }
+};
+
+}  // namespace
+
+// x [R, C], w, b [C] -> y [R, C], mean [R], rstd [R]
+Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    const Rows rows = rows_of(spec.input_dims(0));
+    const double eps = spec.f64("eps"), inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
+    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
+      return Forward<T>{args.in<T>(0),  args.in<T>(1),  args.in<T>(2), args.out<T>(0), args.out<W>(1),
+                        args.out<W>(2), rows.cols, W(eps),        W(inverse)};
+    });
+  });
+}
+
+// dy, x [R, C], w [C], mean, rstd [R] -> dx [R, C]
+Result<Prepared> prepare_layer_norm_grad_input(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    const Rows rows = rows_of(spec.input_dims(0));
+    const double inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
+    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
+      return GradInput<T>{args.in<T>(0), args.in<T>(1),  args.in<T>(2), args.in<W>(3),
+                          args.in<W>(4), args.out<T>(0), rows.cols,     W(inverse)};
+    });
+  });
+}
+
+// dy, x [R, C], mean, rstd [R] -> dw, db [C]
+Result<Prepared> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    const Rows rows = rows_of(spec.input_dims(0));
+    const ColumnChunks shape(rows.count, rows.cols);
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          const WeightTerm<T> term{args.in<T>(0), args.in<T>(1), args.in<W>(2), args.in<W>(3),
+                                                   rows.cols};
+                          launch_columns<T, 2>(args, shape, term, {{args.out<T>(0), args.out<T>(1)}});
+                        }),
+                        shape.workspace_bytes<W>(2));
+  });
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,166 @@
+#include "runtime/backends/cuda/kernels/lt_product.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "graph/base/text.h"
+#include "runtime/backends/cuda/cuda_status.h"
+
+namespace tessera::cuda {
+
+namespace {
+
+Status from_cublas(cublasStatus_t status, std::string_view what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return {};
+  const StatusCode code =
+      status == CUBLAS_STATUS_NOT_SUPPORTED ? StatusCode::kUnsupported : StatusCode::kInternal;
+  return Status(code, format("cuBLASLt: {} failed with status {}", what, static_cast<int32_t>(status)));
+}
+
+struct Types {
+  cudaDataType_t data, scale;
+  cublasComputeType_t compute;
+};
+
+// f32 is computed in f32: no tf32 unless somebody asks for it.
+Result<Types> types_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return Types{CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case DType::kF64: return Types{CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+    case DType::kF16: return Types{CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case DType::kBF16: return Types{CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    default: return Status(StatusCode::kUnsupported, format("cuBLASLt: no products of {}", to_text(dtype)));
+  }
+}
+
+// One handle a device, never destroyed: it belongs to the primary context.
+Result<cublasLtHandle_t> handle_of_current_device(const CublasLt& lt) {
+  static std::mutex mutex;
+  static std::map<int, cublasLtHandle_t> handles;
+  int device = 0;
+  TSR_RETURN_IF_ERROR(from_cuda(cudaGetDevice(&device), "cudaGetDevice"));
+  const std::lock_guard lock(mutex);
+  if (const auto found = handles.find(device); found != handles.end()) return found->second;
+  cublasLtHandle_t handle = nullptr;
+  TSR_RETURN_IF_ERROR(from_cublas(lt.create(&handle), "cublasLtCreate"));
+  handles.emplace(device, handle);
+  return handle;
+}
+
+}  // namespace
+
+// Room for a few partial results of split sums, bounded; small products need none of the large kernels.
+int64_t LtProduct::workspace_bytes(const LtShape& shape) {
+  constexpr int64_t kUnit = 256, kMost = int64_t{32} << 20;
+  const double wanted = 16.0 * static_cast<double>(shape.M) * static_cast<double>(shape.N) + (64 << 10);
+  if (wanted >= static_cast<double>(kMost)) return kMost;
+  return (static_cast<int64_t>(wanted) + kUnit - 1) / kUnit * kUnit;
+}
+
+Result<std::shared_ptr<const LtProduct>> LtProduct::create(const LtShape& shape) {
+  std::shared_ptr<LtProduct> made(new LtProduct());
+  TSR_RETURN_IF_ERROR(made->settle(shape));
+  return std::shared_ptr<const LtProduct>(std::move(made));
+}
+
+LtProduct::~LtProduct() {
+  if (lt_ == nullptr) return;
+  for (cublasLtMatrixLayout_t layout : {a_, b_, c_})
+    if (layout != nullptr) lt_->layout_destroy(layout);
+  if (desc_ != nullptr) lt_->desc_destroy(desc_);
+}
+
+// cuBLASLt is column-major, where a row-major matrix is its own transpose: C^T [N, M] = op(B)^T op(A)^T. So its first
+// operand is B, its second A, and what lies transposed here stays transposed there.
+Status LtProduct::settle(const LtShape& shape) {
+  TSR_ASSIGN_OR_RETURN(lt_, cublas_lt());
+  TSR_ASSIGN_OR_RETURN(handle_, handle_of_current_device(*lt_));
+  TSR_ASSIGN_OR_RETURN(const Types types, types_of(shape.dtype));
+  f64_ = shape.dtype == DType::kF64;
+  has_bias_ = shape.has_bias;
+  workspace_bytes_ = workspace_bytes(shape);
+
+  TSR_RETURN_IF_ERROR(from_cublas(lt_->desc_create(&desc_, types.compute, types.scale), "a descriptor"));
+  const cublasOperation_t op_b = shape.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t op_a = shape.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  TSR_RETURN_IF_ERROR(
+      from_cublas(lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &op_b, sizeof(op_b)), "an attribute"));
+  TSR_RETURN_IF_ERROR(
+      from_cublas(lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSB, &op_a, sizeof(op_a)), "an attribute"));
+  if (has_bias_) {
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;  // as long as C^T has rows: N
+    TSR_RETURN_IF_ERROR(
+        from_cublas(lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)), "an epilogue"));
+  }
+  const auto layout = [&](cublasLtMatrixLayout_t& out, int64_t rows, int64_t cols) {
+    return from_cublas(lt_->layout_create(&out, types.data, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols),
+                                          rows),
+                       "a layout");
+  };
+  TSR_RETURN_IF_ERROR(shape.trans_b ? layout(b_, shape.K, shape.N) : layout(b_, shape.N, shape.K));
+  TSR_RETURN_IF_ERROR(shape.trans_a ? layout(a_, shape.M, shape.K) : layout(a_, shape.K, shape.M));
+  TSR_RETURN_IF_ERROR(layout(c_, shape.N, shape.M));
+
+  const auto element = static_cast<uint32_t>(dtype_bytes(shape.dtype, 1));
+  has_aligned_ = choose(shape, 16, aligned_).ok();
+  const Status status = choose(shape, element, unaligned_);
+  has_unaligned_ = status.ok();
+  if (has_unaligned_ && !has_aligned_) {
+    aligned_ = unaligned_;
+    has_aligned_ = true;
+  }
+  return has_unaligned_ ? Status() : status;
+}
+
+Status LtProduct::choose(const LtShape& shape, uint32_t alignment, cublasLtMatmulAlgo_t& algorithm) const {
+  cublasLtMatmulPreference_t preference = nullptr;
+  TSR_RETURN_IF_ERROR(from_cublas(lt_->preference_create(&preference), "a preference"));
+  Status status;
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    if (status.ok()) status = from_cublas(lt_->preference_set(preference, attribute, &value, sizeof(value)), "a preference");
+  };
+  const auto most = static_cast<uint64_t>(workspace_bytes_);
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+  // Partial sums meet in the compute type and in one order; never in the output.
+  const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+  cublasLtMatmulHeuristicResult_t found{};
+  int count = 0;
+  if (status.ok())
+    status = from_cublas(lt_->heuristic(handle_, desc_, b_, a_, c_, c_, preference, 1, &found, &count), "the heuristic");
+  lt_->preference_destroy(preference);
+  TSR_RETURN_IF_ERROR(status);
+  if (count < 1 || found.state != CUBLAS_STATUS_SUCCESS)
+    return Status(StatusCode::kUnsupported, format("cuBLASLt has no algorithm for {} x {} x {} of {}", shape.M, shape.N,
+                                                   shape.K, to_text(shape.dtype)));
+  algorithm = found.algo;
+  return {};
+}
+
+Status LtProduct::launch(const void* a, const void* b, const void* bias, void* c, void* workspace,
+                         cudaStream_t stream) const {
+  const auto bits = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) | reinterpret_cast<uintptr_t>(c) |
+                    reinterpret_cast<uintptr_t>(bias);
+  const float one = 1, zero = 0;
+  const double one_f64 = 1, zero_f64 = 0;
+  // A product belongs to one prepared kernel and one rank's thread at a time only by convention of the host; the bias
+  // pointer lives in the descriptor, so a copy of it is what is launched.
+  cublasLtMatmulDescOpaque_t local = *desc_;
+  if (has_bias_) {
+    const void* pointer = bias;
+    TSR_RETURN_IF_ERROR(from_cublas(
+        lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &pointer, sizeof(pointer)), "a bias"));
+  }
+  return from_cublas(
+      lt_->matmul(handle_, &local, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a, a_,
+                  f64_ ? static_cast<const void*>(&zero_f64) : &zero, c, c_, c, c_,
+                  bits % 16 == 0 ? &aligned_ : &unaligned_, workspace, static_cast<size_t>(workspace_bytes_), stream),
+      "the product");
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,46 @@
+// One product of cuBLASLt on row-major operands: descriptors, layouts and algorithms, settled when it is made.
+#pragma once
+
+#include <memory>
+
+#include "graph/base/dtype.h"
+#include "runtime/backends/cuda/library.h"
+
+namespace tessera::cuda {
+
+// C [M, N] = op(A) op(B), all row-major. Transposed, A is stored [K, M] and B is stored [N, K].
+struct LtShape {
+  int64_t M, N, K;
+  bool trans_a, trans_b;
+  DType dtype;
+  bool has_bias;  // [N], added before C is rounded
+};
+
+class LtProduct {
+ public:
+  // For the current device; kUnsupported where cuBLASLt is absent or has no algorithm.
+  static Result<std::shared_ptr<const LtProduct>> create(const LtShape& shape);
+  ~LtProduct();
+  LtProduct(const LtProduct&) = delete;
+  LtProduct& operator=(const LtProduct&) = delete;
+
+  // `bias` null: without, whatever the shape says.
+  Status launch(const void* a, const void* b, const void* bias, void* c, void* workspace, cudaStream_t stream) const;
+  static int64_t workspace_bytes(const LtShape& shape);
+
+ private:
+  LtProduct() = default;
+  Status settle(const LtShape& shape);
+  Status choose(const LtShape& shape, uint32_t alignment, cublasLtMatmulAlgo_t& algorithm) const;
+
+  const CublasLt* lt_ = nullptr;
+  cublasLtHandle_t handle_ = nullptr;
+  cublasLtMatmulDesc_t desc_ = nullptr;
+  cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
+  // For operands at multiples of 16 bytes, and for operands anywhere.
+  cublasLtMatmulAlgo_t aligned_{}, unaligned_{};
+  bool has_aligned_ = false, has_unaligned_ = false, f64_ = false, has_bias_ = false;
+  int64_t workspace_bytes_ = 0;
+};
+
+}  // namespace tessera::cuda

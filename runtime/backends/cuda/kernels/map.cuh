@@ -1,0 +1,102 @@
+// Kernels that go through their operands element by element. A functor is called with the index of the element and the
+// widened operands and leaves the results; a thread reads all operands of its elements before it writes any result, so in
+// place is as good as out of place. Sixteen bytes at a time where every address allows it.
+#pragma once
+
+#include "runtime/backends/cuda/kernels/element.cuh"
+
+namespace tessera::cuda {
+
+template <int kIn, int kOut>
+struct MapOperands {
+  const void* in[kIn];
+  void* out[kOut];
+};
+
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount) Pack {
+  T value[kCount];
+};
+
+// kIn operands of type T first, then kWideIn ones of type Wide<T>; so for the results. `begin` is called once a thread.
+template <class F, class T, int kIn, int kWideIn, int kOut, int kWideOut, int kVec>
+__global__ void map_kernel(F f, MapOperands<kIn + kWideIn, kOut + kWideOut> operands, int64_t count) {
+  using W = Wide<T>;
+  f.begin();
+  const int64_t packs = count / kVec;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (int64_t pack = first; pack < packs; pack += step) {
+    W x[kVec][kIn + kWideIn], y[kVec][kOut + kWideOut];
+#pragma unroll
+    for (int i = 0; i < kIn; ++i) {
+      const auto loaded = static_cast<const Pack<T, kVec>*>(operands.in[i])[pack];
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) x[v][i] = widen(loaded.value[v]);
+    }
+#pragma unroll
+    for (int i = kIn; i < kIn + kWideIn; ++i)
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) x[v][i] = static_cast<const W*>(operands.in[i])[pack * kVec + v];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) f(pack * kVec + v, x[v], y[v]);
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) {
+      Pack<T, kVec> stored;
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) stored.value[v] = narrow<T>(y[v][o]);
+      static_cast<Pack<T, kVec>*>(operands.out[o])[pack] = stored;
+    }
+#pragma unroll
+    for (int o = kOut; o < kOut + kWideOut; ++o)
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) static_cast<W*>(operands.out[o])[pack * kVec + v] = y[v][o];
+  }
+  if constexpr (kVec > 1) {
+    for (int64_t i = packs * kVec + first; i < count; i += step) {
+      W x[kIn + kWideIn], y[kOut + kWideOut];
+      for (int n = 0; n < kIn; ++n) x[n] = widen(static_cast<const T*>(operands.in[n])[i]);
+      for (int n = kIn; n < kIn + kWideIn; ++n) x[n] = static_cast<const W*>(operands.in[n])[i];
+      f(i, x, y);
+      for (int n = 0; n < kOut; ++n) static_cast<T*>(operands.out[n])[i] = narrow<T>(y[n]);
+      for (int n = kOut; n < kOut + kWideOut; ++n) static_cast<W*>(operands.out[n])[i] = y[n];
+    }
+  }
+}
+
+template <class T, int kIn, int kOut, int kWideIn = 0, int kWideOut = 0, class F>
+void launch_map(cudaStream_t stream, int64_t count, F f, const MapOperands<kIn + kWideIn, kOut + kWideOut>& operands) {
+  if (count <= 0) return;
+  constexpr int kVec = 16 / sizeof(T), kThreads = 256;
+  uintptr_t bits = 0;
+  for (const void* in : operands.in) bits |= reinterpret_cast<uintptr_t>(in);
+  for (const void* out : operands.out) bits |= reinterpret_cast<uintptr_t>(out);
+  if (bits % 16 == 0 && count >= kVec)
+    map_kernel<F, T, kIn, kWideIn, kOut, kWideOut, kVec>
+        <<<grid_for(count, kThreads * kVec), kThreads, 0, stream>>>(f, operands, count);
+  else
+    map_kernel<F, T, kIn, kWideIn, kOut, kWideOut, 1>
+        <<<grid_for(count, kThreads), kThreads, 0, stream>>>(f, operands, count);
+}
+
+// The functor of a function without state: kFunction<W>::apply(x...).
+struct NoSetUp {
+  __device__ void begin() {}
+};
+
+// y = op(x): `make(args, W{})` gives the functor at launch, when its scalars lie at known addresses.
+template <int kIn, int kOut, class Make>
+Result<Prepared> map_op(const KernelSpec& spec, Make make) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const int64_t count = spec.output_elements(0);
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          MapOperands<kIn, kOut> operands;
+                          for (int i = 0; i < kIn; ++i) operands.in[i] = args.inputs[i];
+                          for (int o = 0; o < kOut; ++o) operands.out[o] = args.outputs[o];
+                          launch_map<T, kIn, kOut>(args.stream, count, make(args, T{}), operands);
+                        }));
+  });
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,77 @@
+// The reference product, for what cuBLASLt declines.
+#include "runtime/backends/cuda/kernels/gemm.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/matmul_finish.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+template <class T>
+struct StoreActivated {
+  const T* bias;  // null for none
+  T *y, *pre;
+  int64_t N;
+  MatmulActivation activation;
+  __device__ void operator()(int64_t, int64_t m, int64_t n, Wide<T> sum) const {
+    if (bias != nullptr) sum += widen(bias[n]);
+    if (pre != nullptr) pre[m * N + n] = narrow<T>(sum);
+    y[m * N + n] = narrow<T>(activate(activation, sum));
+  }
+};
+
+template <class T>
+struct StorePlain {
+  T* y;
+  int64_t N;
+  __device__ void operator()(int64_t, int64_t m, int64_t n, Wide<T> sum) const { y[m * N + n] = narrow<T>(sum); }
+};
+
+Status check_blocks(const GemmShape& shape) {
+  if (gemm_blocks(shape) < (int64_t{1} << 31)) return {};
+  return Status(StatusCode::kUnsupported, format("{} blocks of 64 x 64", gemm_blocks(shape)));
+}
+
+}  // namespace
+
+// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Of the shards of k only the one that begins at 0 adds
+// the bias.
+Result<Prepared> prepare_matmul(const KernelSpec& spec) {
+  TSR_ASSIGN_OR_RETURN(const MatmulActivation activation, matmul_activation(spec.string("activation")));
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const bool trans = spec.i64("trans_w") == 1, has_pre = spec.output_count() == 2;
+    const bool has_bias = spec.input_count() == 3 && spec.factor('k').begin[0] == 0;
+    const int64_t K = spec.input_dims(0).back(), N = spec.output_dims(0).back();
+    const int64_t M = N == 0 ? 0 : spec.output_elements(0) / N;
+    const GemmShape shape{1, M, N, K, 0, K, 1, 0, trans ? 1 : N, trans ? K : 1};
+    TSR_RETURN_IF_ERROR(check_blocks(shape));
+    return gemm_prepared(spec, make_kernel([=](const LaunchArgs& args) {
+                           launch_gemm(args.stream, shape, args.in<T>(0), args.in<T>(1), WholeGemm{},
+                                       StoreActivated<T>{has_bias ? args.in<T>(2) : nullptr, args.out<T>(0),
+                                                         has_pre ? args.out<T>(1) : nullptr, N, activation});
+                         }),
+                         shape);
+  });
+}
+
+// x [M, K], dy [M, N] -> dw [K, N], or [N, K] when trans_w = 1
+Result<Prepared> prepare_matmul_weight_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    // dw^T = dy^T x is the same product with the operands exchanged.
+    const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;
+    const int64_t M = spec.input_dims(left).back(), N = spec.input_dims(right).back();
+    int64_t K = 1;
+    for (const int64_t extent : spec.input_dims(0).first(spec.input_dims(0).size() - 1)) K *= extent;
+    const GemmShape shape{1, M, N, K, 0, 1, M, 0, N, 1};
+    TSR_RETURN_IF_ERROR(check_blocks(shape));
+    return gemm_prepared(spec, make_kernel([=](const LaunchArgs& args) {
+                           launch_gemm(args.stream, shape, args.in<T>(left), args.in<T>(right), WholeGemm{},
+                                       StorePlain<T>{args.out<T>(0), N});
+                         }),
+                         shape);
+  });
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,100 @@
+// Products through cuBLASLt. A bias rides on the product where nothing follows it; an activation is a pass of its own.
+#include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/lt_product.h"
+#include "runtime/backends/cuda/kernels/map.cuh"
+#include "runtime/backends/cuda/kernels/matmul_finish.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+// value + bias -> the value before the activation, the value after it; either may be what was read.
+template <class T>
+struct Finish {
+  const T* bias;  // null for none
+  T *pre, *y;     // pre null where it is not wanted
+  int64_t N;
+  MatmulActivation activation;
+  __device__ void begin() {}
+  __device__ void operator()(int64_t i, const Wide<T>* x, Wide<T>* out) const {
+    Wide<T> value = x[0];
+    if (bias != nullptr) value += widen(bias[i % N]);
+    if (pre != nullptr) pre[i] = narrow<T>(value);
+    out[0] = activate(activation, value);
+  }
+};
+
+Prepared product_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, const LtShape& shape) {
+  Prepared prepared = memory_bound(spec, std::move(kernel));
+  prepared.workspace_bytes = LtProduct::workspace_bytes(shape);
+  prepared.flops = 2.0 * double(shape.M) * double(shape.N) * double(shape.K);
+  // Of the rate of dense bf16 products, which device_info states.
+  prepared.efficiency = shape.dtype == DType::kF32 || shape.dtype == DType::kF64 ? 0.05 : 0.7;
+  return prepared;
+}
+
+}  // namespace
+
+// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Of the shards of k only the one that begins at 0 adds
+// the bias.
+Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
+  TSR_ASSIGN_OR_RETURN(const MatmulActivation activation, matmul_activation(spec.string("activation")));
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const bool trans = spec.i64("trans_w") == 1, has_pre = spec.output_count() == 2;
+    const bool has_bias = spec.input_count() == 3 && spec.factor('k').begin[0] == 0;
+    const int64_t K = spec.input_dims(0).back(), N = spec.output_dims(0).back();
+    const int64_t M = N == 0 ? 0 : spec.output_elements(0) / N;
+    if (M == 0 || N == 0 || K == 0)
+      return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", M, N, K));
+    LtShape shape{M, N, K, false, trans, spec.input_dtype(0), has_bias};
+    // f64 has no epilogues; where the bias cannot ride along it is added by the pass that follows.
+    Result<std::shared_ptr<const LtProduct>> product = LtProduct::create(shape);
+    if (!product.ok() && has_bias) {
+      shape.has_bias = false;
+      product = LtProduct::create(shape);
+    }
+    if (!product.ok()) return product.status();
+    const bool bias_follows = has_bias && !shape.has_bias;
+    const bool finishes = bias_follows || has_pre || activation != MatmulActivation::kNone;
+    return product_prepared(
+        spec, make_kernel([=, product = std::move(product).value()](const LaunchArgs& args) -> Status {
+          const T* bias = has_bias ? args.in<T>(2) : nullptr;
+          T *y = args.out<T>(0), *pre = has_pre ? args.out<T>(1) : nullptr;
+          T* sums = has_pre ? pre : y;
+          TSR_RETURN_IF_ERROR(product->launch(args.inputs[0], args.inputs[1], shape.has_bias ? bias : nullptr, sums,
+                                              args.workspace, args.stream));
+          if (finishes) {
+            Finish<T> finish{};
+            finish.bias = bias_follows ? bias : nullptr;
+            finish.pre = bias_follows ? pre : nullptr;  // else the product left it there
+            finish.N = N;
+            finish.activation = activation;
+            launch_map<T, 1, 1>(args.stream, M * N, finish, {{sums}, {y}});
+          }
+          return {};
+        }),
+        shape);
+  });
+}
+
+// x [M, K], dy [M, N] -> dw [K, N], or [N, K] when trans_w = 1
+Result<Prepared> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
+  // dw^T = dy^T x is the same product with the operands exchanged.
+  const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;
+  const int64_t M = spec.input_dims(left).back(), N = spec.input_dims(right).back();
+  int64_t K = 1;
+  for (const int64_t extent : spec.input_dims(0).first(spec.input_dims(0).size() - 1)) K *= extent;
+  if (M == 0 || N == 0 || K == 0)
+    return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", M, N, K));
+  const LtShape shape{M, N, K, true, false, spec.input_dtype(0), false};
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<const LtProduct> product, LtProduct::create(shape));
+  return product_prepared(spec, make_kernel([=, product = std::move(product)](const LaunchArgs& args) {
+                            return product->launch(args.inputs[left], args.inputs[right], nullptr, args.outputs[0],
+                                                   args.workspace, args.stream);
+                          }),
+                          shape);
+}
+
+}  // namespace tessera::cuda

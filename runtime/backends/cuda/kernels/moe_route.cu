@@ -1,0 +1,153 @@
+#include "runtime/backends/cuda/kernels/factor_index.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/rows.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+// A token chooses: the K largest of its probabilities, largest first, the lower index of equals; distinct also where
+// they hold NaN.
+template <class T>
+struct Choose {
+  const T* probs;
+  int32_t* expert;
+  T* gate;
+  int64_t E, K;
+  bool normalize;
+  __device__ void operator()(int64_t row) const {
+    using W = Wide<T>;
+    const T* p = probs + row * E;
+    int32_t* chosen = expert + row * K;
+    W sum = 0;
+    for (int64_t j = 0; j < K; ++j) {
+      int32_t best = -1;
+      for (int32_t e = 0; e < E; ++e) {
+        bool taken = false;
+        for (int64_t i = 0; i < j; ++i) taken = taken || chosen[i] == e;
+        if (!taken && (best < 0 || widen(p[e]) > widen(p[best]))) best = e;
+      }
+      chosen[j] = best;
+      sum += widen(p[best]);
+    }
+    if (!normalize) sum = 1;
+    for (int64_t j = 0; j < K; ++j)
+      gate[row * K + j] = narrow<T>(sum == W(0) ? W(0) : widen(p[chosen[j]]) / sum);
+  }
+};
+
+// An expert hands out its slots of a sequence in the order of the tokens.
+struct HandOut {
+  const int32_t* expert;
+  int32_t *slot, *token, *load;
+  int64_t B, tokens, K, S;
+  __device__ void operator()(int64_t pair) const {
+    const int64_t e = pair / B, b = pair % B;
+    int32_t count = 0;
+    for (int64_t i = 0; i < tokens * K; ++i) {
+      const int64_t at = b * tokens * K + i;
+      if (expert[at] != e) continue;
+      slot[at] = count < S ? count : -1;
+      if (count < S) token[pair * S + count++] = static_cast<int32_t>(i / K);
+    }
+    load[pair] = count;
+    for (int64_t s = count; s < S; ++s) token[pair * S + s] = -1;
+  }
+};
+
+template <class T>
+struct RouteGrad {
+  const T* probs;
+  const int32_t* expert;
+  const T* dgate;
+  T* dprobs;
+  int64_t E, K;
+  bool normalize;
+  __device__ void operator()(int64_t row) const {
+    using W = Wide<T>;
+    const T *p = probs + row * E, *dg = dgate + row * K;
+    const int32_t* chosen = expert + row * K;
+    T* dp = dprobs + row * E;
+    for (int64_t e = 0; e < E; ++e) dp[e] = narrow<T>(W(0));
+    const auto known = [this](int32_t e) { return e >= 0 && e < E; };
+    W sum = 1, mean = 0;
+    if (normalize) {
+      sum = 0;
+      for (int64_t j = 0; j < K; ++j)
+        if (known(chosen[j])) {
+          sum += widen(p[chosen[j]]);
+          mean += widen(dg[j]) * widen(p[chosen[j]]);
+        }
+      mean = sum == W(0) ? W(0) : mean / sum;
+    }
+    for (int64_t j = 0; j < K; ++j)
+      if (known(chosen[j]) && sum != W(0)) dp[chosen[j]] = narrow<T>((widen(dg[j]) - mean) / sum);
+  }
+};
+
+template <class T>
+struct Fraction {
+  const int32_t* expert;
+  T* fraction;
+  int64_t E, choices;
+  double all;
+  FactorIndex experts;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t row) const {
+    const int64_t b = row / E, e = row % E;
+    int32_t count = 0;
+    team.each(choices, [&](int64_t i) { count += experts.to_local(expert[b * choices + i]) == e; });
+    count = team.sum(count);
+    if (team.rank == 0) fraction[row] = narrow<T>(static_cast<Wide<T>>(all == 0 ? 0 : count / all));
+  }
+};
+
+}  // namespace
+
+// probs [B, T, E] -> expert, slot, gate [B, T, K], token [E, B, S], load [E, B]
+Result<Prepared> prepare_moe_route(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const int64_t B = spec.input_dims(0)[0], tokens = spec.input_dims(0)[1], E = spec.input_dims(0)[2];
+    const int64_t K = spec.output_dims(0)[2], S = spec.output_dims(3)[2];
+    const bool normalize = spec.i64("normalize") == 1;
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          launch_each(args.stream, B * tokens,
+                                      Choose<T>{args.in<T>(0), args.out<int32_t>(0), args.out<T>(2), E, K, normalize});
+                          launch_each(args.stream, E * B,
+                                      HandOut{args.out<int32_t>(0), args.out<int32_t>(1), args.out<int32_t>(3),
+                                              args.out<int32_t>(4), B, tokens, K, S});
+                        }));
+  });
+}
+
+// probs [B, T, E], expert, dgate [B, T, K] -> dprobs [B, T, E]
+Result<Prepared> prepare_moe_route_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    const int64_t K = spec.input_dims(1)[2];
+    const bool normalize = spec.i64("normalize") == 1;
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          launch_each(args.stream, rows.count,
+                                      RouteGrad<T>{args.in<T>(0), args.in<int32_t>(1), args.in<T>(2), args.out<T>(0),
+                                                   rows.cols, K, normalize});
+                        }));
+  });
+}
+
+// expert [B, T, K] -> fraction [B, E], of the tokens of this shard over those of all
+Result<Prepared> prepare_moe_fraction(const KernelSpec& spec) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const int64_t B = spec.output_dims(0)[0], E = spec.output_dims(0)[1];
+    const int64_t choices = spec.input_dims(0)[1] * spec.input_dims(0)[2];
+    const double all = double(spec.factor('t').global_extent) * double(spec.factor('k').global_extent);
+    const FactorIndex experts(spec.factor('e'));
+    return by_rows(spec, B * E, choices, [=](const LaunchArgs& args) {
+      return Fraction<T>{args.in<int32_t>(0), args.out<T>(0), E, choices, all, experts};
+    });
+  });
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,109 @@
+#include "runtime/backends/cuda/kernels/columns.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/strided.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+// A team makes a result from the elements that it is reduced from.
+template <class T, class Op>
+struct Reduce {
+  using W = Wide<T>;
+  const T* x;
+  T* y;
+  StridedBox kept, reduced;
+  int64_t each;
+  W start, factor;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t result) const {
+    const int64_t base = kept.offset_of(result);
+    W value = start;
+    team.each(each, [&](int64_t i) { value = Op{}(value, widen(x[base + reduced.offset_of(i)])); });
+    value = team.reduce(value, Op{});
+    if (team.rank == 0) y[result] = narrow<T>(value * factor);
+  }
+};
+
+template <class Op>
+Result<Prepared> reduce(const KernelSpec& spec, double start, double factor) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    const auto dims = spec.input_dims(0), axes = spec.ints("axes");
+    int64_t strides[TSR_ABI_MAX_RANK];
+    row_major_strides(dims, strides);
+    StridedBox kept, reduced;
+    for (size_t dim = 0; dim < dims.size(); ++dim)
+      (contains(axes, static_cast<int64_t>(dim)) ? reduced : kept).add(dims[dim], strides[dim]);
+    const int64_t results = kept.elements(), each = reduced.elements();
+    return by_rows(spec, results, each, [=](const LaunchArgs& args) {
+      return Reduce<T, Op>{args.in<T>(0), args.out<T>(0), kept, reduced, each, W(start), W(factor)};
+    });
+  });
+}
+
+template <class T>
+struct Column {
+  const T* x;
+  int64_t cols;
+  __device__ void operator()(int64_t row, int64_t c, Wide<T>* sums) const { sums[0] += widen(x[row * cols + c]); }
+};
+
+template <class T>
+struct Broadcast {
+  const T* x;
+  T* y;
+  StridedBox box;
+  Wide<T> factor;
+  __device__ void operator()(int64_t i) const { y[i] = narrow<T>(widen(x[box.offset_of(i)]) * factor); }
+};
+
+}  // namespace
+
+Result<Prepared> prepare_reduce_sum(const KernelSpec& spec) { return reduce<Plus>(spec, 0, 1); }
+Result<Prepared> prepare_reduce_mean(const KernelSpec& spec) {
+  const double count = global_count(spec, spec.ints("axes"));
+  return reduce<Plus>(spec, 0, count == 0 ? 0 : 1 / count);
+}
+Result<Prepared> prepare_reduce_max(const KernelSpec& spec) {
+  return reduce<Larger>(spec, -std::numeric_limits<double>::infinity(), 1);
+}
+
+// x [M, N] -> y [N]
+Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const int64_t cols = spec.output_elements(0), rows = cols == 0 ? 0 : spec.input_elements(0) / cols;
+    const ColumnChunks shape(rows, cols);
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          launch_columns<T, 1>(args, shape, Column<T>{args.in<T>(0), cols},
+                                               {{args.out<T>(0), nullptr}});
+                        }),
+                        shape.workspace_bytes<Wide<T>>(1));
+  });
+}
+
+Result<Prepared> prepare_broadcast(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const auto dims = spec.output_dims(0), axes = spec.ints("axes");
+    int64_t strides[TSR_ABI_MAX_RANK];
+    row_major_strides(spec.input_dims(0), strides);
+    StridedBox box;
+    int x_dim = 0;
+    for (size_t dim = 0; dim < dims.size(); ++dim)
+      box.add(dims[dim], contains(axes, static_cast<int64_t>(dim)) ? 0 : strides[x_dim++]);
+    const double count = spec.i64("mean") == 1 ? global_count(spec, axes) : 1;
+    const Wide<T> factor = static_cast<Wide<T>>(count == 0 ? 0 : 1 / count);
+    const int64_t elements = spec.output_elements(0);
+    Prepared prepared = memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                                       launch_each(args.stream, elements,
+                                                   Broadcast<T>{args.in<T>(0), args.out<T>(0), box, factor});
+                                     }));
+    prepared.bytes = operand_bytes(spec, 1);
+    return std::move(prepared);
+  });
+}
+
+}  // namespace tessera::cuda

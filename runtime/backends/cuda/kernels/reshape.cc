@@ -1,0 +1,36 @@
+// Ops whose bytes stay in order, or are all zero.
+#include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/kernels/kernels.h"
+
+namespace tessera::cuda {
+
+namespace {
+
+Result<Prepared> copy_all(const KernelSpec& spec) {
+  const int64_t bytes = dtype_bytes(spec.output_dtype(0), spec.output_elements(0));
+  return memory_bound(spec, make_kernel([bytes](const LaunchArgs& args) -> Status {
+                        if (bytes == 0 || args.inputs[0] == args.outputs[0]) return {};
+                        return from_cuda(cudaMemcpyAsync(args.outputs[0], args.inputs[0], static_cast<size_t>(bytes),
+                                                         cudaMemcpyDeviceToDevice, args.stream),
+                                         "copy");
+                      }));
+}
+
+}  // namespace
+
+Result<Prepared> prepare_split_dim(const KernelSpec& spec) { return copy_all(spec); }
+Result<Prepared> prepare_merge_dims(const KernelSpec& spec) { return copy_all(spec); }
+
+Result<Prepared> prepare_zeros_like(const KernelSpec& spec) {
+  const int64_t bytes = dtype_bytes(spec.output_dtype(0), spec.output_elements(0));
+  Prepared prepared = memory_bound(spec, make_kernel([bytes](const LaunchArgs& args) -> Status {
+                                     if (bytes == 0) return {};
+                                     return from_cuda(cudaMemsetAsync(args.outputs[0], 0, static_cast<size_t>(bytes),
+                                                                      args.stream),
+                                                      "zeros_like");
+                                   }));
+  prepared.bytes = operand_bytes(spec, 0);
+  return std::move(prepared);
+}
+
+}  // namespace tessera::cuda

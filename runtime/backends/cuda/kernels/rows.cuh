@@ -1,0 +1,114 @@
+// Kernels over the rows of a tensor: a team of threads (a warp, or a block) makes a row. Sums go in a tree whose shape
+// depends on the length of the row alone, so that the same inputs give the same bits.
+#pragma once
+
+#include "runtime/backends/cuda/kernels/element.cuh"
+
+namespace tessera::cuda {
+
+// An operand [..., C] as rows x cols. A scalar is one row of one.
+struct Rows {
+  int64_t count = 1, cols = 1;
+};
+inline Rows rows_of(std::span<const int64_t> dims) {
+  Rows rows;
+  for (size_t i = 0; i + 1 < dims.size(); ++i) rows.count *= dims[i];
+  if (!dims.empty()) rows.cols = dims.back();
+  return rows;
+}
+
+struct Plus {
+  template <class W>
+  __device__ W operator()(W a, W b) const {
+    return a + b;
+  }
+};
+// A NaN on either side wins.
+struct Larger {
+  template <class W>
+  __device__ W operator()(W a, W b) const {
+    return b > a || b != b ? b : a;
+  }
+};
+
+template <int kThreads>
+struct Team {
+  static constexpr int size = kThreads;
+  int rank;
+
+  // Of one value a thread; every thread gets the result, the same bits in all of them. Called by all of the team.
+  template <class W, class Op>
+  __device__ W reduce(W value, Op op) const {
+#pragma unroll
+    for (int lane = 16; lane > 0; lane /= 2) value = op(value, __shfl_xor_sync(0xffffffffu, value, lane));
+    if constexpr (kThreads > 32) {
+      __shared__ W partial[kThreads / 32];
+      if (rank % 32 == 0) partial[rank / 32] = value;
+      __syncthreads();
+      value = partial[0];
+#pragma unroll
+      for (int warp = 1; warp < kThreads / 32; ++warp) value = op(value, partial[warp]);
+      __syncthreads();  // before the next reduction writes to `partial`
+    }
+    return value;
+  }
+  template <class W>
+  __device__ W sum(W value) const {
+    return reduce(value, Plus{});
+  }
+  template <class W>
+  __device__ W max(W value) const {
+    return reduce(value, Larger{});
+  }
+  // body(c) for the columns of this thread.
+  template <class Body>
+  __device__ void each(int64_t cols, Body&& body) const {
+    for (int64_t c = rank; c < cols; c += kThreads) body(c);
+  }
+};
+
+template <int kThreads, class F>
+__global__ void rows_kernel(F f, int64_t rows) {
+  constexpr int kTeams = kThreads == 32 ? 8 : 1;
+  const Team<kThreads> team{static_cast<int>(threadIdx.x) % kThreads};
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kTeams + threadIdx.x / kThreads;
+  for (int64_t row = first; row < rows; row += static_cast<int64_t>(gridDim.x) * kTeams) f(team, row);
+}
+
+// f(team, row) for every row; `cols` is the work in a row and settles the size of the team.
+template <class F>
+void launch_rows(cudaStream_t stream, int64_t rows, int64_t cols, F f) {
+  constexpr int64_t kGrid = int64_t{1} << 20;
+  if (rows <= 0) return;
+  const auto blocks = [](int64_t count) { return static_cast<unsigned>(count < kGrid ? count : kGrid); };
+  if (cols <= 256)
+    rows_kernel<32><<<blocks((rows + 7) / 8), 256, 0, stream>>>(f, rows);
+  else if (cols <= 8192)
+    rows_kernel<256><<<blocks(rows), 256, 0, stream>>>(f, rows);
+  else
+    rows_kernel<1024><<<blocks(rows), 1024, 0, stream>>>(f, rows);
+}
+
+// A kernel that makes one row at a time: `make(args)` gives f(team, row).
+template <class Make>
+Prepared by_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) {
+  return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                        launch_rows(args.stream, rows, cols, make(args));
+                      }));
+}
+
+template <class F>
+__global__ void each_kernel(F f, int64_t count) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) f(i);
+}
+
+// f(i) for 0..count-1, a thread each.
+template <class F>
+void launch_each(cudaStream_t stream, int64_t count, F f) {
+  if (count <= 0) return;
+  constexpr int kThreads = 128;
+  each_kernel<<<grid_for(count, kThreads), kThreads, 0, stream>>>(f, count);
+}
+
+}  // namespace tessera::cuda
