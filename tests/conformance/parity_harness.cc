@@ -16,6 +16,7 @@
 #include "parallel/strategy.h"
 #include "tests/conformance/block_graph.h"
 #include "tests/parallel/volumes.h"
+#include "tests/test_backend.h"
 
 extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
 
@@ -77,6 +78,7 @@ BackendRegistry& registry() {
     RegistryOptions options;
     options.built_in = {tsr_cpu_backend_entry};
     options.threads = 2;
+    options.plugin_path = test::plugin_folder();
     return options;
   }());
   return shared;
@@ -135,7 +137,8 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
   int32_t ranks = 0;
   for (const Stage& stage : plan.stages)
     for (const int32_t device : stage.mesh.devices) ranks = std::max(ranks, device + 1);
-  TSR_ASSIGN_OR_RETURN(auto devices, DeviceSet::open(registry(), format("cpu:{}", ranks)));
+  TSR_ASSIGN_OR_RETURN(const std::string named, test::devices_for(registry(), ranks));
+  TSR_ASSIGN_OR_RETURN(auto devices, DeviceSet::open(registry(), named));
 
   std::vector<EntrySpec> entries = {{"train_step", &step, &plan}};
   Graph evaluation;

@@ -14,6 +14,7 @@
 #include "parallel/strategy.h"
 #include "runtime/session.h"
 #include "tests/parallel/volumes.h"
+#include "tests/test_backend.h"
 
 extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
 
@@ -79,8 +80,10 @@ Status run_job(const Job& job, std::string_view parallel, Outcome& out) {
   RegistryOptions options;
   options.built_in = {tsr_cpu_backend_entry};
   options.threads = 2;
+  options.plugin_path = test::plugin_folder();
   BackendRegistry registry(options);
-  TSR_ASSIGN_OR_RETURN(auto devices, DeviceSet::open(registry, format("cpu:{}", pins.spec.devices())));
+  TSR_ASSIGN_OR_RETURN(const std::string named, test::devices_for(registry, pins.spec.devices()));
+  TSR_ASSIGN_OR_RETURN(auto devices, DeviceSet::open(registry, named));
   TSR_ASSIGN_OR_RETURN(const Graph evaluation,
                        make_evaluation(job.dropout > 0 ? without_dropout(forward).value() : forward));
   PlanOptions beside;

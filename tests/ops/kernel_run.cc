@@ -78,6 +78,8 @@ class Guarded {
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
   std::byte* data() { return data_; }
+  // The memory from one guard to the other, which begins at a multiple of 64.
+  ForeignKernel::Block block() { return {data_ - kGuard, bytes_ + 2 * kGuard}; }
   bool guards_hold() const {
     const auto marked = [](std::byte b) { return b == kMark; };
     return std::all_of(memory_.data(), static_cast<const std::byte*>(data_), marked) &&
@@ -153,6 +155,11 @@ Result<PreparedKernel> PreparedKernel::prepare(const cpu::KernelEntry& entry, co
   result.instance_ = instance;
   const Description description(result.instance_);
   Status status = catch_status([&]() -> Status {
+    if (entry.prepare == nullptr) {
+      TSR_ASSIGN_OR_RETURN(result.foreign_, ForeignKernel::prepare(description.desc()));
+      result.prepared_.workspace_bytes = result.foreign_->workspace_bytes();
+      return {};
+    }
     Result<cpu::Prepared> prepared = entry.prepare(KernelSpec(description.desc()));
     if (!prepared.ok()) return prepared.status();
     result.prepared_ = std::move(prepared).value();
@@ -198,6 +205,11 @@ Result<std::vector<Array>> PreparedKernel::run(std::span<const Array> inputs,
 
   const tsr_host_api host = host_api(options.last_task_first);
   TSR_RETURN_IF_ERROR(catch_status([&]() -> Status {
+    if (foreign_ != nullptr) {
+      std::vector<ForeignKernel::Block> blocks;
+      for (const auto& guarded : memory) blocks.push_back(guarded->block());
+      return foreign_->run(blocks, in, out, workspace);
+    }
     prepared_.kernel->launch({in.data(), out.data(), workspace, cpu::Pool(host)});
     return {};
   }));
@@ -220,6 +232,7 @@ Result<std::vector<Array>> PreparedKernel::run(std::span<const Array> inputs,
 
 std::vector<cpu::KernelEntry> kernels_of(std::string_view op) {
   std::vector<cpu::KernelEntry> rows;
+  if (!foreign_backend_name().empty()) rows.push_back({op, foreign_backend_name(), nullptr});
   for (const cpu::KernelEntry& entry : cpu::kernel_table())
     if (entry.op == op) rows.push_back(entry);
   return rows;

@@ -8,6 +8,7 @@
 #include "graph/op_def.h"
 #include "runtime/backends/cpu/cpu_kernel.h"
 #include "tests/ops/array.h"
+#include "tests/ops/foreign_backend.h"
 
 namespace tessera::conformance {
 
@@ -48,9 +49,11 @@ class PreparedKernel {
  private:
   OpInstance instance_;
   cpu::Prepared prepared_;
+  std::shared_ptr<const ForeignKernel> foreign_;  // in place of prepared_.kernel
 };
 
-// The rows of kernel_table() for `op`, and the one named "reference" (null when there is none).
+// The rows of kernel_table() for `op`, after one without `prepare` for the backend of TESSERA_TEST_BACKEND where that is
+// set, and the one named "reference" (null when there is none).
 std::vector<cpu::KernelEntry> kernels_of(std::string_view op);
 const cpu::KernelEntry* reference_of(std::span<const cpu::KernelEntry> kernels);
 

@@ -29,7 +29,7 @@ tsr_abi_collective describe(CollectiveKind kind, int32_t members, int64_t elemen
 }
 
 Status call(Ring& ring, int32_t member, const tsr_abi_collective& what, const void* in, void* out) {
-  return take_error(ring.api().comm_collective(ring.comm(member), ring.stream(member), &what, in, out));
+  return ring.collective(member, what, in, out);
 }
 
 int64_t total(const std::vector<int64_t>& values) {

@@ -41,7 +41,7 @@ __global__ void rank_in_group_kernel(IdOf id_of, int64_t count, int32_t* rank, i
 }
 
 // Inclusive sums in place, by one block.
-static __global__ void inclusive_sum_kernel(int32_t* values, int64_t count) {
+static __global__ void __launch_bounds__(1024) inclusive_sum_kernel(int32_t* values, int64_t count) {
   constexpr int kThreads = 1024;
   __shared__ int32_t sums[kThreads];
   const int64_t each = (count + kThreads - 1) / kThreads;

@@ -67,8 +67,9 @@ struct Team {
   }
 };
 
+// The bound keeps a block of 1024 within the registers of a multiprocessor.
 template <int kThreads, class F>
-__global__ void rows_kernel(F f, int64_t rows) {
+__global__ void __launch_bounds__(kThreads == 32 ? 256 : kThreads) rows_kernel(F f, int64_t rows) {
   constexpr int kTeams = kThreads == 32 ? 8 : 1;
   const Team<kThreads> team{static_cast<int>(threadIdx.x) % kThreads};
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kTeams + threadIdx.x / kThreads;

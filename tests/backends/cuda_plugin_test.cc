@@ -1,0 +1,92 @@
+// The CUDA plugin where it was built: on a machine without a GPU it loads and says why it cannot be used.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include "runtime/host_services.h"
+#include "tests/test_backend.h"
+
+extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
+
+namespace tessera {
+namespace {
+
+RegistryOptions options() {
+  RegistryOptions options;
+  options.built_in = {tsr_cpu_backend_entry};
+  options.plugin_path = test::plugin_folder();
+  options.threads = 1;
+  return options;
+}
+
+bool is_built() {
+  struct stat attributes {};
+  return stat((test::plugin_folder() + "/libtessera_cuda.so").c_str(), &attributes) == 0;
+}
+
+BackendInfo cuda_of(BackendRegistry& registry) {
+  for (BackendInfo& backend : registry.list())
+    if (backend.name == "cuda") return backend;
+  return {};
+}
+
+TEST_CASE("the_cuda_plugin_has_devices_or_one_line_that_says_why_not") {
+  BackendRegistry registry(options());
+  const BackendInfo cuda = cuda_of(registry);
+  CHECK(cuda.name == "cuda");
+  INFO(cuda.reason);
+  if (cuda.available) {
+    CHECK(cuda.device_count > 0);
+    CHECK(cuda.devices.size() == static_cast<size_t>(cuda.device_count));
+    return;
+  }
+  CHECK(!cuda.reason.empty());
+  CHECK(cuda.reason.find('\n') == std::string::npos);
+  // What is wrong with the machine, not with the plugin: it loads everywhere.
+  if (is_built())
+    CHECK(cuda.reason.find("NVIDIA driver") != std::string::npos);
+  else
+    CHECK(cuda.reason.find("not found") != std::string::npos);
+  CHECK(registry.find("cpu").ok());
+}
+
+TEST_CASE("memory_of_the_cuda_backend_is_cleared_copied_and_filled") {
+  BackendRegistry registry(options());
+  const auto found = registry.find("cuda");
+  if (!found.ok()) return;  // the test above says why
+  const tsr_backend_api& api = **found;
+  tsr_abi_device* device = nullptr;
+  tsr_abi_stream* stream = nullptr;
+  REQUIRE(take_error(api.device_open(&registry.host(), 0, &device)).ok());
+  REQUIRE(take_error(api.stream_create(device, &stream)).ok());
+  for (const int32_t tier : {0, 1})
+    for (const uint32_t flags : {0u, static_cast<uint32_t>(TSR_ALLOC_GUARDED)}) {
+      constexpr int64_t kBytes = 1000;
+      void* memory = nullptr;
+      REQUIRE(take_error(api.memory_alloc(device, tier, kBytes, flags, &memory)).ok());
+      std::vector<unsigned char> back(kBytes, 1), wanted(kBytes, 0);
+      const auto read = [&] {
+        CHECK(take_error(api.copy(stream, memory, back.data(), 1, kBytes, kBytes, kBytes)).ok());
+        CHECK(take_error(api.stream_synchronize(stream)).ok());
+        return back;
+      };
+      CHECK(read() == wanted);
+      CHECK(take_error(api.fill(stream, memory, 7, kBytes)).ok());
+      std::fill(wanted.begin(), wanted.end(), static_cast<unsigned char>(7));
+      CHECK(read() == wanted);
+      // Rows of 10 bytes out of rows of 20, into rows of 25; zero bytes into rows of 50.
+      std::vector<unsigned char> rows(200);
+      for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<unsigned char>(i);
+      CHECK(take_error(api.copy(stream, rows.data(), memory, 10, 10, 20, 25)).ok());
+      for (size_t row = 0; row < 10; ++row) std::copy_n(rows.begin() + row * 20, 10, wanted.begin() + row * 25);
+      CHECK(read() == wanted);
+      CHECK(take_error(api.copy(stream, nullptr, memory, 20, 5, 0, 50)).ok());
+      for (size_t row = 0; row < 20; ++row) std::fill_n(wanted.begin() + row * 50, 5, static_cast<unsigned char>(0));
+      CHECK(read() == wanted);
+      api.memory_free(device, tier, memory, kBytes);
+    }
+  api.stream_destroy(stream);
+  api.device_close(device);
+}
+
+}  // namespace
+}  // namespace tessera
