@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "runtime/backend_registry.h"
@@ -18,7 +19,10 @@ inline std::string test_backend() {
 
 inline std::string plugin_folder() {
   const char* folder = std::getenv("TESSERA_PLUGIN_PATH");
-  return folder != nullptr ? folder : TSR_PLUGIN_FOLDER;
+  if (folder != nullptr) return folder;
+  // A build keeps its tests in tests/ and its libraries in capi/.
+  std::error_code ignored;
+  return (std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().parent_path() / "capi").string();
 }
 
 // The device of a rank: its own where there are enough, else ranks share them in turn.

@@ -1,11 +1,13 @@
 // Time of single kernels of a backend through the plugin ABI, beside the floor that the backend states for its device:
 //   backend_bench cuda
 // One line a kernel: microseconds, GB/s of operands or TFLOP/s, and the share of the stated rate.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "graph/base/text.h"
 #include "runtime/host_services.h"
 #include "runtime/kernel_description.h"
 #include "tests/test_backend.h"

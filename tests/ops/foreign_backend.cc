@@ -6,6 +6,7 @@
 
 #include "runtime/backend_registry.h"
 #include "runtime/host_services.h"
+#include "tests/test_backend.h"
 
 namespace tessera::conformance {
 
@@ -39,8 +40,7 @@ class ForeignDevice {
   ForeignDevice() : registry_(options()) { status_ = open(); }
   static RegistryOptions options() {
     RegistryOptions options;
-    const char* folder = std::getenv("TESSERA_PLUGIN_PATH");
-    options.plugin_path = folder != nullptr ? folder : TSR_PLUGIN_FOLDER;
+    options.plugin_path = test::plugin_folder();
     options.threads = 1;
     return options;
   }
