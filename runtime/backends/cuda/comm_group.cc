@@ -77,8 +77,11 @@ CommGroup::~CommGroup() {
     drop(member.done);
   }
   for (const Mailbox& box : mailboxes_) {
-    drop(box.posted);
-    drop(box.taken);
+    for (const Mailbox::Slot& slot : box.slots) {
+      drop(slot.posted);
+      drop(slot.taken);
+      if (slot.memory != nullptr) (void)cudaFree(slot.memory);
+    }
   }
 }
 
@@ -102,14 +105,28 @@ void CommGroup::abort() {
   phase_.fetch_add(1, std::memory_order_acq_rel);
   phase_.notify_all();
   for (Mailbox& box : mailboxes_) {
-    box.turn.fetch_add(1, std::memory_order_acq_rel);
-    box.turn.notify_all();
+    // Counts are wrong from here on; nobody looks at them again.
+    for (WaitWord* word : {&box.posted, &box.taken}) {
+      word->fetch_add(1, std::memory_order_acq_rel);
+      word->notify_all();
+    }
   }
 }
 
-Status CommGroup::make_events(Mailbox& box, int32_t from, int32_t to) {
-  if (box.posted == nullptr) TSR_RETURN_IF_ERROR(make_event(ordinal(from), box.posted));
-  if (box.taken == nullptr) TSR_RETURN_IF_ERROR(make_event(ordinal(to), box.taken));
+Status CommGroup::make_room(Mailbox::Slot& slot, int32_t from, int32_t to, int64_t bytes) {
+  if (slot.posted == nullptr) TSR_RETURN_IF_ERROR(make_event(ordinal(from), slot.posted));
+  if (slot.taken == nullptr) TSR_RETURN_IF_ERROR(make_event(ordinal(to), slot.taken));
+  if (bytes <= slot.capacity) return {};
+  const ScopedDevice current(ordinal(from));
+  if (slot.memory != nullptr) {
+    TSR_RETURN_IF_ERROR(from_cuda(cudaEventSynchronize(slot.taken), "waiting for a message to be taken"));
+    TSR_RETURN_IF_ERROR(from_cuda(cudaFree(slot.memory), "freeing memory"));
+    slot.memory = nullptr;
+    slot.capacity = 0;
+  }
+  TSR_RETURN_IF_ERROR(from_cuda(cudaMalloc(&slot.memory, static_cast<size_t>(bytes)),
+                                format("memory for a message of {}", bytes_text(bytes))));
+  slot.capacity = bytes;
   return {};
 }
 

@@ -35,17 +35,24 @@ class CommGroup {
   bool meet();
   void abort();
 
-  // One for each ordered pair. `turn` is even while the sender may post and odd while the receiver may take.
+  // Messages from one member to another, in order. The sender copies into memory of the mailbox and goes on, so that a
+  // thread that issues for several streams never waits for a peer that waits for it; the receiver waits until something
+  // was posted. Memory and events are made by the sender, at first use and where a message is larger than any before.
   struct Mailbox {
-    WaitWord turn{0};
-    const void* data = nullptr;
-    int64_t bytes = 0;
-    cudaEvent_t posted = nullptr, taken = nullptr;  // made at first use, by the sender
+    static constexpr int kSlots = 16;  // under way at once; beyond them the sender waits
+    struct Slot {
+      void* memory = nullptr;
+      int64_t capacity = 0, bytes = 0;
+      cudaEvent_t posted = nullptr, taken = nullptr;
+    };
+    Slot slots[kSlots];
+    WaitWord posted{0}, taken{0};  // how many messages
   };
   Mailbox& mailbox(int32_t from, int32_t to) {
     return mailboxes_[static_cast<size_t>(from) * ordinals_.size() + static_cast<size_t>(to)];
   }
-  Status make_events(Mailbox& box, int32_t from, int32_t to);
+  // The slot has events and room for `bytes`.
+  Status make_room(Mailbox::Slot& slot, int32_t from, int32_t to, int64_t bytes);
 
   const Nccl* nccl() const { return nccl_; }  // null: the shared path alone
   ncclComm_t nccl_comm(int32_t position) const { return nccl_comms_[static_cast<size_t>(position)]; }

@@ -323,44 +323,40 @@ Status Communicator::check_peer(int32_t peer, int64_t bytes, std::string_view wh
 
 Status Communicator::post(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes) {
   CommGroup::Mailbox& box = group_->mailbox(position_, peer);
-  int turn = box.turn.load(std::memory_order_acquire);
+  const int number = box.posted.load(std::memory_order_acquire);
+  for (int taken = box.taken.load(std::memory_order_acquire); number - taken >= CommGroup::Mailbox::kSlots;
+       taken = box.taken.load(std::memory_order_acquire)) {
+    if (group_->is_aborted()) return aborted();
+    wait_while(box.taken, taken, true);
+  }
   if (group_->is_aborted()) return aborted();
-  TSR_RETURN_IF_ERROR(group_->make_events(box, position_, peer));
-  TSR_RETURN_IF_ERROR(from_cuda(cudaEventRecord(box.posted, stream), "an event"));
-  box.data = in;
-  box.bytes = bytes;
-  if (!box.turn.compare_exchange_strong(turn, turn + 1, std::memory_order_acq_rel)) return aborted();
-  box.turn.notify_all();
+  CommGroup::Mailbox::Slot& slot = box.slots[number % CommGroup::Mailbox::kSlots];
+  TSR_RETURN_IF_ERROR(group_->make_room(slot, position_, peer, bytes));
+  // What lay in the slot has been copied out; an event that was never recorded is no wait.
+  TSR_RETURN_IF_ERROR(from_cuda(cudaStreamWaitEvent(stream, slot.taken, 0), "waiting"));
+  TSR_RETURN_IF_ERROR(from_cuda(copy_rows(stream, in, slot.memory, 1, bytes, bytes, bytes), "a message"));
+  TSR_RETURN_IF_ERROR(from_cuda(cudaEventRecord(slot.posted, stream), "an event"));
+  slot.bytes = bytes;
+  box.posted.fetch_add(1, std::memory_order_acq_rel);
+  box.posted.notify_all();
   counters_.calls[kSend] += 1;
   counters_.bytes[kSend] += bytes;
   return {};
 }
 
-Status Communicator::wait_taken(cudaStream_t stream, int32_t peer) {
-  CommGroup::Mailbox& box = group_->mailbox(position_, peer);
-  const int turn = box.turn.load(std::memory_order_acquire);
-  if (turn % 2 == 1 && !group_->is_aborted()) wait_while(box.turn, turn, true);
-  if (group_->is_aborted()) return aborted();
-  // What is sent stays as it is until the receiver's copy is done.
-  return from_cuda(cudaStreamWaitEvent(stream, box.taken, 0), "waiting");
-}
-
 Status Communicator::take(cudaStream_t stream, int32_t peer, void* out, int64_t bytes) {
   CommGroup::Mailbox& box = group_->mailbox(peer, position_);
-  int turn = box.turn.load(std::memory_order_acquire);
-  while (turn % 2 == 0) {
-    if (group_->is_aborted()) return aborted();
-    wait_while(box.turn, turn, true);
-    turn = box.turn.load(std::memory_order_acquire);
-  }
+  const int number = box.taken.load(std::memory_order_acquire);
+  if (!group_->is_aborted()) wait_while(box.posted, number, true);
   if (group_->is_aborted()) return aborted();
-  const int64_t sent = box.bytes;
-  Status status = from_cuda(cudaStreamWaitEvent(stream, box.posted, 0), "waiting");
+  const CommGroup::Mailbox::Slot& slot = box.slots[number % CommGroup::Mailbox::kSlots];
+  const int64_t sent = slot.bytes;
+  Status status = from_cuda(cudaStreamWaitEvent(stream, slot.posted, 0), "waiting");
   if (status.ok() && sent == bytes)
-    status = from_cuda(copy_rows(stream, box.data, out, 1, bytes, bytes, bytes), "a message");
-  if (status.ok()) status = from_cuda(cudaEventRecord(box.taken, stream), "an event");
-  if (!box.turn.compare_exchange_strong(turn, turn + 1, std::memory_order_acq_rel)) return aborted();
-  box.turn.notify_all();
+    status = from_cuda(copy_rows(stream, slot.memory, out, 1, bytes, bytes, bytes), "a message");
+  if (status.ok()) status = from_cuda(cudaEventRecord(slot.taken, stream), "an event");
+  box.taken.fetch_add(1, std::memory_order_acq_rel);
+  box.taken.notify_all();
   if (status.ok() && sent != bytes)
     status = Status(StatusCode::kInternal,
                     format("position {} expects {} bytes from {}, which sent {}", position_, bytes, peer, sent));
@@ -370,25 +366,16 @@ Status Communicator::take(cudaStream_t stream, int32_t peer, void* out, int64_t 
 
 Status Communicator::send(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes) {
   TSR_RETURN_IF_ERROR(check_peer(peer, bytes, "send"));
-  if (in_exchange_) {
-    const auto same_way = [&](const Transfer& other) { return other.is_send && other.peer == peer; };
-    const auto round = static_cast<int32_t>(std::count_if(transfers_.begin(), transfers_.end(), same_way));
-    transfers_.push_back({true, peer, in, nullptr, bytes, round});
-    return {};
-  }
-  TSR_RETURN_IF_ERROR(post(stream, peer, in, bytes));
-  return wait_taken(stream, peer);
+  if (!in_exchange_) return post(stream, peer, in, bytes);
+  transfers_.push_back({true, peer, in, nullptr, bytes});
+  return {};
 }
 
 Status Communicator::receive(cudaStream_t stream, int32_t peer, void* out, int64_t bytes) {
   TSR_RETURN_IF_ERROR(check_peer(peer, bytes, "receive"));
-  if (in_exchange_) {
-    const auto same_way = [&](const Transfer& other) { return !other.is_send && other.peer == peer; };
-    const auto round = static_cast<int32_t>(std::count_if(transfers_.begin(), transfers_.end(), same_way));
-    transfers_.push_back({false, peer, nullptr, out, bytes, round});
-    return {};
-  }
-  return take(stream, peer, out, bytes);
+  if (!in_exchange_) return take(stream, peer, out, bytes);
+  transfers_.push_back({false, peer, nullptr, out, bytes});
+  return {};
 }
 
 Status Communicator::begin_exchange() {
@@ -398,24 +385,14 @@ Status Communicator::begin_exchange() {
   return {};
 }
 
-// In rounds: a mailbox holds one message, so the k-th message to every peer is posted, the k-th of every peer taken, and
-// the k-th posted waited for. All messages of round k are posted before any member waits in it.
+// All that is sent is posted before anything is waited for.
 Status Communicator::end_exchange(cudaStream_t stream) {
   TSR_CHECK(in_exchange_, "no exchange was begun");
   in_exchange_ = false;
-  int32_t rounds = 0;
-  for (const Transfer& transfer : transfers_) rounds = std::max(rounds, transfer.round + 1);
-  for (int32_t round = 0; round < rounds; ++round) {
-    for (const Transfer& transfer : transfers_)
-      if (transfer.round == round && transfer.is_send)
-        TSR_RETURN_IF_ERROR(post(stream, transfer.peer, transfer.in, transfer.bytes));
-    for (const Transfer& transfer : transfers_)
-      if (transfer.round == round && !transfer.is_send)
-        TSR_RETURN_IF_ERROR(take(stream, transfer.peer, transfer.out, transfer.bytes));
-    for (const Transfer& transfer : transfers_)
-      if (transfer.round == round && transfer.is_send)
-        TSR_RETURN_IF_ERROR(wait_taken(stream, transfer.peer));
-  }
+  for (const Transfer& transfer : transfers_)
+    if (transfer.is_send) TSR_RETURN_IF_ERROR(post(stream, transfer.peer, transfer.in, transfer.bytes));
+  for (const Transfer& transfer : transfers_)
+    if (!transfer.is_send) TSR_RETURN_IF_ERROR(take(stream, transfer.peer, transfer.out, transfer.bytes));
   return {};
 }
 

@@ -30,7 +30,7 @@ class Communicator {
   ~Communicator();
 
   Status collective(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out);
-  // Both return when the two members have met; the streams order the bytes.
+  // A send is copied away and goes on; a receive returns when its send was issued. The streams order the bytes.
   Status send(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes);
   Status receive(cudaStream_t stream, int32_t peer, void* out, int64_t bytes);
   // Sends and receives between the two are posted together and waited for at the end.
@@ -50,7 +50,6 @@ class Communicator {
   Status check_peer(int32_t peer, int64_t bytes, std::string_view what) const;
   Status post(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes);
   Status take(cudaStream_t stream, int32_t peer, void* out, int64_t bytes);
-  Status wait_taken(cudaStream_t stream, int32_t peer);
 
   // One send or receive of an exchange.
   struct Transfer {
@@ -59,7 +58,6 @@ class Communicator {
     const void* in;
     void* out;
     int64_t bytes;
-    int32_t round;  // how many earlier ones of the exchange go the same way to the same peer
   };
 
   std::shared_ptr<CommGroup> group_;  // shared by the ends, which may be destroyed in any order

@@ -30,7 +30,7 @@ Result<Prepared> prepare_zeros_like(const KernelSpec& spec) {
                                                       "zeros_like");
                                    }));
   prepared.bytes = operand_bytes(spec, 0);
-  return std::move(prepared);
+  return prepared;
 }
 
 }  // namespace tessera::cuda

@@ -37,7 +37,7 @@ Result<Prepared> prepare_slice(const KernelSpec& spec) {
                                                       "slice");
                                    }));
   prepared.bytes = 2 * operand_bytes(spec, 0);
-  return std::move(prepared);
+  return prepared;
 }
 
 Result<Prepared> prepare_pad(const KernelSpec& spec) {
