@@ -1,5 +1,5 @@
-// The backend that tests run on: the CPU, or what TESSERA_TEST_BACKEND names, through its plugin. TESSERA_PLUGIN_PATH is the
-// folder of the plugin; without it, the build's.
+// The backend that tests run on: the CPU, or what TESSERA_TEST_BACKEND names, through its plugin.
+// TESSERA_PLUGIN_PATH is the folder of the plugin; without it, the build's.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@ inline std::string plugin_folder() {
   if (folder != nullptr) return folder;
   // A build keeps its tests in tests/ and its libraries in capi/.
   std::error_code ignored;
-  return (std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().parent_path() / "capi").string();
+  return (std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().parent_path() / "capi")
+      .string();
 }
 
 // The device of a rank: its own where there are enough, else ranks share them in turn.

@@ -77,10 +77,12 @@ TEST_CASE("memory_of_the_cuda_backend_is_cleared_copied_and_filled") {
       std::vector<unsigned char> rows(200);
       for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<unsigned char>(i);
       CHECK(take_error(api.copy(stream, rows.data(), memory, 10, 10, 20, 25)).ok());
-      for (size_t row = 0; row < 10; ++row) std::copy_n(rows.begin() + row * 20, 10, wanted.begin() + row * 25);
+      for (size_t row = 0; row < 10; ++row)
+        std::copy_n(rows.begin() + row * 20, 10, wanted.begin() + row * 25);
       CHECK(read() == wanted);
       CHECK(take_error(api.copy(stream, nullptr, memory, 20, 5, 0, 50)).ok());
-      for (size_t row = 0; row < 20; ++row) std::fill_n(wanted.begin() + row * 50, 5, static_cast<unsigned char>(0));
+      for (size_t row = 0; row < 20; ++row)
+        std::fill_n(wanted.begin() + row * 50, 5, static_cast<unsigned char>(0));
       CHECK(read() == wanted);
       api.memory_free(device, tier, memory, kBytes);
     }

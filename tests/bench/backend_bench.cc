@@ -1,4 +1,5 @@
-// Time of single kernels of a backend through the plugin ABI, beside the floor that the backend states for its device:
+// Time of single kernels of a backend through the plugin ABI, beside the floor that the backend states for
+// its device:
 //   backend_bench cuda
 // One line a kernel: microseconds, GB/s of operands or TFLOP/s, and the share of the stated rate.
 #include <algorithm>
@@ -66,7 +67,8 @@ class Bench {
     ShardingRule rule = op->sharding({attrs, subject.inputs, outputs, {}});
     TSR_RETURN_IF_ERROR(bind_extents(rule, subject.inputs, outputs));
     std::vector<FactorView> factors;
-    for (const Factor& f : rule.factors) factors.push_back({f.name, f.extent, f.unit, 1, {0, 0}, {f.extent, 0}});
+    for (const Factor& f : rule.factors)
+      factors.push_back({f.name, f.extent, f.unit, 1, {0, 0}, {f.extent, 0}});
     const KernelDescription description(*op, {attrs, subject.inputs, outputs, factors}, "");
     tsr_abi_kernel_info info{};
     info.struct_size = sizeof(info);
@@ -95,9 +97,10 @@ class Bench {
       bytes_moved += static_cast<double>(bytes(type));
     }
     TSR_ASSIGN_OR_RETURN(void* const workspace, allocate(info.workspace_bytes));
-    TSR_ASSIGN_OR_RETURN(const double seconds, time([&] {
-                           return take_error(api_->kernel_launch(kernel, stream_, in.data(), out.data(), workspace));
-                         }));
+    TSR_ASSIGN_OR_RETURN(
+        const double seconds, time([&] {
+          return take_error(api_->kernel_launch(kernel, stream_, in.data(), out.data(), workspace));
+        }));
     report(format("{} ({}) {} {}", subject.op, std::string(info.variant), to_text(subject.inputs[0].dtype),
                   to_text(subject.inputs[0].shape)),
            seconds, bytes_moved, subject.flops);
@@ -131,8 +134,8 @@ class Bench {
   void report(const std::string& what, double seconds, double moved, double flops) const {
     const double rate = flops > 0 ? flops / seconds : moved / seconds;
     const double stated = flops > 0 ? info_.matmul_flops_per_s : info_.memory_bytes_per_s;
-    std::printf("%-58s %9.1f us %8.1f %s %5.1f %%\n", what.c_str(), seconds * 1e6, rate / (flops > 0 ? 1e12 : 1e9),
-                flops > 0 ? "TFLOP/s" : "GB/s   ", 100 * rate / stated);
+    std::printf("%-58s %9.1f us %8.1f %s %5.1f %%\n", what.c_str(), seconds * 1e6,
+                rate / (flops > 0 ? 1e12 : 1e9), flops > 0 ? "TFLOP/s" : "GB/s   ", 100 * rate / stated);
   }
 
   BackendRegistry registry_{options()};

@@ -107,14 +107,16 @@ Status ForeignKernel::run(std::span<const Block> blocks, std::span<const void* c
     const auto count = static_cast<int64_t>(bytes);
     return take_error(on->api().copy(on->stream(), from, to, 1, count, count, count));
   };
-  for (const Block& block : blocks) TSR_RETURN_IF_ERROR(copy(block.begin, on_device(block.begin), block.bytes));
+  for (const Block& block : blocks)
+    TSR_RETURN_IF_ERROR(copy(block.begin, on_device(block.begin), block.bytes));
   std::vector<const void*> in;
   std::vector<void*> out;
   for (const void* pointer : inputs) in.push_back(on_device(pointer));
   for (void* pointer : outputs) out.push_back(on_device(pointer));
-  TSR_RETURN_IF_ERROR(
-      take_error(on->api().kernel_launch(kernel_, on->stream(), in.data(), out.data(), on_device(workspace))));
-  for (const Block& block : blocks) TSR_RETURN_IF_ERROR(copy(on_device(block.begin), block.begin, block.bytes));
+  TSR_RETURN_IF_ERROR(take_error(
+      on->api().kernel_launch(kernel_, on->stream(), in.data(), out.data(), on_device(workspace))));
+  for (const Block& block : blocks)
+    TSR_RETURN_IF_ERROR(copy(on_device(block.begin), block.begin, block.bytes));
   return take_error(on->api().stream_synchronize(on->stream()));
 }
 

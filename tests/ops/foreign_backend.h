@@ -1,6 +1,6 @@
-// Kernels of another backend through the plugin ABI, in the op conformance suite: TESSERA_TEST_BACKEND=cuda puts a row
-// named after the backend before the CPU's kernels of every op. TESSERA_PLUGIN_PATH is the folder of the plugin; without
-// it, the build's.
+// Kernels of another backend through the plugin ABI, in the op conformance suite: TESSERA_TEST_BACKEND=cuda
+// puts a row named after the backend before the CPU's kernels of every op. TESSERA_PLUGIN_PATH is the folder
+// of the plugin; without it, the build's.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ class ForeignKernel {
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
 
-  // A range of host memory that stands for one of the device's: copied there, and back when the kernel is done. Operands,
-  // results and workspace lie in such ranges, which begin at multiples of 64.
+  // A range of host memory that stands for one of the device's: copied there, and back when the kernel is
+  // done. Operands, results and workspace lie in such ranges, which begin at multiples of 64.
   struct Block {
     std::byte* begin;
     size_t bytes;
   };
-  Status run(std::span<const Block> blocks, std::span<const void* const> inputs, std::span<void* const> outputs,
-             void* workspace) const;
+  Status run(std::span<const Block> blocks, std::span<const void* const> inputs,
+             std::span<void* const> outputs, void* workspace) const;
 
  private:
   ForeignKernel() = default;

@@ -52,8 +52,8 @@ class PreparedKernel {
   std::shared_ptr<const ForeignKernel> foreign_;  // in place of prepared_.kernel
 };
 
-// The rows of kernel_table() for `op`, after one without `prepare` for the backend of TESSERA_TEST_BACKEND where that is
-// set, and the one named "reference" (null when there is none).
+// The rows of kernel_table() for `op`, after one without `prepare` for the backend of TESSERA_TEST_BACKEND
+// where that is set, and the one named "reference" (null when there is none).
 std::vector<cpu::KernelEntry> kernels_of(std::string_view op);
 const cpu::KernelEntry* reference_of(std::span<const cpu::KernelEntry> kernels);
 

@@ -1,5 +1,5 @@
-// A registry with the cpu backend, and bare devices on it or on the backend of TESSERA_TEST_BACKEND, for tests that talk
-// to the vtable directly.
+// A registry with the cpu backend, and bare devices on it or on the backend of TESSERA_TEST_BACKEND, for
+// tests that talk to the vtable directly.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -35,7 +35,9 @@ class Ring {
     streams_.resize(devices_.size());
     comms_.resize(devices_.size());
     for (size_t i = 0; i < devices_.size(); ++i) {
-      REQUIRE(take_error(api_->device_open(&registry_.host(), ordinal_of(*api_, static_cast<int32_t>(i)), &devices_[i])).ok());
+      REQUIRE(take_error(api_->device_open(&registry_.host(), ordinal_of(*api_, static_cast<int32_t>(i)),
+                                           &devices_[i]))
+                  .ok());
       REQUIRE(take_error(api_->stream_create(devices_[i], &streams_[i])).ok());
     }
     REQUIRE(take_error(api_->comm_create(devices_.data(), count, comms_.data())).ok());
@@ -61,13 +63,15 @@ class Ring {
     const auto copy = [&](const void* source, void* target, int64_t bytes) {
       return take_error(api_->copy(streams_[member], source, target, 1, bytes, bytes, bytes));
     };
-    TSR_RETURN_IF_ERROR(take_error(api_->memory_alloc(devices_[member], 0, in_bytes, TSR_ALLOC_GUARDED, &from)));
-    TSR_RETURN_IF_ERROR(take_error(api_->memory_alloc(devices_[member], 0, out_bytes, TSR_ALLOC_GUARDED, &to)));
+    TSR_RETURN_IF_ERROR(
+        take_error(api_->memory_alloc(devices_[member], 0, in_bytes, TSR_ALLOC_GUARDED, &from)));
+    TSR_RETURN_IF_ERROR(
+        take_error(api_->memory_alloc(devices_[member], 0, out_bytes, TSR_ALLOC_GUARDED, &to)));
     Status status = in != nullptr ? copy(in, from, in_bytes) : Status();
     void* const target = out == nullptr ? nullptr : out == in ? from : to;
     if (status.ok())
-      status = take_error(
-          api_->comm_collective(comms_[member], streams_[member], &what, in != nullptr ? from : nullptr, target));
+      status = take_error(api_->comm_collective(comms_[member], streams_[member], &what,
+                                                in != nullptr ? from : nullptr, target));
     if (status.ok() && target != nullptr) status = copy(target, out, out_bytes);
     if (status.ok()) status = take_error(api_->stream_synchronize(streams_[member]));
     api_->memory_free(devices_[member], 0, from, in_bytes);
@@ -91,17 +95,25 @@ class Ring {
 
  private:
   // What a member hands in and gets, by the layouts of CollectiveInst.
-  static int64_t bytes_in(const tsr_abi_collective& what, int32_t member) { return bytes(what, member, true); }
-  static int64_t bytes_out(const tsr_abi_collective& what, int32_t member) { return bytes(what, member, false); }
+  static int64_t bytes_in(const tsr_abi_collective& what, int32_t member) {
+    return bytes(what, member, true);
+  }
+  static int64_t bytes_out(const tsr_abi_collective& what, int32_t member) {
+    return bytes(what, member, false);
+  }
   static int64_t bytes(const tsr_abi_collective& what, int32_t member, bool is_in) {
-    if (what.dtype < 0 || what.dtype >= kDTypeCount || what.elements < 0) return 64;  // refused before it is looked at
+    if (what.dtype < 0 || what.dtype >= kDTypeCount || what.elements < 0)
+      return 64;  // refused before it is looked at
     int64_t elements = what.elements;
-    const auto sum = [&](const int64_t* extents) { return std::accumulate(extents, extents + what.member_count, int64_t{0}); };
+    const auto sum = [&](const int64_t* extents) {
+      return std::accumulate(extents, extents + what.member_count, int64_t{0});
+    };
     if (what.extents != nullptr && (what.kind == 1 || what.kind == 2 || what.kind == 3)) {
       const bool pieces = what.kind == 3 || (what.kind == 1) == is_in;
       if (pieces) elements = what.outer * what.middle * what.inner;
       if (pieces && what.kind == 3)
-        elements *= is_in ? what.extents[member] * sum(what.extents2) : sum(what.extents) * what.extents2[member];
+        elements *=
+            is_in ? what.extents[member] * sum(what.extents2) : sum(what.extents) * what.extents2[member];
       else if (pieces)
         elements *= what.extents[member];
     }

@@ -1,5 +1,4 @@
 #include "runtime/backends/cuda/collective_kernels.h"
-
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -41,7 +40,8 @@ __global__ void reduce_kernel(ReduceTask task) {
     for (int32_t member = 1; member < task.in_count; ++member)
       value = Op::apply(value, Op::load(static_cast<const T*>(task.in[member])[from]));
     const T result = Op::store(value);
-    for (int32_t member = 0; member < task.out_count; ++member) static_cast<T*>(task.out[member])[to] = result;
+    for (int32_t member = 0; member < task.out_count; ++member)
+      static_cast<T*>(task.out[member])[to] = result;
   }
 }
 
@@ -62,13 +62,16 @@ constexpr Row kRows[] = {
     {DType::kF64, launch<double, Sum<double>>, launch<double, Max<double>>},
     {DType::kF16, launch<__half, Sum<__half>>, launch<__half, Max<__half>>},
     {DType::kBF16, launch<__nv_bfloat16, Sum<__nv_bfloat16>>, launch<__nv_bfloat16, Max<__nv_bfloat16>>},
-    {DType::kI32, launch<int32_t, IntegerSum<int32_t, uint32_t>>, launch<int32_t, IntegerMax<int32_t, uint32_t>>},
-    {DType::kI64, launch<int64_t, IntegerSum<int64_t, uint64_t>>, launch<int64_t, IntegerMax<int64_t, uint64_t>>},
+    {DType::kI32, launch<int32_t, IntegerSum<int32_t, uint32_t>>,
+     launch<int32_t, IntegerMax<int32_t, uint32_t>>},
+    {DType::kI64, launch<int64_t, IntegerSum<int64_t, uint64_t>>,
+     launch<int64_t, IntegerMax<int64_t, uint64_t>>},
 };
 
 LaunchFn find(int32_t dtype, int32_t reduce) {
   for (const Row& row : kRows)
-    if (static_cast<int32_t>(row.dtype) == dtype) return reduce == 0 ? row.sum : reduce == 1 ? row.max : nullptr;
+    if (static_cast<int32_t>(row.dtype) == dtype)
+      return reduce == 0 ? row.sum : reduce == 1 ? row.max : nullptr;
   return nullptr;
 }
 

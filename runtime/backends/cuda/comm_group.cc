@@ -20,10 +20,12 @@ Status reach(int32_t from, int32_t to) {
   int possible = 0;
   TSR_RETURN_IF_ERROR(from_cuda(cudaDeviceCanAccessPeer(&possible, from, to), "cudaDeviceCanAccessPeer"));
   if (possible == 0)
-    return Status(StatusCode::kUnsupported,
-                  format("CUDA devices {} and {} cannot reach each other's memory; run these ranks on one device, or on "
-                         "devices with peer access",
-                         from, to));
+    return Status(
+        StatusCode::kUnsupported,
+        format(
+            "CUDA devices {} and {} cannot reach each other's memory; run these ranks on one device, or on "
+            "devices with peer access",
+            from, to));
   const ScopedDevice current(from);
   const cudaError_t error = cudaDeviceEnablePeerAccess(to, 0);
   if (error == cudaErrorPeerAccessAlreadyEnabled) {

@@ -12,7 +12,8 @@ namespace tessera::cuda {
 
 class CommGroup {
  public:
-  // Creates events, lets the devices reach each other's memory, and starts NCCL where every member has its own device.
+  // Creates events, lets the devices reach each other's memory, and starts NCCL where every member has its
+  // own device.
   static Result<std::shared_ptr<CommGroup>> create(const std::vector<int32_t>& ordinals);
   ~CommGroup();
   CommGroup(const CommGroup&) = delete;
@@ -35,9 +36,10 @@ class CommGroup {
   bool meet();
   void abort();
 
-  // Messages from one member to another, in order. The sender copies into memory of the mailbox and goes on, so that a
-  // thread that issues for several streams never waits for a peer that waits for it; the receiver waits until something
-  // was posted. Memory and events are made by the sender, at first use and where a message is larger than any before.
+  // Messages from one member to another, in order. The sender copies into memory of the mailbox and goes on,
+  // so that a thread that issues for several streams never waits for a peer that waits for it; the receiver
+  // waits until something was posted. Memory and events are made by the sender, at first use and where a
+  // message is larger than any before.
   struct Mailbox {
     static constexpr int kSlots = 16;  // under way at once; beyond them the sender waits
     struct Slot {

@@ -18,7 +18,9 @@ namespace {
 // As CollectiveKind of graph/program.h.
 enum Kind { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend, kReceive };
 
-int64_t sum(const int64_t* values, int32_t count) { return std::accumulate(values, values + count, int64_t{0}); }
+int64_t sum(const int64_t* values, int32_t count) {
+  return std::accumulate(values, values + count, int64_t{0});
+}
 
 struct Share {
   int64_t begin, count;
@@ -53,17 +55,17 @@ Status gather(cudaStream_t stream, const CommGroup& group, const tsr_abi_collect
     const void* in = group.member(member).in;
     // A member may hold its piece in place already, where there is one row.
     if (row_bytes > 0 && !(what.outer == 1 && in == out + at))
-      TSR_RETURN_IF_ERROR(from_cuda(copy_rows(stream, in, out + at, what.outer, row_bytes, row_bytes, whole_bytes),
-                                    "all_gather"));
+      TSR_RETURN_IF_ERROR(from_cuda(
+          copy_rows(stream, in, out + at, what.outer, row_bytes, row_bytes, whole_bytes), "all_gather"));
     at += row_bytes;
   }
   return {};
 }
 
-// Member i's out <- from each member j the block where j's range of the dim split in `in` meets i's range of the dim
-// split in `out`.
-Status exchange_blocks(cudaStream_t stream, const CommGroup& group, const tsr_abi_collective& what, int32_t position,
-                       char* out) {
+// Member i's out <- from each member j the block where j's range of the dim split in `in` meets i's range of
+// the dim split in `out`.
+Status exchange_blocks(cudaStream_t stream, const CommGroup& group, const tsr_abi_collective& what,
+                       int32_t position, char* out) {
   const int32_t members = what.member_count;
   const int64_t in_whole = sum(what.extents, members), out_whole = sum(what.extents2, members);
   const int64_t mine = what.extents2[position], mine_at = sum(what.extents2, position);
@@ -71,9 +73,11 @@ Status exchange_blocks(cudaStream_t stream, const CommGroup& group, const tsr_ab
   for (int32_t member = 0; member < members; at += what.extents[member++]) {
     const int64_t theirs = what.extents[member];
     if (theirs == 0 || mine == 0 || what.inner == 0) continue;
-    // Strides in elements of [outer, first, middle, second, inner] on either side, and where the block begins.
+    // Strides in elements of [outer, first, middle, second, inner] on either side, and where the block
+    // begins.
     const bool first = what.in_split_first != 0;
-    const int64_t in_row = (first ? out_whole : theirs) * what.inner, out_row = (first ? mine : in_whole) * what.inner;
+    const int64_t in_row = (first ? out_whole : theirs) * what.inner,
+                  out_row = (first ? mine : in_whole) * what.inner;
     const int64_t in_first = first ? theirs : out_whole, out_first = first ? in_whole : mine;
     const int64_t from = first ? mine_at * what.inner : mine_at * what.middle * in_row;
     const int64_t to = first ? at * what.middle * out_row : at * what.inner;
@@ -125,7 +129,8 @@ bool nccl_can(const tsr_abi_collective& what) {
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<Communicator>>> Communicator::create(const std::vector<int32_t>& ordinals) {
+Result<std::vector<std::unique_ptr<Communicator>>> Communicator::create(
+    const std::vector<int32_t>& ordinals) {
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<CommGroup> group, CommGroup::create(ordinals));
   std::vector<std::unique_ptr<Communicator>> ends;
   for (int32_t i = 0; i < group->members(); ++i)
@@ -152,18 +157,23 @@ Status Communicator::check(const tsr_abi_collective& what, const void* in, const
   };
   if (what.member_count != members)
     return wrong(format("described for {} members, the group has {}", what.member_count, members));
-  if (what.dtype < 0 || what.dtype >= kDTypeCount) return wrong(format("dtype {} does not exist", what.dtype));
-  if (what.elements < 0 || what.outer < 0 || what.middle < 0 || what.inner < 0) return wrong("a negative extent");
-  if (what.kind < kAllReduce || what.kind > kBroadcast) return wrong(format("kind {} does not exist", what.kind));
+  if (what.dtype < 0 || what.dtype >= kDTypeCount)
+    return wrong(format("dtype {} does not exist", what.dtype));
+  if (what.elements < 0 || what.outer < 0 || what.middle < 0 || what.inner < 0)
+    return wrong("a negative extent");
+  if (what.kind < kAllReduce || what.kind > kBroadcast)
+    return wrong(format("kind {} does not exist", what.kind));
   if ((what.kind == kAllReduce || what.kind == kReduceScatter) && !can_reduce(what.dtype, what.reduce))
-    return Status(StatusCode::kUnsupported,
-                  format("collective: no reduction {} of {}", what.reduce, to_text(static_cast<DType>(what.dtype))));
+    return Status(StatusCode::kUnsupported, format("collective: no reduction {} of {}", what.reduce,
+                                                   to_text(static_cast<DType>(what.dtype))));
   if (what.kind == kBroadcast && (what.root < 0 || what.root >= members))
     return wrong(format("root {} is outside the group of {}", what.root, members));
   if (what.kind == kAllReduce || what.kind == kBroadcast) return {};
-  if (what.extents == nullptr || (what.kind == kAllToAll && what.extents2 == nullptr)) return wrong("no extents");
+  if (what.extents == nullptr || (what.kind == kAllToAll && what.extents2 == nullptr))
+    return wrong("no extents");
   for (int32_t i = 0; i < members; ++i)
-    if (what.extents[i] < 0 || (what.kind == kAllToAll && what.extents2[i] < 0)) return wrong("a negative extent");
+    if (what.extents[i] < 0 || (what.kind == kAllToAll && what.extents2[i] < 0))
+      return wrong("a negative extent");
   int64_t whole = what.outer * sum(what.extents, members) * what.inner;
   if (what.kind == kAllToAll) whole *= what.middle * sum(what.extents2, members);
   if (whole != what.elements)
@@ -187,16 +197,17 @@ Status Communicator::check_agreement() const {
         mine.elements != other.elements || mine.root != other.root ||
         mine.in_split_first != other.in_split_first || !same(mine.extents, other.extents, members) ||
         !same(mine.extents2, other.extents2, members))
-      return Status(StatusCode::kInternal,
-                    format("collective: members 0..{} disagree: position {} has kind {} of {} elements, position {} "
-                           "has kind {} of {} elements",
-                           members - 1, position_, mine.kind, mine.elements, i, other.kind, other.elements));
+      return Status(
+          StatusCode::kInternal,
+          format("collective: members 0..{} disagree: position {} has kind {} of {} elements, position {} "
+                 "has kind {} of {} elements",
+                 members - 1, position_, mine.kind, mine.elements, i, other.kind, other.elements));
   }
   return {};
 }
 
-// Issued after this stream was told to wait for every member's stream: their buffers are ready, and stay as they are but
-// for what is written here.
+// Issued after this stream was told to wait for every member's stream: their buffers are ready, and stay as
+// they are but for what is written here.
 Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& what) {
   const CommGroup& group = *group_;
   const int32_t members = what.member_count;
@@ -206,7 +217,8 @@ Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& wha
   for (int32_t i = 0; i < members; ++i) task.in[i] = group.member(i).in;
   switch (what.kind) {
     case kAllReduce: {
-      // Nobody else touches my share, neither to read nor to write, so it works in place and needs no scratch.
+      // Nobody else touches my share, neither to read nor to write, so it works in place and needs no
+      // scratch.
       const Share share = share_of(what.elements, members, position_);
       const int64_t at = bytes_of(what, share.begin);
       task.out_count = members;
@@ -253,11 +265,15 @@ Status Communicator::through_nccl(cudaStream_t stream, const tsr_abi_collective&
   ncclResult_t result = ncclSuccess;
   switch (what.kind) {
     case kAllReduce: result = nccl.all_reduce(in, out, count(what.elements), type, op, comm, stream); break;
-    case kAllGather: result = nccl.all_gather(in, out, count(what.extents[0] * what.inner), type, comm, stream); break;
+    case kAllGather:
+      result = nccl.all_gather(in, out, count(what.extents[0] * what.inner), type, comm, stream);
+      break;
     case kReduceScatter:
       result = nccl.reduce_scatter(in, out, count(what.extents[0] * what.inner), type, op, comm, stream);
       break;
-    case kBroadcast: result = nccl.broadcast(in, out, count(what.elements), type, what.root, comm, stream); break;
+    case kBroadcast:
+      result = nccl.broadcast(in, out, count(what.elements), type, what.root, comm, stream);
+      break;
     default: break;
   }
   if (result == ncclSuccess) return {};
@@ -270,9 +286,13 @@ void Communicator::count(const tsr_abi_collective& what) {
   const int64_t others = what.member_count - 1;
   int64_t bytes = 0;
   switch (what.kind) {
-    case kAllReduce: bytes = 2 * others * bytes_of(what, share_of(what.elements, what.member_count, position_).count); break;
+    case kAllReduce:
+      bytes = 2 * others * bytes_of(what, share_of(what.elements, what.member_count, position_).count);
+      break;
     case kAllGather:
-    case kReduceScatter: bytes = others * bytes_of(what, what.outer * what.extents[position_] * what.inner); break;
+    case kReduceScatter:
+      bytes = others * bytes_of(what, what.outer * what.extents[position_] * what.inner);
+      break;
     case kAllToAll: {
       const int64_t leaving = sum(what.extents2, what.member_count) - what.extents2[position_];
       bytes = bytes_of(what, what.outer * what.extents[position_] * what.middle * leaving * what.inner);
@@ -285,7 +305,8 @@ void Communicator::count(const tsr_abi_collective& what) {
   counters_.bytes[what.kind] += bytes;
 }
 
-Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out) {
+Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& what, const void* in,
+                                void* out) {
   if (group_->is_aborted()) return aborted();
   TSR_RETURN_IF_ERROR(check(what, in, out));
   // Every member takes the same way: it follows from the description alone.
@@ -304,7 +325,8 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
   // Every member comes to the same verdict, and leaves only when all have read the descriptions.
   if (status.ok()) status = check_agreement();
   for (int32_t i = 0; i < group_->members() && status.ok(); ++i)
-    if (i != position_) status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).ready, 0), "waiting");
+    if (i != position_)
+      status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).ready, 0), "waiting");
   if (status.ok()) status = exchange(stream, what);
   if (status.ok()) status = from_cuda(cudaEventRecord(mine.done, stream), "an event");
   if (!group_->meet()) return aborted();
@@ -317,8 +339,8 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
 Status Communicator::check_peer(int32_t peer, int64_t bytes, std::string_view what) const {
   if (peer >= 0 && peer < group_->members() && peer != position_ && bytes >= 0) return {};
   return Status(StatusCode::kInvalidArgument,
-                format("{} of {} bytes between position {} and {} in a group of {}", what, bytes, position_, peer,
-                       group_->members()));
+                format("{} of {} bytes between position {} and {} in a group of {}", what, bytes, position_,
+                       peer, group_->members()));
 }
 
 Status Communicator::post(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes) {
@@ -358,8 +380,8 @@ Status Communicator::take(cudaStream_t stream, int32_t peer, void* out, int64_t 
   box.taken.fetch_add(1, std::memory_order_acq_rel);
   box.taken.notify_all();
   if (status.ok() && sent != bytes)
-    status = Status(StatusCode::kInternal,
-                    format("position {} expects {} bytes from {}, which sent {}", position_, bytes, peer, sent));
+    status = Status(StatusCode::kInternal, format("position {} expects {} bytes from {}, which sent {}",
+                                                  position_, bytes, peer, sent));
   if (status.ok()) counters_.calls[kReceive] += 1;  // the bytes are the sender's
   return status;
 }

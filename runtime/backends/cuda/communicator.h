@@ -1,11 +1,12 @@
-// Communicator between ranks of one process, each with a stream. Members meet on the host when they issue: they publish
-// their buffers and an event of their stream, meet, let their stream wait for the events of all, do their own share
-// straight from the others' memory, record an event, meet again and wait for those. Nothing on a device waits for work
-// that is not issued yet, so any number of ranks may share a GPU. Where every member has a GPU of its own, NCCL does what
-// it can express (even, contiguous pieces); the rest goes through peer memory.
+// Communicator between ranks of one process, each with a stream. Members meet on the host when they issue:
+// they publish their buffers and an event of their stream, meet, let their stream wait for the events of all,
+// do their own share straight from the others' memory, record an event, meet again and wait for those.
+// Nothing on a device waits for work that is not issued yet, so any number of ranks may share a GPU. Where
+// every member has a GPU of its own, NCCL does what it can express (even, contiguous pieces); the rest goes
+// through peer memory.
 //
-// Results of the shared path are the same for any timing: every element is reduced by one member, in group order. After
-// an abort, or a mismatch between members, the group stays unusable.
+// Results of the shared path are the same for any timing: every element is reduced by one member, in group
+// order. After an abort, or a mismatch between members, the group stays unusable.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -30,7 +31,8 @@ class Communicator {
   ~Communicator();
 
   Status collective(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out);
-  // A send is copied away and goes on; a receive returns when its send was issued. The streams order the bytes.
+  // A send is copied away and goes on; a receive returns when its send was issued. The streams order the
+  // bytes.
   Status send(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes);
   Status receive(cudaStream_t stream, int32_t peer, void* out, int64_t bytes);
   // Sends and receives between the two are posted together and waited for at the end.

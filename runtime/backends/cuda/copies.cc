@@ -26,15 +26,15 @@ cudaError_t copy_rows(cudaStream_t stream, const void* in, void* out, int64_t ro
   if (pitched) {
     const auto pitch = static_cast<size_t>(out_stride_bytes), height = static_cast<size_t>(rows);
     return in == nullptr ? cudaMemset2DAsync(out, pitch, 0, width, height, stream)
-                         : cudaMemcpy2DAsync(out, pitch, in, static_cast<size_t>(in_stride_bytes), width, height,
-                                             cudaMemcpyDefault, stream);
+                         : cudaMemcpy2DAsync(out, pitch, in, static_cast<size_t>(in_stride_bytes), width,
+                                             height, cudaMemcpyDefault, stream);
   }
   for (int64_t row = 0; row < rows; ++row) {
     char* to = static_cast<char*>(out) + row * out_stride_bytes;
-    const cudaError_t error =
-        in == nullptr ? cudaMemsetAsync(to, 0, width, stream)
-                      : cudaMemcpyAsync(to, static_cast<const char*>(in) + row * in_stride_bytes, width,
-                                        cudaMemcpyDefault, stream);
+    const cudaError_t error = in == nullptr
+                                  ? cudaMemsetAsync(to, 0, width, stream)
+                                  : cudaMemcpyAsync(to, static_cast<const char*>(in) + row * in_stride_bytes,
+                                                    width, cudaMemcpyDefault, stream);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -42,8 +42,8 @@ struct tsr_abi_comm {
 
 namespace {
 
-// The one thing kept from the entry: queries without a device report errors too. Every host of a process passes the same
-// function, which ignores its first argument.
+// The one thing kept from the entry: queries without a device report errors too. Every host of a process
+// passes the same function, which ignores its first argument.
 std::atomic<decltype(tsr_host_api::make_error)> g_make_error{nullptr};
 
 // Runs a body that returns Status at the edge of the ABI: nothing is thrown across it.
@@ -51,7 +51,8 @@ template <class Body>
 tsr_abi_error* guarded(Body&& body) {
   const Status status = tessera::catch_status(body);
   if (status.ok()) return nullptr;
-  return g_make_error.load()(nullptr, static_cast<int32_t>(status.code()), std::string(status.message()).c_str());
+  return g_make_error.load()(nullptr, static_cast<int32_t>(status.code()),
+                             std::string(status.message()).c_str());
 }
 
 // ---- device
@@ -59,8 +60,8 @@ tsr_abi_error* guarded(Body&& body) {
 tsr_abi_error* device_info(int32_t ordinal, tsr_abi_device_info* out) {
   return guarded([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
-    std::snprintf(out->name, sizeof(out->name), "%s (sm_%d%d, %d multiprocessors)", rates.name, rates.major, rates.minor,
-                  rates.multiprocessors);
+    std::snprintf(out->name, sizeof(out->name), "%s (sm_%d%d, %d multiprocessors)", rates.name, rates.major,
+                  rates.minor, rates.multiprocessors);
     out->memory_bytes = rates.memory_bytes;
     out->matmul_flops_per_s = rates.matmul_flops_per_s;
     out->memory_bytes_per_s = rates.memory_bytes_per_s;
@@ -186,10 +187,12 @@ Result<Choice> choose(const tsr_abi_kernel_desc& desc) {
     if (prepared.ok()) return Choice{row.variant, std::move(prepared).value()};
     if (prepared.status().code() != StatusCode::kUnsupported)
       return prepared.status().with_context(tessera::format("{} ({})", row.op, row.variant));
-    declined += tessera::format("{}{}: {}", declined.empty() ? "" : "; ", row.variant, prepared.status().message());
+    declined +=
+        tessera::format("{}{}: {}", declined.empty() ? "" : "; ", row.variant, prepared.status().message());
   }
   if (!known)
-    return Status(StatusCode::kUnsupported, tessera::format("the cuda backend has no kernel for '{}'", desc.op));
+    return Status(StatusCode::kUnsupported,
+                  tessera::format("the cuda backend has no kernel for '{}'", desc.op));
   if (declined.empty())
     return Status(StatusCode::kUnsupported, tessera::format("the cuda backend has no variant '{}' of '{}'",
                                                             desc.variant ? desc.variant : "", desc.op));
@@ -244,8 +247,9 @@ uint64_t kernel_fingerprint(int32_t ordinal) {
     TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
     const Result<const CublasLt*> lt = cublas_lt();
     char text[256];
-    std::snprintf(text, sizeof(text), "%d %s %d %g %g %zu", kEstimateVersion, rates.name, rates.multiprocessors,
-                  rates.matmul_flops_per_s, rates.memory_bytes_per_s, lt.ok() ? (*lt)->version() : size_t{0});
+    std::snprintf(text, sizeof(text), "%d %s %d %g %g %zu", kEstimateVersion, rates.name,
+                  rates.multiprocessors, rates.matmul_flops_per_s, rates.memory_bytes_per_s,
+                  lt.ok() ? (*lt)->version() : size_t{0});
     add(text);
     return {};
   });
@@ -260,7 +264,8 @@ uint64_t kernel_fingerprint(int32_t ordinal) {
 
 tsr_abi_error* comm_create(tsr_abi_device* const* devices, int32_t count, tsr_abi_comm** out) {
   return guarded([&]() -> Status {
-    if (count < 1) return Status(StatusCode::kInvalidArgument, tessera::format("a group of {} members", count));
+    if (count < 1)
+      return Status(StatusCode::kInvalidArgument, tessera::format("a group of {} members", count));
     std::vector<int32_t> ordinals;
     for (int32_t i = 0; i < count; ++i) ordinals.push_back(devices[i]->ordinal);
     TSR_ASSIGN_OR_RETURN(auto ends, Communicator::create(ordinals));
@@ -285,7 +290,8 @@ tsr_abi_error* comm_collective(tsr_abi_comm* comm, tsr_abi_stream* stream, const
                                const void* in, void* out) {
   return on_member(comm, [&](Communicator& end) { return end.collective(stream->stream, *what, in, out); });
 }
-tsr_abi_error* comm_send(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t peer, const void* in, int64_t bytes) {
+tsr_abi_error* comm_send(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t peer, const void* in,
+                         int64_t bytes) {
   return on_member(comm, [&](Communicator& end) { return end.send(stream->stream, peer, in, bytes); });
 }
 tsr_abi_error* comm_recv(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t peer, void* out, int64_t bytes) {
@@ -373,11 +379,14 @@ constexpr tsr_backend_api kApi = {
     .graph_destroy = graph_destroy,
     .comm_group_begin = comm_group_begin,
     .comm_group_end = comm_group_end,
+    .flags = 0,
+    .comm_perturb = nullptr,
 };
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const tsr_backend_api* tsr_backend_v1(const tsr_host_api* host) {
+extern "C" __attribute__((visibility("default"))) const tsr_backend_api* tsr_backend_v1(
+    const tsr_host_api* host) {
   g_make_error.store(host->make_error);
   return &kApi;
 }

@@ -1,6 +1,6 @@
-// What a CUDA kernel is: `prepare` reads the description, decides everything and may decline with a reason; what it
-// returns only launches on a stream (no allocation, no look-up, no waiting). Immutable, so that any number of ranks
-// share it. The device that a description is for is current while `prepare` runs.
+// What a CUDA kernel is: `prepare` reads the description, decides everything and may decline with a reason;
+// what it returns only launches on a stream (no allocation, no look-up, no waiting). Immutable, so that any
+// number of ranks share it. The device that a description is for is current while `prepare` runs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -77,7 +77,8 @@ inline double operand_bytes(const KernelSpec& spec, int skipped = -1) {
 }
 
 // A kernel bound by memory: operands once through it at most of the bandwidth.
-inline Prepared memory_bound(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, int64_t workspace_bytes = 0) {
+inline Prepared memory_bound(const KernelSpec& spec, std::unique_ptr<Kernel> kernel,
+                             int64_t workspace_bytes = 0) {
   Prepared prepared;
   prepared.kernel = std::move(kernel);
   prepared.workspace_bytes = workspace_bytes;
@@ -87,7 +88,8 @@ inline Prepared memory_bound(const KernelSpec& spec, std::unique_ptr<Kernel> ker
 
 using PrepareFn = Result<Prepared> (*)(const KernelSpec& spec);
 
-// One row of kernel_table.cc: best first. A status of kUnsupported declines and the next row of the same op is asked.
+// One row of kernel_table.cc: best first. A status of kUnsupported declines and the next row of the same op
+// is asked.
 struct KernelEntry {
   std::string_view op;
   std::string_view variant;

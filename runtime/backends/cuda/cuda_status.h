@@ -12,11 +12,11 @@ namespace tessera::cuda {
 
 inline Status from_cuda(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return {};
-  const StatusCode code = error == cudaErrorMemoryAllocation    ? StatusCode::kOutOfMemory
-                          : error == cudaErrorInvalidDevice     ? StatusCode::kNotFound
-                          : error == cudaErrorNotSupported      ? StatusCode::kUnsupported
-                          : error == cudaErrorInvalidValue      ? StatusCode::kInvalidArgument
-                                                                : StatusCode::kInternal;
+  const StatusCode code = error == cudaErrorMemoryAllocation ? StatusCode::kOutOfMemory
+                          : error == cudaErrorInvalidDevice  ? StatusCode::kNotFound
+                          : error == cudaErrorNotSupported   ? StatusCode::kUnsupported
+                          : error == cudaErrorInvalidValue   ? StatusCode::kInvalidArgument
+                                                             : StatusCode::kInternal;
   return Status(code, format("{}: {} ({})", what, cudaGetErrorName(error), cudaGetErrorString(error)));
 }
 

@@ -15,7 +15,8 @@ Result<void*> open(const char* const* names) {
   std::string reasons;
   for (; *names != nullptr; ++names) {
     if (void* library = dlopen(*names, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
-    if (const char* reason = dlerror(); reason != nullptr) reasons += (reasons.empty() ? "" : "; ") + std::string(reason);
+    if (const char* reason = dlerror(); reason != nullptr)
+      reasons += (reasons.empty() ? "" : "; ") + std::string(reason);
   }
   return Status(StatusCode::kUnsupported, reasons);
 }
@@ -28,9 +29,8 @@ Status bind(void* library, const char* name, F& function) {
 }
 
 Result<CublasLt> load_cublas_lt() {
-  static constexpr const char* kNames[] = {"libcublasLt.so.13", "libcublasLt.so", TSR_CUDA_LIBRARY_FOLDER
-                                           "/libcublasLt.so.13",
-                                           nullptr};
+  static constexpr const char* kNames[] = {"libcublasLt.so.13", "libcublasLt.so",
+                                           TSR_CUDA_LIBRARY_FOLDER "/libcublasLt.so.13", nullptr};
   TSR_ASSIGN_OR_RETURN(void* const library, open(kNames));
   CublasLt lt{};
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtCreate", lt.create));

@@ -1,4 +1,5 @@
-// Libraries that are opened at run time, so that the plugin loads, and says what is missing, where they are absent.
+// Libraries that are opened at run time, so that the plugin loads, and says what is missing, where they are
+// absent.
 #pragma once
 
 #include <cublasLt.h>

@@ -35,7 +35,9 @@ cudaError_t set(int32_t tier, void* memory, int value, size_t bytes) {
   std::memset(memory, value, bytes);
   return cudaSuccess;
 }
-cudaError_t release(int32_t tier, void* memory) { return tier == 0 ? cudaFree(memory) : cudaFreeHost(memory); }
+cudaError_t release(int32_t tier, void* memory) {
+  return tier == 0 ? cudaFree(memory) : cudaFreeHost(memory);
+}
 
 bool zone_holds(const void* zone, int64_t bytes) {
   std::vector<unsigned char> found(static_cast<size_t>(bytes));
@@ -52,13 +54,14 @@ Result<void*> memory_alloc(int32_t tier, int64_t bytes, bool guarded) {
     return Status(StatusCode::kInvalidArgument, format("{} bytes is no arena size", bytes));
   const int64_t used = std::max<int64_t>(bytes, 1), zones = guarded ? 2 * kZone : 0;
   void* base = nullptr;
-  if (const cudaError_t error = allocate(tier, static_cast<size_t>(used + zones), &base); error != cudaSuccess) {
+  if (const cudaError_t error = allocate(tier, static_cast<size_t>(used + zones), &base);
+      error != cudaSuccess) {
     (void)cudaGetLastError();  // not sticky: the next call starts clean
     size_t available = 0, total = 0;
     (void)cudaMemGetInfo(&available, &total);
-    return from_cuda(error, format("{} of {} memory, {} of {} free", bytes_text(bytes), tier == 0 ? "device" : "pinned",
-                                   bytes_text(static_cast<int64_t>(available)),
-                                   bytes_text(static_cast<int64_t>(total))));
+    return from_cuda(
+        error, format("{} of {} memory, {} of {} free", bytes_text(bytes), tier == 0 ? "device" : "pinned",
+                      bytes_text(static_cast<int64_t>(available)), bytes_text(static_cast<int64_t>(total))));
   }
   char* memory = static_cast<char*>(base) + (guarded ? kZone : 0);
   // Arenas are zero when new, as anonymous mappings are.

@@ -48,11 +48,12 @@ Probe probe() {
   if (driver == nullptr)
     found.reason = "no NVIDIA driver on this machine (libcuda.so.1 cannot be opened)";
   else if (error == cudaErrorInsufficientDriver)
-    found.reason = format("the NVIDIA driver is too old for CUDA {}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    found.reason = format("the NVIDIA driver is too old for CUDA {}.{}", CUDART_VERSION / 1000,
+                          CUDART_VERSION % 1000 / 10);
   else
-    found.reason = error == cudaSuccess
-                       ? std::string("the NVIDIA driver finds no GPU")
-                       : format("the NVIDIA driver answers {} ({})", cudaGetErrorName(error), cudaGetErrorString(error));
+    found.reason = error == cudaSuccess ? std::string("the NVIDIA driver finds no GPU")
+                                        : format("the NVIDIA driver answers {} ({})", cudaGetErrorName(error),
+                                                 cudaGetErrorString(error));
   if (driver != nullptr) dlclose(driver);
   return found;
 }
@@ -64,7 +65,8 @@ const Probe& probed() {
 
 Result<Rates> ask(int32_t ordinal) {
   if (ordinal < 0 || ordinal >= device_count())
-    return Status(StatusCode::kNotFound, format("CUDA device {} does not exist, {} found", ordinal, device_count()));
+    return Status(StatusCode::kNotFound,
+                  format("CUDA device {} does not exist, {} found", ordinal, device_count()));
   cudaDeviceProp properties{};
   TSR_RETURN_IF_ERROR(from_cuda(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties"));
   Rates rates;

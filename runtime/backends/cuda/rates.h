@@ -1,5 +1,5 @@
-// Rates: what time estimates rest on. They come from a table by compute capability and from what the driver says of the
-// device, never from a measurement, so that the same device always gets the same plan.
+// Rates: what time estimates rest on. They come from a table by compute capability and from what the driver
+// says of the device, never from a measurement, so that the same device always gets the same plan.
 #pragma once
 
 #include <cstdint>

@@ -8,12 +8,12 @@ namespace tessera::cuda {
 namespace {
 
 // A functor named `Name` whose result is `expression` of W x[].
-#define TSR_MAP_FUNCTOR(Name, expression)                                   \
-  struct Name : NoSetUp {                                                   \
-    template <class W>                                                      \
+#define TSR_MAP_FUNCTOR(Name, expression)                         \
+  struct Name : NoSetUp {                                         \
+    template <class W>                                            \
     __device__ void operator()(int64_t, const W* x, W* y) const { \
-      y[0] = expression;                                                    \
-    }                                                                       \
+      y[0] = expression;                                          \
+    }                                                             \
   };
 TSR_MAP_FUNCTOR(Relu, x[0] > W(0) ? x[0] : W(0))
 TSR_MAP_FUNCTOR(ReluGrad, x[0] > W(0) ? x[1] : W(0))
@@ -52,7 +52,8 @@ Result<Prepared> prepare_gelu(const KernelSpec& spec) {
   return spec.string("approximate") == "tanh" ? plain<1, 1, GeluTanh>(spec) : plain<1, 1, GeluExact>(spec);
 }
 Result<Prepared> prepare_gelu_grad(const KernelSpec& spec) {
-  return spec.string("approximate") == "tanh" ? plain<2, 1, GeluTanhGrad>(spec) : plain<2, 1, GeluExactGrad>(spec);
+  return spec.string("approximate") == "tanh" ? plain<2, 1, GeluTanhGrad>(spec)
+                                              : plain<2, 1, GeluExactGrad>(spec);
 }
 Result<Prepared> prepare_silu(const KernelSpec& spec) { return plain<1, 1, Silu>(spec); }
 Result<Prepared> prepare_silu_grad(const KernelSpec& spec) { return plain<2, 1, SiluGrad>(spec); }

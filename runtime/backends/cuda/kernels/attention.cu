@@ -1,6 +1,7 @@
-// Attention that streams over tiles of keys with a running maximum and sum (Dao et al., "FlashAttention", NeurIPS 2022):
-// nothing of extent T x S is stored. A block makes 32 queries of a head; a warp has 4 of them, a lane one key of the tile
-// at a time and every 32nd column of the output. Products are summed in f32 (f64 for f64) on the plain cores.
+// Attention that streams over tiles of keys with a running maximum and sum (Dao et al., "FlashAttention",
+// NeurIPS 2022): nothing of extent T x S is stored. A block makes 32 queries of a head; a warp has 4 of them,
+// a lane one key of the tile at a time and every 32nd column of the output. Products are summed in f32 (f64
+// for f64) on the plain cores.
 #include "runtime/backends/cuda/kernels/attention.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 
@@ -116,9 +117,11 @@ Result<Prepared> forward(const KernelSpec& spec, AttentionShape shape, bool cach
           const Operands<T> x{args.in<T>(0),  args.in<T>(1),
                               args.in<T>(2),  cached ? args.in<int32_t>(3) : nullptr,
                               args.out<T>(0), has_lse ? args.out<W>(1) : nullptr};
-          attention_kernel<T><<<static_cast<unsigned>(blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
+          attention_kernel<T>
+              <<<static_cast<unsigned>(blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
         }));
-    prepared.flops = (shape.causal ? 2.0 : 4.0) * double(shape.B * shape.T * shape.H) * double(shape.S * shape.D);
+    prepared.flops =
+        (shape.causal ? 2.0 : 4.0) * double(shape.B * shape.T * shape.H) * double(shape.S * shape.D);
     prepared.efficiency = 0.02;  // of the tensor cores' peak, which plain cores cannot reach
     return std::move(prepared);
   });
@@ -173,7 +176,8 @@ Result<Prepared> prepare_attention_merge(const KernelSpec& spec) {
     const auto dims = spec.input_dims(0);
     const int64_t rows = dims[0] * dims[1] * dims[2], D = dims[3];
     return by_rows(spec, rows, D, [=](const LaunchArgs& args) {
-      return Merge<T>{args.in<T>(0), args.in<T>(2), args.in<W>(1), args.in<W>(3), args.out<T>(0), args.out<W>(1), D};
+      return Merge<T>{
+          args.in<T>(0), args.in<T>(2), args.in<W>(1), args.in<W>(3), args.out<T>(0), args.out<W>(1), D};
     });
   });
 }

@@ -44,9 +44,11 @@ inline size_t tile_bytes(int64_t D, int tiles) {
   return static_cast<size_t>(tiles) * kAttentionTile * static_cast<size_t>(D + 1) * sizeof(W);
 }
 
-// tile[row] <- rows first..first+31 of a tensor whose rows lie `stride` apart; 0 beyond `count`. All threads of the block.
+// tile[row] <- rows first..first+31 of a tensor whose rows lie `stride` apart; 0 beyond `count`. All threads
+// of the block.
 template <class T>
-__device__ void load_tile(Wide<T>* tile, const T* from, int64_t first, int64_t count, int64_t stride, int64_t D) {
+__device__ void load_tile(Wide<T>* tile, const T* from, int64_t first, int64_t count, int64_t stride,
+                          int64_t D) {
   const int width = static_cast<int>(D);
   for (int i = threadIdx.x; i < kAttentionTile * width; i += kAttentionThreads) {
     const int row = i / width, d = i % width;
@@ -70,8 +72,8 @@ Status allow_shared(KernelFunction kernel, size_t bytes) {
       cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess ||
       bytes > static_cast<size_t>(most)) {
     (void)cudaGetLastError();
-    return Status(StatusCode::kUnsupported,
-                  format("{} bytes of shared memory a block, the device has {}", static_cast<uint64_t>(bytes), most));
+    return Status(StatusCode::kUnsupported, format("{} bytes of shared memory a block, the device has {}",
+                                                   static_cast<uint64_t>(bytes), most));
   }
   if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)) !=
       cudaSuccess) {

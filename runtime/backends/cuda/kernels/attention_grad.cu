@@ -1,6 +1,6 @@
-// The gradient of attention in three kernels: delta = sum of dout out a query; dq by tiles of queries that stream over
-// keys; dk and dv by tiles of keys that stream over queries. Scores are made again from lse, and no two blocks write to
-// one place, so that sums have one order.
+// The gradient of attention in three kernels: delta = sum of dout out a query; dq by tiles of queries that
+// stream over keys; dk and dv by tiles of keys that stream over queries. Scores are made again from lse, and
+// no two blocks write to one place, so that sums have one order.
 #include "runtime/backends/cuda/kernels/attention.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 
@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(kAttentionThreads) key_grad_kernel(AttentionSh
   W dk[kRowsPerWarp][kColumnsPerLane] = {}, dv[kRowsPerWarp][kColumnsPerLane] = {};
 
   for (int64_t t0 = 0; t0 < e.T; t0 += kAttentionTile) {
-    // The last query of the tile sees the most keys: skip tiles none of whose queries see the block's first key.
+    // The last query of the tile sees the most keys: skip tiles none of whose queries see the block's first
+    // key.
     const int64_t t_last = t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1;
     if (e.keys_of(t_last) <= s0) continue;
     const int64_t t = t0 + lane, keys = t < e.T ? e.keys_of(t) : 0;
@@ -176,15 +177,16 @@ Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
     const int64_t queries = shape.B * shape.T * shape.H;
     Prepared prepared = memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
-          const Operands<T> x{args.in<T>(0),  args.in<T>(1),  args.in<T>(2),  args.in<T>(3),
-                              args.in<T>(4),  args.in<W>(5),  args.out<T>(0), args.out<T>(1),
-                              args.out<T>(2), static_cast<W*>(args.workspace)};
+          const Operands<T> x{
+              args.in<T>(0), args.in<T>(1),  args.in<T>(2),  args.in<T>(3),  args.in<T>(4),
+              args.in<W>(5), args.out<T>(0), args.out<T>(1), args.out<T>(2), static_cast<W*>(args.workspace)};
           launch_rows(args.stream, queries, shape.D, Delta<T>{x, shape.D});
           if (query_blocks > 0)
             query_grad_kernel<T>
                 <<<static_cast<unsigned>(query_blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
           if (key_blocks > 0)
-            key_grad_kernel<T><<<static_cast<unsigned>(key_blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
+            key_grad_kernel<T>
+                <<<static_cast<unsigned>(key_blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
         }),
         queries * static_cast<int64_t>(sizeof(W)));
     prepared.flops = (shape.causal ? 7.0 : 14.0) * double(queries) * double(shape.S * shape.D);

@@ -8,8 +8,8 @@ namespace tessera::cuda {
 namespace {
 
 template <class T>
-constexpr bool kIsFloat = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, __half> ||
-                          std::is_same_v<T, __nv_bfloat16>;
+constexpr bool kIsFloat = std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                          std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
 
 // Out of range goes to the nearest end, NaN to 0.
 template <class To, class From>
@@ -17,7 +17,8 @@ __device__ To convert(From x) {
   if constexpr (kIsFloat<To>) {
     if constexpr (std::is_same_v<To, __half> && (std::is_same_v<From, double> || std::is_integral_v<From>))
       return __double2half(static_cast<double>(x));  // once rounded, not twice by way of f32
-    else if constexpr (std::is_same_v<To, __nv_bfloat16> && (std::is_same_v<From, double> || std::is_integral_v<From>))
+    else if constexpr (std::is_same_v<To, __nv_bfloat16> &&
+                       (std::is_same_v<From, double> || std::is_integral_v<From>))
       return __double2bfloat16(static_cast<double>(x));
     else if constexpr (std::is_same_v<From, __half> || std::is_same_v<From, __nv_bfloat16>)
       return narrow<To>(static_cast<Wide<To>>(widen(x)));
@@ -69,9 +70,10 @@ Result<Prepared> prepare_cast(const KernelSpec& spec) {
       using From = decltype(from);
       using To = decltype(to);
       const int64_t count = spec.output_elements(0);
-      return memory_bound(spec, make_kernel([count](const LaunchArgs& args) {
-                            launch_each(args.stream, count, Cast<To, From>{args.in<From>(0), args.out<To>(0)});
-                          }));
+      return memory_bound(
+          spec, make_kernel([count](const LaunchArgs& args) {
+            launch_each(args.stream, count, Cast<To, From>{args.in<From>(0), args.out<To>(0)});
+          }));
     });
   });
 }

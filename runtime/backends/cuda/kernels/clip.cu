@@ -59,13 +59,13 @@ Result<Prepared> prepare_sum_squares(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const int64_t count = spec.input_elements(0), chunks = (count + kChunk - 1) / kChunk;
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          auto* partial = static_cast<double*>(args.workspace);
-                          launch_rows(args.stream, chunks, kChunk / 2,
-                                      ChunkSquares<T>{args.in<T>(0), partial, count});
-                          launch_rows(args.stream, 1, chunks, Total<Wide<T>>{partial, args.out<Wide<T>>(0), chunks});
-                        }),
-                        chunks * static_cast<int64_t>(sizeof(double)));
+    return memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          auto* partial = static_cast<double*>(args.workspace);
+          launch_rows(args.stream, chunks, kChunk / 2, ChunkSquares<T>{args.in<T>(0), partial, count});
+          launch_rows(args.stream, 1, chunks, Total<Wide<T>>{partial, args.out<Wide<T>>(0), chunks});
+        }),
+        chunks * static_cast<int64_t>(sizeof(double)));
   });
 }
 
@@ -73,10 +73,10 @@ Result<Prepared> prepare_clip_scale(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const double max_norm = spec.f64("max_norm");
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          launch_each(args.stream, 1,
-                                      ClipScale<T>{args.in<T>(0), args.out<T>(0), args.out<T>(1), max_norm});
-                        }));
+    return memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          launch_each(args.stream, 1, ClipScale<T>{args.in<T>(0), args.out<T>(0), args.out<T>(1), max_norm});
+        }));
   });
 }
 

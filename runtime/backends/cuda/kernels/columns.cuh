@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix, in two stages: a chunk of the rows at a time into the workspace, then the chunks in
-// order. Chunks depend on the shape alone, so that the same inputs give the same bits.
+// Sums over the rows of a matrix, in two stages: a chunk of the rows at a time into the workspace, then the
+// chunks in order. Chunks depend on the shape alone, so that the same inputs give the same bits.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/element.cuh"
@@ -54,7 +54,8 @@ __global__ void column_total_kernel(const Wide<T>* partial, ColumnChunks shape, 
 }
 
 template <class T, int kSums, class Term>
-void launch_columns(const LaunchArgs& args, const ColumnChunks& shape, Term term, const ColumnResults<T>& results) {
+void launch_columns(const LaunchArgs& args, const ColumnChunks& shape, Term term,
+                    const ColumnResults<T>& results) {
   if (shape.cols <= 0) return;
   constexpr int kThreads = 128;
   auto* partial = static_cast<Wide<T>*>(args.workspace);

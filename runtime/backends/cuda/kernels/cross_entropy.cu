@@ -119,10 +119,11 @@ Result<Prepared> prepare_pick(const KernelSpec& spec) {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const FactorIndex v(spec.factor('v'));
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          launch_each(args.stream, rows.count,
-                                      Pick<T>{args.in<T>(0), args.in<int32_t>(1), args.out<Wide<T>>(0), rows.cols, v});
-                        }));
+    return memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          launch_each(args.stream, rows.count,
+                      Pick<T>{args.in<T>(0), args.in<int32_t>(1), args.out<Wide<T>>(0), rows.cols, v});
+        }));
   });
 }
 
@@ -131,11 +132,11 @@ Result<Prepared> prepare_cross_entropy(const KernelSpec& spec) {
   return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
     using W = Wide<decltype(zero)>;
     const int64_t rows = spec.output_elements(0);
-    Prepared prepared = memory_bound(
-        spec, make_kernel([=](const LaunchArgs& args) {
-          launch_each(args.stream, rows,
-                      Loss<W>{args.in<int32_t>(1), args.in<W>(2), args.in<W>(3), args.in<W>(4), args.out<W>(0)});
-        }));
+    Prepared prepared = memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                                       launch_each(args.stream, rows,
+                                                   Loss<W>{args.in<int32_t>(1), args.in<W>(2), args.in<W>(3),
+                                                           args.in<W>(4), args.out<W>(0)});
+                                     }));
     prepared.bytes = operand_bytes(spec, 0);
     return std::move(prepared);
   });

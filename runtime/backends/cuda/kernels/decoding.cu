@@ -52,9 +52,10 @@ struct CacheWrite {
 Result<Prepared> prepare_positions(const KernelSpec& spec) {
   const int64_t count = spec.output_elements(0), T = spec.output_dims(0)[1];
   const FactorIndex t(spec.factor('t'));
-  return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                        launch_each(args.stream, count, Positions{args.in<int32_t>(0), args.out<int32_t>(0), T, t});
-                      }));
+  return memory_bound(
+      spec, make_kernel([=](const LaunchArgs& args) {
+        launch_each(args.stream, count, Positions{args.in<int32_t>(0), args.out<int32_t>(0), T, t});
+      }));
 }
 
 // x [B, T, C], length [B] -> y [B, C]. `length` is untrusted: no such row gives 0.
@@ -71,24 +72,25 @@ Result<Prepared> prepare_select_row(const KernelSpec& spec) {
   });
 }
 
-// cache [B, S, KV, D], new [B, T, KV, D], start, length [B] -> cache. `start` and `length` are untrusted: rows outside
-// the cache are dropped.
+// cache [B, S, KV, D], new [B, T, KV, D], start, length [B] -> cache. `start` and `length` are untrusted:
+// rows outside the cache are dropped.
 Result<Prepared> prepare_cache_write(const KernelSpec& spec) {
   return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0);
     const int64_t B = dims[0], S = dims[1], rows = spec.input_dims(1)[1], cols = dims[2] * dims[3];
     const auto cache_bytes = static_cast<size_t>(B * S * cols) * sizeof(T);
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) -> Status {
-                          if (args.inputs[0] != args.outputs[0] && cache_bytes > 0)
-                            TSR_RETURN_IF_ERROR(from_cuda(cudaMemcpyAsync(args.outputs[0], args.inputs[0], cache_bytes,
-                                                                          cudaMemcpyDeviceToDevice, args.stream),
-                                                          "cache_write"));
-                          launch_rows(args.stream, B * rows, cols,
-                                      CacheWrite<T>{args.in<T>(1), args.in<int32_t>(2), args.in<int32_t>(3),
-                                                    args.out<T>(0), S, rows, cols});
-                          return {};
-                        }));
+    return memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) -> Status {
+          if (args.inputs[0] != args.outputs[0] && cache_bytes > 0)
+            TSR_RETURN_IF_ERROR(from_cuda(cudaMemcpyAsync(args.outputs[0], args.inputs[0], cache_bytes,
+                                                          cudaMemcpyDeviceToDevice, args.stream),
+                                          "cache_write"));
+          launch_rows(args.stream, B * rows, cols,
+                      CacheWrite<T>{args.in<T>(1), args.in<int32_t>(2), args.in<int32_t>(3), args.out<T>(0),
+                                    S, rows, cols});
+          return {};
+        }));
   });
 }
 

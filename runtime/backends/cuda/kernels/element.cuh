@@ -1,4 +1,5 @@
-// Element types: what a kernel computes in (`Wide`), loading and storing, and the choice of a type at prepare.
+// Element types: what a kernel computes in (`Wide`), loading and storing, and the choice of a type at
+// prepare.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -72,7 +73,8 @@ Result<Prepared> dispatch_element_size(DType dtype, F&& f) {
       case 8: return f(uint64_t{});
       default: break;
     }
-  return Status(StatusCode::kUnsupported, format("dtype {}: this kernel moves plain elements", to_text(dtype)));
+  return Status(StatusCode::kUnsupported,
+                format("dtype {}: this kernel moves plain elements", to_text(dtype)));
 }
 
 // Grids depend on shapes alone, never on the device: the same bits on any of them.

@@ -7,12 +7,12 @@ namespace tessera::cuda {
 namespace {
 
 // A functor named `Name` of kIn operands whose result is `expression` of W x[].
-#define TSR_MAP_FUNCTOR(Name, expression)                                   \
-  struct Name : NoSetUp {                                                   \
-    template <class W>                                                      \
+#define TSR_MAP_FUNCTOR(Name, expression)                         \
+  struct Name : NoSetUp {                                         \
+    template <class W>                                            \
     __device__ void operator()(int64_t, const W* x, W* y) const { \
-      y[0] = expression;                                                    \
-    }                                                                       \
+      y[0] = expression;                                          \
+    }                                                             \
   };
 TSR_MAP_FUNCTOR(Add, x[0] + x[1])
 TSR_MAP_FUNCTOR(Sub, x[0] - x[1])
@@ -47,7 +47,8 @@ struct AddBias : NoSetUp {
   int64_t width;
   __device__ void operator()(int64_t i, const Wide<T>* x, Wide<T>* y) const {
     // Most tensors have fewer than 2^32 elements, whose remainder is a cheap one.
-    const int64_t n = (i | width) >> 32 == 0 ? static_cast<uint32_t>(i) % static_cast<uint32_t>(width) : i % width;
+    const int64_t n =
+        (i | width) >> 32 == 0 ? static_cast<uint32_t>(i) % static_cast<uint32_t>(width) : i % width;
     y[0] = x[0] + widen(bias[n]);
   }
 };

@@ -46,7 +46,8 @@ Result<Prepared> prepare_embedding(const KernelSpec& spec) {
   });
 }
 
-// ids [R], dy [R, C] -> dtable [V, C]. Positions grouped by id make the rows independent; each is written once.
+// ids [R], dy [R, C] -> dtable [V, C]. Positions grouped by id make the rows independent; each is written
+// once.
 Result<Prepared> prepare_embedding_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
@@ -54,12 +55,13 @@ Result<Prepared> prepare_embedding_grad(const KernelSpec& spec) {
     if (V > INT32_MAX || count > INT32_MAX)
       return Status(StatusCode::kUnsupported, format("{} rows and {} ids, at most 2^31 - 1 each", V, count));
     const FactorIndex v(spec.factor('v'));
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          const Groups groups = launch_grouping(args.stream, TableRow{args.in<int32_t>(0), v, V}, V,
-                                                                count, args.workspace);
-                          launch_rows(args.stream, V, C, SumGroups<T>{args.in<T>(1), args.out<T>(0), C, groups});
-                        }),
-                        Groups::workspace_bytes(V, count));
+    return memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          const Groups groups =
+              launch_grouping(args.stream, TableRow{args.in<int32_t>(0), v, V}, V, count, args.workspace);
+          launch_rows(args.stream, V, C, SumGroups<T>{args.in<T>(1), args.out<T>(0), C, groups});
+        }),
+        Groups::workspace_bytes(V, count));
   });
 }
 

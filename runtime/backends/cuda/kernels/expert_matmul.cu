@@ -6,7 +6,8 @@ namespace tessera::cuda {
 
 namespace {
 
-// Which slots [E, B, S] of an expert hold a token: the first ones of every sequence, as many as `load` [E, B] says.
+// Which slots [E, B, S] of an expert hold a token: the first ones of every sequence, as many as `load` [E, B]
+// says.
 struct ExpertSlots {
   int64_t B, S;
   FactorIndex slots;

@@ -1,4 +1,5 @@
-// FactorIndex: the global index of a local index of a factor, from the one or two ranges that this shard holds.
+// FactorIndex: the global index of a local index of a factor, from the one or two ranges that this shard
+// holds.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ class FactorIndex {
       return first_size_ + (global - second_begin_);
     return -1;
   }
-  // How many local indices stand for global ones before `global` (any integer). They come first: the ranges ascend.
+  // How many local indices stand for global ones before `global` (any integer). They come first: the ranges
+  // ascend.
   __device__ int64_t count_before(int64_t global) const {
     return clamped(global - first_begin_, first_size_) + clamped(global - second_begin_, second_size_);
   }

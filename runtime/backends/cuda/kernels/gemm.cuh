@@ -1,5 +1,5 @@
-// A tiled product on the plain cores, for every type, layout and extent: the reference beside cuBLASLt, and what experts
-// run on. k is summed in ascending order by one thread an element.
+// A tiled product on the plain cores, for every type, layout and extent: the reference beside cuBLASLt, and
+// what experts run on. k is summed in ascending order by one thread an element.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/rows.cuh"
@@ -38,8 +38,10 @@ __global__ void __launch_bounds__(kGemmSide* kGemmSide)
   for (int64_t k0 = 0; k0 < shape.K; k0 += kGemmDepth) {
     for (int i = threadIdx.x; i < kGemmDepth * kGemmTile; i += kGemmSide * kGemmSide) {
       // Neighbouring threads read along the dim that lies contiguous.
-      const int a_k = shape.a_k == 1 ? i % kGemmDepth : i / kGemmTile, a_m = shape.a_k == 1 ? i / kGemmDepth : i % kGemmTile;
-      const int b_k = shape.b_n == 1 ? i / kGemmTile : i % kGemmDepth, b_n = shape.b_n == 1 ? i % kGemmTile : i / kGemmDepth;
+      const int a_k = shape.a_k == 1 ? i % kGemmDepth : i / kGemmTile,
+                a_m = shape.a_k == 1 ? i / kGemmDepth : i % kGemmTile;
+      const int b_k = shape.b_n == 1 ? i / kGemmTile : i % kGemmDepth,
+                b_n = shape.b_n == 1 ? i % kGemmTile : i / kGemmDepth;
       const int64_t m = m0 + a_m, n = n0 + b_n, ka = k0 + a_k, kb = k0 + b_k;
       const bool has_a = m < shape.M && ka < shape.K && rules.has_row(batch, m) && rules.has_term(batch, ka);
       const bool has_b = n < shape.N && kb < shape.K && rules.has_term(batch, kb);
@@ -71,13 +73,16 @@ inline int64_t gemm_blocks(const GemmShape& shape) {
 }
 
 template <class T, class Rules, class Store>
-void launch_gemm(cudaStream_t stream, const GemmShape& shape, const T* a, const T* b, Rules rules, Store store) {
+void launch_gemm(cudaStream_t stream, const GemmShape& shape, const T* a, const T* b, Rules rules,
+                 Store store) {
   const int64_t blocks = gemm_blocks(shape);
   if (blocks > 0)
-    gemm_kernel<<<static_cast<unsigned>(blocks), kGemmSide * kGemmSide, 0, stream>>>(shape, a, b, rules, store);
+    gemm_kernel<<<static_cast<unsigned>(blocks), kGemmSide * kGemmSide, 0, stream>>>(shape, a, b, rules,
+                                                                                     store);
 }
 
-inline Prepared gemm_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, const GemmShape& shape) {
+inline Prepared gemm_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel,
+                              const GemmShape& shape) {
   Prepared prepared = memory_bound(spec, std::move(kernel));
   prepared.flops = 2.0 * double(shape.batches * shape.M) * double(shape.N) * double(shape.K);
   prepared.efficiency = 0.01;  // of the tensor cores' peak

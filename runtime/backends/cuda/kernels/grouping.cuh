@@ -1,5 +1,6 @@
-// The indices 0..count-1 grouped by an id of each, ascending within a group: a counting sort whose places do not depend
-// on the order in which threads run. What sums over groups stands on it (embedding gradients, experts).
+// The indices 0..count-1 grouped by an id of each, ascending within a group: a counting sort whose places do
+// not depend on the order in which threads run. What sums over groups stands on it (embedding gradients,
+// experts).
 #pragma once
 
 #include "runtime/backends/cuda/kernels/rows.cuh"
@@ -20,8 +21,8 @@ struct Groups {
 
 inline constexpr int kGroupingThreads = 256;
 
-// rank[i] = how many j < i have the id of i; sizes[id] counted alongside. Compares every pair of indices: one pass over
-// at most some ten thousands of them, far below the cost of what is summed.
+// rank[i] = how many j < i have the id of i; sizes[id] counted alongside. Compares every pair of indices: one
+// pass over at most some ten thousands of them, far below the cost of what is summed.
 template <class IdOf>
 __global__ void rank_in_group_kernel(IdOf id_of, int64_t count, int32_t* rank, int32_t* sizes) {
   __shared__ int64_t tile[kGroupingThreads];

@@ -86,8 +86,8 @@ Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
     const Rows rows = rows_of(spec.input_dims(0));
     const double eps = spec.f64("eps"), inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
     return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return Forward<T>{args.in<T>(0),  args.in<T>(1),  args.in<T>(2), args.out<T>(0), args.out<W>(1),
-                        args.out<W>(2), rows.cols, W(eps),        W(inverse)};
+      return Forward<T>{args.in<T>(0),  args.in<T>(1), args.in<T>(2), args.out<T>(0), args.out<W>(1),
+                        args.out<W>(2), rows.cols,     W(eps),        W(inverse)};
     });
   });
 }
@@ -113,12 +113,12 @@ Result<Prepared> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
     const ColumnChunks shape(rows.count, rows.cols);
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          const WeightTerm<T> term{args.in<T>(0), args.in<T>(1), args.in<W>(2), args.in<W>(3),
-                                                   rows.cols};
-                          launch_columns<T, 2>(args, shape, term, {{args.out<T>(0), args.out<T>(1)}});
-                        }),
-                        shape.workspace_bytes<W>(2));
+    return memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          const WeightTerm<T> term{args.in<T>(0), args.in<T>(1), args.in<W>(2), args.in<W>(3), rows.cols};
+          launch_columns<T, 2>(args, shape, term, {{args.out<T>(0), args.out<T>(1)}});
+        }),
+        shape.workspace_bytes<W>(2));
   });
 }
 

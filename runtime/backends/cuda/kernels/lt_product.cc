@@ -71,8 +71,8 @@ LtProduct::~LtProduct() {
   if (desc_ != nullptr) lt_->desc_destroy(desc_);
 }
 
-// cuBLASLt is column-major, where a row-major matrix is its own transpose: C^T [N, M] = op(B)^T op(A)^T. So its first
-// operand is B, its second A, and what lies transposed here stays transposed there.
+// cuBLASLt is column-major, where a row-major matrix is its own transpose: C^T [N, M] = op(B)^T op(A)^T. So
+// its first operand is B, its second A, and what lies transposed here stays transposed there.
 Status LtProduct::settle(const LtShape& shape) {
   TSR_ASSIGN_OR_RETURN(lt_, cublas_lt());
   TSR_ASSIGN_OR_RETURN(handle_, handle_of_current_device(*lt_));
@@ -90,13 +90,13 @@ Status LtProduct::settle(const LtShape& shape) {
       from_cublas(lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSB, &op_a, sizeof(op_a)), "an attribute"));
   if (has_bias_) {
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;  // as long as C^T has rows: N
-    TSR_RETURN_IF_ERROR(
-        from_cublas(lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)), "an epilogue"));
+    TSR_RETURN_IF_ERROR(from_cublas(
+        lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)), "an epilogue"));
   }
   const auto layout = [&](cublasLtMatrixLayout_t& out, int64_t rows, int64_t cols) {
-    return from_cublas(lt_->layout_create(&out, types.data, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols),
-                                          rows),
-                       "a layout");
+    return from_cublas(
+        lt_->layout_create(&out, types.data, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), rows),
+        "a layout");
   };
   TSR_RETURN_IF_ERROR(shape.trans_b ? layout(b_, shape.K, shape.N) : layout(b_, shape.N, shape.K));
   TSR_RETURN_IF_ERROR(shape.trans_a ? layout(a_, shape.M, shape.K) : layout(a_, shape.K, shape.M));
@@ -118,7 +118,8 @@ Status LtProduct::choose(const LtShape& shape, uint32_t alignment, cublasLtMatmu
   TSR_RETURN_IF_ERROR(from_cublas(lt_->preference_create(&preference), "a preference"));
   Status status;
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-    if (status.ok()) status = from_cublas(lt_->preference_set(preference, attribute, &value, sizeof(value)), "a preference");
+    if (status.ok())
+      status = from_cublas(lt_->preference_set(preference, attribute, &value, sizeof(value)), "a preference");
   };
   const auto most = static_cast<uint64_t>(workspace_bytes_);
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
@@ -132,35 +133,36 @@ Status LtProduct::choose(const LtShape& shape, uint32_t alignment, cublasLtMatmu
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   if (status.ok())
-    status = from_cublas(lt_->heuristic(handle_, desc_, b_, a_, c_, c_, preference, 1, &found, &count), "the heuristic");
+    status = from_cublas(lt_->heuristic(handle_, desc_, b_, a_, c_, c_, preference, 1, &found, &count),
+                         "the heuristic");
   lt_->preference_destroy(preference);
   TSR_RETURN_IF_ERROR(status);
   if (count < 1 || found.state != CUBLAS_STATUS_SUCCESS)
-    return Status(StatusCode::kUnsupported, format("cuBLASLt has no algorithm for {} x {} x {} of {}", shape.M, shape.N,
-                                                   shape.K, to_text(shape.dtype)));
+    return Status(StatusCode::kUnsupported, format("cuBLASLt has no algorithm for {} x {} x {} of {}",
+                                                   shape.M, shape.N, shape.K, to_text(shape.dtype)));
   algorithm = found.algo;
   return {};
 }
 
 Status LtProduct::launch(const void* a, const void* b, const void* bias, void* c, void* workspace,
                          cudaStream_t stream) const {
-  const auto bits = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) | reinterpret_cast<uintptr_t>(c) |
-                    reinterpret_cast<uintptr_t>(bias);
+  const auto bits = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
+                    reinterpret_cast<uintptr_t>(c) | reinterpret_cast<uintptr_t>(bias);
   const float one = 1, zero = 0;
   const double one_f64 = 1, zero_f64 = 0;
-  // A product belongs to one prepared kernel and one rank's thread at a time only by convention of the host; the bias
-  // pointer lives in the descriptor, so a copy of it is what is launched.
+  // A product belongs to one prepared kernel and one rank's thread at a time only by convention of the host;
+  // the bias pointer lives in the descriptor, so a copy of it is what is launched.
   cublasLtMatmulDescOpaque_t local = *desc_;
   if (has_bias_) {
     const void* pointer = bias;
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &pointer, sizeof(pointer)), "a bias"));
   }
-  return from_cublas(
-      lt_->matmul(handle_, &local, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a, a_,
-                  f64_ ? static_cast<const void*>(&zero_f64) : &zero, c, c_, c, c_,
-                  bits % 16 == 0 ? &aligned_ : &unaligned_, workspace, static_cast<size_t>(workspace_bytes_), stream),
-      "the product");
+  return from_cublas(lt_->matmul(handle_, &local, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a,
+                                 a_, f64_ ? static_cast<const void*>(&zero_f64) : &zero, c, c_, c, c_,
+                                 bits % 16 == 0 ? &aligned_ : &unaligned_, workspace,
+                                 static_cast<size_t>(workspace_bytes_), stream),
+                     "the product");
 }
 
 }  // namespace tessera::cuda

@@ -1,4 +1,5 @@
-// One product of cuBLASLt on row-major operands: descriptors, layouts and algorithms, settled when it is made.
+// One product of cuBLASLt on row-major operands: descriptors, layouts and algorithms, settled when it is
+// made.
 #pragma once
 
 #include <memory>
@@ -25,7 +26,8 @@ class LtProduct {
   LtProduct& operator=(const LtProduct&) = delete;
 
   // `bias` null: without, whatever the shape says.
-  Status launch(const void* a, const void* b, const void* bias, void* c, void* workspace, cudaStream_t stream) const;
+  Status launch(const void* a, const void* b, const void* bias, void* c, void* workspace,
+                cudaStream_t stream) const;
   static int64_t workspace_bytes(const LtShape& shape);
 
  private:

@@ -1,6 +1,7 @@
-// Kernels that go through their operands element by element. A functor is called with the index of the element and the
-// widened operands and leaves the results; a thread reads all operands of its elements before it writes any result, so in
-// place is as good as out of place. Sixteen bytes at a time where every address allows it.
+// Kernels that go through their operands element by element. A functor is called with the index of the
+// element and the widened operands and leaves the results; a thread reads all operands of its elements before
+// it writes any result, so in place is as good as out of place. Sixteen bytes at a time where every address
+// allows it.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/element.cuh"
@@ -18,7 +19,8 @@ struct alignas(sizeof(T) * kCount) Pack {
   T value[kCount];
 };
 
-// kIn operands of type T first, then kWideIn ones of type Wide<T>; so for the results. `begin` is called once a thread.
+// kIn operands of type T first, then kWideIn ones of type Wide<T>; so for the results. `begin` is called once
+// a thread.
 template <class F, class T, int kIn, int kWideIn, int kOut, int kWideOut, int kVec>
 __global__ void map_kernel(F f, MapOperands<kIn + kWideIn, kOut + kWideOut> operands, int64_t count) {
   using W = Wide<T>;
@@ -65,7 +67,8 @@ __global__ void map_kernel(F f, MapOperands<kIn + kWideIn, kOut + kWideOut> oper
 }
 
 template <class T, int kIn, int kOut, int kWideIn = 0, int kWideOut = 0, class F>
-void launch_map(cudaStream_t stream, int64_t count, F f, const MapOperands<kIn + kWideIn, kOut + kWideOut>& operands) {
+void launch_map(cudaStream_t stream, int64_t count, F f,
+                const MapOperands<kIn + kWideIn, kOut + kWideOut>& operands) {
   if (count <= 0) return;
   constexpr int kVec = 16 / sizeof(T), kThreads = 256;
   uintptr_t bits = 0;

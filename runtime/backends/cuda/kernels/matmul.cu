@@ -24,7 +24,9 @@ template <class T>
 struct StorePlain {
   T* y;
   int64_t N;
-  __device__ void operator()(int64_t, int64_t m, int64_t n, Wide<T> sum) const { y[m * N + n] = narrow<T>(sum); }
+  __device__ void operator()(int64_t, int64_t m, int64_t n, Wide<T> sum) const {
+    y[m * N + n] = narrow<T>(sum);
+  }
 };
 
 Status check_blocks(const GemmShape& shape) {
@@ -34,8 +36,8 @@ Status check_blocks(const GemmShape& shape) {
 
 }  // namespace
 
-// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Of the shards of k only the one that begins at 0 adds
-// the bias.
+// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Of the shards of k only the one that begins
+// at 0 adds the bias.
 Result<Prepared> prepare_matmul(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const MatmulActivation activation, matmul_activation(spec.string("activation")));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {

@@ -1,4 +1,5 @@
-// Products through cuBLASLt. A bias rides on the product where nothing follows it; an activation is a pass of its own.
+// Products through cuBLASLt. A bias rides on the product where nothing follows it; an activation is a pass of
+// its own.
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
@@ -36,8 +37,8 @@ Prepared product_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel
 
 }  // namespace
 
-// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Of the shards of k only the one that begins at 0 adds
-// the bias.
+// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Of the shards of k only the one that begins
+// at 0 adds the bias.
 Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const MatmulActivation activation, matmul_activation(spec.string("activation")));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
@@ -63,8 +64,8 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
           const T* bias = has_bias ? args.in<T>(2) : nullptr;
           T *y = args.out<T>(0), *pre = has_pre ? args.out<T>(1) : nullptr;
           T* sums = has_pre ? pre : y;
-          TSR_RETURN_IF_ERROR(product->launch(args.inputs[0], args.inputs[1], shape.has_bias ? bias : nullptr, sums,
-                                              args.workspace, args.stream));
+          TSR_RETURN_IF_ERROR(product->launch(args.inputs[0], args.inputs[1], shape.has_bias ? bias : nullptr,
+                                              sums, args.workspace, args.stream));
           if (finishes) {
             Finish<T> finish{};
             finish.bias = bias_follows ? bias : nullptr;
@@ -91,8 +92,8 @@ Result<Prepared> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
   const LtShape shape{M, N, K, true, false, spec.input_dtype(0), false};
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<const LtProduct> product, LtProduct::create(shape));
   return product_prepared(spec, make_kernel([=, product = std::move(product)](const LaunchArgs& args) {
-                            return product->launch(args.inputs[left], args.inputs[right], nullptr, args.outputs[0],
-                                                   args.workspace, args.stream);
+                            return product->launch(args.inputs[left], args.inputs[right], nullptr,
+                                                   args.outputs[0], args.workspace, args.stream);
                           }),
                           shape);
 }

@@ -127,16 +127,16 @@ Result<Prepared> prepare_moe_dispatch_grad(const KernelSpec& spec) {
     const int64_t S = spec.input_dims(0)[2], C = spec.input_dims(0)[3], count = spec.input_elements(1);
     const int64_t B = spec.output_dims(0)[0], tokens = spec.output_dims(0)[1];
     if (count > INT32_MAX || B * tokens > INT32_MAX)
-      return Status(StatusCode::kUnsupported, format("{} slots and {} tokens, at most 2^31 - 1", count, B * tokens));
+      return Status(StatusCode::kUnsupported,
+                    format("{} slots and {} tokens, at most 2^31 - 1", count, B * tokens));
     const FactorIndex t(spec.factor('t'));
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          const TokenOfSlot token_of{args.in<int32_t>(1), B, S, tokens, t};
-                          const Groups groups =
-                              launch_grouping(args.stream, token_of, B * tokens, count, args.workspace);
-                          launch_rows(args.stream, B * tokens, C,
-                                      SumGroups<T>{args.in<T>(0), args.out<T>(0), C, groups});
-                        }),
-                        Groups::workspace_bytes(B * tokens, count));
+    return memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          const TokenOfSlot token_of{args.in<int32_t>(1), B, S, tokens, t};
+          const Groups groups = launch_grouping(args.stream, token_of, B * tokens, count, args.workspace);
+          launch_rows(args.stream, B * tokens, C, SumGroups<T>{args.in<T>(0), args.out<T>(0), C, groups});
+        }),
+        Groups::workspace_bytes(B * tokens, count));
   });
 }
 
@@ -147,8 +147,9 @@ Result<Prepared> prepare_moe_combine(const KernelSpec& spec) {
     const Slots slots(spec, spec.input_dims(0));
     const int64_t tokens = spec.input_dims(1)[1], K = spec.input_dims(1)[2];
     return by_rows(spec, slots.B * tokens, slots.C, [=](const LaunchArgs& args) {
-      return Combine<T>{args.in<T>(0), args.in<int32_t>(1), args.in<int32_t>(2), args.in<T>(3), args.out<T>(0),
-                        tokens,        K,                   slots};
+      return Combine<T>{
+          args.in<T>(0), args.in<int32_t>(1), args.in<int32_t>(2), args.in<T>(3), args.out<T>(0), tokens, K,
+          slots};
     });
   });
 }
@@ -162,9 +163,10 @@ Result<Prepared> prepare_moe_combine_grad_input(const KernelSpec& spec) {
     const auto bytes = static_cast<size_t>(spec.output_elements(0)) * sizeof(T);
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
                           if (bytes > 0) cudaMemsetAsync(args.outputs[0], 0, bytes, args.stream);
-                          launch_rows(args.stream, slots.B * tokens * K, slots.C,
-                                      CombineGradInput<T>{args.in<T>(0), args.in<int32_t>(1), args.in<int32_t>(2),
-                                                          args.in<T>(3), args.out<T>(0), tokens, K, slots});
+                          launch_rows(
+                              args.stream, slots.B * tokens * K, slots.C,
+                              CombineGradInput<T>{args.in<T>(0), args.in<int32_t>(1), args.in<int32_t>(2),
+                                                  args.in<T>(3), args.out<T>(0), tokens, K, slots});
                         }));
   });
 }
@@ -176,8 +178,9 @@ Result<Prepared> prepare_moe_combine_grad_gate(const KernelSpec& spec) {
     const Slots slots(spec, spec.input_dims(0));
     const int64_t tokens = spec.input_dims(1)[1], K = spec.input_dims(1)[2];
     return by_rows(spec, slots.B * tokens * K, slots.C, [=](const LaunchArgs& args) {
-      return CombineGradGate<T>{args.in<T>(0),  args.in<int32_t>(1), args.in<int32_t>(2), args.in<T>(3),
-                                args.out<T>(0), tokens,              K,                   slots};
+      return CombineGradGate<T>{
+          args.in<T>(0), args.in<int32_t>(1), args.in<int32_t>(2), args.in<T>(3), args.out<T>(0), tokens, K,
+          slots};
     });
   });
 }

@@ -6,8 +6,8 @@ namespace tessera::cuda {
 
 namespace {
 
-// A token chooses: the K largest of its probabilities, largest first, the lower index of equals; distinct also where
-// they hold NaN.
+// A token chooses: the K largest of its probabilities, largest first, the lower index of equals; distinct
+// also where they hold NaN.
 template <class T>
 struct Choose {
   const T* probs;
@@ -111,13 +111,14 @@ Result<Prepared> prepare_moe_route(const KernelSpec& spec) {
     const int64_t B = spec.input_dims(0)[0], tokens = spec.input_dims(0)[1], E = spec.input_dims(0)[2];
     const int64_t K = spec.output_dims(0)[2], S = spec.output_dims(3)[2];
     const bool normalize = spec.i64("normalize") == 1;
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          launch_each(args.stream, B * tokens,
-                                      Choose<T>{args.in<T>(0), args.out<int32_t>(0), args.out<T>(2), E, K, normalize});
-                          launch_each(args.stream, E * B,
-                                      HandOut{args.out<int32_t>(0), args.out<int32_t>(1), args.out<int32_t>(3),
-                                              args.out<int32_t>(4), B, tokens, K, S});
-                        }));
+    return memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          launch_each(args.stream, B * tokens,
+                      Choose<T>{args.in<T>(0), args.out<int32_t>(0), args.out<T>(2), E, K, normalize});
+          launch_each(args.stream, E * B,
+                      HandOut{args.out<int32_t>(0), args.out<int32_t>(1), args.out<int32_t>(3),
+                              args.out<int32_t>(4), B, tokens, K, S});
+        }));
   });
 }
 
@@ -130,8 +131,8 @@ Result<Prepared> prepare_moe_route_grad(const KernelSpec& spec) {
     const bool normalize = spec.i64("normalize") == 1;
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
                           launch_each(args.stream, rows.count,
-                                      RouteGrad<T>{args.in<T>(0), args.in<int32_t>(1), args.in<T>(2), args.out<T>(0),
-                                                   rows.cols, K, normalize});
+                                      RouteGrad<T>{args.in<T>(0), args.in<int32_t>(1), args.in<T>(2),
+                                                   args.out<T>(0), rows.cols, K, normalize});
                         }));
   });
 }

@@ -1,5 +1,5 @@
-// The phases of layer_norm and rms_norm over a split channel: statistics of the columns at hand, and what finishes from
-// the statistics of the whole row. The number of channels is the global extent of factor c.
+// The phases of layer_norm and rms_norm over a split channel: statistics of the columns at hand, and what
+// finishes from the statistics of the whole row. The number of channels is the global extent of factor c.
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
@@ -113,8 +113,8 @@ Result<Prepared> row_power(const KernelSpec& spec, bool squared) {
     const bool centred = spec.input_count() == 2;
     const double channels = centred ? channels_of(spec) : 1;
     return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return RowPower<T>{args.in<T>(0),  centred ? args.in<W>(1) : nullptr, args.out<W>(0), rows.cols,
-                         W(channels), squared};
+      return RowPower<T>{
+          args.in<T>(0), centred ? args.in<W>(1) : nullptr, args.out<W>(0), rows.cols, W(channels), squared};
     });
   });
 }

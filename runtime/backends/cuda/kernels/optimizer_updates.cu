@@ -1,5 +1,5 @@
-// Optimizer steps. Parameter and gradient are of one type, state and scalars in the wide one. A gradient scale of 0
-// leaves every bit as it is.
+// Optimizer steps. Parameter and gradient are of one type, state and scalars in the wide one. A gradient
+// scale of 0 leaves every bit as it is.
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 

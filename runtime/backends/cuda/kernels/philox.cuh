@@ -1,5 +1,6 @@
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), bit for bit as the CPU backend
-// draws: a pure function of a counter and a key, so that a shard draws what the whole would at the same logical index.
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), bit for bit as the
+// CPU backend draws: a pure function of a counter and a key, so that a shard draws what the whole would at
+// the same logical index.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,9 @@ template <class T>
 struct Column {
   const T* x;
   int64_t cols;
-  __device__ void operator()(int64_t row, int64_t c, Wide<T>* sums) const { sums[0] += widen(x[row * cols + c]); }
+  __device__ void operator()(int64_t row, int64_t c, Wide<T>* sums) const {
+    sums[0] += widen(x[row * cols + c]);
+  }
 };
 
 template <class T>
@@ -76,11 +78,11 @@ Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
     using T = decltype(zero);
     const int64_t cols = spec.output_elements(0), rows = cols == 0 ? 0 : spec.input_elements(0) / cols;
     const ColumnChunks shape(rows, cols);
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          launch_columns<T, 1>(args, shape, Column<T>{args.in<T>(0), cols},
-                                               {{args.out<T>(0), nullptr}});
-                        }),
-                        shape.workspace_bytes<Wide<T>>(1));
+    return memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          launch_columns<T, 1>(args, shape, Column<T>{args.in<T>(0), cols}, {{args.out<T>(0), nullptr}});
+        }),
+        shape.workspace_bytes<Wide<T>>(1));
   });
 }
 
@@ -97,10 +99,10 @@ Result<Prepared> prepare_broadcast(const KernelSpec& spec) {
     const double count = spec.i64("mean") == 1 ? global_count(spec, axes) : 1;
     const Wide<T> factor = static_cast<Wide<T>>(count == 0 ? 0 : 1 / count);
     const int64_t elements = spec.output_elements(0);
-    Prepared prepared = memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                                       launch_each(args.stream, elements,
-                                                   Broadcast<T>{args.in<T>(0), args.out<T>(0), box, factor});
-                                     }));
+    Prepared prepared = memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          launch_each(args.stream, elements, Broadcast<T>{args.in<T>(0), args.out<T>(0), box, factor});
+        }));
     prepared.bytes = operand_bytes(spec, 1);
     return std::move(prepared);
   });

@@ -10,9 +10,10 @@ Result<Prepared> copy_all(const KernelSpec& spec) {
   const int64_t bytes = dtype_bytes(spec.output_dtype(0), spec.output_elements(0));
   return memory_bound(spec, make_kernel([bytes](const LaunchArgs& args) -> Status {
                         if (bytes == 0 || args.inputs[0] == args.outputs[0]) return {};
-                        return from_cuda(cudaMemcpyAsync(args.outputs[0], args.inputs[0], static_cast<size_t>(bytes),
-                                                         cudaMemcpyDeviceToDevice, args.stream),
-                                         "copy");
+                        return from_cuda(
+                            cudaMemcpyAsync(args.outputs[0], args.inputs[0], static_cast<size_t>(bytes),
+                                            cudaMemcpyDeviceToDevice, args.stream),
+                            "copy");
                       }));
 }
 
@@ -23,12 +24,12 @@ Result<Prepared> prepare_merge_dims(const KernelSpec& spec) { return copy_all(sp
 
 Result<Prepared> prepare_zeros_like(const KernelSpec& spec) {
   const int64_t bytes = dtype_bytes(spec.output_dtype(0), spec.output_elements(0));
-  Prepared prepared = memory_bound(spec, make_kernel([bytes](const LaunchArgs& args) -> Status {
-                                     if (bytes == 0) return {};
-                                     return from_cuda(cudaMemsetAsync(args.outputs[0], 0, static_cast<size_t>(bytes),
-                                                                      args.stream),
-                                                      "zeros_like");
-                                   }));
+  Prepared prepared = memory_bound(
+      spec, make_kernel([bytes](const LaunchArgs& args) -> Status {
+        if (bytes == 0) return {};
+        return from_cuda(cudaMemsetAsync(args.outputs[0], 0, static_cast<size_t>(bytes), args.stream),
+                         "zeros_like");
+      }));
   prepared.bytes = operand_bytes(spec, 0);
   return prepared;
 }

@@ -38,7 +38,8 @@ struct GradInput {
     const int64_t at = row * cols;
     const W scale = rstd[row];
     W projection = 0;  // mean over c of g * xhat
-    team.each(cols, [&](int64_t c) { projection += widen(dy[at + c]) * widen(w[c]) * widen(x[at + c]) * scale; });
+    team.each(cols,
+              [&](int64_t c) { projection += widen(dy[at + c]) * widen(w[c]) * widen(x[at + c]) * scale; });
     projection = team.sum(projection) * inverse;
     team.each(cols, [&](int64_t c) {
       dx[at + c] =
@@ -68,8 +69,8 @@ Result<Prepared> prepare_rms_norm(const KernelSpec& spec) {
     const Rows rows = rows_of(spec.input_dims(0));
     const double eps = spec.f64("eps"), inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
     return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return Forward<T>{args.in<T>(0),  args.in<T>(1), args.out<T>(0), args.out<W>(1),
-                        rows.cols, W(eps),        W(inverse)};
+      return Forward<T>{args.in<T>(0), args.in<T>(1), args.out<T>(0), args.out<W>(1),
+                        rows.cols,     W(eps),        W(inverse)};
     });
   });
 }

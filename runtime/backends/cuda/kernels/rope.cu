@@ -7,8 +7,8 @@ namespace tessera::cuda {
 
 namespace {
 
-// Row = one position. Angles are made in f64 (positions times small frequencies lose too much in f32); one serves the
-// pair i of all heads.
+// Row = one position. Angles are made in f64 (positions times small frequencies lose too much in f32); one
+// serves the pair i of all heads.
 template <class T>
 struct Rope {
   using W = Wide<T>;
@@ -24,7 +24,8 @@ struct Rope {
     const double position = sign * static_cast<double>(positions[row]);
     team.each(half, [&](int64_t i) {
       double sine, cosine;
-      sincos(position * exp(-log_theta * static_cast<double>(2 * i) / static_cast<double>(D)), &sine, &cosine);
+      sincos(position * exp(-log_theta * static_cast<double>(2 * i) / static_cast<double>(D)), &sine,
+             &cosine);
       const W s = static_cast<W>(sine), c = static_cast<W>(cosine);
       const int64_t u = interleaved ? 2 * i : i, v = interleaved ? 2 * i + 1 : i + half;
       for (int64_t at = row * H * D; at < (row + 1) * H * D; at += D) {

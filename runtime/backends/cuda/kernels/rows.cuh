@@ -1,5 +1,5 @@
-// Kernels over the rows of a tensor: a team of threads (a warp, or a block) makes a row. Sums go in a tree whose shape
-// depends on the length of the row alone, so that the same inputs give the same bits.
+// Kernels over the rows of a tensor: a team of threads (a warp, or a block) makes a row. Sums go in a tree
+// whose shape depends on the length of the row alone, so that the same inputs give the same bits.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/element.cuh"
@@ -36,7 +36,8 @@ struct Team {
   static constexpr int size = kThreads;
   int rank;
 
-  // Of one value a thread; every thread gets the result, the same bits in all of them. Called by all of the team.
+  // Of one value a thread; every thread gets the result, the same bits in all of them. Called by all of the
+  // team.
   template <class W, class Op>
   __device__ W reduce(W value, Op op) const {
 #pragma unroll
@@ -93,9 +94,8 @@ void launch_rows(cudaStream_t stream, int64_t rows, int64_t cols, F f) {
 // A kernel that makes one row at a time: `make(args)` gives f(team, row).
 template <class Make>
 Prepared by_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) {
-  return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                        launch_rows(args.stream, rows, cols, make(args));
-                      }));
+  return memory_bound(
+      spec, make_kernel([=](const LaunchArgs& args) { launch_rows(args.stream, rows, cols, make(args)); }));
 }
 
 template <class F>

@@ -1,4 +1,5 @@
-// slice, pad and concat move runs: a tensor is [outer, extent of the dim, inner], and a run is inner * rows of it.
+// slice, pad and concat move runs: a tensor is [outer, extent of the dim, inner], and a run is inner * rows
+// of it.
 #include <vector>
 
 #include "runtime/backends/cuda/copies.h"
@@ -31,11 +32,12 @@ Result<Prepared> prepare_slice(const KernelSpec& spec) {
   const int64_t in_run = spec.input(0).dims[dim] * runs.row_bytes;
   const int64_t out_run = spec.output(0).dims[dim] * runs.row_bytes;
   const int64_t skipped = spec.i64("begin") * runs.row_bytes;
-  Prepared prepared = memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                                     return from_cuda(copy_rows(args.stream, args.in<char>(0) + skipped,
-                                                                args.outputs[0], runs.outer, out_run, in_run, out_run),
-                                                      "slice");
-                                   }));
+  Prepared prepared =
+      memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                     return from_cuda(copy_rows(args.stream, args.in<char>(0) + skipped, args.outputs[0],
+                                                runs.outer, out_run, in_run, out_run),
+                                      "slice");
+                   }));
   prepared.bytes = 2 * operand_bytes(spec, 0);
   return prepared;
 }
@@ -45,19 +47,19 @@ Result<Prepared> prepare_pad(const KernelSpec& spec) {
   const Runs runs(spec, dim);
   const int64_t in_run = spec.input(0).dims[dim] * runs.row_bytes;
   const int64_t before = spec.i64("before") * runs.row_bytes, after = spec.i64("after") * runs.row_bytes;
-  return memory_bound(spec, make_kernel([=](const LaunchArgs& args) -> Status {
-                        const int64_t out_run = before + in_run + after;
-                        char* to = args.out<char>(0);
-                        TSR_RETURN_IF_ERROR(
-                            from_cuda(copy_rows(args.stream, nullptr, to, runs.outer, before, 0, out_run), "pad"));
-                        if (in_run > 0)
-                          TSR_RETURN_IF_ERROR(from_cuda(
-                              copy_rows(args.stream, args.inputs[0], to + before, runs.outer, in_run, in_run, out_run),
-                              "pad"));
-                        return from_cuda(copy_rows(args.stream, nullptr, to + before + in_run, runs.outer, after, 0,
-                                                   out_run),
-                                         "pad");
-                      }));
+  return memory_bound(
+      spec, make_kernel([=](const LaunchArgs& args) -> Status {
+        const int64_t out_run = before + in_run + after;
+        char* to = args.out<char>(0);
+        TSR_RETURN_IF_ERROR(
+            from_cuda(copy_rows(args.stream, nullptr, to, runs.outer, before, 0, out_run), "pad"));
+        if (in_run > 0)
+          TSR_RETURN_IF_ERROR(from_cuda(
+              copy_rows(args.stream, args.inputs[0], to + before, runs.outer, in_run, in_run, out_run),
+              "pad"));
+        return from_cuda(copy_rows(args.stream, nullptr, to + before + in_run, runs.outer, after, 0, out_run),
+                         "pad");
+      }));
 }
 
 Result<Prepared> prepare_concat(const KernelSpec& spec) {
@@ -66,18 +68,18 @@ Result<Prepared> prepare_concat(const KernelSpec& spec) {
   std::vector<int64_t> pieces;
   for (int i = 0; i < spec.input_count(); ++i) pieces.push_back(spec.input(i).dims[dim] * runs.row_bytes);
   const int64_t out_run = spec.output(0).dims[dim] * runs.row_bytes;
-  return memory_bound(spec, make_kernel([=](const LaunchArgs& args) -> Status {
-                        char* to = args.out<char>(0);
-                        for (size_t piece = 0; piece < pieces.size(); ++piece) {
-                          const int64_t run = pieces[piece];
-                          if (run > 0)
-                            TSR_RETURN_IF_ERROR(from_cuda(
-                                copy_rows(args.stream, args.inputs[piece], to, runs.outer, run, run, out_run),
-                                "concat"));
-                          to += run;
-                        }
-                        return {};
-                      }));
+  return memory_bound(
+      spec, make_kernel([=](const LaunchArgs& args) -> Status {
+        char* to = args.out<char>(0);
+        for (size_t piece = 0; piece < pieces.size(); ++piece) {
+          const int64_t run = pieces[piece];
+          if (run > 0)
+            TSR_RETURN_IF_ERROR(from_cuda(
+                copy_rows(args.stream, args.inputs[piece], to, runs.outer, run, run, out_run), "concat"));
+          to += run;
+        }
+        return {};
+      }));
 }
 
 }  // namespace tessera::cuda

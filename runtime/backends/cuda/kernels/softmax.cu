@@ -35,8 +35,7 @@ struct SoftmaxGrad {
     W sum = 0;
     team.each(cols, [&](int64_t c) { sum += widen(dy[at + c]) * widen(y[at + c]); });
     sum = team.sum(sum);
-    team.each(cols,
-              [&](int64_t c) { dx[at + c] = narrow<T>(widen(y[at + c]) * (widen(dy[at + c]) - sum)); });
+    team.each(cols, [&](int64_t c) { dx[at + c] = narrow<T>(widen(y[at + c]) * (widen(dy[at + c]) - sum)); });
   }
 };
 

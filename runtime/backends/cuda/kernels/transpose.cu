@@ -13,7 +13,8 @@ struct Gather {
   __device__ void operator()(int64_t i) const { y[i] = x[box.offset_of(i)]; }
 };
 
-// [batch, rows, cols] -> [batch, cols, rows] by way of shared memory, so that reads and writes are both in runs.
+// [batch, rows, cols] -> [batch, cols, rows] by way of shared memory, so that reads and writes are both in
+// runs.
 constexpr int kTile = 32, kTileRows = 8;
 
 template <class T>
@@ -50,7 +51,8 @@ Result<Prepared> prepare_transpose(const KernelSpec& spec) {
     if (swaps_last && elements > 0) {
       const int64_t rows = dims[rank - 2], cols = dims[rank - 1], batch = elements / rows / cols;
       return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                            const int64_t tiles = batch * ((rows + kTile - 1) / kTile) * ((cols + kTile - 1) / kTile);
+                            const int64_t tiles =
+                                batch * ((rows + kTile - 1) / kTile) * ((cols + kTile - 1) / kTile);
                             transpose_kernel<<<grid_for(tiles, 1), dim3(kTile, kTileRows), 0, args.stream>>>(
                                 args.in<T>(0), args.out<T>(0), batch, rows, cols);
                           }));
