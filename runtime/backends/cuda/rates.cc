@@ -70,7 +70,7 @@ Result<Rates> ask(int32_t ordinal) {
   cudaDeviceProp properties{};
   TSR_RETURN_IF_ERROR(from_cuda(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties"));
   Rates rates;
-  std::snprintf(rates.name, sizeof(rates.name), "%s", properties.name);
+  std::snprintf(rates.name, sizeof(rates.name), "%.95s", properties.name);
   rates.major = properties.major;
   rates.minor = properties.minor;
   rates.multiprocessors = properties.multiProcessorCount;
