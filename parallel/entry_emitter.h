@@ -5,7 +5,7 @@
 //   entry_values.cc    where a value lies and how it gets to where it is wanted: conversions, tiers,
 //   recomputation
 //   entry_messages.cc  what goes between pipeline stages
-//   chunked_node.cc    nodes that run in slices, rotating ones too
+//   chunked_node.cc    nodes that run in slices; rotating_node.cc: slices that go around the ranks
 //
 // Which conversions are kept. A value lies in one layout as produced, and in others as consumers asked. What
 // a reduction of addends yields is kept for all later consumers (the addends are not reduced twice), and what
@@ -118,11 +118,10 @@ class EntryEmitter {
   Status receive(const Task& task, size_t at);
   int32_t peer_rank(const Task& task) const;
 
-  // chunked_node.cc
+  // chunked_node.cc, rotating_node.cc
   Status emit_chunks(NodeId id, Era era);
   Status emit_rotating(NodeId id, Era era);
   class ChunkedNode;
-  class RotatingNode;
 
   using Values = std::vector<std::vector<Copy>>;  // by tensor
   Values& values() { return live_.at(micro_batch_); }
