@@ -106,14 +106,14 @@ Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_vi
       words.fail(format("pp is '{}', wanted a whole number of stages and a schedule", stages));
     else
       plan.pp = static_cast<int32_t>(*count);
-    const auto chunks = parse_i64(schedule.substr(std::min(schedule.size(), schedule.find('=') + 1)));
+    const auto chunks = parse_i64(schedule.substr(std::min(schedule.size(), schedule.find(':') + 1)));
     if (schedule == "gpipe") {
       plan.schedule = ForeignSchedule::kGpipe;
-    } else if (schedule.starts_with("interleaved=") && chunks && *chunks >= 1 && *chunks <= 1024) {
+    } else if (schedule.starts_with("interleaved:") && chunks && *chunks >= 1 && *chunks <= 1024) {
       plan.schedule = *chunks > 1 ? ForeignSchedule::kInterleaved : ForeignSchedule::k1F1B;
       plan.virtual_stages = static_cast<int32_t>(*chunks);
     } else if (schedule != "1f1b") {
-      words.fail(format("schedule is '{}', wanted 1f1b, gpipe or interleaved=CHUNKS", schedule));
+      words.fail(format("schedule is '{}', wanted 1f1b, gpipe or interleaved:CHUNKS", schedule));
     }
   }
   TSR_RETURN_IF_ERROR(words.finish());

@@ -33,7 +33,7 @@ struct ForeignPlan {
   int32_t devices() const { return dp * tp * pp; }
 };
 
-// parallel "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1" (pp=P:interleaved=V for V chunks a device);
+// parallel "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1" (pp=P:interleaved:V for V chunks a device);
 // features "attention=unfused|fused, sp=on|off, dp_overlap=on|off, scatter_sends=on|off, dtype=f16|bf16|f32,
 // grad_dtype=f32|f16|bf16". What is not said keeps the defaults above.
 Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_view features);

@@ -400,7 +400,7 @@ std::string to_text(const ForeignPlan& plan) {
   std::string text = format("tp={},dp={},pp={}", plan.tp, plan.dp, plan.pp);
   if (plan.pp > 1)
     text += plan.schedule == ForeignSchedule::kGpipe ? ":gpipe"
-            : plan.virtual_stages > 1                ? format(":interleaved={}", plan.virtual_stages)
+            : plan.virtual_stages > 1                ? format(":interleaved:{}", plan.virtual_stages)
                                                      : std::string(":1f1b");
   text += format(",mb={}", plan.micro_batch);
   if (plan.sequence_parallel) text += ",sp";

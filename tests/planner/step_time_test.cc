@@ -123,7 +123,7 @@ TEST_CASE("features change the step as they should") {
 
 TEST_CASE("interleaved stages shorten the bubble and lengthen the sends") {
   const StepTime plain = time_of("tp=8,dp=1,pp=8:1f1b,mb=1", dgx(64), 16);
-  const StepTime chunks = time_of("tp=8,dp=1,pp=8:interleaved=2,mb=1", dgx(64), 16);
+  const StepTime chunks = time_of("tp=8,dp=1,pp=8:interleaved:2,mb=1", dgx(64), 16);
   CHECK(chunks.bubble_s < plain.bubble_s);
   CHECK(chunks.communication_s > plain.communication_s);
 }
@@ -158,8 +158,8 @@ TEST_CASE("plans that do not fit the cluster, the batch or the model are refused
   CHECK(refused("tp=8,dp=8,mb=3", 64).find("nearest batch that is: 48") != std::string::npos);
   CHECK(refused("tp=64", 64).find("H = 32 heads") != std::string::npos);
   CHECK(refused("pp=64", 64).find("L = 32 blocks") != std::string::npos);
-  CHECK(refused("pp=8:interleaved=2,tp=8", 63).find("multiples of pp=8") != std::string::npos);
-  CHECK(refused("pp=2:zigzag", 64).find("wanted 1f1b, gpipe or interleaved=CHUNKS") != std::string::npos);
+  CHECK(refused("pp=8:interleaved:2,tp=8", 63).find("multiples of pp=8") != std::string::npos);
+  CHECK(refused("pp=2:zigzag", 64).find("wanted 1f1b, gpipe or interleaved:CHUNKS") != std::string::npos);
   CHECK(refused("td=2", 64).find("nearest: ") != std::string::npos);
   CHECK(refused("tp=2,tp=4", 64).find("given twice") != std::string::npos);
   CHECK(!parse_foreign_plan("", "attention=flash").ok());

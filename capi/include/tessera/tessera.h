@@ -455,7 +455,7 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *                    dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000, pcie-a100-80gb, ..., cpu
  *   batch      i64   sequences in one step, over all devices (default 8)
  *   parallel   str   "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1": complete when the product of tp, dp and pp is the
- *                    cluster's number of devices; pp=P:gpipe, P:1f1b (default) or P:interleaved=CHUNKS; mb is the
+ *                    cluster's number of devices; pp=P:gpipe, P:1f1b (default) or P:interleaved:CHUNKS; mb is the
  *                    micro-batch of one data-parallel rank, in sequences; recompute=none, selective or full. Priced, what
  *                    is not said is 1, none and 0; searched, it is the search's
  *   features   str   what the software does, each with its default: "attention=fused,sp=off,dp_overlap=on,
