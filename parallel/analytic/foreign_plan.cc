@@ -162,4 +162,18 @@ Status check_foreign_plan(const ForeignPlan& plan, const TransformerShape& model
   return {};
 }
 
+std::string to_text(const ForeignPlan& plan) {
+  std::string text = format("tp={},dp={},pp={}", plan.tp, plan.dp, plan.pp);
+  if (plan.pp > 1)
+    text += plan.schedule == ForeignSchedule::kGpipe ? ":gpipe"
+            : plan.virtual_stages > 1                ? format(":interleaved:{}", plan.virtual_stages)
+                                                     : std::string(":1f1b");
+  text += format(",mb={}", plan.micro_batch);
+  if (plan.sequence_parallel) text += ",sp";
+  if (plan.zero > 0) text += format(",zero={}", plan.zero);
+  if (plan.recompute == Recompute::kSelective) text += ",recompute=selective";
+  if (plan.recompute == Recompute::kFull) text += ",recompute=full";
+  return text;
+}
+
 }  // namespace tessera

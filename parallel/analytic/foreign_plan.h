@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "graph/base/dtype.h"
@@ -37,6 +38,9 @@ struct ForeignPlan {
 // features "attention=unfused|fused, sp=on|off, dp_overlap=on|off, scatter_sends=on|off, dtype=f16|bf16|f32,
 // grad_dtype=f32|f16|bf16". What is not said keeps the defaults above.
 Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_view features);
+
+// In the words of --parallel: "tp=8,dp=16,pp=8:1f1b,mb=1,zero=1,recompute=full".
+std::string to_text(const ForeignPlan& plan);
 
 // Whether the words are only such as a foreign plan has (pp with a schedule, recompute), so that pricing is
 // meant.

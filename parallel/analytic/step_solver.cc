@@ -1,0 +1,232 @@
+// Bounds. For 1F1B with m micro-batches over p stages, the first backward pass of stage s ends no earlier
+// than all stages' work W on one micro-batch, less what of the way back lies before s; with w = min(m, p - s)
+// forward passes done by then, (m - w) forward and (m - 1) backward passes of t_s = f_s + b_s are still to
+// come, and the way back:
+//   T >= W + (m - 1) t_s - (w_s - 1) f_s   for every s.
+// With f_s <= phi t_s and weights over s proportional to 1 / (m - 1 - (w_s - 1) phi):
+//   T >= W (1 + 1 / sum_s 1 / (m - 1 - (w_s - 1) phi)).
+// The first form is what cuts are optimal under; the second orders configurations before anything is solved.
+#include "parallel/analytic/step_solver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "graph/base/text.h"
+#include "parallel/search/pipeline_cuts.h"
+#include "parallel/search/repeated_blocks.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr Recompute kWays[] = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+
+// Sums of rounded times may differ from the replay's in the last bits.
+double slack() { return 1 - 1e-9; }
+
+StageBlocks blocks(int64_t count, Recompute way) {
+  return {count, way == Recompute::kFull ? count : 0, way == Recompute::kSelective ? count : 0};
+}
+
+}  // namespace
+
+StepSolver::StepSolver(const TransformerShape& model, const Cluster& cluster,
+                       const StepSearchOptions& options, const ForeignPlan& plan, int64_t limit)
+    : model_(model),
+      cluster_(cluster),
+      options_(options),
+      plan_(plan),
+      times_(model, plan_, cluster),
+      m_(options.global_batch / (plan.micro_batch * plan.dp)),
+      limit_(limit) {
+  for (const Recompute way : kWays) {
+    if (!allowed(options.recompute, way)) continue;
+    if (way == Recompute::kSelective && plan.fused_attention) continue;  // nothing to gain
+    ways_.push_back(way);
+  }
+  for (const bool first : {true, false}) note_backward(times_.of({}, first, !first || plan_.pp == 1));
+  for (const Recompute way : ways_) {
+    note_backward(times_.of(blocks(1, way), false, false));
+    const StagePasses one = times_.of(blocks(1, way), false, false),
+                      two = times_.of(blocks(2, way), false, false);
+    way_seconds_.push_back(two.forward_s + two.backward_s - one.forward_s - one.backward_s);
+  }
+}
+
+// Before anything is solved.
+double StepSolver::bound() const {
+  const Recompute least = ways_.front();
+  const StagePasses middle = times_.of(blocks(1, least), false, false);
+  const StagePasses first = times_.of({}, true, plan_.pp == 1), last = times_.of({}, false, true);
+  const double block = way_seconds_.front();
+  double work = static_cast<double>(model_.L) * block;
+  double phi = middle.forward_s / (middle.forward_s + middle.backward_s);
+  const auto add_end = [&](const StagePasses& end) {
+    work += end.forward_s + end.backward_s;
+    if (end.forward_s + end.backward_s > 0)
+      phi = std::max(phi, end.forward_s / (end.forward_s + end.backward_s));
+  };
+  // Hosts that issue slower than devices compute make a stage's time no sum of its parts; then only the
+  // parts count.
+  add_end(first);
+  if (plan_.pp > 1) add_end(last);
+  const double m = static_cast<double>(m_);
+  double pipeline = work * m / plan_.pp;
+  if (plan_.virtual_stages == 1) {
+    double weights = 0;
+    for (int32_t s = 0; s < plan_.pp; ++s) {
+      const double pace = m - 1 - static_cast<double>(std::min<int64_t>(m_, plan_.pp - s) - 1) * phi;
+      weights += pace > 0 ? 1 / pace : INFINITY;
+    }
+    pipeline = std::max(pipeline, work * (1 + (std::isinf(weights) ? 0 : 1 / weights)));
+  }
+  return with_after(slack() * pipeline);
+}
+
+// kOutOfMemory when nothing fits.
+Result<FoundStep> StepSolver::solve(double& bound_s) const {
+  if (plan_.virtual_stages > 1) return solve_interleaved(bound_s);
+  FoundStep best;
+  best.time.step_s = INFINITY;
+  for (const bool as_bound : {true, false}) {
+    TSR_ASSIGN_OR_RETURN(
+        const PipelineCuts cuts, cut_equal_blocks(model_.L, plan_.pp, [&](int32_t s, int64_t n) {
+          const auto stage = fill(s, n);
+          if (!stage) return StagePrice{INFINITY, INFINITY};
+          const StagePasses passes = times_.of(*stage, s == 0, s + 1 == plan_.pp);
+          const double t = passes.forward_s + passes.backward_s;
+          const double lead = as_bound ? static_cast<double>(in_flight(s) - 1) * passes.forward_s : 0;
+          return StagePrice{t, static_cast<double>(m_ - 1) * t - lead};
+        }));
+    if (as_bound) bound_s = with_after(slack() * cuts.time_s);
+    std::vector<StageBlocks> stages;
+    for (int32_t s = 0; s < plan_.pp; ++s) {
+      const int64_t end = s + 1 < plan_.pp ? cuts.first[static_cast<size_t>(s) + 1] : model_.L;
+      stages.push_back(*fill(s, end - cuts.first[static_cast<size_t>(s)]));
+    }
+    TSR_ASSIGN_OR_RETURN(FoundStep found, finish(std::move(stages)));
+    if (found.time.step_s < best.time.step_s) best = std::move(found);
+  }
+  return best;
+}
+
+// Bytes that the even split with everything recomputed would need.
+int64_t StepSolver::least_bytes() const {
+  int64_t most = 0;
+  for (int32_t s = 0; s < plan_.pp; ++s) {
+    const int64_t n = (model_.L + plan_.pp - 1) / plan_.pp;
+    most = std::max(most, memory_bytes(s, blocks(n, ways_.back())));
+  }
+  return most;
+}
+
+int64_t StepSolver::in_flight(int32_t stage) const { return tessera::in_flight(plan_, stage, m_); }
+
+int64_t StepSolver::memory_bytes(int32_t device, const StageBlocks& stage) const {
+  return times_.memory_bytes(stage, device == 0, device + 1 == plan_.pp, in_flight(device),
+                             plan_.virtual_stages);
+}
+
+// How many blocks of a stage are recomputed, so that it fits; nothing when it cannot.
+std::optional<StageBlocks> StepSolver::fill(int32_t device, int64_t count) const {
+  const int64_t flights = in_flight(device), chunks = plan_.virtual_stages;
+  const auto kept = [&](Recompute way) {
+    return (times_.activation_bytes(way) * flights + chunks - 1) / chunks;
+  };
+  std::vector<BlockChoice> choices;
+  for (size_t i = 0; i < ways_.size(); ++i) choices.push_back({way_seconds_[i], kept(ways_[i]), 0});
+  const int64_t rest = memory_bytes(device, blocks(count, Recompute::kFull)) -
+                       (count * times_.activation_bytes(Recompute::kFull) * flights + chunks - 1) / chunks;
+  const auto found = solve_repeated_blocks(choices, count, limit_ - rest);
+  if (!found.ok()) return std::nullopt;
+  StageBlocks stage{count, 0, 0};
+  for (size_t i = 0; i < ways_.size(); ++i) {
+    if (ways_[i] == Recompute::kFull) stage.full = found->counts[i];
+    if (ways_[i] == Recompute::kSelective) stage.selective = found->counts[i];
+  }
+  return stage;
+}
+
+// Equal chunks; a device's recomputed blocks are dealt out to its chunks in turn.
+Result<FoundStep> StepSolver::solve_interleaved(double& bound_s) const {
+  const int64_t chunks = plan_.virtual_stages, each = model_.L / (plan_.pp * chunks);
+  std::vector<StageBlocks> stages(static_cast<size_t>(plan_.pp * chunks), StageBlocks{each, 0, 0});
+  std::vector<double> forward, backward;
+  for (int32_t device = 0; device < plan_.pp; ++device) {
+    const auto whole = fill(device, each * chunks);
+    if (!whole) return Status(StatusCode::kOutOfMemory, format("stage {} does not fit", device));
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      StageBlocks& stage = stages[static_cast<size_t>(chunk * plan_.pp + device)];
+      stage.full = whole->full / chunks + (chunk < whole->full % chunks ? 1 : 0);
+      stage.selective = std::min(each - stage.full,
+                                 whole->selective / chunks + (chunk < whole->selective % chunks ? 1 : 0));
+    }
+    double f = 0, b = 0;
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const int64_t v = chunk * plan_.pp + device;
+      const StagePasses passes =
+          times_.of(stages[static_cast<size_t>(v)], v == 0, v + 1 == plan_.pp * chunks);
+      f += passes.forward_s, b += passes.backward_s;
+    }
+    forward.push_back(f), backward.push_back(b);
+  }
+  // The device with most work does all of it, after the first micro-batch came through those before it and
+  // before the last one goes back through them (their first chunks).
+  double least = 0, before = 0;
+  for (int32_t device = 0; device < plan_.pp; ++device) {
+    const auto d = static_cast<size_t>(device);
+    least = std::max(least, static_cast<double>(m_) * (forward[d] + backward[d]) + before);
+    const StagePasses chunk = times_.of(stages[d], device == 0, false);
+    before += chunk.forward_s + chunk.backward_s;
+  }
+  bound_s = with_after(slack() * least);
+  return finish(std::move(stages));
+}
+
+Result<FoundStep> StepSolver::finish(std::vector<StageBlocks> stages) const {
+  FoundStep found;
+  TSR_ASSIGN_OR_RETURN(found.time, step_time(model_, plan_, cluster_, options_.global_batch, stages));
+  found.plan = plan_;
+  found.plan.recompute = Recompute::kNone;
+  for (const StageBlocks& stage : stages) {
+    if (stage.selective > 0 && found.plan.recompute == Recompute::kNone)
+      found.plan.recompute = Recompute::kSelective;
+    if (stage.full > 0) found.plan.recompute = Recompute::kFull;
+  }
+  for (int32_t device = 0; device < plan_.pp; ++device) {
+    StageBlocks whole;
+    for (size_t v = static_cast<size_t>(device); v < stages.size(); v += static_cast<size_t>(plan_.pp)) {
+      whole.blocks += stages[v].blocks, whole.full += stages[v].full, whole.selective += stages[v].selective;
+    }
+    found.memory_bytes.push_back(memory_bytes(device, whole));
+  }
+  found.stages = std::move(stages);
+  return found;
+}
+
+void StepSolver::note_backward(const StagePasses& passes) {
+  const double both = passes.forward_s + passes.backward_s;
+  if (both > 0) backward_share_ = std::max(backward_share_, passes.backward_s / both);
+}
+
+// A pipeline of P seconds or more, and what comes after: no stage holds fewer parameters than the average,
+// and no backward pass that hides communication lasts longer than its share of P / m. With ZeRO-3 a longer
+// pipeline may hide more than it costs, so the least over all P counts; the sum is convex in P.
+double StepSolver::with_after(double pipeline_s) const {
+  const double average = times_.parameters(model_.L, true, true) / plan_.pp;
+  const auto total = [&](double p) {
+    const AfterPipeline after =
+        after_pipeline(model_, plan_, cluster_, m_, average, backward_share_ * p / static_cast<double>(m_));
+    return p + after.gradients_s + after.update_s;
+  };
+  if (plan_.zero < 2 || !plan_.dp_overlap) return total(pipeline_s);
+  double low = pipeline_s, high = std::max(2 * total(0), pipeline_s);  // there everything is hidden
+  for (int i = 0; i < 50; ++i) {
+    const double a = low + (high - low) / 3, b = high - (high - low) / 3;
+    (total(a) <= total(b) ? high : low) = total(a) <= total(b) ? b : a;
+  }
+  return (1 - 1e-7) * std::min({total(low), total(high), total(pipeline_s)});
+}
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// One configuration of a step's search solved: what every stage holds and recomputes, where the cuts are.
+// Stage contents by repeated blocks within the memory limit, cuts under a lower bound of the schedule's time,
+// and the result replayed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "parallel/analytic/stage_time.h"
+#include "parallel/analytic/step_space.h"
+#include "parallel/analytic/step_time.h"
+
+namespace tessera {
+
+struct FoundStep {
+  ForeignPlan plan;                 // recompute: kFull or kSelective when any block is, see stages
+  std::vector<StageBlocks> stages;  // virtual stages
+  StepTime time;
+  std::vector<int64_t> memory_bytes;  // by device of the pipeline
+};
+
+// All that is the same for every cut of one configuration. Holds references: a solver does not outlive its
+// model, cluster and options.
+class StepSolver {
+ public:
+  StepSolver(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
+             const ForeignPlan& plan, int64_t limit);
+
+  // No plan of this configuration is faster; before anything is solved.
+  double bound() const;
+  // kOutOfMemory when nothing fits. Raises `bound_s` to what the solution proves.
+  Result<FoundStep> solve(double& bound_s) const;
+  // Bytes that the even split with everything recomputed would need.
+  int64_t least_bytes() const;
+
+ private:
+  int64_t in_flight(int32_t stage) const;
+  int64_t memory_bytes(int32_t device, const StageBlocks& stage) const;
+  std::optional<StageBlocks> fill(int32_t device, int64_t count) const;
+  Result<FoundStep> solve_interleaved(double& bound_s) const;
+  Result<FoundStep> finish(std::vector<StageBlocks> stages) const;
+  void note_backward(const StagePasses& passes);
+  double with_after(double pipeline_s) const;
+
+  const TransformerShape& model_;
+  const Cluster& cluster_;
+  const StepSearchOptions& options_;
+  const ForeignPlan plan_;
+  const StageTimes times_;
+  const int64_t m_;
+  const int64_t limit_;
+  std::vector<Recompute> ways_;
+  std::vector<double> way_seconds_;
+  double backward_share_ = 0;  // of a stage's time, at most
+};
+
+}  // namespace tessera
