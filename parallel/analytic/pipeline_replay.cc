@@ -42,8 +42,9 @@ std::vector<Task> order(ForeignSchedule schedule, int32_t device, int32_t device
 
 }  // namespace
 
-Replay replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks, int64_t m,
-                       std::span<const StageTime> times, double transfer_s) {
+ReplayedPipeline replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks, int64_t m,
+                                 std::span<const StageTime> times, double transfer_s,
+                                 std::vector<ReplayedPass>* passes) {
   const int32_t stages = devices * chunks;
   const auto at = [m](int32_t stage, int64_t micro_batch) {
     return static_cast<size_t>(stage * m + micro_batch);
@@ -55,7 +56,7 @@ Replay replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks
   std::vector<size_t> next(static_cast<size_t>(devices), 0);
   std::vector<double> clock(static_cast<size_t>(devices), 0);
   std::vector<int64_t> live(static_cast<size_t>(devices), 0);
-  Replay replay;
+  ReplayedPipeline replay;
   replay.busy_s.assign(static_cast<size_t>(devices), 0);
   replay.peak_live.assign(static_cast<size_t>(devices), 0);
   const double hop = devices > 1 ? transfer_s : 0;
@@ -79,6 +80,8 @@ Replay replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks
         const double busy = task.backward ? time.backward_s : time.forward_s;
         clock[self] = std::max(clock[self], ready) + busy;
         (task.backward ? backward : forward)[at(stage, task.micro_batch)] = clock[self];
+        if (passes != nullptr)
+          passes->push_back({d, stage, task.micro_batch, task.backward, clock[self] - busy, clock[self]});
         replay.busy_s[self] += busy;
         live[self] += task.backward ? -1 : 1;
         replay.peak_live[self] = std::max(replay.peak_live[self], live[self]);

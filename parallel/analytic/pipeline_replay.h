@@ -15,15 +15,24 @@ struct StageTime {
   double forward_s = 0, backward_s = 0;
 };
 
-struct Replay {
+struct ReplayedPipeline {
   double makespan_s = 0;
   std::vector<double> busy_s;      // by device
   std::vector<int64_t> peak_live;  // by device: chunks whose activations are held at once, at most
 };
 
+// One pass as it was replayed, for timelines.
+struct ReplayedPass {
+  int32_t device = 0, stage = 0;  // stage: virtual
+  int64_t micro_batch = 0;
+  bool backward = false;
+  double begin_s = 0, end_s = 0;
+};
+
 // times by virtual stage (size devices * chunks); transfer_s passes between two virtual stages on different
-// devices.
-Replay replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks, int64_t micro_batches,
-                       std::span<const StageTime> times, double transfer_s);
+// devices. `passes`, where given, takes every pass, those of one device in order.
+ReplayedPipeline replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks,
+                                 int64_t micro_batches, std::span<const StageTime> times, double transfer_s,
+                                 std::vector<ReplayedPass>* passes = nullptr);
 
 }  // namespace tessera

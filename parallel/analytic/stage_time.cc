@@ -79,17 +79,6 @@ double StageTimes::parameters(int64_t blocks, bool first, bool last) const {
   return own / plan_.tp;
 }
 
-int64_t StageTimes::state_bytes(double count) const {
-  const double parts = plan_.dp;
-  const double weights = count * bytes_of(plan_.compute_dtype),
-               gradients = count * bytes_of(plan_.grad_dtype);
-  // Master weights where products are computed in a shorter type, and two moments, in f32.
-  const double optimizer = count * (plan_.compute_dtype == DType::kF32 ? 8 : 12);
-  return static_cast<int64_t>(weights / (plan_.zero >= 3 ? parts : 1) +
-                              gradients / (plan_.zero >= 2 ? parts : 1) +
-                              optimizer / (plan_.zero >= 1 ? parts : 1));
-}
-
 int64_t StageTimes::activation_bytes(Recompute recompute) const {
   const double tokens = static_cast<double>(plan_.micro_batch * model_.T), e = bytes_of(plan_.compute_dtype);
   const double C = static_cast<double>(model_.C), F = static_cast<double>(model_.F), t = plan_.tp;
@@ -115,23 +104,27 @@ int64_t StageTimes::end_activation_bytes(bool first, bool last) const {
   return static_cast<int64_t>(bytes);
 }
 
-int64_t StageTimes::working_bytes() const {
-  const int64_t block = activation_bytes(Recompute::kNone);
-  // Under ZeRO-3 two blocks' weights are gathered at once.
-  const double gathered = plan_.zero >= 3 ? 2 * static_cast<double>(model_.block_parameters()) / plan_.tp *
-                                                bytes_of(plan_.compute_dtype)
-                                          : 0;
-  return block + static_cast<int64_t>(gathered);
-}
-
-int64_t StageTimes::memory_bytes(const StageBlocks& stage, bool first, bool last, int64_t flights,
-                                 int64_t chunks) const {
+StageMemory StageTimes::memory(const StageBlocks& stage, bool first, bool last, int64_t flights,
+                               int64_t chunks) const {
+  StageMemory memory;
+  const double count = parameters(stage.blocks, first, last), parts = plan_.dp,
+               e = bytes_of(plan_.compute_dtype);
+  memory.parameters = static_cast<int64_t>(count * e / (plan_.zero >= 3 ? parts : 1));
+  memory.gradients = static_cast<int64_t>(count * bytes_of(plan_.grad_dtype) / (plan_.zero >= 2 ? parts : 1));
+  // Master weights where products are computed in a shorter type, and two moments, in f32.
+  memory.optimizer = static_cast<int64_t>(count * (plan_.compute_dtype == DType::kF32 ? 8 : 12) /
+                                          (plan_.zero >= 1 ? parts : 1));
   const int64_t kept = (stage.blocks - stage.full - stage.selective) * activation_bytes(Recompute::kNone) +
                        stage.full * activation_bytes(Recompute::kFull) +
                        stage.selective * activation_bytes(Recompute::kSelective);
-  return kReserved + state_bytes(parameters(stage.blocks, first, last)) + working_bytes() +
-         flights * end_activation_bytes(first, false) + end_activation_bytes(false, last) +
-         (kept * flights + chunks - 1) / chunks;
+  memory.activations = flights * end_activation_bytes(first, false) + (kept * flights + chunks - 1) / chunks;
+  memory.logits = end_activation_bytes(false, last);
+  memory.transient = activation_bytes(Recompute::kNone);
+  // Under ZeRO-3 two blocks' weights are gathered at once.
+  if (plan_.zero >= 3)
+    memory.gathered = static_cast<int64_t>(2 * static_cast<double>(model_.block_parameters()) / plan_.tp * e);
+  memory.reserved = kReserved;
+  return memory;
 }
 
 }  // namespace tessera

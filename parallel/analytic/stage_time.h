@@ -17,6 +17,19 @@ struct StagePasses {
 // Micro-batches (of one chunk each, interleaved) whose activations stage `stage` holds at once.
 int64_t in_flight(const ForeignPlan& plan, int32_t stage, int64_t micro_batches);
 
+// What one device of a stage holds, by what it is for; total() is all of it.
+struct StageMemory {
+  int64_t parameters = 0, gradients = 0, optimizer = 0;
+  int64_t activations = 0;  // kept for backward, of all micro-batches in flight
+  int64_t logits = 0;       // of one micro-batch, with what the loss keeps beside them
+  int64_t transient = 0;    // one block while it is computed (again) and its gradients are
+  int64_t gathered = 0;     // weights gathered for use
+  int64_t reserved = 0;     // contexts, communicators, workspaces
+  int64_t total() const {
+    return parameters + gradients + optimizer + activations + logits + transient + gathered + reserved;
+  }
+};
+
 class StageTimes {
  public:
   StageTimes(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster);
@@ -25,17 +38,18 @@ class StageTimes {
   // On one tensor-parallel rank.
   double parameters(int64_t blocks, bool first, bool last) const;
 
-  // Bytes of one device. Parameters, gradients and optimizer state of `count` of them under the plan's ZeRO
-  // stage; activations that one micro-batch keeps in one block; and what the ends of the model hold for one
-  // micro-batch.
-  int64_t state_bytes(double count) const;
+  // Bytes of one device. Activations that one micro-batch keeps in one block; and what the ends of the model
+  // hold for one micro-batch.
   int64_t activation_bytes(Recompute recompute) const;
   int64_t end_activation_bytes(bool first, bool last) const;
-  int64_t working_bytes() const;  // of one block while it is computed (again) and its gradients are
   // All that a stage's device holds, while the activations of `flights` micro-batches (of one of its `chunks`
   // each) do. What contexts and communicators hold is in it, too.
   int64_t memory_bytes(const StageBlocks& stage, bool first, bool last, int64_t flights,
-                       int64_t chunks = 1) const;
+                       int64_t chunks = 1) const {
+    return memory(stage, first, last, flights, chunks).total();
+  }
+  StageMemory memory(const StageBlocks& stage, bool first, bool last, int64_t flights,
+                     int64_t chunks = 1) const;
 
  private:
   const TransformerShape& model_;

@@ -97,7 +97,7 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
     parameters[device] +=
         stage_times.parameters(stages[static_cast<size_t>(stage)].blocks, stage == 0, stage + 1 == count);
   }
-  const Replay replay = replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times, 0);
+  const ReplayedPipeline replay = replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times, 0);
 
   StepTime result;
   const auto slowest = static_cast<size_t>(std::ranges::max_element(replay.busy_s) - replay.busy_s.begin());

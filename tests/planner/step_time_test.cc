@@ -29,7 +29,7 @@ Cluster dgx(int devices) { return *cluster_preset(format("dgx-a100-80gb:{}", dev
 
 double bubble(ForeignSchedule schedule, int32_t p, int64_t m, int32_t chunks = 1, int64_t* peak = nullptr) {
   const std::vector<StageTime> times(static_cast<size_t>(p * chunks), {1.0 / chunks, 2.0 / chunks});
-  const Replay replay = replay_pipeline(schedule, p, chunks, m, times, 0);
+  const ReplayedPipeline replay = replay_pipeline(schedule, p, chunks, m, times, 0);
   if (peak != nullptr) *peak = replay.peak_live[0];
   return 1 - 3.0 * static_cast<double>(m) / replay.makespan_s;
 }
@@ -52,7 +52,7 @@ TEST_CASE("replayed pipelines have the bubbles and live micro-batches of the clo
 TEST_CASE("a slow stage sets the pace of a pipeline") {
   std::vector<StageTime> times(4, {1, 2});
   times[2] = {2, 4};
-  const Replay replay = replay_pipeline(ForeignSchedule::k1F1B, 4, 1, 32, times, 0);
+  const ReplayedPipeline replay = replay_pipeline(ForeignSchedule::k1F1B, 4, 1, 32, times, 0);
   CHECK(replay.makespan_s >= 32 * 6);
   CHECK(replay.makespan_s <= 32 * 6 + 3 * 3);
 }
