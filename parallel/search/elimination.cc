@@ -187,10 +187,10 @@ class Elimination {
 
 }  // namespace
 
-Result<Decisions> eliminate(const DecisionGraph& graph, int64_t budget_bytes, size_t most_points) {
+Status check(const DecisionGraph& graph) {
   for (const auto& ways : graph.nodes)
     if (ways.empty())
-      return Status(StatusCode::kInvalidArgument, "eliminate: a node has no way, wanted at least one");
+      return Status(StatusCode::kInvalidArgument, "decisions: a node has no way, wanted at least one");
   const auto count = static_cast<int32_t>(graph.nodes.size());
   for (const DecisionEdge& edge : graph.edges) {
     const bool exists =
@@ -199,10 +199,15 @@ Result<Decisions> eliminate(const DecisionGraph& graph, int64_t budget_bytes, si
                                             graph.nodes[static_cast<size_t>(edge.to)].size())
       return Status(
           StatusCode::kInvalidArgument,
-          format("eliminate: edge {} -> {} has {} costs, wanted two different nodes and one for each pair of "
+          format("decisions: edge {} -> {} has {} costs, wanted two different nodes and one for each pair of "
                  "their ways",
                  edge.from, edge.to, edge.costs.size()));
   }
+  return {};
+}
+
+Result<Decisions> eliminate(const DecisionGraph& graph, int64_t budget_bytes, size_t most_points) {
+  TSR_RETURN_IF_ERROR(check(graph));
   return Elimination(graph, budget_bytes, std::max<size_t>(2, most_points)).run();
 }
 

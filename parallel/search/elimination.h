@@ -23,6 +23,9 @@ struct DecisionGraph {
   std::vector<DecisionEdge> edges;
 };
 
+// Every node has a way, every edge joins two nodes and has a cost for each pair of their ways.
+Status check(const DecisionGraph& graph);
+
 struct Decision {
   double time_s = 0;
   int64_t bytes = 0;
