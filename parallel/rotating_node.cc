@@ -1,6 +1,12 @@
 // Rotating: the slices are what the ranks of an axis hold. Each rank starts with its own and passes on what
-// it has, so that every slice visits every rank (ring attention, Liu et al., 2023). Results that have the
-// factor travel with their slice as running sums and end where the slice is at home.
+// it has (ring attention, Liu et al., 2023), one of two ways:
+// - around: every slice visits every rank, passed to the rank before. Results that have the factor travel
+// with
+//   their slice as running sums and end where the slice is at home.
+// - onward, where a causal mask and contiguous shards let slice i count for the ranks from i on only: slices
+// are
+//   passed to the rank after and stop at the last. Results go straight home from every rank, so that all
+//   ranks begin at once. Half as much is sent.
 #include "parallel/chunked_node.h"
 
 namespace tessera {
@@ -14,15 +20,21 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
       TSR_RETURN_IF_ERROR(locate());
       TSR_RETURN_IF_ERROR(find_axis());
       TSR_RETURN_IF_ERROR(fetch_fixed());
-      const bool returns = std::ranges::any_of(outputs_, [](const At& at) { return at.dim >= 0; });
-      return returns ? rotate_results() : rotate_operands();
+      onward_ = counts_onward_only();
+      for (size_t o = 0; o < outputs_.size(); ++o)
+        if (outputs_[o].dim >= 0) returning_.push_back(o);
+      if (returning_.empty()) return rotate_operands();
+      return onward_ ? send_results_home() : carry_results();
     }
 
    private:
     using Block = std::vector<SlotRef>;  // of the operands that rotate, in order
 
     int32_t ranks() const { return plan_.chunks; }
-    int32_t owner(int32_t step) const { return (position_ + step) % ranks(); }
+    // Slices that visit this rank, its own first.
+    int32_t visits() const { return onward_ ? position_ + 1 : ranks(); }
+    int32_t owner(int32_t step) const { return onward_ ? position_ - step : (position_ + step) % ranks(); }
+    int32_t rank_of(int32_t position) const { return members_[static_cast<size_t>(position)]; }
 
     // The axis that the slices lie on: the one that splits another factor of the node and has a rank for each
     // slice; of several, the one over which an operand with the factor is stored now.
@@ -83,30 +95,57 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
       return {};
     }
 
-    // Passes blocks to the rank before and takes those of the rank after, all in one exchange.
-    void exchange(const Block& mine, const Block& theirs, const std::vector<int64_t>& my_bytes,
-                  const std::vector<int64_t>& their_bytes) {
-      const int32_t before = members_[static_cast<size_t>((position_ + ranks() - 1) % ranks())];
-      const int32_t after = members_[static_cast<size_t>((position_ + 1) % ranks())];
-      for (size_t b = 0; b < mine.size(); ++b)
-        e_.out_.code.emplace_back(SendInst{before, my_bytes[b], mine[b], id_, e_.micro_batch_});
-      for (size_t b = 0; b < theirs.size(); ++b)
-        e_.out_.code.emplace_back(RecvInst{after, their_bytes[b], theirs[b], id_, e_.micro_batch_});
+    // Whether slice i counts exactly for the ranks from i on.
+    bool counts_onward_only() const {
+      const ShardingRule& rule = sharding_.rule;
+      if (rule.order.earlier != plan_.chunk_factor || e_.layout_.is_zigzag(home_)) return false;
+      const Factor* later = rule.find(rule.order.later);
+      const DimSharding& split = sharding_.factors[static_cast<size_t>(later - rule.factors.data())];
+      if (split.axes != home_.axes) return false;
+      for (int32_t i = 0; i < ranks(); ++i) {
+        const Range slice = slice_range(i);
+        for (int32_t r = 0; r < ranks(); ++r) {
+          const Range seen_by = split_range({0, later->extent}, split.unit, ranks(), r);
+          if ((slice.begin < seen_by.end && seen_by.size() > 0) != (r >= i)) return false;
+        }
+      }
+      return true;
     }
 
-    // Sends on the block that `step` works on and receives the next one.
+    int64_t slice_unit() const { return std::max<int64_t>(1, home_.unit / inputs_[moving_[0]].span); }
+    Range slice_range(int32_t owner) const {
+      return split_range({0, sharding_.rule.factors[factor_].extent}, slice_unit(), ranks(), owner);
+    }
+
+    TensorType input_block(size_t m, int32_t owner) const {
+      const size_t i = moving_[m];
+      return block_type(input(i), at_home(sharding_.inputs[i], inputs_[i]), inputs_[i], owner);
+    }
+    TensorType result_block(size_t o, int32_t owner) const {
+      return block_type(output(o), at_home(sharding_.outputs[o], outputs_[o]), outputs_[o], owner);
+    }
+
+    void send(int32_t to, int64_t size, SlotRef at) {
+      e_.out_.code.emplace_back(SendInst{rank_of(to), size, at, id_, e_.micro_batch_});
+    }
+    void receive(int32_t from, int64_t size, SlotRef at) {
+      e_.out_.code.emplace_back(RecvInst{rank_of(from), size, at, id_, e_.micro_batch_});
+    }
+    int32_t before() const { return (position_ + ranks() - 1) % ranks(); }
+    int32_t after() const { return (position_ + 1) % ranks(); }
+
+    // Passes on the block that `step` works on, where another rank wants it, and receives the next one, if
+    // one comes; all in one exchange.
     Block next_block(const Block& block, int32_t step) {
       Block next;
-      std::vector<int64_t> mine, theirs;
-      for (size_t m = 0; m < moving_.size(); ++m) {
-        const size_t i = moving_[m];
-        const ShardingSpec home = at_home(sharding_.inputs[i], inputs_[i]);
-        mine.push_back(bytes(block_type(input(i), home, inputs_[i], owner(step))));
-        const TensorType type = block_type(input(i), home, inputs_[i], owner(step + 1));
-        theirs.push_back(bytes(type));
-        next.push_back(slot("rotate", input(i), type));
+      const bool passes = onward_ ? position_ + 1 < ranks() : step + 1 < ranks();
+      for (size_t m = 0; passes && m < moving_.size(); ++m)
+        send(onward_ ? after() : before(), bytes(input_block(m, owner(step))), block[m]);
+      for (size_t m = 0; step + 1 < visits() && m < moving_.size(); ++m) {
+        const TensorType type = input_block(m, owner(step + 1));
+        next.push_back(slot("rotate", input(moving_[m]), type));
+        receive(onward_ ? before() : after(), bytes(type), next.back());
       }
-      exchange(block, next, mine, theirs);
       return next;
     }
 
@@ -114,10 +153,8 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
     Result<Block> work(const Block& block, int32_t owner) {
       std::vector<FactorView> views = e_.views_of(id_);
       FactorView& view = views[factor_];
-      const Factor& factor = sharding_.rule.factors[factor_];
-      const int64_t span = inputs_[moving_[0]].span;
-      view.unit = std::max<int64_t>(1, home_.unit / span);
-      const Range range = split_range({0, factor.extent}, view.unit, ranks(), owner);
+      view.unit = slice_unit();
+      const Range range = slice_range(owner);
       view.begin[0] = range.begin;
       view.end[0] = range.end;
       if (e_.layout_.is_zigzag(home_)) e_.layout_.zigzag_view({home_.axes, view.unit}, view);
@@ -149,9 +186,8 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
     // Only operands move: the own block first, while the next one is on its way.
     Status rotate_operands() {
       Block block = own_;
-      for (int32_t step = 0; step < ranks(); ++step) {
-        Block next;
-        if (step + 1 < ranks()) next = next_block(block, step);
+      for (int32_t step = 0; step < visits(); ++step) {
+        Block next = next_block(block, step);
         TSR_RETURN_IF_ERROR(work(block, owner(step)).status());
         block = std::move(next);
       }
@@ -159,43 +195,76 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
       return {};
     }
 
-    // Results travel with their block: the own block comes last, when its sums arrive.
-    Status rotate_results() {
-      std::vector<size_t> with;  // outputs that have the factor
-      for (size_t o = 0; o < outputs_.size(); ++o)
-        if (outputs_[o].dim >= 0) with.push_back(o);
-      const auto type_of = [&](size_t o, int32_t owner) {
-        return block_type(output(o), at_home(sharding_.outputs[o], outputs_[o]), outputs_[o], owner);
-      };
+    Status add_to(Block& sums, const Block& parts, int32_t owner) {
+      for (size_t w = 0; w < returning_.size(); ++w) {
+        const size_t o = returning_[w];
+        TSR_ASSIGN_OR_RETURN(sums[w], add(result_block(o, owner), sums[w], parts[w], output(o)));
+      }
+      return {};
+    }
+
+    // Receives results for the block of `owner` from the rank at `from`.
+    Block receive_results(int32_t from, int32_t owner) {
+      Block arriving;
+      for (const size_t o : returning_) {
+        const TensorType type = result_block(o, owner);
+        arriving.push_back(slot("rotate", output(o), type));
+        receive(from, bytes(type), arriving.back());
+      }
+      return arriving;
+    }
+    void send_results(int32_t to, int32_t owner, const Block& parts) {
+      for (size_t w = 0; w < returning_.size(); ++w)
+        send(to, bytes(result_block(returning_[w], owner)), parts[w]);
+    }
+
+    // Around: results travel with their block; the own block comes last, when its sums arrive.
+    Status carry_results() {
       Block block = own_, sums;
       for (int32_t step = 1; step <= ranks(); ++step) {
         const Block here = step == ranks() ? own_ : next_block(block, step - 1);
         TSR_ASSIGN_OR_RETURN(Block parts, work(here, owner(step)));
-        if (!sums.empty())
-          for (size_t w = 0; w < with.size(); ++w) {
-            TSR_ASSIGN_OR_RETURN(parts[w],
-                                 add(type_of(with[w], owner(step)), sums[w], parts[w], output(with[w])));
-          }
-        if (step == ranks()) {
-          sums = std::move(parts);
-          break;
-        }
-        Block arriving;
-        std::vector<int64_t> mine, theirs;
-        for (const size_t o : with) {
-          mine.push_back(bytes(type_of(o, owner(step))));
-          const TensorType type = type_of(o, owner(step + 1));
-          theirs.push_back(bytes(type));
-          arriving.push_back(slot("rotate", output(o), type));
-        }
-        exchange(parts, arriving, mine, theirs);
-        sums = std::move(arriving);
+        if (!sums.empty()) TSR_RETURN_IF_ERROR(add_to(sums, parts, owner(step)));
+        if (sums.empty()) sums = std::move(parts);
+        if (step == ranks()) break;
+        send_results(before(), owner(step), sums);
+        sums = receive_results(after(), owner(step + 1));
         block = here;
       }
-      for (size_t w = 0; w < with.size(); ++w)
-        publish(with[w], at_home(sharding_.outputs[with[w]], outputs_[with[w]]), sums[w]);
-      publish_sums();
+      publish_results(sums);
       return {};
+    }
+
+    // Onward: at step s this rank works for the one s before it and gets what the one s behind it did.
+    Status send_results_home() {
+      Block block = own_, sums;
+      for (int32_t step = 0; step < ranks(); ++step) {
+        Block parts, next;
+        if (step < visits()) {
+          next = next_block(block, step);
+          TSR_ASSIGN_OR_RETURN(parts, work(block, owner(step)));
+        }
+        if (step == 0) {
+          sums = std::move(parts);
+        } else {
+          if (step < visits()) send_results(owner(step), owner(step), parts);
+          if (position_ + step < ranks()) {
+            const Block arriving = receive_results(position_ + step, position_);
+            TSR_RETURN_IF_ERROR(add_to(sums, arriving, position_));
+          }
+        }
+        block = std::move(next);
+      }
+      publish_results(sums);
+      return {};
+    }
+
+    void publish_results(const Block& sums) {
+      for (size_t w = 0; w < returning_.size(); ++w) {
+        const size_t o = returning_[w];
+        publish(o, at_home(sharding_.outputs[o], outputs_[o]), sums[w]);
+      }
+      publish_sums();
     }
 
     DimSharding home_;  // the axis alone, with the unit of the shards
@@ -203,7 +272,9 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
     std::vector<int32_t> members_;
     std::vector<SlotRef> fixed_;  // by input; null for those that move
     Block own_;
-    std::vector<size_t> moving_;
+    std::vector<size_t> moving_;     // inputs that have the factor
+    std::vector<size_t> returning_;  // outputs that have it
+    bool onward_ = false;
   };
   return Rotation(*this, id, era).run();
 }

@@ -40,7 +40,11 @@ Status vjp(VjpBuilder& b) {
 
 // Axes on g, beside k: the queries of a KV head are spread, its keys and values are there on all (ALGEBRA
 // rule 4).
-ShardingRule sharding(const OpView&) { return make_rule("bt(kg)d,bskd,bskd->bt(kg)d,bt(kg)", {}, "sd"); }
+ShardingRule sharding(const OpView& view) {
+  ShardingRule rule = make_rule("bt(kg)d,bskd,bskd->bt(kg)d,bt(kg)", {}, "sd");
+  if (attr_i64(view.attrs, "causal") != 0) rule.order = {'t', 's'};
+  return rule;
+}
 
 // Two products of D multiply-adds for every query and key that it sees; the exponentials are small beside
 // them.
@@ -110,9 +114,10 @@ Inferred infer(Types in, Attrs) {
   return std::vector<TensorType>{in[1], in[2], in[3]};
 }
 
-ShardingRule sharding(const OpView&) {
+ShardingRule sharding(const OpView& view) {
   ShardingRule rule = make_rule("bt(kg)d,bt(kg)d,bskd,bskd,bt(kg)d,bt(kg)->bt(kg)d,bskd,bskd", {}, "sd");
   rule.find('t')->kind = rule.find('g')->kind = FactorKind::kReduce;
+  if (attr_i64(view.attrs, "causal") != 0) rule.order = {'t', 's'};
   return rule;
 }
 

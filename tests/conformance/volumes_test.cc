@@ -132,6 +132,32 @@ TEST_CASE("ring attention sends 6 (N - 1) / N of the keys' size from every devic
     }
 }
 
+TEST_CASE("a causal ring in contiguous order sends half as much, also where shards are uneven") {
+  for (const int64_t tokens : {12, 13})
+    for (const int n : {2, 3, 4}) {
+      const Moved it = moved({kModel.text, 4, tokens}, format("cp=ring:{}:contiguous", n));
+      CAPTURE(n);
+      REQUIRE(it.error == "ok");
+      // Block i visits n - 1 - i ranks, three times two tensors of b s_i h_kv.
+      double visited = 0;
+      for (int i = 0; i < n; ++i) {
+        const int64_t mine = tokens / n + (i < tokens % n ? 1 : 0);
+        visited += static_cast<double>(4 * mine * 12 * (n - 1 - i));
+      }
+      CHECK(it.of("send p2p") == kLayers * 6 * visited);
+    }
+}
+
+TEST_CASE("a ring without a mask sends every block to every rank, contiguous or not") {
+  for (const int n : {2, 3, 4}) {
+    const Moved it =
+        moved({"encoder:L=2,C=16,H=4,F=24,V=40,T=12", 8, 12}, format("cp=ring:{}:contiguous", n));
+    CAPTURE(n);
+    REQUIRE(it.error == "ok");
+    CHECK(it.of("send p2p") == 2 * 6 * (n - 1) * 8 * 12 * 16);
+  }
+}
+
 TEST_CASE("gathering keys and values moves 6 (N - 1) times their size too, zig-zag or not") {
   for (const std::string_view order : {"", ":contiguous"})
     for (const double n : {2., 3.}) {
@@ -200,13 +226,14 @@ TEST_CASE("the block of the fixtures moves what they say") {
     CHECK(moved_block.parameters == 2640);
     CHECK(moved_block.elements - it.apart == it.elements);
   }
-  // Rings of 2, 3 and 4 send what the formula says, every block to every rank: 6 (N - 1) times the keys. The
-  // fixture (2304, 4608, 6912) is half of it: under a causal mask and without zig-zag a block need only visit
-  // later ranks.
+  // Rings of 2, 3 and 4, contiguous under the causal mask: blocks visit later ranks only. In zig-zag order
+  // every block visits every rank, which is the formula, 6 (N - 1) times the keys.
   for (const double n : {2., 3., 4.}) {
-    const Moved ring =
-        moved({"llama:L=1,C=16,H=4,KV=2,F=24,V=40,T=12", 8, 12}, format("cp=ring:{}", static_cast<int>(n)));
-    REQUIRE(ring.error == "ok");
-    CHECK(ring.of("send p2p") == 6 * (n - 1) * 768);
+    const Model llama{"llama:L=1,C=16,H=4,KV=2,F=24,V=40,T=12", 8, 12};
+    const auto words = [&](std::string_view order) {
+      return format("cp=ring:{}{}", static_cast<int>(n), order);
+    };
+    CHECK(moved(llama, words(":contiguous")).of("send p2p") == 2304 * (n - 1));
+    CHECK(moved(llama, words("")).of("send p2p") == 6 * (n - 1) * 768);
   }
 }
