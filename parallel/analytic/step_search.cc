@@ -72,6 +72,8 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
     if (open[i].bound_s >= best) {
       result.closed_by_bound = static_cast<int64_t>(open.size() - i);
       bound = std::min(bound, open[i].bound_s);
+      for (; i < open.size(); ++i)
+        result.closed.push_back({open[i].plan, ClosedBy::kBound, open[i].bound_s, 0});
       break;
     }
     const StepSolver solver(model, cluster, options, open[i].plan, limit);
@@ -80,12 +82,15 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
     if (!one.ok()) {
       if (one.status().code() != StatusCode::kOutOfMemory) return one.status();
       ++result.too_large;
+      result.closed.push_back({open[i].plan, ClosedBy::kTooLarge, open[i].bound_s, 0});
       if (const int64_t bytes = solver.least_bytes(); bytes < least_bytes)
         least_bytes = bytes, least_plan = smallest_form(open[i].plan, options);
       continue;
     }
     ++result.solved;
-    bound = std::min(bound, std::max(own_bound, open[i].bound_s));
+    own_bound = std::max(own_bound, open[i].bound_s);
+    bound = std::min(bound, own_bound);
+    result.closed.push_back({open[i].plan, ClosedBy::kSolved, own_bound, one->time.step_s});
     best = std::min(best, one->time.step_s);
     found.push_back(std::move(*one));
   }

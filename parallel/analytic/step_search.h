@@ -17,12 +17,23 @@
 
 namespace tessera {
 
+// How a configuration was done with; a certificate (analytic/step_certificate.h) tells it of every one.
+enum class ClosedBy : uint8_t { kBound, kSolved, kTooLarge };
+
+struct ClosedConfiguration {
+  ForeignPlan plan;  // recomputation is decided block by block, and is not in it
+  ClosedBy by = ClosedBy::kBound;
+  double bound_s = 0;  // no plan of it is faster
+  double step_s = 0;   // kSolved: the fastest found
+};
+
 struct StepSearchResult {
   FoundStep best;
   std::vector<FoundStep> runners_up;  // best first, of other (tp, dp, pp, micro-batch)
   double bound_s = 0;
   double gap = 0;  // (best - bound) / best
   int64_t configurations = 0, closed_by_bound = 0, solved = 0, too_large = 0;
+  std::vector<ClosedConfiguration> closed;  // all of them, by bound before anything was solved
 };
 
 // kOutOfMemory when nothing fits: says the smallest limit found that would work, and with what.
