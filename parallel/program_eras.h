@@ -1,0 +1,21 @@
+// What an instruction of a training step is part of: forward, the same again for backward, backward, or
+// update.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/program.h"
+
+namespace tessera {
+
+enum class InstructionEra : uint8_t { kForward, kRecompute, kBackward, kUpdate };
+
+// By instruction. `graph`: the one whose nodes the instructions name (EntryLayout::graph). A forward node
+// that runs after backward has begun on its micro-batch runs again.
+std::vector<InstructionEra> find_eras(const EntryPoint& entry, const Graph& graph);
+
+NodeId node_of(const Instruction& instruction);
+
+}  // namespace tessera
