@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "graph/base/dtype.h"
 
 namespace tessera {
+
+struct DeviceProfile;  // graph/device_profile.h
 
 enum class Tier : uint8_t { kDevice = 0, kHost = 1, kFile = 2 };
 
@@ -74,6 +77,10 @@ struct Cluster {
   Link host_link;                 // one device to its host's memory, each direction
   int64_t file_bytes = 0;         // of one node
   Link file_link;                 // one node to its files
+
+  // Measured prices of the devices at hand, in place of the rates above; null: none. Never changed, so that
+  // copies of a cluster share it; compared by identity.
+  std::shared_ptr<const DeviceProfile> profile = nullptr;
   friend bool operator==(const Cluster&, const Cluster&) = default;
 };
 

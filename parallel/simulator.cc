@@ -6,6 +6,7 @@
 #include "graph/analysis/instructions.h"
 #include "graph/base/text.h"
 #include "parallel/cost_model.h"
+#include "parallel/shared_replay.h"
 
 namespace tessera {
 
@@ -22,12 +23,18 @@ Result<Simulation> simulate(const Program& program, std::string_view entry, cons
     simulation.dependencies.push_back(
         find_dependencies(rank, rank.entries[simulation.entry], options.streams));
 
-  const int32_t busy =
-      options.busy_ranks > 0 ? options.busy_ranks : static_cast<int32_t>(program.ranks.size());
+  std::vector<std::vector<InstructionPrice>> prices;
+  for (const RankProgram& rank : program.ranks)
+    prices.push_back(prices_of(rank, rank.entries[simulation.entry], cluster));
+  if (cluster.shared_cores > 0 && options.busy_ranks == 0) {
+    TSR_ASSIGN_OR_RETURN(simulation.run,
+                         replay_shared(program, simulation.entry, simulation.dependencies, prices, cluster));
+    return simulation;
+  }
   const auto duration = [&](int32_t rank, int32_t at) {
-    const RankProgram& part = program.ranks[static_cast<size_t>(rank)];
-    const Instruction& instruction = part.entries[simulation.entry].code[static_cast<size_t>(at)];
-    return static_cast<int64_t>(std::llround(instruction_seconds(part, instruction, cluster, busy) * 1e9));
+    const InstructionPrice& price = prices[static_cast<size_t>(rank)][static_cast<size_t>(at)];
+    return static_cast<int64_t>(
+        std::llround(seconds_at(price, cluster, std::max(1, options.busy_ranks)) * 1e9));
   };
   TSR_ASSIGN_OR_RETURN(simulation.run, replay(program, simulation.entry, simulation.dependencies, duration));
   return simulation;

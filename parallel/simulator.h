@@ -22,7 +22,9 @@ struct Simulation {
 
 struct SimulatorOptions {
   StreamOptions streams;
-  int32_t busy_ranks = 0;  // that share the cluster's cores; 0: all of the program's
+  // As if so many ranks computed all the time; 0: as many as do, moment by moment, where devices share cores
+  // (parallel/shared_replay.h).
+  int32_t busy_ranks = 0;
 };
 
 Result<Simulation> simulate(const Program& program, std::string_view entry, const Cluster& cluster,

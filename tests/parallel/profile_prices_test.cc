@@ -1,0 +1,102 @@
+// Prices from a device profile: exact at marks, on logarithms between them, in proportion beyond.
+#include "parallel/profile_prices.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "graph/graph.h"
+
+using namespace tessera;
+
+namespace {
+
+// Products of 2 m k n flops at 1e9 a second, trans_w = 1 at half of that.
+DeviceProfile profile() {
+  DeviceProfile profile;
+  profile.device = "fake";
+  profile.cores = 2;
+  for (const auto& [form, slower] : {std::pair{"trans_w=0", 1.0}, {"trans_w=1", 2.0}}) {
+    PriceTable table{"matmul", form, DType::kF32, {"*", "k", "n"}, {{8, 64}, {16, 64, 256}, {16, 64}},
+                     {},       {}};
+    for (const double m : table.marks[0])
+      for (const double k : table.marks[1])
+        for (const double n : table.marks[2]) {
+          table.seconds.push_back(slower * 2 * m * k * n / 1e9);
+          table.shared_seconds.push_back(2 * table.seconds.back());
+        }
+    profile.kernels.push_back(table);
+  }
+  profile.kernels.push_back({"", "", DType::kF32, {"bytes"}, {{1e3, 1e6}}, {1e-6, 1e-4}, {1e-6, 2e-4}});
+  profile.collectives = {{CollectiveKind::kAllReduce, 2, {{1e3, 1e6}, {1e-5, 1e-3}}},
+                         {CollectiveKind::kAllReduce, 4, {{1e3, 1e6}, {3e-5, 3e-3}}}};
+  return profile;
+}
+
+struct Question {
+  const OpDef* op;
+  std::vector<Attr> attrs;
+  std::vector<TensorType> inputs, outputs;
+  std::vector<FactorView> factors;
+  OpView view() const { return {attrs, inputs, outputs, factors}; }
+};
+
+Question product(int64_t batch, int64_t rows, int64_t k, int64_t n, int64_t trans = 0) {
+  Graph graph;
+  const auto x = graph.add_tensor("x", {DType::kF32, Shape{batch, rows, k}}, TensorKind::kInput);
+  const auto w =
+      graph.add_tensor("w", {DType::kF32, trans ? Shape{n, k} : Shape{k, n}}, TensorKind::kParameter);
+  const auto y = graph.add("matmul", {*x, *w}, {{"trans_w", trans}});
+  REQUIRE(y.ok());
+  const Node& node = graph.nodes()[0];
+  Question question{node.op, node.attrs, {graph.type(*x), graph.type(*w)}, {graph.type(*y)}, {}};
+  ShardingRule rule = node.op->sharding(question.view());
+  REQUIRE(bind_extents(rule, question.inputs, question.outputs).ok());
+  for (const Factor& factor : rule.factors)
+    question.factors.push_back({factor.name, factor.extent, 1, 1, {0, 0}, {factor.extent, 0}});
+  return question;
+}
+
+double alone(const Question& question) {
+  const auto seconds = kernel_seconds(profile(), *question.op, question.view());
+  REQUIRE(seconds.has_value());
+  return seconds->alone_s;
+}
+
+}  // namespace
+
+TEST_CASE("a product is priced by its shape: at marks, between them and beyond them") {
+  for (const auto& [b, m, k, n] :
+       {std::tuple{1, 8, 16, 16}, {2, 32, 256, 64}, {1, 20, 100, 50}, {4, 64, 1024, 128}}) {
+    CAPTURE(k);
+    CHECK(alone(product(b, m, k, n)) == doctest::Approx(2e-9 * b * m * k * n));
+    CHECK(alone(product(b, m, k, n, 1)) == doctest::Approx(4e-9 * b * m * k * n));
+  }
+  CHECK(alone(product(1, 1, 1, 1)) == doctest::Approx(2e-9 * 8 * 16 * 16));  // below all marks: the smallest
+}
+
+TEST_CASE("what has no table is priced by its bytes, but never faster than the fastest product computes") {
+  Question question = product(1, 64, 64, 64);
+  const OpDef* softmax = find_op("softmax");
+  REQUIRE(softmax != nullptr);
+  question.op = softmax;
+  question.inputs = question.outputs = {{DType::kF32, Shape{125, 1000}}};  // 1e6 bytes read and written
+  const auto seconds = kernel_seconds(profile(), *softmax, question.view());
+  REQUIRE(seconds.has_value());
+  const double compute_s = softmax->cost(question.view()).flops / 1e9;
+  CHECK(seconds->alone_s == doctest::Approx(std::max(1e-4, compute_s)));
+}
+
+TEST_CASE("collectives of sizes between those measured lie between, larger groups in proportion") {
+  const DeviceProfile given = profile();
+  const auto seconds = [&](int32_t members, double bytes) {
+    return collective_seconds(given, CollectiveKind::kAllReduce, members, bytes).value_or(-1);
+  };
+  CHECK(seconds(2, 1e3) == doctest::Approx(1e-5));
+  CHECK(seconds(2, 1e6) == doctest::Approx(1e-3));
+  CHECK(seconds(2, 2e6) == doctest::Approx(2e-3));
+  CHECK(seconds(2, std::sqrt(1e9)) == doctest::Approx(1e-4));
+  CHECK(seconds(3, 1e6) == doctest::Approx(2e-3));
+  CHECK(seconds(8, 1e6) == doctest::Approx(6e-3));
+  CHECK_FALSE(collective_seconds(given, CollectiveKind::kAllToAll, 2, 1e3).has_value());
+}
