@@ -67,6 +67,7 @@ StagePasses StageTimes::of(const StageBlocks& blocks, bool first, bool last) con
   passes.forward_s += out;
   passes.backward_s += in;
   passes.recompute_s = again.compute_s;
+  passes.send_s = out + in;
   passes.collective_s = forward.collective_s + backward.collective_s + out + in;
   return passes;
 }

@@ -12,6 +12,7 @@ struct StagePasses {
   double forward_s = 0, backward_s = 0;  // with sends; backward with recomputation
   double recompute_s = 0;                // of which: kernels computed again
   double collective_s = 0;               // of both: collectives and sends
+  double send_s = 0;                     // of which: sends
 };
 
 // Micro-batches (of one chunk each, interleaved) whose activations stage `stage` holds at once.

@@ -71,7 +71,8 @@ AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& p
 }
 
 Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
-                           int64_t global_batch, std::span<const StageBlocks> given) {
+                           int64_t global_batch, std::span<const StageBlocks> given,
+                           std::vector<ReplayedPass>* replayed) {
   TSR_RETURN_IF_ERROR(
       check_foreign_plan(plan, model, global_batch, static_cast<int32_t>(cluster.devices.size())));
   const StageTimes stage_times(model, plan, cluster);
@@ -84,7 +85,7 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
                   format("step_time: {} stages are described, the plan has {}", stages.size(), count));
 
   std::vector<StageTime> times;
-  std::vector<double> recompute(static_cast<size_t>(plan.pp), 0), collective(recompute),
+  std::vector<double> recompute(static_cast<size_t>(plan.pp), 0), collective(recompute), sends(recompute),
       parameters(recompute), backward(recompute);
   for (int32_t stage = 0; stage < count; ++stage) {
     const auto device = static_cast<size_t>(stage % plan.pp);
@@ -94,14 +95,18 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
     backward[device] += passes.backward_s;
     recompute[device] += static_cast<double>(m) * passes.recompute_s;
     collective[device] += static_cast<double>(m) * passes.collective_s;
+    sends[device] += static_cast<double>(m) * passes.send_s;
     parameters[device] +=
         stage_times.parameters(stages[static_cast<size_t>(stage)].blocks, stage == 0, stage + 1 == count);
   }
-  const ReplayedPipeline replay = replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times, 0);
+  const ReplayedPipeline replay =
+      replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times, 0, replayed);
 
   StepTime result;
   const auto slowest = static_cast<size_t>(std::ranges::max_element(replay.busy_s) - replay.busy_s.begin());
   result.communication_s = collective[slowest];
+  result.sends_s = sends[slowest];
+  result.slowest = static_cast<int32_t>(slowest);
   result.recompute_s = recompute[slowest];
   result.compute_s = replay.busy_s[slowest] - collective[slowest];
   result.bubble_s = replay.makespan_s - replay.busy_s[slowest];

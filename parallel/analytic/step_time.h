@@ -13,15 +13,19 @@
 
 namespace tessera {
 
+struct ReplayedPass;  // parallel/analytic/pipeline_replay.h
+
 struct StepTime {
   double step_s = 0;
   // Of the slowest stage, summed over its micro-batches.
   double compute_s = 0;        // kernels and waiting for the host that issues them
   double recompute_s = 0;      // of which: forward again
   double communication_s = 0;  // tensor-parallel collectives and sends between stages
+  double sends_s = 0;          // of which: sends
   double bubble_s = 0;         // waiting for other stages
   double gradients_s = 0;      // reduction over dp that is not hidden
   double update_s = 0;         // optimizer
+  int32_t slowest = 0;         // the stage (device of the pipeline) that this is of
 };
 
 // Blocks of one stage, and how many of them are recomputed.
@@ -35,8 +39,10 @@ struct StageBlocks {
 std::vector<StageBlocks> even_stages(const TransformerShape& model, const ForeignPlan& plan);
 
 // Fails where check_foreign_plan does. `stages`: one for each virtual stage; empty for the even split.
+// `passes`, where given, takes every pass of the pipeline.
 Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
-                           int64_t global_batch, std::span<const StageBlocks> stages = {});
+                           int64_t global_batch, std::span<const StageBlocks> stages = {},
+                           std::vector<ReplayedPass>* passes = nullptr);
 
 // After the pipeline: gradients reduced as far as not hidden, and the update, for a stage with so many
 // parameters (of one tensor-parallel rank) whose backward pass of one micro-batch takes `backward_s`.
