@@ -60,7 +60,9 @@ StepSearchOptions search_options(const ForeignPlan& plan, std::string_view paral
   if (pinned.contains("tp")) search.tp = plan.tp;
   if (pinned.contains("dp")) search.dp = plan.dp;
   if (pinned.contains("pp")) search.pp = plan.pp;
-  if (parallel.find(':') != std::string_view::npos) search.virtual_stages = plan.virtual_stages;
+  for (const std::string& word : split(parallel, ','))
+    if (trim(word).starts_with("pp=") && word.find(':') != std::string::npos)
+      search.virtual_stages = plan.virtual_stages;
   if (pinned.contains("zero")) search.zero = plan.zero;
   if (pinned.contains("mb")) search.micro_batch = plan.micro_batch;
   if (pinned.contains("recompute")) search.recompute = plan.recompute;
@@ -99,8 +101,8 @@ FoundStep as_found(const TransformerShape& model, const ForeignPlan& plan, const
       whole.selective += found.stages[v].selective;
     }
     found.memory_bytes.push_back(times.memory_bytes(
-        whole, device == 0, device + 1 == plan.pp,
-        in_flight(plan, device, batch / (plan.micro_batch * plan.dp)), plan.virtual_stages));
+        whole, device == 0, holds_head(plan, device),
+        in_flight(plan, device, batch / (plan.micro_batch * plan.data())), plan.virtual_stages));
   }
   return found;
 }
@@ -129,15 +131,17 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
                  {"global_batch", batch}};
   StepTime time;
   const auto devices = static_cast<int64_t>(cluster.devices.size());
-  const bool complete = static_cast<int64_t>(plan.tp) * plan.dp * plan.pp == devices && !parallel.empty();
+  const bool complete =
+      static_cast<int64_t>(plan.tp) * plan.dp * plan.pp * plan.cp * plan.ep == devices && !parallel.empty();
   if (complete) {
     TSR_ASSIGN_OR_RETURN(time, step_time(model, plan, cluster, batch));
     report["parallel"] = parallel;
     report["stages"] = stages_array(as_found(model, plan, cluster, batch));
   } else {
-    if (plan.schedule == ForeignSchedule::kGpipe)
-      return Status(StatusCode::kUnsupported,
-                    "gpipe is priced, not searched: name tp, dp and pp so that they use every device");
+    if (plan.schedule == ForeignSchedule::kGpipe || plan.splits_backward())
+      return Status(
+          StatusCode::kUnsupported,
+          "gpipe and zb are priced, not searched: name tp, dp and pp so that they use every device");
     TSR_ASSIGN_OR_RETURN(
         const StepSearchResult found,
         search_step(model, cluster, search_options(plan, parallel, features, batch, memory_limit)));
@@ -158,7 +162,7 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
                             {"memory_bytes", std::ranges::max(step.memory_bytes)}});
     report["candidates"] = candidates;
   }
-  report["micro_batches"] = batch / (plan.micro_batch * plan.dp);
+  report["micro_batches"] = batch / (plan.micro_batch * plan.data());
   report["predicted_step_seconds"] = time.step_s;
   report["tokens_per_second"] = static_cast<double>(batch * model.T) / time.step_s;
   report["seconds"] = seconds_object(time);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "parallel/analytic/context_time.h"
+
 namespace tessera {
 
 namespace {
@@ -20,6 +22,23 @@ class Kernels {
   void product(Pass& pass, double m, double n, double k) const {
     pass.compute_s += product_seconds(kind_, plan_.compute_dtype, m, n, k);
     pass.kernels += 1;
+  }
+  // Several products side by side, each with a weight of its own: experts.
+  void products(Pass& pass, double count, double m, double n, double k) const {
+    if (count == 1) return product(pass, m, n, k);
+    pass.compute_s +=
+        std::max(0.0, count * (product_seconds(kind_, plan_.compute_dtype, m, n, k) - kind_.launch_s)) +
+        kind_.launch_s;
+    pass.kernels += 1;
+  }
+  // A product of the model, and the adapter beside it where there is one.
+  void linear(Pass& pass, double m, double n, double k) const {
+    product(pass, m, n, k);
+    if (plan_.lora == 0) return;
+    const double rank = static_cast<double>(plan_.lora);
+    product(pass, m, rank, k);
+    product(pass, m, n, rank);
+    stream(pass, 3 * m * n);
   }
   void batched(Pass& pass, double count, double m, double n, double k) const {
     pass.compute_s += batched_product_seconds(kind_, plan_.compute_dtype, count, m, n, k);
@@ -51,6 +70,22 @@ class Kernels {
     pass.collective_s += gather_seconds(cluster_, group_, elements * element_bytes());
     pass.kernels += 1;
   }
+  // Slots to where their experts are, or back.
+  void exchange(Pass& pass, double elements) const {
+    if (plan_.ep < 2) return;
+    const Group group = group_of(cluster_, plan_.ep, plan_.tp * plan_.cp);
+    pass.collective_s += all_to_all_seconds(cluster_, group, elements * element_bytes() * plan_.ep);
+    pass.kernels += 1;
+  }
+  // What attention over a split sequence sends: `qkv` and `mixed` elements are this rank's, `beside_s` is the
+  // computation that a ring's transfers run beside.
+  void context(Pass& pass, double qkv, double mixed, double beside_s, bool backward) const {
+    if (plan_.cp < 2) return;
+    const ContextTime time =
+        context_time(cluster_, plan_, qkv * element_bytes(), mixed * element_bytes(), beside_s, backward);
+    pass.collective_s += time.exposed_s;
+    pass.kernels += time.kernels;
+  }
   double element_bytes() const { return bytes_of(plan_.compute_dtype); }
 
  private:
@@ -69,7 +104,8 @@ struct Sizes {
   Sizes(const TransformerShape& model, const ForeignPlan& plan)
       : mb(static_cast<double>(plan.micro_batch)),
         T(static_cast<double>(model.T)),
-        N(mb * T),
+        N(mb * T / plan.cp),
+        cp(plan.cp),
         C(static_cast<double>(model.C)),
         t(plan.tp),
         heads(static_cast<double>(model.H) / t),
@@ -78,25 +114,25 @@ struct Sizes {
         F(static_cast<double>(model.F) / t),
         V(static_cast<double>(model.V) / t),
         own(plan.sequence_parallel ? N / t : N) {}
-  double mb, T, N, C, t, heads, D, qkv, F, V;
+  double mb, T, N, cp, C, t, heads, D, qkv, F, V;
   double own;  // tokens whose norms and residuals this rank computes
 };
 
 void scores_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan, double dropout) {
-  const double count = s.mb * s.heads, scores = count * s.T * s.T;
+  const double count = s.mb * s.heads, own = s.T / s.cp, scores = count * own * s.T;
   if (plan.fused_attention) return k.fused(pass, 4 * scores * s.D / 2, s.N * (s.qkv + s.C / s.t));
-  k.batched(pass, count, s.T, s.T, s.D);
+  k.batched(pass, count, own, s.T, s.D);
   k.stream(pass, 2 * scores);  // scale, mask, softmax in one
   if (dropout > 0) k.stream(pass, (2 + kMask) * scores, 3);
-  k.batched(pass, count, s.T, s.D, s.T);
+  k.batched(pass, count, own, s.D, s.T);
 }
 
 void scores_backward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan, double dropout) {
-  const double count = s.mb * s.heads, scores = count * s.T * s.T;
+  const double count = s.mb * s.heads, own = s.T / s.cp, scores = count * own * s.T;
   if (plan.fused_attention) return k.fused(pass, 10 * scores * s.D / 2, 2 * s.N * (s.qkv + s.C / s.t));
   for (int i = 0; i < 2; ++i) {
-    k.batched(pass, count, s.T, s.D, s.T);
-    k.batched(pass, count, s.T, s.T, s.D);
+    k.batched(pass, count, own, s.D, s.T);
+    k.batched(pass, count, own, s.T, s.D);
   }
   if (dropout > 0) k.stream(pass, (2 + kMask) * scores, 2);
   k.stream(pass, 3 * scores, 2);
@@ -106,32 +142,95 @@ void attention_forward(Pass& pass, const Kernels& k, const Sizes& s, const Forei
                        double dropout) {
   k.stream(pass, 2 * s.own * s.C);
   if (plan.sequence_parallel) k.gather(pass, s.N * s.C);
-  k.product(pass, s.N, s.qkv, s.C);
+  k.linear(pass, s.N, s.qkv, s.C);
   k.stream(pass, 2 * s.N * s.qkv, 6);  // heads forward
-  scores_forward(pass, k, s, plan, dropout);
+  Pass scores;
+  scores_forward(scores, k, s, plan, dropout);
+  pass += scores;
+  k.context(pass, s.N * s.qkv, s.N * s.C / s.t, scores.compute_s, false);
   k.stream(pass, 2 * s.N * s.C / s.t, 2);
-  k.product(pass, s.N, s.C, s.C / s.t);
+  k.linear(pass, s.N, s.C, s.C / s.t);
   plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C);
   k.stream(pass, (3 + kMask) * s.own * s.C, 2);  // bias, dropout, residual
 }
 
-void feed_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan, bool gated) {
+// Slots of one rank, after tokens went to their experts: as many as it sends out, shared out among the
+// experts it holds.
+struct Slots {
+  Slots(const Sizes& s, const ForeignPlan& plan, const TransformerShape& model)
+      : count(s.N * static_cast<double>(model.K) * model.capacity),
+        experts(static_cast<double>(model.E) / plan.ep),
+        each(count / experts) {}
+  double count, experts, each;
+};
+
+// Router, tokens to slots, the experts' products, and back; both ways by all-to-all over ep.
+void experts_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan,
+                     const TransformerShape& model) {
+  const Slots slots(s, plan, model);
+  const double E = static_cast<double>(model.E);
+  k.product(pass, s.N, E, s.C);
+  k.stream(pass, 4 * s.N * E, 6);  // softmax, choice, positions
+  k.stream(pass, 2 * slots.count * s.C);
+  k.exchange(pass, slots.count * s.C);
+  k.products(pass, slots.experts, slots.each, model.gated ? 2 * s.F : s.F, s.C);
+  k.stream(pass, (model.gated ? 3 : 2) * slots.count * s.F);
+  k.products(pass, slots.experts, slots.each, s.C, s.F);
+  k.exchange(pass, slots.count * s.C);
+  k.stream(pass, (slots.count + s.N) * s.C);
+}
+
+void feed_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan,
+                  const TransformerShape& model) {
   k.stream(pass, 2 * s.own * s.C);
   if (plan.sequence_parallel) k.gather(pass, s.N * s.C);
-  k.product(pass, s.N, gated ? 2 * s.F : s.F, s.C);
-  k.stream(pass, (gated ? 3 : 2) * s.N * s.F);
-  k.product(pass, s.N, s.C, s.F);
+  if (model.E > 0) {
+    experts_forward(pass, k, s, plan, model);
+  } else {
+    k.linear(pass, s.N, model.gated ? 2 * s.F : s.F, s.C);
+    k.stream(pass, (model.gated ? 3 : 2) * s.N * s.F);
+    k.linear(pass, s.N, s.C, s.F);
+  }
   plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C);
   k.stream(pass, (3 + kMask) * s.own * s.C, 2);
 }
 
-// dX and dW of a product [N, k] x [k, n], and dW joining the gradients of earlier micro-batches.
-void product_backward(Pass& pass, const Kernels& k, const ForeignPlan& plan, double N, double n,
-                      double inner) {
-  k.product(pass, N, inner, n);
-  k.product(pass, inner, n, N);
-  const double grad = bytes_of(plan.grad_dtype);
-  k.stream_bytes(pass, n * inner * (k.element_bytes() + 2 * grad));
+// dX and dW of `count` products [N, k] x [k, n], and dW joining the gradients of earlier micro-batches. Of a
+// frozen product dX alone, and both gradients of the adapter beside it where there is one.
+void product_backward(BlockTime& time, const Kernels& k, const ForeignPlan& plan, double N, double n,
+                      double inner, double count = 1, bool adapted = true) {
+  k.products(time.backward, count, N, inner, n);
+  Pass weight;
+  const double grad = bytes_of(plan.grad_dtype), rank = static_cast<double>(plan.lora);
+  if (plan.lora == 0) {
+    k.products(weight, count, inner, n, N);
+    k.stream_bytes(weight, count * n * inner * (k.element_bytes() + 2 * grad));
+  } else if (adapted) {
+    k.product(time.backward, N, rank, n);
+    k.product(time.backward, N, inner, rank);
+    k.stream(time.backward, 2 * N * inner);
+    k.product(weight, rank, n, N);
+    k.product(weight, inner, rank, N);
+    k.stream_bytes(weight, rank * (n + inner) * (k.element_bytes() + 2 * grad), 2);
+  }
+  time.weight += weight;
+  time.backward += weight;
+}
+
+void experts_backward(BlockTime& time, const Kernels& k, const Sizes& s, const ForeignPlan& plan,
+                      const TransformerShape& model) {
+  const Slots slots(s, plan, model);
+  const double E = static_cast<double>(model.E);
+  Pass& b = time.backward;
+  k.stream(b, 2 * (slots.count + s.N) * s.C);
+  k.exchange(b, slots.count * s.C);
+  product_backward(time, k, plan, slots.each, s.C, s.F, slots.experts, false);
+  k.stream(b, (model.gated ? 5 : 4) * slots.count * s.F, 3);
+  product_backward(time, k, plan, slots.each, model.gated ? 2 * s.F : s.F, s.C, slots.experts, false);
+  k.exchange(b, slots.count * s.C);
+  k.stream(b, (slots.count + s.N) * s.C);
+  k.stream(b, 4 * s.N * E, 6);
+  product_backward(time, k, plan, s.N, E, s.C, 1, false);
 }
 
 }  // namespace
@@ -156,7 +255,7 @@ BlockTime block_time(const TransformerShape& model, const ForeignPlan& plan, con
   const Sizes s(model, plan);
   BlockTime time;
   attention_forward(time.forward, k, s, plan, model.dropout);
-  feed_forward(time.forward, k, s, plan, model.gated);
+  feed_forward(time.forward, k, s, plan, model);
 
   if (plan.recompute == Recompute::kFull) time.recompute = time.forward;
   if (plan.recompute == Recompute::kSelective && !plan.fused_attention)
@@ -166,20 +265,27 @@ BlockTime block_time(const TransformerShape& model, const ForeignPlan& plan, con
   const double wide = model.gated ? 2 * s.F : s.F;
   k.stream(b, (2 + kMask) * s.own * s.C, 3);  // dropout, bias gradient
   if (plan.sequence_parallel) k.gather(b, s.N * s.C);
-  product_backward(b, k, plan, s.N, s.C, s.F);
-  k.stream(b, (model.gated ? 5 : 4) * s.N * s.F, 3);
-  if (plan.sequence_parallel) k.gather(b, s.N * s.C);  // the operand again, for dW
-  product_backward(b, k, plan, s.N, wide, s.C);
+  if (model.E > 0) {
+    experts_backward(time, k, s, plan, model);
+  } else {
+    product_backward(time, k, plan, s.N, s.C, s.F);
+    k.stream(b, (model.gated ? 5 : 4) * s.N * s.F, 3);
+    if (plan.sequence_parallel) k.gather(b, s.N * s.C);  // the operand again, for dW
+    product_backward(time, k, plan, s.N, wide, s.C);
+  }
   plan.sequence_parallel ? k.gather(b, s.N * s.C) : k.reduce(b, s.N * s.C);
   k.stream(b, 8 * s.own * s.C, 4);  // norm, residual
   k.stream(b, (2 + kMask) * s.own * s.C, 3);
   if (plan.sequence_parallel) k.gather(b, s.N * s.C);
-  product_backward(b, k, plan, s.N, s.C, s.C / s.t);
+  product_backward(time, k, plan, s.N, s.C, s.C / s.t);
   k.stream(b, 2 * s.N * s.C / s.t, 2);
-  scores_backward(b, k, s, plan, model.dropout);
+  Pass scores;
+  scores_backward(scores, k, s, plan, model.dropout);
+  b += scores;
+  k.context(b, s.N * s.qkv, s.N * s.C / s.t, scores.compute_s, true);
   k.stream(b, 3 * s.N * s.qkv, 5);
   if (plan.sequence_parallel) k.gather(b, s.N * s.C);
-  product_backward(b, k, plan, s.N, s.qkv, s.C);
+  product_backward(time, k, plan, s.N, s.qkv, s.C);
   plan.sequence_parallel ? k.gather(b, s.N * s.C) : k.reduce(b, s.N * s.C);
   k.stream(b, 8 * s.own * s.C, 4);
   return time;
@@ -191,6 +297,7 @@ BlockTime embedding_time(const TransformerShape& model, const ForeignPlan& plan,
   BlockTime time;
   k.stream(time.forward, 4 * s.N * s.C, 10);
   k.reduce(time.forward, s.N * s.C);
+  if (plan.lora > 0) return time;  // frozen, with nothing before it
   k.stream(time.backward, 4 * s.N * s.C, 8);
   k.stream_bytes(time.backward, static_cast<double>(model.V) / s.t * s.C *
                                     (k.element_bytes() + 2 * bytes_of(plan.grad_dtype)));
@@ -208,7 +315,7 @@ BlockTime head_time(const TransformerShape& model, const ForeignPlan& plan, cons
   k.stream_bytes(time.forward, s.N * s.V * (k.element_bytes() + 4 + 4 + 8 + 8 + 4 + 8), 18);
   for (int i = 0; i < 3; ++i) k.reduce(time.forward, 2 * s.N);
   k.stream_bytes(time.backward, s.N * s.V * (8 + 8 + 4 + k.element_bytes()), 8);
-  product_backward(time.backward, k, plan, s.N, s.V, s.C);
+  product_backward(time, k, plan, s.N, s.V, s.C, 1, false);
   plan.sequence_parallel ? k.gather(time.backward, s.N * s.C) : k.reduce(time.backward, s.N * s.C);
   k.stream(time.backward, 6 * s.own * s.C, 3);
   return time;

@@ -21,6 +21,7 @@ struct Pass {
 
 struct BlockTime {
   Pass forward, recompute, backward;
+  Pass weight;  // of backward: gradients of weights, which schedules that split the pass put off
 };
 
 BlockTime block_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster);

@@ -54,6 +54,36 @@ class Words {
     fail(format("{} is '{}', wanted {}", name, value, join(known, " or ")));
   }
 
+  // "attention:12+mlp:4", or in quarters, "optimizer:1/2@host+params".
+  void parts(const std::string& name, std::initializer_list<std::pair<std::string_view, int32_t*>> known,
+             bool quarters) {
+    const std::string value = take(name);
+    if (value.empty() || value == "none") return;
+    for (const std::string& part : split(value, '+')) {
+      std::string_view text = trim(part);
+      if (const size_t at = text.find('@'); quarters && at != std::string_view::npos) {
+        if (text.substr(at) != "@host") return fail(format("{} is '{}', wanted tier host", name, value));
+        text = text.substr(0, at);
+      }
+      const size_t colon = text.find(':');
+      const std::string_view amount = colon == std::string_view::npos ? "" : text.substr(colon + 1);
+      std::optional<int64_t> number = amount.empty() && quarters ? 4 : parse_i64(amount);
+      if (quarters && !amount.empty())
+        number = amount == "1/4" ? 1 : amount == "1/2" ? 2 : amount == "3/4" ? 3 : amount == "1" ? 4 : -1;
+      bool found = false;
+      for (const auto& [word, target] : known) {
+        if (word != text.substr(0, colon)) continue;
+        found = number && *number >= 0 && *number <= 1 << 20;
+        if (found) *target = static_cast<int32_t>(*number);
+      }
+      if (!found)
+        return fail(quarters ? format("{} is '{}', wanted optimizer, params or activations, each with a "
+                                      "share of 1/4, 1/2 or 3/4 or whole",
+                                      name, value)
+                             : format("{} is '{}', wanted attention:BLOCKS or mlp:BLOCKS", name, value));
+    }
+  }
+
   std::string take(const std::string& name) {
     known_.push_back(name);
     const auto at = values_.find(name);
@@ -91,6 +121,7 @@ Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_vi
   Words words("parallel", parallel, kParallelExample);
   words.count("tp", plan.tp);
   words.count("dp", plan.dp);
+  words.count("ep", plan.ep);
   words.count("mb", plan.micro_batch);
   words.count("zero", plan.zero, 0);
   if (plan.zero > 3) words.fail(format("zero is {}, wanted 0 to 3", plan.zero));
@@ -109,13 +140,43 @@ Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_vi
     const auto chunks = parse_i64(schedule.substr(std::min(schedule.size(), schedule.find(':') + 1)));
     if (schedule == "gpipe") {
       plan.schedule = ForeignSchedule::kGpipe;
+    } else if (schedule == "zb-h1") {
+      plan.schedule = ForeignSchedule::kZbH1;
+    } else if (schedule == "zb-h2") {
+      plan.schedule = ForeignSchedule::kZbH2;
+    } else if (schedule == "zb-v") {
+      plan.schedule = ForeignSchedule::kZbV;
+      plan.virtual_stages = 2;
     } else if (schedule.starts_with("interleaved:") && chunks && *chunks >= 1 && *chunks <= 1024) {
       plan.schedule = *chunks > 1 ? ForeignSchedule::kInterleaved : ForeignSchedule::k1F1B;
       plan.virtual_stages = static_cast<int32_t>(*chunks);
     } else if (schedule != "1f1b") {
-      words.fail(format("schedule is '{}', wanted 1f1b, gpipe or interleaved:CHUNKS", schedule));
+      words.fail(
+          format("schedule is '{}', wanted 1f1b, gpipe, interleaved:CHUNKS, zb-h1, zb-h2 or zb-v", schedule));
     }
   }
+  if (const std::string context = words.take("cp"); !context.empty()) {
+    const size_t colon = context.find(':');
+    const std::string form = context.substr(0, colon);
+    const auto parts =
+        colon == std::string::npos ? std::nullopt : parse_i64(std::string_view(context).substr(colon + 1));
+    plan.context = form == "ring"      ? ContextForm::kRing
+                   : form == "ulysses" ? ContextForm::kUlysses
+                   : form == "gather"  ? ContextForm::kGather
+                                       : ContextForm::kNone;
+    if (plan.context == ContextForm::kNone || !parts || *parts < 1 || *parts > INT32_MAX)
+      words.fail(format("cp is '{}', wanted ring:N, ulysses:N or gather:N", context));
+    else
+      plan.cp = static_cast<int32_t>(*parts);
+    if (plan.cp == 1) plan.context = ContextForm::kNone;
+  }
+  words.count("chunks", plan.chunks);
+  words.parts("shard", {{"attention", &plan.sharded_attention}, {"mlp", &plan.sharded_mlp}}, false);
+  words.parts("offload",
+              {{"optimizer", &plan.offload_optimizer},
+               {"params", &plan.offload_params},
+               {"activations", &plan.offload_activations}},
+              true);
   TSR_RETURN_IF_ERROR(words.finish());
 
   Words flags("features", features, kFeatureExample);
@@ -128,6 +189,13 @@ Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_vi
   flags.one_of<bool>("scatter_sends", plan.scatter_sends, on_off);
   flags.one_of<DType>("dtype", plan.compute_dtype, types);
   flags.one_of<DType>("grad_dtype", plan.grad_dtype, types);
+  if (const std::string trainable = flags.take("trainable"); !trainable.empty() && trainable != "all") {
+    const auto rank = trainable.starts_with("lora:") ? parse_i64(trainable.substr(5)) : std::nullopt;
+    if (!rank || *rank < 1 || *rank > 65536)
+      flags.fail(format("trainable is '{}', wanted all or lora:RANK", trainable));
+    else
+      plan.lora = *rank;
+  }
   TSR_RETURN_IF_ERROR(flags.finish());
   return plan;
 }
@@ -137,40 +205,79 @@ Status check_foreign_plan(const ForeignPlan& plan, const TransformerShape& model
   const auto refuse = [](std::string message) {
     return Status(StatusCode::kInvalidArgument, std::move(message));
   };
-  const int64_t used = static_cast<int64_t>(plan.dp) * plan.tp * plan.pp;
-  if (used != devices)
+  const int64_t used = static_cast<int64_t>(plan.dp) * plan.tp * plan.pp * plan.cp * plan.ep;
+  if (used > devices)
     return refuse(
-        format("tp={} x dp={} x pp={} uses {} devices, the cluster has {}; name a cluster of {} or change "
-               "one of the three",
-               plan.tp, plan.dp, plan.pp, used, devices, used));
-  const int64_t at_once = plan.micro_batch * plan.dp;
+        format("{} uses {} devices, the cluster has {}; name a cluster of {} or change one of its parts",
+               to_text(plan), used, devices, used));
+  const int64_t at_once = plan.micro_batch * plan.data();
   if (global_batch <= 0 || global_batch % at_once != 0)
-    return refuse(format("batch {} is no multiple of mb={} x dp={}; the nearest batch that is: {}",
-                         global_batch, plan.micro_batch, plan.dp,
+    return refuse(format("batch {} is no multiple of mb={} x dp={} x ep={}; the nearest batch that is: {}",
+                         global_batch, plan.micro_batch, plan.dp, plan.ep,
                          std::max<int64_t>(1, global_batch / at_once) * at_once));
   if (model.H % plan.tp != 0)
     return refuse(format("H = {} heads do not divide into tp={} parts", model.H, plan.tp));
+  if (model.T % plan.cp != 0)
+    return refuse(format("T = {} tokens do not divide into cp={} parts", model.T, plan.cp));
+  if (plan.context == ContextForm::kUlysses && model.KV % (plan.tp * plan.cp) != 0)
+    return refuse(format("KV = {} heads do not divide into tp={} x cp={} parts, as ulysses wants", model.KV,
+                         plan.tp, plan.cp));
+  if (plan.ep > 1 && (model.E == 0 || model.E % plan.ep != 0))
+    return refuse(format("E = {} experts do not divide into ep={} parts", model.E, plan.ep));
   if (static_cast<int64_t>(plan.pp) * plan.virtual_stages > model.L)
     return refuse(format("pp={} with {} chunks each cuts L = {} blocks into more parts than there are",
                          plan.pp, plan.virtual_stages, model.L));
   const int64_t micro_batches = global_batch / at_once;
-  if (plan.schedule == ForeignSchedule::kInterleaved &&
-      (micro_batches % plan.pp != 0 || model.L % (static_cast<int64_t>(plan.pp) * plan.virtual_stages) != 0))
+  if (plan.schedule == ForeignSchedule::kInterleaved && micro_batches % plan.pp != 0)
     return refuse(
-        format("interleaved wants micro-batches ({}) in multiples of pp={} and L = {} in multiples of {}",
-               micro_batches, plan.pp, model.L, plan.pp * plan.virtual_stages));
+        format("interleaved wants micro-batches ({}) in multiples of pp={}", micro_batches, plan.pp));
   return {};
+}
+
+int32_t device_of(const ForeignPlan& plan, int32_t stage) {
+  if (plan.schedule == ForeignSchedule::kZbV && stage >= plan.pp) return 2 * plan.pp - 1 - stage;
+  return stage % plan.pp;
+}
+
+bool holds_head(const ForeignPlan& plan, int32_t device) {
+  return device_of(plan, plan.pp * plan.virtual_stages - 1) == device;
 }
 
 std::string to_text(const ForeignPlan& plan) {
   std::string text = format("tp={},dp={},pp={}", plan.tp, plan.dp, plan.pp);
-  if (plan.pp > 1)
-    text += plan.schedule == ForeignSchedule::kGpipe ? ":gpipe"
-            : plan.virtual_stages > 1                ? format(":interleaved:{}", plan.virtual_stages)
-                                                     : std::string(":1f1b");
+  if (plan.pp > 1) {
+    switch (plan.schedule) {
+      case ForeignSchedule::kGpipe: text += ":gpipe"; break;
+      case ForeignSchedule::k1F1B: text += ":1f1b"; break;
+      case ForeignSchedule::kInterleaved: text += format(":interleaved:{}", plan.virtual_stages); break;
+      case ForeignSchedule::kZbH1: text += ":zb-h1"; break;
+      case ForeignSchedule::kZbH2: text += ":zb-h2"; break;
+      case ForeignSchedule::kZbV: text += ":zb-v"; break;
+    }
+  }
+  if (plan.cp > 1) {
+    constexpr std::string_view kForms[] = {"none", "ring", "ulysses", "gather"};
+    text += format(",cp={}:{}", kForms[static_cast<size_t>(plan.context)], plan.cp);
+  }
+  if (plan.ep > 1) text += format(",ep={}", plan.ep);
   text += format(",mb={}", plan.micro_batch);
   if (plan.sequence_parallel) text += ",sp";
   if (plan.zero > 0) text += format(",zero={}", plan.zero);
+  const auto listed = [&](std::string_view word, std::vector<std::string> parts) {
+    std::erase(parts, "");
+    if (!parts.empty()) text += format(",{}={}", word, join(parts, "+"));
+  };
+  const auto counted = [](std::string_view what, int32_t count) {
+    return count > 0 ? format("{}:{}", what, count) : std::string();
+  };
+  listed("shard", {counted("attention", plan.sharded_attention), counted("mlp", plan.sharded_mlp)});
+  if (plan.chunks > 1) text += format(",chunks={}", plan.chunks);
+  const auto quarters = [](std::string_view what, int32_t count) {
+    constexpr std::string_view kShares[] = {"", ":1/4", ":1/2", ":3/4", ""};
+    return count > 0 ? format("{}{}@host", what, kShares[count]) : std::string();
+  };
+  listed("offload", {quarters("optimizer", plan.offload_optimizer), quarters("params", plan.offload_params),
+                     quarters("activations", plan.offload_activations)});
   if (plan.recompute == Recompute::kSelective) text += ",recompute=selective";
   if (plan.recompute == Recompute::kFull) text += ",recompute=full";
   return text;

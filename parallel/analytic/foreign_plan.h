@@ -9,19 +9,30 @@
 #include "graph/base/dtype.h"
 #include "graph/base/result.h"
 #include "parallel/analytic/transformer.h"
+#include "parallel/strategy.h"
 
 namespace tessera {
 
 enum class Recompute : uint8_t { kNone, kSelective, kFull };  // selective: the attention scores
-enum class ForeignSchedule : uint8_t { kGpipe, k1F1B, kInterleaved };
+// Zero-bubble schedules (zb) split the backward pass; zb-v has two chunks a device.
+enum class ForeignSchedule : uint8_t { kGpipe, k1F1B, kInterleaved, kZbH1, kZbH2, kZbV };
 
 struct ForeignPlan {
   int32_t dp = 1, tp = 1, pp = 1;
+  int32_t cp = 1;  // parts of every sequence
+  ContextForm context = ContextForm::kNone;
+  int32_t ep = 1;  // parts of the experts; a part of the batch each for everything else
   ForeignSchedule schedule = ForeignSchedule::k1F1B;
   int32_t virtual_stages = 1;  // chunks of one device (interleaved)
   int64_t micro_batch = 1;     // sequences per data-parallel rank
   Recompute recompute = Recompute::kNone;
-  int32_t zero = 0;  // 0..3 over dp
+  int32_t zero = 0;  // 0..3 over dp, ep and cp
+  // Operators sharded one by one: in every stage so many blocks' attention and feed-forward weights are
+  // spread as zero=3 spreads all.
+  int32_t sharded_attention = 0, sharded_mlp = 0;
+  int32_t chunks = 1;  // what is gathered for use comes in so many slices
+  // Quarters that wait on the host: optimizer state, weights of blocks, activations of blocks.
+  int32_t offload_optimizer = 0, offload_params = 0, offload_activations = 0;
 
   // Features of the software.
   bool fused_attention = true;     // scores stay on chip
@@ -30,14 +41,25 @@ struct ForeignPlan {
   bool scatter_sends = false;      // each tp rank sends its part between stages, gathered there
   DType compute_dtype = DType::kBF16;
   DType grad_dtype = DType::kF32;
+  int64_t lora = 0;  // > 0: the model is frozen but for adapters of this rank beside every product of a block
 
-  int32_t devices() const { return dp * tp * pp; }
+  int32_t devices() const { return dp * tp * pp * cp * ep; }
+  int32_t data() const { return dp * ep; }           // parts of the batch
+  int32_t replicas() const { return dp * ep * cp; }  // holders of a parameter that is no expert's
+  bool splits_backward() const { return schedule >= ForeignSchedule::kZbH1; }
 };
 
-// parallel "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1" (pp=P:interleaved:V for V chunks a device);
-// features "attention=unfused|fused, sp=on|off, dp_overlap=on|off, scatter_sends=on|off, dtype=f16|bf16|f32,
-// grad_dtype=f32|f16|bf16". What is not said keeps the defaults above.
+// parallel "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1" (pp=P:interleaved:V for V chunks a device;
+// pp=P:zb-h1, zb-h2, zb-v; cp=ring:N, ulysses:N, gather:N; ep=N;
+// shard=attention:N+mlp:N; chunks=G; offload=optimizer:1/2@host+params+activations:1/4); features
+// "attention=unfused|fused, sp=on|off, dp_overlap=on|off, scatter_sends=on|off, dtype=f16|bf16|f32,
+// grad_dtype=f32|f16|bf16, trainable=all|lora:RANK". What is not said keeps the defaults above.
 Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_view features);
+
+// Virtual stage -> device of the pipeline.
+int32_t device_of(const ForeignPlan& plan, int32_t stage);
+// Whether a device of the pipeline has the head.
+bool holds_head(const ForeignPlan& plan, int32_t device);
 
 // In the words of --parallel: "tp=8,dp=16,pp=8:1f1b,mb=1,zero=1,recompute=full".
 std::string to_text(const ForeignPlan& plan);

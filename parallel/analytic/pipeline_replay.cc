@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "parallel/analytic/zero_bubble_replay.h"
+
 namespace tessera {
 
 namespace {
@@ -45,6 +47,8 @@ std::vector<Task> order(ForeignSchedule schedule, int32_t device, int32_t device
 ReplayedPipeline replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks, int64_t m,
                                  std::span<const StageTime> times, double transfer_s,
                                  std::vector<ReplayedPass>* passes) {
+  if (schedule >= ForeignSchedule::kZbH1)
+    return replay_zero_bubble(schedule, devices, m, times, transfer_s, passes);
   const int32_t stages = devices * chunks;
   const auto at = [m](int32_t stage, int64_t micro_batch) {
     return static_cast<size_t>(stage * m + micro_batch);
@@ -81,7 +85,8 @@ ReplayedPipeline replay_pipeline(ForeignSchedule schedule, int32_t devices, int3
         clock[self] = std::max(clock[self], ready) + busy;
         (task.backward ? backward : forward)[at(stage, task.micro_batch)] = clock[self];
         if (passes != nullptr)
-          passes->push_back({d, stage, task.micro_batch, task.backward, clock[self] - busy, clock[self]});
+          passes->push_back(
+              {d, stage, task.micro_batch, task.backward, false, clock[self] - busy, clock[self]});
         replay.busy_s[self] += busy;
         live[self] += task.backward ? -1 : 1;
         replay.peak_live[self] = std::max(replay.peak_live[self], live[self]);

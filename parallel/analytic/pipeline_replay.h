@@ -10,13 +10,14 @@
 
 namespace tessera {
 
-// One chunk of blocks on one device: virtual stage v = chunk * devices + device.
+// One chunk of blocks on one device: virtual stage v = chunk * devices + device, but for zb-v (device_of).
 struct StageTime {
   double forward_s = 0, backward_s = 0;
+  double weight_s = 0;  // of backward: gradients of weights, put off by schedules that split the pass
 };
 
 struct ReplayedPipeline {
-  double makespan_s = 0;
+  double makespan_s = 0;           // zero-bubble schedules: the longest of a device, first pass to last
   std::vector<double> busy_s;      // by device
   std::vector<int64_t> peak_live;  // by device: chunks whose activations are held at once, at most
 };
@@ -26,6 +27,7 @@ struct ReplayedPass {
   int32_t device = 0, stage = 0;  // stage: virtual
   int64_t micro_batch = 0;
   bool backward = false;
+  bool weight = false;  // gradients of weights alone; then `backward` is that of inputs
   double begin_s = 0, end_s = 0;
 };
 

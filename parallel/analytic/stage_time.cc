@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "parallel/analytic/offload_time.h"
+#include "parallel/analytic/zero_bubble_replay.h"
+
 namespace tessera {
 
 namespace {
@@ -16,6 +19,13 @@ BlockTime with_recompute(const TransformerShape& model, ForeignPlan plan, const 
   return block_time(model, plan, cluster);
 }
 
+// Dense parameters of a block's feed-forward half.
+double mlp_parameters(const TransformerShape& model) {
+  if (model.E > 0) return static_cast<double>(model.C * model.E);
+  return static_cast<double>((model.gated ? 3 : 2) * model.C * model.F +
+                             (model.biases ? model.F + model.C : 0));
+}
+
 constexpr int64_t kReserved = int64_t{3} << 30;  // context, communicators, workspaces of one device
 
 }  // namespace
@@ -23,6 +33,8 @@ constexpr int64_t kReserved = int64_t{3} << 30;  // context, communicators, work
 int64_t in_flight(const ForeignPlan& plan, int32_t stage, int64_t m) {
   const int64_t after = plan.pp - stage - 1;
   if (plan.schedule == ForeignSchedule::kGpipe) return m * plan.virtual_stages;
+  if (plan.splits_backward())
+    return std::min<int64_t>(m * plan.virtual_stages, zero_bubble_limit(plan.schedule, plan.pp));
   if (plan.virtual_stages == 1) return std::min(m, after + 1);
   return std::min(m * plan.virtual_stages, after * 2 + int64_t{plan.virtual_stages - 1} * plan.pp + 1);
 }
@@ -30,6 +42,7 @@ int64_t in_flight(const ForeignPlan& plan, int32_t stage, int64_t m) {
 StageTimes::StageTimes(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster)
     : model_(model),
       plan_(plan),
+      cluster_(cluster),
       kind_(cluster.kinds[0]),
       block_(with_recompute(model, plan, cluster, Recompute::kNone)),
       selective_(with_recompute(model, plan, cluster, Recompute::kSelective)),
@@ -39,9 +52,9 @@ StageTimes::StageTimes(const TransformerShape& model, const ForeignPlan& plan, c
   if (plan.pp == 1) return;
   // Between stages: tokens of one micro-batch, by every tp rank whole unless it sends its part only.
   const double boundary =
-      static_cast<double>(plan.micro_batch * model.T * model.C) * bytes_of(plan.compute_dtype);
+      static_cast<double>(plan.micro_batch * model.T * model.C) / plan.cp * bytes_of(plan.compute_dtype);
   const bool parts = plan.scatter_sends || plan.sequence_parallel;
-  transfer_s_ = send_seconds(cluster, plan.tp * plan.dp, parts ? boundary / plan.tp : boundary);
+  transfer_s_ = send_seconds(cluster, plan.tp * plan.replicas(), parts ? boundary / plan.tp : boundary);
   if (plan.scatter_sends && !plan.sequence_parallel)
     transfer_s_ += gather_seconds(cluster, group_of(cluster, plan.tp, 1), boundary);
 }
@@ -52,8 +65,9 @@ StagePasses StageTimes::of(const StageBlocks& blocks, bool first, bool last) con
   Pass again = static_cast<double>(blocks.full) * full_.recompute;
   again += static_cast<double>(blocks.selective) * selective_.recompute;
   backward += again;
-  if (first) forward += embedding_.forward, backward += embedding_.backward;
-  if (last) forward += head_.forward, backward += head_.backward;
+  Pass weight = static_cast<double>(blocks.blocks) * block_.weight;
+  if (first) forward += embedding_.forward, backward += embedding_.backward, weight += embedding_.weight;
+  if (last) forward += head_.forward, backward += head_.backward, weight += head_.weight;
   StagePasses passes;
   // Sends are synchronous: a stage is busy while its own goes out.
   const double out = last ? 0 : transfer_s_, in = first ? 0 : transfer_s_;
@@ -64,8 +78,25 @@ StagePasses StageTimes::of(const StageBlocks& blocks, bool first, bool last) con
   if (plan_.pp == 1)
     passes.backward_s = std::max(backward.compute_s + backward.collective_s,
                                  (forward.kernels + backward.kernels) * kind_.issue_s - passes.forward_s);
-  passes.forward_s += out;
-  passes.backward_s += in;
+  double forward_wait = 0, backward_wait = 0;
+  const double block_forward = block_.forward.seconds(kind_), block_backward = block_.backward.seconds(kind_);
+  const auto saved = static_cast<double>(activation_bytes(Recompute::kNone));
+  for (size_t i = 0; i < blocks.offloaded.size(); ++i) {
+    if (blocks.offloaded[i] == 0) continue;
+    const double count = static_cast<double>(blocks.offloaded[i]),
+                 bytes = saved * static_cast<double>(i + 1) / 4;
+    forward_wait += count * waiting_seconds(cluster_, bytes, block_forward);
+    backward_wait += count * waiting_seconds(cluster_, bytes, block_backward);
+  }
+  if (const double fetched = fetched_bytes(); fetched > 0) {
+    const double count = static_cast<double>(blocks.blocks);
+    forward_wait += count * waiting_seconds(cluster_, fetched, block_forward);
+    backward_wait += count * waiting_seconds(cluster_, fetched, block_backward);
+  }
+  passes.offload_s = forward_wait + backward_wait;
+  passes.forward_s += out + forward_wait;
+  passes.backward_s += in + backward_wait;
+  passes.weight_s = std::min(weight.seconds(kind_), passes.backward_s);
   passes.recompute_s = again.compute_s;
   passes.send_s = out + in;
   passes.collective_s = forward.collective_s + backward.collective_s + out + in;
@@ -73,15 +104,49 @@ StagePasses StageTimes::of(const StageBlocks& blocks, bool first, bool last) con
 }
 
 double StageTimes::parameters(int64_t blocks, bool first, bool last) const {
-  double own = static_cast<double>(blocks) * static_cast<double>(model_.block_parameters());
-  if (first) own += static_cast<double>(model_.embedding_parameters());
+  return counts(blocks, first, last).all();
+}
+
+StageParameters StageTimes::counts(int64_t blocks, bool first, bool last) const {
+  const double n = static_cast<double>(blocks), t = plan_.tp;
+  const double experts = static_cast<double>(model_.expert_parameters());
+  const double block = static_cast<double>(model_.block_parameters()) - experts;
+  StageParameters own;
+  own.dense = n * block;
+  if (first) own.dense += static_cast<double>(model_.embedding_parameters());
   if (last)
-    own += static_cast<double>(model_.head_parameters() - (model_.tied && first ? model_.V * model_.C : 0));
-  return own / plan_.tp;
+    own.dense +=
+        static_cast<double>(model_.head_parameters() - (model_.tied && first ? model_.V * model_.C : 0));
+  own.dense /= t;
+  own.experts = n * experts / t / plan_.ep;
+  const double sharded_mlp = std::min<double>(n, plan_.sharded_mlp), mlp = mlp_parameters(model_);
+  own.sharded = (std::min<double>(n, plan_.sharded_attention) * (block - mlp) + sharded_mlp * mlp) / t;
+  if (plan_.lora == 0) {
+    own.trained = own.dense, own.trained_experts = own.experts, own.trained_sharded = own.sharded;
+  } else {
+    const TransformerShape::Adapters adapters = model_.adapter_parameters(plan_.lora);
+    own.trained = n * (static_cast<double>(adapters.whole) + static_cast<double>(adapters.split) / t);
+    own.dense += own.trained;
+  }
+  return own;
+}
+
+double StageTimes::largest_sharded() const {
+  const double mlp = mlp_parameters(model_);
+  const auto block = static_cast<double>(model_.block_parameters() - model_.expert_parameters());
+  return std::max(plan_.sharded_attention > 0 ? block - mlp : 0, plan_.sharded_mlp > 0 ? mlp : 0) / plan_.tp;
+}
+
+double StageTimes::fetched_bytes() const {
+  if (plan_.offload_params == 0) return 0;
+  const double weights =
+      plan_.offload_params / 4.0 * counts(1, false, false).all() * bytes_of(plan_.compute_dtype);
+  return plan_.zero >= 3 ? weights / plan_.replicas() : weights;
 }
 
 int64_t StageTimes::activation_bytes(Recompute recompute) const {
-  const double tokens = static_cast<double>(plan_.micro_batch * model_.T), e = bytes_of(plan_.compute_dtype);
+  const double tokens = static_cast<double>(plan_.micro_batch * model_.T) / plan_.cp,
+               e = bytes_of(plan_.compute_dtype);
   const double C = static_cast<double>(model_.C), F = static_cast<double>(model_.F), t = plan_.tp;
   const double own = plan_.sequence_parallel ? tokens / t : tokens;
   if (recompute == Recompute::kFull) return static_cast<int64_t>(own * C * e);
@@ -89,7 +154,14 @@ int64_t StageTimes::activation_bytes(Recompute recompute) const {
   // Operands of the norms and of the products that read them, and dropout masks; queries, keys, values and
   // the mixed result; what the feed-forward keeps.
   const double whole = own * C * (4 * e + (model_.dropout > 0 ? 2 : 0));
-  const double parts = tokens / t * e * (2 * C + kv + (model_.gated ? 3 : 2) * F);
+  double parts = tokens / t * e * (2 * C + kv + (model_.gated ? 3 : 2) * F);
+  if (model_.E > 0) {
+    // Slots keep what went to their experts, and what came of it, for the sum over a token's experts.
+    const double slots = tokens * static_cast<double>(model_.K) * model_.capacity;
+    parts = tokens / t * e * (2 * C + kv) + slots * e * (2 * C + (model_.gated ? 3 : 2) * F / t);
+  }
+  // Adapters keep their narrow middle: of four products around attention, and of the feed-forward's.
+  if (plan_.lora > 0) parts += tokens * e * static_cast<double>(plan_.lora) * (model_.E > 0 ? 4 : 6);
   double scores = 0;
   if (!plan_.fused_attention && recompute != Recompute::kSelective)
     scores = tokens * static_cast<double>(model_.T * model_.H) / t * (model_.dropout > 0 ? 2 * e + 1 : e);
@@ -97,7 +169,8 @@ int64_t StageTimes::activation_bytes(Recompute recompute) const {
 }
 
 int64_t StageTimes::end_activation_bytes(bool first, bool last) const {
-  const double tokens = static_cast<double>(plan_.micro_batch * model_.T), e = bytes_of(plan_.compute_dtype);
+  const double tokens = static_cast<double>(plan_.micro_batch * model_.T) / plan_.cp,
+               e = bytes_of(plan_.compute_dtype);
   const double C = static_cast<double>(model_.C), own = plan_.sequence_parallel ? tokens / plan_.tp : tokens;
   double bytes = first ? own * C * (model_.dropout > 0 ? 1 : 0) : 0;
   if (last)
@@ -105,25 +178,53 @@ int64_t StageTimes::end_activation_bytes(bool first, bool last) const {
   return static_cast<int64_t>(bytes);
 }
 
+int64_t StageTimes::offloaded_bytes(int32_t quarters) const {
+  return activation_bytes(Recompute::kNone) * quarters / 4;
+}
+
 StageMemory StageTimes::memory(const StageBlocks& stage, bool first, bool last, int64_t flights,
                                int64_t chunks) const {
   StageMemory memory;
-  const double count = parameters(stage.blocks, first, last), parts = plan_.dp,
-               e = bytes_of(plan_.compute_dtype);
-  memory.parameters = static_cast<int64_t>(count * e / (plan_.zero >= 3 ? parts : 1));
-  memory.gradients = static_cast<int64_t>(count * bytes_of(plan_.grad_dtype) / (plan_.zero >= 2 ? parts : 1));
-  // Master weights where products are computed in a shorter type, and two moments, in f32.
-  memory.optimizer = static_cast<int64_t>(count * (plan_.compute_dtype == DType::kF32 ? 8 : 12) /
-                                          (plan_.zero >= 1 ? parts : 1));
-  const int64_t kept = (stage.blocks - stage.full - stage.selective) * activation_bytes(Recompute::kNone) +
-                       stage.full * activation_bytes(Recompute::kFull) +
-                       stage.selective * activation_bytes(Recompute::kSelective);
+  const StageParameters own = counts(stage.blocks, first, last);
+  const double e = bytes_of(plan_.compute_dtype);
+  // Bytes of a rank: parts that are spread from ZeRO stage `from` on, with what is sharded one by one.
+  const auto spread = [&](double dense, double sharded, double experts, int32_t from) {
+    if (plan_.zero >= from) return dense / plan_.replicas() + experts / (plan_.dp * plan_.cp);
+    return (dense - sharded) + sharded / plan_.replicas() + experts;
+  };
+  const double weights = spread(own.dense, own.sharded, own.experts, 3) * e;
+  const double blocks_weights =
+      spread(counts(stage.blocks, false, false).dense, own.sharded, own.experts, 3) * e;
+  const double state =
+      spread(own.trained, own.trained_sharded, own.trained_experts, 1) * optimizer_bytes(plan_);
+  const double away = plan_.offload_params / 4.0 * blocks_weights,
+               state_away = plan_.offload_optimizer / 4.0 * state;
+  memory.parameters = static_cast<int64_t>(weights - away);
+  memory.gradients = static_cast<int64_t>(spread(own.trained, own.trained_sharded, own.trained_experts, 2) *
+                                          bytes_of(plan_.grad_dtype));
+  memory.optimizer = static_cast<int64_t>(state - state_away);
+  const int64_t saved = activation_bytes(Recompute::kNone);
+  int64_t kept = (stage.blocks - stage.full - stage.selective) * saved +
+                 stage.full * activation_bytes(Recompute::kFull) +
+                 stage.selective * activation_bytes(Recompute::kSelective);
+  int64_t gone = 0, in_transit = 0;
+  for (size_t i = 0; i < stage.offloaded.size(); ++i) {
+    const int64_t part = offloaded_bytes(static_cast<int32_t>(i) + 1);
+    gone += stage.offloaded[i] * part;
+    if (stage.offloaded[i] > 0) in_transit = part;
+  }
+  kept -= gone;
   memory.activations = flights * end_activation_bytes(first, false) + (kept * flights + chunks - 1) / chunks;
   memory.logits = end_activation_bytes(false, last);
-  memory.transient = activation_bytes(Recompute::kNone);
-  // Under ZeRO-3 two blocks' weights are gathered at once.
+  // One block that goes to the host or comes back, beside the one at work.
+  memory.transient = saved + in_transit;
+  // Two blocks' weights, or two operators', are gathered at once, in slices where chunks says so.
   if (plan_.zero >= 3)
-    memory.gathered = static_cast<int64_t>(2 * static_cast<double>(model_.block_parameters()) / plan_.tp * e);
+    memory.gathered = static_cast<int64_t>(2 * counts(1, false, false).all() * e / plan_.chunks);
+  else if (own.sharded > 0)
+    memory.gathered = static_cast<int64_t>(2 * largest_sharded() * e / plan_.chunks);
+  if (away > 0) memory.gathered += static_cast<int64_t>(2 * fetched_bytes());
+  memory.host = static_cast<int64_t>(away + state_away) + (gone * flights + chunks - 1) / chunks;
   memory.reserved = kReserved;
   return memory;
 }

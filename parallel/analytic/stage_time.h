@@ -13,6 +13,8 @@ struct StagePasses {
   double recompute_s = 0;                // of which: kernels computed again
   double collective_s = 0;               // of both: collectives and sends
   double send_s = 0;                     // of which: sends
+  double weight_s = 0;                   // of backward: gradients of weights
+  double offload_s = 0;                  // of both: waiting for the host's memory
 };
 
 // Micro-batches (of one chunk each, interleaved) whose activations stage `stage` holds at once.
@@ -24,8 +26,9 @@ struct StageMemory {
   int64_t activations = 0;  // kept for backward, of all micro-batches in flight
   int64_t logits = 0;       // of one micro-batch, with what the loss keeps beside them
   int64_t transient = 0;    // one block while it is computed (again) and its gradients are
-  int64_t gathered = 0;     // weights gathered for use
+  int64_t gathered = 0;     // weights gathered or fetched for use
   int64_t reserved = 0;     // contexts, communicators, workspaces
+  int64_t host = 0;         // on the host, so in no total
   int64_t total() const {
     return parameters + gradients + optimizer + activations + logits + transient + gathered + reserved;
   }
@@ -36,13 +39,15 @@ class StageTimes {
   StageTimes(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster);
 
   StagePasses of(const StageBlocks& blocks, bool first, bool last) const;
-  // On one tensor-parallel rank.
+  // On one tensor- and expert-parallel rank.
   double parameters(int64_t blocks, bool first, bool last) const;
+  StageParameters counts(int64_t blocks, bool first, bool last) const;
 
   // Bytes of one device. Activations that one micro-batch keeps in one block; and what the ends of the model
   // hold for one micro-batch.
   int64_t activation_bytes(Recompute recompute) const;
   int64_t end_activation_bytes(bool first, bool last) const;
+  int64_t offloaded_bytes(int32_t quarters) const;  // of what one micro-batch keeps in one block
   // All that a stage's device holds, while the activations of `flights` micro-batches (of one of its `chunks`
   // each) do. What contexts and communicators hold is in it, too.
   int64_t memory_bytes(const StageBlocks& stage, bool first, bool last, int64_t flights,
@@ -55,6 +60,10 @@ class StageTimes {
  private:
   const TransformerShape& model_;
   const ForeignPlan& plan_;
+  double largest_sharded() const;  // parameters of the largest operator that is sharded by itself
+  double fetched_bytes() const;    // of one block's weights, from the host, for one pass
+
+  const Cluster& cluster_;
   const DeviceKind& kind_;
   BlockTime block_, selective_, full_, embedding_, head_;
   double transfer_s_ = 0;

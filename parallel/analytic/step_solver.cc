@@ -38,7 +38,7 @@ StepSolver::StepSolver(const TransformerShape& model, const Cluster& cluster,
       options_(options),
       plan_(plan),
       times_(model, plan_, cluster),
-      m_(options.global_batch / (plan.micro_batch * plan.dp)),
+      m_(options.global_batch / (plan.micro_batch * plan.data())),
       limit_(limit) {
   for (const Recompute way : kWays) {
     if (!allowed(options.recompute, way)) continue;
@@ -213,8 +213,17 @@ void StepSolver::note_backward(const StagePasses& passes) {
 // A pipeline of P seconds or more, and what comes after: no stage holds fewer parameters than the average,
 // and no backward pass that hides communication lasts longer than its share of P / m. With ZeRO-3 a longer
 // pipeline may hide more than it costs, so the least over all P counts; the sum is convex in P.
+// No stage holds fewer on average.
+StageParameters StepSolver::average_parameters() const {
+  StageParameters average = times_.counts(model_.L, true, true);
+  for (double* part : {&average.dense, &average.experts, &average.trained, &average.trained_experts,
+                       &average.sharded, &average.trained_sharded})
+    *part /= plan_.pp;
+  return average;
+}
+
 double StepSolver::with_after(double pipeline_s) const {
-  const double average = times_.parameters(model_.L, true, true) / plan_.pp;
+  const StageParameters average = average_parameters();
   const auto total = [&](double p) {
     const AfterPipeline after =
         after_pipeline(model_, plan_, cluster_, m_, average, backward_share_ * p / static_cast<double>(m_));

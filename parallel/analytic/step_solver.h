@@ -42,6 +42,7 @@ class StepSolver {
   Result<FoundStep> solve_interleaved(double& bound_s) const;
   Result<FoundStep> finish(std::vector<StageBlocks> stages) const;
   void note_backward(const StagePasses& passes);
+  StageParameters average_parameters() const;
   double with_after(double pipeline_s) const;
 
   const TransformerShape& model_;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/offload_time.h"
 #include "parallel/analytic/pipeline_replay.h"
 #include "parallel/analytic/stage_time.h"
 
@@ -33,41 +34,68 @@ std::vector<StageBlocks> even_stages(const TransformerShape& model, const Foreig
     const int64_t blocks = model.L / count + (stage < model.L % count ? 1 : 0);
     stages.push_back({blocks, plan.recompute == Recompute::kFull ? blocks : 0,
                       plan.recompute == Recompute::kSelective ? blocks : 0});
+    if (plan.offload_activations > 0 && plan.recompute == Recompute::kNone)
+      stages.back().offloaded[static_cast<size_t>(plan.offload_activations - 1)] = blocks;
   }
   return stages;
 }
 
+StageParameters& StageParameters::operator+=(const StageParameters& other) {
+  dense += other.dense, experts += other.experts;
+  trained += other.trained, trained_experts += other.trained_experts;
+  sharded += other.sharded, trained_sharded += other.trained_sharded;
+  return *this;
+}
+
 AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
-                             int64_t micro_batches, double parameters, double backward_s) {
+                             int64_t micro_batches, const StageParameters& own, double backward_s) {
   const DeviceKind& kind = cluster.kinds[0];
-  const Group data = group_of(cluster, plan.dp, plan.tp);
+  const Group all = group_of(cluster, plan.replicas(), plan.tp);
   const double m = static_cast<double>(micro_batches);
-  const double gradient_bytes = parameters * bytes_of(plan.grad_dtype);
-  const double weight_bytes = parameters * bytes_of(plan.compute_dtype);
-  double reduction = all_reduce_seconds(cluster, data, gradient_bytes);
-  if (plan.zero > 0) {
-    // From stage 2 on gradients are scattered every micro-batch; in stage 3 weights are gathered for each
-    // forward and each backward pass, before that once, after the update.
-    reduction = gather_seconds(cluster, data, gradient_bytes) * (plan.zero >= 2 ? m : 1) +
-                gather_seconds(cluster, data, weight_bytes) * (plan.zero == 3 ? 2 * m : 1);
+  const double gradient = bytes_of(plan.grad_dtype), weight = bytes_of(plan.compute_dtype);
+  const double buckets = static_cast<double>(std::max<int64_t>(1, model.L / plan.pp));
+  // Hidden beside `beside` backward passes, but for one bucket.
+  const auto exposed = [&](double reduction, double beside) {
+    if (!plan.dp_overlap) return reduction;
+    const double left = std::max(reduction - 0.9 * backward_s * beside, reduction / buckets);
+    return left + kInterference * (reduction - left);
+  };
+  // Parameters of one kind, spread as stage `zero` says. From stage 2 on gradients are scattered every
+  // micro-batch; in stage 3 weights are gathered for each forward and each backward pass, before that once,
+  // after the update.
+  const auto reduced = [&](const Group& group, double count, double trained, int32_t zero) {
+    if (group.members < 2 || count == 0) return 0.0;
+    double reduction = 0;
+    if (zero == 0) {
+      reduction = all_reduce_seconds(cluster, group, trained * gradient);
+    } else {
+      reduction =
+          gather_seconds(cluster, group, trained * gradient) * (zero >= 2 ? m : 1) +
+          gather_seconds(cluster, group, (zero == 3 ? count : trained) * weight) * (zero == 3 ? 2 * m : 1);
+      if (zero == 3) reduction += 2 * m * (plan.chunks - 1) * gather_seconds(cluster, group, 0);
+    }
+    reduction = exposed(reduction, zero == 3 ? 1.5 * m : zero == 2 ? m : 1);
+    if (!plan.dp_overlap && zero == 0)
+      reduction += streaming_seconds(kind, 4 * trained * gradient);  // copied into one buffer and back
+    return reduction;
+  };
+  double reduction = reduced(all, own.dense - own.sharded, own.trained - own.trained_sharded, plan.zero);
+  if (own.sharded > 0) reduction += reduced(all, own.sharded, own.trained_sharded, 3);
+  if (own.experts > 0)
+    reduction += reduced(group_of(cluster, plan.dp * plan.cp, plan.tp * plan.ep), own.experts,
+                         own.trained_experts, plan.zero);
+  if (model.tied && plan.pp > 1 && plan.lora == 0 &&
+      device_of(plan, plan.pp * plan.virtual_stages - 1) != 0) {
+    const double shared = static_cast<double>(model.V * model.C) / plan.tp * gradient;
+    reduction +=
+        all_reduce_seconds(cluster, group_of(cluster, 2, plan.tp * plan.replicas() * (plan.pp - 1)), shared);
   }
-  if (plan.dp_overlap) {
-    // Hidden beside the last backward pass (beside all passes where every micro-batch communicates), but for
-    // one bucket.
-    const double beside = 0.9 * backward_s * (plan.zero == 3 ? 1.5 * m : plan.zero == 2 ? m : 1);
-    const double buckets = static_cast<double>(std::max<int64_t>(1, model.L / plan.pp));
-    const double exposed = std::max(reduction - beside, reduction / buckets);
-    reduction = exposed + kInterference * (reduction - exposed);
-  } else if (plan.dp > 1 && plan.zero == 0) {
-    reduction += streaming_seconds(kind, 4 * gradient_bytes);  // copied into one buffer and back
-  }
-  if (model.tied && plan.pp > 1) {
-    const double shared = static_cast<double>(model.V * model.C) / plan.tp * bytes_of(plan.grad_dtype);
-    reduction += all_reduce_seconds(cluster, group_of(cluster, 2, plan.tp * plan.dp * (plan.pp - 1)), shared);
-  }
-  const double updated = plan.zero > 0 ? parameters / plan.dp : parameters;
-  return {reduction,
-          std::max(streaming_seconds(kind, updated * kUpdateBytes), kUpdateKernels * kind.issue_s)};
+  const double sharded = plan.zero > 0 ? own.trained : own.trained_sharded;
+  const double updated = sharded / plan.replicas() + (own.trained - sharded) +
+                         own.trained_experts / (plan.zero > 0 ? plan.dp * plan.cp : 1);
+  const double update =
+      std::max(streaming_seconds(kind, updated * kUpdateBytes), kUpdateKernels * kind.issue_s);
+  return {reduction, update + offloaded_update_seconds(plan, cluster, updated, update)};
 }
 
 Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
@@ -76,7 +104,7 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
   TSR_RETURN_IF_ERROR(
       check_foreign_plan(plan, model, global_batch, static_cast<int32_t>(cluster.devices.size())));
   const StageTimes stage_times(model, plan, cluster);
-  const int64_t m = global_batch / (plan.micro_batch * plan.dp);
+  const int64_t m = global_batch / (plan.micro_batch * plan.data());
   const std::vector<StageBlocks> even = given.empty() ? even_stages(model, plan) : std::vector<StageBlocks>();
   const std::span<const StageBlocks> stages = given.empty() ? std::span<const StageBlocks>(even) : given;
   const int32_t count = plan.pp * plan.virtual_stages;
@@ -86,18 +114,20 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
 
   std::vector<StageTime> times;
   std::vector<double> recompute(static_cast<size_t>(plan.pp), 0), collective(recompute), sends(recompute),
-      parameters(recompute), backward(recompute);
+      backward(recompute), offload(recompute);
+  std::vector<StageParameters> parameters(static_cast<size_t>(plan.pp));
   for (int32_t stage = 0; stage < count; ++stage) {
-    const auto device = static_cast<size_t>(stage % plan.pp);
+    const auto device = static_cast<size_t>(device_of(plan, stage));
     const StagePasses passes =
         stage_times.of(stages[static_cast<size_t>(stage)], stage == 0, stage + 1 == count);
-    times.push_back({passes.forward_s, passes.backward_s});
+    times.push_back({passes.forward_s, passes.backward_s, passes.weight_s});
     backward[device] += passes.backward_s;
     recompute[device] += static_cast<double>(m) * passes.recompute_s;
     collective[device] += static_cast<double>(m) * passes.collective_s;
     sends[device] += static_cast<double>(m) * passes.send_s;
+    offload[device] += static_cast<double>(m) * passes.offload_s;
     parameters[device] +=
-        stage_times.parameters(stages[static_cast<size_t>(stage)].blocks, stage == 0, stage + 1 == count);
+        stage_times.counts(stages[static_cast<size_t>(stage)].blocks, stage == 0, stage + 1 == count);
   }
   const ReplayedPipeline replay =
       replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times, 0, replayed);
@@ -108,11 +138,12 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
   result.sends_s = sends[slowest];
   result.slowest = static_cast<int32_t>(slowest);
   result.recompute_s = recompute[slowest];
-  result.compute_s = replay.busy_s[slowest] - collective[slowest];
+  result.offload_s = offload[slowest];
+  result.compute_s = replay.busy_s[slowest] - collective[slowest] - offload[slowest];
   result.bubble_s = replay.makespan_s - replay.busy_s[slowest];
   // The stage with most parameters decides what comes after.
-  const AfterPipeline after =
-      after_pipeline(model, plan, cluster, m, std::ranges::max(parameters), backward[slowest]);
+  const auto& most = *std::ranges::max_element(parameters, {}, &StageParameters::all);
+  const AfterPipeline after = after_pipeline(model, plan, cluster, m, most, backward[slowest]);
   result.gradients_s = after.gradients_s;
   result.update_s = after.update_s;
   result.step_s = replay.makespan_s + after.gradients_s + after.update_s;

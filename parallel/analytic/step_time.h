@@ -2,6 +2,7 @@
 // from the device's rates, every collective from the cluster's links, the schedule replayed stage by stage.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -22,6 +23,7 @@ struct StepTime {
   double recompute_s = 0;      // of which: forward again
   double communication_s = 0;  // tensor-parallel collectives and sends between stages
   double sends_s = 0;          // of which: sends
+  double offload_s = 0;        // waiting for weights and activations that lie on the host
   double bubble_s = 0;         // waiting for other stages
   double gradients_s = 0;      // reduction over dp that is not hidden
   double update_s = 0;         // optimizer
@@ -32,6 +34,8 @@ struct StepTime {
 struct StageBlocks {
   int64_t blocks = 0;
   int64_t full = 0, selective = 0;
+  // Of those not recomputed: with 1, 2, 3, 4 quarters of what they keep waiting on the host.
+  std::array<int64_t, 4> offloaded = {};
   friend bool operator==(const StageBlocks&, const StageBlocks&) = default;
 };
 
@@ -44,12 +48,22 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
                            int64_t global_batch, std::span<const StageBlocks> stages = {},
                            std::vector<ReplayedPass>* passes = nullptr);
 
+// Parameters that one tensor- and expert-parallel rank of a stage holds.
+struct StageParameters {
+  double dense = 0, experts = 0;            // all, those of adapters included
+  double trained = 0, trained_experts = 0;  // of which: with gradients and optimizer state
+  double sharded = 0, trained_sharded = 0;  // of the dense ones: spread as zero=3 does, one by one
+  double all() const { return dense + experts; }
+  double all_trained() const { return trained + trained_experts; }
+  StageParameters& operator+=(const StageParameters& other);
+};
+
 // After the pipeline: gradients reduced as far as not hidden, and the update, for a stage with so many
-// parameters (of one tensor-parallel rank) whose backward pass of one micro-batch takes `backward_s`.
+// parameters whose backward pass of one micro-batch takes `backward_s`.
 struct AfterPipeline {
   double gradients_s = 0, update_s = 0;
 };
 AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
-                             int64_t micro_batches, double parameters, double backward_s);
+                             int64_t micro_batches, const StageParameters& parameters, double backward_s);
 
 }  // namespace tessera

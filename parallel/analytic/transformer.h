@@ -15,8 +15,19 @@ struct TransformerShape {
   bool tied = true;       // output projection = embedding
   bool positions = true;  // learned position embedding
   double dropout = 0.1;   // > 0: dropout kernels run
+  // Mixtures of experts: E feed-forwards, of which every token visits K; each takes `capacity` times its even
+  // share.
+  int64_t E = 0, K = 0;
+  double capacity = 1;
 
-  int64_t block_parameters() const;      // one block
+  int64_t block_parameters() const;   // one block, with all its experts
+  int64_t expert_parameters() const;  // of which: all its experts'
+  // Adapters of rank r beside every product of a block that is no expert's: those of the dim that tensor
+  // parallelism leaves whole, and of the one that it splits.
+  struct Adapters {
+    int64_t whole = 0, split = 0;
+  };
+  Adapters adapter_parameters(int64_t rank) const;
   int64_t embedding_parameters() const;  // first stage: tokens and positions
   int64_t head_parameters() const;       // last stage: final norm and projection (a copy where tied)
   int64_t parameters() const;            // tied ones once

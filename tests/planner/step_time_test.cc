@@ -154,12 +154,12 @@ TEST_CASE("plans that do not fit the cluster, the batch or the model are refused
     return time.ok() ? std::string() : std::string(time.status().message());
   };
   CHECK(refused("tp=8,dp=8", 64) == "");
-  CHECK(refused("tp=8,dp=4", 64).find("uses 32 devices, the cluster has 64") != std::string::npos);
+  CHECK(refused("tp=8,dp=16", 64).find("uses 128 devices, the cluster has 64") != std::string::npos);
   CHECK(refused("tp=8,dp=8,mb=3", 64).find("nearest batch that is: 48") != std::string::npos);
   CHECK(refused("tp=64", 64).find("H = 32 heads") != std::string::npos);
   CHECK(refused("pp=64", 64).find("L = 32 blocks") != std::string::npos);
   CHECK(refused("pp=8:interleaved:2,tp=8", 63).find("multiples of pp=8") != std::string::npos);
-  CHECK(refused("pp=2:zigzag", 64).find("wanted 1f1b, gpipe or interleaved:CHUNKS") != std::string::npos);
+  CHECK(refused("pp=2:zigzag", 64).find("wanted 1f1b, gpipe, interleaved:CHUNKS, zb-h1, zb-h2 or zb-v") != std::string::npos);
   CHECK(refused("td=2", 64).find("nearest: ") != std::string::npos);
   CHECK(refused("tp=2,tp=4", 64).find("given twice") != std::string::npos);
   CHECK(!parse_foreign_plan("", "attention=flash").ok());
