@@ -150,8 +150,20 @@ Result<SlotRef> EntryEmitter::obtain_slice(TensorId id, const ShardingSpec& want
   const bool gone = layout_.recompute[index(id)] && era == Era::kBackward &&
                     std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, era); });
   if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, Era::kBackward, kNoTask));
-  TSR_ASSIGN_OR_RETURN(const Route route, this->route(id, want, era, node, Tier::kDevice));
-  const Copy from = copies[route.copy];
+  TSR_ASSIGN_OR_RETURN(Route route, this->route(id, want, era, node, Tier::kDevice));
+  Copy from = copies[route.copy];
+  // Ranks among which the cut dim is split have different slices in hand: over those only the whole is moved.
+  const std::vector<AxisId>& split_over = want.dims[static_cast<size_t>(cut.dim)].axes;
+  const bool meets_other_slices = std::ranges::any_of(route.path.moves, [&](const Move& move) {
+    return move.kind != MoveKind::kSlice && std::ranges::any_of(move.axes, [&](AxisId axis) {
+             return std::ranges::count(split_over, axis) > 0;
+           });
+  });
+  if (meets_other_slices) {
+    TSR_ASSIGN_OR_RETURN(from.at, obtain(id, want, era, node));
+    from.spec = want;
+    route.path.moves.clear();
+  }
   const TensorType whole = builder_.local_type(tensor.type, from.spec);
   const TensorType part = builder_.local_type(tensor.type, from.spec, cut);
   const int64_t first = builder_.local_dim(tensor.type, from.spec, cut.dim, cut).begin -

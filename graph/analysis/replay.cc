@@ -20,6 +20,16 @@ bool same_exchange(const CollectiveInst& a, const CollectiveInst& b) {
          a.in_split_first == b.in_split_first && a.root == b.root && a.elements == b.elements;
 }
 
+std::string describe(const CollectiveInst& it) {
+  const auto list = [](const std::vector<int64_t>& extents) {
+    std::string text;
+    for (const int64_t extent : extents) text += format("{}{}", text.empty() ? "" : "+", extent);
+    return text;
+  };
+  return format("{} elements as {} x {} x {}, shards {} / {}, root {}, for node {}", it.elements, it.outer,
+                it.middle, it.inner, list(it.extents), list(it.extents2), it.root, index(it.node));
+}
+
 // One instruction that has been reached and now waits for the others that it meets.
 struct Arrival {
   int32_t rank, instruction;
@@ -150,7 +160,9 @@ class Player {
     if (!meeting.arrived.empty()) {
       const Arrival& first = meeting.arrived[0];
       if (!same_exchange(std::get<CollectiveInst>(instruction_of(first)), collective))
-        return corrupt(format("ranks {} and {} meet in different collectives", first.rank, arrival.rank));
+        return corrupt(format("ranks {} and {} meet in different collectives: {}; {}", first.rank,
+                              arrival.rank, describe(std::get<CollectiveInst>(instruction_of(first))),
+                              describe(collective)));
     }
     meeting.arrived.push_back(arrival);
     if (meeting.arrived.size() < meeting.members) return {};

@@ -89,7 +89,7 @@ const std::vector<Form> kForms = {
     {"dp=3,zero=3,chunks=4,mb=2", 3},
     {"dp=2,zero=3,chunks=8", 2, kAny, kFull},
     {"tp=2d:2x2,chunks=3", 4},
-    {"tp=3d:2x2x2,chunks=2", 8, kAny, kFull},
+    {"tp=3d:2x2x2,chunks=2", 8},
     // Kept rather than gathered again.
     {"tp=2,sp,keep", 2},
     {"dp=2,zero=3,mb=3,keep", 2},
