@@ -45,9 +45,15 @@ StepSolver::StepSolver(const TransformerShape& model, const Cluster& cluster,
     if (way == Recompute::kSelective && plan.fused_attention) continue;  // nothing to gain
     ways_.push_back(way);
   }
-  for (const bool first : {true, false}) note_backward(times_.of({}, first, !first || plan_.pp == 1));
+  for (const bool first : {true, false}) {
+    const bool last = !first || plan_.pp == 1;
+    note_backward(times_.of({}, first, last));
+    for (const Recompute way : ways_) note_backward(times_.of(blocks(model.L, way), first, last));
+  }
   for (const Recompute way : ways_) {
-    note_backward(times_.of(blocks(1, way), false, false));
+    // Sends, as long forth as back, weigh less beside more blocks.
+    for (const int64_t count : {int64_t{1}, model.L})
+      note_backward(times_.of(blocks(count, way), false, false));
     const StagePasses one = times_.of(blocks(1, way), false, false),
                       two = times_.of(blocks(2, way), false, false);
     way_seconds_.push_back(two.forward_s + two.backward_s - one.forward_s - one.backward_s);
