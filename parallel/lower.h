@@ -23,6 +23,11 @@ struct EntrySpec {
 
 Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& catalog);
 
+// As `lower`, of one plan, but only the first rank of every pipeline stage is really lowered; the others are
+// taken to do the same in their own places. Right where shards are even, and what the planner compares
+// candidates by; not to be run. Where ranks cannot be alike (a ring that leaves some out) all are lowered.
+Result<Program> lower_alike(const EntrySpec& entry, const KernelCatalog& catalog);
+
 // One rank alone (Program::ranks has that one filled in, the others empty): what the planner prices.
 Result<RankProgram> lower_rank(std::span<const EntrySpec> entries, const KernelCatalog& catalog,
                                int32_t rank);

@@ -1,15 +1,19 @@
-// Every combination of (dp, tp, sp, zero, micro-batch) that uses all devices is lowered for its largest rank,
-// priced and sized from that very program; the fastest that fits is the plan. No closed form stands in for
-// the program.
+// Best first: configurations come up in the order of their lower bounds; one is lowered, simulated on all its
+// ranks and sized, and what saves memory at the price of time comes up only where it does not fit. No closed
+// form stands in for the program: bounds only say what need not be looked at.
 #include "parallel/planner.h"
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "graph/base/text.h"
 #include "parallel/cost_model.h"
 #include "parallel/lower.h"
+#include "parallel/plan_bound.h"
+#include "parallel/plan_space.h"
 #include "parallel/propagation.h"
+#include "parallel/simulator.h"
 #include "parallel/stage_cut.h"
 #include "parallel/strategy.h"
 
@@ -18,17 +22,45 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kEntry = "step";
+// Lowerings that a search may spend once it has a plan, and before it has one.
+constexpr size_t kMostWithPlan = 24, kMostWithout = 160;
 
 struct Attempt {
-  StrategySpec spec;
-  bool as_worded = false;  // nothing chosen beyond the words given
+  SpaceNode node;
   Candidate candidate;
   Plan plan;
-  Price price;
   std::string peak;
+  int64_t collectives = 0;
   bool lowered = false;
+  bool exact = false;  // all ranks lowered and simulated
   Status failure;
+  bool fits() const { return candidate.rejected.empty(); }
 };
+
+// A configuration that has come up.
+struct Open {
+  double bound_s = 0;
+  double guess_s = 0;  // orders the search, closes nothing
+  size_t order = 0;
+  SpaceNode node;
+};
+
+// What each thing that a strategy does tends to add to its bound: meetings, launches, uneven parts. Simple
+// strategies so come first, and the plan is good by the time that bounds are put to it.
+double usual_overhead(const StrategySpec& spec) {
+  double share = 0.001 * (spec.devices() - 1);
+  if (spec.dp > 1) share += 0.02;
+  if (spec.tp > 1) share += spec.form == TensorForm::k1d ? 0.1 : 0.3;
+  if (spec.cp > 1) share += 0.1;
+  if (spec.ep > 1) share += 0.03;
+  if (spec.pp > 1) share += spec.schedule == ScheduleKind::k1F1B ? 0.03 : 0.05;
+  if (spec.zero == 3) share += 0.03;
+  if (spec.micro_batch > 0) share += 0.02;
+  if (spec.chunks > 1) share += 0.1;
+  if (spec.recompute == RecomputeForm::kFull) share += 0.2;
+  if (spec.offload.any()) share += 0.1;
+  return share;
+}
 
 bool trains(const Graph& graph) { return !graph.gradients().empty(); }
 
@@ -40,71 +72,6 @@ int64_t memory_limit(const Cluster& cluster, const PlanOptions& options) {
     if (bytes > 0) limit = std::min(limit, bytes);
   }
   return limit;
-}
-
-// Divisors of the sequences that one data-parallel rank gets, largest first: whole first, then halves, ...
-std::vector<int64_t> micro_batch_sizes(int64_t global_batch, int32_t dp) {
-  if (global_batch % dp != 0) return {0};  // uneven: one micro-batch
-  const int64_t each = global_batch / dp;
-  std::vector<int64_t> sizes = {0};
-  for (int64_t size = each / 2; size >= 1; size /= 2)
-    if (each % size == 0) sizes.push_back(size);
-  return sizes;
-}
-
-// What "auto" may stand for, cheapest in time first; memory decides.
-std::vector<StrategySpec> settle_auto(const StrategySpec& given) {
-  std::vector<StrategySpec> all = {given};
-  if (given.recompute == RecomputeForm::kAuto) {
-    all = {given, given};
-    all[0].recompute = RecomputeForm::kNone;
-    all[1].recompute = RecomputeForm::kFull;
-  }
-  if (!given.offload.automatic) return all;
-  constexpr Tier kHost = Tier::kHost, kDevice = Tier::kDevice;
-  const OffloadWords choices[] = {{},
-                                  {false, kDevice, kDevice, kHost, kDevice},
-                                  {false, kDevice, kDevice, kHost, kHost},
-                                  {false, kHost, kHost, kHost, kDevice},
-                                  {false, kHost, kHost, kHost, kHost}};
-  std::vector<StrategySpec> each;
-  for (const OffloadWords& words : choices)
-    for (StrategySpec spec : all) {
-      spec.offload = words;
-      each.push_back(spec);
-    }
-  return each;
-}
-
-std::vector<StrategySpec> enumerate(const StrategySpec& given, const StrategyPins& pins, int32_t devices,
-                                    int64_t global_batch, bool training) {
-  std::vector<StrategySpec> all;
-  const int32_t others = given.cp * given.ep * given.pp;
-  if (devices % others != 0) return all;
-  for (int32_t tp = 1; tp <= devices / others; ++tp) {
-    if (devices / others % tp != 0) continue;
-    const int32_t dp = devices / others / tp;
-    if ((pins.tp && given.tp != tp) || (pins.dp && given.dp != dp)) continue;
-    for (const bool sp : {false, true}) {
-      if ((sp && (tp == 1 || given.form != TensorForm::k1d)) || (pins.sp && !sp)) continue;
-      for (int32_t zero = 0; zero <= 3; ++zero) {
-        const bool spreads = dp * given.ep * given.cp > 1 && training;
-        if (pins.zero ? zero != given.zero : (zero > 0 && !spreads)) continue;
-        std::vector<int64_t> sizes =
-            training ? micro_batch_sizes(global_batch, dp * given.ep) : std::vector<int64_t>{0};
-        if (pins.micro_batch) sizes = {given.micro_batch};
-        for (const int64_t size : sizes) {
-          StrategySpec& spec = all.emplace_back(given);
-          spec.dp = dp;
-          spec.tp = tp;
-          spec.sp = sp;
-          spec.zero = zero;
-          spec.micro_batch = size;
-        }
-      }
-    }
-  }
-  return all;
 }
 
 // The strategy that a plan names; of a plan edited by hand, one with its mesh.
@@ -124,11 +91,6 @@ StrategySpec spec_like(const Plan& plan) {
   return spec;
 }
 
-bool differ_in_micro_batch(StrategySpec a, const StrategySpec& b) {
-  a.micro_batch = b.micro_batch;
-  return a == b;
-}
-
 class Search {
  public:
   Search(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog, const PlanOptions& options)
@@ -136,36 +98,41 @@ class Search {
         cluster_(cluster),
         catalog_(catalog),
         options_(options),
+        devices_(static_cast<int32_t>(cluster.devices.size())),
         limit_(memory_limit(cluster, options)) {}
 
   Result<PlanResult> run() {
-    TSR_ASSIGN_OR_RETURN(const std::vector<StrategySpec> specs, candidates());
-    TSR_ASSIGN_OR_RETURN(const Graph bound, graph_.bind_partly(options_.symbols));
-    std::vector<Attempt> attempts;
-    for (const StrategySpec& spec : specs) {
-      // Cutting further than what fits only repeats launches and collectives.
-      if (!attempts.empty() && attempts.back().candidate.rejected.empty() &&
-          differ_in_micro_batch(attempts.back().spec, spec))
-        continue;
-      attempts.push_back(attempt(bound, spec));
+    TSR_ASSIGN_OR_RETURN(bound_graph_, graph_.bind_partly(options_.symbols));
+    space_ = space_of(graph_, options_.global_batch, tokens());
+    TSR_ASSIGN_OR_RETURN(const std::vector<StrategySpec> roots, settle_roots());
+    PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
+    // With one thing to try there is nothing to compare.
+    if (roots.size() > 1) bounds_ = &bounds;
+    // Whoever gives words means what they name: options that they leave open stay off unless that does not
+    // fit.
+    std::vector<StrategySpec> plain, others;
+    for (const StrategySpec& spec : roots) (is_as_worded(spec) ? plain : others).push_back(spec);
+    for (const StrategySpec& spec : plain) come_up({spec, SavingStep::kNone}, 0);
+    TSR_ASSIGN_OR_RETURN(size_t best, explore());
+    if (best == attempts_.size() && !others.empty()) {
+      for (const StrategySpec& spec : others) come_up({spec, SavingStep::kNone}, 0);
+      for (const SpaceNode& node : std::exchange(held_back_, {})) come_up(node, 0);
+      may_save_ = true;
+      TSR_ASSIGN_OR_RETURN(best, explore());
     }
-    if (!options_.parallel.empty()) mark_as_worded(attempts);
-    for (;;) {
-      std::ranges::stable_sort(attempts, better);
-      if (attempts.empty() || !attempts[0].candidate.rejected.empty()) return nothing_fits(attempts);
-      TSR_RETURN_IF_ERROR(size_all_ranks(attempts[0]));
-      if (attempts[0].candidate.rejected.empty()) break;
-    }
-    PlanResult result;
-    for (Attempt& it : attempts) result.candidates.push_back(std::move(it.candidate));
-    result.plan = std::move(attempts[0].plan);
-    return result;
+    if (best == attempts_.size()) return nothing_fits();
+    return result_of(best);
   }
 
  private:
-  Result<std::vector<StrategySpec>> candidates() const {
-    const auto devices = static_cast<int32_t>(cluster_.devices.size());
-    if (devices == 0) return Status(StatusCode::kInvalidArgument, "the cluster has no devices to plan for");
+  int64_t tokens() const {
+    for (const auto& [name, value] : options_.symbols)
+      if (name == "T") return value;
+    return 0;
+  }
+
+  Result<std::vector<StrategySpec>> settle_roots() {
+    if (devices_ == 0) return Status(StatusCode::kInvalidArgument, "the cluster has no devices to plan for");
     if (options_.like != nullptr) {
       StrategySpec spec = spec_like(*options_.like);
       // The same cut into micro-batches where this batch admits it.
@@ -173,27 +140,121 @@ class Search {
       if (at_once > 0 && options_.global_batch % at_once != 0) spec.micro_batch = 0;
       return std::vector<StrategySpec>{spec};
     }
-    TSR_ASSIGN_OR_RETURN(StrategyPins pins, parse_parallel(options_.parallel));
-    if (pins.dp && pins.tp && pins.spec.devices() != devices)
+    TSR_ASSIGN_OR_RETURN(pins_, parse_parallel(options_.parallel));
+    has_words_ = !options_.parallel.empty();
+    may_save_ = !has_words_;
+    if (pins_.dp && pins_.tp && pins_.spec.devices() != devices_)
       return Status(StatusCode::kInvalidArgument,
                     format("'{}' uses {} devices, {} are given; ask for {} devices or change dp or tp",
-                           options_.parallel, pins.spec.devices(), devices, pins.spec.devices()));
-    // A pinned dp or tp alone means the rest is 1 when that uses every device.
-    std::vector<StrategySpec> all;
-    for (const StrategySpec& given : settle_auto(pins.spec)) {
-      const auto some = enumerate(given, pins, devices, options_.global_batch, trains(graph_));
-      all.insert(all.end(), some.begin(), some.end());
-    }
-    if (all.empty())
+                           options_.parallel, pins_.spec.devices(), devices_, pins_.spec.devices()));
+    std::vector<StrategySpec> roots = plan_roots(space_, pins_, has_words_, devices_);
+    if (roots.empty())
       return Status(StatusCode::kInvalidArgument,
                     format("no strategy with '{}' uses {} devices exactly: dp times tp must be {}",
-                           options_.parallel, devices, devices));
-    return all;
+                           options_.parallel, devices_, devices_));
+    return roots;
   }
 
-  Attempt attempt(const Graph& bound, const StrategySpec& spec) const {
+  // Nothing chosen beyond the words given. Without words, anything.
+  bool is_as_worded(const StrategySpec& spec) const {
+    if (!has_words_) return true;
+    StrategySpec plain = pins_.spec;
+    plain.dp = spec.dp;
+    plain.tp = spec.tp;
+    if (plain.recompute == RecomputeForm::kAuto) plain.recompute = spec.recompute;
+    if (plain.offload.automatic) plain.offload = spec.offload;
+    return spec == plain;
+  }
+
+  // --- the queue ---
+
+  void come_up(const SpaceNode& node, double at_least_s) {
+    ++search_.configurations;
+    const double bound_s = std::max(
+        at_least_s, bounds_ != nullptr && options_.like == nullptr ? bounds_->seconds(node.spec) : 0);
+    queue_.push_back({bound_s, bound_s * (1 + usual_overhead(node.spec)), next_order_++, node});
+    std::ranges::push_heap(queue_, later);
+  }
+
+  static bool later(const Open& a, const Open& b) {
+    return a.guess_s != b.guess_s ? a.guess_s > b.guess_s : a.order > b.order;
+  }
+
+  // Until nothing that is open can be faster than the fastest that fits, which is returned with all its ranks
+  // lowered; the number of attempts when none fits.
+  Result<size_t> explore() {
+    for (;;) {
+      size_t best = fastest();
+      while (!queue_.empty()) {
+        const bool found = best < attempts_.size();
+        if (static_cast<size_t>(search_.solved) >= (found ? kMostWithPlan : kMostWithout)) break;
+        std::ranges::pop_heap(queue_, later);
+        Open open = std::move(queue_.back());
+        queue_.pop_back();
+        if (found && open.bound_s * trust_ >= attempts_[best].candidate.step_time_s) {
+          closed_.push_back(std::move(open));
+          continue;
+        }
+        look_at(open);
+        best = fastest();
+      }
+      if (best == attempts_.size() || attempts_[best].exact) return best;
+      TSR_RETURN_IF_ERROR(settle(attempts_[best]));
+      // Its time may have risen, and with it what its bound closes.
+      for (Open& open : std::exchange(closed_, {})) {
+        queue_.push_back(std::move(open));
+        std::ranges::push_heap(queue_, later);
+      }
+    }
+  }
+
+  void look_at(const Open& open) {
+    if (bounds_ != nullptr && bounds_->bytes(open.node.spec) > limit_) {
+      ++search_.too_large;
+      hopeless_.push_back(open.node);
+      return save(open.node, open.bound_s);
+    }
+    attempts_.push_back(attempt(open.node));
+    const Attempt& it = attempts_.back();
+    if (!it.lowered) {
+      ++search_.refused;
+      return;
+    }
+    ++search_.solved;
+    // Simulated times are whole nanoseconds, instruction by instruction.
+    if (it.candidate.step_time_s < open.bound_s * trust_ * (1 - 1e-5)) {
+      trust_ = it.candidate.step_time_s / open.bound_s;
+      bounds_hold_ = false;
+    }
+    if (it.fits()) return;
+    ++search_.too_large;
+    save(open.node, std::max(open.bound_s, it.candidate.step_time_s));
+  }
+
+  void save(const SpaceNode& node, double at_least_s) {
+    if (options_.like != nullptr) return;
+    for (const SpaceNode& below : savings_of(node, space_, pins_, has_words_))
+      if (may_save_)
+        come_up(below, at_least_s);
+      else
+        held_back_.push_back(below);
+  }
+
+  // Index of the fastest that fits; ties go to fewer collectives, then to what came up first.
+  size_t fastest() const {
+    size_t best = attempts_.size();
+    for (size_t i = 0; i < attempts_.size(); ++i)
+      if (attempts_[i].fits() && (best == attempts_.size() || better(attempts_[i], attempts_[best])))
+        best = i;
+    return best;
+  }
+
+  // --- one configuration ---
+
+  Attempt attempt(const SpaceNode& node) const {
+    const StrategySpec& spec = node.spec;
     Attempt it;
-    it.spec = spec;
+    it.node = node;
     it.candidate.strategy = to_text(spec);
     PropagationOptions options;
     options.spec = spec;
@@ -203,45 +264,64 @@ class Search {
       options.stored = stored_like();
       options.owners = owners_of(*options_.like_graph, *options_.like);
     }
-    auto plan = propagate(bound, options);
+    auto plan = propagate(bound_graph_, options);
     if (!plan.ok()) return refuse(std::move(it), plan.status());
     it.plan = std::move(*plan);
     it.plan.graph_fingerprint = graph_.fingerprint();
     it.plan.symbols = options_.symbols;
-    // Larger parts come first, so that rank 0 holds the largest of everything.
     const EntrySpec entry{std::string(kEntry), &graph_, &it.plan};
-    auto program = lower_rank(std::span(&entry, 1), catalog_, 0);
+    const auto program = lower_alike(entry, catalog_);
     if (!program.ok()) return refuse(std::move(it), program.status());
+    const Status status = take(it, *program);
+    if (!status.ok()) return refuse(std::move(it), status);
     it.lowered = true;
-    it.price = price(*program, kEntry, cluster_, spec.devices());
-    it.candidate.step_time_s = it.price.total_s();
-    it.candidate.arena_bytes = program->arena_bytes;
-    it.peak = program->peak;
-    PlanEstimate& estimate = it.plan.estimate;
-    estimate.step_time_s = it.price.total_s();
-    estimate.compute_s = it.price.compute_s;
-    estimate.communication_s = it.price.communication_s;
-    check_size(it, 0);
     return it;
-  }
-
-  // Whoever gives words means what they name: options that they leave open stay off unless that does not fit.
-  void mark_as_worded(std::vector<Attempt>& attempts) const {
-    const auto pins = parse_parallel(options_.parallel);
-    for (Attempt& it : attempts) {
-      StrategySpec plain = pins->spec;
-      plain.dp = it.spec.dp;
-      plain.tp = it.spec.tp;
-      if (plain.recompute == RecomputeForm::kAuto) plain.recompute = it.spec.recompute;
-      if (plain.offload.automatic) plain.offload = it.spec.offload;
-      it.as_worded = it.spec == plain;
-    }
   }
 
   static Attempt refuse(Attempt it, const Status& status) {
     it.failure = status;
     it.candidate.rejected = std::string(status.message());
     return it;
+  }
+
+  // Time and size of its program.
+  Status take(Attempt& it, const Program& program) const {
+    TSR_ASSIGN_OR_RETURN(const Simulation simulation, simulate(program, kEntry, cluster_));
+    it.candidate.step_time_s = simulation.seconds();
+    const Price first = price(program.ranks[0], kEntry, cluster_, static_cast<int32_t>(program.ranks.size()));
+    it.collectives = first.collectives;
+    PlanEstimate& estimate = it.plan.estimate;
+    estimate.step_time_s = simulation.seconds();
+    estimate.compute_s = first.compute_s;
+    estimate.communication_s = first.communication_s;
+    estimate.arena_bytes.assign(static_cast<size_t>(devices_), 0);  // idle devices hold nothing
+    it.candidate.arena_bytes = 0;
+    int32_t fullest = 0;
+    for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
+      const RankProgram& part = program.ranks[rank];
+      if (rank < estimate.arena_bytes.size()) estimate.arena_bytes[rank] = part.arena_bytes;
+      if (part.arena_bytes <= it.candidate.arena_bytes && rank > 0) continue;
+      it.candidate.arena_bytes = part.arena_bytes;
+      it.peak = part.peak;
+      fullest = static_cast<int32_t>(rank);
+    }
+    if (it.candidate.arena_bytes > limit_)
+      it.candidate.rejected = format("needs {} on device {}, the limit is {}",
+                                     bytes_text(it.candidate.arena_bytes), fullest, bytes_text(limit_));
+    return {};
+  }
+
+  // All its ranks, as they will run: another than the first may need a few buffers more (zeros beside an
+  // addend).
+  Status settle(Attempt& it) {
+    const EntrySpec entry{std::string(kEntry), &graph_, &it.plan};
+    TSR_ASSIGN_OR_RETURN(const Program program, lower(std::span(&entry, 1), catalog_));
+    TSR_RETURN_IF_ERROR(take(it, program));
+    it.exact = true;
+    if (it.fits()) return {};
+    ++search_.too_large;
+    save(it.node, it.candidate.step_time_s);
+    return {};
   }
 
   std::map<std::string, ShardingSpec> stored_like() const {
@@ -257,57 +337,93 @@ class Search {
   // Those that fit, fastest first; then those that were too large, smallest first; then those that cannot be
   // made.
   static bool better(const Attempt& a, const Attempt& b) {
-    const auto rank = [](const Attempt& it) {
-      return it.candidate.rejected.empty() ? 0 : it.lowered ? 1 : 2;
-    };
+    const auto rank = [](const Attempt& it) { return it.fits() ? 0 : it.lowered ? 1 : 2; };
     if (rank(a) != rank(b)) return rank(a) < rank(b);
-    if (rank(a) == 0 && a.as_worded != b.as_worded) return a.as_worded;
     if (rank(a) == 1) return a.candidate.arena_bytes < b.candidate.arena_bytes;
     if (a.candidate.step_time_s != b.candidate.step_time_s)
       return a.candidate.step_time_s < b.candidate.step_time_s;
-    return a.price.collectives < b.price.collectives;
+    return a.collectives < b.collectives;
   }
 
-  Status nothing_fits(std::vector<Attempt>& attempts) const {
-    if (attempts.empty()) return Status(StatusCode::kInvalidArgument, "there is no strategy to try");
-    Attempt& least = attempts[0];
-    if (!least.lowered) return least.failure.with_context(format("strategy '{}'", least.candidate.strategy));
-    TSR_RETURN_IF_ERROR(size_all_ranks(least));
-    return Status(StatusCode::kOutOfMemory,
-                  format("no plan fits {} a device; the smallest limit that works is {} ({} bytes) with "
-                         "'{}'. Its peak: {}",
-                         bytes_text(limit_), bytes_text(least.candidate.arena_bytes),
-                         least.candidate.arena_bytes, least.candidate.strategy, least.peak));
-  }
+  // --- the answer ---
 
-  void check_size(Attempt& it, int32_t rank) const {
-    if (it.candidate.arena_bytes > limit_ && it.candidate.rejected.empty())
-      it.candidate.rejected = format("needs {} on device {}, the limit is {}",
-                                     bytes_text(it.candidate.arena_bytes), rank, bytes_text(limit_));
-  }
-
-  // Rank 0 holds the largest shards, but another may need a few buffers that it does not (zeros beside an
-  // addend).
-  Status size_all_ranks(Attempt& it) const {
-    const EntrySpec entry{std::string(kEntry), &graph_, &it.plan};
-    it.plan.estimate.arena_bytes.clear();
-    for (int32_t rank = 0; rank < it.spec.devices(); ++rank) {
-      TSR_ASSIGN_OR_RETURN(const RankProgram program, lower_rank(std::span(&entry, 1), catalog_, rank));
-      it.plan.estimate.arena_bytes.push_back(program.arena_bytes);
-      if (program.arena_bytes > it.candidate.arena_bytes) {
-        it.candidate.arena_bytes = program.arena_bytes;
-        it.peak = program.peak;
-      }
-      check_size(it, rank);
+  PlanResult result_of(size_t best) {
+    PlanResult result;
+    result.plan = std::move(attempts_[best].plan);
+    const double time_s = result.plan.estimate.step_time_s;
+    search_.bound_s = time_s;
+    closed_.insert(closed_.end(), queue_.begin(), queue_.end());
+    std::ranges::sort(closed_, [](const Open& a, const Open& b) {
+      return a.bound_s != b.bound_s ? a.bound_s < b.bound_s : a.order < b.order;
+    });
+    for (const Open& open : closed_) {
+      const double bound_s = open.bound_s * trust_;
+      ++(bound_s >= time_s ? search_.closed_by_bound : search_.open);
+      search_.bound_s = std::min(search_.bound_s, bound_s);
+      constexpr size_t kListed = 64;
+      if (search_.closed.size() < kListed) search_.closed.push_back({to_text(open.node.spec), bound_s});
     }
-    return {};
+    search_.gap = bounds_hold_ ? (time_s - search_.bound_s) / time_s : -1;
+    result.plan.estimate.gap = search_.gap;
+    std::rotate(attempts_.begin(), attempts_.begin() + static_cast<std::ptrdiff_t>(best),
+                attempts_.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    std::stable_sort(attempts_.begin() + 1, attempts_.end(), better);
+    for (Attempt& it : attempts_) result.candidates.push_back(std::move(it.candidate));
+    result.search = std::move(search_);
+    return result;
+  }
+
+  Result<PlanResult> nothing_fits() {
+    // What its parameters alone ruled out may still be the smallest.
+    std::ranges::stable_sort(hopeless_, {}, [&](const SpaceNode& it) { return bounds_->bytes(it.spec); });
+    size_t more = 0;
+    for (const SpaceNode& node : hopeless_) {
+      int64_t least = INT64_MAX;
+      for (const Attempt& it : attempts_)
+        if (it.lowered) least = std::min(least, it.candidate.arena_bytes);
+      if (bounds_->bytes(node.spec) >= least || more++ == kMostWithPlan) break;
+      attempts_.push_back(attempt(node));
+    }
+    std::ranges::stable_sort(attempts_, better);
+    if (attempts_.empty()) return Status(StatusCode::kInvalidArgument, "there is no strategy to try");
+    for (;;) {
+      Attempt& least = attempts_[0];
+      if (!least.lowered)
+        return least.failure.with_context(format("strategy '{}'", least.candidate.strategy));
+      if (!least.exact) {
+        TSR_RETURN_IF_ERROR(settle(least));
+        std::ranges::stable_sort(attempts_, better);
+        continue;
+      }
+      return Status(StatusCode::kOutOfMemory,
+                    format("no plan fits {} a device; the smallest limit that works is {} ({} bytes) with "
+                           "'{}'. Its peak: {}",
+                           bytes_text(limit_), bytes_text(least.candidate.arena_bytes),
+                           least.candidate.arena_bytes, least.candidate.strategy, least.peak));
+    }
   }
 
   const Graph& graph_;
   const Cluster& cluster_;
   const KernelCatalog& catalog_;
   const PlanOptions& options_;
-  int64_t limit_;
+  const int32_t devices_;
+  const int64_t limit_;
+  Graph bound_graph_;  // symbols bound but for B
+  SpaceOfGraph space_;
+  StrategyPins pins_;
+  bool has_words_ = false;
+  bool may_save_ = true;  // what saves memory may come up
+  PlanBounds* bounds_ = nullptr;
+  bool bounds_hold_ = true;
+  double trust_ = 1;          // bounds count for that much
+  std::vector<Open> queue_;   // a heap, the best guess first
+  std::vector<Open> closed_;  // by their bounds
+  size_t next_order_ = 0;
+  std::vector<SpaceNode> held_back_;  // while what is as worded may still fit
+  std::vector<SpaceNode> hopeless_;   // too large by parameters and state alone
+  std::vector<Attempt> attempts_;
+  PlanSearch search_;
 };
 
 }  // namespace

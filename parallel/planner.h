@@ -30,9 +30,30 @@ struct Candidate {
   std::string rejected;     // why not; empty for the chosen one and for slower ones that fit
 };
 
+// A configuration that was not looked at, because it cannot be faster than the plan.
+struct ClosedStrategy {
+  std::string strategy;
+  double bound_s = 0;  // its step takes at least that
+};
+
+// How the space was searched. Of a tree (parallel/plan_space.h) only the nodes come up whose parents do not
+// fit; what lies below one that fits, or that its bound closes, is slower than it.
+struct PlanSearch {
+  int64_t configurations = 0;          // that came up
+  int64_t solved = 0;                  // lowered and simulated
+  int64_t too_large = 0;               // of those, or by their parameters and optimizer state alone
+  int64_t refused = 0;                 // the model does not admit them
+  int64_t closed_by_bound = 0;         // never lowered: their bound reaches the plan's time
+  int64_t open = 0;                    // left over when the number of lowerings ran out
+  double bound_s = 0;                  // no plan of the space is faster, under these prices
+  double gap = -1;                     // (plan - bound) / plan; -1 when the prices break the bounds' property
+  std::vector<ClosedStrategy> closed;  // the closest first; at most 64
+};
+
 struct PlanResult {
   Plan plan;
   std::vector<Candidate> candidates;  // best first, then the rejected
+  PlanSearch search;
 };
 
 // kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, and the

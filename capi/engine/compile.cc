@@ -49,12 +49,22 @@ Result<Plan> read_plan_file(const std::string& path, const Graph& graph) {
   return plan;
 }
 
+// A plan may leave devices idle: it then says so by an arena of nothing for them, and they run programs of
+// nothing.
+void add_idle_ranks(Program& program, const Plan& plan, int32_t devices) {
+  if (plan.estimate.arena_bytes.size() != static_cast<size_t>(devices)) return;
+  RankProgram idle;
+  for (const EntryPoint& entry : program.ranks[0].entries) idle.entries.push_back({entry.name, {}, {}, {}});
+  while (program.ranks.size() < static_cast<size_t>(devices)) program.ranks.push_back(idle);
+}
+
 Result<Compiled> lower_all(std::vector<PlannedEntry> entries, std::vector<Candidate> candidates,
-                           const DeviceSet& devices, bool trace = false) {
+                           PlanSearch search, const DeviceSet& devices, bool trace = false) {
   std::vector<EntrySpec> specs;
   for (const PlannedEntry& entry : entries) specs.push_back({entry.name, entry.graph.get(), &entry.plan});
   Compiled compiled;
   TSR_ASSIGN_OR_RETURN(compiled.program, lower(specs, devices.catalog()));
+  add_idle_ranks(compiled.program, entries[0].plan, devices.size());
   if (static_cast<int32_t>(compiled.program.ranks.size()) != devices.size())
     return Status(StatusCode::kInvalidArgument,
                   format("the plan '{}' is for {} devices, '{}' has {}", entries[0].plan.strategy,
@@ -72,6 +82,7 @@ Result<Compiled> lower_all(std::vector<PlannedEntry> entries, std::vector<Candid
   }
   record->entries = std::move(entries);
   record->candidates = std::move(candidates);
+  record->search = std::move(search);
   compiled.record = std::move(record);
   return compiled;
 }
@@ -99,6 +110,7 @@ Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSet
                            int64_t memory_limit, const DeviceSet& devices) {
   std::vector<PlannedEntry> entries;
   std::vector<Candidate> candidates;
+  PlanSearch search;
   entries.reserve(graphs.size());
   for (const GraphToPlan& graph : graphs) {
     PlanOptions options;
@@ -118,11 +130,14 @@ Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSet
       Result<PlanResult> planned = make_plan(*graph.graph, devices.cluster(), devices.catalog(), options);
       if (!planned.ok()) return planned.status().with_context(format("planning '{}'", graph.name));
       entry.plan = std::move(planned->plan);
-      if (entries.empty()) candidates = std::move(planned->candidates);
+      if (entries.empty()) {
+        candidates = std::move(planned->candidates);
+        search = std::move(planned->search);
+      }
     }
     entries.push_back(std::move(entry));
   }
-  return lower_all(std::move(entries), std::move(candidates), devices, compute.trace);
+  return lower_all(std::move(entries), std::move(candidates), std::move(search), devices, compute.trace);
 }
 
 // The planner sees the first entry alone; when the others make the arena larger than the limit, it is asked
@@ -208,12 +223,12 @@ Result<Compiled> compile_graph(const Graph& graph, const PlanOptions& options, c
   TSR_ASSIGN_OR_RETURN(PlanResult planned, make_plan(graph, devices.cluster(), devices.catalog(), options));
   std::vector<PlannedEntry> entries = {
       {"main", std::make_shared<const Graph>(graph), std::move(planned.plan)}};
-  return lower_all(std::move(entries), std::move(planned.candidates), devices);
+  return lower_all(std::move(entries), std::move(planned.candidates), std::move(planned.search), devices);
 }
 
 Result<Compiled> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices) {
   if (entries.empty()) return Status(StatusCode::kInvalidArgument, "a program needs at least one entry");
-  return lower_all(std::move(entries), {}, devices);
+  return lower_all(std::move(entries), {}, {}, devices);
 }
 
 }  // namespace tessera

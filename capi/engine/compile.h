@@ -34,6 +34,7 @@ struct PlanRecord {
   };
   std::vector<PlannedEntry> entries;
   std::vector<Candidate> candidates;
+  PlanSearch search;
   std::vector<Device> devices;
   std::vector<TraceEvent> predicted_trace;  // of the first entry; where asked for
 };

@@ -6,6 +6,20 @@
 namespace tessera {
 namespace {
 
+Json search_object(const PlanSearch& search) {
+  Json closed = Json::array();
+  for (const ClosedStrategy& it : search.closed)
+    closed.push_back({{"strategy", it.strategy}, {"bound_seconds", it.bound_s}});
+  return {{"configurations", search.configurations},
+          {"solved", search.solved},
+          {"too_large", search.too_large},
+          {"refused", search.refused},
+          {"closed_by_bound", search.closed_by_bound},
+          {"open", search.open},
+          {"bound_seconds", search.bound_s},
+          {"closed", closed}};
+}
+
 Json plan_object(const PlanRecord& record) {
   const Plan& plan = record.entries[0].plan;
   Json symbols = Json::object(), devices = Json::array(), candidates = Json::array();
@@ -26,6 +40,7 @@ Json plan_object(const PlanRecord& record) {
           {"predicted_compute_seconds", plan.estimate.compute_s},
           {"predicted_communication_seconds", plan.estimate.communication_s},
           {"gap", plan.estimate.gap},
+          {"search", search_object(record.search)},
           {"global_batch", plan.global_batch},
           {"micro_batches", plan.micro_batches},
           {"symbols", symbols},

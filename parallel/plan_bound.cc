@@ -1,0 +1,128 @@
+#include "parallel/plan_bound.h"
+
+#include <algorithm>
+
+#include "parallel/cost_model.h"
+
+namespace tessera {
+
+namespace {
+
+// One kernel on whole operands, as lowering would ask for it; seconds are 0 where there is none.
+KernelDesc whole_kernel(const Graph& graph, const Node& node, const KernelCatalog& catalog) {
+  KernelDesc kernel;
+  kernel.op = node.op;
+  kernel.attrs = node.attrs;
+  for (const TensorId id : node.inputs) kernel.inputs.push_back(graph.type(id));
+  for (const TensorId id : node.outputs) kernel.outputs.push_back(graph.type(id));
+  ShardingRule rule = node.op->sharding({kernel.attrs, kernel.inputs, kernel.outputs, {}});
+  if (!bind_extents(rule, kernel.inputs, kernel.outputs).ok()) return kernel;
+  for (const Factor& factor : rule.factors) {
+    FactorView view;
+    view.name = factor.name;
+    view.global_extent = view.end[0] = factor.extent;
+    view.unit = factor.unit;
+    kernel.factors.push_back(view);
+  }
+  const auto choice = catalog.query(*node.op, {kernel.attrs, kernel.inputs, kernel.outputs, kernel.factors});
+  if (choice.ok()) kernel.seconds = choice->seconds;
+  return kernel;
+}
+
+}  // namespace
+
+PlanBounds::PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Cluster& cluster,
+                       const KernelCatalog& catalog)
+    : graph_(graph), space_(space), cluster_(cluster), catalog_(catalog) {
+  for (const Gradient& gradient : graph.gradients())
+    gradient_bytes_.push_back(tessera::bytes(graph.type(gradient.parameter)));
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
+    parameter_bytes_ += tessera::bytes(graph.type(id));
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kState))
+    if (graph.type(id).shape.is_concrete()) state_bytes_ += tessera::bytes(graph.type(id));
+}
+
+const PlanBounds::Phases& PlanBounds::work_of_batch(int64_t batch) {
+  const auto [at, is_new] = works_.try_emplace(batch);
+  if (!is_new) return at->second;
+  const std::pair<std::string, int64_t> value("B", batch);
+  const bool has_batch = std::ranges::any_of(graph_.symbols(), [](const Symbol& s) { return s.name == "B"; });
+  const Result<Graph> bound = graph_.bind(std::span(&value, has_batch ? 1 : 0));
+  if (!bound.ok()) return at->second;  // no bound, then
+  RankProgram one;
+  one.kernels.resize(1);
+  const int32_t cores = std::max(1, cluster_.shared_cores);
+  for (const Node& node : bound->nodes()) {
+    if (node.op->is_view) continue;
+    one.kernels[0] = whole_kernel(*bound, node, catalog_);
+    KernelInst first;
+    first.kernel = 0;
+    const Instruction launch = first;
+    const double alone = instruction_seconds(one, launch, cluster_, 1);
+    const double shared = instruction_seconds(one, launch, cluster_, cores);
+    Work& work = node.phase == Phase::kUpdate ? at->second.update : at->second.passes;
+    work.alone_s += alone;
+    work.share_s += std::min(alone, shared / cores);
+  }
+  return at->second;
+}
+
+// All gradients once, each cut in `parts`.
+double PlanBounds::reduction_seconds(int32_t members, int32_t parts, bool spread) {
+  const auto [at, is_new] = reductions_.try_emplace({members, parts, spread ? 1 : 0});
+  if (!is_new) return at->second;
+  RankProgram one;
+  one.groups.resize(1);
+  one.groups[0].ranks.resize(static_cast<size_t>(members));
+  const auto take = [&](CollectiveKind kind, int64_t bytes) {
+    CollectiveInst inst;
+    inst.kind = kind;
+    inst.group = 0;
+    inst.elements = bytes / 4;
+    return instruction_seconds(one, inst, cluster_, 1);
+  };
+  for (const int64_t bytes : gradient_bytes_) {
+    const double whole = take(CollectiveKind::kAllReduce, bytes / parts);
+    const double halves =
+        take(CollectiveKind::kReduceScatter, bytes / parts) + take(CollectiveKind::kAllGather, bytes / parts);
+    at->second += spread ? std::min(whole, halves) : whole;
+  }
+  return at->second;
+}
+
+double PlanBounds::seconds(const StrategySpec& spec) {
+  const int64_t data = spec.data();
+  const int64_t count =
+      spec.micro_batch > 0 ? std::max<int64_t>(1, space_.batch / (spec.micro_batch * data)) : 1;
+  const bool replicated = !space_.trains && space_.batch < data;
+  const Phases& work =
+      work_of_batch(std::max<int64_t>(1, replicated ? space_.batch : space_.batch / data / count));
+  const int32_t inside = spec.tp * spec.cp;  // that share a sequence
+  const int32_t replicas = static_cast<int32_t>(data) * spec.cp;
+  const int32_t spread = spec.zero >= 1 ? replicas : spec.ep;
+  // A stage of the pipeline has at least the average of all of them.
+  const double passes = static_cast<double>(count) / (inside * spec.pp);
+  const double update = 1.0 / (static_cast<double>(spec.tp) * spec.pp * spread);
+  const double chain = passes * work.passes.alone_s + update * work.update.alone_s;
+  double reduction = 0;
+  if (replicas > 1 && space_.trains && space_.experts == 0 && spec.form == TensorForm::k1d)
+    reduction = reduction_seconds(replicas, spec.tp, spec.zero >= 1) / spec.pp;
+  double bound = std::max(chain, reduction);
+  if (cluster_.shared_cores > 0) {
+    const int32_t ranks = spec.devices();
+    const double members = static_cast<double>(replicas) / std::max(replicas, cluster_.shared_cores);
+    bound = std::max(bound, ranks * (passes * work.passes.share_s + update * work.update.share_s) +
+                                reduction * spec.tp * spec.pp * members);
+  }
+  return bound;
+}
+
+int64_t PlanBounds::bytes(const StrategySpec& spec) const {
+  const int64_t cut = int64_t{spec.tp} * spec.pp * spec.ep, all = cut * spec.dp * spec.cp;
+  int64_t total = 0;
+  if (spec.offload.params == Tier::kDevice) total += parameter_bytes_ / (spec.zero == 3 ? all : cut);
+  if (spec.offload.optimizer == Tier::kDevice) total += state_bytes_ / (spec.zero >= 1 ? all : cut);
+  return total;
+}
+
+}  // namespace tessera
