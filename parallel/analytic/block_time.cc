@@ -2,6 +2,7 @@
 #include "parallel/analytic/block_time.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "parallel/analytic/context_time.h"
 
@@ -63,12 +64,12 @@ class Kernels {
   void reduce(Pass& pass, double elements) const {
     if (plan_.tp < 2) return;
     pass.collective_s += all_reduce_seconds(cluster_, group_, elements * element_bytes());
-    pass.kernels += 1;
+    pass.kernels += kIssuedByCollective;
   }
   void gather(Pass& pass, double elements) const {
     if (plan_.tp < 2) return;
     pass.collective_s += gather_seconds(cluster_, group_, elements * element_bytes());
-    pass.kernels += 1;
+    pass.kernels += kIssuedByCollective;
   }
   // Slots to where their experts are, or back.
   void exchange(Pass& pass, double elements) const {
@@ -89,7 +90,8 @@ class Kernels {
   double element_bytes() const { return bytes_of(plan_.compute_dtype); }
 
  private:
-  static constexpr double kFusedShare = 0.6;  // online softmax beside the products
+  static constexpr double kFusedShare = 0.6;        // online softmax beside the products
+  static constexpr double kIssuedByCollective = 2;  // itself, and streams that wait for each other
 
   const Cluster& cluster_;
   const DeviceKind& kind_;
@@ -98,6 +100,11 @@ class Kernels {
 };
 
 constexpr double kMask = 0.5;  // a byte of dropout mask beside two of value
+
+// Elements moved per attention score where scores are stored: by softmax and by dropout, one way and back.
+constexpr double kSoftmax = 2, kSoftmaxBack = 3, kDropout = 2 + kMask, kDropoutBack = 2 + kMask;
+// Without the kernel that does it all.
+constexpr double kApart = 6, kApartBack = 8, kApartKernels = 10;
 
 // What is common to forward and recomputation.
 struct Sizes {
@@ -112,8 +119,17 @@ struct Sizes {
         D(C / static_cast<double>(model.H)),
         qkv((C + 2 * static_cast<double>(model.KV) * D) / t),
         F(static_cast<double>(model.F) / t),
-        V(static_cast<double>(model.V) / t),
+        V(vocabulary(model, plan)),
         own(plan.sequence_parallel ? N / t : N) {}
+  // A vocabulary in parts is padded so that parts are equal and aligned.
+  static double vocabulary(const TransformerShape& model, const ForeignPlan& plan) {
+    if (plan.tp == 1) return static_cast<double>(model.V);
+    const int64_t piece = int64_t{128} * plan.tp;
+    return static_cast<double>((model.V + piece - 1) / piece * 128);
+  }
+  // Whether the kernel that scales, masks and softmaxes at once takes these scores: it works on four matrices
+  // at a time. Otherwise each of the three, and conversions to f32 and back, are kernels of their own.
+  bool one_softmax() const { return std::fmod(mb * heads, 4) == 0; }
   double mb, T, N, cp, C, t, heads, D, qkv, F, V;
   double own;  // tokens whose norms and residuals this rank computes
 };
@@ -122,8 +138,8 @@ void scores_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignP
   const double count = s.mb * s.heads, own = s.T / s.cp, scores = count * own * s.T;
   if (plan.fused_attention) return k.fused(pass, 4 * scores * s.D / 2, s.N * (s.qkv + s.C / s.t));
   k.batched(pass, count, own, s.T, s.D);
-  k.stream(pass, 2 * scores);  // scale, mask, softmax in one
-  if (dropout > 0) k.stream(pass, (2 + kMask) * scores, 3);
+  s.one_softmax() ? k.stream(pass, kSoftmax * scores) : k.stream(pass, kApart * scores, 1 + kApartKernels);
+  if (dropout > 0) k.stream(pass, kDropout * scores, 3);
   k.batched(pass, count, own, s.D, s.T);
 }
 
@@ -134,8 +150,9 @@ void scores_backward(Pass& pass, const Kernels& k, const Sizes& s, const Foreign
     k.batched(pass, count, own, s.D, s.T);
     k.batched(pass, count, own, s.T, s.D);
   }
-  if (dropout > 0) k.stream(pass, (2 + kMask) * scores, 2);
-  k.stream(pass, 3 * scores, 2);
+  if (dropout > 0) k.stream(pass, kDropoutBack * scores, 2);
+  s.one_softmax() ? k.stream(pass, kSoftmaxBack * scores, 2)
+                  : k.stream(pass, kApartBack * scores, 2 + kApartKernels);
 }
 
 void attention_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan,

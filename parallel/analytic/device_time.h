@@ -23,6 +23,10 @@ double streaming_seconds(const DeviceKind& kind, double bytes);
 struct Group {
   int32_t members = 1;
   int32_t per_node = 1;
+  // A library that lays one ring through a group enters a node by one network card and leaves it by another,
+  // half of what the two carry; with one member in a node the two are the same, and through whole nodes it
+  // lays a ring for every card.
+  bool one_ring = false;
 };
 
 // Every `stride`-th device, `members` of them, counted from the first: tensor-parallel groups have stride 1.

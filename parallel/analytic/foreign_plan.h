@@ -39,6 +39,7 @@ struct ForeignPlan {
   bool sequence_parallel = false;  // over tp
   bool dp_overlap = true;          // gradients are reduced beside the last backward pass
   bool scatter_sends = false;      // each tp rank sends its part between stages, gathered there
+  bool one_ring = false;           // gradients go round one ring, whatever network cards a node has
   DType compute_dtype = DType::kBF16;
   DType grad_dtype = DType::kF32;
   int64_t lora = 0;  // > 0: the model is frozen but for adapters of this rank beside every product of a block
@@ -52,8 +53,9 @@ struct ForeignPlan {
 // parallel "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1" (pp=P:interleaved:V for V chunks a device;
 // pp=P:zb-h1, zb-h2, zb-v; cp=ring:N, ulysses:N, gather:N; ep=N;
 // shard=attention:N+mlp:N; chunks=G; offload=optimizer:1/2@host+params+activations:1/4); features
-// "attention=unfused|fused, sp=on|off, dp_overlap=on|off, scatter_sends=on|off, dtype=f16|bf16|f32,
-// grad_dtype=f32|f16|bf16, trainable=all|lora:RANK". What is not said keeps the defaults above.
+// "attention=unfused|fused, sp=on|off, dp_overlap=on|off, scatter_sends=on|off, one_ring=on|off,
+// dtype=f16|bf16|f32, grad_dtype=f32|f16|bf16, trainable=all|lora:RANK". What is not said keeps the defaults
+// above.
 Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_view features);
 
 // Virtual stage -> device of the pipeline.

@@ -60,24 +60,30 @@ StageTimes::StageTimes(const TransformerShape& model, const ForeignPlan& plan, c
 }
 
 StagePasses StageTimes::of(const StageBlocks& blocks, bool first, bool last) const {
-  Pass forward = static_cast<double>(blocks.blocks) * block_.forward;
-  Pass backward = static_cast<double>(blocks.blocks) * block_.backward;
-  Pass again = static_cast<double>(blocks.full) * full_.recompute;
-  again += static_cast<double>(blocks.selective) * selective_.recompute;
-  backward += again;
-  Pass weight = static_cast<double>(blocks.blocks) * block_.weight;
-  if (first) forward += embedding_.forward, backward += embedding_.backward, weight += embedding_.weight;
-  if (last) forward += head_.forward, backward += head_.backward, weight += head_.weight;
   StagePasses passes;
+  // The host issues a block's backward pass while the device is still in the forward one; across blocks and
+  // ends it gains no lead that lasts.
+  const auto add = [&](double count, const Pass& forward, const Pass& backward, const Pass& weight) {
+    const double ahead = forward.seconds(kind_);
+    passes.forward_s += count * ahead;
+    passes.backward_s += count * std::max(backward.compute_s + backward.collective_s,
+                                          (forward.kernels + backward.kernels) * kind_.issue_s - ahead);
+    passes.weight_s += count * weight.seconds(kind_);
+    passes.collective_s += count * (forward.collective_s + backward.collective_s);
+  };
+  const auto add_blocks = [&](int64_t count, const Pass& again) {
+    Pass backward = block_.backward;
+    backward += again;
+    add(static_cast<double>(count), block_.forward, backward, block_.weight);
+    passes.recompute_s += static_cast<double>(count) * again.compute_s;
+  };
+  add_blocks(blocks.blocks - blocks.full - blocks.selective, {});
+  add_blocks(blocks.full, full_.recompute);
+  add_blocks(blocks.selective, selective_.recompute);
+  if (first) add(1, embedding_.forward, embedding_.backward, embedding_.weight);
+  if (last) add(1, head_.forward, head_.backward, head_.weight);
   // Sends are synchronous: a stage is busy while its own goes out.
   const double out = last ? 0 : transfer_s_, in = first ? 0 : transfer_s_;
-  passes.forward_s = forward.seconds(kind_);
-  passes.backward_s = backward.seconds(kind_);
-  // Without stages between, the host starts on the backward pass while the device is still in the forward
-  // one.
-  if (plan_.pp == 1)
-    passes.backward_s = std::max(backward.compute_s + backward.collective_s,
-                                 (forward.kernels + backward.kernels) * kind_.issue_s - passes.forward_s);
   double forward_wait = 0, backward_wait = 0;
   const double block_forward = block_.forward.seconds(kind_), block_backward = block_.backward.seconds(kind_);
   const auto saved = static_cast<double>(activation_bytes(Recompute::kNone));
@@ -96,10 +102,9 @@ StagePasses StageTimes::of(const StageBlocks& blocks, bool first, bool last) con
   passes.offload_s = forward_wait + backward_wait;
   passes.forward_s += out + forward_wait;
   passes.backward_s += in + backward_wait;
-  passes.weight_s = std::min(weight.seconds(kind_), passes.backward_s);
-  passes.recompute_s = again.compute_s;
+  passes.weight_s = std::min(passes.weight_s, passes.backward_s);
   passes.send_s = out + in;
-  passes.collective_s = forward.collective_s + backward.collective_s + out + in;
+  passes.collective_s += out + in;
   return passes;
 }
 

@@ -50,7 +50,8 @@ StageParameters& StageParameters::operator+=(const StageParameters& other) {
 AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
                              int64_t micro_batches, const StageParameters& own, double backward_s) {
   const DeviceKind& kind = cluster.kinds[0];
-  const Group all = group_of(cluster, plan.replicas(), plan.tp);
+  Group all = group_of(cluster, plan.replicas(), plan.tp);
+  all.one_ring = plan.one_ring;
   const double m = static_cast<double>(micro_batches);
   const double gradient = bytes_of(plan.grad_dtype), weight = bytes_of(plan.compute_dtype);
   const double buckets = static_cast<double>(std::max<int64_t>(1, model.L / plan.pp));

@@ -9,10 +9,12 @@
 
 namespace tessera::planner_test {
 
-// Name, and where the constant lives in a cluster.
+// Name, where the constant lives in a cluster, and how all that it stands for is scaled.
 struct Constant {
   const char* name;
   double& (*in)(Cluster& cluster);
+  void (*scale)(Cluster& cluster, double by);
+  double known;
 };
 std::span<const Constant> fitted_constants();
 
