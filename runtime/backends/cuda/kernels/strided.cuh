@@ -25,7 +25,8 @@ struct StridedBox {
     if (element >> 31 == 0) {  // 32-bit division is several times cheaper
       auto rest = static_cast<uint32_t>(element);
       for (int i = rank - 1; i >= 0; --i) {
-        const auto extent = static_cast<uint32_t>(dims[i]);
+        // An extent beyond 2^31 is as good as 2^31 here.
+        const auto extent = static_cast<uint32_t>(dims[i] >> 31 == 0 ? dims[i] : int64_t{1} << 31);
         offset += static_cast<int64_t>(rest % extent) * strides[i];
         rest /= extent;
       }
