@@ -1,6 +1,8 @@
 #include "runtime/backends/cuda/comm_group.h"
 
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "runtime/backends/cuda/collective_kernels.h"
 #include "runtime/backends/cuda/cuda_status.h"
@@ -100,9 +102,21 @@ bool CommGroup::meet() {
   return !is_aborted();
 }
 
+bool CommGroup::enter_nccl() {
+  in_nccl_.fetch_add(1);
+  if (!aborted_.load()) return true;
+  in_nccl_.fetch_sub(1);
+  return false;
+}
+
 void CommGroup::abort() {
-  if (aborted_.exchange(true, std::memory_order_acq_rel)) return;
-  // Ends what waits on the devices; the communicators are gone afterwards.
+  if (aborted_.exchange(true)) return;
+  // Ends what waits on the devices; the communicators are gone afterwards. A call under way returns soon,
+  // unless it connects to a peer that will not come: then only the abort itself ends it.
+  constexpr auto kPatience = std::chrono::seconds(2);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!nccl_comms_.empty() && in_nccl_.load() > 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   for (const ncclComm_t comm : nccl_comms_) (void)nccl_->abort(comm);
   phase_.fetch_add(1, std::memory_order_acq_rel);
   phase_.notify_all();

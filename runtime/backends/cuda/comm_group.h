@@ -58,6 +58,10 @@ class CommGroup {
 
   const Nccl* nccl() const { return nccl_; }  // null: the shared path alone
   ncclComm_t nccl_comm(int32_t position) const { return nccl_comms_[static_cast<size_t>(position)]; }
+  // Around a call of NCCL: `abort` frees the communicators, and lets calls return first. False after an
+  // abort.
+  bool enter_nccl();
+  void leave_nccl() { in_nccl_.fetch_sub(1); }
 
  private:
   explicit CommGroup(const std::vector<int32_t>& ordinals)
@@ -70,7 +74,7 @@ class CommGroup {
   const Nccl* nccl_ = nullptr;
   std::vector<ncclComm_t> nccl_comms_;
   WaitWord phase_{0};
-  std::atomic<int32_t> arrived_{0};
+  std::atomic<int32_t> arrived_{0}, in_nccl_{0};
   std::atomic<bool> aborted_{false};
 };
 

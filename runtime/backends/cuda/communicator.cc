@@ -262,6 +262,7 @@ Status Communicator::through_nccl(cudaStream_t stream, const tsr_abi_collective&
   const auto count = [&](int64_t elements) {
     return static_cast<size_t>(type == ncclInt8 ? bytes_of(what, elements) : elements);
   };
+  if (!group_->enter_nccl()) return aborted();
   ncclResult_t result = ncclSuccess;
   switch (what.kind) {
     case kAllReduce: result = nccl.all_reduce(in, out, count(what.elements), type, op, comm, stream); break;
@@ -276,6 +277,7 @@ Status Communicator::through_nccl(cudaStream_t stream, const tsr_abi_collective&
       break;
     default: break;
   }
+  group_->leave_nccl();
   if (result == ncclSuccess) return {};
   return group_->is_aborted() ? aborted()
                               : Status(StatusCode::kInternal, format("NCCL: {}", nccl.error_string(result)));
