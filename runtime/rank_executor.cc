@@ -46,6 +46,7 @@ RankExecutor::~RankExecutor() {
     stream->start.notify_all();
     if (stream->thread.joinable()) stream->thread.join();
   }
+  graphs_.clear();
   for (tsr_abi_event* event : events_) api_.event_destroy(event);
   for (const auto& stream : streams_)
     if (stream->stream != nullptr) api_.stream_destroy(stream->stream);
@@ -133,6 +134,14 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
     step.wait_end = static_cast<int32_t>(waits_.size());
     if (!blocking_) order_[entry].emplace_back(&stream, dependencies.position[at]);
   }
+  if (blocking_) return {};
+  graphs_.push_back(std::make_unique<EntryGraph>());
+  // A trace wants every instruction by itself.
+  bool needs_host = options_.trace;
+  for (const RankStream* stream : streams)
+    for (const Step& step : stream->steps[entry])
+      needs_host |= step.kind != Step::Kind::kKernel && step.kind != Step::Kind::kCopy;
+  if (!needs_host) graphs_.back()->allow(api_, device_);
   return {};
 }
 
@@ -292,31 +301,61 @@ bool RankExecutor::wait_for(const StepWait& wait) const {
 }
 
 // One thread issues to all streams; the device keeps the order.
+Status RankExecutor::issue_steps(int32_t entry) {
+  for (const auto& [stream, position] : order_[static_cast<size_t>(entry)]) {
+    const Step& step = stream->steps[static_cast<size_t>(entry)][static_cast<size_t>(position)];
+    if (signals_.stop.load(std::memory_order_acquire))
+      return failure(entry, step,
+                     Status(StatusCode::kAborted, "stopped before it, since another rank failed"));
+    const bool on_host = step.kind == Step::Kind::kFileRead || step.kind == Step::Kind::kFileWrite;
+    for (int32_t at = step.wait_begin; at < step.wait_end; ++at) {
+      const StepWait& wait = waits_[static_cast<size_t>(at)];
+      TSR_RETURN_IF_ERROR(take_error(on_host ? api_.stream_synchronize(wait.stream->stream)
+                                             : api_.stream_wait(stream->stream, wait.event)));
+    }
+    if (on_host) TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
+    const int64_t begin_ns = options_.trace ? now_ns() : 0;
+    // Members of a group meet on the host, and a receive waits there: the watchdog looks at what issues.
+    stream->instruction.store(step.instruction, std::memory_order_relaxed);
+    if (step.communicates()) stream->activity.store(StreamActivity::kCommunicates, std::memory_order_relaxed);
+    const Status done = execute(*stream, step);
+    stream->activity.store(StreamActivity::kIdle, std::memory_order_relaxed);
+    if (!done.ok()) return failure(entry, step, done);
+    stream->done.fetch_add(1, std::memory_order_relaxed);
+    if (step.event != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.event, stream->stream)));
+    if (options_.trace) record(*stream, entry, step, begin_ns);
+  }
+  return {};
+}
+
+Status RankExecutor::issue_or_launch(int32_t entry) {
+  EntryGraph& graph = *graphs_[static_cast<size_t>(entry)];
+  if (graph.wants_capture()) {
+    std::vector<tsr_abi_stream*> used = {streams_[0]->stream};
+    for (size_t i = 1; i < streams_.size(); ++i)
+      if (!streams_[i]->steps[static_cast<size_t>(entry)].empty()) used.push_back(streams_[i]->stream);
+    // What cannot be captured is issued, now and from here on.
+    (void)graph.capture(used, [&] { return issue_steps(entry); });
+  }
+  if (graph.is_captured()) return graph.launch(streams_[0]->stream);
+  TSR_RETURN_IF_ERROR(issue_steps(entry));
+  graph.note_run();
+  return {};
+}
+
 void RankExecutor::issue_all(int32_t entry) {
   const Status status = catch_status([&]() -> Status {
-    for (const auto& [stream, position] : order_[static_cast<size_t>(entry)]) {
-      const Step& step = stream->steps[static_cast<size_t>(entry)][static_cast<size_t>(position)];
-      if (signals_.stop.load(std::memory_order_acquire))
-        return failure(entry, step,
-                       Status(StatusCode::kAborted, "stopped before it, since another rank failed"));
-      const bool on_host = step.kind == Step::Kind::kFileRead || step.kind == Step::Kind::kFileWrite;
-      for (int32_t at = step.wait_begin; at < step.wait_end; ++at) {
-        const StepWait& wait = waits_[static_cast<size_t>(at)];
-        TSR_RETURN_IF_ERROR(take_error(on_host ? api_.stream_synchronize(wait.stream->stream)
-                                               : api_.stream_wait(stream->stream, wait.event)));
-      }
-      if (on_host) TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
-      const int64_t begin_ns = options_.trace ? now_ns() : 0;
-      if (const Status done = execute(*stream, step); !done.ok()) return failure(entry, step, done);
-      if (step.event != nullptr)
-        TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.event, stream->stream)));
-      if (options_.trace) record(*stream, entry, step, begin_ns);
-    }
+    TSR_RETURN_IF_ERROR(issue_or_launch(entry));
+    streams_[0]->activity.store(StreamActivity::kComputes, std::memory_order_relaxed);
     for (const auto& stream : streams_)
       TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
     return {};
   });
-  if (!status.ok()) signals_.fail(status);
+  streams_[0]->activity.store(StreamActivity::kIdle, std::memory_order_relaxed);
+  if (status.ok()) return;
+  signals_.fail(status);
+  // What was issued before still reads and writes this rank's arenas, and its peers'.
+  for (const auto& stream : streams_) (void)take_error(api_.stream_synchronize(stream->stream));
 }
 
 Status RankExecutor::execute(const RankStream& stream, const Step& step) {

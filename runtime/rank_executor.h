@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/entry_graph.h"
 #include "runtime/executable_impl.h"
 #include "runtime/rank_memory.h"
 #include "runtime/rank_stream.h"
@@ -77,6 +78,8 @@ class RankExecutor {
 
   void walk(RankStream& stream, int32_t entry);
   void issue_all(int32_t entry);
+  Status issue_steps(int32_t entry);
+  Status issue_or_launch(int32_t entry);
   Status step_once(RankStream& stream, int32_t entry, const Step& step);
   bool wait_for(const StepWait& wait) const;
   Status execute(const RankStream& stream, const Step& step);
@@ -96,6 +99,7 @@ class RankExecutor {
   std::vector<std::unique_ptr<RankStream>> streams_;  // sorted by id; [0] computes
   // By entry, where the backend does not block: stream and position of every instruction in program order.
   std::vector<std::vector<std::pair<RankStream*, int32_t>>> order_;
+  std::vector<std::unique_ptr<EntryGraph>> graphs_;  // by entry, where the backend does not block
   std::vector<StepWait> waits_;
   std::vector<tsr_abi_event*> events_;
   std::vector<void*> pointers_;  // operand lists of all kernel steps; never grows once resolved
