@@ -1,13 +1,12 @@
 #include "runtime/backends/cpu/cpu_backend.h"
 
 #include <algorithm>
-#include <atomic>
 #include <climits>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <new>
 
+#include "runtime/backend_table.h"
 #include "runtime/backends/cpu/arena.h"
 #include "runtime/backends/cpu/communicator.h"
 #include "runtime/backends/cpu/cpu_kernel.h"
@@ -37,25 +36,10 @@ struct tsr_abi_comm {
 
 namespace {
 
-// The one thing kept from the entry: queries without a device report errors too. Every host of a process
-// passes the same function, which ignores its first argument.
-std::atomic<decltype(tsr_host_api::make_error)> g_make_error{nullptr};
-
-tsr_abi_error* to_abi(const Status& status) {
-  if (status.ok()) return nullptr;
-  return g_make_error.load()(nullptr, static_cast<int32_t>(status.code()),
-                             std::string(status.message()).c_str());
-}
-
-// Runs a body that returns Status at the edge of the ABI: nothing is thrown across it.
+tessera::BackendErrors g_errors;
 template <class Body>
 tsr_abi_error* guarded(Body&& body) {
-  try {
-    return to_abi(body());
-  } catch (...) {
-    const Status status = tessera::status_from_current_exception();
-    return g_make_error.load()(nullptr, static_cast<int32_t>(status.code()), status.message().data());
-  }
+  return g_errors.guarded(body);
 }
 
 // ---- device, memory, stream
@@ -162,55 +146,19 @@ tsr_abi_error* fill(tsr_abi_stream* stream, void* out, int32_t byte, int64_t byt
 
 // ---- kernels
 
-struct Choice {
-  std::string_view variant;
-  Prepared prepared;
-};
-
-// The first row of the op that accepts, or exactly the wanted variant.
-Result<Choice> choose(const tsr_abi_kernel_desc& desc) {
-  const tessera::KernelSpec spec(desc);
-  std::string declined;
-  bool known = false;
-  for (const KernelEntry& row : kernel_table()) {
-    if (row.op != spec.op() || row.prepare == nullptr) continue;
-    known = true;
-    if (desc.variant != nullptr && row.variant != desc.variant) continue;
-    Result<Prepared> prepared = row.prepare(spec);
-    if (prepared.ok()) return Choice{row.variant, std::move(prepared).value()};
-    if (prepared.status().code() != StatusCode::kUnsupported)
-      return prepared.status().with_context(tessera::format("{} ({})", row.op, row.variant));
-    declined +=
-        tessera::format("{}{}: {}", declined.empty() ? "" : "; ", row.variant, prepared.status().message());
-  }
-  if (!known)
-    return Status(StatusCode::kUnsupported,
-                  tessera::format("the cpu backend has no kernel for '{}'", desc.op));
-  if (declined.empty())
-    return Status(StatusCode::kUnsupported, tessera::format("the cpu backend has no variant '{}' of '{}'",
-                                                            desc.variant ? desc.variant : "", desc.op));
-  return Status(StatusCode::kUnsupported, tessera::format("no kernel for '{}': {}", desc.op, declined));
-}
+auto choose(const tsr_abi_kernel_desc& desc) { return tessera::choose_kernel("cpu", kernel_table(), desc); }
 
 tsr_abi_error* kernel_query(int32_t, const tsr_abi_kernel_desc* desc, tsr_abi_kernel_info* out) {
   return guarded([&]() -> Status {
-    TSR_ASSIGN_OR_RETURN(const Choice choice, choose(*desc));
-    if (choice.variant.size() >= sizeof(out->variant))
-      return Status(StatusCode::kInternal, tessera::format("variant name '{}' is too long", choice.variant));
-    std::memset(out->variant, 0, sizeof(out->variant));
-    choice.variant.copy(out->variant, choice.variant.size());
-    out->workspace_bytes = choice.prepared.workspace_bytes;
+    TSR_ASSIGN_OR_RETURN(const auto choice, choose(*desc));
     static const Rates rates = machine_rates();  // fixed for the life of a process
-    const double compute_s =
-        choice.prepared.flops / (std::max(choice.prepared.efficiency, 1e-6) * rates.matmul_flops_per_s);
-    out->seconds = std::max(compute_s, choice.prepared.bytes / rates.memory_bytes_per_s) + rates.launch_s;
-    return {};
+    return tessera::answer_query(choice, rates, *out);
   });
 }
 
 tsr_abi_error* kernel_prepare(tsr_abi_device*, const tsr_abi_kernel_desc* desc, tsr_abi_kernel** out) {
   return guarded([&]() -> Status {
-    TSR_ASSIGN_OR_RETURN(Choice choice, choose(*desc));
+    TSR_ASSIGN_OR_RETURN(auto choice, choose(*desc));
     *out = new tsr_abi_kernel{std::move(choice.prepared.kernel)};
     return {};
   });
@@ -225,24 +173,13 @@ tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, con
   });
 }
 
-// FNV-1a over everything a kernel_query answer follows from.
 uint64_t kernel_fingerprint(int32_t) {
   constexpr int32_t kEstimateVersion = 1;
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto add = [&](std::string_view text) {
-    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-    hash = (hash ^ 0xff) * 0x100000001b3u;
-  };
   const Rates rates = machine_rates();
-  char text[128];
-  std::snprintf(text, sizeof(text), "%d %s %d %g %g %g", kEstimateVersion, rates.isa, rates.cores,
+  char basis[128];
+  std::snprintf(basis, sizeof(basis), "%d %s %d %g %g %g", kEstimateVersion, rates.isa, rates.cores,
                 rates.matmul_flops_per_s, rates.memory_bytes_per_s, rates.launch_s);
-  add(text);
-  for (const KernelEntry& row : kernel_table()) {
-    add(row.op);
-    add(row.variant);
-  }
-  return hash;
+  return tessera::table_fingerprint(basis, kernel_table());
 }
 
 // ---- communicators
@@ -283,9 +220,7 @@ tsr_abi_error* comm_group_end(tsr_abi_comm* comm, tsr_abi_stream*) {
 void comm_abort(tsr_abi_comm* comm) { comm->end->abort(); }
 void comm_perturb(tsr_abi_comm* comm, uint64_t seed) { comm->end->perturb(seed); }
 void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
-  const size_t bytes = std::min(out->struct_size, sizeof(tsr_abi_comm_counters));
-  std::memcpy(out, &comm->end->counters(), bytes);
-  out->struct_size = bytes;
+  tessera::copy_counters(comm->end->counters(), out);
 }
 
 constexpr tsr_backend_api kApi = {
@@ -333,6 +268,6 @@ constexpr tsr_backend_api kApi = {
 }  // namespace
 
 extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host) {
-  g_make_error.store(host->make_error);
+  g_errors.keep(*host);
   return &kApi;
 }

@@ -1,12 +1,10 @@
 // The backend's table: devices, memory, streams, kernels, communicators and whole steps as CUDA graphs.
-#include <algorithm>
-#include <atomic>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/backend_table.h"
 #include "runtime/backends/cuda/communicator.h"
 #include "runtime/backends/cuda/copies.h"
 #include "runtime/backends/cuda/cuda_kernel.h"
@@ -42,17 +40,10 @@ struct tsr_abi_comm {
 
 namespace {
 
-// The one thing kept from the entry: queries without a device report errors too. Every host of a process
-// passes the same function, which ignores its first argument.
-std::atomic<decltype(tsr_host_api::make_error)> g_make_error{nullptr};
-
-// Runs a body that returns Status at the edge of the ABI: nothing is thrown across it.
+tessera::BackendErrors g_errors;
 template <class Body>
 tsr_abi_error* guarded(Body&& body) {
-  const Status status = tessera::catch_status(body);
-  if (status.ok()) return nullptr;
-  return g_make_error.load()(nullptr, static_cast<int32_t>(status.code()),
-                             std::string(status.message()).c_str());
+  return g_errors.guarded(body);
 }
 
 // ---- device
@@ -169,57 +160,21 @@ tsr_abi_error* fill(tsr_abi_stream* stream, void* out, int32_t byte, int64_t byt
 
 // ---- kernels
 
-struct Choice {
-  std::string_view variant;
-  Prepared prepared;
-};
-
-// The first row of the op that accepts, or exactly the wanted variant.
-Result<Choice> choose(const tsr_abi_kernel_desc& desc) {
-  const tessera::KernelSpec spec(desc);
-  std::string declined;
-  bool known = false;
-  for (const KernelEntry& row : kernel_table()) {
-    if (row.op != spec.op()) continue;
-    known = true;
-    if (desc.variant != nullptr && row.variant != desc.variant) continue;
-    Result<Prepared> prepared = row.prepare(spec);
-    if (prepared.ok()) return Choice{row.variant, std::move(prepared).value()};
-    if (prepared.status().code() != StatusCode::kUnsupported)
-      return prepared.status().with_context(tessera::format("{} ({})", row.op, row.variant));
-    declined +=
-        tessera::format("{}{}: {}", declined.empty() ? "" : "; ", row.variant, prepared.status().message());
-  }
-  if (!known)
-    return Status(StatusCode::kUnsupported,
-                  tessera::format("the cuda backend has no kernel for '{}'", desc.op));
-  if (declined.empty())
-    return Status(StatusCode::kUnsupported, tessera::format("the cuda backend has no variant '{}' of '{}'",
-                                                            desc.variant ? desc.variant : "", desc.op));
-  return Status(StatusCode::kUnsupported, tessera::format("no kernel for '{}': {}", desc.op, declined));
-}
+auto choose(const tsr_abi_kernel_desc& desc) { return tessera::choose_kernel("cuda", kernel_table(), desc); }
 
 tsr_abi_error* kernel_query(int32_t ordinal, const tsr_abi_kernel_desc* desc, tsr_abi_kernel_info* out) {
   return guarded([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
     const ScopedDevice current(ordinal);
-    TSR_ASSIGN_OR_RETURN(const Choice choice, choose(*desc));
-    if (choice.variant.size() >= sizeof(out->variant))
-      return Status(StatusCode::kInternal, tessera::format("variant name '{}' is too long", choice.variant));
-    std::memset(out->variant, 0, sizeof(out->variant));
-    choice.variant.copy(out->variant, choice.variant.size());
-    out->workspace_bytes = choice.prepared.workspace_bytes;
-    const double compute_s =
-        choice.prepared.flops / (std::max(choice.prepared.efficiency, 1e-6) * rates.matmul_flops_per_s);
-    out->seconds = std::max(compute_s, choice.prepared.bytes / rates.memory_bytes_per_s) + rates.launch_s;
-    return {};
+    TSR_ASSIGN_OR_RETURN(const auto choice, choose(*desc));
+    return tessera::answer_query(choice, rates, *out);
   });
 }
 
 tsr_abi_error* kernel_prepare(tsr_abi_device* device, const tsr_abi_kernel_desc* desc, tsr_abi_kernel** out) {
   return guarded([&]() -> Status {
     const ScopedDevice current(device->ordinal);
-    TSR_ASSIGN_OR_RETURN(Choice choice, choose(*desc));
+    TSR_ASSIGN_OR_RETURN(auto choice, choose(*desc));
     *out = new tsr_abi_kernel{std::move(choice.prepared.kernel)};
     return {};
   });
@@ -235,29 +190,18 @@ tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, con
   });
 }
 
-// FNV-1a over everything a kernel_query answer follows from.
 uint64_t kernel_fingerprint(int32_t ordinal) {
-  constexpr int32_t kEstimateVersion = 1;
-  uint64_t hash = 0xcbf29ce484222325u;
-  const auto add = [&](std::string_view text) {
-    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-    hash = (hash ^ 0xff) * 0x100000001b3u;
-  };
+  constexpr int32_t kEstimateVersion = 2;
+  char basis[256] = {};
   (void)tessera::catch_status([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
     const Result<const CublasLt*> lt = cublas_lt();
-    char text[256];
-    std::snprintf(text, sizeof(text), "%d %s %d %g %g %zu", kEstimateVersion, rates.name,
+    std::snprintf(basis, sizeof(basis), "%d %s %d %g %g %zu", kEstimateVersion, rates.name,
                   rates.multiprocessors, rates.matmul_flops_per_s, rates.memory_bytes_per_s,
                   lt.ok() ? (*lt)->version() : size_t{0});
-    add(text);
     return {};
   });
-  for (const KernelEntry& row : kernel_table()) {
-    add(row.op);
-    add(row.variant);
-  }
-  return hash;
+  return tessera::table_fingerprint(basis, kernel_table());
 }
 
 // ---- communicators
@@ -305,9 +249,7 @@ tsr_abi_error* comm_group_end(tsr_abi_comm* comm, tsr_abi_stream* stream) {
 }
 void comm_abort(tsr_abi_comm* comm) { comm->end->abort(); }
 void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
-  const size_t bytes = std::min(out->struct_size, sizeof(tsr_abi_comm_counters));
-  std::memcpy(out, &comm->end->counters(), bytes);
-  out->struct_size = bytes;
+  tessera::copy_counters(comm->end->counters(), out);
 }
 
 // ---- whole steps as one launch
@@ -387,6 +329,6 @@ constexpr tsr_backend_api kApi = {
 
 extern "C" __attribute__((visibility("default"))) const tsr_backend_api* tsr_backend_v1(
     const tsr_host_api* host) {
-  g_make_error.store(host->make_error);
+  g_errors.keep(*host);
   return &kApi;
 }

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/backend_adapter.h"
+#include "runtime/backend_table.h"
 
 using tessera::DType;
 using tessera::format;
@@ -47,14 +47,10 @@ namespace {
 // ---- 2. Errors: everything that may throw or fail goes through `guarded`; nothing crosses the ABI but a
 // table entry made by the host. The entry's host is kept for the calls that have no device.
 
-std::atomic<decltype(tsr_host_api::make_error)> g_make_error{nullptr};
-
+tessera::BackendErrors g_errors;
 template <class Body>
 tsr_abi_error* guarded(Body&& body) {
-  const Status status = tessera::catch_status(body);
-  if (status.ok()) return nullptr;
-  return g_make_error.load()(nullptr, static_cast<int32_t>(status.code()),
-                             std::string(status.message()).c_str());
+  return g_errors.guarded(body);
 }
 
 // ---- 3. The device: how many there are, what they can do, opening and closing.
@@ -154,7 +150,7 @@ tsr_abi_error* fill(tsr_abi_stream* stream, void*, int32_t, int64_t bytes) {
 
 // ---- 6. Kernels: `query` answers from shapes, `prepare` settles everything, `launch` only launches. Here
 // every op has one variant, which reads and writes its operands once. A real backend walks a table of its
-// kernels, best first, and honours `desc->variant`.
+// kernels, best first, and honours `desc->variant` (backend_table.h's choose_kernel).
 
 double seconds_of(const KernelSpec& spec) {
   double bytes = 0;
@@ -254,9 +250,7 @@ tsr_abi_error* comm_recv(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t, vo
 }
 void comm_abort(tsr_abi_comm* comm) { comm->aborted = true; }
 void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
-  const size_t bytes = std::min(out->struct_size, sizeof(comm->counters));
-  std::memcpy(out, &comm->counters, bytes);
-  out->struct_size = bytes;
+  tessera::copy_counters(comm->counters, out);
 }
 tsr_abi_error* comm_group_begin(tsr_abi_comm*) { return nullptr; }
 tsr_abi_error* comm_group_end(tsr_abi_comm*, tsr_abi_stream*) { return nullptr; }
@@ -309,6 +303,6 @@ constexpr tsr_backend_api kApi = {
 
 // ---- 9. The entry: built-in backends have a name of their own; a plugin exports `tsr_backend_v1`.
 extern "C" const tsr_backend_api* tsr_null_backend_entry(const tsr_host_api* host) {
-  g_make_error.store(host->make_error);
+  g_errors.keep(*host);
   return &kApi;
 }
