@@ -48,14 +48,27 @@ Result<cublasLtHandle_t> handle_of_current_device(const CublasLt& lt) {
   return handle;
 }
 
-}  // namespace
+constexpr int64_t kWorkspaceUnit = 256;  // what cuBLASLt wants its workspace aligned to
 
 // Room for a few partial results of split sums, bounded; small products need none of the large kernels.
-int64_t LtProduct::workspace_bytes(const LtShape& shape) {
-  constexpr int64_t kUnit = 256, kMost = int64_t{32} << 20;
+int64_t library_workspace_bytes(const LtShape& shape) {
+  constexpr int64_t kMost = int64_t{32} << 20;
   const double wanted = 16.0 * static_cast<double>(shape.M) * static_cast<double>(shape.N) + (64 << 10);
   if (wanted >= static_cast<double>(kMost)) return kMost;
-  return (static_cast<int64_t>(wanted) + kUnit - 1) / kUnit * kUnit;
+  return (static_cast<int64_t>(wanted) + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit;
+}
+
+cublasLtEpilogue_t epilogue_of(const LtShape& shape) {
+  if (shape.has_gelu && shape.has_pre)
+    return shape.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  if (shape.has_gelu) return shape.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  return shape.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+}  // namespace
+
+int64_t LtProduct::workspace_bytes(const LtShape& shape) {
+  return library_workspace_bytes(shape) + kWorkspaceUnit;  // slots are aligned to less
 }
 
 Result<std::shared_ptr<const LtProduct>> LtProduct::create(const LtShape& shape) {
@@ -78,8 +91,9 @@ Status LtProduct::settle(const LtShape& shape) {
   TSR_ASSIGN_OR_RETURN(handle_, handle_of_current_device(*lt_));
   TSR_ASSIGN_OR_RETURN(const Types types, types_of(shape.dtype));
   f64_ = shape.dtype == DType::kF64;
-  has_bias_ = shape.has_bias;
-  workspace_bytes_ = workspace_bytes(shape);
+  workspace_bytes_ = library_workspace_bytes(shape);
+  if (shape.has_gelu && (shape.N % 8 != 0 || (shape.dtype != DType::kF16 && shape.dtype != DType::kBF16)))
+    return Status(StatusCode::kUnsupported, "cuBLASLt: gelu of f16 and bf16, rows of a multiple of 8");
 
   TSR_RETURN_IF_ERROR(from_cublas(lt_->desc_create(&desc_, types.compute, types.scale), "a descriptor"));
   const cublasOperation_t op_b = shape.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -88,10 +102,14 @@ Status LtProduct::settle(const LtShape& shape) {
       from_cublas(lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &op_b, sizeof(op_b)), "an attribute"));
   TSR_RETURN_IF_ERROR(
       from_cublas(lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSB, &op_a, sizeof(op_a)), "an attribute"));
-  if (has_bias_) {
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;  // as long as C^T has rows: N
+  // A bias is as long as C^T has rows: N.
+  if (const cublasLtEpilogue_t epilogue = epilogue_of(shape); epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)), "an epilogue"));
+  if (shape.has_gelu && shape.has_pre) {
+    const int64_t ld = shape.N;  // as C^T
+    TSR_RETURN_IF_ERROR(from_cublas(
+        lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld)), "an epilogue"));
   }
   const auto layout = [&](cublasLtMatrixLayout_t& out, int64_t rows, int64_t cols) {
     return from_cublas(
@@ -136,31 +154,36 @@ Status LtProduct::choose(const LtShape& shape, uint32_t alignment, cublasLtMatmu
     status = from_cublas(lt_->heuristic(handle_, desc_, b_, a_, c_, c_, preference, 1, &found, &count),
                          "the heuristic");
   lt_->preference_destroy(preference);
-  TSR_RETURN_IF_ERROR(status);
-  if (count < 1 || found.state != CUBLAS_STATUS_SUCCESS)
-    return Status(StatusCode::kUnsupported, format("cuBLASLt has no algorithm for {} x {} x {} of {}",
-                                                   shape.M, shape.N, shape.K, to_text(shape.dtype)));
+  // Whatever the heuristic has against it, another kernel takes the product.
+  if (!status.ok() || count < 1 || found.state != CUBLAS_STATUS_SUCCESS)
+    return Status(StatusCode::kUnsupported,
+                  format("cuBLASLt has no algorithm for {} x {} x {} of {} (epilogue {}){}{}", shape.M,
+                         shape.N, shape.K, to_text(shape.dtype), static_cast<int32_t>(epilogue_of(shape)),
+                         status.ok() ? "" : ": ", status.message()));
   algorithm = found.algo;
   return {};
 }
 
-Status LtProduct::launch(const void* a, const void* b, const void* bias, void* c, void* workspace,
+Status LtProduct::launch(const void* a, const void* b, const void* bias, void* pre, void* c, void* workspace,
                          cudaStream_t stream) const {
-  const auto bits = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
-                    reinterpret_cast<uintptr_t>(c) | reinterpret_cast<uintptr_t>(bias);
+  const auto address = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
+  const bool is_aligned = (address(a) | address(b) | address(c) | address(bias) | address(pre)) % 16 == 0;
+  workspace =
+      reinterpret_cast<void*>((address(workspace) + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit);
   const float one = 1, zero = 0;
   const double one_f64 = 1, zero_f64 = 0;
-  // A product belongs to one prepared kernel and one rank's thread at a time only by convention of the host;
-  // the bias pointer lives in the descriptor, so a copy of it is what is launched.
+  // Pointers of the epilogue live in the descriptor, and ranks may share a kernel: a copy is what is
+  // launched.
   cublasLtMatmulDescOpaque_t local = *desc_;
-  if (has_bias_) {
-    const void* pointer = bias;
+  if (bias != nullptr)
+    TSR_RETURN_IF_ERROR(
+        from_cublas(lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "a bias"));
+  if (pre != nullptr)
     TSR_RETURN_IF_ERROR(from_cublas(
-        lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &pointer, sizeof(pointer)), "a bias"));
-  }
+        lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)), "an epilogue"));
   return from_cublas(lt_->matmul(handle_, &local, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a,
                                  a_, f64_ ? static_cast<const void*>(&zero_f64) : &zero, c, c_, c, c_,
-                                 bits % 16 == 0 ? &aligned_ : &unaligned_, workspace,
+                                 is_aligned ? &aligned_ : &unaligned_, workspace,
                                  static_cast<size_t>(workspace_bytes_), stream),
                      "the product");
 }

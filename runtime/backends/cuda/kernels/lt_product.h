@@ -15,6 +15,9 @@ struct LtShape {
   bool trans_a, trans_b;
   DType dtype;
   bool has_bias;  // [N], added before C is rounded
+  // C is gelu (by tanh) of the product, and with `has_pre` the product goes to another matrix, rounded. f16
+  // and bf16 with N a multiple of 8 alone.
+  bool has_gelu = false, has_pre = false;
 };
 
 class LtProduct {
@@ -25,10 +28,10 @@ class LtProduct {
   LtProduct(const LtProduct&) = delete;
   LtProduct& operator=(const LtProduct&) = delete;
 
-  // `bias` null: without, whatever the shape says.
-  Status launch(const void* a, const void* b, const void* bias, void* c, void* workspace,
+  // `bias` and `pre` as the shape says, else null.
+  Status launch(const void* a, const void* b, const void* bias, void* pre, void* c, void* workspace,
                 cudaStream_t stream) const;
-  static int64_t workspace_bytes(const LtShape& shape);
+  static int64_t workspace_bytes(const LtShape& shape);  // of any alignment
 
  private:
   LtProduct() = default;
@@ -41,7 +44,7 @@ class LtProduct {
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
   // For operands at multiples of 16 bytes, and for operands anywhere.
   cublasLtMatmulAlgo_t aligned_{}, unaligned_{};
-  bool has_aligned_ = false, has_unaligned_ = false, f64_ = false, has_bias_ = false;
+  bool has_aligned_ = false, has_unaligned_ = false, f64_ = false;
   int64_t workspace_bytes_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Products through cuBLASLt. A bias rides on the product where nothing follows it; an activation is a pass of
-// its own.
+// Products through cuBLASLt. Bias and gelu ride on the product where the library has that; what it has not is
+// a pass of its own.
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
@@ -49,23 +49,34 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
     const int64_t M = N == 0 ? 0 : spec.output_elements(0) / N;
     if (M == 0 || N == 0 || K == 0)
       return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", M, N, K));
-    LtShape shape{M, N, K, false, trans, spec.input_dtype(0), has_bias};
-    // f64 has no epilogues; where the bias cannot ride along it is added by the pass that follows.
-    Result<std::shared_ptr<const LtProduct>> product = LtProduct::create(shape);
-    if (!product.ok() && has_bias) {
-      shape.has_bias = false;
-      static_cast<void>(product = LtProduct::create(shape));  // nvcc takes the assignment for a result to keep
+    const bool is_gelu = activation == MatmulActivation::kGelu;
+    // Less and less rides along, until the library has it.
+    const LtShape plain{M, N, K, false, trans, spec.input_dtype(0), false};
+    LtShape shape = plain;
+    Result<std::shared_ptr<const LtProduct>> product = Status(StatusCode::kUnsupported, "");
+    for (const bool gelu : {is_gelu, false}) {
+      for (const bool bias : {has_bias, false}) {
+        if (product.ok() || (gelu && bias != has_bias)) continue;
+        shape = plain;
+        shape.has_bias = bias;
+        shape.has_gelu = gelu;
+        shape.has_pre = gelu && has_pre;
+        static_cast<void>(product =
+                              LtProduct::create(shape));  // nvcc takes the assignment for a result to keep
+      }
     }
     if (!product.ok()) return product.status();
     const bool bias_follows = has_bias && !shape.has_bias;
-    const bool finishes = bias_follows || has_pre || activation != MatmulActivation::kNone;
+    const bool finishes =
+        !shape.has_gelu && (bias_follows || has_pre || activation != MatmulActivation::kNone);
     return product_prepared(
         spec, make_kernel([=, product = std::move(product).value()](const LaunchArgs& args) -> Status {
           const T* bias = has_bias ? args.in<T>(2) : nullptr;
           T *y = args.out<T>(0), *pre = has_pre ? args.out<T>(1) : nullptr;
-          T* sums = has_pre ? pre : y;
+          T* sums = has_pre && !shape.has_gelu ? pre : y;
           TSR_RETURN_IF_ERROR(product->launch(args.inputs[0], args.inputs[1], shape.has_bias ? bias : nullptr,
-                                              sums, args.workspace, args.stream));
+                                              shape.has_pre ? pre : nullptr, sums, args.workspace,
+                                              args.stream));
           if (finishes) {
             Finish<T> finish{};
             finish.bias = bias_follows ? bias : nullptr;
@@ -92,7 +103,7 @@ Result<Prepared> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
   const LtShape shape{M, N, K, true, false, spec.input_dtype(0), false};
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<const LtProduct> product, LtProduct::create(shape));
   return product_prepared(spec, make_kernel([=, product = std::move(product)](const LaunchArgs& args) {
-                            return product->launch(args.inputs[left], args.inputs[right], nullptr,
+                            return product->launch(args.inputs[left], args.inputs[right], nullptr, nullptr,
                                                    args.outputs[0], args.workspace, args.stream);
                           }),
                           shape);
