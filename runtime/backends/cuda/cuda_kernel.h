@@ -66,6 +66,27 @@ std::unique_ptr<Kernel> make_kernel(Launch launch) {
   return std::make_unique<Lambda>(std::move(launch));
 }
 
+// `fast` where every operand lies at a multiple of 16 bytes, as slots do; else, for views into them, `plain`.
+inline std::unique_ptr<Kernel> where_aligned(const KernelSpec& spec, std::unique_ptr<Kernel> fast,
+                                             std::unique_ptr<Kernel> plain) {
+  class Either final : public Kernel {
+   public:
+    Either(int inputs, int outputs, std::unique_ptr<Kernel> fast, std::unique_ptr<Kernel> plain)
+        : inputs_(inputs), outputs_(outputs), fast_(std::move(fast)), plain_(std::move(plain)) {}
+    Status launch(const LaunchArgs& args) const override {
+      uintptr_t bits = 0;
+      for (int i = 0; i < inputs_; ++i) bits |= reinterpret_cast<uintptr_t>(args.inputs[i]);
+      for (int i = 0; i < outputs_; ++i) bits |= reinterpret_cast<uintptr_t>(args.outputs[i]);
+      return (bits % 16 == 0 ? fast_ : plain_)->launch(args);
+    }
+
+   private:
+    int inputs_, outputs_;
+    std::unique_ptr<Kernel> fast_, plain_;
+  };
+  return std::make_unique<Either>(spec.input_count(), spec.output_count(), std::move(fast), std::move(plain));
+}
+
 // Bytes of all operands; `skipped` is an operand of which only the shape is used.
 inline double operand_bytes(const KernelSpec& spec, int skipped = -1) {
   double total = 0;

@@ -9,14 +9,6 @@ namespace tessera::cuda {
 
 namespace {
 
-template <class T>
-struct Operands {
-  const T *q, *k, *v;
-  const int32_t* start;  // of cached attention: query t sees start[b] + t + 1 keys; else null
-  T* out;
-  Wide<T>* lse;  // null where nobody wants it
-};
-
 template <class W>
 __device__ W warp_max(W value) {
   return Team<32>{0}.reduce(value, Larger{});
@@ -27,7 +19,8 @@ __device__ W warp_sum(W value) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kAttentionThreads) attention_kernel(AttentionShape e, Operands<T> x) {
+__global__ void __launch_bounds__(kAttentionThreads)
+    attention_kernel(AttentionShape e, AttentionOperands<T> x) {
   using W = Wide<T>;
   extern __shared__ __align__(16) unsigned char shared[];
   const int width = static_cast<int>(e.D), pitch = width + 1;
@@ -43,15 +36,10 @@ __global__ void __launch_bounds__(kAttentionThreads) attention_kernel(AttentionS
 
   // Queries of this warp: 4 neighbouring rows of the tile.
   int64_t keys[kRowsPerWarp];
-  int64_t most_keys = 0;  // of any query of the block; positions ascend, so the last one sees the most
-  const auto seen = [&](int64_t t) -> int64_t {
-    if (t >= e.T) return 0;
-    if (x.start == nullptr) return e.keys_of(t);
-    const int64_t count = x.start[b] + e.t_index.to_global(t) + 1;
-    return count < 0 ? 0 : count < e.S ? count : e.S;
-  };
-  for (int r = 0; r < kRowsPerWarp; ++r) keys[r] = seen(t0 + warp * kRowsPerWarp + r);
-  most_keys = seen(t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1);
+  for (int r = 0; r < kRowsPerWarp; ++r) keys[r] = e.keys_of(t0 + warp * kRowsPerWarp + r, b, x.start);
+  // Positions ascend, so the last query of the block sees the most.
+  const int64_t most_keys =
+      e.keys_of(t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1, b, x.start);
 
   load_tile(q_tile, x.q + e.query(b, 0, h), t0, e.T, e.H * e.D, e.D);
   W acc[kRowsPerWarp][kColumnsPerLane] = {};
@@ -114,9 +102,9 @@ Result<Prepared> forward(const KernelSpec& spec, AttentionShape shape, bool cach
     Prepared prepared = memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
           if (blocks <= 0) return;
-          const Operands<T> x{args.in<T>(0),  args.in<T>(1),
-                              args.in<T>(2),  cached ? args.in<int32_t>(3) : nullptr,
-                              args.out<T>(0), has_lse ? args.out<W>(1) : nullptr};
+          const AttentionOperands<T> x{args.in<T>(0),  args.in<T>(1),
+                                       args.in<T>(2),  cached ? args.in<int32_t>(3) : nullptr,
+                                       args.out<T>(0), has_lse ? args.out<W>(1) : nullptr};
           attention_kernel<T>
               <<<static_cast<unsigned>(blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
         }));

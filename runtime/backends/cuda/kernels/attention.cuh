@@ -23,6 +23,22 @@ struct AttentionShape {
     const int64_t keys = s_index.count_before(t_index.to_global(t) + 1);
     return keys < S ? keys : S;
   }
+  // The same over a cache of which sequence b has `start[b]` keys before its first query; `start` is
+  // untrusted, and null where there is no cache. None for t beyond T.
+  __device__ int64_t keys_of(int64_t t, int64_t b, const int32_t* start) const {
+    if (t >= T) return 0;
+    if (start == nullptr) return keys_of(t);
+    const int64_t keys = start[b] + t_index.to_global(t) + 1;
+    return keys < 0 ? 0 : keys < S ? keys : S;
+  }
+};
+
+template <class T>
+struct AttentionOperands {
+  const T *q, *k, *v;
+  const int32_t* start;  // of cached attention; else null
+  T* out;
+  Wide<T>* lse;  // null where nobody wants it
 };
 
 inline AttentionShape attention_shape(const KernelSpec& spec, int q, int k) {
@@ -64,7 +80,8 @@ __device__ W row_dot(const W* a, const W* b, int64_t D) {
   return sum;
 }
 
-// Shared memory beyond 48 KiB has to be asked for; declines when the device has less.
+// Shared memory beyond 48 KiB has to be asked for; declines when the device has less. The limit belongs to
+// the function, which kernels of many shapes share: it is always raised to what the device has.
 template <class KernelFunction>
 Status allow_shared(KernelFunction kernel, size_t bytes) {
   int device = 0, most = 0;
@@ -75,8 +92,7 @@ Status allow_shared(KernelFunction kernel, size_t bytes) {
     return Status(StatusCode::kUnsupported, format("{} bytes of shared memory a block, the device has {}",
                                                    static_cast<uint64_t>(bytes), most));
   }
-  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)) !=
-      cudaSuccess) {
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) != cudaSuccess) {
     (void)cudaGetLastError();
     return Status(StatusCode::kUnsupported, "shared memory cannot be set aside for this kernel");
   }

@@ -1,37 +1,17 @@
 // The gradient of attention in three kernels: delta = sum of dout out a query; dq by tiles of queries that
 // stream over keys; dk and dv by tiles of keys that stream over queries. Scores are made again from lse, and
 // no two blocks write to one place, so that sums have one order.
-#include "runtime/backends/cuda/kernels/attention.cuh"
+#include "runtime/backends/cuda/kernels/attention_grad.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 
 namespace tessera::cuda {
 
 namespace {
 
-template <class T>
-struct Operands {
-  const T *dout, *q, *k, *v, *out;
-  const Wide<T>* lse;
-  T *dq, *dk, *dv;
-  Wide<T>* delta;  // [B, T, H]
-};
-
-template <class T>
-struct Delta {
-  Operands<T> x;
-  int64_t D;
-  template <class Team>
-  __device__ void operator()(const Team& team, int64_t row) const {
-    Wide<T> sum = 0;
-    team.each(D, [&](int64_t d) { sum += widen(x.dout[row * D + d]) * widen(x.out[row * D + d]); });
-    sum = team.sum(sum);
-    if (team.rank == 0) x.delta[row] = sum;
-  }
-};
-
 // A warp has 4 queries of the block's 32, a lane a key of the tile.
 template <class T>
-__global__ void __launch_bounds__(kAttentionThreads) query_grad_kernel(AttentionShape e, Operands<T> x) {
+__global__ void __launch_bounds__(kAttentionThreads)
+    query_grad_kernel(AttentionShape e, AttentionGradOperands<T> x) {
   using W = Wide<T>;
   extern __shared__ __align__(16) unsigned char shared[];
   const int width = static_cast<int>(e.D), pitch = width + 1;
@@ -91,7 +71,8 @@ __global__ void __launch_bounds__(kAttentionThreads) query_grad_kernel(Attention
 
 // A warp has 4 keys of the block's 32, a lane a query of the tile. Heads of the group one after the other.
 template <class T>
-__global__ void __launch_bounds__(kAttentionThreads) key_grad_kernel(AttentionShape e, Operands<T> x) {
+__global__ void __launch_bounds__(kAttentionThreads)
+    key_grad_kernel(AttentionShape e, AttentionGradOperands<T> x) {
   using W = Wide<T>;
   extern __shared__ __align__(16) unsigned char shared[];
   const int width = static_cast<int>(e.D), pitch = width + 1;
@@ -177,10 +158,8 @@ Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
     const int64_t queries = shape.B * shape.T * shape.H;
     Prepared prepared = memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
-          const Operands<T> x{
-              args.in<T>(0), args.in<T>(1),  args.in<T>(2),  args.in<T>(3),  args.in<T>(4),
-              args.in<W>(5), args.out<T>(0), args.out<T>(1), args.out<T>(2), static_cast<W*>(args.workspace)};
-          launch_rows(args.stream, queries, shape.D, Delta<T>{x, shape.D});
+          const AttentionGradOperands<T> x(args);
+          launch_rows(args.stream, queries, shape.D, AttentionDelta<T>{x, shape.D});
           if (query_blocks > 0)
             query_grad_kernel<T>
                 <<<static_cast<unsigned>(query_blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);

@@ -13,7 +13,7 @@ __device__ W exp_above(W x, W m) {
 }
 
 // A NaN in the row makes the maximum NaN, so that a broken loss shows.
-template <class T>
+template <class T, int kVec>
 struct RowMax {
   using W = Wide<T>;
   const T* x;
@@ -22,13 +22,17 @@ struct RowMax {
   template <class Team>
   __device__ void operator()(const Team& team, int64_t row) const {
     W top = minus_infinity<W>();
-    team.each(cols, [&](int64_t c) { top = Larger{}(top, widen(x[row * cols + c])); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec];
+      load_pack(x + row * cols + c, v);
+      for (int i = 0; i < kVec; ++i) top = Larger{}(top, v[i]);
+    });
     top = team.max(top);
     if (team.rank == 0) m[row] = top;
   }
 };
 
-template <class T>
+template <class T, int kVec>
 struct RowSumExp {
   using W = Wide<T>;
   const T* x;
@@ -39,7 +43,11 @@ struct RowSumExp {
   __device__ void operator()(const Team& team, int64_t row) const {
     const W top = m[row];
     W sum = 0;
-    team.each(cols, [&](int64_t c) { sum += exp_above(widen(x[row * cols + c]), top); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec];
+      load_pack(x + row * cols + c, v);
+      for (int i = 0; i < kVec; ++i) sum += exp_above(v[i], top);
+    });
     sum = team.sum(sum);
     if (team.rank == 0) s[row] = sum;
   }
@@ -68,7 +76,7 @@ struct Loss {
   }
 };
 
-template <class T>
+template <class T, int kVec>
 struct Grad {
   using W = Wide<T>;
   const T* x;
@@ -82,9 +90,14 @@ struct Grad {
     const int64_t at = row * cols, label = v.to_local(labels[row]);
     const bool counts = labels[row] >= 0;
     const W top = m[row], sum = s[row], scale = dloss[row];
-    team.each(cols, [&](int64_t c) {
-      const W p = exp_above(widen(x[at + c]), top) / sum;
-      dx[at + c] = narrow<T>(counts ? (p - (c == label ? W(1) : W(0))) * scale : W(0));
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec];
+      load_pack(x + at + c, v);
+      for (int i = 0; i < kVec; ++i) {
+        const W p = exp_above(v[i], top) / sum;
+        v[i] = counts ? (p - (c + i == label ? W(1) : W(0))) * scale : W(0);
+      }
+      store_pack(dx + at + c, v);
     });
   }
 };
@@ -96,8 +109,8 @@ Result<Prepared> prepare_row_max(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
-    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return RowMax<T>{args.in<T>(0), args.out<Wide<T>>(0), rows.cols};
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      return RowMax<T, packed.value>{args.in<T>(0), args.out<Wide<T>>(0), rows.cols};
     });
   });
 }
@@ -107,8 +120,8 @@ Result<Prepared> prepare_row_sum_exp(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
-    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return RowSumExp<T>{args.in<T>(0), args.in<Wide<T>>(1), args.out<Wide<T>>(0), rows.cols};
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      return RowSumExp<T, packed.value>{args.in<T>(0), args.in<Wide<T>>(1), args.out<Wide<T>>(0), rows.cols};
     });
   });
 }
@@ -149,9 +162,9 @@ Result<Prepared> prepare_cross_entropy_grad(const KernelSpec& spec) {
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
     const FactorIndex v(spec.factor('v'));
-    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return Grad<T>{args.in<T>(0), args.in<int32_t>(1), args.in<W>(2), args.in<W>(3),
-                     args.in<W>(4), args.out<T>(0),      rows.cols,     v};
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      return Grad<T, packed.value>{args.in<T>(0), args.in<int32_t>(1), args.in<W>(2), args.in<W>(3),
+                                   args.in<W>(4), args.out<T>(0),      rows.cols,     v};
     });
   });
 }

@@ -43,6 +43,25 @@ __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
+// Neighbouring elements that are loaded and stored at once.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount) Pack {
+  T value[kCount];
+};
+template <int kCount, class T>
+__device__ inline void load_pack(const T* from, Wide<T> (&to)[kCount]) {
+  const auto loaded = *reinterpret_cast<const Pack<T, kCount>*>(from);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = widen(loaded.value[i]);
+}
+template <int kCount, class T>
+__device__ inline void store_pack(T* to, const Wide<T> (&from)[kCount]) {
+  Pack<T, kCount> stored;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) stored.value[i] = narrow<T>(from[i]);
+  *reinterpret_cast<Pack<T, kCount>*>(to) = stored;
+}
+
 template <class W>
 __device__ inline W minus_infinity() {
   return static_cast<W>(-INFINITY);

@@ -6,7 +6,7 @@ namespace tessera::cuda {
 
 namespace {
 
-template <class T>
+template <class T, int kVec>
 struct Forward {
   using W = Wide<T>;
   const T *x, *w, *b;
@@ -19,15 +19,25 @@ struct Forward {
     const T* xr = x + row * cols;
     T* yr = y + row * cols;
     W sum = 0, squares = 0;
-    team.each(cols, [&](int64_t c) { sum += widen(xr[c]); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec];
+      load_pack(xr + c, v);
+      for (int i = 0; i < kVec; ++i) sum += v[i];
+    });
     const W center = team.sum(sum) * inverse;
-    team.each(cols, [&](int64_t c) {
-      const W d = widen(xr[c]) - center;
-      squares += d * d;
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec];
+      load_pack(xr + c, v);
+      for (int i = 0; i < kVec; ++i) squares += (v[i] - center) * (v[i] - center);
     });
     const W scale = W(1) / sqrt(team.sum(squares) * inverse + eps);
-    team.each(cols, [&](int64_t c) {
-      yr[c] = narrow<T>((widen(xr[c]) - center) * scale * widen(w[c]) + widen(b[c]));
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec], weight[kVec], bias[kVec];
+      load_pack(xr + c, v);
+      load_pack(w + c, weight);
+      load_pack(b + c, bias);
+      for (int i = 0; i < kVec; ++i) v[i] = (v[i] - center) * scale * weight[i] + bias[i];
+      store_pack(yr + c, v);
     });
     if (team.rank == 0) {
       mean[row] = center;
@@ -36,7 +46,7 @@ struct Forward {
   }
 };
 
-template <class T>
+template <class T, int kVec>
 struct GradInput {
   using W = Wide<T>;
   const T *dy, *x, *w;
@@ -49,16 +59,27 @@ struct GradInput {
     const int64_t at = row * cols;
     const W scale = rstd[row], center = mean[row];
     W sum = 0, projection = 0;
-    team.each(cols, [&](int64_t c) {
-      const W g = widen(dy[at + c]) * widen(w[c]);
-      sum += g;
-      projection += g * (widen(x[at + c]) - center) * scale;
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W d[kVec], v[kVec], weight[kVec];
+      load_pack(dy + at + c, d);
+      load_pack(x + at + c, v);
+      load_pack(w + c, weight);
+      for (int i = 0; i < kVec; ++i) {
+        const W g = d[i] * weight[i];
+        sum += g;
+        projection += g * (v[i] - center) * scale;
+      }
     });
     sum = team.sum(sum) * inverse;
     projection = team.sum(projection) * inverse;
-    team.each(cols, [&](int64_t c) {
-      const W g = widen(dy[at + c]) * widen(w[c]);
-      dx[at + c] = narrow<T>(scale * (g - sum - (widen(x[at + c]) - center) * scale * projection));
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W d[kVec], v[kVec], weight[kVec];
+      load_pack(dy + at + c, d);
+      load_pack(x + at + c, v);
+      load_pack(w + c, weight);
+      for (int i = 0; i < kVec; ++i)
+        d[i] = scale * (d[i] * weight[i] - sum - (v[i] - center) * scale * projection);
+      store_pack(dx + at + c, d);
     });
   }
 };
@@ -85,9 +106,10 @@ Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
     const double eps = spec.f64("eps"), inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
-    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return Forward<T>{args.in<T>(0),  args.in<T>(1), args.in<T>(2), args.out<T>(0), args.out<W>(1),
-                        args.out<W>(2), rows.cols,     W(eps),        W(inverse)};
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      return Forward<T, packed.value>{args.in<T>(0),  args.in<T>(1),  args.in<T>(2),
+                                      args.out<T>(0), args.out<W>(1), args.out<W>(2),
+                                      rows.cols,      W(eps),         W(inverse)};
     });
   });
 }
@@ -99,9 +121,9 @@ Result<Prepared> prepare_layer_norm_grad_input(const KernelSpec& spec) {
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
     const double inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
-    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return GradInput<T>{args.in<T>(0), args.in<T>(1),  args.in<T>(2), args.in<W>(3),
-                          args.in<W>(4), args.out<T>(0), rows.cols,     W(inverse)};
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      return GradInput<T, packed.value>{args.in<T>(0), args.in<T>(1),  args.in<T>(2), args.in<W>(3),
+                                        args.in<W>(4), args.out<T>(0), rows.cols,     W(inverse)};
     });
   });
 }

@@ -14,16 +14,13 @@ struct MapOperands {
   void* out[kOut];
 };
 
-template <class T, int kCount>
-struct alignas(sizeof(T) * kCount) Pack {
-  T value[kCount];
-};
-
 // kIn operands of type T first, then kWideIn ones of type Wide<T>; so for the results. `begin` is called once
 // a thread.
 template <class F, class T, int kIn, int kWideIn, int kOut, int kWideOut, int kVec>
 __global__ void map_kernel(F f, MapOperands<kIn + kWideIn, kOut + kWideOut> operands, int64_t count) {
   using W = Wide<T>;
+  // Wide operands in pieces of 16 bytes too.
+  constexpr int kWideVec = kVec * sizeof(W) <= 16 ? kVec : 16 / static_cast<int>(sizeof(W));
   f.begin();
   const int64_t packs = count / kVec;
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -39,7 +36,12 @@ __global__ void map_kernel(F f, MapOperands<kIn + kWideIn, kOut + kWideOut> oper
 #pragma unroll
     for (int i = kIn; i < kIn + kWideIn; ++i)
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) x[v][i] = static_cast<const W*>(operands.in[i])[pack * kVec + v];
+      for (int piece = 0; piece < kVec / kWideVec; ++piece) {
+        const auto loaded =
+            static_cast<const Pack<W, kWideVec>*>(operands.in[i])[pack * (kVec / kWideVec) + piece];
+#pragma unroll
+        for (int v = 0; v < kWideVec; ++v) x[piece * kWideVec + v][i] = loaded.value[v];
+      }
 #pragma unroll
     for (int v = 0; v < kVec; ++v) f(pack * kVec + v, x[v], y[v]);
 #pragma unroll
@@ -52,7 +54,12 @@ __global__ void map_kernel(F f, MapOperands<kIn + kWideIn, kOut + kWideOut> oper
 #pragma unroll
     for (int o = kOut; o < kOut + kWideOut; ++o)
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) static_cast<W*>(operands.out[o])[pack * kVec + v] = y[v][o];
+      for (int piece = 0; piece < kVec / kWideVec; ++piece) {
+        Pack<W, kWideVec> stored;
+#pragma unroll
+        for (int v = 0; v < kWideVec; ++v) stored.value[v] = y[piece * kWideVec + v][o];
+        static_cast<Pack<W, kWideVec>*>(operands.out[o])[pack * (kVec / kWideVec) + piece] = stored;
+      }
   }
   if constexpr (kVec > 1) {
     for (int64_t i = packs * kVec + first; i < count; i += step) {

@@ -8,19 +8,6 @@ namespace tessera::cuda {
 namespace {
 
 template <class T>
-struct StoreActivated {
-  const T* bias;  // null for none
-  T *y, *pre;
-  int64_t N;
-  MatmulActivation activation;
-  __device__ void operator()(int64_t, int64_t m, int64_t n, Wide<T> sum) const {
-    if (bias != nullptr) sum += widen(bias[n]);
-    if (pre != nullptr) pre[m * N + n] = narrow<T>(sum);
-    y[m * N + n] = narrow<T>(activate(activation, sum));
-  }
-};
-
-template <class T>
 struct StorePlain {
   T* y;
   int64_t N;

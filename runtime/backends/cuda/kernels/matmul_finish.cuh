@@ -26,4 +26,18 @@ __device__ inline W activate(MatmulActivation activation, W x) {
   }
 }
 
+// What becomes of the sum of an element (m, n); the batch is not looked at.
+template <class T>
+struct StoreActivated {
+  const T* bias;  // null for none
+  T *y, *pre;
+  int64_t N;
+  MatmulActivation activation;
+  __device__ void operator()(int64_t, int64_t m, int64_t n, Wide<T> sum) const {
+    if (bias != nullptr) sum += widen(bias[n]);
+    if (pre != nullptr) pre[m * N + n] = narrow<T>(sum);
+    y[m * N + n] = narrow<T>(activate(activation, sum));
+  }
+};
+
 }  // namespace tessera::cuda

@@ -6,7 +6,7 @@ namespace tessera::cuda {
 
 namespace {
 
-template <class T>
+template <class T, int kVec>
 struct Forward {
   using W = Wide<T>;
   const T *x, *w;
@@ -18,14 +18,24 @@ struct Forward {
   __device__ void operator()(const Team& team, int64_t row) const {
     const int64_t at = row * cols;
     W squares = 0;
-    team.each(cols, [&](int64_t c) { squares += widen(x[at + c]) * widen(x[at + c]); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec];
+      load_pack(x + at + c, v);
+      for (int i = 0; i < kVec; ++i) squares += v[i] * v[i];
+    });
     const W scale = W(1) / sqrt(team.sum(squares) * inverse + eps);
-    team.each(cols, [&](int64_t c) { y[at + c] = narrow<T>(widen(x[at + c]) * scale * widen(w[c])); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec], weight[kVec];
+      load_pack(x + at + c, v);
+      load_pack(w + c, weight);
+      for (int i = 0; i < kVec; ++i) v[i] *= scale * weight[i];
+      store_pack(y + at + c, v);
+    });
     if (team.rank == 0) rstd[row] = scale;
   }
 };
 
-template <class T>
+template <class T, int kVec>
 struct GradInput {
   using W = Wide<T>;
   const T *dy, *x, *w;
@@ -38,12 +48,21 @@ struct GradInput {
     const int64_t at = row * cols;
     const W scale = rstd[row];
     W projection = 0;  // mean over c of g * xhat
-    team.each(cols,
-              [&](int64_t c) { projection += widen(dy[at + c]) * widen(w[c]) * widen(x[at + c]) * scale; });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W d[kVec], v[kVec], weight[kVec];
+      load_pack(dy + at + c, d);
+      load_pack(x + at + c, v);
+      load_pack(w + c, weight);
+      for (int i = 0; i < kVec; ++i) projection += d[i] * weight[i] * v[i] * scale;
+    });
     projection = team.sum(projection) * inverse;
-    team.each(cols, [&](int64_t c) {
-      dx[at + c] =
-          narrow<T>(scale * (widen(dy[at + c]) * widen(w[c]) - widen(x[at + c]) * scale * projection));
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W d[kVec], v[kVec], weight[kVec];
+      load_pack(dy + at + c, d);
+      load_pack(x + at + c, v);
+      load_pack(w + c, weight);
+      for (int i = 0; i < kVec; ++i) d[i] = scale * (d[i] * weight[i] - v[i] * scale * projection);
+      store_pack(dx + at + c, d);
     });
   }
 };
@@ -68,9 +87,9 @@ Result<Prepared> prepare_rms_norm(const KernelSpec& spec) {
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
     const double eps = spec.f64("eps"), inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
-    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return Forward<T>{args.in<T>(0), args.in<T>(1), args.out<T>(0), args.out<W>(1),
-                        rows.cols,     W(eps),        W(inverse)};
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      return Forward<T, packed.value>{args.in<T>(0), args.in<T>(1), args.out<T>(0), args.out<W>(1),
+                                      rows.cols,     W(eps),        W(inverse)};
     });
   });
 }
@@ -82,9 +101,9 @@ Result<Prepared> prepare_rms_norm_grad_input(const KernelSpec& spec) {
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
     const double inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
-    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return GradInput<T>{args.in<T>(0),  args.in<T>(1), args.in<T>(2), args.in<W>(3),
-                          args.out<T>(0), rows.cols,     W(inverse)};
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      return GradInput<T, packed.value>{args.in<T>(0),  args.in<T>(1), args.in<T>(2), args.in<W>(3),
+                                        args.out<T>(0), rows.cols,     W(inverse)};
     });
   });
 }

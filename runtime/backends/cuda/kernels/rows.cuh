@@ -66,6 +66,11 @@ struct Team {
   __device__ void each(int64_t cols, Body&& body) const {
     for (int64_t c = rank; c < cols; c += kThreads) body(c);
   }
+  // body(c) for the first of every kVec columns of this thread; cols is a multiple of kVec.
+  template <int kVec, class Body>
+  __device__ void packs(int64_t cols, Body&& body) const {
+    for (int64_t c = int64_t{rank} * kVec; c < cols; c += int64_t{kThreads} * kVec) body(c);
+  }
 };
 
 // The bound keeps a block of 1024 within the registers of a multiprocessor.
@@ -96,6 +101,21 @@ template <class Make>
 Prepared by_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) {
   return memory_bound(
       spec, make_kernel([=](const LaunchArgs& args) { launch_rows(args.stream, rows, cols, make(args)); }));
+}
+
+// The same with 16 bytes at a time where rows and addresses allow it: `make(args, kVec)` gives f for packs of
+// kVec elements, a std::integral_constant, of T.
+template <class T, class Make>
+Prepared by_packed_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) {
+  constexpr int kVec = 16 / static_cast<int>(sizeof(T));
+  auto plain = make_kernel([=](const LaunchArgs& args) {
+    launch_rows(args.stream, rows, cols, make(args, std::integral_constant<int, 1>{}));
+  });
+  if (cols % kVec != 0) return memory_bound(spec, std::move(plain));
+  auto packed = make_kernel([=](const LaunchArgs& args) {
+    launch_rows(args.stream, rows, cols / kVec, make(args, std::integral_constant<int, kVec>{}));
+  });
+  return memory_bound(spec, where_aligned(spec, std::move(packed), std::move(plain)));
 }
 
 template <class F>

@@ -5,7 +5,7 @@ namespace tessera::cuda {
 
 namespace {
 
-template <class T>
+template <class T, int kVec>
 struct Softmax {
   using W = Wide<T>;
   const T* x;
@@ -15,15 +15,28 @@ struct Softmax {
   __device__ void operator()(const Team& team, int64_t row) const {
     const int64_t at = row * cols;
     W top = minus_infinity<W>(), sum = 0;
-    team.each(cols, [&](int64_t c) { top = Larger{}(top, widen(x[at + c])); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec];
+      load_pack(x + at + c, v);
+      for (int i = 0; i < kVec; ++i) top = Larger{}(top, v[i]);
+    });
     top = team.max(top);
-    team.each(cols, [&](int64_t c) { sum += exp(widen(x[at + c]) - top); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec];
+      load_pack(x + at + c, v);
+      for (int i = 0; i < kVec; ++i) sum += exp(v[i] - top);
+    });
     sum = team.sum(sum);
-    team.each(cols, [&](int64_t c) { y[at + c] = narrow<T>(exp(widen(x[at + c]) - top) / sum); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec];
+      load_pack(x + at + c, v);
+      for (int i = 0; i < kVec; ++i) v[i] = exp(v[i] - top) / sum;
+      store_pack(y + at + c, v);
+    });
   }
 };
 
-template <class T>
+template <class T, int kVec>
 struct SoftmaxGrad {
   using W = Wide<T>;
   const T *y, *dy;
@@ -33,9 +46,20 @@ struct SoftmaxGrad {
   __device__ void operator()(const Team& team, int64_t row) const {
     const int64_t at = row * cols;
     W sum = 0;
-    team.each(cols, [&](int64_t c) { sum += widen(dy[at + c]) * widen(y[at + c]); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec], d[kVec];
+      load_pack(y + at + c, v);
+      load_pack(dy + at + c, d);
+      for (int i = 0; i < kVec; ++i) sum += d[i] * v[i];
+    });
     sum = team.sum(sum);
-    team.each(cols, [&](int64_t c) { dx[at + c] = narrow<T>(widen(y[at + c]) * (widen(dy[at + c]) - sum)); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      W v[kVec], d[kVec];
+      load_pack(y + at + c, v);
+      load_pack(dy + at + c, d);
+      for (int i = 0; i < kVec; ++i) v[i] *= d[i] - sum;
+      store_pack(dx + at + c, v);
+    });
   }
 };
 
@@ -66,8 +90,8 @@ Result<Prepared> prepare_softmax(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
-    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return Softmax<T>{args.in<T>(0), args.out<T>(0), rows.cols};
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      return Softmax<T, packed.value>{args.in<T>(0), args.out<T>(0), rows.cols};
     });
   });
 }
@@ -77,8 +101,8 @@ Result<Prepared> prepare_softmax_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
-    return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {
-      return SoftmaxGrad<T>{args.in<T>(0), args.in<T>(1), args.out<T>(0), rows.cols};
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      return SoftmaxGrad<T, packed.value>{args.in<T>(0), args.in<T>(1), args.out<T>(0), rows.cols};
     });
   });
 }
