@@ -33,6 +33,24 @@ double from_bits(uint16_t bits, int mantissa_bits, int bias) {
   return bits & 0x8000 ? -value : value;
 }
 
+// Rounded to nearest, ties to even.
+uint16_t to_bits(double value, int mantissa_bits, int bias) {
+  const int top = 2 * bias + 1;
+  const auto sign = static_cast<uint16_t>(std::signbit(value) ? 0x8000 : 0);
+  if (std::isnan(value)) return static_cast<uint16_t>(top << mantissa_bits | 1);
+  const double size = std::fabs(value);
+  if (size == 0) return sign;
+  int exponent = std::isinf(size) ? top : std::max(std::ilogb(size) + bias, 1);
+  const double scaled =
+      exponent >= top ? 0 : std::nearbyint(std::ldexp(size, mantissa_bits + bias - exponent));
+  // A denormal has no leading one, and a mantissa that rounds up carries into the exponent: the sum does
+  // both.
+  const int64_t bits = exponent >= top
+                           ? int64_t{top} << mantissa_bits
+                           : (int64_t{exponent - 1} << mantissa_bits) + static_cast<int64_t>(scaled);
+  return static_cast<uint16_t>(sign | std::min(bits, int64_t{top} << mantissa_bits));
+}
+
 uint16_t bits_at(const std::byte* from) {
   uint16_t bits;
   std::memcpy(&bits, from, sizeof bits);
@@ -77,9 +95,15 @@ void Array::set(int64_t i, double value) {
     case DType::kI64: return store<int64_t>(at, value);
     case DType::kI8: return store<int8_t>(at, value);
     case DType::kU8: return store<uint8_t>(at, value);
+    case DType::kF16:
+    case DType::kBF16: {
+      const uint16_t bits = type.dtype == DType::kF16 ? to_bits(value, 10, 15) : to_bits(value, 7, 127);
+      std::memcpy(at, &bits, sizeof bits);
+      return;
+    }
     default: break;
   }
-  throw InternalError(__FILE__, __LINE__, "tests write f32, f64 and integers only");
+  throw InternalError(__FILE__, __LINE__, "tests write plain elements only");
 }
 
 std::vector<double> Array::values() const {

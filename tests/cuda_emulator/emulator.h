@@ -1,0 +1,141 @@
+// CUDA on the CPU, for tests: kernels run thread by thread as fibers, so that their arithmetic, indices,
+// barriers and warp shuffles are checked on a machine without a GPU. Force-included before translated CUDA
+// sources. It says nothing of speed, and orders memory more strictly than a GPU does; but fibers run in an
+// order drawn from TESSERA_EMULATOR_SEED, which shows most missing barriers, and streams run as late as they
+// may, which shows missing events.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <math.h>
+#include <vector_functions.h>
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#undef __shared__
+#define __shared__ static thread_local  // a host thread runs one block at a time
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+#undef __grid_constant__
+#define __grid_constant__
+#define TSR_CUDA_EMULATED 1
+
+namespace emulator {
+
+struct Position {
+  uint3 thread, block;
+  dim3 threads, blocks;
+};
+const Position& position();  // of the running fiber
+
+struct Config {
+  dim3 blocks, threads;
+  size_t shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+// `name`: of a kernel with dynamic shared memory.
+void enqueue(const Config& config, const void* name, std::function<void()> body);
+
+template <class Kernel, class... Args>
+void launch(const Config& config, const void* name, Kernel kernel, Args... args) {
+  enqueue(config, name, [=] { kernel(args...); });
+}
+
+unsigned char* dynamic_shared();
+void barrier();
+// Leaves `bytes` of this lane, and returns once all lanes of the warp have: the value of `lane`.
+const void* exchange(const void* mine, size_t bytes, int lane);
+inline int lane() {
+  const Position& at = position();
+  const unsigned rank = at.thread.x + at.threads.x * (at.thread.y + at.threads.y * at.thread.z);
+  return static_cast<int>(rank % 32);
+}
+// The values of all lanes, 64 bytes apart; what mma instructions are made from.
+const unsigned char* exchange_all(const void* mine, size_t bytes);
+// 16 bytes, zeros where `from` is null, that arrive when this thread waits.
+void copy_async(void* to, const void* from);
+void copy_async_wait();
+
+}  // namespace emulator
+
+#define threadIdx (emulator::position().thread)
+#define blockIdx (emulator::position().block)
+#define blockDim (emulator::position().threads)
+#define gridDim (emulator::position().blocks)
+
+inline void __syncthreads() { emulator::barrier(); }
+inline void __syncwarp(unsigned = 0xffffffffu) {
+  const char nothing = 0;
+  (void)emulator::exchange(&nothing, 1, 0);
+}
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  T result;
+  std::memcpy(&result, emulator::exchange(&value, sizeof(T), lane & 31), sizeof(T));
+  return result;
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes) {
+  return __shfl_sync(mask, value, emulator::lane() ^ lanes);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, int delta) {
+  const int from = emulator::lane() - delta;
+  return __shfl_sync(mask, value, from < 0 ? emulator::lane() : from);
+}
+inline unsigned __ballot_sync(unsigned, int predicate) {
+  const unsigned char mine = predicate != 0;
+  const unsigned char* all = emulator::exchange_all(&mine, 1);
+  unsigned bits = 0;
+  for (int lane = 0; lane < 32; ++lane) bits |= static_cast<unsigned>(all[lane * 64]) << lane;
+  return bits;
+}
+
+template <class T>
+T atomicAdd(T* at, T value) {
+  const T old = *at;
+  *at = static_cast<T>(old + value);
+  return old;
+}
+inline uint32_t __umulhi(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32);
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline float __expf(float x) { return expf(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+inline double rsqrt(double x) { return 1 / sqrt(x); }
+inline int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline unsigned __float_as_uint(float x) {
+  unsigned bits;
+  std::memcpy(&bits, &x, 4);
+  return bits;
+}
+inline long long __double_as_longlong(double x) {
+  long long bits;
+  std::memcpy(&bits, &x, 8);
+  return bits;
+}
+inline float __uint_as_float(unsigned bits) {
+  float x;
+  std::memcpy(&x, &bits, 4);
+  return x;
+}
+
+namespace emulator {
+cudaError_t set_dynamic_shared(const void* kernel, int bytes);
+}
+template <class F>
+cudaError_t cudaFuncSetAttribute(F* kernel, cudaFuncAttribute, int value) {
+  return emulator::set_dynamic_shared(reinterpret_cast<const void*>(kernel), value);
+}
+template <class F>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, F*) {
+  *out = {};
+  return cudaSuccess;
+}

@@ -1,0 +1,226 @@
+// cuBLASLt as its documentation says, in plain loops on column-major operands; no NCCL.
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "graph/base/text.h"
+#include "runtime/backends/cuda/library.h"
+#include "tests/cuda_emulator/runtime.h"
+
+namespace tessera::cuda {
+
+namespace {
+
+// What the opaque structs hold here.
+struct Desc {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  int32_t trans_a, trans_b;
+  uint32_t epilogue;
+  const void* bias;
+  void* aux;
+  int64_t aux_ld;
+};
+struct Layout {
+  cudaDataType type;
+  uint64_t rows, cols;
+  int64_t ld;
+  int32_t batches;
+  int64_t batch_stride;
+};
+struct Preference {
+  uint64_t workspace;
+};
+static_assert(sizeof(Desc) <= sizeof(cublasLtMatmulDescOpaque_t) &&
+              sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t));
+
+template <class T, class Opaque>
+T get(const Opaque* opaque) {
+  T value;
+  std::memcpy(&value, opaque, sizeof(T));
+  return value;
+}
+template <class T, class Opaque>
+void put(Opaque* opaque, const T& value) {
+  std::memcpy(opaque, &value, sizeof(T));
+}
+
+double load_value(cudaDataType type, const void* at, int64_t i) {
+  switch (type) {
+    case CUDA_R_64F: return static_cast<const double*>(at)[i];
+    case CUDA_R_16F: return __half2float(static_cast<const __half*>(at)[i]);
+    case CUDA_R_16BF: return __bfloat162float(static_cast<const __nv_bfloat16*>(at)[i]);
+    default: return static_cast<const float*>(at)[i];
+  }
+}
+void store_value(cudaDataType type, void* at, int64_t i, double value) {
+  switch (type) {
+    case CUDA_R_64F: static_cast<double*>(at)[i] = value; break;
+    case CUDA_R_16F: static_cast<__half*>(at)[i] = __float2half_rn(static_cast<float>(value)); break;
+    case CUDA_R_16BF:
+      static_cast<__nv_bfloat16*>(at)[i] = __float2bfloat16_rn(static_cast<float>(value));
+      break;
+    default: static_cast<float*>(at)[i] = static_cast<float>(value);
+  }
+}
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+double gelu_derivative(double x) {
+  const double t = std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
+}
+
+cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const void* alpha, const void* a,
+                        cublasLtMatrixLayout_t a_at, const void* b, cublasLtMatrixLayout_t b_at,
+                        const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
+                        cublasLtMatrixLayout_t d_at, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+                        size_t workspace_bytes, cudaStream_t stream) {
+  const Desc desc = get<Desc>(desc_at);
+  const Layout la = get<Layout>(a_at), lb = get<Layout>(b_at), ld = get<Layout>(d_at);
+  if (algorithm == nullptr || reinterpret_cast<uintptr_t>(workspace) % 256 != 0)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  // The heuristic leaves the alignment it was asked for in the algorithm.
+  uint32_t alignment = 0;
+  std::memcpy(&alignment, algorithm, sizeof(alignment));
+  if ((reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) | reinterpret_cast<uintptr_t>(d)) %
+          alignment !=
+      0)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (desc.scale == CUDA_R_64F
+          ? *static_cast<const double*>(alpha) != 1 || *static_cast<const double*>(beta) != 0
+          : *static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool ta = desc.trans_a == CUBLAS_OP_T, tb = desc.trans_b == CUBLAS_OP_T;
+  const auto m = static_cast<int64_t>(ta ? la.cols : la.rows),
+             k = static_cast<int64_t>(ta ? la.rows : la.cols);
+  const auto n = static_cast<int64_t>(tb ? lb.rows : lb.cols);
+  if (static_cast<int64_t>(tb ? lb.cols : lb.rows) != k || static_cast<int64_t>(ld.rows) != m ||
+      static_cast<int64_t>(ld.cols) != n || la.ld < static_cast<int64_t>(la.rows) ||
+      lb.ld < static_cast<int64_t>(lb.rows) || ld.ld < m)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const bool has_bias =
+      (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 || desc.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+  if (has_bias && desc.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool has_aux = (desc.epilogue & 128) != 0;
+  if (has_aux && (desc.aux == nullptr || desc.aux_ld < m || desc.aux_ld % 8 != 0))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  emulator::enqueue_work(stream, [=] {
+    if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);  // it is all the product's
+    for (int32_t batch = 0; batch < std::max(1, la.batches); ++batch)
+      for (int64_t j = 0; j < n; ++j)
+        for (int64_t i = 0; i < m; ++i) {
+          double sum = 0;
+          for (int64_t p = 0; p < k; ++p)
+            sum += load_value(la.type, a, batch * la.batch_stride + (ta ? p + i * la.ld : i + p * la.ld)) *
+                   load_value(lb.type, b, batch * lb.batch_stride + (tb ? j + p * lb.ld : p + j * lb.ld));
+          switch (desc.epilogue) {
+            case CUBLASLT_EPILOGUE_BIAS: sum += load_value(ld.type, desc.bias, i); break;
+            case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+            case CUBLASLT_EPILOGUE_GELU_BIAS: sum += load_value(ld.type, desc.bias, i); [[fallthrough]];
+            case CUBLASLT_EPILOGUE_GELU_AUX:
+            case CUBLASLT_EPILOGUE_GELU:
+              if (has_aux) store_value(ld.type, desc.aux, i + j * desc.aux_ld, sum);
+              sum = gelu(sum);
+              break;
+            case CUBLASLT_EPILOGUE_DGELU:
+              sum *= gelu_derivative(load_value(ld.type, desc.aux, i + j * desc.aux_ld));
+              break;
+            default: break;
+          }
+          store_value(ld.type, d, batch * ld.batch_stride + i + j * ld.ld, sum);
+        }
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+CublasLt make_lt() {
+  CublasLt lt{};
+  lt.create = [](cublasLtHandle_t* out) {
+    static int handle;
+    *out = reinterpret_cast<cublasLtHandle_t>(&handle);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.matmul = multiply;
+  lt.desc_create = [](cublasLtMatmulDesc_t* out, cublasComputeType_t compute, cudaDataType_t scale) {
+    *out = new cublasLtMatmulDescOpaque_t{};
+    put(*out, Desc{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0});
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.desc_destroy = [](cublasLtMatmulDesc_t desc) {
+    delete desc;
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.desc_set = [](cublasLtMatmulDesc_t at, cublasLtMatmulDescAttributes_t attribute, const void* value,
+                   size_t bytes) {
+    Desc desc = get<Desc>(at);
+    const auto take = [&](auto& field) {
+      if (bytes != sizeof(field)) return CUBLAS_STATUS_INVALID_VALUE;
+      std::memcpy(&field, value, bytes);
+      put(at, desc);
+      return CUBLAS_STATUS_SUCCESS;
+    };
+    switch (attribute) {
+      case CUBLASLT_MATMUL_DESC_TRANSA: return take(desc.trans_a);
+      case CUBLASLT_MATMUL_DESC_TRANSB: return take(desc.trans_b);
+      case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(desc.epilogue);
+      case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(desc.bias);
+      case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return take(desc.aux);
+      case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return take(desc.aux_ld);
+      default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+  };
+  lt.layout_create = [](cublasLtMatrixLayout_t* out, cudaDataType type, uint64_t rows, uint64_t cols,
+                        int64_t ld) {
+    *out = new cublasLtMatrixLayoutOpaque_t{};
+    put(*out, Layout{type, rows, cols, ld, 1, 0});
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.layout_destroy = [](cublasLtMatrixLayout_t layout) {
+    delete layout;
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.preference_create = [](cublasLtMatmulPreference_t* out) {
+    *out = new cublasLtMatmulPreferenceOpaque_t{};
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.preference_destroy = [](cublasLtMatmulPreference_t preference) {
+    delete preference;
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.preference_set = [](cublasLtMatmulPreference_t at, cublasLtMatmulPreferenceAttributes_t attribute,
+                         const void* value, size_t) {
+    if (attribute == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) std::memcpy(at, value, sizeof(uint32_t));
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.heuristic = [](cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t,
+                    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                    cublasLtMatmulPreference_t preference, int, cublasLtMatmulHeuristicResult_t* found,
+                    int* count) {
+    *count = 0;
+    // As the library: f64 has no epilogues.
+    if (get<Layout>(d).type == CUDA_R_64F && get<Desc>(desc).epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    *found = {};
+    std::memcpy(&found->algo, preference, sizeof(uint32_t));
+    found->state = CUBLAS_STATUS_SUCCESS;
+    *count = 1;
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.version = []() -> size_t { return 130000; };
+  return lt;
+}
+
+}  // namespace
+
+Result<const CublasLt*> cublas_lt() {
+  static const CublasLt lt = make_lt();
+  return &lt;
+}
+
+Result<const Nccl*> nccl() { return Status(StatusCode::kUnsupported, "NCCL: not in the emulator"); }
+
+}  // namespace tessera::cuda

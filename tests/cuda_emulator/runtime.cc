@@ -1,0 +1,368 @@
+// The CUDA runtime's functions on host memory. Work of a stream runs when somebody waits for it, so that a
+// missing event or wait shows as a wrong result; what touches pageable memory waits at once, as the driver
+// does.
+#include "tests/cuda_emulator/runtime.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr int kMostShared = 232448, kMostStaticShared = 49152, kMostThreads = 1024;
+
+std::recursive_mutex g_mutex;
+thread_local cudaError_t t_error = cudaSuccess;
+thread_local int t_device = 0;
+
+struct Allocation {
+  size_t bytes, mapped;
+};
+std::map<const char*, Allocation>& allocations() {
+  static std::map<const char*, Allocation> all;
+  return all;
+}
+std::map<const void*, int>& shared_limits() {
+  static std::map<const void*, int> all;
+  return all;
+}
+
+int device_count() {
+  const char* text = std::getenv("TESSERA_EMULATOR_DEVICES");
+  return text != nullptr ? std::atoi(text) : 1;
+}
+
+cudaError_t report(cudaError_t error) {
+  if (error != cudaSuccess) t_error = error;
+  return error;
+}
+
+bool is_registered(const void* memory) {
+  auto found = allocations().upper_bound(static_cast<const char*>(memory));
+  if (found == allocations().begin()) return false;
+  --found;
+  return static_cast<const char*>(memory) < found->first + found->second.bytes;
+}
+
+}  // namespace
+
+struct CUstream_st {
+  std::deque<std::function<void()>> queue;
+  uint64_t issued = 0, done = 0;
+  CUstream_st* capture = nullptr;  // the stream that began the capture this one belongs to
+  std::vector<std::function<void()>> graph;
+};
+struct CUevent_st {
+  CUstream_st* stream = nullptr;
+  uint64_t at = 0;
+  CUstream_st* capture = nullptr;  // recorded in it
+};
+struct CUgraph_st {
+  std::vector<std::function<void()>> work;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> work;
+};
+
+namespace {
+
+std::vector<CUstream_st*>& streams() {
+  static std::vector<CUstream_st*> all;
+  return all;
+}
+CUstream_st* null_stream() {
+  static CUstream_st* stream = [] {
+    auto* made = new CUstream_st;
+    streams().push_back(made);
+    return made;
+  }();
+  return stream;
+}
+CUstream_st* stream_of(cudaStream_t stream) { return stream != nullptr ? stream : null_stream(); }
+
+void run_until(CUstream_st* stream, uint64_t position) {
+  while (stream->done < position) {
+    const std::function<void()> work = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    ++stream->done;
+    work();
+  }
+}
+void run_all() {
+  for (CUstream_st* stream : streams()) run_until(stream, stream->issued);
+}
+
+}  // namespace
+
+namespace emulator {
+
+void enqueue_work(cudaStream_t given, std::function<void()> work) {
+  const std::lock_guard lock(g_mutex);
+  CUstream_st* stream = stream_of(given);
+  // The order in which it was issued is one that its events allow.
+  if (stream->capture != nullptr) return stream->capture->graph.push_back(std::move(work));
+  stream->queue.push_back(std::move(work));
+  ++stream->issued;
+}
+
+cudaError_t set_dynamic_shared(const void* kernel, int bytes) {
+  const std::lock_guard lock(g_mutex);
+  if (bytes > kMostShared) return report(cudaErrorInvalidValue);
+  shared_limits()[kernel] = bytes;
+  return cudaSuccess;
+}
+
+void enqueue(const Config& config, const void* name, std::function<void()> body) {
+  const std::lock_guard lock(g_mutex);
+  const auto refuse = [&](const char* what) {
+    std::fprintf(stderr, "cuda emulator: a launch with %s (%u %u %u blocks of %u %u %u, %zu bytes)\n", what,
+                 config.blocks.x, config.blocks.y, config.blocks.z, config.threads.x, config.threads.y,
+                 config.threads.z, config.shared_bytes);
+    report(cudaErrorInvalidConfiguration);
+  };
+  if (config.blocks.x == 0 || config.blocks.y == 0 || config.blocks.z == 0 || config.blocks.x > 0x7fffffffu ||
+      config.blocks.y > 65535 || config.blocks.z > 65535)
+    return refuse("an impossible grid");
+  if (config.threads.x * config.threads.y * config.threads.z == 0 ||
+      config.threads.x * config.threads.y * config.threads.z > kMostThreads)
+    return refuse("an impossible block");
+  const auto set = shared_limits().find(name);
+  const size_t most = std::max<size_t>(kMostStaticShared,
+                                       set != shared_limits().end() ? static_cast<size_t>(set->second) : 0);
+  if (config.shared_bytes > most) return refuse("more shared memory than was set aside");
+  enqueue_work(config.stream, [config, body = std::move(body)] { run_kernel(config, body); });
+}
+
+}  // namespace emulator
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = device_count();
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = t_device;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= device_count()) return report(cudaErrorInvalidDevice);
+  t_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
+  *out = {};
+  std::snprintf(out->name, sizeof(out->name), "emulated");
+  out->major = 9;
+  out->minor = 0;
+  out->multiProcessorCount = 132;
+  out->totalGlobalMem = size_t{4} << 30;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  switch (attribute) {
+    case cudaDevAttrClockRate: *value = 1980000; break;
+    case cudaDevAttrMemoryClockRate: *value = 3201000; break;
+    case cudaDevAttrGlobalMemoryBusWidth: *value = 6144; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = kMostShared; break;
+    case cudaDevAttrMultiProcessorCount: *value = 132; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    default: *value = 0; return report(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  *can = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
+const char* cudaGetErrorName(cudaError_t error) { return error == cudaSuccess ? "cudaSuccess" : "an error"; }
+const char* cudaGetErrorString(cudaError_t error) {
+  static thread_local char text[32];
+  std::snprintf(text, sizeof(text), "error %d", static_cast<int>(error));
+  return text;
+}
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = t_error;
+  t_error = cudaSuccess;
+  return error;
+}
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
+  *available = *total = size_t{4} << 30;
+  return cudaSuccess;
+}
+
+// The end of what was asked for lies against a page that cannot be touched, the start at 256 bytes.
+cudaError_t cudaMalloc(void** out, size_t bytes) {
+  const std::lock_guard lock(g_mutex);
+  if (bytes == 0) {
+    *out = nullptr;
+    return cudaSuccess;
+  }
+  if (bytes > (size_t{4} << 30)) return report(cudaErrorMemoryAllocation);
+  const size_t used = (bytes + 255) / 256 * 256, pages = (used + kPage - 1) / kPage * kPage;
+  void* mapped =
+      mmap(nullptr, pages + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return report(cudaErrorMemoryAllocation);
+  char* usable = static_cast<char*>(mapped) + kPage;
+  (void)mprotect(usable, pages, PROT_READ | PROT_WRITE);
+  char* at = usable + (pages - used);
+  std::memset(at, 0xff, used);
+  allocations()[at] = {used, pages};
+  *out = at;
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) { return cudaMalloc(out, bytes); }
+cudaError_t cudaFree(void* memory) {
+  const std::lock_guard lock(g_mutex);
+  run_all();
+  if (memory == nullptr) return cudaSuccess;
+  const auto found = allocations().find(static_cast<const char*>(memory));
+  if (found == allocations().end()) return report(cudaErrorInvalidValue);
+  const auto& [used, pages] = found->second;
+  (void)munmap(static_cast<char*>(memory) - (pages - used) - kPage, pages + 2 * kPage);
+  allocations().erase(found);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned) {
+  const std::lock_guard lock(g_mutex);
+  *out = new CUstream_st;
+  streams().push_back(*out);
+  return cudaSuccess;
+}
+// The struct stays: events may name it.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard lock(g_mutex);
+  run_until(stream, stream->issued);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t given) {
+  const std::lock_guard lock(g_mutex);
+  CUstream_st* stream = stream_of(given);
+  if (stream->capture != nullptr) return report(cudaErrorStreamCaptureUnsupported);
+  run_until(stream, stream->issued);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  const std::lock_guard lock(g_mutex);
+  run_all();
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
+  *out = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t given) {
+  const std::lock_guard lock(g_mutex);
+  event->stream = stream_of(given);
+  event->at = event->stream->issued;
+  event->capture = event->stream->capture;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t given, cudaEvent_t event, unsigned) {
+  const std::lock_guard lock(g_mutex);
+  if (event->stream == nullptr) return cudaSuccess;
+  CUstream_st* stream = stream_of(given);
+  if (event->capture != nullptr) {  // joins it
+    if (stream->capture != nullptr && stream->capture != event->capture)
+      return report(cudaErrorStreamCaptureMerge);
+    stream->capture = event->capture;
+    return cudaSuccess;
+  }
+  if (stream->capture != nullptr) return report(cudaErrorStreamCaptureIsolation);
+  emulator::enqueue_work(given, [stream = event->stream, at = event->at] { run_until(stream, at); });
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const std::lock_guard lock(g_mutex);
+  if (event->capture != nullptr) return report(cudaErrorCapturedEvent);
+  if (event->stream != nullptr) run_until(event->stream, event->at);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy2DAsync(void* out, size_t out_pitch, const void* in, size_t in_pitch, size_t width,
+                              size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  const std::lock_guard lock(g_mutex);
+  if (height > 1 && (width > out_pitch || width > in_pitch)) return report(cudaErrorInvalidValue);
+  const auto work = [=] {
+    for (size_t row = 0; row < height; ++row)
+      std::memmove(static_cast<char*>(out) + row * out_pitch, static_cast<const char*>(in) + row * in_pitch,
+                   width);
+  };
+  emulator::enqueue_work(stream, work);
+  return is_registered(in) && is_registered(out) ? cudaSuccess : cudaStreamSynchronize(stream);
+}
+cudaError_t cudaMemcpyAsync(void* out, const void* in, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  return cudaMemcpy2DAsync(out, bytes, in, bytes, bytes, 1, kind, stream);
+}
+cudaError_t cudaMemcpy(void* out, const void* in, size_t bytes, cudaMemcpyKind) {
+  const std::lock_guard lock(g_mutex);
+  run_until(null_stream(), null_stream()->issued);
+  std::memmove(out, in, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemset2DAsync(void* out, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream) {
+  const std::lock_guard lock(g_mutex);
+  if (!is_registered(out) || (height > 1 && width > pitch)) return report(cudaErrorInvalidValue);
+  emulator::enqueue_work(stream, [=] {
+    for (size_t row = 0; row < height; ++row)
+      std::memset(static_cast<char*>(out) + row * pitch, value, width);
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* out, int value, size_t bytes, cudaStream_t stream) {
+  return cudaMemset2DAsync(out, bytes, value, bytes, 1, stream);
+}
+cudaError_t cudaMemset(void* out, int value, size_t bytes) {
+  const cudaError_t error = cudaMemsetAsync(out, value, bytes, nullptr);
+  return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const std::lock_guard lock(g_mutex);
+  if (stream == nullptr || stream->capture != nullptr) return report(cudaErrorStreamCaptureUnsupported);
+  stream->capture = stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
+  const std::lock_guard lock(g_mutex);
+  if (stream->capture != stream) return report(cudaErrorIllegalState);
+  for (CUstream_st* other : streams())
+    if (other->capture == stream) other->capture = nullptr;
+  *out = new CUgraph_st{std::move(stream->graph)};
+  stream->graph.clear();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
+  *out = new CUgraphExec_st{graph->work};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  for (const auto& work : graph->work) emulator::enqueue_work(stream, work);
+  return cudaSuccess;
+}
+
+}  // extern "C"

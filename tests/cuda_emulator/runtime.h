@@ -1,0 +1,18 @@
+// What the parts of the emulator share.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "tests/cuda_emulator/emulator.h"
+
+namespace emulator {
+
+void run_kernel(const Config& config, const std::function<void()>& body);
+// On `stream`, as late as it may be.
+void enqueue_work(cudaStream_t stream, std::function<void()> work);
+
+}  // namespace emulator
