@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kEntry = "step";
 // Lowerings that a search may spend once it has a plan, and before it has one.
-constexpr size_t kMostWithPlan = 24, kMostWithout = 160;
+constexpr int64_t kMostWithPlan = 24, kMostWithout = 160;
 
 struct Attempt {
   SpaceNode node;
@@ -40,10 +40,16 @@ struct Attempt {
 // A configuration that has come up.
 struct Open {
   double bound_s = 0;
-  double guess_s = 0;  // orders the search, closes nothing
   size_t order = 0;
   SpaceNode node;
+  uint32_t kind = 0;
 };
+
+// Which kinds of parallelism a strategy mixes: those of one kind miss their bounds by like factors.
+uint32_t kind_of(const StrategySpec& spec) {
+  return (spec.dp > 1 ? 1U : 0U) | (spec.tp > 1 ? 2U : 0U) | (spec.cp > 1 ? 4U : 0U) |
+         (spec.ep > 1 ? 8U : 0U) | (spec.pp > 1 ? 16U : 0U) | (spec.form != TensorForm::k1d ? 32U : 0U);
+}
 
 // What each thing that a strategy does tends to add to its bound: meetings, launches, uneven parts. Simple
 // strategies so come first, and the plan is good by the time that bounds are put to it.
@@ -172,12 +178,29 @@ class Search {
     ++search_.configurations;
     const double bound_s = std::max(
         at_least_s, bounds_ != nullptr && options_.like == nullptr ? bounds_->seconds(node.spec) : 0);
-    queue_.push_back({bound_s, bound_s * (1 + usual_overhead(node.spec)), next_order_++, node});
-    std::ranges::push_heap(queue_, later);
+    queue_.push_back({bound_s, next_order_++, node, kind_of(node.spec)});
   }
 
-  static bool later(const Open& a, const Open& b) {
-    return a.guess_s != b.guess_s ? a.guess_s > b.guess_s : a.order > b.order;
+  // Orders the search, closes nothing: the bound, times what strategies of its kinds were found to take more.
+  double guess_s(const Open& open) const {
+    double factor = 1;
+    for (const auto& [kind, seen] : factors_)
+      if ((kind & ~open.kind) == 0) factor = std::max(factor, seen);
+    return open.bound_s * (factor + usual_overhead(open.node.spec));
+  }
+
+  Open take_next() {
+    size_t next = 0;
+    double least_s = guess_s(queue_[0]);
+    for (size_t i = 1; i < queue_.size(); ++i) {
+      const double guess = guess_s(queue_[i]);
+      if (guess < least_s || (guess == least_s && queue_[i].order < queue_[next].order))
+        next = i, least_s = guess;
+    }
+    Open open = std::move(queue_[next]);
+    queue_[next] = std::move(queue_.back());
+    queue_.pop_back();
+    return open;
   }
 
   // Until nothing that is open can be faster than the fastest that fits, which is returned with all its ranks
@@ -187,10 +210,9 @@ class Search {
       size_t best = fastest();
       while (!queue_.empty()) {
         const bool found = best < attempts_.size();
-        if (static_cast<size_t>(search_.solved) >= (found ? kMostWithPlan : kMostWithout)) break;
-        std::ranges::pop_heap(queue_, later);
-        Open open = std::move(queue_.back());
-        queue_.pop_back();
+        if (!found) without_ = search_.solved;
+        if (found ? search_.solved - without_ >= kMostWithPlan : search_.solved >= kMostWithout) break;
+        Open open = take_next();
         if (found && open.bound_s * trust_ >= attempts_[best].candidate.step_time_s) {
           closed_.push_back(std::move(open));
           continue;
@@ -201,10 +223,7 @@ class Search {
       if (best == attempts_.size() || attempts_[best].exact) return best;
       TSR_RETURN_IF_ERROR(settle(attempts_[best]));
       // Its time may have risen, and with it what its bound closes.
-      for (Open& open : std::exchange(closed_, {})) {
-        queue_.push_back(std::move(open));
-        std::ranges::push_heap(queue_, later);
-      }
+      for (Open& open : std::exchange(closed_, {})) queue_.push_back(std::move(open));
     }
   }
 
@@ -222,9 +241,14 @@ class Search {
     }
     ++search_.solved;
     // Simulated times are whole nanoseconds, instruction by instruction.
-    if (it.candidate.step_time_s < open.bound_s * trust_ * (1 - 1e-5)) {
+    if (it.candidate.step_time_s < open.bound_s * trust_ * (1 - 1e-4)) {
       trust_ = it.candidate.step_time_s / open.bound_s;
       bounds_hold_ = false;
+    }
+    if (open.bound_s > 0) {
+      const double factor = it.candidate.step_time_s / open.bound_s - usual_overhead(open.node.spec);
+      const auto [at, is_new] = factors_.try_emplace(open.kind, factor);
+      if (!is_new) at->second = std::min(at->second, factor);
     }
     if (it.fits()) return;
     ++search_.too_large;
@@ -376,7 +400,7 @@ class Search {
   Result<PlanResult> nothing_fits() {
     // What its parameters alone ruled out may still be the smallest.
     std::ranges::stable_sort(hopeless_, {}, [&](const SpaceNode& it) { return bounds_->bytes(it.spec); });
-    size_t more = 0;
+    int64_t more = 0;
     for (const SpaceNode& node : hopeless_) {
       int64_t least = INT64_MAX;
       for (const Attempt& it : attempts_)
@@ -416,14 +440,16 @@ class Search {
   bool may_save_ = true;  // what saves memory may come up
   PlanBounds* bounds_ = nullptr;
   bool bounds_hold_ = true;
-  double trust_ = 1;          // bounds count for that much
-  std::vector<Open> queue_;   // a heap, the best guess first
+  double trust_ = 1;                    // bounds count for that much
+  std::map<uint32_t, double> factors_;  // by kind: the least found between simulated steps and bounds
+  std::vector<Open> queue_;
   std::vector<Open> closed_;  // by their bounds
   size_t next_order_ = 0;
   std::vector<SpaceNode> held_back_;  // while what is as worded may still fit
   std::vector<SpaceNode> hopeless_;   // too large by parameters and state alone
   std::vector<Attempt> attempts_;
   PlanSearch search_;
+  int64_t without_ = 0;  // lowerings before there was a plan
 };
 
 }  // namespace

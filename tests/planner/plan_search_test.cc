@@ -1,0 +1,204 @@
+// make_plan on lowered programs: bounds hold, what it finds is the best of its space, idle devices, memory.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "graph/base/text.h"
+#include "parallel/plan_bound.h"
+#include "parallel/plan_space.h"
+#include "parallel/planner.h"
+#include "parallel/simulator.h"
+#include "tests/parallel/step_graphs.h"
+
+using namespace tessera;
+
+namespace {
+
+constexpr int64_t kBatch = 4, kTokens = 32;
+
+// Devices that share nothing, or two cores.
+Cluster cluster_of(int devices, bool shares, double link_bytes_per_s = 5e9) {
+  Cluster cluster;
+  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e11, 1e10, 1e-6});
+  cluster.devices.assign(static_cast<size_t>(devices), 0);
+  cluster.shared_cores = shares ? 2 : 0;
+  cluster.link = {link_bytes_per_s, 5e-6};
+  return cluster;
+}
+
+PlanOptions options_of(std::string_view parallel = {}, int64_t limit = 0) {
+  PlanOptions options;
+  options.global_batch = kBatch;
+  options.symbols = {{"T", kTokens}};
+  options.parallel = parallel;
+  options.memory_limit = limit;
+  return options;
+}
+
+struct Tried {
+  bool admitted = false;
+  double seconds = 0;
+  int64_t bytes = 0;
+};
+
+Tried tried(const Graph& step, const StrategySpec& spec, const Cluster& cluster) {
+  const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
+  const Graph bound = step.bind_partly(symbols).value();
+  auto plan = apply_strategy(bound, spec, kBatch);
+  if (!plan.ok()) return {};
+  plan->symbols = symbols;
+  const EntrySpec entry{"step", &step, &*plan};
+  const auto program = lower(std::span(&entry, 1), FakeCatalog());
+  if (!program.ok()) return {};
+  Tried result{true, simulate(*program, "step", cluster).value().seconds(), 0};
+  for (const RankProgram& rank : program->ranks) result.bytes = std::max(result.bytes, rank.arena_bytes);
+  return result;
+}
+
+Graph gpt2() { return training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value(); }
+
+}  // namespace
+
+TEST_CASE("no strategy of the space is simulated faster than its bound, or smaller than its bytes") {
+  const std::vector<Graph> steps = {gpt2(),
+                                    training_step("moe:L=1,C=32,H=4,KV=2,F=48,E=2,K=1,V=64,T=32").value()};
+  size_t looked_at = 0;
+  for (const Graph& step : steps)
+    for (const bool shares : {false, true}) {
+      const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
+      const Graph bound_graph = step.bind_partly(symbols).value();
+      const SpaceOfGraph space = space_of(step, kBatch, kTokens);
+      const Cluster cluster = cluster_of(4, shares);
+      const FakeCatalog catalog;
+      PlanBounds bounds(bound_graph, space, cluster, catalog);
+      const std::vector<StrategySpec> roots = plan_roots(space, {}, false, 4);
+      for (size_t i = 0; i < roots.size(); i += 17) {  // a share of them, of every kind
+        const Tried it = tried(step, roots[i], cluster);
+        if (!it.admitted) continue;
+        CAPTURE(to_text(roots[i]));
+        // Simulated in whole nanoseconds, instruction by instruction.
+        CHECK(bounds.seconds(roots[i]) <= it.seconds * (1 + 1e-4));
+        CHECK(bounds.seconds(roots[i]) > 0.1 * it.seconds);  // and says something
+        CHECK(bounds.bytes(roots[i]) <= it.bytes);
+        ++looked_at;
+      }
+    }
+  CHECK(looked_at > 40);
+}
+
+TEST_CASE("nothing in the whole space that fits is faster than the plan by more than its gap") {
+  const Graph step = gpt2();
+  const SpaceOfGraph space = space_of(step, kBatch, kTokens);
+  for (const bool shares : {false, true}) {
+    const Cluster cluster = cluster_of(2, shares);
+    std::vector<SpaceNode> nodes;
+    for (const StrategySpec& spec : plan_roots(space, {}, false, 2))
+      nodes.push_back({spec, SavingStep::kNone});
+    const size_t roots = nodes.size();
+    // The savings of a few roots: all of them would be thousands.
+    for (size_t i = 0; i < roots; i += 9)
+      for (const SpaceNode& below : savings_of(nodes[i], space, {}, false)) nodes.push_back(below);
+    std::vector<Tried> all;
+    for (const SpaceNode& node : nodes) all.push_back(tried(step, node.spec, cluster));
+    int64_t largest = 0;
+    for (const Tried& it : all) largest = std::max(largest, it.bytes);
+    for (const double share : {1.0, 0.5, 0.3}) {
+      const auto limit = static_cast<int64_t>(static_cast<double>(largest) * share);
+      const auto planned = make_plan(step, cluster, FakeCatalog(), options_of("", limit));
+      double best = INFINITY;
+      for (const Tried& it : all)
+        if (it.admitted && it.bytes <= limit) best = std::min(best, it.seconds);
+      REQUIRE_MESSAGE(planned.ok(), planned.status().to_string());
+      CAPTURE(planned->plan.strategy);
+      const double seconds = planned->plan.estimate.step_time_s, gap = planned->search.gap;
+      CHECK(gap >= 0);
+      CHECK(planned->plan.estimate.gap == gap);
+      CHECK(best >= seconds * (1 - gap) * (1 - 1e-9));
+      CHECK(planned->search.bound_s == doctest::Approx(seconds * (1 - gap)));
+      for (const int64_t bytes : planned->plan.estimate.arena_bytes) CHECK(bytes <= limit);
+    }
+  }
+}
+
+TEST_CASE("devices behind slow links stay idle; fast ones are all used") {
+  const Graph step = gpt2();
+  const auto slow = make_plan(step, cluster_of(4, false, 1e5), FakeCatalog(), options_of());
+  REQUIRE(slow.ok());
+  CHECK(slow->plan.strategy == "single");
+  CHECK(slow->plan.estimate.arena_bytes[0] > 0);
+  CHECK(slow->plan.estimate.arena_bytes[3] == 0);
+  CHECK(slow->search.closed_by_bound > 0);
+
+  Cluster cluster = cluster_of(4, false, 1e12);
+  cluster.link.latency_s = 1e-8;
+  const auto fast = make_plan(step, cluster, FakeCatalog(), options_of());
+  REQUIRE(fast.ok());
+  for (const int64_t bytes : fast->plan.estimate.arena_bytes) CHECK(bytes > 0);
+  // Words name all devices that they use: none is left idle.
+  const auto worded = make_plan(step, cluster_of(4, false, 1e5), FakeCatalog(), options_of("dp=2"));
+  REQUIRE(worded.ok());
+  CHECK(worded->plan.strategy == "dp=2,tp=2");
+}
+
+TEST_CASE("roots are told apart, and no saving is reached in two ways") {
+  SpaceOfGraph space;
+  space.trains = true;
+  space.batch = 8;
+  space.tokens = 128;
+  space.experts = 4;
+  space.blocks = 8;
+  const std::vector<StrategySpec> roots = plan_roots(space, {}, false, 8);
+  std::set<std::string> names;
+  std::set<std::string_view> kinds;
+  for (const StrategySpec& spec : roots) {
+    CHECK(names.insert(to_text(spec)).second);
+    CHECK(spec.devices() <= 8);
+    for (const std::string_view kind :
+         {"tp=2d", "tp=2.5d", "tp=3d", "cp=ring", "cp=ulysses", "cp=gather", "ep=", "pp=2:gpipe",
+          "pp=4:interleaved:2", "zb-v", "keep", "zero=3", "sp"})
+      if (to_text(spec).find(kind) != std::string::npos) kinds.insert(kind);
+  }
+  CHECK(kinds.size() == 13);
+  std::vector<SpaceNode> nodes = {{parse_parallel("dp=4,zero=3")->spec, SavingStep::kNone}};
+  std::set<std::string> below;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (const SpaceNode& node : savings_of(nodes[i], space, {}, false)) {
+      CHECK(below.insert(to_text(node.spec)).second);
+      nodes.push_back(node);
+    }
+  CHECK(below.size() > 20);
+}
+
+TEST_CASE("ranks taken to be alike are simulated as the real ones are") {
+  const Graph step = gpt2();
+  const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
+  const Graph bound = step.bind_partly(symbols).value();
+  for (const std::string_view words : {"dp=4", "dp=2,tp=2,sp,zero=1", "tp=2d:2x2", "cp=ring:2",
+                                       "cp=ulysses:2,dp=2", "pp=2:1f1b,dp=2,mb=1"}) {
+    CAPTURE(words);
+    Plan plan = apply_strategy(bound, parse_parallel(words)->spec, kBatch).value();
+    plan.symbols = symbols;
+    const EntrySpec entry{"step", &step, &plan};
+    const Program real = lower(std::span(&entry, 1), FakeCatalog()).value();
+    const auto alike = lower_alike(entry, FakeCatalog());
+    REQUIRE_MESSAGE(alike.ok(), alike.status().to_string());
+    REQUIRE(alike->ranks.size() == real.ranks.size());
+    for (size_t rank = 0; rank < real.ranks.size(); ++rank) {
+      CHECK(alike->ranks[rank].arena_bytes ==
+            doctest::Approx(static_cast<double>(real.ranks[rank].arena_bytes)).epsilon(0.02));
+      REQUIRE(alike->ranks[rank].groups.size() == real.ranks[rank].groups.size());
+      for (size_t g = 0; g < real.ranks[rank].groups.size(); ++g) {
+        CHECK(alike->ranks[rank].groups[g].ranks == real.ranks[rank].groups[g].ranks);
+        CHECK(alike->ranks[rank].groups[g].position == real.ranks[rank].groups[g].position);
+      }
+    }
+    for (const bool shares : {false, true}) {
+      const double exact = simulate(real, "step", cluster_of(4, shares))->seconds();
+      // Ranks but the first fill in zeros beside addends: a few small copies.
+      CHECK(simulate(*alike, "step", cluster_of(4, shares))->seconds() ==
+            doctest::Approx(exact).epsilon(0.02));
+    }
+  }
+}
