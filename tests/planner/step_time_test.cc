@@ -68,8 +68,9 @@ TEST_CASE("one device, one stage and one micro-batch are the plain sum") {
   // The embedding's small kernels wait for the host that issues them.
   const double issue_s = one.kinds[0].issue_s;
   const auto sum = [&](const BlockTime& time) {
-    return std::max(time.forward.compute_s + time.backward.compute_s,
-                    (time.forward.kernels + time.backward.kernels) * issue_s);
+    return std::max(
+        std::max(time.forward.compute_s, time.forward.kernels * issue_s) + time.backward.compute_s,
+        (time.forward.kernels + time.backward.kernels) * issue_s);
   };
   const StepTime step = time_of("mb=8", one, 8, "", model);
   CHECK(step.step_s == doctest::Approx(4 * sum(block) + sum(first) + sum(last) + step.update_s));
