@@ -62,7 +62,14 @@ StepSearchOptions search_options(const ForeignPlan& plan, std::string_view paral
   if (pinned.contains("pp")) search.pp = plan.pp;
   for (const std::string& word : split(parallel, ','))
     if (trim(word).starts_with("pp=") && word.find(':') != std::string::npos)
-      search.virtual_stages = plan.virtual_stages;
+      search.virtual_stages = plan.virtual_stages, search.schedule = plan.schedule;
+  // The whole space; what slows plans down to save memory only where asked for, or where nothing fits
+  // without.
+  search.wide = true;
+  if (pinned.contains("cp")) search.cp = plan.cp;
+  if (pinned.contains("ep")) search.ep = plan.ep;
+  search.shard = parallel.find("shard=auto") != std::string_view::npos;
+  search.offload = parallel.find("offload=auto") != std::string_view::npos;
   if (pinned.contains("zero")) search.zero = plan.zero;
   if (pinned.contains("mb")) search.micro_batch = plan.micro_batch;
   if (pinned.contains("recompute")) search.recompute = plan.recompute;
@@ -138,10 +145,6 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
     report["parallel"] = parallel;
     report["stages"] = stages_array(as_found(model, plan, cluster, batch));
   } else {
-    if (plan.schedule == ForeignSchedule::kGpipe || plan.splits_backward())
-      return Status(
-          StatusCode::kUnsupported,
-          "gpipe and zb are priced, not searched: name tp, dp and pp so that they use every device");
     TSR_ASSIGN_OR_RETURN(
         const StepSearchResult found,
         search_step(model, cluster, search_options(plan, parallel, features, batch, memory_limit)));

@@ -58,7 +58,7 @@ class Words {
   void parts(const std::string& name, std::initializer_list<std::pair<std::string_view, int32_t*>> known,
              bool quarters) {
     const std::string value = take(name);
-    if (value.empty() || value == "none") return;
+    if (value.empty() || value == "none" || value == "auto") return;  // auto: a search decides
     for (const std::string& part : split(value, '+')) {
       std::string_view text = trim(part);
       if (const size_t at = text.find('@'); quarters && at != std::string_view::npos) {

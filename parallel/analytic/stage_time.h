@@ -39,6 +39,7 @@ class StageTimes {
   StageTimes(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster);
 
   StagePasses of(const StageBlocks& blocks, bool first, bool last) const;
+  double transfer_s() const { return transfer_s_; }  // from one stage to the next
   // On one tensor- and expert-parallel rank.
   double parameters(int64_t blocks, bool first, bool last) const;
   StageParameters counts(int64_t blocks, bool first, bool last) const;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/wide_search.h"
 
 namespace tessera {
 
@@ -51,6 +52,25 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
                   format("search: found {} devices and batch {}, wanted at least one of each",
                          cluster.devices.size(), options.global_batch));
   const int64_t limit = options.memory_limit > 0 ? options.memory_limit : cluster.kinds[0].memory_bytes;
+  if (options.wide) {
+    // What the narrower search finds closes most of the whole space before it is made. It knows no pins of the
+    // rest.
+    StepSearchOptions narrow = options;
+    narrow.wide = false;
+    const bool pinned = options.schedule || options.cp || options.ep;
+    const auto seed = pinned ? Result<StepSearchResult>(Status(StatusCode::kUnsupported, "pinned"))
+                             : search_step(model, cluster, narrow);
+    auto found = search_wide(model, cluster, options, seed.ok() ? &*seed : nullptr, limit);
+    if (!found.ok() && !(options.shard && options.offload)) {
+      StepSearchOptions all = options;
+      all.shard = all.offload = true;
+      auto other = search_wide(model, cluster, all, nullptr, limit);
+      if (other.ok()) return other;
+    }
+    // The narrower search says better what would do.
+    if (!found.ok() && !pinned) return seed.status();
+    return found;
+  }
   StepSearchResult result;
   std::vector<Configuration> open;
   for (const ForeignPlan& plan : step_space(model, cluster, options))

@@ -20,6 +20,17 @@ struct StepSearchOptions {
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
   size_t runners_up = 5;
+
+  // The whole space: context and expert parallelism, every schedule, uneven chunks, devices that stay idle.
+  // Without it what stands above, which is what certificates tell of.
+  bool wide = false;
+  // And, in it: operators sharded one by one, with gathers in slices; what waits on the host. Both are turned
+  // to without being asked for when nothing fits otherwise.
+  bool shard = false, offload = false;
+  std::optional<ForeignSchedule> schedule;
+  std::optional<int32_t> cp, ep;  // with features.context
+  int32_t threads = 0;       // 0: as many as there are; the result is the same for any number
+  int64_t most_solved = 4000;  // configurations solved at most; what stays open counts in the bound
 };
 
 template <class T>

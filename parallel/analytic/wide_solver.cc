@@ -1,0 +1,687 @@
+// Bounds, with t_s = f_s + b_s the passes of stage s and W their sum:
+//   1f1b      as analytic/step_solver
+//   gpipe     T >= W + (m - 1) t_s for every s
+//   zb        the longest device is no shorter than its work, m t_s; the first one also waits for its first
+//             input gradient with no more than K forward passes done, and the way there and back takes all
+//             forward passes and all later input gradients:
+//             T >= sum_s (f_s + i_s) - i_0 - min(m, K) f_0 + m t_0, where i_s is b_s less gradients of
+//             weights
+//   zb-v      the first device has both ends: until the first micro-batch is through it can do forward passes
+//             of its first chunk only, 2p - 1 at most:
+//             T >= sum_s f_s - min(m, 2p - 1) f_0 - f_last + m t_d
+//             It is cut in one way only, so that the busiest device has least to do.
+//   chunks    m t_d for every device d, after one block of every device before it (interleaved)
+#include "parallel/analytic/wide_solver.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/base/text.h"
+#include "parallel/analytic/offload_time.h"
+#include "parallel/analytic/zero_bubble_replay.h"
+#include "parallel/search/pipeline_cuts.h"
+#include "parallel/search/repeated_blocks.h"
+
+namespace tessera {
+
+namespace {
+
+// Sums of rounded times may differ from the replay's in the last bits.
+constexpr double kSlack = 1 - 1e-9;
+
+// One way to compute a block.
+struct Way {
+  Recompute recompute = Recompute::kNone;
+  int32_t quarters = 0;  // of what it keeps, on the host
+  double seconds = 0;
+};
+
+StageBlocks all_of(int64_t count, const Way& way) {
+  StageBlocks blocks{count, way.recompute == Recompute::kFull ? count : 0,
+                     way.recompute == Recompute::kSelective ? count : 0};
+  if (way.quarters > 0) blocks.offloaded[static_cast<size_t>(way.quarters - 1)] = count;
+  return blocks;
+}
+
+double both(const StagePasses& passes) { return passes.forward_s + passes.backward_s; }
+
+std::vector<Recompute> recomputations(const StepSearchOptions& options, const ForeignPlan& plan) {
+  std::vector<Recompute> all;
+  for (const Recompute way : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
+    if (allowed(options.recompute, way) && (way != Recompute::kSelective || !plan.fused_attention))
+      all.push_back(way);
+  return all.empty() ? std::vector<Recompute>{Recompute::kNone} : all;
+}
+
+// The largest share of backward in any stage's time, which bounds what can hide beside it.
+double backward_share(const StageTimes& times, const StepSearchOptions& options, const ForeignPlan& plan) {
+  double share = 0;
+  const auto note = [&](const StagePasses& passes) {
+    if (both(passes) > 0) share = std::max(share, passes.backward_s / both(passes));
+  };
+  for (const bool first : {true, false}) note(times.of({}, first, !first || plan.pp == 1));
+  for (const Recompute way : recomputations(options, plan))
+    for (int32_t quarters = 0; quarters <= (way == Recompute::kNone ? 4 : 0); ++quarters)
+      note(times.of(all_of(1, {way, quarters, 0}), false, false));
+  return share;
+}
+
+// Savings that slow down what comes after the pipeline.
+struct Saving {
+  int32_t attention = 0, mlp = 0, chunks = 1, optimizer = 0;
+};
+
+class AfterBound {
+ public:
+  AfterBound(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
+             const ForeignPlan& plan, const StageTimes& times)
+      : model_(model),
+        cluster_(cluster),
+        plan_(plan),
+        m_(options.global_batch / (plan.micro_batch * plan.data())),
+        share_(backward_share(times, options, plan)) {}
+
+  // The least of pipelines of P seconds or more and what comes after. No device holds fewer parameters than
+  // `own`, and no backward pass that hides communication lasts longer than its share of P / m. What hides
+  // beside every micro-batch may gain more by a longer pipeline than that costs; the sum is convex in P.
+  double step_s(double pipeline_s, const StageParameters& own) const {
+    const auto total = [&](double p) {
+      const AfterPipeline after =
+          after_pipeline(model_, plan_, cluster_, m_, own, share_ * p / static_cast<double>(m_));
+      return p + after.gradients_s + after.update_s;
+    };
+    // How much more is hidden by a second more of pipeline, at most.
+    const double m = static_cast<double>(m_);
+    const double more = 0.8 * 0.9 * share_ *
+                        ((own.sharded > 0 || plan_.zero == 3 ? 1.5 : 0) + (plan_.zero == 2 ? 1 : 1 / m) +
+                         (own.experts > 0 ? 1.5 : 0));
+    if (!plan_.dp_overlap || plan_.replicas() == 1 || more <= 1) return total(pipeline_s);
+    double low = pipeline_s, high = std::max(2 * total(0), pipeline_s);  // there everything is hidden
+    for (int i = 0; i < 50; ++i) {
+      const double a = low + (high - low) / 3, b = high - (high - low) / 3;
+      (total(a) <= total(b) ? high : low) = total(a) <= total(b) ? b : a;
+    }
+    return (1 - 1e-7) * std::min({total(low), total(high), total(pipeline_s)});
+  }
+
+ private:
+  const TransformerShape& model_;
+  const Cluster& cluster_;
+  const ForeignPlan& plan_;
+  const int64_t m_;
+  const double share_;
+};
+
+StageParameters average(StageParameters own, int32_t parts) {
+  for (double* part :
+       {&own.dense, &own.experts, &own.trained, &own.trained_experts, &own.sharded, &own.trained_sharded})
+    *part /= parts;
+  return own;
+}
+
+// No longer pipeline is needed: from all stages' passes as if they were one, which a slow host makes shorter.
+double pipeline_bound(const TransformerShape& model, const StepSearchOptions& options,
+                      const ForeignPlan& plan, const StageTimes& times) {
+  const double m = static_cast<double>(options.global_batch / (plan.micro_batch * plan.data()));
+  const Way least{recomputations(options, plan).front(), 0, 0};
+  const double p = plan.pp, hops = 2 * (p * plan.virtual_stages - 1) * times.transfer_s();
+  const double work = both(times.of(all_of(model.L, least), true, true)) + (plan.pp > 1 ? hops : 0);
+  double pipeline = work * m / p;
+  if (plan.pp == 1) return kSlack * pipeline;
+  // Largest and smallest share of forward; smallest of all but gradients of weights.
+  double forward = 0, least_forward = 1, inputs = 1;
+  const auto note = [&](const StagePasses& passes) {
+    if (both(passes) <= 0) return;
+    forward = std::max(forward, passes.forward_s / both(passes));
+    least_forward = std::min(least_forward, passes.forward_s / both(passes));
+    inputs = std::min(inputs, 1 - passes.weight_s / both(passes));
+  };
+  note(times.of({}, true, false)), note(times.of({}, false, true));
+  for (const Recompute way : recomputations(options, plan))
+    for (int32_t quarters = 0; quarters <= (way == Recompute::kNone ? 4 : 0); ++quarters)
+      note(times.of(all_of(1, {way, quarters, 0}), false, false));
+  // From T >= c W + (m - k) t_0, and m t_s <= T for all others.
+  const auto first_waits = [&](double c, double k) {
+    return m > k ? work * (c + m - k) / (1 + (m - k) * (p - 1) / m) : work * c * m / k;
+  };
+  switch (plan.schedule) {
+    case ForeignSchedule::k1F1B: {
+      double weights = 0;
+      for (int32_t s = 0; s < plan.pp; ++s) {
+        const double pace =
+            m - 1 -
+            static_cast<double>(std::min<int64_t>(static_cast<int64_t>(m), plan.pp - s) - 1) * forward;
+        weights += pace > 0 ? 1 / pace : INFINITY;
+      }
+      pipeline = std::max(pipeline, work * (1 + (std::isinf(weights) ? 0 : 1 / weights)));
+      break;
+    }
+    case ForeignSchedule::kGpipe: pipeline = std::max(pipeline, work * (1 + (m - 1) / p)); break;
+    case ForeignSchedule::kZbH1:
+    case ForeignSchedule::kZbH2: {
+      const double flights = std::min(m, static_cast<double>(zero_bubble_limit(plan.schedule, plan.pp)));
+      pipeline = std::max({pipeline, inputs * work, first_waits(inputs, flights * forward + (1 - forward))});
+      break;
+    }
+    case ForeignSchedule::kInterleaved: {
+      const double block = both(times.of(all_of(1, least), false, false)) - 2 * times.transfer_s();
+      pipeline += (p - 1) / 2 * block;
+      break;
+    }
+    case ForeignSchedule::kZbV: {
+      // A first chunk has two thirds of its device's blocks at most, when there are three.
+      const double flights = std::min(m, 2 * p - 1);
+      pipeline = std::max(
+          {pipeline, inputs * work, first_waits(least_forward, forward * (1 + (flights - 1) * 2 / 3))});
+      break;
+    }
+  }
+  return kSlack * pipeline;
+}
+
+class Configuration {
+ public:
+  Configuration(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
+                const ForeignPlan& plan, int64_t limit)
+      : model_(model),
+        cluster_(cluster),
+        options_(options),
+        plan_(plan),
+        times_(model, plan_, cluster),
+        after_(model, cluster, options, plan_, times_),
+        m_(options.global_batch / (plan.micro_batch * plan.data())),
+        limit_(limit) {
+    for (const Recompute way : recomputations(options, plan)) add_way({way, 0, 0});
+    if (allowed(options.recompute, Recompute::kNone) && options.offload && cluster.host_link.bytes_per_s > 0)
+      for (int32_t quarters = 1; quarters <= 4; ++quarters) add_way({Recompute::kNone, quarters, 0});
+    if (!options.offload && plan.offload_activations > 0) {
+      ways_.clear();
+      add_way({Recompute::kNone, plan.offload_activations, 0});
+    }
+  }
+
+  SolvedStep solve(double best_s) {
+    SolvedStep result;
+    result.bound_s = INFINITY;
+    best_ = best_s;
+    make_chains();
+    if (none_fits()) {
+      result.too_large = result.wants_memory = true;
+      return result;
+    }
+    const double quick = pipeline_bound(model_, options_, plan_, times_);
+    result.bound_s = INFINITY;
+    for (const std::vector<Saving>& chain : chains_)
+      result.bound_s = std::min(result.bound_s, chain_bound(chain, 0, chain.size(), quick));
+    if (result.bound_s >= best_) return result;
+    // With everything saved that may be, and gathers for nothing.
+    const Saving given = saving();
+    apply(chains_.back().back());
+    const int64_t limit = limit_ + memory(0, {1}).gathered;
+    const bool can_be = too_slow(limit, best_) ? false : true;
+    const std::optional<Pipeline> free = can_be ? pipeline(limit) : std::nullopt;
+    apply(given);
+    if (!can_be) {
+      result.bound_s = best_;
+      result.wants_memory = true;
+      return result;
+    }
+    result.bound_s = INFINITY;
+    if (!free) {
+      result.too_large = result.wants_memory = true;
+      return result;
+    }
+    bool fits = false, needs_memory = true;
+    for (size_t i = 0; i < chains_.size(); ++i) {
+      const std::vector<Saving>& chain = chains_[i];
+      if (!needs_memory && (chain[0].optimizer > 0 || chain[0].chunks > 1)) continue;
+      fits = follow(chain, free->bound_s, result) || fits;
+      if (i == 0) needs_memory = !all_kept_;
+    }
+    result.too_large = !fits;
+    return result;
+  }
+
+  bool none_below(double step_s) {
+    make_chains();
+    apply(chains_.back().back());
+    return too_slow(limit_ + memory(0, {1}).gathered, step_s);
+  }
+
+ private:
+  struct Pipeline {
+    double bound_s = 0;
+    std::vector<std::vector<StageBlocks>> cuts;  // by virtual stage; the best of them counts
+    bool all_kept = true;
+  };
+  struct Point {
+    bool fits = false;
+    double pipeline_s = INFINITY;
+  };
+
+  void add_way(Way way) {
+    way.seconds =
+        both(times_.of(all_of(2, way), false, false)) - both(times_.of(all_of(1, way), false, false));
+    ways_.push_back(way);
+  }
+
+  // Whether no device could hold its share of the blocks, saving all that may be saved. Some device has as
+  // many.
+  bool none_fits() {
+    const std::vector<Saving>& last = chains_.back();
+    const ForeignPlan plan = plan_;
+    apply(last.back());
+    bool fits = false;
+    const int64_t share = (model_.L + plan_.pp - 1) / plan_.pp;
+    for (int32_t d = 0; d < plan_.pp && !fits; ++d)
+      for (const Way& way : ways_) fits = fits || memory(d, all_of(share, way)).total() <= limit_;
+    // Slices help gathers only; without sharded operators there may be none.
+    apply(chains_.front().front());
+    for (int32_t d = 0; d < plan_.pp && !fits; ++d)
+      for (const Way& way : ways_) fits = fits || memory(d, all_of(share, way)).total() <= limit_;
+    plan_ = plan;
+    return !fits;
+  }
+
+  // Whether the devices, each with as many blocks as it does in less than `step_s`, hold fewer than all. What
+  // more blocks take is never less.
+  bool too_slow(int64_t limit, double step_s) const {
+    int64_t most = 0;
+    for (int32_t d = 0; d < plan_.pp; ++d) {
+      int64_t low = 0, high = model_.L - plan_.pp + 1;
+      while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        const auto stage = middle < plan_.virtual_stages ? std::nullopt : fill(d, middle, limit);
+        const bool quick = middle < plan_.virtual_stages ||
+                           (stage && kSlack * static_cast<double>(m_) * both(passes(d, *stage)) < step_s);
+        (quick ? low : high) = quick ? middle : middle - 1;
+      }
+      most += low;
+      if (most >= model_.L) return false;
+    }
+    return true;
+  }
+
+  Saving saving() const {
+    return {plan_.sharded_attention, plan_.sharded_mlp, plan_.chunks, plan_.offload_optimizer};
+  }
+
+  // All savings that the configuration may have, as chains; the one without any first, all of them last.
+  void make_chains() {
+    const Saving given = saving();
+    const bool offload = options_.offload && cluster_.host_link.bytes_per_s > 0;
+    const bool shard = options_.shard && plan_.zero < 3 && plan_.replicas() > 1;
+    const bool slices = options_.shard && plan_.replicas() > 1;
+    const auto n = static_cast<int32_t>((model_.L + plan_.pp - 1) / plan_.pp);
+    const int32_t levels = std::min(4, n);
+    const auto level = [&](int32_t i) { return (i * n + levels - 1) / levels; };
+    std::vector<Saving> mlp;
+    for (int32_t a = 0; shard && a <= levels; ++a)
+      for (int32_t f = 1; f <= levels; ++f) mlp.push_back({level(a), level(f)});
+    const double per_attention = static_cast<double>(model_.block_parameters() - model_.expert_parameters()) -
+                                 mlp_share(),
+                 per_mlp = mlp_share();
+    std::ranges::stable_sort(mlp, {},
+                             [&](const Saving& s) { return s.attention * per_attention + s.mlp * per_mlp; });
+    for (int32_t optimizer = 0; optimizer <= (offload ? 4 : 0); ++optimizer)
+      for (const int32_t chunks : {1, 4}) {
+        if (chunks > 1 && !slices) continue;
+        const auto with = [&](Saving saving) {
+          saving.chunks = slices ? chunks : given.chunks;
+          saving.optimizer = offload ? optimizer : given.optimizer;
+          return saving;
+        };
+        if (chunks == 1 || plan_.zero == 3) chains_.push_back({with({given.attention, given.mlp})});
+        if (!shard) continue;
+        std::vector<Saving> attention;
+        for (int32_t a = 1; a <= levels; ++a) attention.push_back(with({level(a), 0}));
+        chains_.push_back(attention);
+        std::vector<Saving> both;
+        for (const Saving& saving : mlp) both.push_back(with(saving));
+        chains_.push_back(both);
+      }
+  }
+
+  double mlp_share() const {
+    ForeignPlan probe = plan_;
+    probe.sharded_attention = 0, probe.sharded_mlp = 1;
+    return StageTimes(model_, probe, cluster_).counts(1, false, false).sharded * plan_.tp;
+  }
+
+  void apply(const Saving& saving) {
+    plan_.sharded_attention = saving.attention, plan_.sharded_mlp = saving.mlp;
+    plan_.chunks = saving.chunks, plan_.offload_optimizer = saving.optimizer;
+  }
+
+  // Parameters of a device on average, with so many blocks sharded in every stage.
+  StageParameters own(const Saving& saving) {
+    apply(saving);
+    StageParameters all = average(times_.counts(model_.L, true, true), plan_.pp);
+    const StageParameters stage = times_.counts(std::max<int64_t>(1, model_.L / plan_.pp), false, false);
+    all.sharded = std::min(stage.sharded, all.dense),
+    all.trained_sharded = std::min(stage.trained_sharded, all.trained);
+    return all;
+  }
+
+  // No plan with savings of a chain from `begin` to before `end` is faster, when its pipeline takes so long.
+  double chain_bound(const std::vector<Saving>& chain, size_t begin, size_t end, double pipeline_s) {
+    double least = INFINITY;
+    for (size_t i = begin; i < end; ++i) least = std::min(least, after_.step_s(pipeline_s, own(chain[i])));
+    return least;
+  }
+
+  // Whether any of the chain fits.
+  bool follow(const std::vector<Saving>& chain, double free_s, SolvedStep& result) {
+    const double before = chain_bound(chain, 0, chain.size(), free_s);
+    if (before >= best_) {
+      result.bound_s = std::min(result.bound_s, before);
+      all_kept_ = false;
+      return true;  // closed, whether or not it fits
+    }
+    std::vector<std::optional<Point>> points(chain.size());
+    const auto at = [&](size_t i) -> const Point& {
+      if (!points[i]) points[i] = look(chain[i], result);
+      return *points[i];
+    };
+    if (!at(chain.size() - 1).fits) return false;
+    at(0);
+    std::vector<std::pair<size_t, size_t>> open = {{0, chain.size() - 1}};
+    while (!open.empty()) {
+      const auto [low, high] = open.back();
+      open.pop_back();
+      if (high - low < 2) continue;
+      const double bound = chain_bound(chain, low + 1, high, at(high).pipeline_s);
+      if (bound >= best_) {
+        result.bound_s = std::min(result.bound_s, bound);
+        continue;
+      }
+      const size_t middle = (low + high) / 2;
+      at(middle);
+      open.push_back({low, middle}), open.push_back({middle, high});
+    }
+    return true;
+  }
+
+  Point look(const Saving& saving, SolvedStep& result) {
+    apply(saving);
+    const std::optional<Pipeline> solved = pipeline(limit_);
+    all_kept_ = solved && solved->all_kept;
+    result.wants_memory = result.wants_memory || !all_kept_;
+    if (!solved) return {};
+    double bound = after_.step_s(solved->bound_s, own(saving));
+    for (const std::vector<StageBlocks>& stages : solved->cuts) {
+      Result<FoundStep> found = finish(stages);
+      // zb-v has one cut only, so what it takes is known.
+      if (found.ok() && plan_.schedule == ForeignSchedule::kZbV) bound = std::max(bound, found->time.step_s);
+      if (!found.ok() || found->time.step_s >= best_) continue;
+      best_ = found->time.step_s;
+      result.found = std::move(*found);
+    }
+    result.bound_s = std::min(result.bound_s, bound);
+    return {true, solved->bound_s};
+  }
+
+  int64_t flights(int32_t device) const { return in_flight(plan_, device, m_); }
+
+  StageMemory memory(int32_t device, const StageBlocks& stage) const {
+    return times_.memory(stage, device == 0, holds_head(plan_, device), flights(device),
+                         plan_.virtual_stages);
+  }
+
+  // How the blocks of a device are computed, so that they fit; nothing when they cannot.
+  std::optional<StageBlocks> fill(int32_t device, int64_t count, int64_t limit) const {
+    const StageBlocks kept = all_of(count, ways_.front());
+    if (memory(device, kept).total() <= limit) return kept;
+    bool any = false;
+    for (const Way& way : ways_) any = any || memory(device, all_of(count, way)).total() <= limit;
+    if (!any) return std::nullopt;
+    const int64_t held = flights(device), chunks = plan_.virtual_stages;
+    const Way least{Recompute::kFull, 0, 0};
+    const int64_t rest = memory(device, all_of(count, least)).total() -
+                         (count * times_.activation_bytes(Recompute::kFull) * held + chunks - 1) / chunks;
+    std::vector<BlockChoice> choices;
+    std::vector<const Way*> used;
+    for (const Way& way : ways_) {
+      const int64_t away = way.quarters > 0 ? times_.offloaded_bytes(way.quarters) : 0;
+      if (away > 0 && memory(device, all_of(count, way)).host > host_share_bytes(cluster_)) continue;
+      choices.push_back({way.seconds,
+                         ((times_.activation_bytes(way.recompute) - away) * held + chunks - 1) / chunks,
+                         away});
+      used.push_back(&way);
+    }
+    if (choices.empty()) return std::nullopt;
+    const auto found = solve_repeated_blocks(choices, count, limit - rest);
+    if (!found.ok()) return std::nullopt;
+    StageBlocks stage{count, 0, 0};
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (used[i]->recompute == Recompute::kFull) stage.full += found->counts[i];
+      if (used[i]->recompute == Recompute::kSelective) stage.selective += found->counts[i];
+      if (used[i]->quarters > 0)
+        stage.offloaded[static_cast<size_t>(used[i]->quarters - 1)] += found->counts[i];
+    }
+    return stage;
+  }
+
+  // A device's blocks dealt out to its chunks in turn.
+  std::vector<StageBlocks> deal(const StageBlocks& whole) const {
+    const auto chunks = static_cast<size_t>(plan_.virtual_stages);
+    if (chunks == 1) return {whole};
+    std::vector<StageBlocks> parts(chunks);
+    StageBlocks left = whole;
+    for (int64_t i = 0; i < whole.blocks; ++i) {
+      StageBlocks& part = parts[static_cast<size_t>(i) % chunks];
+      ++part.blocks;
+      const auto take = [](int64_t& from, int64_t& to) { return from > 0 && (--from, ++to, true); };
+      if (take(left.full, part.full) || take(left.selective, part.selective)) continue;
+      for (size_t q = 0; q < 4; ++q)
+        if (take(left.offloaded[q], part.offloaded[q])) break;
+    }
+    return parts;
+  }
+
+  int32_t stage_of(int32_t device, size_t chunk) const {
+    if (plan_.schedule == ForeignSchedule::kZbV && chunk == 1) return 2 * plan_.pp - 1 - device;
+    return static_cast<int32_t>(chunk) * plan_.pp + device;
+  }
+
+  StagePasses passes(int32_t device, const StageBlocks& whole) const {
+    const std::vector<StageBlocks> parts = deal(whole);
+    StagePasses sum;
+    for (size_t chunk = 0; chunk < parts.size(); ++chunk) {
+      const int32_t v = stage_of(device, chunk);
+      const StagePasses one = times_.of(parts[chunk], v == 0, v + 1 == plan_.pp * plan_.virtual_stages);
+      sum.forward_s += one.forward_s, sum.backward_s += one.backward_s, sum.weight_s += one.weight_s;
+    }
+    return sum;
+  }
+
+  std::optional<Pipeline> pipeline(int64_t limit) const {
+    const auto m = static_cast<double>(m_);
+    const double block = both(times_.of(all_of(1, ways_.front()), false, false)) - 2 * times_.transfer_s();
+    Pipeline result;
+    const auto most = static_cast<size_t>(model_.L - plan_.pp + 1);
+    struct Price {
+      StageBlocks blocks;
+      StagePasses passes;
+      bool known = false, fits = false;
+    };
+    std::vector<Price> prices(static_cast<size_t>(plan_.pp) * (most + 1));
+    const auto priced = [&](int32_t d, int64_t n) -> const Price& {
+      Price& price = prices[static_cast<size_t>(d) * (most + 1) + static_cast<size_t>(n)];
+      if (price.known) return price;
+      price.known = true;
+      if (n < plan_.virtual_stages) return price;
+      if (const auto stage = fill(d, n, limit)) {
+        price.fits = true, price.blocks = *stage, price.passes = passes(d, *stage);
+      }
+      return price;
+    };
+    const auto cut = [&](auto&& price_of, bool bounds) {
+      const auto cuts = cut_equal_blocks(model_.L, plan_.pp, [&](int32_t s, int64_t n) {
+        const Price& price = priced(s, n);
+        return price.fits ? price_of(s, price.passes) : StagePrice{INFINITY, INFINITY};
+      });
+      if (!cuts.ok()) return false;
+      if (bounds) result.bound_s = std::max(result.bound_s, kSlack * cuts->time_s);
+      std::vector<StageBlocks> stages(static_cast<size_t>(plan_.pp * plan_.virtual_stages));
+      for (int32_t d = 0; d < plan_.pp; ++d) {
+        const int64_t end = d + 1 < plan_.pp ? cuts->first[static_cast<size_t>(d) + 1] : model_.L;
+        const StageBlocks& whole = priced(d, end - cuts->first[static_cast<size_t>(d)]).blocks;
+        result.all_kept = result.all_kept && whole == all_of(whole.blocks, ways_.front());
+        const std::vector<StageBlocks> parts = deal(whole);
+        for (size_t chunk = 0; chunk < parts.size(); ++chunk)
+          stages[static_cast<size_t>(stage_of(d, chunk))] = parts[chunk];
+      }
+      if (std::ranges::find(result.cuts, stages) == result.cuts.end())
+        result.cuts.push_back(std::move(stages));
+      return true;
+    };
+    result.bound_s = pipeline_bound(model_, options_, plan_, times_);
+    const auto usual = [&](int32_t, const StagePasses& s) { return StagePrice{both(s), (m - 1) * both(s)}; };
+    const auto busiest = [&](int32_t d, const StagePasses& s) {
+      const double before = plan_.schedule == ForeignSchedule::kInterleaved ? d * block : 0;
+      return StagePrice{0, m * both(s) + before};
+    };
+    bool fits = false;
+    switch (plan_.schedule) {
+      case ForeignSchedule::k1F1B:
+        fits = cut(
+                   [&](int32_t d, const StagePasses& s) {
+                     const double lead = static_cast<double>(flights(d) - 1) * s.forward_s;
+                     return StagePrice{both(s), (m - 1) * both(s) - lead};
+                   },
+                   true) &&
+               cut(usual, false);
+        break;
+      case ForeignSchedule::kGpipe: fits = cut(usual, true); break;
+      case ForeignSchedule::kZbH1:
+      case ForeignSchedule::kZbH2:
+        fits = cut(busiest, true) && cut(usual, false);
+        if (fits && result.bound_s < best_) wait_for_first(priced, result);
+        break;
+      case ForeignSchedule::kInterleaved:
+      case ForeignSchedule::kZbV: fits = cut(busiest, true); break;
+    }
+    return fits ? std::optional(std::move(result)) : std::nullopt;
+  }
+
+  // What holds of the first device holds of every device and those after it. From the last one on, the least
+  // sum of later forward passes and input gradients decides whether any cut takes `step_s` or less.
+  template <class Priced>
+  bool some_cut_below(const Priced& priced, double step_s) const {
+    const auto m = static_cast<double>(m_);
+    const auto blocks = static_cast<size_t>(model_.L);
+    std::vector<double> later(blocks + 1, INFINITY), now;
+    later[blocks] = 0;
+    for (int32_t s = plan_.pp; s-- > 0;) {
+      now.assign(blocks + 1, INFINITY);
+      for (size_t begin = static_cast<size_t>(s); begin < blocks; ++begin)
+        for (size_t end = begin + 1; end <= blocks; ++end) {
+          if (std::isinf(later[end])) continue;
+          if (end - begin > blocks - static_cast<size_t>(plan_.pp) + 1) break;
+          const auto& price = priced(s, static_cast<int64_t>(end - begin));
+          if (!price.fits || m * both(price.passes) > step_s) break;
+          const StagePasses& one = price.passes;
+          const double input = one.backward_s - one.weight_s, sum = later[end] + one.forward_s + input;
+          const double waits = m * both(one) - input - static_cast<double>(flights(s)) * one.forward_s;
+          if (sum + waits <= step_s) now[begin] = std::min(now[begin], sum);
+        }
+      later.swap(now);
+    }
+    return std::isfinite(later[0]);
+  }
+
+  template <class Priced>
+  void wait_for_first(const Priced& priced, Pipeline& result) const {
+    double low = result.bound_s, high = best_;
+    if (std::isinf(high)) high = 4 * low;
+    if (!some_cut_below(priced, high)) {
+      result.bound_s = kSlack * high;
+      return;
+    }
+    for (int i = 0; i < 10; ++i) {
+      const double middle = (low + high) / 2;
+      (some_cut_below(priced, middle) ? high : low) = middle;
+    }
+    result.bound_s = std::max(result.bound_s, kSlack * low);
+  }
+
+  Result<FoundStep> finish(const std::vector<StageBlocks>& stages) const {
+    FoundStep found;
+    found.plan = plan_;
+    found.plan.recompute = Recompute::kNone;
+    std::vector<StageBlocks> devices(static_cast<size_t>(plan_.pp));
+    for (size_t v = 0; v < stages.size(); ++v) {
+      const StageBlocks& stage = stages[v];
+      if (stage.selective > 0 && found.plan.recompute == Recompute::kNone)
+        found.plan.recompute = Recompute::kSelective;
+      if (stage.full > 0) found.plan.recompute = Recompute::kFull;
+      StageBlocks& whole = devices[static_cast<size_t>(device_of(plan_, static_cast<int32_t>(v)))];
+      whole.blocks += stage.blocks, whole.full += stage.full, whole.selective += stage.selective;
+      for (size_t q = 0; q < 4; ++q) {
+        whole.offloaded[q] += stage.offloaded[q];
+        if (stage.offloaded[q] > 0)
+          found.plan.offload_activations =
+              std::max(found.plan.offload_activations, static_cast<int32_t>(q) + 1);
+      }
+    }
+    for (int32_t device = 0; device < plan_.pp; ++device) {
+      const StageMemory held = memory(device, devices[static_cast<size_t>(device)]);
+      if (held.host > host_share_bytes(cluster_))
+        return Status(StatusCode::kOutOfMemory, format("{} wait on the host, a device's share is {}",
+                                                       held.host, host_share_bytes(cluster_)));
+      found.memory_bytes.push_back(held.total());
+    }
+    TSR_ASSIGN_OR_RETURN(found.time, step_time(model_, plan_, cluster_, options_.global_batch, stages));
+    found.stages = stages;
+    return found;
+  }
+
+  const TransformerShape& model_;
+  const Cluster& cluster_;
+  const StepSearchOptions& options_;
+  ForeignPlan plan_;  // savings change it; passes do not depend on them, so `times_` stays right
+  const StageTimes times_;
+  const AfterBound after_;
+  const int64_t m_, limit_;
+  std::vector<Way> ways_;
+  std::vector<std::vector<Saving>> chains_;
+  double best_ = INFINITY;
+  bool all_kept_ = false;  // of what was looked at last
+};
+
+}  // namespace
+
+double wide_bound(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
+                  const ForeignPlan& plan, const StageTimes& times) {
+  const AfterBound after(model, cluster, options, plan, times);
+  const double pipeline = pipeline_bound(model, options, plan, times);
+  StageParameters own = average(times.counts(model.L, true, true), plan.pp);
+  const double plain = after.step_s(pipeline, own);
+  if (!options.shard || plan.zero == 3 || plan.replicas() == 1) return plain;
+  // With everything hidden what comes after is linear in what is sharded, so least with none or all.
+  const auto hidden = [&] {
+    const AfterPipeline seconds = after_pipeline(
+        model, plan, cluster, options.global_batch / (plan.micro_batch * plan.data()), own, 1e30);
+    return seconds.gradients_s + seconds.update_s;
+  };
+  const double none = hidden();
+  own.sharded = own.dense, own.trained_sharded = own.trained;
+  return std::min(plain, kSlack * (pipeline + std::min(none, hidden())));
+}
+
+bool none_below(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
+                const ForeignPlan& mesh, int64_t limit, double step_s) {
+  // No schedule holds less than 1F1B on any device, no ZeRO stage more than the last. Passes are the same.
+  ForeignPlan plan = mesh;
+  plan.schedule = ForeignSchedule::k1F1B, plan.virtual_stages = 1;
+  plan.zero = options.zero.value_or(mesh.replicas() > 1 ? 3 : 0);
+  return Configuration(model, cluster, options, plan, limit).none_below(step_s);
+}
+
+SolvedStep solve_wide(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
+                      const ForeignPlan& plan, int64_t limit, double best_s) {
+  return Configuration(model, cluster, options, plan, limit).solve(best_s);
+}
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// The whole space of a step's search, as families: meshes with a micro-batch, whose schedule, ZeRO stage and
+// memory savings are still open. Far too many to look at one by one, so each is bounded by what its blocks
+// take alone, and those that reach the best step known are never made.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "parallel/analytic/step_space.h"
+
+namespace tessera {
+
+struct StepFamily {
+  ForeignPlan plan;
+  double bound_s = 0;  // no plan of the family is faster
+};
+
+struct StepFamilies {
+  std::vector<StepFamily> open;  // by bound, ascending
+  int64_t closed = 0;            // reached `best_s`
+  double least_closed_s = 0;     // the least bound of those; INFINITY when there are none
+};
+
+StepFamilies step_families(const TransformerShape& model, const Cluster& cluster,
+                           const StepSearchOptions& options, double best_s);
+
+// The configurations of a family: every schedule and ZeRO stage.
+std::vector<ForeignPlan> configurations_of(const StepFamily& family, const TransformerShape& model,
+                                           const StepSearchOptions& options);
+
+std::vector<int32_t> divisors(int64_t n);
+
+}  // namespace tessera

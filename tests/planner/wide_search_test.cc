@@ -1,0 +1,214 @@
+// The search of the whole space: never worse than the narrower one, its bound true, the same for any number
+// of threads.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "graph/base/text.h"
+#include "parallel/analytic/stage_time.h"
+#include "parallel/analytic/step_search.h"
+#include "parallel/cluster_presets.h"
+
+using namespace tessera;
+
+namespace {
+
+TransformerShape shape(const char* text) { return *transformer_shape(*parse_shorthand(text)); }
+constexpr const char* kGpt3 = "gpt2:L=96,C=12288,H=96,V=51200,T=2048";
+constexpr const char* kLlama405 = "llama:L=126,C=16384,H=128,KV=8,F=53248,V=128256,T=8192";
+
+StepSearchResult search(const TransformerShape& model, const Cluster& cluster,
+                        const StepSearchOptions& options, double* seconds = nullptr) {
+  const auto start = std::chrono::steady_clock::now();
+  auto result = search_step(model, cluster, options);
+  if (seconds != nullptr)
+    *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  REQUIRE_MESSAGE(result.ok(), std::string(result.status().message()));
+  return *result;
+}
+
+std::string told(const StepSearchResult& r, double seconds) {
+  return format("{} in {} s, gap {} %, {} configurations, {} solved, {} too large; planned in {} s",
+                to_text(r.best.plan), r.best.time.step_s, 100 * r.gap, r.configurations, r.solved,
+                r.too_large, seconds);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "GPT-3 on 1,024 devices in the whole space is proved within a percent, and no slower than in the narrow "
+    "one") {
+  StepSearchOptions options;
+  options.global_batch = 1536;
+  const Cluster cluster = *cluster_preset("dgx-a100-80gb:1024");
+  const double narrow = search(shape(kGpt3), cluster, options).best.time.step_s;
+  options.wide = true;
+  double seconds = 0;
+  const auto result = search(shape(kGpt3), cluster, options, &seconds);
+  MESSAGE(told(result, seconds));
+  CHECK(result.gap < 0.01);
+  CHECK(result.best.time.step_s <= narrow);
+}
+
+TEST_CASE("Llama 3 405B on 16,384 devices in the whole space uses what the narrow one lacks") {
+  StepSearchOptions options;
+  options.global_batch = 2048;
+  options.wide = true;
+  double seconds = 0;
+  const auto result = search(shape(kLlama405), *cluster_preset("dgx-h100:16384"), options, &seconds);
+  MESSAGE(told(result, seconds));
+  CHECK(result.gap < 0.1);
+  options.wide = false;
+  const auto narrow = search(shape(kLlama405), *cluster_preset("dgx-h100:16384"), options);
+  CHECK(result.best.time.step_s < 0.95 * narrow.best.time.step_s);
+}
+
+TEST_CASE("any number of threads gives the same plan, bound and count") {
+  StepSearchOptions options;
+  options.global_batch = 256;
+  options.wide = true, options.offload = true;
+  options.memory_limit = int64_t{24} << 30;
+  options.threads = 1;
+  const Cluster cluster = *cluster_preset("dgx-a100-40gb:32");
+  const TransformerShape model = shape("gpt2:L=24,C=4096,H=32,V=51200,T=2048");
+  const auto one = search(model, cluster, options);
+  MESSAGE(told(one, 0));
+  for (const int32_t threads : {2, 5}) {
+    options.threads = threads;
+    const auto other = search(model, cluster, options);
+    CHECK(to_text(other.best.plan) == to_text(one.best.plan));
+    CHECK(other.best.time.step_s == one.best.time.step_s);
+    CHECK(other.best.stages == one.best.stages);
+    CHECK(other.bound_s == one.bound_s);
+    CHECK(other.configurations == one.configurations);
+  }
+}
+
+TEST_CASE("in the whole space more devices, memory or choices never make the best step slower") {
+  const TransformerShape model = shape("gpt2:L=24,C=2304,H=24,V=51200,T=2048");
+  StepSearchOptions options;
+  options.global_batch = 96;
+  options.wide = true;
+  double last = INFINITY;
+  for (const int32_t devices : {8, 10, 13, 16, 24}) {
+    const double now =
+        search(model, *cluster_preset(format("dgx-a100-40gb:{}", devices)), options).best.time.step_s;
+    CHECK(now <= last * (1 + 1e-12));
+    last = now;
+  }
+  const Cluster cluster = *cluster_preset("dgx-a100-40gb:16");
+  last = INFINITY;
+  for (const int64_t gib : {7, 10, 40}) {
+    options.memory_limit = gib << 30;
+    const double plain = search(model, cluster, options).best.time.step_s;
+    CHECK(plain <= last * (1 + 1e-12));
+    last = plain;
+    StepSearchOptions more = options;
+    more.offload = true;
+    const double offload = search(model, cluster, more).best.time.step_s;
+    CHECK(offload <= plain * (1 + 1e-12));
+    CHECK(offload >= search(model, cluster, more).bound_s);
+    more.offload = false, more.shard = true;
+    CHECK(search(model, cluster, more).best.time.step_s <= plain * (1 + 1e-12));
+  }
+}
+
+TEST_CASE("what fits in no other way is sharded one by one or left on the host, unasked") {
+  StepSearchOptions options;
+  options.global_batch = 16;
+  options.wide = true;
+  const auto result =
+      search(shape("gpt2:L=20,C=4096,H=32,V=51200,T=1024"), *cluster_preset("pcie-rtx-4090:2"), options);
+  CHECK(to_text(result.best.plan).find("offload=") != std::string::npos);
+  CHECK(result.best.memory_bytes[0] <= int64_t{24} << 30);
+}
+
+TEST_CASE(
+    "on random small problems of the whole space nothing that enumeration finds is below the bound, and "
+    "nearly nothing below the plan") {
+  std::mt19937 random(7);
+  const auto pick = [&](auto... values) {
+    const int64_t all[] = {values...};
+    return all[random() % sizeof...(values)];
+  };
+  int compared = 0, equal = 0;
+  double worst = 0;
+  for (int trial = 0; trial < 80; ++trial) {
+    const TransformerShape model = shape(format("gpt2:L={},C={},H=16,V={},T={}", pick(2, 3, 4),
+                                                pick(1024, 4096), pick(8192, 51200), pick(512, 4096))
+                                             .c_str());
+    const auto devices = static_cast<int32_t>(pick(2, 3, 4));
+    Cluster cluster = *cluster_preset(format("dgx-a100-80gb:{}", devices));
+    StepSearchOptions options;
+    options.global_batch = pick(3, 4, 8);
+    options.wide = true;
+    options.zero = static_cast<int32_t>(pick(0, 1, 3));
+    options.memory_limit = (int64_t{3} << 30) + (pick(300, 700, 1500, 3000, 30000) << 20);
+    options.pin_sequence_parallel = true;
+    double best = INFINITY;
+    const auto consider = [&](const ForeignPlan& plan) {
+      const int64_t m = options.global_batch / (plan.dp * plan.micro_batch);
+      const StageTimes times(model, plan, cluster);
+      std::vector<StageBlocks> stages;
+      const std::function<void(int64_t)> cut = [&](int64_t left) {
+        const auto s = static_cast<int32_t>(stages.size());
+        if (s == plan.pp) {
+          if (left > 0) return;
+          const auto time = step_time(model, plan, cluster, options.global_batch, stages);
+          REQUIRE(time.ok());
+          best = std::min(best, time->step_s);
+          return;
+        }
+        for (int64_t n = 1; n <= left; ++n)
+          for (int64_t full = 0; full <= n; ++full) {
+            const StageBlocks stage{n, full, 0};
+            if (times.memory_bytes(stage, s == 0, s + 1 == plan.pp, in_flight(plan, s, m)) >
+                options.memory_limit)
+              continue;
+            stages.push_back(stage);
+            cut(left - n);
+            stages.pop_back();
+          }
+      };
+      cut(model.L);
+    };
+    for (int32_t tp = 1; tp <= devices; tp *= 2)
+      for (int32_t cp = 1; tp * cp <= devices; cp *= 2)
+        for (int32_t pp = 1; tp * cp * pp <= devices && pp <= model.L; ++pp)
+          for (int32_t dp = 1; tp * cp * pp * dp <= devices; ++dp)
+            for (int64_t mb = 1; mb <= options.global_batch; ++mb) {
+              if (options.global_batch % (dp * mb) != 0) continue;
+              for (const ContextForm form :
+                   {ContextForm::kRing, ContextForm::kUlysses, ContextForm::kGather}) {
+                if (cp == 1 && form != ContextForm::kRing) continue;
+                for (const ForeignSchedule schedule : {ForeignSchedule::k1F1B, ForeignSchedule::kGpipe,
+                                                       ForeignSchedule::kZbH1, ForeignSchedule::kZbH2}) {
+                  if (pp == 1 && schedule != ForeignSchedule::k1F1B) continue;
+                  ForeignPlan plan = options.features;
+                  plan.tp = tp, plan.cp = cp, plan.pp = pp, plan.dp = dp, plan.micro_batch = mb;
+                  plan.zero = *options.zero, plan.schedule = schedule;
+                  plan.context = cp > 1 ? form : ContextForm::kNone;
+                  consider(plan);
+                }
+              }
+            }
+    const auto found = search_step(model, cluster, options);
+    if (!found.ok()) {
+      CHECK(std::isinf(best));
+      continue;
+    }
+    if (std::isinf(best)) continue;  // chunks, or what was turned to unasked
+    ++compared;
+    CHECK(found->bound_s <= best * (1 + 1e-9));
+    const double off = found->best.time.step_s / best - 1;
+    CHECK(off <= found->gap / (1 - found->gap) + 1e-9);
+    equal += off < 1e-9;
+    worst = std::max(worst, off);
+  }
+  MESSAGE(equal, " of ", compared, " as fast or faster, the worst off by ", 100 * worst, " %");
+  CHECK(compared > 30);
+  CHECK(equal >= compared * 9 / 10);
+}
