@@ -7,6 +7,7 @@
 
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
+#include "parallel/analytic/frozen_reasons.h"
 #include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/step_search.h"
 #include "parallel/analytic/step_time.h"
@@ -145,9 +146,9 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
     report["parallel"] = parallel;
     report["stages"] = stages_array(as_found(model, plan, cluster, batch));
   } else {
-    TSR_ASSIGN_OR_RETURN(
-        const StepSearchResult found,
-        search_step(model, cluster, search_options(plan, parallel, features, batch, memory_limit)));
+    const StepSearchOptions search = search_options(plan, parallel, features, batch, memory_limit);
+    TSR_ASSIGN_OR_RETURN(const StepSearchResult found, search_step(model, cluster, search));
+    if (plan.lora > 0) report["reasons"] = frozen_reasons(model, cluster, search, found.best);
     time = found.best.time;
     plan = found.best.plan;
     report["parallel"] = to_text(plan);

@@ -21,6 +21,9 @@ void print_estimate(const Json& estimate) {
     std::cout << "stage      " << stage["blocks"].get<int64_t>() << " blocks, "
               << stage["recomputed"].get<int64_t>() << " recomputed, "
               << bytes_text(stage["memory_bytes"].get<int64_t>()) << '\n';
+  if (estimate.contains("reasons"))
+    for (const Json& reason : estimate["reasons"])
+      std::cout << "because    " << reason.get<std::string>() << '\n';
   if (!estimate.contains("gap")) return;
   std::cout << "gap        " << 100 * estimate["gap"].get<double>() << " %: nothing searched is faster than "
             << estimate["bound_seconds"].get<double>() << " s ("
@@ -80,7 +83,8 @@ void register_plan(CLI::App& app) {
       "--parallel is priced, else the fastest step is searched");
   command
       ->add_option("--features", args->features,
-                   "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16")
+                   "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16,"
+                   "trainable=lora:16")
       ->needs("--cluster");
   command->add_option("-o,--out", args->output, "save the plan, to edit it or to give it to --plan");
   command->add_option("--trace", args->trace,
