@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/base/text.h"
 #include "parallel/cost_model.h"
 
 namespace tessera {
@@ -9,14 +10,18 @@ namespace tessera {
 namespace {
 
 // One kernel on whole operands, as lowering would ask for it; seconds are 0 where there is none.
-KernelDesc whole_kernel(const Graph& graph, const Node& node, const KernelCatalog& catalog) {
+KernelDesc whole_kernel(const Graph& graph, const Node& node, const KernelCatalog& catalog,
+                        ShardingRule& rule) {
   KernelDesc kernel;
   kernel.op = node.op;
   kernel.attrs = node.attrs;
   for (const TensorId id : node.inputs) kernel.inputs.push_back(graph.type(id));
   for (const TensorId id : node.outputs) kernel.outputs.push_back(graph.type(id));
-  ShardingRule rule = node.op->sharding({kernel.attrs, kernel.inputs, kernel.outputs, {}});
-  if (!bind_extents(rule, kernel.inputs, kernel.outputs).ok()) return kernel;
+  rule = node.op->sharding({kernel.attrs, kernel.inputs, kernel.outputs, {}});
+  if (!bind_extents(rule, kernel.inputs, kernel.outputs).ok()) {
+    rule = {};
+    return kernel;
+  }
   for (const Factor& factor : rule.factors) {
     FactorView view;
     view.name = factor.name;
@@ -27,6 +32,36 @@ KernelDesc whole_kernel(const Graph& graph, const Node& node, const KernelCatalo
   const auto choice = catalog.query(*node.op, {kernel.attrs, kernel.inputs, kernel.outputs, kernel.factors});
   if (choice.ok()) kernel.seconds = choice->seconds;
   return kernel;
+}
+
+// The smallest of the parts that a factor is cut in.
+void cut(KernelDesc& kernel, const ShardingRule& rule, size_t factor, int32_t parts) {
+  FactorView& view = kernel.factors[factor];
+  const int64_t before = view.end[0] - view.begin[0], after = std::max<int64_t>(1, before / parts);
+  if (before < 1) return;
+  view.end[0] = view.begin[0] + after;
+  const auto narrow = [&](const std::vector<ShardingRule::OperandDims>& operands,
+                          std::vector<TensorType>& types) {
+    for (size_t i = 0; i < operands.size() && i < types.size(); ++i)
+      for (size_t d = 0; d < operands[i].size(); ++d)
+        if (operands[i][d].find(view.name) != std::string::npos) {
+          const int dim = static_cast<int>(d);
+          types[i].shape.set(dim, types[i].shape[dim] / before * after);
+        }
+  };
+  narrow(rule.inputs, kernel.inputs);
+  narrow(rule.outputs, kernel.outputs);
+}
+
+std::string key_of(const Graph& graph, const Node& node) {
+  std::string key(node.op->name);
+  for (const Attr& attr : node.attrs) key += "," + to_text(attr.value);
+  for (const auto* tensors : {&node.inputs, &node.outputs}) {
+    for (const TensorId id : *tensors)
+      key += format("|{} {}", to_text(graph.type(id).dtype), to_text(graph.type(id).shape));
+    key += ">";
+  }
+  return key;
 }
 
 }  // namespace
@@ -42,27 +77,66 @@ PlanBounds::PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Clus
     if (graph.type(id).shape.is_concrete()) state_bytes_ += tessera::bytes(graph.type(id));
 }
 
-const PlanBounds::Phases& PlanBounds::work_of_batch(int64_t batch) {
-  const auto [at, is_new] = works_.try_emplace(batch);
+// One of `parts` equal parts, cut along one factor or two.
+PlanBounds::Work PlanBounds::work_of_part(const KernelDesc& whole, const ShardingRule& rule,
+                                          int32_t parts) const {
+  const int32_t cores = std::max(1, cluster_.shared_cores);
+  RankProgram one;
+  one.kernels.resize(1);
+  KernelInst launch;
+  launch.kernel = 0;
+  const auto priced = [&](KernelDesc kernel) {
+    one.kernels[0] = std::move(kernel);
+    const double alone = instruction_seconds(one, launch, cluster_, 1);
+    const double shared = instruction_seconds(one, launch, cluster_, cores);
+    return Work{alone, std::min(alone, shared / cores)};
+  };
+  Work least = priced(whole);
+  if (cluster_.profile == nullptr) return {least.alone_s / parts, least.share_s / parts};
+  const auto take = [&](KernelDesc part) {
+    const Work work = priced(std::move(part));
+    least.alone_s = std::min(least.alone_s, work.alone_s);
+    least.share_s = std::min(least.share_s, work.share_s);
+  };
+  for (int32_t first = 2; first <= parts; ++first) {
+    if (parts % first != 0) continue;
+    for (size_t f = 0; f < rule.factors.size(); ++f) {
+      KernelDesc part = whole;
+      cut(part, rule, f, first);
+      if (first == parts) {
+        take(std::move(part));
+        continue;
+      }
+      for (size_t g = 0; g < rule.factors.size(); ++g) {
+        KernelDesc smaller = part;
+        cut(smaller, rule, g, parts / first);
+        take(std::move(smaller));
+      }
+    }
+  }
+  return least;
+}
+
+const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int32_t spread) {
+  const auto [at, is_new] = works_.try_emplace({batch, inside, spread});
   if (!is_new) return at->second;
   const std::pair<std::string, int64_t> value("B", batch);
   const bool has_batch = std::ranges::any_of(graph_.symbols(), [](const Symbol& s) { return s.name == "B"; });
   const Result<Graph> bound = graph_.bind(std::span(&value, has_batch ? 1 : 0));
-  if (!bound.ok()) return at->second;  // no bound, then
-  RankProgram one;
-  one.kernels.resize(1);
-  const int32_t cores = std::max(1, cluster_.shared_cores);
+  if (!bound.ok()) return at->second;                  // no bound, then
+  std::map<std::pair<bool, std::string>, Work> known;  // blocks repeat
   for (const Node& node : bound->nodes()) {
     if (node.op->is_view) continue;
-    one.kernels[0] = whole_kernel(*bound, node, catalog_);
-    KernelInst first;
-    first.kernel = 0;
-    const Instruction launch = first;
-    const double alone = instruction_seconds(one, launch, cluster_, 1);
-    const double shared = instruction_seconds(one, launch, cluster_, cores);
-    Work& work = node.phase == Phase::kUpdate ? at->second.update : at->second.passes;
-    work.alone_s += alone;
-    work.share_s += std::min(alone, shared / cores);
+    const bool updates = node.phase == Phase::kUpdate;
+    const auto [work, is_first] = known.try_emplace({updates, key_of(*bound, node)});
+    if (is_first) {
+      ShardingRule rule;
+      const KernelDesc whole = whole_kernel(*bound, node, catalog_, rule);
+      work->second = work_of_part(whole, rule, updates ? spread : inside);
+    }
+    Work& sum = updates ? at->second.update : at->second.passes;
+    sum.alone_s += work->second.alone_s;
+    sum.share_s += work->second.share_s;
   }
   return at->second;
 }
@@ -95,14 +169,12 @@ double PlanBounds::seconds(const StrategySpec& spec) {
   const int64_t count =
       spec.micro_batch > 0 ? std::max<int64_t>(1, space_.batch / (spec.micro_batch * data)) : 1;
   const bool replicated = !space_.trains && space_.batch < data;
-  const Phases& work =
-      work_of_batch(std::max<int64_t>(1, replicated ? space_.batch : space_.batch / data / count));
-  const int32_t inside = spec.tp * spec.cp;  // that share a sequence
+  const int64_t batch = std::max<int64_t>(1, replicated ? space_.batch : space_.batch / data / count);
   const int32_t replicas = static_cast<int32_t>(data) * spec.cp;
-  const int32_t spread = spec.zero >= 1 ? replicas : spec.ep;
+  const int32_t spread = spec.tp * (spec.zero >= 1 ? replicas : spec.ep);
+  const Phases& work = work_of(batch, spec.tp * spec.cp, spread);
   // A stage of the pipeline has at least the average of all of them.
-  const double passes = static_cast<double>(count) / (inside * spec.pp);
-  const double update = 1.0 / (static_cast<double>(spec.tp) * spec.pp * spread);
+  const double passes = static_cast<double>(count) / spec.pp, update = 1.0 / spec.pp;
   const double chain = passes * work.passes.alone_s + update * work.update.alone_s;
   double reduction = 0;
   if (replicas > 1 && space_.trains && space_.experts == 0 && spec.form == TensorForm::k1d)

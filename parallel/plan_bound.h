@@ -1,8 +1,10 @@
-// PlanBounds: what a strategy takes at least, found without making its plan. The graph's own kernels are
-// priced once for every batch that a rank may get; a strategy then is a division.
+// PlanBounds: what a strategy takes at least, found without making its plan: the graph's own kernels, priced
+// for the batch that a rank gets and cut in as many parts as the strategy cuts them, each in the cheapest
+// way.
 //
-// It rests on one property of prices: parts of an operation cost no less, summed, than the whole. The planner
-// holds every simulated step against its bound and scales all bounds down where a price breaks it.
+// It rests on one property of prices: of equal parts, larger ones take longer. Built-in rates have a stronger
+// one, which makes bounds quick: parts take no less, summed, than the whole. The planner holds every
+// simulated step against its bound and scales all bounds down where a price breaks it.
 #pragma once
 
 #include <cstdint>
@@ -36,14 +38,16 @@ class PlanBounds {
   struct Phases {
     Work passes, update;  // forward and backward; update
   };
-  const Phases& work_of_batch(int64_t batch);
+  // `inside`: parts that nodes are cut in beside the batch; `spread`: those of parameters at the update.
+  const Phases& work_of(int64_t batch, int32_t inside, int32_t spread);
+  Work work_of_part(const KernelDesc& whole, const ShardingRule& rule, int32_t parts) const;
   double reduction_seconds(int32_t members, int32_t parts, bool spread);
 
   const Graph& graph_;
   const SpaceOfGraph& space_;
   const Cluster& cluster_;
   const KernelCatalog& catalog_;
-  std::map<int64_t, Phases> works_;
+  std::map<std::vector<int64_t>, Phases> works_;       // by batch, inside, spread
   std::map<std::vector<int32_t>, double> reductions_;  // by members, parts, spread
   std::vector<int64_t> gradient_bytes_;                // of every trained parameter
   int64_t parameter_bytes_ = 0, state_bytes_ = 0;
