@@ -231,6 +231,7 @@ class Configuration {
       result.too_large = result.wants_memory = true;
       return result;
     }
+    result.wants_memory = !free->all_kept;
     bool fits = false, needs_memory = true;
     for (size_t i = 0; i < chains_.size(); ++i) {
       const std::vector<Saving>& chain = chains_[i];
@@ -245,7 +246,9 @@ class Configuration {
   bool none_below(double step_s) {
     make_chains();
     apply(chains_.back().back());
-    return too_slow(limit_ + memory(0, {1}).gathered, step_s);
+    // As if weights on the host were fetched in no time, too.
+    const int64_t away = options_.offload ? memory(0, {model_.L - plan_.pp + 1}).parameters : 0;
+    return too_slow(limit_ + memory(0, {1}).gathered + away, step_s);
   }
 
  private:
