@@ -1,5 +1,6 @@
 // tsr_graph: the builder, its text form, and the transforms.
 #include "capi/engine/settings.h"
+#include "capi/engine/graph_profile_json.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "graph/base/text.h"
@@ -223,6 +224,16 @@ tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr
       return Status(StatusCode::kInvalidArgument,
                     "decoding: option 'context' is missing: tokens a sequence may hold");
     return make_decoding(graph->value, decoding);
+  });
+}
+
+tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, char* buffer, size_t capacity,
+                              size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{graph, "graph"}}));
+    TSR_ASSIGN_OR_RETURN(const std::string report,
+                         graph_profile_json(graph->value, options ? options->value : Options{}));
+    return put_text(report, buffer, capacity, out_size);
   });
 }
 

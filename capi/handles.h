@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "capi/engine/calibration.h"
 #include "capi/engine/dataset.h"
 #include "capi/engine/generator.h"
 #include "capi/engine/options.h"
@@ -46,6 +47,9 @@ struct tsr_model {
 };
 struct tsr_dataset {
   std::shared_ptr<const tessera::Dataset> value;
+};
+struct tsr_calibration {
+  std::unique_ptr<tessera::Calibration> value;
 };
 struct tsr_plan {
   std::shared_ptr<const tessera::PlanRecord> value;

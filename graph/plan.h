@@ -88,6 +88,7 @@ struct PlanEstimate {
   double compute_s = 0, communication_s = 0;
   std::vector<int64_t> arena_bytes;  // per device, device tier; equal to the Program's
   double gap = -1;                   // (this - lower bound) / this; -1 when no bound was computed
+  uint64_t profile = 0;              // checksum of the device profile that prices came from; 0: built-in rates
   friend bool operator==(const PlanEstimate&, const PlanEstimate&) = default;
 };
 

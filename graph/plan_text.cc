@@ -54,6 +54,10 @@ class PlanPrinter {
          format("step_time_s {}, compute_s {}, communication_s {}, gap {}, arena_bytes {}", e.step_time_s,
                 e.compute_s, e.communication_s, e.gap, to_text(AttrValue(e.arena_bytes))) +
          "}");
+    if (e.profile != 0) {
+      std::snprintf(fingerprint, sizeof fingerprint, "0x%016llx", static_cast<unsigned long long>(e.profile));
+      line(std::string("profile ") + fingerprint);
+    }
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
       const std::string mesh = to_text(plan_.stages[i].mesh);
       line(format("mesh {}:", i) + (mesh.empty() ? "" : " " + mesh));
@@ -155,7 +159,8 @@ class PlanReader {
 
  private:
   Status statement() {
-    if (in_.accept("graph")) return fingerprint();
+    if (in_.accept("graph")) return fingerprint(plan_.graph_fingerprint);
+    if (in_.accept("profile")) return fingerprint(plan_.estimate.profile);
     if (in_.accept("strategy")) {
       TSR_ASSIGN_OR_RETURN(plan_.strategy, in_.name());
       return {};
@@ -211,15 +216,15 @@ class PlanReader {
     }
     if (in_.accept("node")) return node();
     return in_.wrong(
-        "graph, strategy, symbol, global_batch, micro_batches, schedule, estimate, mesh, stored, recompute, "
+        "graph, profile, strategy, symbol, global_batch, micro_batches, schedule, estimate, mesh, stored, recompute, "
         "keep_gathered, offload, zigzag, prefetch or node");
   }
 
-  Status fingerprint() {
+  Status fingerprint(uint64_t& value) {
     const std::string word = in_.peek().text;
     const auto [end, error] =
         word.starts_with("0x")
-            ? std::from_chars(word.data() + 2, word.data() + word.size(), plan_.graph_fingerprint, 16)
+            ? std::from_chars(word.data() + 2, word.data() + word.size(), value, 16)
             : std::from_chars_result{word.data(), std::errc::invalid_argument};
     if (error != std::errc() || end != word.data() + word.size())
       return in_.wrong("a fingerprint such as 0x5c1e");

@@ -24,7 +24,10 @@ class DeviceSet {
   int32_t size() const;
   const std::string& text() const;                // as opened: "cpu:4"
   const std::string& device_name(int32_t rank) const;
-  Cluster cluster() const;                        // rates and limits as the backend reports them
+  // Rates and limits as the backend reports them, with the profile when one was given.
+  Cluster cluster() const;
+  // What these devices were measured to take; before the set is shared.
+  void use_profile(std::shared_ptr<const DeviceProfile> profile);
   const KernelCatalog& catalog() const;           // answers from the backend's kernel_query, cached; thread-safe
 
   // For runtime/ alone.

@@ -24,6 +24,7 @@ struct DeviceSet::Impl {
   tsr_abi_device_info info{};  // of the first
   int32_t threads = 1;
   std::unique_ptr<DeviceCatalog> catalog;
+  std::shared_ptr<const DeviceProfile> profile;  // shared with the clusters made from this set
 
   // Of the machine that `info` speaks of, the share that this runtime's pool is.
   double pool_share() const {

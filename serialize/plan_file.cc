@@ -148,8 +148,9 @@ Offset<file::StoredTensor> write_stored(FlatBufferBuilder& builder, const Stored
 }
 
 Offset<file::Estimate> write_estimate(FlatBufferBuilder& builder, const PlanEstimate& estimate) {
-  const auto& [step, compute, communication, arena_bytes, gap] = estimate;
-  return file::CreateEstimate(builder, step, compute, communication, builder.CreateVector(arena_bytes), gap);
+  const auto& [step, compute, communication, arena_bytes, gap, profile] = estimate;
+  return file::CreateEstimate(builder, step, compute, communication, builder.CreateVector(arena_bytes), gap,
+                              profile);
 }
 
 class PlanReader {
@@ -176,7 +177,7 @@ class PlanReader {
     TSR_RETURN_IF_ERROR(each(stored.symbols(), plan.symbols, &PlanReader::symbol));
     if (const file::Estimate* estimate = stored.estimate()) {
       plan.estimate = {
-          estimate->step_time_s(), estimate->compute_s(), estimate->communication_s(), {}, estimate->gap()};
+          estimate->step_time_s(), estimate->compute_s(), estimate->communication_s(), {}, estimate->gap(), estimate->profile()};
       TSR_ASSIGN_OR_RETURN(plan.estimate.arena_bytes, reader_.numbers<int64_t>(estimate->arena_bytes()));
     }
     return plan;

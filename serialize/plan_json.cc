@@ -289,6 +289,8 @@ Result<StoredTensor> stored_from(const Json& json, const Plan& plan) {
   return stored;
 }
 
+Result<uint64_t> fingerprint_from(const std::string& text);
+
 Result<PlanEstimate> estimate_from(const Json& json) {
   PlanEstimate estimate;
   Members members(json, "the estimate");
@@ -297,7 +299,9 @@ Result<PlanEstimate> estimate_from(const Json& json) {
   estimate.communication_s = members.real("communication_s", estimate.communication_s);
   estimate.arena_bytes = members.integers<int64_t>("arena_bytes");
   estimate.gap = members.real("gap", estimate.gap);
+  const std::string profile = members.text("profile", "0x0");
   TSR_RETURN_IF_ERROR(members.finish());
+  TSR_ASSIGN_OR_RETURN(estimate.profile, fingerprint_from(profile));
   return estimate;
 }
 
@@ -308,7 +312,7 @@ Result<uint64_t> fingerprint_from(const std::string& text) {
     const auto [stop, error] = std::from_chars(text.data() + 2, end, value, 16);
     if (error == std::errc() && stop == end) return value;
   }
-  return wrong(format("the graph's fingerprint is '{}'; wanted 0x and up to 16 digits", text));
+  return wrong(format("a fingerprint is '{}'; wanted 0x and up to 16 digits", text));
 }
 
 Result<Plan> plan_from(const Json& json) {
@@ -405,12 +409,13 @@ Result<std::string> plan_to_json(const Plan& plan) {
   json["symbols"] = Json::array();
   for (const auto& [name, value] : plan.symbols)
     json["symbols"].push_back(Json{{"name", name}, {"value", value}});
-  const auto& [step, compute, communication, arena_bytes, gap] = plan.estimate;
+  const auto& [step, compute, communication, arena_bytes, gap, profile] = plan.estimate;
   json["estimate"] = Json{{"step_time_s", number(step)},
                           {"compute_s", number(compute)},
                           {"communication_s", number(communication)},
                           {"arena_bytes", arena_bytes},
                           {"gap", number(gap)}};
+  if (profile != 0) json["estimate"]["profile"] = hex(profile);
   try {
     return json.dump(1) + "\n";
   } catch (const Json::exception& error) {  // text that is not UTF-8

@@ -8,6 +8,7 @@
 
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
+#include "graph/device_profile.h"
 #include "graph/transform/decoding.h"
 #include "parallel/lower.h"
 #include "parallel/simulator.h"
@@ -30,6 +31,12 @@ SymbolValues symbols_of(const Graph& graph, const SymbolValues& values) {
     for (const Symbol& symbol : graph.symbols())
       if (symbol.name == value.first) kept.push_back(value);
   return kept;
+}
+
+// Checksum of what the prices come from.
+uint64_t profile_of(const DeviceSet& devices) {
+  const Cluster cluster = devices.cluster();
+  return cluster.profile != nullptr ? cluster.profile->checksum : 0;
 }
 
 Result<Plan> read_plan_file(const std::string& path, const Graph& graph) {
@@ -130,6 +137,7 @@ Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSet
       Result<PlanResult> planned = make_plan(*graph.graph, devices.cluster(), devices.catalog(), options);
       if (!planned.ok()) return planned.status().with_context(format("planning '{}'", graph.name));
       entry.plan = std::move(planned->plan);
+      entry.plan.estimate.profile = profile_of(devices);
       if (entries.empty()) {
         candidates = std::move(planned->candidates);
         search = std::move(planned->search);
@@ -221,6 +229,7 @@ Result<Compiled> compile_generation(const Graph& forward, const GeneratorSetting
 
 Result<Compiled> compile_graph(const Graph& graph, const PlanOptions& options, const DeviceSet& devices) {
   TSR_ASSIGN_OR_RETURN(PlanResult planned, make_plan(graph, devices.cluster(), devices.catalog(), options));
+  planned.plan.estimate.profile = profile_of(devices);
   std::vector<PlannedEntry> entries = {
       {"main", std::make_shared<const Graph>(graph), std::move(planned.plan)}};
   return lower_all(std::move(entries), std::move(planned.candidates), std::move(planned.search), devices);

@@ -37,7 +37,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   TSR_ASSIGN_OR_RETURN(generator->settings_, read_generator_settings(options));
   GeneratorSettings& settings = generator->settings_;
   TSR_RETURN_IF_ERROR(settle_context(settings, model->context_length()));
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, runtime->open_devices(settings.compute.devices));
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, *devices));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));

@@ -25,7 +25,7 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
   if (mode == "generate") {
     TSR_ASSIGN_OR_RETURN(GeneratorSettings settings, read_generator_settings(rest));
     TSR_RETURN_IF_ERROR(settle_context(settings, model.context_length()));
-    TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices));
+    TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices, settings.compute.profile));
     TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, *devices));
     return compiled.record;
   }
@@ -36,7 +36,7 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
     rest.emplace("seq", longest > 0 ? std::min(longest, kDatasetSeq) : kDatasetSeq);
   }
   TSR_ASSIGN_OR_RETURN(const TrainerSettings settings, read_trainer_settings(rest, 0));
-  TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices));
+  TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices, settings.compute.profile));
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, language_model, settings, *devices));
   return compiled.record;
 }

@@ -1,5 +1,8 @@
 #include "capi/engine/report.h"
 
+#include <cinttypes>
+#include <cstdio>
+
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
 
@@ -24,6 +27,9 @@ Json plan_object(const PlanRecord& record) {
   const Plan& plan = record.entries[0].plan;
   Json symbols = Json::object(), devices = Json::array(), candidates = Json::array();
   for (const auto& [name, value] : plan.symbols) symbols[name] = value;
+  char profile[24] = "";
+  if (plan.estimate.profile != 0)
+    std::snprintf(profile, sizeof profile, "%016" PRIx64, plan.estimate.profile);
   for (const PlanRecord::Device& device : record.devices)
     devices.push_back({{"name", device.name},
                        {"arena_bytes", {{"predicted", device.arena_bytes}}},
@@ -41,6 +47,7 @@ Json plan_object(const PlanRecord& record) {
           {"predicted_communication_seconds", plan.estimate.communication_s},
           {"gap", plan.estimate.gap},
           {"search", search_object(record.search)},
+          {"profile", profile},
           {"global_batch", plan.global_batch},
           {"micro_batches", plan.micro_batches},
           {"symbols", symbols},

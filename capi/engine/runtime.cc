@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "capi/engine/built_in_backends.h"
+#include "capi/engine/device_profiles.h"
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
 
@@ -54,6 +55,7 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options) {
   RegistryOptions registry;
   registry.threads = static_cast<int32_t>(reader.i64("threads", threads_default, 0, 4096));
   registry.plugin_path = reader.text("plugin_path", environment("TESSERA_PLUGIN_PATH"));
+  const std::string profile = reader.text("profile", environment("TESSERA_PROFILE"));
   const std::string level = reader.choice("log_level", level_default, {"debug", "info", "warning", "error"});
   const int64_t log_capacity = reader.i64("log_capacity", 1000, 1, 1000000);
   TSR_RETURN_IF_ERROR(reader.finish());
@@ -64,6 +66,11 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options) {
   registry.log = add_to_queue;
   registry.log_context = &runtime->log_;
   runtime->process_ = getpid();
+  runtime->profile_ = profile;
+  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty())
+    runtime->cache_folder_ = cache + "/tessera";
+  else if (const std::string home = environment("HOME"); !home.empty())
+    runtime->cache_folder_ = home + "/.cache/tessera";
   runtime->registry_ = std::make_unique<BackendRegistry>(std::move(registry));
   return runtime;
 }
@@ -79,9 +86,14 @@ Status Runtime::check_process() const {
              process_, static_cast<int64_t>(getpid())));
 }
 
-Result<std::shared_ptr<DeviceSet>> Runtime::open_devices(std::string_view text) {
+Result<std::shared_ptr<DeviceSet>> Runtime::open_devices(std::string_view text, std::string_view profile) {
   TSR_RETURN_IF_ERROR(check_process());
-  return DeviceSet::open(*registry_, text);
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, DeviceSet::open(*registry_, text));
+  ProfileChoice choice{profile.empty() ? profile_ : std::string(profile), cache_folder_, {}};
+  TSR_ASSIGN_OR_RETURN(auto measured, find_profile(choice, *devices));
+  if (!choice.ignored.empty()) log_.add(2, choice.ignored);
+  devices->use_profile(std::move(measured));
+  return devices;
 }
 
 std::string backends_json(Runtime& runtime) {

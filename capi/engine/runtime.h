@@ -44,13 +44,17 @@ class Runtime {
   Status check_process() const;
   bool in_creating_process() const;
 
-  Result<std::shared_ptr<DeviceSet>> open_devices(std::string_view text);
+  // With the profile that `profile` names (capi/engine/device_profiles.h); nothing: the runtime's own.
+  Result<std::shared_ptr<DeviceSet>> open_devices(std::string_view text, std::string_view profile = {});
+  // Where profiles lie that nobody named a place for; empty when there is no such folder.
+  const std::string& cache_folder() const { return cache_folder_; }
   BackendRegistry& registry() { return *registry_; }
   LogQueue& log() { return log_; }
 
  private:
   Runtime(int32_t lowest_level, size_t log_capacity) : log_(lowest_level, log_capacity) {}
   int64_t process_ = 0;
+  std::string profile_, cache_folder_;
   LogQueue log_;
   std::unique_ptr<BackendRegistry> registry_;
 };

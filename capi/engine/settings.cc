@@ -13,6 +13,7 @@ ComputeSettings read_compute(OptionReader& reader) {
   compute.devices = reader.text("devices", compute.devices);
   compute.parallel = reader.text("parallel");
   compute.plan_file = reader.text("plan_file");
+  compute.profile = reader.text("profile");
   compute.memory_limit = reader.bytes("memory_limit", 0);
   compute.host_memory_limit = reader.bytes("host_memory_limit", 0);
   return compute;

@@ -17,6 +17,7 @@ struct ComputeSettings {
   std::string devices = "cpu:1";
   std::string parallel;   // pins; empty leaves all to the planner
   std::string plan_file;  // instead of planning
+  std::string profile;    // device profile: a file, "auto" or "none"; empty: the runtime's
   int64_t memory_limit = 0;
   int64_t host_memory_limit = 0;  // all ranks together
   bool trace = false;             // what runs; and, in the plan, what should

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -24,6 +25,9 @@ void add_placement(CLI::App& command, Common& common) {
                      "host memory for offloaded tensors, all devices together: 8GiB");
   command.add_option("--plan", common.plan_file,
                      "use this plan (from `tessera plan -o`) instead of planning");
+  command.add_option("--profile", common.profile,
+                     "prices of these devices: a file of `tessera calibrate`, none, or auto: the one that it "
+                     "keeps, if any (default: TESSERA_PROFILE, else auto)");
   command.add_option("--threads", common.threads, "threads for kernels; 0: all cores of this process")
       ->capture_default_str();
 }
@@ -34,11 +38,13 @@ void set_placement(const Options& options, const Common& common) {
   if (!common.memory_limit.empty()) set(options, "memory_limit", common.memory_limit);
   if (!common.host_memory_limit.empty()) set(options, "host_memory_limit", common.host_memory_limit);
   if (!common.plan_file.empty()) set(options, "plan_file", common.plan_file);
+  if (!common.profile.empty()) set(options, "profile", common.profile);
 }
 
 Runtime open_runtime(const Common& common) {
   Options options = make<Options>(tsr_options_new);
   if (common.threads > 0) set(options, "threads", common.threads);
+  if (std::getenv("TESSERA_PROFILE") == nullptr) set(options, "profile", "auto");
   return make<Runtime>(tsr_runtime_new, options.get());
 }
 

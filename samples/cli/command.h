@@ -26,13 +26,14 @@ void register_train(CLI::App& app);
 void register_eval(CLI::App& app);
 void register_generate(CLI::App& app);
 void register_bench(CLI::App& app);
+void register_calibrate(CLI::App& app);
 
 // Options that several commands share.
 struct Common {
   std::string devices = "cpu:1";
   std::string parallel;
   std::string memory_limit, host_memory_limit;
-  std::string plan_file;
+  std::string plan_file, profile;
   int64_t seed = 0;
   int64_t threads = 0;
   bool json = false;

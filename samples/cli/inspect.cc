@@ -1,13 +1,15 @@
 #include <iostream>
 
 #include "command.h"
+#include "graph_profile.h"
 
 namespace cli {
 
 namespace {
 struct Arguments : Common {
   std::string model;
-  bool verify = false, tensors = false, graph = false;
+  bool verify = false, tensors = false, graph = false, profile = false;
+  ProfileQuestion question;
 };
 
 void print_info(const Json& info) {
@@ -30,16 +32,21 @@ void register_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand("inspect", "what a model file holds");
   command->footer(
       "Example:\n  tessera inspect model.tsr --verify\n  tessera inspect "
-      "gpt2:L=12,C=768,H=12,V=50257,T=1024");
+      "gpt2:L=12,C=768,H=12,V=50257,T=1024 --profile --batch 8 --seq 1024");
   command->add_option("model", args->model, ".tsr or GGUF file, or a description")->required();
   command->add_flag("--verify", args->verify, "check every checksum of a .tsr file");
   command->add_flag("--tensors", args->tensors, "list the tensors");
   command->add_flag("--graph", args->graph, "print the graph as text");
+  command->add_flag(
+      "--profile", args->profile,
+      "FLOPs, bytes moved and bytes kept of a training step, by phase, block and op; nothing runs");
+  add_question(*command, args->question);
   add_json(*command, *args);
   command->callback([args] {
     const Model model = open_model(args->model);
     if (args->verify) check(tsr_model_verify(args->model.c_str()));
     Json info = Json::parse(text(tsr_model_info, model.get()));
+    const Json profile = args->profile ? graph_profile(model, args->question) : Json();
     std::string graph_text;
     if (args->graph) {
       const auto graph = make<Handle<tsr_graph, tsr_graph_free>>(tsr_model_graph, model.get());
@@ -48,6 +55,7 @@ void register_inspect(CLI::App& app) {
     if (args->json) {
       if (args->verify) info["verified"] = true;
       if (args->graph) info["graph"] = graph_text;
+      if (args->profile) info["profile"] = profile;
       return print_json(info);
     }
     print_info(info);
@@ -57,6 +65,7 @@ void register_inspect(CLI::App& app) {
         std::cout << tensor["name"].get<std::string>() << "  " << tensor["dtype"].get<std::string>() << ' '
                   << tensor["shape"].dump() << '\n';
     std::cout << graph_text;
+    if (args->profile) print_profile(profile);
   });
 }
 

@@ -40,7 +40,12 @@ void print_plan(const Json& plan) {
   std::cout << "strategy   " << plan["strategy"].get<std::string>() << "   (mesh "
             << plan["mesh"].get<std::string>() << ", " << plan["micro_batches"].get<int64_t>()
             << " micro-batch" << (plan["micro_batches"].get<int64_t>() == 1 ? "" : "es") << ")\n"
-            << "step       " << plan["predicted_step_seconds"].get<double>() << " s predicted\n";
+            << "step       " << plan["predicted_step_seconds"].get<double>() << " s predicted\n"
+            << "prices     "
+            << (plan["profile"].get<std::string>().empty()
+                    ? "built-in rates (`tessera calibrate` measures these devices)"
+                    : "device profile " + plan["profile"].get<std::string>())
+            << '\n';
   for (const Json& device : plan["devices"])
     std::cout << "memory     " << device["name"].get<std::string>() << "  "
               << bytes_text(device["arena_bytes"]["predicted"].get<int64_t>()) << "  ("

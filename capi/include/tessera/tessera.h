@@ -47,6 +47,8 @@
  *   TESSERA_THREADS      threads that kernels may use (option "threads")
  *   TESSERA_PLUGIN_PATH  folder of backend plugins (option "plugin_path")
  *   TESSERA_LOG          debug | info | warning | error (option "log_level")
+ *   TESSERA_PROFILE      device profile that prices plans: a file, "auto" or "none" (option "profile")
+ *   XDG_CACHE_HOME       where profiles lie that nobody named a place for (else HOME/.cache); no option
  * TMPDIR is where tensors offloaded to file go without the option "offload_folder".
  *
  * ## Stability
@@ -89,6 +91,7 @@ typedef struct tsr_tokenizer tsr_tokenizer;
 typedef struct tsr_model tsr_model;
 typedef struct tsr_dataset tsr_dataset;
 typedef struct tsr_plan tsr_plan;
+typedef struct tsr_calibration tsr_calibration;
 typedef struct tsr_program tsr_program;
 typedef struct tsr_session tsr_session;
 typedef struct tsr_trainer tsr_trainer;
@@ -148,6 +151,8 @@ TSR_API void tsr_options_free(tsr_options* options);
  * Options
  *   threads       i64   threads that kernels may use; 0 (default): as many as the process may run on
  *   plugin_path   str   folder of libtessera_<backend>.so; default: beside libtessera
+ *   profile       str   what prices plans where their own options do not say: a file of tsr_calibration_save; "auto": the
+ *                       one in the cache folder, where there is one of these devices; "none" (default): built-in rates
  *   log_level     str   debug | info | warning (default) | error: the least severe record that is kept
  *   log_capacity  i64   records kept before the oldest is dropped (default 1000)
  * Fails with TSR_INVALID_ARGUMENT. An absent plugin is no failure: see tsr_runtime_backends. */
@@ -180,6 +185,35 @@ TSR_API int32_t tsr_devices_count(const tsr_devices* devices); /* 0 for NULL */
  *  "shared_cores", "link": {"bytes_per_s", "latency_s"}} */
 TSR_API tsr_status* tsr_devices_info(const tsr_devices* devices, char* buffer, size_t capacity, size_t* out_size);
 TSR_API void tsr_devices_free(tsr_devices* devices);
+
+/* ================================================================ calibration */
+
+/* Measures the devices of a backend (matrix products by shape and element type, attention, kernels of training steps, how
+ * devices share cores, collectives, messages, copies between tiers) and makes their profile: a JSON file, versioned, with a
+ * checksum over its content. Plans priced with it say so ("profile" in tsr_plan_info). Run it while nothing else runs.
+ *
+ * Options
+ *   devices   str   "cpu" (default), "cuda", "cuda:0,1"
+ *   seconds   f64   what it should take, about (default 40); below 10 with coarser grids
+ *
+ *     while (done < 1) tsr_calibration_step(calibration, &done);      some seconds each
+ *     tsr_calibration_save(calibration, NULL); */
+TSR_API tsr_status* tsr_calibration_new(tsr_runtime* runtime, const tsr_options* options,
+                                        tsr_calibration** out_calibration);
+/* Measures the next piece. *out_done: the share that is done; 1 when all is. */
+TSR_API tsr_status* tsr_calibration_step(tsr_calibration* calibration, double* out_done);
+/* What is measured next, for people; empty when all is done. */
+TSR_API tsr_status* tsr_calibration_next(const tsr_calibration* calibration, char* buffer, size_t capacity,
+                                         size_t* out_size);
+/* The file's text. TSR_FAILED_PRECONDITION before all is done. */
+TSR_API tsr_status* tsr_calibration_text(const tsr_calibration* calibration, char* buffer, size_t capacity,
+                                         size_t* out_size);
+/* path NULL: <cache folder>/tessera/profile-<backend>.json, where "auto" looks. */
+TSR_API tsr_status* tsr_calibration_save(const tsr_calibration* calibration, const char* path);
+/* Where that is: of the file that path NULL means. */
+TSR_API tsr_status* tsr_calibration_default_path(const tsr_calibration* calibration, char* buffer, size_t capacity,
+                                                 size_t* out_size);
+TSR_API void tsr_calibration_free(tsr_calibration* calibration);
 
 /* ================================================================ tensor */
 
@@ -294,6 +328,14 @@ TSR_API tsr_status* tsr_graph_token_loss(tsr_graph* graph, tsr_graph** out_graph
 TSR_API tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_evaluation(tsr_graph* graph, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
+
+/* What a graph computes, reads, writes and keeps, on one device, without running it: JSON {"phases": {"forward", "backward",
+ * "update"}, "saved_bytes", "ops": [{"op", "count", ...}], "blocks": [{"block", ...}], "nodes": [...]}. Everywhere: "flops"
+ * (a multiply and an add are two), "bytes_read", "bytes_written", "saved_bytes" (results of forward that backward reads),
+ * "transient_bytes" (the most that is live at once beside what is kept; a sum over no nodes). Options: batch (i64, default 1),
+ * symbols ("T=128", every symbol but B), nodes (i64, 1: list every node; default 0). */
+TSR_API tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, char* buffer, size_t capacity,
+                                      size_t* out_size);
 TSR_API void tsr_graph_free(tsr_graph* graph);
 
 /* ================================================================ tokenizer */
@@ -533,6 +575,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   devices        str   "cpu:4" (default "cpu:1")
  *   parallel       str   pins decisions, the rest is the planner's: "dp=2,tp=2,sp,zero=1,mb=4" (default "": all planned)
  *   plan_file      str   a plan from tsr_plan_save instead of planning; it must be of this very graph
+ *   profile        str   what prices the plan: a file, "auto" or "none" (default: the runtime's)
  *   memory_limit   i64 bytes or str "2GiB", per device (default: the device's)
  *   batch          i64   sequences (rows) in one step, over all devices (default 8)
  *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's

@@ -1,0 +1,349 @@
+#include "capi/engine/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "capi/engine/device_profiles.h"
+#include "capi/engine/measured_run.h"
+#include "graph/base/text.h"
+#include "serialize/device_profile_json.h"
+
+namespace tessera {
+
+namespace {
+
+// Marks of the grids: a factor of three to four apart, which log-time between them bears within a few
+// percent.
+const std::vector<double> kRows = {1, 4, 16, 64, 256, 1024}, kWidths = {16, 64, 192, 512, 2048};
+// For element types that little is computed in, and where there is no time for more.
+const std::vector<double> kFewRows = {16, 256}, kFewWidths = {16, 64, 256};
+constexpr double kLeastSecondsForAll = 10;
+const std::vector<double> kHeads = {2, 16}, kHeadSizes = {16, 64, 128};
+const std::vector<double> kCausalTokens = {32, 128, 512}, kAllTokens = {64, 256};
+const std::vector<int64_t> kSizes = {int64_t{4} << 10, int64_t{64} << 10, int64_t{512} << 10,
+                                     int64_t{4} << 20, int64_t{16} << 20};
+
+// Together they hold every op of a training step, each at sizes far apart.
+constexpr StepProbe kSteps[] = {
+    {"gpt2:L=1,C=64,H=2,V=256,T=64", "adamw", 2, 32},
+    {"gpt2:L=1,C=64,H=2,V=256,T=128", "adamw", 8, 128},
+    {"gpt2:L=1,C=256,H=8,V=512,T=128", "adamw", 8, 128},
+    {"gpt2:L=1,C=768,H=12,V=2048,T=256", "adamw", 4, 256},
+    {"llama:L=1,C=64,H=4,KV=2,F=192,V=256,T=64", "sgd", 2, 64},
+    {"llama:L=1,C=512,H=8,KV=4,F=1408,V=2048,T=256", "adamw", 4, 128},
+    {"llama:L=1,C=256,H=8,KV=4,F=704,V=1024,T=256", "sgd", 8, 128},
+    {"moe:L=1,C=128,H=4,KV=2,F=256,E=4,K=2,V=512,T=128", "adamw", 4, 128},
+};
+
+// Priced by shape, not by bytes.
+const std::set<std::string_view> kByShape = {"matmul", "matmul_weight_grad", "attention", "attention_grad"};
+
+int64_t whole(double value) { return static_cast<int64_t>(value); }
+
+Status fill(Session& session, const std::string&) { return fill_probes(session); }
+
+Tier tier_at(int i) { return static_cast<Tier>(i); }
+
+}  // namespace
+
+Result<std::unique_ptr<Calibration>> Calibration::create(std::shared_ptr<Runtime> runtime,
+                                                         const std::string& devices, double seconds) {
+  std::unique_ptr<Calibration> made(new Calibration);
+  made->seconds_ = seconds;
+  made->is_coarse_ = seconds < kLeastSecondsForAll;
+  made->backend_ = devices.substr(0, devices.find(':'));
+  TSR_ASSIGN_OR_RETURN(made->one_, runtime->open_devices(devices));
+  const bool listed = made->one_->size() > 1;
+  made->most_members_ = made->one_->size();
+  const Cluster cluster = made->one_->cluster();
+  if (listed) {  // several that are real: the first of them stands for all
+    TSR_ASSIGN_OR_RETURN(made->one_, runtime->open_devices(made->one_->device_name(0)));
+  }
+  made->profile_.device = cluster.kinds[0].name;
+  made->profile_.cores = cluster.shared_cores;
+  if (cluster.shared_cores > 0) {
+    made->most_members_ = made->is_coarse_ ? 2 : std::max(4, std::min(cluster.shared_cores, 16));
+    if (cluster.shared_cores > 1) {
+      TSR_ASSIGN_OR_RETURN(made->all_,
+                           runtime->open_devices(format("{}:{}", made->backend_, cluster.shared_cores)));
+    }
+  }
+  made->runtime_ = std::move(runtime);
+  made->list_pieces();
+  return made;
+}
+
+void Calibration::list_pieces() {
+  const auto add = [&](std::string name, double weight, std::function<Status(double)> measure) {
+    const size_t at = pieces_.size();
+    pieces_.push_back({std::move(name), weight,
+                       [this, at, measure = std::move(measure)] { return measure(budget_s(pieces_[at])); }});
+  };
+  for (const int64_t trans : {int64_t{0}, int64_t{1}})
+    for (const char* op : {"matmul", "matmul_weight_grad"})
+      add(format("matrix products ({}, trans_w = {})", op, trans), 4,
+          [=, this](double budget) { return measure_products(DType::kF32, op, trans, !is_coarse_, budget); });
+  for (const DType dtype : {DType::kF64, DType::kBF16, DType::kF16})
+    for (const char* op : {"matmul", "matmul_weight_grad"})
+      add(format("matrix products in {}", info(dtype).name), 0.7,
+          [=, this](double budget) { return measure_products(dtype, op, 0, false, budget); });
+  for (const int64_t causal : {int64_t{1}, int64_t{0}})
+    add("attention", 2, [=, this](double budget) { return measure_attention(causal, budget); });
+  for (const StepProbe& probe : kSteps) {
+    if (is_coarse_ && probe.model.find("C=64") == std::string_view::npos) continue;
+    add(format("a training step ({})", probe.model), 2,
+        [=, this](double budget) { return measure_step(probe, budget); });
+  }
+  for (int32_t members = 2; members <= most_members_; members *= 2)
+    add(format("collectives of {}", members), 1,
+        [=, this](double budget) { return measure_collectives(members, budget); });
+  if (most_members_ > 1) add("messages", 0.5, [this](double budget) { return measure_messages(budget); });
+  add("copies between tiers", 0.5, [this](double budget) { return measure_copies(budget); });
+  for (const Piece& piece : pieces_) all_weights_ += piece.weight;
+}
+
+double Calibration::budget_s(const Piece& piece) const { return seconds_ * piece.weight / all_weights_; }
+
+double Calibration::done() const {
+  double weights = 0;
+  for (size_t i = 0; i < next_; ++i) weights += pieces_[i].weight;
+  return next_ == pieces_.size() ? 1 : weights / all_weights_;
+}
+
+std::string Calibration::next() const { return next_ < pieces_.size() ? pieces_[next_].name : ""; }
+
+Status Calibration::step() {
+  if (next_ == pieces_.size()) return {};
+  TSR_RETURN_IF_ERROR(runtime_->check_process());
+  TSR_RETURN_IF_ERROR(pieces_[next_].measure().with_context(pieces_[next_].name));
+  if (++next_ == pieces_.size()) fit_steps();
+  return {};
+}
+
+Result<std::vector<MeasuredPoint>> Calibration::measure_probes(const std::vector<Probe>& probes,
+                                                               double budget) {
+  std::vector<MeasuredPoint> points(probes.size());
+  TSR_ASSIGN_OR_RETURN(ProbeProgram alone, probe_program(probes, one_->catalog(), 1));
+  if (alone.kept.empty()) return points;
+  const double share = all_ != nullptr ? 0.4 : 1;
+  TSR_ASSIGN_OR_RETURN(const MeasuredRun run,
+                       measure_run(one_, std::move(alone.program), {share * budget, 15}, fill));
+  for (size_t i = 0; i < alone.kept.size(); ++i)
+    points[alone.kept[i]].seconds = points[alone.kept[i]].shared_seconds = run.seconds[0][i];
+  if (all_ == nullptr) return points;
+  TSR_ASSIGN_OR_RETURN(ProbeProgram shared, probe_program(probes, all_->catalog(), all_->size()));
+  TSR_ASSIGN_OR_RETURN(const MeasuredRun busy,
+                       measure_run(all_, std::move(shared.program), {0.6 * budget, 15}, fill));
+  for (size_t i = 0; i < shared.kept.size(); ++i) {
+    double sum = 0;
+    for (const std::vector<double>& rank : busy.seconds) sum += rank[2 * i + 1];
+    points[shared.kept[i]].shared_seconds = sum / static_cast<double>(busy.seconds.size());
+  }
+  return points;
+}
+
+namespace {
+
+void settle(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks) {
+  limit_to_scale(seconds, marks);
+  raise_to_monotonic(seconds, marks);
+  limit_to_scale(seconds, marks);
+}
+
+// A table over a grid whose points came in row-major order.
+PriceTable grid_table(std::string op, std::string form, DType dtype, std::vector<std::string> axes,
+                      std::vector<std::vector<double>> marks, const std::vector<MeasuredPoint>& points,
+                      bool is_shared) {
+  PriceTable table{std::move(op), std::move(form), dtype, std::move(axes), std::move(marks), {}, {}};
+  for (const MeasuredPoint& point : points) {
+    table.seconds.push_back(point.seconds);
+    if (is_shared) table.shared_seconds.push_back(std::max(point.seconds, point.shared_seconds));
+  }
+  settle(table.seconds, table.marks);
+  settle(table.shared_seconds, table.marks);
+  for (size_t i = 0; i < table.shared_seconds.size(); ++i)
+    table.shared_seconds[i] = std::max(table.shared_seconds[i], table.seconds[i]);
+  return table;
+}
+
+bool all_measured(const std::vector<MeasuredPoint>& points) {
+  return std::ranges::all_of(points, [](const MeasuredPoint& point) { return point.seconds > 0; });
+}
+
+}  // namespace
+
+Status Calibration::measure_products(DType dtype, const std::string& op, int64_t trans_w, bool whole_grid,
+                                     double budget) {
+  const std::vector<double>& rows = whole_grid ? kRows : kFewRows;
+  const std::vector<double>& widths = whole_grid ? kWidths : kFewWidths;
+  std::vector<Probe> probes;
+  for (const double m : rows)
+    for (const double k : widths)
+      for (const double n : widths) {
+        const TensorType x{dtype, Shape{whole(m), whole(k)}}, dy{dtype, Shape{whole(m), whole(n)}};
+        const TensorType w{dtype, trans_w == 1 ? Shape{whole(n), whole(k)} : Shape{whole(k), whole(n)}};
+        probes.push_back({op, {{"trans_w", trans_w}}, {x, op == "matmul" ? w : dy}});
+      }
+  TSR_ASSIGN_OR_RETURN(const std::vector<MeasuredPoint> points, measure_probes(probes, budget));
+  if (!all_measured(points)) return {};  // no kernel of that type
+  profile_.kernels.push_back(grid_table(op, dtype == DType::kF32 ? format("trans_w={}", trans_w) : "", dtype,
+                                        {"*", "k", "n"}, {rows, widths, widths}, points, all_ != nullptr));
+  return {};
+}
+
+Status Calibration::measure_attention(int64_t causal, double budget) {
+  const std::vector<double>& tokens = causal == 1 && !is_coarse_ ? kCausalTokens : kAllTokens;
+  std::vector<double> pairs;
+  for (const double t : tokens) pairs.push_back(t * t);
+  for (const char* op : {"attention", "attention_grad"}) {
+    std::vector<Probe> probes;
+    for (const double heads : kHeads)
+      for (const double t : tokens)
+        for (const double d : kHeadSizes) {
+          const TensorType q{DType::kF32, Shape{1, whole(t), whole(heads), whole(d)}};
+          const TensorType lse{DType::kF32, Shape{1, whole(t), whole(heads)}};
+          const bool grad = std::string_view(op) == "attention_grad";
+          probes.push_back(
+              {op, {{"causal", causal}}, grad ? std::vector{q, q, q, q, q, lse} : std::vector{q, q, q}});
+        }
+    TSR_ASSIGN_OR_RETURN(const std::vector<MeasuredPoint> points, measure_probes(probes, budget / 2));
+    if (!all_measured(points)) continue;
+    profile_.kernels.push_back(grid_table(op, format("causal={}", causal), DType::kF32, {"*", "ts", "d"},
+                                          {kHeads, pairs, kHeadSizes}, points, all_ != nullptr));
+  }
+  return {};
+}
+
+Status Calibration::measure_step(const StepProbe& probe, double budget) {
+  const auto measure = [&](const std::shared_ptr<DeviceSet>& devices,
+                           double seconds) -> Result<std::pair<Program, MeasuredRun>> {
+    TSR_ASSIGN_OR_RETURN(const StepProgram made,
+                         step_program(probe, one_->cluster(), devices->catalog(), devices->size()));
+    TSR_ASSIGN_OR_RETURN(
+        MeasuredRun run,
+        measure_run(devices, made.program, {seconds, 15}, [&](Session& session, const std::string& entry) {
+          return fill_step(session, entry, made.program, made.step);
+        }));
+    return std::pair(made.program, std::move(run));
+  };
+  TSR_ASSIGN_OR_RETURN(const auto alone, measure(one_, (all_ != nullptr ? 0.4 : 1) * budget));
+  std::vector<double> shared = alone.second.seconds[0];
+  if (all_ != nullptr) {
+    TSR_ASSIGN_OR_RETURN(const auto busy, measure(all_, 0.6 * budget));
+    for (size_t i = 0; i < shared.size(); ++i) {
+      shared[i] = 0;
+      for (const auto& rank : busy.second.seconds)
+        shared[i] += rank[i] / static_cast<double>(busy.second.seconds.size());
+    }
+  }
+  outside_s_.push_back(alone.second.outside_s);
+  const RankProgram& rank = alone.first.ranks[0];
+  for (size_t i = 0; i < rank.entries[0].code.size(); ++i) {
+    const auto* inst = std::get_if<KernelInst>(&rank.entries[0].code[i]);
+    if (inst == nullptr) continue;
+    const KernelDesc& kernel = rank.kernels[static_cast<size_t>(inst->kernel)];
+    if (kernel.op->cost == nullptr || kByShape.contains(kernel.op->name)) continue;
+    const OpCost cost = kernel.op->cost({kernel.attrs, kernel.inputs, kernel.outputs, kernel.factors});
+    by_bytes_[{std::string(kernel.op->name), kernel.outputs[0].dtype}].push_back(
+        {cost.bytes_read + cost.bytes_written, alone.second.seconds[0][i], shared[i]});
+  }
+  return {};
+}
+
+void Calibration::fit_steps() {
+  std::vector<MeasuredPoint> any;
+  for (const auto& [name, points] : by_bytes_) {
+    profile_.kernels.push_back(fit_table(name.first, name.second, points, all_ != nullptr));
+    any.insert(any.end(), points.begin(), points.end());
+  }
+  // Work rounded to half octaves, so that each has many ops.
+  for (MeasuredPoint& point : any)
+    point.work = std::exp2(std::round(2 * std::log2(std::max(1.0, point.work))) / 2);
+  if (!any.empty()) profile_.kernels.push_back(fit_table("", DType::kF32, any, all_ != nullptr));
+  std::ranges::sort(profile_.kernels, {},
+                    [](const PriceTable& table) { return std::tuple(table.op, table.form, table.dtype); });
+  if (all_ == nullptr && profile_.cores > 0)  // one core: alone is all there is
+    for (PriceTable& table : profile_.kernels) table.shared_seconds = table.seconds;
+  profile_.run_s = lower_quartile(outside_s_);
+}
+
+Status Calibration::measure_collectives(int32_t members, double budget) {
+  const bool is_shared = profile_.cores > 0;
+  TSR_ASSIGN_OR_RETURN(const auto devices,
+                       runtime_->open_devices(is_shared ? format("{}:{}", backend_, members) : backend_));
+  if (devices->size() < members) return {};
+  std::vector<int64_t> sizes = kSizes;
+  if (members > 4) sizes.pop_back();
+  if (is_coarse_) sizes.resize(3);
+  const Program program = collectives_program(members, sizes);
+  TSR_ASSIGN_OR_RETURN(const MeasuredRun run, measure_run(devices, program, {budget, 25}, fill));
+  const std::vector<Instruction>& code = program.ranks[0].entries[0].code;
+  for (size_t at = 0; at < code.size(); at += sizes.size()) {
+    std::vector<MeasuredPoint> points;
+    for (size_t i = at; i < at + sizes.size(); ++i) {
+      double longest = 0;
+      for (const std::vector<double>& rank : run.seconds) longest = std::max(longest, rank[i]);
+      points.push_back({4.0 * static_cast<double>(std::get<CollectiveInst>(code[i]).elements), longest, 0});
+    }
+    profile_.collectives.push_back(
+        {std::get<CollectiveInst>(code[at]).kind, members, fit_curve(std::move(points))});
+  }
+  std::ranges::sort(profile_.collectives, {},
+                    [](const CollectivePrice& price) { return std::pair(price.kind, price.members); });
+  return {};
+}
+
+Status Calibration::measure_messages(double budget) {
+  TSR_ASSIGN_OR_RETURN(const auto devices,
+                       runtime_->open_devices(profile_.cores > 0 ? format("{}:2", backend_) : backend_));
+  if (devices->size() != 2) return {};
+  TSR_ASSIGN_OR_RETURN(const MeasuredRun run,
+                       measure_run(devices, messages_program(kSizes), {budget, 25}, fill));
+  std::vector<MeasuredPoint> points;
+  for (size_t i = 0; i < kSizes.size(); ++i)
+    points.push_back({static_cast<double>(kSizes[i]), std::max(run.seconds[0][i], run.seconds[1][i]), 0});
+  profile_.messages = fit_curve(std::move(points));
+  return {};
+}
+
+Status Calibration::measure_copies(double budget) {
+  for (int from = 0; from < 3; ++from)
+    for (int to = 0; to < 3; ++to) {
+      if (from == to && from != 0) continue;
+      TSR_ASSIGN_OR_RETURN(
+          const MeasuredRun run,
+          measure_run(one_, copies_program(tier_at(from), tier_at(to), kSizes), {budget / 7, 9}, fill));
+      std::vector<MeasuredPoint> points;
+      for (size_t i = 0; i < kSizes.size(); ++i)
+        points.push_back({static_cast<double>(kSizes[i]), run.seconds[0][i], 0});
+      profile_.copies.push_back({tier_at(from), tier_at(to), fit_curve(std::move(points))});
+    }
+  return {};
+}
+
+std::string Calibration::default_path() const {
+  return default_profile_path(runtime_->cache_folder(), backend_);
+}
+
+Result<std::string> Calibration::text() const {
+  TSR_ASSIGN_OR_RETURN(DeviceProfile made, profile());
+  return device_profile_to_json(made);
+}
+
+Status Calibration::save(const std::string& path) const {
+  TSR_ASSIGN_OR_RETURN(DeviceProfile made, profile());
+  const std::string where = path.empty() ? default_path() : path;
+  if (where.empty())
+    return Status(StatusCode::kInvalidArgument,
+                  "there is no cache folder (neither XDG_CACHE_HOME nor HOME is set): name a file");
+  return write_profile(made, where);
+}
+
+Result<DeviceProfile> Calibration::profile() const {
+  if (next_ < pieces_.size())
+    return Status(StatusCode::kFailedPrecondition, format("calibration is not done: {} comes next", next()));
+  return profile_;
+}
+
+}  // namespace tessera

@@ -1,0 +1,67 @@
+// Calibration: measures the devices of one backend, piece by piece, and makes their profile. One thread at a
+// time; nothing else should run meanwhile.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capi/engine/fitted_prices.h"
+#include "capi/engine/probe_program.h"
+#include "capi/engine/runtime.h"
+#include "graph/device_profile.h"
+
+namespace tessera {
+
+class Calibration {
+ public:
+  // `devices`: "cpu", "cuda", "cuda:0,1". `seconds`: what all pieces together should take, about.
+  static Result<std::unique_ptr<Calibration>> create(std::shared_ptr<Runtime> runtime,
+                                                     const std::string& devices, double seconds);
+
+  double done() const;                         // share of the pieces; 1: the profile is complete
+  std::string next() const;                    // what is measured next, for people: "matrix products"
+  Status step();                               // measures it
+  Result<DeviceProfile> profile() const;       // kFailedPrecondition before all is done
+  Result<std::string> text() const;            // of the profile's file
+  Status save(const std::string& path) const;  // nothing: default_path()
+  std::string default_path() const;
+
+ private:
+  struct Piece {
+    std::string name;
+    double weight = 1;  // of the time
+    std::function<Status()> measure;
+  };
+  Calibration() = default;
+
+  void list_pieces();
+  double budget_s(const Piece& piece) const;
+  // Seconds of every probe alone, and shared; empty where no kernel takes it.
+  Result<std::vector<MeasuredPoint>> measure_probes(const std::vector<Probe>& probes, double budget_s);
+  Status measure_products(DType dtype, const std::string& op, int64_t trans_w, bool whole_grid,
+                          double budget_s);
+  Status measure_attention(int64_t causal, double budget_s);
+  Status measure_step(const StepProbe& probe, double budget_s);
+  Status measure_collectives(int32_t members, double budget_s);
+  Status measure_messages(double budget_s);
+  Status measure_copies(double budget_s);
+  void fit_steps();
+
+  std::shared_ptr<Runtime> runtime_;
+  std::string backend_;
+  std::shared_ptr<DeviceSet> one_, all_;  // all_: one on each of the shared cores; null where none are shared
+  int32_t most_members_ = 1;
+  double seconds_ = 45;
+  bool is_coarse_ = false;  // too little time for every grid
+  std::vector<Piece> pieces_;
+  double all_weights_ = 0;
+  size_t next_ = 0;
+  std::map<std::pair<std::string, DType>, std::vector<MeasuredPoint>> by_bytes_;
+  std::vector<double> outside_s_;
+  DeviceProfile profile_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,83 @@
+#include "capi/engine/device_profiles.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "graph/base/text.h"
+#include "serialize/atomic_file.h"
+#include "serialize/device_profile_json.h"
+
+namespace tessera {
+
+namespace {
+
+Status check_devices(const DeviceProfile& profile, const DeviceSet& devices) {
+  const Cluster cluster = devices.cluster();
+  const std::string& kind = cluster.kinds[0].name;
+  if (profile.device != kind)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the profile is of '{}', these devices are '{}': run `tessera calibrate` here",
+                         profile.device, kind));
+  if (profile.cores != cluster.shared_cores)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("the profile was measured with {} threads, this runtime has {}: run `tessera calibrate` with "
+               "as many",
+               profile.cores, cluster.shared_cores));
+  return {};
+}
+
+Result<std::shared_ptr<const DeviceProfile>> read_for(const std::string& path, const DeviceSet& devices) {
+  TSR_ASSIGN_OR_RETURN(DeviceProfile profile, read_profile(path));
+  TSR_RETURN_IF_ERROR(check_devices(profile, devices).with_context(format("profile '{}'", path)));
+  return std::shared_ptr<const DeviceProfile>(std::make_shared<DeviceProfile>(std::move(profile)));
+}
+
+}  // namespace
+
+std::string default_profile_path(const std::string& cache_folder, std::string_view devices) {
+  if (cache_folder.empty()) return {};
+  return format("{}/profile-{}.json", cache_folder, trim(devices.substr(0, devices.find(':'))));
+}
+
+Result<DeviceProfile> read_profile(const std::string& path) {
+  constexpr std::streamsize kMostBytes = (std::streamsize{16} << 20) + 1;  // the reader refuses more
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return Status(StatusCode::kNotFound, format("cannot open profile '{}': {}; `tessera calibrate --out {}` "
+                                                "makes it",
+                                                path, std::strerror(errno), path));
+  std::string text(static_cast<size_t>(kMostBytes), '\0');
+  file.read(text.data(), kMostBytes);
+  text.resize(static_cast<size_t>(file.gcount()));
+  Result<DeviceProfile> profile = device_profile_from_json(text);
+  if (!profile.ok()) return profile.status().with_context(format("'{}'", path));
+  return profile;
+}
+
+Status write_profile(DeviceProfile& profile, const std::string& path) {
+  const std::string text = device_profile_to_json(profile);
+  std::error_code error;
+  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty())
+    std::filesystem::create_directories(folder, error);
+  TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(text))));
+  return file.commit();
+}
+
+Result<std::shared_ptr<const DeviceProfile>> find_profile(ProfileChoice& choice, const DeviceSet& devices) {
+  const std::shared_ptr<const DeviceProfile> none;
+  if (choice.name.empty() || choice.name == "none") return none;
+  if (choice.name != "auto") return read_for(choice.name, devices);
+  const std::string path = default_profile_path(choice.cache_folder, devices.text());
+  std::error_code error;
+  if (path.empty() || !std::filesystem::exists(path, error)) return none;
+  Result<std::shared_ptr<const DeviceProfile>> found = read_for(path, devices);
+  if (found.ok()) return found;
+  choice.ignored = format("built-in rates are used: {}", found.status().message());
+  return none;
+}
+
+}  // namespace tessera

@@ -1,0 +1,32 @@
+// Measured seconds -> what a profile may hold: curves and tables on which more work is never cheaper.
+#pragma once
+
+#include <vector>
+
+#include "graph/device_profile.h"
+
+namespace tessera {
+
+struct MeasuredPoint {
+  double work = 0;  // bytes
+  double seconds = 0, shared_seconds = 0;
+};
+
+// Least change on logarithms that makes the values never fall (pool adjacent violators).
+std::vector<double> never_falling(std::vector<double> seconds);
+
+// Along every axis of a row-major grid: each value at least those of less work.
+void raise_to_monotonic(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
+
+// Along every axis: twice the work takes at most twice as long, so that a part of a kernel is never cheaper
+// than its share. What computes does so; what was measured otherwise was disturbed.
+void limit_to_scale(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
+
+// Points of equal work become their median; then never falling; then at most one mark for every factor of
+// `spacing` in work, but for the first and the last.
+PriceCurve fit_curve(std::vector<MeasuredPoint> points, double spacing = 1.6);
+
+// The same for both times of a kernel; the table goes by bytes.
+PriceTable fit_table(std::string op, DType dtype, const std::vector<MeasuredPoint>& points, bool is_shared);
+
+}  // namespace tessera

@@ -1,0 +1,13 @@
+// The profile of a graph as JSON, as tessera.h says of tsr_graph_profile.
+#pragma once
+
+#include <string>
+
+#include "capi/engine/options.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+Result<std::string> graph_profile_json(const Graph& graph, const Options& options);
+
+}  // namespace tessera

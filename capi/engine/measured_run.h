@@ -1,0 +1,34 @@
+// Runs a Program several times and says what each of its instructions took.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "graph/program.h"
+#include "runtime/device_set.h"
+#include "runtime/session.h"
+
+namespace tessera {
+
+struct MeasuredRun {
+  std::vector<std::vector<double>> seconds;  // [rank][instruction] of entry 0
+  double outside_s = 0;                      // of one run beside its instructions: handing over and back
+};
+
+struct MeasureOptions {
+  double budget_s = 1;  // rounds stop once this is used up, after three
+  int32_t rounds = 9;   // at most
+};
+
+// The lower quartile over rounds, after one that is not counted: what else the machine does only ever adds.
+// Collectives and messages count from when the last of those who meet has arrived. `fill` writes what
+// kernels read.
+Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program program,
+                                const MeasureOptions& options,
+                                const std::function<Status(Session&, const std::string& entry)>& fill);
+
+double lower_quartile(std::vector<double> values);
+
+}  // namespace tessera

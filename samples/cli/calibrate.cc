@@ -1,0 +1,73 @@
+#include <iostream>
+
+#include "command.h"
+
+namespace cli {
+
+namespace {
+struct Arguments : Common {
+  std::string output;
+  double seconds = 40;
+};
+}  // namespace
+
+void register_calibrate(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  args->devices = "cpu";
+  CLI::App* command =
+      app.add_subcommand("calibrate", "measure the devices of this machine, for better plans");
+  command->footer(
+      "Example:\n  tessera calibrate\n  tessera calibrate --out machine.json && tessera plan model.tsr "
+      "--devices cpu:2 --profile machine.json\n"
+      "Run it while nothing else runs. Without --out the profile goes to $XDG_CACHE_HOME/tessera (else "
+      "~/.cache/tessera),\nwhere plan, train, eval, generate and bench find it.");
+  command->add_option("--devices", args->devices, "cpu | cuda | cuda:0,1")->capture_default_str();
+  command->add_option("--out", args->output, "file to write (default: where plans look for it)");
+  command->add_option("--seconds", args->seconds, "how long it should take, about")->capture_default_str();
+  command->add_option("--threads", args->threads, "threads for kernels; 0: all cores of this process")
+      ->capture_default_str();
+  add_json(*command, *args);
+  command->callback([args] {
+    const Runtime runtime = open_runtime(*args);
+    const Options options = make<Options>(tsr_options_new);
+    set(options, "devices", args->devices);
+    set(options, "seconds", args->seconds);
+    const Calibration calibration =
+        make<Calibration>(tsr_calibration_new, runtime.get(), static_cast<const tsr_options*>(options.get()));
+    const auto* reading = static_cast<const tsr_calibration*>(calibration.get());
+    {
+      Progress progress;
+      for (double done = 0; done < 1;) {
+        progress.show(std::to_string(static_cast<int>(100 * done)) + " %  " +
+                      text(tsr_calibration_next, reading));
+        check(tsr_calibration_step(calibration.get(), &done));
+      }
+    }
+    const std::string path =
+        args->output.empty() ? text(tsr_calibration_default_path, reading) : args->output;
+    check(tsr_calibration_save(reading, path.empty() ? nullptr : path.c_str()));
+    const Json profile = Json::parse(text(tsr_calibration_text, reading));
+    const Json& content = profile["content"];
+    if (args->json)
+      return print_json({{"profile", path},
+                         {"checksum", profile["checksum"]},
+                         {"device", content["device"]},
+                         {"cores", content["cores"]},
+                         {"kernels", content["kernels"].size()},
+                         {"collectives", content["collectives"].size()}});
+    double peak = 0;  // of f32 products: the largest of each table
+    for (const Json& table : content["kernels"]) {
+      if (table["op"] != "matmul" || table["dtype"] != "f32") continue;
+      double flops = 2;
+      for (const Json& marks : table["marks"]) flops *= marks.back().get<double>();
+      peak = std::max(peak, flops / table["seconds"].back().get<double>());
+    }
+    std::cout << "device     " << content["device"].get<std::string>() << '\n'
+              << "measured   " << content["kernels"].size() << " tables of kernels, "
+              << content["collectives"].size() << " of collectives, " << content["copies"].size()
+              << " of copies; f32 products reach " << static_cast<int64_t>(peak / 1e9) << " GFLOP/s\n"
+              << "profile    " << path << " (checksum " << profile["checksum"].get<std::string>() << ")\n";
+  });
+}
+
+}  // namespace cli

@@ -1,0 +1,18 @@
+// `tessera inspect --profile`: what a training step, or a forward pass, computes, moves and keeps.
+#pragma once
+
+#include "command.h"
+
+namespace cli {
+
+struct ProfileQuestion {
+  int64_t batch = 1, seq = 128;
+  std::string optimizer = "adamw";
+  bool forward_only = false, nodes = false;
+};
+void add_question(CLI::App& command, ProfileQuestion& question);
+
+Json graph_profile(const Model& model, const ProfileQuestion& question);
+void print_profile(const Json& profile);
+
+}  // namespace cli

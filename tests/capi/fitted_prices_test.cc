@@ -1,0 +1,74 @@
+// From measured points to prices: never falling, and no further from the measurements than that needs.
+#include "capi/engine/fitted_prices.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+
+using namespace tessera;
+
+TEST_CASE("values that never fall stay; a fall becomes the mean of its neighbours on logarithms") {
+  const std::vector<double> rising = {1, 2, 2, 5};
+  const std::vector<double> kept = never_falling(rising);
+  for (size_t i = 0; i < rising.size(); ++i) CHECK(kept[i] == doctest::Approx(rising[i]));
+  const std::vector<double> fixed = never_falling({1, 8, 2, 16});
+  CHECK(fixed[1] == doctest::Approx(4));
+  CHECK(fixed[2] == doctest::Approx(4));
+  CHECK(fixed[3] == doctest::Approx(16));
+  std::mt19937 random(1);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<double> values(20);
+    for (double& value : values) value = 1e-9 + static_cast<double>(random() % 1000);
+    const std::vector<double> result = never_falling(values);
+    for (size_t i = 1; i < result.size(); ++i) CHECK(result[i] >= result[i - 1]);
+  }
+}
+
+TEST_CASE("a grid rises along every axis after it was raised, and no value became smaller") {
+  std::mt19937 random(2);
+  const std::vector<std::vector<double>> marks = {{1, 2, 3}, {1, 2}, {1, 2, 3, 4}};
+  std::vector<double> seconds(24);
+  for (double& value : seconds) value = 1e-6 * static_cast<double>(1 + random() % 100);
+  std::vector<double> raised = seconds;
+  raise_to_monotonic(raised, marks);
+  for (size_t i = 0; i < 24; ++i) {
+    CHECK(raised[i] >= seconds[i]);
+    if (i % 4 != 0) CHECK(raised[i] >= raised[i - 1]);
+    if (i / 4 % 2 != 0) CHECK(raised[i] >= raised[i - 4]);
+    if (i / 8 != 0) CHECK(raised[i] >= raised[i - 8]);
+  }
+}
+
+TEST_CASE("twice the work takes at most twice as long, and still never less") {
+  std::mt19937 random(3);
+  const std::vector<std::vector<double>> marks = {{1, 4, 8}, {1, 2, 4, 8}};
+  std::vector<double> seconds(12);
+  for (double& value : seconds) value = 1e-6 * static_cast<double>(1 + random() % 100);
+  raise_to_monotonic(seconds, marks);
+  limit_to_scale(seconds, marks);
+  for (size_t i = 0; i < 12; ++i) {
+    if (i % 4 != 0) {
+      CHECK(seconds[i] >= seconds[i - 1]);
+      CHECK(seconds[i] <= 2 * seconds[i - 1] * (1 + 1e-12));
+    }
+    if (i >= 4) {
+      CHECK(seconds[i] >= seconds[i - 4]);
+      CHECK(seconds[i] <= (i >= 8 ? 2 : 4) * seconds[i - 4] * (1 + 1e-12));
+    }
+  }
+  std::vector<double> disturbed = {1, 2, 400, 8, 4, 8, 16, 32, 8, 16, 32, 64};
+  limit_to_scale(disturbed, marks);
+  CHECK(disturbed[2] == doctest::Approx(4));
+}
+
+TEST_CASE("a curve takes the median of equal work and keeps its ends") {
+  const PriceCurve curve = fit_curve({{100, 1, 0}, {100, 3, 0}, {100, 9, 0}, {110, 4, 0}, {1000, 50, 0}});
+  REQUIRE(curve.bytes.size() == 2);
+  CHECK(curve.bytes[0] == 100);
+  CHECK(curve.seconds[0] == doctest::Approx(3));
+  CHECK(curve.seconds[1] == doctest::Approx(50));
+  const PriceTable table = fit_table("add", DType::kF32, {{10, 2, 1}, {1000, 3, 30}}, true);
+  CHECK(table.shared_seconds[0] == doctest::Approx(2));  // sharing is never faster
+  CHECK(table.shared_seconds[1] == doctest::Approx(30));
+}
