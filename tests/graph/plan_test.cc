@@ -54,7 +54,7 @@ Plan full_plan(const Graph& graph) {
   plan.global_batch = 8;
   plan.micro_batches = 2;
   plan.symbols = {{"T", 128}};
-  plan.estimate = {0.1, 0.07, 1e-9, {4096, 8192}, 0.25};
+  plan.estimate = {0.1, 0.07, 1e-9, {4096, 8192}, 0.25, 0x1db0053241f7380f};
   return plan;
 }
 

@@ -32,7 +32,7 @@ inline Plan sample_plan() {
   plan.global_batch = 96;
   plan.micro_batches = 8;
   plan.symbols = {{"T", 128}, {"S", 1}};
-  plan.estimate = {0.123456789012345, 0.1, 0.02, {int64_t{1} << 40, 12345}, 0.037};
+  plan.estimate = {0.123456789012345, 0.1, 0.02, {int64_t{1} << 40, 12345}, 0.037, 0x1db0053241f7380f};
   return plan;
 }
 
