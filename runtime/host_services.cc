@@ -1,5 +1,6 @@
 #include "runtime/host_services.h"
 
+#include <cstddef>
 #include <new>
 
 struct tsr_abi_error {
@@ -50,6 +51,11 @@ Status take_error(tsr_abi_error* error) {
   Status status = error->status;
   if (error != out_of_memory_error()) delete error;
   return status;
+}
+
+bool blocks(const tsr_backend_api& api) {
+  return api.struct_size >= offsetof(tsr_backend_api, flags) + sizeof(api.flags) &&
+         (api.flags & TSR_BACKEND_BLOCKING) != 0;
 }
 
 }  // namespace tessera

@@ -31,4 +31,7 @@ class HostServices {
 // Takes ownership; null is success.
 Status take_error(tsr_abi_error* error);
 
+// The backend says TSR_BACKEND_BLOCKING.
+bool blocks(const tsr_backend_api& api);
+
 }  // namespace tessera

@@ -19,11 +19,6 @@ int64_t now_ns() {
       .count();
 }
 
-bool blocks(const tsr_backend_api& api) {
-  return api.struct_size >= offsetof(tsr_backend_api, flags) + sizeof(api.flags) &&
-         (api.flags & TSR_BACKEND_BLOCKING) != 0;
-}
-
 }  // namespace
 
 RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, const SessionOptions& options,

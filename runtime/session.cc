@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <set>
+#include <string>
 #include <thread>
 #include <unordered_map>
 
+#include "graph/analysis/issue_order.h"
 #include "graph/base/text.h"
 #include "graph/base/waiting.h"
 #include "runtime/box_copy.h"
@@ -113,6 +116,7 @@ struct Session::Impl {
   void fail(const Status& status);
   void stop_run();
   Status check_host_memory() const;
+  Status check_order() const;
   Watchdog::Sight look() const;
   void bark();
 
@@ -140,8 +144,23 @@ Status Session::Impl::check_host_memory() const {
              bytes_text(needed), needed, bytes_text(options.host_memory_limit), options.host_memory_limit));
 }
 
+// A backend that does not block has one thread issue for all streams of a rank: better refused than stood
+// still.
+Status Session::Impl::check_order() const {
+  const tsr_backend_api& api = executable->impl().api();
+  if (program.ranks.size() < 2 || blocks(api)) return {};
+  std::set<std::string> names;
+  for (const RankProgram& rank : program.ranks)
+    for (const EntryPoint& entry : rank.entries) names.insert(entry.name);
+  for (const std::string& name : names)
+    TSR_RETURN_IF_ERROR(
+        check_issue_order(program, name).with_context(format("entry '{}' on backend '{}'", name, api.name)));
+  return {};
+}
+
 Status Session::Impl::setup() {
   TSR_RETURN_IF_ERROR(check_host_memory());
+  TSR_RETURN_IF_ERROR(check_order());
   signals.origin_ns = now_ns();
   signals.fail = [this](const Status& status) { fail(status); };
   for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <random>
 
+#include "graph/analysis/issue_order.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/precision.h"
@@ -156,6 +157,9 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
   }
   TSR_ASSIGN_OR_RETURN(out.program, lower(entries, devices->catalog()));
   TSR_RETURN_IF_ERROR(verify(out.program).with_context("the lowered program"));
+  // Also where one thread issues for all streams of a rank, as on a GPU.
+  for (const EntrySpec& entry : entries)
+    TSR_RETURN_IF_ERROR(check_issue_order(out.program, entry.name).with_context("the lowered program"));
   TSR_ASSIGN_OR_RETURN(auto executable, Executable::prepare(devices, out.program));
   SessionOptions options;
   options.measure_memory = true;

@@ -1,0 +1,18 @@
+// Whether a Program runs where one thread issues for all streams of a rank, in program order (backends that
+// do not block): a receive holds up its rank until its send was issued, a collective until all its members
+// issue theirs, and a send goes on. Streams of their own would let an instruction pass a receive that waits;
+// one thread does not.
+#pragma once
+
+#include <string_view>
+
+#include "graph/base/result.h"
+#include "graph/program.h"
+
+namespace tessera {
+
+// `messages_under_way`: sends of a pair of ranks before the sender waits for a receive. kFailedPrecondition
+// names who waits for whom.
+Status check_issue_order(const Program& program, std::string_view entry, int32_t messages_under_way = 16);
+
+}  // namespace tessera
