@@ -10,6 +10,7 @@
 #include "graph/base/text.h"
 #include "graph/device_profile.h"
 #include "graph/transform/decoding.h"
+#include "graph/transform/precision.h"
 #include "parallel/lower.h"
 #include "parallel/simulator.h"
 
@@ -197,6 +198,9 @@ Result<Compiled> compile_training(const Graph& forward, bool language_model, con
     TSR_RETURN_IF_ERROR(add_token_loss(with_loss));
   } else {
     TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "loss", "training without a dataset"));
+  }
+  if (settings.precision != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(with_loss, with_mixed_precision(with_loss, settings.precision));
   }
 
   std::vector<GraphToPlan> graphs;

@@ -71,6 +71,8 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
                                               : LearningRate::Kind::kConstant;
   settings.seed = static_cast<uint64_t>(reader.i64("seed", 0));
   settings.dropout = reader.f64("dropout", -1, -1, 0.999);
+  settings.precision =
+      reader.choice("precision", "f32", {"f32", "bf16"}) == "bf16" ? DType::kBF16 : DType::kF32;
   settings.frozen = reader.text("frozen");
   settings.eval_batches = reader.i64("eval_batches", 0, 0);
   settings.evaluate_only = reader.flag("evaluate_only", false);

@@ -30,7 +30,8 @@ struct TrainerSettings {
   LearningRate rate;
   TrainingOptions step;
   uint64_t seed = 0;
-  double dropout = -1;  // -1: as the model says
+  double dropout = -1;            // -1: as the model says
+  DType precision = DType::kF32;  // of what is computed; parameters and optimizer state are f32
   std::string frozen;
   int64_t eval_batches = 0;
   bool evaluate_only = false;

@@ -1,5 +1,8 @@
 #include "graph/transform/precision.h"
 
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/base/text.h"
@@ -45,7 +48,107 @@ Status copy_typed_node(GraphCopy& copy, NodeId id, DType dtype) {
   return {};
 }
 
+// Copies nodes with operands in the element type that they take.
+class MixedCopy {
+ public:
+  MixedCopy(const Graph& source, DType compute) : copy_(source), compute_(compute) {}
+
+  Result<Graph> run() {
+    const Graph& source = copy_.source();
+    for (size_t i = 0; i < source.tensors().size(); ++i) {
+      const TensorId id{static_cast<uint32_t>(i)};
+      const Tensor& tensor = source.tensor(id);
+      if (tensor.producer == kNoNode) {
+        TSR_RETURN_IF_ERROR(copy_.copy_tensor(id));
+      } else if (tensor.output_index == 0) {
+        if (source.node(tensor.producer).phase != Phase::kForward)
+          return Status(StatusCode::kFailedPrecondition,
+                        "the element type of a graph is chosen before it is differentiated");
+        TSR_RETURN_IF_ERROR(copy_node(tensor.producer));
+      }
+    }
+    TSR_RETURN_IF_ERROR(copy_.copy_results());
+    return std::move(copy_.graph());
+  }
+
+ private:
+  // Which operands are cast to what, in the order in which it is tried. Activations in f32 are statistics and
+  // losses: they are never narrowed.
+  struct Way {
+    bool narrow_parameters, narrow_sources, widen;
+  };
+  static constexpr Way kWays[] = {
+      {true, false, false}, {true, true, false}, {false, false, false}, {false, false, true}};
+
+  DType type_of(TensorId now) { return copy_.graph().tensor(now).type.dtype; }
+  DType wanted(const Way& way, TensorId old, TensorId now) {
+    const DType is = type_of(now);
+    const TensorKind kind = copy_.source().tensor(old).kind;
+    const bool narrows = kind == TensorKind::kParameter    ? way.narrow_parameters
+                         : kind == TensorKind::kActivation ? false
+                                                           : way.narrow_sources;
+    if (is == DType::kF32 && narrows) return compute_;
+    return is == compute_ && way.widen ? DType::kF32 : is;
+  }
+
+  Result<TensorId> cast(TensorId now, DType dtype) {
+    if (type_of(now) == dtype) return now;
+    if (const auto found = casts_.find(std::pair(index(now), dtype)); found != casts_.end())
+      return found->second;
+    TSR_ASSIGN_OR_RETURN(
+        const std::vector<TensorId> made,
+        copy_.graph().add_node("cast", std::vector{now}, {{"dtype", std::string(to_text(dtype))}}));
+    casts_.emplace(std::pair(index(now), dtype), made[0]);
+    return made[0];
+  }
+
+  Status copy_node(NodeId id) {
+    const Node& node = copy_.source().node(id);
+    // A cast says itself what it makes.
+    const bool is_cast = node.op->name == "cast";
+    Status refused;
+    for (const Way& way : kWays) {
+      std::vector<TensorType> types;
+      for (const TensorId old : node.inputs) {
+        types.push_back(copy_.graph().tensor(copy_.mapped(old)).type);
+        if (!is_cast) types.back().dtype = wanted(way, old, copy_.mapped(old));
+      }
+      if (const auto inferred = node.op->infer(types, node.attrs); !inferred.ok()) {
+        if (refused.ok()) refused = inferred.status();
+        continue;
+      }
+      copy_.graph().set_scope(node.scope);
+      std::vector<TensorId> inputs;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        TSR_ASSIGN_OR_RETURN(const TensorId input, cast(copy_.mapped(node.inputs[i]), types[i].dtype));
+        inputs.push_back(input);
+      }
+      TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> outputs,
+                           copy_.graph().add_node(node.op->name, inputs, node.attrs));
+      copy_.graph().set_scope("");
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        copy_.replace(node.outputs[i], outputs[i]);
+        const std::string& name = copy_.source().tensor(node.outputs[i]).name;
+        if (!name.starts_with('%')) TSR_RETURN_IF_ERROR(copy_.graph().rename(outputs[i], name));
+      }
+      return {};
+    }
+    return refused.with_context(format("'{}' in {}", node.op->name, to_text(compute_)));
+  }
+
+  GraphCopy copy_;
+  const DType compute_;
+  std::map<std::pair<size_t, DType>, TensorId> casts_;
+};
+
 }  // namespace
+
+Result<Graph> with_mixed_precision(const Graph& forward, DType compute) {
+  if (compute != DType::kBF16 && compute != DType::kF16)
+    return Status(StatusCode::kUnsupported,
+                  format("mixed precision with {}: wanted bf16 or f16", to_text(compute)));
+  return MixedCopy(forward, compute).run();
+}
 
 Result<Graph> with_float_type(const Graph& forward, DType dtype) {
   if (dtype != DType::kF32 && dtype != DType::kF64)

@@ -11,4 +11,9 @@ namespace tessera {
 // one device far below the rounding of training.
 Result<Graph> with_float_type(const Graph& forward, DType dtype);
 
+// Mixed precision: parameters stay f32 and are cast to `compute` (bf16 or f16) where they are first used, and so are the
+// activations made from them; statistics, losses and the gradients of parameters are f32, as ops and casts give them.
+// Where an op does not take what mixes the two, constants and inputs are cast to `compute`, or else all to f32.
+Result<Graph> with_mixed_precision(const Graph& forward, DType compute);
+
 }  // namespace tessera

@@ -8,7 +8,7 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, mode = "train";
+  std::string model, mode = "train", precision;
   int64_t batch = 4, seq = 128, steps = 7, tokens = 64;
 };
 
@@ -34,6 +34,7 @@ Json bench_train(const Arguments& args, const Runtime& runtime, const Model& mod
   set(options, "seq", args.seq);
   set(options, "clip_norm", 0.0);
   set(options, "measure_memory", int64_t{0});
+  if (!args.precision.empty()) set(options, "precision", args.precision);
   const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
                                         static_cast<const tsr_dataset*>(dataset.get()),
                                         static_cast<const tsr_options*>(options.get()));
@@ -94,6 +95,7 @@ void register_bench(CLI::App& app) {
   command->add_option("--batch", args->batch, "train: sequences in one step")->capture_default_str();
   command->add_option("--seq", args->seq, "train: tokens a sequence; decode: tokens of the prompt")
       ->capture_default_str();
+  command->add_option("--precision", args->precision, "train: f32 or bf16 (default: f32)");
   command->add_option("--tokens", args->tokens, "decode: tokens to generate")->capture_default_str();
   command->add_option("--steps", args->steps, "counted rounds, after one that is not")->capture_default_str();
   add_placement(*command, *args);

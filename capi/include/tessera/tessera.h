@@ -592,6 +592,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
  *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
+ *   precision      str   f32 (default) | bf16: what is computed in bf16; parameters and optimizer state stay f32. Needs
+ *                        devices with such kernels: cuda
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
  *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)
