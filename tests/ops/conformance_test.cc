@@ -1,12 +1,14 @@
 // Every op of the registry, with every kernel of the CPU table, against its case file.
 #include <doctest/doctest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 
 #include "graph/base/text.h"
 #include "tests/ops/checks.h"
+#include "tests/ops/foreign_backend.h"
 
 namespace tessera::conformance {
 namespace {
@@ -20,8 +22,10 @@ bool wanted(std::string_view op) {
 }
 
 TEST_CASE("every_op_passes_the_five_checks_of_its_case_file") {
+  int checked = 0;
   for (const OpDef* op : all_ops()) {
     if (!wanted(op->name)) continue;
+    ++checked;
     const auto file = read_case_file(kCases + std::string(op->name) + ".txt");
     if (!file.ok()) {
       FAIL_CHECK(std::string(file.status().message()));
@@ -30,6 +34,10 @@ TEST_CASE("every_op_passes_the_five_checks_of_its_case_file") {
     const std::vector<cpu::KernelEntry> kernels = kernels_of(op->name);
     for (const std::string& finding : check_all(*op, kernels, *file)) FAIL_CHECK(finding);
   }
+  CHECK(checked > 0);
+  // `./dev gpu` wants to see that it was the GPU's.
+  if (!foreign_backend_name().empty())
+    std::printf("%d ops checked on %s\n", checked, std::string(foreign_backend_name()).c_str());
 }
 
 TEST_CASE("every_case_file_belongs_to_an_op_and_has_a_size_one_an_odd_and_a_zero_extent") {
