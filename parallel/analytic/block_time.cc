@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "parallel/analytic/context_time.h"
+#include "parallel/analytic/grid_time.h"
 
 namespace tessera {
 
@@ -14,11 +15,20 @@ double bytes_of(DType dtype) {
   return static_cast<double>(info(dtype).block_bytes) / info(dtype).block_elements;
 }
 
+enum class Cut : uint8_t { kColumns, kRows };  // of a weight, over tp
+
 // Adds kernels to a pass.
 class Kernels {
  public:
   Kernels(const Cluster& cluster, const ForeignPlan& plan)
-      : cluster_(cluster), kind_(cluster.kinds[0]), plan_(plan), group_(group_of(cluster, plan.tp, 1)) {}
+      : cluster_(cluster),
+        kind_(cluster.kinds[0]),
+        plan_(plan),
+        group_(group_of(cluster, plan.tp, 1)),
+        grid_(cluster, plan) {}
+
+  bool on_grid() const { return plan_.form != TensorForm::k1d; }
+  const GridProducts& grid() const { return grid_; }
 
   void product(Pass& pass, double m, double n, double k) const {
     pass.compute_s += product_seconds(kind_, plan_.compute_dtype, m, n, k);
@@ -32,8 +42,10 @@ class Kernels {
         kind_.launch_s;
     pass.kernels += 1;
   }
-  // A product of the model, and the adapter beside it where there is one.
-  void linear(Pass& pass, double m, double n, double k) const {
+  // A product of the model, and the adapter beside it where there is one. Extents are of one rank, with its
+  // columns of the weight or its rows.
+  void linear(Pass& pass, double m, double n, double k, Cut cut) const {
+    if (on_grid()) return grid_.forward(pass, m, n * whole(cut, true), k * whole(cut, false));
     product(pass, m, n, k);
     if (plan_.lora == 0) return;
     const double rank = static_cast<double>(plan_.lora);
@@ -60,9 +72,12 @@ class Kernels {
     pass.compute_s += streaming_seconds(kind_, bytes) + (kernels - 1) * kind_.launch_s;
     pass.kernels += kernels;
   }
-  // Around the products of one half of a block: all-reduce, or reduce-scatter and all-gather with sp.
-  void reduce(Pass& pass, double elements) const {
+  double whole(Cut cut, bool columns) const { return (cut == Cut::kColumns) == columns ? plan_.tp : 1; }
+  // Around the products of one half of a block: all-reduce, or reduce-scatter and all-gather with sp. Grids
+  // leave sums nowhere but in norms.
+  void reduce(Pass& pass, double elements, double channels) const {
     if (plan_.tp < 2) return;
+    if (on_grid()) return grid_.statistics(pass, elements / channels);
     pass.collective_s += all_reduce_seconds(cluster_, group_, elements * element_bytes());
     pass.kernels += kIssuedByCollective;
   }
@@ -97,6 +112,7 @@ class Kernels {
   const DeviceKind& kind_;
   const ForeignPlan& plan_;
   Group group_;
+  GridProducts grid_;
 };
 
 constexpr double kMask = 0.5;  // a byte of dropout mask beside two of value
@@ -120,7 +136,7 @@ struct Sizes {
         qkv((C + 2 * static_cast<double>(model.KV) * D) / t),
         F(static_cast<double>(model.F) / t),
         V(vocabulary(model, plan)),
-        own(plan.sequence_parallel ? N / t : N) {}
+        own(plan.splits_activations() ? N / t : N) {}
   // A vocabulary in parts is padded so that parts are equal and aligned.
   static double vocabulary(const TransformerShape& model, const ForeignPlan& plan) {
     if (plan.tp == 1) return static_cast<double>(model.V);
@@ -159,15 +175,15 @@ void attention_forward(Pass& pass, const Kernels& k, const Sizes& s, const Forei
                        double dropout) {
   k.stream(pass, 2 * s.own * s.C);
   if (plan.sequence_parallel) k.gather(pass, s.N * s.C);
-  k.linear(pass, s.N, s.qkv, s.C);
+  k.linear(pass, s.N, s.qkv, s.C, Cut::kColumns);
   k.stream(pass, 2 * s.N * s.qkv, 6);  // heads forward
   Pass scores;
   scores_forward(scores, k, s, plan, dropout);
   pass += scores;
   k.context(pass, s.N * s.qkv, s.N * s.C / s.t, scores.compute_s, false);
   k.stream(pass, 2 * s.N * s.C / s.t, 2);
-  k.linear(pass, s.N, s.C, s.C / s.t);
-  plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C);
+  k.linear(pass, s.N, s.C, s.C / s.t, Cut::kRows);
+  plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C, s.C);
   k.stream(pass, (3 + kMask) * s.own * s.C, 2);  // bias, dropout, residual
 }
 
@@ -204,23 +220,26 @@ void feed_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPla
   if (model.E > 0) {
     experts_forward(pass, k, s, plan, model);
   } else {
-    k.linear(pass, s.N, model.gated ? 2 * s.F : s.F, s.C);
+    k.linear(pass, s.N, model.gated ? 2 * s.F : s.F, s.C, Cut::kColumns);
     k.stream(pass, (model.gated ? 3 : 2) * s.N * s.F);
-    k.linear(pass, s.N, s.C, s.F);
+    k.linear(pass, s.N, s.C, s.F, Cut::kRows);
   }
-  plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C);
+  plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C, s.C);
   k.stream(pass, (3 + kMask) * s.own * s.C, 2);
 }
 
 // dX and dW of `count` products [N, k] x [k, n], and dW joining the gradients of earlier micro-batches. Of a
 // frozen product dX alone, and both gradients of the adapter beside it where there is one.
 void product_backward(BlockTime& time, const Kernels& k, const ForeignPlan& plan, double N, double n,
-                      double inner, double count = 1, bool adapted = true) {
-  k.products(time.backward, count, N, inner, n);
+                      double inner, Cut cut, double count = 1, bool adapted = true) {
   Pass weight;
+  if (k.on_grid())
+    k.grid().backward(time.backward, weight, N, n * k.whole(cut, true), inner * k.whole(cut, false));
+  else
+    k.products(time.backward, count, N, inner, n);
   const double grad = bytes_of(plan.grad_dtype), rank = static_cast<double>(plan.lora);
   if (plan.lora == 0) {
-    k.products(weight, count, inner, n, N);
+    if (!k.on_grid()) k.products(weight, count, inner, n, N);
     k.stream_bytes(weight, count * n * inner * (k.element_bytes() + 2 * grad));
   } else if (adapted) {
     k.product(time.backward, N, rank, n);
@@ -241,13 +260,14 @@ void experts_backward(BlockTime& time, const Kernels& k, const Sizes& s, const F
   Pass& b = time.backward;
   k.stream(b, 2 * (slots.count + s.N) * s.C);
   k.exchange(b, slots.count * s.C);
-  product_backward(time, k, plan, slots.each, s.C, s.F, slots.experts, false);
+  product_backward(time, k, plan, slots.each, s.C, s.F, Cut::kRows, slots.experts, false);
   k.stream(b, (model.gated ? 5 : 4) * slots.count * s.F, 3);
-  product_backward(time, k, plan, slots.each, model.gated ? 2 * s.F : s.F, s.C, slots.experts, false);
+  product_backward(time, k, plan, slots.each, model.gated ? 2 * s.F : s.F, s.C, Cut::kColumns, slots.experts,
+                   false);
   k.exchange(b, slots.count * s.C);
   k.stream(b, (slots.count + s.N) * s.C);
   k.stream(b, 4 * s.N * E, 6);
-  product_backward(time, k, plan, s.N, E, s.C, 1, false);
+  product_backward(time, k, plan, s.N, E, s.C, Cut::kColumns, 1, false);
 }
 
 }  // namespace
@@ -285,16 +305,16 @@ BlockTime block_time(const TransformerShape& model, const ForeignPlan& plan, con
   if (model.E > 0) {
     experts_backward(time, k, s, plan, model);
   } else {
-    product_backward(time, k, plan, s.N, s.C, s.F);
+    product_backward(time, k, plan, s.N, s.C, s.F, Cut::kRows);
     k.stream(b, (model.gated ? 5 : 4) * s.N * s.F, 3);
     if (plan.sequence_parallel) k.gather(b, s.N * s.C);  // the operand again, for dW
-    product_backward(time, k, plan, s.N, wide, s.C);
+    product_backward(time, k, plan, s.N, wide, s.C, Cut::kColumns);
   }
-  plan.sequence_parallel ? k.gather(b, s.N * s.C) : k.reduce(b, s.N * s.C);
+  plan.sequence_parallel ? k.gather(b, s.N * s.C) : k.reduce(b, s.N * s.C, s.C);
   k.stream(b, 8 * s.own * s.C, 4);  // norm, residual
   k.stream(b, (2 + kMask) * s.own * s.C, 3);
   if (plan.sequence_parallel) k.gather(b, s.N * s.C);
-  product_backward(time, k, plan, s.N, s.C, s.C / s.t);
+  product_backward(time, k, plan, s.N, s.C, s.C / s.t, Cut::kRows);
   k.stream(b, 2 * s.N * s.C / s.t, 2);
   Pass scores;
   scores_backward(scores, k, s, plan, model.dropout);
@@ -302,8 +322,8 @@ BlockTime block_time(const TransformerShape& model, const ForeignPlan& plan, con
   k.context(b, s.N * s.qkv, s.N * s.C / s.t, scores.compute_s, true);
   k.stream(b, 3 * s.N * s.qkv, 5);
   if (plan.sequence_parallel) k.gather(b, s.N * s.C);
-  product_backward(time, k, plan, s.N, s.qkv, s.C);
-  plan.sequence_parallel ? k.gather(b, s.N * s.C) : k.reduce(b, s.N * s.C);
+  product_backward(time, k, plan, s.N, s.qkv, s.C, Cut::kColumns);
+  plan.sequence_parallel ? k.gather(b, s.N * s.C) : k.reduce(b, s.N * s.C, s.C);
   k.stream(b, 8 * s.own * s.C, 4);
   return time;
 }
@@ -313,7 +333,7 @@ BlockTime embedding_time(const TransformerShape& model, const ForeignPlan& plan,
   const Sizes s(model, plan);
   BlockTime time;
   k.stream(time.forward, 4 * s.N * s.C, 10);
-  k.reduce(time.forward, s.N * s.C);
+  k.reduce(time.forward, s.N * s.C, s.C);
   if (plan.lora > 0) return time;  // frozen, with nothing before it
   k.stream(time.backward, 4 * s.N * s.C, 8);
   k.stream_bytes(time.backward, static_cast<double>(model.V) / s.t * s.C *
@@ -327,13 +347,13 @@ BlockTime head_time(const TransformerShape& model, const ForeignPlan& plan, cons
   BlockTime time;
   k.stream(time.forward, 2 * s.own * s.C);
   if (plan.sequence_parallel) k.gather(time.forward, s.N * s.C);
-  k.product(time.forward, s.N, s.V, s.C);
+  k.on_grid() ? k.grid().forward(time.forward, s.N, s.V * s.t, s.C) : k.product(time.forward, s.N, s.V, s.C);
   // Logits in f32: converted, maximum, difference, exponential, sum, division.
   k.stream_bytes(time.forward, s.N * s.V * (k.element_bytes() + 4 + 4 + 8 + 8 + 4 + 8), 18);
-  for (int i = 0; i < 3; ++i) k.reduce(time.forward, 2 * s.N);
+  for (int i = 0; i < 3; ++i) k.reduce(time.forward, 2 * s.N, 2);
   k.stream_bytes(time.backward, s.N * s.V * (8 + 8 + 4 + k.element_bytes()), 8);
-  product_backward(time, k, plan, s.N, s.V, s.C, 1, false);
-  plan.sequence_parallel ? k.gather(time.backward, s.N * s.C) : k.reduce(time.backward, s.N * s.C);
+  product_backward(time, k, plan, s.N, s.V, s.C, Cut::kColumns, 1, false);
+  plan.sequence_parallel ? k.gather(time.backward, s.N * s.C) : k.reduce(time.backward, s.N * s.C, s.C);
   k.stream(time.backward, 6 * s.own * s.C, 3);
   return time;
 }

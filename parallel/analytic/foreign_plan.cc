@@ -114,12 +114,38 @@ class Words {
   std::string failure_;
 };
 
+// "8", "1d:8", "2d:2x4", "2.5d:2x2x4", "3d:2x2x2".
+bool take_grid(std::string_view text, ForeignPlan& plan) {
+  const size_t colon = text.find(':');
+  const std::string_view form = colon == std::string_view::npos ? "1d" : text.substr(0, colon);
+  const std::vector<std::string> sides =
+      split(colon == std::string_view::npos ? text : text.substr(colon + 1), 'x');
+  plan.form = form == "2d"     ? TensorForm::k2d
+              : form == "2.5d" ? TensorForm::k25d
+              : form == "3d"   ? TensorForm::k3d
+                               : TensorForm::k1d;
+  const size_t wanted = plan.form == TensorForm::k1d ? 1 : plan.form == TensorForm::k2d ? 2 : 3;
+  if (sides.size() != wanted || (plan.form == TensorForm::k1d && form != "1d")) return false;
+  int64_t devices = 1;
+  for (size_t i = 0; i < sides.size(); ++i) {
+    const auto side = parse_i64(trim(sides[i]));
+    if (!side || *side < 1 || *side > 1 << 20) return false;
+    devices *= *side;
+    if (devices > 1 << 20) return false;
+    if (plan.form != TensorForm::k1d) plan.grid[i] = static_cast<int32_t>(*side);
+  }
+  plan.tp = static_cast<int32_t>(devices);
+  if (plan.form == TensorForm::k25d && plan.grid[0] != plan.grid[1]) return false;
+  return plan.form != TensorForm::k3d || (plan.grid[0] == plan.grid[1] && plan.grid[1] == plan.grid[2]);
+}
+
 }  // namespace
 
 Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_view features) {
   ForeignPlan plan;
   Words words("parallel", parallel, kParallelExample);
-  words.count("tp", plan.tp);
+  if (const std::string tp = words.take("tp"); !tp.empty() && !take_grid(tp, plan))
+    words.fail(format("tp is '{}', wanted a whole number from 1, 2d:XxY, 2.5d:QxQxD or 3d:LxLxL", tp));
   words.count("dp", plan.dp);
   words.count("ep", plan.ep);
   words.count("mb", plan.micro_batch);
@@ -216,8 +242,17 @@ Status check_foreign_plan(const ForeignPlan& plan, const TransformerShape& model
     return refuse(format("batch {} is no multiple of mb={} x dp={} x ep={}; the nearest batch that is: {}",
                          global_batch, plan.micro_batch, plan.dp, plan.ep,
                          std::max<int64_t>(1, global_batch / at_once) * at_once));
-  if (model.H % plan.tp != 0)
+  if (plan.form == TensorForm::k1d && model.H % plan.tp != 0)
     return refuse(format("H = {} heads do not divide into tp={} parts", model.H, plan.tp));
+  if (plan.form != TensorForm::k1d) {
+    // Rows of the grid have sequences of their own, columns heads.
+    const int64_t rows = int64_t{plan.grid[0]} * plan.grid[2];
+    if (model.H % plan.grid[1] != 0 || plan.micro_batch % rows != 0)
+      return refuse(format("{}: H = {} heads must divide into {} columns and mb={} sequences into {} rows",
+                           to_text(plan), model.H, plan.grid[1], plan.micro_batch, rows));
+    if (plan.sequence_parallel || plan.cp > 1 || model.E > 0 || plan.lora > 0)
+      return refuse("grids of tensor parallelism are priced without sp, cp, experts and adapters");
+  }
   if (model.T % plan.cp != 0)
     return refuse(format("T = {} tokens do not divide into cp={} parts", model.T, plan.cp));
   if (plan.context == ContextForm::kUlysses && model.KV % (plan.tp * plan.cp) != 0)
@@ -246,6 +281,11 @@ bool holds_head(const ForeignPlan& plan, int32_t device) {
 
 std::string to_text(const ForeignPlan& plan) {
   std::string text = format("tp={},dp={},pp={}", plan.tp, plan.dp, plan.pp);
+  const auto& [x, y, z] = plan.grid;
+  if (plan.form == TensorForm::k2d) text = format("tp=2d:{}x{},dp={},pp={}", x, y, plan.dp, plan.pp);
+  if (plan.form == TensorForm::k25d || plan.form == TensorForm::k3d)
+    text = format("tp={}:{}x{}x{},dp={},pp={}", plan.form == TensorForm::k3d ? "3d" : "2.5d", x, y, z,
+                  plan.dp, plan.pp);
   if (plan.pp > 1) {
     switch (plan.schedule) {
       case ForeignSchedule::kGpipe: text += ":gpipe"; break;

@@ -2,6 +2,7 @@
 // recomputation, and the features of the software that ran it. Such plans are priced, never lowered.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,7 +20,9 @@ enum class ForeignSchedule : uint8_t { kGpipe, k1F1B, kInterleaved, kZbH1, kZbH2
 
 struct ForeignPlan {
   int32_t dp = 1, tp = 1, pp = 1;
-  int32_t cp = 1;  // parts of every sequence
+  TensorForm form = TensorForm::k1d;
+  std::array<int32_t, 3> grid = {1, 1, 1};  // of the tp devices, for forms beyond 1d
+  int32_t cp = 1;                           // parts of every sequence
   ContextForm context = ContextForm::kNone;
   int32_t ep = 1;  // parts of the experts; a part of the batch each for everything else
   ForeignSchedule schedule = ForeignSchedule::k1F1B;
@@ -47,11 +50,14 @@ struct ForeignPlan {
   int32_t devices() const { return dp * tp * pp * cp * ep; }
   int32_t data() const { return dp * ep; }           // parts of the batch
   int32_t replicas() const { return dp * ep * cp; }  // holders of a parameter that is no expert's
+  // Whether every tensor-parallel rank has its own part of what lies between products.
+  bool splits_activations() const { return sequence_parallel || form != TensorForm::k1d; }
+  int32_t weight_parts() const { return form == TensorForm::k25d ? tp / grid[2] : tp; }
   bool splits_backward() const { return schedule >= ForeignSchedule::kZbH1; }
 };
 
 // parallel "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1" (pp=P:interleaved:V for V chunks a device;
-// pp=P:zb-h1, zb-h2, zb-v; cp=ring:N, ulysses:N, gather:N; ep=N;
+// tp=2d:XxY, 2.5d:QxQxD, 3d:LxLxL; pp=P:zb-h1, zb-h2, zb-v; cp=ring:N, ulysses:N, gather:N; ep=N;
 // shard=attention:N+mlp:N; chunks=G; offload=optimizer:1/2@host+params+activations:1/4); features
 // "attention=unfused|fused, sp=on|off, dp_overlap=on|off, scatter_sends=on|off, one_ring=on|off,
 // dtype=f16|bf16|f32, grad_dtype=f32|f16|bf16, trainable=all|lora:RANK". What is not said keeps the defaults

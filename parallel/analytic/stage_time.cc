@@ -53,9 +53,9 @@ StageTimes::StageTimes(const TransformerShape& model, const ForeignPlan& plan, c
   // Between stages: tokens of one micro-batch, by every tp rank whole unless it sends its part only.
   const double boundary =
       static_cast<double>(plan.micro_batch * model.T * model.C) / plan.cp * bytes_of(plan.compute_dtype);
-  const bool parts = plan.scatter_sends || plan.sequence_parallel;
+  const bool parts = plan.scatter_sends || plan.splits_activations();
   transfer_s_ = send_seconds(cluster, plan.tp * plan.replicas(), parts ? boundary / plan.tp : boundary);
-  if (plan.scatter_sends && !plan.sequence_parallel)
+  if (plan.scatter_sends && !plan.splits_activations())
     transfer_s_ += gather_seconds(cluster, group_of(cluster, plan.tp, 1), boundary);
 }
 
@@ -113,7 +113,7 @@ double StageTimes::parameters(int64_t blocks, bool first, bool last) const {
 }
 
 StageParameters StageTimes::counts(int64_t blocks, bool first, bool last) const {
-  const double n = static_cast<double>(blocks), t = plan_.tp;
+  const double n = static_cast<double>(blocks), t = plan_.weight_parts();
   const double experts = static_cast<double>(model_.expert_parameters());
   const double block = static_cast<double>(model_.block_parameters()) - experts;
   StageParameters own;
@@ -153,7 +153,7 @@ int64_t StageTimes::activation_bytes(Recompute recompute) const {
   const double tokens = static_cast<double>(plan_.micro_batch * model_.T) / plan_.cp,
                e = bytes_of(plan_.compute_dtype);
   const double C = static_cast<double>(model_.C), F = static_cast<double>(model_.F), t = plan_.tp;
-  const double own = plan_.sequence_parallel ? tokens / t : tokens;
+  const double own = plan_.splits_activations() ? tokens / t : tokens;
   if (recompute == Recompute::kFull) return static_cast<int64_t>(own * C * e);
   const double kv = 2 * static_cast<double>(model_.KV) * (C / static_cast<double>(model_.H));
   // Operands of the norms and of the products that read them, and dropout masks; queries, keys, values and
@@ -176,7 +176,8 @@ int64_t StageTimes::activation_bytes(Recompute recompute) const {
 int64_t StageTimes::end_activation_bytes(bool first, bool last) const {
   const double tokens = static_cast<double>(plan_.micro_batch * model_.T) / plan_.cp,
                e = bytes_of(plan_.compute_dtype);
-  const double C = static_cast<double>(model_.C), own = plan_.sequence_parallel ? tokens / plan_.tp : tokens;
+  const double C = static_cast<double>(model_.C),
+               own = plan_.splits_activations() ? tokens / plan_.tp : tokens;
   double bytes = first ? own * C * (model_.dropout > 0 ? 1 : 0) : 0;
   if (last)
     bytes += 2 * own * C * e + tokens * static_cast<double>(model_.V) / plan_.tp * 4;  // logits in f32
