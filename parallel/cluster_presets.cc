@@ -1,7 +1,8 @@
 // Where the figures come from. A100: f16 rate, tile ramp, memory, launch and issue costs are fitted to
 // measured training steps (tests/planner/measured_steps_test.cc fits them anew), all-reduce curves are
 // measured. Other kinds: published reachable rates of matrix products where known (H100 794 of 989 Tflop/s),
-// else 0.85 of the peak; memory at 0.75 of the peak, as fitted on the A100.
+// else 0.85 of the peak; memory at 0.75 of the peak, as fitted on the A100. Quadro RTX 5000: four a node on
+// FDR InfiniBand (6.8 GB/s) without direct transfers, of which published steps of such a cluster leave 4.5.
 #include "parallel/cluster_presets.h"
 
 #include <algorithm>
@@ -115,9 +116,10 @@ Result<Cluster> cluster_preset(std::string_view text) {
   const FormRow* form =
       kind == nullptr ? nullptr : find_form(form_name.empty() ? kind->form : form_name, kind_name);
   if (form == nullptr)
-    return Status(StatusCode::kNotFound,
-                  format("cluster '{}' is not known; nearest: {}; an example: dgx-a100-80gb:512", name,
-                         join(nearest_names(name, cluster_preset_names()), ", ")));
+    return Status(
+        StatusCode::kNotFound,
+        format("cluster '{}' is not known; nearest: {}; all: {}; an example: dgx-a100-80gb:512", name,
+               join(nearest_names(name, cluster_preset_names()), ", "), join(cluster_preset_names(), ", ")));
   int64_t count = std::max(1, form->node_devices);
   if (colon != std::string_view::npos) {
     const auto given = parse_i64(trim(text.substr(colon + 1)));

@@ -187,6 +187,8 @@ TEST_CASE("presets say what is near when a name is unknown, and count devices") 
   CHECK(cluster_preset("a100-80gb:16")->network == cluster_preset("dgx-a100-80gb:16")->network);
   CHECK(std::string(cluster_preset("dgx-a100-80:8").status().message()).find("dgx-a100-80gb") !=
         std::string::npos);
+  for (const std::string& name : cluster_preset_names())
+    CHECK(std::string(cluster_preset("abacus:8").status().message()).find(name) != std::string::npos);
   CHECK(!cluster_preset("dgx-h100:0").ok());
   CHECK(!cluster_preset("dgx-h100:x").ok());
 }
