@@ -57,8 +57,10 @@ Result<std::unique_ptr<Calibration>> Calibration::create(std::shared_ptr<Runtime
   const bool listed = made->one_->size() > 1;
   made->most_members_ = made->one_->size();
   const Cluster cluster = made->one_->cluster();
-  if (listed) {  // several that are real: the first of them stands for all
-    TSR_ASSIGN_OR_RETURN(made->one_, runtime->open_devices(made->one_->device_name(0)));
+  // Several that are real: the first of them stands for all. Of virtual ones one is like another.
+  if (listed) {
+    const std::string first = cluster.shared_cores > 0 ? made->backend_ : made->one_->device_name(0);
+    TSR_ASSIGN_OR_RETURN(made->one_, runtime->open_devices(first));
   }
   made->profile_.device = cluster.kinds[0].name;
   made->profile_.cores = cluster.shared_cores;

@@ -123,6 +123,7 @@ void register_plan(CLI::App& app) {
       set(options, "context", args->context);
     }
     const Plan plan = make<Plan>(tsr_plan_new, runtime.get(), model.get(), options.get());
+    drain_log(runtime);
     if (!args->trace.empty())
       write_file(args->trace, text(tsr_plan_trace, static_cast<const tsr_plan*>(plan.get())));
     if (!args->output.empty()) check(tsr_plan_save(plan.get(), args->output.c_str()));
