@@ -1,10 +1,12 @@
 // Time of single kernels of a backend through the plugin ABI, beside the floor that the backend states for
 // its device:
-//   backend_bench cuda
-// One line a kernel: microseconds, GB/s of operands or TFLOP/s, and the share of the stated rate.
+//   backend_bench cuda [OP]
+// One line a kernel: microseconds, GB/s of operands or TFLOP/s, and the share of the copy's rate or of the
+// products' that the backend states.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,7 @@ class Bench {
     TSR_ASSIGN_OR_RETURN(const double seconds, time([&] {
                            return take_error(api_->copy(stream_, from, to, 1, kBytes, kBytes, kBytes));
                          }));
+    copy_bytes_per_s_ = 2.0 * kBytes / seconds;
     report("copy 1 GiB", seconds, 2.0 * kBytes, 0);
     api_->memory_free(device_, 0, from, kBytes);
     api_->memory_free(device_, 0, to, kBytes);
@@ -88,6 +91,7 @@ class Bench {
     };
     for (const TensorType& type : subject.inputs) {
       TSR_ASSIGN_OR_RETURN(void* const made, allocate(bytes(type)));
+      TSR_RETURN_IF_ERROR(fill(type, made));
       in.push_back(made);
       bytes_moved += static_cast<double>(bytes(type));
     }
@@ -117,6 +121,35 @@ class Bench {
     return options;
   }
 
+  // Values in -1 to 1, in a pattern that repeats: zeros run faster than data. Indices are 0 but for
+  // one-dimensional ones, the last position of a cache of 2048.
+  Status fill(const TensorType& type, void* to) {
+    constexpr int64_t kPattern = 1 << 20;
+    const int64_t element = dtype_bytes(type.dtype, 1), total = bytes(type);
+    std::vector<std::byte> pattern(static_cast<size_t>(std::min(total, kPattern * element)));
+    uint32_t state = 1;
+    for (size_t at = 0; at + static_cast<size_t>(element) <= pattern.size();
+         at += static_cast<size_t>(element)) {
+      state = state * 1664525 + 1013904223;
+      const float value = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31F;
+      uint32_t bits;
+      std::memcpy(&bits, &value, sizeof bits);
+      const auto last = static_cast<int32_t>(type.shape.rank() == 1 ? 2047 : 0);
+      switch (type.dtype) {
+        case DType::kF32: std::memcpy(&pattern[at], &bits, 4); break;
+        case DType::kBF16: std::memcpy(&pattern[at], reinterpret_cast<const std::byte*>(&bits) + 2, 2); break;
+        case DType::kI32: std::memcpy(&pattern[at], &last, 4); break;
+        default: break;
+      }
+    }
+    for (int64_t at = 0; at < total; at += static_cast<int64_t>(pattern.size())) {
+      const int64_t size = std::min(total - at, static_cast<int64_t>(pattern.size()));
+      TSR_RETURN_IF_ERROR(take_error(
+          api_->copy(stream_, pattern.data(), static_cast<std::byte*>(to) + at, 1, size, size, size)));
+    }
+    return take_error(api_->stream_synchronize(stream_));
+  }
+
   // Seconds of one launch: as many as fill 50 ms between two waits, after a few to warm up.
   template <class Launch>
   Result<double> time(Launch&& launch) {
@@ -133,7 +166,8 @@ class Bench {
 
   void report(const std::string& what, double seconds, double moved, double flops) const {
     const double rate = flops > 0 ? flops / seconds : moved / seconds;
-    const double stated = flops > 0 ? info_.matmul_flops_per_s : info_.memory_bytes_per_s;
+    // Of the copy at hand, or of the rate that the backend states for products.
+    const double stated = flops > 0 ? info_.matmul_flops_per_s : copy_bytes_per_s_;
     std::printf("%-58s %9.1f us %8.1f %s %5.1f %%\n", what.c_str(), seconds * 1e6,
                 rate / (flops > 0 ? 1e12 : 1e9), flops > 0 ? "TFLOP/s" : "GB/s   ", 100 * rate / stated);
   }
@@ -143,6 +177,7 @@ class Bench {
   tsr_abi_device_info info_{};
   tsr_abi_device* device_ = nullptr;
   tsr_abi_stream* stream_ = nullptr;
+  double copy_bytes_per_s_ = 1;
 };
 
 std::vector<Subject> subjects(DType dtype) {
@@ -163,14 +198,38 @@ std::vector<Subject> subjects(DType dtype) {
        0},
       {"transpose", {of({8192, 8192})}, {{"perm", std::vector<int64_t>{1, 0}}}, 0},
       {"matmul", {of({4096, 4096}), of({4096, 4096})}, {}, 2.0 * 4096 * 4096 * 4096},
+      {"matmul", {of({1, 4096}), of({11008, 4096})}, {{"trans_w", int64_t{1}}}, 0},
       {"attention",
        {of({8, 1024, 12, 64}), of({8, 1024, 12, 64}), of({8, 1024, 12, 64})},
        {},
        2.0 * 8 * 12 * 1024 * 1024 * 64},
+      {"attention",
+       {of({4, 2048, 16, 128}), of({4, 2048, 16, 128}), of({4, 2048, 16, 128})},
+       {},
+       2.0 * 4 * 16 * 2048 * 2048 * 128},
+      {"attention_grad",
+       {of({4, 2048, 16, 128}), of({4, 2048, 16, 128}), of({4, 2048, 16, 128}), of({4, 2048, 16, 128}),
+        of({4, 2048, 16, 128}), wide({4, 2048, 16})},
+       {},
+       5.0 * 4 * 16 * 2048 * 2048 * 128},
+      {"attention_cached",
+       {of({8, 1, 32, 128}), of({8, 2048, 8, 128}), of({8, 2048, 8, 128}), {DType::kI32, {8}}},
+       {},
+       0},
+      {"sample",
+       {of({1, 32000}),
+        wide({}),
+        {DType::kI32, {}},
+        wide({}),
+        {DType::kI64, {}},
+        {DType::kI32, {1}},
+        {DType::kI32, {1}}},
+       {},
+       0},
   };
 }
 
-int bench(std::string_view backend) {
+int bench(std::string_view backend, std::string_view only) {
   Bench bench;
   const auto failed = [](const Status& status, std::string_view what) {
     std::fprintf(stderr, "%s: %s\n", std::string(what).c_str(), status.to_string().c_str());
@@ -181,11 +240,14 @@ int bench(std::string_view backend) {
   if (const Status status = bench.copies(); !status.ok()) failures += failed(status, "copy");
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const Subject& subject : subjects(dtype))
-      if (const Status status = bench.run(subject); !status.ok()) failures += failed(status, subject.op);
+      if (only.empty() || subject.op == only)
+        if (const Status status = bench.run(subject); !status.ok()) failures += failed(status, subject.op);
   return failures == 0 ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace tessera
 
-int main(int argc, char** argv) { return tessera::bench(argc > 1 ? argv[1] : tessera::test::test_backend()); }
+int main(int argc, char** argv) {
+  return tessera::bench(argc > 1 ? argv[1] : tessera::test::test_backend(), argc > 2 ? argv[2] : "");
+}
