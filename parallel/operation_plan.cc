@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "graph/base/text.h"
@@ -81,8 +82,13 @@ class SpaceMaker {
     std::vector<Tradeoff>& ways = space_.decisions.nodes.emplace_back();
     std::vector<size_t> use(axes_.size(), 0);
     for (bool more = true; more;) {
-      const std::optional<NodePlan> plan = plan_with(id, uses, use);
-      if (plan) consider(id, *plan, plans, shardings, ways);
+      // Where a factor takes several axes, which of them is major is another choice.
+      std::vector<size_t> order(axes_.size());
+      std::iota(order.begin(), order.end(), size_t{0});
+      do {
+        const std::optional<NodePlan> plan = plan_with(id, uses, use, order);
+        if (plan) consider(id, *plan, plans, shardings, ways);
+      } while (shares_a_factor(uses, use) && std::ranges::next_permutation(order).found);
       more = false;
       for (size_t a = 0; a < use.size() && !more; ++a) {
         if (++use[a] < uses.size())
@@ -97,11 +103,18 @@ class SpaceMaker {
     return {};
   }
 
+  static bool shares_a_factor(const std::vector<AxisUse>& uses, const std::vector<size_t>& use) {
+    for (size_t a = 0; a < use.size(); ++a)
+      for (size_t b = 0; b < a; ++b)
+        if (use[a] == use[b] && uses[use[a]].factor != 0) return true;
+    return false;
+  }
+
   std::optional<NodePlan> plan_with(NodeId id, const std::vector<AxisUse>& uses,
-                                    const std::vector<size_t>& use) const {
+                                    const std::vector<size_t>& use, const std::vector<size_t>& order) const {
     const ShardingRule& rule = units_.rules[index(id)];
     NodePlan plan;
-    for (size_t a = 0; a < axes_.size(); ++a) {
+    for (const size_t a : order) {
       const AxisUse& it = uses[use[a]];
       if (it.carry_set >= 0) {
         if (plan.carry_set >= 0 && plan.carry_set != it.carry_set) return std::nullopt;
@@ -121,6 +134,7 @@ class SpaceMaker {
       if (unit != rule.factors[f].unit) plan.factor_units.emplace_back(it.factor, unit);
     }
     std::ranges::sort(plan.factor_axes);
+    std::ranges::sort(plan.carried);
     std::ranges::sort(plan.factor_units);
     return plan;
   }
