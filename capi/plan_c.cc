@@ -1,5 +1,6 @@
 // tsr_plan.
 #include "capi/engine/estimate.h"
+#include "capi/engine/estimate_generate.h"
 #include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
@@ -65,8 +66,10 @@ tsr_status* tsr_plan_estimate(const char* description, const tsr_options* option
                               size_t capacity, size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{description, "description"}}));
-    TSR_ASSIGN_OR_RETURN(const std::string report,
-                         estimate_step(description, options ? options->value : Options{}));
+    const Options given = options ? options->value : Options{};
+    TSR_ASSIGN_OR_RETURN(const std::string report, wants_generation(given)
+                                                       ? estimate_generation(description, given)
+                                                       : estimate_step(description, given));
     return put_text(report, buffer, capacity, out_size);
   });
 }

@@ -1,13 +1,15 @@
 #include <iostream>
 
 #include "command.h"
+#include "plan_generate.h"
 
 namespace cli {
 
 namespace {
 struct Arguments : Common {
   std::string model, output, mode = "train", optimizer = "adamw", cluster, features, trace;
-  int64_t batch = 8, seq = 0, context = 0;
+  std::string objective = "latency", kv_budget;
+  int64_t batch = 8, seq = 0, context = 0, prompt = 512, new_tokens = 128;
 };
 
 void print_estimate(const Json& estimate) {
@@ -91,12 +93,20 @@ void register_plan(CLI::App& app) {
                    "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16,"
                    "trainable=lora:16")
       ->needs("--cluster");
+  command->add_option("--objective", args->objective, "generate, with --cluster: latency or throughput")
+      ->capture_default_str();
+  command->add_option("--prompt", args->prompt, "generate, with --cluster: tokens of a prompt")
+      ->capture_default_str();
+  command->add_option("--new", args->new_tokens, "generate, with --cluster: tokens to generate")
+      ->capture_default_str();
+  command->add_option("--kv-budget", args->kv_budget,
+                      "generate, with --cluster: bytes of keys and values a device (default: what is left)");
   command->add_option("-o,--out", args->output, "save the plan, to edit it or to give it to --plan");
   command->add_option("--trace", args->trace,
                       "train: write what a step should do, for Perfetto or chrome://tracing");
   add_placement(*command, *args);
   add_json(*command, *args);
-  command->callback([args] {
+  command->callback([args, command] {
     if (!args->cluster.empty()) {
       Options options = make<Options>(tsr_options_new);
       set(options, "cluster", args->cluster);
@@ -104,6 +114,22 @@ void register_plan(CLI::App& app) {
       set(options, "parallel", args->parallel);
       set(options, "features", args->features);
       if (!args->memory_limit.empty()) set(options, "memory_limit", args->memory_limit);
+      if (args->mode == "generate") {
+        options = make<Options>(tsr_options_new);
+        set(options, "mode", args->mode);
+        set(options, "cluster", args->cluster);
+        set(options, "parallel", args->parallel);
+        set(options, "objective", args->objective);
+        set(options, "prompt", args->prompt);
+        set(options, "new", args->new_tokens);
+        if (command->count("--batch") > 0) set(options, "batch", args->batch);
+        if (!args->memory_limit.empty()) set(options, "memory_limit", args->memory_limit);
+        if (!args->kv_budget.empty()) set(options, "kv_budget", args->kv_budget);
+        const Json plan = Json::parse(
+            text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));
+        args->json ? print_json(plan) : print_generate(plan);
+        return;
+      }
       const Json estimate = Json::parse(
           text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));
       args->json ? print_json(estimate) : print_estimate(estimate);

@@ -496,17 +496,25 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *   cluster    str   PRESET:COUNT (required) or a JSON file. Presets: dgx-v100-16gb, dgx-v100-32gb, dgx-a100-40gb,
  *                    dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000, pcie-a100-80gb, ..., cpu
  *   batch      i64   sequences in one step, over all devices (default 8)
- *   parallel   str   "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1": complete when the product of tp, dp and pp is the
- *                    cluster's number of devices; pp=P:gpipe, P:1f1b (default) or P:interleaved:CHUNKS; mb is the
- *                    micro-batch of one data-parallel rank, in sequences; recompute=none, selective or full. Priced, what
- *                    is not said is 1, none and 0; searched, it is the search's
+ *   parallel   str   "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1": complete when the product of tp, dp, pp, cp and ep
+ *                    is the cluster's number of devices; pp=P:gpipe, P:1f1b (default), P:interleaved:CHUNKS, P:zb-h1,
+ *                    P:zb-h2 or P:zb-v; mb is the micro-batch of one data-parallel rank, in sequences; recompute=none,
+ *                    selective or full; cp=ring:N, ulysses:N or gather:N; ep=N; shard=attention:N+mlp:N, blocks of every
+ *                    stage whose weights are spread; chunks=N; offload=optimizer:1/2@host+params+activations:1/4. Priced,
+ *                    what is not said is 1, none and 0; searched, it is the search's, which turns to shard and offload
+ *                    when they are "auto" or nothing fits without
  *   features   str   what the software does, each with its default: "attention=fused,sp=off,dp_overlap=on,
- *                    scatter_sends=off,dtype=bf16,grad_dtype=f32"; attention may be unfused
+ *                    scatter_sends=off,dtype=bf16,grad_dtype=f32,trainable=all"; attention may be unfused,
+ *                    trainable=lora:RANK: frozen but for adapters; then "reasons" tell what that changes
  *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
  * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel", "micro_batches", "seconds":
  * {"compute", "recompute", "communication", "bubble", "gradients", "update"}, "stages": [{"blocks", "recomputed",
  * "recomputed_selectively", "memory_bytes"}], ...}: the slowest stage's seconds, by cause. A search adds {"gap",
  * "bound_seconds", "search", "candidates"}: no plan of the searched space is predicted faster than bound_seconds.
+ * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or throughput), prompt
+ * and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay), kv_budget (bytes a device), dtype;
+ * parallel pins tp, pp and dp. Yields {"parallel", "time_to_first_token_seconds", "time_per_token_seconds", "request_seconds",
+ * "tokens_per_second", "kv_bytes", "weight_bytes", "memory_bytes", "token_seconds", "bound", "gap", "candidates", ...}.
  * TSR_OUT_OF_MEMORY when nothing fits: says the smallest limit found, and how many devices would do. */
 TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer, size_t capacity,
                                       size_t* out_size);

@@ -1,0 +1,96 @@
+#include "capi/engine/estimate_generate.h"
+
+#include "capi/engine/estimate.h"
+#include "capi/engine/json.h"
+#include "graph/base/text.h"
+#include "parallel/analytic/generate_search.h"
+
+namespace tessera {
+
+namespace {
+
+// "tp=4,pp=2,dp=1": what is pinned.
+Status read_pins(std::string_view parallel, GenerateOptions& options) {
+  for (const std::string& part : split(parallel, ',')) {
+    const std::string_view word = trim(part);
+    if (word.empty()) continue;
+    const size_t equals = word.find('=');
+    const std::string_view name = word.substr(0, equals);
+    const auto value = equals == std::string_view::npos ? std::nullopt : parse_i64(word.substr(equals + 1));
+    std::optional<int32_t>* pin = name == "tp"   ? &options.tp
+                                  : name == "pp" ? &options.pp
+                                  : name == "dp" ? &options.dp
+                                                 : nullptr;
+    if (pin == nullptr || !value || *value < 1 || *value > INT32_MAX)
+      return Status(StatusCode::kInvalidArgument,
+                    format("parallel: '{}' is not known for generation; wanted tp=N, pp=N or dp=N", word));
+    *pin = static_cast<int32_t>(*value);
+  }
+  return {};
+}
+
+Json time_object(const FoundGenerate& found) {
+  const GenerateTime& time = found.time;
+  return {{"parallel", to_text(found.plan)},
+          {"time_to_first_token_seconds", time.first_token_s},
+          {"time_per_token_seconds", time.token_s},
+          {"request_seconds", time.request_s},
+          {"tokens_per_second", time.tokens_per_s},
+          {"memory_bytes", time.memory_bytes},
+          {"kv_bytes", time.kv_bytes}};
+}
+
+}  // namespace
+
+bool wants_generation(const Options& options) {
+  const auto at = options.find("mode");
+  if (at == options.end()) return false;
+  const std::string* mode = std::get_if<std::string>(&at->second);
+  return mode != nullptr && *mode == "generate";
+}
+
+Result<std::string> estimate_generation(std::string_view description, const Options& given) {
+  OptionReader reader(given, "estimate");
+  reader.accept({"mode"});
+  const std::string cluster_text = reader.text("cluster"), parallel = reader.text("parallel");
+  GenerateOptions options;
+  options.throughput = reader.choice("objective", "latency", {"latency", "throughput"}) == "throughput";
+  options.work.prompt = reader.i64("prompt", 512, 1, int64_t{1} << 32);
+  options.work.new_tokens = reader.i64("new", 128, 1, int64_t{1} << 32);
+  options.batch = reader.i64("batch", 0, 0, int64_t{1} << 32);
+  options.memory_limit = reader.bytes("memory_limit", 0);
+  options.kv_budget = reader.bytes("kv_budget", 0);
+  const std::string dtype = reader.choice("dtype", "bf16", {"bf16", "f16", "f32"});
+  options.work.dtype = dtype == "f32" ? DType::kF32 : dtype == "f16" ? DType::kF16 : DType::kBF16;
+  if (cluster_text.empty())
+    reader.fail(Status(StatusCode::kInvalidArgument,
+                       "estimate: option 'cluster' is missing; an example: dgx-a100-80gb:512"));
+  TSR_RETURN_IF_ERROR(reader.finish());
+  TSR_RETURN_IF_ERROR(read_pins(parallel, options));
+  TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
+  TSR_ASSIGN_OR_RETURN(const TransformerShape model, transformer_shape(config));
+  TSR_ASSIGN_OR_RETURN(const Cluster cluster, open_cluster(cluster_text));
+  TSR_ASSIGN_OR_RETURN(const GenerateResult found, search_generate(model, cluster, options));
+  Json report = {{"mode", "generate"},
+                 {"objective", options.throughput ? "throughput" : "latency"},
+                 {"model", std::string(description)},
+                 {"parameters", model.parameters()},
+                 {"cluster", cluster_text},
+                 {"devices", cluster.devices.size()},
+                 {"prompt", options.work.prompt},
+                 {"new", options.work.new_tokens}};
+  report.update(time_object(found.best));
+  report["weight_bytes"] = found.best.time.weight_bytes;
+  report["prefill_batch"] = found.best.plan.prefill_batch;
+  report["token_seconds"] = {{"weights", found.best.time.weights_s},
+                             {"cache", found.best.time.cache_s},
+                             {"communication", found.best.time.communication_s}};
+  report["bound"] = found.bound;
+  report["gap"] = found.gap;
+  report["search"] = {{"meshes", found.meshes}, {"priced", found.priced}};
+  report["candidates"] = Json::array();
+  for (const FoundGenerate& other : found.runners_up) report["candidates"].push_back(time_object(other));
+  return dump(report);
+}
+
+}  // namespace tessera

@@ -1,0 +1,10 @@
+// `tessera plan --cluster ... --mode generate`: how to serve a model.
+#pragma once
+
+#include "command.h"
+
+namespace cli {
+
+void print_generate(const Json& plan);
+
+}  // namespace cli
