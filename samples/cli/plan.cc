@@ -48,6 +48,13 @@ void print_plan(const Json& plan) {
                     ? "built-in rates (`tessera calibrate` measures these devices)"
                     : "device profile " + plan["profile"].get<std::string>())
             << '\n';
+  if (plan.contains("search") && plan["gap"].get<double>() >= 0) {
+    const Json& search = plan["search"];
+    std::cout << "gap        " << 100 * plan["gap"].get<double>() << " %: nothing searched is faster than "
+              << search["bound_seconds"].get<double>() << " s (" << search["configurations"].get<int64_t>()
+              << " configurations, " << search["solved"].get<int64_t>() << " solved, "
+              << search["closed_by_bound"].get<int64_t>() << " closed by bound)\n";
+  }
   for (const Json& device : plan["devices"])
     std::cout << "memory     " << device["name"].get<std::string>() << "  "
               << bytes_text(device["arena_bytes"]["predicted"].get<int64_t>()) << "  ("

@@ -254,7 +254,7 @@ Status measure(std::vector<Runner>& runners, int rounds) {
   }
   double least = runners[0].seconds[0];
   for (const Runner& runner : runners) least = std::min(least, runner.seconds[0]);
-  constexpr double kFarBehind = 1.6;
+  constexpr double kFarBehind = 1.4;
   std::erase_if(
       runners, [&](const Runner& it) { return &it != runners.data() && it.seconds[0] > kFarBehind * least; });
   for (Runner& runner : runners) runner.seconds.clear();
@@ -262,7 +262,7 @@ Status measure(std::vector<Runner>& runners, int rounds) {
     for (size_t i = 0; i < runners.size(); ++i) {
       // The order turns from round to round, so that nobody always follows the same neighbour.
       Runner& runner = runners[(i + static_cast<size_t>(round)) % runners.size()];
-      const int steps = least < 0.015 ? 3 : 1;
+      const int steps = least < 0.015 ? 2 : 1;
       run_for(*runner.session, 1, status);  // caches hold the neighbour's values
       const double cpu = cpu_now();
       runner.seconds.push_back(run_for(*runner.session, steps, status));

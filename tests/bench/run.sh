@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the benchmarks of a build made with TSR_BENCHMARKS=ON: run.sh BUILD [gemm | kernels | train_gpt2 | plan_time] [ARGUMENTS]
+# Runs the benchmarks of a build made with TSR_BENCHMARKS=ON: run.sh BUILD [gemm | kernels | train_gpt2 | plan_time | plan_choice] [ARGUMENTS]
 # Numbers are worth something on an idle machine only: waits up to a minute for one, and says so when it is not.
 set -euo pipefail
 build=$1 name=${2:-all}
@@ -19,6 +19,12 @@ done
 case $name in
   gemm | kernels) "$build/tests/bench/bench_$name" "$@" ;;
   train_gpt2) python3 "$here/train_gpt2.py" --build "$build" "$@" ;;
+  plan_choice)  # measures this machine first: about a minute, then four
+    profile=$(mktemp --suffix=.json)
+    trap 'rm -f "$profile"' EXIT
+    "$build/samples/cli/tessera" calibrate --devices cpu --out "$profile"
+    "$build/tests/plan_choice" --profile "$profile" "$@"
+    ;;
   plan_time) "$build/tests/bench/plan_time" "$@" ;;
   all)
     "$build/tests/bench/bench_gemm"
@@ -26,7 +32,7 @@ case $name in
     python3 "$here/train_gpt2.py" --build "$build"
     ;;
   *)
-    echo "run.sh: no benchmark '$name'; there are gemm, kernels, train_gpt2, plan_time" >&2
+    echo "run.sh: no benchmark '$name'; there are gemm, kernels, train_gpt2, plan_time, plan_choice" >&2
     exit 2
     ;;
 esac
