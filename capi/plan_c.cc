@@ -1,4 +1,5 @@
 // tsr_plan.
+#include "capi/engine/certificate.h"
 #include "capi/engine/estimate.h"
 #include "capi/engine/estimate_generate.h"
 #include "capi/engine/report.h"
@@ -70,6 +71,14 @@ tsr_status* tsr_plan_estimate(const char* description, const tsr_options* option
     TSR_ASSIGN_OR_RETURN(const std::string report, wants_generation(given)
                                                        ? estimate_generation(description, given)
                                                        : estimate_step(description, given));
+    return put_text(report, buffer, capacity, out_size);
+  });
+}
+
+tsr_status* tsr_plan_check(const char* certificate, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{certificate, "certificate"}}));
+    TSR_ASSIGN_OR_RETURN(const std::string report, check_certificate_text(certificate));
     return put_text(report, buffer, capacity, out_size);
   });
 }

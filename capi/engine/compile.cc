@@ -13,6 +13,7 @@
 #include "graph/transform/precision.h"
 #include "parallel/lower.h"
 #include "parallel/simulator.h"
+#include "parallel/strategy.h"
 
 namespace tessera {
 namespace {
@@ -55,6 +56,46 @@ Result<Plan> read_plan_file(const std::string& path, const Graph& graph) {
                "options",
                path, plan->graph_fingerprint, graph.fingerprint()));
   return plan;
+}
+
+// What a plan from a file says in two places must agree, and it must be of what is asked for.
+Status check_followed(const Plan& plan, const Graph& graph, int64_t batch, const SymbolValues& symbols) {
+  const auto wrong = [&](const std::string& what) { return Status(StatusCode::kInvalidArgument, what); };
+  std::vector<int32_t> devices;
+  for (const Stage& stage : plan.stages)
+    devices.insert(devices.end(), stage.mesh.devices.begin(), stage.mesh.devices.end());
+  std::ranges::sort(devices);
+  devices.erase(std::ranges::unique(devices).begin(), devices.end());
+  const auto words = parse_parallel(plan.strategy);
+  if (words.ok() && words->spec.devices() != static_cast<int32_t>(devices.size()))
+    return wrong(format("its strategy '{}' is for {} devices, its meshes have {}", plan.strategy,
+                        words->spec.devices(), devices.size()));
+  const bool has_batch =
+      std::ranges::any_of(graph.symbols(), [](const Symbol& symbol) { return symbol.name == "B"; });
+  if (has_batch && plan.global_batch != batch)
+    return wrong(format("it is for a batch of {}, {} is asked for", plan.global_batch, batch));
+  for (const auto& [name, value] : symbols)
+    for (const auto& [planned, planned_value] : plan.symbols)
+      if (name == planned && name != "B" && value != planned_value)
+        return wrong(format("it is for {} = {}, {} is asked for", name, planned_value, value));
+  return {};
+}
+
+// The bytes that it promises are those of its program, unless it was changed since.
+Status check_promise(const Plan& plan, const Program& program) {
+  const std::vector<int64_t>& promised = plan.estimate.arena_bytes;
+  if (promised.empty()) return {};
+  if (promised.size() != program.ranks.size())
+    return Status(StatusCode::kInvalidArgument,
+                  format("its estimate is of {} devices, its program runs on {}", promised.size(),
+                         program.ranks.size()));
+  for (size_t rank = 0; rank < promised.size(); ++rank)
+    if (promised[rank] != program.ranks[rank].arena_bytes)
+      return Status(StatusCode::kInvalidArgument,
+                    format("it promises {} bytes on device {}, its program takes {}: it was changed since it "
+                           "was made; take out its line 'estimate' to run it as it is now",
+                           promised[rank], rank, program.ranks[rank].arena_bytes));
+  return {};
 }
 
 // A plan may leave devices idle: it then says so by an arena of nothing for them, and they run programs of
@@ -128,6 +169,8 @@ Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSet
     PlannedEntry entry{graph.name, graph.graph, {}};
     if (entries.empty() && !compute.plan_file.empty()) {
       TSR_ASSIGN_OR_RETURN(entry.plan, read_plan_file(compute.plan_file, *graph.graph));
+      TSR_RETURN_IF_ERROR(check_followed(entry.plan, *graph.graph, batch, graph.symbols)
+                              .with_context(format("plan '{}'", compute.plan_file)));
     } else {
       if (entries.empty()) {
         options.parallel = compute.parallel;
@@ -146,7 +189,13 @@ Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSet
     }
     entries.push_back(std::move(entry));
   }
-  return lower_all(std::move(entries), std::move(candidates), std::move(search), devices, compute.trace);
+  TSR_ASSIGN_OR_RETURN(Compiled compiled, lower_all(std::move(entries), std::move(candidates),
+                                                    std::move(search), devices, compute.trace));
+  // Several entries share an arena, which then is larger than the first alone has promised.
+  if (!compute.plan_file.empty() && graphs.size() == 1)
+    TSR_RETURN_IF_ERROR(check_promise(compiled.record->entries[0].plan, compiled.program)
+                            .with_context(format("plan '{}'", compute.plan_file)));
+  return compiled;
 }
 
 // The planner sees the first entry alone; when the others make the arena larger than the limit, it is asked

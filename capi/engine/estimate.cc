@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "capi/engine/certificate.h"
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
 #include "parallel/analytic/frozen_reasons.h"
@@ -50,33 +51,6 @@ std::set<std::string> names_of(std::string_view words) {
   return names;
 }
 
-StepSearchOptions search_options(const ForeignPlan& plan, std::string_view parallel,
-                                 std::string_view features, int64_t batch, int64_t memory_limit) {
-  const std::set<std::string> pinned = names_of(parallel), flags = names_of(features);
-  StepSearchOptions search;
-  search.global_batch = batch;
-  search.memory_limit = memory_limit;
-  search.features = plan;
-  search.pin_sequence_parallel = pinned.contains("sp") || flags.contains("sp");
-  if (pinned.contains("tp")) search.tp = plan.tp;
-  if (pinned.contains("dp")) search.dp = plan.dp;
-  if (pinned.contains("pp")) search.pp = plan.pp;
-  for (const std::string& word : split(parallel, ','))
-    if (trim(word).starts_with("pp=") && word.find(':') != std::string::npos)
-      search.virtual_stages = plan.virtual_stages, search.schedule = plan.schedule;
-  // The whole space; what slows plans down to save memory only where asked for, or where nothing fits
-  // without.
-  search.wide = true;
-  if (pinned.contains("cp")) search.cp = plan.cp;
-  if (pinned.contains("ep")) search.ep = plan.ep;
-  search.shard = parallel.find("shard=auto") != std::string_view::npos;
-  search.offload = parallel.find("offload=auto") != std::string_view::npos;
-  if (pinned.contains("zero")) search.zero = plan.zero;
-  if (pinned.contains("mb")) search.micro_batch = plan.micro_batch;
-  if (pinned.contains("recompute")) search.recompute = plan.recompute;
-  return search;
-}
-
 Json stages_array(const FoundStep& found) {
   Json stages = Json::array();
   for (size_t device = 0; device < found.memory_bytes.size(); ++device) {
@@ -117,12 +91,40 @@ FoundStep as_found(const TransformerShape& model, const ForeignPlan& plan, const
 
 }  // namespace
 
+Result<StepSearchOptions> search_options(const SearchRequest& request) {
+  TSR_ASSIGN_OR_RETURN(const ForeignPlan plan, parse_foreign_plan(request.parallel, request.features));
+  const std::set<std::string> pinned = names_of(request.parallel), flags = names_of(request.features);
+  StepSearchOptions search;
+  search.global_batch = request.batch;
+  search.memory_limit = request.memory_limit;
+  search.features = plan;
+  search.pin_sequence_parallel = pinned.contains("sp") || flags.contains("sp");
+  if (pinned.contains("tp")) search.tp = plan.tp;
+  if (pinned.contains("dp")) search.dp = plan.dp;
+  if (pinned.contains("pp")) search.pp = plan.pp;
+  for (const std::string& word : split(request.parallel, ','))
+    if (trim(word).starts_with("pp=") && word.find(':') != std::string::npos)
+      search.virtual_stages = plan.virtual_stages, search.schedule = plan.schedule;
+  // The whole space; what slows plans down to save memory only where asked for, or where nothing fits
+  // without.
+  search.wide = true;
+  if (pinned.contains("cp")) search.cp = plan.cp;
+  if (pinned.contains("ep")) search.ep = plan.ep;
+  search.shard = request.parallel.find("shard=auto") != std::string::npos;
+  search.offload = request.parallel.find("offload=auto") != std::string::npos;
+  if (pinned.contains("zero")) search.zero = plan.zero;
+  if (pinned.contains("mb")) search.micro_batch = plan.micro_batch;
+  if (pinned.contains("recompute")) search.recompute = plan.recompute;
+  return search;
+}
+
 Result<std::string> estimate_step(std::string_view description, const Options& options) {
   OptionReader reader(options, "estimate");
   const std::string cluster_text = reader.text("cluster");
   const int64_t batch = reader.i64("batch", 8, 1, int64_t{1} << 32);
   const std::string parallel = reader.text("parallel"), features = reader.text("features");
   const int64_t memory_limit = reader.bytes("memory_limit", 0);
+  const bool certified = reader.i64("certificate", 0, 0, 1) == 1;
   if (cluster_text.empty())
     reader.fail(Status(StatusCode::kInvalidArgument,
                        "estimate: option 'cluster' is missing; an example: dgx-a100-80gb:512"));
@@ -142,12 +144,28 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
   const bool complete =
       static_cast<int64_t>(plan.tp) * plan.dp * plan.pp * plan.cp * plan.ep == devices && !parallel.empty();
   if (complete) {
+    if (certified)
+      return Status(StatusCode::kInvalidArgument,
+                    format("'{}' is priced as it is, and a search is what a certificate certifies: leave out "
+                           "tp, dp or pp, or 'certificate'",
+                           parallel));
     TSR_ASSIGN_OR_RETURN(time, step_time(model, plan, cluster, batch));
     report["parallel"] = parallel;
     report["stages"] = stages_array(as_found(model, plan, cluster, batch));
   } else {
-    const StepSearchOptions search = search_options(plan, parallel, features, batch, memory_limit);
+    const SearchRequest request{
+        std::string(description), cluster_text, parallel, features, batch, memory_limit};
+    TSR_ASSIGN_OR_RETURN(StepSearchOptions search, search_options(request));
+    if (certified) {
+      if (plan.schedule == ForeignSchedule::kGpipe || plan.splits_backward() || search.shard ||
+          search.offload)
+        return Status(StatusCode::kUnsupported,
+                      "certificates tell of 1f1b and interleaved pipelines without sharding by operator or "
+                      "offload: leave those out of 'parallel', or 'certificate'");
+      search.wide = false;
+    }
     TSR_ASSIGN_OR_RETURN(const StepSearchResult found, search_step(model, cluster, search));
+    if (certified) report["certificate"] = certificate_json(request, cluster, found);
     if (plan.lora > 0) report["reasons"] = frozen_reasons(model, cluster, search, found.best);
     time = found.best.time;
     plan = found.best.plan;

@@ -6,11 +6,21 @@
 
 #include "capi/engine/options.h"
 #include "graph/cluster.h"
+#include "parallel/analytic/step_space.h"
 
 namespace tessera {
 
 // A preset ("dgx-a100-80gb:512") or a JSON file (a name ending in ".json").
 Result<Cluster> open_cluster(const std::string& text);
+
+// What a search was asked for, in the words it was asked with.
+struct SearchRequest {
+  std::string description, cluster, parallel, features;
+  int64_t batch = 1, memory_limit = 0;
+};
+
+// What is named in `parallel` is pinned.
+Result<StepSearchOptions> search_options(const SearchRequest& request);
 
 // JSON, as tessera.h says of tsr_plan_estimate.
 Result<std::string> estimate_step(std::string_view description, const Options& options);

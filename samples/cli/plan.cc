@@ -1,4 +1,6 @@
+#include <fstream>
 #include <iostream>
+#include <sstream>
 
 #include "command.h"
 #include "plan_generate.h"
@@ -8,6 +10,7 @@ namespace cli {
 namespace {
 struct Arguments : Common {
   std::string model, output, mode = "train", optimizer = "adamw", cluster, features, trace;
+  std::string certificate, checked;
   std::string objective = "latency", kv_budget;
   int64_t batch = 8, seq = 0, context = 0, prompt = 512, new_tokens = 128;
 };
@@ -36,6 +39,25 @@ void print_estimate(const Json& estimate) {
     std::cout << "  " << candidate["strategy"].get<std::string>() << "  "
               << candidate["step_seconds"].get<double>() << " s, "
               << bytes_text(candidate["memory_bytes"].get<int64_t>()) << '\n';
+}
+
+void print_check(const Json& check) {
+  std::cout << "valid      " << check["plan"].get<std::string>() << " takes "
+            << check["step_seconds"].get<double>() << " s; no plan of the space is faster than "
+            << check["bound_seconds"].get<double>() << " s (gap " << 100 * check["gap"].get<double>()
+            << " %)\n"
+            << "closed     " << check["configurations"].get<int64_t>()
+            << " configurations: " << check["proved_by_closed_form"].get<int64_t>()
+            << " proved by closed form, " << check["proved_over_all_cuts"].get<int64_t>()
+            << " over all cuts, " << check["proved_too_large"].get<int64_t>() << " do not fit\n";
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(TSR_NOT_FOUND, "certificate '" + path + "' cannot be opened");
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
 }
 
 void print_plan(const Json& plan) {
@@ -84,7 +106,7 @@ void register_plan(CLI::App& app) {
       "--parallel\n"
       "      tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full --features attention=unfused,dp_overlap=off\n"
       "Nothing large is allocated: a description serves in place of a model.");
-  command->add_option("model", args->model, ".tsr or GGUF file, or a description")->required();
+  CLI::Option* model = command->add_option("model", args->model, ".tsr or GGUF file, or a description");
   command->add_option("--mode", args->mode, "train or generate")->capture_default_str();
   command->add_option("--batch", args->batch, "sequences in one step, over all devices")
       ->capture_default_str();
@@ -108,12 +130,24 @@ void register_plan(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--kv-budget", args->kv_budget,
                       "generate, with --cluster: bytes of keys and values a device (default: what is left)");
+  command
+      ->add_option("--certificate", args->certificate,
+                   "with --cluster: write why no plan of the searched space is faster than the bound printed")
+      ->needs("--cluster");
+  command->add_option("--check", args->checked, "prove a certificate anew, or say what in it does not hold")
+      ->excludes(model);
   command->add_option("-o,--out", args->output, "save the plan, to edit it or to give it to --plan");
   command->add_option("--trace", args->trace,
                       "train: write what a step should do, for Perfetto or chrome://tracing");
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args, command] {
+    if (!args->checked.empty()) {
+      const Json check = Json::parse(text(tsr_plan_check, read_file(args->checked).c_str()));
+      args->json ? print_json(check) : print_check(check);
+      return;
+    }
+    if (args->model.empty()) throw CLI::RequiredError("model, or --check");
     if (!args->cluster.empty()) {
       Options options = make<Options>(tsr_options_new);
       set(options, "cluster", args->cluster);
@@ -137,8 +171,13 @@ void register_plan(CLI::App& app) {
         args->json ? print_json(plan) : print_generate(plan);
         return;
       }
-      const Json estimate = Json::parse(
+      if (!args->certificate.empty()) set(options, "certificate", int64_t{1});
+      Json estimate = Json::parse(
           text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));
+      if (!args->certificate.empty()) {
+        write_file(args->certificate, estimate["certificate"].dump(1) + '\n');
+        estimate.erase("certificate");
+      }
       args->json ? print_json(estimate) : print_estimate(estimate);
       return;
     }

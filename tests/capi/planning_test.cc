@@ -1,4 +1,6 @@
 // Plans through C, and the low level: graph -> plan -> program -> session.
+#include <fstream>
+
 #include "c_api.h"
 
 using namespace capi_test;
@@ -66,6 +68,94 @@ TEST_CASE("a saved plan is followed instead of planning, and refused for another
       rt.get(), model.get(),
       options({devices, seq, batch, {"plan_file", path}, {"optimizer", std::string("sgd")}}).get(), &made));
   CHECK(other.code != TSR_OK);
+}
+
+TEST_CASE(
+    "a plan that is tampered with, or is of something else, is refused with what was found and wanted") {
+  const Runtime rt = runtime();
+  const Scratch scratch;
+  const std::string path = scratch / "plan.txt";
+  const Model model = llama();
+  const Setting devices{"devices", std::string("cpu:4")}, seq{"seq", int64_t{32}}, batch{"batch", int64_t{4}};
+  tsr_plan* made = nullptr;
+  ok(tsr_plan_new(rt.get(), model.get(),
+                  options({devices, seq, batch, {"parallel", std::string("dp=2,tp=2,zero=1")}}).get(),
+                  &made));
+  const Plan plan(made);
+  const std::string good = text([&](auto... out) { return tsr_plan_text(plan.get(), out...); });
+  const auto follow = [&](const std::string& content, const Setting& on, const Setting& tokens,
+                          const Setting& sequences) {
+    std::ofstream(path) << content;
+    return take(tsr_plan_new(rt.get(), model.get(),
+                             options({on, tokens, sequences, {"plan_file", path}}).get(), &made));
+  };
+  const auto refused = [&](const std::string& from, const std::string& to, const char* says) {
+    const size_t at = good.find(from);
+    REQUIRE_MESSAGE(at != std::string::npos, from, " is not in the plan:\n", good.substr(0, 600));
+    const Error error = follow(std::string(good).replace(at, from.size(), to), devices, seq, batch);
+    CHECK(error.code != TSR_OK);
+    CHECK_MESSAGE(error.message.find(says) != std::string::npos, error.message);
+  };
+  REQUIRE(follow(good, devices, seq, batch).code == TSR_OK);
+  tsr_plan_free(made);
+  // Another graph, another mesh, words that contradict it.
+  const size_t fingerprint = good.find("graph ") + 6;
+  refused(good.substr(fingerprint, 4), good[fingerprint] == '1' ? "2345" : "1234", "");
+  refused("dp=2, tp=2", "dp=2, tp=3", "devices");
+  refused("dp=2,tp=2,zero=1", "dp=4,tp=2", "is for 8 devices, its meshes have 4");
+  refused("stored", "storde", "");
+  // Other sizes than asked for.
+  CHECK(follow(good, devices, seq, {"batch", int64_t{8}})
+            .message.find("it is for a batch of 4, 8 is asked for") != std::string::npos);
+  CHECK(
+      follow(good, devices, {"seq", int64_t{16}}, batch).message.find("it is for T = 32, 16 is asked for") !=
+      std::string::npos);
+  CHECK(follow(good, {"devices", std::string("cpu:2")}, seq, batch).message.find("devices") !=
+        std::string::npos);
+}
+
+TEST_CASE("certificates of searched steps are checked, and refused when something in them is changed") {
+  const std::string estimate = text([&](auto... out) {
+    return tsr_plan_estimate("gpt2:L=12,C=1024,H=16,V=51200,T=1024",
+                             options({{"cluster", std::string("dgx-a100-40gb:8")},
+                                      {"batch", int64_t{32}},
+                                      {"certificate", int64_t{1}}})
+                                 .get(),
+                             out...);
+  });
+  const size_t begin = estimate.find("{\"format\":\"tessera-certificate\"");
+  REQUIRE(begin != std::string::npos);
+  size_t end = begin;
+  for (int depth = 0;; ++end) {
+    if (estimate[end] == '{') ++depth;
+    if (estimate[end] == '}' && --depth == 0) break;
+  }
+  const std::string good = estimate.substr(begin, end - begin + 1);
+  const auto check = [](const std::string& certificate) {
+    size_t size = 0;
+    return take(tsr_plan_check(certificate.c_str(), nullptr, 0, &size));
+  };
+  CHECK(check(good).code == TSR_OK);
+  CHECK(text([&](auto... out) { return tsr_plan_check(good.c_str(), out...); }).find("\"valid\":true") !=
+        std::string::npos);
+  const auto refused = [&](const std::string& from, const std::string& to, const char* says) {
+    const size_t at = good.find(from);
+    REQUIRE_MESSAGE(at != std::string::npos, from);
+    const Error error = check(std::string(good).replace(at, from.size(), to));
+    CHECK(error.code == TSR_CORRUPT);
+    CHECK_MESSAGE(error.message.find(says) != std::string::npos, error.message);
+  };
+  refused("tessera-certificate", "other", "wanted 'tessera-certificate'");
+  refused("\"version\":1", "\"version\":9", "version 9");
+  refused("dgx-a100-40gb:8", "dgx-a100-80gb:8", "another cluster");
+  refused("\"batch\":32", "\"batch\":64", "");
+  refused("\"step_seconds\":", "\"step_seconds\":1", "is claimed");
+  refused("\"gap\":", "\"gap\":1", "a gap of");
+  refused("\"solved\"", "\"guessed\"", "known: bound, solved, too large");
+  refused("\"configurations\":[[", "\"configurations\":[[\"tp=1\",\"bound\",1],[",
+          "not in the declared space");
+  CHECK(check("{").code == TSR_CORRUPT);
+  CHECK(check("[]").code == TSR_CORRUPT);
 }
 
 TEST_CASE("the low level: plan, program and session of a graph on two devices compute its values") {

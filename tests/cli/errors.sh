@@ -38,4 +38,11 @@ before=$(sha256sum <"$work/keep.tsr")
 expect 'space|large|write' bash -c "ulimit -f 40; trap '' XFSZ; exec '$tessera' new llama:L=4,C=128,H=2,F=256,V=256,T=64 -o '$work/keep.tsr'"
 [ "$before" = "$(sha256sum <"$work/keep.tsr")" ] || { echo "FAILED: a failed save changed the old file"; exit 1; }
 ls "$work" | grep -q 'keep.tsr.' && { echo "FAILED: a failed save left a file behind: $(ls "$work")"; exit 1; }
+# A certificate of a searched plan holds as written, and is refused when something in it is changed.
+"$tessera" plan gpt2:L=12,C=1024,H=16,V=51200,T=1024 --cluster dgx-a100-40gb:8 --batch 32 --certificate "$work/good.json" >/dev/null
+"$tessera" plan --check "$work/good.json" | grep -q '^valid' || { echo "FAILED: a certificate as written does not hold"; exit 1; }
+sed 's/"bound_seconds": /"bound_seconds": 1/' "$work/good.json" >"$work/bad.json"
+expect 'bounds give' "$tessera" plan --check "$work/bad.json"
+sed 's/"memory_limit": 0/"memory_limit": 4000000000/' "$work/good.json" >"$work/bad.json"
+expect 'needs .* bytes' "$tessera" plan --check "$work/bad.json"
 echo "every bad input was answered"

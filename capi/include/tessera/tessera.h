@@ -507,6 +507,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *                    scatter_sends=off,dtype=bf16,grad_dtype=f32,trainable=all"; attention may be unfused,
  *                    trainable=lora:RANK: frozen but for adapters; then "reasons" tell what that changes
  *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
+ *   certificate    i64   1: {"certificate"} is added, for tsr_plan_check; the search then keeps to tp, dp, pp (1f1b or
+ *                    interleaved), micro-batch, sp, zero, uneven cuts and recomputation block by block (default 0)
  * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel", "micro_batches", "seconds":
  * {"compute", "recompute", "communication", "bubble", "gradients", "update"}, "stages": [{"blocks", "recomputed",
  * "recomputed_selectively", "memory_bytes"}], ...}: the slowest stage's seconds, by cause. A search adds {"gap",
@@ -518,6 +520,13 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * TSR_OUT_OF_MEMORY when nothing fits: says the smallest limit found, and how many devices would do. */
 TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer, size_t capacity,
                                       size_t* out_size);
+
+/* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and for every configuration of
+ * the searched space its bound and why it is closed ("bound", "solved", "too large"). Nothing is searched: the plan is
+ * priced, the space counted and every bound proved anew, by other means than the search's. Yields {"valid": true, "plan",
+ * "step_seconds", "bound_seconds", "gap", "configurations", ...}. TSR_CORRUPT names the first claim that does not hold,
+ * with what was found and what was wanted. */
+TSR_API tsr_status* tsr_plan_check(const char* certificate, char* buffer, size_t capacity, size_t* out_size);
 
 /* ================================================================ program, session (the low level) */
 
