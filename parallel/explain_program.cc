@@ -7,6 +7,7 @@
 #include "graph/analysis/instructions.h"
 #include "graph/base/text.h"
 #include "parallel/entry_layout.h"
+#include "parallel/explain_reasons.h"
 #include "parallel/plan_blocks.h"
 #include "parallel/program_memory.h"
 #include "parallel/program_time.h"
@@ -63,6 +64,7 @@ class Explainer {
     explain_memory();
     out_.blocks = explain_blocks(layout);
     explain_candidates();
+    add_reasons(out_);
     if (options_.timeline) draw_timeline(layout);
     return std::move(out_);
   }
@@ -121,11 +123,21 @@ class Explainer {
       // A buffer that was taken over is named after what it holds now.
       if (it.tensor != kNoTensor && name.find('(') == std::string::npos)
         name = layouts_[entry].tensor(it.tensor).name;
+      if (it.tensor != kNoTensor && name.starts_with('%')) name += made_by(layouts_[entry], it.tensor);
       out_.peak.largest.push_back({std::move(name), std::string(to_text(it.cause)), slot.bytes});
     }
     std::ranges::stable_sort(out_.peak.largest, std::greater(), &PeakBuffer::bytes);
     constexpr size_t kMost = 16;
     if (out_.peak.largest.size() > kMost) out_.peak.largest.resize(kMost);
+  }
+
+  // " = gelu (block.0.ffn)" of a value without a name of its own.
+  static std::string made_by(const EntryLayout& layout, TensorId id) {
+    const Tensor& tensor = layout.tensor(id);
+    if (tensor.producer == kNoNode) return {};
+    const Node& node = layout.graph.node(tensor.producer);
+    return node.scope.empty() ? format(" = {}", node.op->name)
+                              : format(" = {} ({})", node.op->name, node.scope);
   }
 
   void list_tensors(const RankProgram& rank, const EntryLayout& layout,
@@ -165,6 +177,7 @@ class Explainer {
         it.last = at->second.last;
       }
       std::vector<std::string> notes;
+      if (tensor.name.starts_with('%')) notes.push_back(made_by(layout, id).substr(3));
       if (layout.recompute[t]) notes.emplace_back("recomputed");
       if (layout.keep_gathered[t]) notes.emplace_back("kept gathered");
       if (layout.offload[t] != Tier::kDevice)

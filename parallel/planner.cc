@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "graph/base/text.h"
+#include "parallel/apply_pins.h"
 #include "parallel/cost_model.h"
+#include "parallel/fewest_devices.h"
 #include "parallel/lower.h"
 #include "parallel/plan_bound.h"
 #include "parallel/plan_space.h"
@@ -287,10 +289,15 @@ class Search {
     if (options_.like != nullptr) {
       options.stored = stored_like();
       options.owners = owners_of(*options_.like_graph, *options_.like);
+    } else {
+      options.owners = pinned_owners(graph_, options_.pins);
     }
     auto plan = propagate(bound_graph_, options);
     if (!plan.ok()) return refuse(std::move(it), plan.status());
     it.plan = std::move(*plan);
+    if (options_.like == nullptr)
+      if (const Status pinned = apply_pins(bound_graph_, options_.pins, it.plan); !pinned.ok())
+        return refuse(std::move(it), pinned);
     it.plan.graph_fingerprint = graph_.fingerprint();
     it.plan.symbols = options_.symbols;
     const EntrySpec entry{std::string(kEntry), &graph_, &it.plan};
@@ -452,13 +459,42 @@ class Search {
   int64_t without_ = 0;  // lowerings before there was a plan
 };
 
+// The number of devices of the same kinds that would do under the same limit.
+Result<std::string> devices_that_do(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                                    PlanOptions options) {
+  const auto given = static_cast<int32_t>(cluster.devices.size());
+  const int32_t most = std::max(16, 4 * given);
+  std::string strategy;
+  options.advise = false;
+  options.memory_limit = memory_limit(cluster, options);
+  const auto fits = [&](int32_t count) -> Result<bool> {
+    Cluster larger = cluster;
+    larger.devices.resize(static_cast<size_t>(count), cluster.devices.back());
+    const Result<PlanResult> planned = make_plan(graph, larger, catalog, options);
+    // Words may not admit this number of devices at all.
+    if (planned.ok()) strategy = planned->plan.strategy;
+    return planned.ok();
+  };
+  // Without words a plan may leave devices idle.
+  TSR_ASSIGN_OR_RETURN(const std::optional<int32_t> count,
+                       fewest_devices(given, most, options.parallel.empty(), fits));
+  if (!count) return format("Up to {} devices would not do either", most);
+  return format("The smallest number of devices that would do is {}, with '{}'", *count, strategy);
+}
+
 }  // namespace
 
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                              const PlanOptions& options) {
   if (options.like != nullptr && options.like_graph == nullptr)
     return Status(StatusCode::kInvalidArgument, "PlanOptions.like wants like_graph beside it");
-  return Search(graph, cluster, catalog, options).run();
+  TSR_RETURN_IF_ERROR(check_pins(graph, options.pins));
+  Result<PlanResult> result = Search(graph, cluster, catalog, options).run();
+  if (result.ok() || result.status().code() != StatusCode::kOutOfMemory || !options.advise ||
+      options.like != nullptr)
+    return result;
+  TSR_ASSIGN_OR_RETURN(const std::string advice, devices_that_do(graph, cluster, catalog, options));
+  return Status(StatusCode::kOutOfMemory, format("{}. {}", result.status().message(), advice));
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "graph/kernel_catalog.h"
 #include "graph/plan.h"
+#include "graph/plan_pins.h"
 
 namespace tessera {
 
@@ -18,9 +19,11 @@ struct PlanOptions {
   int64_t global_batch = 1;                              // sequences per step
   std::vector<std::pair<std::string, int64_t>> symbols;  // every symbol but "B"
   std::string parallel;        // pins in the words of --parallel; empty leaves all to the planner
+  PlanPins pins;               // single decisions beside them
   int64_t memory_limit = 0;    // bytes per device; 0: the device's own
   const Plan* like = nullptr;  // keep this plan's mesh and parameter placements (eval beside train_step),
   const Graph* like_graph = nullptr;  // whose tensors are matched by name
+  bool advise = true;  // where nothing fits, look for the number of devices that would do
 };
 
 struct Candidate {
@@ -56,8 +59,8 @@ struct PlanResult {
   PlanSearch search;
 };
 
-// kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, and the
-// tensors and instruction at that peak.
+// kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, the tensors
+// and instruction at that peak, and the smallest number of devices that would do.
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                              const PlanOptions& options);
 

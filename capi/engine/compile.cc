@@ -108,7 +108,8 @@ void add_idle_ranks(Program& program, const Plan& plan, int32_t devices) {
 }
 
 Result<Compiled> lower_all(std::vector<PlannedEntry> entries, std::vector<Candidate> candidates,
-                           PlanSearch search, const DeviceSet& devices, bool trace = false) {
+                           PlanSearch search, const DeviceSet& devices, bool trace = false,
+                           int64_t memory_limit = 0) {
   std::vector<EntrySpec> specs;
   for (const PlannedEntry& entry : entries) specs.push_back({entry.name, entry.graph.get(), &entry.plan});
   Compiled compiled;
@@ -129,6 +130,13 @@ Result<Compiled> lower_all(std::vector<PlannedEntry> entries, std::vector<Candid
                          simulate(compiled.program, entries[0].name, devices.cluster()));
     record->predicted_trace = trace_of(compiled.program, simulation);
   }
+  record->cluster = devices.cluster();
+  record->devices_text = devices.text();
+  record->memory_limit = memory_limit;
+  for (const int32_t kind : record->cluster.devices)
+    if (const int64_t own = record->cluster.kinds[static_cast<size_t>(kind)].memory_bytes;
+        memory_limit == 0 && own > 0)
+      record->memory_limit = record->memory_limit == 0 ? own : std::min(record->memory_limit, own);
   record->entries = std::move(entries);
   record->candidates = std::move(candidates);
   record->search = std::move(search);
@@ -174,6 +182,7 @@ Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSet
     } else {
       if (entries.empty()) {
         options.parallel = compute.parallel;
+        options.pins = compute.pins;
       } else {  // parameters and state stay where the first entry has them
         options.like = &entries[0].plan;
         options.like_graph = entries[0].graph.get();
@@ -189,8 +198,9 @@ Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSet
     }
     entries.push_back(std::move(entry));
   }
-  TSR_ASSIGN_OR_RETURN(Compiled compiled, lower_all(std::move(entries), std::move(candidates),
-                                                    std::move(search), devices, compute.trace));
+  TSR_ASSIGN_OR_RETURN(Compiled compiled,
+                       lower_all(std::move(entries), std::move(candidates), std::move(search), devices,
+                                 compute.trace, compute.memory_limit));
   // Several entries share an arena, which then is larger than the first alone has promised.
   if (!compute.plan_file.empty() && graphs.size() == 1)
     TSR_RETURN_IF_ERROR(check_promise(compiled.record->entries[0].plan, compiled.program)
@@ -285,7 +295,8 @@ Result<Compiled> compile_graph(const Graph& graph, const PlanOptions& options, c
   planned.plan.estimate.profile = profile_of(devices);
   std::vector<PlannedEntry> entries = {
       {"main", std::make_shared<const Graph>(graph), std::move(planned.plan)}};
-  return lower_all(std::move(entries), std::move(planned.candidates), std::move(planned.search), devices);
+  return lower_all(std::move(entries), std::move(planned.candidates), std::move(planned.search), devices,
+                   false, options.memory_limit);
 }
 
 Result<Compiled> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "capi/engine/settings.h"
+#include "graph/cluster.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
 #include "graph/program.h"
@@ -37,6 +38,11 @@ struct PlanRecord {
   PlanSearch search;
   std::vector<Device> devices;
   std::vector<TraceEvent> predicted_trace;  // of the first entry; where asked for
+  // What explains it: the program, where the record is a plan's; else it is with whoever runs it.
+  std::shared_ptr<const Program> program;
+  Cluster cluster;
+  std::string devices_text;  // "cpu:4"
+  int64_t memory_limit = 0;  // bytes a device; 0: none
 };
 
 struct Compiled {

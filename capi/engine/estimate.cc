@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 
 #include "capi/engine/certificate.h"
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
+#include "parallel/analytic/explain_step.h"
 #include "parallel/analytic/frozen_reasons.h"
-#include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/step_search.h"
 #include "parallel/analytic/step_time.h"
 #include "parallel/cluster_presets.h"
 #include "serialize/cluster_json.h"
+#include "serialize/explanation_json.h"
+#include "serialize/explanation_page.h"
 
 namespace tessera {
 
@@ -38,6 +41,7 @@ Json seconds_object(const StepTime& time) {
   return {{"compute", time.compute_s - time.recompute_s},
           {"recompute", time.recompute_s},
           {"communication", time.communication_s},
+          {"offload", time.offload_s},
           {"bubble", time.bubble_s},
           {"gradients", time.gradients_s},
           {"update", time.update_s}};
@@ -68,26 +72,16 @@ Json stages_array(const FoundStep& found) {
   return stages;
 }
 
-// What a plan that is priced as given holds.
-FoundStep as_found(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
-                   int64_t batch) {
+struct Estimate {
+  std::string cluster_text, parallel, features;
+  int64_t batch = 0, memory_limit = 0;
+  TransformerShape model;
+  Cluster cluster;
   FoundStep found;
-  found.plan = plan;
-  found.stages = even_stages(model, plan);
-  const StageTimes times(model, plan, cluster);
-  for (int32_t device = 0; device < plan.pp; ++device) {
-    StageBlocks whole;
-    for (size_t v = static_cast<size_t>(device); v < found.stages.size(); v += static_cast<size_t>(plan.pp)) {
-      whole.blocks += found.stages[v].blocks;
-      whole.full += found.stages[v].full;
-      whole.selective += found.stages[v].selective;
-    }
-    found.memory_bytes.push_back(times.memory_bytes(
-        whole, device == 0, holds_head(plan, device),
-        in_flight(plan, device, batch / (plan.micro_batch * plan.data())), plan.virtual_stages));
-  }
-  return found;
-}
+  std::optional<StepSearchResult> search;  // absent where the plan was given
+  Json certificate;                        // where one was asked for
+  std::vector<std::string> reasons;
+};
 
 }  // namespace
 
@@ -118,76 +112,108 @@ Result<StepSearchOptions> search_options(const SearchRequest& request) {
   return search;
 }
 
-Result<std::string> estimate_step(std::string_view description, const Options& options) {
+namespace {
+
+Result<Estimate> find_estimate(std::string_view description, const Options& options) {
   OptionReader reader(options, "estimate");
-  const std::string cluster_text = reader.text("cluster");
-  const int64_t batch = reader.i64("batch", 8, 1, int64_t{1} << 32);
-  const std::string parallel = reader.text("parallel"), features = reader.text("features");
-  const int64_t memory_limit = reader.bytes("memory_limit", 0);
+  Estimate it;
+  it.cluster_text = reader.text("cluster");
+  it.batch = reader.i64("batch", 8, 1, int64_t{1} << 32);
+  it.parallel = reader.text("parallel"), it.features = reader.text("features");
+  it.memory_limit = reader.bytes("memory_limit", 0);
   const bool certified = reader.i64("certificate", 0, 0, 1) == 1;
-  if (cluster_text.empty())
+  if (it.cluster_text.empty())
     reader.fail(Status(StatusCode::kInvalidArgument,
                        "estimate: option 'cluster' is missing; an example: dgx-a100-80gb:512"));
   TSR_RETURN_IF_ERROR(reader.finish());
   TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
-  TSR_ASSIGN_OR_RETURN(const TransformerShape model, transformer_shape(config));
-  TSR_ASSIGN_OR_RETURN(const Cluster cluster, open_cluster(cluster_text));
-  TSR_ASSIGN_OR_RETURN(ForeignPlan plan, parse_foreign_plan(parallel, features));
-  Json report = {{"model", std::string(description)},
-                 {"parameters", model.parameters()},
-                 {"cluster", cluster_text},
-                 {"devices", cluster.devices.size()},
-                 {"features", features},
-                 {"global_batch", batch}};
-  StepTime time;
-  const auto devices = static_cast<int64_t>(cluster.devices.size());
-  const bool complete =
-      static_cast<int64_t>(plan.tp) * plan.dp * plan.pp * plan.cp * plan.ep == devices && !parallel.empty();
+  TSR_ASSIGN_OR_RETURN(it.model, transformer_shape(config));
+  TSR_ASSIGN_OR_RETURN(it.cluster, open_cluster(it.cluster_text));
+  TSR_ASSIGN_OR_RETURN(const ForeignPlan plan, parse_foreign_plan(it.parallel, it.features));
+  const auto devices = static_cast<int64_t>(it.cluster.devices.size());
+  const bool complete = static_cast<int64_t>(plan.tp) * plan.dp * plan.pp * plan.cp * plan.ep == devices &&
+                        !it.parallel.empty();
   if (complete) {
     if (certified)
       return Status(StatusCode::kInvalidArgument,
                     format("'{}' is priced as it is, and a search is what a certificate certifies: leave out "
                            "tp, dp or pp, or 'certificate'",
-                           parallel));
-    TSR_ASSIGN_OR_RETURN(time, step_time(model, plan, cluster, batch));
-    report["parallel"] = parallel;
-    report["stages"] = stages_array(as_found(model, plan, cluster, batch));
-  } else {
-    const SearchRequest request{
-        std::string(description), cluster_text, parallel, features, batch, memory_limit};
-    TSR_ASSIGN_OR_RETURN(StepSearchOptions search, search_options(request));
-    if (certified) {
-      if (plan.schedule == ForeignSchedule::kGpipe || plan.splits_backward() || search.shard ||
-          search.offload)
-        return Status(StatusCode::kUnsupported,
-                      "certificates tell of 1f1b and interleaved pipelines without sharding by operator or "
-                      "offload: leave those out of 'parallel', or 'certificate'");
-      search.wide = false;
-    }
-    TSR_ASSIGN_OR_RETURN(const StepSearchResult found, search_step(model, cluster, search));
-    if (certified) report["certificate"] = certificate_json(request, cluster, found);
-    if (plan.lora > 0) report["reasons"] = frozen_reasons(model, cluster, search, found.best);
-    time = found.best.time;
-    plan = found.best.plan;
-    report["parallel"] = to_text(plan);
-    report["stages"] = stages_array(found.best);
-    report["gap"] = found.gap;
-    report["bound_seconds"] = found.bound_s;
-    report["search"] = {{"configurations", found.configurations},
-                        {"closed_by_bound", found.closed_by_bound},
-                        {"solved", found.solved},
-                        {"too_large", found.too_large}};
+                           it.parallel));
+    TSR_ASSIGN_OR_RETURN(it.found, price_step(it.model, plan, it.cluster, it.batch));
+    return it;
+  }
+  const SearchRequest request{std::string(description), it.cluster_text, it.parallel, it.features, it.batch,
+                              it.memory_limit};
+  TSR_ASSIGN_OR_RETURN(StepSearchOptions search, search_options(request));
+  if (certified) {
+    if (plan.schedule == ForeignSchedule::kGpipe || plan.splits_backward() || search.shard || search.offload)
+      return Status(StatusCode::kUnsupported,
+                    "certificates tell of 1f1b and interleaved pipelines without sharding by operator or "
+                    "offload: leave those out of 'parallel', or 'certificate'");
+    search.wide = false;
+  }
+  TSR_ASSIGN_OR_RETURN(it.search, search_step(it.model, it.cluster, search));
+  if (certified) it.certificate = certificate_json(request, it.cluster, *it.search);
+  it.found = it.search->best;
+  if (plan.lora > 0) it.reasons = frozen_reasons(it.model, it.cluster, search, it.found);
+  return it;
+}
+
+Result<Explanation> explain_estimate(std::string_view description, const Estimate& it, bool drawings) {
+  ExplainStepOptions options;
+  options.global_batch = it.batch;
+  options.memory_limit = it.memory_limit;
+  options.search = it.search ? &*it.search : nullptr;
+  options.timeline = drawings;
+  TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_step(it.model, it.cluster, it.found, options));
+  explanation.subject = std::string(description);
+  explanation.reasons.insert(explanation.reasons.begin(), it.reasons.begin(), it.reasons.end());
+  explanation.cluster = it.cluster_text;
+  return explanation;
+}
+
+}  // namespace
+
+Result<std::string> estimate_page(std::string_view description, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(const Estimate it, find_estimate(description, options));
+  TSR_ASSIGN_OR_RETURN(const Explanation explanation, explain_estimate(description, it, true));
+  return explanation_to_page(explanation);
+}
+
+Result<std::string> estimate_step(std::string_view description, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(const Estimate it, find_estimate(description, options));
+  const StepTime& time = it.found.time;
+  const ForeignPlan& plan = it.found.plan;
+  Json report = {{"model", std::string(description)},
+                 {"parameters", it.model.parameters()},
+                 {"cluster", it.cluster_text},
+                 {"devices", it.cluster.devices.size()},
+                 {"features", it.features},
+                 {"global_batch", it.batch},
+                 {"parallel", it.search ? to_text(plan) : it.parallel},
+                 {"stages", stages_array(it.found)}};
+  if (!it.reasons.empty()) report["reasons"] = it.reasons;
+  if (it.search) {
+    if (!it.certificate.is_null()) report["certificate"] = it.certificate;
+    report["gap"] = it.search->gap;
+    report["bound_seconds"] = it.search->bound_s;
+    report["search"] = {{"configurations", it.search->configurations},
+                        {"closed_by_bound", it.search->closed_by_bound},
+                        {"solved", it.search->solved},
+                        {"too_large", it.search->too_large}};
     Json candidates = Json::array();
-    for (const FoundStep& step : found.runners_up)
+    for (const FoundStep& step : it.search->runners_up)
       candidates.push_back({{"strategy", to_text(step.plan)},
                             {"step_seconds", step.time.step_s},
                             {"memory_bytes", std::ranges::max(step.memory_bytes)}});
     report["candidates"] = candidates;
   }
-  report["micro_batches"] = batch / (plan.micro_batch * plan.data());
+  report["micro_batches"] = it.batch / (plan.micro_batch * plan.data());
   report["predicted_step_seconds"] = time.step_s;
-  report["tokens_per_second"] = static_cast<double>(batch * model.T) / time.step_s;
+  report["tokens_per_second"] = static_cast<double>(it.batch * it.model.T) / time.step_s;
   report["seconds"] = seconds_object(time);
+  TSR_ASSIGN_OR_RETURN(const Explanation explanation, explain_estimate(description, it, false));
+  report["explanation"] = Json::parse(explanation_to_json(explanation));
   return dump(report);
 }
 

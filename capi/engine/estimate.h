@@ -25,4 +25,7 @@ Result<StepSearchOptions> search_options(const SearchRequest& request);
 // JSON, as tessera.h says of tsr_plan_estimate.
 Result<std::string> estimate_step(std::string_view description, const Options& options);
 
+// The same explained, as one HTML page.
+Result<std::string> estimate_page(std::string_view description, const Options& options);
+
 }  // namespace tessera

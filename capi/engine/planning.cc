@@ -1,13 +1,27 @@
 #include "capi/engine/planning.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <span>
+#include <sstream>
 
 #include "capi/engine/trace_json.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
+#include "serialize/plan_pins_json.h"
 
 namespace tessera {
+namespace {
+
+std::shared_ptr<const PlanRecord> with_program(Compiled compiled) {
+  auto record = std::make_shared<PlanRecord>(*compiled.record);
+  record->program = std::make_shared<const Program>(std::move(compiled.program));
+  return record;
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
                                                      const Options& options) {
@@ -27,7 +41,7 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
     TSR_RETURN_IF_ERROR(settle_context(settings, model.context_length()));
     TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices, settings.compute.profile));
     TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, *devices));
-    return compiled.record;
+    return with_program(std::move(compiled));
   }
   const bool language_model = !forward.find_output("loss");
   if (language_model && rest.find("seq") == rest.end()) {
@@ -38,7 +52,7 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
   TSR_ASSIGN_OR_RETURN(const TrainerSettings settings, read_trainer_settings(rest, 0));
   TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices, settings.compute.profile));
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, language_model, settings, *devices));
-  return compiled.record;
+  return with_program(std::move(compiled));
 }
 
 Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,
@@ -47,12 +61,40 @@ Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, c
   PlanOptions plan;
   plan.global_batch = reader.i64("batch", 1, 1, 1 << 24);
   plan.parallel = reader.text("parallel");
+  const std::string pins = reader.text("pins");
   plan.memory_limit = reader.bytes("memory_limit", 0);
   const std::string symbols = reader.text("symbols");
   TSR_RETURN_IF_ERROR(reader.finish());
   TSR_ASSIGN_OR_RETURN(plan.symbols, parse_symbol_values(symbols));
+  if (!pins.empty()) {
+    TSR_ASSIGN_OR_RETURN(plan.pins, plan_pins_from_json(pins));
+  }
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_graph(graph, plan, devices));
-  return compiled.record;
+  return with_program(std::move(compiled));
+}
+
+Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devices, const Graph& graph,
+                                                           std::string_view text) {
+  TSR_ASSIGN_OR_RETURN(Plan plan, parse_plan(text, graph));
+  if (plan.graph_fingerprint != graph.fingerprint())
+    return Status(StatusCode::kInvalidArgument,
+                  format("the plan is of graph {}, this graph is {}: make the plan again from the same graph",
+                         plan.graph_fingerprint, graph.fingerprint()));
+  std::vector<PlannedEntry> entries = {{"main", std::make_shared<const Graph>(graph), std::move(plan)}};
+  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_entries(std::move(entries), devices));
+  return with_program(std::move(compiled));
+}
+
+Result<std::shared_ptr<const PlanRecord>> load_graph_plan(const DeviceSet& devices, const Graph& graph,
+                                                          const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return Status(StatusCode::kNotFound, format("cannot open plan '{}': {}", path, std::strerror(errno)));
+  std::ostringstream text;
+  text << file.rdbuf();
+  Result<std::shared_ptr<const PlanRecord>> record = parse_graph_plan(devices, graph, text.str());
+  if (!record.ok()) return record.status().with_context(format("plan '{}'", path));
+  return record;
 }
 
 Result<std::string> predicted_trace_json(const PlanRecord& record) {

@@ -14,9 +14,15 @@ namespace tessera {
 Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
                                                      const Options& options);
 
-// Any graph, with options batch, symbols, parallel, memory_limit.
+// Any graph, with options batch, symbols, parallel, pins, memory_limit.
 Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,
                                                      const Options& options);
+
+// A plan's text, from memory or a file, for the graph that it was made of.
+Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devices, const Graph& graph,
+                                                           std::string_view text);
+Result<std::shared_ptr<const PlanRecord>> load_graph_plan(const DeviceSet& devices, const Graph& graph,
+                                                          const std::string& path);
 
 // What the plan should do, as a trace; needs the option "trace" when it was made.
 Result<std::string> predicted_trace_json(const PlanRecord& record);

@@ -4,6 +4,7 @@
 
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
+#include "serialize/plan_pins_json.h"
 
 namespace tessera {
 namespace {
@@ -14,6 +15,13 @@ ComputeSettings read_compute(OptionReader& reader) {
   compute.parallel = reader.text("parallel");
   compute.plan_file = reader.text("plan_file");
   compute.profile = reader.text("profile");
+  if (const std::string pins = reader.text("pins"); !pins.empty()) {
+    Result<PlanPins> read = plan_pins_from_json(pins);
+    if (read.ok())
+      compute.pins = std::move(read).value();
+    else
+      reader.fail(read.status());
+  }
   compute.memory_limit = reader.bytes("memory_limit", 0);
   compute.host_memory_limit = reader.bytes("host_memory_limit", 0);
   return compute;

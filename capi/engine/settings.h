@@ -8,6 +8,7 @@
 
 #include "capi/engine/learning_rate.h"
 #include "capi/engine/options.h"
+#include "graph/plan_pins.h"
 #include "graph/transform/training.h"
 
 namespace tessera {
@@ -18,6 +19,7 @@ struct ComputeSettings {
   std::string parallel;   // pins; empty leaves all to the planner
   std::string plan_file;  // instead of planning
   std::string profile;    // device profile: a file, "auto" or "none"; empty: the runtime's
+  PlanPins pins;          // single decisions beside `parallel`
   int64_t memory_limit = 0;
   int64_t host_memory_limit = 0;  // all ranks together
   bool trace = false;             // what runs; and, in the plan, what should

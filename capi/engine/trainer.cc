@@ -138,6 +138,13 @@ Status Trainer::feed_training_batch() {
   return running_->feed_scalar(kTrain, "loss_scale", 1.0 / static_cast<double>(labels_.size()));
 }
 
+std::shared_ptr<const PlanRecord> Trainer::plan() const {
+  const std::shared_ptr<const Prepared>& prepared = running_->prepared();
+  auto record = std::make_shared<PlanRecord>(*prepared->record);
+  record->program = {prepared, &prepared->executable->program()};
+  return record;
+}
+
 Result<StepInfo> Trainer::step() {
   cancelled_ = false;
   if (!running_->has_entry(kTrain))

@@ -47,7 +47,7 @@ class Trainer {
   std::string report_json();
   std::string trace_json();
   Runtime& runtime() { return *running_->prepared()->runtime; }
-  std::shared_ptr<const PlanRecord> plan() const { return running_->prepared()->record; }
+  std::shared_ptr<const PlanRecord> plan() const;  // with its program
   void cancel();  // any thread
 
  private:

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/least_step.h"
 #include "parallel/analytic/wide_search.h"
 
 namespace tessera {
@@ -20,29 +21,6 @@ bool same_shape(const ForeignPlan& a, const ForeignPlan& b) {
   return a.tp == b.tp && a.dp == b.dp && a.pp == b.pp && a.micro_batch == b.micro_batch;
 }
 
-// The words of a plan with everything recomputed that may be.
-std::string smallest_form(ForeignPlan plan, const StepSearchOptions& options) {
-  plan.recompute = options.recompute.value_or(Recompute::kFull);
-  return to_text(plan);
-}
-
-// "16 devices would do": by doubling, for what is not pinned to a number of devices.
-std::string devices_that_would_do(const TransformerShape& model, Cluster cluster,
-                                  const StepSearchOptions& options) {
-  const size_t given = cluster.devices.size();
-  for (size_t times = 2; times <= 64; times *= 2) {
-    cluster.devices.assign(given * times, 0);
-    const std::vector<ForeignPlan> plans = step_space(model, cluster, options);
-    for (const ForeignPlan& plan : plans) {
-      const int64_t limit = options.memory_limit > 0 ? options.memory_limit : cluster.kinds[0].memory_bytes;
-      if (plan.virtual_stages > 1 || StepSolver(model, cluster, options, plan, limit).least_bytes() > limit)
-        continue;
-      return format("{} devices would do, with {}", cluster.devices.size(), smallest_form(plan, options));
-    }
-  }
-  return format("nor do up to {} devices", 64 * given);
-}
-
 }  // namespace
 
 Result<StepSearchResult> search_step(const TransformerShape& model, const Cluster& cluster,
@@ -53,10 +31,10 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
                          cluster.devices.size(), options.global_batch));
   const int64_t limit = options.memory_limit > 0 ? options.memory_limit : cluster.kinds[0].memory_bytes;
   if (options.wide) {
-    // What the narrower search finds closes most of the whole space before it is made. It knows no pins of the
-    // rest.
+    // What the narrower search finds closes most of the whole space before it is made. It knows no pins of
+    // the rest.
     StepSearchOptions narrow = options;
-    narrow.wide = false;
+    narrow.wide = narrow.advise = false;
     const bool pinned = options.schedule || options.cp || options.ep;
     const auto seed = pinned ? Result<StepSearchResult>(Status(StatusCode::kUnsupported, "pinned"))
                              : search_step(model, cluster, narrow);
@@ -67,9 +45,10 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
       auto other = search_wide(model, cluster, all, nullptr, limit);
       if (other.ok()) return other;
     }
-    // The narrower search says better what would do.
-    if (!found.ok() && !pinned) return seed.status();
-    return found;
+    // The narrower search knows what would do.
+    if (!found.ok() && !pinned && options.advise && seed.status().code() == StatusCode::kOutOfMemory)
+      return nothing_fits(model, cluster, options);
+    return !found.ok() && !pinned ? seed : found;
   }
   StepSearchResult result;
   std::vector<Configuration> open;
@@ -86,8 +65,6 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
 
   std::vector<FoundStep> found;
   double best = INFINITY, bound = INFINITY;
-  int64_t least_bytes = INT64_MAX;
-  std::string least_plan;
   for (size_t i = 0; i < open.size(); ++i) {
     if (open[i].bound_s >= best) {
       result.closed_by_bound = static_cast<int64_t>(open.size() - i);
@@ -103,8 +80,6 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
       if (one.status().code() != StatusCode::kOutOfMemory) return one.status();
       ++result.too_large;
       result.closed.push_back({open[i].plan, ClosedBy::kTooLarge, open[i].bound_s, 0});
-      if (const int64_t bytes = solver.least_bytes(); bytes < least_bytes)
-        least_bytes = bytes, least_plan = smallest_form(open[i].plan, options);
       continue;
     }
     ++result.solved;
@@ -114,11 +89,9 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
     best = std::min(best, one->time.step_s);
     found.push_back(std::move(*one));
   }
+  if (found.empty() && options.advise) return nothing_fits(model, cluster, options);
   if (found.empty())
-    return Status(StatusCode::kOutOfMemory,
-                  format("no plan fits {} a device; the smallest found needs {} ({} bytes): {}; {}",
-                         bytes_text(limit), bytes_text(least_bytes), least_bytes, least_plan,
-                         devices_that_would_do(model, cluster, options)));
+    return Status(StatusCode::kOutOfMemory, format("no plan fits {} a device", bytes_text(limit)));
   std::ranges::stable_sort(found, {}, [](const FoundStep& step) { return step.time.step_s; });
   result.best = found[0];
   for (size_t i = 1; i < found.size() && result.runners_up.size() < options.runners_up; ++i) {

@@ -117,14 +117,50 @@ Result<FoundStep> StepSolver::solve(double& bound_s) const {
   return best;
 }
 
-// Bytes that the even split with everything recomputed would need.
-int64_t StepSolver::least_bytes() const {
-  int64_t most = 0;
+int64_t StepSolver::least_bytes(int32_t device, int64_t count) const {
+  const int64_t flights = in_flight(device), chunks = plan_.virtual_stages;
+  const auto kept = [&](Recompute way) {
+    return (times_.activation_bytes(way) * flights + chunks - 1) / chunks;
+  };
+  int64_t least = INT64_MAX;
+  for (const Recompute way : ways_) least = std::min(least, kept(way));
+  return fixed_bytes(device, count) + count * least;
+}
+
+// Stages may be uneven; each has one block at least, and needs no less with more.
+bool StepSolver::holds_all(int64_t limit) const {
+  int64_t held = 0;
   for (int32_t s = 0; s < plan_.pp; ++s) {
-    const int64_t n = (model_.L + plan_.pp - 1) / plan_.pp;
-    most = std::max(most, memory_bytes(s, blocks(n, ways_.back())));
+    int64_t fits = 0, too_many = model_.L - plan_.pp + 2;
+    while (too_many - fits > 1) {
+      const int64_t count = fits + (too_many - fits) / 2;
+      (least_bytes(s, count) <= limit ? fits : too_many) = count;
+    }
+    if (fits == 0) return false;
+    held += fits;
   }
-  return most;
+  return held >= model_.L;
+}
+
+int64_t StepSolver::least_limit(int64_t at_most) const {
+  if (plan_.virtual_stages > 1) {
+    int64_t most = 0;
+    for (int32_t device = 0; device < plan_.pp; ++device)
+      most = std::max(most, least_bytes(device, model_.L / plan_.pp));
+    return std::min(most, at_most);
+  }
+  int64_t enough = 0, too_little = 0;
+  for (int32_t s = 0; s < plan_.pp; ++s)
+    enough = std::max(enough, least_bytes(s, (model_.L + plan_.pp - 1) / plan_.pp));
+  if (at_most < enough) {
+    if (!holds_all(at_most)) return at_most;
+    enough = at_most;
+  }
+  while (enough - too_little > 1) {
+    const int64_t limit = too_little + (enough - too_little) / 2;
+    (holds_all(limit) ? enough : too_little) = limit;
+  }
+  return enough;
 }
 
 int64_t StepSolver::in_flight(int32_t stage) const { return tessera::in_flight(plan_, stage, m_); }
@@ -132,6 +168,13 @@ int64_t StepSolver::in_flight(int32_t stage) const { return tessera::in_flight(p
 int64_t StepSolver::memory_bytes(int32_t device, const StageBlocks& stage) const {
   return times_.memory_bytes(stage, device == 0, device + 1 == plan_.pp, in_flight(device),
                              plan_.virtual_stages);
+}
+
+// All but what its blocks keep for backward.
+int64_t StepSolver::fixed_bytes(int32_t device, int64_t count) const {
+  const int64_t chunks = plan_.virtual_stages;
+  return memory_bytes(device, blocks(count, Recompute::kFull)) -
+         (count * times_.activation_bytes(Recompute::kFull) * in_flight(device) + chunks - 1) / chunks;
 }
 
 // How many blocks of a stage are recomputed, so that it fits; nothing when it cannot.
@@ -142,9 +185,7 @@ std::optional<StageBlocks> StepSolver::fill(int32_t device, int64_t count) const
   };
   std::vector<BlockChoice> choices;
   for (size_t i = 0; i < ways_.size(); ++i) choices.push_back({way_seconds_[i], kept(ways_[i]), 0});
-  const int64_t rest = memory_bytes(device, blocks(count, Recompute::kFull)) -
-                       (count * times_.activation_bytes(Recompute::kFull) * flights + chunks - 1) / chunks;
-  const auto found = solve_repeated_blocks(choices, count, limit_ - rest);
+  const auto found = solve_repeated_blocks(choices, count, limit_ - fixed_bytes(device, count));
   if (!found.ok()) return std::nullopt;
   StageBlocks stage{count, 0, 0};
   for (size_t i = 0; i < ways_.size(); ++i) {

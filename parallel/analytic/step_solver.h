@@ -32,13 +32,16 @@ class StepSolver {
   double bound() const;
   // kOutOfMemory when nothing fits. Raises `bound_s` to what the solution proves.
   Result<FoundStep> solve(double& bound_s) const;
-  // Bytes that the even split with everything recomputed would need.
-  int64_t least_bytes() const;
+  // The smallest limit under which solve() finds a plan, or `at_most` where that is smaller.
+  int64_t least_limit(int64_t at_most = INT64_MAX) const;
 
  private:
   int64_t in_flight(int32_t stage) const;
   int64_t memory_bytes(int32_t device, const StageBlocks& stage) const;
+  int64_t fixed_bytes(int32_t device, int64_t count) const;
   std::optional<StageBlocks> fill(int32_t device, int64_t count) const;
+  int64_t least_bytes(int32_t device, int64_t count) const;  // with which fill() has something
+  bool holds_all(int64_t limit) const;                       // some cut has stages that all can be filled
   Result<FoundStep> solve_interleaved(double& bound_s) const;
   Result<FoundStep> finish(std::vector<StageBlocks> stages) const;
   void note_backward(const StagePasses& passes);

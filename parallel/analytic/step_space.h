@@ -20,6 +20,7 @@ struct StepSearchOptions {
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
   size_t runners_up = 5;
+  bool advise = true;  // where nothing fits, look for the limit and the number of devices that would do
 
   // The whole space: context and expert parallelism, every schedule, uneven chunks, devices that stay idle.
   // Without it what stands above, which is what certificates tell of.
@@ -29,8 +30,8 @@ struct StepSearchOptions {
   bool shard = false, offload = false;
   std::optional<ForeignSchedule> schedule;
   std::optional<int32_t> cp, ep;  // with features.context
-  int32_t threads = 0;       // 0: as many as there are; the result is the same for any number
-  int64_t most_solved = 4000;  // configurations solved at most; what stays open counts in the bound
+  int32_t threads = 0;            // 0: as many as there are; the result is the same for any number
+  int64_t most_solved = 4000;     // configurations solved at most; what stays open counts in the bound
 };
 
 template <class T>

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 
 namespace cli {
 
@@ -81,6 +82,12 @@ Tokenizer model_tokenizer(const Model& model, const std::string& path) {
     throw Error(TSR_NOT_FOUND,
                 path + " has no tokenizer; make the model with `tessera new … --tokenizer bytes|FILE`");
   }
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(TSR_NOT_FOUND, "cannot open " + path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 void write_file(const std::string& path, const std::string& content) {

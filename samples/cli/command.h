@@ -54,6 +54,7 @@ Model open_model(const std::string& text, int64_t seed = 0);
 Tokenizer open_tokenizer(const std::string& text);
 Tokenizer model_tokenizer(const Model& model, const std::string& path);
 
+std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& content);
 void print_json(const Json& object);  // on one line of stdout, reals exact
 std::string bytes_text(int64_t bytes);

@@ -57,16 +57,17 @@ H make(Function function, Args... arguments) {
   return H(raw);
 }
 
-// text(tsr_model_info, model): a text by the two-call protocol.
+// text(tsr_model_info, model): a text, asked again where it is longer than most.
 template <class Function, class... Args>
 std::string text(Function function, Args... arguments) {
+  std::string out(size_t{1} << 20, '\0');
   size_t size = 0;
-  check(function(arguments..., nullptr, 0, &size));
-  std::string out(size, '\0');
-  if (size > 0) {
+  check(function(arguments..., out.data(), out.size(), &size));
+  if (size > out.size()) {
+    out.resize(size);
     check(function(arguments..., out.data(), out.size(), &size));
-    out.resize(size - 1);
   }
+  out.resize(size > 0 ? size - 1 : 0);
   return out;
 }
 

@@ -4,41 +4,30 @@
 
 #include "command.h"
 #include "plan_generate.h"
+#include "plan_text.h"
 
 namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, output, mode = "train", optimizer = "adamw", cluster, features, trace;
+  std::string model, output, mode = "train", optimizer = "adamw", cluster, features, trace, report, pins;
   std::string certificate, checked;
   std::string objective = "latency", kv_budget;
   int64_t batch = 8, seq = 0, context = 0, prompt = 512, new_tokens = 128;
 };
 
 void print_estimate(const Json& estimate) {
-  std::cout << "step       " << estimate["predicted_step_seconds"].get<double>() << " s predicted, "
+  std::cout << "plan       " << estimate["parallel"].get<std::string>() << "   ("
+            << estimate["micro_batches"].get<int64_t>() << " micro-batches)\n"
+            << "step       " << estimate["predicted_step_seconds"].get<double>() << " s predicted, "
             << estimate["tokens_per_second"].get<double>() << " tokens/s on "
-            << estimate["devices"].get<int64_t>() << " devices\n"
-            << "plan       " << estimate["parallel"].get<std::string>() << '\n';
-  for (const auto& [cause, seconds] : estimate["seconds"].items())
-    std::cout << "  " << cause << std::string(14 - cause.size(), ' ') << seconds.get<double>() << " s\n";
-  for (const Json& stage : estimate["stages"])
-    std::cout << "stage      " << stage["blocks"].get<int64_t>() << " blocks, "
-              << stage["recomputed"].get<int64_t>() << " recomputed, "
-              << bytes_text(stage["memory_bytes"].get<int64_t>()) << '\n';
-  if (estimate.contains("reasons"))
-    for (const Json& reason : estimate["reasons"])
-      std::cout << "because    " << reason.get<std::string>() << '\n';
-  if (!estimate.contains("gap")) return;
-  std::cout << "gap        " << 100 * estimate["gap"].get<double>() << " %: nothing searched is faster than "
-            << estimate["bound_seconds"].get<double>() << " s ("
-            << estimate["search"]["configurations"].get<int64_t>() << " configurations, "
-            << estimate["search"]["solved"].get<int64_t>() << " solved)\n";
-  std::cout << "runners-up\n";
-  for (const Json& candidate : estimate["candidates"])
-    std::cout << "  " << candidate["strategy"].get<std::string>() << "  "
-              << candidate["step_seconds"].get<double>() << " s, "
-              << bytes_text(candidate["memory_bytes"].get<int64_t>()) << '\n';
+            << estimate["devices"].get<int64_t>() << " devices\n";
+  if (estimate.contains("gap"))
+    std::cout << "gap        " << 100 * estimate["gap"].get<double>()
+              << " %: nothing searched is faster than " << estimate["bound_seconds"].get<double>() << " s ("
+              << estimate["search"]["configurations"].get<int64_t>() << " configurations, "
+              << estimate["search"]["solved"].get<int64_t>() << " solved)\n";
+  print_explanation(std::cout, estimate["explanation"]);
 }
 
 void print_check(const Json& check) {
@@ -60,11 +49,11 @@ std::string read_file(const std::string& path) {
   return content.str();
 }
 
-void print_plan(const Json& plan) {
+void print_plan(const Json& plan, const Json& explanation) {
   std::cout << "strategy   " << plan["strategy"].get<std::string>() << "   (mesh "
             << plan["mesh"].get<std::string>() << ", " << plan["micro_batches"].get<int64_t>()
             << " micro-batch" << (plan["micro_batches"].get<int64_t>() == 1 ? "" : "es") << ")\n"
-            << "step       " << plan["predicted_step_seconds"].get<double>() << " s predicted\n"
+            << "step       " << explanation["step_seconds"].get<double>() << " s predicted\n"
             << "prices     "
             << (plan["profile"].get<std::string>().empty()
                     ? "built-in rates (`tessera calibrate` measures these devices)"
@@ -77,21 +66,7 @@ void print_plan(const Json& plan) {
               << " configurations, " << search["solved"].get<int64_t>() << " solved, "
               << search["closed_by_bound"].get<int64_t>() << " closed by bound)\n";
   }
-  for (const Json& device : plan["devices"])
-    std::cout << "memory     " << device["name"].get<std::string>() << "  "
-              << bytes_text(device["arena_bytes"]["predicted"].get<int64_t>()) << "  ("
-              << device["arena_bytes"]["predicted"].get<int64_t>() << " bytes)\n";
-  std::cout << "considered\n";
-  for (const Json& candidate : plan["candidates"]) {
-    std::cout << "  " << candidate["strategy"].get<std::string>();
-    const std::string rejected = candidate["rejected"].get<std::string>();
-    if (rejected.empty())
-      std::cout << "  " << candidate["step_seconds"].get<double>() << " s, "
-                << bytes_text(candidate["arena_bytes"].get<int64_t>());
-    else
-      std::cout << "  no: " << rejected;
-    std::cout << '\n';
-  }
+  print_explanation(std::cout, explanation);
 }
 }  // namespace
 
@@ -105,7 +80,9 @@ void register_plan(CLI::App& app) {
       "  tessera plan gpt2:L=48,C=8192,H=64,V=51200,T=2048 --cluster dgx-a100-80gb:512 --batch 1536 "
       "--parallel\n"
       "      tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full --features attention=unfused,dp_overlap=off\n"
-      "Nothing large is allocated: a description serves in place of a model.");
+      "Nothing large is allocated: a description serves in place of a model. --json adds \"explanation\", "
+      "whose keys\n"
+      "tessera.h lists with tsr_plan_explain.");
   CLI::Option* model = command->add_option("model", args->model, ".tsr or GGUF file, or a description");
   command->add_option("--mode", args->mode, "train or generate")->capture_default_str();
   command->add_option("--batch", args->batch, "sequences in one step, over all devices")
@@ -137,6 +114,12 @@ void register_plan(CLI::App& app) {
   command->add_option("--check", args->checked, "prove a certificate anew, or say what in it does not hold")
       ->excludes(model);
   command->add_option("-o,--out", args->output, "save the plan, to edit it or to give it to --plan");
+  command
+      ->add_option("--pins", args->pins,
+                   "single decisions beside --parallel: a JSON file, as tsr_plan_new has it")
+      ->excludes("--cluster");
+  command->add_option("--report", args->report,
+                      "write an HTML page that explains the plan: timeline, memory, tensors, runners-up");
   command->add_option("--trace", args->trace,
                       "train: write what a step should do, for Perfetto or chrome://tracing");
   add_placement(*command, *args);
@@ -178,6 +161,9 @@ void register_plan(CLI::App& app) {
         write_file(args->certificate, estimate["certificate"].dump(1) + '\n');
         estimate.erase("certificate");
       }
+      if (!args->report.empty())
+        write_file(args->report, text(tsr_plan_estimate_page, args->model.c_str(),
+                                      static_cast<const tsr_options*>(options.get())));
       args->json ? print_json(estimate) : print_estimate(estimate);
       return;
     }
@@ -186,6 +172,7 @@ void register_plan(CLI::App& app) {
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "mode", args->mode);
+    if (!args->pins.empty()) set(options, "pins", read_file(args->pins));
     if (args->mode == "train") {
       set(options, "batch", args->batch);
       set(options, "seq", args->seq > 0 ? args->seq : int64_t{128});
@@ -199,8 +186,13 @@ void register_plan(CLI::App& app) {
     if (!args->trace.empty())
       write_file(args->trace, text(tsr_plan_trace, static_cast<const tsr_plan*>(plan.get())));
     if (!args->output.empty()) check(tsr_plan_save(plan.get(), args->output.c_str()));
-    const Json info = Json::parse(text(tsr_plan_info, static_cast<const tsr_plan*>(plan.get())));
-    args->json ? print_json(info) : print_plan(info);
+    if (!args->report.empty())
+      write_file(args->report, text(tsr_plan_page, static_cast<const tsr_plan*>(plan.get())));
+    Json info = Json::parse(text(tsr_plan_info, static_cast<const tsr_plan*>(plan.get())));
+    Json explanation = Json::parse(text(tsr_plan_explain, static_cast<const tsr_plan*>(plan.get())));
+    if (!args->json) return print_plan(info, explanation);
+    info["explanation"] = std::move(explanation);
+    print_json(info);
   });
 }
 

@@ -261,3 +261,106 @@ TEST_CASE("a plan's trace has a process for each device and a thread for each st
   size_t size = 0;
   CHECK(take(tsr_plan_trace(plain.get(), nullptr, 0, &size)).code == TSR_FAILED_PRECONDITION);
 }
+
+TEST_CASE(
+    "a plan explains itself: as JSON with every documented key, and as a page that needs nothing else") {
+  const Runtime rt = runtime();
+  tsr_plan* made = nullptr;
+  ok(tsr_plan_new(rt.get(), llama().get(),
+                  options({{"devices", std::string("cpu:2")},
+                           {"seq", int64_t{32}},
+                           {"parallel", std::string("tp=2")},
+                           {"memory_limit", std::string("64MiB")}})
+                      .get(),
+                  &made));
+  const Plan plan(made);
+  const std::string json = text([&](auto... out) { return tsr_plan_explain(made, out...); });
+  for (const char* key : {"\"lowered\":true", "\"step_seconds\"", "\"time\"", "\"critical\"", "\"memory\"",
+                          "\"memory_bytes\"", "\"memory_limit\":67108864", "\"peak\"", "\"blocks\"",
+                          "\"tensors\"", "\"runners_up\"", "\"reasons\"", "\"axis\":\"tp\""})
+    CHECK_MESSAGE(json.find(key) != std::string::npos, key);
+  const std::string page = text([&](auto... out) { return tsr_plan_page(made, out...); });
+  CHECK(page.starts_with("<!doctype html>"));
+  CHECK(page.find("\"timeline\"") != std::string::npos);
+  CHECK(page.find("block.1.q") != std::string::npos);
+  // Nothing is fetched from anywhere.
+  for (const char* outside : {"src=\"", "href=\"", "@import", "url("})
+    CHECK_MESSAGE(page.find(outside) == std::string::npos, outside);
+}
+
+TEST_CASE("a plan of a graph is saved, loaded and parsed, and explained again") {
+  const Runtime rt = runtime();
+  tsr_graph* graph_raw = nullptr;
+  ok(
+      tsr_graph_parse("graph {\n  symbol B\n  input x: f32[B, 2]\n  parameter w: f32[2, 1]\n"
+                      "  y = matmul(x, w) : f32[B, 1]\n  output y = y\n}",
+                      TSR_TEXT_END, &graph_raw));
+  const Graph graph(graph_raw);
+  tsr_devices* devices_raw = nullptr;
+  ok(tsr_devices_open(rt.get(), "cpu:2", &devices_raw));
+  const Devices devices(devices_raw);
+  const Scratch scratch;
+  const std::string path = scratch / "plan.txt";
+  tsr_plan* made = nullptr;
+  ok(tsr_plan_new_for_graph(devices_raw, graph_raw, options({{"batch", int64_t{4}}}).get(), &made));
+  const Plan plan(made);
+  const auto print = [](const tsr_plan* it) {
+    return text([&](auto... out) { return tsr_plan_text(it, out...); });
+  };
+  const auto explain = [](const tsr_plan* it) {
+    return text([&](auto... out) { return tsr_plan_explain(it, out...); });
+  };
+  ok(tsr_plan_save(made, path.c_str()));
+  tsr_plan* loaded_raw = nullptr;
+  ok(tsr_plan_load_for_graph(devices_raw, graph_raw, path.c_str(), &loaded_raw));
+  const Plan loaded(loaded_raw);
+  CHECK(print(loaded_raw) == print(made));
+  CHECK(explain(loaded_raw).find("\"memory_bytes\"") != std::string::npos);
+  tsr_plan* parsed_raw = nullptr;
+  const std::string written = print(made);
+  ok(tsr_plan_parse_for_graph(devices_raw, graph_raw, written.data(), written.size(), &parsed_raw));
+  CHECK(print(Plan(parsed_raw).get()) == written);
+  CHECK(
+      take(tsr_plan_load_for_graph(devices_raw, graph_raw, (scratch / "absent").c_str(), &parsed_raw)).code ==
+      TSR_NOT_FOUND);
+  CHECK(take(tsr_plan_parse_for_graph(devices_raw, graph_raw, "no plan", TSR_TEXT_END, &parsed_raw)).code ==
+        TSR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("pins are read from JSON text and carried out, or refused with an example") {
+  const Runtime rt = runtime();
+  tsr_plan* made = nullptr;
+  const auto plan = [&](std::string pins) {
+    return tsr_plan_new(rt.get(), llama().get(),
+                        options({{"devices", std::string("cpu:2")},
+                                 {"seq", int64_t{32}},
+                                 {"parallel", std::string("tp=2")},
+                                 {"pins", std::move(pins)}})
+                            .get(),
+                        &made);
+  };
+  ok(plan("{\"stored\": {\"block.*.up\": \"{[], [tp]}\"}}"));
+  const Plan pinned(made);
+  CHECK(text([&](auto... out) { return tsr_plan_explain(made, out...); }).find("[\"up\",\"{[], [tp]}\"]") !=
+        std::string::npos);
+  for (const char* bad : {"{", "[]", "{\"stored\": 3}", "{\"sotred\": {}}", "{\"keep\": [\"nothing\"]}"}) {
+    const Error error = take(plan(bad));
+    CHECK(error.code == TSR_INVALID_ARGUMENT);
+    CHECK(error.message.find("pins") != std::string::npos);
+  }
+}
+
+TEST_CASE("an estimate is explained in its JSON and as a page") {
+  const auto with = [](auto function) {
+    return text([&](auto... out) {
+      return function("gpt2:L=24,C=2048,H=16,V=51200,T=1024",
+                      options({{"cluster", std::string("dgx-a100-80gb:16")}, {"batch", int64_t{64}}}).get(),
+                      out...);
+    });
+  };
+  const std::string json = with(tsr_plan_estimate);
+  for (const char* key :
+       {"\"explanation\"", "\"lowered\":false", "\"cause\":\"activations\"", "\"runners_up\""})
+    CHECK_MESSAGE(json.find(key) != std::string::npos, key);
+  CHECK(with(tsr_plan_estimate_page).find("\"timeline\"") != std::string::npos);
+}

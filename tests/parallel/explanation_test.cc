@@ -142,7 +142,8 @@ TEST_CASE("what is kept for backward shrinks with recomputation, and the tensors
   CHECK(most(plain.explanation) > 0);
   CHECK(most(again.explanation) < most(plain.explanation));
   const auto noted = [](const Explanation& it) {
-    return std::ranges::count_if(it.tensors, [](const ExplainedTensor& t) { return t.note == "recomputed"; });
+    return std::ranges::count_if(
+        it.tensors, [](const ExplainedTensor& t) { return t.note.find("recomputed") != std::string::npos; });
   };
   CHECK(noted(plain.explanation) == 0);
   CHECK(noted(again.explanation) > 0);

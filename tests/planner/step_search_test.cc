@@ -238,8 +238,29 @@ TEST_CASE("pins are kept, and what cannot fit says how small it could be") {
   const auto refused = search_step(model, cluster, options);
   REQUIRE(!refused.ok());
   CHECK(refused.status().code() == StatusCode::kOutOfMemory);
-  CHECK(std::string(refused.status().message()).find("the smallest found needs") != std::string::npos);
-  CHECK(std::string(refused.status().message()).find(" devices would do, with tp=4,") != std::string::npos);
+  // What the message names does, and one byte or one device less does not.
+  const std::string message(refused.status().message());
+  CAPTURE(message);
+  const auto number_after = [&](std::string_view words) {
+    const size_t at = message.find(words);
+    REQUIRE(at != std::string::npos);
+    return std::stoll(message.substr(at + words.size()));
+  };
+  const size_t bytes = message.find(" bytes) with 'tp=4,");
+  REQUIRE(bytes != std::string::npos);
+  CHECK(message.find("optimizer state") != std::string::npos);
+  const int64_t limit = std::stoll(message.substr(message.rfind('(', bytes) + 1));
+  options.memory_limit = limit;
+  CHECK(search_step(model, cluster, options).ok());
+  options.memory_limit = limit - 1;
+  CHECK(!search_step(model, cluster, options).ok());
+  options.memory_limit = int64_t{16} << 30;
+  Cluster larger = cluster;
+  const auto count = static_cast<size_t>(number_after("number of devices that would do is "));
+  larger.devices.assign(count, 0);
+  CHECK(search_step(model, larger, options).ok());
+  larger.devices.assign(count - 1, 0);
+  CHECK(!search_step(model, larger, options).ok());
 }
 
 TEST_CASE("the same search twice gives the same plan") {

@@ -469,13 +469,28 @@ TSR_API void tsr_dataset_free(tsr_dataset* dataset);
 /* The plan that tsr_trainer_new or tsr_generator_new would make from these options; the keys are theirs, and
  *   mode   str   "train" (default) or "generate"
  * Without a dataset "seq" is 128 for a language model, or its context length when that is shorter.
- * TSR_OUT_OF_MEMORY when nothing fits: the message has the smallest limit that would work and what fills it. */
+ * The option "pins" holds single decisions that are yours, as JSON text; the planner chooses the rest around them. Names
+ * may hold '*', which stands for anything:
+ *   {"stored": {"block.*.fc.weight": "{[tp], []}"},   where a parameter or state is stored, as a plan's text has it
+ *    "ops": {"block.*.fc.weight": "n over tp"},       how the operation that reads it (or of that scope) is split: its
+ *                                                     factors over axes of the mesh, or "whole"
+ *    "keep": ["block.*.attention"],                   never computed again for backward
+ *    "stages": ["block.3", "block.7"]}                where the second, third, ... stage of a pipeline begins
+ * TSR_OUT_OF_MEMORY when nothing fits: the message has the smallest limit that would work, the smallest number of devices
+ * that would, and which tensors fill the device at which instruction. */
 TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                  tsr_plan** out_plan);
 
-/* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, memory_limit. */
+/* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, pins, memory_limit. */
 TSR_API tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
                                            tsr_plan** out_plan);
+
+/* A plan of this very graph from its text: what tsr_plan_text yields, what tsr_plan_save wrote. (For a model, give the path
+ * to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT says the line where the text is no plan,
+ * or that it is another graph's; TSR_NOT_FOUND that the file cannot be opened. */
+TSR_API tsr_status* tsr_plan_parse_for_graph(tsr_devices* devices, tsr_graph* graph, const char* text, size_t size,
+                                             tsr_plan** out_plan);
+TSR_API tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* graph, const char* path, tsr_plan** out_plan);
 
 /* The plan as text that can be edited and given back as option "plan_file". */
 TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
@@ -488,6 +503,30 @@ TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, char* buffer, size_t cap
  * TSR_FAILED_PRECONDITION without the option "trace". */
 TSR_API tsr_status* tsr_plan_trace(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
 TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* its text */
+
+/* Why the plan is as it is and what it comes to, as JSON, read off its program and the program's simulated run:
+ *   "lowered"        true; false where hardware that is absent was priced (tsr_plan_estimate)
+ *   "strategy", "mesh", "devices", "global_batch", "micro_batches", "step_seconds", and where known "bound_seconds", "gap"
+ *   "time"           [{"cause", "axis", "seconds", "hidden_seconds"}]: seconds add up to the step of the device that finishes
+ *                    last ("critical"). Causes: compute, recompute, communication (exposed, over "axis"; "pp" between
+ *                    stages), offload, bubble, waiting, update. What runs beside something else is hidden_seconds
+ *   "memory"         [{"cause", "bytes", "tier"}] of the fullest device at its peak: those of tier "device" add up to
+ *                    "memory_bytes", the arena, to the byte. Causes: parameters, optimizer, caches, inputs, gradients,
+ *                    activations (kept for backward), logits, gathered (parameters, for use), communication, transient,
+ *                    workspace, reserved, unused (between buffers); of tier "host" also offloaded
+ *   "memory_limit", "bytes_by_device"
+ *   "peak"           {"device", "entry", "instruction", "instructions", "what", "largest": [{"name", "cause", "bytes"}]}
+ *   "blocks"         [{"name", "count", "stage", "ops": [[name, factors]], "parameters": [[name, stored]], "recomputed",
+ *                    "recompute", "offloaded", "chunks"}]: neighbours that are treated alike are one
+ *   "tensors"        [{"name", "kind", "type", "sharding", "tier", "stage", "bytes", "first", "last", "note", "count"}]: bytes
+ *                    on the fullest device, alive from instruction first to last (-1: always)
+ *   "runners_up"     [{"strategy", "step_seconds", "loses_seconds", "bytes", "over_bytes", "why"}]: what each loses, or by how
+ *                    much it does not fit
+ *   "reasons"        [text] */
+TSR_API tsr_status* tsr_plan_explain(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
+/* The same as one HTML page that needs nothing else: the timeline of every stream, memory over the step under its limit,
+ * time and memory by cause, every tensor, the runners-up. */
+TSR_API tsr_status* tsr_plan_page(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
 /* What one training step of a transformer takes on a cluster that need not be present. With a complete mesh in `parallel`
@@ -512,7 +551,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel", "micro_batches", "seconds":
  * {"compute", "recompute", "communication", "bubble", "gradients", "update"}, "stages": [{"blocks", "recomputed",
  * "recomputed_selectively", "memory_bytes"}], ...}: the slowest stage's seconds, by cause. A search adds {"gap",
- * "bound_seconds", "search", "candidates"}: no plan of the searched space is predicted faster than bound_seconds.
+ * "bound_seconds", "search", "candidates"}: no plan of the searched space is predicted faster than bound_seconds. "explanation"
+ * is as tsr_plan_explain has it; what it calls a device is a stage of the pipeline.
  * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or throughput), prompt
  * and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay), kv_budget (bytes a device), dtype;
  * parallel pins tp, pp and dp. Yields {"parallel", "time_to_first_token_seconds", "time_per_token_seconds", "request_seconds",
@@ -520,6 +560,9 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * TSR_OUT_OF_MEMORY when nothing fits: says the smallest limit found, and how many devices would do. */
 TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer, size_t capacity,
                                       size_t* out_size);
+/* The same explained, as a page like tsr_plan_page's. */
+TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* options, char* buffer,
+                                           size_t capacity, size_t* out_size);
 
 /* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and for every configuration of
  * the searched space its bound and why it is closed ("bound", "solved", "too large"). Nothing is searched: the plan is
@@ -593,6 +636,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   parallel       str   pins decisions, the rest is the planner's: "dp=2,tp=2,sp,zero=1,mb=4" (default "": all planned)
  *   plan_file      str   a plan from tsr_plan_save instead of planning; it must be of this very graph
  *   profile        str   what prices the plan: a file, "auto" or "none" (default: the runtime's)
+ *   pins           str   single decisions beside `parallel`, as JSON text; see tsr_plan_new (default: none)
  *   memory_limit   i64 bytes or str "2GiB", per device (default: the device's)
  *   batch          i64   sequences (rows) in one step, over all devices (default 8)
  *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's

@@ -1,0 +1,67 @@
+#include "capi/engine/explain.h"
+
+#include "graph/base/text.h"
+#include "parallel/explain_program.h"
+#include "parallel/simulator.h"
+#include "serialize/explanation_json.h"
+#include "serialize/explanation_page.h"
+
+namespace tessera {
+namespace {
+
+// Frozen parameters change what a plan should be: it is said where there are any.
+void explain_frozen(const Graph& graph, Explanation& explanation) {
+  int64_t trained = 0, all = 0;
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
+    const int64_t elements = graph.type(id).shape.elements();
+    all += elements;
+    trained += graph.tensor(id).trainable ? elements : 0;
+  }
+  if (trained == all || graph.gradients().empty()) return;
+  explanation.reasons.push_back(
+      format("{} of {} parameters are trained; the frozen ones have no gradient, no optimizer state and no "
+             "reduction over data-parallel ranks",
+             trained, all));
+}
+
+}  // namespace
+
+Result<Explanation> explain_plan(const PlanRecord& record, bool drawings) {
+  if (record.program == nullptr)
+    return Status(StatusCode::kFailedPrecondition, "this plan was kept without its program");
+  std::vector<EntrySpec> specs;
+  for (const PlannedEntry& entry : record.entries)
+    specs.push_back({entry.name, entry.graph.get(), &entry.plan});
+  TSR_ASSIGN_OR_RETURN(const Simulation simulation,
+                       simulate(*record.program, record.entries[0].name, record.cluster));
+  ExplainOptions options;
+  options.memory_limit = record.memory_limit;
+  options.candidates = record.candidates;
+  options.timeline = drawings;
+  TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_program(specs, *record.program, simulation, options));
+  explanation.cluster = record.devices_text;
+  int64_t parameters = 0;
+  for (const TensorId id : record.entries[0].graph->tensors_of_kind(TensorKind::kParameter))
+    parameters += record.entries[0].graph->type(id).shape.elements();
+  explanation.subject = format("{} of {} parameters", record.entries[0].name, parameters);
+  explain_frozen(*record.entries[0].graph, explanation);
+  if (explanation.gap >= 0 && record.search.bound_s > 0) explanation.bound_s = record.search.bound_s;
+  if (record.search.configurations > 1)
+    explanation.reasons.push_back(format(
+        "Of {} configurations {} were lowered and simulated; {} were too large, {} closed by their bound",
+        record.search.configurations, record.search.solved, record.search.too_large,
+        record.search.closed_by_bound));
+  return explanation;
+}
+
+Result<std::string> plan_explanation_json(const PlanRecord& record) {
+  TSR_ASSIGN_OR_RETURN(const Explanation explanation, explain_plan(record, false));
+  return explanation_to_json(explanation);
+}
+
+Result<std::string> plan_page(const PlanRecord& record) {
+  TSR_ASSIGN_OR_RETURN(const Explanation explanation, explain_plan(record, true));
+  return explanation_to_page(explanation);
+}
+
+}  // namespace tessera

@@ -1,0 +1,140 @@
+#include "serialize/explanation_json.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kTiers[] = {"device", "host", "file"};
+
+Json pairs(const std::vector<std::pair<std::string, std::string>>& list) {
+  Json all = Json::array();
+  for (const auto& [first, second] : list) all.push_back(Json::array({first, second}));
+  return all;
+}
+
+Json time_array(const Explanation& it) {
+  Json all = Json::array();
+  for (const TimeShare& share : it.time)
+    all.push_back({{"cause", share.cause},
+                   {"axis", share.axis},
+                   {"seconds", share.seconds},
+                   {"hidden_seconds", share.hidden_s}});
+  return all;
+}
+
+Json memory_array(const Explanation& it) {
+  Json all = Json::array();
+  for (const MemoryShare& share : it.memory)
+    all.push_back(
+        {{"cause", share.cause}, {"bytes", share.bytes}, {"tier", kTiers[static_cast<size_t>(share.tier)]}});
+  return all;
+}
+
+Json peak_object(const PeakMoment& peak) {
+  Json largest = Json::array();
+  for (const PeakBuffer& buffer : peak.largest)
+    largest.push_back({{"name", buffer.name}, {"cause", buffer.cause}, {"bytes", buffer.bytes}});
+  return {{"device", peak.device},
+          {"entry", peak.entry},
+          {"instruction", peak.instruction},
+          {"instructions", peak.instructions},
+          {"what", peak.what},
+          {"largest", largest}};
+}
+
+Json blocks_array(const Explanation& it) {
+  Json all = Json::array();
+  for (const BlockDecision& block : it.blocks)
+    all.push_back({{"name", block.name},
+                   {"count", block.count},
+                   {"stage", block.stage},
+                   {"ops", pairs(block.ops)},
+                   {"parameters", pairs(block.parameters)},
+                   {"recomputed", block.recomputed},
+                   {"recompute", block.recompute},
+                   {"offloaded", block.offloaded},
+                   {"chunks", block.chunks}});
+  return all;
+}
+
+Json tensors_array(const Explanation& it) {
+  Json all = Json::array();
+  for (const ExplainedTensor& tensor : it.tensors)
+    all.push_back({{"name", tensor.name},
+                   {"kind", tensor.kind},
+                   {"type", tensor.type},
+                   {"sharding", tensor.sharding},
+                   {"tier", tensor.tier},
+                   {"stage", tensor.stage},
+                   {"bytes", tensor.bytes},
+                   {"first", tensor.first},
+                   {"last", tensor.last},
+                   {"note", tensor.note},
+                   {"count", tensor.count}});
+  return all;
+}
+
+Json runners_up_array(const Explanation& it) {
+  Json all = Json::array();
+  for (const RunnerUp& other : it.runners_up)
+    all.push_back({{"strategy", other.strategy},
+                   {"step_seconds", other.step_s},
+                   {"loses_seconds", other.loses_s},
+                   {"bytes", other.bytes},
+                   {"over_bytes", other.over_bytes},
+                   {"why", other.why}});
+  return all;
+}
+
+Json timeline_object(const Timeline& timeline) {
+  Json spans = Json::array();
+  for (const TimelineSpan& span : timeline.spans)
+    spans.push_back(
+        Json::array({span.row, span.cause, span.label, span.micro_batch, span.begin_ns, span.end_ns}));
+  return {{"rows", pairs(timeline.rows)},
+          {"causes", timeline.causes},
+          {"labels", timeline.labels},
+          {"complete", timeline.complete},
+          {"spans", spans}};
+}
+
+}  // namespace
+
+std::string explanation_to_json(const Explanation& it, bool drawings) {
+  Json json = {{"lowered", it.lowered},
+               {"subject", it.subject},
+               {"cluster", it.cluster},
+               {"strategy", it.strategy},
+               {"mesh", it.mesh},
+               {"devices", it.devices},
+               {"global_batch", it.global_batch},
+               {"micro_batches", it.micro_batches},
+               {"step_seconds", it.step_s}};
+  if (it.gap >= 0) json["bound_seconds"] = it.bound_s, json["gap"] = it.gap;
+  json["time"] = time_array(it);
+  json["critical"] = it.critical;
+  json["memory"] = memory_array(it);
+  json["memory_bytes"] = it.memory_bytes;
+  if (it.memory_limit > 0) json["memory_limit"] = it.memory_limit;
+  json["bytes_by_device"] = it.bytes_by_device;
+  json["peak"] = peak_object(it.peak);
+  json["blocks"] = blocks_array(it);
+  json["tensors"] = tensors_array(it);
+  json["runners_up"] = runners_up_array(it);
+  json["reasons"] = it.reasons;
+  if (drawings) {
+    json["timeline"] = timeline_object(it.timeline);
+    json["curve"] = {{"causes", it.curve.causes},
+                     {"in_time", it.curve.in_time},
+                     {"position", it.curve.position},
+                     {"bytes", it.curve.bytes}};
+  }
+  // Names in hostile files need not be UTF-8.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tessera
