@@ -26,6 +26,8 @@ namespace {
 constexpr std::string_view kEntry = "step";
 // Lowerings that a search may spend once it has a plan, and before it has one.
 constexpr int64_t kMostWithPlan = 24, kMostWithout = 160;
+// After so many that did not fit, what comes of the smallest is looked at first.
+constexpr int64_t kBeforeSmallest = 40;
 
 struct Attempt {
   SpaceNode node;
@@ -45,6 +47,7 @@ struct Open {
   size_t order = 0;
   SpaceNode node;
   uint32_t kind = 0;
+  int64_t saves_from = INT64_MAX;  // bytes of what it saves memory from
 };
 
 // Which kinds of parallelism a strategy mixes: those of one kind miss their bounds by like factors.
@@ -176,11 +179,11 @@ class Search {
 
   // --- the queue ---
 
-  void come_up(const SpaceNode& node, double at_least_s) {
+  void come_up(const SpaceNode& node, double at_least_s, int64_t saves_from = INT64_MAX) {
     ++search_.configurations;
     const double bound_s = std::max(
         at_least_s, bounds_ != nullptr && options_.like == nullptr ? bounds_->seconds(node.spec) : 0);
-    queue_.push_back({bound_s, next_order_++, node, kind_of(node.spec)});
+    queue_.push_back({bound_s, next_order_++, node, kind_of(node.spec), saves_from});
   }
 
   // Orders the search, closes nothing: the bound, times what strategies of its kinds were found to take more.
@@ -191,13 +194,19 @@ class Search {
     return open.bound_s * (factor + usual_overhead(open.node.spec));
   }
 
-  Open take_next() {
+  // By guess; or the kinds of strategies in turn, of each what saves from the smallest.
+  Open take_next(bool smallest_first) {
+    const auto score = [&](const Open& open) {
+      if (!smallest_first) return std::pair{int64_t{0}, guess_s(open)};
+      const auto looked_at = looked_at_.find(open.kind);
+      return std::pair{looked_at == looked_at_.end() ? int64_t{0} : looked_at->second,
+                       static_cast<double>(open.saves_from)};
+    };
     size_t next = 0;
-    double least_s = guess_s(queue_[0]);
+    auto least = score(queue_[0]);
     for (size_t i = 1; i < queue_.size(); ++i) {
-      const double guess = guess_s(queue_[i]);
-      if (guess < least_s || (guess == least_s && queue_[i].order < queue_[next].order))
-        next = i, least_s = guess;
+      const auto it = score(queue_[i]);
+      if (it < least || (it == least && queue_[i].order < queue_[next].order)) next = i, least = it;
     }
     Open open = std::move(queue_[next]);
     queue_[next] = std::move(queue_.back());
@@ -214,7 +223,7 @@ class Search {
         const bool found = best < attempts_.size();
         if (!found) without_ = search_.solved;
         if (found ? search_.solved - without_ >= kMostWithPlan : search_.solved >= kMostWithout) break;
-        Open open = take_next();
+        Open open = take_next(!found && search_.solved >= kBeforeSmallest);
         if (found && open.bound_s * trust_ >= attempts_[best].candidate.step_time_s) {
           closed_.push_back(std::move(open));
           continue;
@@ -233,9 +242,10 @@ class Search {
     if (bounds_ != nullptr && bounds_->bytes(open.node.spec) > limit_) {
       ++search_.too_large;
       hopeless_.push_back(open.node);
-      return save(open.node, open.bound_s);
+      return save(open.node, open.bound_s, bounds_->bytes(open.node.spec));
     }
     attempts_.push_back(attempt(open.node));
+    ++looked_at_[open.kind];
     const Attempt& it = attempts_.back();
     if (!it.lowered) {
       ++search_.refused;
@@ -254,14 +264,14 @@ class Search {
     }
     if (it.fits()) return;
     ++search_.too_large;
-    save(open.node, std::max(open.bound_s, it.candidate.step_time_s));
+    save(open.node, std::max(open.bound_s, it.candidate.step_time_s), it.candidate.arena_bytes);
   }
 
-  void save(const SpaceNode& node, double at_least_s) {
+  void save(const SpaceNode& node, double at_least_s, int64_t bytes) {
     if (options_.like != nullptr) return;
     for (const SpaceNode& below : savings_of(node, space_, pins_, has_words_))
       if (may_save_)
-        come_up(below, at_least_s);
+        come_up(below, at_least_s, bytes);
       else
         held_back_.push_back(below);
   }
@@ -351,7 +361,7 @@ class Search {
     it.exact = true;
     if (it.fits()) return {};
     ++search_.too_large;
-    save(it.node, it.candidate.step_time_s);
+    save(it.node, it.candidate.step_time_s, it.candidate.arena_bytes);
     return {};
   }
 
@@ -447,8 +457,9 @@ class Search {
   bool may_save_ = true;  // what saves memory may come up
   PlanBounds* bounds_ = nullptr;
   bool bounds_hold_ = true;
-  double trust_ = 1;                    // bounds count for that much
-  std::map<uint32_t, double> factors_;  // by kind: the least found between simulated steps and bounds
+  std::map<uint32_t, int64_t> looked_at_;  // by kind, how many were lowered
+  double trust_ = 1;                       // bounds count for that much
+  std::map<uint32_t, double> factors_;     // by kind: the least found between simulated steps and bounds
   std::vector<Open> queue_;
   std::vector<Open> closed_;  // by their bounds
   size_t next_order_ = 0;

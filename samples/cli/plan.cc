@@ -41,14 +41,6 @@ void print_check(const Json& check) {
             << " over all cuts, " << check["proved_too_large"].get<int64_t>() << " do not fit\n";
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(TSR_NOT_FOUND, "certificate '" + path + "' cannot be opened");
-  std::ostringstream content;
-  content << file.rdbuf();
-  return content.str();
-}
-
 void print_plan(const Json& plan, const Json& explanation) {
   std::cout << "strategy   " << plan["strategy"].get<std::string>() << "   (mesh "
             << plan["mesh"].get<std::string>() << ", " << plan["micro_batches"].get<int64_t>()
