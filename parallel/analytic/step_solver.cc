@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <unordered_map>
 
 #include "graph/base/text.h"
 #include "parallel/search/pipeline_cuts.h"
@@ -95,16 +96,34 @@ Result<FoundStep> StepSolver::solve(double& bound_s) const {
   if (plan_.virtual_stages > 1) return solve_interleaved(bound_s);
   FoundStep best;
   best.time.step_s = INFINITY;
+  const auto m = static_cast<double>(m_);
+  // All stages' passes come to as much at least.
+  const StagePasses all = times_.of(blocks(model_.L, ways_.front()), true, true);
+  const double work = slack() * (all.forward_s + all.backward_s);
+  std::unordered_map<int64_t, StagePasses> known;
+  const auto passes_of = [&](int32_t s, int64_t n) -> const StagePasses& {
+    const auto [at, made] = known.try_emplace(s * (model_.L + 1) + n);
+    if (!made) return at->second;
+    const auto stage = fill(s, n);
+    at->second.forward_s = INFINITY;
+    if (stage) at->second = times_.of(*stage, s == 0, s + 1 == plan_.pp);
+    return at->second;
+  };
   for (const bool as_bound : {true, false}) {
-    TSR_ASSIGN_OR_RETURN(
-        const PipelineCuts cuts, cut_equal_blocks(model_.L, plan_.pp, [&](int32_t s, int64_t n) {
-          const auto stage = fill(s, n);
-          if (!stage) return StagePrice{INFINITY, INFINITY};
-          const StagePasses passes = times_.of(*stage, s == 0, s + 1 == plan_.pp);
-          const double t = passes.forward_s + passes.backward_s;
-          const double lead = as_bound ? static_cast<double>(in_flight(s) - 1) * passes.forward_s : 0;
-          return StagePrice{t, static_cast<double>(m_ - 1) * t - lead};
-        }));
+    const auto price = [&](int32_t s, int64_t n) {
+      const StagePasses& passes = passes_of(s, n);
+      if (std::isinf(passes.forward_s)) return StagePrice{INFINITY, INFINITY};
+      const double t = passes.forward_s + passes.backward_s;
+      const double lead = as_bound ? static_cast<double>(in_flight(s) - 1) * passes.forward_s : 0;
+      return StagePrice{t, (m - 1) * t - lead};
+    };
+    const auto floor = [&](int32_t s, int64_t n) {
+      const StagePasses& passes = passes_of(s, n);
+      if (std::isinf(passes.forward_s)) return static_cast<double>(INFINITY);
+      return std::max(m * (passes.forward_s + passes.backward_s), price(s, n).pace_s + work);
+    };
+    TSR_ASSIGN_OR_RETURN(const PipelineCuts cuts,
+                         cut_growing_blocks(model_.L, plan_.pp, price, floor, INFINITY));
     if (as_bound) bound_s = with_after(slack() * cuts.time_s);
     std::vector<StageBlocks> stages;
     for (int32_t s = 0; s < plan_.pp; ++s) {

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "graph/base/text.h"
 #include "parallel/analytic/offload_time.h"
@@ -487,45 +488,75 @@ class Configuration {
     return static_cast<int32_t>(chunk) * plan_.pp + device;
   }
 
+  // All chunks of a device: as one, but every chunk sends what it makes.
   StagePasses passes(int32_t device, const StageBlocks& whole) const {
-    const std::vector<StageBlocks> parts = deal(whole);
-    StagePasses sum;
-    for (size_t chunk = 0; chunk < parts.size(); ++chunk) {
-      const int32_t v = stage_of(device, chunk);
-      const StagePasses one = times_.of(parts[chunk], v == 0, v + 1 == plan_.pp * plan_.virtual_stages);
-      sum.forward_s += one.forward_s, sum.backward_s += one.backward_s, sum.weight_s += one.weight_s;
-    }
+    StagePasses sum = times_.of(whole, device == 0, holds_head(plan_, device));
+    const double sends = (plan_.virtual_stages - 1) * times_.transfer_s();
+    sum.forward_s += sends, sum.backward_s += sends;
     return sum;
   }
+
+  struct Price {
+    StageBlocks blocks;
+    StagePasses passes;
+    bool fits = false;
+  };
+
+  // What stages with so many blocks take, of those asked for. Devices alike share.
+  class Prices {
+   public:
+    Prices(const Configuration& own, int64_t limit) : own_(own), limit_(limit) {}
+
+    const Price& operator()(int32_t device, int64_t n) {
+      const bool first = device == 0, last = holds_head(own_.plan_, device);
+      const uint64_t kind =
+          (static_cast<uint64_t>(own_.flights(device)) << 2) | (first ? 2 : 0) | (last ? 1 : 0);
+      const auto [at, made] = known_.try_emplace((kind << 24) | static_cast<uint64_t>(n));
+      Price& price = at->second;
+      if (!made || n < own_.plan_.virtual_stages) return price;
+      if (const auto stage = own_.fill(device, n, limit_)) {
+        price.fits = true, price.blocks = *stage, price.passes = own_.passes(device, *stage);
+      }
+      return price;
+    }
+
+   private:
+    const Configuration& own_;
+    const int64_t limit_;
+    std::unordered_map<uint64_t, Price> known_;
+  };
 
   std::optional<Pipeline> pipeline(int64_t limit) const {
     const auto m = static_cast<double>(m_);
     const double block = both(times_.of(all_of(1, ways_.front()), false, false)) - 2 * times_.transfer_s();
     Pipeline result;
-    const auto most = static_cast<size_t>(model_.L - plan_.pp + 1);
-    struct Price {
-      StageBlocks blocks;
-      StagePasses passes;
-      bool known = false, fits = false;
-    };
-    std::vector<Price> prices(static_cast<size_t>(plan_.pp) * (most + 1));
-    const auto priced = [&](int32_t d, int64_t n) -> const Price& {
-      Price& price = prices[static_cast<size_t>(d) * (most + 1) + static_cast<size_t>(n)];
-      if (price.known) return price;
-      price.known = true;
-      if (n < plan_.virtual_stages) return price;
-      if (const auto stage = fill(d, n, limit)) {
-        price.fits = true, price.blocks = *stage, price.passes = passes(d, *stage);
-      }
-      return price;
-    };
+    Prices priced(*this, limit);
+    // Passes grow with every block, and so do prices: unless some blocks' forward and others' backward wait.
+    const bool waits = std::ranges::any_of(ways_, [](const Way& way) { return way.quarters > 0; });
+    const double p = plan_.pp, hops = 2 * (p - 1) * times_.transfer_s();
+    const double work =
+        kSlack * (both(times_.of(all_of(model_.L, ways_.front()), true, true)) + (plan_.pp > 1 ? hops : 0));
     const auto cut = [&](auto&& price_of, bool bounds) {
-      const auto cuts = cut_equal_blocks(model_.L, plan_.pp, [&](int32_t s, int64_t n) {
+      const auto price_at = [&](int32_t s, int64_t n) {
         const Price& price = priced(s, n);
         return price.fits ? price_of(s, price.passes) : StagePrice{INFINITY, INFINITY};
-      });
+      };
+      const auto floor = [&](int32_t s, int64_t n) {
+        if (n < plan_.virtual_stages) return 0.0;
+        const Price& price = priced(s, n);
+        if (!price.fits) return static_cast<double>(INFINITY);
+        const double own = m * both(price.passes);
+        if (waits && plan_.schedule == ForeignSchedule::k1F1B) return own;
+        const StagePrice shared = price_of(s, price.passes);
+        return std::max(own, shared.pace_s + (shared.once_s > 0 ? work : 0));
+      };
+      const auto cuts = cut_growing_blocks(model_.L, plan_.pp, price_at, floor, (1 + 1e-8) * best_);
       if (!cuts.ok()) return false;
-      if (bounds) result.bound_s = std::max(result.bound_s, kSlack * cuts->time_s);
+      if (bounds) result.bound_s = std::max(result.bound_s, kSlack * std::min(best_, cuts->time_s));
+      if (cuts->first.empty()) {
+        result.all_kept = result.all_kept && !bounds;
+        return true;
+      }
       std::vector<StageBlocks> stages(static_cast<size_t>(plan_.pp * plan_.virtual_stages));
       for (int32_t d = 0; d < plan_.pp; ++d) {
         const int64_t end = d + 1 < plan_.pp ? cuts->first[static_cast<size_t>(d) + 1] : model_.L;
@@ -570,32 +601,53 @@ class Configuration {
 
   // What holds of the first device holds of every device and those after it. From the last one on, the least
   // sum of later forward passes and input gradients decides whether any cut takes `step_s` or less.
-  template <class Priced>
-  bool some_cut_below(const Priced& priced, double step_s) const {
+  bool some_cut_below(Prices& priced, double step_s) const {
     const auto m = static_cast<double>(m_);
-    const auto blocks = static_cast<size_t>(model_.L);
-    std::vector<double> later(blocks + 1, INFINITY), now;
-    later[blocks] = 0;
-    for (int32_t s = plan_.pp; s-- > 0;) {
-      now.assign(blocks + 1, INFINITY);
-      for (size_t begin = static_cast<size_t>(s); begin < blocks; ++begin)
-        for (size_t end = begin + 1; end <= blocks; ++end) {
-          if (std::isinf(later[end])) continue;
-          if (end - begin > blocks - static_cast<size_t>(plan_.pp) + 1) break;
-          const auto& price = priced(s, static_cast<int64_t>(end - begin));
-          if (!price.fits || m * both(price.passes) > step_s) break;
-          const StagePasses& one = price.passes;
-          const double input = one.backward_s - one.weight_s, sum = later[end] + one.forward_s + input;
-          const double waits = m * both(one) - input - static_cast<double>(flights(s)) * one.forward_s;
-          if (sum + waits <= step_s) now[begin] = std::min(now[begin], sum);
+    const auto blocks = static_cast<size_t>(model_.L), devices = static_cast<size_t>(plan_.pp);
+    // How many blocks a device does in the time at most; where it begins with that.
+    std::vector<size_t> most(devices), least_begin(devices + 1, blocks), most_begin(devices + 1, 0);
+    for (size_t s = 0; s < devices; ++s) {
+      const auto may = [&](size_t n) {
+        const Price& price = priced(static_cast<int32_t>(s), static_cast<int64_t>(n));
+        return price.fits && m * both(price.passes) <= step_s;
+      };
+      size_t low = 0, high = blocks - devices + 1;
+      while (low < high) {
+        const size_t middle = (low + high + 1) / 2;
+        const bool fine = may(middle);
+        (fine ? low : high) = fine ? middle : middle - 1;
+      }
+      if (low == 0) return false;
+      most[s] = low;
+      most_begin[s + 1] = std::min(blocks - (devices - s - 1), most_begin[s] + low);
+    }
+    for (size_t s = devices; s-- > 0;)
+      least_begin[s] = std::max(s, least_begin[s + 1] - std::min(least_begin[s + 1], most[s]));
+    if (least_begin[0] > 0 || most_begin[devices] < blocks) return false;
+    std::vector<double> later = {0}, now;
+    size_t later_begin = blocks;
+    for (size_t s = devices; s-- > 0;) {
+      if (most_begin[s] < least_begin[s]) return false;
+      now.assign(most_begin[s] + 1 - least_begin[s], INFINITY);
+      for (size_t begin = least_begin[s]; begin <= most_begin[s]; ++begin)
+        for (size_t end = std::max(begin + 1, later_begin);
+             end <= std::min(begin + most[s], later_begin + later.size() - 1); ++end) {
+          const double rest = later[end - later_begin];
+          if (std::isinf(rest)) continue;
+          const auto device = static_cast<int32_t>(s);
+          const StagePasses& one = priced(device, static_cast<int64_t>(end - begin)).passes;
+          const double input = one.backward_s - one.weight_s, sum = rest + one.forward_s + input;
+          const double waits = m * both(one) - input - static_cast<double>(flights(device)) * one.forward_s;
+          double& here = now[begin - least_begin[s]];
+          if (sum + waits <= step_s) here = std::min(here, sum);
         }
       later.swap(now);
+      later_begin = least_begin[s];
     }
     return std::isfinite(later[0]);
   }
 
-  template <class Priced>
-  void wait_for_first(const Priced& priced, Pipeline& result) const {
+  void wait_for_first(Prices& priced, Pipeline& result) const {
     double low = result.bound_s, high = best_;
     if (std::isinf(high)) high = 4 * low;
     if (!some_cut_below(priced, high)) {

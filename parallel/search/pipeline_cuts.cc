@@ -14,26 +14,54 @@ namespace {
 
 constexpr StagePrice kImpossible = {INFINITY, INFINITY};
 
-// Prices by (stage, begin, end), or by (stage, count) for equal blocks.
+// Prices by (stage, begin, end), or by (stage, count) for equal blocks. `counts`: how many blocks a stage may
+// have; what is outside is neither stored nor looked at.
+struct Counts {
+  size_t least = 1, most = 0;
+};
+
 class Prices {
  public:
-  Prices(size_t blocks, size_t stages, bool equal) : n_(blocks), equal_(equal) {
-    prices_.assign(stages * (blocks + 1) * (equal ? 1 : blocks + 1), kImpossible);
+  Prices(size_t blocks, std::vector<Counts> counts, bool equal)
+      : n_(blocks), equal_(equal), counts_(std::move(counts)) {
+    size_t size = 0;
+    for (const Counts& stage : counts_) {
+      offsets_.push_back(size);
+      size += equal ? stage.most + 1 - stage.least : (blocks + 1) * (blocks + 1);
+    }
+    prices_.assign(size, kImpossible);
   }
   StagePrice& at(size_t stage, size_t begin, size_t end) {
-    return equal_ ? prices_[stage * (n_ + 1) + end - begin]
-                  : prices_[(stage * (n_ + 1) + begin) * (n_ + 1) + end];
+    return prices_[offsets_[stage] + (equal_ ? end - begin - counts_[stage].least : begin * (n_ + 1) + end)];
   }
+  const std::vector<Counts>& counts() const { return counts_; }
 
  private:
   size_t n_;
   bool equal_;
+  std::vector<Counts> counts_;
+  std::vector<size_t> offsets_;
   std::vector<StagePrice> prices_;
 };
 
 class Cuts {
  public:
-  Cuts(size_t blocks, size_t stages, Prices& prices) : n_(blocks), stages_(stages), prices_(prices) {}
+  Cuts(size_t blocks, Prices& prices)
+      : n_(blocks), stages_(prices.counts().size()), prices_(prices), least_begin_(stages_ + 1, 0) {
+    // Where a stage can begin, with what those before it and those from it on can have.
+    most_begin_ = least_begin_;
+    const std::vector<Counts>& counts = prices.counts();
+    for (size_t s = 0; s < stages_; ++s) {
+      least_begin_[s + 1] = least_begin_[s] + counts[s].least;
+      most_begin_[s + 1] = std::min(n_, most_begin_[s] + counts[s].most);
+    }
+    size_t least = 0, most = 0;
+    for (size_t s = stages_ + 1; s-- > 0;) {
+      if (s < stages_) least += counts[s].least, most = std::min(n_, most + counts[s].most);
+      least_begin_[s] = std::max(least_begin_[s], n_ - most);
+      most_begin_[s] = least > n_ ? 0 : std::min(most_begin_[s], n_ - least);
+    }
+  }
 
   Result<PipelineCuts> solve() {
     const double least = least_pace();
@@ -59,8 +87,8 @@ class Cuts {
     next[n_] = -INFINITY;
     for (size_t s = stages_; s-- > 0;) {
       now.assign(n_ + 1, INFINITY);
-      for (size_t begin = s; begin < n_; ++begin)
-        for (size_t end = begin + 1; end <= n_; ++end)
+      for (size_t begin = least_begin_[s]; begin <= most_begin_[s]; ++begin)
+        for (size_t end = first_end(s, begin); end <= last_end(s, begin); ++end)
           now[begin] = std::min(now[begin], std::max(prices_.at(s, begin, end).pace_s, next[end]));
       next.swap(now);
     }
@@ -74,14 +102,19 @@ class Cuts {
       double sum = INFINITY, pace = -INFINITY;
       size_t end = 0;
     };
-    std::vector<Best> best((stages_ + 1) * (n_ + 1));
-    best[stages_ * (n_ + 1) + n_].sum = 0;
+    std::vector<size_t> offsets = {0};
+    for (size_t s = 0; s <= stages_; ++s) {
+      if (most_begin_[s] < least_begin_[s]) return false;
+      offsets.push_back(offsets[s] + most_begin_[s] + 1 - least_begin_[s]);
+    }
+    std::vector<Best> best(offsets.back());
+    best[offsets[stages_] + n_ - least_begin_[stages_]].sum = 0;
     for (size_t s = stages_; s-- > 0;)
-      for (size_t begin = s; begin < n_; ++begin) {
-        Best& here = best[s * (n_ + 1) + begin];
-        for (size_t end = begin + 1; end <= n_; ++end) {
+      for (size_t begin = least_begin_[s]; begin <= most_begin_[s]; ++begin) {
+        Best& here = best[offsets[s] + begin - least_begin_[s]];
+        for (size_t end = first_end(s, begin); end <= last_end(s, begin); ++end) {
           const StagePrice& stage = prices_.at(s, begin, end);
-          const Best& rest = best[(s + 1) * (n_ + 1) + end];
+          const Best& rest = best[offsets[s + 1] + end - least_begin_[s + 1]];
           const double sum = stage.once_s + rest.sum, pace = std::max(stage.pace_s, rest.pace);
           if (!(stage.pace_s < limit) || std::isinf(sum)) continue;
           if (sum < here.sum || (sum == here.sum && pace < here.pace)) here = {sum, pace, end};
@@ -93,13 +126,21 @@ class Cuts {
     cuts.first.clear();
     for (size_t s = 0, begin = 0; s < stages_; ++s) {
       cuts.first.push_back(static_cast<int64_t>(begin));
-      begin = best[s * (n_ + 1) + begin].end;
+      begin = best[offsets[s] + begin - least_begin_[s]].end;
     }
     return true;
   }
 
+  size_t first_end(size_t s, size_t begin) const {
+    return std::max(begin + prices_.counts()[s].least, least_begin_[s + 1]);
+  }
+  size_t last_end(size_t s, size_t begin) const {
+    return std::min(begin + prices_.counts()[s].most, most_begin_[s + 1]);
+  }
+
   const size_t n_, stages_;
   Prices& prices_;
+  std::vector<size_t> least_begin_, most_begin_;
 };
 
 Status check(int64_t blocks, int32_t stages) {
@@ -114,7 +155,7 @@ Status check(int64_t blocks, int32_t stages) {
 Result<PipelineCuts> cut_pipeline(int64_t blocks, int32_t stages, const StageCost& cost) {
   TSR_RETURN_IF_ERROR(check(blocks, stages));
   const auto n = static_cast<size_t>(blocks), count = static_cast<size_t>(stages);
-  Prices prices(n, count, false);
+  Prices prices(n, std::vector<Counts>(count, {1, n - count + 1}), false);
   for (size_t s = 0; s < count; ++s)
     for (size_t begin = s; begin < n; ++begin)
       for (size_t end = begin + 1; end + (count - 1 - s) <= n; ++end) {
@@ -122,17 +163,115 @@ Result<PipelineCuts> cut_pipeline(int64_t blocks, int32_t stages, const StageCos
         prices.at(s, begin, end) =
             cost(static_cast<int32_t>(s), static_cast<int64_t>(begin), static_cast<int64_t>(end));
       }
-  return Cuts(n, count, prices).solve();
+  return Cuts(n, prices).solve();
 }
 
 Result<PipelineCuts> cut_equal_blocks(int64_t blocks, int32_t stages, const EqualStageCost& cost) {
   TSR_RETURN_IF_ERROR(check(blocks, stages));
   const auto n = static_cast<size_t>(blocks), count = static_cast<size_t>(stages);
-  Prices prices(n, count, true);
+  Prices prices(n, std::vector<Counts>(count, {1, n - count + 1}), true);
   for (size_t s = 0; s < count; ++s)
     for (size_t k = 1; k + count - 1 <= n; ++k)
       prices.at(s, 0, k) = cost(static_cast<int32_t>(s), static_cast<int64_t>(k));
-  return Cuts(n, count, prices).solve();
+  return Cuts(n, prices).solve();
+}
+
+Result<PipelineCuts> cut_growing_blocks(int64_t blocks, int32_t stages, const EqualStageCost& cost,
+                                        const StageFloor& floor, double most_s) {
+  TSR_RETURN_IF_ERROR(check(blocks, stages));
+  const auto count = static_cast<size_t>(stages);
+  std::vector<int64_t> most(count, blocks - stages + 1), held;
+  // The most blocks that stages have in `limit` seconds, of no more than `most`; by how much more than all.
+  const auto within = [&](double limit, std::vector<int64_t>& found) {
+    int64_t sum = -blocks;
+    found.assign(count, 0);
+    for (size_t s = 0; s < count; ++s) {
+      const auto may = [&](int64_t n) {
+        const double least = floor(static_cast<int32_t>(s), n);
+        return !std::isinf(least) && least <= limit;
+      };
+      // Stages alike hold alike: from what the one before has, in steps that double.
+      int64_t low = 0, high = most[s];
+      const int64_t guess = s > 0 ? std::min(found[s - 1], high) : (high + 1) / 2;
+      if (may(guess)) {
+        low = guess;
+        for (int64_t step = 1; low < high; step *= 2) {
+          const int64_t n = std::min(high, low + step);
+          if (!may(n)) {
+            high = n - 1;
+            break;
+          }
+          low = n;
+        }
+      } else {
+        high = guess - 1;
+        for (int64_t step = 1; low < high; step *= 2) {
+          const int64_t n = std::max(low + 1, high - step + 1);
+          if (may(n)) {
+            low = n;
+            break;
+          }
+          high = n - 1;
+        }
+      }
+      while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        const bool fine = may(middle);
+        (fine ? low : high) = fine ? middle : middle - 1;
+      }
+      if (low < 1) return int64_t{-1};
+      found[s] = low;
+      sum += low;
+    }
+    return sum;
+  };
+  if (within(INFINITY, held) < 0)
+    return Status(StatusCode::kOutOfMemory,
+                  format("no cut of {} blocks into {} stages fits", blocks, stages));
+  most = held;
+  PipelineCuts none;
+  none.time_s = none.pace_s = most_s;
+  if (!std::isinf(most_s)) {
+    if (within(most_s, held) < 0) return none;
+    most = held;
+  }
+  // A cut whose longest stage is nearly the shortest.
+  double low = 0, high = 0;
+  for (size_t s = 0; s < count; ++s) high = std::max(high, floor(static_cast<int32_t>(s), most[s]));
+  std::vector<int64_t> balanced = most;
+  for (int i = 0; i < 30 && low < high * (1 - 1e-3); ++i) {
+    const double middle = (low + high) / 2;
+    if (within(middle, held) >= 0)
+      high = middle, balanced = held;
+    else
+      low = middle;
+  }
+  int64_t over = -blocks;
+  for (const int64_t n : balanced) over += n;
+  // Rounds of one block less each would be even; the last stages first, by as much as that comes to.
+  while (over > 0)
+    for (size_t s = count; s-- > 0 && over > 0;) {
+      const int64_t less = std::min({balanced[s] - 1, over, std::max<int64_t>(1, over / stages)});
+      balanced[s] -= less, over -= less;
+    }
+  double once = 0, pace = -INFINITY, least = 0;
+  for (size_t s = 0; s < count; ++s) {
+    const StagePrice price = cost(static_cast<int32_t>(s), balanced[s]);
+    once += price.once_s, pace = std::max(pace, price.pace_s);
+    least = std::max(least, floor(static_cast<int32_t>(s), balanced[s]));
+  }
+  const double enough = std::min(most_s, (1 + 1e-9) * std::max(once + pace, least));
+  int64_t spare = within(enough, held);
+  if (spare < 0) return none;
+  std::vector<Counts> counts;
+  for (const int64_t n : held)
+    counts.push_back({static_cast<size_t>(std::max<int64_t>(1, n - spare)), static_cast<size_t>(n)});
+  Prices prices(static_cast<size_t>(blocks), counts, true);
+  for (size_t s = 0; s < count; ++s)
+    for (size_t n = counts[s].least; n <= counts[s].most; ++n)
+      prices.at(s, 0, n) = cost(static_cast<int32_t>(s), static_cast<int64_t>(n));
+  auto cuts = Cuts(static_cast<size_t>(blocks), prices).solve();
+  return (cuts.ok() && cuts->time_s < most_s) || std::isinf(most_s) ? cuts : none;
 }
 
 }  // namespace tessera

@@ -32,4 +32,12 @@ Result<PipelineCuts> cut_pipeline(int64_t blocks, int32_t stages, const StageCos
 using EqualStageCost = std::function<StagePrice(int32_t stage, int64_t blocks)>;
 Result<PipelineCuts> cut_equal_blocks(int64_t blocks, int32_t stages, const EqualStageCost& cost);
 
+// The same for stages that take no less with more blocks: few prices are asked for, and the time hardly grows
+// with depth. `floor`: no step with so many blocks in the stage takes less; infinite where they do not fit;
+// never less for more blocks. Cuts of `most_s` or more are not looked for: with no others `first` is empty
+// and `time_s` is `most_s`. A cut with a stage whose floor is above what some cut takes never counts.
+using StageFloor = std::function<double(int32_t stage, int64_t blocks)>;
+Result<PipelineCuts> cut_growing_blocks(int64_t blocks, int32_t stages, const EqualStageCost& cost,
+                                        const StageFloor& floor, double most_s);
+
 }  // namespace tessera

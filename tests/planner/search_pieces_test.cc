@@ -295,3 +295,46 @@ TEST_CASE("equal blocks are cut as any blocks") {
     if (any.ok()) CHECK(any->time_s == equal->time_s);
   }
 }
+
+TEST_CASE("where more blocks take no less, few prices decide the same cut") {
+  std::mt19937 random(11);
+  int closed = 0, infeasible = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    const auto blocks = static_cast<int64_t>(4 + random() % 40);
+    const auto stages = static_cast<int32_t>(1 + random() % std::min<int64_t>(blocks, 9));
+    const double m = static_cast<double>(1 + random() % 20);
+    std::vector<double> own;
+    std::vector<int64_t> keeps;
+    for (int32_t s = 0; s < stages; ++s) {
+      own.push_back(static_cast<double>(random() % 5));
+      keeps.push_back(static_cast<int64_t>(random() % 12));
+    }
+    const auto limit = static_cast<int64_t>(2 + random() % 20);
+    const auto seconds = [&](int32_t s, int64_t n) {
+      const auto i = static_cast<size_t>(s);
+      return own[i] + static_cast<double>(n) + 0.3 * static_cast<double>(std::max<int64_t>(0, n - keeps[i]));
+    };
+    const EqualStageCost cost = [&](int32_t s, int64_t n) {
+      if (n > limit) return StagePrice{INFINITY, INFINITY};
+      return StagePrice{seconds(s, n), (m - 1) * seconds(s, n)};
+    };
+    const StageFloor floor = [&](int32_t s, int64_t n) { return n > limit ? INFINITY : m * seconds(s, n); };
+    const auto equal = cut_equal_blocks(blocks, stages, cost);
+    const auto growing = cut_growing_blocks(blocks, stages, cost, floor, INFINITY);
+    REQUIRE(equal.ok() == growing.ok());
+    infeasible += !equal.ok();
+    if (!equal.ok()) continue;
+    // The same sums, in another order at most.
+    CHECK(growing->time_s == doctest::Approx(equal->time_s).epsilon(1e-12));
+    const auto below = cut_growing_blocks(blocks, stages, cost, floor, 1.001 * equal->time_s);
+    REQUIRE(below.ok());
+    CHECK(below->time_s == doctest::Approx(equal->time_s).epsilon(1e-12));
+    const auto none = cut_growing_blocks(blocks, stages, cost, floor, 0.999 * equal->time_s);
+    REQUIRE(none.ok());
+    CHECK(none->first.empty());
+    CHECK(none->time_s == 0.999 * equal->time_s);
+    ++closed;
+  }
+  CHECK(closed > 100);
+  CHECK(infeasible > 10);
+}
