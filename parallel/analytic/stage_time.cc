@@ -48,7 +48,11 @@ StageTimes::StageTimes(const TransformerShape& model, const ForeignPlan& plan, c
       selective_(with_recompute(model, plan, cluster, Recompute::kSelective)),
       full_(with_recompute(model, plan, cluster, Recompute::kFull)),
       embedding_(embedding_time(model, plan, cluster)),
-      head_(head_time(model, plan, cluster)) {
+      head_(head_time(model, plan, cluster)),
+      kept_{kept_bytes(Recompute::kNone), kept_bytes(Recompute::kSelective), kept_bytes(Recompute::kFull)},
+      block_parameters_(static_cast<double>(model.block_parameters())),
+      expert_parameters_(static_cast<double>(model.expert_parameters())),
+      mlp_parameters_(mlp_parameters(model)) {
   if (plan.pp == 1) return;
   // Between stages: tokens of one micro-batch, by every tp rank whole unless it sends its part only.
   const double boundary =
@@ -114,8 +118,8 @@ double StageTimes::parameters(int64_t blocks, bool first, bool last) const {
 
 StageParameters StageTimes::counts(int64_t blocks, bool first, bool last) const {
   const double n = static_cast<double>(blocks), t = plan_.weight_parts();
-  const double experts = static_cast<double>(model_.expert_parameters());
-  const double block = static_cast<double>(model_.block_parameters()) - experts;
+  const double experts = expert_parameters_;
+  const double block = block_parameters_ - experts;
   StageParameters own;
   own.dense = n * block;
   if (first) own.dense += static_cast<double>(model_.embedding_parameters());
@@ -124,7 +128,7 @@ StageParameters StageTimes::counts(int64_t blocks, bool first, bool last) const 
         static_cast<double>(model_.head_parameters() - (model_.tied && first ? model_.V * model_.C : 0));
   own.dense /= t;
   own.experts = n * experts / t / plan_.ep;
-  const double sharded_mlp = std::min<double>(n, plan_.sharded_mlp), mlp = mlp_parameters(model_);
+  const double sharded_mlp = std::min<double>(n, plan_.sharded_mlp), mlp = mlp_parameters_;
   own.sharded = (std::min<double>(n, plan_.sharded_attention) * (block - mlp) + sharded_mlp * mlp) / t;
   if (plan_.lora == 0) {
     own.trained = own.dense, own.trained_experts = own.experts, own.trained_sharded = own.sharded;
@@ -137,8 +141,8 @@ StageParameters StageTimes::counts(int64_t blocks, bool first, bool last) const 
 }
 
 double StageTimes::largest_sharded() const {
-  const double mlp = mlp_parameters(model_);
-  const auto block = static_cast<double>(model_.block_parameters() - model_.expert_parameters());
+  const double mlp = mlp_parameters_;
+  const double block = block_parameters_ - expert_parameters_;
   return std::max(plan_.sharded_attention > 0 ? block - mlp : 0, plan_.sharded_mlp > 0 ? mlp : 0) / plan_.tp;
 }
 
@@ -149,7 +153,7 @@ double StageTimes::fetched_bytes() const {
   return plan_.zero >= 3 ? weights / plan_.replicas() : weights;
 }
 
-int64_t StageTimes::activation_bytes(Recompute recompute) const {
+int64_t StageTimes::kept_bytes(Recompute recompute) const {
   const double tokens = static_cast<double>(plan_.micro_batch * model_.T) / plan_.cp,
                e = bytes_of(plan_.compute_dtype);
   const double C = static_cast<double>(model_.C), F = static_cast<double>(model_.F), t = plan_.tp;

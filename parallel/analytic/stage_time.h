@@ -46,7 +46,7 @@ class StageTimes {
 
   // Bytes of one device. Activations that one micro-batch keeps in one block; and what the ends of the model
   // hold for one micro-batch.
-  int64_t activation_bytes(Recompute recompute) const;
+  int64_t activation_bytes(Recompute recompute) const { return kept_[static_cast<size_t>(recompute)]; }
   int64_t end_activation_bytes(bool first, bool last) const;
   int64_t offloaded_bytes(int32_t quarters) const;  // of what one micro-batch keeps in one block
   // All that a stage's device holds, while the activations of `flights` micro-batches (of one of its `chunks`
@@ -63,11 +63,15 @@ class StageTimes {
   const ForeignPlan& plan_;
   double largest_sharded() const;  // parameters of the largest operator that is sharded by itself
   double fetched_bytes() const;    // of one block's weights, from the host, for one pass
+  int64_t kept_bytes(Recompute recompute) const;
 
   const Cluster& cluster_;
   const DeviceKind& kind_;
   BlockTime block_, selective_, full_, embedding_, head_;
   double transfer_s_ = 0;
+  // Asked for at every count of blocks; what a plan saves of memory changes none of them.
+  int64_t kept_[3] = {};
+  double block_parameters_ = 0, expert_parameters_ = 0, mlp_parameters_ = 0;
 };
 
 }  // namespace tessera

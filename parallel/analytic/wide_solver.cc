@@ -290,17 +290,40 @@ class Configuration {
   // Whether the devices, each with as many blocks as it does in less than `step_s`, hold fewer than all. What
   // more blocks take is never less.
   bool too_slow(int64_t limit, double step_s) const {
+    const auto in_time = [&](int32_t d, const StageBlocks& stage) {
+      return kSlack * static_cast<double>(m_) * both(passes(d, stage)) < step_s;
+    };
+    const auto largest = [](int64_t high, const auto& may) {
+      int64_t low = 0;
+      for (int64_t middle = high; low < high; middle = (low + high + 1) / 2) {
+        const bool fine = may(middle);
+        (fine ? low : high) = fine ? middle : middle - 1;
+      }
+      return low;
+    };
+    // Without regard to memory first: passes at their quickest, the same for all devices in between.
+    std::vector<int64_t> quick;
     int64_t most = 0;
     for (int32_t d = 0; d < plan_.pp; ++d) {
-      int64_t low = 0, high = model_.L - plan_.pp + 1;
-      while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        const auto stage = middle < plan_.virtual_stages ? std::nullopt : fill(d, middle, limit);
-        const bool quick = middle < plan_.virtual_stages ||
-                           (stage && kSlack * static_cast<double>(m_) * both(passes(d, *stage)) < step_s);
-        (quick ? low : high) = quick ? middle : middle - 1;
-      }
-      most += low;
+      const bool alike = d > 1 && d + 1 < plan_.pp;
+      quick.push_back(alike ? quick.back() : largest(model_.L - plan_.pp + 1, [&](int64_t n) {
+        return n < plan_.virtual_stages || in_time(d, all_of(n, ways_.front()));
+      }));
+      most += quick.back();
+    }
+    if (most < model_.L) return true;
+    most = 0;
+    int64_t held = 0, flights_before = -1;
+    for (int32_t d = 0; d < plan_.pp; ++d) {
+      const bool alike = d > 1 && d + 1 < plan_.pp && flights(d) == flights_before;
+      if (!alike)
+        held = largest(quick[static_cast<size_t>(d)], [&](int64_t n) {
+          if (n < plan_.virtual_stages) return true;
+          const auto stage = fill(d, n, limit);
+          return stage && in_time(d, *stage);
+        });
+      flights_before = flights(d);
+      most += held;
       if (most >= model_.L) return false;
     }
     return true;
@@ -413,6 +436,10 @@ class Configuration {
     result.wants_memory = result.wants_memory || !all_kept_;
     if (!solved) return {};
     double bound = after_.step_s(solved->bound_s, own(saving));
+    if (bound >= best_) {
+      result.bound_s = std::min(result.bound_s, bound);
+      return {true, solved->bound_s};
+    }
     for (const std::vector<StageBlocks>& stages : solved->cuts) {
       Result<FoundStep> found = finish(stages);
       // zb-v has one cut only, so what it takes is known.
