@@ -93,7 +93,8 @@ TEST_CASE("samples_of_plans_load") {
     CAPTURE(name);
     auto plan = load_plan(sample(name));
     REQUIRE_MESSAGE(plan.ok(), plan.status().to_string());
-    const Plan wanted = name.starts_with("plan-2") ? larger_sample_plan() : sample_plan();
+    Plan wanted = name.starts_with("plan-2") ? larger_sample_plan() : sample_plan();
+    wanted.estimate.profile = 0;  // the files were written before plans named their prices
     CHECK(plan->graph_fingerprint == wanted.graph_fingerprint);
     CHECK(plan->stages == wanted.stages);
     CHECK(plan->nodes == wanted.nodes);
