@@ -4,6 +4,8 @@
 #include <set>
 #include <string_view>
 
+#include "parallel/search/divisors.h"
+
 namespace tessera {
 
 namespace {
@@ -12,13 +14,6 @@ std::string_view block_of(std::string_view scope) {
   constexpr std::string_view kBlock = "block.";
   if (!scope.starts_with(kBlock)) return {};
   return scope.substr(0, scope.find('.', kBlock.size()));
-}
-
-std::vector<int32_t> divisors(int32_t of) {
-  std::vector<int32_t> all;
-  for (int32_t d = 1; d <= of; ++d)
-    if (of % d == 0) all.push_back(d);
-  return all;
 }
 
 // What "auto" may stand for, cheapest in time first; memory decides.

@@ -89,7 +89,7 @@ class Kernels {
   // Slots to where their experts are, or back.
   void exchange(Pass& pass, double elements) const {
     if (plan_.ep < 2) return;
-    const Group group = group_of(cluster_, plan_.ep, plan_.tp * plan_.cp);
+    const RankGroup group = group_of(cluster_, plan_.ep, plan_.tp * plan_.cp);
     pass.collective_s += all_to_all_seconds(cluster_, group, elements * element_bytes() * plan_.ep);
     pass.kernels += 1;
   }
@@ -111,7 +111,7 @@ class Kernels {
   const Cluster& cluster_;
   const DeviceKind& kind_;
   const ForeignPlan& plan_;
-  Group group_;
+  RankGroup group_;
   GridProducts grid_;
 };
 

@@ -14,7 +14,7 @@ constexpr double kInterference = 0.2;
 ContextTime context_time(const Cluster& cluster, const ForeignPlan& plan, double qkv_bytes,
                          double mixed_bytes, double beside_s, bool backward) {
   if (plan.cp < 2) return {};
-  const Group group = group_of(cluster, plan.cp, plan.tp);
+  const RankGroup group = group_of(cluster, plan.cp, plan.tp);
   const double parts = plan.cp;
   if (plan.context == ContextForm::kUlysses)
     return {all_to_all_seconds(cluster, group, qkv_bytes * parts) +

@@ -48,7 +48,7 @@ Link link_inside_node(const Cluster& cluster, int32_t members) {
 }
 
 // What one ring among the group carries, with all other groups of the node at work, and its fixed time.
-Link link_of(const Cluster& cluster, Group group) {
+Link link_of(const Cluster& cluster, RankGroup group) {
   Link link = link_inside_node(cluster, group.per_node > 1 ? group.per_node : 2);
   const int32_t nodes = (group.members + group.per_node - 1) / group.per_node;
   if (nodes <= 1) return link;
@@ -98,22 +98,22 @@ double streaming_seconds(const DeviceKind& kind, double bytes) {
   return over(bytes, kind.memory_bytes_per_s) + kind.launch_s;
 }
 
-Group group_of(const Cluster& cluster, int32_t members, int32_t stride) {
+RankGroup group_of(const Cluster& cluster, int32_t members, int32_t stride) {
   const int32_t node = cluster.node_devices > 0 ? cluster.node_devices : INT32_MAX;
   return {members, std::clamp(node / std::max(1, stride), 1, std::max(1, members)), false};
 }
 
-double all_reduce_seconds(const Cluster& cluster, Group group, double bytes) {
+double all_reduce_seconds(const Cluster& cluster, RankGroup group, double bytes) {
   if (group.members < 2) return 0;
   const Link link = link_of(cluster, group);
   return link.latency_s + over(2.0 * (group.members - 1) / group.members * bytes, link.bytes_per_s);
 }
 
-double gather_seconds(const Cluster& cluster, Group group, double bytes) {
+double gather_seconds(const Cluster& cluster, RankGroup group, double bytes) {
   return all_reduce_seconds(cluster, group, bytes) / 2;
 }
 
-double all_to_all_seconds(const Cluster& cluster, Group group, double bytes) {
+double all_to_all_seconds(const Cluster& cluster, RankGroup group, double bytes) {
   if (group.members < 2) return 0;
   const Link link = link_of(cluster, group);
   return link.latency_s / 2 +

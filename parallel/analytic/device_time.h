@@ -20,7 +20,7 @@ double batched_product_seconds(const DeviceKind& kind, DType dtype, double count
 double streaming_seconds(const DeviceKind& kind, double bytes);
 
 // A group of devices: `members` in all, `per_node` of them in each node that it touches.
-struct Group {
+struct RankGroup {
   int32_t members = 1;
   int32_t per_node = 1;
   // A library that lays one ring through a group enters a node by one network card and leaves it by another,
@@ -30,13 +30,13 @@ struct Group {
 };
 
 // Every `stride`-th device, `members` of them, counted from the first: tensor-parallel groups have stride 1.
-Group group_of(const Cluster& cluster, int32_t members, int32_t stride);
+RankGroup group_of(const Cluster& cluster, int32_t members, int32_t stride);
 
 // `bytes` is the whole message: what every member holds after an all-reduce or all-gather, or before a
 // reduce-scatter or all-to-all. All groups of a node are taken to communicate at the same time.
-double all_reduce_seconds(const Cluster& cluster, Group group, double bytes);
-double gather_seconds(const Cluster& cluster, Group group, double bytes);  // and reduce-scatter
-double all_to_all_seconds(const Cluster& cluster, Group group, double bytes);
+double all_reduce_seconds(const Cluster& cluster, RankGroup group, double bytes);
+double gather_seconds(const Cluster& cluster, RankGroup group, double bytes);  // and reduce-scatter
+double all_to_all_seconds(const Cluster& cluster, RankGroup group, double bytes);
 // From one device to the one `stride` further; `together` devices of a node do so at once.
 double send_seconds(const Cluster& cluster, int32_t stride, double bytes);
 

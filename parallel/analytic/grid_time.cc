@@ -43,7 +43,7 @@ GridProducts::GridProducts(const Cluster& cluster, const ForeignPlan& plan)
 }
 
 double GridProducts::broadcasts_s(int axis, double blocks, double bytes) const {
-  const Group group = along_[static_cast<size_t>(axis)];
+  const RankGroup group = along_[static_cast<size_t>(axis)];
   if (group.members < 2) return 0;
   const double members = group.members;
   return blocks * gather_seconds(cluster_, group, bytes * members / (members - 1));

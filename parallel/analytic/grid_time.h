@@ -34,7 +34,7 @@ class GridProducts {
 
   const Cluster& cluster_;
   const ForeignPlan& plan_;
-  std::array<Group, 3> along_;  // ranks that differ in one coordinate
+  std::array<RankGroup, 3> along_;  // ranks that differ in one coordinate
   double element_bytes_, x_, y_, z_, steps_;
 };
 

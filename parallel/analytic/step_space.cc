@@ -2,22 +2,9 @@
 
 #include <algorithm>
 
+#include "parallel/search/divisors.h"
+
 namespace tessera {
-
-namespace {
-
-std::vector<int32_t> divisors(int64_t n) {
-  std::vector<int32_t> all;
-  for (int64_t d = 1; d * d <= n; ++d) {
-    if (n % d != 0) continue;
-    all.push_back(static_cast<int32_t>(d));
-    if (d * d != n) all.push_back(static_cast<int32_t>(n / d));
-  }
-  std::ranges::sort(all);
-  return all;
-}
-
-}  // namespace
 
 std::vector<ForeignPlan> step_space(const TransformerShape& model, const Cluster& cluster,
                                     const StepSearchOptions& options) {

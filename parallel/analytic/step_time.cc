@@ -50,7 +50,7 @@ StageParameters& StageParameters::operator+=(const StageParameters& other) {
 AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
                              int64_t micro_batches, const StageParameters& own, double backward_s) {
   const DeviceKind& kind = cluster.kinds[0];
-  Group all = group_of(cluster, plan.replicas(), plan.tp);
+  RankGroup all = group_of(cluster, plan.replicas(), plan.tp);
   all.one_ring = plan.one_ring;
   const double m = static_cast<double>(micro_batches);
   const double gradient = bytes_of(plan.grad_dtype), weight = bytes_of(plan.compute_dtype);
@@ -64,7 +64,7 @@ AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& p
   // Parameters of one kind, spread as stage `zero` says. From stage 2 on gradients are scattered every
   // micro-batch; in stage 3 weights are gathered for each forward and each backward pass, before that once,
   // after the update.
-  const auto reduced = [&](const Group& group, double count, double trained, int32_t zero) {
+  const auto reduced = [&](const RankGroup& group, double count, double trained, int32_t zero) {
     if (group.members < 2 || count == 0) return 0.0;
     double reduction = 0;
     if (zero == 0) {

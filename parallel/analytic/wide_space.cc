@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "parallel/analytic/block_time.h"
+#include "parallel/search/divisors.h"
 
 namespace tessera {
 
@@ -59,17 +60,6 @@ std::vector<Slice> slices(const TransformerShape& model, const StepSearchOptions
 }
 
 }  // namespace
-
-std::vector<int32_t> divisors(int64_t n) {
-  std::vector<int32_t> all;
-  for (int64_t d = 1; d * d <= n; ++d) {
-    if (n % d != 0) continue;
-    all.push_back(static_cast<int32_t>(d));
-    if (d * d != n) all.push_back(static_cast<int32_t>(n / d));
-  }
-  std::ranges::sort(all);
-  return all;
-}
 
 StepFamilies step_families(const TransformerShape& model, const Cluster& cluster,
                            const StepSearchOptions& options, double best_s) {

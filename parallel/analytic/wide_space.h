@@ -28,6 +28,4 @@ StepFamilies step_families(const TransformerShape& model, const Cluster& cluster
 std::vector<ForeignPlan> configurations_of(const StepFamily& family, const TransformerShape& model,
                                            const StepSearchOptions& options);
 
-std::vector<int32_t> divisors(int64_t n);
-
 }  // namespace tessera

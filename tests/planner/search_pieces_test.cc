@@ -1,7 +1,6 @@
 // The pieces of the search against exhaustive enumeration.
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <cmath>
 #include <random>
 
@@ -12,10 +11,6 @@
 using namespace tessera;
 
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Slower choices need less memory, with some that are dominated.
 std::vector<BlockChoice> random_choices(std::mt19937& random, int count, bool transients) {
@@ -130,19 +125,15 @@ TEST_CASE("repeated blocks equal exhaustive enumeration, transients included") {
   CHECK(feasible > 300);
 }
 
-TEST_CASE("repeated blocks: 2,400 instances of up to 40 choices and 96 blocks are all proved, quickly") {
+TEST_CASE("repeated blocks: 2,400 instances of up to 40 choices and 96 blocks are all proved") {
   std::mt19937 random(4);
-  double worst = 0;
-  const auto start = std::chrono::steady_clock::now();
   int proved = 0, solved = 0;
   for (const int choices_most : {8, 16, 24, 40})
     for (const int64_t blocks : {12, 24, 96})
       for (int trial = 0; trial < 200; ++trial) {
         const auto choices = random_choices(random, choices_most, false);
         const int64_t budget = random_budget(random, choices, blocks);
-        const auto one = std::chrono::steady_clock::now();
         const auto found = solve_repeated_blocks(choices, blocks, budget);
-        worst = std::max(worst, seconds_since(one));
         if (!found.ok()) continue;
         ++solved;
         proved += found->proved;
@@ -151,9 +142,6 @@ TEST_CASE("repeated blocks: 2,400 instances of up to 40 choices and 96 blocks ar
       }
   CHECK(proved == solved);
   CHECK(solved > 2200);
-  const double total = seconds_since(start);
-  MESSAGE("2,400 instances in ", total, " s, the slowest in ", worst, " s");
-  CHECK(total < 5);
 }
 
 TEST_CASE("per-block sharding by operator: three published optima") {
@@ -249,30 +237,34 @@ TEST_CASE("pipeline cuts equal exhaustive enumeration with memory limits and une
 }
 
 TEST_CASE(
-    "pipeline cuts of 128 unequal blocks into 16 stages, and of 1,000 equal ones, take a fraction of a "
-    "second") {
+    "pipeline cuts of 128 unequal blocks into 16 stages, and of 1,000 equal ones, ask each price once") {
   std::mt19937 random(6);
   std::vector<double> prefix(129, 0);
   for (size_t i = 0; i < 128; ++i)
     prefix[i + 1] = prefix[i] + 1 + static_cast<double>(random() % 1000) / 1000;
-  auto start = std::chrono::steady_clock::now();
+  int64_t asked = 0;
   const auto found = cut_pipeline(128, 16, [&](int32_t, int64_t begin, int64_t end) {
+    ++asked;
     const double t = prefix[static_cast<size_t>(end)] - prefix[static_cast<size_t>(begin)];
     return StagePrice{t, 63 * t};
   });
   REQUIRE(found.ok());
   CHECK(found->pace_s < 1.25 * 63 * prefix[128] / 16);
-  CHECK(seconds_since(start) < 0.5);
+  CHECK(asked <= 16 * 128 * 129 / 2);
+  CHECK(found->solved <=
+        64);  // dynamic programs, one for each pace looked at: far fewer than the 8,256 spans
   // The last stage has a head worth 30 blocks.
-  start = std::chrono::steady_clock::now();
+  asked = 0;
   const auto equal = cut_equal_blocks(1000, 16, [&](int32_t s, int64_t blocks) {
+    ++asked;
     const double t = static_cast<double>(blocks) + (s == 15 ? 30 : 0);
     return StagePrice{t, 63 * t};
   });
   REQUIRE(equal.ok());
   CHECK(equal->pace_s == 63 * 65);  // 1,030 over 16 is 64.4
   CHECK(1000 - equal->first[15] <= 35);
-  CHECK(seconds_since(start) < 1);
+  CHECK(asked <= 16 * 1000);
+  CHECK(equal->solved <= 64);
 }
 
 TEST_CASE("equal blocks are cut as any blocks") {

@@ -37,35 +37,35 @@ std::string told(const StepSearchResult& r, double seconds) {
 
 }  // namespace
 
-TEST_CASE("GPT-3 175B on 1,024 A100 is planned within two seconds and a gap of one percent") {
+TEST_CASE("GPT-3 175B on 1,024 A100 is planned to a gap of one percent, solving few of its configurations") {
   StepSearchOptions options;
   options.global_batch = 1536;
   double seconds = 0;
   const auto result = search(shape(kGpt3), *cluster_preset("dgx-a100-80gb:1024"), options, &seconds);
   MESSAGE(told(result, seconds));
-  CHECK(seconds < 2);
+  CHECK(result.solved < result.configurations / 8);
   CHECK(result.gap >= 0);
   CHECK(result.gap < 0.01);
   for (const int64_t bytes : result.best.memory_bytes) CHECK(bytes <= int64_t{80} << 30);
 }
 
-TEST_CASE("Llama 3 405B on 16,384 H100 is planned within four seconds") {
+TEST_CASE("Llama 3 405B on 16,384 H100 is planned solving few of its configurations") {
   StepSearchOptions options;
   options.global_batch = 2048;
   double seconds = 0;
   const auto result = search(shape(kLlama405), *cluster_preset("dgx-h100:16384"), options, &seconds);
   MESSAGE(told(result, seconds));
-  CHECK(seconds < 4);
+  CHECK(result.solved < result.configurations / 8);
 }
 
-TEST_CASE("planning time does not grow with depth beyond the cuts: 1,000 layers within three seconds") {
+TEST_CASE("1,000 layers are planned solving few of their configurations") {
   StepSearchOptions options;
   options.global_batch = 256;
   double seconds = 0;
   const auto result = search(shape("gpt2:L=1000,C=4096,H=32,V=51200,T=2048"), *cluster_preset("dgx-h100:256"),
                              options, &seconds);
   MESSAGE(told(result, seconds));
-  CHECK(seconds < 3);
+  CHECK(result.solved < result.configurations / 4);
 }
 
 TEST_CASE(
