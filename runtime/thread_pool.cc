@@ -32,6 +32,20 @@ struct Job {
   Job* previous = nullptr;
 };
 
+// One more while it lives.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int32_t>& count) : count_(count) {
+    count_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Counted() { count_.fetch_sub(1, std::memory_order_relaxed); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<int32_t>& count_;
+};
+
 }  // namespace
 
 struct ThreadPool::Impl {
@@ -41,21 +55,33 @@ struct ThreadPool::Impl {
   int32_t sleeping = 0;
   bool closing = false;
   std::atomic<int32_t> posted{0};  // counts jobs; what an idle worker watches before it sleeps
+  std::atomic<int32_t> busy{0};    // callers inside parallel_for and workers that help them
   pid_t pid = getpid();
   int32_t threads = 1;
   std::vector<std::thread> workers;
 
-  void run_tasks(Job& job) {
+  // A worker that helps gives its core back once callers fill them all: more threads than cores would only
+  // take turns, and a rank would take the longer the more its neighbours compute. As many leave as are too
+  // many.
+  bool gives_way() {
+    for (int32_t now = busy.load(std::memory_order_relaxed); now > threads;)
+      if (busy.compare_exchange_weak(now, now - 1, std::memory_order_relaxed)) return true;
+    return false;
+  }
+
+  // Until no task is left or, for a worker, it gives way; whether it did.
+  bool run_tasks(Job& job, bool is_worker) {
     for (;;) {
+      if (is_worker && gives_way()) return true;
       const int64_t task = job.next.fetch_add(1, std::memory_order_relaxed);
-      if (task >= job.tasks) return;
+      if (task >= job.tasks) return false;
       try {
         job.body(job.context, task);
       } catch (...) {
         job.next.store(job.tasks, std::memory_order_relaxed);
         const std::lock_guard lock(mutex);
         if (!job.error) job.error = std::current_exception();
-        return;
+        return false;
       }
     }
   }
@@ -70,9 +96,11 @@ struct ThreadPool::Impl {
     Job* job = nullptr;
     int32_t listed = 0;
   };
-  // A listed job with tasks left, fewest helpers first so that concurrent callers share the workers.
+  // A listed job with tasks left, fewest helpers first so that concurrent callers share the workers; none
+  // while callers and those who help them already fill the cores.
   Choice choose() const {
     Choice choice;
+    if (busy.load(std::memory_order_relaxed) >= threads) return choice;
     for (Job* job = first; job != nullptr; job = job->following) {
       ++choice.listed;
       if (job->next.load(std::memory_order_relaxed) < job->tasks &&
@@ -91,8 +119,9 @@ struct ThreadPool::Impl {
         may_spin = 2 * choice.listed <= threads;
         Job& job = *choice.job;
         ++job.helpers;
+        busy.fetch_add(1, std::memory_order_relaxed);
         lock.unlock();
-        run_tasks(job);
+        if (!run_tasks(job, true)) busy.fetch_sub(1, std::memory_order_relaxed);
         lock.lock();
         if (--job.helpers == 0) job.left.notify_one();
         continue;
@@ -154,6 +183,7 @@ int32_t ThreadPool::thread_count() const { return impl_->threads; }
 void ThreadPool::parallel_for(int64_t tasks, Body body, void* context) {
   if (tasks <= 0) return;
   Impl& impl = *impl_;
+  const Counted counted(impl.busy);
   if (tasks == 1 || impl.threads == 1 || impl.pid != getpid()) {
     for (int64_t task = 0; task < tasks; ++task) body(context, task);
     return;
@@ -169,14 +199,15 @@ void ThreadPool::parallel_for(int64_t tasks, Body body, void* context) {
     if (impl.first != nullptr) impl.first->previous = &job;
     impl.first = &job;
     impl.posted.fetch_add(1, std::memory_order_relaxed);
-    wake = std::min<int64_t>(tasks - 1, impl.sleeping);
+    const int32_t idle = impl.threads - impl.busy.load(std::memory_order_relaxed);
+    wake = std::min<int64_t>({tasks - 1, impl.sleeping, std::max(0, idle)});
   }
   if (wake == impl.threads - 1) {
     impl.work.notify_all();
   } else {
     for (int64_t i = 0; i < wake; ++i) impl.work.notify_one();
   }
-  impl.run_tasks(job);
+  impl.run_tasks(job, false);
   {
     std::unique_lock lock(impl.mutex);
     impl.unlink(job);

@@ -68,6 +68,27 @@ TEST_CASE("workers_take_part") {
   CHECK(met);
 }
 
+TEST_CASE("no_worker_helps_while_callers_fill_the_cores") {
+  ThreadPool pool(2);
+  std::atomic<int> inside{0};
+  std::atomic<bool> leave{false};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 2; ++caller)
+    callers.emplace_back([&] {
+      run(pool, 1, [&](int64_t) {
+        ++inside;
+        while (!leave) std::this_thread::yield();
+      });
+    });
+  while (inside < 2) std::this_thread::yield();
+  std::atomic<int> by_others{0};
+  const std::thread::id self = std::this_thread::get_id();
+  run(pool, 1000, [&](int64_t) { by_others += std::this_thread::get_id() != self; });
+  CHECK(by_others == 0);
+  leave = true;
+  for (std::thread& caller : callers) caller.join();
+}
+
 TEST_CASE("a_forked_child_computes_alone_and_leaves_without_hanging") {
   auto pool = std::make_unique<ThreadPool>(3);
   run(*pool, 100, [](int64_t) {});
