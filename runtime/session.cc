@@ -18,6 +18,7 @@
 #include "runtime/memory_probe.h"
 #include "runtime/rank_executor.h"
 #include "runtime/session_comms.h"
+#include "runtime/stack_room.h"
 #include "runtime/watchdog.h"
 
 namespace tessera {
@@ -113,6 +114,8 @@ struct Session::Impl {
   Status start_threads();
   void stop_threads();
   void rank_loop(int32_t rank);
+  void run_rank(int32_t rank);
+  void run_first_rank();
   void fail(const Status& status);
   void stop_run();
   Status check_host_memory() const;
@@ -256,7 +259,7 @@ Status Session::Impl::start_threads() {
   may_spin = static_cast<int32_t>(ranks.size()) <= executable->devices().impl().threads;
   threads.reserve(ranks.size());
   return catch_status([&] {
-    for (size_t rank = 0; rank < ranks.size(); ++rank)
+    for (size_t rank = 1; rank < ranks.size(); ++rank)
       threads.emplace_back([this, rank] { rank_loop(static_cast<int32_t>(rank)); });
     return Status();
   });
@@ -292,13 +295,27 @@ void Session::Impl::rank_loop(int32_t rank) {
     wait_while(generation, seen, may_spin);
     seen = generation.load(std::memory_order_acquire);
     if (closing) return;
-    const int32_t index = current.load(std::memory_order_relaxed)->index[static_cast<size_t>(rank)];
-    if (index >= 0) ranks[static_cast<size_t>(rank)]->run(index);
-    if (remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      done.fetch_add(1, std::memory_order_acq_rel);
-      done.notify_all();
-    }
+    run_rank(rank);
   }
+}
+
+void Session::Impl::run_rank(int32_t rank) {
+  const int32_t index = current.load(std::memory_order_relaxed)->index[static_cast<size_t>(rank)];
+  if (index >= 0) ranks[static_cast<size_t>(rank)]->run(index);
+  if (remaining.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    done.fetch_add(1, std::memory_order_acq_rel);
+    done.notify_all();
+  }
+}
+
+// Rank 0 is the caller: one thread less to wake, and as many threads as ranks for the system to place.
+void Session::Impl::run_first_rank() {
+  if (has_stack_for_kernels()) return run_rank(0);
+  const Status ran = catch_status([&] {
+    std::thread([this] { run_rank(0); }).join();
+    return Status();
+  });
+  if (!ran.ok()) run_rank(0);  // no thread is to be had
 }
 
 // The first error of a run is the one to report; those of ranks that were then woken are not.
@@ -363,6 +380,7 @@ Status Session::Impl::run(Entry& entry) {
   const int before = done.load(std::memory_order_acquire);
   generation.fetch_add(1, std::memory_order_acq_rel);
   generation.notify_all();
+  run_first_rank();
   wait_while(done, before, may_spin);
   in_run.store(false, std::memory_order_release);
 

@@ -13,19 +13,25 @@ namespace tessera::cpu {
 namespace {
 
 constexpr uintptr_t kAlignment = 64;
-constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+constexpr uintptr_t kHugePageBytes = uintptr_t{2} << 20;
 
 uintptr_t round_up(uintptr_t value, uintptr_t unit) { return (value + unit - 1) / unit * unit; }
 
-// The mapping is [guard page | body | guard page]; the memory starts in the first page of the body, which is
-// how arena_free finds the mapping again.
+// The mapping is [guard page | body | guard page]; the memory starts in the first page of the body, huge
+// where it holds such, which is how arena_free finds the mapping again. Such bodies begin at one, and end at
+// one where that adds an eighth at most: the same arena then takes the same time wherever it comes to lie.
 struct Layout {
   explicit Layout(int64_t bytes)
       : page(static_cast<uintptr_t>(sysconf(_SC_PAGESIZE))),
         used(round_up(static_cast<uintptr_t>(bytes > 0 ? bytes : 1), kAlignment)),
-        body(round_up(used, page)) {}
+        body(round_up(used, page)),
+        unit(used < kHugePageBytes ? page : kHugePageBytes) {
+    const uintptr_t whole = round_up(used, unit);
+    if (whole - used <= used / 8) body = whole;
+  }
   uintptr_t page, used, body;
-  uintptr_t total() const { return body + 2 * page; }
+  uintptr_t unit;  // the body begins at a multiple of it
+  uintptr_t with_guards() const { return body + 2 * page; }
 };
 
 }  // namespace
@@ -34,27 +40,34 @@ Result<void*> arena_alloc(int64_t bytes, bool at_end) {
   if (bytes < 0 || bytes > (int64_t{1} << 46))
     return Status(StatusCode::kInvalidArgument, format("{} bytes is no arena size", bytes));
   const Layout layout(bytes);
-  void* mapping = mmap(nullptr, layout.total(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const uintptr_t spare = layout.unit == layout.page ? 0 : layout.unit;  // room to move to a multiple of it
+  void* mapping = mmap(nullptr, layout.with_guards() + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED)
     return Status(StatusCode::kOutOfMemory,
                   format("cannot map {}: {}", bytes_text(bytes), std::strerror(errno)));
-  char* body = static_cast<char*>(mapping) + layout.page;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(mapping), end = begin + layout.with_guards() + spare;
+  const uintptr_t first = round_up(begin + layout.page, layout.unit);
+  // What the move left over on both sides goes back, so that [guard | body | guard] remains.
+  if (const uintptr_t lead = first - layout.page - begin; lead > 0) munmap(mapping, lead);
+  if (const uintptr_t tail = first + layout.body + layout.page; tail < end)
+    munmap(reinterpret_cast<void*>(tail), end - tail);
+  char* body = reinterpret_cast<char*>(first);
   if (mprotect(body, layout.body, PROT_READ | PROT_WRITE) != 0) {
     const int error = errno;
-    munmap(mapping, layout.total());
+    munmap(body - layout.page, layout.with_guards());
     return Status(StatusCode::kOutOfMemory,
                   format("cannot map {}: {}", bytes_text(bytes), std::strerror(error)));
   }
   // Fewer TLB misses in large arenas; a refusal changes nothing else.
-  if (bytes >= 4 * kHugePageBytes) (void)madvise(body, layout.body, MADV_HUGEPAGE);
+  if (spare > 0) (void)madvise(body, layout.body, MADV_HUGEPAGE);
   return static_cast<void*>(at_end ? body + (layout.body - layout.used) : body);
 }
 
 void arena_free(void* memory, int64_t bytes) {
   if (memory == nullptr) return;
   const Layout layout(bytes);
-  const uintptr_t body = reinterpret_cast<uintptr_t>(memory) / layout.page * layout.page;
-  munmap(reinterpret_cast<void*>(body - layout.page), layout.total());
+  const uintptr_t body = reinterpret_cast<uintptr_t>(memory) / layout.unit * layout.unit;
+  munmap(reinterpret_cast<void*>(body - layout.page), layout.with_guards());
 }
 
 }  // namespace tessera::cpu
