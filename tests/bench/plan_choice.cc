@@ -258,11 +258,12 @@ Status measure(std::vector<Runner>& runners, int rounds) {
   std::erase_if(
       runners, [&](const Runner& it) { return &it != runners.data() && it.seconds[0] > kFarBehind * least; });
   for (Runner& runner : runners) runner.seconds.clear();
+  constexpr double kTurnSeconds = 0.1;  // so that a few milliseconds of something else do not decide
   for (int round = 0; round < rounds; ++round)
     for (size_t i = 0; i < runners.size(); ++i) {
       // The order turns from round to round, so that nobody always follows the same neighbour.
       Runner& runner = runners[(i + static_cast<size_t>(round)) % runners.size()];
-      const int steps = least < 0.015 ? 2 : 1;
+      const int steps = std::clamp(static_cast<int>(kTurnSeconds / least), 1, 20);
       run_for(*runner.session, 1, status);  // caches hold the neighbour's values
       const double cpu = cpu_now();
       runner.seconds.push_back(run_for(*runner.session, steps, status));
