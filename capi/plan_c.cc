@@ -128,8 +128,10 @@ tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* o
                                    size_t capacity, size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{description, "description"}}));
-    TSR_ASSIGN_OR_RETURN(const std::string page,
-                         estimate_page(description, options ? options->value : Options{}));
+    const Options given = options ? options->value : Options{};
+    TSR_ASSIGN_OR_RETURN(const std::string page, wants_generation(given)
+                                                     ? estimate_generation_page(description, given)
+                                                     : estimate_page(description, given));
     return put_text(page, buffer, capacity, out_size);
   });
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,10 +16,13 @@ namespace tessera {
 
 // A share of the step on the device that finishes last. Shares add up to the step.
 struct TimeShare {
-  std::string cause;    // "compute", "communication", "bubble", "waiting", "recompute", "offload", "update"
-  std::string axis;     // of communication: "dp", "tp", "dp+tp"; "pp" between stages
-  double seconds = 0;   // exposed: nothing of a higher cause ran meanwhile
-  double hidden_s = 0;  // ran beside something else
+  // "compute", "communication", "bubble", "waiting", "recompute", "offload", "update"; of a request also
+  // "caches" (keys and values read)
+  std::string cause;
+  std::string axis;        // of communication: "dp", "tp", "dp+tp"; "pp" between stages
+  double seconds = 0;      // exposed: nothing of a higher cause ran meanwhile
+  double hidden_s = 0;     // ran beside something else
+  std::string phase = {};  // where text is generated: "prefill" or "decode"
 };
 
 // A share of what the fullest device holds at its peak. Shares of one tier add up to that tier's bytes.
@@ -71,11 +75,12 @@ struct ExplainedTensor {
 
 struct RunnerUp {
   std::string strategy;
-  double step_s = 0;       // 0: never priced
-  double loses_s = 0;      // against the plan
-  int64_t bytes = 0;       // of its fullest device
-  int64_t over_bytes = 0;  // beyond the limit; 0: it fits
-  std::string why;         // why it was not made or does not fit; empty for one that is slower
+  double step_s = 0;        // 0: never priced
+  double loses_s = 0;       // against the plan
+  int64_t bytes = 0;        // of its fullest device
+  int64_t over_bytes = 0;   // beyond the limit; 0: it fits
+  std::string why;          // why it was not made or does not fit; empty for one that is slower
+  double tokens_per_s = 0;  // where text is generated
 };
 
 // For the timeline: rows of spans, causes as an index into `causes`, names into `labels`.
@@ -99,6 +104,16 @@ struct MemoryCurve {
   bool in_time = false;                     // positions are nanoseconds
 };
 
+// Of plans that generate text: the explanation's step is then a request, prompts and all new tokens.
+struct Serving {
+  bool throughput = false;  // what was asked for; else latency
+  int64_t prompt = 0, new_tokens = 0;
+  int64_t sequences = 1, replicas = 1;  // at once, of all replicas
+  int64_t prefill_batch = 1;            // prompts that a replica reads at a time
+  double first_token_s = 0, token_s = 0, tokens_per_s = 0;
+  double bound_tokens_per_s = 0;  // of throughput: no plan of the searched space has more
+};
+
 struct Explanation {
   bool lowered = true;  // of a program; false: priced for hardware that is absent
   std::string subject;  // model or graph, for titles
@@ -107,6 +122,7 @@ struct Explanation {
   int64_t devices = 1, global_batch = 0, micro_batches = 1;
   double step_s = 0;
   double bound_s = 0, gap = -1;  // no plan of the searched space is faster than bound_s; gap -1: not known
+  std::optional<Serving> serving;
   std::vector<TimeShare> time;
   std::string critical;  // device that finishes last: "device 2"
   std::vector<MemoryShare> memory;

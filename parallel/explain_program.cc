@@ -116,6 +116,12 @@ class Explainer {
     if (peak < point.code.size()) out_.peak.what = instruction_label(rank, point.code[peak]);
     for (const Tenancy& it : tenancies) {
       const Slot& slot = rank.slots[static_cast<size_t>(it.slot)];
+      // Where in the model it is: the scope of what it makes.
+      if (it.tensor != kNoTensor && it.first == static_cast<int32_t>(peak) &&
+          out_.peak.what.find(" in ") == std::string::npos)
+        if (const NodeId made = layouts_[entry].tensor(it.tensor).producer;
+            made != kNoNode && !layouts_[entry].graph.node(made).scope.empty())
+          out_.peak.what += format(" in {}", layouts_[entry].graph.node(made).scope);
       if (slot.tier != Tier::kDevice || it.first > static_cast<int32_t>(peak) ||
           it.last < static_cast<int32_t>(peak))
         continue;

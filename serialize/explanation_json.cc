@@ -18,11 +18,13 @@ Json pairs(const std::vector<std::pair<std::string, std::string>>& list) {
 
 Json time_array(const Explanation& it) {
   Json all = Json::array();
-  for (const TimeShare& share : it.time)
-    all.push_back({{"cause", share.cause},
-                   {"axis", share.axis},
-                   {"seconds", share.seconds},
-                   {"hidden_seconds", share.hidden_s}});
+  for (const TimeShare& share : it.time) {
+    Json& one = all.emplace_back(Json{{"cause", share.cause},
+                                      {"axis", share.axis},
+                                      {"seconds", share.seconds},
+                                      {"hidden_seconds", share.hidden_s}});
+    if (!share.phase.empty()) one["phase"] = share.phase;
+  }
   return all;
 }
 
@@ -80,14 +82,30 @@ Json tensors_array(const Explanation& it) {
 
 Json runners_up_array(const Explanation& it) {
   Json all = Json::array();
-  for (const RunnerUp& other : it.runners_up)
-    all.push_back({{"strategy", other.strategy},
-                   {"step_seconds", other.step_s},
-                   {"loses_seconds", other.loses_s},
-                   {"bytes", other.bytes},
-                   {"over_bytes", other.over_bytes},
-                   {"why", other.why}});
+  for (const RunnerUp& other : it.runners_up) {
+    Json& one = all.emplace_back(Json{{"strategy", other.strategy},
+                                      {"step_seconds", other.step_s},
+                                      {"loses_seconds", other.loses_s},
+                                      {"bytes", other.bytes},
+                                      {"over_bytes", other.over_bytes},
+                                      {"why", other.why}});
+    if (it.serving) one["tokens_per_second"] = other.tokens_per_s;
+  }
   return all;
+}
+
+Json serving_object(const Serving& serving) {
+  Json json = {{"objective", serving.throughput ? "throughput" : "latency"},
+               {"prompt", serving.prompt},
+               {"new", serving.new_tokens},
+               {"sequences", serving.sequences},
+               {"replicas", serving.replicas},
+               {"prefill_batch", serving.prefill_batch},
+               {"first_token_seconds", serving.first_token_s},
+               {"token_seconds", serving.token_s},
+               {"tokens_per_second", serving.tokens_per_s}};
+  if (serving.bound_tokens_per_s > 0) json["bound_tokens_per_second"] = serving.bound_tokens_per_s;
+  return json;
 }
 
 Json timeline_object(const Timeline& timeline) {
@@ -115,6 +133,7 @@ std::string explanation_to_json(const Explanation& it, bool drawings) {
                {"micro_batches", it.micro_batches},
                {"step_seconds", it.step_s}};
   if (it.gap >= 0) json["bound_seconds"] = it.bound_s, json["gap"] = it.gap;
+  if (it.serving) json["serving"] = serving_object(*it.serving);
   json["time"] = time_array(it);
   json["critical"] = it.critical;
   json["memory"] = memory_array(it);

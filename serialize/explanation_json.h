@@ -1,7 +1,9 @@
 // Explanations as JSON, one line. Keys:
 //   lowered, subject, cluster, strategy, mesh, devices, global_batch, micro_batches, step_seconds,
 //   bound_seconds and gap (where known),
-//   time      [{cause, axis, seconds, hidden_seconds}]: seconds add up to step_seconds
+//   serving   where text is generated (the step is then a request): {objective, prompt, new, sequences,
+//             replicas, prefill_batch, first_token_seconds, token_seconds, tokens_per_second}
+//   time      [{cause, axis, seconds, hidden_seconds, phase (of serving)}]: seconds add up to step_seconds
 //   critical  the device that finishes last
 //   memory    [{cause, bytes, tier}]: those of tier "device" add up to memory_bytes
 //   memory_bytes, memory_limit (where there is one), bytes_by_device
@@ -10,8 +12,8 @@
 //   recompute,
 //             offloaded, chunks}]
 //   tensors   [{name, kind, type, sharding, tier, stage, bytes, first, last, note, count}]
-//   runners_up [{strategy, step_seconds, loses_seconds, bytes, over_bytes, why}]
-//   reasons   [text]
+//   runners_up [{strategy, step_seconds, loses_seconds, bytes, over_bytes, why, tokens_per_second (of
+//   serving)}] reasons   [text]
 // and with `drawings`
 //   timeline  {rows: [[device, stream]], causes, labels, complete, spans: [[row, cause, label, micro_batch,
 //   begin_ns,

@@ -3,7 +3,10 @@
 #include "capi/engine/estimate.h"
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
+#include "parallel/analytic/explain_generate.h"
 #include "parallel/analytic/generate_search.h"
+#include "serialize/explanation_json.h"
+#include "serialize/explanation_page.h"
 
 namespace tessera {
 
@@ -21,12 +24,63 @@ Status read_pins(std::string_view parallel, GenerateOptions& options) {
                                   : name == "pp" ? &options.pp
                                   : name == "dp" ? &options.dp
                                                  : nullptr;
-    if (pin == nullptr || !value || *value < 1 || *value > INT32_MAX)
+    std::optional<int64_t>* size = name == "batch"     ? &options.replica_batch
+                                   : name == "prefill" ? &options.prefill_batch
+                                                       : nullptr;
+    if ((pin == nullptr && size == nullptr) || !value || *value < 1 || *value > INT32_MAX)
       return Status(StatusCode::kInvalidArgument,
-                    format("parallel: '{}' is not known for generation; wanted tp=N, pp=N or dp=N", word));
-    *pin = static_cast<int32_t>(*value);
+                    format("parallel: '{}' is not known for generation; wanted tp=N, pp=N, dp=N, batch=N "
+                           "(sequences of a replica) or prefill=N (of them, prompts read at a time)",
+                           word));
+    if (pin != nullptr)
+      *pin = static_cast<int32_t>(*value);
+    else
+      *size = *value;
   }
   return {};
+}
+
+struct Estimate {
+  std::string cluster_text;
+  GenerateOptions options;
+  TransformerShape model;
+  Cluster cluster;
+  GenerateResult found;
+};
+
+Result<Estimate> find_estimate(std::string_view description, const Options& given) {
+  OptionReader reader(given, "estimate");
+  reader.accept({"mode"});
+  Estimate it;
+  it.cluster_text = reader.text("cluster");
+  const std::string parallel = reader.text("parallel");
+  GenerateOptions& options = it.options;
+  options.throughput = reader.choice("objective", "latency", {"latency", "throughput"}) == "throughput";
+  options.work.prompt = reader.i64("prompt", 512, 1, int64_t{1} << 32);
+  options.work.new_tokens = reader.i64("new", 128, 1, int64_t{1} << 32);
+  options.batch = reader.i64("batch", 0, 0, int64_t{1} << 32);
+  options.memory_limit = reader.bytes("memory_limit", 0);
+  options.kv_budget = reader.bytes("kv_budget", 0);
+  const std::string dtype = reader.choice("dtype", "bf16", {"bf16", "f16", "f32"});
+  options.work.dtype = dtype == "f32" ? DType::kF32 : dtype == "f16" ? DType::kF16 : DType::kBF16;
+  if (it.cluster_text.empty())
+    reader.fail(Status(StatusCode::kInvalidArgument,
+                       "estimate: option 'cluster' is missing; an example: dgx-a100-80gb:512"));
+  TSR_RETURN_IF_ERROR(reader.finish());
+  TSR_RETURN_IF_ERROR(read_pins(parallel, options));
+  TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
+  TSR_ASSIGN_OR_RETURN(it.model, transformer_shape(config));
+  TSR_ASSIGN_OR_RETURN(it.cluster, open_cluster(it.cluster_text));
+  TSR_ASSIGN_OR_RETURN(it.found, search_generate(it.model, it.cluster, options));
+  return it;
+}
+
+Explanation explain_estimate(std::string_view description, const Estimate& it, bool drawings) {
+  Explanation explanation =
+      explain_generate(it.model, it.cluster, it.options, it.found, {.timeline = drawings});
+  explanation.subject = std::string(description);
+  explanation.cluster = it.cluster_text;
+  return explanation;
 }
 
 Json time_object(const FoundGenerate& found) {
@@ -49,36 +103,22 @@ bool wants_generation(const Options& options) {
   return mode != nullptr && *mode == "generate";
 }
 
+Result<std::string> estimate_generation_page(std::string_view description, const Options& given) {
+  TSR_ASSIGN_OR_RETURN(const Estimate it, find_estimate(description, given));
+  return explanation_to_page(explain_estimate(description, it, true));
+}
+
 Result<std::string> estimate_generation(std::string_view description, const Options& given) {
-  OptionReader reader(given, "estimate");
-  reader.accept({"mode"});
-  const std::string cluster_text = reader.text("cluster"), parallel = reader.text("parallel");
-  GenerateOptions options;
-  options.throughput = reader.choice("objective", "latency", {"latency", "throughput"}) == "throughput";
-  options.work.prompt = reader.i64("prompt", 512, 1, int64_t{1} << 32);
-  options.work.new_tokens = reader.i64("new", 128, 1, int64_t{1} << 32);
-  options.batch = reader.i64("batch", 0, 0, int64_t{1} << 32);
-  options.memory_limit = reader.bytes("memory_limit", 0);
-  options.kv_budget = reader.bytes("kv_budget", 0);
-  const std::string dtype = reader.choice("dtype", "bf16", {"bf16", "f16", "f32"});
-  options.work.dtype = dtype == "f32" ? DType::kF32 : dtype == "f16" ? DType::kF16 : DType::kBF16;
-  if (cluster_text.empty())
-    reader.fail(Status(StatusCode::kInvalidArgument,
-                       "estimate: option 'cluster' is missing; an example: dgx-a100-80gb:512"));
-  TSR_RETURN_IF_ERROR(reader.finish());
-  TSR_RETURN_IF_ERROR(read_pins(parallel, options));
-  TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
-  TSR_ASSIGN_OR_RETURN(const TransformerShape model, transformer_shape(config));
-  TSR_ASSIGN_OR_RETURN(const Cluster cluster, open_cluster(cluster_text));
-  TSR_ASSIGN_OR_RETURN(const GenerateResult found, search_generate(model, cluster, options));
+  TSR_ASSIGN_OR_RETURN(const Estimate it, find_estimate(description, given));
+  const GenerateResult& found = it.found;
   Json report = {{"mode", "generate"},
-                 {"objective", options.throughput ? "throughput" : "latency"},
+                 {"objective", it.options.throughput ? "throughput" : "latency"},
                  {"model", std::string(description)},
-                 {"parameters", model.parameters()},
-                 {"cluster", cluster_text},
-                 {"devices", cluster.devices.size()},
-                 {"prompt", options.work.prompt},
-                 {"new", options.work.new_tokens}};
+                 {"parameters", it.model.parameters()},
+                 {"cluster", it.cluster_text},
+                 {"devices", it.cluster.devices.size()},
+                 {"prompt", it.options.work.prompt},
+                 {"new", it.options.work.new_tokens}};
   report.update(time_object(found.best));
   report["weight_bytes"] = found.best.time.weight_bytes;
   report["prefill_batch"] = found.best.plan.prefill_batch;
@@ -90,6 +130,7 @@ Result<std::string> estimate_generation(std::string_view description, const Opti
   report["search"] = {{"meshes", found.meshes}, {"priced", found.priced}};
   report["candidates"] = Json::array();
   for (const FoundGenerate& other : found.runners_up) report["candidates"].push_back(time_object(other));
+  report["explanation"] = Json::parse(explanation_to_json(explain_estimate(description, it, false)));
   return dump(report);
 }
 

@@ -14,4 +14,7 @@ bool wants_generation(const Options& options);
 // JSON, as tessera.h says of tsr_plan_estimate.
 Result<std::string> estimate_generation(std::string_view description, const Options& options);
 
+// The same explained, as one HTML page.
+Result<std::string> estimate_generation_page(std::string_view description, const Options& options);
+
 }  // namespace tessera

@@ -46,11 +46,16 @@ Result<Explanation> explain_plan(const PlanRecord& record, bool drawings) {
   explanation.subject = format("{} of {} parameters", record.entries[0].name, parameters);
   explain_frozen(*record.entries[0].graph, explanation);
   if (explanation.gap >= 0 && record.search.bound_s > 0) explanation.bound_s = record.search.bound_s;
-  if (record.search.configurations > 1)
-    explanation.reasons.push_back(format(
-        "Of {} configurations {} were lowered and simulated; {} were too large, {} closed by their bound",
-        record.search.configurations, record.search.solved, record.search.too_large,
-        record.search.closed_by_bound));
+  if (const PlanSearch& search = record.search; search.configurations > 1) {
+    std::vector<std::string> parts = {format("{} were lowered and simulated", search.solved),
+                                      format("{} closed by their bound", search.closed_by_bound)};
+    if (search.too_large > 0) parts.push_back(format("{} found too large", search.too_large));
+    if (search.refused > 0) parts.push_back(format("{} refused by the model", search.refused));
+    if (search.open > 0)
+      parts.push_back(format("{} left open when the most lowerings were reached", search.open));
+    explanation.reasons.push_back(
+        format("Of {} configurations {}", search.configurations, join(parts, ", ")));
+  }
   return explanation;
 }
 

@@ -105,7 +105,7 @@ class StepExplainer {
     for (const TimeShare& share : out_.time) sum += share.seconds;
     // A pipeline whose busiest stage is not the one that everything waits for has a little of neither.
     if (const double rest = time.step_s - sum; rest > 1e-9 * time.step_s) add("waiting", "", rest);
-    out_.critical = format("stage {}", time.slowest);
+    out_.critical = plan_.pp == 1 ? std::string("each device") : format("stage {}", time.slowest);
   }
 
   // Those with more than one device.
@@ -138,7 +138,7 @@ class StepExplainer {
     add("unused", out_.memory_bytes - memory_.total());
     if (memory_.host > 0) out_.memory.push_back({"offloaded", memory_.host, Tier::kHost});
 
-    out_.peak.device = format("stage {}", fullest);
+    out_.peak.device = plan_.pp == 1 ? std::string("each device") : format("stage {}", fullest);
     out_.peak.entry = "train_step";
     for (const ReplayedPass& pass : passes) {
       if (pass.device != fullest) continue;

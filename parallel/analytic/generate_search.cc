@@ -5,6 +5,7 @@
 #include <map>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/least_generate.h"
 #include "parallel/analytic/wide_space.h"
 #include "parallel/search/divisors.h"
 
@@ -39,10 +40,7 @@ class Search {
       return Status(StatusCode::kInvalidArgument,
                     format("no tp (a divisor of {} heads) and pp use {} devices or fewer with what is pinned",
                            model_.H, devices));
-    if (found_.empty())
-      return Status(StatusCode::kOutOfMemory,
-                    format("nothing fits {} a device; the smallest found needs {} ({} bytes), with {}",
-                           bytes_text(limit_), bytes_text(least_bytes_), least_bytes_, to_text(least_)));
+    if (found_.empty()) return nothing_fits_generate(model_, cluster_, options_);
     std::ranges::stable_sort(
         found_, [&](const FoundGenerate& a, const FoundGenerate& b) { return better(a.time, b.time); });
     result_.best = found_[0];
@@ -65,6 +63,14 @@ class Search {
   }
 
   void mesh(int32_t tp, int32_t pp, int32_t most) {
+    if (options_.replica_batch) {
+      const int64_t each = *options_.replica_batch;
+      const int64_t all = options_.batch > 0 ? options_.batch / each : options_.throughput ? most : 1;
+      const int64_t dp = options_.dp.value_or(static_cast<int32_t>(std::min<int64_t>(all, INT32_MAX)));
+      if (dp <= most && (options_.batch == 0 || dp * each == options_.batch))
+        price({tp, pp, static_cast<int32_t>(dp), each});
+      return;
+    }
     if (options_.batch > 0 || !options_.throughput) {
       const int64_t all = std::max<int64_t>(1, options_.batch);
       // More replicas than sequences are idle; with as many sequences each, fewer replicas do the same.
@@ -99,7 +105,6 @@ class Search {
       return;
     }
     GeneratePlan middle = low;
-    middle.prefill_batch = 1;
     middle.batch = low.batch + (high - low.batch) / 2;
     price(middle);
     halve(low, middle.batch);
@@ -109,7 +114,6 @@ class Search {
   bool fits(const GeneratePlan& plan) {
     const GenerateTime time = generate_time(model_, cluster_, options_.work, plan);
     ++result_.priced;
-    if (time.memory_bytes < least_bytes_) least_bytes_ = time.memory_bytes, least_ = plan;
     return time.memory_bytes <= limit_ && (options_.kv_budget == 0 || time.kv_bytes <= options_.kv_budget);
   }
 
@@ -118,11 +122,11 @@ class Search {
   bool price(GeneratePlan plan) {
     std::optional<FoundGenerate> best;
     double least = INFINITY;
-    for (plan.prefill_batch = 1;; plan.prefill_batch *= 2) {
+    for (plan.prefill_batch = options_.prefill_batch.value_or(1);; plan.prefill_batch *= 2) {
       const GenerateTime time = generate_time(model_, cluster_, options_.work, plan);
       least = std::min(least, time.request_s);
       if (fits(plan) && (!best || better(time, best->time))) best = FoundGenerate{plan, time};
-      if (plan.prefill_batch >= plan.batch) break;
+      if (plan.prefill_batch >= plan.batch || options_.prefill_batch) break;
     }
     seconds_[plan.batch] = least;
     if (!best) return false;
@@ -138,8 +142,6 @@ class Search {
   std::vector<FoundGenerate> found_;
   double best_ = 0, bound_ = 0;
   std::map<int64_t, double> seconds_;  // of the mesh at hand, by batch: no plan takes less
-  int64_t least_bytes_ = INT64_MAX;
-  GeneratePlan least_;
   GenerateResult result_;
 };
 

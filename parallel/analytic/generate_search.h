@@ -18,6 +18,7 @@ struct GenerateOptions {
   int64_t memory_limit = 0;  // bytes a device; 0: the kind's
   int64_t kv_budget = 0;     // bytes of keys and values a device; 0: what is left
   std::optional<int32_t> tp, pp, dp;
+  std::optional<int64_t> replica_batch, prefill_batch;  // of GeneratePlan
   size_t runners_up = 5;
 };
 
@@ -34,7 +35,9 @@ struct GenerateResult {
   int64_t priced = 0, meshes = 0;
 };
 
-// kOutOfMemory when nothing fits: says what the smallest would need.
+// Every mesh of tp and pp that `devices` allow and the pins keep, with the numbers of replicas that matter.
+// kOutOfMemory when nothing fits: names what fills the device, the smallest limit that works and the smallest
+// number of devices (nothing_fits_generate).
 Result<GenerateResult> search_generate(const TransformerShape& model, const Cluster& cluster,
                                        const GenerateOptions& options);
 

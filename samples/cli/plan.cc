@@ -17,17 +17,25 @@ struct Arguments : Common {
 };
 
 void print_estimate(const Json& estimate) {
+  const auto micro_batches = estimate["micro_batches"].get<int64_t>();
   std::cout << "plan       " << estimate["parallel"].get<std::string>() << "   ("
-            << estimate["micro_batches"].get<int64_t>() << " micro-batches)\n"
-            << "step       " << estimate["predicted_step_seconds"].get<double>() << " s predicted, "
-            << estimate["tokens_per_second"].get<double>() << " tokens/s on "
-            << estimate["devices"].get<int64_t>() << " devices\n";
+            << counted(estimate["global_batch"].get<int64_t>(), "sequence") << " in "
+            << counted(micro_batches, micro_batches == 1 ? "micro-batch" : "micro-batche") << ", "
+            << counted(estimate["devices"].get<int64_t>(), "device") << ")\n"
+            << "step       " << seconds_text(estimate["predicted_step_seconds"].get<double>())
+            << " predicted, " << rate_text(estimate["tokens_per_second"].get<double>())
+            << " tokens/s in all\n";
   if (estimate.contains("gap"))
-    std::cout << "gap        " << 100 * estimate["gap"].get<double>()
-              << " %: nothing searched is faster than " << estimate["bound_seconds"].get<double>() << " s ("
+    std::cout << "gap        " << percent_text(estimate["gap"].get<double>())
+              << ": no plan searched takes less than "
+              << seconds_text(estimate["bound_seconds"].get<double>()) << " ("
               << estimate["search"]["configurations"].get<int64_t>() << " configurations, "
-              << estimate["search"]["solved"].get<int64_t>() << " solved)\n";
-  print_explanation(std::cout, estimate["explanation"]);
+              << estimate["search"]["solved"].get<int64_t>() << " solved, "
+              << estimate["search"]["too_large"].get<int64_t>()
+              << " too large, the others closed by bounds)\n";
+  else
+    std::cout << "gap        not known: this plan was given and priced, nothing was searched\n";
+  print_explanation(std::cout, estimate["explanation"], true);
 }
 
 void print_check(const Json& check) {
@@ -41,24 +49,49 @@ void print_check(const Json& check) {
             << " over all cuts, " << check["proved_too_large"].get<int64_t>() << " do not fit\n";
 }
 
-void print_plan(const Json& plan, const Json& explanation) {
-  std::cout << "strategy   " << plan["strategy"].get<std::string>() << "   (mesh "
-            << plan["mesh"].get<std::string>() << ", " << plan["micro_batches"].get<int64_t>()
-            << " micro-batch" << (plan["micro_batches"].get<int64_t>() == 1 ? "" : "es") << ")\n"
-            << "step       " << explanation["step_seconds"].get<double>() << " s predicted\n"
-            << "prices     "
+// "dp=2, tp=2" as "mesh dp=2, tp=2"; one device has none. Devices that hold nothing are idle.
+std::string mesh_text(const Json& plan) {
+  const std::string mesh = plan["mesh"].get<std::string>();
+  int64_t idle = 0;
+  for (const Json& device : plan["devices"]) idle += device["arena_bytes"]["predicted"] == 0 ? 1 : 0;
+  const auto used = static_cast<int64_t>(plan["devices"].size()) - idle;
+  std::string text = used == 1 ? "one device" : counted(used, "device");
+  if (!mesh.empty())
+    text += ", mesh " + mesh + (plan["strategy"].get<std::string>().find("pp=") == 0 ? " a stage" : "");
+  if (idle > 0) text += "; " + std::to_string(idle) + " idle: no plan looked at is faster with them";
+  return text;
+}
+
+void print_plan(const Json& plan, const Json& explanation, bool trains) {
+  const auto micro_batches = plan["micro_batches"].get<int64_t>();
+  const double step = explanation["step_seconds"].get<double>();
+  std::cout << "plan       " << plan["strategy"].get<std::string>() << "   (" << mesh_text(plan) << ")\n"
+            << (trains ? "step       " : "token      ") << seconds_text(step) << " predicted";
+  if (trains) {
+    const auto batch = plan["global_batch"].get<int64_t>();
+    std::cout << " for " << counted(batch, "sequence") << " in "
+              << counted(micro_batches, micro_batches == 1 ? "micro-batch" : "micro-batche");
+    if (plan["symbols"].contains("T") && step > 0)
+      std::cout << ", " << rate_text(static_cast<double>(batch * plan["symbols"]["T"].get<int64_t>()) / step)
+                << " tokens/s";
+  } else {
+    std::cout << ", one sequence";
+  }
+  std::cout << "\nprices     "
             << (plan["profile"].get<std::string>().empty()
                     ? "built-in rates (`tessera calibrate` measures these devices)"
                     : "device profile " + plan["profile"].get<std::string>())
             << '\n';
   if (plan.contains("search") && plan["gap"].get<double>() >= 0) {
     const Json& search = plan["search"];
-    std::cout << "gap        " << 100 * plan["gap"].get<double>() << " %: nothing searched is faster than "
-              << search["bound_seconds"].get<double>() << " s (" << search["configurations"].get<int64_t>()
-              << " configurations, " << search["solved"].get<int64_t>() << " solved, "
-              << search["closed_by_bound"].get<int64_t>() << " closed by bound)\n";
+    std::cout << "gap        " << percent_text(plan["gap"].get<double>())
+              << (search["configurations"].get<int64_t>() > 1
+                      ? ": no plan searched takes less than " +
+                            seconds_text(search["bound_seconds"].get<double>())
+                      : std::string(": nothing else was to choose"))
+              << '\n';
   }
-  print_explanation(std::cout, explanation);
+  print_explanation(std::cout, explanation, trains);
 }
 }  // namespace
 
@@ -141,6 +174,9 @@ void register_plan(CLI::App& app) {
         if (command->count("--batch") > 0) set(options, "batch", args->batch);
         if (!args->memory_limit.empty()) set(options, "memory_limit", args->memory_limit);
         if (!args->kv_budget.empty()) set(options, "kv_budget", args->kv_budget);
+        if (!args->report.empty())
+          write_file(args->report, text(tsr_plan_estimate_page, args->model.c_str(),
+                                        static_cast<const tsr_options*>(options.get())));
         const Json plan = Json::parse(
             text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));
         args->json ? print_json(plan) : print_generate(plan);
@@ -182,7 +218,7 @@ void register_plan(CLI::App& app) {
       write_file(args->report, text(tsr_plan_page, static_cast<const tsr_plan*>(plan.get())));
     Json info = Json::parse(text(tsr_plan_info, static_cast<const tsr_plan*>(plan.get())));
     Json explanation = Json::parse(text(tsr_plan_explain, static_cast<const tsr_plan*>(plan.get())));
-    if (!args->json) return print_plan(info, explanation);
+    if (!args->json) return print_plan(info, explanation, args->mode == "train");
     info["explanation"] = std::move(explanation);
     print_json(info);
   });

@@ -71,7 +71,7 @@ TEST_CASE(
   const auto refused = search_generate(shape(kLlama70), *cluster_preset("dgx-a100-80gb:1"), options);
   REQUIRE(!refused.ok());
   CHECK(refused.status().code() == StatusCode::kOutOfMemory);
-  CHECK(std::string(refused.status().message()).find("the smallest found needs") != std::string::npos);
+  CHECK(std::string(refused.status().message()).find("the smallest limit that works is") != std::string::npos);
   options.work.prompt = 8192;
   CHECK(search_generate(shape(kLlama70), cluster, options).status().code() == StatusCode::kInvalidArgument);
 }
