@@ -46,10 +46,19 @@ std::vector<Task> order(ForeignSchedule schedule, int32_t device, int32_t device
 
 ReplayedPipeline replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks, int64_t m,
                                  std::span<const StageTime> times, double transfer_s,
-                                 std::vector<ReplayedPass>* passes) {
+                                 std::vector<ReplayedPass>* passes, double most_s) {
   if (schedule >= ForeignSchedule::kZbH1)
-    return replay_zero_bubble(schedule, devices, m, times, transfer_s, passes);
+    return replay_zero_bubble(schedule, devices, m, times, transfer_s, passes, most_s);
   const int32_t stages = devices * chunks;
+  ReplayedPipeline replay;
+  std::vector<double> left(static_cast<size_t>(devices), 0);  // to do
+  for (int32_t stage = 0; stage < stages; ++stage) {
+    const StageTime& time = times[static_cast<size_t>(stage)];
+    left[static_cast<size_t>(stage % devices)] +=
+        static_cast<double>(m) * (time.forward_s + time.backward_s) * (1 - 1e-12);
+  }
+  replay.makespan_s = INFINITY;
+  if (std::ranges::max(left) >= most_s) return replay;
   const auto at = [m](int32_t stage, int64_t micro_batch) {
     return static_cast<size_t>(stage * m + micro_batch);
   };
@@ -60,7 +69,6 @@ ReplayedPipeline replay_pipeline(ForeignSchedule schedule, int32_t devices, int3
   std::vector<size_t> next(static_cast<size_t>(devices), 0);
   std::vector<double> clock(static_cast<size_t>(devices), 0);
   std::vector<int64_t> live(static_cast<size_t>(devices), 0);
-  ReplayedPipeline replay;
   replay.busy_s.assign(static_cast<size_t>(devices), 0);
   replay.peak_live.assign(static_cast<size_t>(devices), 0);
   const double hop = devices > 1 ? transfer_s : 0;
@@ -88,6 +96,8 @@ ReplayedPipeline replay_pipeline(ForeignSchedule schedule, int32_t devices, int3
           passes->push_back(
               {d, stage, task.micro_batch, task.backward, false, clock[self] - busy, clock[self]});
         replay.busy_s[self] += busy;
+        left[self] -= busy;
+        if (clock[self] + left[self] >= most_s) return replay;
         live[self] += task.backward ? -1 : 1;
         replay.peak_live[self] = std::max(replay.peak_live[self], live[self]);
         ++next[self];

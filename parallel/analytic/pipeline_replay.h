@@ -2,6 +2,7 @@
 // input is there. Costs 2 * m * stages * chunks steps.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -32,9 +33,10 @@ struct ReplayedPass {
 };
 
 // times by virtual stage (size devices * chunks); transfer_s passes between two virtual stages on different
-// devices. `passes`, where given, takes every pass, those of one device in order.
+// devices. `passes`, where given, takes every pass, those of one device in order. Of pipelines of `most_s` or
+// more only that much need be known: their makespan may be infinite, and the rest is not filled then.
 ReplayedPipeline replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks,
                                  int64_t micro_batches, std::span<const StageTime> times, double transfer_s,
-                                 std::vector<ReplayedPass>* passes = nullptr);
+                                 std::vector<ReplayedPass>* passes = nullptr, double most_s = INFINITY);
 
 }  // namespace tessera

@@ -101,7 +101,7 @@ AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& p
 
 Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
                            int64_t global_batch, std::span<const StageBlocks> given,
-                           std::vector<ReplayedPass>* replayed) {
+                           std::vector<ReplayedPass>* replayed, double most_s) {
   TSR_RETURN_IF_ERROR(
       check_foreign_plan(plan, model, global_batch, static_cast<int32_t>(cluster.devices.size())));
   const StageTimes stage_times(model, plan, cluster);
@@ -115,7 +115,7 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
 
   std::vector<StageTime> times;
   std::vector<double> recompute(static_cast<size_t>(plan.pp), 0), collective(recompute), sends(recompute),
-      backward(recompute), offload(recompute);
+      backward(recompute), offload(recompute), busy(recompute);
   std::vector<StageParameters> parameters(static_cast<size_t>(plan.pp));
   for (int32_t stage = 0; stage < count; ++stage) {
     const auto device = static_cast<size_t>(device_of(plan, stage));
@@ -123,6 +123,7 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
         stage_times.of(stages[static_cast<size_t>(stage)], stage == 0, stage + 1 == count);
     times.push_back({passes.forward_s, passes.backward_s, passes.weight_s});
     backward[device] += passes.backward_s;
+    busy[device] += static_cast<double>(m) * (passes.forward_s + passes.backward_s);
     recompute[device] += static_cast<double>(m) * passes.recompute_s;
     collective[device] += static_cast<double>(m) * passes.collective_s;
     sends[device] += static_cast<double>(m) * passes.send_s;
@@ -130,11 +131,17 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
     parameters[device] +=
         stage_times.counts(stages[static_cast<size_t>(stage)].blocks, stage == 0, stage + 1 == count);
   }
+  // What comes after is known beforehand. The stage with most parameters decides it.
+  const auto slowest = static_cast<size_t>(std::ranges::max_element(busy) - busy.begin());
+  const auto& most = *std::ranges::max_element(parameters, {}, &StageParameters::all);
+  const AfterPipeline after = after_pipeline(model, plan, cluster, m, most, backward[slowest]);
   const ReplayedPipeline replay =
-      replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times, 0, replayed);
+      replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times, 0, replayed,
+                      most_s - (1 - 1e-12) * (after.gradients_s + after.update_s));
 
   StepTime result;
-  const auto slowest = static_cast<size_t>(std::ranges::max_element(replay.busy_s) - replay.busy_s.begin());
+  result.step_s = replay.makespan_s + after.gradients_s + after.update_s;
+  if (std::isinf(result.step_s)) return result;
   result.communication_s = collective[slowest];
   result.sends_s = sends[slowest];
   result.slowest = static_cast<int32_t>(slowest);
@@ -142,12 +149,8 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
   result.offload_s = offload[slowest];
   result.compute_s = replay.busy_s[slowest] - collective[slowest] - offload[slowest];
   result.bubble_s = replay.makespan_s - replay.busy_s[slowest];
-  // The stage with most parameters decides what comes after.
-  const auto& most = *std::ranges::max_element(parameters, {}, &StageParameters::all);
-  const AfterPipeline after = after_pipeline(model, plan, cluster, m, most, backward[slowest]);
   result.gradients_s = after.gradients_s;
   result.update_s = after.update_s;
-  result.step_s = replay.makespan_s + after.gradients_s + after.update_s;
   return result;
 }
 

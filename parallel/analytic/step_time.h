@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -43,10 +44,11 @@ struct StageBlocks {
 std::vector<StageBlocks> even_stages(const TransformerShape& model, const ForeignPlan& plan);
 
 // Fails where check_foreign_plan does. `stages`: one for each virtual stage; empty for the even split.
-// `passes`, where given, takes every pass of the pipeline.
+// `passes`, where given, takes every pass of the pipeline. Of steps of `most_s` or more only that much need
+// be known: their step_s may be infinite.
 Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
                            int64_t global_batch, std::span<const StageBlocks> stages = {},
-                           std::vector<ReplayedPass>* passes = nullptr);
+                           std::vector<ReplayedPass>* passes = nullptr, double most_s = INFINITY);
 
 // Parameters that one tensor- and expert-parallel rank of a stage holds.
 struct StageParameters {

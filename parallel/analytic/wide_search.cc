@@ -22,7 +22,7 @@ struct Node {
   double bound_s = 0;
   int64_t order = 0;  // of making: the first of equals
   bool family = false;
-  ForeignPlan plan;
+  StepConfigurations of;  // a family: the mesh
   bool operator>(const Node& other) const {
     return bound_s != other.bound_s ? bound_s > other.bound_s : order > other.order;
   }
@@ -84,10 +84,11 @@ class Search {
     if (seed != nullptr) {
       std::vector<Node> first;
       for (const FoundStep& step : found_)
-        for (const ForeignPlan& plan : configurations_of({mesh_of(step.plan), 0}, model_, options_)) {
-          const StageTimes times(model_, plan, cluster_);
-          if (const double bound = wide_bound(model_, cluster_, options_, plan, times); bound < best_)
-            first.push_back({bound, 0, false, plan});
+        for (const StepConfigurations& one : configurations_of(mesh_of(step.plan), model_, options_)) {
+          if (one.count() > 1) continue;
+          const StageTimes times(model_, one.plan, cluster_);
+          if (const double bound = wide_bound(model_, cluster_, options_, one, times); bound < best_)
+            first.push_back({bound, 0, false, one});
         }
       std::ranges::stable_sort(first, {}, &Node::bound_s);
       for (size_t i = 0; i < first.size(); i += kTogether) {
@@ -115,7 +116,7 @@ class Search {
         const double node = open_.empty() ? INFINITY : open_.top().bound_s;
         if (std::min(family, node) >= best_) break;
         if (family < node) {
-          batch.push_back({family, 0, true, families.open[next_family++].plan});
+          batch.push_back({family, 0, true, {families.open[next_family++].plan, 1}});
         } else {
           batch.push_back(open_.top());
           open_.pop();
@@ -128,44 +129,59 @@ class Search {
     }
     const double family = next_family < families.open.size() ? families.open[next_family].bound_s : INFINITY;
     bound_ = std::min({bound_, family, open_.empty() ? INFINITY : open_.top().bound_s});
-    result_.closed_by_bound += static_cast<int64_t>(families.open.size() - next_family + open_.size());
+    result_.closed_by_bound += static_cast<int64_t>(families.open.size() - next_family);
+    for (; !open_.empty(); open_.pop()) result_.closed_by_bound += open_.top().of.count();
     return finish();
   }
 
  private:
   Outcome look(const Node& node) const {
     Outcome outcome;
-    if (!node.family) {
-      outcome.solved = solve_wide(model_, cluster_, options_, node.plan, limit_, best_);
-      return outcome;
-    }
-    outcome.closed = none_below(model_, cluster_, options_, node.plan, limit_, best_);
-    if (outcome.closed) return outcome;
-    const StageTimes times(model_, node.plan, cluster_);
-    for (const ForeignPlan& plan : configurations_of({node.plan, node.bound_s}, model_, options_)) {
-      const double bound = wide_bound(model_, cluster_, options_, plan, times);
-      outcome.next.push_back({std::max(bound, node.bound_s), 0, false, plan});
+    const ForeignPlan& plan = node.of.plan;
+    if (node.family) {
+      outcome.closed = none_below(model_, cluster_, options_, plan, limit_, best_);
+      if (outcome.closed) return outcome;
+      const StageTimes times(model_, plan, cluster_);
+      for (const StepConfigurations& of : configurations_of(plan, model_, options_))
+        outcome.next.push_back(bounded(node, of, times));
+    } else if (node.of.count() > 1) {
+      outcome.closed = none_below(model_, cluster_, options_, node.of, limit_, best_);
+      if (outcome.closed) return outcome;
+      const StageTimes times(model_, plan, cluster_);
+      StepConfigurations fewer = node.of, more = node.of;
+      fewer.chunks_to = (plan.virtual_stages + node.of.chunks_to) / 2;
+      more.plan.virtual_stages = fewer.chunks_to + 1;
+      outcome.next = {bounded(node, fewer, times), bounded(node, more, times)};
+    } else {
+      outcome.solved = solve_wide(model_, cluster_, options_, plan, limit_, best_);
     }
     return outcome;
   }
 
+  // Part of another node.
+  Node bounded(const Node& whole, const StepConfigurations& of, const StageTimes& times) const {
+    return {std::max(whole.bound_s, wide_bound(model_, cluster_, options_, of, times)), 0, false, of};
+  }
+
   void take(const Node& node, Outcome& outcome) {
-    for (Node& next : outcome.next) push(std::move(next));
+    for (Node& next : outcome.next) {
+      if (node.family) result_.configurations += next.of.count();
+      push(std::move(next));
+    }
     if (outcome.closed) {
-      ++result_.closed_by_bound;
+      result_.closed_by_bound += node.of.count();
       bound_ = std::min(bound_, best_);
     }
-    if (node.family) return;
+    if (node.family || node.of.count() > 1) return;
     SolvedStep& solved = outcome.solved;
     solved.bound_s = std::max(solved.bound_s, node.bound_s);
     // Weights on the host slow down every pass; they are the last resort, a quarter at a time.
-    if (solved.wants_memory && options_.offload && node.plan.offload_params < 4 &&
+    if (solved.wants_memory && options_.offload && node.of.plan.offload_params < 4 &&
         cluster_.host_link.bytes_per_s > 0) {
-      Node next = node;
+      StepConfigurations next = node.of;
       ++next.plan.offload_params;
-      const StageTimes times(model_, next.plan, cluster_);
-      next.bound_s = std::max(node.bound_s, wide_bound(model_, cluster_, options_, next.plan, times));
-      push(std::move(next));
+      ++result_.configurations;
+      push(bounded(node, next, StageTimes(model_, next.plan, cluster_)));
     }
     if (solved.too_large) {
       ++result_.too_large;
@@ -179,9 +195,8 @@ class Search {
   }
 
   void push(Node node) {
-    ++result_.configurations;
     if (node.bound_s >= best_) {
-      ++result_.closed_by_bound;
+      result_.closed_by_bound += node.of.count();
       bound_ = std::min(bound_, node.bound_s);
       return;
     }

@@ -10,7 +10,14 @@
 //             of its first chunk only, 2p - 1 at most:
 //             T >= sum_s f_s - min(m, 2p - 1) f_0 - f_last + m t_d
 //             It is cut in one way only, so that the busiest device has least to do.
-//   chunks    m t_d for every device d, after one block of every device before it (interleaved)
+//   zb, all   the last micro-batch comes to the longest forward pass after all others, and has the way to the
+//             last stage and back left: T >= sum_s (f_s + i_s) + (m - 1) max f_s
+//   chunks    (interleaved) a device works after the first forward and before the last backward pass of the
+//             first chunks of those before it, c_d of a device, which have every v-th of its blocks or more:
+//             T >= m t_d + sum of c_d' over d' < d.
+//             So with n_d blocks of x seconds and what else a device does, e_d in all and o_d of it in its
+//             first chunk, the most blocks that begin before device d in T seconds follow from one device to
+//             the next: N_(d+1) x <= N_d x (1 - 1 / (v m)) + (T - o_0 - ... - o_(d-1)) / m - e_d
 #include "parallel/analytic/wide_solver.h"
 
 #include <algorithm>
@@ -122,7 +129,7 @@ StageParameters average(StageParameters own, int32_t parts) {
 
 // No longer pipeline is needed: from all stages' passes as if they were one, which a slow host makes shorter.
 double pipeline_bound(const TransformerShape& model, const StepSearchOptions& options,
-                      const ForeignPlan& plan, const StageTimes& times) {
+                      const ForeignPlan& plan, int32_t chunks_to, const StageTimes& times) {
   const double m = static_cast<double>(options.global_batch / (plan.micro_batch * plan.data()));
   const Way least{recomputations(options, plan).front(), 0, 0};
   const double p = plan.pp, hops = 2 * (p * plan.virtual_stages - 1) * times.transfer_s();
@@ -145,6 +152,8 @@ double pipeline_bound(const TransformerShape& model, const StepSearchOptions& op
   const auto first_waits = [&](double c, double k) {
     return m > k ? work * (c + m - k) / (1 + (m - k) * (p - 1) / m) : work * c * m / k;
   };
+  // The last micro-batch passes some stage after all others, on its way there and back.
+  const double last_comes = work * (inputs + (m - 1) * least_forward / (p * plan.virtual_stages));
   switch (plan.schedule) {
     case ForeignSchedule::k1F1B: {
       double weights = 0;
@@ -161,19 +170,31 @@ double pipeline_bound(const TransformerShape& model, const StepSearchOptions& op
     case ForeignSchedule::kZbH1:
     case ForeignSchedule::kZbH2: {
       const double flights = std::min(m, static_cast<double>(zero_bubble_limit(plan.schedule, plan.pp)));
-      pipeline = std::max({pipeline, inputs * work, first_waits(inputs, flights * forward + (1 - forward))});
+      pipeline = std::max({pipeline, last_comes, first_waits(inputs, flights * forward + (1 - forward))});
       break;
     }
     case ForeignSchedule::kInterleaved: {
-      const double block = both(times.of(all_of(1, least), false, false)) - 2 * times.transfer_s();
-      pipeline += (p - 1) / 2 * block;
+      // Of several numbers of chunks the most have the shortest way in and out, the least send least.
+      const double block = both(times.of(all_of(1, least), false, false)) - 2 * times.transfer_s(),
+                   sends = 2 * (plan.virtual_stages - 1) * times.transfer_s(), v = chunks_to;
+      const double first = both(times.of({}, true, false)), between = both(times.of({}, false, false)),
+                   last = both(times.of({}, false, true));
+      // Blocks that begin before a device, in seconds: grows * T - less.
+      double grows = 0, less = 0, before = 0;
+      for (int32_t d = 0; d < plan.pp; ++d) {
+        const double other = (d == 0 ? first : d + 1 == plan.pp ? last : between) + sends;
+        grows += 1 / m - grows / (v * m);
+        less += other + before / m - less / (v * m);
+        before += d == 0 ? first : between;
+      }
+      pipeline = std::max(pipeline, (static_cast<double>(model.L) * block + less) / grows);
       break;
     }
     case ForeignSchedule::kZbV: {
       // A first chunk has two thirds of its device's blocks at most, when there are three.
       const double flights = std::min(m, 2 * p - 1);
-      pipeline = std::max(
-          {pipeline, inputs * work, first_waits(least_forward, forward * (1 + (flights - 1) * 2 / 3))});
+      pipeline =
+          std::max({pipeline, last_comes, first_waits(least_forward, forward * (1 + (flights - 1) * 2 / 3))});
       break;
     }
   }
@@ -183,7 +204,7 @@ double pipeline_bound(const TransformerShape& model, const StepSearchOptions& op
 class Configuration {
  public:
   Configuration(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                const ForeignPlan& plan, int64_t limit)
+                const ForeignPlan& plan, int64_t limit, int32_t chunks_to = 0)
       : model_(model),
         cluster_(cluster),
         options_(options),
@@ -191,7 +212,8 @@ class Configuration {
         times_(model, plan_, cluster),
         after_(model, cluster, options, plan_, times_),
         m_(options.global_batch / (plan.micro_batch * plan.data())),
-        limit_(limit) {
+        limit_(limit),
+        chunks_to_(std::max(chunks_to, plan.virtual_stages)) {
     for (const Recompute way : recomputations(options, plan)) add_way({way, 0, 0});
     if (allowed(options.recompute, Recompute::kNone) && options.offload && cluster.host_link.bytes_per_s > 0)
       for (int32_t quarters = 1; quarters <= 4; ++quarters) add_way({Recompute::kNone, quarters, 0});
@@ -210,7 +232,7 @@ class Configuration {
       result.too_large = result.wants_memory = true;
       return result;
     }
-    const double quick = pipeline_bound(model_, options_, plan_, times_);
+    const double quick = pipeline_bound(model_, options_, plan_, plan_.virtual_stages, times_);
     result.bound_s = INFINITY;
     for (const std::vector<Saving>& chain : chains_)
       result.bound_s = std::min(result.bound_s, chain_bound(chain, 0, chain.size(), quick));
@@ -443,7 +465,8 @@ class Configuration {
     for (const std::vector<StageBlocks>& stages : solved->cuts) {
       Result<FoundStep> found = finish(stages);
       // zb-v has one cut only, so what it takes is known.
-      if (found.ok() && plan_.schedule == ForeignSchedule::kZbV) bound = std::max(bound, found->time.step_s);
+      if (found.ok() && plan_.schedule == ForeignSchedule::kZbV)
+        bound = std::max(bound, std::min(best_, found->time.step_s));
       if (!found.ok() || found->time.step_s >= best_) continue;
       best_ = found->time.step_s;
       result.found = std::move(*found);
@@ -452,11 +475,25 @@ class Configuration {
     return {true, solved->bound_s};
   }
 
-  int64_t flights(int32_t device) const { return in_flight(plan_, device, m_); }
+  // Of several numbers of chunks what every block keeps is least with the most or with the fewest.
+  int32_t chunks(int32_t device) const {
+    return 2 * (plan_.pp - device - 1) + 1 < plan_.pp ? plan_.virtual_stages : chunks_to_;
+  }
+
+  int64_t flights(int32_t device) const {
+    if (chunks_to_ == plan_.virtual_stages) return in_flight(plan_, device, m_);
+    ForeignPlan plan = plan_;
+    plan.virtual_stages = chunks(device);
+    return in_flight(plan, device, m_);
+  }
 
   StageMemory memory(int32_t device, const StageBlocks& stage) const {
-    return times_.memory(stage, device == 0, holds_head(plan_, device), flights(device),
-                         plan_.virtual_stages);
+    const int64_t held = flights(device);
+    StageMemory memory = times_.memory(stage, device == 0, holds_head(plan_, device), held, chunks(device));
+    // What the embedding keeps grows with the chunks.
+    if (chunks_to_ > plan_.virtual_stages && device == 0)
+      memory.activations -= (held - in_flight(plan_, device, m_)) * times_.end_activation_bytes(true, false);
+    return memory;
   }
 
   // How the blocks of a device are computed, so that they fit; nothing when they cannot.
@@ -466,7 +503,7 @@ class Configuration {
     bool any = false;
     for (const Way& way : ways_) any = any || memory(device, all_of(count, way)).total() <= limit;
     if (!any) return std::nullopt;
-    const int64_t held = flights(device), chunks = plan_.virtual_stages;
+    const int64_t held = flights(device), chunks = this->chunks(device);
     const Way least{Recompute::kFull, 0, 0};
     const int64_t rest = memory(device, all_of(count, least)).total() -
                          (count * times_.activation_bytes(Recompute::kFull) * held + chunks - 1) / chunks;
@@ -555,7 +592,6 @@ class Configuration {
 
   std::optional<Pipeline> pipeline(int64_t limit) const {
     const auto m = static_cast<double>(m_);
-    const double block = both(times_.of(all_of(1, ways_.front()), false, false)) - 2 * times_.transfer_s();
     Pipeline result;
     Prices priced(*this, limit);
     // Passes grow with every block, and so do prices: unless some blocks' forward and others' backward wait.
@@ -584,25 +620,19 @@ class Configuration {
         result.all_kept = result.all_kept && !bounds;
         return true;
       }
-      std::vector<StageBlocks> stages(static_cast<size_t>(plan_.pp * plan_.virtual_stages));
+      std::vector<int64_t> counts;
       for (int32_t d = 0; d < plan_.pp; ++d) {
         const int64_t end = d + 1 < plan_.pp ? cuts->first[static_cast<size_t>(d) + 1] : model_.L;
-        const StageBlocks& whole = priced(d, end - cuts->first[static_cast<size_t>(d)]).blocks;
+        counts.push_back(end - cuts->first[static_cast<size_t>(d)]);
+        const StageBlocks& whole = priced(d, counts.back()).blocks;
         result.all_kept = result.all_kept && whole == all_of(whole.blocks, ways_.front());
-        const std::vector<StageBlocks> parts = deal(whole);
-        for (size_t chunk = 0; chunk < parts.size(); ++chunk)
-          stages[static_cast<size_t>(stage_of(d, chunk))] = parts[chunk];
       }
-      if (std::ranges::find(result.cuts, stages) == result.cuts.end())
-        result.cuts.push_back(std::move(stages));
+      add_cut(priced, counts, result);
       return true;
     };
-    result.bound_s = pipeline_bound(model_, options_, plan_, times_);
+    result.bound_s = pipeline_bound(model_, options_, plan_, plan_.virtual_stages, times_);
     const auto usual = [&](int32_t, const StagePasses& s) { return StagePrice{both(s), (m - 1) * both(s)}; };
-    const auto busiest = [&](int32_t d, const StagePasses& s) {
-      const double before = plan_.schedule == ForeignSchedule::kInterleaved ? d * block : 0;
-      return StagePrice{0, m * both(s) + before};
-    };
+    const auto busiest = [&](int32_t, const StagePasses& s) { return StagePrice{0, m * both(s)}; };
     bool fits = false;
     switch (plan_.schedule) {
       case ForeignSchedule::k1F1B:
@@ -621,6 +651,9 @@ class Configuration {
         if (fits && result.bound_s < best_) wait_for_first(priced, result);
         break;
       case ForeignSchedule::kInterleaved:
+        fits = cut(busiest, true);
+        if (fits && result.bound_s < best_) wait_for_first_chunks(priced, result);
+        break;
       case ForeignSchedule::kZbV: fits = cut(busiest, true); break;
     }
     return fits ? std::optional(std::move(result)) : std::nullopt;
@@ -688,6 +721,79 @@ class Configuration {
     result.bound_s = std::max(result.bound_s, kSlack * low);
   }
 
+  // The most blocks of a device that fits and keeps within `step_s`, beside `before`; at least as many as
+  // `least`, which are not asked about.
+  int64_t most_blocks(Prices& priced, int32_t device, int64_t least, int64_t most, double before,
+                      double step_s) const {
+    while (least < most) {
+      const int64_t middle = (least + most + 1) / 2;
+      const Price& price = priced(device, std::max<int64_t>(middle, plan_.virtual_stages));
+      const bool fine =
+          price.fits && kSlack * (static_cast<double>(m_) * both(price.passes) + before) <= step_s;
+      (fine ? least : most) = fine ? middle : middle - 1;
+    }
+    return least;
+  }
+
+  // How many blocks the devices have, each as many as it does between the first chunks of those before it in
+  // `step_s`; empty where that is fewer than all. One block more before a device takes less from it than it
+  // adds. First chunks of a device with n blocks have n / v, rounded up: with `most` blocks a device at most,
+  // those of several devices have no fewer than the convex hull of that says for each with as many.
+  std::vector<int64_t> chunks_below(Prices& priced, double step_s) const {
+    const int64_t chunks = plan_.virtual_stages, all = model_.L - plan_.pp + 1;
+    int64_t most = 1;
+    for (const int32_t d : {0, std::max(0, plan_.pp - 2), plan_.pp - 1})
+      most = std::max(most, most_blocks(priced, d, 0, all, 0, step_s));
+    const double v = static_cast<double>(chunks), even = static_cast<double>(most / chunks * chunks),
+                 rest = static_cast<double>(most) - even;
+    const auto first_chunk = [&](double n) {
+      return n <= even || rest == 0 ? std::max(1.0, n / v) : std::max(1.0, even / v + (n - even) / rest);
+    };
+    const double block = both(times_.of(all_of(1, ways_.front()), false, false)) - 2 * times_.transfer_s();
+    double others = 0;
+    int64_t begun = 0;
+    std::vector<int64_t> counts;
+    for (int32_t d = 0; d < plan_.pp; ++d) {
+      const double before = d == 0 ? 0 : others + d * first_chunk(static_cast<double>(begun) / d) * block;
+      const int64_t left = model_.L - begun - chunks * (plan_.pp - 1 - d);
+      counts.push_back(most_blocks(priced, d, 0, std::min(all, std::max<int64_t>(left, 0)), before, step_s));
+      begun += counts.back();
+      others += both(times_.of({}, d == 0, false));
+    }
+    return begun < model_.L ? std::vector<int64_t>() : counts;
+  }
+
+  // Adds the cut that the bound comes from, which has more blocks on the first devices.
+  void wait_for_first_chunks(Prices& priced, Pipeline& result) const {
+    double low = result.bound_s, high = best_;
+    if (std::isinf(high)) high = 4 * low;
+    std::vector<int64_t> counts = chunks_below(priced, high);
+    if (counts.empty()) {
+      result.bound_s = kSlack * high;
+      return;
+    }
+    for (int i = 0; i < 14; ++i) {
+      const double middle = (low + high) / 2;
+      std::vector<int64_t> now = chunks_below(priced, middle);
+      (now.empty() ? low : high) = middle;
+      if (!now.empty()) counts = std::move(now);
+    }
+    result.bound_s = std::max(result.bound_s, kSlack * low);
+    for (int32_t d = 0; d < plan_.pp; ++d)
+      if (!priced(d, counts[static_cast<size_t>(d)]).fits) return;
+    add_cut(priced, counts, result);
+  }
+
+  void add_cut(Prices& priced, const std::vector<int64_t>& counts, Pipeline& result) const {
+    std::vector<StageBlocks> stages(static_cast<size_t>(plan_.pp * plan_.virtual_stages));
+    for (int32_t d = 0; d < plan_.pp; ++d) {
+      const std::vector<StageBlocks> parts = deal(priced(d, counts[static_cast<size_t>(d)]).blocks);
+      for (size_t chunk = 0; chunk < parts.size(); ++chunk)
+        stages[static_cast<size_t>(stage_of(d, chunk))] = parts[chunk];
+    }
+    if (std::ranges::find(result.cuts, stages) == result.cuts.end()) result.cuts.push_back(std::move(stages));
+  }
+
   Result<FoundStep> finish(const std::vector<StageBlocks>& stages) const {
     FoundStep found;
     found.plan = plan_;
@@ -714,7 +820,8 @@ class Configuration {
                                                        held.host, host_share_bytes(cluster_)));
       found.memory_bytes.push_back(held.total());
     }
-    TSR_ASSIGN_OR_RETURN(found.time, step_time(model_, plan_, cluster_, options_.global_batch, stages));
+    TSR_ASSIGN_OR_RETURN(found.time,
+                         step_time(model_, plan_, cluster_, options_.global_batch, stages, nullptr, best_));
     found.stages = stages;
     return found;
   }
@@ -726,6 +833,7 @@ class Configuration {
   const StageTimes times_;
   const AfterBound after_;
   const int64_t m_, limit_;
+  const int32_t chunks_to_;  // more than the plan's: of several configurations, whatever each holds least
   std::vector<Way> ways_;
   std::vector<std::vector<Saving>> chains_;
   double best_ = INFINITY;
@@ -735,9 +843,10 @@ class Configuration {
 }  // namespace
 
 double wide_bound(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                  const ForeignPlan& plan, const StageTimes& times) {
+                  const StepConfigurations& configurations, const StageTimes& times) {
+  const ForeignPlan& plan = configurations.plan;
   const AfterBound after(model, cluster, options, plan, times);
-  const double pipeline = pipeline_bound(model, options, plan, times);
+  const double pipeline = pipeline_bound(model, options, plan, configurations.chunks_to, times);
   StageParameters own = average(times.counts(model.L, true, true), plan.pp);
   const double plain = after.step_s(pipeline, own);
   if (!options.shard || plan.zero == 3 || plan.replicas() == 1) return plain;
@@ -759,6 +868,11 @@ bool none_below(const TransformerShape& model, const Cluster& cluster, const Ste
   plan.schedule = ForeignSchedule::k1F1B, plan.virtual_stages = 1;
   plan.zero = options.zero.value_or(mesh.replicas() > 1 ? 3 : 0);
   return Configuration(model, cluster, options, plan, limit).none_below(step_s);
+}
+
+bool none_below(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
+                const StepConfigurations& of, int64_t limit, double step_s) {
+  return Configuration(model, cluster, options, of.plan, limit, of.chunks_to).none_below(step_s);
 }
 
 SolvedStep solve_wide(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,

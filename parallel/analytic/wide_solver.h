@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "parallel/analytic/step_solver.h"
+#include "parallel/analytic/wide_space.h"
 
 namespace tessera {
 
@@ -22,14 +23,17 @@ struct SolvedStep {
   bool wants_memory = false;  // more memory could make it faster
 };
 
-// Bounds of a family's configurations before anything is solved.
+// Bound of configurations before anything is solved.
 double wide_bound(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                  const ForeignPlan& plan, const StageTimes& times);
+                  const StepConfigurations& configurations, const StageTimes& times);
 
 // Whether no plan of a mesh, whatever its schedule and its savings, takes less than `step_s`: because its
 // devices, each with as many blocks as it can hold and do in less, have fewer than all.
 bool none_below(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
                 const ForeignPlan& mesh, int64_t limit, double step_s);
+// The same of configurations that differ in their chunks.
+bool none_below(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
+                const StepConfigurations& of, int64_t limit, double step_s);
 
 // Of plans that reach `best_s` none needs to be found.
 SolvedStep solve_wide(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,

@@ -104,32 +104,34 @@ StepFamilies step_families(const TransformerShape& model, const Cluster& cluster
   return families;
 }
 
-std::vector<ForeignPlan> configurations_of(const StepFamily& family, const TransformerShape& model,
-                                           const StepSearchOptions& options) {
-  std::vector<ForeignPlan> all;
-  ForeignPlan plan = family.plan;
+std::vector<StepConfigurations> configurations_of(const ForeignPlan& mesh, const TransformerShape& model,
+                                                  const StepSearchOptions& options) {
+  std::vector<StepConfigurations> all;
+  ForeignPlan plan = mesh;
   const int64_t m = options.global_batch / (plan.micro_batch * plan.data());
-  const auto add = [&](ForeignSchedule schedule, int32_t chunks) {
-    if (!allowed(options.schedule, schedule) || !allowed(options.virtual_stages, chunks)) return;
+  const auto add = [&](ForeignSchedule schedule, int32_t chunks, int32_t chunks_to) {
+    if (options.virtual_stages) {
+      if (*options.virtual_stages < chunks || *options.virtual_stages > chunks_to) return;
+      chunks = chunks_to = *options.virtual_stages;
+    }
+    if (!allowed(options.schedule, schedule) || chunks > chunks_to) return;
     plan.schedule = schedule, plan.virtual_stages = chunks;
     for (const int32_t zero : {0, 1, 2, 3}) {
       if (!allowed(options.zero, zero) || (plan.replicas() == 1 && zero > 0 && !options.zero)) continue;
       plan.zero = zero;
-      all.push_back(plan);
+      all.push_back({plan, chunks_to});
     }
   };
   if (plan.pp == 1) {
-    add(options.schedule.value_or(ForeignSchedule::k1F1B), 1);
+    add(options.schedule.value_or(ForeignSchedule::k1F1B), 1, 1);
     return all;
   }
-  add(ForeignSchedule::k1F1B, 1);
-  add(ForeignSchedule::kGpipe, 1);
-  add(ForeignSchedule::kZbH1, 1);
-  add(ForeignSchedule::kZbH2, 1);
-  if (2 * plan.pp <= model.L) add(ForeignSchedule::kZbV, 2);
-  if (m % plan.pp == 0)
-    for (int32_t chunks = 2; chunks <= model.L / plan.pp; ++chunks)
-      add(ForeignSchedule::kInterleaved, chunks);
+  add(ForeignSchedule::k1F1B, 1, 1);
+  add(ForeignSchedule::kGpipe, 1, 1);
+  add(ForeignSchedule::kZbH1, 1, 1);
+  add(ForeignSchedule::kZbH2, 1, 1);
+  if (2 * plan.pp <= model.L) add(ForeignSchedule::kZbV, 2, 2);
+  if (m % plan.pp == 0) add(ForeignSchedule::kInterleaved, 2, static_cast<int32_t>(model.L / plan.pp));
   return all;
 }
 

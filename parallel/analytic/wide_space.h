@@ -24,8 +24,17 @@ struct StepFamilies {
 StepFamilies step_families(const TransformerShape& model, const Cluster& cluster,
                            const StepSearchOptions& options, double best_s);
 
-// The configurations of a family: every schedule and ZeRO stage.
-std::vector<ForeignPlan> configurations_of(const StepFamily& family, const TransformerShape& model,
-                                           const StepSearchOptions& options);
+// Configurations that differ in how many chunks a device has: from the plan's `virtual_stages` to
+// `chunks_to`. There are as many as a device has blocks, so they are bounded together and told apart only
+// where that does not close them.
+struct StepConfigurations {
+  ForeignPlan plan;
+  int32_t chunks_to = 1;
+  int64_t count() const { return chunks_to - plan.virtual_stages + 1; }
+};
+
+// All of a family: every schedule and ZeRO stage.
+std::vector<StepConfigurations> configurations_of(const ForeignPlan& mesh, const TransformerShape& model,
+                                                  const StepSearchOptions& options);
 
 }  // namespace tessera

@@ -19,19 +19,34 @@ struct Rule {
   std::array<int32_t, 4> urgency = {2, 1, 0, 0};
   bool alternate = false;  // input gradients and forwards take turns
   double patience = 0;     // shares of a weight gradient that a device waits for something more urgent
+  // Shares of a forward pass that a device waits for an input gradient under way, for its first so many:
+  // the first ones come back through all devices, and would wait for a forward pass on each.
+  double courtesy = 0;
+  int64_t courteous = 0;
 };
 
-constexpr Rule kRules[] = {
-    {{1, 0, 2, 2}, true, 0},    {{2, 1, 0, 0}, false, 0},  {{2, 1, 0, 0}, true, 0.5},
-    {{0, 1, 2, 2}, true, 0.5},  {{1, 0, 2, 2}, false, 0},  {{2, 1, 0, 0}, false, 0.5},
-    {{0, 1, 2, 2}, false, 0.5}, {{1, 0, 2, 2}, true, 0.5}, {{1, 2, 0, 0}, false, 0},
-    {{1, 2, 0, 0}, true, 0.5},
+constexpr int64_t kAll = INT64_MAX;
+
+// Chosen by what they add to each other on random pipelines, the best first.
+constexpr Rule kOneChunk[] = {
+    {{2, 1, 0, 0}, true, 0.5, 1, 1},    {{1, 0, 2, 2}, true, 0, 0.5, 2},    {{2, 1, 0, 0}, true, 0.5, 0, 0},
+    {{1, 0, 2, 2}, true, 0, 1, 1},      {{2, 1, 0, 0}, true, 0.5, 0.5, 1},  {{1, 0, 2, 2}, true, 0, 0, 0},
+    {{2, 1, 0, 0}, false, 0.5, 1, 1},   {{2, 1, 0, 0}, true, 0.5, 1, kAll}, {{2, 1, 0, 0}, true, 0.5, 0.5, 2},
+    {{2, 1, 0, 0}, false, 0.5, 0.5, 2}, {{2, 1, 0, 0}, false, 0.5, 0.5, 1}, {{1, 0, 2, 2}, true, 0, 1, 2},
+};
+constexpr Rule kTwoChunks[] = {
+    {{2, 1, 0, 0}, false, 0.5, 0, 0},      {{2, 1, 0, 0}, true, 0.5, 1, kAll},
+    {{1, 0, 2, 2}, false, 0, 0, 0},        {{2, 1, 0, 0}, true, 0.5, 0.5, 2},
+    {{0, 1, 2, 2}, false, 0.5, 0, 0},      {{2, 1, 0, 0}, false, 0.5, 0.5, 2},
+    {{2, 1, 0, 0}, false, 0.5, 0.5, kAll}, {{1, 0, 2, 2}, true, 0, 1, 1},
+    {{1, 0, 2, 2}, true, 0, 0, 0},         {{2, 1, 0, 0}, false, 0, 0, 0},
+    {{2, 1, 0, 0}, true, 0.5, 0, 0},       {{0, 1, 2, 2}, true, 0.5, 0, 0},
 };
 
 class Greedy {
  public:
   Greedy(ForeignSchedule schedule, int32_t devices, int64_t m, std::span<const StageTime> times, double hop,
-         Rule rule, std::vector<ReplayedPass>* passes)
+         Rule rule, double most_s, std::vector<ReplayedPass>* passes)
       : p_(devices),
         chunks_(schedule == ForeignSchedule::kZbV ? 2 : 1),
         m_(m),
@@ -39,9 +54,16 @@ class Greedy {
         times_(times),
         hop_(devices > 1 ? hop : 0),
         rule_(rule),
+        most_s_(most_s),
         passes_(passes),
         stages_(static_cast<size_t>(devices * chunks_)),
-        devices_(static_cast<size_t>(devices)) {}
+        devices_(static_cast<size_t>(devices)) {
+    for (int32_t stage = 0; stage < p_ * chunks_; ++stage) {
+      const StageTime& time = times_[static_cast<size_t>(stage)];
+      devices_[static_cast<size_t>(device_of(stage))].left +=
+          static_cast<double>(m) * (time.forward_s + time.backward_s);
+    }
+  }
 
   ReplayedPipeline run() {
     for (int32_t stage = 0; stage < p_ * chunks_; ++stage) {
@@ -49,12 +71,13 @@ class Greedy {
       at(stage).input_ready.assign(static_cast<size_t>(m_), INFINITY);
     }
     for (int32_t device = 0; device < p_; ++device) wake(0, device);
-    while (!events_.empty()) {
+    while (!events_.empty() && !over_) {
       const auto [time, device] = events_.top();
       events_.pop();
       step(device, time);
     }
     ReplayedPipeline replay;
+    if (over_) replay.makespan_s = INFINITY;
     for (const Device& device : devices_) {
       replay.makespan_s = std::max(replay.makespan_s, device.end - device.begin);
       replay.busy_s.push_back(device.busy);
@@ -71,6 +94,7 @@ class Greedy {
   };
   struct Device {
     double free = 0, begin = INFINITY, end = 0, busy = 0;
+    double left = 0;  // to do
     int64_t live = 0, peak = 0;
     bool was_forward = false;
   };
@@ -122,6 +146,17 @@ class Greedy {
               urgency[second ? 3 : 2] + (rule_.alternate && !device.was_forward ? 4 : 0));
       if (self.weights < self.inputs) weight = stage;
     }
+    if (best < kNone && work == Work::kForward && rule_.courtesy > 0) {
+      double comes = INFINITY;
+      for (const int32_t stage : {late, early})
+        if (stage >= 0 && at(stage).inputs < std::min(m_, rule_.courteous))
+          comes = std::min(comes, at(stage).input_ready[static_cast<size_t>(at(stage).inputs)]);
+      if (comes > now && comes <= now + rule_.courtesy * times_[static_cast<size_t>(at_stage)].forward_s) {
+        if (weight >= 0 && comes - now > 0.5 * times_[static_cast<size_t>(weight)].weight_s)
+          start(d, weight, Work::kWeight, now);
+        return;  // woken again when it is there
+      }
+    }
     if (weight >= 0 && blocked) return start(d, weight, Work::kWeight, now);
     if (best < kNone) return start(d, at_stage, work, now);
     if (weight < 0) return;
@@ -159,6 +194,9 @@ class Greedy {
     device.begin = std::min(device.begin, now);
     device.free = device.end = end;
     device.busy += busy;
+    device.left -= busy;
+    // What is left takes as long in any order.
+    over_ = over_ || (end - device.begin + device.left) * (1 - 1e-12) >= most_s_;
     wake(end, d);
     if (passes_ != nullptr)
       passes_->push_back({d, stage, micro_batch, work != Work::kForward, work == Work::kWeight, now, end});
@@ -175,6 +213,8 @@ class Greedy {
   const std::span<const StageTime> times_;
   const double hop_;
   const Rule rule_;
+  const double most_s_;
+  bool over_ = false;  // takes `most_s_` or more
   std::vector<ReplayedPass>* passes_;
   std::vector<Stage> stages_;
   std::vector<Device> devices_;
@@ -190,18 +230,67 @@ int64_t zero_bubble_limit(ForeignSchedule schedule, int32_t devices) {
                                               : 2 * devices;
 }
 
+double zero_bubble_bound(ForeignSchedule schedule, int32_t devices, int64_t micro_batches,
+                         std::span<const StageTime> times) {
+  const auto m = static_cast<double>(micro_batches);
+  const bool two = schedule == ForeignSchedule::kZbV;
+  const int64_t held = zero_bubble_limit(schedule, devices);
+  const auto ahead = static_cast<double>(std::min(micro_batches, two ? held - 1 : held));
+  const auto late = static_cast<double>(std::max<int64_t>(0, micro_batches * (two ? 2 : 1) - held));
+  const auto input = [](const StageTime& time) { return time.backward_s - time.weight_s; };
+  // Of the stages after a device's first one: forward passes, input gradients, the longest pass; forward
+  // passes between its two chunks.
+  double forward = 0, back = 0, longest = 0, inside = 0;
+  if (two)
+    for (size_t stage = static_cast<size_t>(devices); stage < times.size(); ++stage) {
+      forward += times[stage].forward_s, back += input(times[stage]);
+      longest = std::max({longest, times[stage].forward_s, input(times[stage])});
+    }
+  double least = 0;
+  // Of a device from this one on: what it does between its first forward pass and its last input gradient,
+  // with the way there and back from this one.
+  double between = 0;
+  for (int32_t d = devices; d-- > 0;) {
+    const StageTime& first = times[static_cast<size_t>(d)];
+    const StageTime none, &last = two ? times[static_cast<size_t>(2 * devices - 1 - d)] : none;
+    const double both = first.forward_s + first.backward_s + last.forward_s + last.backward_s;
+    least = std::max(least, m * both);
+    // Its second chunk, or its first input gradient, waits for the way there (and back).
+    const double waits = two ? inside : forward + back;
+    least = std::max(least, first.forward_s + waits - ahead * first.forward_s + m * both);
+    inside += first.forward_s + last.forward_s;
+    forward += first.forward_s, back += input(first);
+    longest = std::max({longest, first.forward_s, input(first)});
+    // The last micro-batch comes to the longest pass after all others, and goes on from there.
+    least = std::max(least, forward + back + (m - 1) * longest + first.weight_s);
+    const double weight = two ? std::min(first.weight_s, last.weight_s) : first.weight_s;
+    const double own = m * (both - first.weight_s - last.weight_s) + late * weight;
+    between = std::max(between + first.forward_s + input(first), own);
+    least = std::max(least, between + first.weight_s);
+  }
+  return least;
+}
+
 ReplayedPipeline replay_zero_bubble(ForeignSchedule schedule, int32_t devices, int64_t m,
                                     std::span<const StageTime> times, double transfer_s,
-                                    std::vector<ReplayedPass>* passes) {
+                                    std::vector<ReplayedPass>* passes, double most_s) {
+  const double least = zero_bubble_bound(schedule, devices, m, times);
   ReplayedPipeline best;
+  best.makespan_s = INFINITY;
+  if (least * (1 - 1e-9) >= most_s) return best;
+  const std::span<const Rule> rules =
+      schedule == ForeignSchedule::kZbV ? std::span<const Rule>(kTwoChunks) : kOneChunk;
   Rule chosen;
-  for (const Rule& rule : kRules) {
-    ReplayedPipeline one = Greedy(schedule, devices, m, times, transfer_s, rule, nullptr).run();
-    if (!best.busy_s.empty() && one.makespan_s >= best.makespan_s) continue;
+  for (const Rule& rule : rules) {
+    ReplayedPipeline one =
+        Greedy(schedule, devices, m, times, transfer_s, rule, std::min(most_s, best.makespan_s), nullptr)
+            .run();
+    if (one.makespan_s >= best.makespan_s) continue;
     best = std::move(one), chosen = rule;
-    if (best.makespan_s <= std::ranges::max(best.busy_s) * (1 + 1e-9)) break;  // nothing is shorter
+    if (best.makespan_s <= least * (1 + 1e-9)) break;  // nothing is shorter
   }
-  if (passes != nullptr) Greedy(schedule, devices, m, times, transfer_s, chosen, passes).run();
+  if (passes != nullptr && std::isfinite(best.makespan_s))
+    Greedy(schedule, devices, m, times, transfer_s, chosen, INFINITY, passes).run();
   return best;
 }
 
