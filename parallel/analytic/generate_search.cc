@@ -6,7 +6,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/least_generate.h"
-#include "parallel/analytic/wide_space.h"
+#include "parallel/search/divisors.h"
 #include "parallel/search/divisors.h"
 
 namespace tessera {

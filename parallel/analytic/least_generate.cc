@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "parallel/analytic/wide_space.h"
+#include "parallel/search/divisors.h"
 
 namespace tessera {
 
