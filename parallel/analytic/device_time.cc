@@ -47,19 +47,31 @@ Link link_inside_node(const Cluster& cluster, int32_t members) {
           low.link.latency_s + part * (high.link.latency_s - low.link.latency_s)};
 }
 
+// How a collective crosses nodes. On a ring nearly twice the message leaves every node in a sum, once in a
+// gather. Sums over two nodes go along trees instead: the message leaves each node once. Trees over more
+// nodes carry as much as rings.
+enum class Form : uint8_t { kRing, kTreeOfTwo };
+
 // What one ring among the group carries, with all other groups of the node at work, and its fixed time.
-Link link_of(const Cluster& cluster, RankGroup group) {
+Link link_of(const Cluster& cluster, RankGroup group, Form form) {
   Link link = link_inside_node(cluster, group.per_node > 1 ? group.per_node : 2);
   const int32_t nodes = (group.members + group.per_node - 1) / group.per_node;
   if (nodes <= 1) return link;
   const bool half = group.one_ring && group.per_node > 1 && group.per_node < cluster.node_devices;
   const double share = group.per_node * (half ? 0.5 : 1) / std::max(1, cluster.node_devices);
-  const double network = cluster.network.bytes_per_s * share;
+  double network = cluster.network.bytes_per_s * share;
+  if (form == Form::kTreeOfTwo && nodes == 2) network *= 2.0 * (group.members - 1) / group.members;
   link.bytes_per_s =
       link.bytes_per_s > 0 && group.per_node > 1 ? std::min(link.bytes_per_s, network) : network;
   link.latency_s =
       (group.per_node > 1 ? link.latency_s : 0) + 2 * std::log2(nodes) * cluster.network.latency_s;
   return link;
+}
+
+double all_reduce_seconds(const Cluster& cluster, RankGroup group, double bytes, Form form) {
+  if (group.members < 2) return 0;
+  const Link link = link_of(cluster, group, form);
+  return link.latency_s + over(2.0 * (group.members - 1) / group.members * bytes, link.bytes_per_s);
 }
 
 }  // namespace
@@ -104,18 +116,16 @@ RankGroup group_of(const Cluster& cluster, int32_t members, int32_t stride) {
 }
 
 double all_reduce_seconds(const Cluster& cluster, RankGroup group, double bytes) {
-  if (group.members < 2) return 0;
-  const Link link = link_of(cluster, group);
-  return link.latency_s + over(2.0 * (group.members - 1) / group.members * bytes, link.bytes_per_s);
+  return all_reduce_seconds(cluster, group, bytes, Form::kTreeOfTwo);
 }
 
 double gather_seconds(const Cluster& cluster, RankGroup group, double bytes) {
-  return all_reduce_seconds(cluster, group, bytes) / 2;
+  return all_reduce_seconds(cluster, group, bytes, Form::kRing) / 2;
 }
 
 double all_to_all_seconds(const Cluster& cluster, RankGroup group, double bytes) {
   if (group.members < 2) return 0;
-  const Link link = link_of(cluster, group);
+  const Link link = link_of(cluster, group, Form::kRing);
   return link.latency_s / 2 +
          over(static_cast<double>(group.members - 1) / group.members * bytes / group.members,
               link.bytes_per_s);

@@ -151,7 +151,18 @@ TEST_CASE("groups count how many of their members share a node") {
   CHECK(group_of(cluster, 16, 1).per_node == 8);
   CHECK(group_of(cluster, 8, 8).per_node == 1);
   CHECK(group_of(cluster, 16, 4).per_node == 2);
-  CHECK(all_reduce_seconds(cluster, {16, 8}, 1e8) > 1.2 * all_reduce_seconds(cluster, {8, 8}, 1e8));
+  CHECK(all_reduce_seconds(cluster, {32, 8}, 1e8) > 1.2 * all_reduce_seconds(cluster, {8, 8}, 1e8));
+}
+
+TEST_CASE("a sum over two nodes takes the message out of each once, over more nodes and in gathers twice") {
+  Cluster cluster = dgx(64);
+  cluster.network = {40e9, 0};
+  constexpr double kBytes = 1e9, kOnce = kBytes / 40e9;
+  for (GroupLink& group : cluster.node_links) group.link.latency_s = 0;
+  CHECK(all_reduce_seconds(cluster, {16, 8}, kBytes) == doctest::Approx(kOnce));
+  CHECK(all_reduce_seconds(cluster, {2, 1}, kBytes) == doctest::Approx(8 * kOnce));  // an eighth of the cards
+  CHECK(all_reduce_seconds(cluster, {32, 8}, kBytes) == doctest::Approx(2 * kOnce * 31 / 32));
+  CHECK(gather_seconds(cluster, {16, 8}, kBytes) == doctest::Approx(kOnce * 15 / 16));
 }
 
 TEST_CASE("plans that do not fit the cluster, the batch or the model are refused with what would fit") {
