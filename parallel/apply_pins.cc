@@ -151,11 +151,14 @@ Status apply_pins(const Graph& graph, const PlanPins& pins, Plan& plan) {
                       plan.stages.size()));
   TSR_RETURN_IF_ERROR(pin_stored(graph, pins, plan));
   TSR_RETURN_IF_ERROR(pin_ops(graph, pins, plan));
-  for (const std::string& pattern : pins.keep)
-    std::erase_if(plan.recompute, [&](TensorId id) {
-      return names_node(graph, graph.node(graph.tensor(id).producer), pattern);
-    });
+  std::erase_if(plan.recompute, [&](TensorId id) { return !may_recompute(graph, pins, id); });
   return {};
+}
+
+bool may_recompute(const Graph& graph, const PlanPins& pins, TensorId activation) {
+  const Node& producer = graph.node(graph.tensor(activation).producer);
+  return std::ranges::none_of(
+      pins.keep, [&](const std::string& pattern) { return names_node(graph, producer, pattern); });
 }
 
 }  // namespace tessera

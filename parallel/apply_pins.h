@@ -22,4 +22,7 @@ std::map<std::string, int32_t> pinned_owners(const Graph& graph, const PlanPins&
 // factor that the operation does not have or that may not be split, another number of stages.
 Status apply_pins(const Graph& graph, const PlanPins& pins, Plan& plan);
 
+// Whether the pins leave it to the planner to compute an activation again.
+bool may_recompute(const Graph& graph, const PlanPins& pins, TensorId activation);
+
 }  // namespace tessera

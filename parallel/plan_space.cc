@@ -20,9 +20,10 @@ std::string_view block_of(std::string_view scope) {
 std::vector<StrategySpec> settle_auto(const StrategySpec& given) {
   std::vector<StrategySpec> all = {given};
   if (given.recompute == RecomputeForm::kAuto) {
-    all = {given, given};
+    all = {given, given, given};
     all[0].recompute = RecomputeForm::kNone;
-    all[1].recompute = RecomputeForm::kFull;
+    all[1].recompute = RecomputeForm::kSome;
+    all[2].recompute = RecomputeForm::kFull;
   }
   if (!given.offload.automatic) return all;
   constexpr Tier kHost = Tier::kHost, kDevice = Tier::kDevice;

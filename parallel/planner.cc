@@ -15,6 +15,9 @@
 #include "parallel/plan_bound.h"
 #include "parallel/plan_space.h"
 #include "parallel/propagation.h"
+#include "parallel/recompute_search.h"
+#include "parallel/recompute_set.h"
+#include "parallel/refine_plan.h"
 #include "parallel/simulator.h"
 #include "parallel/stage_cut.h"
 #include "parallel/strategy.h"
@@ -26,6 +29,8 @@ namespace {
 constexpr std::string_view kEntry = "step";
 // Lowerings that a search may spend once it has a plan, and before it has one.
 constexpr int64_t kMostWithPlan = 24, kMostWithout = 160;
+// Configurations for which, once there is a plan, a set of activations to recompute is looked for.
+constexpr int64_t kMostSets = 6;
 // After so many that did not fit, what comes of the smallest is looked at first.
 constexpr int64_t kBeforeSmallest = 40;
 
@@ -37,6 +42,7 @@ struct Attempt {
   int64_t collectives = 0;
   bool lowered = false;
   bool exact = false;  // all ranks lowered and simulated
+  int64_t limit = 0;   // that its set of activations was made to fit
   Status failure;
   bool fits() const { return candidate.rejected.empty(); }
 };
@@ -69,6 +75,7 @@ double usual_overhead(const StrategySpec& spec) {
   if (spec.micro_batch > 0) share += 0.02;
   if (spec.chunks > 1) share += 0.1;
   if (spec.recompute == RecomputeForm::kFull) share += 0.2;
+  if (spec.recompute == RecomputeForm::kSome) share += 0.1;
   if (spec.offload.any()) share += 0.1;
   return share;
 }
@@ -89,7 +96,12 @@ int64_t memory_limit(const Cluster& cluster, const PlanOptions& options) {
 StrategySpec spec_like(const Plan& plan) {
   const auto pins = parse_parallel(plan.strategy);
   const DeviceMesh mesh = plan.stages.empty() ? DeviceMesh{} : plan.stages[0].mesh;
-  if (pins.ok() && pins->spec.devices() == mesh.size() * pins->spec.pp) return pins->spec;
+  if (pins.ok() && pins->spec.devices() == mesh.size() * pins->spec.pp) {
+    StrategySpec spec = pins->spec;
+    // Mesh and placements are kept, not what was computed again.
+    if (spec.recompute == RecomputeForm::kSome) spec.recompute = RecomputeForm::kNone;
+    return spec;
+  }
   const auto size = [&](std::string_view name) {
     const auto axis = mesh.find_axis(name);
     return axis ? mesh.axis_size(*axis) : 1;
@@ -132,6 +144,7 @@ class Search {
       TSR_ASSIGN_OR_RETURN(best, explore());
     }
     if (best == attempts_.size()) return nothing_fits();
+    TSR_ASSIGN_OR_RETURN(best, recompute_some(best));
     return result_of(best);
   }
 
@@ -232,10 +245,42 @@ class Search {
         best = fastest();
       }
       if (best == attempts_.size() || attempts_[best].exact) return best;
-      TSR_RETURN_IF_ERROR(settle(attempts_[best]));
+      TSR_RETURN_IF_ERROR(settle(best));
       // Its time may have risen, and with it what its bound closes.
       for (Open& open : std::exchange(closed_, {})) queue_.push_back(std::move(open));
     }
+  }
+
+  // With a plan in hand: what is too large only when it keeps everything, and else faster than the plan, with
+  // no more computed again than the limit asks for. What is likely to lose least comes first.
+  Result<size_t> recompute_some(size_t best) {
+    if (!may_save_ || has_words_ || options_.like != nullptr || !space_.trains) return best;
+    std::vector<std::pair<double, SpaceNode>> order;
+    const double rate = cluster_.kinds.empty() ? 0 : cluster_.kinds[0].memory_bytes_per_s;
+    for (const Attempt& it : attempts_) {
+      if (!it.lowered || it.fits() || it.node.spec.recompute != RecomputeForm::kNone) continue;
+      const auto excess = static_cast<double>(it.candidate.arena_bytes - limit_);
+      SpaceNode node{it.node.spec, SavingStep::kRecompute};
+      node.spec.recompute = RecomputeForm::kSome;
+      // Reading two values to write one again: what the cheapest operations take.
+      order.push_back({it.candidate.step_time_s + (rate > 0 ? 3 * excess / rate : 0), node});
+    }
+    std::ranges::stable_sort(order, {}, [](const auto& it) { return it.first; });
+    int64_t more = 0;
+    for (const auto& [likely_s, node] : order) {
+      if (likely_s >= attempts_[best].candidate.step_time_s || more++ == kMostSets) break;
+      ++search_.configurations;
+      attempts_.push_back(attempt(node));
+      const Attempt& it = attempts_.back();
+      ++(it.lowered ? search_.solved : search_.refused);
+      if (it.lowered && !it.fits()) ++search_.too_large;
+      best = fastest();
+    }
+    while (!attempts_[best].exact) {
+      TSR_RETURN_IF_ERROR(settle(best));
+      best = fastest();
+    }
+    return best;
   }
 
   void look_at(const Open& open) {
@@ -287,7 +332,19 @@ class Search {
 
   // --- one configuration ---
 
-  Attempt attempt(const SpaceNode& node) const {
+  Attempt attempt(const SpaceNode& node) const { return attempt(node, limit_); }
+
+  // `limit`: what a set of activations to recompute is made to fit.
+  Attempt attempt(const SpaceNode& node, int64_t limit) const {
+    Attempt it = planned(node);
+    if (!it.failure.ok()) return it;
+    it.limit = limit;
+    if (node.spec.recompute == RecomputeForm::kSome) return with_set(std::move(it));
+    if (const Status status = lower_all_alike(it); !status.ok()) return refuse(std::move(it), status);
+    return it;
+  }
+
+  Attempt planned(const SpaceNode& node) const {
     const StrategySpec& spec = node.spec;
     Attempt it;
     it.node = node;
@@ -310,13 +367,57 @@ class Search {
         return refuse(std::move(it), pinned);
     it.plan.graph_fingerprint = graph_.fingerprint();
     it.plan.symbols = options_.symbols;
-    const EntrySpec entry{std::string(kEntry), &graph_, &it.plan};
-    const auto program = lower_alike(entry, catalog_);
-    if (!program.ok()) return refuse(std::move(it), program.status());
-    const Status status = take(it, *program);
-    if (!status.ok()) return refuse(std::move(it), status);
-    it.lowered = true;
     return it;
+  }
+
+  EntrySpec entry_of(const Attempt& it) const { return {std::string(kEntry), &graph_, &it.plan}; }
+
+  Status lower_all_alike(Attempt& it) const {
+    TSR_ASSIGN_OR_RETURN(const Program program, lower_alike(entry_of(it), catalog_));
+    TSR_RETURN_IF_ERROR(take(it, program));
+    it.lowered = true;
+    return {};
+  }
+
+  // The cheapest set of activations that fits, found on the program that keeps all; the smallest that was
+  // seen when none does.
+  Attempt with_set(Attempt base) const {
+    const auto program = lower_alike(entry_of(base), catalog_);
+    if (!program.ok()) return refuse(std::move(base), program.status());
+    if (const Status status = take(base, *program); !status.ok()) return refuse(std::move(base), status);
+    base.lowered = true;
+    if (base.candidate.arena_bytes <= base.limit) {
+      base.node.spec.recompute = RecomputeForm::kNone;
+      base.candidate.strategy = base.plan.strategy = to_text(base.node.spec);
+      return base;
+    }
+    const auto may_repeat = [&](TensorId id) { return may_recompute(graph_, options_.pins, id); };
+    const auto choices = RecomputeOptions::of(entry_of(base), *program, cluster_, may_repeat);
+    if (!choices.ok()) return refuse(std::move(base), choices.status());
+    std::vector<TensorId> all = block_activations(bound_graph_);
+    std::erase_if(all, [&](TensorId id) { return !may_repeat(id); });
+    std::map<std::vector<TensorId>, Attempt> tried;
+    const auto measure = [&](const std::vector<TensorId>& set) -> Result<MeasuredSet> {
+      auto at = tried.find(set);
+      if (at == tried.end()) {
+        Attempt it = base;
+        it.plan.recompute = set;
+        std::erase_if(it.plan.offload, [&](const OffloadedTensor& moved) {
+          return std::ranges::binary_search(set, moved.tensor);
+        });
+        TSR_RETURN_IF_ERROR(lower_all_alike(it));
+        at = tried.emplace(set, std::move(it)).first;
+      }
+      return MeasuredSet{at->second.candidate.step_time_s, at->second.plan.estimate.arena_bytes};
+    };
+    const auto found = search_recompute_set(*choices, base.plan.estimate.arena_bytes, base.limit, all,
+                                            measure, RecomputeEffort{});
+    if (!found.ok()) return refuse(std::move(base), found.status());
+    if (*found) return std::move(tried.at(**found));
+    Attempt least = std::move(base);
+    for (auto& [set, it] : tried)
+      if (it.candidate.arena_bytes < least.candidate.arena_bytes) least = std::move(it);
+    return least;
   }
 
   static Attempt refuse(Attempt it, const Status& status) {
@@ -346,6 +447,7 @@ class Search {
       it.peak = part.peak;
       fullest = static_cast<int32_t>(rank);
     }
+    it.candidate.rejected.clear();
     if (it.candidate.arena_bytes > limit_)
       it.candidate.rejected = format("needs {} on device {}, the limit is {}",
                                      bytes_text(it.candidate.arena_bytes), fullest, bytes_text(limit_));
@@ -353,14 +455,22 @@ class Search {
   }
 
   // All its ranks, as they will run: another than the first may need a few buffers more (zeros beside an
-  // addend).
-  Status settle(Attempt& it) {
-    const EntrySpec entry{std::string(kEntry), &graph_, &it.plan};
+  // addend). A set that so turns out too large is chosen again, with as much less to fit in.
+  Status settle(size_t which) {
+    Attempt& it = attempts_[which];
+    const EntrySpec entry = entry_of(it);
     TSR_ASSIGN_OR_RETURN(const Program program, lower(std::span(&entry, 1), catalog_));
     TSR_RETURN_IF_ERROR(take(it, program));
     it.exact = true;
     if (it.fits()) return {};
     ++search_.too_large;
+    const int64_t excess = it.candidate.arena_bytes - limit_;
+    if (it.node.spec.recompute == RecomputeForm::kSome && it.limit > 0 && it.limit == limit_) {
+      Attempt smaller = attempt(it.node, limit_ - excess);
+      smaller.limit = limit_ - excess;
+      attempts_.push_back(std::move(smaller));
+      return {};
+    }
     save(it.node, it.candidate.step_time_s, it.candidate.arena_bytes);
     return {};
   }
@@ -432,7 +542,7 @@ class Search {
       if (!least.lowered)
         return least.failure.with_context(format("strategy '{}'", least.candidate.strategy));
       if (!least.exact) {
-        TSR_RETURN_IF_ERROR(settle(least));
+        TSR_RETURN_IF_ERROR(settle(0));
         std::ranges::stable_sort(attempts_, better);
         continue;
       }

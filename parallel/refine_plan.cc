@@ -14,6 +14,13 @@ namespace tessera {
 
 namespace {
 
+// "block.3" of "block.3.attention"; empty outside of blocks.
+std::string_view block_of(std::string_view scope) {
+  const size_t first = scope.find('.');
+  if (first == std::string_view::npos) return {};
+  return scope.substr(0, scope.find('.', first + 1));
+}
+
 class PlanRefiner {
  public:
   PlanRefiner(const Graph& graph, const StrategySpec& spec, Plan& plan)
@@ -25,7 +32,7 @@ class PlanRefiner {
                     format("parallel: 'auto' is the planner's to settle before a plan is made (in '{}')",
                            to_text(spec_)));
     if (spec_.chunks > 1) TSR_RETURN_IF_ERROR(chunk_gathered_weights());
-    if (spec_.recompute == RecomputeForm::kFull) recompute_blocks();
+    if (spec_.recompute == RecomputeForm::kFull) plan_.recompute = block_activations(graph_);
     if (spec_.keep) keep_gathered();
     if (spec_.offload.any()) TSR_RETURN_IF_ERROR(offload());
     return {};
@@ -117,32 +124,6 @@ class PlanRefiner {
     plan_.nodes[n].chunks = static_cast<int32_t>(std::min<int64_t>(spec_.chunks, units));
   }
 
-  // --- recomputation ---
-
-  // "block.3" of "block.3.attention"; empty outside of blocks.
-  static std::string_view block_of(std::string_view scope) {
-    const size_t first = scope.find('.');
-    if (first == std::string_view::npos) return {};
-    return scope.substr(0, scope.find('.', first + 1));
-  }
-
-  void recompute_blocks() {
-    std::set<TensorId> leaves;  // read outside of the block by forward, or fetched
-    for (const Node& it : graph_.nodes())
-      if (it.phase == Phase::kForward)
-        for (const TensorId input : it.inputs)
-          if (tensor(input).producer != kNoNode &&
-              block_of(graph_.node(tensor(input).producer).scope) != block_of(it.scope))
-            leaves.insert(input);
-    for (const NamedTensor& output : graph_.outputs()) leaves.insert(output.tensor);
-    for (const Node& it : graph_.nodes()) {
-      if (it.phase != Phase::kForward || block_of(it.scope).empty()) continue;
-      for (const TensorId output : it.outputs)
-        if (!leaves.contains(output)) plan_.recompute.push_back(output);
-    }
-    std::ranges::sort(plan_.recompute);
-  }
-
   // --- kept gathers ---
 
   void keep_gathered() {
@@ -221,6 +202,25 @@ class PlanRefiner {
 };
 
 }  // namespace
+
+std::vector<TensorId> block_activations(const Graph& graph) {
+  std::set<TensorId> leaves;  // read outside of the block by forward, or fetched
+  for (const Node& it : graph.nodes())
+    if (it.phase == Phase::kForward)
+      for (const TensorId input : it.inputs)
+        if (graph.tensor(input).producer != kNoNode &&
+            block_of(graph.node(graph.tensor(input).producer).scope) != block_of(it.scope))
+          leaves.insert(input);
+  for (const NamedTensor& output : graph.outputs()) leaves.insert(output.tensor);
+  std::vector<TensorId> inside;
+  for (const Node& it : graph.nodes()) {
+    if (it.phase != Phase::kForward || block_of(it.scope).empty()) continue;
+    for (const TensorId output : it.outputs)
+      if (!leaves.contains(output)) inside.push_back(output);
+  }
+  std::ranges::sort(inside);
+  return inside;
+}
 
 Status refine_plan(const Graph& graph, const StrategySpec& spec, Plan& plan) {
   return PlanRefiner(graph, spec, plan).run();

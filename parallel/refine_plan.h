@@ -2,6 +2,8 @@
 // recomputation, kept gathers, offload. Each is a walk over the graph; no op and no model is named.
 #pragma once
 
+#include <vector>
+
 #include "graph/base/result.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
@@ -19,6 +21,10 @@ namespace tessera {
 //   ("block.3") keep       everything that forward gathers is kept offload    stored tensors by kind;
 //   optimizer steps run on the host beside their state; activations that backward
 //              reads
+// recompute=some adds nothing: the set is chosen on the lowered program (parallel/recompute_search.h).
 Status refine_plan(const Graph& graph, const StrategySpec& spec, Plan& plan);
+
+// What recompute=full computes again: every activation of a block but those that leave it; sorted.
+std::vector<TensorId> block_activations(const Graph& graph);
 
 }  // namespace tessera

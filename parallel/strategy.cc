@@ -17,7 +17,7 @@ constexpr int64_t kMany = 1 << 16;
 constexpr std::string_view kForms[] = {"1d", "2d", "2.5d", "3d"};
 constexpr std::string_view kContexts[] = {"", "ring", "ulysses", "gather"};
 constexpr std::string_view kSchedules[] = {"", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"};
-constexpr std::string_view kRecompute[] = {"none", "full", "auto"};
+constexpr std::string_view kRecompute[] = {"none", "full", "auto", "some"};
 constexpr std::string_view kTiers[] = {"device", "host", "file"};
 constexpr std::string_view kOffloaded[] = {"params", "grads", "optimizer", "activations"};
 

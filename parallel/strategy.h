@@ -10,7 +10,7 @@
 //   zero=0..3, zero=3:G               state, gradients, parameters spread over the data axes (groups of G)
 //   mb=N                              sequences of one micro-batch on one data-parallel rank
 //   chunks=G                          gathers move in G slices
-//   recompute=none|full|auto
+//   recompute=none|full|some|auto     some: a set of single activations, the planner's to choose
 //   offload=none|auto|params|grads|optimizer|activations[@host|@file], several joined by '+'
 //   owt                               large weights lie over dp instead of the batch (one weird trick)
 //   keep                              what is gathered for forward is kept for backward, not gathered again
@@ -28,7 +28,7 @@ namespace tessera {
 
 enum class TensorForm : uint8_t { k1d, k2d, k25d, k3d };
 enum class ContextForm : uint8_t { kNone, kRing, kUlysses, kGather };
-enum class RecomputeForm : uint8_t { kNone, kFull, kAuto };
+enum class RecomputeForm : uint8_t { kNone, kFull, kAuto, kSome };
 
 // Where each kind of tensor lives between its uses; kDevice: not offloaded.
 struct OffloadWords {

@@ -1,0 +1,35 @@
+// Which values to let go for a while and make again, so that what is held at no moment exceeds a budget and
+// the least time is spent on making them: a covering problem over moments.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tessera {
+
+// A value that may be let go. Works are shared: two values that come of one computation cost it once.
+struct Release {
+  int64_t bytes = 0;
+  std::vector<std::pair<int32_t, int32_t>> moments;  // [first, last] during which its bytes are then free
+  std::vector<int32_t> works;                        // what is computed to have it again
+};
+
+struct Releases {
+  std::vector<bool> released;
+  double seconds = 0;
+  bool proved = false;  // no other choice takes less
+};
+
+// `held`: bytes at every moment when nothing is let go; `works`: seconds of each. Exact for few values (by
+// branch and bound, `proved`), else by ratios, then exchanges. Nothing when all of them do not suffice.
+std::optional<Releases> choose_releases(std::span<const int64_t> held, std::span<const double> works,
+                                        std::span<const Release> values, int64_t budget);
+
+// The least time that any choice spends, from one moment alone: values shared out as fractions. 0 where the
+// budget holds everything.
+double least_release_seconds(int64_t excess, std::span<const std::pair<int64_t, double>> values);
+
+}  // namespace tessera

@@ -1,0 +1,159 @@
+// Sets of single activations to recompute, chosen on lowered programs.
+#include "parallel/recompute_set.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/base/text.h"
+#include "parallel/planner.h"
+#include "parallel/refine_plan.h"
+#include "parallel/simulator.h"
+#include "tests/parallel/step_graphs.h"
+
+using namespace tessera;
+
+namespace {
+
+constexpr int64_t kBatch = 4, kTokens = 32;
+
+Cluster cluster_of(int devices) {
+  Cluster cluster;
+  cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e11, 1e10, 1e-6});
+  cluster.devices.assign(static_cast<size_t>(devices), 0);
+  cluster.link = {5e9, 5e-6};
+  return cluster;
+}
+
+struct Lowered {
+  double seconds = 0;
+  int64_t bytes = 0;
+};
+
+Lowered lowered(const Graph& step, const Plan& plan, int devices) {
+  const EntrySpec entry{"step", &step, &plan};
+  const Program program = lower(std::span(&entry, 1), FakeCatalog()).value();
+  Lowered it{simulate(program, "step", cluster_of(devices)).value().seconds(), 0};
+  for (const RankProgram& rank : program.ranks) it.bytes = std::max(it.bytes, rank.arena_bytes);
+  return it;
+}
+
+Result<PlanResult> planned(const Graph& step, int devices, std::string_view words, int64_t limit) {
+  PlanOptions options;
+  options.global_batch = kBatch;
+  options.symbols = {{"T", kTokens}};
+  options.parallel = words;
+  options.memory_limit = limit;
+  options.advise = false;
+  return make_plan(step, cluster_of(devices), FakeCatalog(), options);
+}
+
+}  // namespace
+
+TEST_CASE("just above what fits only what must be is recomputed, and never more time is lost than by all") {
+  for (const char* model :
+       {"gpt2:L=3,C=32,H=4,V=64,T=32", "llama:L=3,C=32,H=4,KV=2,F=64,V=64,T=32",
+        "encoder:L=3,C=32,H=4,V=64,T=32", "moe:L=2,C=32,H=4,KV=2,F=48,E=2,K=1,V=64,T=32"}) {
+    const Graph step = training_step(model).value();
+    for (const auto& [words, devices] : {std::pair{"dp=1,tp=1", 1},
+                                         {"dp=2,tp=1,zero=1", 2},
+                                         {"tp=2,sp,dp=1,zero=0", 2},
+                                         {"pp=2:1f1b,dp=1,tp=1,mb=1", 2}}) {
+      CAPTURE(format("{} {}", model, words));
+      const auto plan = [&](const char* more) {
+        return plan_of(step, format("{},{}", words, more), kBatch, kTokens).value();
+      };
+      const Lowered none = lowered(step, plan("recompute=none"), devices);
+      const Lowered full = lowered(step, plan("recompute=full"), devices);
+      REQUIRE(full.bytes < none.bytes);
+      double last = INFINITY;
+      for (const double share : {0.0, 0.3, 0.6, 0.9, 0.99}) {
+        const auto limit =
+            full.bytes + static_cast<int64_t>(share * static_cast<double>(none.bytes - full.bytes));
+        const auto found = planned(step, devices, format("{},recompute=some", words), limit);
+        REQUIRE_MESSAGE(found.ok(), found.status().to_string());
+        const Lowered it = lowered(step, found->plan, devices);
+        CHECK(it.bytes == std::ranges::max(found->plan.estimate.arena_bytes));
+        CHECK(it.bytes <= limit);
+        CHECK(it.seconds == found->plan.estimate.step_time_s);
+        CHECK(it.seconds <= full.seconds * (1 + 1e-9));
+        CHECK(it.seconds <= last * 1.01);  // forecasts are off by this and that
+        last = it.seconds;
+        CHECK_FALSE(found->plan.recompute.empty());
+        if (share == 0.99) CHECK(found->plan.recompute.size() < block_activations(step).size() / 2);
+        if (share == 0.9) CHECK(it.seconds - none.seconds <= 0.35 * (full.seconds - none.seconds));
+      }
+    }
+  }
+}
+
+TEST_CASE("the set found is as good as the best of all subsets of the largest activations") {
+  const Graph step = training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value();
+  Plan plan = plan_of(step, "dp=1,tp=1", kBatch, kTokens).value();
+  // Of each block the values inside it, from the largest: what leaves most room.
+  std::vector<TensorId> inside = block_activations(step);
+  const Lowered none = lowered(step, plan, 1);
+  Plan all = plan;
+  all.recompute = inside;
+  const Lowered full = lowered(step, all, 1);
+  // Groups by scope, so that enumeration is short: a subset of the scopes of both blocks.
+  std::vector<std::pair<std::string, std::vector<TensorId>>> groups;
+  for (const TensorId id : inside) {
+    const std::string scope = step.node(step.tensor(id).producer).scope;
+    if (groups.empty() || groups.back().first != scope) groups.push_back({scope, {}});
+    groups.back().second.push_back(id);
+  }
+  REQUIRE(groups.size() >= 4);
+  REQUIRE(groups.size() <= 12);
+  std::vector<Lowered> subsets;
+  for (size_t set = 0; set < size_t{1} << groups.size(); ++set) {
+    plan.recompute.clear();
+    for (size_t g = 0; g < groups.size(); ++g)
+      if ((set >> g & 1) != 0)
+        plan.recompute.insert(plan.recompute.end(), groups[g].second.begin(), groups[g].second.end());
+    std::ranges::sort(plan.recompute);
+    subsets.push_back(lowered(step, plan, 1));
+  }
+  int better = 0;
+  for (const double share : {0.0, 0.25, 0.5, 0.75, 0.95}) {
+    const auto limit =
+        full.bytes + static_cast<int64_t>(share * static_cast<double>(none.bytes - full.bytes));
+    double best = INFINITY;
+    for (const Lowered& it : subsets)
+      if (it.bytes <= limit) best = std::min(best, it.seconds);
+    const auto found = planned(step, 1, "dp=1,tp=1,recompute=some", limit);
+    REQUIRE(found.ok());
+    CAPTURE(share);
+    CHECK(found->plan.estimate.step_time_s <= best * (1 + 1e-9));
+    better += found->plan.estimate.step_time_s < best * (1 - 1e-9);
+  }
+  MESSAGE(subsets.size(), " subsets of whole scopes; single activations do better at ", better,
+          " of 5 limits");
+  CHECK(better > 0);
+}
+
+TEST_CASE("what pins keep is in no set, and recompute=auto takes a set where one does") {
+  const Graph step = training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value();
+  const Plan plain = plan_of(step, "dp=1,tp=1", kBatch, kTokens).value();
+  const Lowered none = lowered(step, plain, 1);
+  const auto automatic = planned(step, 1, "dp=1,tp=1,recompute=auto", none.bytes - 1);
+  REQUIRE(automatic.ok());
+  CHECK(automatic->plan.strategy.find("recompute=some") != std::string::npos);
+  const auto enough = planned(step, 1, "dp=1,tp=1,recompute=auto", none.bytes);
+  REQUIRE(enough.ok());
+  CHECK(enough->plan.recompute.empty());
+  CHECK(enough->plan.strategy == "single");
+
+  PlanOptions options;
+  options.global_batch = kBatch;
+  options.symbols = {{"T", kTokens}};
+  options.parallel = "dp=1,tp=1,recompute=some";
+  options.memory_limit = none.bytes * 9 / 10;
+  options.pins.keep = {"block.0"};
+  const auto pinned = make_plan(step, cluster_of(1), FakeCatalog(), options);
+  REQUIRE_MESSAGE(pinned.ok(), pinned.status().to_string());
+  CHECK_FALSE(pinned->plan.recompute.empty());
+  for (const TensorId id : pinned->plan.recompute)
+    CHECK_FALSE(step.node(step.tensor(id).producer).scope.starts_with("block.0"));
+}
