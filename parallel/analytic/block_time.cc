@@ -78,12 +78,12 @@ class Kernels {
   void reduce(Pass& pass, double elements, double channels) const {
     if (plan_.tp < 2) return;
     if (on_grid()) return grid_.statistics(pass, elements / channels);
-    pass.collective_s += all_reduce_seconds(cluster_, group_, elements * element_bytes());
+    pass.collective_s += skew() * all_reduce_seconds(cluster_, group_, elements * element_bytes());
     pass.kernels += kIssuedByCollective;
   }
   void gather(Pass& pass, double elements) const {
     if (plan_.tp < 2) return;
-    pass.collective_s += gather_seconds(cluster_, group_, elements * element_bytes());
+    pass.collective_s += skew() * gather_seconds(cluster_, group_, elements * element_bytes());
     pass.kernels += kIssuedByCollective;
   }
   // Slots to where their experts are, or back.
@@ -105,6 +105,8 @@ class Kernels {
   double element_bytes() const { return bytes_of(plan_.compute_dtype); }
 
  private:
+  double skew() const { return plan_.skewed_ranks ? 2 : 1; }
+
   static constexpr double kFusedShare = 0.6;        // online softmax beside the products
   static constexpr double kIssuedByCollective = 2;  // itself, and streams that wait for each other
 

@@ -214,6 +214,7 @@ Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_vi
   flags.one_of<bool>("dp_overlap", plan.dp_overlap, on_off);
   flags.one_of<bool>("scatter_sends", plan.scatter_sends, on_off);
   flags.one_of<bool>("one_ring", plan.one_ring, on_off);
+  flags.one_of<bool>("skewed_ranks", plan.skewed_ranks, on_off);
   flags.one_of<DType>("dtype", plan.compute_dtype, types);
   flags.one_of<DType>("grad_dtype", plan.grad_dtype, types);
   if (const std::string trainable = flags.take("trainable"); !trainable.empty() && trainable != "all") {

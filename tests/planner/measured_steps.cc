@@ -38,7 +38,9 @@ std::optional<std::vector<MeasuredStep>> read_measured_steps(bool multi_node) {
     const auto plan =
         parse_foreign_plan(format("tp={},dp={},pp={}:1f1b,mb={},recompute={}", whole(7), whole(8), whole(9),
                                   whole(2), multi_node ? "full" : "none"),
-                           "attention=unfused,sp=off,dp_overlap=off,dtype=f16,grad_dtype=f16,one_ring=on");
+                           format("attention=unfused,sp=off,dp_overlap=off,dtype=f16,grad_dtype=f16,"
+                                  "one_ring=on,skewed_ranks={}",
+                                  multi_node ? "off" : "on"));
     if (!plan.ok()) continue;
     row.plan = *plan;
     row.seconds = v[10] / 1e3;

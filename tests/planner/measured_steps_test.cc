@@ -8,7 +8,9 @@
 //   do: the vocabulary is GPT-2's, not padded; in parts it is.
 // - On one node eight-way tensor parallelism with one sequence takes a quarter longer than with two: the
 //   kernel that softmaxes wants four matrices at once.
-// - On one node collectives take about twice what they do in a benchmark's loop.
+// - On one node collectives within a pass take about twice what they do in a benchmark's loop; gradients,
+// after
+//   the pass, are reduced at the loop's rate.
 // - Data-parallel groups with some but not all devices of a node reach half their share of the network.
 #include <doctest/doctest.h>
 
@@ -26,19 +28,16 @@ namespace {
 
 constexpr int kEvaluations = 1500;
 
-// Where fits start: the preset, with four 200 Gbit/s cards a node as the measured nodes have, and a share of
-// the links' rate in a loop.
-Cluster starting_cluster(double link_share) {
+// Where fits start: the preset, with four 200 Gbit/s cards a node as the measured nodes have.
+Cluster starting_cluster() {
   Cluster cluster = *cluster_preset("dgx-a100-80gb:8");
   cluster.network.bytes_per_s = 90e9;
-  for (GroupLink& link : cluster.node_links)
-    link.link.bytes_per_s *= link_share, link.link.latency_s /= link_share;
   return cluster;
 }
 
-Accuracy held_out(const char* name, double link_share, const std::vector<MeasuredStep>& known,
+Accuracy held_out(const char* name, const std::vector<MeasuredStep>& known,
                   const std::vector<MeasuredStep>& unseen) {
-  Cluster fitted = fit(starting_cluster(link_share), known, kEvaluations);
+  Cluster fitted = fit(starting_cluster(), known, kEvaluations);
   const Accuracy result = accuracy(unseen, predict(fitted, unseen));
   std::printf(
       "%-24s rows %3d  MAPE %5.2f %%  median %5.2f %%  pairwise order %.3f  regret %5.2f %% (worst %.1f %%) "
@@ -69,17 +68,17 @@ TEST_CASE("constants fitted on one model size predict the other on one node") {
   }
   REQUIRE(rows->size() == 720);
   const auto narrow = with_width(*rows, 1024), wide = with_width(*rows, 2048);
-  const Accuracy up = held_out("1 node, 1024 -> 2048", 0.5, narrow, wide);
-  const Accuracy down = held_out("1 node, 2048 -> 1024", 0.5, wide, narrow);
+  const Accuracy up = held_out("1 node, 1024 -> 2048", narrow, wide);
+  const Accuracy down = held_out("1 node, 2048 -> 1024", wide, narrow);
   CHECK(up.mape < 0.08);
   CHECK(down.mape < 0.08);
-  CHECK(up.median < 0.04);
-  CHECK(down.median < 0.04);
+  CHECK(up.median < 0.03);
+  CHECK(down.median < 0.03);
   CHECK(up.pairwise > 0.88);
   CHECK(down.pairwise > 0.93);
-  // Of the wide model, tp=2 with two sequences is measured a quarter slower and tp=4 with one or two a fifth
-  // faster than the narrow one's rows make of them; choices among these go wrong.
-  CHECK(up.regret < 0.055);
+  // A block of the wide model with tp=2 and two sequences is measured a quarter slower than between its
+  // neighbours, one with tp=4 a fifth faster than the narrow model's; choices among these go wrong.
+  CHECK(up.regret < 0.05);
   CHECK(down.regret < 0.02);
 }
 
@@ -91,8 +90,8 @@ TEST_CASE("constants fitted on one model size predict the other on many nodes") 
   }
   REQUIRE(rows->size() == 41);
   const auto small = with_width(*rows, 3072), large = with_width(*rows, 6144);
-  const Accuracy up = held_out("nodes, 3.6B -> 18.4B", 1, small, large);
-  const Accuracy down = held_out("nodes, 18.4B -> 3.6B", 1, large, small);
+  const Accuracy up = held_out("nodes, 3.6B -> 18.4B", small, large);
+  const Accuracy down = held_out("nodes, 18.4B -> 3.6B", large, small);
   CHECK(up.mape < 0.08);
   CHECK(down.mape < 0.08);  // three rows of 26 are outliers by a factor of 1.2 to 2
   CHECK(up.median < 0.04);
