@@ -9,6 +9,7 @@
 #include "capi/engine/certificate.h"
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
+#include "parallel/analytic/batch_search.h"
 #include "parallel/analytic/explain_step.h"
 #include "parallel/analytic/frozen_reasons.h"
 #include "parallel/analytic/step_search.h"
@@ -75,6 +76,9 @@ Json stages_array(const FoundStep& found) {
 struct Estimate {
   std::string cluster_text, parallel, features;
   int64_t batch = 0, memory_limit = 0;
+  std::string batch_words;  // where the batch is chosen, from what
+  double bound_per_s = 0;   // sequences; and how many batches were looked at
+  int64_t batches = 0;
   TransformerShape model;
   Cluster cluster;
   FoundStep found;
@@ -118,7 +122,12 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   OptionReader reader(options, "estimate");
   Estimate it;
   it.cluster_text = reader.text("cluster");
-  it.batch = reader.i64("batch", 8, 1, int64_t{1} << 32);
+  // A number, or a range of them to choose from.
+  const auto batch = options.find("batch");
+  if (batch != options.end() && std::holds_alternative<std::string>(batch->second))
+    it.batch_words = reader.text("batch");
+  else
+    it.batch = reader.i64("batch", 8, 1, int64_t{1} << 32);
   it.parallel = reader.text("parallel"), it.features = reader.text("features");
   it.memory_limit = reader.bytes("memory_limit", 0);
   const bool certified = reader.i64("certificate", 0, 0, 1) == 1;
@@ -133,6 +142,22 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   const auto devices = static_cast<int64_t>(it.cluster.devices.size());
   const bool complete = static_cast<int64_t>(plan.tp) * plan.dp * plan.pp * plan.cp * plan.ep == devices &&
                         !it.parallel.empty();
+  if (!it.batch_words.empty()) {
+    if (complete || certified)
+      return Status(StatusCode::kInvalidArgument,
+                    format("batch '{}' is searched with the rest of the plan: give a number where '{}' is {}",
+                           it.batch_words, it.parallel, certified ? "certified" : "a complete mesh"));
+    TSR_ASSIGN_OR_RETURN(const BatchRange range, parse_batch_range(it.batch_words, devices));
+    const SearchRequest request{std::string(description), it.cluster_text, it.parallel, it.features, 1,
+                                it.memory_limit};
+    TSR_ASSIGN_OR_RETURN(const StepSearchOptions search, search_options(request));
+    TSR_ASSIGN_OR_RETURN(BatchSearchResult found, search_batch(it.model, it.cluster, search, range));
+    it.batch = found.batch, it.bound_per_s = found.bound_per_s;
+    it.batches = found.looked;
+    it.search = std::move(found.step);
+    it.found = it.search->best;
+    return it;
+  }
   if (complete) {
     if (certified)
       return Status(StatusCode::kInvalidArgument,
@@ -195,6 +220,11 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
   if (!it.reasons.empty()) report["reasons"] = it.reasons;
   if (it.search) {
     if (!it.certificate.is_null()) report["certificate"] = it.certificate;
+    if (!it.batch_words.empty())
+      report["batch_search"] = {{"range", it.batch_words},
+                                {"batches", it.batches},
+                                {"sequences_per_second", static_cast<double>(it.batch) / time.step_s},
+                                {"bound_sequences_per_second", it.bound_per_s}};
     report["gap"] = it.search->gap;
     report["bound_seconds"] = it.search->bound_s;
     report["search"] = {{"configurations", it.search->configurations},

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
+
+#include "graph/base/text.h"
 
 namespace tessera {
 
@@ -75,6 +79,20 @@ double all_reduce_seconds(const Cluster& cluster, RankGroup group, double bytes,
 }
 
 }  // namespace
+
+Status check_one_kind(const Cluster& cluster) {
+  std::vector<int64_t> counts(cluster.kinds.size(), 0);
+  for (const auto kind : cluster.devices) ++counts[static_cast<size_t>(kind)];
+  if (!counts.empty() && counts[0] == static_cast<int64_t>(cluster.devices.size())) return {};
+  std::vector<std::string> found;
+  for (size_t kind = 0; kind < counts.size(); ++kind)
+    if (counts[kind] > 0) found.push_back(format("{} of {}", counts[kind], cluster.kinds[kind].name));
+  return Status(
+      StatusCode::kUnsupported,
+      format("the cluster has devices of several kinds, or not of its first one ({}); hardware that "
+             "is absent is planned for one kind at a time: give a cluster of one kind, listed first",
+             join(found, ", ")));
+}
 
 double matrix_rate(const DeviceKind& kind, DType dtype) {
   for (const MatrixRate& rate : kind.matrix_rates)

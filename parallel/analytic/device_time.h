@@ -4,9 +4,13 @@
 
 #include <cstdint>
 
+#include "graph/base/status.h"
 #include "graph/cluster.h"
 
 namespace tessera {
+
+// Prices and searches here are of devices all alike: kUnsupported, with the kinds, for others.
+Status check_one_kind(const Cluster& cluster);
 
 double matrix_rate(const DeviceKind& kind, DType dtype);
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/device_time.h"
 #include "parallel/analytic/least_generate.h"
 #include "parallel/search/divisors.h"
 #include "parallel/search/divisors.h"
@@ -26,6 +27,7 @@ class Search {
 
   Result<GenerateResult> run() {
     const auto devices = static_cast<int32_t>(cluster_.devices.size());
+    TSR_RETURN_IF_ERROR(check_one_kind(cluster_));
     TSR_RETURN_IF_ERROR(check_generate_plan(model_, cluster_, options_.work, {}));
     for (const int32_t tp : divisors(model_.H)) {
       if (tp > devices || (options_.tp && *options_.tp != tp) || (model_.KV % tp != 0 && tp % model_.KV != 0))

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/device_time.h"
 #include "parallel/analytic/least_step.h"
 #include "parallel/analytic/wide_search.h"
 
@@ -29,21 +30,26 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
     return Status(StatusCode::kInvalidArgument,
                   format("search: found {} devices and batch {}, wanted at least one of each",
                          cluster.devices.size(), options.global_batch));
+  TSR_RETURN_IF_ERROR(check_one_kind(cluster));
   const int64_t limit = options.memory_limit > 0 ? options.memory_limit : cluster.kinds[0].memory_bytes;
   if (options.wide) {
     // What the narrower search finds closes most of the whole space before it is made. It knows no pins of
     // the rest.
     StepSearchOptions narrow = options;
     narrow.wide = narrow.advise = false;
-    const bool pinned = options.schedule || options.cp || options.ep;
+    const bool pinned = options.schedule || options.cp || options.ep ||
+                        options.features.form != TensorForm::k1d || std::isfinite(options.most_s);
     const auto seed = pinned ? Result<StepSearchResult>(Status(StatusCode::kUnsupported, "pinned"))
                              : search_step(model, cluster, narrow);
     auto found = search_wide(model, cluster, options, seed.ok() ? &*seed : nullptr, limit);
-    if (!found.ok() && !(options.shard && options.offload)) {
+    if (!found.ok() && options.last_resort && !(options.shard && options.offload)) {
       StepSearchOptions all = options;
       all.shard = all.offload = true;
       auto other = search_wide(model, cluster, all, nullptr, limit);
-      if (other.ok()) return other;
+      if (other.ok()) {
+        other->last_resort = true;
+        return other;
+      }
     }
     // The narrower search knows what would do.
     if (!found.ok() && !pinned && options.advise && seed.status().code() == StatusCode::kOutOfMemory)

@@ -34,6 +34,9 @@ struct StepSearchResult {
   double gap = 0;  // (best - bound) / best
   int64_t configurations = 0, closed_by_bound = 0, solved = 0, too_large = 0;
   std::vector<ClosedConfiguration> closed;  // all of them, by bound before anything was solved
+  // Of the whole space: those solved, each with the best step known when it was (as step_s).
+  std::vector<ClosedConfiguration> open;
+  bool last_resort = false;  // options.shard and offload were turned to
 };
 
 // kOutOfMemory when nothing fits: says the smallest limit found that would work, and with what.

@@ -1,6 +1,7 @@
 // The space of a step's search: what may be chosen, what is pinned, and every configuration of it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -31,6 +32,10 @@ struct StepSearchOptions {
   std::optional<ForeignSchedule> schedule;
   std::optional<int32_t> cp, ep;  // with features.context
   int32_t threads = 0;            // 0: as many as there are; the result is the same for any number
+  // Whether sharding by operator and offload are turned to, unasked, when nothing fits without.
+  bool last_resort = true;
+  // Only plans below this count: with none the best has an infinite step, and the bound is what is known.
+  double most_s = INFINITY;
   int64_t most_solved = 4000;     // configurations solved at most; what stays open counts in the bound
 };
 

@@ -102,6 +102,7 @@ AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& p
 Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
                            int64_t global_batch, std::span<const StageBlocks> given,
                            std::vector<ReplayedPass>* replayed, double most_s) {
+  TSR_RETURN_IF_ERROR(check_one_kind(cluster));
   TSR_RETURN_IF_ERROR(
       check_foreign_plan(plan, model, global_batch, static_cast<int32_t>(cluster.devices.size())));
   const StageTimes stage_times(model, plan, cluster);

@@ -54,7 +54,7 @@ void side_by_side(size_t count, int32_t threads, const std::function<void(size_t
 
 bool same_shape(const ForeignPlan& a, const ForeignPlan& b) {
   return a.tp == b.tp && a.dp == b.dp && a.pp == b.pp && a.cp == b.cp && a.ep == b.ep &&
-         a.micro_batch == b.micro_batch;
+         a.micro_batch == b.micro_batch && a.form == b.form && a.grid == b.grid;
 }
 
 ForeignPlan mesh_of(ForeignPlan plan) {
@@ -67,7 +67,7 @@ class Search {
  public:
   Search(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
          int64_t limit)
-      : model_(model), cluster_(cluster), options_(options), limit_(limit) {}
+      : model_(model), cluster_(cluster), options_(options), limit_(limit), best_(options.most_s) {}
 
   Result<StepSearchResult> run(const StepSearchResult* seed) {
     std::vector<Outcome> outcomes;
@@ -125,7 +125,8 @@ class Search {
       if (batch.empty()) break;
       outcomes.assign(batch.size(), {});
       side_by_side(batch.size(), options_.threads, [&](size_t i) { outcomes[i] = look(batch[i]); });
-      for (size_t i = 0; i < batch.size(); ++i) take(batch[i], outcomes[i]);
+      const double known = best_;
+      for (size_t i = 0; i < batch.size(); ++i) take(batch[i], outcomes[i], known);
     }
     const double family = next_family < families.open.size() ? families.open[next_family].bound_s : INFINITY;
     bound_ = std::min({bound_, family, open_.empty() ? INFINITY : open_.top().bound_s});
@@ -163,7 +164,8 @@ class Search {
     return {std::max(whole.bound_s, wide_bound(model_, cluster_, options_, of, times)), 0, false, of};
   }
 
-  void take(const Node& node, Outcome& outcome) {
+  // `known_s`: the best step when it was looked at.
+  void take(const Node& node, Outcome& outcome, double known_s) {
     for (Node& next : outcome.next) {
       if (node.family) result_.configurations += next.of.count();
       push(std::move(next));
@@ -189,6 +191,7 @@ class Search {
     }
     ++result_.solved;
     bound_ = std::min(bound_, solved.bound_s);
+    result_.open.push_back({node.of.plan, ClosedBy::kSolved, solved.bound_s, known_s});
     if (!solved.found) return;
     best_ = std::min(best_, solved.found->time.step_s);
     found_.push_back(std::move(*solved.found));
@@ -205,6 +208,11 @@ class Search {
   }
 
   Result<StepSearchResult> finish() {
+    if (found_.empty() && std::isfinite(options_.most_s)) {
+      result_.best.time.step_s = INFINITY;
+      result_.bound_s = std::min(bound_, options_.most_s);
+      return std::move(result_);
+    }
     if (found_.empty())
       return Status(StatusCode::kOutOfMemory,
                     format("no plan fits {} a device, whatever is sharded, recomputed or left on the host",
@@ -228,7 +236,7 @@ class Search {
   const int64_t limit_;
   std::priority_queue<Node, std::vector<Node>, std::greater<>> open_;
   std::vector<FoundStep> found_;
-  double best_ = INFINITY, bound_ = INFINITY;
+  double best_, bound_ = INFINITY;
   int64_t made_ = 0;
   StepSearchResult result_;
 };

@@ -35,7 +35,36 @@ std::vector<Slice> slices(const TransformerShape& model, const StepSearchOptions
       }
     }
   };
+  // Grids: rows have sequences of their own, columns heads.
+  const bool grids = model.E == 0 && options.features.lora == 0 && allowed(options.cp, 1) &&
+                     allowed(options.ep, 1) &&
+                     !(options.pin_sequence_parallel && options.features.sequence_parallel);
+  const auto add_grid = [&](TensorForm form, int64_t x, int64_t y, int64_t z) {
+    ForeignPlan plan = options.features;
+    plan.form = form, plan.grid = {static_cast<int32_t>(x), static_cast<int32_t>(y), static_cast<int32_t>(z)};
+    plan.tp = static_cast<int32_t>(x * y * z), plan.sequence_parallel = false;
+    plan.cp = plan.ep = 1, plan.context = ContextForm::kNone;
+    if (!allowed(options.tp, plan.tp)) return;
+    // A pinned width is pinned with its form.
+    if (options.tp && (options.features.form != form || options.features.grid != plan.grid)) return;
+    for (const int32_t mb : micro_batches) {
+      plan.micro_batch = mb;
+      if (mb % (x * z) == 0 && allowed(options.micro_batch, plan.micro_batch)) all.push_back({plan});
+    }
+  };
+  for (const int32_t y : grids ? divisors(model.H) : std::vector<int32_t>()) {
+    if (y == 1 || y > devices || (model.KV % y != 0 && y % model.KV != 0)) continue;
+    for (const int32_t x : micro_batches) {
+      if (x == 1 || int64_t{x} * y > devices) continue;
+      add_grid(TensorForm::k2d, x, y, 1);
+      if (x != y) continue;
+      for (const int32_t z : micro_batches)
+        if (z > 1 && int64_t{x} * y * z <= devices) add_grid(TensorForm::k25d, x, y, z);
+      if (int64_t{x} * y * y <= devices) add_grid(TensorForm::k3d, x, y, y);
+    }
+  }
   for (const int32_t tp : divisors(model.H)) {
+    if (options.tp && options.features.form != TensorForm::k1d) break;
     if (!allowed(options.tp, tp) || (model.KV % tp != 0 && tp % model.KV != 0) || tp > devices) continue;
     for (const int32_t ep : model.E > 0 ? divisors(model.E) : std::vector<int32_t>{1}) {
       if (!allowed(options.ep, ep)) continue;

@@ -13,6 +13,7 @@ struct Arguments : Common {
   std::string model, output, mode = "train", optimizer = "adamw", cluster, features, trace, report, pins;
   std::string certificate, checked;
   std::string objective = "latency", kv_budget;
+  std::string batch_words = "8";
   int64_t batch = 8, seq = 0, context = 0, prompt = 512, new_tokens = 128;
 };
 
@@ -25,6 +26,14 @@ void print_estimate(const Json& estimate) {
             << "step       " << seconds_text(estimate["predicted_step_seconds"].get<double>())
             << " predicted, " << rate_text(estimate["tokens_per_second"].get<double>())
             << " tokens/s in all\n";
+  if (estimate.contains("batch_search")) {
+    const Json& batch = estimate["batch_search"];
+    std::cout << "batch      " << estimate["global_batch"].get<int64_t>() << " of "
+              << batch["range"].get<std::string>() << ": "
+              << rate_text(batch["sequences_per_second"].get<double>())
+              << " sequences/s, no plan of the range processes more than "
+              << rate_text(batch["bound_sequences_per_second"].get<double>()) << '\n';
+  }
   if (estimate.contains("gap"))
     std::cout << "gap        " << percent_text(estimate["gap"].get<double>())
               << ": no plan searched takes less than "
@@ -110,7 +119,10 @@ void register_plan(CLI::App& app) {
       "tessera.h lists with tsr_plan_explain.");
   CLI::Option* model = command->add_option("model", args->model, ".tsr or GGUF file, or a description");
   command->add_option("--mode", args->mode, "train or generate")->capture_default_str();
-  command->add_option("--batch", args->batch, "sequences in one step, over all devices")
+  command
+      ->add_option("--batch", args->batch_words,
+                   "sequences in one step, over all devices; train, with --cluster: also auto, 256..4096 or "
+                   "256..4096/64, of which the one with most sequences a second is taken")
       ->capture_default_str();
   command->add_option("--seq", args->seq, "tokens a sequence (default: 128)");
   command->add_option("--context", args->context, "generate: tokens that the cache holds");
@@ -156,10 +168,14 @@ void register_plan(CLI::App& app) {
       return;
     }
     if (args->model.empty()) throw CLI::RequiredError("model, or --check");
+    const bool chosen = !args->cluster.empty() && args->mode == "train" &&
+                        args->batch_words.find_first_not_of("0123456789") != std::string::npos;
+    if (!chosen && !CLI::detail::lexical_cast(args->batch_words, args->batch))
+      throw CLI::ValidationError("--batch", "'" + args->batch_words + "' is no number of sequences");
     if (!args->cluster.empty()) {
       Options options = make<Options>(tsr_options_new);
       set(options, "cluster", args->cluster);
-      set(options, "batch", args->batch);
+      chosen ? set(options, "batch", args->batch_words) : set(options, "batch", args->batch);
       set(options, "parallel", args->parallel);
       set(options, "features", args->features);
       if (!args->memory_limit.empty()) set(options, "memory_limit", args->memory_limit);

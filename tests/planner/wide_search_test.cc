@@ -241,3 +241,36 @@ TEST_CASE(
   CHECK(compared > 30);
   CHECK(equal >= compared * 9 / 10);
 }
+
+TEST_CASE("grids of tensor parallelism are in the whole space: found by the search where they are best") {
+  const TransformerShape model = shape("gpt2:L=2,C=8192,H=64,V=51200,T=512");
+  const Cluster cluster = *cluster_preset("pcie-rtx-5000:64");
+  StepSearchOptions options;
+  options.global_batch = 256;
+  options.wide = true, options.last_resort = false;
+  options.dp = 1, options.pp = 1, options.cp = 1, options.zero = 0;
+  options.memory_limit = int64_t{200} << 30;
+  const auto found = search(model, cluster, options);
+  MESSAGE(told(found, 0));
+  std::vector<std::string> forms;
+  for (int32_t x = 1; x <= 64; x *= 2)
+    for (int32_t y = 1; x * y <= 64; y *= 2) {
+      forms.push_back(x == 1 ? format("{}", y) : format("2d:{}x{}", x, y));
+      if (x > 1 && x * x * y <= 64) forms.push_back(format("2.5d:{}x{}x{}", x, x, y));
+    }
+  forms.push_back("3d:2x2x2"), forms.push_back("3d:4x4x4");
+  double best = INFINITY, best_1d = INFINITY;
+  for (const std::string& tp : forms)
+    for (const char* sp : {"on", "off"})
+      for (int64_t mb = 1; mb <= 256; mb *= 2) {
+        const auto plan = parse_foreign_plan(format("tp={},mb={},sp={}", tp, mb, sp), "");
+        REQUIRE(plan.ok());
+        const auto time = step_time(model, *plan, cluster, 256);
+        if (!time.ok()) continue;  // rows that the micro-batch does not divide into
+        best = std::min(best, time->step_s);
+        if (plan->form == TensorForm::k1d) best_1d = std::min(best_1d, time->step_s);
+      }
+  CHECK(found.best.time.step_s == doctest::Approx(best).epsilon(1e-9));
+  CHECK(best < 0.9 * best_1d);
+  CHECK(found.best.plan.form != TensorForm::k1d);
+}
