@@ -105,7 +105,7 @@ class Kernels {
   double element_bytes() const { return bytes_of(plan_.compute_dtype); }
 
  private:
-  double skew() const { return plan_.skewed_ranks ? 2 : 1; }
+  double skew() const { return plan_.skewed_ranks ? 3 : 1; }
 
   static constexpr double kFusedShare = 0.6;        // online softmax beside the products
   static constexpr double kIssuedByCollective = 2;  // itself, and streams that wait for each other

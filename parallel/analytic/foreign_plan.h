@@ -43,7 +43,7 @@ struct ForeignPlan {
   bool dp_overlap = true;          // gradients are reduced beside the last backward pass
   bool scatter_sends = false;      // each tp rank sends its part between stages, gathered there
   bool one_ring = false;           // gradients go round one ring, whatever network cards a node has
-  bool skewed_ranks = false;       // collectives within a pass wait for late ranks, as long as they take
+  bool skewed_ranks = false;       // collectives within a pass take three times as long, for late ranks
   DType compute_dtype = DType::kBF16;
   DType grad_dtype = DType::kF32;
   int64_t lora = 0;  // > 0: the model is frozen but for adapters of this rank beside every product of a block

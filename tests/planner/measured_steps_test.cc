@@ -8,8 +8,8 @@
 //   do: the vocabulary is GPT-2's, not padded; in parts it is.
 // - On one node eight-way tensor parallelism with one sequence takes a quarter longer than with two: the
 //   kernel that softmaxes wants four matrices at once.
-// - On one node collectives within a pass take about twice what they do in a benchmark's loop; gradients,
-// after
+// - On one node collectives within a pass take about three times what they do in a benchmark's loop;
+// gradients, after
 //   the pass, are reduced at the loop's rate.
 // - Data-parallel groups with some but not all devices of a node reach half their share of the network.
 #include <doctest/doctest.h>
@@ -78,7 +78,7 @@ TEST_CASE("constants fitted on one model size predict the other on one node") {
   CHECK(down.pairwise > 0.93);
   // A block of the wide model with tp=2 and two sequences is measured a quarter slower than between its
   // neighbours, one with tp=4 a fifth faster than the narrow model's; choices among these go wrong.
-  CHECK(up.regret < 0.05);
+  CHECK(up.regret < 0.035);
   CHECK(down.regret < 0.02);
 }
 
