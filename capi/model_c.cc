@@ -1,4 +1,5 @@
 // tsr_model.
+#include "capi/engine/adapters.h"
 #include "capi/engine/byte_sources.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
@@ -68,6 +69,20 @@ tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options* option
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{graph, "graph"}}));
     return SharedModel::from_graph(graph->value, options_or_none(options));
+  });
+}
+
+tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options, tsr_model** out_model) {
+  return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
+    TSR_RETURN_IF_ERROR(required({{model, "model"}}));
+    return add_adapters(*model->value, options_or_none(options));
+  });
+}
+
+tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model) {
+  return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
+    TSR_RETURN_IF_ERROR(required({{model, "model"}}));
+    return merge_adapters(*model->value);
   });
 }
 

@@ -546,6 +546,7 @@ class Search {
         std::ranges::stable_sort(attempts_, better);
         continue;
       }
+      if (options_.least_limit != nullptr) *options_.least_limit = least.candidate.arena_bytes;
       return Status(StatusCode::kOutOfMemory,
                     format("no plan fits {} a device; the smallest limit that works is {} ({} bytes) with "
                            "'{}'. Its peak: {}",

@@ -23,7 +23,8 @@ struct PlanOptions {
   int64_t memory_limit = 0;    // bytes per device; 0: the device's own
   const Plan* like = nullptr;  // keep this plan's mesh and parameter placements (eval beside train_step),
   const Graph* like_graph = nullptr;  // whose tensors are matched by name
-  bool advise = true;  // where nothing fits, look for the number of devices that would do
+  bool advise = true;                 // where nothing fits, look for the number of devices that would do
+  int64_t* least_limit = nullptr;     // out: where nothing fits, the smallest limit that works
 };
 
 struct Candidate {

@@ -165,13 +165,32 @@ class Allocator {
       if (lifetimes[i].first <= static_cast<int32_t>(peak) && static_cast<int32_t>(peak) <= lifetimes[i].last)
         alive.push_back(ids[i]);
     std::ranges::stable_sort(alive, [&](size_t a, size_t b) { return slots_[a].bytes > slots_[b].bytes; });
-    std::vector<std::string> largest;
-    for (size_t i = 0; i < alive.size() && i < 6; ++i)
-      largest.push_back(format("{} {}", slots_[alive[i]].name, bytes_text(slots_[alive[i]].bytes)));
-    program_.peak =
-        format("{}, instruction {} of {}: {} kept between runs, {} in {} buffers of the run, the largest: {}",
-               entry.name, peak, entry.code.size(), bytes_text(persistent_bytes), bytes_text(most),
-               alive.size(), largest.empty() ? "none" : join(largest, ", "));
+    std::vector<std::string> largest, kept;
+    constexpr size_t kMostNamed = 6, kMostKept = 3;
+    for (size_t i = 0; i < alive.size() && i < kMostNamed; ++i)
+      largest.push_back(format("{} {}", name_of(entry, alive[i]), bytes_text(slots_[alive[i]].bytes)));
+    std::vector<size_t> always;
+    for (size_t s = 0; s < slots_.size(); ++s)
+      if (slots_[s].tier == Tier::kDevice && !inside_run(static_cast<int32_t>(s)) && slots_[s].bytes > 0)
+        always.push_back(s);
+    std::ranges::stable_sort(always, [&](size_t a, size_t b) { return slots_[a].bytes > slots_[b].bytes; });
+    for (size_t i = 0; i < always.size() && i < kMostKept; ++i)
+      kept.push_back(format("{} {}", slots_[always[i]].name, bytes_text(slots_[always[i]].bytes)));
+    program_.peak = format(
+        "{}, instruction {} of {}: {} kept between runs{}, {} in {} buffers of the run, the largest: {}",
+        entry.name, peak, entry.code.size(), bytes_text(persistent_bytes),
+        kept.empty() ? std::string() : format(" (the largest: {})", join(kept, ", ")), bytes_text(most),
+        alive.size(), largest.empty() ? "none" : join(largest, ", "));
+  }
+
+  // What has no name of its own is told by the kernel that makes it: "%39 = gelu".
+  std::string name_of(const EntryPoint& entry, size_t slot) const {
+    const std::string& name = slots_[slot].name;
+    if (!name.starts_with('%')) return name;
+    const Instruction& maker = entry.code[static_cast<size_t>(first_[slot])];
+    const auto* kernel = std::get_if<KernelInst>(&maker);
+    if (kernel == nullptr) return name;
+    return format("{} = {}", name, program_.kernels[static_cast<size_t>(kernel->kernel)].op->name);
   }
 
   void drop_unused() {

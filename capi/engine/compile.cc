@@ -11,6 +11,7 @@
 #include "graph/device_profile.h"
 #include "graph/transform/decoding.h"
 #include "graph/transform/precision.h"
+#include "parallel/fewest_devices.h"
 #include "parallel/lower.h"
 #include "parallel/simulator.h"
 #include "parallel/strategy.h"
@@ -107,13 +108,43 @@ void add_idle_ranks(Program& program, const Plan& plan, int32_t devices) {
   while (program.ranks.size() < static_cast<size_t>(devices)) program.ranks.push_back(idle);
 }
 
-Result<Compiled> lower_all(std::vector<PlannedEntry> entries, std::vector<Candidate> candidates,
-                           PlanSearch search, const DeviceSet& devices, bool trace = false,
-                           int64_t memory_limit = 0) {
+// What was planned for some entries, and the program that it comes to.
+struct Planned {
+  std::vector<PlannedEntry> entries;
+  std::vector<Candidate> candidates;
+  PlanSearch search;
+  Program program;
+
+  int64_t largest_arena() const {
+    int64_t largest = 0;
+    for (const RankProgram& rank : program.ranks) largest = std::max(largest, rank.arena_bytes);
+    return largest;
+  }
+};
+
+Status lower_entries(Planned& planned, const KernelCatalog& catalog) {
   std::vector<EntrySpec> specs;
-  for (const PlannedEntry& entry : entries) specs.push_back({entry.name, entry.graph.get(), &entry.plan});
+  for (const PlannedEntry& entry : planned.entries)
+    specs.push_back({entry.name, entry.graph.get(), &entry.plan});
+  TSR_ASSIGN_OR_RETURN(planned.program, lower(specs, catalog));
+  return {};
+}
+
+// 0: none.
+int64_t limit_of(const Cluster& cluster, int64_t memory_limit) {
+  if (memory_limit > 0) return memory_limit;
+  int64_t least = 0;
+  for (const int32_t kind : cluster.devices)
+    if (const int64_t own = cluster.kinds[static_cast<size_t>(kind)].memory_bytes; own > 0)
+      least = least == 0 ? own : std::min(least, own);
+  return least;
+}
+
+Result<Compiled> compiled_from(Planned planned, const DeviceSet& devices, bool trace = false,
+                               int64_t memory_limit = 0) {
+  std::vector<PlannedEntry>& entries = planned.entries;
   Compiled compiled;
-  TSR_ASSIGN_OR_RETURN(compiled.program, lower(specs, devices.catalog()));
+  compiled.program = std::move(planned.program);
   add_idle_ranks(compiled.program, entries[0].plan, devices.size());
   if (static_cast<int32_t>(compiled.program.ranks.size()) != devices.size())
     return Status(StatusCode::kInvalidArgument,
@@ -132,23 +163,12 @@ Result<Compiled> lower_all(std::vector<PlannedEntry> entries, std::vector<Candid
   }
   record->cluster = devices.cluster();
   record->devices_text = devices.text();
-  record->memory_limit = memory_limit;
-  for (const int32_t kind : record->cluster.devices)
-    if (const int64_t own = record->cluster.kinds[static_cast<size_t>(kind)].memory_bytes;
-        memory_limit == 0 && own > 0)
-      record->memory_limit = record->memory_limit == 0 ? own : std::min(record->memory_limit, own);
+  record->memory_limit = limit_of(record->cluster, memory_limit);
   record->entries = std::move(entries);
-  record->candidates = std::move(candidates);
-  record->search = std::move(search);
+  record->candidates = std::move(planned.candidates);
+  record->search = std::move(planned.search);
   compiled.record = std::move(record);
   return compiled;
-}
-
-int64_t largest_arena(const Compiled& compiled) {
-  int64_t largest = 0;
-  for (const PlanRecord::Device& device : compiled.record->devices)
-    largest = std::max(largest, device.arena_bytes);
-  return largest;
 }
 
 Status check_host_memory(const Compiled& compiled, int64_t limit) {
@@ -163,70 +183,140 @@ Status check_host_memory(const Compiled& compiled, int64_t limit) {
              bytes_text(limit)));
 }
 
-Result<Compiled> plan_once(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
-                           int64_t memory_limit, const DeviceSet& devices) {
-  std::vector<PlannedEntry> entries;
-  std::vector<Candidate> candidates;
-  PlanSearch search;
-  entries.reserve(graphs.size());
-  for (const GraphToPlan& graph : graphs) {
+constexpr int64_t kNoLimit = int64_t{1} << 60;
+
+struct PlanRequest {
+  std::span<const GraphToPlan> graphs;
+  const ComputeSettings& compute;
+  int64_t batch;
+  uint64_t profile;  // checksum of what the prices come from
+};
+
+// With `limit` for the first entry, which alone is searched; the others follow it. Where it does not fit,
+// *least is the smallest limit at which it would.
+Result<Planned> plan_once(const PlanRequest& request, int64_t limit, const Cluster& cluster,
+                          const KernelCatalog& catalog, int64_t* least) {
+  Planned planned;
+  std::vector<PlannedEntry>& entries = planned.entries;
+  entries.reserve(request.graphs.size());
+  const ComputeSettings& compute = request.compute;
+  for (const GraphToPlan& graph : request.graphs) {
     PlanOptions options;
-    options.global_batch = batch;
+    options.global_batch = request.batch;
     options.symbols = graph.symbols;
-    options.memory_limit = memory_limit;
+    options.memory_limit = limit;
+    options.advise = false;  // that is for all entries together
     PlannedEntry entry{graph.name, graph.graph, {}};
     if (entries.empty() && !compute.plan_file.empty()) {
       TSR_ASSIGN_OR_RETURN(entry.plan, read_plan_file(compute.plan_file, *graph.graph));
-      TSR_RETURN_IF_ERROR(check_followed(entry.plan, *graph.graph, batch, graph.symbols)
+      TSR_RETURN_IF_ERROR(check_followed(entry.plan, *graph.graph, request.batch, graph.symbols)
                               .with_context(format("plan '{}'", compute.plan_file)));
     } else {
       if (entries.empty()) {
         options.parallel = compute.parallel;
         options.pins = compute.pins;
+        options.least_limit = least;
       } else {  // parameters and state stay where the first entry has them
         options.like = &entries[0].plan;
         options.like_graph = entries[0].graph.get();
+        options.memory_limit = kNoLimit;  // what all come to together is what counts
       }
-      Result<PlanResult> planned = make_plan(*graph.graph, devices.cluster(), devices.catalog(), options);
-      if (!planned.ok()) return planned.status().with_context(format("planning '{}'", graph.name));
-      entry.plan = std::move(planned->plan);
-      entry.plan.estimate.profile = profile_of(devices);
+      Result<PlanResult> made = make_plan(*graph.graph, cluster, catalog, options);
+      if (!made.ok()) return made.status().with_context(format("planning '{}'", graph.name));
+      entry.plan = std::move(made->plan);
+      entry.plan.estimate.profile = request.profile;
       if (entries.empty()) {
-        candidates = std::move(planned->candidates);
-        search = std::move(planned->search);
+        planned.candidates = std::move(made->candidates);
+        planned.search = std::move(made->search);
       }
     }
     entries.push_back(std::move(entry));
   }
+  TSR_RETURN_IF_ERROR(lower_entries(planned, catalog));
+  return planned;
+}
+
+// The planner sees the first entry alone; when the others make the arena larger than the limit, it is asked
+// again to leave them that room, in the end as much as it can. What comes back fits, or is the smallest that
+// was found.
+Result<Planned> plan_within(const PlanRequest& request, int64_t limit, const Cluster& cluster,
+                            const KernelCatalog& catalog) {
+  constexpr int kAttempts = 4;
+  int64_t asked = limit, least = 0;
+  if (limit == 0) return plan_once(request, 0, cluster, catalog, nullptr);
+  for (int attempt = 0; attempt < kAttempts && asked > 0; ++attempt) {
+    Result<Planned> planned = plan_once(request, asked, cluster, catalog, &least);
+    if (!planned.ok()) {
+      if (planned.status().code() != StatusCode::kOutOfMemory || least == 0) return planned;
+      break;
+    }
+    const int64_t over = planned->largest_arena() - limit;
+    if (over <= 0 || !request.compute.plan_file.empty()) return planned;
+    asked -= over;
+  }
+  if (least == 0) {  // asked in vain before anything was found too large
+    const Result<Planned> refused = plan_once(request, 1, cluster, catalog, &least);
+    if (refused.ok() || least == 0) return refused;
+  }
+  return plan_once(request, least, cluster, catalog, nullptr);
+}
+
+// What would do, in place of a plan that is too large.
+Status nothing_fits(const PlanRequest& request, int64_t limit, const Planned& smallest,
+                    const Cluster& cluster, const KernelCatalog& catalog) {
+  const auto given = static_cast<int32_t>(cluster.devices.size());
+  constexpr int32_t kMostDevices = 16;
+  const auto fits = [&](int32_t count) -> Result<bool> {
+    Cluster larger = cluster;
+    larger.devices.resize(static_cast<size_t>(count), cluster.devices.back());
+    const Result<Planned> planned = plan_within(request, limit, larger, catalog);
+    // Words may ask for another number of devices.
+    if (!planned.ok()) return false;
+    return planned->largest_arena() <= limit;
+  };
+  std::string advice;
+  if (given < kMostDevices && request.compute.plan_file.empty()) {
+    const Result<std::optional<int32_t>> fewest =
+        fewest_devices(given, kMostDevices, request.compute.parallel.empty(), fits);
+    if (fewest.ok() && *fewest)
+      advice = format(". The smallest number of devices that would do is {}", **fewest);
+    else
+      advice = format(". Up to {} devices would not do either", kMostDevices);
+  }
+  const auto fullest = std::ranges::max_element(smallest.program.ranks, {}, &RankProgram::arena_bytes);
+  std::vector<std::string> names;
+  for (const GraphToPlan& graph : request.graphs) names.push_back(graph.name);
+  const int64_t bytes = smallest.largest_arena();
+  return Status(StatusCode::kOutOfMemory,
+                format("no plan for {} fits {} a device; the smallest limit that works is {} ({} bytes) with "
+                       "'{}'. Its peak: {}{}",
+                       join(names, " and "), bytes_text(limit), bytes_text(bytes), bytes,
+                       smallest.entries[0].plan.strategy, fullest->peak, advice));
+}
+
+Result<Compiled> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
+                          const DeviceSet& devices) {
+  const Cluster cluster = devices.cluster();
+  const int64_t limit = limit_of(cluster, compute.memory_limit);
+  const PlanRequest request{graphs, compute, batch, profile_of(devices)};
+  TSR_ASSIGN_OR_RETURN(Planned planned, plan_within(request, limit, cluster, devices.catalog()));
+  if (limit > 0 && planned.largest_arena() > limit) {
+    if (compute.plan_file.empty()) return nothing_fits(request, limit, planned, cluster, devices.catalog());
+    const int64_t largest = planned.largest_arena();
+    return Status(
+        StatusCode::kOutOfMemory,
+        format("the plan '{}' needs {} bytes ({}) on a device, the memory limit is {} bytes ({}); peak: {}",
+               planned.entries[0].plan.strategy, largest, bytes_text(largest), limit, bytes_text(limit),
+               std::ranges::max_element(planned.program.ranks, {}, &RankProgram::arena_bytes)->peak));
+  }
   TSR_ASSIGN_OR_RETURN(Compiled compiled,
-                       lower_all(std::move(entries), std::move(candidates), std::move(search), devices,
-                                 compute.trace, compute.memory_limit));
+                       compiled_from(std::move(planned), devices, compute.trace, compute.memory_limit));
   // Several entries share an arena, which then is larger than the first alone has promised.
   if (!compute.plan_file.empty() && graphs.size() == 1)
     TSR_RETURN_IF_ERROR(check_promise(compiled.record->entries[0].plan, compiled.program)
                             .with_context(format("plan '{}'", compute.plan_file)));
+  TSR_RETURN_IF_ERROR(check_host_memory(compiled, compute.host_memory_limit));
   return compiled;
-}
-
-// The planner sees the first entry alone; when the others make the arena larger than the limit, it is asked
-// again to leave them that room.
-Result<Compiled> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
-                          const DeviceSet& devices) {
-  const int64_t limit = compute.memory_limit;
-  int64_t asked = limit;
-  for (int attempt = 0;; ++attempt) {
-    TSR_ASSIGN_OR_RETURN(Compiled compiled, plan_once(graphs, compute, batch, asked, devices));
-    TSR_RETURN_IF_ERROR(check_host_memory(compiled, compute.host_memory_limit));
-    const int64_t largest = largest_arena(compiled);
-    if (limit == 0 || largest <= limit) return compiled;
-    if (attempt == 3 || !compute.plan_file.empty() || asked - (largest - limit) <= 0)
-      return Status(
-          StatusCode::kOutOfMemory,
-          format("the plan '{}' needs {} bytes ({}) on a device, the memory limit is {} bytes ({}); peak: {}",
-                 compiled.record->entries[0].plan.strategy, largest, bytes_text(largest), limit,
-                 bytes_text(limit), compiled.record->devices[0].peak));
-    asked -= largest - limit;
-  }
 }
 
 Status require(const Graph& graph, TensorKind kind, std::string_view name, std::string_view purpose) {
@@ -241,8 +331,9 @@ Status require(const Graph& graph, TensorKind kind, std::string_view name, std::
 
 }  // namespace
 
-Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
-                                  const DeviceSet& devices) {
+namespace {
+
+Result<Graph> forward_with_loss(const Graph& forward, bool language_model, const TrainerSettings& settings) {
   Graph with_loss = forward;
   if (settings.dropout > 0 && !has_op(forward, "dropout"))
     return Status(StatusCode::kInvalidArgument,
@@ -261,7 +352,19 @@ Result<Compiled> compile_training(const Graph& forward, bool language_model, con
   if (settings.precision != DType::kF32) {
     TSR_ASSIGN_OR_RETURN(with_loss, with_mixed_precision(with_loss, settings.precision));
   }
+  return with_loss;
+}
 
+}  // namespace
+
+Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings) {
+  TSR_ASSIGN_OR_RETURN(const Graph with_loss, forward_with_loss(forward, language_model, settings));
+  return make_training_step(with_loss, settings.step);
+}
+
+Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
+                                  const DeviceSet& devices) {
+  TSR_ASSIGN_OR_RETURN(const Graph with_loss, forward_with_loss(forward, language_model, settings));
   std::vector<GraphToPlan> graphs;
   const auto add = [&](std::string name, Graph graph) {
     auto shared = std::make_shared<const Graph>(std::move(graph));
@@ -291,17 +394,21 @@ Result<Compiled> compile_generation(const Graph& forward, const GeneratorSetting
 }
 
 Result<Compiled> compile_graph(const Graph& graph, const PlanOptions& options, const DeviceSet& devices) {
-  TSR_ASSIGN_OR_RETURN(PlanResult planned, make_plan(graph, devices.cluster(), devices.catalog(), options));
-  planned.plan.estimate.profile = profile_of(devices);
-  std::vector<PlannedEntry> entries = {
-      {"main", std::make_shared<const Graph>(graph), std::move(planned.plan)}};
-  return lower_all(std::move(entries), std::move(planned.candidates), std::move(planned.search), devices,
-                   false, options.memory_limit);
+  TSR_ASSIGN_OR_RETURN(PlanResult made, make_plan(graph, devices.cluster(), devices.catalog(), options));
+  made.plan.estimate.profile = profile_of(devices);
+  Planned planned{{{"main", std::make_shared<const Graph>(graph), std::move(made.plan)}},
+                  std::move(made.candidates),
+                  std::move(made.search),
+                  {}};
+  TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
+  return compiled_from(std::move(planned), devices, false, options.memory_limit);
 }
 
 Result<Compiled> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices) {
   if (entries.empty()) return Status(StatusCode::kInvalidArgument, "a program needs at least one entry");
-  return lower_all(std::move(entries), {}, {}, devices);
+  Planned planned{std::move(entries), {}, {}, {}};
+  TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
+  return compiled_from(std::move(planned), devices);
 }
 
 }  // namespace tessera

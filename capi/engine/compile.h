@@ -41,14 +41,18 @@ struct PlanRecord {
   // What explains it: the program, where the record is a plan's; else it is with whoever runs it.
   std::shared_ptr<const Program> program;
   Cluster cluster;
-  std::string devices_text;  // "cpu:4"
-  int64_t memory_limit = 0;  // bytes a device; 0: none
+  std::string devices_text;          // "cpu:4"
+  int64_t memory_limit = 0;          // bytes a device; 0: none
+  std::vector<std::string> reasons;  // what else explains it: what frozen parameters change
 };
 
 struct Compiled {
   std::shared_ptr<const PlanRecord> record;
   Program program;
 };
+
+// Forward, backward and update, as compile_training plans them.
+Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings);
 
 // Entries "train_step" and "eval" (that one alone when settings.evaluate_only).
 // language_model: the loss is made from "logits"; else the graph has its own output "loss".

@@ -45,6 +45,7 @@ Result<Explanation> explain_plan(const PlanRecord& record, bool drawings) {
     parameters += record.entries[0].graph->type(id).shape.elements();
   explanation.subject = format("{} of {} parameters", record.entries[0].name, parameters);
   explain_frozen(*record.entries[0].graph, explanation);
+  explanation.reasons.insert(explanation.reasons.end(), record.reasons.begin(), record.reasons.end());
   if (explanation.gap >= 0 && record.search.bound_s > 0) explanation.bound_s = record.search.bound_s;
   if (const PlanSearch& search = record.search; search.configurations > 1) {
     std::vector<std::string> parts = {format("{} were lowered and simulated", search.solved),

@@ -7,6 +7,7 @@
 #include <span>
 #include <sstream>
 
+#include "capi/engine/frozen_plan.h"
 #include "capi/engine/trace_json.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
@@ -52,7 +53,10 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
   TSR_ASSIGN_OR_RETURN(const TrainerSettings settings, read_trainer_settings(rest, 0));
   TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices, settings.compute.profile));
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, language_model, settings, *devices));
-  return with_program(std::move(compiled));
+  auto record = std::make_shared<PlanRecord>(*compiled.record);
+  record->reasons = frozen_plan_reasons(forward, language_model, settings, *devices, *record);
+  record->program = std::make_shared<const Program>(std::move(compiled.program));
+  return std::shared_ptr<const PlanRecord>(std::move(record));
 }
 
 Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,

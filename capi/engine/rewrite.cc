@@ -60,24 +60,33 @@ Result<Graph> with_dropout(const Graph& graph, double p) {
   return std::move(copy.graph());
 }
 
-Status freeze(Graph& graph, std::string_view patterns) {
-  if (trim(patterns).empty()) return {};
-  const std::vector<TensorId> parameters = graph.tensors_of_kind(TensorKind::kParameter);
+Result<std::vector<TensorId>> matching_parameters(const Graph& graph, std::string_view patterns,
+                                                  std::span<const TensorId> of, std::string_view purpose) {
+  std::vector<TensorId> all;
   for (const std::string& part : split(patterns, ',')) {
     const std::string_view pattern = trim(part);
     bool found = false;
-    for (const TensorId id : parameters) {
+    for (const TensorId id : of) {
       if (!matches(pattern, graph.tensor(id).name)) continue;
-      graph.set_trainable(id, false);
+      if (std::ranges::find(all, id) == all.end()) all.push_back(id);
       found = true;
     }
     if (!found) {
       std::vector<std::string> names;
-      for (const TensorId id : parameters) names.push_back(graph.tensor(id).name);
-      return Status(StatusCode::kNotFound, format("frozen: no parameter matches '{}'; nearest: {}", pattern,
-                                                  join(nearest_names(pattern, names), ", ")));
+      for (const TensorId id : of) names.push_back(graph.tensor(id).name);
+      return Status(StatusCode::kNotFound, format("{}: no parameter matches '{}'; nearest: {}", purpose,
+                                                  pattern, join(nearest_names(pattern, names), ", ")));
     }
   }
+  return all;
+}
+
+Status freeze(Graph& graph, std::string_view patterns) {
+  if (trim(patterns).empty()) return {};
+  const std::vector<TensorId> parameters = graph.tensors_of_kind(TensorKind::kParameter);
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> frozen,
+                       matching_parameters(graph, patterns, parameters, "frozen"));
+  for (const TensorId id : frozen) graph.set_trainable(id, false);
   return {};
 }
 

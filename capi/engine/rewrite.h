@@ -1,7 +1,9 @@
 // Copies of a forward graph with one thing changed; graphs are append-only, so a change is a copy.
 #pragma once
 
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "graph/graph.h"
 
@@ -11,6 +13,11 @@ bool has_op(const Graph& graph, std::string_view op);
 
 // Every dropout op gets probability `p`.
 Result<Graph> with_dropout(const Graph& graph, double p);
+
+// Those of `of` whose name matches one of `patterns` (comma-separated, '*' matches any characters).
+// kNotFound, beginning with `purpose`, when a pattern matches nothing.
+Result<std::vector<TensorId>> matching_parameters(const Graph& graph, std::string_view patterns,
+                                                  std::span<const TensorId> of, std::string_view purpose);
 
 // Parameters whose name matches one of `patterns` (comma-separated, '*' matches any characters) stop being
 // trainable. kNotFound when a pattern matches nothing.

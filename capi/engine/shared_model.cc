@@ -84,11 +84,7 @@ Status SharedModel::save(const std::string& path, const Options& options) {
   OptionReader reader(options, "save");
   const bool compress = reader.flag("compress", false);
   TSR_RETURN_IF_ERROR(reader.finish());
-  Model copy;  // shares the values
-  {
-    const std::lock_guard lock(mutex_);
-    copy = model_;
-  }
+  Model copy = snapshot();
   for (const TensorId id : copy.graph.tensors_of_kind(TensorKind::kParameter)) {
     const std::string& name = copy.graph.tensor(id).name;
     if (copy.parameters.find(name) == copy.parameters.end()) {
@@ -101,6 +97,11 @@ Status SharedModel::save(const std::string& path, const Options& options) {
 Graph SharedModel::graph() const {
   const std::lock_guard lock(mutex_);
   return model_.graph;
+}
+
+Model SharedModel::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return model_;
 }
 
 std::vector<std::string> SharedModel::parameter_names() const {

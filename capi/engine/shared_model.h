@@ -25,6 +25,7 @@ class SharedModel {
   Status save(const std::string& path, const Options& options);
 
   Graph graph() const;
+  Model snapshot() const;                            // shares the values
   std::vector<std::string> parameter_names() const;  // in graph order
   Result<HostTensor> read(std::string_view parameter);
   // As `read`, but a drawn value is not kept: for callers that copy it elsewhere at once.

@@ -113,6 +113,13 @@ Initializer initializer_for(const Graph& graph, TensorId parameter) {
         leaf.find("norm") != std::string_view::npos ? Initializer::Kind::kOnes : Initializer::Kind::kZeros,
         0};
 
+  // Low-rank adapters begin as nothing: the second matrix is zero, the first keeps the size of what it reads.
+  if (leaf == "lora_b") return {Initializer::Kind::kZeros, 0};
+  if (leaf == "lora_a") {
+    const auto read = static_cast<double>(std::max(tensor.type.shape[0], tensor.type.shape[1]));
+    return {Initializer::Kind::kNormal, 1 / std::sqrt(read)};
+  }
+
   constexpr double kStddev = 0.02;
   const int64_t blocks = block_count(graph);
   if (blocks > 0) {

@@ -8,7 +8,6 @@
 #include "parallel/analytic/device_time.h"
 #include "parallel/analytic/least_generate.h"
 #include "parallel/search/divisors.h"
-#include "parallel/search/divisors.h"
 
 namespace tessera {
 

@@ -69,6 +69,30 @@ Model open_model(const std::string& text, int64_t seed) {
   return make<Model>(tsr_model_load, text.c_str());
 }
 
+void add_adapter_options(CLI::App& command, Adapters& adapters) {
+  command
+      .add_option("--lora", adapters.rank,
+                  "train low-rank adapters of this rank beside the weights of every block, which are frozen")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--lora-alpha", adapters.alpha,
+                     "what adapters add counts alpha / rank times (default: the rank)");
+  command.add_option("--lora-on", adapters.on,
+                     "weights that get adapters: block.*.q.weight,block.*.v.weight");
+}
+
+Model adapted(Model model, const Adapters& adapters) {
+  if (adapters.rank == 0) {
+    if (adapters.alpha != 0 || !adapters.on.empty())
+      throw Error(TSR_INVALID_ARGUMENT, "--lora-alpha and --lora-on belong to --lora RANK, which is missing");
+    return model;
+  }
+  Options options = make<Options>(tsr_options_new);
+  set(options, "rank", adapters.rank);
+  if (adapters.alpha != 0) set(options, "alpha", adapters.alpha);
+  if (!adapters.on.empty()) set(options, "on", adapters.on);
+  return make<Model>(tsr_model_add_adapters, model.get(), static_cast<const tsr_options*>(options.get()));
+}
+
 Tokenizer open_tokenizer(const std::string& text) {
   if (text == "bytes") return make<Tokenizer>(tsr_tokenizer_new_bytes);
   return make<Tokenizer>(tsr_tokenizer_load, text.c_str());

@@ -27,6 +27,7 @@ void register_eval(CLI::App& app);
 void register_generate(CLI::App& app);
 void register_bench(CLI::App& app);
 void register_calibrate(CLI::App& app);
+void register_merge(CLI::App& app);
 
 // Options that several commands share.
 struct Common {
@@ -49,6 +50,15 @@ void drain_log(const Runtime& runtime);
 
 // A file (.tsr, GGUF), or a description such as "llama:L=2,C=64" when no such file exists.
 Model open_model(const std::string& text, int64_t seed = 0);
+
+// Options of low-rank adapters, and the model with those that were asked for.
+struct Adapters {
+  int64_t rank = 0;  // 0: none
+  double alpha = 0;
+  std::string on;
+};
+void add_adapter_options(CLI::App& command, Adapters& adapters);
+Model adapted(Model model, const Adapters& adapters);
 
 // "bytes", or the tokenizer of a .tsr or GGUF file.
 Tokenizer open_tokenizer(const std::string& text);

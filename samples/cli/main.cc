@@ -10,9 +10,9 @@
 namespace {
 
 constexpr cli::Register kCommands[] = {
-    cli::register_devices,  cli::register_import, cli::register_inspect, cli::register_new,
-    cli::register_tokenize, cli::register_plan,   cli::register_train,   cli::register_eval,
-    cli::register_generate, cli::register_bench,   cli::register_calibrate,
+    cli::register_devices,  cli::register_import, cli::register_inspect,   cli::register_new,
+    cli::register_tokenize, cli::register_plan,   cli::register_train,     cli::register_eval,
+    cli::register_generate, cli::register_bench,  cli::register_calibrate, cli::register_merge,
 };
 
 size_t edit_distance(const std::string& a, const std::string& b) {

@@ -10,7 +10,9 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, output, mode = "train", optimizer = "adamw", cluster, features, trace, report, pins;
+  Adapters adapters;
+  std::string frozen, model, output, mode = "train", optimizer = "adamw", cluster, features, trace, report,
+                                     pins;
   std::string certificate, checked;
   std::string objective = "latency", kv_budget;
   std::string batch_words = "8";
@@ -45,6 +47,15 @@ void print_estimate(const Json& estimate) {
   else
     std::cout << "gap        not known: this plan was given and priced, nothing was searched\n";
   print_explanation(std::cout, estimate["explanation"], true);
+}
+
+// Adapters of absent hardware's plans are one of the features.
+std::string with_adapters(const std::string& features, const Adapters& adapters) {
+  if (adapters.rank == 0) return features;
+  if (!adapters.on.empty())
+    throw Error(TSR_UNSUPPORTED,
+                "--lora-on: with --cluster, adapters stand beside every product of the blocks");
+  return features + (features.empty() ? "" : ",") + "trainable=lora:" + std::to_string(adapters.rank);
 }
 
 void print_check(const Json& check) {
@@ -136,6 +147,11 @@ void register_plan(CLI::App& app) {
                    "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16,"
                    "trainable=lora:16")
       ->needs("--cluster");
+  add_adapter_options(*command, args->adapters);
+  command
+      ->add_option("--frozen", args->frozen,
+                   "train: parameters to leave untrained: block.0.*,token_embedding")
+      ->excludes("--cluster");
   command->add_option("--objective", args->objective, "generate, with --cluster: latency or throughput")
       ->capture_default_str();
   command->add_option("--prompt", args->prompt, "generate, with --cluster: tokens of a prompt")
@@ -177,7 +193,7 @@ void register_plan(CLI::App& app) {
       set(options, "cluster", args->cluster);
       chosen ? set(options, "batch", args->batch_words) : set(options, "batch", args->batch);
       set(options, "parallel", args->parallel);
-      set(options, "features", args->features);
+      set(options, "features", with_adapters(args->features, args->adapters));
       if (!args->memory_limit.empty()) set(options, "memory_limit", args->memory_limit);
       if (args->mode == "generate") {
         options = make<Options>(tsr_options_new);
@@ -212,7 +228,7 @@ void register_plan(CLI::App& app) {
       return;
     }
     const Runtime runtime = open_runtime(*args);
-    const Model model = open_model(args->model);
+    const Model model = adapted(open_model(args->model), args->adapters);
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "mode", args->mode);
@@ -221,6 +237,7 @@ void register_plan(CLI::App& app) {
       set(options, "batch", args->batch);
       set(options, "seq", args->seq > 0 ? args->seq : int64_t{128});
       set(options, "optimizer", args->optimizer);
+      if (!args->frozen.empty()) set(options, "frozen", args->frozen);
       if (!args->trace.empty()) set(options, "trace", int64_t{1});
     } else if (args->context > 0) {
       set(options, "context", args->context);

@@ -17,6 +17,7 @@ struct Arguments : Common {
   double lr = 1e-3, lr_end = 0, clip_norm = 1, weight_decay = -1, momentum = -1, eval_fraction = 0.1,
          dropout = -1;
   int64_t eval_batches = 0;
+  Adapters adapters;
 };
 
 volatile std::sig_atomic_t interrupted = 0;  // set by Ctrl-C; the step in progress is finished and saved
@@ -73,7 +74,7 @@ std::string resume_folder(const std::string& text) {
 
 void train(const Arguments& args) {
   const Runtime runtime = open_runtime(args);
-  const Model model = open_model(args.model, args.seed);
+  const Model model = adapted(open_model(args.model, args.seed), args.adapters);
   const Dataset dataset = open_dataset(args, model);
   const Options options = trainer_options(args);
   const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
@@ -181,7 +182,8 @@ void register_train(CLI::App& app) {
       "Example:\n  tessera train model.tsr --data text.txt --steps 200 --devices cpu:2 --out tuned.tsr\n"
       "  tessera train model.tsr --data text.txt --steps 200 --resume tuned.tsr.checkpoint --out tuned.tsr\n"
       "  tessera train model.tsr --data text.txt --devices cpu:4 --parallel dp=2,tp=2,zero=1 --out tuned.tsr "
-      "--json");
+      "--json\n"
+      "  tessera train model.tsr --data text.txt --lora 8 --out adapted.tsr   (then: tessera merge)");
   command->add_option("model", args->model, ".tsr or GGUF file")->required();
   command->add_option("--data", args->data, "text file")->required();
   command->add_option("--out", args->output, ".tsr file to write; checkpoints go to OUT.checkpoint");
@@ -201,6 +203,7 @@ void register_train(CLI::App& app) {
   command->add_option("--precision", args->precision, "f32 or bf16, with f32 parameters (default: f32)");
   command->add_option("--dropout", args->dropout, "probability for every dropout of the model");
   command->add_option("--frozen", args->frozen, "parameters to leave untrained: block.0.*,token_embedding");
+  add_adapter_options(*command, args->adapters);
   command->add_option("--eval-fraction", args->eval_fraction, "last part of the text, held out")
       ->capture_default_str();
   command->add_option("--eval-batches", args->eval_batches, "most batches of it to evaluate; 0: all")

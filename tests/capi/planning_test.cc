@@ -47,6 +47,56 @@ TEST_CASE("a plan that cannot fit is refused with the smallest limit that would 
   CHECK(error.message.size() > 40);
 }
 
+TEST_CASE(
+    "the limit and the devices named when nothing fits are true of all entries, trained or served, pinned or "
+    "not") {
+  const Runtime rt = runtime();
+  tsr_model* raw = nullptr;
+  ok(tsr_model_new("gpt2:L=2,C=64,H=4,V=256,T=128", nullptr, &raw));
+  const Model model(raw);
+  struct Case {
+    const char *mode, *parallel;
+    int64_t limit;
+  };
+  for (const Case& c : {Case{"train", "dp=2,zero=3", 1 << 20}, Case{"train", "tp=2", 1 << 20},
+                        Case{"generate", "", 256 << 10}, Case{"generate", "tp=2", 256 << 10}}) {
+    INFO(c.mode, " ", c.parallel);
+    const auto plan = [&](int64_t limit, int64_t devices) {
+      Options given = options({{"devices", "cpu:" + std::to_string(devices)},
+                               {"mode", std::string(c.mode)},
+                               {"parallel", std::string(c.parallel)},
+                               {"memory_limit", limit}});
+      if (c.mode == std::string("train")) {
+        ok(tsr_options_set_i64(given.get(), "batch", 4));
+        ok(tsr_options_set_i64(given.get(), "seq", 64));
+      }
+      tsr_plan* made = nullptr;
+      const Error error = take(tsr_plan_new(rt.get(), model.get(), given.get(), &made));
+      tsr_plan_free(made);
+      return error;
+    };
+    const Error none = plan(c.limit, 2);
+    MESSAGE(none.message);
+    REQUIRE(none.code == TSR_OUT_OF_MEMORY);
+    CHECK(none.message.find("instruction") != std::string::npos);
+    CHECK(none.message.find("kept between runs") != std::string::npos);
+    const size_t open = none.message.find('(');
+    REQUIRE(none.message.find(" bytes)") != std::string::npos);
+    const int64_t least = std::stoll(none.message.substr(open + 1));
+    CHECK(plan(least, 2).code == TSR_OK);
+    CHECK(plan(least - least / 100, 2).code == TSR_OUT_OF_MEMORY);
+    const std::string phrase = "number of devices that would do is ";
+    const size_t at = none.message.find(phrase);
+    if (at == std::string::npos) {
+      CHECK(none.message.find("devices would not do either") != std::string::npos);
+      continue;
+    }
+    const int64_t devices = std::stoll(none.message.substr(at + phrase.size()));
+    CHECK(plan(c.limit, devices).code == TSR_OK);
+    CHECK(plan(c.limit, devices - 1).code != TSR_OK);
+  }
+}
+
 TEST_CASE("a saved plan is followed instead of planning, and refused for another graph") {
   const Runtime rt = runtime();
   const Scratch scratch;

@@ -10,6 +10,7 @@
 #include "graph/analysis/issue_order.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/adapters.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
 #include "parallel/lower.h"
@@ -34,7 +35,10 @@ std::vector<double> starting_values(const Graph& graph, TensorId id) {
   std::seed_seq seed(name.begin(), name.end());
   std::mt19937 random(seed);
   const double centre = initializer.kind == Initializer::Kind::kOnes ? 1 : 0;
-  const double width = initializer.kind == Initializer::Kind::kNormal ? 5 * initializer.stddev : 0.1;
+  // Adapters as wide as matrices would drown those, and a step then magnifies what rounding leaves.
+  const bool wide =
+      initializer.kind == Initializer::Kind::kNormal && name.find(".lora_") == std::string::npos;
+  const double width = wide ? 5 * initializer.stddev : 0.1;
   std::normal_distribution<double> normal(centre, width);
   // Rounded to f32, so that both element types start alike.
   for (double& value : values) value = static_cast<float>(normal(random));
@@ -58,7 +62,10 @@ Result<Graph> model_graph(const Job& job) {
   TSR_ASSIGN_OR_RETURN(ModelConfig config, parse_shorthand(job.model));
   if (!config.flags.contains("tied")) config.flags["tied"] = job.tied;
   if (job.dropout > 0) config.reals["dropout"] = job.dropout;
-  return build_model(config);
+  if (job.lora == 0) return build_model(config);
+  TSR_ASSIGN_OR_RETURN(const Graph base, build_model(config));
+  // A factor that is not 1, so that it is there to be seen.
+  return with_adapters(base, adaptable_weights(base), {job.lora, 2.0 * static_cast<double>(job.lora)});
 }
 
 Result<Graph> forward_graph(const Job& job) {
@@ -68,8 +75,7 @@ Result<Graph> forward_graph(const Job& job) {
   for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter)) {
     const std::string& name = forward.tensor(id).name;
     const auto named = [&](const std::string& part) { return name.find(part) != std::string::npos; };
-    if (!job.trainable.empty() && std::ranges::none_of(job.trainable, named))
-      forward.set_trainable(id, false);
+    if (!job.trainable.empty()) forward.set_trainable(id, std::ranges::any_of(job.trainable, named));
   }
   return forward;
 }
@@ -207,9 +213,9 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
 }
 
 std::string key_of(const Job& job) {
-  return format("{} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype), job.batch,
+  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype), job.batch,
                 job.tokens, job.tied, job.optimizer, job.lr, job.steps, job.clip_norm, job.dropout,
-                join(job.trainable, ","), job.gradients, job.evaluates);
+                join(job.trainable, ","), job.lora, job.gradients, job.evaluates);
 }
 
 // Ring-equivalent bytes of one training step, from its instructions.

@@ -30,6 +30,7 @@ struct Job {
   double dropout = 0;
   // Parameters whose name contains one of these train; all when empty (low-rank adapters freeze the rest).
   std::vector<std::string> trainable = {};
+  int64_t lora = 0;       // > 0: adapters of this rank beside the products of every block, the rest frozen
   bool gradients = true;  // fetch every gradient of the first step: one output each
   // Not 0: random short waits, everything that may overlap on a stream of its own, and a watchdog.
   uint64_t perturbation_seed = 0;

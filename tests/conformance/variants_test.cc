@@ -89,6 +89,60 @@ TEST_SUITE("parity variants") {
     check_sample(job, "frozen");
   }
 
+  TEST_CASE("of a model with low-rank adapters only those have gradients") {
+    for (const std::string_view model : {kGpt2, kLlama}) {
+      const Job job{.model = std::string(model), .lora = 3};
+      const Outcome& single = on_one_device(job);
+      REQUIRE(single.error == "ok");
+      CHECK(single.gradients.contains("block.0.q.lora_b"));
+      for (const auto& [name, values] : single.gradients) CHECK(name.find(".lora_") != std::string::npos);
+    }
+  }
+
+  // y = x W' + factor (x A') B' has dB = factor dW A' and dA = factor B' dW: adapters' gradients against that
+  // of the matrix they stand beside, which takes another way through the graph.
+  TEST_CASE("an adapter's gradients are those of its weight, projected") {
+    for (const std::string_view words : {"dp=1", "tp=2", "dp=2,zero=3"}) {
+      constexpr int64_t kRank = 3;
+      const Job job{.model = std::string(kGpt2), .trainable = {"block"}, .lora = kRank};
+      const Outcome out = run(job, words);
+      REQUIRE_MESSAGE(out.error == "ok", out.error);
+      // The first step's gradients, at the values before it.
+      Job still = job;
+      still.lr = 0, still.steps = 1, still.optimizer = "sgd";
+      const Outcome begin = run(still, words);
+      REQUIRE_MESSAGE(begin.error == "ok", begin.error);
+      for (const std::string name : {"block.0.q", "block.1.o", "block.0.fc", "block.1.proj"}) {
+        const auto& dw = out.gradients.at(name + ".weight");
+        const auto& a = begin.weights.at(name + ".lora_a");
+        const auto& b = begin.weights.at(name + ".lora_b");
+        const size_t r = kRank, k = a.size() / r, n = b.size() / r;
+        REQUIRE(dw.size() == n * k);
+        const double factor = 2;
+        double worst = 0, largest = 0;
+        const auto compare = [&](double found, double wanted) {
+          worst = std::max(worst, std::abs(found - wanted));
+          largest = std::max(largest, std::abs(wanted));
+        };
+        for (size_t row = 0; row < n; ++row)
+          for (size_t c = 0; c < r; ++c) {
+            double wanted = 0;
+            for (size_t i = 0; i < k; ++i) wanted += factor * dw[row * k + i] * a[c * k + i];
+            compare(out.gradients.at(name + ".lora_b")[row * r + c], wanted);
+          }
+        for (size_t c = 0; c < r; ++c)
+          for (size_t i = 0; i < k; ++i) {
+            double wanted = 0;
+            for (size_t row = 0; row < n; ++row) wanted += factor * b[row * r + c] * dw[row * k + i];
+            compare(out.gradients.at(name + ".lora_a")[c * k + i], wanted);
+          }
+        CAPTURE(name);
+        CHECK(largest > 0);
+        CHECK(worst <= 1e-12 * largest);  // f64, sums in another order
+      }
+    }
+  }
+
   TEST_CASE("clipping, dropout and frozen parameters in f32") {
     check_sample({.model = std::string(kGpt2),
                   .dtype = DType::kF32,

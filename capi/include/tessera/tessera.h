@@ -398,6 +398,17 @@ TSR_API tsr_status* tsr_model_new(const char* description, const tsr_options* op
  * weights at 1, the rest normal with deviation 0.02 or by their fan-in; write others with tsr_model_write. */
 TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options* options, tsr_model** out_model);
 
+/* A model with low-rank adapters: beside the product of a weight W, frozen from here on, one of two small matrices that are
+ * trained, y = x W + alpha/rank * (x A) B. They are parameters like others ("block.0.q.lora_a", "block.0.q.lora_b": saved,
+ * planned, sharded) and begin as nothing: the new model computes what `model` does, whose values it shares.
+ * Options: rank (i64, default 16), alpha (f64, default: the rank), on (str: names of the weights, "*" matches any
+ * characters, comma-separated; default: all matrices of the blocks that products alone read). TSR_INVALID_ARGUMENT,
+ * TSR_NOT_FOUND. */
+TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options, tsr_model** out_model);
+/* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B. f32 and f64.
+ * TSR_FAILED_PRECONDITION where there are none. */
+TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model);
+
 /* Writes a .tsr file: to a temporary name, synced, renamed over `path`. Parameters not drawn yet are drawn.
  * Options: compress (i64, default 0). TSR_IO. */
 TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options);
@@ -555,9 +566,10 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * is as tsr_plan_explain has it; what it calls a device is a stage of the pipeline.
  * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or throughput), prompt
  * and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay), kv_budget (bytes a device), dtype;
- * parallel pins tp, pp and dp. Yields {"parallel", "time_to_first_token_seconds", "time_per_token_seconds", "request_seconds",
- * "tokens_per_second", "kv_bytes", "weight_bytes", "memory_bytes", "token_seconds", "bound", "gap", "candidates", ...}.
- * TSR_OUT_OF_MEMORY when nothing fits: says the smallest limit found, and how many devices would do. */
+ * parallel pins tp, pp, dp, batch (sequences of a replica) and prefill (of them, prompts read at a time). Yields {"parallel", "time_to_first_token_seconds", "time_per_token_seconds", "request_seconds",
+ * "tokens_per_second", "kv_bytes", "weight_bytes", "memory_bytes", "token_seconds", "bound", "gap", "candidates",
+ * "explanation"}; the explanation's step then is a request: "serving" has its figures, and every share of "time" its "phase".
+ * TSR_OUT_OF_MEMORY when nothing fits: what fills the device, the smallest limit that works, how many devices would do. */
 TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer, size_t capacity,
                                       size_t* out_size);
 /* The same explained, as a page like tsr_plan_page's. */

@@ -1,0 +1,37 @@
+#include <iostream>
+
+#include "command.h"
+
+namespace cli {
+
+namespace {
+struct Arguments : Common {
+  std::string model, output;
+};
+}  // namespace
+
+void register_merge(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("merge", "take a model's low-rank adapters into the weights they stand beside");
+  command->footer(
+      "Example:\n  tessera train model.tsr --data text.txt --lora 8 --out adapted.tsr\n"
+      "  tessera merge adapted.tsr -o tuned.tsr");
+  command->add_option("model", args->model, ".tsr file with adapters, from `tessera train --lora`")
+      ->required();
+  command->add_option("-o,--out", args->output, ".tsr file to write")->required();
+  add_json(*command, *args);
+  command->callback([args] {
+    const Model model = open_model(args->model);
+    const Model merged = make<Model>(tsr_model_merge_adapters, model.get());
+    check(tsr_model_save(merged.get(), args->output.c_str(), nullptr));
+    const Json before = Json::parse(text(tsr_model_info, model.get()));
+    const Json after = Json::parse(text(tsr_model_info, merged.get()));
+    if (args->json) return print_json({{"out", args->output}, {"parameters", after["parameters"]}});
+    std::cout << args->output << ": " << after["parameters"].get<int64_t>() << " parameters, "
+              << before["parameters"].get<int64_t>() - after["parameters"].get<int64_t>()
+              << " of adapters taken in\n";
+  });
+}
+
+}  // namespace cli

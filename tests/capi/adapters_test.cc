@@ -1,0 +1,179 @@
+// Low-rank adapters through the C API: the base keeps its bits, the loss falls, merging changes no output,
+// and a plan with them differs from one of full training and says why.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "tests/capi/c_api.h"
+
+using namespace capi_test;
+
+namespace {
+
+Model described(const char* description) {
+  tsr_model* made = nullptr;
+  ok(tsr_model_new(description, options({{"seed", 7}}).get(), &made));
+  return Model(made);
+}
+
+Model adapted(const Model& model, std::initializer_list<Setting> settings) {
+  tsr_model* made = nullptr;
+  ok(tsr_model_add_adapters(model.get(), options(settings).get(), &made));
+  return Model(made);
+}
+
+Model merged(const Model& model) {
+  tsr_model* made = nullptr;
+  ok(tsr_model_merge_adapters(model.get(), &made));
+  return Model(made);
+}
+
+std::map<std::string, std::vector<float>> values(const Model& model) {
+  size_t count = 0;
+  ok(tsr_model_parameter_count(model.get(), &count));
+  std::map<std::string, std::vector<float>> all;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string name = text([&](char* buffer, size_t capacity, size_t* size) {
+      return tsr_model_parameter_name(model.get(), i, buffer, capacity, size);
+    });
+    tsr_tensor* value = nullptr;
+    ok(tsr_model_read(model.get(), name.c_str(), &value));
+    all[name] = floats(Tensor(value).get());
+  }
+  return all;
+}
+
+Dataset bytes_dataset() {
+  tsr_tokenizer* tokenizer = nullptr;
+  ok(tsr_tokenizer_new_bytes(&tokenizer));
+  const Tokenizer owned(tokenizer);
+  std::string words;
+  for (int i = 0; i < 120; ++i) words += "the tiles of one mosaic lie side by side; ";
+  tsr_dataset* made = nullptr;
+  ok(tsr_dataset_new_text(words.c_str(), words.size(), owned.get(),
+                          options({{"seq", 16}, {"eval_fraction", 0.2}}).get(), &made));
+  return Dataset(made);
+}
+
+double evaluated(const Runtime& runtime, const Model& model, const Dataset& dataset) {
+  tsr_trainer* made = nullptr;
+  ok(tsr_trainer_new(runtime.get(), model.get(), dataset.get(), options({{"evaluate_only", 1}}).get(),
+                     &made));
+  const Trainer trainer(made);
+  double loss = 0;
+  ok(tsr_trainer_evaluate(trainer.get(), &loss));
+  return loss;
+}
+
+constexpr const char* kModel = "gpt2:L=2,C=32,H=4,V=256,T=32";
+
+}  // namespace
+
+TEST_CASE(
+    "training adapters leaves the base as it is to the bit, lowers the loss, and merges to the same "
+    "outputs") {
+  const Runtime runtime = capi_test::runtime();
+  const Dataset dataset = bytes_dataset();
+  const Model base = described(kModel);
+  const auto before = values(base);
+  const double first = evaluated(runtime, base, dataset);
+  for (const char* parallel : {"dp=1", "dp=2,zero=3", "tp=2,sp", "pp=2,mb=2"}) {
+    CAPTURE(parallel);
+    const Model model = adapted(base, {{"rank", 4}, {"alpha", 8.0}});
+    // As nothing at first.
+    CHECK(evaluated(runtime, model, dataset) == first);
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(runtime.get(), model.get(), dataset.get(),
+                       options({{"devices", std::string(parallel == std::string("dp=1") ? "cpu:1" : "cpu:2")},
+                                {"parallel", std::string(parallel)},
+                                {"lr", 1e-2},
+                                {"steps", 30},
+                                {"batch", 4}})
+                           .get(),
+                       &made));
+    const Trainer trainer(made);
+    for (int step = 0; step < 30; ++step) ok(tsr_trainer_step(trainer.get(), nullptr));
+    ok(tsr_trainer_store(trainer.get(), model.get()));
+    const double last = evaluated(runtime, model, dataset);
+    CHECK(last < first - 0.3);
+    const auto after = values(model);
+    for (const auto& [name, value] : before) {
+      CAPTURE(name);
+      CHECK(std::memcmp(value.data(), after.at(name).data(), value.size() * sizeof(float)) == 0);
+    }
+    CHECK(after.size() == before.size() + 2 * 2 * 6);
+    const auto& b = after.at("block.1.fc.lora_b");
+    CHECK(std::ranges::any_of(b, [](float x) { return x != 0; }));
+
+    const Model whole = merged(model);
+    const auto taken_in = values(whole);
+    CHECK(taken_in.size() == before.size());
+    CHECK(taken_in.at("block.0.q.weight") != before.at("block.0.q.weight"));
+    CHECK(taken_in.at("token_embedding") == before.at("token_embedding"));
+    // The same sums in another order, in f32.
+    CHECK(evaluated(runtime, whole, dataset) == doctest::Approx(last).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("an adapted model is saved, loaded, and adapters stand only where they were asked for") {
+  const Scratch scratch;
+  const Model base = described(kModel);
+  const Model model = adapted(base, {{"rank", 2}, {"on", "block.*.q.weight,block.1.v.weight"}});
+  const std::string path = scratch / "adapted.tsr";
+  ok(tsr_model_save(model.get(), path.c_str(), nullptr));
+  tsr_model* loaded = nullptr;
+  ok(tsr_model_load(path.c_str(), &loaded));
+  const Model again(loaded);
+  const auto all = values(again);
+  CHECK(all == values(model));
+  CHECK(std::ranges::count_if(all, [](const auto& it) { return it.first.ends_with(".lora_a"); }) == 3);
+  CHECK(all.contains("block.1.v.lora_b"));
+  CHECK(values(merged(again)) == values(base));  // still zero
+
+  tsr_model* made = nullptr;
+  const Error unknown = take(tsr_model_add_adapters(base.get(), options({{"on", "block.*.w"}}).get(), &made));
+  CHECK(unknown.code == TSR_NOT_FOUND);
+  CHECK(unknown.message.find("no parameter matches 'block.*.w'") != std::string::npos);
+  CHECK(take(tsr_model_add_adapters(model.get(), nullptr, &made)).code == TSR_INVALID_ARGUMENT);
+  CHECK(take(tsr_model_merge_adapters(base.get(), &made)).code == TSR_FAILED_PRECONDITION);
+}
+
+TEST_CASE("adapters are planned otherwise than full training under a limit, and the explanation says why") {
+  const Runtime runtime = capi_test::runtime();
+  const Model base = described("gpt2:L=4,C=128,H=4,V=512,T=128");
+  const Model model = adapted(base, {{"rank", 4}});
+  const auto explained = [&](const Model& of, std::initializer_list<Setting> more) {
+    Options given = options(more);
+    for (const auto& [key, value] : {std::pair("devices", "cpu:4")})
+      ok(tsr_options_set_str(given.get(), key, value));
+    ok(tsr_options_set_i64(given.get(), "batch", 8));
+    ok(tsr_options_set_i64(given.get(), "seq", 128));
+    tsr_plan* made = nullptr;
+    ok(tsr_plan_new(runtime.get(), of.get(), given.get(), &made));
+    const Plan plan(made);
+    return text([&](char* buffer, size_t capacity, size_t* size) {
+      return tsr_plan_explain(plan.get(), buffer, capacity, size);
+    });
+  };
+  const auto strategy_of = [](const std::string& json) {
+    const size_t at = json.find("\"strategy\":\"") + 12;
+    return json.substr(at, json.find('"', at) - at);
+  };
+  // Full training offloads what adapters need not.
+  const std::string full = explained(base, {{"memory_limit", "8MiB"}});
+  const std::string lora = explained(model, {{"memory_limit", "8MiB"}});
+  MESSAGE(strategy_of(full), " becomes ", strategy_of(lora));
+  CHECK(strategy_of(full) != strategy_of(lora));
+  for (const char* sentence :
+       {"parameters are trained; the frozen ones have no gradient", "Gradients and optimizer state take",
+        "Products for gradients of frozen weights are left out", "Trained in full the best plan is '"}) {
+    CAPTURE(sentence);
+    CHECK(lora.find(sentence) != std::string::npos);
+    CHECK(full.find(sentence) == std::string::npos);
+  }
+  CHECK(lora.find("Trained in full the best plan is '" + strategy_of(full) + "'") != std::string::npos);
+  // Parameters frozen by name are told of alike.
+  const std::string frozen = explained(base, {{"memory_limit", "8MiB"}, {"frozen", "block.*"}});
+  CHECK(frozen.find("Trained in full the best plan is '") != std::string::npos);
+}
