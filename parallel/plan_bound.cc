@@ -1,9 +1,15 @@
 #include "parallel/plan_bound.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
 
 #include "graph/base/text.h"
 #include "parallel/cost_model.h"
+#include "parallel/refine_plan.h"
+#include "parallel/schedule.h"
+#include "parallel/search/release.h"
 
 namespace tessera {
 
@@ -125,7 +131,9 @@ const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int
   const Result<Graph> bound = graph_.bind(std::span(&value, has_batch ? 1 : 0));
   if (!bound.ok()) return at->second;                  // no bound, then
   std::map<std::pair<bool, std::string>, Work> known;  // blocks repeat
-  for (const Node& node : bound->nodes()) {
+  std::vector<Work> works(bound->nodes().size());
+  for (size_t n = 0; n < works.size(); ++n) {
+    const Node& node = bound->nodes()[n];
     if (node.op->is_view) continue;
     const bool updates = node.phase == Phase::kUpdate;
     const auto [work, is_first] = known.try_emplace({updates, key_of(*bound, node)});
@@ -134,11 +142,51 @@ const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int
       const KernelDesc whole = whole_kernel(*bound, node, catalog_, rule);
       work->second = work_of_part(whole, rule, updates ? spread : inside);
     }
+    works[n] = work->second;
     Work& sum = updates ? at->second.update : at->second.passes;
     sum.alone_s += work->second.alone_s;
     sum.share_s += work->second.share_s;
   }
+  find_saved(*bound, works, inside, at->second);
   return at->second;
+}
+
+// What is made before backward begins and read after: all of it is there at that moment, but for what is made
+// again or moved out. Values of one computation share its time.
+void PlanBounds::find_saved(const Graph& bound, const std::vector<Work>& works, int32_t inside,
+                            Phases& phases) const {
+  const auto is_backward = [&](const Node& node) {
+    return node.phase == Phase::kBackwardInput || node.phase == Phase::kBackwardWeight;
+  };
+  const std::span<const Node> nodes = bound.nodes();
+  size_t begins = 0;
+  while (begins < nodes.size() && !is_backward(nodes[begins])) ++begins;
+  std::set<TensorId> read, leaves_whole;
+  for (const Node& node : nodes) {
+    if (!is_backward(node)) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const TensorId root = viewed(bound, node.inputs[i]);
+      const NodeId producer = bound.tensor(root).producer;
+      if (!reads_input(node, i) || producer == kNoNode || index(producer) >= begins) continue;
+      if (bound.node(producer).phase == Phase::kForward) read.insert(root);
+      // A look at it of one dim is not moved out, and keeps it.
+      if (bound.type(node.inputs[i]).shape.rank() < 2) leaves_whole.insert(root);
+    }
+  }
+  const std::vector<TensorId> inside_blocks = block_activations(bound);
+  std::map<NodeId, int64_t> made;
+  for (const TensorId id : read) made[bound.tensor(id).producer] += tessera::bytes(bound.type(id));
+  for (const TensorId id : read) {
+    const NodeId producer = bound.tensor(id).producer;
+    const int64_t bytes = tessera::bytes(bound.type(id));
+    const double share =
+        static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(1, made[producer]));
+    const Work& work = works[index(producer)];
+    phases.saved.push_back({bytes / inside,
+                            {share * work.alone_s, share * work.share_s},
+                            std::ranges::binary_search(inside_blocks, id),
+                            !leaves_whole.contains(id)});
+  }
 }
 
 // All gradients once, each cut in `parts`.
@@ -164,37 +212,109 @@ double PlanBounds::reduction_seconds(int32_t members, int32_t parts, bool spread
   return at->second;
 }
 
-double PlanBounds::seconds(const StrategySpec& spec) {
+PlanBounds::Cuts PlanBounds::cuts_of(const StrategySpec& spec) const {
+  Cuts cuts;
   const int64_t data = spec.data();
-  const int64_t count =
-      spec.micro_batch > 0 ? std::max<int64_t>(1, space_.batch / (spec.micro_batch * data)) : 1;
+  if (spec.micro_batch > 0) cuts.count = std::max<int64_t>(1, space_.batch / (spec.micro_batch * data));
   const bool replicated = !space_.trains && space_.batch < data;
-  const int64_t batch = std::max<int64_t>(1, replicated ? space_.batch : space_.batch / data / count);
-  const int32_t replicas = static_cast<int32_t>(data) * spec.cp;
-  const int32_t spread = spec.tp * (spec.zero >= 1 ? replicas : spec.ep);
-  const Phases& work = work_of(batch, spec.tp * spec.cp, spread);
+  cuts.batch = std::max<int64_t>(1, replicated ? space_.batch : space_.batch / data / cuts.count);
+  cuts.replicas = static_cast<int32_t>(data) * spec.cp;
+  cuts.spread = spec.tp * (spec.zero >= 1 ? cuts.replicas : spec.ep);
+  return cuts;
+}
+
+const PlanBounds::Phases& PlanBounds::phases_of(const StrategySpec& spec) {
+  const Cuts cuts = cuts_of(spec);
+  return work_of(cuts.batch, spec.tp * spec.cp, cuts.spread);
+}
+
+PlanBounds::Work PlanBounds::copy_work(int64_t bytes) const {
+  RankProgram one;
+  one.slots.resize(2);
+  one.slots[1].tier = Tier::kHost;
+  CopyInst copy;
+  copy.in = {0, 0};
+  copy.out = {1, 0};
+  copy.row_bytes = bytes;
+  const InstructionPrice price = price_of(one, copy, cluster_);
+  return {price.alone_s, least_share(price, cluster_)};
+}
+
+double PlanBounds::seconds(const StrategySpec& spec) {
+  Work again;
+  if (spec.recompute == RecomputeForm::kFull)
+    for (const Saved& it : phases_of(spec).saved)
+      if (it.in_block) again.alone_s += it.work.alone_s, again.share_s += it.work.share_s;
+  return seconds(spec, again);
+}
+
+double PlanBounds::seconds(const StrategySpec& spec, const Work& again) {
+  const Cuts cuts = cuts_of(spec);
+  const Phases& work = phases_of(spec);
   // A stage of the pipeline has at least the average of all of them.
-  const double passes = static_cast<double>(count) / spec.pp, update = 1.0 / spec.pp;
-  const double chain = passes * work.passes.alone_s + update * work.update.alone_s;
+  const double passes = static_cast<double>(cuts.count) / spec.pp, update = 1.0 / spec.pp;
+  const double chain = passes * (work.passes.alone_s + again.alone_s) + update * work.update.alone_s;
   double reduction = 0;
-  if (replicas > 1 && space_.trains && space_.experts == 0 && spec.form == TensorForm::k1d)
-    reduction = reduction_seconds(replicas, spec.tp, spec.zero >= 1) / spec.pp;
-  double bound = std::max(chain, reduction);
+  if (cuts.replicas > 1 && space_.trains && space_.experts == 0 && spec.form == TensorForm::k1d)
+    reduction = reduction_seconds(cuts.replicas, spec.tp, spec.zero >= 1) / spec.pp;
+  // What leaves the device comes back, on the stream of copies.
+  Work copies;
+  if (spec.offload.activations != Tier::kDevice && spec.form == TensorForm::k1d)
+    for (const Saved& it : work.saved) {
+      if (!it.may_leave || (it.in_block && spec.recompute == RecomputeForm::kFull)) continue;
+      const Work copy = copy_work(it.bytes);
+      copies.alone_s += 2 * copy.alone_s, copies.share_s += 2 * copy.share_s;
+    }
+  double bound = std::max({chain, reduction, passes * copies.alone_s});
   if (cluster_.shared_cores > 0) {
     const int32_t ranks = spec.devices();
-    const double members = static_cast<double>(replicas) / std::max(replicas, cluster_.shared_cores);
-    bound = std::max(bound, ranks * (passes * work.passes.share_s + update * work.update.share_s) +
+    const double members =
+        static_cast<double>(cuts.replicas) / std::max(cuts.replicas, cluster_.shared_cores);
+    bound = std::max(bound, ranks * (passes * (work.passes.share_s + again.share_s + copies.share_s) +
+                                     update * work.update.share_s) +
                                 reduction * spec.tp * spec.pp * members);
   }
   return bound;
 }
 
-int64_t PlanBounds::bytes(const StrategySpec& spec) const {
+int64_t PlanBounds::lasting_bytes(const StrategySpec& spec) const {
   const int64_t cut = int64_t{spec.tp} * spec.pp * spec.ep, all = cut * spec.dp * spec.cp;
   int64_t total = 0;
   if (spec.offload.params == Tier::kDevice) total += parameter_bytes_ / (spec.zero == 3 ? all : cut);
   if (spec.offload.optimizer == Tier::kDevice) total += state_bytes_ / (spec.zero >= 1 ? all : cut);
   return total;
+}
+
+int64_t PlanBounds::bytes(const StrategySpec& spec) {
+  int64_t total = lasting_bytes(spec);
+  // Sums that the second micro-batch finds when it has gone forward.
+  if (spec.offload.grads == Tier::kDevice && spec.pp == 1 && cuts_of(spec).count > 1) {
+    const int64_t cut = int64_t{spec.tp} * spec.ep * (spec.zero >= 1 ? spec.dp * spec.cp : 1);
+    for (const int64_t bytes : gradient_bytes_) total += bytes / cut;
+  }
+  if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute == RecomputeForm::kSome) return total;
+  int64_t waiting = 0;
+  for (const Saved& it : phases_of(spec).saved) {
+    if (it.in_block && spec.recompute == RecomputeForm::kFull) continue;
+    if (it.may_leave && spec.offload.activations != Tier::kDevice) continue;
+    waiting += it.bytes;
+  }
+  return total + waiting / spec.pp;
+}
+
+double PlanBounds::seconds_within(const StrategySpec& spec, int64_t limit) {
+  if (lasting_bytes(spec) > limit) return INFINITY;
+  StrategySpec kept = spec;
+  kept.recompute = RecomputeForm::kNone;
+  if (!space_.trains || spec.form != TensorForm::k1d) return seconds(kept);
+  const int64_t excess = (bytes(kept) - limit) * spec.pp;
+  std::vector<std::pair<int64_t, double>> alone, share;
+  for (const Saved& it : phases_of(spec).saved) {
+    if (it.may_leave && spec.offload.activations != Tier::kDevice) continue;
+    alone.emplace_back(it.bytes, it.work.alone_s);
+    share.emplace_back(it.bytes, it.work.share_s);
+  }
+  return seconds(kept, {least_release_seconds(excess, alone), least_release_seconds(excess, share)});
 }
 
 }  // namespace tessera

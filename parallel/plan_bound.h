@@ -25,19 +25,45 @@ class PlanBounds {
   PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Cluster& cluster,
              const KernelCatalog& catalog);
 
-  // Of one step: the work of one rank in a row; and where devices share cores, the work of all of them.
+  // Of one step: the work of one rank in a row, with what is computed again or copied away; and where devices
+  // share cores, the work of all of them.
   double seconds(const StrategySpec& spec);
-  // Device memory of the fullest rank: parameters, optimizer state.
-  int64_t bytes(const StrategySpec& spec) const;
+  // Device memory of the fullest rank: parameters and optimizer state.
+  int64_t lasting_bytes(const StrategySpec& spec) const;
+  // And with them what waits for backward when the first
+  // micro-batch has gone forward, sums of gradients over micro-batches.
+  int64_t bytes(const StrategySpec& spec);
+  // Of any step of the strategy with a set of activations computed again that fits `limit`: at least as much
+  // is, the cheapest for its bytes first, as keeping all is above it. Infinite where none can fit.
+  double seconds_within(const StrategySpec& spec, int64_t limit);
 
  private:
   // Of kernels: in a row with the machine to oneself, and as a share of the whole machine's time.
   struct Work {
     double alone_s = 0, share_s = 0;
   };
+  // A forward value that backward reads: one rank's part at least, and what it took to make.
+  struct Saved {
+    int64_t bytes = 0;
+    Work work;
+    bool in_block = false;   // recompute=full makes it again
+    bool may_leave = false;  // offload=activations moves it out
+  };
   struct Phases {
     Work passes, update;  // forward and backward; update
+    std::vector<Saved> saved;
   };
+  // How a strategy cuts the step.
+  struct Cuts {
+    int64_t count = 1, batch = 1;  // micro-batches of a rank; sequences of each
+    int32_t replicas = 1, spread = 1;
+  };
+  Cuts cuts_of(const StrategySpec& spec) const;
+  const Phases& phases_of(const StrategySpec& spec);
+  // With `again` computed once more by every micro-batch of a whole pipeline.
+  double seconds(const StrategySpec& spec, const Work& again);
+  Work copy_work(int64_t bytes) const;
+  void find_saved(const Graph& bound, const std::vector<Work>& works, int32_t inside, Phases& phases) const;
   // `inside`: parts that nodes are cut in beside the batch; `spread`: those of parameters at the update.
   const Phases& work_of(int64_t batch, int32_t inside, int32_t spread);
   Work work_of_part(const KernelDesc& whole, const ShardingRule& rule, int32_t parts) const;

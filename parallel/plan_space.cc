@@ -4,17 +4,12 @@
 #include <set>
 #include <string_view>
 
+#include "parallel/block_scope.h"
 #include "parallel/search/divisors.h"
 
 namespace tessera {
 
 namespace {
-
-std::string_view block_of(std::string_view scope) {
-  constexpr std::string_view kBlock = "block.";
-  if (!scope.starts_with(kBlock)) return {};
-  return scope.substr(0, scope.find('.', kBlock.size()));
-}
 
 // What "auto" may stand for, cheapest in time first; memory decides.
 std::vector<StrategySpec> settle_auto(const StrategySpec& given) {
@@ -189,7 +184,7 @@ SpaceOfGraph space_of(const Graph& graph, int64_t batch, int64_t tokens) {
   }
   std::set<std::string_view> blocks;
   for (const Node& node : graph.nodes())
-    if (const std::string_view block = block_of(node.scope); !block.empty()) blocks.insert(block);
+    if (const std::string_view block = block_scope(node.scope); !block.empty()) blocks.insert(block);
   space.blocks = static_cast<int64_t>(blocks.size());
   return space;
 }

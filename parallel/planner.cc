@@ -4,6 +4,7 @@
 #include "parallel/planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "parallel/cost_model.h"
 #include "parallel/fewest_devices.h"
 #include "parallel/lower.h"
+#include "parallel/one_kind.h"
 #include "parallel/plan_bound.h"
 #include "parallel/plan_space.h"
 #include "parallel/propagation.h"
@@ -49,7 +51,8 @@ struct Attempt {
 
 // A configuration that has come up.
 struct Open {
-  double bound_s = 0;
+  double bound_s = 0;   // no step of it is faster
+  double likely_s = 0;  // nor likely faster than what it saves memory from, which orders and ends the search
   size_t order = 0;
   SpaceNode node;
   uint32_t kind = 0;
@@ -194,9 +197,16 @@ class Search {
 
   void come_up(const SpaceNode& node, double at_least_s, int64_t saves_from = INT64_MAX) {
     ++search_.configurations;
-    const double bound_s = std::max(
-        at_least_s, bounds_ != nullptr && options_.like == nullptr ? bounds_->seconds(node.spec) : 0);
-    queue_.push_back({bound_s, next_order_++, node, kind_of(node.spec), saves_from});
+    double bound_s = 0, likely_s = at_least_s;
+    if (bounds_ != nullptr && options_.like == nullptr) {
+      bound_s = bounds_->seconds(node.spec);
+      // Of its own work alone: what savings add is in the overheads that order the search.
+      StrategySpec plain = node.spec;
+      plain.recompute = RecomputeForm::kNone;
+      plain.offload = {};
+      likely_s = std::max(likely_s, bounds_->seconds(plain));
+    }
+    queue_.push_back({bound_s, likely_s, next_order_++, node, kind_of(node.spec), saves_from});
   }
 
   // Orders the search, closes nothing: the bound, times what strategies of its kinds were found to take more.
@@ -204,7 +214,7 @@ class Search {
     double factor = 1;
     for (const auto& [kind, seen] : factors_)
       if ((kind & ~open.kind) == 0) factor = std::max(factor, seen);
-    return open.bound_s * (factor + usual_overhead(open.node.spec));
+    return open.likely_s * (factor + usual_overhead(open.node.spec));
   }
 
   // By guess; or the kinds of strategies in turn, of each what saves from the smallest.
@@ -237,7 +247,8 @@ class Search {
         if (!found) without_ = search_.solved;
         if (found ? search_.solved - without_ >= kMostWithPlan : search_.solved >= kMostWithout) break;
         Open open = take_next(!found && search_.solved >= kBeforeSmallest);
-        if (found && open.bound_s * trust_ >= attempts_[best].candidate.step_time_s) {
+        if (found && std::max(open.likely_s * likely_trust_, open.bound_s * trust_) >=
+                         attempts_[best].candidate.step_time_s) {
           closed_.push_back(std::move(open));
           continue;
         }
@@ -270,7 +281,7 @@ class Search {
     for (const auto& [likely_s, node] : order) {
       if (likely_s >= attempts_[best].candidate.step_time_s || more++ == kMostSets) break;
       ++search_.configurations;
-      attempts_.push_back(attempt(node));
+      attempts_.push_back(attempt(node, limit_, attempts_[best].candidate.step_time_s));
       const Attempt& it = attempts_.back();
       ++(it.lowered ? search_.solved : search_.refused);
       if (it.lowered && !it.fits()) ++search_.too_large;
@@ -284,10 +295,10 @@ class Search {
   }
 
   void look_at(const Open& open) {
-    if (bounds_ != nullptr && bounds_->bytes(open.node.spec) > limit_) {
+    if (bounds_ != nullptr && bounds_->lasting_bytes(open.node.spec) > limit_) {
       ++search_.too_large;
       hopeless_.push_back(open.node);
-      return save(open.node, open.bound_s, bounds_->bytes(open.node.spec));
+      return save(open.node, open.likely_s, bounds_->lasting_bytes(open.node.spec));
     }
     attempts_.push_back(attempt(open.node));
     ++looked_at_[open.kind];
@@ -297,19 +308,21 @@ class Search {
       return;
     }
     ++search_.solved;
+    const double seconds = it.candidate.step_time_s;
     // Simulated times are whole nanoseconds, instruction by instruction.
-    if (it.candidate.step_time_s < open.bound_s * trust_ * (1 - 1e-4)) {
-      trust_ = it.candidate.step_time_s / open.bound_s;
+    if (seconds < open.bound_s * trust_ * (1 - 1e-4)) {
+      trust_ = seconds / open.bound_s;
       bounds_hold_ = false;
     }
-    if (open.bound_s > 0) {
-      const double factor = it.candidate.step_time_s / open.bound_s - usual_overhead(open.node.spec);
+    if (seconds < open.likely_s * likely_trust_ * (1 - 1e-4)) likely_trust_ = seconds / open.likely_s;
+    if (open.likely_s > 0) {
+      const double factor = seconds / open.likely_s - usual_overhead(open.node.spec);
       const auto [at, is_new] = factors_.try_emplace(open.kind, factor);
       if (!is_new) at->second = std::min(at->second, factor);
     }
     if (it.fits()) return;
     ++search_.too_large;
-    save(open.node, std::max(open.bound_s, it.candidate.step_time_s), it.candidate.arena_bytes);
+    save(open.node, std::max(open.likely_s, seconds), it.candidate.arena_bytes);
   }
 
   void save(const SpaceNode& node, double at_least_s, int64_t bytes) {
@@ -332,14 +345,14 @@ class Search {
 
   // --- one configuration ---
 
-  Attempt attempt(const SpaceNode& node) const { return attempt(node, limit_); }
-
-  // `limit`: what a set of activations to recompute is made to fit.
-  Attempt attempt(const SpaceNode& node, int64_t limit) const {
+  // `limit`: what a set of activations to recompute is made to fit; `beat_s`: a step that takes as long is of
+  // no use.
+  Attempt attempt(const SpaceNode& node) const { return attempt(node, limit_, INFINITY); }
+  Attempt attempt(const SpaceNode& node, int64_t limit, double beat_s) const {
     Attempt it = planned(node);
     if (!it.failure.ok()) return it;
     it.limit = limit;
-    if (node.spec.recompute == RecomputeForm::kSome) return with_set(std::move(it));
+    if (node.spec.recompute == RecomputeForm::kSome) return with_set(std::move(it), beat_s);
     if (const Status status = lower_all_alike(it); !status.ok()) return refuse(std::move(it), status);
     return it;
   }
@@ -381,7 +394,7 @@ class Search {
 
   // The cheapest set of activations that fits, found on the program that keeps all; the smallest that was
   // seen when none does.
-  Attempt with_set(Attempt base) const {
+  Attempt with_set(Attempt base, double beat_s) const {
     const auto program = lower_alike(entry_of(base), catalog_);
     if (!program.ok()) return refuse(std::move(base), program.status());
     if (const Status status = take(base, *program); !status.ok()) return refuse(std::move(base), status);
@@ -411,7 +424,7 @@ class Search {
       return MeasuredSet{at->second.candidate.step_time_s, at->second.plan.estimate.arena_bytes};
     };
     const auto found = search_recompute_set(*choices, base.plan.estimate.arena_bytes, base.limit, all,
-                                            measure, RecomputeEffort{});
+                                            measure, {.beat_s = beat_s});
     if (!found.ok()) return refuse(std::move(base), found.status());
     if (*found) return std::move(tried.at(**found));
     Attempt least = std::move(base);
@@ -466,7 +479,7 @@ class Search {
     ++search_.too_large;
     const int64_t excess = it.candidate.arena_bytes - limit_;
     if (it.node.spec.recompute == RecomputeForm::kSome && it.limit > 0 && it.limit == limit_) {
-      Attempt smaller = attempt(it.node, limit_ - excess);
+      Attempt smaller = attempt(it.node, limit_ - excess, INFINITY);
       smaller.limit = limit_ - excess;
       attempts_.push_back(std::move(smaller));
       return {};
@@ -498,21 +511,47 @@ class Search {
 
   // --- the answer ---
 
+  // No step of the node, or of what saves memory from it, is faster: what cannot fit is left for what is
+  // below.
+  double bound_below(const SpaceNode& node) {
+    if (bounds_ == nullptr || options_.like != nullptr) return 0;
+    if (bounds_->bytes(node.spec) <= limit_) return bounds_->seconds(node.spec);
+    double bound_s = may_save_ && !has_words_ ? bound_of_sets(node) : INFINITY;
+    if (may_save_)
+      for (const SpaceNode& below : savings_of(node, space_, pins_, has_words_))
+        bound_s = std::min(bound_s, bound_below(below));
+    return bound_s;
+  }
+
+  double bound_of_sets(const SpaceNode& node) {
+    if (node.spec.recompute != RecomputeForm::kNone) return INFINITY;
+    return bounds_->seconds_within(node.spec, limit_);
+  }
+
   PlanResult result_of(size_t best) {
     PlanResult result;
     result.plan = std::move(attempts_[best].plan);
     const double time_s = result.plan.estimate.step_time_s;
     search_.bound_s = time_s;
     closed_.insert(closed_.end(), queue_.begin(), queue_.end());
+    for (Open& open : closed_) open.bound_s = bound_below(open.node) * trust_;
     std::ranges::sort(closed_, [](const Open& a, const Open& b) {
       return a.bound_s != b.bound_s ? a.bound_s < b.bound_s : a.order < b.order;
     });
     for (const Open& open : closed_) {
-      const double bound_s = open.bound_s * trust_;
-      ++(bound_s >= time_s ? search_.closed_by_bound : search_.open);
-      search_.bound_s = std::min(search_.bound_s, bound_s);
+      ++(open.bound_s >= time_s ? search_.closed_by_bound : search_.open);
+      search_.bound_s = std::min(search_.bound_s, open.bound_s);
       constexpr size_t kListed = 64;
-      if (search_.closed.size() < kListed) search_.closed.push_back({to_text(open.node.spec), bound_s});
+      if (search_.closed.size() < kListed && std::isfinite(open.bound_s))
+        search_.closed.push_back({to_text(open.node.spec), open.bound_s});
+    }
+    // Sets of activations to recompute that were not looked at.
+    if (may_save_ && !has_words_ && bounds_ != nullptr && space_.trains) {
+      for (const Attempt& it : attempts_)
+        if (it.lowered && !it.fits())
+          search_.bound_s = std::min(search_.bound_s, bound_of_sets(it.node) * trust_);
+      for (const SpaceNode& node : hopeless_)
+        search_.bound_s = std::min(search_.bound_s, bound_of_sets(node) * trust_);
     }
     search_.gap = bounds_hold_ ? (time_s - search_.bound_s) / time_s : -1;
     result.plan.estimate.gap = search_.gap;
@@ -526,13 +565,14 @@ class Search {
 
   Result<PlanResult> nothing_fits() {
     // What its parameters alone ruled out may still be the smallest.
-    std::ranges::stable_sort(hopeless_, {}, [&](const SpaceNode& it) { return bounds_->bytes(it.spec); });
+    std::ranges::stable_sort(hopeless_, {},
+                             [&](const SpaceNode& it) { return bounds_->lasting_bytes(it.spec); });
     int64_t more = 0;
     for (const SpaceNode& node : hopeless_) {
       int64_t least = INT64_MAX;
       for (const Attempt& it : attempts_)
         if (it.lowered) least = std::min(least, it.candidate.arena_bytes);
-      if (bounds_->bytes(node.spec) >= least || more++ == kMostWithPlan) break;
+      if (bounds_->lasting_bytes(node.spec) >= least || more++ == kMostWithPlan) break;
       attempts_.push_back(attempt(node));
     }
     std::ranges::stable_sort(attempts_, better);
@@ -570,6 +610,7 @@ class Search {
   bool bounds_hold_ = true;
   std::map<uint32_t, int64_t> looked_at_;  // by kind, how many were lowered
   double trust_ = 1;                       // bounds count for that much
+  double likely_trust_ = 1;                // and what is likely
   std::map<uint32_t, double> factors_;     // by kind: the least found between simulated steps and bounds
   std::vector<Open> queue_;
   std::vector<Open> closed_;  // by their bounds
@@ -606,8 +647,9 @@ Result<std::string> devices_that_do(const Graph& graph, const Cluster& cluster, 
 
 }  // namespace
 
-Result<PlanResult> make_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const KernelCatalog& catalog,
                              const PlanOptions& options) {
+  TSR_ASSIGN_OR_RETURN(const Cluster cluster, of_one_kind(given));
   if (options.like != nullptr && options.like_graph == nullptr)
     return Status(StatusCode::kInvalidArgument, "PlanOptions.like wants like_graph beside it");
   TSR_RETURN_IF_ERROR(check_pins(graph, options.pins));

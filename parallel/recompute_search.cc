@@ -12,7 +12,7 @@ class RecomputeSearch {
   RecomputeSearch(const RecomputeOptions& options, int64_t limit, const MeasureSet& measure)
       : options_(options), limit_(limit), measure_(measure) {}
 
-  Status forecast(const std::vector<int64_t>& whole, int32_t most) {
+  Status forecast(const std::vector<int64_t>& whole, int32_t most, double beat_s) {
     std::vector<Budget> budgets(options_.places());
     for (size_t p = 0; p < budgets.size(); ++p)
       budgets[p].now = limit_ - (arena(whole, p) - options_.live_bytes(p));
@@ -36,6 +36,8 @@ class RecomputeSearch {
       TSR_ASSIGN_OR_RETURN(found, measure_(set->tensors));
       ++lowered;
       if (fits(found)) take(*set, found);
+      // More would have to be computed again.
+      if (!fits(found) && found.seconds >= beat_s) return {};
       bool moved = false;
       for (size_t p = 0; p < budgets.size(); ++p) moved = budgets[p].move(limit_, arena(found, p)) || moved;
       if (!moved) return {};
@@ -44,8 +46,8 @@ class RecomputeSearch {
   }
 
   // What costs most is kept after all, where it fits.
-  Status keep_more(int32_t most) {
-    if (!best_) return {};
+  Status keep_more(int32_t most, double beat_s) {
+    if (!best_ || seconds_ >= beat_s) return {};
     for (const auto& [place, value] : options_.dearest(*best_)) {
       if (most-- == 0) break;
       auto released = best_->released;
@@ -122,8 +124,8 @@ Result<std::optional<std::vector<TensorId>>> search_recompute_set(
     const RecomputeOptions& options, const std::vector<int64_t>& whole, int64_t limit,
     const std::vector<TensorId>& spare, const MeasureSet& measure, const RecomputeEffort& effort) {
   RecomputeSearch search(options, limit, measure);
-  TSR_RETURN_IF_ERROR(search.forecast(whole, effort.forecasts));
-  TSR_RETURN_IF_ERROR(search.keep_more(effort.kept));
+  TSR_RETURN_IF_ERROR(search.forecast(whole, effort.forecasts, effort.beat_s));
+  TSR_RETURN_IF_ERROR(search.keep_more(effort.kept, effort.beat_s));
   TSR_RETURN_IF_ERROR(search.spare(spare));
   return std::move(search).result();
 }

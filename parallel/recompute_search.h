@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -23,6 +24,8 @@ using MeasureSet = std::function<Result<MeasuredSet>(const std::vector<TensorId>
 struct RecomputeEffort {
   int32_t forecasts = 6;  // lowerings to find out how much a forecast is off by
   int32_t kept = 4;       // and to keep one more value after all, dearest first
+  // A step that takes as long is of no use: nothing is refined that is not faster.
+  double beat_s = std::numeric_limits<double>::infinity();
 };
 
 // `whole`: arenas when nothing is computed again. `spare`: a set for when none of the forecasts fits. Nothing

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "graph/base/text.h"
+#include "parallel/block_scope.h"
 #include "parallel/node_sharding.h"
 #include "parallel/reshard.h"
 #include "parallel/schedule.h"
@@ -13,13 +14,6 @@
 namespace tessera {
 
 namespace {
-
-// "block.3" of "block.3.attention"; empty outside of blocks.
-std::string_view block_of(std::string_view scope) {
-  const size_t first = scope.find('.');
-  if (first == std::string_view::npos) return {};
-  return scope.substr(0, scope.find('.', first + 1));
-}
 
 class PlanRefiner {
  public:
@@ -209,12 +203,12 @@ std::vector<TensorId> block_activations(const Graph& graph) {
     if (it.phase == Phase::kForward)
       for (const TensorId input : it.inputs)
         if (graph.tensor(input).producer != kNoNode &&
-            block_of(graph.node(graph.tensor(input).producer).scope) != block_of(it.scope))
+            block_scope(graph.node(graph.tensor(input).producer).scope) != block_scope(it.scope))
           leaves.insert(input);
   for (const NamedTensor& output : graph.outputs()) leaves.insert(output.tensor);
   std::vector<TensorId> inside;
   for (const Node& it : graph.nodes()) {
-    if (it.phase != Phase::kForward || block_of(it.scope).empty()) continue;
+    if (it.phase != Phase::kForward || block_scope(it.scope).empty()) continue;
     for (const TensorId output : it.outputs)
       if (!leaves.contains(output)) inside.push_back(output);
   }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "graph/base/text.h"
+#include "parallel/block_scope.h"
 #include "parallel/node_sharding.h"
 #include "parallel/pipeline_schedule.h"
 #include "parallel/schedule.h"
@@ -12,18 +13,6 @@
 namespace tessera {
 
 namespace {
-
-// "block.3" of "block.3.ffn": up to the first part that is a number; empty where there is none.
-std::string block_of(std::string_view scope) {
-  for (size_t at = 0; at < scope.size();) {
-    const size_t end = std::min(scope.find('.', at), scope.size());
-    const std::string_view part = scope.substr(at, end - at);
-    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos)
-      return std::string(scope.substr(0, end));
-    at = end + 1;
-  }
-  return {};
-}
 
 // Ends (exclusive) of `parts` runs of `costs`: the least largest sum, then the least sum of squares.
 std::vector<size_t> cut_evenly(const std::vector<double>& costs, size_t parts) {
@@ -99,12 +88,12 @@ class Cutter {
     std::map<std::string, size_t> known;
     bool in_blocks = false;
     for (const Node& node : nodes)
-      in_blocks = in_blocks || (node.phase == Phase::kForward && !block_of(node.scope).empty());
+      in_blocks = in_blocks || (node.phase == Phase::kForward && !block_scope(node.scope).empty());
     unit_.assign(nodes.size(), 0);
     size_t now = 0;
     for (size_t n = 0; n < nodes.size(); ++n) {
       if (nodes[n].phase != Phase::kForward) continue;
-      const std::string block = block_of(nodes[n].scope);
+      const std::string_view block = block_scope(nodes[n].scope);
       if (!in_blocks) {
         now = unit_costs_.size();
       } else if (!block.empty()) {

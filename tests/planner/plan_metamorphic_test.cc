@@ -67,7 +67,7 @@ void never_slower(const PlanResult& after, const PlanResult& before, const char*
 int64_t largest(const PlanResult& result) { return std::ranges::max(result.plan.estimate.arena_bytes); }
 
 // The same graph under other names; with its nodes in another order that is topological, too, if asked for.
-Graph renamed(const Graph& graph, bool reorder) {
+Graph renamed(const Graph& graph, bool reorder, std::string_view blocks = "block") {
   Graph other;
   for (const Symbol& symbol : graph.symbols()) other.symbol(symbol.name, symbol.capacity);
   std::vector<TensorId> now(graph.tensors().size(), kNoTensor);
@@ -90,7 +90,8 @@ Graph renamed(const Graph& graph, bool reorder) {
       if (!ready) continue;
       std::vector<TensorId> inputs;
       for (const TensorId id : node.inputs) inputs.push_back(now[index(id)]);
-      other.set_scope(node.scope);
+      const std::string_view scope = node.scope;
+      other.set_scope(scope.starts_with("block.") ? format("{}{}", blocks, scope.substr(5)) : node.scope);
       other.set_phase(node.phase, node.forward == kNoNode ? kNoNode : place[index(node.forward)]);
       const auto outputs = other.add_node(node.op->name, inputs, node.attrs).value();
       for (size_t o = 0; o < outputs.size(); ++o) now[index(node.outputs[o])] = outputs[o];
@@ -189,6 +190,67 @@ TEST_SUITE("metamorphic plans") {
     CHECK(same.plan.strategy == now.plan.strategy);
     CHECK(same.plan.nodes == now.plan.nodes);
     CHECK(same.plan.estimate.step_time_s == now.plan.estimate.step_time_s);
+    other.step = renamed(it.step, false, "decoder.layers");
+    const PlanResult scoped = answer(other);
+    CHECK(scoped.plan.strategy == now.plan.strategy);
+    CHECK(scoped.plan.estimate.step_time_s == now.plan.estimate.step_time_s);
+    CHECK(scoped.search.configurations == now.search.configurations);
+  }
+
+  TEST_CASE("renamed operations under a tight limit: the same set to recompute, the same time and bytes") {
+    Question it = question(2);
+    it.options.memory_limit = largest(answer(it)) * 7 / 10;
+    const PlanResult now = answer(it);
+    Question other = it;
+    other.step = renamed(it.step, false, "decoder.layers");
+    const PlanResult same = answer(other);
+    CHECK(same.plan.strategy == now.plan.strategy);
+    CHECK(same.plan.recompute.size() == now.plan.recompute.size());  // ids are the graph's
+    CHECK(same.plan.estimate == now.plan.estimate);
+  }
+
+  // What a device does in a row it does in any order in the same time; several also wait for each other, and
+  // in which order they meet is the graph's.
+  TEST_CASE(
+      "another topological order: the same time on one device, none better by more than the gap on several") {
+    for (const int devices : {1, 2, 4}) {
+      const Question it = question(devices);
+      Question other = it;
+      other.step = renamed(it.step, true);
+      REQUIRE(other.step.verify().ok());
+      const PlanResult now = answer(it), then = answer(other);
+      CAPTURE(devices);
+      // Whole nanoseconds, kernel by kernel.
+      if (devices == 1)
+        CHECK(then.plan.estimate.step_time_s == doctest::Approx(now.plan.estimate.step_time_s).epsilon(1e-6));
+      CHECK(then.search.bound_s <= now.plan.estimate.step_time_s * (1 + 1e-9));
+      CHECK(now.search.bound_s <= then.plan.estimate.step_time_s * (1 + 1e-9));
+      MESSAGE(devices, " devices: ", 1e3 * now.plan.estimate.step_time_s, " ms, in another order ",
+              1e3 * then.plan.estimate.step_time_s, " ms");
+    }
+  }
+
+  TEST_CASE("devices of two kinds are refused by name; a kind that no device is of changes nothing") {
+    Question it = question(4);
+    const PlanResult now = answer(it);
+    DeviceKind slow = it.cluster.kinds[0];
+    slow.name = "slow", slow.matmul_flops_per_s /= 2, slow.memory_bytes = 1;
+    it.cluster.kinds.insert(it.cluster.kinds.begin(), slow);
+    it.cluster.devices = {1, 1, 1, 1};
+    const PlanResult same = answer(it);
+    CHECK(same.plan.strategy == now.plan.strategy);
+    CHECK(same.plan.estimate == now.plan.estimate);
+    it.cluster.devices = {1, 1, 1, 0};
+    const auto refused = make_plan(it.step, it.cluster, ScaledCatalog(1), it.options);
+    REQUIRE(!refused.ok());
+    CHECK(refused.status().code() == StatusCode::kUnsupported);
+    const std::string said(refused.status().message());
+    CHECK(said.find("'fake'") != std::string::npos);
+    CHECK(said.find("device 3 a 'slow'") != std::string::npos);
+    CHECK(said.find("give the 3 of the first kind or the 1 others") != std::string::npos);
+    it.cluster.devices = {1, 7};
+    CHECK(make_plan(it.step, it.cluster, ScaledCatalog(1), it.options).status().code() ==
+          StatusCode::kInvalidArgument);
   }
 
   // A lowered program follows the order of its graph, which decides what overlaps; the plan by operation has

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <set>
 
 #include "graph/base/text.h"
 #include "parallel/plan_bound.h"
 #include "parallel/plan_space.h"
 #include "parallel/planner.h"
+#include "parallel/refine_plan.h"
 #include "parallel/simulator.h"
 #include "tests/parallel/step_graphs.h"
 
@@ -86,6 +88,63 @@ TEST_CASE("no strategy of the space is simulated faster than its bound, or small
       }
     }
   CHECK(looked_at > 40);
+}
+
+TEST_CASE("savings take the time and leave the bytes that bounds say, sets of single activations too") {
+  size_t looked_at = 0, binding = 0, exact = 0;
+  for (const char* model : {"gpt2:L=2,C=32,H=4,V=64,T=32", "llama:L=2,C=32,H=4,KV=2,F=64,V=64,T=32",
+                            "moe:L=1,C=32,H=4,KV=2,F=48,E=2,K=1,V=64,T=32"})
+    for (const bool shares : {false, true}) {
+      const Graph step = training_step(model).value();
+      const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
+      const Graph bound_graph = step.bind_partly(symbols).value();
+      const SpaceOfGraph space = space_of(step, kBatch, kTokens);
+      const Cluster cluster = cluster_of(2, shares);
+      const FakeCatalog catalog;
+      PlanBounds bounds(bound_graph, space, cluster, catalog);
+      std::mt19937 random(5);
+      const auto lowered = [&](const Plan& plan) {
+        const EntrySpec entry{"step", &step, &plan};
+        const Program program = lower(std::span(&entry, 1), catalog).value();
+        Tried it{true, simulate(program, "step", cluster).value().seconds(), 0};
+        for (const RankProgram& rank : program.ranks) it.bytes = std::max(it.bytes, rank.arena_bytes);
+        return it;
+      };
+      for (const char* words :
+           {"dp=1", "dp=1,mb=1", "dp=2", "dp=2,zero=1,mb=1", "dp=2,zero=3", "tp=2", "tp=2,sp",
+            "pp=2:1f1b,mb=1", "pp=2:gpipe,mb=2", "cp=ring:2", "cp=ulysses:2", "pp=2:zb-h1,mb=1", "ep=2"}) {
+        for (const char* more : {"", ",recompute=full", ",offload=activations", ",offload=optimizer",
+                                 ",recompute=full,offload=activations"}) {
+          const StrategySpec spec = parse_parallel(std::string(words) + more)->spec;
+          const Tried it = tried(step, spec, cluster);
+          if (!it.admitted) continue;
+          CAPTURE(to_text(spec));
+          CHECK(bounds.seconds(spec) <= it.seconds * (1 + 1e-4));
+          CHECK(bounds.bytes(spec) <= it.bytes);
+          CHECK(bounds.bytes(spec) >= bounds.lasting_bytes(spec));
+          ++looked_at;
+        }
+        StrategySpec spec = parse_parallel(words)->spec;
+        auto plan = apply_strategy(bound_graph, spec, kBatch);
+        if (!plan.ok()) continue;
+        plan->symbols = symbols;
+        spec.recompute = RecomputeForm::kSome;
+        for (int trial = 0; trial < 6; ++trial) {
+          plan->recompute.clear();
+          for (const TensorId id : block_activations(step))
+            if (static_cast<int>(random() % 6) < trial) plan->recompute.push_back(id);
+          const Tried it = lowered(*plan);
+          CAPTURE(to_text(spec));
+          CAPTURE(plan->recompute.size());
+          CHECK(bounds.seconds_within(spec, it.bytes) <= it.seconds * (1 + 1e-4));
+          binding += bounds.seconds_within(spec, it.bytes * 8 / 10) > bounds.seconds(spec) * (1 + 1e-6);
+          ++exact;
+        }
+      }
+    }
+  MESSAGE(looked_at, " strategies, ", exact, " sets; a limit a fifth below binds in ", binding);
+  CHECK(looked_at > 200);
+  CHECK(binding > 100);
 }
 
 TEST_CASE("nothing in the whole space that fits is faster than the plan by more than its gap") {
