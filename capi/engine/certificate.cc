@@ -6,7 +6,7 @@
 #include "capi/engine/estimate.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
-#include "parallel/analytic/step_certificate.h"
+#include "parallel/analytic/wide_certificate.h"
 #include "serialize/cluster_json.h"
 
 namespace tessera {
@@ -14,7 +14,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kFormat = "tessera-certificate";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;  // 1: of the narrower space, whose every configuration is listed
 constexpr std::string_view kReasons[] = {"bound", "solved", "too large"};
 
 Status wrong(std::string message) {
@@ -83,10 +83,15 @@ Result<StepCertificate> read(Reader& reader) {
   certificate.bound_s = reader.real("bound_seconds");
   certificate.gap = reader.real("gap");
   for (const Json& stage : reader.array("stages")) {
-    const bool counts = stage.is_array() && stage.size() == 3 && stage[0].is_number_integer() &&
-                        stage[1].is_number_integer() && stage[2].is_number_integer();
-    if (!counts) return wrong("a stage is not [blocks, recomputed, selectively recomputed]");
-    certificate.stages.push_back({stage[0].get<int64_t>(), stage[1].get<int64_t>(), stage[2].get<int64_t>()});
+    const bool counts = stage.is_array() && (stage.size() == 3 || stage.size() == 7) &&
+                        std::ranges::all_of(stage, [](const Json& n) { return n.is_number_integer(); });
+    if (!counts)
+      return wrong(
+          "a stage is not [blocks, recomputed, selectively recomputed], with how many leave 1/4, 1/2, "
+          "3/4 and all on the host or without");
+    StageBlocks blocks{stage[0].get<int64_t>(), stage[1].get<int64_t>(), stage[2].get<int64_t>()};
+    for (size_t q = 0; stage.size() == 7 && q < 4; ++q) blocks.offloaded[q] = stage[3 + q].get<int64_t>();
+    certificate.stages.push_back(blocks);
   }
   for (const Json& entry : reader.array("configurations")) {
     const bool known = entry.is_array() && entry.size() >= 3 && entry[0].is_string() &&
@@ -114,10 +119,13 @@ Result<StepCertificate> read(Reader& reader) {
 }  // namespace
 
 Json certificate_json(const SearchRequest& request, const Cluster& cluster, const StepSearchResult& result) {
-  const StepCertificate certificate = certificate_of(result);
+  const StepCertificate certificate = wide_certificate_of(result);
   Json stages = Json::array(), configurations = Json::array();
-  for (const StageBlocks& stage : certificate.stages)
+  for (const StageBlocks& stage : certificate.stages) {
     stages.push_back(Json::array({stage.blocks, stage.full, stage.selective}));
+    if (stage.offloaded != std::array<int64_t, 4>{})
+      for (const int64_t blocks : stage.offloaded) stages.back().push_back(blocks);
+  }
   for (const CertificateEntry& entry : certificate.configurations) {
     Json line = Json::array({entry.plan, kReasons[static_cast<size_t>(entry.by)], entry.bound_s});
     if (entry.by == ClosedBy::kSolved) line.push_back(entry.step_s);
@@ -132,6 +140,7 @@ Json certificate_json(const SearchRequest& request, const Cluster& cluster, cons
           {"parallel", request.parallel},
           {"features", request.features},
           {"memory_limit", request.memory_limit},
+          {"last_resort", result.last_resort},
           {"plan", certificate.plan},
           {"stages", stages},
           {"step_seconds", certificate.step_s},
@@ -146,8 +155,9 @@ Result<std::string> check_certificate_text(std::string_view text) {
   Reader reader(json);
   if (const std::string format_name = reader.text("format"); reader.status().ok() && format_name != kFormat)
     return wrong(format("its format is '{}', wanted '{}'", format_name, kFormat));
-  if (const int64_t version = reader.integer("version"); reader.status().ok() && version != kVersion)
-    return wrong(format("version {} is not known to this build, which reads {}", version, kVersion));
+  if (const int64_t version = reader.integer("version");
+      reader.status().ok() && version != kVersion && version != 1)
+    return wrong(format("version {} is not known to this build, which reads 1 and {}", version, kVersion));
   const SearchRequest request{reader.text("model"),    reader.text("cluster"),
                               reader.text("parallel"), reader.text("features"),
                               reader.integer("batch"), reader.integer("memory_limit")};
@@ -161,8 +171,13 @@ Result<std::string> check_certificate_text(std::string_view text) {
     return wrong(format("it was made for another cluster: '{}' has fingerprint {} here, the certificate {}",
                         request.cluster, fingerprint(cluster), cluster_fingerprint));
   TSR_ASSIGN_OR_RETURN(StepSearchOptions options, search_options(request));
-  options.wide = false;  // as the search that writes certificates
-  TSR_ASSIGN_OR_RETURN(const CertificateCheck check, check_certificate(model, cluster, options, certificate));
+  options.wide = json["version"] != 1;
+  // Nothing else fitted, so that the space is the larger one.
+  if (const auto found = json.find("last_resort"); found != json.end() && *found == true)
+    options.shard = options.offload = true;
+  TSR_ASSIGN_OR_RETURN(const CertificateCheck check,
+                       options.wide ? check_wide_certificate(model, cluster, options, certificate)
+                                    : check_certificate(model, cluster, options, certificate));
   return dump(Json{{"valid", true},
                    {"model", request.description},
                    {"cluster", request.cluster},

@@ -169,14 +169,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   }
   const SearchRequest request{std::string(description), it.cluster_text, it.parallel, it.features, it.batch,
                               it.memory_limit};
-  TSR_ASSIGN_OR_RETURN(StepSearchOptions search, search_options(request));
-  if (certified) {
-    if (plan.schedule == ForeignSchedule::kGpipe || plan.splits_backward() || search.shard || search.offload)
-      return Status(StatusCode::kUnsupported,
-                    "certificates tell of 1f1b and interleaved pipelines without sharding by operator or "
-                    "offload: leave those out of 'parallel', or 'certificate'");
-    search.wide = false;
-  }
+  TSR_ASSIGN_OR_RETURN(const StepSearchOptions search, search_options(request));
   TSR_ASSIGN_OR_RETURN(it.search, search_step(it.model, it.cluster, search));
   if (certified) it.certificate = certificate_json(request, it.cluster, *it.search);
   it.found = it.search->best;

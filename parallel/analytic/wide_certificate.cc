@@ -69,7 +69,7 @@ class Check {
     if (!known)
       return wrong(format("the plan found, '{}', is of no mesh of the declared space", certificate_.plan));
     for (const auto& [words, entry] : listed_)
-      if (!seen_.contains(words) && entry->bound_s < certificate_.step_s)
+      if (!seen_.contains(words) && entry->bound_s < certificate_.step_s * (1 - 1e-7))
         return wrong(
             format("'{}' is listed, but is not left open by a closed form in the declared space", words));
     return check_;
@@ -92,7 +92,7 @@ class Check {
       return wrong(format("a bound of {} s is claimed, the configurations' bounds give {} s",
                           certificate_.bound_s, bound));
     const double gap = (certificate_.step_s - bound) / certificate_.step_s;
-    if (std::abs(gap - certificate_.gap) > 1e-9)
+    if (std::abs(gap - certificate_.gap) > 1e-12)
       return wrong(format("a gap of {} is claimed, step and bound give {}", certificate_.gap, gap));
     return {};
   }

@@ -66,7 +66,7 @@ void print_check(const Json& check) {
             << "closed     " << check["configurations"].get<int64_t>()
             << " configurations: " << check["proved_by_closed_form"].get<int64_t>()
             << " proved by closed form, " << check["proved_over_all_cuts"].get<int64_t>()
-            << " over all cuts, " << check["proved_too_large"].get<int64_t>() << " do not fit\n";
+            << " solved again over all cuts, " << check["proved_too_large"].get<int64_t>() << " do not fit\n";
 }
 
 // "dp=2, tp=2" as "mesh dp=2, tp=2"; one device has none. Devices that hold nothing are idle.
