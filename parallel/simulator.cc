@@ -19,9 +19,10 @@ Result<Simulation> simulate(const Program& program, std::string_view entry, cons
     return Status(StatusCode::kNotFound, format("the program has no entry '{}'", entry));
   Simulation simulation;
   simulation.entry = static_cast<size_t>(found - entries.begin());
+  const StreamOptions streams =
+      options.streams.value_or(usual_streams(program.ranks.size(), cluster.shared_cores));
   for (const RankProgram& rank : program.ranks)
-    simulation.dependencies.push_back(
-        find_dependencies(rank, rank.entries[simulation.entry], options.streams));
+    simulation.dependencies.push_back(find_dependencies(rank, rank.entries[simulation.entry], streams));
 
   std::vector<std::vector<InstructionPrice>> prices;
   for (const RankProgram& rank : program.ranks)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct Simulation {
 };
 
 struct SimulatorOptions {
-  StreamOptions streams;
+  std::optional<StreamOptions> streams;  // nothing: usual_streams
   // As if so many ranks computed all the time; 0: as many as do, moment by moment, where devices share cores
   // (parallel/shared_replay.h).
   int32_t busy_ranks = 0;

@@ -31,7 +31,9 @@ RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, con
       options_(options),
       signals_(signals),
       blocking_(blocks(api_)),
-      may_spin_(static_cast<int32_t>(executable.program.ranks.size()) <= devices_.threads),
+      ranks_(executable.program.ranks.size()),
+      may_spin_(static_cast<int32_t>(ranks_) <= devices_.threads),
+      has_spare_cores_(static_cast<int32_t>(ranks_) < devices_.threads),
       device_(devices_.devices[static_cast<size_t>(rank)]) {}
 
 RankExecutor::~RankExecutor() {
@@ -72,8 +74,10 @@ Status RankExecutor::resolve() {
   std::vector<Dependencies> dependencies;
   std::vector<StreamId> ids = {StreamId{}};
   size_t pointers = 0, waits = 0;
+  const StreamOptions streams =
+      options_.streams.value_or(usual_streams(ranks_, devices_.info.shared_cores > 0 ? devices_.threads : 0));
   for (const EntryPoint& entry : program_.entries) {
-    dependencies.push_back(find_dependencies(program_, entry, options_.streams));
+    dependencies.push_back(find_dependencies(program_, entry, streams));
     for (const Stream& stream : dependencies.back().streams) ids.push_back(stream.id);
     waits += dependencies.back().waits.size();
     for (const Instruction& instruction : entry.code)
@@ -288,10 +292,17 @@ Status RankExecutor::step_once(RankStream& stream, int32_t entry, const Step& st
   return {};
 }
 
+// Not for messages, which come late, nor for copies when their threads need the core.
+bool RankExecutor::spins_for(const RankStream& other) const {
+  if (other.id.kind == StreamKind::kSend || other.id.kind == StreamKind::kReceive) return false;
+  if (other.id.kind == StreamKind::kCopies) return has_spare_cores_;
+  return may_spin_;
+}
+
 // False once the run has failed.
 bool RankExecutor::wait_for(const StepWait& wait) const {
   for (int done; (done = wait.stream->done.load(std::memory_order_acquire)) < wait.count;)
-    wait_while(wait.stream->done, done, may_spin_);
+    wait_while(wait.stream->done, done, spins_for(*wait.stream));
   return !signals_.stop.load(std::memory_order_acquire);
 }
 

@@ -81,6 +81,7 @@ class RankExecutor {
   Status issue_steps(int32_t entry);
   Status issue_or_launch(int32_t entry);
   Status step_once(RankStream& stream, int32_t entry, const Step& step);
+  bool spins_for(const RankStream& other) const;
   bool wait_for(const StepWait& wait) const;
   Status execute(const RankStream& stream, const Step& step);
   Status failure(int32_t entry, const Step& step, const Status& status) const;
@@ -93,7 +94,9 @@ class RankExecutor {
   const int32_t rank_;
   const SessionOptions options_;
   RunSignals& signals_;
-  const bool blocking_, may_spin_;
+  const bool blocking_;
+  const size_t ranks_;  // of the program
+  const bool may_spin_, has_spare_cores_;
   tsr_abi_device* device_;
   std::unique_ptr<RankMemory> memory_;
   std::vector<std::unique_ptr<RankStream>> streams_;  // sorted by id; [0] computes

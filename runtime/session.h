@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,7 +46,7 @@ struct SessionOptions {
   // A run in which nothing finishes for so long, while no rank computes, is aborted with kTimeout; 0: never.
   // Needs a backend that blocks: others wait inside their driver.
   double watchdog_s = 0;
-  StreamOptions streams = {};      // what overlaps
+  std::optional<StreamOptions> streams = {};  // what overlaps; nothing: usual_streams
   uint64_t perturbation_seed = 0;  // tests: random short waits before instructions and inside communicators
 };
 

@@ -22,6 +22,7 @@ namespace {
 // leaves only when the job is unlisted and no helper is left.
 struct Job {
   int64_t tasks = 0;
+  int core = -1;  // where the caller was when it posted
   ThreadPool::Body body = nullptr;
   void* context = nullptr;
   std::atomic<int64_t> next{0};
@@ -31,6 +32,19 @@ struct Job {
   Job* following = nullptr;
   Job* previous = nullptr;
 };
+
+// Moves the calling thread off `core` where it may run elsewhere, and leaves it free to go where it likes. A
+// system with few cores, all lately in use, wakes a worker on the core of the caller that it is to help, and
+// leaves it queued there for milliseconds beside an idle core.
+void leave_core(int core) {
+  if (core < 0 || core >= CPU_SETSIZE || sched_getcpu() != core) return;
+  cpu_set_t all, others;
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  others = all;
+  CPU_CLR(core, &others);
+  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+  (void)sched_setaffinity(0, sizeof all, &all);
+}
 
 // One more while it lives.
 class Counted {
@@ -121,6 +135,7 @@ struct ThreadPool::Impl {
         ++job.helpers;
         busy.fetch_add(1, std::memory_order_relaxed);
         lock.unlock();
+        leave_core(job.core);
         if (!run_tasks(job, true)) busy.fetch_sub(1, std::memory_order_relaxed);
         lock.lock();
         if (--job.helpers == 0) job.left.notify_one();
@@ -192,6 +207,7 @@ void ThreadPool::parallel_for(int64_t tasks, Body body, void* context) {
   job.tasks = tasks;
   job.body = body;
   job.context = context;
+  job.core = sched_getcpu();
   int64_t wake = 0;
   {
     const std::lock_guard lock(impl.mutex);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "graph/analysis/dependencies.h"
@@ -58,6 +59,41 @@ std::vector<std::vector<double>> seconds_of(const Intervals& intervals, const Pr
   return seconds;
 }
 
+// How late instructions begin that other streams held up.
+void add_handovers(const Intervals& intervals, const Program& program, std::vector<double>& handovers) {
+  for (size_t rank = 0; rank < intervals.size(); ++rank) {
+    const RankProgram& part = program.ranks[rank];
+    const Dependencies dependencies = find_dependencies(part, part.entries[0]);
+    for (const Stream& stream : dependencies.streams)
+      for (size_t at = 0; at < stream.code.size(); ++at) {
+        const auto end_of = [&](int32_t instruction) {
+          return intervals[rank][static_cast<size_t>(instruction)].end_ns;
+        };
+        const int64_t own_ns = at == 0 ? 0 : end_of(stream.code[at - 1]);
+        int64_t others_ns = 0;
+        for (const StreamWait& wait : dependencies.waits_of(stream.code[at]))
+          others_ns = std::max(others_ns, end_of(dependencies.streams[static_cast<size_t>(wait.stream)]
+                                                     .code[static_cast<size_t>(wait.position)]));
+        if (others_ns <= own_ns) continue;
+        const int64_t begin_ns = intervals[rank][static_cast<size_t>(stream.code[at])].begin_ns;
+        handovers.push_back(1e-9 * static_cast<double>(std::max<int64_t>(0, begin_ns - others_ns)));
+      }
+  }
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+double mean_but_longest(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  values.resize(values.size() - values.size() / 50);
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 double span_s(const Intervals& intervals) {
   int64_t begin_ns = INT64_MAX, end_ns = 0;
   for (const auto& rank : intervals)
@@ -83,24 +119,31 @@ Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program prog
   const Program& made = executable->program();
   const std::string entry = made.ranks[0].entries[0].name;
   SessionOptions session_options;
-  session_options.trace = true;
+  session_options.trace = options.traces;
+  if (options.traces) session_options.streams = StreamOptions{};  // as `intervals_of` takes them
   TSR_ASSIGN_OR_RETURN(const auto session, Session::create(executable, session_options));
   TSR_RETURN_IF_ERROR(fill(*session, entry));
   std::vector<std::vector<std::vector<double>>> rounds;
-  std::vector<double> outside;
+  std::vector<double> outside, runs, handovers;
   const double begun_s = now_s();
   for (int32_t round = 0; round <= options.rounds; ++round) {
     if (round > 3 && now_s() - begun_s > options.budget_s) break;
     const double before_s = now_s();
     TSR_RETURN_IF_ERROR(session->run(entry));
     const double run_s = now_s() - before_s;
+    if (round > 0) runs.push_back(run_s);
+    if (!options.traces) continue;
     TSR_ASSIGN_OR_RETURN(const Intervals intervals, intervals_of(session->take_trace(), made));
     if (round == 0) continue;
     rounds.push_back(seconds_of(intervals, made));
     outside.push_back(std::max(0.0, run_s - span_s(intervals)));
+    add_handovers(intervals, made, handovers);
   }
   MeasuredRun measured;
   measured.outside_s = lower_quartile(outside);
+  measured.run_s = median(std::move(runs));
+  measured.handover_s = mean_but_longest(std::move(handovers));
+  if (!options.traces) return measured;
   for (size_t rank = 0; rank < made.ranks.size(); ++rank) {
     std::vector<double>& seconds = measured.seconds.emplace_back();
     for (size_t i = 0; i < made.ranks[rank].entries[0].code.size(); ++i) {

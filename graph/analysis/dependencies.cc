@@ -229,6 +229,11 @@ int32_t track_of(const StreamId& id) {
   return kFirstOfPeers + 2 * id.peer + (id.kind == StreamKind::kReceive ? 1 : 0);
 }
 
+StreamOptions usual_streams(size_t ranks, int32_t shared_cores) {
+  if (shared_cores == 0 || ranks < static_cast<size_t>(shared_cores)) return {};
+  return {.inline_below_bytes = int64_t{1} << 20};
+}
+
 Dependencies find_dependencies(const RankProgram& rank, const EntryPoint& entry,
                                const StreamOptions& options) {
   return Analysis(rank, entry, options).run();

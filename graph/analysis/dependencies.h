@@ -65,6 +65,11 @@ struct StreamOptions {
   int64_t inline_below_bytes = int64_t{32} << 10;
 };
 
+// What executor and simulator take: where ranks fill the cores that they share, threads of their own for
+// other streams only wait for the system's next slice, and copying by a core overlaps nothing. So only what
+// takes longer than such a wait is handed over. `shared_cores` 0: devices have engines of their own.
+StreamOptions usual_streams(size_t ranks, int32_t shared_cores);
+
 // `entry` is one of the program's, which verify() has found sound.
 Dependencies find_dependencies(const RankProgram& rank, const EntryPoint& entry,
                                const StreamOptions& options = {});

@@ -171,7 +171,7 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
   options.measure_memory = true;
   if (job.perturbation_seed != 0) {
     options.perturbation_seed = job.perturbation_seed;
-    options.streams.inline_below_bytes = 0;
+    options.streams = StreamOptions{.inline_below_bytes = 0};
     options.watchdog_s = 30;
   }
   TSR_ASSIGN_OR_RETURN(auto session, Session::create(executable, options));

@@ -205,6 +205,13 @@ TEST_CASE("a replay overlaps what may overlap and meets in collectives") {
   CHECK(played->end_ns == 40);
 }
 
+TEST_CASE("where ranks fill the cores only what is long is handed over") {
+  const StreamOptions spare = usual_streams(2, 4), full = usual_streams(4, 4), engines = usual_streams(8, 0);
+  CHECK(spare.inline_below_bytes == StreamOptions{}.inline_below_bytes);
+  CHECK(engines.inline_below_bytes == StreamOptions{}.inline_below_bytes);
+  CHECK(full.inline_below_bytes == 1 << 20);
+}
+
 TEST_CASE("a send does not hold up the computation after it") {
   std::vector<Maker> ranks(2);
   Maker& m = ranks[0];

@@ -43,8 +43,8 @@ TEST_CASE("gradient reductions overlap the backward pass") {
   const Price all = price(program.ranks[0], "train_step", slow_links(), 2);
   CHECK(simulation->seconds() < all.total_s());
   CHECK(simulation->seconds() >= all.compute_s * 0.999);
-  const Result<Simulation> in_order =
-      simulate(program, "train_step", slow_links(), {.streams = {.inline_below_bytes = INT64_MAX}});
+  const Result<Simulation> in_order = simulate(program, "train_step", slow_links(),
+                                               {.streams = StreamOptions{.inline_below_bytes = INT64_MAX}});
   REQUIRE(in_order.ok());
   CHECK(in_order->seconds() == doctest::Approx(all.total_s()).epsilon(1e-2));
 }

@@ -90,8 +90,8 @@ struct Run {
 
 TEST_CASE("what overlaps computes what it would in order") {
   for (const int32_t ranks : {1, 2, 3, 5}) {
-    Run in_order(ranks, {.streams = {.inline_below_bytes = INT64_MAX}});
-    Run overlapped(ranks, {});
+    Run in_order(ranks, {.streams = StreamOptions{.inline_below_bytes = INT64_MAX}});
+    Run overlapped(ranks, {.streams = StreamOptions{}});
     REQUIRE(in_order.session->run("step").ok());
     const std::vector<float> x = inputs(ranks);
     for (int run = 0; run < 20; ++run) {
@@ -107,10 +107,10 @@ TEST_CASE("what overlaps computes what it would in order") {
 }
 
 TEST_CASE("perturbed runs give the same bits") {
-  Run plain(3, {});
+  Run plain(3, {.streams = StreamOptions{}});
   REQUIRE(plain.session->run("step").ok());
   for (uint64_t seed = 1; seed <= 10; ++seed) {
-    Run perturbed(3, {.watchdog_s = 20, .perturbation_seed = seed});
+    Run perturbed(3, {.watchdog_s = 20, .streams = StreamOptions{}, .perturbation_seed = seed});
     for (int run = 0; run < 3; ++run) {
       REQUIRE(perturbed.session->run("step").ok());
       CHECK(perturbed.fetch("y") == plain.fetch("y"));
@@ -120,7 +120,7 @@ TEST_CASE("perturbed runs give the same bits") {
 }
 
 TEST_CASE("a trace has every instruction on the stream it ran on, in order") {
-  Run run(2, {.trace = true});
+  Run run(2, {.trace = true, .streams = StreamOptions{}});
   REQUIRE(run.session->run("step").ok());
   std::map<std::string, std::string> stream_of;
   const std::vector<TraceEvent> events = run.session->take_trace();

@@ -37,6 +37,10 @@ bool same(const int64_t* a, const int64_t* b, int32_t count) {
   return a == nullptr || std::equal(a, a + count, b);
 }
 
+// Messages come when another stage is done, long after: who spins for them only makes a core look busy to the
+// system, which then puts two threads that compute on the other.
+constexpr bool kSpinsForMessages = false;
+
 Status aborted() { return Status(StatusCode::kAborted, "the communicator was aborted"); }
 
 }  // namespace
@@ -53,7 +57,6 @@ class CommGroup {
         mailboxes_(static_cast<size_t>(members) * static_cast<size_t>(members)) {}
 
   int32_t members() const { return members_; }
-  bool spin() const { return spin_; }
   bool is_aborted() const { return aborted_.load(std::memory_order_acquire); }
 
   void publish(int32_t position, const tsr_abi_collective& what, const void* in, void* out) {
@@ -378,7 +381,7 @@ Status Communicator::post(int32_t peer, const void* in, int64_t bytes) {
 Status Communicator::wait_taken(int32_t peer) {
   CommGroup::Mailbox& box = group_->mailbox(position_, peer);
   const int turn = box.turn.load(std::memory_order_acquire);
-  if (turn % 2 == 1 && !group_->is_aborted()) wait_while(box.turn, turn, group_->spin());
+  if (turn % 2 == 1 && !group_->is_aborted()) wait_while(box.turn, turn, kSpinsForMessages);
   return group_->is_aborted() ? aborted() : Status();
 }
 
@@ -406,7 +409,7 @@ Status Communicator::receive(int32_t peer, void* out, int64_t bytes) {
   int turn = box.turn.load(std::memory_order_acquire);
   while (turn % 2 == 0) {
     if (group_->is_aborted()) return aborted();
-    wait_while(box.turn, turn, group_->spin());
+    wait_while(box.turn, turn, kSpinsForMessages);
     turn = box.turn.load(std::memory_order_acquire);
   }
   if (group_->is_aborted()) return aborted();
