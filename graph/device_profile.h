@@ -52,6 +52,12 @@ struct DeviceProfile {
   std::string device;  // DeviceKind::name of what was measured
   int32_t cores = 0;   // that devices share, all busy in `shared_seconds`; 0: devices share nothing
   double run_s = 0;    // of one run, beside its instructions
+  // From the end of an instruction to the beginning of one on another stream that waits for it: with cores to
+  // spare, and while every core computes, when whoever waits has to get one first.
+  double handover_s = 0, busy_handover_s = 0;
+  // What ranks that share cores lose to each other beside what their kernels do: everything takes so many
+  // times as long with two or more of them, and with more than there are cores. At least 1.
+  double together = 1, crowded = 1;
   std::vector<PriceTable> kernels;           // sorted by op, form and dtype
   std::vector<CollectivePrice> collectives;  // sorted by kind and members
   PriceCurve messages;                       // from one device to another

@@ -109,15 +109,27 @@ std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryP
   return prices;
 }
 
-double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t busy) {
+namespace {
+
+// What ranks lose to each other, as times.
+double loss_to_others(const Cluster& cluster, int32_t busy, int32_t ranks) {
+  const int32_t most = std::max(busy, ranks);
+  if (cluster.profile == nullptr || most <= 1) return 1;
+  return most > cluster.shared_cores ? cluster.profile->crowded : cluster.profile->together;
+}
+
+}  // namespace
+
+double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t busy, int32_t ranks) {
   const int32_t cores = cluster.shared_cores;
   if (cores == 0) return price.alone_s;
   if (price.threads > 1)  // measured with its members at work
     return price.alone_s * std::max(1.0, static_cast<double>(busy) / std::max(price.threads, cores));
-  if (busy >= cores) return price.shared_s * busy / cores;
-  if (busy <= 1 || !(price.alone_s > 0) || !(price.shared_s > 0)) return price.alone_s;
+  const double loss = loss_to_others(cluster, busy, ranks);
+  if (busy >= cores) return loss * price.shared_s * busy / cores;
+  if (busy <= 1 || !(price.alone_s > 0) || !(price.shared_s > 0)) return loss * price.alone_s;
   const double one = 1 / price.alone_s, all = cores / price.shared_s;
-  return busy / (one + (all - one) * (busy - 1) / (cores - 1));
+  return loss * busy / (one + (all - one) * (busy - 1) / (cores - 1));
 }
 
 double least_share(const InstructionPrice& price, const Cluster& cluster) {

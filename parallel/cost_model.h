@@ -27,7 +27,9 @@ std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryP
 
 // Seconds while `busy` ranks compute, this one's among them. Up to the number of cores their joint speed goes
 // from that of one to that of all in equal steps; beyond it they share that.
-double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t busy);
+// Where a profile says what `ranks` lose to each other, that comes on top, also while one alone computes with
+// all of the pool: the system has more threads to place.
+double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t busy, int32_t ranks = 1);
 
 // What it takes of the whole machine's time, at least: alone, or its share of all cores; 0 for what several
 // ranks do together. The sum over

@@ -94,6 +94,17 @@ Seconds look_up(const PriceTable& table, const OpDef& op, const OpView& view) {
   return {alone, table.shared_seconds.empty() ? alone : interpolate(table, table.shared_seconds, places)};
 }
 
+// Below the first mark of a table by bytes: in proportion, though no less than any op of those bytes takes.
+Seconds fall_below(const PriceTable& table, Seconds at_first, const PriceTable* any, const OpDef& op,
+                   const OpView& view) {
+  if (any == nullptr || table.axes != std::vector<std::string>{"bytes"}) return at_first;
+  const double share = measure(table, 0, op, view) / table.marks[0].front();
+  if (share >= 1) return at_first;
+  const Seconds least = look_up(*any, op, view);
+  return {std::min(at_first.alone_s, std::max(share * at_first.alone_s, least.alone_s)),
+          std::min(at_first.shared_s, std::max(share * at_first.shared_s, least.shared_s))};
+}
+
 // The fastest product measured: what an op without a table that computes much cannot beat.
 double peak_flops(const DeviceProfile& profile) {
   double peak = 0;
@@ -119,9 +130,9 @@ double at(const PriceCurve& curve, double bytes) {
 std::optional<Seconds> kernel_seconds(const DeviceProfile& profile, const OpDef& op, const OpView& view) {
   if (op.cost == nullptr || view.outputs.empty()) return std::nullopt;
   const DType dtype = view.outputs[0].dtype;
-  if (const PriceTable* table = find_table(profile, op.name, dtype, view.attrs))
-    return look_up(*table, op, view);
   const PriceTable* any = find_table(profile, "", dtype, {});
+  if (const PriceTable* table = find_table(profile, op.name, dtype, view.attrs))
+    return fall_below(*table, look_up(*table, op, view), any, op, view);
   if (any == nullptr) return std::nullopt;
   Seconds seconds = look_up(*any, op, view);
   if (const double peak = peak_flops(profile); peak > 0) {

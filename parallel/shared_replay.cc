@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "graph/device_profile.h"
+
 namespace tessera {
 
 namespace {
@@ -41,7 +43,7 @@ class SharedPlayer {
     }
     for (;;) {
       start_all();
-      if (under_way_.empty()) break;
+      if (under_way_.empty() && handovers_.empty()) break;
       pass_time();
     }
     for (const std::vector<ReplayedInterval>& rank : result_.ranks)
@@ -54,6 +56,12 @@ class SharedPlayer {
   struct StreamState {
     int32_t next = 0;  // position
     bool has_arrived = false;
+    bool is_waiting = false;  // for another stream: what it waits for is handed over
+    double handed_s = -1;     // when that is done; before any handover negative
+  };
+  struct Handover {
+    double end_s = 0;
+    size_t rank = 0;
   };
   struct Meeting {
     size_t members = 0;
@@ -99,7 +107,11 @@ class SharedPlayer {
     if (state.has_arrived || static_cast<size_t>(state.next) == order.size()) return;
     const int32_t instruction = order[static_cast<size_t>(state.next)];
     for (const StreamWait& wait : dependencies.waits_of(instruction))
-      if (streams_[rank][static_cast<size_t>(wait.stream)].next <= wait.position) return;
+      if (streams_[rank][static_cast<size_t>(wait.stream)].next <= wait.position) {
+        state.is_waiting = true;
+        return;
+      }
+    if (is_being_handed_over(state, rank)) return;
     state.has_arrived = true;
     const Arrival arrival{static_cast<int32_t>(rank), instruction};
     const Instruction& what = code(rank)[static_cast<size_t>(instruction)];
@@ -118,6 +130,22 @@ class SharedPlayer {
     } else {
       begin({arrival});
     }
+  }
+
+  // A stream that stood waiting for another wakes up some time after that one is ready.
+  bool is_being_handed_over(StreamState& state, size_t rank) {
+    if (!state.is_waiting || cluster_.profile == nullptr) return false;
+    if (state.handed_s < 0) {
+      const DeviceProfile& profile = *cluster_.profile;
+      state.handed_s =
+          now_s_ + (busy_ >= cluster_.shared_cores ? profile.busy_handover_s : profile.handover_s);
+      const auto later = [&](const Handover& other) { return other.end_s > state.handed_s; };
+      handovers_.insert(std::ranges::find_if(handovers_, later), {state.handed_s, rank});
+    }
+    if (now_s_ < state.handed_s) return true;
+    state.is_waiting = false;
+    state.handed_s = -1;
+    return false;
   }
 
   void match(Channel& channel) {
@@ -141,10 +169,17 @@ class SharedPlayer {
     double step_s = INFINITY;
     seconds_.clear();
     for (const Task& task : under_way_) {
-      seconds_.push_back(seconds_at(task.price, cluster_, busy_));
+      seconds_.push_back(seconds_at(task.price, cluster_, busy_, static_cast<int32_t>(streams_.size())));
       step_s = std::min(step_s, task.left * seconds_.back());
     }
-    now_s_ += step_s;
+    if (!handovers_.empty() && handovers_.front().end_s - now_s_ <= step_s) {
+      step_s = handovers_.front().end_s - now_s_;
+      now_s_ = handovers_.front().end_s;
+      woken_.push_back(handovers_.front().rank);
+      handovers_.pop_front();
+    } else {
+      now_s_ += step_s;
+    }
     size_t kept = 0;
     for (size_t i = 0; i < under_way_.size(); ++i) {
       Task& task = under_way_[i];
@@ -185,7 +220,8 @@ class SharedPlayer {
   std::map<std::pair<int32_t, int32_t>, Channel> channels_;  // (from, to)
   std::vector<size_t> woken_;                                // ranks where something may begin
   std::vector<Task> under_way_;
-  std::vector<double> seconds_;  // of each, at the present load
+  std::deque<Handover> handovers_;  // by their end
+  std::vector<double> seconds_;     // of each, at the present load
   double now_s_ = 0;
   int32_t busy_ = 0;
   Replay result_;

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tessera-device-profile";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr size_t kMostBytes = size_t{16} << 20;
 constexpr int kMostDepth = 8;
 constexpr size_t kMostAxes = 4, kMostMarks = 256, kMostPoints = size_t{1} << 18;
@@ -49,8 +49,16 @@ Json content_of(const DeviceProfile& profile) {
     copies.push_back({{"from", kTiers[static_cast<size_t>(price.from)]},
                       {"to", kTiers[static_cast<size_t>(price.to)]},
                       {"curve", to_json(price.curve)}});
-  return {{"device", profile.device}, {"cores", profile.cores},     {"run_s", profile.run_s},
-          {"kernels", kernels},       {"collectives", collectives}, {"messages", to_json(profile.messages)},
+  return {{"device", profile.device},
+          {"cores", profile.cores},
+          {"run_s", profile.run_s},
+          {"handover_s", profile.handover_s},
+          {"busy_handover_s", profile.busy_handover_s},
+          {"together", profile.together},
+          {"crowded", profile.crowded},
+          {"kernels", kernels},
+          {"collectives", collectives},
+          {"messages", to_json(profile.messages)},
           {"copies", copies}};
 }
 
@@ -252,11 +260,19 @@ PriceTable read_table(const Json& json, const std::string& where, std::string& f
 
 DeviceProfile read_content(const Json& json, std::string& failure) {
   const Object in(json, "content", failure,
-                  {"device", "cores", "run_s", "kernels", "collectives", "messages", "copies"});
+                  {"device", "cores", "run_s", "handover_s", "busy_handover_s", "together", "crowded",
+                   "kernels", "collectives", "messages", "copies"});
   DeviceProfile profile;
   profile.device = in.text("device");
   profile.cores = in.count("cores", 0, 1 << 16);
   profile.run_s = in.number("run_s", true);
+  profile.handover_s = in.number("handover_s", true);
+  profile.busy_handover_s = in.number("busy_handover_s", true);
+  profile.together = in.number("together");
+  profile.crowded = in.number("crowded");
+  if (profile.together < 1 || profile.crowded < profile.together)
+    in.fail(format("has together = {} and crowded = {}, wanted 1 or more and no fall", profile.together,
+                   profile.crowded));
   std::set<std::string> seen;
   const auto once = [&](const std::string& name, const std::string& where) {
     if (!seen.insert(name).second) in.fail(format("has {} twice, again at {}", name, where));

@@ -7,6 +7,7 @@
 #include "capi/engine/device_profiles.h"
 #include "capi/engine/measured_run.h"
 #include "graph/base/text.h"
+#include "parallel/simulator.h"
 #include "serialize/device_profile_json.h"
 
 namespace tessera {
@@ -37,7 +38,15 @@ constexpr StepProbe kSteps[] = {
 };
 
 // Priced by shape, not by bytes.
-const std::set<std::string_view> kByShape = {"matmul", "matmul_weight_grad", "attention", "attention_grad"};
+const std::set<std::string_view> kByShape = {"matmul",        "matmul_weight_grad",
+                                             "expert_matmul", "expert_matmul_weight_grad",
+                                             "attention",     "attention_grad"};
+
+// A step that ranks side by side are measured in, as wide as what virtual devices are used for.
+constexpr StepProbe kOffloading = {"gpt2:L=2,C=128,H=4,V=256,T=64", "adamw", 4, 64,
+                                   "dp=1,offload=activations@host"};
+constexpr std::string_view kBesideModel = "gpt2:L={},C=128,H=4,V=512,T=64";
+constexpr int32_t kMostCrowdedCores = 8;  // with more, nobody asks for more devices than there are cores
 
 int64_t whole(double value) { return static_cast<int64_t>(value); }
 
@@ -90,6 +99,7 @@ void Calibration::list_pieces() {
     for (const char* op : {"matmul", "matmul_weight_grad"})
       add(format("matrix products in {}", info(dtype).name), 0.7,
           [=, this](double budget) { return measure_products(dtype, op, 0, false, budget); });
+  add("experts' matrix products", 2, [this](double budget) { return measure_experts(budget); });
   for (const int64_t causal : {int64_t{1}, int64_t{0}})
     add("attention", 2, [=, this](double budget) { return measure_attention(causal, budget); });
   for (const StepProbe& probe : kSteps) {
@@ -102,6 +112,14 @@ void Calibration::list_pieces() {
         [=, this](double budget) { return measure_collectives(members, budget); });
   if (most_members_ > 1) add("messages", 0.5, [this](double budget) { return measure_messages(budget); });
   add("copies between tiers", 0.5, [this](double budget) { return measure_copies(budget); });
+  add("handing over between streams", 0.5, [this](double budget) { return measure_handover(budget); });
+  // From here on what was measured has to foretell whole steps.
+  add("the fit", 0.01, [this](double) {
+    fit_steps();
+    return Status();
+  });
+  if (profile_.cores > 1)
+    add("ranks side by side", 3, [this](double budget) { return measure_crowd(budget); });
   for (const Piece& piece : pieces_) all_weights_ += piece.weight;
 }
 
@@ -119,7 +137,7 @@ Status Calibration::step() {
   if (next_ == pieces_.size()) return {};
   TSR_RETURN_IF_ERROR(runtime_->check_process());
   TSR_RETURN_IF_ERROR(pieces_[next_].measure().with_context(pieces_[next_].name));
-  if (++next_ == pieces_.size()) fit_steps();
+  ++next_;
   return {};
 }
 
@@ -191,6 +209,27 @@ Status Calibration::measure_products(DType dtype, const std::string& op, int64_t
   if (!all_measured(points)) return {};  // no kernel of that type
   profile_.kernels.push_back(grid_table(op, dtype == DType::kF32 ? format("trans_w={}", trans_w) : "", dtype,
                                         {"*", "k", "n"}, {rows, widths, widths}, points, all_ != nullptr));
+  return {};
+}
+
+// Rows of all experts together, as four experts have them for two sequences.
+Status Calibration::measure_experts(double budget) {
+  const std::vector<double> rows = {32, 256, 2048}, widths = {64, 256, 1024};
+  for (const char* op : {"expert_matmul", "expert_matmul_weight_grad"}) {
+    std::vector<Probe> probes;
+    for (const double m : rows)
+      for (const double k : widths)
+        for (const double n : widths) {
+          const TensorType x{DType::kF32, Shape{4, 2, whole(m) / 8, whole(k)}};
+          const TensorType dy{DType::kF32, Shape{4, 2, whole(m) / 8, whole(n)}};
+          const TensorType w{DType::kF32, Shape{4, whole(k), whole(n)}};
+          probes.push_back({op, {}, {x, std::string_view(op) == "expert_matmul" ? w : dy}});
+        }
+    TSR_ASSIGN_OR_RETURN(const std::vector<MeasuredPoint> points, measure_probes(probes, budget / 2));
+    if (!all_measured(points)) continue;
+    profile_.kernels.push_back(
+        grid_table(op, "", DType::kF32, {"*", "k", "n"}, {rows, widths, widths}, points, all_ != nullptr));
+  }
   return {};
 }
 
@@ -321,6 +360,63 @@ Status Calibration::measure_copies(double budget) {
         points.push_back({static_cast<double>(kSizes[i]), run.seconds[0][i], 0});
       profile_.copies.push_back({tier_at(from), tier_at(to), fit_curve(std::move(points))});
     }
+  return {};
+}
+
+Status Calibration::measure_handover(double budget) {
+  const auto measure = [&](const std::shared_ptr<DeviceSet>& devices) -> Result<double> {
+    TSR_ASSIGN_OR_RETURN(const StepProgram made,
+                         step_program(kOffloading, one_->cluster(), devices->catalog(), devices->size()));
+    const auto fill = [&](Session& session, const std::string& entry) {
+      return fill_step(session, entry, made.program, made.step);
+    };
+    TSR_ASSIGN_OR_RETURN(const MeasuredRun run, measure_run(devices, made.program, {budget / 2, 15}, fill));
+    return run.handover_s;
+  };
+  TSR_ASSIGN_OR_RETURN(profile_.handover_s, measure(one_));
+  profile_.busy_handover_s = profile_.handover_s;
+  if (all_ == nullptr) return {};
+  TSR_ASSIGN_OR_RETURN(const double busy_s, measure(all_));
+  profile_.busy_handover_s = std::max(profile_.handover_s, busy_s);
+  return {};
+}
+
+// Whole steps of one rank, of one on every core and of twice as many, against what the prices so far foretell
+// of them: ranks that all compute, and ranks that take turns.
+Status Calibration::measure_crowd(double budget) {
+  if (profile_.cores > kMostCrowdedCores) return {};
+  const auto priced = std::make_shared<const DeviceProfile>(profile_);
+  const int64_t batch = 4 * profile_.cores;
+  const std::string model = format(kBesideModel, 2 * profile_.cores);
+  // Measured over foretold.
+  const auto ratio = [&](int32_t ranks, const std::string& parallel) -> Result<double> {
+    TSR_ASSIGN_OR_RETURN(const auto devices, runtime_->open_devices(format("{}:{}", backend_, ranks)));
+    Cluster cluster = devices->cluster();
+    cluster.profile = priced;
+    const StepProbe probe{model, "adamw", batch, 64, parallel};
+    TSR_ASSIGN_OR_RETURN(const StepProgram made, step_on_all(probe, cluster, devices->catalog()));
+    TSR_ASSIGN_OR_RETURN(const Simulation foretold,
+                         simulate(made.program, made.program.ranks[0].entries[0].name, cluster));
+    const auto fill = [&](Session& session, const std::string& entry) {
+      return fill_step(session, entry, made.program, made.step);
+    };
+    TSR_ASSIGN_OR_RETURN(const MeasuredRun run,
+                         measure_run(devices, made.program, {budget / 6, 25, false}, fill));
+    return run.run_s / foretold.seconds();
+  };
+  // The most that any of the strategies loses: what is near the best is then left to fewer ranks.
+  const int32_t cores = profile_.cores;
+  TSR_ASSIGN_OR_RETURN(const double one, ratio(1, "dp=1"));
+  for (const std::string& parallel :
+       {format("dp={}", cores), format("pp={}:1f1b,mb={}", cores, batch), format("pp={}:1f1b", cores)}) {
+    TSR_ASSIGN_OR_RETURN(const double loss, ratio(cores, parallel));
+    profile_.together = std::max(profile_.together, loss / one);
+  }
+  profile_.crowded = profile_.together;
+  for (const std::string& parallel : {format("dp={}", 2 * cores), format("pp={}:1f1b", 2 * cores)}) {
+    TSR_ASSIGN_OR_RETURN(const double loss, ratio(2 * cores, parallel));
+    profile_.crowded = std::max(profile_.crowded, loss / one);
+  }
   return {};
 }
 

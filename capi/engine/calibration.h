@@ -48,6 +48,9 @@ class Calibration {
   Status measure_collectives(int32_t members, double budget_s);
   Status measure_messages(double budget_s);
   Status measure_copies(double budget_s);
+  Status measure_experts(double budget_s);
+  Status measure_handover(double budget_s);
+  Status measure_crowd(double budget_s);
   void fit_steps();
 
   std::shared_ptr<Runtime> runtime_;

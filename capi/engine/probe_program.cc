@@ -1,6 +1,7 @@
 #include "capi/engine/probe_program.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "capi/engine/initialize.h"
@@ -16,8 +17,9 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kAlign = 256;
-// Operands move on through this much memory, so that they are no warmer than a step would have them.
-constexpr int64_t kWindowBytes = int64_t{48} << 20;
+// Operands move on through this much memory, so that they are as warm as a step has them: not in a core's own
+// caches, but where its last kernels left them.
+constexpr int64_t kWindowBytes = int64_t{12} << 20;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -153,8 +155,8 @@ Status fill_probes(Session& session) {
   return session.write(binding.name, HostTensor::copy_of<float>(type, values));
 }
 
-Result<StepProgram> step_program(const StepProbe& probe, const Cluster& one_device,
-                                 const KernelCatalog& catalog, int32_t ranks) {
+Result<StepProgram> step_on_all(const StepProbe& probe, const Cluster& cluster,
+                                const KernelCatalog& catalog) {
   TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(probe.model));
   TSR_ASSIGN_OR_RETURN(Graph forward, build_model(config));
   TSR_RETURN_IF_ERROR(add_token_loss(forward));
@@ -166,24 +168,37 @@ Result<StepProgram> step_program(const StepProbe& probe, const Cluster& one_devi
   PlanOptions options;
   options.global_batch = probe.batch;
   options.symbols = {{"T", probe.seq}};
-  options.parallel = "dp=1";
-  TSR_ASSIGN_OR_RETURN(const PlanResult planned, make_plan(made.step, one_device, catalog, options));
+  options.parallel = std::string(probe.parallel);
+  TSR_ASSIGN_OR_RETURN(const PlanResult planned, make_plan(made.step, cluster, catalog, options));
   const EntrySpec entry{"step", &made.step, &planned.plan};
   TSR_ASSIGN_OR_RETURN(made.program, lower(std::span(&entry, 1), catalog));
+  return made;
+}
+
+Result<StepProgram> step_program(const StepProbe& probe, const Cluster& one_device,
+                                 const KernelCatalog& catalog, int32_t ranks) {
+  TSR_ASSIGN_OR_RETURN(StepProgram made, step_on_all(probe, one_device, catalog));
   made.program.ranks.resize(static_cast<size_t>(ranks), made.program.ranks[0]);
   return made;
 }
 
 Status fill_step(Session& session, const std::string& entry, const Program& program, const Graph& step) {
-  const RankProgram& rank = program.ranks[0];
-  for (const Binding& binding : rank.parameters) {
+  // Stages of a pipeline hold parameters and inputs of their own.
+  std::map<std::string, const Binding*> parameters, inputs;
+  for (const RankProgram& rank : program.ranks) {
+    for (const Binding& binding : rank.parameters) parameters.emplace(binding.name, &binding);
+    for (const Binding& input : rank.entries[0].inputs) inputs.emplace(input.name, &input);
+  }
+  for (const auto& [name, at] : parameters) {
+    const Binding& binding = *at;
     const auto id = step.find_tensor(binding.name);
     if (!id) return Status(StatusCode::kInternal, format("no parameter '{}'", binding.name));
     TSR_ASSIGN_OR_RETURN(const HostTensor value,
                          draw(initializer_for(step, *id), binding.global, 1, binding.name));
     TSR_RETURN_IF_ERROR(session.write(binding.name, value));
   }
-  for (const Binding& input : rank.entries[0].inputs) {
+  for (const auto& [name, at] : inputs) {
+    const Binding& input = *at;
     if (input.global.shape.rank() == 0) {
       const bool is_step = input.name == "step";
       TSR_ASSIGN_OR_RETURN(const HostTensor value, scalar_tensor(input.global, is_step ? 1 : 1e-3));

@@ -35,6 +35,7 @@ struct StepProbe {
   std::string_view model;  // "gpt2:L=1,C=64,..."
   std::string_view optimizer;
   int64_t batch, seq;
+  std::string_view parallel = "dp=1";
 };
 struct StepProgram {
   Program program;
@@ -42,6 +43,8 @@ struct StepProgram {
 };
 Result<StepProgram> step_program(const StepProbe& probe, const Cluster& one_device,
                                  const KernelCatalog& catalog, int32_t ranks);
+// The step on all devices of `cluster`, as `probe.parallel` says.
+Result<StepProgram> step_on_all(const StepProbe& probe, const Cluster& cluster, const KernelCatalog& catalog);
 Status fill_step(Session& session, const std::string& entry, const Program& program, const Graph& step);
 
 // Every kind of collective at every size (bytes of the whole tensor), kind by kind.

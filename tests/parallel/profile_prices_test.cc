@@ -87,6 +87,25 @@ TEST_CASE("what has no table is priced by its bytes, but never faster than the f
   CHECK(seconds->alone_s == doctest::Approx(std::max(1e-4, compute_s)));
 }
 
+TEST_CASE("below a table by bytes an op costs in proportion, but no less than any op of those bytes") {
+  DeviceProfile p = profile();
+  std::erase_if(p.kernels, [](const PriceTable& table) { return table.op == "matmul"; });
+  const Question small = product(1, 8, 16, 16);
+  const OpCost cost = small.op->cost(small.view());
+  const double bytes = cost.bytes_read + cost.bytes_written;
+  const double least = kernel_seconds(p, *small.op, small.view())->alone_s;  // of any op
+  const auto priced = [&](double times, double at_mark_s) {
+    p.kernels.push_back(
+        {"matmul", "", DType::kF32, {"bytes"}, {{times * bytes}}, {at_mark_s}, {2 * at_mark_s}});
+    const double seconds = kernel_seconds(p, *small.op, small.view())->alone_s;
+    p.kernels.pop_back();
+    return seconds;
+  };
+  CHECK(priced(1, 8 * least) == doctest::Approx(8 * least));
+  CHECK(priced(4, 8 * least) == doctest::Approx(2 * least));
+  CHECK(priced(16, 8 * least) == doctest::Approx(least));
+}
+
 TEST_CASE("collectives of sizes between those measured lie between, larger groups in proportion") {
   const DeviceProfile given = profile();
   const auto seconds = [&](int32_t members, double bytes) {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 
+#include "graph/device_profile.h"
 #include "parallel/simulator.h"
 #include "tests/parallel/step_graphs.h"
 
@@ -91,6 +93,38 @@ TEST_CASE("a stage that waits leaves its core to the others") {
   const Result<Simulation> apart = simulate(program, "train_step", machine(0));
   REQUIRE((shared.ok() && apart.ok()));
   CHECK(shared->seconds() < 1.25 * apart->seconds());  // updates of both stages do run at once
+}
+
+TEST_CASE("what ranks lose to each other comes on top, with more than there are cores the most") {
+  Cluster cluster = machine(4);
+  auto profile = std::make_shared<DeviceProfile>();
+  profile->cores = 4;
+  profile->together = 1.25;
+  profile->crowded = 1.5;
+  const InstructionPrice price{1, 2};
+  const double all = seconds_at(price, cluster, 4);
+  cluster.profile = profile;
+  CHECK(seconds_at(price, cluster, 1, 1) == doctest::Approx(1));
+  CHECK(seconds_at(price, cluster, 1, 2) == doctest::Approx(1.25));
+  CHECK(seconds_at(price, cluster, 4, 4) == doctest::Approx(1.25 * all));
+  CHECK(seconds_at(price, cluster, 1, 5) == doctest::Approx(1.5));
+  CHECK(seconds_at(price, cluster, 8, 8) == doctest::Approx(1.5 * 2 * all));
+}
+
+TEST_CASE("a stream that waited for another begins one hand-over later") {
+  const Program program = lowered("pp=2:1f1b,mb=8");  // one micro-batch: stages take turns
+  const auto with = [&](double handover_s) {
+    Cluster cluster = machine(4);
+    auto profile = std::make_shared<DeviceProfile>();  // no tables: kernels keep the catalog's seconds
+    profile->handover_s = profile->busy_handover_s = handover_s;
+    cluster.profile = profile;
+    return simulate(program, "train_step", cluster)->seconds();
+  };
+  const double without = with(0), late = with(1e-3);
+  // Activations one way and their gradients the other: each is received on a stream of its own and then
+  // taken by one that waits.
+  CHECK(late >= without + 2e-3);
+  CHECK(late <= without + 20e-3);
 }
 
 TEST_CASE("speed between one busy device and all cores busy goes in equal steps, and is shared beyond") {

@@ -14,6 +14,10 @@ DeviceProfile example() {
   profile.device = "cpu (2 cores, avx2)";
   profile.cores = 2;
   profile.run_s = 1.0 / 3e5;
+  profile.handover_s = 1.0 / 3e6;
+  profile.busy_handover_s = 1.0 / 7e4;
+  profile.together = 1.25;
+  profile.crowded = 1.5;
   profile.kernels = {{"", "", DType::kF32, {"bytes"}, {{64, 4096}}, {1e-6, 2e-6}, {1.5e-6, 4e-6}},
                      {"matmul",
                       "trans_w=0",
@@ -103,10 +107,12 @@ TEST_CASE("a profile that cannot be is refused with the place and the value") {
   CHECK(says(refusal(changed("\"all_reduce\"", "\"all_repeat\"")), "all_repeat"));
   CHECK(says(refusal(changed("\"members\":4", "\"members\":2")), "not after the one before it"));
   CHECK(says(refusal(changed("\"run_s\"", "\"run_t\"")), "run_"));
+  CHECK(says(refusal(changed("\"crowded\":1.5", "\"crowded\":1.2")), "together = 1.25 and crowded = 1.2"));
+  CHECK(says(refusal(changed("\"handover_s\":", "\"handover_s\":-")), "handover_s"));
 }
 
 TEST_CASE("another format, another version, a truncated file and no file at all are told apart") {
-  CHECK(says(refusal(changed("\"version\":1", "\"version\":2")), "its version is 2, this build reads 1"));
+  CHECK(says(refusal(changed("\"version\":2", "\"version\":1")), "its version is 1, this build reads 2"));
   CHECK(says(refusal(changed("tessera-device-profile", "tessera-cluster")), "tessera-cluster"));
   const std::string text = text_of_example();
   for (const size_t size : {size_t{0}, size_t{1}, text.size() / 3, text.size() / 2, text.size() - 3})
