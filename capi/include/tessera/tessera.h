@@ -545,7 +545,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * Nothing is lowered. `description` is a shorthand of tsr_model_new.
  *   cluster    str   PRESET:COUNT (required) or a JSON file. Presets: dgx-v100-16gb, dgx-v100-32gb, dgx-a100-40gb,
  *                    dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000, pcie-a100-80gb, ..., cpu
- *   batch      i64   sequences in one step, over all devices (default 8)
+ *   batch      i64   sequences in one step, over all devices (default 8); or str: "32..512", "32..512/32" or "auto": the
+ *                    batch that processes most sequences a second, of those of the range, is chosen too
  *   parallel   str   "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1": complete when the product of tp, dp, pp, cp and ep
  *                    is the cluster's number of devices; pp=P:gpipe, P:1f1b (default), P:interleaved:CHUNKS, P:zb-h1,
  *                    P:zb-h2 or P:zb-v; mb is the micro-batch of one data-parallel rank, in sequences; recompute=none,
@@ -557,8 +558,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *                    scatter_sends=off,dtype=bf16,grad_dtype=f32,trainable=all"; attention may be unfused,
  *                    trainable=lora:RANK: frozen but for adapters; then "reasons" tell what that changes
  *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
- *   certificate    i64   1: {"certificate"} is added, for tsr_plan_check; the search then keeps to tp, dp, pp (1f1b or
- *                    interleaved), micro-batch, sp, zero, uneven cuts and recomputation block by block (default 0)
+ *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0); not with a batch
+ *                    that is to be chosen
  * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel", "micro_batches", "seconds":
  * {"compute", "recompute", "communication", "bubble", "gradients", "update"}, "stages": [{"blocks", "recomputed",
  * "recomputed_selectively", "memory_bytes"}], ...}: the slowest stage's seconds, by cause. A search adds {"gap",
@@ -566,8 +567,8 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * is as tsr_plan_explain has it; what it calls a device is a stage of the pipeline.
  * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or throughput), prompt
  * and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay), kv_budget (bytes a device), dtype;
- * parallel pins tp, pp, dp, batch (sequences of a replica) and prefill (of them, prompts read at a time). Yields {"parallel", "time_to_first_token_seconds", "time_per_token_seconds", "request_seconds",
- * "tokens_per_second", "kv_bytes", "weight_bytes", "memory_bytes", "token_seconds", "bound", "gap", "candidates",
+ * parallel pins tp, pp, dp, batch (sequences of a replica) and prefill (of them, prompts read at a time). Yields {"parallel",
+ * "time_to_first_token_seconds", "time_per_token_seconds", "request_seconds", "tokens_per_second", "kv_bytes", "weight_bytes", "memory_bytes", "token_seconds", "bound", "gap", "candidates",
  * "explanation"}; the explanation's step then is a request: "serving" has its figures, and every share of "time" its "phase".
  * TSR_OUT_OF_MEMORY when nothing fits: what fills the device, the smallest limit that works, how many devices would do. */
 TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer, size_t capacity,
@@ -578,7 +579,7 @@ TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_op
 
 /* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and for every configuration of
  * the searched space its bound and why it is closed ("bound", "solved", "too large"). Nothing is searched: the plan is
- * priced, the space counted and every bound proved anew, by other means than the search's. Yields {"valid": true, "plan",
+ * priced and the space gone through anew, in another order; what was closed is closed again or solved. Yields {"valid": true, "plan",
  * "step_seconds", "bound_seconds", "gap", "configurations", ...}. TSR_CORRUPT names the first claim that does not hold,
  * with what was found and what was wanted. */
 TSR_API tsr_status* tsr_plan_check(const char* certificate, char* buffer, size_t capacity, size_t* out_size);
