@@ -24,8 +24,9 @@ expect 'checksum|xxh3|corrupt' "$tessera" inspect "$work/flipped.tsr" --verify
 # A device profile that was changed, cut short, or is of another version.
 "$tessera" calibrate --seconds 0 --out "$work/profile.json" --json >/dev/null
 "$tessera" plan "$model" --devices cpu:2 --profile "$work/profile.json" --json | grep -q "\"profile\":\"$(sed -n 's/.*"checksum": "\(.*\)".*/\1/p' "$work/profile.json")\""
-for change in 's/"cores": [0-9]*/"cores": 3/' '0,/"seconds": \[/s//"seconds": [ -1,/' 's/"version": 1/"version": 7/' '$d'; do
+for change in 's/"cores": [0-9]*/"cores": 3/' '0,/"seconds": \[/s//"seconds": [ -1,/' 's/"version": [0-9]*/"version": 7/' '$d'; do
   sed "$change" "$work/profile.json" >"$work/changed.json"
+  ! cmp -s "$work/profile.json" "$work/changed.json" || { echo "FAILED: $change changes nothing"; exit 1; }
   expect 'changed.json.*(cores|checksum|above 0|version is 7|no JSON).*calibrate' "$tessera" plan "$model" --devices cpu:2 --profile "$work/changed.json"
 done
 # A learning rate that makes the loss overflow: stops, says so, and keeps the last good checkpoint.
