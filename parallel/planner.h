@@ -25,6 +25,9 @@ struct PlanOptions {
   const Graph* like_graph = nullptr;  // whose tensors are matched by name
   bool advise = true;                 // where nothing fits, look for the number of devices that would do
   int64_t* least_limit = nullptr;     // out: where nothing fits, the smallest limit that works
+  // Whether anything fits is the question: the first plan found will do, unproved, and where none is, what
+  // would do is not looked for.
+  bool any_that_fits = false;
 };
 
 struct Candidate {

@@ -26,8 +26,9 @@ Graph step(int layers = 4) {
 }
 
 Result<PlanResult> planned(const Graph& graph, int32_t count, std::string parallel, PlanPins pins,
-                           int64_t limit = 0) {
+                           int64_t limit = 0, bool advise = false) {
   PlanOptions options;
+  options.advise = advise;
   options.global_batch = 8;
   options.symbols = {{"T", 32}};
   options.parallel = std::move(parallel);
@@ -147,7 +148,7 @@ TEST_CASE("where nothing fits, the limit and the number of devices named are the
   const Graph graph = step(1);
   // Below what two devices hold with everything spread and offloaded.
   constexpr int64_t kLimit = 60'000;
-  const auto refused = planned(graph, 2, "", {}, kLimit);
+  const auto refused = planned(graph, 2, "", {}, kLimit, true);
   REQUIRE(!refused.ok());
   CHECK(refused.status().code() == StatusCode::kOutOfMemory);
   const std::string message(refused.status().message());
