@@ -9,6 +9,7 @@
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
 #include "graph/device_profile.h"
+#include "graph/transform/canonical_order.h"
 #include "graph/transform/decoding.h"
 #include "graph/transform/precision.h"
 #include "parallel/fewest_devices.h"
@@ -393,7 +394,8 @@ Result<Compiled> compile_generation(const Graph& forward, const GeneratorSetting
   return plan_all(graphs, settings.compute, 1, devices);
 }
 
-Result<Compiled> compile_graph(const Graph& graph, const PlanOptions& options, const DeviceSet& devices) {
+Result<Compiled> compile_graph(const Graph& given, const PlanOptions& options, const DeviceSet& devices) {
+  TSR_ASSIGN_OR_RETURN(const Graph graph, in_canonical_order(given));
   TSR_ASSIGN_OR_RETURN(PlanResult made, make_plan(graph, devices.cluster(), devices.catalog(), options));
   made.plan.estimate.profile = profile_of(devices);
   Planned planned{{{"main", std::make_shared<const Graph>(graph), std::move(made.plan)}},

@@ -10,6 +10,7 @@
 #include "capi/engine/frozen_plan.h"
 #include "capi/engine/trace_json.h"
 #include "graph/base/text.h"
+#include "graph/transform/canonical_order.h"
 #include "serialize/atomic_file.h"
 #include "serialize/plan_pins_json.h"
 
@@ -40,7 +41,8 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
   if (mode == "generate") {
     TSR_ASSIGN_OR_RETURN(GeneratorSettings settings, read_generator_settings(rest));
     TSR_RETURN_IF_ERROR(settle_context(settings, model.context_length()));
-    TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices, settings.compute.profile));
+    TSR_ASSIGN_OR_RETURN(const auto devices,
+                         runtime.open_devices(settings.compute.devices, settings.compute.profile));
     TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, *devices));
     return with_program(std::move(compiled));
   }
@@ -51,7 +53,8 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
     rest.emplace("seq", longest > 0 ? std::min(longest, kDatasetSeq) : kDatasetSeq);
   }
   TSR_ASSIGN_OR_RETURN(const TrainerSettings settings, read_trainer_settings(rest, 0));
-  TSR_ASSIGN_OR_RETURN(const auto devices, runtime.open_devices(settings.compute.devices, settings.compute.profile));
+  TSR_ASSIGN_OR_RETURN(const auto devices,
+                       runtime.open_devices(settings.compute.devices, settings.compute.profile));
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, language_model, settings, *devices));
   auto record = std::make_shared<PlanRecord>(*compiled.record);
   record->reasons = frozen_plan_reasons(forward, language_model, settings, *devices, *record);
@@ -77,8 +80,13 @@ Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, c
   return with_program(std::move(compiled));
 }
 
-Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devices, const Graph& graph,
+Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devices, const Graph& given,
                                                            std::string_view text) {
+  // Plans speak of the order that graphs are planned in; files of earlier versions of the order given.
+  TSR_ASSIGN_OR_RETURN(const Graph ordered, in_canonical_order(given));
+  const Result<Plan> of_ordered = parse_plan(text, ordered);
+  const bool fits = of_ordered.ok() && of_ordered->graph_fingerprint == ordered.fingerprint();
+  const Graph& graph = fits ? ordered : given;
   TSR_ASSIGN_OR_RETURN(Plan plan, parse_plan(text, graph));
   if (plan.graph_fingerprint != graph.fingerprint())
     return Status(StatusCode::kInvalidArgument,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "graph/transform/canonical_order.h"
 #include "graph/transform/dropout.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/prune.h"
@@ -224,7 +225,8 @@ Result<Graph> make_decoding(const Graph& forward, const DecodingOptions& options
   if (logits) TSR_RETURN_IF_ERROR(logits_only.add_output("logits", *logits));
   TSR_ASSIGN_OR_RETURN(const Graph sure, without_dropout(logits_only));
   TSR_ASSIGN_OR_RETURN(const Graph needed, prune(sure));
-  return Decoder(needed, options).run();
+  TSR_ASSIGN_OR_RETURN(const Graph ordered, in_canonical_order(needed));
+  return Decoder(ordered, options).run();
 }
 
 }  // namespace tessera

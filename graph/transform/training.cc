@@ -4,6 +4,7 @@
 
 #include "graph/autodiff.h"
 #include "graph/base/text.h"
+#include "graph/transform/canonical_order.h"
 #include "graph/transform/dropout.h"
 #include "graph/transform/prune.h"
 
@@ -24,6 +25,14 @@ Result<TensorId> find_loss(const Graph& graph) {
     return Status(StatusCode::kFailedPrecondition,
                   "the graph has no output \"loss\"; add_token_loss makes one from \"logits\"");
   return *loss;
+}
+
+// The graph with `loss` as its only output, in the order that follows from that.
+Result<Graph> only_loss(const Graph& forward_with_loss, TensorId loss) {
+  Graph graph = forward_with_loss;
+  graph.clear_outputs();
+  TSR_RETURN_IF_ERROR(graph.add_output("loss", loss));
+  return in_canonical_order(graph);
 }
 
 }  // namespace
@@ -115,10 +124,8 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
   TSR_ASSIGN_OR_RETURN(const auto hyper, hyper_parameters(*optimizer, options.optimizer.hyper));
   TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(forward_with_loss));
 
-  Graph step = forward_with_loss;
-  step.clear_outputs();
-  TSR_RETURN_IF_ERROR(step.add_output("loss", loss));
-  TSR_RETURN_IF_ERROR(differentiate(step, loss));
+  TSR_ASSIGN_OR_RETURN(Graph step, only_loss(forward_with_loss, loss));
+  TSR_RETURN_IF_ERROR(differentiate(step, *step.find_output("loss")));
 
   const TensorType scalar{scalar_dtype(step.type(loss).dtype), {}};
   TSR_ASSIGN_OR_RETURN(const TensorId lr, step.add_tensor("lr", scalar, TensorKind::kInput));
@@ -138,9 +145,7 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
 Result<Graph> make_evaluation(const Graph& forward_with_loss) {
   TSR_ASSIGN_OR_RETURN(TensorId loss, find_loss(forward_with_loss));
   if (const auto of_tokens = forward_with_loss.find_output("token_loss")) loss = *of_tokens;
-  Graph evaluation = forward_with_loss;
-  evaluation.clear_outputs();
-  TSR_RETURN_IF_ERROR(evaluation.add_output("loss", loss));
+  TSR_ASSIGN_OR_RETURN(const Graph evaluation, only_loss(forward_with_loss, loss));
   TSR_ASSIGN_OR_RETURN(const Graph sure, without_dropout(evaluation));
   return prune(sure);
 }

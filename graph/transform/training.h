@@ -25,6 +25,7 @@ struct TrainingOptions {
 // forward (+ loss) -> forward, backward, update. Adds inputs "lr" f32[] and "step" f32[] (1 for the first step),
 // optimizer state "<parameter>.<slot>", outputs "loss" and "grad_norm" (before clipping), updates. Drops the other
 // outputs and what only they need. The norm is always found: a step whose gradient is not finite changes nothing.
+// The order in which the model's nodes were written down does not matter (canonical_order.h).
 Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options);
 
 // forward + loss only, without dropout; output "loss": of the tokens, without a model's auxiliary loss.
