@@ -18,6 +18,7 @@
 #include "parallel/strategy.h"
 #include "tests/conformance/block_graph.h"
 #include "tests/parallel/volumes.h"
+#include "tests/reordered_graph.h"
 #include "tests/test_backend.h"
 
 extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
@@ -69,7 +70,11 @@ Result<Graph> model_graph(const Job& job) {
 }
 
 Result<Graph> forward_graph(const Job& job) {
-  TSR_ASSIGN_OR_RETURN(const Graph model, model_graph(job));
+  TSR_ASSIGN_OR_RETURN(Graph model, model_graph(job));
+  std::mt19937 random(job.reordered);
+  if (job.reordered != 0) {
+    TSR_ASSIGN_OR_RETURN(model, test::reordered(model, random, false));
+  }
   TSR_ASSIGN_OR_RETURN(Graph forward, with_float_type(model, job.dtype));
   if (!forward.find_output("loss")) TSR_RETURN_IF_ERROR(add_token_loss(forward));
   for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter)) {
@@ -213,9 +218,9 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
 }
 
 std::string key_of(const Job& job) {
-  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype), job.batch,
+  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype), job.batch,
                 job.tokens, job.tied, job.optimizer, job.lr, job.steps, job.clip_norm, job.dropout,
-                join(job.trainable, ","), job.lora, job.gradients, job.evaluates);
+                join(job.trainable, ","), job.lora, job.gradients, job.evaluates, job.reordered);
 }
 
 // Ring-equivalent bytes of one training step, from its instructions.

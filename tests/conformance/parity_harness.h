@@ -34,6 +34,7 @@ struct Job {
   bool gradients = true;  // fetch every gradient of the first step: one output each
   // Not 0: random short waits, everything that may overlap on a stream of its own, and a watchdog.
   uint64_t perturbation_seed = 0;
+  uint32_t reordered = 0;  // not 0: the model written down in a random order of its nodes
   bool evaluates = false;  // an evaluation of the trained weights beside the step, on the same mesh
 };
 

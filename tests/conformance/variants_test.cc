@@ -89,7 +89,7 @@ TEST_SUITE("parity variants") {
     check_sample(job, "frozen");
   }
 
-  TEST_CASE("of a model with low-rank adapters only those have gradients") {
+  TEST_CASE("of a model with low-rank adapters only those have gradients, and train alike under every form") {
     for (const std::string_view model : {kGpt2, kLlama}) {
       const Job job{.model = std::string(model), .lora = 3};
       const Outcome& single = on_one_device(job);
@@ -97,6 +97,7 @@ TEST_SUITE("parity variants") {
       CHECK(single.gradients.contains("block.0.q.lora_b"));
       for (const auto& [name, values] : single.gradients) CHECK(name.find(".lora_") != std::string::npos);
     }
+    check_sample({.model = std::string(kGpt2), .lora = 3}, "adapters");
   }
 
   // y = x W' + factor (x A') B' has dB = factor dW A' and dA = factor B' dW: adapters' gradients against that
