@@ -38,12 +38,7 @@ class Check {
       TSR_RETURN_IF_ERROR(check_entry(entry));
       if (entry.by != ClosedBy::kTooLarge) bound = std::min(bound, entry.bound_s);
     }
-    if (!equal(bound, certificate_.bound_s))
-      return wrong(format("a bound of {} s is claimed, the configurations' bounds give {} s",
-                          certificate_.bound_s, bound));
-    const double gap = (certificate_.step_s - bound) / certificate_.step_s;
-    if (std::abs(gap - certificate_.gap) > 1e-12)
-      return wrong(format("a gap of {} is claimed, step and bound give {}", certificate_.gap, gap));
+    TSR_RETURN_IF_ERROR(check_bound_and_gap(certificate_, bound));
     return check_;
   }
 
@@ -143,6 +138,16 @@ class Check {
 };
 
 }  // namespace
+
+Status check_bound_and_gap(const StepCertificate& certificate, double bound_s) {
+  if (!equal(bound_s, certificate.bound_s))
+    return wrong(format("a bound of {} s is claimed, the configurations' bounds give {} s",
+                        certificate.bound_s, bound_s));
+  const double gap = (certificate.step_s - bound_s) / certificate.step_s;
+  if (std::abs(gap - certificate.gap) > 1e-12)
+    return wrong(format("a gap of {} is claimed, step and bound give {}", certificate.gap, gap));
+  return {};
+}
 
 StepCertificate certificate_of(const StepSearchResult& result) {
   StepCertificate certificate;

@@ -26,6 +26,10 @@ struct StepCertificate {
   std::vector<CertificateEntry> configurations;
 };
 
+// Whether the bound claimed is `bound_s`, the least that is claimed of any configuration or of the plan
+// found, and the gap what lies between the two.
+Status check_bound_and_gap(const StepCertificate& certificate, double bound_s);
+
 StepCertificate certificate_of(const StepSearchResult& result);
 
 struct CertificateCheck {

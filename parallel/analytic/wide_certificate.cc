@@ -88,13 +88,7 @@ class Check {
         return wrong(format("'{}' stands there twice", entry.plan));
       bound = std::min(bound, entry.bound_s);
     }
-    if (!equal(bound, certificate_.bound_s))
-      return wrong(format("a bound of {} s is claimed, the configurations' bounds give {} s",
-                          certificate_.bound_s, bound));
-    const double gap = (certificate_.step_s - bound) / certificate_.step_s;
-    if (std::abs(gap - certificate_.gap) > 1e-12)
-      return wrong(format("a gap of {} is claimed, step and bound give {}", certificate_.gap, gap));
-    return {};
+    return check_bound_and_gap(certificate_, bound);
   }
 
   // It fits and takes as long as claimed; whether its mesh is of the space is seen on the way through.

@@ -2,7 +2,8 @@
 // configurations that a closed form does not close: what is claimed of each, and what was the best step known
 // when it was solved. The check goes through the space anew: whatever is not listed must be proved to take as
 // long as the plan found, what is listed as long as is claimed of it. It shares prices and bounds of
-// configurations (analytic/wide_solver) with the search, but not its order, its best plans or its queue.
+// configurations (analytic/wide_solver) with the search, but not its order, its best plans or its queue: an
+// error in these bounds is in the check as well.
 #pragma once
 
 #include "parallel/analytic/step_certificate.h"
