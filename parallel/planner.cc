@@ -3,14 +3,16 @@
 #include "graph/base/text.h"
 #include "parallel/apply_pins.h"
 #include "parallel/device_advice.h"
-#include "parallel/one_kind.h"
+#include "parallel/kinds_plan.h"
 #include "parallel/plan_search.h"
 
 namespace tessera {
 
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const KernelCatalog& catalog,
                              const PlanOptions& options) {
-  TSR_ASSIGN_OR_RETURN(const Cluster cluster, of_one_kind(given));
+  TSR_ASSIGN_OR_RETURN(const bool several, has_several_kinds(given));
+  if (several) return plan_several_kinds(graph, given, catalog, options);
+  const Cluster cluster = of_one_kind(given);
   if (options.like != nullptr && options.like_graph == nullptr)
     return Status(StatusCode::kInvalidArgument, "PlanOptions.like wants like_graph beside it");
   TSR_RETURN_IF_ERROR(check_pins(graph, options.pins));

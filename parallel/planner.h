@@ -64,7 +64,8 @@ struct PlanResult {
 };
 
 // kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, the tensors
-// and instruction at that peak, and the smallest number of devices that would do.
+// and instruction at that peak, and the smallest number of devices that would do. Devices of several kinds:
+// parallel/kinds_plan.h.
 Result<PlanResult> make_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
                              const PlanOptions& options);
 

@@ -166,7 +166,12 @@ Result<std::string> check_certificate_text(std::string_view text) {
   TSR_ASSIGN_OR_RETURN(const StepCertificate certificate, read(reader));
   TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(request.description));
   TSR_ASSIGN_OR_RETURN(const TransformerShape model, transformer_shape(config));
-  TSR_ASSIGN_OR_RETURN(const Cluster cluster, open_cluster(request.cluster));
+  TSR_ASSIGN_OR_RETURN(const Fleet fleet, open_fleet(request.cluster));
+  if (fleet.clusters.size() != 1)
+    return Status(
+        StatusCode::kUnsupported,
+        format("certificate: '{}' is several clusters, and certificates are of one", request.cluster));
+  const Cluster& cluster = fleet.clusters[0];
   if (fingerprint(cluster) != cluster_fingerprint)
     return wrong(format("it was made for another cluster: '{}' has fingerprint {} here, the certificate {}",
                         request.cluster, fingerprint(cluster), cluster_fingerprint));

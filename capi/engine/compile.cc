@@ -104,8 +104,13 @@ Status check_promise(const Plan& plan, const Program& program) {
 // nothing.
 void add_idle_ranks(Program& program, const Plan& plan, int32_t devices) {
   if (plan.estimate.arena_bytes.size() != static_cast<size_t>(devices)) return;
+  const auto busy =
+      std::ranges::find_if(program.ranks, [](const RankProgram& rank) { return !rank.entries.empty(); });
+  if (busy == program.ranks.end()) return;
   RankProgram idle;
-  for (const EntryPoint& entry : program.ranks[0].entries) idle.entries.push_back({entry.name, {}, {}, {}});
+  for (const EntryPoint& entry : busy->entries) idle.entries.push_back({entry.name, {}, {}, {}});
+  for (RankProgram& rank : program.ranks)
+    if (rank.entries.empty()) rank = idle;
   while (program.ranks.size() < static_cast<size_t>(devices)) program.ranks.push_back(idle);
 }
 

@@ -1,6 +1,7 @@
 #include "capi/engine/estimate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "parallel/analytic/batch_search.h"
 #include "parallel/analytic/explain_step.h"
 #include "parallel/analytic/frozen_reasons.h"
+#include "parallel/analytic/kinds_search.h"
 #include "parallel/analytic/step_search.h"
 #include "parallel/analytic/step_time.h"
 #include "parallel/cluster_presets.h"
@@ -20,6 +22,8 @@
 #include "serialize/explanation_page.h"
 
 namespace tessera {
+
+namespace {
 
 Result<Cluster> open_cluster(const std::string& text) {
   if (!text.ends_with(".json")) return cluster_preset(text);
@@ -35,8 +39,6 @@ Result<Cluster> open_cluster(const std::string& text) {
   if (!cluster.ok()) return cluster.status().with_context(format("cluster file '{}'", text));
   return cluster;
 }
-
-namespace {
 
 Json seconds_object(const StepTime& time) {
   return {{"compute", time.compute_s - time.recompute_s},
@@ -75,12 +77,13 @@ Json stages_array(const FoundStep& found) {
 
 struct Estimate {
   std::string cluster_text, parallel, features;
+  int64_t devices = 0;  // given
   int64_t batch = 0, memory_limit = 0;
   std::string batch_words;  // where the batch is chosen, from what
   double bound_per_s = 0;   // sequences; and how many batches were looked at
   int64_t batches = 0;
   TransformerShape model;
-  Cluster cluster;
+  Cluster cluster;  // of one kind, for several what stands for those used
   FoundStep found;
   std::optional<StepSearchResult> search;  // absent where the plan was given
   Json certificate;                        // where one was asked for
@@ -88,6 +91,21 @@ struct Estimate {
 };
 
 }  // namespace
+
+Result<Fleet> open_fleet(const std::string& text) {
+  Fleet fleet;
+  // A file may have a + in its name.
+  if (text.ends_with(".json") && std::ifstream(text).good()) {
+    TSR_ASSIGN_OR_RETURN(Cluster cluster, open_cluster(text));
+    fleet.clusters.push_back(std::move(cluster));
+    return fleet;
+  }
+  for (const std::string& one : split(text, '+')) {
+    TSR_ASSIGN_OR_RETURN(Cluster cluster, open_cluster(std::string(trim(one))));
+    fleet.clusters.push_back(std::move(cluster));
+  }
+  return fleet;
+}
 
 Result<StepSearchOptions> search_options(const SearchRequest& request) {
   TSR_ASSIGN_OR_RETURN(const ForeignPlan plan, parse_foreign_plan(request.parallel, request.features));
@@ -137,9 +155,10 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   TSR_RETURN_IF_ERROR(reader.finish());
   TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
   TSR_ASSIGN_OR_RETURN(it.model, transformer_shape(config));
-  TSR_ASSIGN_OR_RETURN(it.cluster, open_cluster(it.cluster_text));
+  TSR_ASSIGN_OR_RETURN(const Fleet fleet, open_fleet(it.cluster_text));
+  it.cluster = fleet.clusters[0];
   TSR_ASSIGN_OR_RETURN(const ForeignPlan plan, parse_foreign_plan(it.parallel, it.features));
-  const auto devices = static_cast<int64_t>(it.cluster.devices.size());
+  const int64_t devices = it.devices = fleet.devices();
   const bool complete = static_cast<int64_t>(plan.tp) * plan.dp * plan.pp * plan.cp * plan.ep == devices &&
                         !it.parallel.empty();
   if (!it.batch_words.empty()) {
@@ -151,10 +170,11 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
     const SearchRequest request{std::string(description), it.cluster_text, it.parallel, it.features, 1,
                                 it.memory_limit};
     TSR_ASSIGN_OR_RETURN(const StepSearchOptions search, search_options(request));
-    TSR_ASSIGN_OR_RETURN(BatchSearchResult found, search_batch(it.model, it.cluster, search, range));
+    TSR_ASSIGN_OR_RETURN(BatchSearchResult found, search_batch(it.model, fleet, search, range));
     it.batch = found.batch, it.bound_per_s = found.bound_per_s;
     it.batches = found.looked;
     it.search = std::move(found.step);
+    if (it.search->part) it.cluster = *it.search->part;
     it.found = it.search->best;
     return it;
   }
@@ -164,17 +184,42 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
                     format("'{}' is priced as it is, and a search is what a certificate certifies: leave out "
                            "tp, dp or pp, or 'certificate'",
                            it.parallel));
-    TSR_ASSIGN_OR_RETURN(it.found, price_step(it.model, plan, it.cluster, it.batch));
+    TSR_ASSIGN_OR_RETURN(PricedOnFleet priced, price_step(it.model, plan, fleet, it.batch));
+    it.found = std::move(priced.found), it.cluster = std::move(priced.part);
     return it;
   }
   const SearchRequest request{std::string(description), it.cluster_text, it.parallel, it.features, it.batch,
                               it.memory_limit};
   TSR_ASSIGN_OR_RETURN(const StepSearchOptions search, search_options(request));
-  TSR_ASSIGN_OR_RETURN(it.search, search_step(it.model, it.cluster, search));
+  TSR_ASSIGN_OR_RETURN(it.search, search_step(it.model, fleet, search));
+  if (it.search->part) it.cluster = *it.search->part;
+  if (certified && !it.search->kinds.empty())
+    return Status(StatusCode::kUnsupported,
+                  format("'{}' has several kinds of devices, and a certificate is of one: give the {} alone, "
+                         "which the plan is for, and any other kind in turn",
+                         it.cluster_text, it.search->kinds[0].used));
   if (certified) it.certificate = certificate_json(request, it.cluster, *it.search);
   it.found = it.search->best;
   if (plan.lora > 0) it.reasons = frozen_reasons(it.model, it.cluster, search, it.found);
   return it;
+}
+
+// The last is to stand first.
+std::vector<std::string> kind_reasons(const StepSearchResult& search) {
+  std::vector<std::string> reasons;
+  for (size_t i = search.kinds.size(); i-- > 1;) {
+    const KindChoice& other = search.kinds[i];
+    reasons.push_back(
+        std::isfinite(other.step_s)
+            ? format("With {} a step would take {} s", other.used, std::round(other.step_s * 1e6) / 1e6)
+            : format(std::isfinite(other.bound_s) ? "With {} no plan is faster" : "With {} no plan fits",
+                     other.used));
+  }
+  reasons.push_back(format(
+      "The plan is for {}{}{}", search.kinds[0].used,
+      search.kinds[0].used.find(" + ") != std::string::npos ? ", each taken for the slowest of them" : "",
+      search.kinds[0].idle.empty() ? "" : format("; idle: {}", search.kinds[0].idle)));
+  return reasons;
 }
 
 Result<Explanation> explain_estimate(std::string_view description, const Estimate& it, bool drawings) {
@@ -187,6 +232,11 @@ Result<Explanation> explain_estimate(std::string_view description, const Estimat
   explanation.subject = std::string(description);
   explanation.reasons.insert(explanation.reasons.begin(), it.reasons.begin(), it.reasons.end());
   explanation.cluster = it.cluster_text;
+  explanation.devices = it.devices;
+  if (it.search && !it.search->kinds.empty()) {
+    std::vector<std::string>& reasons = explanation.reasons;
+    for (const std::string& reason : kind_reasons(*it.search)) reasons.insert(reasons.begin(), reason);
+  }
   return explanation;
 }
 
@@ -205,7 +255,7 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
   Json report = {{"model", std::string(description)},
                  {"parameters", it.model.parameters()},
                  {"cluster", it.cluster_text},
-                 {"devices", it.cluster.devices.size()},
+                 {"devices", it.devices},
                  {"features", it.features},
                  {"global_batch", it.batch},
                  {"parallel", it.search ? to_text(plan) : it.parallel},
@@ -218,6 +268,15 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
                                 {"batches", it.batches},
                                 {"sequences_per_second", static_cast<double>(it.batch) / time.step_s},
                                 {"bound_sequences_per_second", it.bound_per_s}};
+    if (!it.search->kinds.empty()) {
+      report["kinds"] = Json::array();
+      for (const KindChoice& choice : it.search->kinds) {
+        Json one = {{"used", choice.used}, {"idle", choice.idle}};
+        if (std::isfinite(choice.step_s)) one["step_seconds"] = choice.step_s;
+        if (std::isfinite(choice.bound_s)) one["bound_seconds"] = choice.bound_s;
+        report["kinds"].push_back(std::move(one));
+      }
+    }
     report["gap"] = it.search->gap;
     report["bound_seconds"] = it.search->bound_s;
     report["search"] = {{"configurations", it.search->configurations},

@@ -5,13 +5,14 @@
 #include <string_view>
 
 #include "capi/engine/options.h"
-#include "graph/cluster.h"
+#include "parallel/analytic/cluster_parts.h"
 #include "parallel/analytic/step_space.h"
 
 namespace tessera {
 
-// A preset ("dgx-a100-80gb:512") or a JSON file (a name ending in ".json").
-Result<Cluster> open_cluster(const std::string& text);
+// A preset ("dgx-a100-80gb:512") or a JSON file (a name ending in ".json"), or several of them with + between
+// ("dgx-a100-80gb:8+dgx-h100:8").
+Result<Fleet> open_fleet(const std::string& text);
 
 // What a search was asked for, in the words it was asked with.
 struct SearchRequest {

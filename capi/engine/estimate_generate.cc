@@ -4,7 +4,7 @@
 #include "capi/engine/json.h"
 #include "graph/base/text.h"
 #include "parallel/analytic/explain_generate.h"
-#include "parallel/analytic/generate_search.h"
+#include "parallel/analytic/kinds_search.h"
 #include "serialize/explanation_json.h"
 #include "serialize/explanation_page.h"
 
@@ -42,6 +42,7 @@ Status read_pins(std::string_view parallel, GenerateOptions& options) {
 
 struct Estimate {
   std::string cluster_text;
+  int64_t devices = 0;  // given
   GenerateOptions options;
   TransformerShape model;
   Cluster cluster;
@@ -70,8 +71,10 @@ Result<Estimate> find_estimate(std::string_view description, const Options& give
   TSR_RETURN_IF_ERROR(read_pins(parallel, options));
   TSR_ASSIGN_OR_RETURN(const ModelConfig config, parse_shorthand(description));
   TSR_ASSIGN_OR_RETURN(it.model, transformer_shape(config));
-  TSR_ASSIGN_OR_RETURN(it.cluster, open_cluster(it.cluster_text));
-  TSR_ASSIGN_OR_RETURN(it.found, search_generate(it.model, it.cluster, options));
+  TSR_ASSIGN_OR_RETURN(const Fleet fleet, open_fleet(it.cluster_text));
+  it.devices = fleet.devices();
+  TSR_ASSIGN_OR_RETURN(it.found, search_generate(it.model, fleet, options));
+  it.cluster = it.found.part ? *it.found.part : fleet.clusters[0];
   return it;
 }
 
@@ -80,6 +83,11 @@ Explanation explain_estimate(std::string_view description, const Estimate& it, b
       explain_generate(it.model, it.cluster, it.options, it.found, {.timeline = drawings});
   explanation.subject = std::string(description);
   explanation.cluster = it.cluster_text;
+  explanation.devices = it.devices;
+  if (!it.found.used.empty())
+    explanation.reasons.insert(explanation.reasons.begin(),
+                               format("The plan is for {}{}", it.found.used,
+                                      it.found.idle.empty() ? "" : format("; idle: {}", it.found.idle)));
   return explanation;
 }
 
@@ -116,10 +124,11 @@ Result<std::string> estimate_generation(std::string_view description, const Opti
                  {"model", std::string(description)},
                  {"parameters", it.model.parameters()},
                  {"cluster", it.cluster_text},
-                 {"devices", it.cluster.devices.size()},
+                 {"devices", it.devices},
                  {"prompt", it.options.work.prompt},
                  {"new", it.options.work.new_tokens}};
   report.update(time_object(found.best));
+  if (!found.used.empty()) report["kinds"] = Json::array({{{"used", found.used}, {"idle", found.idle}}});
   report["weight_bytes"] = found.best.time.weight_bytes;
   report["prefill_batch"] = found.best.plan.prefill_batch;
   report["token_seconds"] = {{"weights", found.best.time.weights_s},

@@ -57,7 +57,7 @@ std::vector<int64_t> batches_of(const BatchRange& range) {
   return all;
 }
 
-Result<BatchSearchResult> search_batch(const TransformerShape& model, const Cluster& cluster,
+Result<BatchSearchResult> search_batch(const TransformerShape& model, const Fleet& fleet,
                                        const StepSearchOptions& given, const BatchRange& range) {
   const std::vector<int64_t> batches = batches_of(range);
   if (batches.empty())
@@ -73,7 +73,7 @@ Result<BatchSearchResult> search_batch(const TransformerShape& model, const Clus
   const auto look = [&](size_t i, double below_s) -> Result<StepSearchResult> {
     options.global_batch = batches[i], options.most_s = below_s;
     options.advise = false;
-    auto found = search_step(model, cluster, options);
+    auto found = search_step(model, fleet, options);
     ++result.looked;
     if (found.ok()) bounds[i] = std::isinf(bounds[i]) ? found->bound_s : std::max(bounds[i], found->bound_s);
     return found;
@@ -106,7 +106,7 @@ Result<BatchSearchResult> search_batch(const TransformerShape& model, const Clus
   result.batch = batches[best];
   // Without a limit in time, so that runners-up and gap are those of this batch.
   options.global_batch = result.batch, options.most_s = INFINITY, options.advise = given.advise;
-  TSR_ASSIGN_OR_RETURN(result.step, search_step(model, cluster, options));
+  TSR_ASSIGN_OR_RETURN(result.step, search_step(model, fleet, options));
   ++result.looked;
   bounds[best] = std::max(bounds[best], result.step.bound_s);
   result.per_s = rate_of(result.batch, result.step.best.time.step_s);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graph/base/result.h"
-#include "parallel/analytic/step_search.h"
+#include "parallel/analytic/kinds_search.h"
 
 namespace tessera {
 
@@ -33,7 +33,11 @@ struct BatchSearchResult {
 };
 
 // options.global_batch is not looked at.
-Result<BatchSearchResult> search_batch(const TransformerShape& model, const Cluster& cluster,
+Result<BatchSearchResult> search_batch(const TransformerShape& model, const Fleet& fleet,
                                        const StepSearchOptions& options, const BatchRange& range);
+inline Result<BatchSearchResult> search_batch(const TransformerShape& model, const Cluster& cluster,
+                                              const StepSearchOptions& options, const BatchRange& range) {
+  return search_batch(model, Fleet{{cluster}}, options, range);
+}
 
 }  // namespace tessera

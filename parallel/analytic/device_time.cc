@@ -34,23 +34,6 @@ double element_bytes(DType dtype) {
 
 double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
-// Between measured group sizes as the logarithm of the size goes.
-Link link_inside_node(const Cluster& cluster, int32_t members) {
-  const auto& links = cluster.node_links;
-  if (links.empty()) {
-    const double steps = 2.0 * (members - 1);
-    return {cluster.link.bytes_per_s, cluster.link.latency_s * steps};
-  }
-  size_t at = 0;
-  while (at + 1 < links.size() && links[at].members < members) ++at;
-  if (at == 0 || links[at].members <= members) return links[at].link;
-  const GroupLink &low = links[at - 1], &high = links[at];
-  const double part = std::log(static_cast<double>(members) / low.members) /
-                      std::log(static_cast<double>(high.members) / low.members);
-  return {low.link.bytes_per_s + part * (high.link.bytes_per_s - low.link.bytes_per_s),
-          low.link.latency_s + part * (high.link.latency_s - low.link.latency_s)};
-}
-
 // How a collective crosses nodes. On a ring nearly twice the message leaves every node in a sum, once in a
 // gather. Sums over two nodes go along trees instead: the message leaves each node once. Trees over more
 // nodes carry as much as rings.
@@ -87,11 +70,26 @@ Status check_one_kind(const Cluster& cluster) {
   std::vector<std::string> found;
   for (size_t kind = 0; kind < counts.size(); ++kind)
     if (counts[kind] > 0) found.push_back(format("{} of {}", counts[kind], cluster.kinds[kind].name));
-  return Status(
-      StatusCode::kUnsupported,
-      format("the cluster has devices of several kinds, or not of its first one ({}); hardware that "
-             "is absent is planned for one kind at a time: give a cluster of one kind, listed first",
-             join(found, ", ")));
+  return Status(StatusCode::kUnsupported,
+                format("the cluster has devices of several kinds, or not of its first one ({}); prices and "
+                       "certificates are of devices all alike: give a cluster of one kind, listed first",
+                       join(found, ", ")));
+}
+
+Link link_inside_node(const Cluster& cluster, int32_t members) {
+  const auto& links = cluster.node_links;
+  if (links.empty()) {
+    const double steps = 2.0 * (members - 1);
+    return {cluster.link.bytes_per_s, cluster.link.latency_s * steps};
+  }
+  size_t at = 0;
+  while (at + 1 < links.size() && links[at].members < members) ++at;
+  if (at == 0 || links[at].members <= members) return links[at].link;
+  const GroupLink &low = links[at - 1], &high = links[at];
+  const double part = std::log(static_cast<double>(members) / low.members) /
+                      std::log(static_cast<double>(high.members) / low.members);
+  return {low.link.bytes_per_s + part * (high.link.bytes_per_s - low.link.bytes_per_s),
+          low.link.latency_s + part * (high.link.latency_s - low.link.latency_s)};
 }
 
 double matrix_rate(const DeviceKind& kind, DType dtype) {

@@ -14,6 +14,9 @@ Status check_one_kind(const Cluster& cluster);
 
 double matrix_rate(const DeviceKind& kind, DType dtype);
 
+// As groups of `members` in one node see it; between measured sizes as the logarithm of the size goes.
+Link link_inside_node(const Cluster& cluster, int32_t members);
+
 // count products [m, k] x [k, n]: waves of tiles on all multiprocessors (the best of four tile shapes), never
 // faster than its operands and result move.
 double product_seconds(const DeviceKind& kind, DType dtype, double m, double n, double k);

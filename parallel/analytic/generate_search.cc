@@ -6,6 +6,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/device_time.h"
+#include "parallel/analytic/kinds_search.h"
 #include "parallel/analytic/least_generate.h"
 #include "parallel/search/divisors.h"
 
@@ -26,7 +27,6 @@ class Search {
 
   Result<GenerateResult> run() {
     const auto devices = static_cast<int32_t>(cluster_.devices.size());
-    TSR_RETURN_IF_ERROR(check_one_kind(cluster_));
     TSR_RETURN_IF_ERROR(check_generate_plan(model_, cluster_, options_.work, {}));
     for (const int32_t tp : divisors(model_.H)) {
       if (tp > devices || (options_.tp && *options_.tp != tp) || (model_.KV % tp != 0 && tp % model_.KV != 0))
@@ -152,6 +152,7 @@ Result<GenerateResult> search_generate(const TransformerShape& model, const Clus
                                        const GenerateOptions& options) {
   if (cluster.devices.empty())
     return Status(StatusCode::kInvalidArgument, "generate: found no devices, wanted at least one");
+  if (!check_one_kind(cluster).ok()) return search_generate(model, Fleet{{cluster}}, options);
   return Search(model, cluster, options).run();
 }
 

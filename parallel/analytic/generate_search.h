@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "parallel/analytic/generate_time.h"
@@ -33,6 +34,10 @@ struct GenerateResult {
   // No plan of the space has a lower latency, or a higher throughput; and by how much at most, as a share.
   double bound = 0, gap = 0;
   int64_t priced = 0, meshes = 0;
+  // Of a cluster of several kinds: what is used and what stays idle ("8 h100"), and the cluster of one kind
+  // that the plan is priced on (analytic/cluster_parts).
+  std::string used, idle;
+  std::optional<Cluster> part;
 };
 
 // Every mesh of tp and pp that `devices` allow and the pins keep, with the numbers of replicas that matter.

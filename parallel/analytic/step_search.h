@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "graph/base/result.h"
@@ -27,6 +29,13 @@ struct ClosedConfiguration {
   double step_s = 0;   // kSolved: the fastest found
 };
 
+// Of a cluster of several kinds: some of them, planned as a cluster of their own.
+struct KindChoice {
+  std::string used, idle;  // "8 h100", "8 a100-80gb"; of the best plan less may be used
+  double step_s = 0;       // INFINITY where nothing fits, or nothing that is faster than the best
+  double bound_s = 0;      // no plan of it is faster; INFINITY where nothing fits
+};
+
 struct StepSearchResult {
   FoundStep best;
   std::vector<FoundStep> runners_up;  // best first, of other (tp, dp, pp, micro-batch)
@@ -37,9 +46,15 @@ struct StepSearchResult {
   // Of the whole space: those solved, each with the best step known when it was (as step_s).
   std::vector<ClosedConfiguration> open;
   bool last_resort = false;  // options.shard and offload were turned to
+  // Of a cluster of several kinds: all choices among them, that of `best` first, and the cluster of one kind
+  // that it is planned and priced on (analytic/cluster_parts). What stands above but for bound and gap is of
+  // this one.
+  std::vector<KindChoice> kinds;
+  std::optional<Cluster> part;
 };
 
-// kOutOfMemory when nothing fits: says the smallest limit found that would work, and with what.
+// kOutOfMemory when nothing fits: says the smallest limit found that would work, and with what. A cluster of
+// several kinds is planned as analytic/kinds_search says.
 Result<StepSearchResult> search_step(const TransformerShape& model, const Cluster& cluster,
                                      const StepSearchOptions& options);
 

@@ -78,15 +78,3 @@ TEST_CASE("ranges of batches that cannot be are refused with what is wanted") {
   CHECK(batches_of(*parse_batch_range("60..200/50", 8)) == std::vector<int64_t>{100, 150, 200});
   CHECK(batches_of(*parse_batch_range("5..17", 8)) == std::vector<int64_t>{5, 6, 8, 12, 16, 17});
 }
-
-TEST_CASE("clusters of several kinds are refused, naming them") {
-  Cluster cluster = *cluster_preset("dgx-a100-40gb:8");
-  cluster.kinds.push_back(cluster_preset("dgx-h100:8")->kinds[0]);
-  cluster.devices[7] = 1;
-  StepSearchOptions options;
-  options.global_batch = 8;
-  const auto found = search_step(shape("gpt2:L=12,C=2048,H=16,V=51200,T=1024"), cluster, options);
-  REQUIRE(!found.ok());
-  CHECK(found.status().code() == StatusCode::kUnsupported);
-  CHECK(found.status().message().find(cluster.kinds[1].name) != std::string::npos);
-}

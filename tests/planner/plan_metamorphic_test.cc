@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "parallel/lower.h"
 #include "parallel/operation_plan.h"
 #include "parallel/planner.h"
 #include "tests/parallel/step_graphs.h"
@@ -236,27 +237,82 @@ TEST_SUITE("metamorphic plans") {
     }
   }
 
-  TEST_CASE("devices of two kinds are refused by name; a kind that no device is of changes nothing") {
+  TEST_CASE("a kind that no device is of changes nothing; one that is not listed is refused") {
     Question it = question(4);
     const PlanResult now = answer(it);
     DeviceKind slow = it.cluster.kinds[0];
-    slow.name = "slow", slow.matmul_flops_per_s /= 2, slow.memory_bytes = 1;
+    slow.name = "slow", slow.memory_bytes = 1;
     it.cluster.kinds.insert(it.cluster.kinds.begin(), slow);
     it.cluster.devices = {1, 1, 1, 1};
     const PlanResult same = answer(it);
     CHECK(same.plan.strategy == now.plan.strategy);
+    CHECK(same.plan.stages == now.plan.stages);
     CHECK(same.plan.estimate == now.plan.estimate);
-    it.cluster.devices = {1, 1, 1, 0};
-    const auto refused = make_plan(it.step, it.cluster, ScaledCatalog(1), it.options);
-    REQUIRE(!refused.ok());
-    CHECK(refused.status().code() == StatusCode::kUnsupported);
-    const std::string said(refused.status().message());
-    CHECK(said.find("'fake'") != std::string::npos);
-    CHECK(said.find("device 3 a 'slow'") != std::string::npos);
-    CHECK(said.find("give the 3 of the first kind or the 1 others") != std::string::npos);
     it.cluster.devices = {1, 7};
     CHECK(make_plan(it.step, it.cluster, ScaledCatalog(1), it.options).status().code() ==
           StatusCode::kInvalidArgument);
+  }
+
+  TEST_CASE("devices of another kind beside those given: the planned step never takes longer") {
+    Question it = question(2);
+    const PlanResult alone = answer(it);
+    Question more = it;
+    DeviceKind other = it.cluster.kinds[0];
+    other.name = "other", other.launch_s *= 50, other.memory_bytes_per_s /= 50;
+    more.cluster.kinds.push_back(other);
+    // Between them, so that ranks are not devices.
+    more.cluster.devices = {1, 0, 1, 0};
+    const PlanResult now = answer(more);
+    CHECK(now.plan.estimate.step_time_s <= alone.plan.estimate.step_time_s);
+    CHECK(now.search.bound_s <= alone.search.bound_s);
+    CHECK(now.search.bound_s <= now.plan.estimate.step_time_s);
+    REQUIRE(now.plan.estimate.arena_bytes.size() == 4);
+    // Each device used has an arena, and no other.
+    std::vector<bool> used(4, false);
+    for (const Stage& stage : now.plan.stages)
+      for (const int32_t device : stage.mesh.devices) used[static_cast<size_t>(device)] = true;
+    for (size_t d = 0; d < 4; ++d) CHECK((now.plan.estimate.arena_bytes[d] > 0) == used[d]);
+    // The program is of these very ranks.
+    const EntrySpec entry{"step", &it.step, &now.plan};
+    const auto program = lower(std::span(&entry, 1), ScaledCatalog(1));
+    REQUIRE(program.ok());
+    for (size_t d = 0; d < program->ranks.size(); ++d)
+      CHECK(program->ranks[d].arena_bytes == now.plan.estimate.arena_bytes[d]);
+  }
+
+  TEST_CASE("kinds in another order, kinds that stay idle taken away: the same step") {
+    Question it = question(4);
+    DeviceKind tiny = it.cluster.kinds[0];
+    tiny.name = "tiny", tiny.memory_bytes = 1;
+    it.cluster.kinds.push_back(tiny);
+    it.cluster.devices = {0, 0, 1, 1};
+    const PlanResult now = answer(it);
+    it.cluster.devices = {1, 1, 0, 0};
+    const PlanResult turned = answer(it);
+    CHECK(turned.plan.strategy == now.plan.strategy);
+    CHECK(turned.plan.estimate.step_time_s == now.plan.estimate.step_time_s);
+    CHECK(std::ranges::equal(turned.plan.stages[0].mesh.devices, std::vector<int32_t>{2, 3}) ==
+          std::ranges::equal(now.plan.stages[0].mesh.devices, std::vector<int32_t>{0, 1}));
+    // Nothing fits the tiny ones, which so stay idle.
+    it.cluster = question(2).cluster;
+    const PlanResult without = answer(it);
+    CHECK(without.plan.strategy == now.plan.strategy);
+    CHECK(without.plan.estimate.step_time_s == now.plan.estimate.step_time_s);
+    CHECK(now.plan.estimate.arena_bytes[2] == 0);
+    // Where nothing fits either kind, the smallest limit is named.
+    it = question(2);
+    it.cluster.kinds.push_back(tiny);
+    it.cluster.devices = {0, 1};
+    it.options.memory_limit = 4096;
+    int64_t least = 0;
+    it.options.least_limit = &least;
+    const auto none = make_plan(it.step, it.cluster, ScaledCatalog(1), it.options);
+    REQUIRE(!none.ok());
+    CHECK(none.status().code() == StatusCode::kOutOfMemory);
+    CHECK(none.status().message().find("the smallest limit that works is") != std::string::npos);
+    REQUIRE(least > 4096);
+    it.options.memory_limit = least, it.options.least_limit = nullptr;
+    CHECK(make_plan(it.step, it.cluster, ScaledCatalog(1), it.options).ok());
   }
 
   // The plan by operation has no order at all.
