@@ -8,16 +8,15 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <unordered_map>
 
 #include "graph/analysis/issue_order.h"
 #include "graph/base/text.h"
 #include "graph/base/waiting.h"
-#include "runtime/box_copy.h"
 #include "runtime/host_services.h"
 #include "runtime/memory_probe.h"
 #include "runtime/rank_executor.h"
 #include "runtime/session_comms.h"
+#include "runtime/session_values.h"
 #include "runtime/stack_room.h"
 #include "runtime/watchdog.h"
 
@@ -31,40 +30,6 @@ int64_t now_ns() {
       .count();
 }
 
-// A named tensor as the ranks hold it.
-struct Placed {
-  std::string name;
-  TensorType global;
-  SlotKind kind = SlotKind::kParameter;
-  std::vector<std::pair<int32_t, const Binding*>> bindings;  // by ascending rank
-  bool written = false;
-};
-
-// An entry point as the ranks know it.
-struct Entry {
-  std::string name;
-  std::vector<int32_t> index;  // in each rank's program; -1 where the rank has no part in it
-  std::vector<Placed> inputs, outputs;
-};
-
-void add_binding(std::vector<Placed>& list, const Binding& binding, SlotKind kind, int32_t rank) {
-  auto found = std::ranges::find(list, binding.name, &Placed::name);
-  if (found == list.end())
-    found = list.insert(list.end(), Placed{binding.name, binding.global, kind, {}, false});
-  found->bindings.emplace_back(rank, &binding);
-}
-
-Status unknown(std::string_view what, std::string_view name, std::span<const std::string> candidates) {
-  return Status(StatusCode::kNotFound, format("{} '{}' does not exist; nearest: {}", what, name,
-                                              join(nearest_names(name, candidates), ", ")));
-}
-
-std::vector<std::string> names_of(const std::vector<Placed>& list) {
-  std::vector<std::string> names;
-  for (const Placed& placed : list) names.push_back(placed.name);
-  return names;
-}
-
 }  // namespace
 
 struct Session::Impl {
@@ -72,7 +37,8 @@ struct Session::Impl {
       : executable(std::move(given)),
         program(executable->program()),
         options(std::move(wanted)),
-        comms(executable->impl(), options.perturbation_seed) {}
+        comms(executable->impl(), options.perturbation_seed),
+        values(executable->impl(), ranks, probes) {}
   ~Impl() {
     watchdog.reset();
     stop_threads();
@@ -83,22 +49,18 @@ struct Session::Impl {
   SessionOptions options;
   const pid_t pid = getpid();
   RunSignals signals;
-  std::vector<std::unique_ptr<RankExecutor>> ranks;
+  RankExecutors ranks;
   SessionComms comms;
-  std::vector<std::vector<MemoryProbe>> probes;  // of each rank's arenas; empty when not measuring
+  MemoryProbes probes;  // of each rank's arenas; empty when not measuring
+  SessionValues values;
   std::unique_ptr<Watchdog> watchdog;
-
-  std::vector<Placed> tensors;  // parameters, states, constants
-  std::unordered_map<std::string, size_t> tensor_index;
-  std::vector<Entry> entries;
-  size_t unwritten = 0;  // parameters and constants that nobody has written yet
 
   // The run in progress. The caller publishes it and raises `generation`; the last rank raises `done`.
   std::vector<std::thread> threads;
   WaitWord generation{0}, done{0};
   std::atomic<int32_t> remaining{0};
   std::atomic<bool> closing{false}, in_run{false};
-  std::atomic<const Entry*> current{nullptr};
+  std::atomic<const SessionEntry*> current{nullptr};
   std::atomic<int64_t> runs{0};
   bool may_spin = false;
 
@@ -110,7 +72,6 @@ struct Session::Impl {
   bool in_forked_child() const { return pid != getpid(); }
 
   Status setup();
-  void index_bindings();
   Status start_threads();
   void stop_threads();
   void rank_loop(int32_t rank);
@@ -124,14 +85,7 @@ struct Session::Impl {
   void bark();
 
   Status usable() const;
-  Result<Entry*> find_entry(std::string_view name);
-  Result<Placed*> find_tensor(std::string_view name);
-  Status copy_in(Placed& placed, const HostTensor& value);
-  Status copy_out(const Placed& placed, std::span<std::byte> out);
-  Status zero_states();
-  Status run(Entry& entry);
-  Status synchronize();
-  void note_touched(int32_t rank, const SlotRef& at, int64_t bytes);
+  Status run(const SessionEntry& entry);
 };
 
 // ---- life
@@ -182,11 +136,10 @@ Status Session::Impl::setup() {
       }
     }
   }
-  index_bindings();
   TSR_RETURN_IF_ERROR(comms.create());
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     ranks[rank]->set_comms(comms.ends_of(static_cast<int32_t>(rank)));
-  TSR_RETURN_IF_ERROR(zero_states());
+  TSR_RETURN_IF_ERROR(values.zero_states());
   TSR_RETURN_IF_ERROR(start_threads());
   if (options.watchdog_s <= 0 || ranks.size() < 2) return {};
   return catch_status([&] {
@@ -213,7 +166,7 @@ Watchdog::Sight Session::Impl::look() const {
 }
 
 void Session::Impl::bark() {
-  const Entry* entry = current.load(std::memory_order_acquire);
+  const SessionEntry* entry = current.load(std::memory_order_acquire);
   std::vector<std::string> waits;
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (entry->index[rank] >= 0) waits.push_back(ranks[rank]->waits(entry->index[rank]));
@@ -224,35 +177,6 @@ void Session::Impl::bark() {
   if (!running) return;  // it has just come to its end
   if (first_error.ok()) first_error = status;
   stop_run();
-}
-
-void Session::Impl::index_bindings() {
-  for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {
-    const RankProgram& part = program.ranks[static_cast<size_t>(rank)];
-    const std::pair<const std::vector<Binding>*, SlotKind> lists[] = {
-        {&part.parameters, SlotKind::kParameter},
-        {&part.states, SlotKind::kState},
-        {&part.constants, SlotKind::kConstant}};
-    for (const auto& [list, kind] : lists)
-      for (const Binding& binding : *list) {
-        const auto [at, is_new] = tensor_index.emplace(binding.name, tensors.size());
-        if (is_new)
-          tensors.push_back(Placed{binding.name, binding.global, kind, {}, kind == SlotKind::kState});
-        tensors[at->second].bindings.emplace_back(rank, &binding);
-      }
-    for (size_t index = 0; index < part.entries.size(); ++index) {
-      const EntryPoint& point = part.entries[index];
-      auto entry = std::ranges::find(entries, point.name, &Entry::name);
-      if (entry == entries.end())
-        entry = entries.insert(entries.end(),
-                               Entry{point.name, std::vector<int32_t>(program.ranks.size(), -1), {}, {}});
-      entry->index[static_cast<size_t>(rank)] = static_cast<int32_t>(index);
-      for (const Binding& input : point.inputs) add_binding(entry->inputs, input, SlotKind::kInput, rank);
-      for (const Binding& output : point.outputs)
-        add_binding(entry->outputs, output, SlotKind::kOutput, rank);
-    }
-  }
-  unwritten = static_cast<size_t>(std::ranges::count(tensors, false, &Placed::written));
 }
 
 Status Session::Impl::start_threads() {
@@ -348,19 +272,8 @@ Status Session::Impl::usable() const {
   return {};
 }
 
-Status Session::Impl::run(Entry& entry) {
-  if (unwritten > 0) {
-    const auto missing = std::ranges::find(tensors, false, &Placed::written);
-    return Status(
-        StatusCode::kFailedPrecondition,
-        format("{} '{}' has not been written ({} in all); write every parameter and constant before a run",
-               missing->kind == SlotKind::kConstant ? "constant" : "parameter", missing->name,
-               static_cast<uint64_t>(unwritten)));
-  }
-  for (const Placed& input : entry.inputs)
-    if (!input.written)
-      return Status(StatusCode::kFailedPrecondition,
-                    format("input '{}' of entry '{}' has never been fed", input.name, entry.name));
+Status Session::Impl::run(const SessionEntry& entry) {
+  TSR_RETURN_IF_ERROR(values.check_written(entry));
   for (size_t rank = 0; rank < probes.size(); ++rank)
     for (MemoryProbe& probe : probes[rank])
       if (entry.index[rank] >= 0)
@@ -403,7 +316,7 @@ Status Session::Impl::run(Entry& entry) {
 
 Status Session::run(std::string_view entry) {
   TSR_RETURN_IF_ERROR(impl_->usable());
-  TSR_ASSIGN_OR_RETURN(Entry * found, impl_->find_entry(entry));
+  TSR_ASSIGN_OR_RETURN(const SessionEntry* found, impl_->values.find_entry(entry));
   return impl_->run(*found);
 }
 
@@ -426,153 +339,45 @@ Status Session::restore() {
     impl_->failed = false;
     impl_->first_error = Status();
   }
-  return impl_->zero_states();
+  return impl_->values.zero_states();
 }
 
 // ---- values
 
-Result<Entry*> Session::Impl::find_entry(std::string_view name) {
-  for (Entry& entry : entries)
-    if (entry.name == name) return &entry;
-  std::vector<std::string> names;
-  for (const Entry& entry : entries) names.push_back(entry.name);
-  return unknown("entry point", name, names);
-}
-
-Result<Placed*> Session::Impl::find_tensor(std::string_view name) {
-  const auto found = tensor_index.find(std::string(name));
-  if (found == tensor_index.end()) return unknown("tensor", name, names_of(tensors));
-  return &tensors[found->second];
-}
-
-Status Session::Impl::synchronize() {
-  for (const auto& rank : ranks)
-    TSR_RETURN_IF_ERROR(take_error(executable->impl().api().stream_synchronize(rank->stream())));
-  return {};
-}
-
-void Session::Impl::note_touched(int32_t rank, const SlotRef& at, int64_t bytes) {
-  if (probes.empty() || at.slot < 0 || bytes == 0) return;
-  const Slot& slot = program.ranks[static_cast<size_t>(rank)].slots[static_cast<size_t>(at.slot)];
-  for (MemoryProbe& probe : probes[static_cast<size_t>(rank)])
-    if (probe.tier() == slot.tier) probe.touched(slot.offset + at.offset + bytes);
-}
-
-Status Session::Impl::copy_in(Placed& placed, const HostTensor& value) {
-  if (value.type != placed.global)
-    return Status(StatusCode::kInvalidArgument, format("tensor '{}' is {}, the program wants {}", placed.name,
-                                                       to_text(value.type), to_text(placed.global)));
-  if (value.data.size() != static_cast<size_t>(bytes(placed.global)))
-    return Status(StatusCode::kInvalidArgument,
-                  format("tensor '{}' needs {} bytes, {} were given", placed.name, bytes(placed.global),
-                         static_cast<uint64_t>(value.data.size())));
-  for (const auto& [rank, binding] : placed.bindings) {
-    RankExecutor& executor = *ranks[static_cast<size_t>(rank)];
-    for (const Piece& piece : binding->pieces) {
-      TSR_RETURN_IF_ERROR(
-          executor.memory().write(executor.stream(), value.data.data(), placed.global, piece));
-      note_touched(rank, piece.at, dtype_bytes(placed.global.dtype, box_elements(piece.box)));
-    }
-  }
-  if (!placed.written && (placed.kind == SlotKind::kParameter || placed.kind == SlotKind::kConstant))
-    --unwritten;
-  placed.written = true;
-  return synchronize();
-}
-
-Status Session::Impl::copy_out(const Placed& placed, std::span<std::byte> out) {
-  if (out.size() != static_cast<size_t>(bytes(placed.global)))
-    return Status(StatusCode::kInvalidArgument,
-                  format("tensor '{}' is {} ({} bytes), the buffer has {} bytes", placed.name,
-                         to_text(placed.global), bytes(placed.global), static_cast<uint64_t>(out.size())));
-  int64_t covered = 0;
-  for (size_t at = 0; at < placed.bindings.size(); ++at) {
-    const auto& [rank, binding] = placed.bindings[at];
-    for (const Piece& piece : binding->pieces) {
-      // The lowest rank that lists a box owns it.
-      bool is_owned = false;
-      for (size_t lower = 0; lower < at && !is_owned; ++lower)
-        is_owned = std::ranges::find(placed.bindings[lower].second->pieces, piece.box, &Piece::box) !=
-                   placed.bindings[lower].second->pieces.end();
-      if (is_owned) continue;
-      RankExecutor& executor = *ranks[static_cast<size_t>(rank)];
-      TSR_RETURN_IF_ERROR(executor.memory().read(executor.stream(), placed.global, piece, out.data()));
-      covered += box_elements(piece.box);
-    }
-  }
-  if (covered != placed.global.shape.elements())
-    return Status(StatusCode::kInternal, format("tensor '{}': the ranks hold {} of its {} elements",
-                                                placed.name, covered, placed.global.shape.elements()));
-  return synchronize();
-}
-
-Status Session::Impl::zero_states() {
-  for (const Placed& placed : tensors) {
-    if (placed.kind != SlotKind::kState) continue;
-    for (const auto& [rank, binding] : placed.bindings) {
-      RankExecutor& executor = *ranks[static_cast<size_t>(rank)];
-      for (const Piece& piece : binding->pieces) {
-        const int64_t count = dtype_bytes(placed.global.dtype, box_elements(piece.box));
-        TSR_RETURN_IF_ERROR(executor.memory().zero(executor.stream(), piece.at, count));
-        note_touched(rank, piece.at, count);
-      }
-    }
-  }
-  return synchronize();
-}
-
 Status Session::write(std::string_view name, const HostTensor& value) {
-  TSR_ASSIGN_OR_RETURN(Placed * placed, impl_->find_tensor(name));
-  return impl_->copy_in(*placed, value);
+  TSR_ASSIGN_OR_RETURN(SessionTensor * tensor, impl_->values.find_tensor(name));
+  return impl_->values.copy_in(*tensor, value);
 }
 
 Status Session::read_into(std::string_view name, std::span<std::byte> out) {
-  TSR_ASSIGN_OR_RETURN(const Placed* placed, impl_->find_tensor(name));
-  return impl_->copy_out(*placed, out);
+  TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
+  return impl_->values.copy_out(*tensor, out);
 }
 
 Result<HostTensor> Session::read(std::string_view name) {
-  TSR_ASSIGN_OR_RETURN(const Placed* placed, impl_->find_tensor(name));
-  std::span<std::byte> writable;
-  HostTensor tensor = HostTensor::zeros(placed->global, &writable);
-  TSR_RETURN_IF_ERROR(impl_->copy_out(*placed, writable));
-  return tensor;
+  TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_tensor(name));
+  return impl_->values.read(*tensor);
 }
-
-namespace {
-Result<Placed*> find_placed(std::vector<Placed>& list, std::string_view what, const std::string& entry,
-                            std::string_view name) {
-  for (Placed& placed : list)
-    if (placed.name == name) return &placed;
-  return unknown(format("{} of entry '{}'", what, entry), name, names_of(list));
-}
-}  // namespace
 
 Status Session::feed(std::string_view entry, std::string_view input, const HostTensor& value) {
   TSR_RETURN_IF_ERROR(impl_->usable());
-  TSR_ASSIGN_OR_RETURN(Entry * found, impl_->find_entry(entry));
-  TSR_ASSIGN_OR_RETURN(Placed * placed, find_placed(found->inputs, "input", found->name, input));
-  return impl_->copy_in(*placed, value);
+  TSR_ASSIGN_OR_RETURN(SessionTensor * tensor, impl_->values.find_input(entry, input));
+  return impl_->values.copy_in(*tensor, value);
 }
 
 Status Session::fetch_into(std::string_view entry, std::string_view output, std::span<std::byte> out) {
   TSR_RETURN_IF_ERROR(impl_->usable());
-  TSR_ASSIGN_OR_RETURN(Entry * found, impl_->find_entry(entry));
-  TSR_ASSIGN_OR_RETURN(const Placed* placed, find_placed(found->outputs, "output", found->name, output));
-  return impl_->copy_out(*placed, out);
+  TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_output(entry, output));
+  return impl_->values.copy_out(*tensor, out);
 }
 
 Result<HostTensor> Session::fetch(std::string_view entry, std::string_view output) {
   TSR_RETURN_IF_ERROR(impl_->usable());
-  TSR_ASSIGN_OR_RETURN(Entry * found, impl_->find_entry(entry));
-  TSR_ASSIGN_OR_RETURN(const Placed* placed, find_placed(found->outputs, "output", found->name, output));
-  std::span<std::byte> writable;
-  HostTensor tensor = HostTensor::zeros(placed->global, &writable);
-  TSR_RETURN_IF_ERROR(impl_->copy_out(*placed, writable));
-  return tensor;
+  TSR_ASSIGN_OR_RETURN(const SessionTensor* tensor, impl_->values.find_output(entry, output));
+  return impl_->values.read(*tensor);
 }
 
-Status Session::zero_state() { return impl_->zero_states(); }
+Status Session::zero_state() { return impl_->values.zero_states(); }
 
 // ---- reports
 

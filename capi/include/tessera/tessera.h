@@ -5,7 +5,8 @@
  * ## The main job
  *
  *     tsr_runtime_new      threads, plugins, log
- *     tsr_model_load       a .tsr or GGUF file; tsr_model_new makes one from a description such as "llama:L=2,C=64,..."
+ *     tsr_model_load       a .tsr or GGUF file; tsr_model_new makes one from a description such as
+ *                          "llama:L=2,C=64,..."
  *     tsr_dataset_*        text + tokenizer, or token ids
  *     tsr_trainer_new      plans (or is told how) to use all devices; says how many bytes each will hold
  *     tsr_trainer_step     one optimizer step; call it in a loop
@@ -17,29 +18,33 @@
  * ## Conventions
  *
  * Names        tsr_<noun>_<verb>. Outputs come last and are called out_*; they are written only on success.
- * Errors       A function that can fail returns tsr_status*: NULL is success; anything else is an error object that the
- *              caller frees with tsr_status_free. Its message says what was found, what was wanted and what to do.
- *              Nothing here aborts, exits, throws or unwinds into the caller. NULL for a required pointer is
- *              TSR_INVALID_ARGUMENT. A bug in the library is TSR_INTERNAL. Every function may return TSR_OUT_OF_MEMORY.
- * Ownership    A handle that a function returns is freed by the matching *_free; *_free(NULL) does nothing. Handles count
- *              references inside: a trainer keeps what it needs of its model, dataset and runtime, so handles may be
- *              freed in any order. Pointers returned by accessors (names, data) live as long as their handle.
- * Threads      One thread at a time may use a handle, different handles are independent. Exceptions are said where they
- *              are made: immutable handles (status, tokenizer, dataset, devices, plan, program) may be used from any
- *              number of threads, and so may models and runtimes, which lock inside. *_cancel may be called from any
- *              thread while another is inside a call on the same handle.
- * fork         Threads do not survive fork(): in the child, every call that would use a runtime's devices returns
- *              TSR_FAILED_PRECONDITION, and frees do nothing. Make the runtime after forking.
- * Text out     `char* buffer, size_t capacity, size_t* out_size`: as much as fits is written, always NUL-terminated when
- *              capacity > 0; *out_size is the size of the whole text with its NUL. Ask with (NULL, 0), allocate, ask again.
+ * Errors       A function that can fail returns tsr_status*: NULL is success; anything else is an error
+ *              object that the caller frees with tsr_status_free. Its message says what was found, what was
+ *              wanted and what to do. Nothing here aborts, exits, throws or unwinds into the caller. NULL for
+ *              a required pointer is TSR_INVALID_ARGUMENT. A bug in the library is TSR_INTERNAL. Every
+ *              function may return TSR_OUT_OF_MEMORY.
+ * Ownership    A handle that a function returns is freed by the matching *_free; *_free(NULL) does nothing.
+ *              Handles count references inside: a trainer keeps what it needs of its model, dataset and
+ *              runtime, so handles may be freed in any order. Pointers returned by accessors (names, data)
+ *              live as long as their handle.
+ * Threads      One thread at a time may use a handle, different handles are independent. Exceptions are said
+ *              where they are made: immutable handles (status, tokenizer, dataset, devices, plan, program)
+ *              may be used from any number of threads, and so may models and runtimes, which lock inside.
+ *              *_cancel may be called from any thread while another is inside a call on the same handle.
+ * fork         Threads do not survive fork(): in the child, every call that would use a runtime's devices
+ *              returns TSR_FAILED_PRECONDITION, and frees do nothing. Make the runtime after forking.
+ * Text out     `char* buffer, size_t capacity, size_t* out_size`: as much as fits is written, always
+ *              NUL-terminated when capacity > 0; *out_size is the size of the whole text with its NUL. Ask
+ *              with (NULL, 0), allocate, ask again.
  * Arrays out   `T* items, size_t capacity, size_t* out_count`: the same, without a terminator.
  * Text in      UTF-8. `const char* text, size_t size`: size in bytes, or TSR_TEXT_END when NUL-terminated.
- * Options      A tsr_options is a set of keyed values. Each function that takes one lists its keys; an unknown key, or a
- *              value of the wrong type, is TSR_INVALID_ARGUMENT and the message names the nearest known keys. NULL means
- *              all defaults. An integer is accepted where a real is wanted.
+ * Options      A tsr_options is a set of keyed values. Each function that takes one lists its keys; an
+ *              unknown key, or a value of the wrong type, is TSR_INVALID_ARGUMENT and the message names the
+ *              nearest known keys. NULL means all defaults. An integer is accepted where a real is wanted.
  * Structs      Begin with struct_size, which the caller sets to sizeof(the struct): they may grow at the end.
  * JSON         Reports are JSON objects on one line, UTF-8. Keys are only ever added.
- * Bytes        Counts of bytes are exact; a size in text ("2GiB", "512MiB", "4096") is powers of 1024 for KiB, MiB, GiB.
+ * Bytes        Counts of bytes are exact; a size in text ("2GiB", "512MiB", "4096") is powers of 1024 for
+ *              KiB, MiB, GiB.
  *
  * ## Environment
  *
@@ -104,7 +109,8 @@ TSR_API uint32_t tsr_version(void);
 
 /* Checks the header that a program was compiled with against the library that it runs with:
  *   tsr_status* error = tsr_version_check(TSR_VERSION);
- * TSR_UNSUPPORTED when the major versions differ, the library is older, or (before 1.0) the minor versions differ. */
+ * TSR_UNSUPPORTED when the major versions differ, the library is older, or (before 1.0) the minor versions
+ * differ. */
 TSR_API tsr_status* tsr_version_check(uint32_t header_version);
 
 /* ================================================================ status */
@@ -135,62 +141,70 @@ TSR_API const char* tsr_code_name(tsr_code code);
 
 /* ================================================================ options */
 
-/* Keyed values. A set may be used for any number of calls, and changed or freed between them. Setting a key again
- * replaces its value. Keys are checked by the function that consumes the set. */
+/* Keyed values. A set may be used for any number of calls, and changed or freed between them. Setting a key
+ * again replaces its value. Keys are checked by the function that consumes the set. */
 TSR_API tsr_status* tsr_options_new(tsr_options** out_options);
 TSR_API tsr_status* tsr_options_set_i64(tsr_options* options, const char* key, int64_t value);
 TSR_API tsr_status* tsr_options_set_f64(tsr_options* options, const char* key, double value);
 TSR_API tsr_status* tsr_options_set_str(tsr_options* options, const char* key, const char* value);
-TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* key, const int64_t* values, size_t count);
+TSR_API tsr_status* tsr_options_set_i64_list(tsr_options* options, const char* key, const int64_t* values,
+                                             size_t count);
 TSR_API void tsr_options_free(tsr_options* options);
 
 /* ================================================================ runtime */
 
-/* Backends, the thread pool of their kernels, and the log. Several runtimes may exist; they share nothing. Any thread.
+/* Backends, the thread pool of their kernels, and the log. Several runtimes may exist; they share nothing.
+ * Any thread.
  *
  * Options
  *   threads       i64   threads that kernels may use; 0 (default): as many as the process may run on
  *   plugin_path   str   folder of libtessera_<backend>.so; default: beside libtessera
- *   profile       str   what prices plans where their own options do not say: a file of tsr_calibration_save; "auto": the
- *                       one in the cache folder, where there is one of these devices; "none" (default): built-in rates
+ *   profile       str   what prices plans where their own options do not say: a file of tsr_calibration_save;
+ *                       "auto": the one in the cache folder, where there is one of these devices; "none"
+ *                       (default): built-in rates
  *   log_level     str   debug | info | warning (default) | error: the least severe record that is kept
  *   log_capacity  i64   records kept before the oldest is dropped (default 1000)
  * Fails with TSR_INVALID_ARGUMENT. An absent plugin is no failure: see tsr_runtime_backends. */
 TSR_API tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtime);
 
 /* What can be used here and, where something cannot, why:
- *   {"backends": [{"name": "cpu", "available": true, "reason": "", "device_count": 2147483647, "devices": ["..."]},
+ *   {"backends": [{"name": "cpu", "available": true, "reason": "", "device_count": 2147483647,
+ *                  "devices": ["..."]},
  *                 {"name": "cuda", "available": false, "reason": "libtessera_cuda.so: not found", ...}]}
  * device_count is 2147483647 where devices are virtual, as many as one asks for. */
-TSR_API tsr_status* tsr_runtime_backends(tsr_runtime* runtime, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_runtime_backends(tsr_runtime* runtime, char* buffer, size_t capacity,
+                                         size_t* out_size);
 
 enum { TSR_LOG_DEBUG = 0, TSR_LOG_INFO = 1, TSR_LOG_WARNING = 2, TSR_LOG_ERROR = 3 };
 
-/* Takes the oldest record from the log queue. *out_size is 0 when there is none; a record that does not fit into
- * `capacity` stays queued, with its needed size in *out_size. */
-TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char* buffer, size_t capacity,
-                                         size_t* out_size);
+/* Takes the oldest record from the log queue. *out_size is 0 when there is none; a record that does not fit
+ * into `capacity` stays queued, with its needed size in *out_size. */
+TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char* buffer,
+                                         size_t capacity, size_t* out_size);
 TSR_API void tsr_runtime_free(tsr_runtime* runtime);
 
 /* ================================================================ devices */
 
 /* The devices that a plan is made for and a session runs on; one rank each. Immutable.
  *
- * `text`: "cpu:4" four virtual devices sharing the machine's cores; "cuda" every GPU; "cuda:0,1" those two; "cuda:0,0"
- * two ranks on one GPU. TSR_NOT_FOUND or TSR_UNSUPPORTED with the reason when the backend cannot be used. */
+ * `text`: "cpu:4" four virtual devices sharing the machine's cores; "cuda" every GPU; "cuda:0,1" those two;
+ * "cuda:0,0" two ranks on one GPU. TSR_NOT_FOUND or TSR_UNSUPPORTED with the reason when the backend cannot
+ * be used. */
 TSR_API tsr_status* tsr_devices_open(tsr_runtime* runtime, const char* text, tsr_devices** out_devices);
 TSR_API int32_t tsr_devices_count(const tsr_devices* devices); /* 0 for NULL */
 
 /* {"text": "cpu:4", "devices": [{"name", "memory_bytes", "matmul_flops_per_s", "memory_bytes_per_s"}],
  *  "shared_cores", "link": {"bytes_per_s", "latency_s"}} */
-TSR_API tsr_status* tsr_devices_info(const tsr_devices* devices, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_devices_info(const tsr_devices* devices, char* buffer, size_t capacity,
+                                     size_t* out_size);
 TSR_API void tsr_devices_free(tsr_devices* devices);
 
 /* ================================================================ calibration */
 
-/* Measures the devices of a backend (matrix products by shape and element type, attention, kernels of training steps, how
- * devices share cores, collectives, messages, copies between tiers) and makes their profile: a JSON file, versioned, with a
- * checksum over its content. Plans priced with it say so ("profile" in tsr_plan_info). Run it while nothing else runs.
+/* Measures the devices of a backend (matrix products by shape and element type, attention, kernels of
+ * training steps, how devices share cores, collectives, messages, copies between tiers) and makes their
+ * profile: a JSON file, versioned, with a checksum over its content. Plans priced with it say so ("profile"
+ * in tsr_plan_info). Run it while nothing else runs.
  *
  * Options
  *   devices   str   "cpu" (default), "cuda", "cuda:0,1"
@@ -211,8 +225,8 @@ TSR_API tsr_status* tsr_calibration_text(const tsr_calibration* calibration, cha
 /* path NULL: <cache folder>/tessera/profile-<backend>.json, where "auto" looks. */
 TSR_API tsr_status* tsr_calibration_save(const tsr_calibration* calibration, const char* path);
 /* Where that is: of the file that path NULL means. */
-TSR_API tsr_status* tsr_calibration_default_path(const tsr_calibration* calibration, char* buffer, size_t capacity,
-                                                 size_t* out_size);
+TSR_API tsr_status* tsr_calibration_default_path(const tsr_calibration* calibration, char* buffer,
+                                                 size_t capacity, size_t* out_size);
 TSR_API void tsr_calibration_free(tsr_calibration* calibration);
 
 /* ================================================================ tensor */
@@ -237,12 +251,13 @@ enum {
 /* A whole tensor in host memory, row-major and contiguous. rank 0 is a scalar. */
 
 /* Owned, filled with zeros. dims [rank], each >= 0. */
-TSR_API tsr_status* tsr_tensor_new(tsr_dtype dtype, int32_t rank, const int64_t* dims, tsr_tensor** out_tensor);
+TSR_API tsr_status* tsr_tensor_new(tsr_dtype dtype, int32_t rank, const int64_t* dims,
+                                   tsr_tensor** out_tensor);
 
-/* A view of the caller's memory, without a copy. `bytes` is checked against dtype and dims. The memory must stay valid
- * and unchanged until `release(context)` is called, from any thread, which happens once nothing uses it any more (also
- * when this call fails); with release NULL the caller must know when that is: after the tensor and everything it was
- * written into (models borrow, sessions and trainers copy) are freed. */
+/* A view of the caller's memory, without a copy. `bytes` is checked against dtype and dims. The memory must
+ * stay valid and unchanged until `release(context)` is called, from any thread, which happens once nothing
+ * uses it any more (also when this call fails); with release NULL the caller must know when that is: after
+ * the tensor and everything it was written into (models borrow, sessions and trainers copy) are freed. */
 TSR_API tsr_status* tsr_tensor_borrow(tsr_dtype dtype, int32_t rank, const int64_t* dims, const void* data,
                                       size_t bytes, void (*release)(void* context), void* context,
                                       tsr_tensor** out_tensor);
@@ -260,11 +275,11 @@ TSR_API const char* tsr_dtype_name(tsr_dtype dtype); /* "f32"; "unknown" for oth
 
 /* ================================================================ graph */
 
-/* A model as a graph of ops (docs/ops.md lists them), built node by node or read from text. Each node is checked when
- * it is added: the message of a wrong shape names both shapes. A value is a tensor of one graph.
+/* A model as a graph of ops (docs/ops.md lists them), built node by node or read from text. Each node is
+ * checked when it is added: the message of a wrong shape names both shapes. A value is a tensor of one graph.
  *
- * Extents may be symbols: tsr_graph_symbol returns what to write into dims. "B" is the batch: it is bound to the
- * trainer's "batch" option and is what data parallelism divides. "T" is the sequence, bound to "seq". */
+ * Extents may be symbols: tsr_graph_symbol returns what to write into dims. "B" is the batch: it is bound to
+ * the trainer's "batch" option and is what data parallelism divides. "T" is the sequence, bound to "seq". */
 typedef uint32_t tsr_value;
 
 TSR_API tsr_status* tsr_graph_new(tsr_graph** out_graph);
@@ -281,8 +296,10 @@ TSR_API tsr_status* tsr_graph_new(tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_parse(const char* text, size_t size, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_print(tsr_graph* graph, char* buffer, size_t capacity, size_t* out_size);
 
-/* Declares a symbol, or finds it again. capacity: its largest value, 0 for no limit. *out_extent goes into dims. */
-TSR_API tsr_status* tsr_graph_symbol(tsr_graph* graph, const char* name, int64_t capacity, int64_t* out_extent);
+/* Declares a symbol, or finds it again. capacity: its largest value, 0 for no limit. *out_extent goes into
+ * dims. */
+TSR_API tsr_status* tsr_graph_symbol(tsr_graph* graph, const char* name, int64_t capacity,
+                                     int64_t* out_extent);
 
 /* Names are not empty and unique in the graph. Dims are copied. */
 TSR_API tsr_status* tsr_graph_input(tsr_graph* graph, const char* name, tsr_dtype dtype, int32_t rank,
@@ -290,15 +307,16 @@ TSR_API tsr_status* tsr_graph_input(tsr_graph* graph, const char* name, tsr_dtyp
 TSR_API tsr_status* tsr_graph_parameter(tsr_graph* graph, const char* name, tsr_dtype dtype, int32_t rank,
                                         const int64_t* dims, tsr_value* out_value);
 
-/* Adds a node: op by name, inputs [input_count], attributes as options (NULL: all defaults). The results are written to
- * outputs [capacity]; *out_count is how many the op has (out_count may be NULL). A capacity below that is no error:
- * the rest can be had by tsr_graph_find. TSR_NOT_FOUND names the nearest ops; TSR_INVALID_ARGUMENT for shapes, types and
- * attributes. */
-TSR_API tsr_status* tsr_graph_node(tsr_graph* graph, const char* op, const tsr_value* inputs, size_t input_count,
-                                   const tsr_options* attributes, tsr_value* outputs, size_t capacity,
-                                   size_t* out_count);
+/* Adds a node: op by name, inputs [input_count], attributes as options (NULL: all defaults). The results are
+ * written to outputs [capacity]; *out_count is how many the op has (out_count may be NULL). A capacity below
+ * that is no error: the rest can be had by tsr_graph_find. TSR_NOT_FOUND names the nearest ops;
+ * TSR_INVALID_ARGUMENT for shapes, types and attributes. */
+TSR_API tsr_status* tsr_graph_node(tsr_graph* graph, const char* op, const tsr_value* inputs,
+                                   size_t input_count, const tsr_options* attributes, tsr_value* outputs,
+                                   size_t capacity, size_t* out_count);
 
-/* Scope of the nodes added from here on: "block.0.attention". It names nodes in messages, plans and traces. */
+/* Scope of the nodes added from here on: "block.0.attention". It names nodes in messages, plans and
+ * traces. */
 TSR_API tsr_status* tsr_graph_scope(tsr_graph* graph, const char* scope);
 TSR_API tsr_status* tsr_graph_rename(tsr_graph* graph, tsr_value value, const char* name);
 
@@ -309,33 +327,36 @@ TSR_API tsr_status* tsr_graph_set_trainable(tsr_graph* graph, tsr_value paramete
 TSR_API tsr_status* tsr_graph_output(tsr_graph* graph, const char* name, tsr_value value);
 TSR_API tsr_status* tsr_graph_find(tsr_graph* graph, const char* tensor_name, tsr_value* out_value);
 
-/* Type of a value. dims [TSR_MAX_RANK]; symbols are negative, as tsr_graph_symbol returned them. Each output may be
- * NULL. */
+/* Type of a value. dims [TSR_MAX_RANK]; symbols are negative, as tsr_graph_symbol returned them. Each output
+ * may be NULL. */
 TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype* out_dtype, int32_t* out_rank,
                                    int64_t* out_dims);
 
 /* Graph to graph; `graph` is left alone.
  *
- * token_loss: adds inputs "labels" i32 [B, T] (-1: ignored) and "loss_scale" f32 [] and the output "loss", for a graph
- *             with the output "logits" [B, T, V].
- * training:   forward with a scalar output "loss" -> the whole step: forward, backward, optimizer. Adds the inputs "lr"
- *             and "step" (f32 [], 1 for the first step) and the outputs "loss" and "grad_norm". Options: optimizer, beta1,
- *             beta2, eps, momentum, weight_decay, clip_norm, as for tsr_trainer_new.
+ * token_loss: adds inputs "labels" i32 [B, T] (-1: ignored) and "loss_scale" f32 [] and the output "loss",
+ *             for a graph with the output "logits" [B, T, V].
+ * training:   forward with a scalar output "loss" -> the whole step: forward, backward, optimizer. Adds the
+ *             inputs "lr" and "step" (f32 [], 1 for the first step) and the outputs "loss" and "grad_norm".
+ *             Options: optimizer, beta1, beta2, eps, momentum, weight_decay, clip_norm, as for
+ *             tsr_trainer_new.
  * evaluation: forward with a scalar output "loss" -> that output alone.
- * decoding:   language model -> its incremental form, with KV caches as state. Options: context (i64, required: tokens
- *             that a sequence may hold), sample (i64, default 1: append sampling). See docs/ops.md for its inputs. */
+ * decoding:   language model -> its incremental form, with KV caches as state. Options: context (i64,
+ *             required: tokens that a sequence may hold), sample (i64, default 1: append sampling). See
+ *             docs/ops.md for its inputs. */
 TSR_API tsr_status* tsr_graph_token_loss(tsr_graph* graph, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_evaluation(tsr_graph* graph, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
 
-/* What a graph computes, reads, writes and keeps, on one device, without running it: JSON {"phases": {"forward", "backward",
- * "update"}, "saved_bytes", "ops": [{"op", "count", ...}], "blocks": [{"block", ...}], "nodes": [...]}. Everywhere: "flops"
- * (a multiply and an add are two), "bytes_read", "bytes_written", "saved_bytes" (results of forward that backward reads),
- * "transient_bytes" (the most that is live at once beside what is kept; a sum over no nodes). Options: batch (i64, default 1),
- * symbols ("T=128", every symbol but B), nodes (i64, 1: list every node; default 0). */
-TSR_API tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, char* buffer, size_t capacity,
-                                      size_t* out_size);
+/* What a graph computes, reads, writes and keeps, on one device, without running it: JSON {"phases":
+ * {"forward", "backward", "update"}, "saved_bytes", "ops": [{"op", "count", ...}], "blocks": [{"block",
+ * ...}], "nodes": [...]}. Everywhere: "flops" (a multiply and an add are two), "bytes_read", "bytes_written",
+ * "saved_bytes" (results of forward that backward reads), "transient_bytes" (the most that is live at once
+ * beside what is kept; a sum over no nodes). Options: batch (i64, default 1), symbols ("T=128", every symbol
+ * but B), nodes (i64, 1: list every node; default 0). */
+TSR_API tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, char* buffer,
+                                      size_t capacity, size_t* out_size);
 TSR_API void tsr_graph_free(tsr_graph* graph);
 
 /* ================================================================ tokenizer */
@@ -344,18 +365,20 @@ TSR_API void tsr_graph_free(tsr_graph* graph);
 
 /* 256 tokens, one a byte. */
 TSR_API tsr_status* tsr_tokenizer_new_bytes(tsr_tokenizer** out_tokenizer);
-/* The tokenizer inside a .tsr or GGUF file (a vocabulary-only GGUF file too). TSR_NOT_FOUND when it has none. */
+/* The tokenizer inside a .tsr or GGUF file (a vocabulary-only GGUF file too). TSR_NOT_FOUND when it has
+ * none. */
 TSR_API tsr_status* tsr_tokenizer_load(const char* path, tsr_tokenizer** out_tokenizer);
 
 enum {
   TSR_ENCODE_SPECIAL = 1, /* recognise control tokens written out in the text, such as <s> */
   TSR_ENCODE_BOS = 2      /* put the beginning-of-sequence token in front, when there is one */
 };
-TSR_API tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const char* text, size_t size, uint32_t flags,
-                                         int32_t* ids, size_t capacity, size_t* out_count);
+TSR_API tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const char* text, size_t size,
+                                         uint32_t flags, int32_t* ids, size_t capacity, size_t* out_count);
 
-/* The bytes of ids [count]; BOS itself and the space that SentencePiece puts after it are left out. Bytes, not
- * necessarily whole UTF-8 characters; *out_size counts the NUL. TSR_INVALID_ARGUMENT for an id out of range. */
+/* The bytes of ids [count]; BOS itself and the space that SentencePiece puts after it are left out. Bytes,
+ * not necessarily whole UTF-8 characters; *out_size counts the NUL. TSR_INVALID_ARGUMENT for an id out of
+ * range. */
 TSR_API tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* ids, size_t count,
                                          char* buffer, size_t capacity, size_t* out_size);
 TSR_API int32_t tsr_tokenizer_vocabulary_size(const tsr_tokenizer* tokenizer);
@@ -365,48 +388,56 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
 
 /* ================================================================ model */
 
-/* A forward graph, named parameter values, a tokenizer and metadata. Any thread; locks inside. Tensor data of a file
- * stays in the file (mapped) until it is used. */
+/* A forward graph, named parameter values, a tokenizer and metadata. Any thread; locks inside. Tensor data of
+ * a file stays in the file (mapped) until it is used. */
 
-/* From a file: .tsr or GGUF, told apart by its first bytes. TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT, TSR_UNSUPPORTED. */
+/* From a file: .tsr or GGUF, told apart by its first bytes. TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT,
+ * TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
 
-/* From memory, which is borrowed: it must stay valid and unchanged until release(context) is called (also when this
- * call fails); release may be NULL, then the memory must outlive the model and everything made from it. */
-TSR_API tsr_status* tsr_model_load_bytes(const void* data, size_t size, void (*release)(void* context), void* context,
-                                         tsr_model** out_model);
+/* From memory, which is borrowed: it must stay valid and unchanged until release(context) is called (also
+ * when this call fails); release may be NULL, then the memory must outlive the model and everything made from
+ * it. */
+TSR_API tsr_status* tsr_model_load_bytes(const void* data, size_t size, void (*release)(void* context),
+                                         void* context, tsr_model** out_model);
 
-/* Through a callback, for archives, databases, encrypted stores. read_at fills `out` with `bytes` bytes from `offset`
- * and returns 0, or anything else for failure (TSR_IO); it may be called from several threads, until release. */
+/* Through a callback, for archives, databases, encrypted stores. read_at fills `out` with `bytes` bytes from
+ * `offset` and returns 0, or anything else for failure (TSR_IO); it may be called from several threads, until
+ * release. */
 typedef struct tsr_reader {
   size_t struct_size;
   void* context;
   int64_t size; /* of the whole file, bytes */
   int32_t (*read_at)(void* context, int64_t offset, void* out, size_t bytes);
-  void (*release)(void* context); /* may be NULL; called once nothing reads any more, also when the load fails */
+  /* May be NULL; called once nothing reads any more, also when the load fails. */
+  void (*release)(void* context);
 } tsr_reader;
 TSR_API tsr_status* tsr_model_load_reader(const tsr_reader* reader, tsr_model** out_model);
 
 /* From a description, without weights: family and sizes,
  *   "gpt2:L=12,C=768,H=12,V=50257,T=1024"    "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048"
- * Parameters are drawn when they are first needed, from `seed` and the parameter's name alone (so not from the layout);
- * planning needs none.
+ * Parameters are drawn when they are first needed, from `seed` and the parameter's name alone (so not from
+ * the layout); planning needs none.
  * Options: seed (i64, default 0). */
 TSR_API tsr_status* tsr_model_new(const char* description, const tsr_options* options, tsr_model** out_model);
 
-/* From a graph of one's own (copied). Options: seed, as above. Parameters named "*.bias" and such start at 0, norm
- * weights at 1, the rest normal with deviation 0.02 or by their fan-in; write others with tsr_model_write. */
-TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options* options, tsr_model** out_model);
+/* From a graph of one's own (copied). Options: seed, as above. Parameters named "*.bias" and such start at 0,
+ * norm weights at 1, the rest normal with deviation 0.02 or by their fan-in; write others with
+ * tsr_model_write. */
+TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options* options,
+                                             tsr_model** out_model);
 
-/* A model with low-rank adapters: beside the product of a weight W, frozen from here on, one of two small matrices that are
- * trained, y = x W + alpha/rank * (x A) B. They are parameters like others ("block.0.q.lora_a", "block.0.q.lora_b": saved,
- * planned, sharded) and begin as nothing: the new model computes what `model` does, whose values it shares.
- * Options: rank (i64, default 16), alpha (f64, default: the rank), on (str: names of the weights, "*" matches any
- * characters, comma-separated; default: all matrices of the blocks that products alone read). TSR_INVALID_ARGUMENT,
- * TSR_NOT_FOUND. */
-TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options, tsr_model** out_model);
-/* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B. f32 and f64.
- * TSR_FAILED_PRECONDITION where there are none. */
+/* A model with low-rank adapters: beside the product of a weight W, frozen from here on, one of two small
+ * matrices that are trained, y = x W + alpha/rank * (x A) B. They are parameters like others
+ * ("block.0.q.lora_a", "block.0.q.lora_b": saved, planned, sharded) and begin as nothing: the new model
+ * computes what `model` does, whose values it shares.
+ * Options: rank (i64, default 16), alpha (f64, default: the rank), on (str: names of the weights, "*" matches
+ * any characters, comma-separated; default: all matrices of the blocks that products alone read).
+ * TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
+TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options,
+                                           tsr_model** out_model);
+/* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B. f32 and
+ * f64. TSR_FAILED_PRECONDITION where there are none. */
 TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model);
 
 /* Writes a .tsr file: to a temporary name, synced, renamed over `path`. Parameters not drawn yet are drawn.
@@ -416,8 +447,8 @@ TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr
 /* Reads a .tsr file through and checks every checksum. TSR_CORRUPT names the tensor. */
 TSR_API tsr_status* tsr_model_verify(const char* path);
 
-/* {"architecture", "parameters": count of elements, "parameter_bytes", "tensors": [{"name", "dtype", "shape"}],
- *  "inputs": [...], "outputs": [...], "symbols": [{"name", "capacity"}], "metadata": {...},
+/* {"architecture", "parameters": count of elements, "parameter_bytes", "tensors": [{"name", "dtype",
+ *  "shape"}], "inputs": [...], "outputs": [...], "symbols": [{"name", "capacity"}], "metadata": {...},
  *  "tokenizer": null | {"kind", "vocabulary_size", "bos", "eos"}, "graph_nodes"} */
 TSR_API tsr_status* tsr_model_info(tsr_model* model, char* buffer, size_t capacity, size_t* out_size);
 
@@ -431,22 +462,25 @@ TSR_API tsr_status* tsr_model_parameter_count(tsr_model* model, size_t* out_coun
 TSR_API tsr_status* tsr_model_parameter_name(tsr_model* model, size_t number, char* buffer, size_t capacity,
                                              size_t* out_size);
 
-/* One parameter's value. read is a view that stays as it was when the model changes. write borrows the tensor's
- * memory; dtype and dims must be the parameter's. TSR_NOT_FOUND names the nearest parameters. */
+/* One parameter's value. read is a view that stays as it was when the model changes. write borrows the
+ * tensor's memory; dtype and dims must be the parameter's. TSR_NOT_FOUND names the nearest parameters. */
 TSR_API tsr_status* tsr_model_read(tsr_model* model, const char* parameter, tsr_tensor** out_tensor);
 TSR_API tsr_status* tsr_model_write(tsr_model* model, const char* parameter, const tsr_tensor* value);
 
 TSR_API tsr_status* tsr_model_graph(tsr_model* model, tsr_graph** out_graph); /* a copy */
-TSR_API tsr_status* tsr_model_tokenizer(tsr_model* model, tsr_tokenizer** out_tokenizer); /* TSR_NOT_FOUND: it has none */
-TSR_API tsr_status* tsr_model_set_tokenizer(tsr_model* model, const tsr_tokenizer* tokenizer); /* NULL removes it */
+/* TSR_NOT_FOUND: it has none. */
+TSR_API tsr_status* tsr_model_tokenizer(tsr_model* model, tsr_tokenizer** out_tokenizer);
+/* NULL removes it. */
+TSR_API tsr_status* tsr_model_set_tokenizer(tsr_model* model, const tsr_tokenizer* tokenizer);
 TSR_API void tsr_model_free(tsr_model* model);
 
 /* ================================================================ dataset */
 
 /* Token ids cut into samples of seq + 1 tokens (inputs and labels shifted by one), stride seq. Immutable.
  *
- * The sample at place j of global step n depends on (seed, n * batch + j) alone, never on the devices: a run resumed on
- * another device count sees the same data. Each epoch visits every training sample once, in an order of its own.
+ * The sample at place j of global step n depends on (seed, n * batch + j) alone, never on the devices: a run
+ * resumed on another device count sees the same data. Each epoch visits every training sample once, in an
+ * order of its own.
  *
  * Options
  *   seq            i64   tokens a sample (default 128)
@@ -454,16 +488,18 @@ TSR_API void tsr_model_free(tsr_model* model);
  *   shuffle        i64   1 (default) or 0: in order
  *   seed           i64   of the order (default 0)
  * TSR_INVALID_ARGUMENT when the text holds no whole sample for training. */
-TSR_API tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenizer, const tsr_options* options,
-                                         tsr_dataset** out_dataset);
+TSR_API tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenizer,
+                                         const tsr_options* options, tsr_dataset** out_dataset);
 TSR_API tsr_status* tsr_dataset_new_text(const char* text, size_t size, const tsr_tokenizer* tokenizer,
                                          const tsr_options* options, tsr_dataset** out_dataset);
 TSR_API tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_options* options,
                                            tsr_dataset** out_dataset);
 
-/* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy is that of the
- * token frequencies of the whole text, nats a token: the loss of a model that knows only those. */
-TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, char* buffer, size_t capacity, size_t* out_size);
+/* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy
+ * is that of the token frequencies of the whole text, nats a token: the loss of a model that knows only
+ * those. */
+TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, char* buffer, size_t capacity,
+                                     size_t* out_size);
 
 /* The training batch of global step `step` (from 0): ids [batch, seq + 1] into items. */
 TSR_API tsr_status* tsr_dataset_batch(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* items,
@@ -472,36 +508,40 @@ TSR_API void tsr_dataset_free(tsr_dataset* dataset);
 
 /* ================================================================ plan */
 
-/* How a model will be computed on some devices: the mesh, what is sharded and where, micro-batches; with the time it
- * should take and the bytes that each device will hold. Immutable.
+/* How a model will be computed on some devices: the mesh, what is sharded and where, micro-batches; with the
+ * time it should take and the bytes that each device will hold. Immutable.
  *
- * Planning allocates none of that memory: this is the memory estimate. The bytes are exact (the program's arena). */
+ * Planning allocates none of that memory: this is the memory estimate. The bytes are exact (the program's
+ * arena). */
 
 /* The plan that tsr_trainer_new or tsr_generator_new would make from these options; the keys are theirs, and
  *   mode   str   "train" (default) or "generate"
  * Without a dataset "seq" is 128 for a language model, or its context length when that is shorter.
- * The option "pins" holds single decisions that are yours, as JSON text; the planner chooses the rest around them. Names
- * may hold '*', which stands for anything:
- *   {"stored": {"block.*.fc.weight": "{[tp], []}"},   where a parameter or state is stored, as a plan's text has it
- *    "ops": {"block.*.fc.weight": "n over tp"},       how the operation that reads it (or of that scope) is split: its
- *                                                     factors over axes of the mesh, or "whole"
+ * The option "pins" holds single decisions that are yours, as JSON text; the planner chooses the rest around
+ * them. Names may hold '*', which stands for anything:
+ *   {"stored": {"block.*.fc.weight": "{[tp], []}"},   where a parameter or state is stored, as a plan's text
+ *                                                     has it
+ *    "ops": {"block.*.fc.weight": "n over tp"},       how the operation that reads it (or of that scope) is
+ *                                                     split: its factors over axes of the mesh, or "whole"
  *    "keep": ["block.*.attention"],                   never computed again for backward
  *    "stages": ["block.3", "block.7"]}                where the second, third, ... stage of a pipeline begins
- * TSR_OUT_OF_MEMORY when nothing fits: the message has the smallest limit that would work, the smallest number of devices
- * that would, and which tensors fill the device at which instruction. */
+ * TSR_OUT_OF_MEMORY when nothing fits: the message has the smallest limit that would work, the smallest
+ * number of devices that would, and which tensors fill the device at which instruction. */
 TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                  tsr_plan** out_plan);
 
-/* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, pins, memory_limit. */
+/* For any graph (the low level). Options: batch (i64, default 1), symbols (str: "T=128"), parallel, pins,
+ * memory_limit. */
 TSR_API tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
                                            tsr_plan** out_plan);
 
-/* A plan of this very graph from its text: what tsr_plan_text yields, what tsr_plan_save wrote. (For a model, give the path
- * to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT says the line where the text is no plan,
- * or that it is another graph's; TSR_NOT_FOUND that the file cannot be opened. */
-TSR_API tsr_status* tsr_plan_parse_for_graph(tsr_devices* devices, tsr_graph* graph, const char* text, size_t size,
-                                             tsr_plan** out_plan);
-TSR_API tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* graph, const char* path, tsr_plan** out_plan);
+/* A plan of this very graph from its text: what tsr_plan_text yields, what tsr_plan_save wrote. (For a model,
+ * give the path to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT says the line
+ * where the text is no plan, or that it is another graph's; TSR_NOT_FOUND that the file cannot be opened. */
+TSR_API tsr_status* tsr_plan_parse_for_graph(tsr_devices* devices, tsr_graph* graph, const char* text,
+                                             size_t size, tsr_plan** out_plan);
+TSR_API tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* graph, const char* path,
+                                            tsr_plan** out_plan);
 
 /* The plan as text that can be edited and given back as option "plan_file". */
 TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
@@ -510,84 +550,99 @@ TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, char* buffer, size_t cap
  *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}}],
  *  "candidates": [{"strategy", "step_seconds", "arena_bytes", "rejected"}]} */
 TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
-/* What one run (of the training step) should do, as tsr_trainer_trace writes what it did: the same events at predicted times.
- * TSR_FAILED_PRECONDITION without the option "trace". */
+/* What one run (of the training step) should do, as tsr_trainer_trace writes what it did: the same events at
+ * predicted times. TSR_FAILED_PRECONDITION without the option "trace". */
 TSR_API tsr_status* tsr_plan_trace(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
 TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* its text */
 
-/* Why the plan is as it is and what it comes to, as JSON, read off its program and the program's simulated run:
+/* Why the plan is as it is and what it comes to, as JSON, read off its program and the program's simulated
+ * run:
  *   "lowered"        true; false where hardware that is absent was priced (tsr_plan_estimate)
- *   "strategy", "mesh", "devices", "global_batch", "micro_batches", "step_seconds", and where known "bound_seconds", "gap"
- *   "time"           [{"cause", "axis", "seconds", "hidden_seconds"}]: seconds add up to the step of the device that finishes
- *                    last ("critical"). Causes: compute, recompute, communication (exposed, over "axis"; "pp" between
- *                    stages), offload, bubble, waiting, update. What runs beside something else is hidden_seconds
- *   "memory"         [{"cause", "bytes", "tier"}] of the fullest device at its peak: those of tier "device" add up to
- *                    "memory_bytes", the arena, to the byte. Causes: parameters, optimizer, caches, inputs, gradients,
- *                    activations (kept for backward), logits, gathered (parameters, for use), communication, transient,
- *                    workspace, reserved, unused (between buffers); of tier "host" also offloaded
+ *   "strategy", "mesh", "devices", "global_batch", "micro_batches", "step_seconds", and where known
+ *   "bound_seconds", "gap"
+ *   "time"           [{"cause", "axis", "seconds", "hidden_seconds"}]: seconds add up to the step of the
+ *                    device that finishes last ("critical"). Causes: compute, recompute, communication
+ *                    (exposed, over "axis"; "pp" between stages), offload, bubble, waiting, update. What runs
+ *                    beside something else is hidden_seconds
+ *   "memory"         [{"cause", "bytes", "tier"}] of the fullest device at its peak: those of tier "device"
+ *                    add up to "memory_bytes", the arena, to the byte. Causes: parameters, optimizer, caches,
+ *                    inputs, gradients, activations (kept for backward), logits, gathered (parameters, for
+ *                    use), communication, transient, workspace, reserved, unused (between buffers); of tier
+ *                    "host" also offloaded
  *   "memory_limit", "bytes_by_device"
- *   "peak"           {"device", "entry", "instruction", "instructions", "what", "largest": [{"name", "cause", "bytes"}]}
- *   "blocks"         [{"name", "count", "stage", "ops": [[name, factors]], "parameters": [[name, stored]], "recomputed",
- *                    "recompute", "offloaded", "chunks"}]: neighbours that are treated alike are one
- *   "tensors"        [{"name", "kind", "type", "sharding", "tier", "stage", "bytes", "first", "last", "note", "count"}]: bytes
- *                    on the fullest device, alive from instruction first to last (-1: always)
- *   "runners_up"     [{"strategy", "step_seconds", "loses_seconds", "bytes", "over_bytes", "why"}]: what each loses, or by how
- *                    much it does not fit
+ *   "peak"           {"device", "entry", "instruction", "instructions", "what", "largest": [{"name", "cause",
+ *                    "bytes"}]}
+ *   "blocks"         [{"name", "count", "stage", "ops": [[name, factors]], "parameters": [[name, stored]],
+ *                    "recomputed", "recompute", "offloaded", "chunks"}]: neighbours that are treated alike
+ *                    are one
+ *   "tensors"        [{"name", "kind", "type", "sharding", "tier", "stage", "bytes", "first", "last", "note",
+ *                    "count"}]: bytes on the fullest device, alive from instruction first to last (-1:
+ *                    always)
+ *   "runners_up"     [{"strategy", "step_seconds", "loses_seconds", "bytes", "over_bytes", "why"}]: what each
+ *                    loses, or by how much it does not fit
  *   "reasons"        [text] */
 TSR_API tsr_status* tsr_plan_explain(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
-/* The same as one HTML page that needs nothing else: the timeline of every stream, memory over the step under its limit,
- * time and memory by cause, every tensor, the runners-up. */
+/* The same as one HTML page that needs nothing else: the timeline of every stream, memory over the step under
+ * its limit, time and memory by cause, every tensor, the runners-up. */
 TSR_API tsr_status* tsr_plan_page(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
-/* What one training step of a transformer takes on a cluster that need not be present. With a complete mesh in `parallel`
- * that plan is priced as it is, so plans of other systems can be; else the fastest step with what is pinned is searched.
- * Nothing is lowered. `description` is a shorthand of tsr_model_new.
- *   cluster    str   PRESET:COUNT (required) or a JSON file. Presets: dgx-v100-16gb, dgx-v100-32gb, dgx-a100-40gb,
- *                    dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000, pcie-a100-80gb, ..., cpu
- *   batch      i64   sequences in one step, over all devices (default 8); or str: "32..512", "32..512/32" or "auto": the
- *                    batch that processes most sequences a second, of those of the range, is chosen too
- *   parallel   str   "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1": complete when the product of tp, dp, pp, cp and ep
- *                    is the cluster's number of devices; pp=P:gpipe, P:1f1b (default), P:interleaved:CHUNKS, P:zb-h1,
- *                    P:zb-h2 or P:zb-v; mb is the micro-batch of one data-parallel rank, in sequences; recompute=none,
- *                    selective or full; cp=ring:N, ulysses:N or gather:N; ep=N; shard=attention:N+mlp:N, blocks of every
- *                    stage whose weights are spread; chunks=N; offload=optimizer:1/2@host+params+activations:1/4. Priced,
- *                    what is not said is 1, none and 0; searched, it is the search's, which turns to shard and offload
- *                    when they are "auto" or nothing fits without
+/* What one training step of a transformer takes on a cluster that need not be present. With a complete mesh
+ * in `parallel` that plan is priced as it is, so plans of other systems can be; else the fastest step with
+ * what is pinned is searched. Nothing is lowered. `description` is a shorthand of tsr_model_new.
+ *   cluster    str   PRESET:COUNT (required) or a JSON file. Presets: dgx-v100-16gb, dgx-v100-32gb,
+ *                    dgx-a100-40gb, dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000,
+ *                    pcie-a100-80gb, ..., cpu
+ *   batch      i64   sequences in one step, over all devices (default 8); or str: "32..512", "32..512/32" or
+ *                    "auto": the batch that processes most sequences a second, of those of the range, is
+ *                    chosen too
+ *   parallel   str   "tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full,zero=1": complete when the product of tp, dp,
+ *                    pp, cp and ep is the cluster's number of devices; pp=P:gpipe, P:1f1b (default),
+ *                    P:interleaved:CHUNKS, P:zb-h1, P:zb-h2 or P:zb-v; mb is the micro-batch of one
+ *                    data-parallel rank, in sequences; recompute=none, selective or full; cp=ring:N,
+ *                    ulysses:N or gather:N; ep=N; shard=attention:N+mlp:N, blocks of every stage whose
+ *                    weights are spread; chunks=N; offload=optimizer:1/2@host+params+activations:1/4. Priced,
+ *                    what is not said is 1, none and 0; searched, it is the search's, which turns to shard
+ *                    and offload when they are "auto" or nothing fits without
  *   features   str   what the software does, each with its default: "attention=fused,sp=off,dp_overlap=on,
  *                    scatter_sends=off,dtype=bf16,grad_dtype=f32,trainable=all"; attention may be unfused,
  *                    trainable=lora:RANK: frozen but for adapters; then "reasons" tell what that changes
  *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
- *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0); not with a batch
- *                    that is to be chosen
- * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel", "micro_batches", "seconds":
- * {"compute", "recompute", "communication", "bubble", "gradients", "update"}, "stages": [{"blocks", "recomputed",
- * "recomputed_selectively", "memory_bytes"}], ...}: the slowest stage's seconds, by cause. A search adds {"gap",
- * "bound_seconds", "search", "candidates"}: no plan of the searched space is predicted faster than bound_seconds. "explanation"
- * is as tsr_plan_explain has it; what it calls a device is a stage of the pipeline.
- * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or throughput), prompt
- * and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay), kv_budget (bytes a device), dtype;
- * parallel pins tp, pp, dp, batch (sequences of a replica) and prefill (of them, prompts read at a time). Yields {"parallel",
- * "time_to_first_token_seconds", "time_per_token_seconds", "request_seconds", "tokens_per_second", "kv_bytes", "weight_bytes", "memory_bytes", "token_seconds", "bound", "gap", "candidates",
- * "explanation"}; the explanation's step then is a request: "serving" has its figures, and every share of "time" its "phase".
- * TSR_OUT_OF_MEMORY when nothing fits: what fills the device, the smallest limit that works, how many devices would do. */
-TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer, size_t capacity,
-                                      size_t* out_size);
+ *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0); not
+ *                    with a batch that is to be chosen
+ * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel",
+ * "micro_batches", "seconds": {"compute", "recompute", "communication", "bubble", "gradients", "update"},
+ * "stages": [{"blocks", "recomputed", "recomputed_selectively", "memory_bytes"}], ...}: the slowest stage's
+ * seconds, by cause. A search adds {"gap", "bound_seconds", "search", "candidates"}: no plan of the searched
+ * space is predicted faster than bound_seconds. "explanation" is as tsr_plan_explain has it; what it calls a
+ * device is a stage of the pipeline.
+ * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or
+ * throughput), prompt and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay),
+ * kv_budget (bytes a device), dtype; parallel pins tp, pp, dp, batch (sequences of a replica) and prefill (of
+ * them, prompts read at a time). Yields {"parallel", "time_to_first_token_seconds", "time_per_token_seconds",
+ * "request_seconds", "tokens_per_second", "kv_bytes", "weight_bytes", "memory_bytes", "token_seconds",
+ * "bound", "gap", "candidates", "explanation"}; the explanation's step then is a request: "serving" has its
+ * figures, and every share of "time" its "phase".
+ * TSR_OUT_OF_MEMORY when nothing fits: what fills the device, the smallest limit that works, how many devices
+ * would do. */
+TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer,
+                                      size_t capacity, size_t* out_size);
 /* The same explained, as a page like tsr_plan_page's. */
 TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* options, char* buffer,
                                            size_t capacity, size_t* out_size);
 
-/* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and for every configuration of
- * the searched space its bound and why it is closed ("bound", "solved", "too large"). Nothing is searched: the plan is
- * priced and the space gone through anew, in another order; what was closed is closed again or solved. Yields {"valid": true, "plan",
- * "step_seconds", "bound_seconds", "gap", "configurations", ...}. TSR_CORRUPT names the first claim that does not hold,
- * with what was found and what was wanted. */
+/* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and for every
+ * configuration of the searched space its bound and why it is closed ("bound", "solved", "too large").
+ * Nothing is searched: the plan is priced and the space gone through anew, in another order; what was closed
+ * is closed again or solved. Yields {"valid": true, "plan", "step_seconds", "bound_seconds", "gap",
+ * "configurations", ...}. TSR_CORRUPT names the first claim that does not hold, with what was found and what
+ * was wanted. */
 TSR_API tsr_status* tsr_plan_check(const char* certificate, char* buffer, size_t capacity, size_t* out_size);
 
 /* ================================================================ program, session (the low level) */
 
-/* What a plan comes to: per device a fixed arena and a list of instructions. Entries share parameters and state by
- * name. Immutable. */
+/* What a plan comes to: per device a fixed arena and a list of instructions. Entries share parameters and
+ * state by name. Immutable. */
 typedef struct tsr_entry {
   size_t struct_size;
   const char* name; /* "train_step" */
@@ -598,55 +653,63 @@ TSR_API tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entri
                                     tsr_program** out_program);
 /* {"fingerprint", "devices": [{"name", "arena_bytes": {"predicted"}, "max_live_bytes", "peak"}],
  *  "entries": [{"name", "instructions"}]} */
-TSR_API tsr_status* tsr_program_info(const tsr_program* program, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_program_info(const tsr_program* program, char* buffer, size_t capacity,
+                                     size_t* out_size);
 TSR_API tsr_status* tsr_program_print(const tsr_program* program, int32_t rank, char* buffer, size_t capacity,
                                       size_t* out_size);
 TSR_API void tsr_program_free(tsr_program* program);
 
 /* A program in memory, with state of its own. Several sessions may run at once, one thread each.
- * Options: measure_memory (i64, default 0), trace (i64, default 0); offload_folder, host_memory_limit, watchdog (default 0:
- * never) as for the trainer. */
-TSR_API tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options, tsr_session** out_session);
+ * Options: measure_memory (i64, default 0), trace (i64, default 0); offload_folder, host_memory_limit,
+ * watchdog (default 0: never) as for the trainer. */
+TSR_API tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options,
+                                    tsr_session** out_session);
 
-/* Parameters, constants and state by name, as whole tensors; values are copied. Parameters must be written before the
- * first run; state starts as zeros. TSR_NOT_FOUND names the nearest; TSR_INVALID_ARGUMENT for another type. */
+/* Parameters, constants and state by name, as whole tensors; values are copied. Parameters must be written
+ * before the first run; state starts as zeros. TSR_NOT_FOUND names the nearest; TSR_INVALID_ARGUMENT for
+ * another type. */
 TSR_API tsr_status* tsr_session_write(tsr_session* session, const char* name, const tsr_tensor* value);
 TSR_API tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr_tensor** out_tensor);
 /* All parameters of the program from a model. */
 TSR_API tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model);
 
 /* Inputs keep their value until fed again. Outputs keep theirs until the next run. */
-TSR_API tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char* input, const tsr_tensor* value);
+TSR_API tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char* input,
+                                     const tsr_tensor* value);
 TSR_API tsr_status* tsr_session_run(tsr_session* session, const char* entry);
 TSR_API tsr_status* tsr_session_fetch(tsr_session* session, const char* entry, const char* output,
                                       tsr_tensor** out_tensor);
-TSR_API void tsr_session_cancel(tsr_session* session); /* any thread: the run in progress returns TSR_CANCELLED */
-/* After a failed or cancelled run the session accepts only write, read and free until this; state must be written again. */
+/* Any thread: the run in progress returns TSR_CANCELLED. */
+TSR_API void tsr_session_cancel(tsr_session* session);
+/* After a failed or cancelled run the session accepts only write, read and free until this; state must be
+ * written again. */
 TSR_API tsr_status* tsr_session_restore(tsr_session* session);
 
-/* {"devices": [{"name", "arena_bytes": {"predicted", "measured"}, "max_live_bytes"}], "comm": [{"collective", "axis",
- *  "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. */
+/* {"devices": [{"name", "arena_bytes": {"predicted", "measured"}, "max_live_bytes"}], "comm": [{"collective",
+ *  "axis", "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. */
 TSR_API tsr_status* tsr_session_report(tsr_session* session, char* buffer, size_t capacity, size_t* out_size);
-/* What ran since the last call, in Chrome's trace format (a JSON array), for chrome://tracing or Perfetto: pid is the rank, tid
- * its stream (compute, collectives, copies, one for each peer and direction), with bytes and micro-batch as arguments. Needs
- * the option "trace". */
+/* What ran since the last call, in Chrome's trace format (a JSON array), for chrome://tracing or Perfetto:
+ * pid is the rank, tid its stream (compute, collectives, copies, one for each peer and direction), with bytes
+ * and micro-batch as arguments. Needs the option "trace". */
 TSR_API tsr_status* tsr_session_trace(tsr_session* session, char* buffer, size_t capacity, size_t* out_size);
 TSR_API void tsr_session_free(tsr_session* session);
 
 /* ================================================================ trainer */
 
-/* Trains a model on all devices given. It copies what it needs of the model's values: the model stays as it is until
- * tsr_trainer_store.
+/* Trains a model on all devices given. It copies what it needs of the model's values: the model stays as it
+ * is until tsr_trainer_store.
  *
- * With a dataset the model is a language model (inputs "tokens", "positions", output "logits") and its loss is the mean
- * token loss. Without one (dataset NULL) the graph has a scalar output "loss" of its own and inputs that are fed by
- * tsr_trainer_feed. Where such a graph has the input "loss_scale" (f32 []), the trainer feeds 1 / batch: a loss written as
- * reduce_sum(...) * loss_scale is exact under any number of micro-batches. An input "seed" (i64 [], for dropout) is fed too; the
- * names "lr" and "step" are the training step's own.
+ * With a dataset the model is a language model (inputs "tokens", "positions", output "logits") and its loss
+ * is the mean token loss. Without one (dataset NULL) the graph has a scalar output "loss" of its own and
+ * inputs that are fed by tsr_trainer_feed. Where such a graph has the input "loss_scale" (f32 []), the
+ * trainer feeds 1 / batch: a loss written as reduce_sum(...) * loss_scale is exact under any number of
+ * micro-batches. An input "seed" (i64 [], for dropout) is fed too; the names "lr" and "step" are the training
+ * step's own.
  *
  * Options
  *   devices        str   "cpu:4" (default "cpu:1")
- *   parallel       str   pins decisions, the rest is the planner's: "dp=2,tp=2,sp,zero=1,mb=4" (default "": all planned)
+ *   parallel       str   pins decisions, the rest is the planner's: "dp=2,tp=2,sp,zero=1,mb=4" (default "":
+ *                        all planned)
  *   plan_file      str   a plan from tsr_plan_save instead of planning; it must be of this very graph
  *   profile        str   what prices the plan: a file, "auto" or "none" (default: the runtime's)
  *   pins           str   single decisions beside `parallel`, as JSON text; see tsr_plan_new (default: none)
@@ -654,7 +717,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   batch          i64   sequences (rows) in one step, over all devices (default 8)
  *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's
  *   symbols        str   values of further symbols of an own graph: "N=10,M=4"
- *   steps          i64   length of the schedule (default 100); tsr_trainer_step may go on after it, at the last rate
+ *   steps          i64   length of the schedule (default 100); tsr_trainer_step may go on after it, at the
+ *                        last rate
  *   lr             f64   peak learning rate (default 1e-3)
  *   schedule       str   constant (default) | cosine | linear: from lr down to lr * lr_end over `steps`
  *   warmup         i64   steps of linear rise from 0 (default 0)
@@ -666,22 +730,26 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
  *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
- *   precision      str   f32 (default) | bf16: what is computed in bf16; parameters and optimizer state stay f32. Needs
- *                        devices with such kernels: cuda
+ *   precision      str   f32 (default) | bf16: what is computed in bf16; parameters and optimizer state stay
+ *                        f32. Needs devices with such kernels: cuda
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
  *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)
  *   measure_memory i64   1 (default): the first two steps also measure the memory really touched; 0: not
- *   trace          i64   1: record what runs, for tsr_trainer_trace; and what should, for tsr_plan_trace (default 0)
- *   host_memory_limit    i64 bytes or str, of host memory for offloaded tensors, all devices together (default 0: no limit)
- *   offload_folder str   where tensors offloaded to file go, in files without a name (default: $TMPDIR, else /tmp)
- *   watchdog       f64   seconds without progress, while every device waits for others, after which a step fails with
- *                        TSR_TIMEOUT, naming who waits for what (default 60; 0: never)
+ *   trace          i64   1: record what runs, for tsr_trainer_trace; and what should, for tsr_plan_trace
+ *                        (default 0)
+ *   host_memory_limit    i64 bytes or str, of host memory for offloaded tensors, all devices together
+ *                        (default 0: no limit)
+ *   offload_folder str   where tensors offloaded to file go, in files without a name (default: $TMPDIR, else
+ *                        /tmp)
+ *   watchdog       f64   seconds without progress, while every device waits for others, after which a step
+ *                        fails with TSR_TIMEOUT, naming who waits for what (default 60; 0: never)
  * TSR_OUT_OF_MEMORY before anything large is allocated when no plan fits. */
 TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                     const tsr_options* options, tsr_trainer** out_trainer);
 
-/* Feeds an input of an own graph; it keeps its value until fed again. Copies. dims are those of the whole batch. */
+/* Feeds an input of an own graph; it keeps its value until fed again. Copies. dims are those of the whole
+ * batch. */
 TSR_API tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_tensor* value);
 
 typedef struct tsr_step {
@@ -695,22 +763,25 @@ typedef struct tsr_step {
 
 /* One optimizer step. out_step may be NULL.
  *
- * A loss or a gradient that is not finite is TSR_FAILED_PRECONDITION: such a step is left out inside the program (parameters and
- * optimizer state keep their values, the step is not counted), so the trainer can still be stored, saved, or stepped
- * again after feeding other data, which is up to the caller; the next tsr_trainer_step of a dataset takes the next batch.
- * After TSR_CANCELLED or a device error the values on the devices are lost: tsr_trainer_resume, or free. */
+ * A loss or a gradient that is not finite is TSR_FAILED_PRECONDITION: such a step is left out inside the
+ * program (parameters and optimizer state keep their values, the step is not counted), so the trainer can
+ * still be stored, saved, or stepped again after feeding other data, which is up to the caller; the next
+ * tsr_trainer_step of a dataset takes the next batch. After TSR_CANCELLED or a device error the values on the
+ * devices are lost: tsr_trainer_resume, or free. */
 TSR_API tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step);
 
 /* Mean loss over the dataset's evaluation part (own graphs: of the inputs fed), without dropout or update. */
 TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss);
 
-/* A checkpoint is a folder: parameters, optimizer state, step, place in the data, schedule and options, independent of
- * devices and plan. save replaces the folder at once or not at all. resume continues bit for bit on equal devices, and
- * to rounding on others; it refuses a checkpoint of another model (TSR_INVALID_ARGUMENT names the first difference). */
+/* A checkpoint is a folder: parameters, optimizer state, step, place in the data, schedule and options,
+ * independent of devices and plan. save replaces the folder at once or not at all. resume continues bit for
+ * bit on equal devices, and to rounding on others; it refuses a checkpoint of another model
+ * (TSR_INVALID_ARGUMENT names the first difference). */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
-/* Present values of all parameters into `model`, which may be the one trained or another with these parameters. */
+/* Present values of all parameters into `model`, which may be the one trained or another with these
+ * parameters. */
 TSR_API tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model);
 
 /* One parameter or optimizer state ("<parameter>.m") by name. */
@@ -731,11 +802,13 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
 
 /* ================================================================ generator */
 
-/* Continues a text, token by token, on all devices given. A thread of its own computes; tsr_generator_next collects.
+/* Continues a text, token by token, on all devices given. A thread of its own computes; tsr_generator_next
+ * collects.
  *
  * Options
  *   devices, parallel, memory_limit   as for the trainer
- *   context      i64   tokens that the cache holds, prompt included (default: the model's context length, at most 2048)
+ *   context      i64   tokens that the cache holds, prompt included (default: the model's context length, at
+ *                      most 2048)
  *   max_tokens   i64   tokens to generate (default 0: until the context is full)
  *   temperature  f64   0 (default): always the likeliest token
  *   top_k        i64   sample among this many (default 0: all)
@@ -748,9 +821,10 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
 TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                       tsr_generator** out_generator);
 
-/* Begins anew; what was still to come of an earlier text is dropped. The text is encoded with BOS in front where the
- * model has one; an empty text starts from BOS alone. TSR_INVALID_ARGUMENT for a prompt longer than the context.
- * tsr_generator_start needs a tokenizer (TSR_FAILED_PRECONDITION); start_tokens takes ids as they are, count >= 1. */
+/* Begins anew; what was still to come of an earlier text is dropped. The text is encoded with BOS in front
+ * where the model has one; an empty text starts from BOS alone. TSR_INVALID_ARGUMENT for a prompt longer than
+ * the context. tsr_generator_start needs a tokenizer (TSR_FAILED_PRECONDITION); start_tokens takes ids as
+ * they are, count >= 1. */
 TSR_API tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size);
 TSR_API tsr_status* tsr_generator_start_tokens(tsr_generator* generator, const int32_t* ids, size_t count);
 
@@ -766,17 +840,19 @@ typedef struct tsr_piece {
   int32_t kind;      /* TSR_PIECE, TSR_PENDING, TSR_END */
   int32_t finish;    /* TSR_FINISH_*, with TSR_END */
   int32_t token;     /* with TSR_PIECE; -1 for text alone */
-  const char* text;  /* with TSR_PIECE: whole UTF-8 characters (bytes that never become one come out as they are),
-                        NUL-terminated; valid until the next call on this handle */
+  const char* text;  /* with TSR_PIECE: whole UTF-8 characters (bytes that never become one come out as they
+                        are), NUL-terminated; valid until the next call on this handle */
   size_t text_size;  /* bytes without the NUL */
 } tsr_piece;
 
-/* The next piece. Waits at most timeout_s seconds (0: not at all; negative: as long as it takes). The texts of all
- * pieces, joined, are the generated text, without BOS or a leading dummy space. */
+/* The next piece. Waits at most timeout_s seconds (0: not at all; negative: as long as it takes). The texts
+ * of all pieces, joined, are the generated text, without BOS or a leading dummy space. */
 TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_piece* out_piece);
 
-/* {"prompt_tokens", "tokens", "prefill_seconds", "decode_seconds", "plan": {as tsr_plan_info}, "devices": [...]} */
-TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, char* buffer, size_t capacity, size_t* out_size);
+/* {"prompt_tokens", "tokens", "prefill_seconds", "decode_seconds", "plan": {as tsr_plan_info}, "devices":
+ * [...]} */
+TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, char* buffer, size_t capacity,
+                                         size_t* out_size);
 
 /* Logits f32 [V] of the last token computed. Once the text is complete. */
 TSR_API tsr_status* tsr_generator_logits(tsr_generator* generator, tsr_tensor** out_tensor);

@@ -1,0 +1,194 @@
+#include "runtime/session_values.h"
+
+#include <algorithm>
+
+#include "graph/base/text.h"
+#include "runtime/box_copy.h"
+#include "runtime/host_services.h"
+
+namespace tessera {
+
+namespace {
+
+void add_binding(std::vector<SessionTensor>& list, const Binding& binding, SlotKind kind, int32_t rank) {
+  auto found = std::ranges::find(list, binding.name, &SessionTensor::name);
+  if (found == list.end())
+    found = list.insert(list.end(), SessionTensor{binding.name, binding.global, kind, {}, false});
+  found->bindings.emplace_back(rank, &binding);
+}
+
+Status unknown(std::string_view what, std::string_view name, std::span<const std::string> candidates) {
+  return Status(StatusCode::kNotFound, format("{} '{}' does not exist; nearest: {}", what, name,
+                                              join(nearest_names(name, candidates), ", ")));
+}
+
+std::vector<std::string> names_of(const std::vector<SessionTensor>& list) {
+  std::vector<std::string> names;
+  for (const SessionTensor& placed : list) names.push_back(placed.name);
+  return names;
+}
+
+Result<SessionTensor*> find_among(std::vector<SessionTensor>& list, std::string_view what,
+                                  const std::string& entry, std::string_view name) {
+  for (SessionTensor& placed : list)
+    if (placed.name == name) return &placed;
+  return unknown(format("{} of entry '{}'", what, entry), name, names_of(list));
+}
+
+}  // namespace
+
+SessionValues::SessionValues(Executable::Impl& executable, const RankExecutors& ranks, MemoryProbes& probes)
+    : executable_(executable), program_(executable.program), ranks_(ranks), probes_(probes) {
+  for (int32_t rank = 0; rank < static_cast<int32_t>(program_.ranks.size()); ++rank) {
+    const RankProgram& part = program_.ranks[static_cast<size_t>(rank)];
+    const std::pair<const std::vector<Binding>*, SlotKind> lists[] = {
+        {&part.parameters, SlotKind::kParameter},
+        {&part.states, SlotKind::kState},
+        {&part.constants, SlotKind::kConstant}};
+    for (const auto& [list, kind] : lists)
+      for (const Binding& binding : *list) {
+        const auto [at, is_new] = tensor_index_.emplace(binding.name, tensors_.size());
+        if (is_new)
+          tensors_.push_back(SessionTensor{binding.name, binding.global, kind, {}, kind == SlotKind::kState});
+        tensors_[at->second].bindings.emplace_back(rank, &binding);
+      }
+    for (size_t index = 0; index < part.entries.size(); ++index) {
+      const EntryPoint& point = part.entries[index];
+      auto entry = std::ranges::find(entries_, point.name, &SessionEntry::name);
+      if (entry == entries_.end())
+        entry = entries_.insert(
+            entries_.end(),
+            SessionEntry{point.name, std::vector<int32_t>(program_.ranks.size(), -1), {}, {}});
+      entry->index[static_cast<size_t>(rank)] = static_cast<int32_t>(index);
+      for (const Binding& input : point.inputs) add_binding(entry->inputs, input, SlotKind::kInput, rank);
+      for (const Binding& output : point.outputs)
+        add_binding(entry->outputs, output, SlotKind::kOutput, rank);
+    }
+  }
+  unwritten_ = static_cast<size_t>(std::ranges::count(tensors_, false, &SessionTensor::written));
+}
+
+Result<SessionEntry*> SessionValues::find_entry(std::string_view name) {
+  for (SessionEntry& entry : entries_)
+    if (entry.name == name) return &entry;
+  std::vector<std::string> names;
+  for (const SessionEntry& entry : entries_) names.push_back(entry.name);
+  return unknown("entry point", name, names);
+}
+
+Result<SessionTensor*> SessionValues::find_tensor(std::string_view name) {
+  const auto found = tensor_index_.find(std::string(name));
+  if (found == tensor_index_.end()) return unknown("tensor", name, names_of(tensors_));
+  return &tensors_[found->second];
+}
+
+Result<SessionTensor*> SessionValues::find_input(std::string_view entry, std::string_view name) {
+  TSR_ASSIGN_OR_RETURN(SessionEntry * found, find_entry(entry));
+  return find_among(found->inputs, "input", found->name, name);
+}
+
+Result<SessionTensor*> SessionValues::find_output(std::string_view entry, std::string_view name) {
+  TSR_ASSIGN_OR_RETURN(SessionEntry * found, find_entry(entry));
+  return find_among(found->outputs, "output", found->name, name);
+}
+
+Status SessionValues::check_written(const SessionEntry& entry) const {
+  if (unwritten_ > 0) {
+    const auto missing = std::ranges::find(tensors_, false, &SessionTensor::written);
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("{} '{}' has not been written ({} in all); write every parameter and constant before a run",
+               missing->kind == SlotKind::kConstant ? "constant" : "parameter", missing->name,
+               static_cast<uint64_t>(unwritten_)));
+  }
+  for (const SessionTensor& input : entry.inputs)
+    if (!input.written)
+      return Status(StatusCode::kFailedPrecondition,
+                    format("input '{}' of entry '{}' has never been fed", input.name, entry.name));
+  return {};
+}
+
+Status SessionValues::synchronize() {
+  for (const auto& rank : ranks_)
+    TSR_RETURN_IF_ERROR(take_error(executable_.api().stream_synchronize(rank->stream())));
+  return {};
+}
+
+void SessionValues::note_touched(int32_t rank, const SlotRef& at, int64_t bytes) {
+  if (probes_.empty() || at.slot < 0 || bytes == 0) return;
+  const Slot& slot = program_.ranks[static_cast<size_t>(rank)].slots[static_cast<size_t>(at.slot)];
+  for (MemoryProbe& probe : probes_[static_cast<size_t>(rank)])
+    if (probe.tier() == slot.tier) probe.touched(slot.offset + at.offset + bytes);
+}
+
+Status SessionValues::copy_in(SessionTensor& placed, const HostTensor& value) {
+  if (value.type != placed.global)
+    return Status(StatusCode::kInvalidArgument, format("tensor '{}' is {}, the program wants {}", placed.name,
+                                                       to_text(value.type), to_text(placed.global)));
+  if (value.data.size() != static_cast<size_t>(bytes(placed.global)))
+    return Status(StatusCode::kInvalidArgument,
+                  format("tensor '{}' needs {} bytes, {} were given", placed.name, bytes(placed.global),
+                         static_cast<uint64_t>(value.data.size())));
+  for (const auto& [rank, binding] : placed.bindings) {
+    RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
+    for (const Piece& piece : binding->pieces) {
+      TSR_RETURN_IF_ERROR(
+          executor.memory().write(executor.stream(), value.data.data(), placed.global, piece));
+      note_touched(rank, piece.at, dtype_bytes(placed.global.dtype, box_elements(piece.box)));
+    }
+  }
+  if (!placed.written && (placed.kind == SlotKind::kParameter || placed.kind == SlotKind::kConstant))
+    --unwritten_;
+  placed.written = true;
+  return synchronize();
+}
+
+Status SessionValues::copy_out(const SessionTensor& placed, std::span<std::byte> out) {
+  if (out.size() != static_cast<size_t>(bytes(placed.global)))
+    return Status(StatusCode::kInvalidArgument,
+                  format("tensor '{}' is {} ({} bytes), the buffer has {} bytes", placed.name,
+                         to_text(placed.global), bytes(placed.global), static_cast<uint64_t>(out.size())));
+  int64_t covered = 0;
+  for (size_t at = 0; at < placed.bindings.size(); ++at) {
+    const auto& [rank, binding] = placed.bindings[at];
+    for (const Piece& piece : binding->pieces) {
+      // The lowest rank that lists a box owns it.
+      bool is_owned = false;
+      for (size_t lower = 0; lower < at && !is_owned; ++lower)
+        is_owned = std::ranges::find(placed.bindings[lower].second->pieces, piece.box, &Piece::box) !=
+                   placed.bindings[lower].second->pieces.end();
+      if (is_owned) continue;
+      RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
+      TSR_RETURN_IF_ERROR(executor.memory().read(executor.stream(), placed.global, piece, out.data()));
+      covered += box_elements(piece.box);
+    }
+  }
+  if (covered != placed.global.shape.elements())
+    return Status(StatusCode::kInternal, format("tensor '{}': the ranks hold {} of its {} elements",
+                                                placed.name, covered, placed.global.shape.elements()));
+  return synchronize();
+}
+
+Result<HostTensor> SessionValues::read(const SessionTensor& tensor) {
+  std::span<std::byte> writable;
+  HostTensor value = HostTensor::zeros(tensor.global, &writable);
+  TSR_RETURN_IF_ERROR(copy_out(tensor, writable));
+  return value;
+}
+
+Status SessionValues::zero_states() {
+  for (const SessionTensor& placed : tensors_) {
+    if (placed.kind != SlotKind::kState) continue;
+    for (const auto& [rank, binding] : placed.bindings) {
+      RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
+      for (const Piece& piece : binding->pieces) {
+        const int64_t count = dtype_bytes(placed.global.dtype, box_elements(piece.box));
+        TSR_RETURN_IF_ERROR(executor.memory().zero(executor.stream(), piece.at, count));
+        note_touched(rank, piece.at, count);
+      }
+    }
+  }
+  return synchronize();
+}
+
+}  // namespace tessera

@@ -1,0 +1,77 @@
+// SessionValues: the named tensors of one session as its ranks hold them: which rank has which piece, what
+// was written already, and the way in and out. One thread at a time, and not during a run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/host_tensor.h"
+#include "graph/program.h"
+#include "runtime/executable_impl.h"
+#include "runtime/memory_probe.h"
+#include "runtime/rank_executor.h"
+
+namespace tessera {
+
+using RankExecutors = std::vector<std::unique_ptr<RankExecutor>>;
+using MemoryProbes = std::vector<std::vector<MemoryProbe>>;  // by rank
+
+// A named tensor as the ranks hold it.
+struct SessionTensor {
+  std::string name;
+  TensorType global;
+  SlotKind kind = SlotKind::kParameter;
+  std::vector<std::pair<int32_t, const Binding*>> bindings;  // by ascending rank
+  bool written = false;
+};
+
+// An entry point as the ranks know it.
+struct SessionEntry {
+  std::string name;
+  std::vector<int32_t> index;  // in each rank's program; -1 where the rank has no part in it
+  std::vector<SessionTensor> inputs, outputs;
+};
+
+class SessionValues {
+ public:
+  // Reads the bindings of the executable's program. `ranks` and `probes` are borrowed, and may be filled
+  // later.
+  SessionValues(Executable::Impl& executable, const RankExecutors& ranks, MemoryProbes& probes);
+
+  // The nearest names are in the message where there is none of this name.
+  Result<SessionEntry*> find_entry(std::string_view name);
+  Result<SessionTensor*> find_tensor(std::string_view name);  // parameters, states, constants
+  Result<SessionTensor*> find_input(std::string_view entry, std::string_view name);
+  Result<SessionTensor*> find_output(std::string_view entry, std::string_view name);
+
+  // Success when every parameter, every constant and this entry's inputs have a value.
+  Status check_written(const SessionEntry& entry) const;
+
+  Status copy_in(SessionTensor& tensor, const HostTensor& value);
+  Status copy_out(const SessionTensor& tensor, std::span<std::byte> out);
+  Result<HostTensor> read(const SessionTensor& tensor);
+  Status zero_states();
+
+ private:
+  Status synchronize();
+  void note_touched(int32_t rank, const SlotRef& at, int64_t bytes);
+
+  Executable::Impl& executable_;
+  const Program& program_;
+  const RankExecutors& ranks_;
+  MemoryProbes& probes_;
+  std::vector<SessionTensor> tensors_;  // parameters, states, constants
+  std::unordered_map<std::string, size_t> tensor_index_;
+  std::vector<SessionEntry> entries_;
+  size_t unwritten_ = 0;  // parameters and constants that nobody has written yet
+};
+
+}  // namespace tessera
