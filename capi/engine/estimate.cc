@@ -200,7 +200,8 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
                          it.cluster_text, it.search->kinds[0].used));
   if (certified) it.certificate = certificate_json(request, it.cluster, *it.search);
   it.found = it.search->best;
-  if (plan.lora > 0) it.reasons = frozen_reasons(it.model, it.cluster, search, it.found);
+  if (plan.lora > 0 && !it.search->stage_kinds)
+    it.reasons = frozen_reasons(it.model, it.cluster, search, it.found);
   return it;
 }
 

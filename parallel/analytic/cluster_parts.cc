@@ -232,7 +232,12 @@ Result<ClusterParts> cluster_parts(const Fleet& fleet, DType dtype) {
                          groups.size(), join(names, ", "), kMostGroups));
   }
   ClusterParts result;
-  for (const Group& group : groups) result.groups.push_back({group.kind.name, group.devices});
+  for (const Group& group : groups) {
+    const Cluster& cluster = clusters[group.cluster];
+    const auto count = static_cast<int64_t>(cluster.devices.size());
+    result.groups.push_back({group.kind.name, group.devices, group.cluster,
+                             cluster.node_devices == 0 || count <= cluster.node_devices});
+  }
   const Parts parts(clusters, groups, dtype);
   for (uint32_t choice = 1; choice < 1U << groups.size(); ++choice) {
     std::vector<size_t> chosen;

@@ -22,6 +22,8 @@ struct Fleet {
 struct DeviceGroup {
   std::string name;  // of their kind
   int64_t devices = 0;
+  size_t cluster = 0;     // of those side by side, but for names
+  bool one_node = false;  // all that this cluster has is one
 };
 
 struct ClusterPart {

@@ -62,8 +62,12 @@ class StepExplainer {
       out_.gap = options_.search->gap;
     }
     std::vector<ReplayedPass> passes;
+    const bool mixed = options_.search != nullptr && options_.search->stage_kinds;
     TSR_RETURN_IF_ERROR(
-        step_time(model_, plan_, cluster_, options_.global_batch, found_.stages, &passes).status());
+        (mixed ? mixed_step_time(model_, plan_, *options_.search->stage_kinds, options_.global_batch,
+                                 found_.stages, &passes)
+               : step_time(model_, plan_, cluster_, options_.global_batch, found_.stages, &passes))
+            .status());
     explain_time();
     explain_memory(passes);
     explain_stages();

@@ -8,6 +8,7 @@
 #include "parallel/analytic/explain_step.h"
 #include "parallel/analytic/least_generate.h"
 #include "parallel/analytic/least_step.h"
+#include "parallel/analytic/mixed_search.h"
 
 namespace tessera {
 
@@ -53,6 +54,49 @@ void price_by_slowest(const TransformerShape& model, const ClusterPart& part, co
   }
 }
 
+// Pipelines over several kinds, where they are faster than what was found.
+void take_mixed(const TransformerShape& model, const ClusterParts& parts, const StepSearchOptions& options,
+                std::optional<StepSearchResult>& best, std::vector<KindChoice>& choices, size_t& chosen) {
+  MixedSearchResult mixed =
+      search_mixed(model, parts, options, best ? best->best.time.step_s : options.most_s);
+  if (!mixed.best) {
+    if (std::isfinite(mixed.bound_s))
+      choices.push_back({"pipelines over several kinds", "", INFINITY, mixed.bound_s});
+    return;
+  }
+  const ForeignPlan& plan = mixed.best->plan;
+  std::vector<std::string> used;
+  std::vector<size_t> idle;
+  for (size_t g = 0; g < parts.groups.size(); ++g)
+    if (std::ranges::find(mixed.groups, g) == mixed.groups.end()) idle.push_back(g);
+  for (size_t k = 0; k < mixed.groups.size(); ++k) {
+    const DeviceGroup& group = parts.groups[mixed.groups[k]];
+    int64_t stages = 0, blocks = 0;
+    for (size_t s = 0; s < mixed.kinds.of_stage.size(); ++s)
+      if (mixed.kinds.of_stage[s] == k) ++stages, blocks += mixed.best->stages[s].blocks;
+    used.push_back(format("{} of {} {} ({} stages, {} blocks)", stages * plan.tp * plan.replicas(),
+                          group.devices, group.name, stages, blocks));
+  }
+  const auto fullest = static_cast<size_t>(std::ranges::max_element(mixed.best->memory_bytes) -
+                                           mixed.best->memory_bytes.begin());
+  chosen = choices.size();
+  choices.push_back(
+      {join(used, ", then "), groups_text(parts, idle), mixed.best->time.step_s, mixed.bound_s});
+  StepSearchResult result;
+  if (best) {
+    result = std::move(*best);
+    if (std::isfinite(result.best.time.step_s))
+      result.runners_up.insert(result.runners_up.begin(), result.best);
+    if (result.runners_up.size() > options.runners_up) result.runners_up.resize(options.runners_up);
+  }
+  result.best = std::move(*mixed.best);
+  result.configurations += mixed.configurations, result.solved += mixed.solved;
+  result.closed_by_bound += mixed.configurations - mixed.solved;
+  result.part = mixed.kinds.kinds[mixed.kinds.of_stage[fullest]];
+  result.stage_kinds = std::move(mixed.kinds);
+  best = std::move(result);
+}
+
 // What would do, of the choice that needs least; and the fewest devices of all.
 Status nothing_fits(const TransformerShape& model, const ClusterParts& parts,
                     const StepSearchOptions& options) {
@@ -77,10 +121,12 @@ Status nothing_fits(const TransformerShape& model, const ClusterParts& parts,
   if (fewest)
     more = format("; the smallest number of devices that would do is {}, each a {} or better",
                   fewest->devices, of->cluster.kinds[0].name);
-  return Status(StatusCode::kOutOfMemory,
-                format("no plan fits, whichever kinds are used{}. The least memory is needed on {}: {}", more,
-                       groups_text(parts, smallest->groups),
-                       nothing_fits(model, smallest->cluster, options).message()));
+  return Status(
+      StatusCode::kOutOfMemory,
+      format(
+          "no plan fits, whichever kinds are used{}. The least memory is needed on {}, all stages alike: {}",
+          more, groups_text(parts, smallest->groups),
+          nothing_fits(model, smallest->cluster, options).message()));
 }
 
 }  // namespace
@@ -137,6 +183,7 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Fleet&
     }
     (void)look(i, one);
   }
+  if (options.wide) take_mixed(model, parts, options, best, choices, chosen);
   for (const KindChoice& choice : choices) bound = std::min(bound, choice.bound_s);
   if (!best && too_large && options.advise) return nothing_fits(model, parts, options);
   if (!best) return refused;

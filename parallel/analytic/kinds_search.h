@@ -2,8 +2,11 @@
 // (analytic/cluster_parts). Each choice is searched as the cluster of one kind that stands for it, so that
 // one more kind adds choices and changes none: it never makes the best slower.
 //
+// Besides, pipelines whose stages lie on different kinds (analytic/mixed_search), of the whole space only.
+//
 // The bound is the least of those of all choices: no plan in which every device is taken for the slowest of
-// its choice is faster. Plans that give fast and slow devices unlike shares of the work are not among these.
+// its choice is faster, nor such a pipeline. Other plans that give fast and slow devices unlike shares of the
+// work are not among these.
 #pragma once
 
 #include "parallel/analytic/cluster_parts.h"

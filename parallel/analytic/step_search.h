@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "graph/base/result.h"
+#include "parallel/analytic/mixed_time.h"
 #include "parallel/analytic/step_solver.h"
 #include "parallel/analytic/step_space.h"
 
@@ -51,6 +52,9 @@ struct StepSearchResult {
   // this one.
   std::vector<KindChoice> kinds;
   std::optional<Cluster> part;
+  // Of a pipeline over several kinds (analytic/mixed_search): where its stages lie; `part` is then the kind
+  // of the stage that holds most.
+  std::optional<StageKinds> stage_kinds;
 };
 
 // kOutOfMemory when nothing fits: says the smallest limit found that would work, and with what. A cluster of

@@ -9,6 +9,7 @@
 #include "graph/base/text.h"
 #include "parallel/analytic/batch_search.h"
 #include "parallel/analytic/kinds_search.h"
+#include "parallel/analytic/mixed_search.h"
 #include "parallel/cluster_presets.h"
 
 using namespace tessera;
@@ -244,6 +245,123 @@ TEST_SUITE("kinds") {
       else
         CHECK(found->best.time.request_s <= one->best.time.request_s);
       CHECK(!found->used.empty());
+    }
+  }
+
+  TEST_CASE(
+      "a pipeline gives faster devices more blocks, and is faster than either kind and than both alike") {
+    Question it{shape("gpt2:L=32,C=4096,H=32,V=51200,T=2048"), {}};
+    it.options.global_batch = 64, it.options.wide = true;
+    const StepSearchResult found = answer(it, fleet({"dgx-a100-80gb:8", "dgx-h100:8"}));
+    REQUIRE(found.stage_kinds);
+    const StageKinds& kinds = *found.stage_kinds;
+    REQUIRE(kinds.of_stage.size() == static_cast<size_t>(found.best.plan.pp));
+    std::vector<int64_t> blocks(2, 0), stages(2, 0);
+    for (size_t s = 0; s < kinds.of_stage.size(); ++s) {
+      const bool h100 = kinds.kinds[kinds.of_stage[s]].kinds[0].name == "h100";
+      blocks[h100 ? 1 : 0] += found.best.stages[s].blocks, ++stages[h100 ? 1 : 0];
+    }
+    CHECK(blocks[0] + blocks[1] == it.model.L);
+    CHECK(blocks[1] * stages[0] > blocks[0] * stages[1]);
+    for (size_t i = 1; i < found.kinds.size(); ++i) CHECK(found.best.time.step_s < found.kinds[i].step_s);
+    const auto again = mixed_step_time(it.model, found.best.plan, kinds, 64, found.best.stages);
+    REQUIRE(again.ok());
+    CHECK(again->step_s == found.best.time.step_s);
+    for (size_t s = 0; s < kinds.of_stage.size(); ++s)
+      CHECK(found.best.memory_bytes[s] <= kinds.kinds[kinds.of_stage[s]].kinds[0].memory_bytes);
+  }
+
+  TEST_CASE("a pipeline over two kinds that are alike takes as long as over one") {
+    const TransformerShape model = shape("llama:L=12,C=2048,H=16,KV=16,F=5632,V=32000,T=1024");
+    const Cluster box = *cluster_preset("dgx-a100-80gb:8");
+    Cluster half = box;
+    half.devices.resize(4);
+    for (const char* words : {"tp=4,dp=1,pp=2,mb=2", "tp=2,dp=1,pp=4,mb=1", "tp=1,dp=1,pp=8,mb=4"}) {
+      ForeignPlan plan = *parse_foreign_plan(words, "");
+      const std::vector<StageBlocks> stages = even_stages(model, plan);
+      StageKinds kinds{{half, half}, {}, box};
+      for (int32_t s = 0; s < plan.pp; ++s) kinds.of_stage.push_back(2 * s < plan.pp ? 0 : 1);
+      const auto mixed = mixed_step_time(model, plan, kinds, 32, stages);
+      const auto plain = step_time(model, plan, box, 32, stages);
+      REQUIRE(mixed.ok());
+      REQUIRE(plain.ok());
+      CHECK(mixed->step_s == doctest::Approx(plain->step_s).epsilon(1e-9));
+    }
+  }
+
+  TEST_CASE(
+      "pipelines over two kinds: no cut, order or recomputation of the space is faster than the bound") {
+    const TransformerShape model = shape("gpt2:L=6,C=1024,H=4,V=51200,T=1024");
+    StepSearchOptions options;
+    options.global_batch = 4;
+    for (const int64_t limit_mib : {0, 5600, 4800}) {
+      options.memory_limit = limit_mib << 20;
+      const auto parts = cluster_parts(fleet({"dgx-a100-40gb:2", "pcie-rtx-5000:2"}), DType::kBF16);
+      REQUIRE(parts.ok());
+      const MixedSearchResult found = search_mixed(model, *parts, options, INFINITY);
+      double least = INFINITY;
+      // All of one or two stages a kind.
+      for (const bool turned : {false, true})
+        for (const int32_t tp : {1, 2})
+          for (const int32_t dp : {1, 2})
+            for (const int64_t mb : {1, 2, 4})
+              for (const int32_t zero : {0, 1, 2, 3})
+                for (const bool sp : {false, true})
+                  for (const int32_t p : {1, 2})
+                    for (const int32_t q : {1, 2}) {
+                      if (tp * dp * std::max(p, q) > 2 || (sp && tp == 1) || (zero > 0 && dp == 1)) continue;
+                      if (4 % (dp * mb) != 0) continue;
+                      ForeignPlan plan = options.features;
+                      plan.tp = tp, plan.dp = dp, plan.pp = p + q, plan.micro_batch = mb, plan.zero = zero;
+                      plan.sequence_parallel = sp;
+                      const auto alone = [&](size_t g) {
+                        for (const ClusterPart& part : parts->parts)
+                          if (part.groups == std::vector<size_t>{g}) return part.cluster;
+                        return Cluster();
+                      };
+                      StageKinds kinds{{alone(turned ? 1 : 0), alone(turned ? 0 : 1)}, {}, alone(0)};
+                      // Two nodes, each device with its share of the slower network.
+                      kinds.between.node_devices = 1;
+                      double rate = INFINITY, latency = 0;
+                      for (const Cluster& kind : kinds.kinds) {
+                        rate = std::min(rate, kind.network.bytes_per_s / kind.node_devices);
+                        latency = std::max(latency, kind.network.latency_s);
+                      }
+                      kinds.between.network = {rate, latency};
+                      for (int32_t s = 0; s < p + q; ++s) kinds.of_stage.push_back(s < p ? 0 : 1);
+                      const MixedStages times(model, plan, kinds);
+                      std::vector<StageBlocks> stages(static_cast<size_t>(p + q));
+                      const auto each = [&](auto&& self, int32_t s, int64_t left) -> void {
+                        if (s == p + q) {
+                          if (left > 0) return;
+                          const auto time = mixed_step_time(model, plan, kinds, 4, stages);
+                          REQUIRE(time.ok());
+                          least = std::min(least, time->step_s);
+                          return;
+                        }
+                        for (int64_t n = 1; n <= left; ++n)
+                          for (int64_t full = 0; full <= n; ++full) {
+                            const StageBlocks stage{n, full, 0};
+                            const Cluster& own = kinds.kinds[kinds.of_stage[static_cast<size_t>(s)]];
+                            const int64_t limit =
+                                limit_mib > 0 ? options.memory_limit : own.kinds[0].memory_bytes;
+                            if (times.times(s).memory_bytes(stage, s == 0, s + 1 == p + q,
+                                                            in_flight(plan, s, 4 / (mb * dp))) > limit)
+                              continue;
+                            stages[static_cast<size_t>(s)] = stage;
+                            self(self, s + 1, left - n);
+                            break;  // more recomputed is no faster
+                          }
+                      };
+                      each(each, 0, model.L);
+                    }
+      CAPTURE(limit_mib);
+      CHECK(std::isfinite(least) == found.best.has_value());
+      if (!found.best) continue;
+      CHECK(found.bound_s <= least * (1 + 1e-12));
+      CHECK(found.bound_s >= least * 0.8);
+      CHECK(found.best->time.step_s >= least * (1 - 1e-12));
+      CHECK(found.best->time.step_s <= least * 1.05);
     }
   }
 
