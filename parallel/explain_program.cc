@@ -201,7 +201,9 @@ class Explainer {
       RunnerUp& other = out_.runners_up.emplace_back();
       other.strategy = it.strategy;
       other.step_s = it.step_time_s;
-      if (it.step_time_s > 0) other.loses_s = it.step_time_s - options_.candidates[0].step_time_s;
+      const Candidate& chosen = options_.candidates[0];
+      if (it.step_time_s > 0) other.loses_s = it.step_time_s - chosen.step_time_s;
+      if (it.measured_s > 0 && chosen.measured_s > 0) other.loses_s = it.measured_s - chosen.measured_s;
       other.bytes = it.arena_bytes;
       other.why = it.rejected;
       if (options_.memory_limit > 0 && it.arena_bytes > options_.memory_limit)

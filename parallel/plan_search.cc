@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "graph/base/text.h"
@@ -21,6 +23,8 @@ constexpr int64_t kMostWithPlan = 24, kMostWithout = 160;
 constexpr int64_t kMostSets = 6;
 // After so many that did not fit, what comes of the smallest is looked at first.
 constexpr int64_t kBeforeSmallest = 40;
+// Finalists are predicted to take no longer than so many times the fastest.
+constexpr double kFinalistTime = 1.5;
 
 // A configuration that has come up.
 struct Open {
@@ -114,6 +118,8 @@ class Search {
     }
     if (options_.any_that_fits) return any_of(best);
     TSR_ASSIGN_OR_RETURN(best, recompute_some(best));
+    if (!decides_by_measuring()) return result_of(best);
+    TSR_ASSIGN_OR_RETURN(best, fastest_measured(best));
     return result_of(best);
   }
 
@@ -212,10 +218,13 @@ class Search {
         const bool found = best < attempts_.size();
         if (found && options_.any_that_fits) break;
         if (!found) without_ = search_.solved;
-        if (found ? search_.solved - without_ >= kMostWithPlan : search_.solved >= kMostWithout) break;
+        if (found ? search_.solved - without_ >= (decides_by_measuring() ? 2 : 1) * kMostWithPlan
+                  : search_.solved >= kMostWithout)
+          break;
         Open open = take_next(!found && search_.solved >= kBeforeSmallest);
-        if (found && std::max(open.likely_s * likely_trust_, open.bound_s * trust_) >=
-                         attempts_[best].candidate.step_time_s) {
+        if (found &&
+            std::max(open.likely_s * likely_trust_, open.bound_s * trust_) >=
+                attempts_[best].candidate.step_time_s * (decides_by_measuring() ? kFinalistTime : 1)) {
           closed_.push_back(std::move(open));
           continue;
         }
@@ -259,6 +268,51 @@ class Search {
       best = fastest();
     }
     return best;
+  }
+
+  bool decides_by_measuring() const {
+    return options_.finalists > 1 && options_.measure && options_.like == nullptr;
+  }
+
+  // What a plan is about, for finalists to differ in more than details: where its prices err, so do its
+  // likes'.
+  static auto family_of(const PlanAttempt& it) {
+    const StrategySpec& spec = it.node.spec;
+    return std::tuple(kind_of(spec), spec.devices(), spec.offload.any(),
+                      spec.recompute != RecomputeForm::kNone);
+  }
+
+  // Those to be measured: the fastest of each family, then the next of any.
+  Result<std::vector<size_t>> finalists(size_t best) {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < attempts_.size(); ++i)
+      if (attempts_[i].fits() &&
+          attempts_[i].candidate.step_time_s <= kFinalistTime * attempts_[best].candidate.step_time_s)
+        order.push_back(i);
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return better(attempts_[a], attempts_[b]); });
+    std::vector<size_t> chosen = {best};
+    std::set seen = {family_of(attempts_[best])};
+    for (const bool only_new : {true, false})
+      for (const size_t at : order) {
+        if (chosen.size() >= static_cast<size_t>(options_.finalists)) return chosen;
+        if (std::ranges::find(chosen, at) != chosen.end()) continue;
+        if (only_new && seen.contains(family_of(attempts_[at]))) continue;
+        if (!attempts_[at].exact) TSR_RETURN_IF_ERROR(settle(at));
+        if (!attempts_[at].fits()) continue;
+        seen.insert(family_of(attempts_[at]));
+        chosen.push_back(at);
+      }
+    return chosen;
+  }
+
+  Result<size_t> fastest_measured(size_t best) {
+    TSR_ASSIGN_OR_RETURN(const std::vector<size_t> chosen, finalists(best));
+    if (chosen.size() == 1) return best;
+    std::vector<const Plan*> plans;
+    for (const size_t at : chosen) plans.push_back(&attempts_[at].plan);
+    TSR_ASSIGN_OR_RETURN(const std::vector<double> seconds, options_.measure(plans));
+    for (size_t i = 0; i < chosen.size(); ++i) attempts_[chosen[i]].candidate.measured_s = seconds[i];
+    return chosen[static_cast<size_t>(std::ranges::min_element(seconds) - seconds.begin())];
   }
 
   void look_at(const Open& open) {
@@ -360,6 +414,8 @@ class Search {
     result.plan = std::move(attempts_[best].plan);
     const double time_s = result.plan.estimate.step_time_s;
     search_.bound_s = time_s;
+    for (const PlanAttempt& it : attempts_)  // one that was measured may be predicted slower than another
+      if (it.fits()) search_.bound_s = std::min(search_.bound_s, it.candidate.step_time_s);
     closed_.insert(closed_.end(), queue_.begin(), queue_.end());
     for (Open& open : closed_) open.bound_s = bound_below(open.node) * trust_;
     std::ranges::sort(closed_, [](const Open& a, const Open& b) {
@@ -384,7 +440,12 @@ class Search {
     result.plan.estimate.gap = search_.gap;
     std::rotate(attempts_.begin(), attempts_.begin() + static_cast<std::ptrdiff_t>(best),
                 attempts_.begin() + static_cast<std::ptrdiff_t>(best) + 1);
-    std::stable_sort(attempts_.begin() + 1, attempts_.end(), better);
+    // Those that were measured in the order of what they took, before the others.
+    std::stable_sort(attempts_.begin() + 1, attempts_.end(), [](const PlanAttempt& a, const PlanAttempt& b) {
+      const double mine = a.candidate.measured_s, other = b.candidate.measured_s;
+      if (mine > 0 || other > 0) return mine > 0 && (other <= 0 || mine < other);
+      return better(a, b);
+    });
     for (PlanAttempt& it : attempts_) result.candidates.push_back(std::move(it.candidate));
     result.search = std::move(search_);
     return result;

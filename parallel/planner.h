@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,9 @@
 
 namespace tessera {
 
+// Seconds that a step of each of the plans takes, by running it.
+using MeasurePlans = std::function<Result<std::vector<double>>(std::span<const Plan* const>)>;
+
 struct PlanOptions {
   int64_t global_batch = 1;                              // sequences per step
   std::vector<std::pair<std::string, int64_t>> symbols;  // every symbol but "B"
@@ -23,8 +28,12 @@ struct PlanOptions {
   int64_t memory_limit = 0;    // bytes per device; 0: the device's own
   const Plan* like = nullptr;  // keep this plan's mesh and parameter placements (eval beside train_step),
   const Graph* like_graph = nullptr;  // whose tensors are matched by name
-  bool advise = true;                 // where nothing fits, look for the number of devices that would do
-  int64_t* least_limit = nullptr;     // out: where nothing fits, the smallest limit that works
+  // With both, so many of the plans predicted fastest, of as many kinds of parallelism as come near, are
+  // measured, and the fastest of those is the plan; else the one predicted fastest is.
+  int32_t finalists = 1;
+  MeasurePlans measure;
+  bool advise = true;              // where nothing fits, look for the number of devices that would do
+  int64_t* least_limit = nullptr;  // out: where nothing fits, the smallest limit that works
   // Whether anything fits is the question: the first plan found will do, unproved, and where none is, what
   // would do is not looked for.
   bool any_that_fits = false;
@@ -33,6 +42,7 @@ struct PlanOptions {
 struct Candidate {
   std::string strategy;
   double step_time_s = 0;
+  double measured_s = 0;    // 0: it was not run
   int64_t arena_bytes = 0;  // largest over devices
   std::string rejected;     // why not; empty for the chosen one and for slower ones that fit
 };

@@ -382,41 +382,58 @@ Status Calibration::measure_handover(double budget) {
 }
 
 // Whole steps of one rank, of one on every core and of twice as many, against what the prices so far foretell
-// of them: ranks that all compute, and ranks that take turns.
+// of them: ranks that all compute, and ranks that take turns. All in every round, and the median of the
+// rounds: the machine's speed drifts, and what else it does in a round must not decide.
 Status Calibration::measure_crowd(double budget) {
   if (profile_.cores > kMostCrowdedCores) return {};
   const auto priced = std::make_shared<const DeviceProfile>(profile_);
-  const int64_t batch = 4 * profile_.cores;
-  const std::string model = format(kBesideModel, 2 * profile_.cores);
-  // Measured over foretold.
-  const auto ratio = [&](int32_t ranks, const std::string& parallel) -> Result<double> {
-    TSR_ASSIGN_OR_RETURN(const auto devices, runtime_->open_devices(format("{}:{}", backend_, ranks)));
-    Cluster cluster = devices->cluster();
-    cluster.profile = priced;
-    const StepProbe probe{model, "adamw", batch, 64, parallel};
-    TSR_ASSIGN_OR_RETURN(const StepProgram made, step_on_all(probe, cluster, devices->catalog()));
-    TSR_ASSIGN_OR_RETURN(const Simulation foretold,
-                         simulate(made.program, made.program.ranks[0].entries[0].name, cluster));
-    const auto fill = [&](Session& session, const std::string& entry) {
-      return fill_step(session, entry, made.program, made.step);
-    };
-    TSR_ASSIGN_OR_RETURN(const MeasuredRun run,
-                         measure_run(devices, made.program, {budget / 6, 25, false}, fill));
-    return run.run_s / foretold.seconds();
-  };
-  // The most that any of the strategies loses: what is near the best is then left to fewer ranks.
   const int32_t cores = profile_.cores;
-  TSR_ASSIGN_OR_RETURN(const double one, ratio(1, "dp=1"));
-  for (const std::string& parallel :
-       {format("dp={}", cores), format("pp={}:1f1b,mb={}", cores, batch), format("pp={}:1f1b", cores)}) {
-    TSR_ASSIGN_OR_RETURN(const double loss, ratio(cores, parallel));
-    profile_.together = std::max(profile_.together, loss / one);
+  const int64_t batch = 4 * cores;
+  const std::string model = format(kBesideModel, 2 * cores);
+  struct Case {
+    int32_t ranks;
+    std::string parallel;
+    std::shared_ptr<DeviceSet> devices = nullptr;
+    StepProgram made = {};
+    double foretold_s = 0;
+    std::vector<double> ratios = {};  // measured over foretold, to that of one rank
+  };
+  std::vector<Case> cases = {{1, "dp=1"},
+                             {cores, format("dp={}", cores)},
+                             {cores, format("pp={}:1f1b,mb={}", cores, batch)},
+                             {cores, format("pp={}:1f1b", cores)},
+                             {2 * cores, format("dp={}", 2 * cores)},
+                             {2 * cores, format("pp={}:1f1b", 2 * cores)}};
+  for (Case& it : cases) {
+    TSR_ASSIGN_OR_RETURN(it.devices, runtime_->open_devices(format("{}:{}", backend_, it.ranks)));
+    Cluster cluster = it.devices->cluster();
+    cluster.profile = priced;
+    TSR_ASSIGN_OR_RETURN(
+        it.made, step_on_all({model, "adamw", batch, 64, it.parallel}, cluster, it.devices->catalog()));
+    TSR_ASSIGN_OR_RETURN(const Simulation foretold,
+                         simulate(it.made.program, it.made.program.ranks[0].entries[0].name, cluster));
+    it.foretold_s = foretold.seconds();
   }
+  constexpr int kRounds = 7;
+  const MeasureOptions brief{budget / (kRounds * static_cast<double>(cases.size())), 6, false};
+  for (int round = 0; round < kRounds; ++round) {
+    double one = 1;
+    for (Case& it : cases) {
+      const auto fill = [&](Session& session, const std::string& entry) {
+        return fill_step(session, entry, it.made.program, it.made.step);
+      };
+      TSR_ASSIGN_OR_RETURN(const MeasuredRun run, measure_run(it.devices, it.made.program, brief, fill));
+      const double ratio = run.run_s / it.foretold_s;
+      if (&it == cases.data()) one = ratio;
+      it.ratios.push_back(ratio / one);
+    }
+  }
+  // The most that any of the strategies loses: what is near the best is then left to fewer ranks.
+  for (const Case& it : cases)
+    if (it.ranks == cores) profile_.together = std::max(profile_.together, median(it.ratios));
   profile_.crowded = profile_.together;
-  for (const std::string& parallel : {format("dp={}", 2 * cores), format("pp={}:1f1b", 2 * cores)}) {
-    TSR_ASSIGN_OR_RETURN(const double loss, ratio(2 * cores, parallel));
-    profile_.crowded = std::max(profile_.crowded, loss / one);
-  }
+  for (const Case& it : cases)
+    if (it.ranks > cores) profile_.crowded = std::max(profile_.crowded, median(it.ratios));
   return {};
 }
 

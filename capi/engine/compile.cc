@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "capi/engine/measured_steps.h"
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
 #include "graph/device_profile.h"
@@ -195,7 +196,8 @@ struct PlanRequest {
   std::span<const GraphToPlan> graphs;
   const ComputeSettings& compute;
   int64_t batch;
-  uint64_t profile;  // checksum of what the prices come from
+  uint64_t profile;                     // checksum of what the prices come from
+  std::shared_ptr<DeviceSet> measured;  // where plans are run to choose between them; null: nowhere
 };
 
 // With `limit` for the first entry, which alone is searched; the others follow it. Where it does not fit,
@@ -222,6 +224,10 @@ Result<Planned> plan_once(const PlanRequest& request, int64_t limit, const Clust
         options.parallel = compute.parallel;
         options.pins = compute.pins;
         options.least_limit = least;
+        if (request.measured != nullptr && compute.measure > 1) {
+          options.finalists = static_cast<int32_t>(compute.measure);
+          options.measure = measured_steps(request.measured, graph.graph);
+        }
       } else {  // parameters and state stay where the first entry has them
         options.like = &entries[0].plan;
         options.like_graph = entries[0].graph.get();
@@ -272,10 +278,12 @@ Status nothing_fits(const PlanRequest& request, int64_t limit, const Planned& sm
                     const Cluster& cluster, const KernelCatalog& catalog) {
   const auto given = static_cast<int32_t>(cluster.devices.size());
   constexpr int32_t kMostDevices = 16;
+  PlanRequest priced = request;  // on devices that are not there nothing is run
+  priced.measured = nullptr;
   const auto fits = [&](int32_t count) -> Result<bool> {
     Cluster larger = cluster;
     larger.devices.resize(static_cast<size_t>(count), cluster.devices.back());
-    const Result<Planned> planned = plan_within(request, limit, larger, catalog);
+    const Result<Planned> planned = plan_within(priced, limit, larger, catalog);
     // Words may ask for another number of devices.
     if (!planned.ok()) return false;
     return planned->largest_arena() <= limit;
@@ -301,10 +309,11 @@ Status nothing_fits(const PlanRequest& request, int64_t limit, const Planned& sm
 }
 
 Result<Compiled> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
-                          const DeviceSet& devices) {
+                          const std::shared_ptr<DeviceSet>& shared) {
+  const DeviceSet& devices = *shared;
   const Cluster cluster = devices.cluster();
   const int64_t limit = limit_of(cluster, compute.memory_limit);
-  const PlanRequest request{graphs, compute, batch, profile_of(devices)};
+  const PlanRequest request{graphs, compute, batch, profile_of(devices), shared};
   TSR_ASSIGN_OR_RETURN(Planned planned, plan_within(request, limit, cluster, devices.catalog()));
   if (limit > 0 && planned.largest_arena() > limit) {
     if (compute.plan_file.empty()) return nothing_fits(request, limit, planned, cluster, devices.catalog());
@@ -369,7 +378,7 @@ Result<Graph> training_step(const Graph& forward, bool language_model, const Tra
 }
 
 Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
-                                  const DeviceSet& devices) {
+                                  const std::shared_ptr<DeviceSet>& devices) {
   TSR_ASSIGN_OR_RETURN(const Graph with_loss, forward_with_loss(forward, language_model, settings));
   std::vector<GraphToPlan> graphs;
   const auto add = [&](std::string name, Graph graph) {
@@ -386,7 +395,7 @@ Result<Compiled> compile_training(const Graph& forward, bool language_model, con
 }
 
 Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,
-                                    const DeviceSet& devices) {
+                                    const std::shared_ptr<DeviceSet>& devices) {
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "generating"));
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "generating"));
   TSR_ASSIGN_OR_RETURN(Graph decoding,

@@ -57,11 +57,11 @@ Result<Graph> training_step(const Graph& forward, bool language_model, const Tra
 // Entries "train_step" and "eval" (that one alone when settings.evaluate_only).
 // language_model: the loss is made from "logits"; else the graph has its own output "loss".
 Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
-                                  const DeviceSet& devices);
+                                  const std::shared_ptr<DeviceSet>& devices);
 
 // Entries "decode" (one token) and "prefill.<T>" for chunks of T tokens of a prompt, largest first.
 Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,
-                                    const DeviceSet& devices);
+                                    const std::shared_ptr<DeviceSet>& devices);
 
 // Any graph, one entry "main".
 Result<Compiled> compile_graph(const Graph& graph, const PlanOptions& options, const DeviceSet& devices);

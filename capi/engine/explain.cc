@@ -1,5 +1,8 @@
 #include "capi/engine/explain.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "graph/base/text.h"
 #include "parallel/explain_program.h"
 #include "parallel/simulator.h"
@@ -24,7 +27,26 @@ void explain_frozen(const Graph& graph, Explanation& explanation) {
              trained, all));
 }
 
+// What was run to choose between plans, fastest first.
+void explain_measured(const PlanRecord& record, Explanation& explanation) {
+  std::vector<const Candidate*> measured;
+  for (const Candidate& it : record.candidates)
+    if (it.measured_s > 0) measured.push_back(&it);
+  if (measured.empty()) return;
+  std::ranges::stable_sort(measured, {}, &Candidate::measured_s);
+  std::vector<std::string> parts;
+  for (const Candidate* it : measured)
+    parts.push_back(format("'{}' {} (predicted {})", it->strategy, seconds_text(it->measured_s),
+                           seconds_text(it->step_time_s)));
+  explanation.reasons.push_back(format("Measured here: {}", join(parts, ", ")));
+}
+
 }  // namespace
+
+std::string seconds_text(double seconds) {
+  if (seconds >= 1) return format("{} s", std::round(seconds * 1000) / 1000);
+  return format("{} ms", std::round(seconds * 1e6) / 1000);
+}
 
 Result<Explanation> explain_plan(const PlanRecord& record, bool drawings) {
   if (record.program == nullptr)
@@ -45,6 +67,7 @@ Result<Explanation> explain_plan(const PlanRecord& record, bool drawings) {
     parameters += record.entries[0].graph->type(id).shape.elements();
   explanation.subject = format("{} of {} parameters", record.entries[0].name, parameters);
   explain_frozen(*record.entries[0].graph, explanation);
+  explain_measured(record, explanation);
   explanation.reasons.insert(explanation.reasons.end(), record.reasons.begin(), record.reasons.end());
   if (explanation.gap >= 0 && record.search.bound_s > 0) explanation.bound_s = record.search.bound_s;
   if (const PlanSearch& search = record.search; search.configurations > 1) {

@@ -12,6 +12,7 @@ namespace tessera {
 Result<Explanation> explain_plan(const PlanRecord& record, bool drawings);
 
 Result<std::string> plan_explanation_json(const PlanRecord& record);
+std::string seconds_text(double seconds);  // for reasons: "12.345 ms"
 Result<std::string> plan_page(const PlanRecord& record);
 
 }  // namespace tessera

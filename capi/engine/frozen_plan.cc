@@ -1,8 +1,8 @@
 #include "capi/engine/frozen_plan.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "capi/engine/explain.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
 #include "parallel/explain_program.h"
@@ -11,11 +11,6 @@
 
 namespace tessera {
 namespace {
-
-std::string seconds_text(double seconds) {
-  if (seconds >= 1) return format("{} s", std::round(seconds * 1000) / 1000);
-  return format("{} ms", std::round(seconds * 1e6) / 1000);
-}
 
 // Of the fullest device at its peak, and of the step.
 struct Parts {
@@ -83,7 +78,8 @@ std::vector<std::string> less_needed(const std::string& frozen, const std::strin
 }  // namespace
 
 std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language_model,
-                                             const TrainerSettings& settings, const DeviceSet& devices,
+                                             const TrainerSettings& settings,
+                                             const std::shared_ptr<DeviceSet>& devices,
                                              const PlanRecord& compiled) {
   const Graph& step = *compiled.entries[0].graph;
   if (step.gradients().empty() || !settings.compute.plan_file.empty()) return {};
@@ -95,13 +91,14 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
   TrainerSettings full = settings;
   full.frozen.clear();
   full.compute.trace = false;
+  full.compute.measure = 0;  // prices against prices
   std::vector<std::string> reasons;
   const std::string& strategy = compiled.entries[0].plan.strategy;
 
   // The same plan with all parameters trained.
   if (const Result<Graph> trained_step = training_step(*whole, language_model, full); trained_step.ok()) {
-    const Result<Parts> trained = parts_of(*trained_step, strategy, full, devices),
-                        frozen = parts_of(step, strategy, settings, devices);
+    const Result<Parts> trained = parts_of(*trained_step, strategy, full, *devices),
+                        frozen = parts_of(step, strategy, settings, *devices);
     if (trained.ok() && frozen.ok()) {
       reasons.push_back(format(
           "Gradients and optimizer state take {} of the fullest device's {}; trained in full, this very plan "

@@ -12,7 +12,8 @@ namespace tessera {
 // Sentences; none where nothing is frozen. `compiled` is what compile_training made of the other arguments.
 // Full training is of the model without adapters.
 std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language_model,
-                                             const TrainerSettings& settings, const DeviceSet& devices,
+                                             const TrainerSettings& settings,
+                                             const std::shared_ptr<DeviceSet>& devices,
                                              const PlanRecord& compiled);
 
 }  // namespace tessera

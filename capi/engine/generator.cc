@@ -39,7 +39,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   TSR_RETURN_IF_ERROR(settle_context(settings, model->context_length()));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
-  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, *devices));
+  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, devices));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
   TSR_ASSIGN_OR_RETURN(generator->running_, Running::create(std::move(prepared), SessionOptions{}));
   TSR_RETURN_IF_ERROR(generator->running_->write_parameters(*model, model->seed()));

@@ -81,12 +81,6 @@ void add_handovers(const Intervals& intervals, const Program& program, std::vect
   }
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 double mean_but_longest(std::vector<double> values) {
   if (values.empty()) return 0;
   std::ranges::sort(values);
@@ -110,6 +104,12 @@ double lower_quartile(std::vector<double> values) {
   if (values.empty()) return 0;
   std::ranges::sort(values);
   return values[(values.size() - 1) / 4];
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return values[values.size() / 2];
 }
 
 Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program program,

@@ -35,5 +35,6 @@ Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program prog
                                 const std::function<Status(Session&, const std::string& entry)>& fill);
 
 double lower_quartile(std::vector<double> values);
+double median(std::vector<double> values);
 
 }  // namespace tessera

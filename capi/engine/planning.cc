@@ -43,7 +43,7 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
     TSR_RETURN_IF_ERROR(settle_context(settings, model.context_length()));
     TSR_ASSIGN_OR_RETURN(const auto devices,
                          runtime.open_devices(settings.compute.devices, settings.compute.profile));
-    TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, *devices));
+    TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, devices));
     return with_program(std::move(compiled));
   }
   const bool language_model = !forward.find_output("loss");
@@ -55,9 +55,9 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
   TSR_ASSIGN_OR_RETURN(const TrainerSettings settings, read_trainer_settings(rest, 0));
   TSR_ASSIGN_OR_RETURN(const auto devices,
                        runtime.open_devices(settings.compute.devices, settings.compute.profile));
-  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, language_model, settings, *devices));
+  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, language_model, settings, devices));
   auto record = std::make_shared<PlanRecord>(*compiled.record);
-  record->reasons = frozen_plan_reasons(forward, language_model, settings, *devices, *record);
+  record->reasons = frozen_plan_reasons(forward, language_model, settings, devices, *record);
   record->program = std::make_shared<const Program>(std::move(compiled.program));
   return std::shared_ptr<const PlanRecord>(std::move(record));
 }

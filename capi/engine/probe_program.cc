@@ -182,6 +182,28 @@ Result<StepProgram> step_program(const StepProbe& probe, const Cluster& one_devi
   return made;
 }
 
+namespace {
+
+// What an integer input may hold: it lies below the rows of every table that it is looked up in.
+int64_t rows_looked_up(const Graph& step, std::string_view input) {
+  int64_t rows = 251;
+  for (const Node& node : step.nodes()) {
+    const bool reads =
+        std::ranges::any_of(node.inputs, [&](TensorId id) { return step.tensor(id).name == input; });
+    if (!reads) continue;
+    for (const TensorId id : node.inputs) {
+      const Shape& shape = step.type(id).shape;
+      if (shape.rank() < 2) continue;
+      const bool is_table = step.tensor(id).kind == TensorKind::kParameter;
+      const int64_t extent = shape[is_table ? 0 : shape.rank() - 1];
+      if (step.tensor(id).kind != TensorKind::kInput && extent > 0) rows = std::min(rows, extent);
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
 Status fill_step(Session& session, const std::string& entry, const Program& program, const Graph& step) {
   // Stages of a pipeline hold parameters and inputs of their own.
   std::map<std::string, const Binding*> parameters, inputs;
@@ -204,12 +226,12 @@ Status fill_step(Session& session, const std::string& entry, const Program& prog
       TSR_ASSIGN_OR_RETURN(const HostTensor value, scalar_tensor(input.global, is_step ? 1 : 1e-3));
       TSR_RETURN_IF_ERROR(session.feed(entry, input.name, value));
     } else if (input.global.dtype == DType::kI32) {
-      // Tokens, labels and positions: all below the smallest vocabulary and context here.
+      const int64_t below = rows_looked_up(step, input.name);
       std::vector<int32_t> ids(static_cast<size_t>(input.global.shape.elements()));
       const int64_t row = input.global.shape[input.global.shape.rank() - 1];
       for (size_t i = 0; i < ids.size(); ++i)
         ids[i] = static_cast<int32_t>(input.name == "positions" ? static_cast<int64_t>(i) % row
-                                                                : static_cast<int64_t>(i * 7 % 251));
+                                                                : static_cast<int64_t>(i) * 7 % below);
       TSR_RETURN_IF_ERROR(session.feed(entry, input.name, HostTensor::copy_of<int32_t>(input.global, ids)));
     }
   }

@@ -40,6 +40,9 @@ Json plan_object(const PlanRecord& record) {
                           {"step_seconds", candidate.step_time_s},
                           {"arena_bytes", candidate.arena_bytes},
                           {"rejected", candidate.rejected}});
+  for (size_t i = 0; i < record.candidates.size(); ++i)
+    if (const double measured_s = record.candidates[i].measured_s; measured_s > 0)
+      candidates[i]["measured_step_seconds"] = measured_s;
   return {{"mesh", plan.stages.empty() ? "" : to_text(plan.stages[0].mesh)},
           {"strategy", plan.strategy},
           {"predicted_step_seconds", plan.estimate.step_time_s},

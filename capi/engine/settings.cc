@@ -22,6 +22,7 @@ ComputeSettings read_compute(OptionReader& reader) {
     else
       reader.fail(read.status());
   }
+  compute.measure = reader.i64("measure", 0, 0, 64);
   compute.memory_limit = reader.bytes("memory_limit", 0);
   compute.host_memory_limit = reader.bytes("host_memory_limit", 0);
   return compute;

@@ -22,6 +22,7 @@ struct ComputeSettings {
   PlanPins pins;          // single decisions beside `parallel`
   int64_t memory_limit = 0;
   int64_t host_memory_limit = 0;  // all ranks together
+  int64_t measure = 0;            // this many of the plans predicted fastest are run, and the fastest taken
   bool trace = false;             // what runs; and, in the plan, what should
 };
 

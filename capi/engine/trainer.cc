@@ -79,7 +79,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
                            dataset->seq(), context));
   }
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, runtime->open_devices(settings.compute.devices, settings.compute.profile));
-  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, dataset != nullptr, settings, *devices));
+  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, dataset != nullptr, settings, devices));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
   const SessionOptions session{.measure_memory = settings.measure_memory,
                                .trace = settings.compute.trace,

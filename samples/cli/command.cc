@@ -29,6 +29,10 @@ void add_placement(CLI::App& command, Common& common) {
   command.add_option("--profile", common.profile,
                      "prices of these devices: a file of `tessera calibrate`, none, or auto: the one that it "
                      "keeps, if any (default: TESSERA_PROFILE, else auto)");
+  command
+      .add_option("--measure", common.measure,
+                  "run so many of the plans predicted fastest for a moment, and take the fastest of them")
+      ->check(CLI::Range(0, 64));
   command.add_option("--threads", common.threads, "threads for kernels; 0: all cores of this process")
       ->capture_default_str();
 }
@@ -40,6 +44,7 @@ void set_placement(const Options& options, const Common& common) {
   if (!common.host_memory_limit.empty()) set(options, "host_memory_limit", common.host_memory_limit);
   if (!common.plan_file.empty()) set(options, "plan_file", common.plan_file);
   if (!common.profile.empty()) set(options, "profile", common.profile);
+  if (common.measure > 0) set(options, "measure", common.measure);
 }
 
 Runtime open_runtime(const Common& common) {

@@ -37,6 +37,7 @@ struct Common {
   std::string plan_file, profile;
   int64_t seed = 0;
   int64_t threads = 0;
+  int64_t measure = 0;
   bool json = false;
 };
 void add_json(CLI::App& command, Common& common);

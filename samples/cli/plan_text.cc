@@ -150,6 +150,7 @@ std::string loss_text(const Json& explanation, const Json& other) {
   }
   const double lost = other["loses_seconds"].get<double>();
   if (lost == 0) return "as fast";
+  if (lost < 0) return "predicted " + seconds_text(-lost) + " faster, not among those measured";
   return "loses " + seconds_text(lost) + " (" + percent_text(step > 0 ? lost / step : 0) + ")";
 }
 

@@ -1,7 +1,8 @@
 // Is the chosen plan the fastest? For every setting (model, devices, memory limit) the planner chooses, and
 // its plan runs beside every named strategy that fits the same limit:
-//   plan_choice [--profile FILE] [--all] [--only N,N,...] [--rounds N]
-// FILE is what `tessera calibrate` wrote for this machine; without it prices are built-in rates.
+//   plan_choice [--profile FILE] [--measure N] [--all] [--only N,N,...] [--rounds N]
+// FILE is what `tessera calibrate` wrote for this machine; without it prices are built-in rates. --measure:
+// the planner decides between N finalists by running them, as the option `measure` has it.
 // One line a setting: what was chosen, its step predicted and measured (medians of interleaved rounds), its
 // arena predicted and touched, the best named strategy, and the ratio of the two. --all lists the strategies.
 #include <sys/resource.h>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/engine/measured_steps.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/training.h"
@@ -249,7 +251,9 @@ Status measure(std::vector<Runner>& runners, int rounds) {
   Status status;
   for (Runner& runner : runners) {
     run_for(*runner.session, 1, status);
-    runner.seconds = {std::min(run_for(*runner.session, 1, status), run_for(*runner.session, 1, status))};
+    runner.seconds = {run_for(*runner.session, 1, status)};
+    for (int look = 0; look < 3; ++look)
+      runner.seconds[0] = std::min(runner.seconds[0], run_for(*runner.session, 1, status));
     TSR_RETURN_IF_ERROR(status);
   }
   double least = runners[0].seconds[0];
@@ -258,24 +262,35 @@ Status measure(std::vector<Runner>& runners, int rounds) {
   std::erase_if(
       runners, [&](const Runner& it) { return &it != runners.data() && it.seconds[0] > kFarBehind * least; });
   for (Runner& runner : runners) runner.seconds.clear();
-  constexpr double kTurnSeconds = 0.1;  // so that a few milliseconds of something else do not decide
-  for (int round = 0; round < rounds; ++round)
+  // Machines change their speed for tenths of a second and more: turns are short, so that those of one round
+  // see the same, and a round has several of each.
+  constexpr int kTurns = 6, kSteps = 2;
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::vector<double>> turns(runners.size());
+    std::vector<double> cpu(runners.size());
+    for (int turn = 0; turn < kTurns; ++turn)
+      for (size_t i = 0; i < runners.size(); ++i) {
+        // The order turns, so that nobody always follows the same neighbour.
+        const size_t at = (i + static_cast<size_t>(round + turn)) % runners.size();
+        Session& session = *runners[at].session;
+        run_for(session, 1, status);  // caches hold the neighbour's values
+        const double before = cpu_now();
+        turns[at].push_back(run_for(session, kSteps, status));
+        cpu[at] += (cpu_now() - before) / (kSteps * kTurns);
+        TSR_RETURN_IF_ERROR(status);
+      }
     for (size_t i = 0; i < runners.size(); ++i) {
-      // The order turns from round to round, so that nobody always follows the same neighbour.
-      Runner& runner = runners[(i + static_cast<size_t>(round)) % runners.size()];
-      const int steps = std::clamp(static_cast<int>(kTurnSeconds / least), 1, 20);
-      run_for(*runner.session, 1, status);  // caches hold the neighbour's values
-      const double cpu = cpu_now();
-      runner.seconds.push_back(run_for(*runner.session, steps, status));
-      runner.cpu_seconds.push_back((cpu_now() - cpu) / steps);
-      TSR_RETURN_IF_ERROR(status);
+      runners[i].seconds.push_back(median(turns[i]));
+      runners[i].cpu_seconds.push_back(cpu[i]);
     }
+  }
   return {};
 }
 
 struct Options {
   bool all = false;
   int rounds = 7;
+  int32_t finalists = 1;
   std::vector<int64_t> only;
   std::shared_ptr<const DeviceProfile> profile;
 };
@@ -299,6 +314,8 @@ Result<double> run_setting(int64_t number, const Subject& subject, int32_t count
   asked.global_batch = subject.batch;
   asked.symbols = {{"T", subject.tokens}};
   asked.memory_limit = limit;
+  asked.finalists = options.finalists;
+  if (options.finalists > 1) asked.measure = measured_steps(devices, std::make_shared<const Graph>(step));
   const auto begin = std::chrono::steady_clock::now();
   TSR_ASSIGN_OR_RETURN(PlanResult chosen, make_plan(step, cluster, devices->catalog(), asked));
   const double plan_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -398,6 +415,7 @@ int main(int argc, char** argv) {
     const std::string_view word = argv[i];
     if (word == "--all") options.all = true;
     if (word == "--rounds" && i + 1 < argc) options.rounds = std::max(1, std::atoi(argv[++i]));
+    if (word == "--measure" && i + 1 < argc) options.finalists = std::max(1, std::atoi(argv[++i]));
     if (word == "--profile" && i + 1 < argc) {
       auto profile = tessera::read_profile(argv[++i]);
       if (!profile.ok()) {

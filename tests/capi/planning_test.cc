@@ -37,6 +37,35 @@ TEST_CASE("a plan is made without weights and names mesh, strategy, bytes and ca
             .code == TSR_INVALID_ARGUMENT);
 }
 
+TEST_CASE("plans predicted fastest are run where that is asked for, and say what they took") {
+  const Runtime rt = runtime();
+  tsr_plan* made = nullptr;
+  const auto asked = [](int64_t measure) {
+    return options({{"devices", std::string("cpu:2")},
+                    {"batch", int64_t{4}},
+                    {"seq", int64_t{16}},
+                    {"measure", measure}});
+  };
+  ok(tsr_plan_new(rt.get(), llama().get(), asked(3).get(), &made));
+  const std::string json = info(Plan(made));
+  size_t measured = 0;
+  for (size_t at = 0; (at = json.find("\"measured_step_seconds\"", at)) != std::string::npos; ++at)
+    ++measured;
+  CHECK(measured == 3);
+  ok(tsr_plan_new(rt.get(), llama().get(), asked(0).get(), &made));
+  CHECK(info(Plan(made)).find("\"measured_step_seconds\"") == std::string::npos);
+  // Decoding keeps a cache, and its tokens come one by one.
+  ok(tsr_plan_new(
+      rt.get(), llama().get(),
+      options({{"mode", std::string("generate")}, {"devices", std::string("cpu:2")}, {"measure", int64_t{2}}})
+          .get(),
+      &made));
+  CHECK(info(Plan(made)).find("\"measured_step_seconds\"") != std::string::npos);
+  const Error error = take(tsr_plan_new(rt.get(), llama().get(), asked(-1).get(), &made));
+  CHECK(error.code == TSR_INVALID_ARGUMENT);
+  CHECK(error.message.find("measure") != std::string::npos);
+}
+
 TEST_CASE("a plan that cannot fit is refused with the smallest limit that would work") {
   const Runtime rt = runtime();
   tsr_plan* made = nullptr;

@@ -713,6 +713,9 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   plan_file      str   a plan from tsr_plan_save instead of planning; it must be of this very graph
  *   profile        str   what prices the plan: a file, "auto" or "none" (default: the runtime's)
  *   pins           str   single decisions beside `parallel`, as JSON text; see tsr_plan_new (default: none)
+ *   measure        i64   run so many of the plans predicted fastest for a moment each, and take the fastest
+ *                        of those: for machines that prices do not foretell; the same question may then get
+ *                        another plan (default 0)
  *   memory_limit   i64 bytes or str "2GiB", per device (default: the device's)
  *   batch          i64   sequences (rows) in one step, over all devices (default 8)
  *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's
@@ -806,7 +809,7 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  * collects.
  *
  * Options
- *   devices, parallel, memory_limit   as for the trainer
+ *   devices, parallel, measure, memory_limit   as for the trainer
  *   context      i64   tokens that the cache holds, prompt included (default: the model's context length, at
  *                      most 2048)
  *   max_tokens   i64   tokens to generate (default 0: until the context is full)
