@@ -14,6 +14,7 @@
 #include "parallel/analytic/explain_step.h"
 #include "parallel/analytic/frozen_reasons.h"
 #include "parallel/analytic/kinds_search.h"
+#include "parallel/analytic/steady_step.h"
 #include "parallel/analytic/step_search.h"
 #include "parallel/analytic/step_time.h"
 #include "parallel/cluster_presets.h"
@@ -83,11 +84,13 @@ struct Estimate {
   double bound_per_s = 0;   // sequences; and how many batches were looked at
   int64_t batches = 0;
   TransformerShape model;
-  Cluster cluster;  // of one kind, for several what stands for those used
-  FoundStep found;
+  Cluster cluster;                         // of one kind, for several what stands for those used
+  FoundStep found;                         // the plan, of a search that was settled on
   std::optional<StepSearchResult> search;  // absent where the plan was given
   Json certificate;                        // where one was asked for
   std::vector<std::string> reasons;
+  // Of the plan: with what was given up for it.
+  double gap() const { return std::max(0.0, 1 - search->bound_s / found.time.step_s); }
 };
 
 }  // namespace
@@ -136,6 +139,21 @@ Result<StepSearchOptions> search_options(const SearchRequest& request) {
 
 namespace {
 
+// Of plans nearly as fast as the search's the steadiest.
+void settle(Estimate& it, const StepSearchOptions& options, double within) {
+  it.found = it.search->best;
+  auto steady = steady_step(it.model, it.cluster, options, *it.search, within);
+  if (!steady) return;
+  it.reasons.push_back(
+      format("'{}' is predicted {} % faster, less than prices are sure of; this plan counts less on {}",
+             to_text(it.found.plan), std::round(1000 * (1 - it.found.time.step_s / steady->time.step_s)) / 10,
+             steady->plan.tp < it.found.plan.tp ? "ranks of tensor parallelism never waiting for each other"
+                                                : "kernels gaining from larger micro-batches"));
+  it.found = std::move(*steady);
+  const std::string words = to_text(it.found.plan);
+  std::erase_if(it.search->runners_up, [&](const FoundStep& step) { return to_text(step.plan) == words; });
+}
+
 Result<Estimate> find_estimate(std::string_view description, const Options& options) {
   OptionReader reader(options, "estimate");
   Estimate it;
@@ -149,6 +167,12 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   it.parallel = reader.text("parallel"), it.features = reader.text("features");
   it.memory_limit = reader.bytes("memory_limit", 0);
   const bool certified = reader.i64("certificate", 0, 0, 1) == 1;
+  const double within = reader.f64("within", certified ? 0 : kNearlyAsFast, 0, 1);
+  if (certified && within > 0)
+    reader.fail(Status(StatusCode::kInvalidArgument,
+                       format("estimate: option 'within' is {}, and what is certified is the fastest plan: "
+                              "leave it out, or 'certificate'",
+                              within)));
   if (it.cluster_text.empty())
     reader.fail(Status(StatusCode::kInvalidArgument,
                        "estimate: option 'cluster' is missing; an example: dgx-a100-80gb:512"));
@@ -169,13 +193,14 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
     TSR_ASSIGN_OR_RETURN(const BatchRange range, parse_batch_range(it.batch_words, devices));
     const SearchRequest request{std::string(description), it.cluster_text, it.parallel, it.features, 1,
                                 it.memory_limit};
-    TSR_ASSIGN_OR_RETURN(const StepSearchOptions search, search_options(request));
+    TSR_ASSIGN_OR_RETURN(StepSearchOptions search, search_options(request));
     TSR_ASSIGN_OR_RETURN(BatchSearchResult found, search_batch(it.model, fleet, search, range));
     it.batch = found.batch, it.bound_per_s = found.bound_per_s;
     it.batches = found.looked;
     it.search = std::move(found.step);
     if (it.search->part) it.cluster = *it.search->part;
-    it.found = it.search->best;
+    search.global_batch = it.batch;
+    settle(it, search, within);
     return it;
   }
   if (complete) {
@@ -199,9 +224,12 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
                          "which the plan is for, and any other kind in turn",
                          it.cluster_text, it.search->kinds[0].used));
   if (certified) it.certificate = certificate_json(request, it.cluster, *it.search);
-  it.found = it.search->best;
-  if (plan.lora > 0 && !it.search->stage_kinds)
-    it.reasons = frozen_reasons(it.model, it.cluster, search, it.found);
+  if (it.search->stage_kinds) {  // stages of kinds of their own: as they were cut
+    it.found = it.search->best;
+    return it;
+  }
+  if (plan.lora > 0) it.reasons = frozen_reasons(it.model, it.cluster, search, it.search->best);
+  settle(it, search, within);
   return it;
 }
 
@@ -230,6 +258,7 @@ Result<Explanation> explain_estimate(std::string_view description, const Estimat
   options.search = it.search ? &*it.search : nullptr;
   options.timeline = drawings;
   TSR_ASSIGN_OR_RETURN(Explanation explanation, explain_step(it.model, it.cluster, it.found, options));
+  if (it.search) explanation.gap = it.gap();
   explanation.subject = std::string(description);
   explanation.reasons.insert(explanation.reasons.begin(), it.reasons.begin(), it.reasons.end());
   explanation.cluster = it.cluster_text;
@@ -278,7 +307,9 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
         report["kinds"].push_back(std::move(one));
       }
     }
-    report["gap"] = it.search->gap;
+    report["gap"] = it.gap();
+    report["fastest"] = {{"parallel", to_text(it.search->best.plan)},
+                         {"step_seconds", it.search->best.time.step_s}};
     report["bound_seconds"] = it.search->bound_s;
     report["search"] = {{"configurations", it.search->configurations},
                         {"closed_by_bound", it.search->closed_by_bound},

@@ -14,6 +14,7 @@ struct Arguments : Common {
   std::string frozen, model, output, mode = "train", optimizer = "adamw", cluster, features, trace, report,
                                      pins;
   std::string certificate, checked;
+  double within = -1;
   std::string objective = "latency", kv_budget;
   std::string batch_words = "8";
   int64_t batch = 8, seq = 0, context = 0, prompt = 512, new_tokens = 128;
@@ -147,6 +148,12 @@ void register_plan(CLI::App& app) {
                    "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16,"
                    "trainable=lora:16")
       ->needs("--cluster");
+  command
+      ->add_option("--within", args->within,
+                   "with --cluster: of plans predicted within this share of the fastest the one with least "
+                   "tensor parallelism and smallest micro-batches is taken (default 0.02; 0: the fastest)")
+      ->needs("--cluster")
+      ->check(CLI::Range(0.0, 1.0));
   add_adapter_options(*command, args->adapters);
   command
       ->add_option("--frozen", args->frozen,
@@ -215,6 +222,7 @@ void register_plan(CLI::App& app) {
         return;
       }
       if (!args->certificate.empty()) set(options, "certificate", int64_t{1});
+      if (args->within >= 0) set(options, "within", args->within);
       Json estimate = Json::parse(
           text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));
       if (!args->certificate.empty()) {

@@ -303,6 +303,20 @@ TEST_CASE("a step on devices that are absent is priced as worded, or the fastest
   CHECK(searched.find("\"parallel\":\"tp=2,") != std::string::npos);
   for (const char* key : {"\"gap\"", "\"bound_seconds\"", "\"stages\"", "\"candidates\""})
     CHECK(searched.find(key) != std::string::npos);
+  // tp=2 is predicted fastest by less than prices are sure of.
+  const auto near = [&](std::optional<double> within) {
+    std::vector<Setting> settings = {{"cluster", std::string("dgx-a100-80gb:8")},
+                                     {"batch", int64_t{64}},
+                                     {"features", std::string("attention=unfused,dp_overlap=off")}};
+    return within ? estimate({settings[0], settings[1], settings[2], {"within", *within}})
+                  : estimate({settings[0], settings[1], settings[2]});
+  };
+  for (const std::optional<double> within : {std::optional<double>(), std::optional(0.05)}) {
+    CHECK(near(within).find("\"parallel\":\"tp=1,") != std::string::npos);
+    CHECK(near(within).find("\"fastest\":{\"parallel\":\"tp=2,") != std::string::npos);
+    CHECK(near(within).find("less than prices are sure of") != std::string::npos);
+  }
+  CHECK(near(0.0).find("\"parallel\":\"tp=1,") == std::string::npos);
 
   const auto refused = [](std::initializer_list<Setting> settings) {
     size_t size = 0;
@@ -310,6 +324,8 @@ TEST_CASE("a step on devices that are absent is priced as worded, or the fastest
                                   &size));
   };
   CHECK(refused({}).message.find("'cluster' is missing") != std::string::npos);
+  CHECK(refused({{"cluster", std::string("dgx-h100:8")}, {"certificate", int64_t{1}}, {"within", 0.02}})
+            .message.find("certified") != std::string::npos);
   CHECK(refused({{"cluster", std::string("dgx-b100:8")}}).code == TSR_NOT_FOUND);
   CHECK(refused({{"cluster", std::string("absent.json")}}).code == TSR_NOT_FOUND);
   CHECK(refused({{"cluster", std::string("dgx-h100:8")}, {"memory_limit", std::string("1GiB")}}).code ==

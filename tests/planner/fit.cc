@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <tuple>
 
 #include "parallel/analytic/step_time.h"
 
@@ -46,11 +48,28 @@ constexpr Constant kConstants[] = {
 
 constexpr double kPrior = 0.02;
 
-double loss(const Cluster& cluster, const std::vector<MeasuredStep>& rows) {
+// Rows of one node are sums of blocks that were measured once each, by width, tp and micro-batch: the rows of
+// one block together count as one. Of many nodes each row was run by itself.
+std::vector<double> weights(const std::vector<MeasuredStep>& rows) {
+  std::map<std::tuple<int64_t, int32_t, int64_t>, int> blocks;
+  const auto block = [](const MeasuredStep& row) {
+    return std::tuple(row.model.C, row.plan.tp, row.plan.micro_batch);
+  };
+  for (const MeasuredStep& row : rows) ++blocks[block(row)];
+  std::vector<double> all;
+  for (const MeasuredStep& row : rows) all.push_back(row.multi_node ? 1.0 : 1.0 / blocks[block(row)]);
+  const double sum = std::accumulate(all.begin(), all.end(), 0.0);
+  for (double& weight : all) weight /= sum;
+  return all;
+}
+
+double loss(const Cluster& cluster, const std::vector<MeasuredStep>& rows,
+            const std::vector<double>& weights) {
   const std::vector<double> predicted = predict(cluster, rows);
   double sum = 0;
-  for (size_t i = 0; i < rows.size(); ++i) sum += std::abs(std::log(predicted[i] / rows[i].seconds));
-  return sum / static_cast<double>(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i)
+    sum += weights[i] * std::abs(std::log(predicted[i] / rows[i].seconds));
+  return sum;
 }
 
 }  // namespace
@@ -76,6 +95,7 @@ Cluster fit(const Cluster& start, const std::vector<MeasuredStep>& rows, int eva
   constexpr size_t kCount = std::size(kConstants);
   using Point = std::vector<double>;
   const Point origin(kCount, 0);  // logarithms of factors on `start`
+  const std::vector<double> weight = weights(rows);
   int used = 0;
   const auto place = [&](const Point& point) {
     Cluster cluster = start;
@@ -87,7 +107,7 @@ Cluster fit(const Cluster& start, const std::vector<MeasuredStep>& rows, int eva
     ++used;
     double away = 0;
     for (size_t i = 0; i < kCount; ++i) away += kConstants[i].known * point[i] * point[i];
-    return loss(place(point), rows) + kPrior * away / kCount;
+    return loss(place(point), rows, weight) + kPrior * away / kCount;
   };
   struct Vertex {
     Point at;
@@ -102,46 +122,52 @@ Cluster fit(const Cluster& start, const std::vector<MeasuredStep>& rows, int eva
       simplex.push_back({moved, value(moved)});
     }
   };
-  restart(origin, 0.3);
-  double size = 0.3;
-  while (used < evaluations) {
-    std::ranges::stable_sort(simplex, {}, &Vertex::value);
-    if (simplex.back().value - simplex.front().value < 1e-5) {
-      size *= 0.6;
-      if (size < 0.01) break;
-      restart(Point(simplex.front().at), size);
-      continue;
-    }
-    Point centre(kCount, 0);
-    for (size_t v = 0; v + 1 < simplex.size(); ++v)
-      for (size_t i = 0; i < kCount; ++i) centre[i] += simplex[v].at[i] / kCount;
-    const auto along = [&](double step) {
-      Point point(kCount);
-      for (size_t i = 0; i < kCount; ++i) point[i] = centre[i] + step * (simplex.back().at[i] - centre[i]);
-      const double at = value(point);
-      return Vertex{std::move(point), at};
-    };
-    Vertex reflected = along(-1);
-    if (reflected.value < simplex.front().value) {
-      Vertex expanded = along(-2);
-      simplex.back() = expanded.value < reflected.value ? std::move(expanded) : std::move(reflected);
-    } else if (reflected.value < simplex[kCount - 1].value) {
-      simplex.back() = std::move(reflected);
-    } else {
-      Vertex contracted = along(reflected.value < simplex.back().value ? -0.5 : 0.5);
-      if (contracted.value < std::min(reflected.value, simplex.back().value)) {
-        simplex.back() = std::move(contracted);
+  const auto descend = [&](double first) {
+    used = 0;
+    restart(origin, first);
+    double size = 0.3;
+    while (used < evaluations) {
+      std::ranges::stable_sort(simplex, {}, &Vertex::value);
+      if (simplex.back().value - simplex.front().value < 1e-5) {
+        size *= 0.6;
+        if (size < 0.01) break;
+        restart(Point(simplex.front().at), size);
+        continue;
+      }
+      Point centre(kCount, 0);
+      for (size_t v = 0; v + 1 < simplex.size(); ++v)
+        for (size_t i = 0; i < kCount; ++i) centre[i] += simplex[v].at[i] / kCount;
+      const auto along = [&](double step) {
+        Point point(kCount);
+        for (size_t i = 0; i < kCount; ++i) point[i] = centre[i] + step * (simplex.back().at[i] - centre[i]);
+        const double at = value(point);
+        return Vertex{std::move(point), at};
+      };
+      Vertex reflected = along(-1);
+      if (reflected.value < simplex.front().value) {
+        Vertex expanded = along(-2);
+        simplex.back() = expanded.value < reflected.value ? std::move(expanded) : std::move(reflected);
+      } else if (reflected.value < simplex[kCount - 1].value) {
+        simplex.back() = std::move(reflected);
       } else {
-        const Point best = simplex.front().at;
-        for (size_t v = 1; v < simplex.size(); ++v) {
-          for (size_t i = 0; i < kCount; ++i) simplex[v].at[i] = (simplex[v].at[i] + best[i]) / 2;
-          simplex[v].value = value(simplex[v].at);
+        Vertex contracted = along(reflected.value < simplex.back().value ? -0.5 : 0.5);
+        if (contracted.value < std::min(reflected.value, simplex.back().value)) {
+          simplex.back() = std::move(contracted);
+        } else {
+          const Point best = simplex.front().at;
+          for (size_t v = 1; v < simplex.size(); ++v) {
+            for (size_t i = 0; i < kCount; ++i) simplex[v].at[i] = (simplex[v].at[i] + best[i]) / 2;
+            simplex[v].value = value(simplex[v].at);
+          }
         }
       }
     }
-  }
-  std::ranges::stable_sort(simplex, {}, &Vertex::value);
-  return place(simplex.front().at);
+    std::ranges::stable_sort(simplex, {}, &Vertex::value);
+    return simplex.front();
+  };
+  // Hosts that set the pace and hosts that do not are two valleys, and small first steps find one of them.
+  const Vertex near = descend(0.3), far = descend(0.6);
+  return place(far.value < near.value ? far.at : near.at);
 }
 
 }  // namespace tessera::planner_test

@@ -22,8 +22,8 @@ std::span<const Constant> fitted_constants();
 Cluster cluster_for(const Cluster& base, const MeasuredStep& row);
 std::vector<double> predict(const Cluster& base, const std::vector<MeasuredStep>& rows);
 
-// Minimises the mean of |log(predicted / measured)|, which one bad row cannot bend, from `start`, by a
-// simplex search over the logarithms of the constants. Deterministic.
+// Minimises the mean of |log(predicted / measured)|, which one bad row cannot bend, from `start`, by two
+// simplex searches of so many evaluations over the logarithms of the constants. Deterministic.
 Cluster fit(const Cluster& start, const std::vector<MeasuredStep>& rows, int evaluations);
 
 }  // namespace tessera::planner_test

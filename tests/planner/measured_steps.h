@@ -7,6 +7,7 @@
 
 #include "graph/cluster.h"
 #include "parallel/analytic/foreign_plan.h"
+#include "parallel/analytic/steady_step.h"
 #include "parallel/analytic/transformer.h"
 
 namespace tessera::planner_test {
@@ -27,10 +28,13 @@ std::optional<std::vector<MeasuredStep>> read_measured_steps(bool multi_node);
 struct Accuracy {
   double mape = 0, median = 0;
   double pairwise = 0;  // of pairs measured more than 2 % apart, how many are put in the right order
-  double regret = 0;    // mean over groups: the plan predicted best, measured, over the best measured, less 1
+  double regret = 0;    // mean over groups: the plan chosen, measured, over the best measured, less 1
   double worst_regret = 0;
+  double fastest_regret = 0;  // mean: of the plan predicted fastest
   int rows = 0, groups = 0;
 };
-Accuracy accuracy(const std::vector<MeasuredStep>& rows, const std::vector<double>& predicted);
+// A plan is chosen as searches choose by default (`within` of the fastest: analytic/steady_step.h).
+Accuracy accuracy(const std::vector<MeasuredStep>& rows, const std::vector<double>& predicted,
+                  double within = kNearlyAsFast);
 
 }  // namespace tessera::planner_test

@@ -40,10 +40,10 @@ Accuracy held_out(const char* name, const std::vector<MeasuredStep>& known,
   Cluster fitted = fit(starting_cluster(), known, kEvaluations);
   const Accuracy result = accuracy(unseen, predict(fitted, unseen));
   std::printf(
-      "%-24s rows %3d  MAPE %5.2f %%  median %5.2f %%  pairwise order %.3f  regret %5.2f %% (worst %.1f %%) "
-      "over %d choices\n",
+      "%-24s rows %3d  MAPE %5.2f %%  median %5.2f %%  pairwise order %.3f  regret %5.2f %% (worst %.1f %%; "
+      "%.2f %% of the fastest predicted) over %d choices\n",
       name, result.rows, 100 * result.mape, 100 * result.median, result.pairwise, 100 * result.regret,
-      100 * result.worst_regret, result.groups);
+      100 * result.worst_regret, 100 * result.fastest_regret, result.groups);
   std::printf("   ");
   for (const Constant& constant : fitted_constants())
     std::printf(" %s %.3g;", constant.name, constant.in(fitted));
@@ -72,14 +72,18 @@ TEST_CASE("constants fitted on one model size predict the other on one node") {
   const Accuracy down = held_out("1 node, 2048 -> 1024", wide, narrow);
   CHECK(up.mape < 0.08);
   CHECK(down.mape < 0.08);
-  CHECK(up.median < 0.03);
+  CHECK(up.median < 0.035);
   CHECK(down.median < 0.03);
   CHECK(up.pairwise > 0.88);
   CHECK(down.pairwise > 0.93);
   // A block of the wide model with tp=2 and two sequences is measured a quarter slower than between its
-  // neighbours, one with tp=4 a fifth faster than the narrow model's; choices among these go wrong.
-  CHECK(up.regret < 0.035);
+  // neighbours, one with tp=4 a fifth faster than the narrow model's; choices among these go wrong where
+  // nothing steadier is predicted nearly as fast.
+  CHECK(up.regret < 0.02);
   CHECK(down.regret < 0.02);
+  // Steadier plans are worth it on these rows, not only allowed.
+  CHECK(up.regret < up.fastest_regret);
+  CHECK(down.regret < down.fastest_regret);
 }
 
 TEST_CASE("constants fitted on one model size predict the other on many nodes") {
@@ -98,8 +102,8 @@ TEST_CASE("constants fitted on one model size predict the other on many nodes") 
   CHECK(down.median < 0.04);
   CHECK(up.pairwise > 0.85);
   CHECK(down.pairwise > 0.93);
-  // One choice: mb=16, predicted 2 % faster than mb=8, is measured 9 % slower.
-  CHECK(up.regret < 0.10);
+  // One choice of 15: mb=16, predicted 1.8 % faster than mb=8, is measured 9 % slower.
+  CHECK(up.regret < 0.02);
   CHECK(down.regret < 0.02);
 }
 

@@ -610,11 +610,14 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
  *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0); not
  *                    with a batch that is to be chosen
+ *   within     f64   searched: of plans with as many stages and at most this share slower than "fastest", the
+ *                    one with least tensor parallelism, then smallest micro-batches (default 0.02; with a
+ *                    certificate 0)
  * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel",
  * "micro_batches", "seconds": {"compute", "recompute", "communication", "bubble", "gradients", "update"},
  * "stages": [{"blocks", "recomputed", "recomputed_selectively", "memory_bytes"}], ...}: the slowest stage's
- * seconds, by cause. A search adds {"gap", "bound_seconds", "search", "candidates"}: no plan of the searched
- * space is predicted faster than bound_seconds. "explanation" is as tsr_plan_explain has it; what it calls a
+ * seconds, by cause. A search adds {"gap", "bound_seconds", "fastest", "search", "candidates"}: no plan of the
+ * searched space is predicted faster than bound_seconds, from where gap counts. "explanation" is as tsr_plan_explain has it; what it calls a
  * device is a stage of the pipeline.
  * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or
  * throughput), prompt and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay),
