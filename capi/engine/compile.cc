@@ -13,6 +13,7 @@
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/decoding.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/weight_storage.h"
 #include "parallel/fewest_devices.h"
 #include "parallel/lower.h"
 #include "parallel/simulator.h"
@@ -398,8 +399,13 @@ Result<Compiled> compile_generation(const Graph& forward, const GeneratorSetting
                                     const std::shared_ptr<DeviceSet>& devices) {
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "generating"));
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "generating"));
+  Graph computed = forward;
+  if (settings.precision != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(computed, with_mixed_precision(forward, settings.precision));
+  }
   TSR_ASSIGN_OR_RETURN(Graph decoding,
-                       make_decoding(forward, {.cache_capacity = settings.context, .sample = true}));
+                       make_decoding(computed, {.cache_capacity = settings.context, .sample = true}));
+  TSR_ASSIGN_OR_RETURN(decoding, with_stored_weights(decoding, settings.weights));
   const auto graph = std::make_shared<const Graph>(std::move(decoding));
   std::vector<GraphToPlan> graphs = {{"decode", graph, symbols_of(*graph, {{"T", 1}})}};
   for (const int64_t chunk : {int64_t{128}, int64_t{16}})

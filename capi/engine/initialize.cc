@@ -1,32 +1,21 @@
 #include "capi/engine/initialize.h"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numbers>
 
+#include "graph/base/half.h"
 #include "graph/base/text.h"
 
 namespace tessera {
 namespace {
 
-uint16_t bf16_bits(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >>
-                               16);  // to nearest even; values are finite
-}
-
-uint16_t f16_bits(float value) {
-  const _Float16 half = static_cast<_Float16>(value);
-  return std::bit_cast<uint16_t>(half);
-}
-
 void store(DType dtype, std::byte* at, double value) {
   const auto put = [at](auto typed) { std::memcpy(at, &typed, sizeof typed); };
   if (dtype == DType::kF64) return put(value);
   if (dtype == DType::kF32) return put(static_cast<float>(value));
-  if (dtype == DType::kF16) return put(f16_bits(static_cast<float>(value)));
-  put(bf16_bits(static_cast<float>(value)));
+  if (dtype == DType::kF16) return put(f16_from_f32(static_cast<float>(value)));
+  put(bf16_from_f32(static_cast<float>(value)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "capi/engine/trace_json.h"
 #include "graph/base/text.h"
+#include "graph/transform/weight_storage.h"
 
 namespace tessera {
 namespace {
@@ -64,9 +65,24 @@ Result<std::unique_ptr<Running>> Running::create(std::shared_ptr<const Prepared>
 }
 
 Status Running::write_parameters(const SharedModel& model, uint64_t seed) {
+  std::map<std::string_view, const TensorType*> types;
+  for (const auto& [name, type] : parameters_) types.emplace(name, &type);
+  std::set<std::string> written;  // scales, with their weights
   for (const auto& [name, type] : parameters_) {
+    if (written.contains(name)) continue;
     TSR_ASSIGN_OR_RETURN(const HostTensor value, model.peek(name, seed));
-    TSR_RETURN_IF_ERROR(session_->write(name, value));
+    if (value.type == type) {
+      TSR_RETURN_IF_ERROR(session_->write(name, value));
+      continue;
+    }
+    const std::string scales = scale_name(name);
+    const auto found = types.find(scales);
+    const Result<StoredWeight> stored =
+        store_weight(value, type, found == types.end() ? nullptr : found->second);
+    if (!stored.ok()) return stored.status().with_context(format("parameter '{}'", name));
+    TSR_RETURN_IF_ERROR(session_->write(name, stored->numbers));
+    if (stored->scales) TSR_RETURN_IF_ERROR(session_->write(scales, *stored->scales));
+    written.insert(scales);
   }
   return {};
 }

@@ -30,7 +30,7 @@ class Running {
   static Result<std::unique_ptr<Running>> create(std::shared_ptr<const Prepared> prepared,
                                                  SessionOptions options);
 
-  // Every parameter from the model; those without a value are drawn from `seed`.
+  // Every parameter from the model, stored as the program has it; those without a value are drawn from `seed`.
   Status write_parameters(const SharedModel& model, uint64_t seed);
 
   // Feeds a number to the scalar input `name` of `entry` in the input's own type; nothing when it has no such

@@ -111,6 +111,14 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   settings.top_p = reader.f64("top_p", 1, 0, 1);
   settings.seed = reader.i64("seed", 0);
   settings.echo = reader.flag("echo", false);
+  settings.precision =
+      reader.choice("precision", "f32", {"f32", "bf16"}) == "bf16" ? DType::kBF16 : DType::kF32;
+  settings.weights =
+      weight_format_from_name(reader.choice("weights", "model", {"model", "bf16", "int8", "int4"}))
+          .value_or(WeightFormat::kModel);
+  // Casts of every weight in every step would cost more than they save.
+  if (settings.precision == DType::kBF16 && settings.weights == WeightFormat::kModel)
+    settings.weights = WeightFormat::kBF16;
   const std::string stop = reader.text("stop");
   const std::string stop_ids = reader.text("stop_ids");
   TSR_RETURN_IF_ERROR(reader.finish());

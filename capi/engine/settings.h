@@ -10,6 +10,7 @@
 #include "capi/engine/options.h"
 #include "graph/plan_pins.h"
 #include "graph/transform/training.h"
+#include "graph/transform/weight_storage.h"
 
 namespace tessera {
 
@@ -48,6 +49,8 @@ struct GeneratorSettings {
   int64_t context = 0;  // 0: the model's
   int64_t max_tokens = 0;
   double temperature = 0, top_p = 1;
+  DType precision = DType::kF32;  // of activations and caches
+  WeightFormat weights = WeightFormat::kModel;
   int64_t top_k = 0, seed = 0;
   bool echo = false;
   std::vector<std::string> stop;

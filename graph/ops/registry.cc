@@ -48,6 +48,7 @@ extern const OpDef kMoeFraction;
 extern const OpDef kMoeRoute;
 extern const OpDef kMoeRouteGrad;
 extern const OpDef kMul;
+extern const OpDef kNarrowMatmul;
 extern const OpDef kNeg;
 extern const OpDef kPad;
 extern const OpDef kPick;
@@ -140,6 +141,7 @@ std::span<const OpDef* const> table() {
       &kMoeRoute,
       &kMoeRouteGrad,
       &kMul,
+      &kNarrowMatmul,
       &kNeg,
       &kPad,
       &kPick,

@@ -186,7 +186,12 @@ class Decoder {
   }
 
   Result<Graph> add_results() {
-    const TensorId logits = copy_.mapped(logits_);
+    TensorId logits = copy_.mapped(logits_);
+    if (const DType dtype = graph().type(logits).dtype; dtype == DType::kBF16 || dtype == DType::kF16) {
+      graph().set_scope("output");
+      TSR_ASSIGN_OR_RETURN(logits, graph().add("cast", {logits}, {{"dtype", to_text(DType::kF32)}}));
+      graph().set_scope("");
+    }
     TSR_RETURN_IF_ERROR(graph().add_output("logits", logits));
     if (!options_.sample) return std::move(graph());
 

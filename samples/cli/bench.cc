@@ -8,7 +8,7 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, mode = "train", precision;
+  std::string model, mode = "train", precision, weights;
   int64_t batch = 4, seq = 128, steps = 7, tokens = 64;
 };
 
@@ -59,6 +59,8 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
   Options options = make<Options>(tsr_options_new);
   set_placement(options, args);
   set(options, "max_tokens", args.tokens);
+  if (!args.precision.empty()) set(options, "precision", args.precision);
+  if (!args.weights.empty()) set(options, "weights", args.weights);
   set(options, "context", args.seq + args.tokens + 1);
   const Generator generator = make<Generator>(tsr_generator_new, runtime.get(), model.get(), options.get());
   std::vector<int32_t> prompt(static_cast<size_t>(args.seq));
@@ -95,7 +97,9 @@ void register_bench(CLI::App& app) {
   command->add_option("--batch", args->batch, "train: sequences in one step")->capture_default_str();
   command->add_option("--seq", args->seq, "train: tokens a sequence; decode: tokens of the prompt")
       ->capture_default_str();
-  command->add_option("--precision", args->precision, "train: f32 or bf16 (default: f32)");
+  command->add_option("--precision", args->precision, "f32 or bf16 (default: f32)");
+  command->add_option("--weights", args->weights,
+                      "decode: bf16, int8 or int4 (default: as the model has them)");
   command->add_option("--tokens", args->tokens, "decode: tokens to generate")->capture_default_str();
   command->add_option("--steps", args->steps, "counted rounds, after one that is not")->capture_default_str();
   add_placement(*command, *args);

@@ -6,7 +6,7 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, prompt;
+  std::string model, prompt, precision, weights;
   std::vector<std::string> stop;
   int64_t count = 128, top_k = 0, context = 0;
   double temperature = 0.8, top_p = 1;
@@ -30,6 +30,9 @@ void register_generate(CLI::App& app) {
   command->add_option("--stop", args->stop, "a text that ends the generation; may be repeated");
   command->add_option("--context", args->context, "tokens that the cache holds (default: the model's)");
   command->add_option("--seed", args->seed, "of the sampling")->capture_default_str();
+  command->add_option("--precision", args->precision, "f32 or bf16: activations and caches (default: f32)");
+  command->add_option("--weights", args->weights,
+                      "bf16, int8 or int4: how matrices are kept (default: as they are)");
   command->add_flag("--echo", args->echo, "print the prompt too");
   command->add_flag("--stats", args->stats, "speed and memory, on stderr");
   add_placement(*command, *args);
@@ -45,6 +48,8 @@ void register_generate(CLI::App& app) {
     set(options, "top_p", args->top_p);
     set(options, "seed", args->seed);
     set(options, "echo", int64_t{args->echo});
+    if (!args->precision.empty()) set(options, "precision", args->precision);
+    if (!args->weights.empty()) set(options, "weights", args->weights);
     if (args->context > 0) set(options, "context", args->context);
     if (!args->stop.empty()) set(options, "stop", Json(args->stop).dump());
     const Generator generator = make<Generator>(tsr_generator_new, runtime.get(), model.get(), options.get());

@@ -1,8 +1,8 @@
 #include "serialize/import/dequantize.h"
 
-#include <bit>
 #include <cstring>
 
+#include "graph/base/half.h"
 #include "graph/base/status.h"
 
 namespace tessera {
@@ -15,18 +15,6 @@ uint16_t load_u16(const std::byte* bytes) {
 }
 
 }  // namespace
-
-float f32_from_f16(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
-  const uint32_t exponent = bits >> 10 & 0x1f;
-  uint32_t fraction = bits & 0x3ff;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);
-  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
-  const float magnitude = static_cast<float>(fraction) * 0x1p-24f;  // subnormal or zero: exact in f32
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
-}
-
-float f32_from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
 bool dequantize(DType dtype, std::span<const std::byte> stored, std::span<float> out) {
   TSR_CHECK(stored.size() == static_cast<size_t>(dtype_bytes(dtype, static_cast<int64_t>(out.size()))),

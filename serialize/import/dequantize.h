@@ -2,15 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "graph/base/dtype.h"
+#include "graph/base/half.h"
 
 namespace tessera {
-
-float f32_from_f16(uint16_t bits);
-float f32_from_bf16(uint16_t bits);
 
 // f32, f16, bf16, q8_0 and q4_0; false for other types. `stored` holds out.size() elements, `out` whole
 // blocks.

@@ -68,6 +68,8 @@ constexpr KernelEntry kKernels[] = {
     {"moe_route_grad", "reference", prepare_moe_route_grad},
     {"mul", "simd", prepare_mul_simd},
     {"mul", "reference", prepare_mul},
+    {"narrow_matmul", "rows", prepare_narrow_matmul_rows},
+    {"narrow_matmul", "reference", prepare_narrow_matmul},
     {"neg", "simd", prepare_neg_simd},
     {"neg", "reference", prepare_neg},
     {"pad", "reference", prepare_pad},

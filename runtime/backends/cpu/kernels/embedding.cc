@@ -3,12 +3,13 @@
 #include "runtime/backends/cpu/factor_index.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/row_kernel.h"
+#include "runtime/backends/cpu/kernels/strided.h"
 
 namespace tessera::cpu {
 
 // table [V, C], ids [R] -> y [R, C]. Ids are untrusted: any value but one of this shard's rows gives 0.
 Result<Prepared> prepare_embedding(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const int64_t table_rows = spec.input_dims(0)[0], C = spec.input_dims(0)[1],
                   count = spec.input_elements(1);

@@ -46,6 +46,8 @@ Result<Prepared> prepare_moe_fraction(const KernelSpec& spec);
 Result<Prepared> prepare_moe_route(const KernelSpec& spec);
 Result<Prepared> prepare_moe_route_grad(const KernelSpec& spec);
 Result<Prepared> prepare_mul(const KernelSpec& spec);
+Result<Prepared> prepare_narrow_matmul(const KernelSpec& spec);
+Result<Prepared> prepare_narrow_matmul_rows(const KernelSpec& spec);
 Result<Prepared> prepare_neg(const KernelSpec& spec);
 Result<Prepared> prepare_pad(const KernelSpec& spec);
 Result<Prepared> prepare_pick(const KernelSpec& spec);

@@ -111,14 +111,14 @@ Status LtProduct::settle(const LtShape& shape) {
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld)), "an epilogue"));
   }
-  const auto layout = [&](cublasLtMatrixLayout_t& out, int64_t rows, int64_t cols) {
-    return from_cublas(
-        lt_->layout_create(&out, types.data, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), rows),
-        "a layout");
+  const auto layout = [&](cublasLtMatrixLayout_t& out, int64_t rows, int64_t cols, int64_t ld = 0) {
+    return from_cublas(lt_->layout_create(&out, types.data, static_cast<uint64_t>(rows),
+                                          static_cast<uint64_t>(cols), ld == 0 ? rows : ld),
+                       "a layout");
   };
   TSR_RETURN_IF_ERROR(shape.trans_b ? layout(b_, shape.K, shape.N) : layout(b_, shape.N, shape.K));
   TSR_RETURN_IF_ERROR(shape.trans_a ? layout(a_, shape.M, shape.K) : layout(a_, shape.K, shape.M));
-  TSR_RETURN_IF_ERROR(layout(c_, shape.N, shape.M));
+  TSR_RETURN_IF_ERROR(layout(c_, shape.N, shape.M, shape.c_row));
 
   const auto element = static_cast<uint32_t>(dtype_bytes(shape.dtype, 1));
   has_aligned_ = choose(shape, 16, aligned_).ok();

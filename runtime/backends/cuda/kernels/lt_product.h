@@ -18,6 +18,7 @@ struct LtShape {
   // C is gelu (by tanh) of the product, and with `has_pre` the product goes to another matrix, rounded. f16
   // and bf16 with N a multiple of 8 alone.
   bool has_gelu = false, has_pre = false;
+  int64_t c_row = 0;  // elements from a row of C to the next; 0: N
 };
 
 class LtProduct {

@@ -1,0 +1,52 @@
+// The weight of narrow_matmul as its kernels read it.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/base/half.h"
+#include "runtime/backends/cpu/cpu_kernel.h"
+
+namespace tessera::cpu {
+
+// Extents of one product on local operands: x [M, K], weight [N, K] -> y [M, N].
+struct NarrowShape {
+  DType dtype = DType::kBF16;  // of the weight
+  int64_t M = 0, N = 0, K = 0;
+  int64_t groups = 1;  // of a row, each with its scale
+  int bias = -1;       // the operand that is added, -1 for none
+
+  bool has_scale() const { return dtype == DType::kI8 || dtype == DType::kU8; }
+  int64_t group() const { return groups == 0 ? 0 : K / groups; }  // an empty shard has none
+  // Bytes of a row of the weight.
+  int64_t row_bytes() const { return dtype == DType::kU8 ? K / 2 : dtype == DType::kI8 ? K : 2 * K; }
+};
+
+// Of the shards of k only the one that begins at 0 adds the bias.
+inline NarrowShape narrow_shape(const KernelSpec& spec) {
+  NarrowShape shape;
+  shape.dtype = spec.input_dtype(1);
+  shape.K = spec.input_dims(0).back();
+  shape.N = spec.output_dims(0).back();
+  shape.M = shape.N == 0 ? 0 : spec.output_elements(0) / shape.N;
+  if (shape.has_scale()) shape.groups = spec.input_dims(2)[1];
+  const int bias = shape.has_scale() ? 3 : 2;
+  if (spec.input_count() > bias && spec.factor(shape.has_scale() ? 'g' : 'k').begin[0] == 0)
+    shape.bias = bias;
+  return shape;
+}
+
+// Number k of row n, without its scale.
+inline float narrow_number(const NarrowShape& shape, const void* w, int64_t n, int64_t k) {
+  const auto* row = static_cast<const uint8_t*>(w) + n * shape.row_bytes();
+  switch (shape.dtype) {
+    case DType::kBF16: return f32_from_bf16(reinterpret_cast<const uint16_t*>(row)[k]);
+    case DType::kF16: return f32_from_f16(reinterpret_cast<const uint16_t*>(row)[k]);
+    case DType::kI8: return static_cast<float>(reinterpret_cast<const int8_t*>(row)[k]);
+    default: {
+      const uint8_t pair = row[k / 32 * 16 + k % 16];
+      return static_cast<float>((k % 32 < 16 ? pair & 15 : pair >> 4) - 8);
+    }
+  }
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,169 @@
+// narrow_matmul of many rows: the weight is widened to the type of x, some of its rows at a time, and
+// multiplied by cuBLASLt. And the reference.
+#include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/lt_product.h"
+#include "runtime/backends/cuda/kernels/narrow_weight.cuh"
+#include "runtime/backends/cuda/kernels/rows.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+// Chunk i of the rows from `w` on, as T.
+template <class T, class Weight>
+struct WidenChunk {
+  const uint8_t* w;
+  const __half* scale;  // of these rows
+  T* out;
+  int64_t K, row_bytes, groups, group;
+  __device__ void operator()(int64_t i) const {
+    const int64_t chunks = K / Weight::kNumbers, n = i / chunks, c = i % chunks;
+    float weight[Weight::kNumbers];
+    Weight::widen(w + n * row_bytes + c * Weight::kBytes, weight);
+    float factor = 1;
+    if constexpr (Weight::kScaled) factor = widen(scale[n * groups + Weight::run(c, 0) / group]);
+#pragma unroll
+    for (int r = 0; r < Weight::kNumbers / 8; ++r) {
+      constexpr int kVec = 16 / static_cast<int>(sizeof(T));
+#pragma unroll
+      for (int j = 0; j < 8; j += kVec) {
+        Wide<T> part[kVec];
+#pragma unroll
+        for (int k = 0; k < kVec; ++k) part[k] = factor * weight[8 * r + j + k];
+        store_pack(out + n * K + Weight::run(c, r) + j, part);
+      }
+    }
+  }
+};
+
+template <class T>
+struct AddBias {
+  const T* bias;
+  T* y;
+  int64_t N;
+  __device__ void operator()(int64_t i) const { y[i] = narrow<T>(widen(y[i]) + widen(bias[i % N])); }
+};
+
+// One result a thread, k ascending.
+template <class T, class Weight>
+struct SumOfProducts {
+  const T* x;
+  const uint8_t* w;
+  const __half* scale;
+  const T* bias;
+  T* y;
+  int64_t N, K, row_bytes, groups, group;
+  __device__ void operator()(int64_t i) const {
+    const int64_t m = i / N, n = i % N;
+    Wide<T> sum = bias == nullptr ? Wide<T>(0) : widen(bias[n]);
+    for (int64_t k = 0; k < K; ++k) {
+      Wide<T> weight = Weight::number(w + n * row_bytes, k);
+      if constexpr (Weight::kScaled) weight *= static_cast<Wide<T>>(widen(scale[n * groups + k / group]));
+      sum += widen(x[m * K + k]) * weight;
+    }
+    y[i] = narrow<T>(sum);
+  }
+};
+
+constexpr int64_t kStripBytes = int64_t{32} << 20;  // of the widened weight: most of it stays in the L2 cache
+
+}  // namespace
+
+// x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]
+Result<Prepared> prepare_narrow_matmul_lt(const KernelSpec& spec) {
+  const NarrowShape shape = narrow_shape(spec);
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    return dispatch_weight(shape.dtype, [&](auto weight) -> Result<Prepared> {
+      using Weight = decltype(weight);
+      const int64_t unit = shape.dtype == DType::kU8 ? 32 : Weight::kNumbers;
+      if (shape.M < 1 || shape.N < 1 || shape.K < 1 || shape.K % unit != 0 ||
+          (Weight::kScaled && shape.group() % unit != 0))
+        return Status(StatusCode::kUnsupported,
+                      format("{} x {} x {} in groups of {}: wanted groups of a multiple of {}", shape.M,
+                             shape.N, shape.K, shape.group(), unit));
+      const int64_t row = shape.K * static_cast<int64_t>(sizeof(T));
+      // Strips of a multiple of 64 columns of y keep its rows aligned for the library.
+      const int64_t most = kStripBytes / row / 64 * 64;
+      const int64_t columns = std::min(shape.N, most < 64 ? int64_t{64} : most);
+      const int64_t last = shape.N % columns == 0 ? columns : shape.N % columns;
+      // The bias rides along, before the sum is rounded, where the library has that.
+      LtShape strip{shape.M, columns, shape.K, false, true, spec.input_dtype(0), shape.bias >= 0};
+      strip.c_row = shape.N;
+      Result<std::shared_ptr<const LtProduct>> first = LtProduct::create(strip);
+      if (!first.ok() && strip.has_bias) {
+        strip.has_bias = false;
+        static_cast<void>(first = LtProduct::create(strip));
+      }
+      if (!first.ok()) return first.status();
+      const std::shared_ptr<const LtProduct> product = std::move(first).value();
+      const bool fused = strip.has_bias;
+      int64_t product_bytes = LtProduct::workspace_bytes(strip);
+      std::shared_ptr<const LtProduct> last_product = product;
+      if (last != columns) {
+        strip.N = last;
+        TSR_ASSIGN_OR_RETURN(last_product, LtProduct::create(strip));
+        product_bytes = std::max(product_bytes, LtProduct::workspace_bytes(strip));
+      }
+      TSR_ASSIGN_OR_RETURN(Prepared other, prepare_narrow_matmul(spec));
+      auto launch = [=](const LaunchArgs& args) -> Status {
+        auto* widened = static_cast<T*>(args.workspace);
+        const auto* w = args.in<uint8_t>(1);
+        const __half* scale = Weight::kScaled ? args.in<__half>(2) : nullptr;
+        const int64_t row_bytes = Weight::row_bytes(shape.K);
+        for (int64_t n0 = 0; n0 < shape.N; n0 += columns) {
+          const bool is_last = n0 + columns >= shape.N;
+          const int64_t count = is_last ? last : columns;
+          const WidenChunk<T, Weight> widen_chunk{w + n0 * row_bytes,
+                                                  Weight::kScaled ? scale + n0 * shape.groups : nullptr,
+                                                  widened,
+                                                  shape.K,
+                                                  row_bytes,
+                                                  shape.groups,
+                                                  shape.group()};
+          launch_each(args.stream, count * (shape.K / Weight::kNumbers), widen_chunk);
+          TSR_RETURN_IF_ERROR(
+              (is_last ? last_product : product)
+                  ->launch(args.in<T>(0), widened, fused ? args.in<T>(shape.bias) + n0 : nullptr, nullptr,
+                           args.out<T>(0) + n0, reinterpret_cast<uint8_t*>(args.workspace) + columns * row,
+                           args.stream));
+        }
+        if (shape.bias >= 0 && !fused)
+          launch_each(args.stream, shape.M * shape.N,
+                      AddBias<T>{args.in<T>(shape.bias), args.out<T>(0), shape.N});
+        return {};
+      };
+      Prepared prepared =
+          memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)), 0);
+      prepared.workspace_bytes = columns * row + product_bytes;
+      prepared.bytes += 2.0 * double(shape.N) * double(row);  // the widened weight, written and read
+      prepared.flops = 2.0 * double(shape.M) * double(shape.N) * double(shape.K);
+      prepared.efficiency = sizeof(T) > 2 ? 0.05 : 0.7;
+      return Result<Prepared>(std::move(prepared));
+    });
+  });
+}
+
+Result<Prepared> prepare_narrow_matmul(const KernelSpec& spec) {
+  const NarrowShape shape = narrow_shape(spec);
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    return dispatch_weight(shape.dtype, [&](auto weight) -> Result<Prepared> {
+      using Weight = decltype(weight);
+      Prepared prepared = memory_bound(
+          spec, make_kernel([=](const LaunchArgs& args) {
+            launch_each(args.stream, shape.M * shape.N,
+                        SumOfProducts<T, Weight>{args.in<T>(0), args.in<uint8_t>(1),
+                                                 Weight::kScaled ? args.in<__half>(2) : nullptr,
+                                                 shape.bias < 0 ? nullptr : args.in<T>(shape.bias),
+                                                 args.out<T>(0), shape.N, shape.K, Weight::row_bytes(shape.K),
+                                                 shape.groups, shape.group()});
+          }));
+      prepared.flops = 2.0 * double(shape.M) * double(shape.N) * double(shape.K);
+      prepared.efficiency = 0.01;
+      return Result<Prepared>(std::move(prepared));
+    });
+  });
+}
+
+}  // namespace tessera::cuda
