@@ -616,9 +616,9 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * Yields {"predicted_step_seconds", "tokens_per_second", "parameters", "devices", "parallel",
  * "micro_batches", "seconds": {"compute", "recompute", "communication", "bubble", "gradients", "update"},
  * "stages": [{"blocks", "recomputed", "recomputed_selectively", "memory_bytes"}], ...}: the slowest stage's
- * seconds, by cause. A search adds {"gap", "bound_seconds", "fastest", "search", "candidates"}: no plan of the
- * searched space is predicted faster than bound_seconds, from where gap counts. "explanation" is as tsr_plan_explain has it; what it calls a
- * device is a stage of the pipeline.
+ * seconds, by cause. A search adds {"gap", "bound_seconds", "fastest", "search", "candidates"}: no plan of its
+ * space is predicted faster than bound_seconds, from where gap counts. "explanation" is as tsr_plan_explain
+ * has it; a device there is a stage of the pipeline.
  * With mode=generate the best way to serve text is searched instead: objective (latency, the default, or
  * throughput), prompt and new (tokens, 512 and 128), batch (sequences in all; 0: one, or as many as pay),
  * kv_budget (bytes a device), dtype; parallel pins tp, pp, dp, batch (sequences of a replica) and prefill (of
