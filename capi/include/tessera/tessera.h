@@ -823,9 +823,9 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   echo         i64   1: the prompt comes out too, in front (default 0)
  *   precision    str   f32 (default) | bf16: what activations and caches are computed in; bf16 needs devices with such
  *                      kernels (cuda), and keeps weights in bf16 at least
- *   weights      str   model (default: as the model has them) | bf16 | int8 | int4: how matrices are kept on the devices.
- *                      int8 and int4 have a scale for each 64 and 32 numbers of a row; tables of embeddings are bf16 then.
- *                      Generating costs little more than reading them once a token, so fewer bits are faster
+ *   weights      str   model (default: as the model has them) | bf16 | int8 | int4: how matrices are kept on the
+ *                      devices. int8 and int4 have a scale for each 64 and 32 numbers of a row; tables of embeddings
+ *                      are bf16 then. Generating costs little more than reading them once a token
  *   stop         str   a text that ends the generation and is left out; several as a JSON array of strings
  *   stop_ids     str   "2,13": further tokens that end it; the tokenizer's BOS and EOS always do
  * The model needs the inputs "tokens" and "positions" and the output "logits". */
