@@ -74,8 +74,8 @@ void take_mixed(const TransformerShape& model, const ClusterParts& parts, const 
     int64_t stages = 0, blocks = 0;
     for (size_t s = 0; s < mixed.kinds.of_stage.size(); ++s)
       if (mixed.kinds.of_stage[s] == k) ++stages, blocks += mixed.best->stages[s].blocks;
-    used.push_back(format("{} of {} {} ({} stages, {} blocks)", stages * plan.tp * plan.replicas(),
-                          group.devices, group.name, stages, blocks));
+    used.push_back(format("{} of {} {} ({} stage{}, {} blocks)", stages * plan.tp * plan.replicas(),
+                          group.devices, group.name, stages, stages == 1 ? "" : "s", blocks));
   }
   const auto fullest = static_cast<size_t>(std::ranges::max_element(mixed.best->memory_bytes) -
                                            mixed.best->memory_bytes.begin());

@@ -141,8 +141,8 @@ void register_plan(CLI::App& app) {
   command->add_option("--optimizer", args->optimizer, "adamw or sgd")->capture_default_str();
   command->add_option(
       "--cluster", args->cluster,
-      "plan for devices that need not be present (dgx-a100-80gb:512, or a JSON file): a complete mesh in "
-      "--parallel is priced, else the fastest step is searched");
+      "plan for devices that need not be present (dgx-a100-80gb:512, a JSON file, or several of them with + "
+      "between): a complete mesh in --parallel is priced, else the fastest step is searched");
   command
       ->add_option("--features", args->features,
                    "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16,"
