@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -25,6 +26,8 @@ constexpr int64_t kMostSets = 6;
 constexpr int64_t kBeforeSmallest = 40;
 // Finalists are predicted to take no longer than so many times the fastest.
 constexpr double kFinalistTime = 1.5;
+// Configurations that their bytes alone rule out, for one lowering.
+constexpr int64_t kSkippedForOne = 16;
 
 // A configuration that has come up.
 struct Open {
@@ -217,10 +220,15 @@ class Search {
       while (!queue_.empty()) {
         const bool found = best < attempts_.size();
         if (found && options_.any_that_fits) break;
-        if (!found) without_ = search_.solved;
-        if (found ? search_.solved - without_ >= (decides_by_measuring() ? 2 : 1) * kMostWithPlan
-                  : search_.solved >= kMostWithout)
+        if (!found) without_ = spent();
+        if (found ? spent() - without_ >= (decides_by_measuring() ? 2 : 1) * kMostWithPlan
+                  : spent() >= kMostWithout)
           break;
+        if (!found && !sets_tried_ && spent() >= kBeforeSmallest && may_choose_sets()) {
+          sets_tried_ = true;
+          best = try_sets(best);
+          continue;
+        }
         Open open = take_next(!found && search_.solved >= kBeforeSmallest);
         if (found &&
             std::max(open.likely_s * likely_trust_, open.bound_s * trust_) >=
@@ -238,31 +246,49 @@ class Search {
     }
   }
 
-  // With a plan in hand: what is too large only when it keeps everything, and else faster than the plan, with
-  // no more computed again than the limit asks for. What is likely to lose least comes first.
-  Result<size_t> recompute_some(size_t best) {
-    if (!may_save_ || has_words_ || options_.like != nullptr || !space_.trains) return best;
+  int64_t spent() const { return search_.solved + skipped_ / kSkippedForOne; }
+
+  bool may_choose_sets() const {
+    return may_save_ && !has_words_ && options_.like == nullptr && space_.trains;
+  }
+
+  // What is too large only when it keeps everything, and else faster than the plan in hand, if there is one:
+  // with no more computed again than the limit asks for. What is likely to lose least comes first.
+  size_t try_sets(size_t best) {
     std::vector<std::pair<double, SpaceNode>> order;
     const double rate = cluster_.kinds.empty() ? 0 : cluster_.kinds[0].memory_bytes_per_s;
-    for (const PlanAttempt& it : attempts_) {
-      if (!it.lowered || it.fits() || it.node.spec.recompute != RecomputeForm::kNone) continue;
-      const auto excess = static_cast<double>(it.candidate.arena_bytes - limit_);
-      SpaceNode node{it.node.spec, SavingStep::kRecompute};
+    const auto consider = [&](const StrategySpec& spec, double step_s, int64_t bytes) {
+      SpaceNode node{spec, SavingStep::kRecompute};
       node.spec.recompute = RecomputeForm::kSome;
       // Reading two values to write one again: what the cheapest operations take.
-      order.push_back({it.candidate.step_time_s + (rate > 0 ? 3 * excess / rate : 0), node});
-    }
+      order.push_back({step_s + (rate > 0 ? 3 * static_cast<double>(bytes - limit_) / rate : 0), node});
+    };
+    for (const PlanAttempt& it : attempts_)
+      if (it.lowered && !it.fits() && it.node.spec.recompute == RecomputeForm::kNone)
+        consider(it.node.spec, it.candidate.step_time_s, it.candidate.arena_bytes);
+    for (const Open& it : hopeless_)
+      if (it.node.spec.recompute == RecomputeForm::kNone && bounds_->lasting_bytes(it.node.spec) <= limit_)
+        consider(it.node.spec, guess_s(it), bounds_->bytes(it.node.spec));
     std::ranges::stable_sort(order, {}, [](const auto& it) { return it.first; });
     int64_t more = 0;
     for (const auto& [likely_s, node] : order) {
-      if (likely_s >= attempts_[best].candidate.step_time_s || more++ == kMostSets) break;
+      const double beat_s = best < attempts_.size() ? attempts_[best].candidate.step_time_s : INFINITY;
+      if (likely_s >= beat_s || more == kMostSets) break;
+      if (!with_sets_.insert(to_text(node.spec)).second) continue;
+      ++more;
       ++search_.configurations;
-      attempts_.push_back(trials_.make(node, limit_, attempts_[best].candidate.step_time_s));
+      attempts_.push_back(trials_.make(node, limit_, beat_s));
       const PlanAttempt& it = attempts_.back();
       ++(it.lowered ? search_.solved : search_.refused);
       if (it.lowered && !it.fits()) ++search_.too_large;
       best = fastest();
     }
+    return best;
+  }
+
+  Result<size_t> recompute_some(size_t best) {
+    if (!may_choose_sets()) return best;
+    best = try_sets(best);
     while (!attempts_[best].exact) {
       TSR_RETURN_IF_ERROR(settle(best));
       best = fastest();
@@ -316,10 +342,12 @@ class Search {
   }
 
   void look_at(const Open& open) {
-    if (bounds_ != nullptr && bounds_->lasting_bytes(open.node.spec) > limit_) {
+    if (bounds_ != nullptr && bounds_->bytes(open.node.spec) > limit_) {
       ++search_.too_large;
-      hopeless_.push_back(open.node);
-      return save(open.node, open.likely_s, bounds_->lasting_bytes(open.node.spec));
+      // Parameters and state are soon looked up.
+      skipped_ += bounds_->lasting_bytes(open.node.spec) <= limit_;
+      hopeless_.push_back(open);
+      return save(open.node, open.likely_s, bounds_->bytes(open.node.spec));
     }
     attempts_.push_back(trials_.make(open.node));
     ++looked_at_[open.kind];
@@ -433,8 +461,8 @@ class Search {
       for (const PlanAttempt& it : attempts_)
         if (it.lowered && !it.fits())
           search_.bound_s = std::min(search_.bound_s, bound_of_sets(it.node) * trust_);
-      for (const SpaceNode& node : hopeless_)
-        search_.bound_s = std::min(search_.bound_s, bound_of_sets(node) * trust_);
+      for (const Open& open : hopeless_)
+        search_.bound_s = std::min(search_.bound_s, bound_of_sets(open.node) * trust_);
     }
     search_.gap = bounds_hold_ ? (time_s - search_.bound_s) / time_s : -1;
     result.plan.estimate.gap = search_.gap;
@@ -452,16 +480,15 @@ class Search {
   }
 
   Result<PlanResult> nothing_fits() {
-    // What its parameters alone ruled out may still be the smallest.
-    std::ranges::stable_sort(hopeless_, {},
-                             [&](const SpaceNode& it) { return bounds_->lasting_bytes(it.spec); });
+    // What bounds alone ruled out may still be the smallest.
+    std::ranges::stable_sort(hopeless_, {}, [&](const Open& it) { return bounds_->bytes(it.node.spec); });
     int64_t more = 0;
-    for (const SpaceNode& node : hopeless_) {
+    for (const Open& open : hopeless_) {
       int64_t least = INT64_MAX;
       for (const PlanAttempt& it : attempts_)
         if (it.lowered) least = std::min(least, it.candidate.arena_bytes);
-      if (bounds_->lasting_bytes(node.spec) >= least || more++ == kMostWithPlan) break;
-      attempts_.push_back(trials_.make(node));
+      if (bounds_->bytes(open.node.spec) >= least || more++ == kMostWithPlan) break;
+      attempts_.push_back(trials_.make(open.node));
     }
     std::ranges::stable_sort(attempts_, better);
     if (attempts_.empty()) return Status(StatusCode::kInvalidArgument, "there is no strategy to try");
@@ -505,7 +532,10 @@ class Search {
   std::vector<Open> closed_;  // by their bounds
   size_t next_order_ = 0;
   std::vector<SpaceNode> held_back_;  // while what is as worded may still fit
-  std::vector<SpaceNode> hopeless_;   // too large by parameters and state alone
+  std::vector<Open> hopeless_;        // too large by what their bounds say
+  std::set<std::string> with_sets_;   // for which a set was looked for
+  bool sets_tried_ = false;           // before there was a plan
+  int64_t skipped_ = 0;               // of those, by what waits for backward
   std::vector<PlanAttempt> attempts_;
   PlanSearch search_;
   int64_t without_ = 0;  // lowerings before there was a plan

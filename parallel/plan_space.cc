@@ -145,10 +145,10 @@ class OpenRoots {
            {ScheduleKind::k1F1B, ScheduleKind::kGpipe, ScheduleKind::kInterleaved, ScheduleKind::kZbH1,
             ScheduleKind::kZbH2, ScheduleKind::kZbV}) {
         spec.schedule = schedule;
-        spec.virtual_stages = schedule == ScheduleKind::kInterleaved ? 2 : 1;
+        const bool doubled = schedule == ScheduleKind::kInterleaved || schedule == ScheduleKind::kZbV;
+        spec.virtual_stages = doubled ? 2 : 1;
         // One micro-batch leaves a schedule nothing to choose.
         if (count == 1 && schedule != ScheduleKind::k1F1B) continue;
-        const bool doubled = schedule == ScheduleKind::kInterleaved || schedule == ScheduleKind::kZbV;
         if (doubled && space_.blocks > 0 && 2 * spec.pp > space_.blocks) continue;
         roots_.push_back(spec);
       }

@@ -1,6 +1,9 @@
 #include "capi/engine/frozen_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "capi/engine/explain.h"
 #include "graph/base/text.h"
@@ -19,23 +22,10 @@ struct Parts {
   double step_s = 0, reduced_s = 0;  // reduced: communication over data-parallel ranks, hidden or not
 };
 
-// Of `step` under the words of a plan, on as many devices as they use.
-Result<Parts> parts_of(const Graph& step, const std::string& strategy, const TrainerSettings& settings,
+// Of `step` under a plan.
+Result<Parts> parts_of(const Graph& step, const Plan& plan, const Cluster& cluster,
                        const DeviceSet& devices) {
-  PlanOptions options;
-  options.global_batch = settings.batch;
-  options.parallel = strategy == "single" ? "dp=1" : strategy;
-  options.memory_limit = int64_t{1} << 60;
-  options.advise = false;
-  for (const auto& value : settings.symbols)
-    for (const Symbol& symbol : step.symbols())
-      if (symbol.name == value.first) options.symbols.push_back(value);
-  TSR_ASSIGN_OR_RETURN(const StrategyPins pins, parse_parallel(options.parallel));
-  Cluster cluster = devices.cluster();
-  if (const auto used = static_cast<size_t>(pins.spec.devices()); used < cluster.devices.size())
-    cluster.devices.resize(used);
-  TSR_ASSIGN_OR_RETURN(const PlanResult planned, make_plan(step, cluster, devices.catalog(), options));
-  const EntrySpec entry{"train_step", &step, &planned.plan};
+  const EntrySpec entry{"train_step", &step, &plan};
   TSR_ASSIGN_OR_RETURN(const Program program, lower(std::span(&entry, 1), devices.catalog()));
   TSR_ASSIGN_OR_RETURN(const Simulation simulation, simulate(program, "train_step", cluster));
   ExplainOptions plain;
@@ -45,10 +35,89 @@ Result<Parts> parts_of(const Graph& step, const std::string& strategy, const Tra
   Parts parts;
   parts.bytes = it.memory_bytes, parts.step_s = it.step_s;
   for (const MemoryShare& share : it.memory)
-    if (share.cause == "gradients" || share.cause == "optimizer") parts.state += share.bytes;
+    if (share.tier == Tier::kDevice && (share.cause == "gradients" || share.cause == "optimizer"))
+      parts.state += share.bytes;
   for (const TimeShare& share : it.time)
     if (share.axis.find("dp") != std::string::npos) parts.reduced_s += share.seconds + share.hidden_s;
   return parts;
+}
+
+// The forward nodes that are in both, in their order: all but those of adapters. What joins an adapter's
+// product to its weight's stands for the latter.
+std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, TensorId>& joined) {
+  std::set<std::string> names;
+  for (const Adapter& adapter : find_adapters(step)) names.insert({adapter.a, adapter.b});
+  std::set<TensorId> beside;
+  std::vector<TensorId> values;
+  for (const Node& node : step.nodes()) {
+    if (node.phase != Phase::kForward) continue;
+    const bool reads = std::ranges::any_of(node.inputs, [&](TensorId id) {
+      return beside.contains(id) || names.contains(step.tensor(id).name);
+    });
+    if (!reads) {
+      values.insert(values.end(), node.outputs.begin(), node.outputs.end());
+      continue;
+    }
+    const auto other = std::ranges::find_if(node.inputs, [&](TensorId id) { return !beside.contains(id); });
+    if (node.op->name == "add" && other != node.inputs.end())
+      joined[node.outputs[0]] = joined.contains(*other) ? joined[*other] : *other;
+    else
+      beside.insert(node.outputs.begin(), node.outputs.end());
+  }
+  return values;
+}
+
+// The values of `to` that stand where those of `set` do in `from`, the same model with adapters or without.
+std::vector<TensorId> carried(const std::vector<TensorId>& set, const Graph& from, const Graph& to) {
+  std::map<TensorId, TensorId> joined, unused, place;
+  const std::vector<TensorId> here = values_of_model(from, joined), there = values_of_model(to, unused);
+  if (here.size() != there.size()) return {};
+  for (size_t i = 0; i < here.size(); ++i) place[here[i]] = there[i];
+  std::set<TensorId> found;
+  for (const TensorId id : set) {
+    const auto join = joined.find(id);
+    if (const auto at = place.find(join == joined.end() ? id : join->second); at != place.end())
+      found.insert(at->second);
+  }
+  return {found.begin(), found.end()};
+}
+
+// `plan` of `step` as a plan of `trained`: its strategy, on as many devices, and the values that it computes
+// again.
+Result<Plan> same_plan(const Graph& step, const Plan& plan, StrategySpec spec, const Graph& trained,
+                       const TrainerSettings& settings, const Cluster& cluster, const DeviceSet& devices) {
+  const bool has_set = spec.recompute == RecomputeForm::kSome;
+  if (has_set) spec.recompute = RecomputeForm::kNone;
+  const std::string words = to_text(spec);
+  PlanOptions options;
+  options.global_batch = settings.batch;
+  options.parallel = words == "single" ? "dp=1" : words;
+  options.memory_limit = int64_t{1} << 60;
+  options.advise = false;
+  for (const auto& value : settings.symbols)
+    for (const Symbol& symbol : trained.symbols())
+      if (symbol.name == value.first) options.symbols.push_back(value);
+  TSR_ASSIGN_OR_RETURN(PlanResult planned, make_plan(trained, cluster, devices.catalog(), options));
+  if (has_set) {
+    planned.plan.recompute = carried(plan.recompute, step, trained);
+    std::erase_if(planned.plan.offload, [&](const OffloadedTensor& moved) {
+      return std::ranges::binary_search(planned.plan.recompute, moved.tensor);
+    });
+  }
+  return std::move(planned.plan);
+}
+
+// Of the plan as it is, and of the same one with all parameters trained.
+std::pair<Result<Parts>, Result<Parts>> both(const Graph& step, const Plan& plan, const Graph& trained,
+                                             const TrainerSettings& settings, const DeviceSet& devices) {
+  const auto pins = parse_parallel(plan.strategy == "single" ? "dp=1" : plan.strategy);
+  if (!pins.ok()) return {pins.status(), pins.status()};
+  Cluster cluster = devices.cluster();
+  if (const auto used = static_cast<size_t>(pins->spec.devices()); used < cluster.devices.size())
+    cluster.devices.resize(used);
+  const auto same = same_plan(step, plan, pins->spec, trained, settings, cluster, devices);
+  return {parts_of(step, plan, cluster, devices),
+          same.ok() ? parts_of(trained, *same, cluster, devices) : Result<Parts>(same.status())};
 }
 
 int64_t largest_arena(const PlanRecord& record) {
@@ -97,8 +166,7 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
 
   // The same plan with all parameters trained.
   if (const Result<Graph> trained_step = training_step(*whole, language_model, full); trained_step.ok()) {
-    const Result<Parts> trained = parts_of(*trained_step, strategy, full, *devices),
-                        frozen = parts_of(step, strategy, settings, *devices);
+    const auto [frozen, trained] = both(step, compiled.entries[0].plan, *trained_step, full, *devices);
     if (trained.ok() && frozen.ok()) {
       reasons.push_back(format(
           "Gradients and optimizer state take {} of the fullest device's {}; trained in full, this very plan "

@@ -1,6 +1,7 @@
 #include "parallel/analytic/frozen_reasons.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "graph/base/text.h"
 #include "parallel/analytic/stage_time.h"
@@ -8,6 +9,11 @@
 namespace tessera {
 
 namespace {
+
+std::string seconds_text(double seconds) {
+  if (seconds >= 1) return format("{} s", std::round(seconds * 1000) / 1000);
+  return format("{} ms", std::round(seconds * 1e6) / 1000);
+}
 
 StageMemory fullest(const TransformerShape& model, const Cluster& cluster, const ForeignPlan& plan,
                     const std::vector<StageBlocks>& stages, int64_t batch) {
@@ -46,7 +52,7 @@ std::vector<std::string> frozen_reasons(const TransformerShape& model, const Clu
   std::vector<std::string> reasons;
   reasons.push_back(
       format("frozen but for adapters of rank {}: {} % as many parameters train as the model has", rank,
-             100 * trained / static_cast<double>(model.parameters())));
+             std::round(1e4 * trained / static_cast<double>(model.parameters())) / 100));
 
   // The same plan with all parameters trained.
   ForeignPlan same = found.plan;
@@ -62,8 +68,9 @@ std::vector<std::string> frozen_reasons(const TransformerShape& model, const Clu
   if (const auto time = step_time(model, same, cluster, batch, found.stages); time.ok())
     reasons.push_back(format(
         "products for gradients of frozen weights are left out, and what is reduced over dp is theirs no "
-        "longer: {} s of computation and {} s of reduction instead of {} s and {} s",
-        found.time.compute_s, found.time.gradients_s, time->compute_s, time->gradients_s));
+        "longer: {} of computation and {} of reduction instead of {} and {}",
+        seconds_text(found.time.compute_s), seconds_text(found.time.gradients_s),
+        seconds_text(time->compute_s), seconds_text(time->gradients_s)));
 
   StepSearchOptions all = options;
   all.features.lora = 0;
@@ -73,9 +80,9 @@ std::vector<std::string> frozen_reasons(const TransformerShape& model, const Clu
     return reasons;
   }
   const ForeignPlan& theirs = other->best.plan;
-  reasons.push_back(
-      format("trained in full the best plan is {}: {} s a step, {} of {} blocks recomputed, here {}",
-             to_text(theirs), other->best.time.step_s, recomputed(other->best), model.L, recomputed(found)));
+  reasons.push_back(format(
+      "trained in full the best plan is {}: {} a step, {} of {} blocks recomputed, here {}", to_text(theirs),
+      seconds_text(other->best.time.step_s), recomputed(other->best), model.L, recomputed(found)));
   std::vector<std::string> less;
   if (found.plan.zero < theirs.zero) less.emplace_back("sharding");
   if (recomputed(found) < recomputed(other->best)) less.emplace_back("recomputation");

@@ -52,10 +52,18 @@ void print_estimate(const Json& estimate) {
 
 // Adapters of absent hardware's plans are one of the features.
 std::string with_adapters(const std::string& features, const Adapters& adapters) {
-  if (adapters.rank == 0) return features;
+  if (adapters.rank == 0) {
+    if (adapters.alpha != 0 || !adapters.on.empty())
+      throw Error(TSR_INVALID_ARGUMENT, "--lora-alpha and --lora-on belong to --lora RANK, which is missing");
+    return features;
+  }
   if (!adapters.on.empty())
     throw Error(TSR_UNSUPPORTED,
                 "--lora-on: with --cluster, adapters stand beside every product of the blocks");
+  if (adapters.alpha != 0)
+    throw Error(TSR_UNSUPPORTED,
+                "--lora-alpha: with --cluster, a factor changes neither the time nor the bytes of a plan; "
+                "leave it out");
   return features + (features.empty() ? "" : ",") + "trainable=lora:" + std::to_string(adapters.rank);
 }
 
@@ -126,6 +134,11 @@ void register_plan(CLI::App& app) {
       "  tessera plan gpt2:L=48,C=8192,H=64,V=51200,T=2048 --cluster dgx-a100-80gb:512 --batch 1536 "
       "--parallel\n"
       "      tp=8,dp=32,pp=2:1f1b,mb=4,recompute=full --features attention=unfused,dp_overlap=off\n"
+      "  tessera plan gpt2:L=48,C=8192,H=64,V=51200,T=2048 --cluster dgx-a100-80gb:64 --batch 256 --lora 16\n"
+      "  tessera plan model.tsr --devices cpu:2 --batch 8 --seq 128 --lora 8 --memory-limit 64MiB\n"
+      "  tessera plan llama:L=32,C=4096,H=32,KV=8,F=14336,V=128256,T=8192 --cluster dgx-h100:8 --mode "
+      "generate\n"
+      "      --objective throughput --prompt 512 --new 128\n"
       "Nothing large is allocated: a description serves in place of a model. --json adds \"explanation\", "
       "whose keys\n"
       "tessera.h lists with tsr_plan_explain.");

@@ -45,5 +45,12 @@ TEST_CASE(
     CHECK(all.find("trained in full this plan would need") != std::string::npos);
     CHECK(all.find("trained in full the best plan is " + to_text(full.plan)) != std::string::npos);
     CHECK(all.find("so there is less need for") != std::string::npos);
+    // Rounded, as the rest of the explanation is: no number of four decimals.
+    for (size_t at = all.find('.'); at != std::string::npos; at = all.find('.', at + 1)) {
+      size_t digits = 0;
+      while (at + 1 + digits < all.size() && all[at + 1 + digits] >= '0' && all[at + 1 + digits] <= '9')
+        ++digits;
+      CHECK(digits <= 3);
+    }
   }
 }
