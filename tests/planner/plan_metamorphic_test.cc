@@ -299,20 +299,6 @@ TEST_SUITE("metamorphic plans") {
     CHECK(without.plan.strategy == now.plan.strategy);
     CHECK(without.plan.estimate.step_time_s == now.plan.estimate.step_time_s);
     CHECK(now.plan.estimate.arena_bytes[2] == 0);
-    // Where nothing fits either kind, the smallest limit is named.
-    it = question(2);
-    it.cluster.kinds.push_back(tiny);
-    it.cluster.devices = {0, 1};
-    it.options.memory_limit = 4096;
-    int64_t least = 0;
-    it.options.least_limit = &least;
-    const auto none = make_plan(it.step, it.cluster, ScaledCatalog(1), it.options);
-    REQUIRE(!none.ok());
-    CHECK(none.status().code() == StatusCode::kOutOfMemory);
-    CHECK(none.status().message().find("the smallest limit that works is") != std::string::npos);
-    REQUIRE(least > 4096);
-    it.options.memory_limit = least, it.options.least_limit = nullptr;
-    CHECK(make_plan(it.step, it.cluster, ScaledCatalog(1), it.options).ok());
   }
 
   // The plan by operation has no order at all.
