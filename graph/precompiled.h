@@ -1,4 +1,5 @@
 // What most files of the layers include, compiled once (TSR_PRECOMPILED_HEADERS). No file includes this one.
+// Standard headers above all: a noun of the project seen by every file would clash with names local to some.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,3 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "graph/cluster.h"
-#include "graph/graph.h"
-#include "graph/plan.h"
-#include "graph/program.h"
