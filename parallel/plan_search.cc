@@ -258,6 +258,8 @@ class Search {
     std::vector<std::pair<double, SpaceNode>> order;
     const double rate = cluster_.kinds.empty() ? 0 : cluster_.kinds[0].memory_bytes_per_s;
     const auto consider = [&](const StrategySpec& spec, double step_s, int64_t bytes) {
+      // Where no set at all would do.
+      if (bounds_ != nullptr && std::isinf(bounds_->seconds_within(spec, limit_))) return;
       SpaceNode node{spec, SavingStep::kRecompute};
       node.spec.recompute = RecomputeForm::kSome;
       // Reading two values to write one again: what the cheapest operations take.
