@@ -14,8 +14,9 @@ namespace tessera::planner_test {
 
 std::optional<std::vector<MeasuredStep>> read_measured_steps(bool multi_node) {
   const char* data = std::getenv("TESSERA_TEST_DATA");
-  const std::string folder = data != nullptr ? data : std::string(TSR_SOURCE_DIR) + "/../shared/data";
-  std::ifstream file(folder + "/planner/vtrain_a100_" + (multi_node ? "multi" : "single") + "_node.csv");
+  std::string folder = TSR_SOURCE_DIR "/../shared/data";
+  if (data != nullptr) folder = data;
+  std::ifstream file(format("{}/planner/vtrain_a100_{}_node.csv", folder, multi_node ? "multi" : "single"));
   std::string line;
   if (!std::getline(file, line)) return std::nullopt;
   std::vector<MeasuredStep> rows;
