@@ -14,8 +14,7 @@ namespace tessera::planner_test {
 
 std::optional<std::vector<MeasuredStep>> read_measured_steps(bool multi_node) {
   const char* data = std::getenv("TESSERA_TEST_DATA");
-  std::string folder = TSR_SOURCE_DIR "/../shared/data";
-  if (data != nullptr) folder = data;
+  const std::string_view folder = data != nullptr ? data : TSR_SOURCE_DIR "/../shared/data";
   std::ifstream file(format("{}/planner/vtrain_a100_{}_node.csv", folder, multi_node ? "multi" : "single"));
   std::string line;
   if (!std::getline(file, line)) return std::nullopt;
@@ -23,7 +22,7 @@ std::optional<std::vector<MeasuredStep>> read_measured_steps(bool multi_node) {
   while (std::getline(file, line)) {
     std::vector<double> v;
     for (const std::string& cell : split(line, ',')) v.push_back(parse_f64(trim(cell)).value_or(-1));
-    if (multi_node) v.erase(v.begin());  // billions of parameters
+    if (multi_node && !v.empty()) v.erase(v.begin());  // billions of parameters
     if (v.size() != 11) continue;
     MeasuredStep row;
     row.multi_node = multi_node;
