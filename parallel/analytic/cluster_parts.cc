@@ -8,6 +8,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/device_time.h"
+#include "parallel/slower_kind.h"
 
 namespace tessera {
 
@@ -21,11 +22,6 @@ struct Group {
   std::vector<int64_t> by_node;  // how many of them each node of the cluster has
   int64_t devices = 0;
 };
-
-bool alike(DeviceKind a, const DeviceKind& b) {
-  a.name = b.name;
-  return a == b;
-}
 
 // Clusters that differ in nothing but how many devices they have are one, where nodes stay whole.
 std::vector<Cluster> joined(const Fleet& fleet) {
@@ -71,28 +67,15 @@ Result<std::vector<Group>> groups_of(const std::vector<Cluster>& clusters) {
 // As slow as the slowest of them.
 DeviceKind slowest(const std::vector<DeviceKind>& members, DType dtype) {
   if (members.size() == 1) return members[0];
-  DeviceKind it = *std::ranges::min_element(members, {},
-                                            [&](const DeviceKind& kind) { return matrix_rate(kind, dtype); });
+  const auto base =
+      std::ranges::min_element(members, {}, [&](const DeviceKind& kind) { return matrix_rate(kind, dtype); });
+  DeviceKind it = *base;
   std::vector<std::string> names;
-  std::set<DType> dtypes;
   for (const DeviceKind& kind : members) {
+    it = slower(it, kind);
     names.push_back(kind.name);
-    it.memory_bytes = std::min(it.memory_bytes, kind.memory_bytes);
-    it.memory_bytes_per_s = std::min(it.memory_bytes_per_s, kind.memory_bytes_per_s);
-    it.launch_s = std::max(it.launch_s, kind.launch_s);
-    it.tile_ramp = std::max(it.tile_ramp, kind.tile_ramp);
-    it.batched_share = std::min(it.batched_share, kind.batched_share);
-    it.issue_s = std::max(it.issue_s, kind.issue_s);
-    for (const MatrixRate& rate : kind.matrix_rates) dtypes.insert(rate.dtype);
   }
-  const auto least = [&](const auto& rate_of) {
-    return rate_of(*std::ranges::min_element(members, {}, rate_of));
-  };
   it.name = join(names, "+");
-  it.matrix_rates.clear();
-  for (const DType each : dtypes)
-    it.matrix_rates.push_back({each, least([&](const DeviceKind& kind) { return matrix_rate(kind, each); })});
-  it.matmul_flops_per_s = least([](const DeviceKind& kind) { return kind.matmul_flops_per_s; });
   return it;
 }
 
