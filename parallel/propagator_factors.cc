@@ -194,6 +194,8 @@ std::optional<Propagator::Weight> Propagator::weight_of(NodeId id) const {
         shared = shared || (j != i && reads_input(it, j) && has(rule(id).inputs[j], factor->name) &&
                             graph_.type(it.inputs[j]).shape.rank() > 1);
       if (!has(rule(id).outputs[0], factor->name)) {
+        // Of two that a scalar lacks (a head with its loss) the one that may be split.
+        if (weight.contracted != nullptr && factor->kind == FactorKind::kReplicate) continue;
         weight.contracted = factor;
         weight.looked_up = !shared;
       } else if (shared) {

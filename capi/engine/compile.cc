@@ -12,6 +12,7 @@
 #include "graph/device_profile.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/decoding.h"
+#include "graph/transform/fused_loss.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/weight_storage.h"
 #include "parallel/fewest_devices.h"
@@ -362,6 +363,9 @@ Result<Graph> forward_with_loss(const Graph& forward, bool language_model, const
     TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kInput, "tokens", "training on a dataset"));
     TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "logits", "training on a dataset"));
     TSR_RETURN_IF_ERROR(add_token_loss(with_loss));
+    if (settings.fused_loss == FusedLoss::kOn) {
+      TSR_ASSIGN_OR_RETURN(with_loss, with_fused_loss(with_loss));
+    }
   } else {
     TSR_RETURN_IF_ERROR(require(with_loss, TensorKind::kActivation, "loss", "training without a dataset"));
   }
@@ -378,8 +382,11 @@ Result<Graph> training_step(const Graph& forward, bool language_model, const Tra
   return make_training_step(with_loss, settings.step);
 }
 
-Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
-                                  const std::shared_ptr<DeviceSet>& devices) {
+namespace {
+
+Result<Compiled> compile_training_as_set(const Graph& forward, bool language_model,
+                                         const TrainerSettings& settings,
+                                         const std::shared_ptr<DeviceSet>& devices) {
   TSR_ASSIGN_OR_RETURN(const Graph with_loss, forward_with_loss(forward, language_model, settings));
   std::vector<GraphToPlan> graphs;
   const auto add = [&](std::string name, Graph graph) {
@@ -393,6 +400,40 @@ Result<Compiled> compile_training(const Graph& forward, bool language_model, con
   TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss));
   add("eval", std::move(evaluation));
   return plan_all(graphs, settings.compute, settings.batch, devices);
+}
+
+// Split over the vocabulary the fused loss makes its logits three times, and apart they are but a share of
+// them.
+bool splits_fused_vocabulary(const PlannedEntry& entry) {
+  const std::span<const Node> nodes = entry.graph->nodes();
+  for (size_t n = 0; n < nodes.size() && n < entry.plan.nodes.size(); ++n)
+    if (nodes[n].op->name.starts_with("linear_cross_entropy"))
+      for (const auto& [factor, axes] : entry.plan.nodes[n].factor_axes)
+        if (factor == 'v' && !axes.empty()) return true;
+  return false;
+}
+
+bool on_gpu(const DeviceSet& devices) { return devices.text().starts_with("cuda"); }
+
+}  // namespace
+
+Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
+                                  const std::shared_ptr<DeviceSet>& devices) {
+  if (settings.fused_loss != FusedLoss::kAuto)
+    return compile_training_as_set(forward, language_model, settings, devices);
+  TrainerSettings apart = settings, fused = settings;
+  apart.fused_loss = FusedLoss::kOff;
+  fused.fused_loss = FusedLoss::kOn;
+  if (!language_model || !on_gpu(*devices))
+    return compile_training_as_set(forward, language_model, apart, devices);
+  auto together = compile_training_as_set(forward, language_model, fused, devices);
+  if (together.ok() && !splits_fused_vocabulary(together->record->entries[0])) return together;
+  // Another head, a plan made for logits, memory, or a vocabulary that is split.
+  auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
+  if (!together.ok() || !with_logits.ok())
+    return with_logits.ok() ? std::move(with_logits) : std::move(together);
+  const auto seconds = [](const Compiled& it) { return it.record->entries[0].plan.estimate.step_time_s; };
+  return seconds(*together) < seconds(*with_logits) ? std::move(together) : std::move(with_logits);
 }
 
 Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,

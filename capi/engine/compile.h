@@ -51,7 +51,8 @@ struct Compiled {
   Program program;
 };
 
-// Forward, backward and update, as compile_training plans them.
+// Forward, backward and update, as compile_training plans them where the fused loss is not left to it (off
+// then).
 Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings);
 
 // Entries "train_step" and "eval" (that one alone when settings.evaluate_only).

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "capi/engine/explain.h"
+#include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
 #include "parallel/explain_program.h"
@@ -160,6 +161,7 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
   TrainerSettings full = settings;
   full.frozen.clear();
   full.compute.trace = false;
+  full.fused_loss = has_op(step, "linear_cross_entropy_grad") ? FusedLoss::kOn : FusedLoss::kOff;
   full.compute.measure = 0;  // prices against prices
   std::vector<std::string> reasons;
   const std::string& strategy = compiled.entries[0].plan.strategy;

@@ -82,6 +82,8 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   settings.dropout = reader.f64("dropout", -1, -1, 0.999);
   settings.precision =
       reader.choice("precision", "f32", {"f32", "bf16"}) == "bf16" ? DType::kBF16 : DType::kF32;
+  const std::string fused = reader.choice("fused_loss", "auto", {"auto", "on", "off"});
+  settings.fused_loss = fused == "on" ? FusedLoss::kOn : fused == "off" ? FusedLoss::kOff : FusedLoss::kAuto;
   settings.frozen = reader.text("frozen");
   settings.eval_batches = reader.i64("eval_batches", 0, 0);
   settings.evaluate_only = reader.flag("evaluate_only", false);

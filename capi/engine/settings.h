@@ -27,6 +27,10 @@ struct ComputeSettings {
   bool trace = false;             // what runs; and, in the plan, what should
 };
 
+// Head and token loss as one op that never holds the logits (graph/transform/fused_loss.h). kAuto: on GPUs,
+// where the plan is none the slower for it.
+enum class FusedLoss : uint8_t { kAuto, kOn, kOff };
+
 struct TrainerSettings {
   ComputeSettings compute;
   int64_t batch = 8, seq = 0;  // seq 0: no symbol T
@@ -36,6 +40,7 @@ struct TrainerSettings {
   uint64_t seed = 0;
   double dropout = -1;            // -1: as the model says
   DType precision = DType::kF32;  // of what is computed; parameters and optimizer state are f32
+  FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;
   int64_t eval_batches = 0;
   bool evaluate_only = false;

@@ -34,6 +34,12 @@ extern const OpDef kLayerNormGradFinish;
 extern const OpDef kLayerNormGradInput;
 extern const OpDef kLayerNormGradSums;
 extern const OpDef kLayerNormGradWeight;
+extern const OpDef kLinearCrossEntropy;
+extern const OpDef kLinearCrossEntropyFinish;
+extern const OpDef kLinearCrossEntropyGrad;
+extern const OpDef kLinearCrossEntropyGradFinish;
+extern const OpDef kLinearRowMax;
+extern const OpDef kLinearRowSums;
 extern const OpDef kLog;
 extern const OpDef kLogSumExp;
 extern const OpDef kMatmul;
@@ -127,6 +133,12 @@ std::span<const OpDef* const> table() {
       &kLayerNormGradInput,
       &kLayerNormGradSums,
       &kLayerNormGradWeight,
+      &kLinearCrossEntropy,
+      &kLinearCrossEntropyFinish,
+      &kLinearCrossEntropyGrad,
+      &kLinearCrossEntropyGradFinish,
+      &kLinearRowMax,
+      &kLinearRowSums,
       &kLog,
       &kLogSumExp,
       &kMatmul,

@@ -6,6 +6,7 @@
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/dropout.h"
+#include "graph/transform/fused_loss.h"
 #include "graph/transform/prune.h"
 
 namespace tessera {
@@ -126,6 +127,7 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
 
   TSR_ASSIGN_OR_RETURN(Graph step, only_loss(forward_with_loss, loss));
   TSR_RETURN_IF_ERROR(differentiate(step, *step.find_output("loss")));
+  TSR_ASSIGN_OR_RETURN(step, with_loss_beside_gradient(step));
 
   const TensorType scalar{scalar_dtype(step.type(loss).dtype), {}};
   TSR_ASSIGN_OR_RETURN(const TensorId lr, step.add_tensor("lr", scalar, TensorKind::kInput));

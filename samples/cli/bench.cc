@@ -8,7 +8,7 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, mode = "train", precision, weights;
+  std::string model, mode = "train", precision, weights, fused_loss;
   int64_t batch = 4, seq = 128, steps = 7, tokens = 64;
 };
 
@@ -35,6 +35,7 @@ Json bench_train(const Arguments& args, const Runtime& runtime, const Model& mod
   set(options, "clip_norm", 0.0);
   set(options, "measure_memory", int64_t{0});
   if (!args.precision.empty()) set(options, "precision", args.precision);
+  if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
   const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
                                         static_cast<const tsr_dataset*>(dataset.get()),
                                         static_cast<const tsr_options*>(options.get()));
@@ -98,6 +99,8 @@ void register_bench(CLI::App& app) {
   command->add_option("--seq", args->seq, "train: tokens a sequence; decode: tokens of the prompt")
       ->capture_default_str();
   command->add_option("--precision", args->precision, "f32 or bf16 (default: f32)");
+  command->add_option("--fused-loss", args->fused_loss,
+                      "train: on, off or auto: output head and loss together (default: auto)");
   command->add_option("--weights", args->weights,
                       "decode: bf16, int8 or int4 (default: as the model has them)");
   command->add_option("--tokens", args->tokens, "decode: tokens to generate")->capture_default_str();

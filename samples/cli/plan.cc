@@ -13,7 +13,7 @@ struct Arguments : Common {
   Adapters adapters;
   std::string frozen, model, output, mode = "train", optimizer = "adamw", cluster, features, trace, report,
                                      pins;
-  std::string certificate, checked;
+  std::string certificate, checked, fused_loss;
   double within = -1;
   std::string objective = "latency", kv_budget;
   std::string batch_words = "8";
@@ -172,6 +172,10 @@ void register_plan(CLI::App& app) {
       ->add_option("--frozen", args->frozen,
                    "train: parameters to leave untrained: block.0.*,token_embedding")
       ->excludes("--cluster");
+  command
+      ->add_option("--fused-loss", args->fused_loss,
+                   "train: on, off or auto: output head and loss together, without holding the logits")
+      ->excludes("--cluster");
   command->add_option("--objective", args->objective, "generate, with --cluster: latency or throughput")
       ->capture_default_str();
   command->add_option("--prompt", args->prompt, "generate, with --cluster: tokens of a prompt")
@@ -259,6 +263,7 @@ void register_plan(CLI::App& app) {
       set(options, "seq", args->seq > 0 ? args->seq : int64_t{128});
       set(options, "optimizer", args->optimizer);
       if (!args->frozen.empty()) set(options, "frozen", args->frozen);
+      if (!args->fused_loss.empty()) set(options, "fused_loss", args->fused_loss);
       if (!args->trace.empty()) set(options, "trace", int64_t{1});
     } else if (args->context > 0) {
       set(options, "context", args->context);

@@ -11,6 +11,7 @@
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/adapters.h"
+#include "graph/transform/fused_loss.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
 #include "parallel/lower.h"
@@ -77,6 +78,9 @@ Result<Graph> forward_graph(const Job& job) {
   }
   TSR_ASSIGN_OR_RETURN(Graph forward, with_float_type(model, job.dtype));
   if (!forward.find_output("loss")) TSR_RETURN_IF_ERROR(add_token_loss(forward));
+  if (job.fused_loss) {
+    TSR_ASSIGN_OR_RETURN(forward, with_fused_loss(forward));
+  }
   for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter)) {
     const std::string& name = forward.tensor(id).name;
     const auto named = [&](const std::string& part) { return name.find(part) != std::string::npos; };
@@ -304,7 +308,9 @@ Outcome run(const Job& job, std::string_view words, const PlanEdit& edit) {
 const Outcome& on_one_device(const Job& job) {
   static std::map<std::string, Outcome> known;
   const auto [at, fresh] = known.try_emplace(key_of(job));
-  if (fresh) at->second = run(job, "single");
+  Job with_logits = job;
+  with_logits.fused_loss = false;
+  if (fresh) at->second = run(with_logits, "single");
   return at->second;
 }
 

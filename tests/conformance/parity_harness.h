@@ -36,6 +36,7 @@ struct Job {
   uint64_t perturbation_seed = 0;
   uint32_t reordered = 0;  // not 0: the model written down in a random order of its nodes
   bool evaluates = false;  // an evaluation of the trained weights beside the step, on the same mesh
+  bool fused_loss = false;  // head and loss as one op; one device, against which it is held, keeps the logits
 };
 
 struct Outcome {
@@ -61,7 +62,7 @@ Result<Plan> plan_of(const Graph& step, const Job& job, std::string_view words, 
 Outcome run(const Job& job, std::string_view words, const PlanEdit& edit = {});
 Outcome run_plan(const Job& job, const Graph& step, const Plan& plan);
 
-// The same on one device, made once a job.
+// The same on one device, without fused loss, made once a job.
 const Outcome& on_one_device(const Job& job);
 
 struct Deviation {

@@ -76,7 +76,7 @@ double gelu_derivative(double x) {
 
 cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const void* alpha, const void* a,
                         cublasLtMatrixLayout_t a_at, const void* b, cublasLtMatrixLayout_t b_at,
-                        const void* beta, const void*, cublasLtMatrixLayout_t, void* d,
+                        const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
                         cublasLtMatrixLayout_t d_at, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                         size_t workspace_bytes, cudaStream_t stream) {
   const Desc desc = get<Desc>(desc_at);
@@ -90,9 +90,12 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
           alignment !=
       0)
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (desc.scale == CUDA_R_64F
-          ? *static_cast<const double*>(alpha) != 1 || *static_cast<const double*>(beta) != 0
-          : *static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0)
+  const auto scalar = [&](const void* at) {
+    return desc.scale == CUDA_R_64F ? *static_cast<const double*>(at)
+                                    : double{*static_cast<const float*>(at)};
+  };
+  const bool adds = scalar(beta) == 1;
+  if (scalar(alpha) != 1 || (scalar(beta) != 0 && !adds) || (adds && c != d))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool ta = desc.trans_a == CUBLAS_OP_T, tb = desc.trans_b == CUBLAS_OP_T;
   const auto m = static_cast<int64_t>(ta ? la.cols : la.rows),
@@ -113,7 +116,8 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
     for (int32_t batch = 0; batch < std::max(1, la.batches); ++batch)
       for (int64_t j = 0; j < n; ++j)
         for (int64_t i = 0; i < m; ++i) {
-          double sum = 0;
+          const int64_t at = batch * ld.batch_stride + i + j * ld.ld;
+          double sum = adds ? load_value(ld.type, d, at) : 0;
           for (int64_t p = 0; p < k; ++p)
             sum += load_value(la.type, a, batch * la.batch_stride + (ta ? p + i * la.ld : i + p * la.ld)) *
                    load_value(lb.type, b, batch * lb.batch_stride + (tb ? j + p * lb.ld : p + j * lb.ld));
@@ -131,7 +135,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
               break;
             default: break;
           }
-          store_value(ld.type, d, batch * ld.batch_stride + i + j * ld.ld, sum);
+          store_value(ld.type, d, at, sum);
         }
   });
   return CUBLAS_STATUS_SUCCESS;

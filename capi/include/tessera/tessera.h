@@ -738,6 +738,9 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
  *   precision      str   f32 (default) | bf16: what is computed in bf16; parameters and optimizer state stay
  *                        f32. Needs devices with such kernels: cuda
+ *   fused_loss     str   on: output head and token loss are computed together, a few rows at a time, so that no
+ *                        logits are held; off: apart; auto (default): together on GPUs where no plan is slower
+ *                        for it
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
  *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)

@@ -37,7 +37,7 @@ struct GemmCut {
   }
 };
 
-bool is_skinny(const Gemm& g) { return g.m <= kSkinny && (g.a_col == 1 || g.m == 1); }
+bool is_skinny(const Gemm& g) { return !g.adds && g.m <= kSkinny && (g.a_col == 1 || g.m == 1); }
 
 }  // namespace
 }  // namespace tessera::cpu
@@ -158,7 +158,7 @@ void strip(const Gemm& g, const GemmBuffers& buffers, const float* packed_a, int
         const int64_t rows = std::min<int64_t>(kMR, row_end - row);
         if (has_next) prefetch_block(g, next, next_columns, next_count, t, tiles);
         const float* a_panel = packed_a + (row - chunk_row) * depth + (k - k_begin) * kMR;
-        tile(k_count, a_panel, b_panel, buffers.c + row * g.n + column, g.n, rows, columns, k > 0);
+        tile(k_count, a_panel, b_panel, buffers.c + row * g.n + column, g.n, rows, columns, g.adds || k > 0);
         if (k + k_count == g.k) finish(g, buffers, row, column, rows, columns);
       }
     }
@@ -338,6 +338,7 @@ void skinny_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
 
 void gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
   if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0 && g.adds) return;
   if (g.k == 0) {
     std::fill_n(buffers.c, g.m * g.n, 0.0f);
     finish(g, buffers, 0, 0, g.m, g.n);

@@ -26,6 +26,7 @@ struct Gemm {
   int64_t a_row = 0, a_col = 1;
   int64_t b_row = 0, b_col = 1;
   Activation activation = Activation::kNone;
+  bool adds = false;  // C += A · B, without bias and activation
 };
 
 struct GemmBuffers {

@@ -7,6 +7,7 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/row_kernel.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
+#include "runtime/backends/cpu/kernels/softmax_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/softmax_simd.cc"
@@ -127,6 +128,20 @@ namespace {
 double elements(Rows rows) { return static_cast<double>(rows.count) * static_cast<double>(rows.cols); }
 
 }  // namespace
+
+float softmax_row_max(const float* x, int64_t cols) {
+  float m = 0;
+  HWY_DYNAMIC_DISPATCH(max_rows)(x, &m, cols, 0, 1);
+  return m;
+}
+float softmax_row_sum(const float* x, int64_t cols, float m) {
+  float s = 0;
+  HWY_DYNAMIC_DISPATCH(sum_exp_rows)(x, &m, &s, cols, 0, 1);
+  return s;
+}
+void softmax_row_gradient(float* x, int64_t cols, float m, float s, float dloss, int64_t label, bool counts) {
+  HWY_DYNAMIC_DISPATCH(cross_entropy_grad_row)(x, x, cols, m, s, dloss, label, counts);
+}
 
 // x [R, V] -> m [R]
 Result<Prepared> prepare_row_max_simd(const KernelSpec& spec) {

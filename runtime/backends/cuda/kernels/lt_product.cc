@@ -91,6 +91,7 @@ Status LtProduct::settle(const LtShape& shape) {
   TSR_ASSIGN_OR_RETURN(handle_, handle_of_current_device(*lt_));
   TSR_ASSIGN_OR_RETURN(const Types types, types_of(shape.dtype));
   f64_ = shape.dtype == DType::kF64;
+  adds_ = shape.adds;
   workspace_bytes_ = library_workspace_bytes(shape);
   if (shape.has_gelu && (shape.N % 8 != 0 || (shape.dtype != DType::kF16 && shape.dtype != DType::kBF16)))
     return Status(StatusCode::kUnsupported, "cuBLASLt: gelu of f16 and bf16, rows of a multiple of 8");
@@ -111,13 +112,16 @@ Status LtProduct::settle(const LtShape& shape) {
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld)), "an epilogue"));
   }
+  cudaDataType_t data = types.data;
   const auto layout = [&](cublasLtMatrixLayout_t& out, int64_t rows, int64_t cols, int64_t ld = 0) {
-    return from_cublas(lt_->layout_create(&out, types.data, static_cast<uint64_t>(rows),
+    return from_cublas(lt_->layout_create(&out, data, static_cast<uint64_t>(rows),
                                           static_cast<uint64_t>(cols), ld == 0 ? rows : ld),
                        "a layout");
   };
   TSR_RETURN_IF_ERROR(shape.trans_b ? layout(b_, shape.K, shape.N) : layout(b_, shape.N, shape.K));
-  TSR_RETURN_IF_ERROR(shape.trans_a ? layout(a_, shape.M, shape.K) : layout(a_, shape.K, shape.M));
+  TSR_RETURN_IF_ERROR(shape.trans_a ? layout(a_, shape.M, shape.K, shape.a_row)
+                                    : layout(a_, shape.K, shape.M, shape.a_row));
+  if (shape.wide_c && !f64_) data = CUDA_R_32F;
   TSR_RETURN_IF_ERROR(layout(c_, shape.N, shape.M, shape.c_row));
 
   const auto element = static_cast<uint32_t>(dtype_bytes(shape.dtype, 1));
@@ -172,6 +176,7 @@ Status LtProduct::launch(const void* a, const void* b, const void* bias, void* p
       reinterpret_cast<void*>((address(workspace) + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit);
   const float one = 1, zero = 0;
   const double one_f64 = 1, zero_f64 = 0;
+  const void* beta = f64_ ? static_cast<const void*>(adds_ ? &one_f64 : &zero_f64) : adds_ ? &one : &zero;
   // Pointers of the epilogue live in the descriptor, and ranks may share a kernel: a copy is what is
   // launched.
   cublasLtMatmulDescOpaque_t local = *desc_;
@@ -182,8 +187,7 @@ Status LtProduct::launch(const void* a, const void* b, const void* bias, void* p
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)), "an epilogue"));
   return from_cublas(lt_->matmul(handle_, &local, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a,
-                                 a_, f64_ ? static_cast<const void*>(&zero_f64) : &zero, c, c_, c, c_,
-                                 is_aligned ? &aligned_ : &unaligned_, workspace,
+                                 a_, beta, c, c_, c, c_, is_aligned ? &aligned_ : &unaligned_, workspace,
                                  static_cast<size_t>(workspace_bytes_), stream),
                      "the product");
 }

@@ -18,7 +18,10 @@ struct LtShape {
   // C is gelu (by tanh) of the product, and with `has_pre` the product goes to another matrix, rounded. f16
   // and bf16 with N a multiple of 8 alone.
   bool has_gelu = false, has_pre = false;
-  int64_t c_row = 0;  // elements from a row of C to the next; 0: N
+  int64_t c_row = 0;    // elements from a row of C to the next; 0: N
+  int64_t a_row = 0;    // of A as it is stored; 0: K, transposed M
+  bool adds = false;    // C += op(A) op(B)
+  bool wide_c = false;  // of f16 and bf16 operands: C is f32
 };
 
 class LtProduct {
@@ -45,7 +48,7 @@ class LtProduct {
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
   // For operands at multiples of 16 bytes, and for operands anywhere.
   cublasLtMatmulAlgo_t aligned_{}, unaligned_{};
-  bool has_aligned_ = false, has_unaligned_ = false, f64_ = false;
+  bool has_aligned_ = false, has_unaligned_ = false, f64_ = false, adds_ = false;
   int64_t workspace_bytes_ = 0;
 };
 

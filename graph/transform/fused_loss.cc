@@ -1,0 +1,235 @@
+#include "graph/transform/fused_loss.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "graph/transform/graph_copy.h"
+
+namespace tessera {
+
+namespace {
+
+// Inputs, parameters and the rest that no node makes; what is mapped already stays.
+Status copy_source(GraphCopy& copy, TensorId id) {
+  return copy.mapped(id) == kNoTensor ? copy.copy_tensor(id) : Status();
+}
+
+// --- a head and its loss, as add_token_loss writes them ---
+
+struct FusedHead {
+  TensorId x, w, labels, scale;
+  TensorId loss;  // the scaled sum, which the fused op makes
+};
+
+class HeadFinder {
+ public:
+  explicit HeadFinder(const Graph& graph) : graph_(graph), readers_(graph.tensors().size(), 0) {
+    for (const Node& node : graph.nodes())
+      for (const TensorId input : node.inputs) ++readers_[index(input)];
+    for (const NamedTensor& output : graph.outputs()) ++readers_[index(output.tensor)];
+  }
+
+  Result<FusedHead> find() const {
+    Status refused(StatusCode::kUnsupported,
+                   "fused loss: the graph has no token loss; add_token_loss makes one");
+    for (const Node& node : graph_.nodes()) {
+      if (node.op->name != "scale_by") continue;
+      const Node* sum = made_by(node.inputs[0], "reduce_sum");
+      const Node* loss = sum == nullptr ? nullptr : made_by(sum->inputs[0], "cross_entropy");
+      if (loss == nullptr) continue;
+      auto head = head_of(node, *sum, *loss);
+      if (head.ok()) return head;
+      refused = head.status();
+    }
+    return refused;
+  }
+
+ private:
+  const Node* made_by(TensorId tensor, std::string_view op) const {
+    const NodeId producer = graph_.tensor(tensor).producer;
+    return producer != kNoNode && graph_.node(producer).op->name == op ? &graph_.node(producer) : nullptr;
+  }
+  static Status refuse(std::string_view why) {
+    return Status(StatusCode::kUnsupported, format("fused loss: {}", why));
+  }
+
+  Result<FusedHead> head_of(const Node& scaled, const Node& sum, const Node& loss) const {
+    const TensorId logits = loss.inputs[0], labels = loss.inputs[1], max = loss.inputs[2];
+    const Node *row_max = made_by(max, "row_max"), *row_sum = made_by(loss.inputs[3], "row_sum_exp"),
+               *pick = made_by(loss.inputs[4], "pick");
+    const bool of_logits = row_max != nullptr && row_sum != nullptr && pick != nullptr &&
+                           row_max->inputs[0] == logits && row_sum->inputs[0] == logits &&
+                           row_sum->inputs[1] == max && pick->inputs[0] == logits &&
+                           pick->inputs[1] == labels;
+    if (!of_logits) return refuse("the statistics of the loss are not those of its logits");
+    if (graph_.type(sum.outputs[0]).shape.rank() != 0 || readers_[index(sum.outputs[0])] != 1 ||
+        readers_[index(loss.outputs[0])] != 1)
+      return refuse("the losses of tokens are read besides by their sum");
+    const Node* product = made_by(logits, "matmul");
+    if (product == nullptr) return refuse("the logits are not made by a matmul");
+    if (product->inputs.size() != 2) return refuse("the output head has a bias; wanted a head without one");
+    if (attr_i64(product->attrs, "trans_w") != 1 || attr_string(product->attrs, "activation") != "none")
+      return refuse("the output head is not x w^T with w stored [V, C]");
+    return FusedHead{product->inputs[0], product->inputs[1], labels, scaled.inputs[1], scaled.outputs[0]};
+  }
+
+  const Graph& graph_;
+  std::vector<int> readers_;
+};
+
+}  // namespace
+
+Result<Graph> with_fused_loss(const Graph& forward_with_loss) {
+  TSR_ASSIGN_OR_RETURN(const FusedHead head, HeadFinder(forward_with_loss).find());
+  GraphCopy copy(forward_with_loss);
+  Graph& graph = copy.graph();
+  for (size_t t = 0; t < forward_with_loss.tensors().size(); ++t) {
+    const TensorId id{static_cast<uint32_t>(t)};
+    const Tensor& tensor = forward_with_loss.tensor(id);
+    if (tensor.producer == kNoNode) {
+      TSR_RETURN_IF_ERROR(copy_source(copy, id));
+    } else if (id == head.loss) {
+      graph.set_scope(forward_with_loss.node(tensor.producer).scope);
+      TSR_ASSIGN_OR_RETURN(
+          const TensorId loss,
+          graph.add("linear_cross_entropy", {copy.mapped(head.x), copy.mapped(head.w),
+                                             copy.mapped(head.labels), copy.mapped(head.scale)}));
+      graph.set_scope("");
+      copy.replace(id, loss);
+      if (!tensor.name.starts_with('%')) TSR_RETURN_IF_ERROR(graph.rename(loss, tensor.name));
+    } else if (tensor.output_index == 0) {
+      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
+    }
+  }
+  TSR_RETURN_IF_ERROR(copy.copy_results());
+  return std::move(graph);
+}
+
+namespace {
+
+// --- loss and gradient from the same logits ---
+
+// A forward node of the loss, its gradient, and the nodes that make what arrives there, in order.
+struct LossPair {
+  NodeId loss, gradient;
+  std::vector<NodeId> arriving;
+};
+
+class PairCopy {
+ public:
+  explicit PairCopy(const Graph& step) : step_(step), copy_(step) {}
+
+  Result<Graph> run() {
+    find_pairs();
+    if (pairs_.empty()) return step_;
+    for (size_t t = 0; t < step_.tensors().size(); ++t) {
+      const TensorId id{static_cast<uint32_t>(t)};
+      const Tensor& tensor = step_.tensor(id);
+      if (tensor.producer == kNoNode) {
+        TSR_RETURN_IF_ERROR(copy_source(copy_, id));
+      } else if (tensor.output_index == 0) {
+        const auto of_loss = std::ranges::find(pairs_, tensor.producer, &LossPair::loss);
+        const bool is_gradient =
+            std::ranges::find(pairs_, tensor.producer, &LossPair::gradient) != pairs_.end();
+        if (of_loss != pairs_.end()) {
+          TSR_RETURN_IF_ERROR(add(*of_loss));
+        } else if (!is_gradient) {
+          TSR_RETURN_IF_ERROR(copy_.copy_node(tensor.producer));
+        }
+      }
+    }
+    TSR_RETURN_IF_ERROR(copy_.copy_results());
+    return std::move(copy_.graph());
+  }
+
+ private:
+  void find_pairs() {
+    for (size_t n = 0; n < step_.nodes().size(); ++n) {
+      const Node& gradient = step_.nodes()[n];
+      if (gradient.op->name != "linear_cross_entropy_grad" || gradient.forward == kNoNode) continue;
+      const Node& loss = step_.node(gradient.forward);
+      if (loss.op->name != "linear_cross_entropy" || loss.phase != Phase::kForward ||
+          !std::ranges::equal(loss.inputs, std::span(gradient.inputs).first(4)))
+        continue;
+      LossPair pair{gradient.forward, NodeId{static_cast<uint32_t>(n)}, {}};
+      if (find_arriving(gradient.inputs[4], pair)) pairs_.push_back(std::move(pair));
+    }
+  }
+
+  // Of operand `i` only the type is used, and the loss's scale has the same one.
+  bool may_be_scale(const Node& node, size_t i, const LossPair& pair) const {
+    return std::ranges::find(node.op->shape_only, static_cast<int>(i)) != node.op->shape_only.end() &&
+           step_.type(node.inputs[i]) == step_.type(step_.node(pair.loss).inputs[3]);
+  }
+
+  // Collects what makes `tensor`, all of it scalars; false where that needs the loss.
+  bool find_arriving(TensorId tensor, LossPair& pair) const {
+    const NodeId producer = step_.tensor(tensor).producer;
+    if (producer == kNoNode || index(producer) < index(pair.loss)) return true;
+    if (producer == pair.loss || step_.type(tensor).shape.rank() != 0) return false;
+    if (std::ranges::find(pair.arriving, producer) != pair.arriving.end()) return true;
+    const Node& node = step_.node(producer);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (!may_be_scale(node, i, pair) && !find_arriving(node.inputs[i], pair)) return false;
+    pair.arriving.push_back(producer);
+    return true;
+  }
+
+  // The nodes that make what arrives are made twice: other gradients start from them too, in the backward
+  // phase.
+  Status add(const LossPair& pair) {
+    const Node &loss = step_.node(pair.loss), &gradient = step_.node(pair.gradient);
+    Graph& graph = copy_.graph();
+    std::map<TensorId, TensorId> made;
+    const auto now = [&](TensorId old) -> Result<TensorId> {
+      if (const auto found = made.find(old); found != made.end()) return found->second;
+      if (step_.tensor(old).producer == kNoNode) TSR_RETURN_IF_ERROR(copy_source(copy_, old));
+      return copy_.mapped(old);
+    };
+    graph.set_scope(loss.scope);
+    for (const NodeId id : pair.arriving) {
+      const Node& node = step_.node(id);
+      std::vector<TensorId> inputs;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        TSR_ASSIGN_OR_RETURN(const TensorId input,
+                             now(may_be_scale(node, i, pair) ? loss.inputs[3] : node.inputs[i]));
+        inputs.push_back(input);
+      }
+      TSR_ASSIGN_OR_RETURN(const auto outputs, graph.add_node(node.op->name, inputs, node.attrs));
+      for (size_t o = 0; o < outputs.size(); ++o) made[node.outputs[o]] = outputs[o];
+    }
+    std::vector<TensorId> inputs;
+    for (const TensorId input : gradient.inputs) {
+      TSR_ASSIGN_OR_RETURN(const TensorId mapped, now(input));
+      inputs.push_back(mapped);
+    }
+    TSR_ASSIGN_OR_RETURN(const auto results, graph.add_node(gradient.op->name, inputs, gradient.attrs));
+    const NodeId both{static_cast<uint32_t>(graph.nodes().size() - 1)};
+    graph.set_scope("");
+    copy_.replace_node(pair.loss, both);
+    copy_.replace_node(pair.gradient, both);
+    for (size_t o = 0; o < results.size(); ++o)
+      TSR_RETURN_IF_ERROR(stand_for(gradient.outputs[o], results[o]));
+    return stand_for(loss.outputs[0], results[1]);
+  }
+
+  Status stand_for(TensorId old, TensorId now) {
+    copy_.replace(old, now);
+    const std::string& name = step_.tensor(old).name;
+    return name.starts_with('%') ? Status() : copy_.graph().rename(now, name);
+  }
+
+  const Graph& step_;
+  GraphCopy copy_;
+  std::vector<LossPair> pairs_;
+};
+
+}  // namespace
+
+Result<Graph> with_loss_beside_gradient(const Graph& step) { return PairCopy(step).run(); }
+
+}  // namespace tessera

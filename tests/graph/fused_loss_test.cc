@@ -1,0 +1,123 @@
+// with_fused_loss: what is replaced, what is refused, and what the step then computes.
+#include "graph/transform/fused_loss.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "graph/analysis/graph_profile.h"
+#include "graph/models/model_family.h"
+#include "graph/transform/precision.h"
+#include "graph/transform/training.h"
+
+using namespace tessera;
+
+namespace {
+
+template <class T>
+T ok(Result<T> result) {
+  REQUIRE_MESSAGE(result.ok(), result.status().to_string());
+  return std::move(result).value();
+}
+
+Graph with_loss(std::string_view shorthand) {
+  Graph graph = ok(build_model(ok(parse_shorthand(shorthand))));
+  REQUIRE(add_token_loss(graph).ok());
+  return graph;
+}
+
+int count(const Graph& graph, std::string_view op) {
+  return static_cast<int>(
+      std::ranges::count_if(graph.nodes(), [&](const Node& node) { return node.op->name == op; }));
+}
+
+// Largest extent of the last dim among activations of the rank of logits.
+int64_t widest(const Graph& graph) {
+  int64_t most = 0;
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::kActivation && tensor.type.shape.rank() == 3)
+      most = std::max(most, tensor.type.shape[2]);
+  return most;
+}
+
+Graph bound(const Graph& graph) {
+  const std::vector<std::pair<std::string, int64_t>> symbols = {{"B", 3}, {"T", 8}};
+  return ok(graph.bind(symbols));
+}
+
+constexpr std::string_view kGpt2 = "gpt2:L=1,C=8,H=2,V=97,T=8";
+
+}  // namespace
+
+TEST_CASE("a training step with a fused loss has no logits, and loss and gradient are one node") {
+  const Graph fused = ok(with_fused_loss(with_loss(kGpt2)));
+  const Graph step = ok(make_training_step(fused, {}));
+  CHECK(count(step, "linear_cross_entropy_grad") == 1);
+  CHECK(count(step, "linear_cross_entropy") == 0);
+  CHECK(count(step, "row_max") == 0);
+  CHECK(widest(step) < 97);
+  CHECK(widest(ok(make_training_step(with_loss(kGpt2), {}))) == 97);
+  for (const Node& node : step.nodes())
+    if (node.op->name == "linear_cross_entropy_grad") CHECK(node.phase == Phase::kForward);
+  const Graph evaluation = ok(make_evaluation(fused));
+  CHECK(count(evaluation, "linear_cross_entropy") == 1);
+  CHECK(widest(evaluation) < 97);
+}
+
+TEST_CASE("a fused loss takes the three products of head and loss apart") {
+  const auto flops = [](const Graph& step) { return ok(profile_graph(bound(step))).total().flops; };
+  const double apart = flops(ok(make_training_step(with_loss(kGpt2), {})));
+  const double fused = flops(ok(make_training_step(ok(with_fused_loss(with_loss(kGpt2))), {})));
+  const double product = 2.0 * 3 * 8 * 8 * 97;
+  CHECK(std::abs(fused - apart) < product / 4);  // besides, some operations a logit
+}
+
+TEST_CASE("in mixed precision a fused loss takes the head in bf16 and gives an f32 loss") {
+  const Graph mixed = ok(with_mixed_precision(ok(with_fused_loss(with_loss(kGpt2))), DType::kBF16));
+  const Graph step = ok(make_training_step(mixed, {}));
+  for (const Node& node : step.nodes()) {
+    if (node.op->name != "linear_cross_entropy_grad") continue;
+    CHECK(step.type(node.inputs[1]).dtype == DType::kBF16);
+    CHECK(step.type(node.outputs[0]).dtype == DType::kBF16);
+    CHECK(step.type(node.outputs[1]).dtype == DType::kF32);
+  }
+  CHECK(count(step, "linear_cross_entropy_grad") == 1);
+}
+
+TEST_CASE("a model's auxiliary loss stays beside a fused one") {
+  const std::string_view moe = "moe:L=1,C=8,H=2,KV=2,F=12,E=4,V=97,T=8";
+  const Graph step = ok(make_training_step(ok(with_fused_loss(with_loss(moe))), {}));
+  CHECK(count(step, "linear_cross_entropy_grad") == 1);
+  CHECK(count(step, "linear_cross_entropy") == 0);
+  CHECK(count(step, "moe_fraction") == count(ok(make_training_step(with_loss(moe), {})), "moe_fraction"));
+}
+
+TEST_CASE("a loss that is scaled before it is differentiated is made beside its gradient all the same") {
+  Graph graph = ok(with_fused_loss(with_loss(kGpt2)));
+  const TensorId loss = *graph.find_output("loss");
+  const TensorId factor = ok(graph.add_tensor("factor", graph.type(loss), TensorKind::kInput));
+  const TensorId large = ok(graph.add("scale_by", {loss, factor}));
+  REQUIRE(graph.add_output("loss", large).ok());
+  const Graph step = ok(make_training_step(graph, {}));
+  CHECK(count(step, "linear_cross_entropy") == 0);
+  CHECK(count(step, "linear_cross_entropy_grad") == 1);
+}
+
+TEST_CASE("a loss whose gradient is made from the loss itself is computed before it") {
+  Graph graph = ok(with_fused_loss(with_loss(kGpt2)));
+  const TensorId squared = ok(graph.add("square", {*graph.find_output("loss")}));
+  REQUIRE(graph.add_output("loss", squared).ok());
+  const Graph step = ok(make_training_step(graph, {}));
+  CHECK(count(step, "linear_cross_entropy") == 1);
+  CHECK(count(step, "linear_cross_entropy_grad") == 1);
+}
+
+TEST_CASE("a head with a bias and a graph without a token loss are refused with the reason") {
+  const auto refused = [](const Graph& graph) { return with_fused_loss(graph).status(); };
+  const Status bias = refused(with_loss("encoder:L=1,C=8,H=2,V=97,T=8"));
+  CHECK(bias.code() == StatusCode::kUnsupported);
+  CHECK(bias.message().find("bias") != std::string_view::npos);
+  const Status none = refused(ok(build_model(ok(parse_shorthand(kGpt2)))));
+  CHECK(none.code() == StatusCode::kUnsupported);
+  CHECK(none.message().find("add_token_loss") != std::string_view::npos);
+}
