@@ -20,11 +20,11 @@ namespace {
 struct HeadShape {
   int64_t rows = 0, V = 0, C = 0;
 
-  // Rows of a chunk: enough for a product at full rate, logits of 32 MiB at most (f32) unless 32 rows are
-  // more.
+  // Rows of a chunk. Every product packs w or dw anew, which a few hundred rows make up for; 64 MiB of logits
+  // (f32) at most, unless 32 rows are more.
   int64_t chunk() const {
-    constexpr int64_t kElements = int64_t{8} << 20;
-    return std::min(rows, std::clamp<int64_t>(kElements / std::max<int64_t>(V, 1) / 8 * 8, 32, 256));
+    constexpr int64_t kElements = int64_t{16} << 20;
+    return std::min(rows, std::clamp<int64_t>(kElements / std::max<int64_t>(V, 1) / 8 * 8, 32, 512));
   }
 };
 

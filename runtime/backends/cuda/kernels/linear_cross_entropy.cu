@@ -25,22 +25,25 @@ __host__ __device__ inline bool makes_gradient(Pass pass) {
 // x [rows, C], w [V, C]; a row of logits takes `ld` elements.
 struct HeadShape {
   int64_t rows, V, C, ld;
+  int64_t
+      dw_rows;  // rows of logits that take as much room as the f32 sum of dw, which one chunk does without
 
-  // Rows of a chunk: some 128 Mi logits, in whole tiles of the products.
+  // Rows of a chunk: some 128 Mi logits, in whole tiles of the products; all of them where that takes no more
+  // memory.
   int64_t chunk() const {
     constexpr int64_t kElements = int64_t{128} << 20, kTile = 256, kMost = 8192;
     int64_t most = kElements / (V < 1 ? 1 : V) / kTile * kTile;
     most = most < kTile ? kTile : most > kMost ? kMost : most;
-    return rows < most ? rows : most;
+    return rows <= most + dw_rows ? rows : most;
   }
 };
 
 template <class T>
-HeadShape shape_of(const KernelSpec& spec) {
-  constexpr int64_t kVec = 16 / sizeof(T);
+HeadShape shape_of(const KernelSpec& spec, bool has_dw) {
+  constexpr int64_t kVec = 16 / sizeof(T), kNarrower = sizeof(Wide<T>) / sizeof(T);
   const Rows x = rows_of(spec.input_dims(0));
   const int64_t V = spec.input_dims(1)[0];
-  return {x.count, V, x.cols, (V + kVec - 1) / kVec * kVec};
+  return {x.count, V, x.cols, (V + kVec - 1) / kVec * kVec, has_dw && kNarrower > 1 ? x.cols * kNarrower : 0};
 }
 
 // Statistics of a row of logits, its loss, and its gradient in its place. Pointers are those of the chunk's
@@ -192,9 +195,14 @@ class PlainProducts {
     launch_gemm(args.stream, dx_of(rows), g, w, WholeGemm{}, StoreSum<T, T>{out, shape_.C, false});
     return {};
   }
-  // Into f32 (f64 of f64).
-  Status dw(const LaunchArgs& args, const T* g, const T* x, int64_t rows, bool first, Wide<T>* out) const {
-    launch_gemm(args.stream, dw_of(rows), g, x, WholeGemm{}, StoreSum<T, Wide<T>>{out, shape_.C, !first});
+  // Into T where one chunk is all, else added up in f32 (f64 of f64).
+  Status dw(const LaunchArgs& args, const T* g, const T* x, int64_t rows, bool first, void* out) const {
+    if (rows == shape_.rows)
+      launch_gemm(args.stream, dw_of(rows), g, x, WholeGemm{},
+                  StoreSum<T, T>{static_cast<T*>(out), shape_.C, false});
+    else
+      launch_gemm(args.stream, dw_of(rows), g, x, WholeGemm{},
+                  StoreSum<T, Wide<T>>{static_cast<Wide<T>*>(out), shape_.C, !first});
     return {};
   }
 
@@ -240,7 +248,7 @@ class LtProducts {
   Status dx(const LaunchArgs& args, const T* g, const T* w, int64_t rows, T* out) const {
     return of(rows).dx->launch(g, w, nullptr, nullptr, out, args.workspace, args.stream);
   }
-  Status dw(const LaunchArgs& args, const T* g, const T* x, int64_t rows, bool first, Wide<T>* out) const {
+  Status dw(const LaunchArgs& args, const T* g, const T* x, int64_t rows, bool first, void* out) const {
     const auto& product = first ? of(rows).dw : of(rows).add_dw;
     return product->launch(g, x, nullptr, nullptr, out, args.workspace, args.stream);
   }
@@ -271,7 +279,7 @@ class LtProducts {
     if (!weight) return made;
     LtShape dw{shape.V, shape.C, rows, true, false, dtype, false};
     dw.a_row = shape.ld;
-    dw.wide_c = true;
+    dw.wide_c = chunk_ < shape.rows;
     if (is_first) {
       TSR_ASSIGN_OR_RETURN(made.dw, product(dw));
     }
@@ -292,8 +300,8 @@ class LtProducts {
 
 // --- the passes ---
 
-// The workspace: of the products, dw in f32 where its type is narrower, the logits of a chunk, the losses of
-// all rows.
+// The workspace: of the products, dw in f32 where it is added up and its type is narrower, the logits of a
+// chunk, the losses of all rows.
 template <class T>
 struct Layout {
   int64_t dw_at, logits_at, losses_at, bytes;
@@ -328,7 +336,8 @@ class ChunkedHead final : public Kernel {
     W* losses = reinterpret_cast<W*>(workspace + layout_.losses_at);
     const T *x = args.in<T>(0), *w = args.in<T>(1);
     T* dw = has_dw_ ? args.out<T>(pass_ == Pass::kGrad ? 2 : 1) : nullptr;
-    W* sums = wide_dw() ? reinterpret_cast<W*>(workspace + layout_.dw_at) : reinterpret_cast<W*>(dw);
+    W* wide = reinterpret_cast<W*>(workspace + layout_.dw_at);
+    void* sums = wide_dw() ? static_cast<void*>(wide) : dw;
     for (int64_t first = 0; first < shape_.rows; first += shape_.chunk()) {
       const int64_t left = shape_.rows - first, rows = left < shape_.chunk() ? left : shape_.chunk();
       const T* of_chunk = x + first * shape_.C;
@@ -343,7 +352,7 @@ class ChunkedHead final : public Kernel {
           from_cuda(cudaMemsetAsync(dw, 0, static_cast<size_t>(shape_.V * shape_.C) * sizeof(T), args.stream),
                     "cudaMemset"));
     else if (wide_dw())
-      launch_each(args.stream, shape_.V * shape_.C, Narrowed<T>{sums, dw});
+      launch_each(args.stream, shape_.V * shape_.C, Narrowed<T>{wide, dw});
     if (makes_loss(pass_)) {
       const LossSum<W> sum{losses, args.in<W>(3), args.out<W>(pass_ == Pass::kGrad ? 1 : 0), shape_.rows};
       launch_rows(args.stream, 1, shape_.rows, sum);
@@ -352,7 +361,7 @@ class ChunkedHead final : public Kernel {
   }
 
  private:
-  bool wide_dw() const { return has_dw_ && sizeof(W) != sizeof(T); }
+  bool wide_dw() const { return has_dw_ && sizeof(W) != sizeof(T) && shape_.chunk() < shape_.rows; }
 
   HeadRow<T> row_of(const LaunchArgs& args, int64_t first, T* logits, W* losses) const {
     HeadRow<T> row{};
@@ -389,8 +398,8 @@ template <template <class> class Products>
 Result<Prepared> prepare_head(Pass pass, const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
-    const HeadShape shape = shape_of<T>(spec);
     const bool has_dw = makes_gradient(pass) && spec.i64("weight_grad") != 0;
+    const HeadShape shape = shape_of<T>(spec, has_dw);
     auto products = Products<T>::create(shape, makes_gradient(pass), has_dw);
     if (!products.ok()) return products.status();
     auto kernel = std::make_unique<ChunkedHead<T, Products<T>>>(pass, shape, std::move(products).value(),
@@ -401,11 +410,15 @@ Result<Prepared> prepare_head(Pass pass, const KernelSpec& spec) {
     prepared.kernel = std::move(kernel);
     prepared.workspace_bytes = workspace;
     prepared.flops = 2 * logits * double(shape.C) * (!makes_gradient(pass) ? 1 : has_dw ? 3 : 2);
-    // Logits are written, read, made a gradient and read by two products.
+    // Logits are written, read, made a gradient and read by two products; dw is read and written once a
+    // chunk.
     prepared.bytes = operand_bytes(spec) + logits * sizeof(T) * (makes_gradient(pass) ? 5 : 2);
+    if (has_dw && shape.chunk() < shape.rows)
+      prepared.bytes +=
+          2 * double(shape.rows) / double(shape.chunk()) * double(shape.V * shape.C) * sizeof(Wide<T>);
     const bool is_lt = std::is_same_v<Products<T>, LtProducts<T>>;
     prepared.efficiency = !is_lt ? 0.01 : sizeof(T) >= 4 ? 0.05 : 0.6;
-    return prepared;
+    return std::move(prepared);
   });
 }
 
