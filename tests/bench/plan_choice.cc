@@ -245,26 +245,12 @@ double run_for(Session& session, int steps, Status& status) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / steps;
 }
 
-// Rounds in which everyone takes turns; those that a first look finds far behind stay out. runners[0] is the
-// chosen one, which stays.
-Status measure(std::vector<Runner>& runners, int rounds) {
-  Status status;
-  for (Runner& runner : runners) {
-    run_for(*runner.session, 1, status);
-    runner.seconds = {run_for(*runner.session, 1, status)};
-    for (int look = 0; look < 3; ++look)
-      runner.seconds[0] = std::min(runner.seconds[0], run_for(*runner.session, 1, status));
-    TSR_RETURN_IF_ERROR(status);
-  }
-  double least = runners[0].seconds[0];
-  for (const Runner& runner : runners) least = std::min(least, runner.seconds[0]);
-  constexpr double kFarBehind = 1.4;
-  std::erase_if(
-      runners, [&](const Runner& it) { return &it != runners.data() && it.seconds[0] > kFarBehind * least; });
-  for (Runner& runner : runners) runner.seconds.clear();
-  // Machines change their speed for tenths of a second and more: turns are short, so that those of one round
-  // see the same, and a round has several of each.
+// Everyone takes turns. Machines change their speed for tenths of a second and more: turns are short, so that
+// those of one round see the same, and a round has several of each.
+Status take_turns(std::vector<Runner>& runners, int rounds) {
   constexpr int kTurns = 6, kSteps = 2;
+  for (Runner& runner : runners) runner.seconds.clear(), runner.cpu_seconds.clear();
+  Status status;
   for (int round = 0; round < rounds; ++round) {
     std::vector<std::vector<double>> turns(runners.size());
     std::vector<double> cpu(runners.size());
@@ -285,6 +271,41 @@ Status measure(std::vector<Runner>& runners, int rounds) {
     }
   }
   return {};
+}
+
+// The chosen one, runners[0], against the others: who a first look finds far behind stays out, a few rounds
+// among the rest say who is fastest, and rounds of their own decide between those. Without the last, the best
+// of many would be the luckiest, and beat its own equal.
+Result<std::vector<Runner>> measure(std::vector<Runner> runners, int rounds) {
+  Status status;
+  for (Runner& runner : runners) {
+    run_for(*runner.session, 1, status);
+    runner.seconds = {run_for(*runner.session, 1, status)};
+    for (int look = 0; look < 3; ++look)
+      runner.seconds[0] = std::min(runner.seconds[0], run_for(*runner.session, 1, status));
+    TSR_RETURN_IF_ERROR(status);
+  }
+  double least = runners[0].seconds[0];
+  for (const Runner& runner : runners) least = std::min(least, runner.seconds[0]);
+  constexpr double kFarBehind = 1.4;
+  std::erase_if(
+      runners, [&](const Runner& it) { return &it != runners.data() && it.seconds[0] > kFarBehind * least; });
+  constexpr size_t kDecided = 5;
+  if (runners.size() > kDecided) {
+    constexpr int kFirstRounds = 3;
+    TSR_RETURN_IF_ERROR(take_turns(runners, kFirstRounds));
+    std::ranges::sort(runners.begin() + 1, runners.end(), {},
+                      [](const Runner& it) { return median(it.seconds); });
+  }
+  std::vector<Runner> left;
+  while (runners.size() > kDecided) {
+    left.push_back(std::move(runners.back()));
+    runners.pop_back();
+  }
+  for (Runner& runner : left) runner.session.reset();
+  TSR_RETURN_IF_ERROR(take_turns(runners, rounds));
+  std::ranges::move(left, std::back_inserter(runners));
+  return runners;
 }
 
 struct Options {
@@ -346,11 +367,11 @@ Result<double> run_setting(int64_t number, const Subject& subject, int32_t count
     if (!runner.ok() || (limit > 0 && runner->arena_bytes > limit)) continue;
     runners.push_back(std::move(*runner));
   }
-  TSR_RETURN_IF_ERROR(measure(runners, options.rounds));
+  TSR_ASSIGN_OR_RETURN(runners, measure(std::move(runners), options.rounds));
 
   size_t best = 1;
   for (size_t i = 1; i < runners.size(); ++i)
-    if (median(runners[i].seconds) < median(runners[best].seconds)) best = i;
+    if (runners[i].session && median(runners[i].seconds) < median(runners[best].seconds)) best = i;
   const bool alone = runners.size() == 1;
   const double own = median(runners[0].seconds), other = alone ? own : median(runners[best].seconds);
   std::printf(
@@ -427,6 +448,10 @@ int main(int argc, char** argv) {
     if (word == "--only" && i + 1 < argc)
       for (const std::string& part : tessera::split(argv[++i], ','))
         options.only.push_back(tessera::parse_i64(part).value_or(0));
+    if (word == "--help") {
+      std::puts("plan_choice [--profile FILE] [--measure N] [--all] [--only N,N,...] [--rounds N]");
+      return 0;
+    }
   }
   return tessera::run(options);
 }
