@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/block_ways.h"
 #include "parallel/search/pipeline_cuts.h"
 #include "parallel/search/repeated_blocks.h"
 
@@ -21,14 +22,7 @@ namespace tessera {
 
 namespace {
 
-constexpr Recompute kWays[] = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
-
-// Sums of rounded times may differ from the replay's in the last bits.
-double slack() { return 1 - 1e-9; }
-
-StageBlocks blocks(int64_t count, Recompute way) {
-  return {count, way == Recompute::kFull ? count : 0, way == Recompute::kSelective ? count : 0};
-}
+StageBlocks blocks(int64_t count, Recompute way) { return blocks_of(count, {way, 0, 0}); }
 
 }  // namespace
 
@@ -40,25 +34,12 @@ StepSolver::StepSolver(const TransformerShape& model, const Cluster& cluster,
       plan_(plan),
       times_(model, plan_, cluster),
       m_(options.global_batch / (plan.micro_batch * plan.data())),
-      limit_(limit) {
-  for (const Recompute way : kWays) {
-    if (!allowed(options.recompute, way)) continue;
-    if (way == Recompute::kSelective && plan.fused_attention) continue;  // nothing to gain
-    ways_.push_back(way);
-  }
-  for (const bool first : {true, false}) {
-    const bool last = !first || plan_.pp == 1;
-    note_backward(times_.of({}, first, last));
-    for (const Recompute way : ways_) note_backward(times_.of(blocks(model.L, way), first, last));
-  }
-  for (const Recompute way : ways_) {
-    // Sends, as long forth as back, weigh less beside more blocks.
-    for (const int64_t count : {int64_t{1}, model.L})
-      note_backward(times_.of(blocks(count, way), false, false));
-    const StagePasses one = times_.of(blocks(1, way), false, false),
-                      two = times_.of(blocks(2, way), false, false);
-    way_seconds_.push_back(two.forward_s + two.backward_s - one.forward_s - one.backward_s);
-  }
+      limit_(limit),
+      after_(model, cluster, options, plan_, times_),
+      ways_(recomputations(options, plan)) {
+  for (const Recompute way : ways_)
+    way_seconds_.push_back(seconds_of(times_.of(blocks(2, way), false, false)) -
+                           seconds_of(times_.of(blocks(1, way), false, false)));
 }
 
 // Before anything is solved.
@@ -88,18 +69,18 @@ double StepSolver::bound() const {
     }
     pipeline = std::max(pipeline, work * (1 + (std::isinf(weights) ? 0 : 1 / weights)));
   }
-  return with_after(slack() * pipeline);
+  return with_after(kBoundSlack * pipeline);
 }
 
 // kOutOfMemory when nothing fits.
-Result<FoundStep> StepSolver::solve(double& bound_s) const {
-  if (plan_.virtual_stages > 1) return solve_interleaved(bound_s);
+Result<FoundStep> StepSolver::solve(double& bound_s, double most_s) const {
+  if (plan_.virtual_stages > 1) return solve_interleaved(bound_s, most_s);
   FoundStep best;
   best.time.step_s = INFINITY;
   const auto m = static_cast<double>(m_);
   // All stages' passes come to as much at least.
   const StagePasses all = times_.of(blocks(model_.L, ways_.front()), true, true);
-  const double work = slack() * (all.forward_s + all.backward_s);
+  const double work = kBoundSlack * (all.forward_s + all.backward_s);
   std::unordered_map<int64_t, StagePasses> known;
   const auto passes_of = [&](int32_t s, int64_t n) -> const StagePasses& {
     const auto [at, made] = known.try_emplace(s * (model_.L + 1) + n);
@@ -124,13 +105,13 @@ Result<FoundStep> StepSolver::solve(double& bound_s) const {
     };
     TSR_ASSIGN_OR_RETURN(const PipelineCuts cuts,
                          cut_growing_blocks(model_.L, plan_.pp, price, floor, INFINITY));
-    if (as_bound) bound_s = with_after(slack() * cuts.time_s);
+    if (as_bound) bound_s = with_after(kBoundSlack * cuts.time_s);
     std::vector<StageBlocks> stages;
     for (int32_t s = 0; s < plan_.pp; ++s) {
       const int64_t end = s + 1 < plan_.pp ? cuts.first[static_cast<size_t>(s) + 1] : model_.L;
       stages.push_back(*fill(s, end - cuts.first[static_cast<size_t>(s)]));
     }
-    TSR_ASSIGN_OR_RETURN(FoundStep found, finish(std::move(stages)));
+    TSR_ASSIGN_OR_RETURN(FoundStep found, finish(std::move(stages), most_s));
     if (found.time.step_s < best.time.step_s) best = std::move(found);
   }
   return best;
@@ -215,7 +196,7 @@ std::optional<StageBlocks> StepSolver::fill(int32_t device, int64_t count) const
 }
 
 // Equal chunks; a device's recomputed blocks are dealt out to its chunks in turn.
-Result<FoundStep> StepSolver::solve_interleaved(double& bound_s) const {
+Result<FoundStep> StepSolver::solve_interleaved(double& bound_s, double most_s) const {
   const int64_t chunks = plan_.virtual_stages, each = model_.L / (plan_.pp * chunks);
   std::vector<StageBlocks> stages(static_cast<size_t>(plan_.pp * chunks), StageBlocks{each, 0, 0});
   std::vector<double> forward, backward;
@@ -246,13 +227,14 @@ Result<FoundStep> StepSolver::solve_interleaved(double& bound_s) const {
     const StagePasses chunk = times_.of(stages[d], device == 0, false);
     before += chunk.forward_s + chunk.backward_s;
   }
-  bound_s = with_after(slack() * least);
-  return finish(std::move(stages));
+  bound_s = with_after(kBoundSlack * least);
+  return finish(std::move(stages), most_s);
 }
 
-Result<FoundStep> StepSolver::finish(std::vector<StageBlocks> stages) const {
+Result<FoundStep> StepSolver::finish(std::vector<StageBlocks> stages, double most_s) const {
   FoundStep found;
-  TSR_ASSIGN_OR_RETURN(found.time, step_time(model_, plan_, cluster_, options_.global_batch, stages));
+  TSR_ASSIGN_OR_RETURN(found.time,
+                       step_time(model_, plan_, cluster_, options_.global_batch, stages, nullptr, most_s));
   found.plan = plan_;
   found.plan.recompute = Recompute::kNone;
   for (const StageBlocks& stage : stages) {
@@ -271,37 +253,9 @@ Result<FoundStep> StepSolver::finish(std::vector<StageBlocks> stages) const {
   return found;
 }
 
-void StepSolver::note_backward(const StagePasses& passes) {
-  const double both = passes.forward_s + passes.backward_s;
-  if (both > 0) backward_share_ = std::max(backward_share_, passes.backward_s / both);
-}
-
-// A pipeline of P seconds or more, and what comes after: no stage holds fewer parameters than the average,
-// and no backward pass that hides communication lasts longer than its share of P / m. With ZeRO-3 a longer
-// pipeline may hide more than it costs, so the least over all P counts; the sum is convex in P.
-// No stage holds fewer on average.
-StageParameters StepSolver::average_parameters() const {
-  StageParameters average = times_.counts(model_.L, true, true);
-  for (double* part : {&average.dense, &average.experts, &average.trained, &average.trained_experts,
-                       &average.sharded, &average.trained_sharded})
-    *part /= plan_.pp;
-  return average;
-}
-
+// No stage holds fewer parameters than the average.
 double StepSolver::with_after(double pipeline_s) const {
-  const StageParameters average = average_parameters();
-  const auto total = [&](double p) {
-    const AfterPipeline after =
-        after_pipeline(model_, plan_, cluster_, m_, average, backward_share_ * p / static_cast<double>(m_));
-    return p + after.gradients_s + after.update_s;
-  };
-  if (plan_.zero < 2 || !plan_.dp_overlap) return total(pipeline_s);
-  double low = pipeline_s, high = std::max(2 * total(0), pipeline_s);  // there everything is hidden
-  for (int i = 0; i < 50; ++i) {
-    const double a = low + (high - low) / 3, b = high - (high - low) / 3;
-    (total(a) <= total(b) ? high : low) = total(a) <= total(b) ? b : a;
-  }
-  return (1 - 1e-7) * std::min({total(low), total(high), total(pipeline_s)});
+  return after_.step_s(pipeline_s, average_of(times_.counts(model_.L, true, true), plan_.pp));
 }
 
 }  // namespace tessera

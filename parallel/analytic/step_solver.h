@@ -3,11 +3,13 @@
 // and the result replayed.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "graph/base/result.h"
+#include "parallel/analytic/after_bound.h"
 #include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/step_space.h"
 #include "parallel/analytic/step_time.h"
@@ -30,8 +32,9 @@ class StepSolver {
 
   // No plan of this configuration is faster; before anything is solved.
   double bound() const;
-  // kOutOfMemory when nothing fits. Raises `bound_s` to what the solution proves.
-  Result<FoundStep> solve(double& bound_s) const;
+  // kOutOfMemory when nothing fits. Raises `bound_s` to what the solution proves. Of steps of `most_s` or
+  // more only that much need be known.
+  Result<FoundStep> solve(double& bound_s, double most_s = INFINITY) const;
   // The smallest limit under which solve() finds a plan, or `at_most` where that is smaller.
   int64_t least_limit(int64_t at_most = INT64_MAX) const;
 
@@ -42,10 +45,8 @@ class StepSolver {
   std::optional<StageBlocks> fill(int32_t device, int64_t count) const;
   int64_t least_bytes(int32_t device, int64_t count) const;  // with which fill() has something
   bool holds_all(int64_t limit) const;                       // some cut has stages that all can be filled
-  Result<FoundStep> solve_interleaved(double& bound_s) const;
-  Result<FoundStep> finish(std::vector<StageBlocks> stages) const;
-  void note_backward(const StagePasses& passes);
-  StageParameters average_parameters() const;
+  Result<FoundStep> solve_interleaved(double& bound_s, double most_s) const;
+  Result<FoundStep> finish(std::vector<StageBlocks> stages, double most_s) const;
   double with_after(double pipeline_s) const;
 
   const TransformerShape& model_;
@@ -55,9 +56,9 @@ class StepSolver {
   const StageTimes times_;
   const int64_t m_;
   const int64_t limit_;
-  std::vector<Recompute> ways_;
+  const AfterBound after_;
+  const std::vector<Recompute> ways_;
   std::vector<double> way_seconds_;
-  double backward_share_ = 0;  // of a stage's time, at most
 };
 
 }  // namespace tessera

@@ -7,7 +7,7 @@
 namespace tessera {
 
 std::vector<ForeignPlan> step_space(const TransformerShape& model, const Cluster& cluster,
-                                    const StepSearchOptions& options) {
+                                    const StepSearchOptions& options, bool coarse) {
   std::vector<ForeignPlan> plans;
   const int32_t cp = options.features.cp, ep = options.features.ep;
   const auto devices = static_cast<int64_t>(cluster.devices.size()) / cp / ep;
@@ -20,11 +20,13 @@ std::vector<ForeignPlan> step_space(const TransformerShape& model, const Cluster
         continue;
       for (const int32_t mb : divisors(options.global_batch / dp / ep)) {
         if (!allowed(options.micro_batch, int64_t{mb})) continue;
+        int32_t least = 1;
         for (int32_t chunks = 1; chunks <= model.L / pp && (pp > 1 || chunks == 1); ++chunks) {
-          if (!allowed(options.virtual_stages, chunks)) continue;
+          if (!allowed(options.virtual_stages, chunks) || chunks < least) continue;
           if (chunks > 1 &&
               (model.L % (int64_t{pp} * chunks) != 0 || options.global_batch / dp / ep / mb % pp != 0))
             continue;
+          if (coarse) least = 2 * chunks;
           for (const int32_t zero : {0, 1, 2, 3}) {
             if (!allowed(options.zero, zero) || (dp == 1 && zero > 0 && !options.zero)) continue;
             for (const bool sp : {true, false}) {

@@ -36,7 +36,7 @@ struct StepSearchOptions {
   bool last_resort = true;
   // Only plans below this count: with none the best has an infinite step, and the bound is what is known.
   double most_s = INFINITY;
-  int64_t most_solved = 4000;     // configurations solved at most; what stays open counts in the bound
+  int64_t most_solved = 4000;  // configurations solved at most; what stays open counts in the bound
 };
 
 template <class T>
@@ -44,8 +44,9 @@ bool allowed(const std::optional<T>& pin, T value) {
   return !pin || *pin == value;
 }
 
-// Every combination but for cuts and what is decided block by block.
+// Every combination but for cuts and what is decided block by block. `coarse`: of the numbers of chunks only
+// those at least twice the one before, so that deep models have hardly more than others.
 std::vector<ForeignPlan> step_space(const TransformerShape& model, const Cluster& cluster,
-                                    const StepSearchOptions& options);
+                                    const StepSearchOptions& options, bool coarse = false);
 
 }  // namespace tessera

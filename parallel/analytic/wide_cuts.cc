@@ -10,6 +10,13 @@
 
 namespace tessera {
 
+namespace {
+
+// Forward and input gradients: the way of a micro-batch there and back.
+double way_seconds(const StagePasses& passes) { return seconds_of(passes) - passes.weight_s; }
+
+}  // namespace
+
 WideCuts::WideCuts(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
                    const ForeignPlan& plan, int32_t chunks_to)
     : model_(model),
@@ -262,53 +269,66 @@ std::optional<CutPipeline> WideCuts::pipeline(int64_t limit, double best_s) cons
   return fits ? std::optional(std::move(result)) : std::nullopt;
 }
 
-// What holds of the first device holds of every device and those after it. From the last one on, the least
-// sum of later forward passes and input gradients decides whether any cut takes `step_s` or less.
+// The least that forward passes and input gradients of a device between the ends take, by its blocks: from a
+// few numbers of them, up to the first that does not fit or is not done in `step_s`.
+ConvexFloor WideCuts::least_way(Prices& priced, double step_s) const {
+  const double ends = way_seconds(times_.of({}, false, false)),
+               block = way_seconds(times_.of(blocks_of(1, ways_.front()), false, false)) - ends;
+  std::vector<KnownValue> known = {{0, ends}};
+  constexpr int64_t kKnown = 32;
+  const int64_t most = model_.L - plan_.pp + 1, share = (model_.L + plan_.pp - 1) / plan_.pp;
+  const int64_t stride = std::max<int64_t>(1, 2 * share / kKnown);
+  for (int64_t n = std::max<int64_t>(stride, plan_.virtual_stages); n <= most; n += stride) {
+    const Price& price = priced(1, n);
+    if (!price.fits || static_cast<double>(m_) * seconds_of(price.passes) > step_s) {
+      known.push_back({n, known.back().value + static_cast<double>(n - known.back().at) * block});
+      break;
+    }
+    known.push_back({n, way_seconds(price.passes)});
+  }
+  return {known, block};
+}
+
+// What holds of the first device holds of every device and those after it: the way from it there and back,
+// with all later forward passes and input gradients, beside what it does meanwhile. Those take no less than
+// blocks spread evenly, of which one more takes no more than one fewer saves on a device before them: so the
+// most blocks on every device, from the last one on, are the most in all.
 bool WideCuts::some_cut_below(Prices& priced, double step_s) const {
   const auto m = static_cast<double>(m_);
-  const auto blocks = static_cast<size_t>(model_.L), devices = static_cast<size_t>(plan_.pp);
-  // How many blocks a device does in the time at most; where it begins with that.
-  std::vector<size_t> most(devices), least_begin(devices + 1, blocks), most_begin(devices + 1, 0);
-  for (size_t s = 0; s < devices; ++s) {
-    const auto may = [&](size_t n) {
-      const Price& price = priced(static_cast<int32_t>(s), static_cast<int64_t>(n));
-      return price.fits && m * seconds_of(price.passes) <= step_s;
+  const StagePasses none = times_.of({}, false, false),
+                    one = times_.of(blocks_of(1, ways_.front()), false, false);
+  const double block = way_seconds(one) - way_seconds(none);
+  const ConvexFloor even = least_way(priced, step_s);
+  const bool spread = plan_.pp > 2 && even.steepest() <= m * (seconds_of(one) - seconds_of(none)) -
+                                                             static_cast<double>(flights(0) - 1) *
+                                                                 (one.forward_s - none.forward_s);
+  int64_t held = 0, least = std::max<int64_t>(1, plan_.virtual_stages);
+  double ends = 0;
+  for (int32_t d = plan_.pp; d-- > 0;) {
+    const double count = plan_.pp - 1 - d, blocks = static_cast<double>(held),
+                 extra = ends - count * way_seconds(none);
+    const double later = kBoundSlack * (spread && d + 1 < plan_.pp ? extra + count * even(blocks / count)
+                                                                   : ends + blocks * block);
+    const auto may = [&](int64_t n) {
+      const Price& price = priced(d, n);
+      if (!price.fits || m * seconds_of(price.passes) > step_s) return false;
+      // As many forward passes as it may hold are done before its first input gradient.
+      return later + m * seconds_of(price.passes) -
+                 static_cast<double>(flights(d) - 1) * price.passes.forward_s <=
+             step_s;
     };
-    size_t low = 0, high = blocks - devices + 1;
+    int64_t low = least - 1, high = std::max(least, model_.L - plan_.pp + 1);
     while (low < high) {
-      const size_t middle = (low + high + 1) / 2;
+      const int64_t middle = (low + high + 1) / 2;
       const bool fine = may(middle);
       (fine ? low : high) = fine ? middle : middle - 1;
     }
-    if (low == 0) return false;
-    most[s] = low;
-    most_begin[s + 1] = std::min(blocks - (devices - s - 1), most_begin[s] + low);
+    if (low < least) return false;
+    held += low;
+    if (held + d * least >= model_.L) return true;
+    ends += way_seconds(times_.of({}, d == 0, holds_head(plan_, d)));
   }
-  for (size_t s = devices; s-- > 0;)
-    least_begin[s] = std::max(s, least_begin[s + 1] - std::min(least_begin[s + 1], most[s]));
-  if (least_begin[0] > 0 || most_begin[devices] < blocks) return false;
-  std::vector<double> later = {0}, now;
-  size_t later_begin = blocks;
-  for (size_t s = devices; s-- > 0;) {
-    if (most_begin[s] < least_begin[s]) return false;
-    now.assign(most_begin[s] + 1 - least_begin[s], INFINITY);
-    for (size_t begin = least_begin[s]; begin <= most_begin[s]; ++begin)
-      for (size_t end = std::max(begin + 1, later_begin);
-           end <= std::min(begin + most[s], later_begin + later.size() - 1); ++end) {
-        const double rest = later[end - later_begin];
-        if (std::isinf(rest)) continue;
-        const auto device = static_cast<int32_t>(s);
-        const StagePasses& one = priced(device, static_cast<int64_t>(end - begin)).passes;
-        const double input = one.backward_s - one.weight_s, sum = rest + one.forward_s + input;
-        const double waits =
-            m * seconds_of(one) - input - static_cast<double>(flights(device)) * one.forward_s;
-        double& here = now[begin - least_begin[s]];
-        if (sum + waits <= step_s) here = std::min(here, sum);
-      }
-    later.swap(now);
-    later_begin = least_begin[s];
-  }
-  return std::isfinite(later[0]);
+  return false;
 }
 
 void WideCuts::wait_for_first(Prices& priced, double best_s, CutPipeline& result) const {

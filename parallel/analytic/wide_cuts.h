@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parallel/analytic/wide_bounds.h"
+#include "parallel/search/convex_floor.h"
 
 namespace tessera {
 
@@ -62,6 +63,7 @@ class WideCuts {
   std::vector<StageBlocks> deal(const StageBlocks& whole) const;
   int32_t stage_of(int32_t device, size_t chunk) const;
   StagePasses passes(int32_t device, const StageBlocks& whole) const;
+  ConvexFloor least_way(Prices& priced, double step_s) const;
   bool some_cut_below(Prices& priced, double step_s) const;
   void wait_for_first(Prices& priced, double best_s, CutPipeline& result) const;
   int64_t most_blocks(Prices& priced, int32_t device, int64_t least, int64_t most, double before,

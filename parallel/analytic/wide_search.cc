@@ -75,10 +75,6 @@ class Search {
       found_.push_back(seed->best);
       for (const FoundStep& step : seed->runners_up) found_.push_back(step);
       best_ = seed->best.time.step_s;
-      result_.configurations = seed->configurations;
-      result_.closed_by_bound = seed->closed_by_bound;
-      result_.solved = seed->solved, result_.too_large = seed->too_large;
-      result_.closed = seed->closed;
     }
     // Other schedules of the meshes found so far come first: whatever they gain closes more.
     if (seed != nullptr) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/after_bound.h"
 #include "parallel/analytic/offload_time.h"
 #include "parallel/analytic/wide_cuts.h"
 

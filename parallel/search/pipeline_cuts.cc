@@ -31,6 +31,7 @@ class Prices {
     }
     prices_.assign(size, kImpossible);
   }
+  bool equal() const { return equal_; }
   StagePrice& at(size_t stage, size_t begin, size_t end) {
     return prices_[offsets_[stage] + (equal_ ? end - begin - counts_[stage].least : begin * (n_ + 1) + end)];
   }
@@ -46,41 +47,58 @@ class Prices {
 
 class Cuts {
  public:
-  Cuts(size_t blocks, Prices& prices)
-      : n_(blocks), stages_(prices.counts().size()), prices_(prices), least_begin_(stages_ + 1, 0) {
-    // Where a stage can begin, with what those before it and those from it on can have.
-    most_begin_ = least_begin_;
-    const std::vector<Counts>& counts = prices.counts();
-    for (size_t s = 0; s < stages_; ++s) {
-      least_begin_[s + 1] = least_begin_[s] + counts[s].least;
-      most_begin_[s + 1] = std::min(n_, most_begin_[s] + counts[s].most);
-    }
-    size_t least = 0, most = 0;
-    for (size_t s = stages_ + 1; s-- > 0;) {
-      if (s < stages_) least += counts[s].least, most = std::min(n_, most + counts[s].most);
-      least_begin_[s] = std::max(least_begin_[s], n_ - most);
-      most_begin_[s] = least > n_ ? 0 : std::min(most_begin_[s], n_ - least);
-    }
+  Cuts(size_t blocks, Prices& prices) : n_(blocks), stages_(prices.counts().size()), prices_(prices) {
+    narrow(INFINITY);
   }
 
   Result<PipelineCuts> solve() {
     const double least = least_pace();
     if (std::isinf(least))
       return Status(StatusCode::kOutOfMemory, format("no cut of {} blocks into {} stages fits", n_, stages_));
+    // The cut with the smallest pace comes first: where stages alike make every sum the same, to the last
+    // bits, nothing is left to walk.
+    constexpr double kRounding = 1e-12;
     PipelineCuts best, step;
-    best.time_s = INFINITY;
-    int64_t solved = 0;
+    least_sum(std::nextafter(least, INFINITY), best);
+    best.time_s = best.once_s + best.pace_s;
+    int64_t solved = 1;
     for (double limit = INFINITY; least_sum(limit, step); limit = step.pace_s) {
       ++solved;
       step.time_s = step.once_s + step.pace_s;
       if (step.time_s < best.time_s) best = step;
-      if (step.once_s + least >= best.time_s) break;
+      if (step.once_s + least >= (1 - kRounding) * best.time_s) break;
     }
     best.solved = solved;
     return best;
   }
 
  private:
+  // Which counts stages have with every pace below `limit`, and where they can begin: what those before them
+  // and those from them on can have.
+  void narrow(double limit) {
+    counts_ = prices_.counts();
+    size_t all = 0;
+    for (size_t s = 0; s < stages_ && prices_.equal(); ++s) {
+      Counts& stage = counts_[s];
+      while (stage.most > stage.least && !(prices_.at(s, 0, stage.most).pace_s < limit)) --stage.most;
+      all += stage.most;
+    }
+    for (size_t s = 0; s < stages_ && all >= n_; ++s)
+      counts_[s].least = std::max(counts_[s].least, counts_[s].most - std::min(counts_[s].most, all - n_));
+    least_begin_.assign(stages_ + 1, 0);
+    most_begin_ = least_begin_;
+    for (size_t s = 0; s < stages_; ++s) {
+      least_begin_[s + 1] = least_begin_[s] + counts_[s].least;
+      most_begin_[s + 1] = std::min(n_, most_begin_[s] + counts_[s].most);
+    }
+    size_t least = 0, most = 0;
+    for (size_t s = stages_ + 1; s-- > 0;) {
+      if (s < stages_) least += counts_[s].least, most = std::min(n_, most + counts_[s].most);
+      least_begin_[s] = std::max(least_begin_[s], n_ - most);
+      most_begin_[s] = least > n_ ? 0 : std::min(most_begin_[s], n_ - least);
+    }
+  }
+
   // The smallest possible largest pace.
   double least_pace() {
     std::vector<double> next(n_ + 1, INFINITY), now;
@@ -98,6 +116,7 @@ class Cuts {
   // The smallest sum with every pace below `limit`; of equal sums the one with the smaller pace. False when
   // none is.
   bool least_sum(double limit, PipelineCuts& cuts) {
+    narrow(limit);
     struct Best {
       double sum = INFINITY, pace = -INFINITY;
       size_t end = 0;
@@ -132,14 +151,15 @@ class Cuts {
   }
 
   size_t first_end(size_t s, size_t begin) const {
-    return std::max(begin + prices_.counts()[s].least, least_begin_[s + 1]);
+    return std::max(begin + counts_[s].least, least_begin_[s + 1]);
   }
   size_t last_end(size_t s, size_t begin) const {
-    return std::min(begin + prices_.counts()[s].most, most_begin_[s + 1]);
+    return std::min(begin + counts_[s].most, most_begin_[s + 1]);
   }
 
   const size_t n_, stages_;
   Prices& prices_;
+  std::vector<Counts> counts_;
   std::vector<size_t> least_begin_, most_begin_;
 };
 

@@ -288,6 +288,27 @@ TEST_CASE("equal blocks are cut as any blocks") {
   }
 }
 
+TEST_CASE("stages alike are cut with as many prices whatever the depth") {
+  // Eight stages, with an embedding on the first and a head on the last.
+  const auto asked = [](int64_t blocks) {
+    int64_t prices = 0;
+    const auto seconds = [&](int32_t s, int64_t n) {
+      const double share = static_cast<double>(n) / static_cast<double>(blocks);
+      return share + (s == 0 ? 0.01 : s == 7 ? 0.02 : 0);
+    };
+    const EqualStageCost cost = [&](int32_t s, int64_t n) {
+      ++prices;
+      return StagePrice{seconds(s, n), 15 * seconds(s, n)};
+    };
+    const StageFloor floor = [&](int32_t s, int64_t n) { return 16 * seconds(s, n) + 0.9; };
+    const auto cuts = cut_growing_blocks(blocks, 8, cost, floor, INFINITY);
+    REQUIRE(cuts.ok());
+    CHECK(cuts->solved <= 8);
+    return prices;
+  };
+  CHECK(asked(10'000) <= 2 * asked(100));
+}
+
 TEST_CASE("where more blocks take no less, few prices decide the same cut") {
   std::mt19937 random(11);
   int closed = 0, infeasible = 0;

@@ -49,6 +49,21 @@ TEST_CASE("GPT-3 175B on 1,024 A100 is planned to a gap of one percent, solving 
   for (const int64_t bytes : result.best.memory_bytes) CHECK(bytes <= int64_t{80} << 30);
 }
 
+TEST_CASE("selective recomputation may be asked for where attention keeps nothing to drop") {
+  StepSearchOptions options;
+  options.global_batch = 16;
+  options.recompute = Recompute::kSelective;
+  REQUIRE(options.features.fused_attention);
+  const TransformerShape model = shape("gpt2:L=24,C=2048,H=16,V=50304,T=2048");
+  for (const bool wide : {false, true}) {
+    options.wide = wide;
+    const auto selective = search(model, *cluster_preset("dgx-h100:8"), options);
+    StepSearchOptions none = options;
+    none.recompute = Recompute::kNone;
+    CHECK(selective.best.time.step_s == search(model, *cluster_preset("dgx-h100:8"), none).best.time.step_s);
+  }
+}
+
 TEST_CASE("Llama 3 405B on 16,384 H100 is planned solving few of its configurations") {
   StepSearchOptions options;
   options.global_batch = 2048;

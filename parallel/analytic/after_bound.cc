@@ -1,0 +1,71 @@
+#include "parallel/analytic/after_bound.h"
+
+#include <algorithm>
+
+#include "parallel/analytic/block_ways.h"
+#include "parallel/analytic/step_time.h"
+
+namespace tessera {
+
+namespace {
+
+// The largest share of backward in any stage's time, which bounds what can hide beside it: that of its ends
+// with what it sends, or of a block.
+double backward_share(const StageTimes& times, const StepSearchOptions& options, const ForeignPlan& plan) {
+  double share = 0;
+  const auto note = [&](double forward_s, double backward_s) {
+    if (forward_s + backward_s > 0) share = std::max(share, backward_s / (forward_s + backward_s));
+  };
+  const bool both[] = {true, false};
+  for (const bool first : both)
+    for (const bool last : both) {
+      const StagePasses ends = times.of({}, first, last);
+      note(ends.forward_s, ends.backward_s);
+    }
+  for (const Recompute way : recomputations(options, plan))
+    for (int32_t quarters = 0; quarters <= (way == Recompute::kNone ? 4 : 0); ++quarters) {
+      const StagePasses one = times.of(blocks_of(1, {way, quarters, 0}), false, false),
+                        two = times.of(blocks_of(2, {way, quarters, 0}), false, false);
+      note(two.forward_s - one.forward_s, two.backward_s - one.backward_s);
+    }
+  return share;
+}
+
+}  // namespace
+
+AfterBound::AfterBound(const TransformerShape& model, const Cluster& cluster,
+                       const StepSearchOptions& options, const ForeignPlan& plan, const StageTimes& times)
+    : model_(model),
+      cluster_(cluster),
+      plan_(plan),
+      m_(options.global_batch / (plan.micro_batch * plan.data())),
+      share_(backward_share(times, options, plan)) {}
+
+double AfterBound::step_s(double pipeline_s, const StageParameters& own) const {
+  const auto total = [&](double p) {
+    const AfterPipeline after =
+        after_pipeline(model_, plan_, cluster_, m_, own, share_ * p / static_cast<double>(m_));
+    return p + after.gradients_s + after.update_s;
+  };
+  // How much more is hidden by a second more of pipeline, at most.
+  const double m = static_cast<double>(m_);
+  const double more = 0.8 * 0.9 * share_ *
+                      ((own.sharded > 0 || plan_.zero == 3 ? 1.5 : 0) + (plan_.zero == 2 ? 1 : 1 / m) +
+                       (own.experts > 0 ? 1.5 : 0));
+  if (!plan_.dp_overlap || plan_.replicas() == 1 || more <= 1) return total(pipeline_s);
+  double low = pipeline_s, high = std::max(2 * total(0), pipeline_s);  // there everything is hidden
+  for (int i = 0; i < 50; ++i) {
+    const double a = low + (high - low) / 3, b = high - (high - low) / 3;
+    (total(a) <= total(b) ? high : low) = total(a) <= total(b) ? b : a;
+  }
+  return (1 - 1e-7) * std::min({total(low), total(high), total(pipeline_s)});
+}
+
+StageParameters average_of(StageParameters own, int32_t parts) {
+  for (double* part :
+       {&own.dense, &own.experts, &own.trained, &own.trained_experts, &own.sharded, &own.trained_sharded})
+    *part /= parts;
+  return own;
+}
+
+}  // namespace tessera
