@@ -1,0 +1,99 @@
+// Option fused_loss through the C API: the same training in less memory, and what is refused.
+#include <string>
+#include <vector>
+
+#include "tests/capi/c_api.h"
+
+using namespace capi_test;
+
+namespace {
+
+Model described(const char* description) {
+  tsr_model* made = nullptr;
+  ok(tsr_model_new(description, options({{"seed", 7}}).get(), &made));
+  return Model(made);
+}
+
+Dataset bytes_dataset() {
+  tsr_tokenizer* tokenizer = nullptr;
+  ok(tsr_tokenizer_new_bytes(&tokenizer));
+  const Tokenizer owned(tokenizer);
+  std::string words;
+  for (int i = 0; i < 60; ++i) words += "the tiles of one mosaic lie side by side; ";
+  tsr_dataset* made = nullptr;
+  ok(tsr_dataset_new_text(words.c_str(), words.size(), owned.get(),
+                          options({{"seq", 32}, {"eval_fraction", 0.2}}).get(), &made));
+  return Dataset(made);
+}
+
+struct Trained {
+  std::vector<double> losses;  // of the steps, then of an evaluation
+  double arena_bytes = 0;      // predicted; -1 where more or less was touched
+};
+
+Trained trained(const char* model_text, const char* fused_loss) {
+  const Runtime runtime = capi_test::runtime();
+  const Dataset dataset = bytes_dataset();
+  const Model model = described(model_text);
+  tsr_trainer* made = nullptr;
+  ok(tsr_trainer_new(
+      runtime.get(), model.get(), dataset.get(),
+      options({{"devices", "cpu:1"}, {"batch", 24}, {"steps", 3}, {"fused_loss", std::string(fused_loss)}})
+          .get(),
+      &made));
+  const Trainer trainer(made);
+  Trained result;
+  for (int i = 0; i < 3; ++i) {
+    tsr_step step{};
+    step.struct_size = sizeof step;
+    ok(tsr_trainer_step(trainer.get(), &step));
+    result.losses.push_back(step.loss);
+  }
+  double loss = 0;
+  ok(tsr_trainer_evaluate(trainer.get(), &loss));
+  result.losses.push_back(loss);
+  const std::string report = text([&](auto... out) { return tsr_trainer_report(trainer.get(), out...); });
+  const auto number = [&](const char* key) {
+    const size_t at = report.find(key, report.find("\"arena_bytes\""));
+    REQUIRE(at != std::string::npos);
+    return std::stod(report.substr(report.find(':', at) + 1));
+  };
+  result.arena_bytes = number("\"predicted\"");
+  if (number("\"measured\"") != result.arena_bytes) result.arena_bytes = -1;
+  return result;
+}
+
+constexpr const char* kModel = "gpt2:L=1,C=8,H=2,V=4096,T=32";
+
+}  // namespace
+
+TEST_CASE("a fused loss trains and evaluates as logits do, in an arena smaller by most of them") {
+  const Trained apart = trained(kModel, "off"), fused = trained(kModel, "on");
+  REQUIRE(apart.losses.size() == fused.losses.size());
+  for (size_t i = 0; i < apart.losses.size(); ++i)
+    CHECK(fused.losses[i] ==
+          doctest::Approx(apart.losses[i]).epsilon(1e-5));  // sums in another order, in f32
+  REQUIRE(apart.arena_bytes > 0);
+  REQUIRE(fused.arena_bytes > 0);
+  const double logits = 24.0 * 32 * 4096 * 4;
+  // Both hold a chunk of 512 of the 768 rows, or all of them.
+  CHECK(apart.arena_bytes - fused.arena_bytes > logits / 4);
+  // On the CPU it is taken where it is asked for.
+  CHECK(trained(kModel, "auto").arena_bytes == apart.arena_bytes);
+}
+
+TEST_CASE("a fused loss of another head, and a choice that is none, are refused") {
+  const Runtime runtime = capi_test::runtime();
+  const Dataset dataset = bytes_dataset();
+  tsr_trainer* made = nullptr;
+  const Model biased = described("encoder:L=1,C=8,H=2,V=300,T=32");
+  const Error other = take(tsr_trainer_new(runtime.get(), biased.get(), dataset.get(),
+                                           options({{"fused_loss", "on"}}).get(), &made));
+  CHECK(other.code == TSR_UNSUPPORTED);
+  CHECK(other.message.find("the output head has a bias") != std::string::npos);
+  const Model model = described(kModel);
+  const Error unknown = take(tsr_trainer_new(runtime.get(), model.get(), dataset.get(),
+                                             options({{"fused_loss", "maybe"}}).get(), &made));
+  CHECK(unknown.code == TSR_INVALID_ARGUMENT);
+  CHECK(unknown.message.find("auto") != std::string::npos);
+}
