@@ -47,7 +47,9 @@ class Timeline {
   std::vector<std::pair<int64_t, int64_t>> met_;
 };
 
-ArenaLayout place_in_order(std::span<const Lifetime> all, const std::vector<size_t>& order, int32_t end) {
+// Ends early, with that much, where it would take `beat` bytes or more.
+ArenaLayout place_in_order(std::span<const Lifetime> all, const std::vector<size_t>& order, int32_t end,
+                           int64_t beat) {
   ArenaLayout layout;
   layout.offsets.assign(all.size(), 0);
   Timeline timeline(all, end);
@@ -56,6 +58,7 @@ ArenaLayout place_in_order(std::span<const Lifetime> all, const std::vector<size
     layout.offsets[item] = timeline.best_fit(item, layout.offsets);
     timeline.place(item);
     layout.bytes = std::max(layout.bytes, layout.offsets[item] + all[item].bytes);
+    if (layout.bytes >= beat) break;
   }
   return layout;
 }
@@ -95,7 +98,8 @@ ArenaLayout layout_arena(std::span<const Lifetime> lifetimes) {
   ArenaLayout best;
   const auto attempt = [&](const std::vector<size_t>& order) {
     if (!best.offsets.empty() && best.bytes <= bound) return;
-    ArenaLayout layout = place_in_order(lifetimes, order, end);
+    const int64_t beat = best.offsets.empty() ? INT64_MAX : best.bytes;
+    ArenaLayout layout = place_in_order(lifetimes, order, end, beat);
     if (best.offsets.empty() || layout.bytes < best.bytes) best = std::move(layout);
   };
   attempt(by([&](size_t i) { return size(i) * span(i); }));

@@ -88,6 +88,7 @@ Status PlanAttempts::lower_all_alike(PlanAttempt& it) const {
   TSR_ASSIGN_OR_RETURN(const Program program, lower_alike(entry_of(it), catalog_));
   TSR_RETURN_IF_ERROR(take(it, program));
   it.lowered = true;
+  ++it.lowerings;
   return {};
 }
 
@@ -98,6 +99,7 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
   if (!program.ok()) return refuse(std::move(base), program.status());
   if (const Status status = take(base, *program); !status.ok()) return refuse(std::move(base), status);
   base.lowered = true;
+  ++base.lowerings;
   if (base.candidate.arena_bytes <= base.limit) {
     base.node.spec.recompute = RecomputeForm::kNone;
     base.candidate.strategy = base.plan.strategy = to_text(base.node.spec);
@@ -109,6 +111,10 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
   std::vector<TensorId> all = block_activations(bound_graph_);
   std::erase_if(all, [&](TensorId id) { return !may_repeat(id); });
   std::map<std::vector<TensorId>, PlanAttempt> tried;
+  const auto with_effort = [&](PlanAttempt it) {
+    it.lowerings = 1 + static_cast<int32_t>(tried.size());
+    return it;
+  };
   const auto measure = [&](const std::vector<TensorId>& set) -> Result<MeasuredSet> {
     auto at = tried.find(set);
     if (at == tried.end()) {
@@ -125,11 +131,11 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
   const auto found = search_recompute_set(*choices, base.plan.estimate.arena_bytes, base.limit, all, measure,
                                           {.beat_s = beat_s});
   if (!found.ok()) return refuse(std::move(base), found.status());
-  if (*found) return std::move(tried.at(**found));
+  if (*found) return with_effort(std::move(tried.at(**found)));
   PlanAttempt least = std::move(base);
   for (auto& [set, it] : tried)
     if (it.candidate.arena_bytes < least.candidate.arena_bytes) least = std::move(it);
-  return least;
+  return with_effort(std::move(least));
 }
 
 // Time and size of its program.

@@ -29,6 +29,7 @@ struct PlanAttempt {
   bool lowered = false;
   bool exact = false;  // all ranks lowered and simulated
   int64_t limit = 0;   // that its set of activations was made to fit
+  int32_t lowerings = 0;
   Status failure;
   bool fits() const { return candidate.rejected.empty(); }
 };

@@ -7,6 +7,8 @@
 
 #include "graph/base/text.h"
 #include "parallel/cost_model.h"
+#include "parallel/pipeline_schedule.h"
+#include "parallel/propagation.h"
 #include "parallel/refine_plan.h"
 #include "parallel/schedule.h"
 #include "parallel/search/release.h"
@@ -215,9 +217,16 @@ double PlanBounds::reduction_seconds(int32_t members, int32_t parts, bool spread
 PlanBounds::Cuts PlanBounds::cuts_of(const StrategySpec& spec) const {
   Cuts cuts;
   const int64_t data = spec.data();
-  if (spec.micro_batch > 0) cuts.count = std::max<int64_t>(1, space_.batch / (spec.micro_batch * data));
+  if (const auto count = micro_batches_of(spec, space_.batch, space_.trains); count.ok()) cuts.count = *count;
   const bool replicated = !space_.trains && space_.batch < data;
   cuts.batch = std::max<int64_t>(1, replicated ? space_.batch : space_.batch / data / cuts.count);
+  cuts.fullest = cuts.batch;
+  // Experts and weights that lie over the ranks of the batch even its parts out.
+  const bool by_batch = spec.ep == 1 && !spec.owt && spec.form == TensorForm::k1d && space_.batch > data;
+  if (const int64_t left = space_.batch % data; by_batch && cuts.count == 1 && left > 0) {
+    ++cuts.fullest;
+    cuts.fuller = static_cast<double>(left) / static_cast<double>(data);
+  }
   cuts.replicas = static_cast<int32_t>(data) * spec.cp;
   cuts.spread = spec.tp * (spec.zero >= 1 ? cuts.replicas : spec.ep);
   return cuts;
@@ -225,7 +234,7 @@ PlanBounds::Cuts PlanBounds::cuts_of(const StrategySpec& spec) const {
 
 const PlanBounds::Phases& PlanBounds::phases_of(const StrategySpec& spec) {
   const Cuts cuts = cuts_of(spec);
-  return work_of(cuts.batch, spec.tp * spec.cp, cuts.spread);
+  return work_of(cuts.fullest, spec.tp * spec.cp, cuts.spread);
 }
 
 PlanBounds::Work PlanBounds::copy_work(int64_t bytes) const {
@@ -240,39 +249,63 @@ PlanBounds::Work PlanBounds::copy_work(int64_t bytes) const {
   return {price.alone_s, least_share(price, cluster_)};
 }
 
-double PlanBounds::seconds(const StrategySpec& spec) {
-  Work again;
-  if (spec.recompute == RecomputeForm::kFull)
-    for (const Saved& it : phases_of(spec).saved)
-      if (it.in_block) again.alone_s += it.work.alone_s, again.share_s += it.work.share_s;
-  return seconds(spec, again);
+double PlanBounds::seconds(const StrategySpec& spec) { return seconds(spec, std::nullopt); }
+
+PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& phases,
+                                       std::optional<int64_t> limit) {
+  Extra extra;
+  if (limit) {
+    // Of one micro-batch, in all stages (see `bytes`).
+    const InFlight& held = in_flight(spec);
+    const double room = static_cast<double>(*limit) * held.inverses -
+                        static_cast<double>(other_bytes(spec)) * spec.pp / held.most;
+    const int64_t excess = waiting_bytes(spec, phases) - static_cast<int64_t>(std::ceil(room));
+    std::vector<std::pair<int64_t, double>> alone, share;
+    for (const Saved& it : phases.saved) {
+      if (it.may_leave && spec.offload.activations != Tier::kDevice) continue;
+      alone.emplace_back(it.bytes, it.work.alone_s);
+      share.emplace_back(it.bytes, it.work.share_s);
+    }
+    extra.again = {least_release_seconds(excess, alone), least_release_seconds(excess, share)};
+  } else if (spec.recompute == RecomputeForm::kFull) {
+    for (const Saved& it : phases.saved)
+      if (it.in_block) extra.again.alone_s += it.work.alone_s, extra.again.share_s += it.work.share_s;
+  }
+  // What leaves the device comes back, on the stream of copies.
+  if (spec.offload.activations != Tier::kDevice && spec.form == TensorForm::k1d)
+    for (const Saved& it : phases.saved) {
+      if (!it.may_leave || (it.in_block && spec.recompute == RecomputeForm::kFull)) continue;
+      const Work copy = copy_work(it.bytes);
+      extra.copies.alone_s += 2 * copy.alone_s, extra.copies.share_s += 2 * copy.share_s;
+    }
+  return extra;
 }
 
-double PlanBounds::seconds(const StrategySpec& spec, const Work& again) {
+// With `limit`: with a set of activations computed again that fits it.
+double PlanBounds::seconds(const StrategySpec& spec, std::optional<int64_t> limit) {
   const Cuts cuts = cuts_of(spec);
   const Phases& work = phases_of(spec);
+  const Extra extra = extra_of(spec, work, limit);
   // A stage of the pipeline has at least the average of all of them.
   const double passes = static_cast<double>(cuts.count) / spec.pp, update = 1.0 / spec.pp;
-  const double chain = passes * (work.passes.alone_s + again.alone_s) + update * work.update.alone_s;
+  const double chain = passes * (work.passes.alone_s + extra.again.alone_s) + update * work.update.alone_s;
   double reduction = 0;
   if (cuts.replicas > 1 && space_.trains && space_.experts == 0 && spec.form == TensorForm::k1d)
     reduction = reduction_seconds(cuts.replicas, spec.tp, spec.zero >= 1) / spec.pp;
-  // What leaves the device comes back, on the stream of copies.
-  Work copies;
-  if (spec.offload.activations != Tier::kDevice && spec.form == TensorForm::k1d)
-    for (const Saved& it : work.saved) {
-      if (!it.may_leave || (it.in_block && spec.recompute == RecomputeForm::kFull)) continue;
-      const Work copy = copy_work(it.bytes);
-      copies.alone_s += 2 * copy.alone_s, copies.share_s += 2 * copy.share_s;
-    }
-  double bound = std::max({chain, reduction, passes * copies.alone_s});
+  double bound = std::max({chain, reduction, passes * extra.copies.alone_s});
   if (cluster_.shared_cores > 0) {
-    const int32_t ranks = spec.devices();
+    const auto machine = [&](const Phases& rank, const Extra& more) {
+      return passes * (rank.passes.share_s + more.again.share_s + more.copies.share_s) +
+             update * rank.update.share_s;
+    };
+    double each = machine(work, extra);
+    if (cuts.fuller > 0) {
+      const Phases& others = work_of(cuts.batch, spec.tp * spec.cp, cuts.spread);
+      each = cuts.fuller * each + (1 - cuts.fuller) * machine(others, extra_of(spec, others, limit));
+    }
     const double members =
         static_cast<double>(cuts.replicas) / std::max(cuts.replicas, cluster_.shared_cores);
-    bound = std::max(bound, ranks * (passes * (work.passes.share_s + again.share_s + copies.share_s) +
-                                     update * work.update.share_s) +
-                                reduction * spec.tp * spec.pp * members);
+    bound = std::max(bound, spec.devices() * each + reduction * spec.tp * spec.pp * members);
   }
   return bound;
 }
@@ -285,21 +318,66 @@ int64_t PlanBounds::lasting_bytes(const StrategySpec& spec) const {
   return total;
 }
 
-int64_t PlanBounds::bytes(const StrategySpec& spec) {
+// A stage's values of all micro-batches that are forward of its first backward are there at once.
+const PlanBounds::InFlight& PlanBounds::in_flight(const StrategySpec& spec) {
+  PipelineShape shape{spec.schedule, spec.pp, spec.virtual_stages, static_cast<int32_t>(cuts_of(spec).count)};
+  const auto [at, is_new] = in_flight_.try_emplace(
+      {static_cast<int32_t>(shape.kind), shape.devices, shape.virtual_stages, shape.micro_batches});
+  if (!is_new) return at->second;
+  at->second.inverses = spec.pp;
+  if (spec.pp == 1) return at->second;
+  const auto schedule = make_pipeline_schedule(shape);
+  if (!schedule.ok()) return at->second;
+  at->second.inverses = 0;
+  for (const std::vector<PipelineAction>& actions : schedule->devices) {
+    std::map<int32_t, std::set<int32_t>> held;  // by stage of the device: micro-batches
+    for (const PipelineAction& action : actions) held[action.stage];
+    int32_t most = 1;
+    for (const PipelineAction& action : actions) {
+      if (action.work == PipelineWork::kForward)
+        held[action.stage].insert(action.micro_batch);
+      else
+        held[action.stage].erase(action.micro_batch);
+      size_t least = SIZE_MAX;
+      for (const auto& [stage, of_stage] : held) least = std::min(least, of_stage.size());
+      most = std::max(most, static_cast<int32_t>(least));
+    }
+    at->second.inverses += 1.0 / most;
+    at->second.most = std::max(at->second.most, most);
+  }
+  return at->second;
+}
+
+int64_t PlanBounds::waiting_bytes(const StrategySpec& spec, const Phases& phases) const {
+  if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute == RecomputeForm::kSome) return 0;
+  int64_t waiting = 0;
+  for (const Saved& it : phases.saved) {
+    if (it.in_block && spec.recompute == RecomputeForm::kFull) continue;
+    if (it.may_leave && spec.offload.activations != Tier::kDevice) continue;
+    waiting += it.bytes;
+  }
+  return waiting;
+}
+
+int64_t PlanBounds::other_bytes(const StrategySpec& spec) const {
   int64_t total = lasting_bytes(spec);
   // Sums that the second micro-batch finds when it has gone forward.
   if (spec.offload.grads == Tier::kDevice && spec.pp == 1 && cuts_of(spec).count > 1) {
     const int64_t cut = int64_t{spec.tp} * spec.ep * (spec.zero >= 1 ? spec.dp * spec.cp : 1);
     for (const int64_t bytes : gradient_bytes_) total += bytes / cut;
   }
-  if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute == RecomputeForm::kSome) return total;
-  int64_t waiting = 0;
-  for (const Saved& it : phases_of(spec).saved) {
-    if (it.in_block && spec.recompute == RecomputeForm::kFull) continue;
-    if (it.may_leave && spec.offload.activations != Tier::kDevice) continue;
-    waiting += it.bytes;
-  }
-  return total + waiting / spec.pp;
+  return total;
+}
+
+// Stages may share out the values that wait, and what else there is, as they like. Where stage s holds n_s
+// micro-batches, sum w_s = W of the values of one and sum o_s = O, and none more than x: n_s w_s + o_s <= x,
+// so W <= sum (x - o_s) / n_s <= x sum 1/n_s - O / max n_s.
+int64_t PlanBounds::bytes(const StrategySpec& spec) {
+  const InFlight& held = in_flight(spec);
+  const auto waiting = static_cast<double>(waiting_bytes(spec, phases_of(spec)));
+  const auto others = static_cast<double>(other_bytes(spec));
+  const double fullest = (waiting + others * spec.pp / held.most) / held.inverses;
+  return std::max(other_bytes(spec), static_cast<int64_t>(fullest));
 }
 
 double PlanBounds::seconds_within(const StrategySpec& spec, int64_t limit) {
@@ -307,14 +385,7 @@ double PlanBounds::seconds_within(const StrategySpec& spec, int64_t limit) {
   StrategySpec kept = spec;
   kept.recompute = RecomputeForm::kNone;
   if (!space_.trains || spec.form != TensorForm::k1d) return seconds(kept);
-  const int64_t excess = (bytes(kept) - limit) * spec.pp;
-  std::vector<std::pair<int64_t, double>> alone, share;
-  for (const Saved& it : phases_of(spec).saved) {
-    if (it.may_leave && spec.offload.activations != Tier::kDevice) continue;
-    alone.emplace_back(it.bytes, it.work.alone_s);
-    share.emplace_back(it.bytes, it.work.share_s);
-  }
-  return seconds(kept, {least_release_seconds(excess, alone), least_release_seconds(excess, share)});
+  return seconds(kept, limit);
 }
 
 }  // namespace tessera

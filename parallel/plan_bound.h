@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "graph/cluster.h"
@@ -30,8 +31,8 @@ class PlanBounds {
   double seconds(const StrategySpec& spec);
   // Device memory of the fullest rank: parameters and optimizer state.
   int64_t lasting_bytes(const StrategySpec& spec) const;
-  // And with them what waits for backward when the first
-  // micro-batch has gone forward, sums of gradients over micro-batches.
+  // And with them what waits for backward, of as many micro-batches as the schedule sends ahead; sums of
+  // gradients over micro-batches.
   int64_t bytes(const StrategySpec& spec);
   // Of any step of the strategy with a set of activations computed again that fits `limit`: at least as much
   // is, the cheapest for its bytes first, as keeping all is above it. Infinite where none can fit.
@@ -56,12 +57,29 @@ class PlanBounds {
   // How a strategy cuts the step.
   struct Cuts {
     int64_t count = 1, batch = 1;  // micro-batches of a rank; sequences of each
+    int64_t fullest = 1;           // of the fullest rank, where the batch does not come out even
+    double fuller = 0;             // share of the ranks that have so many
     int32_t replicas = 1, spread = 1;
   };
   Cuts cuts_of(const StrategySpec& spec) const;
-  const Phases& phases_of(const StrategySpec& spec);
-  // With `again` computed once more by every micro-batch of a whole pipeline.
-  double seconds(const StrategySpec& spec, const Work& again);
+  const Phases& phases_of(const StrategySpec& spec);  // of the fullest rank
+  // Micro-batches that the stages of a pipeline hold at once, each at its fullest: the sum of their inverses,
+  // and the most of any.
+  struct InFlight {
+    double inverses = 1;
+    int32_t most = 1;
+  };
+  const InFlight& in_flight(const StrategySpec& spec);
+  // What one rank's phases compute once more in every micro-batch of a whole pipeline, and copy.
+  struct Extra {
+    Work again, copies;
+  };
+  Extra extra_of(const StrategySpec& spec, const Phases& phases, std::optional<int64_t> limit);
+  double seconds(const StrategySpec& spec, std::optional<int64_t> limit);
+  // What waits for backward when one micro-batch has gone forward, in all stages.
+  int64_t waiting_bytes(const StrategySpec& spec, const Phases& phases) const;
+  // Of one rank, beside what waits.
+  int64_t other_bytes(const StrategySpec& spec) const;
   Work copy_work(int64_t bytes) const;
   void find_saved(const Graph& bound, const std::vector<Work>& works, int32_t inside, Phases& phases) const;
   // `inside`: parts that nodes are cut in beside the batch; `spread`: those of parameters at the update.
@@ -73,9 +91,10 @@ class PlanBounds {
   const SpaceOfGraph& space_;
   const Cluster& cluster_;
   const KernelCatalog& catalog_;
-  std::map<std::vector<int64_t>, Phases> works_;       // by batch, inside, spread
-  std::map<std::vector<int32_t>, double> reductions_;  // by members, parts, spread
-  std::vector<int64_t> gradient_bytes_;                // of every trained parameter
+  std::map<std::vector<int64_t>, Phases> works_;        // by batch, inside, spread
+  std::map<std::vector<int32_t>, double> reductions_;   // by members, parts, spread
+  std::map<std::vector<int32_t>, InFlight> in_flight_;  // by kind, devices, virtual stages, micro-batches
+  std::vector<int64_t> gradient_bytes_;                 // of every trained parameter
   int64_t parameter_bytes_ = 0, state_bytes_ = 0;
 };
 

@@ -19,9 +19,11 @@ namespace tessera {
 namespace {
 
 // Lowerings that a search may spend once it has a plan, and before it has one.
-constexpr int64_t kMostWithPlan = 24, kMostWithout = 160;
-// Configurations for which, once there is a plan, a set of activations to recompute is looked for.
-constexpr int64_t kMostSets = 6;
+constexpr int64_t kMostWithPlan = 32, kMostWithout = 160;
+// Lowerings, and configurations, that looking for sets of activations to recompute may take at a time.
+constexpr int64_t kMostForSets = 36, kMostSets = 12;
+// What is likely to take so many times the plan in hand may still turn out faster.
+constexpr double kSurprise = 1.03;
 // After so many that did not fit, what comes of the smallest is looked at first.
 constexpr int64_t kBeforeSmallest = 40;
 // Finalists are predicted to take no longer than so many times the fastest.
@@ -252,18 +254,35 @@ class Search {
     return may_save_ && !has_words_ && options_.like == nullptr && space_.trains;
   }
 
+  // What it costs that a strategy which takes so many bytes fits by computing some of it again, at least and
+  // likely; infinite where no set at all would do.
+  std::pair<double, double> seconds_again(const StrategySpec& spec, int64_t bytes) {
+    // Reading two values to write one again: what the cheapest operations take.
+    const double rate = cluster_.kinds.empty() ? 0 : cluster_.kinds[0].memory_bytes_per_s;
+    const double cheap_s = rate > 0 ? 3 * static_cast<double>(bytes - limit_) / rate : 0;
+    if (bounds_ == nullptr) return {cheap_s, cheap_s};
+    const double kept_s = bounds_->seconds(spec), least_s = bounds_->seconds_within(spec, limit_) - kept_s;
+    // What bounds do not see of the bytes stays; where no set would then do, it may be that none does.
+    const int64_t unseen = std::max<int64_t>(0, bytes - bounds_->bytes(spec));
+    const double likely_s = bounds_->seconds_within(spec, limit_ - unseen) - kept_s;
+    constexpr double kDoubt = 0.02;
+    return {least_s, std::isinf(likely_s) ? std::max(least_s, cheap_s) + kDoubt * kept_s : likely_s};
+  }
+
   // What is too large only when it keeps everything, and else faster than the plan in hand, if there is one:
   // with no more computed again than the limit asks for. What is likely to lose least comes first.
   size_t try_sets(size_t best) {
-    std::vector<std::pair<double, SpaceNode>> order;
-    const double rate = cluster_.kinds.empty() ? 0 : cluster_.kinds[0].memory_bytes_per_s;
+    struct Promise {
+      double likely_s = 0, least_s = 0;
+      SpaceNode node;
+    };
+    std::vector<Promise> order;
     const auto consider = [&](const StrategySpec& spec, double step_s, int64_t bytes) {
-      // Where no set at all would do.
-      if (bounds_ != nullptr && std::isinf(bounds_->seconds_within(spec, limit_))) return;
+      const auto [least_s, likely_s] = seconds_again(spec, bytes);
+      if (std::isinf(least_s)) return;
       SpaceNode node{spec, SavingStep::kRecompute};
       node.spec.recompute = RecomputeForm::kSome;
-      // Reading two values to write one again: what the cheapest operations take.
-      order.push_back({step_s + (rate > 0 ? 3 * static_cast<double>(bytes - limit_) / rate : 0), node});
+      order.push_back({step_s + likely_s, step_s + least_s, node});
     };
     for (const PlanAttempt& it : attempts_)
       if (it.lowered && !it.fits() && it.node.spec.recompute == RecomputeForm::kNone)
@@ -271,16 +290,18 @@ class Search {
     for (const Open& it : hopeless_)
       if (it.node.spec.recompute == RecomputeForm::kNone && bounds_->lasting_bytes(it.node.spec) <= limit_)
         consider(it.node.spec, guess_s(it), bounds_->bytes(it.node.spec));
-    std::ranges::stable_sort(order, {}, [](const auto& it) { return it.first; });
-    int64_t more = 0;
-    for (const auto& [likely_s, node] : order) {
+    std::ranges::stable_sort(order, {}, &Promise::likely_s);
+    int64_t more = 0, lowerings = 0;
+    for (const auto& [likely_s, least_s, node] : order) {
       const double beat_s = best < attempts_.size() ? attempts_[best].candidate.step_time_s : INFINITY;
-      if (likely_s >= beat_s || more == kMostSets) break;
+      if (more == kMostSets || lowerings >= kMostForSets || likely_s >= kSurprise * beat_s) break;
+      if (least_s >= beat_s) continue;
       if (!with_sets_.insert(to_text(node.spec)).second) continue;
       ++more;
       ++search_.configurations;
       attempts_.push_back(trials_.make(node, limit_, beat_s));
       const PlanAttempt& it = attempts_.back();
+      lowerings += it.lowerings;
       ++(it.lowered ? search_.solved : search_.refused);
       if (it.lowered && !it.fits()) ++search_.too_large;
       best = fastest();

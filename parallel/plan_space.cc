@@ -184,7 +184,8 @@ SpaceOfGraph space_of(const Graph& graph, int64_t batch, int64_t tokens) {
   }
   std::set<std::string_view> blocks;
   for (const Node& node : graph.nodes())
-    if (const std::string_view block = block_scope(node.scope); !block.empty()) blocks.insert(block);
+    if (node.phase == Phase::kForward)
+      if (const std::string_view block = block_scope(node.scope); !block.empty()) blocks.insert(block);
   space.blocks = static_cast<int64_t>(blocks.size());
   return space;
 }

@@ -9,11 +9,9 @@
 
 namespace tessera {
 
-namespace {
-
-Result<int32_t> micro_batches(const StrategySpec& spec, int64_t global_batch, bool trains) {
+Result<int32_t> micro_batches_of(const StrategySpec& spec, int64_t global_batch, bool trains) {
   if (spec.micro_batch == 0) {
-    // A pipeline wants a few for every device; the fewest that are enough, or as many as there are.
+    // The fewest that are enough, or as many as there are.
     const int64_t each = global_batch / spec.data(), enough = 2 * int64_t{spec.pp};
     if (spec.pp == 1 || !trains || each < 1 || global_batch % spec.data() != 0) return 1;
     for (int64_t count = std::min(each, enough); count < each; ++count)
@@ -29,8 +27,6 @@ Result<int32_t> micro_batches(const StrategySpec& spec, int64_t global_batch, bo
              global_batch % spec.data() == 0 ? global_batch / spec.data() : global_batch));
 }
 
-}  // namespace
-
 Result<Plan> propagate(const Graph& graph, const PropagationOptions& options) {
   if (options.global_batch < 1)
     return Status(StatusCode::kInvalidArgument,
@@ -39,7 +35,7 @@ Result<Plan> propagate(const Graph& graph, const PropagationOptions& options) {
     return Status(StatusCode::kInvalidArgument,
                   format("zero groups of {} do not divide dp={}", options.spec.zero_group, options.spec.dp));
   TSR_ASSIGN_OR_RETURN(const int32_t count,
-                       micro_batches(options.spec, options.global_batch, !graph.gradients().empty()));
+                       micro_batches_of(options.spec, options.global_batch, !graph.gradients().empty()));
   const std::pair<std::string, int64_t> batch("B", options.global_batch / count);
   const bool has_batch = std::ranges::any_of(graph.symbols(), [](const Symbol& s) { return s.name == "B"; });
   TSR_ASSIGN_OR_RETURN(Graph bound, graph.bind(std::span(&batch, has_batch ? 1 : 0)));

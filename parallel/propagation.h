@@ -35,6 +35,10 @@ struct PropagationOptions {
   std::map<std::string, int32_t> owners;
 };
 
+// In how many equal parts a step's batch passes: what `mb=` says; left open, a pipeline wants a few for every
+// device.
+Result<int32_t> micro_batches_of(const StrategySpec& spec, int64_t global_batch, bool trains);
+
 Result<Plan> propagate(const Graph& graph, const PropagationOptions& options);
 
 }  // namespace tessera

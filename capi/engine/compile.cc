@@ -200,6 +200,7 @@ struct PlanRequest {
   int64_t batch;
   uint64_t profile;                     // checksum of what the prices come from
   std::shared_ptr<DeviceSet> measured;  // where plans are run to choose between them; null: nowhere
+  bool any_that_fits = false;           // whether one fits is the question, not which is the fastest
 };
 
 // With `limit` for the first entry, which alone is searched; the others follow it. Where it does not fit,
@@ -226,6 +227,7 @@ Result<Planned> plan_once(const PlanRequest& request, int64_t limit, const Clust
         options.parallel = compute.parallel;
         options.pins = compute.pins;
         options.least_limit = least;
+        options.any_that_fits = request.any_that_fits;
         if (request.measured != nullptr && compute.measure > 1) {
           options.finalists = static_cast<int32_t>(compute.measure);
           options.measure = measured_steps(request.measured, graph.graph);
@@ -251,28 +253,34 @@ Result<Planned> plan_once(const PlanRequest& request, int64_t limit, const Clust
 }
 
 // The planner sees the first entry alone; when the others make the arena larger than the limit, it is asked
-// again to leave them that room, in the end as much as it can. What comes back fits, or is the smallest that
+// again for a plan of which as much less is used: the same plan would come back for a limit that is merely
+// smaller. In the end it leaves them as much room as it can. What comes back fits, or is the smallest that
 // was found.
 Result<Planned> plan_within(const PlanRequest& request, int64_t limit, const Cluster& cluster,
                             const KernelCatalog& catalog) {
-  constexpr int kAttempts = 4;
+  constexpr int kAttempts = 5;
   int64_t asked = limit, least = 0;
   if (limit == 0) return plan_once(request, 0, cluster, catalog, nullptr);
   for (int attempt = 0; attempt < kAttempts && asked > 0; ++attempt) {
     Result<Planned> planned = plan_once(request, asked, cluster, catalog, &least);
     if (!planned.ok()) {
-      if (planned.status().code() != StatusCode::kOutOfMemory || least == 0) return planned;
+      const bool too_large = planned.status().code() == StatusCode::kOutOfMemory;
+      if (!too_large || (least == 0 && attempt == 0)) return planned;
       break;
     }
     const int64_t over = planned->largest_arena() - limit;
     if (over <= 0 || !request.compute.plan_file.empty()) return planned;
-    asked -= over;
+    const std::vector<int64_t>& alone = planned->entries[0].plan.estimate.arena_bytes;
+    if (!alone.empty()) asked = std::min(asked, std::ranges::max(alone));
+    asked -= over << attempt;
   }
+  PlanRequest smallest = request;
+  smallest.any_that_fits = false;
   if (least == 0) {  // asked in vain before anything was found too large
-    const Result<Planned> refused = plan_once(request, 1, cluster, catalog, &least);
+    const Result<Planned> refused = plan_once(smallest, 1, cluster, catalog, &least);
     if (refused.ok() || least == 0) return refused;
   }
-  return plan_once(request, least, cluster, catalog, nullptr);
+  return plan_once(smallest, least, cluster, catalog, nullptr);
 }
 
 // What would do, in place of a plan that is too large.
@@ -282,6 +290,7 @@ Status nothing_fits(const PlanRequest& request, int64_t limit, const Planned& sm
   constexpr int32_t kMostDevices = 16;
   PlanRequest priced = request;  // on devices that are not there nothing is run
   priced.measured = nullptr;
+  priced.any_that_fits = true;
   const auto fits = [&](int32_t count) -> Result<bool> {
     Cluster larger = cluster;
     larger.devices.resize(static_cast<size_t>(count), cluster.devices.back());

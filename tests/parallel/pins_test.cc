@@ -5,6 +5,7 @@
 
 #include "parallel/apply_pins.h"
 #include "parallel/planner.h"
+#include "tests/number_after.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;
@@ -153,11 +154,6 @@ TEST_CASE("where nothing fits, the limit and the number of devices named are the
   CHECK(refused.status().code() == StatusCode::kOutOfMemory);
   const std::string message(refused.status().message());
   CAPTURE(message);
-  const auto number_after = [&](std::string_view words) {
-    const size_t at = message.find(words);
-    REQUIRE(at != std::string::npos);
-    return std::stoll(message.substr(at + words.size()));
-  };
   // The largest buffers at the instruction of the peak.
   CHECK(message.find("instruction ") != std::string::npos);
   const size_t open = message.find(" bytes)");
@@ -167,7 +163,7 @@ TEST_CASE("where nothing fits, the limit and the number of devices named are the
   if (!at_limit.ok()) MESSAGE(at_limit.status().to_string());
   REQUIRE(at_limit.ok());
   CHECK(!planned(graph, 2, "", {}, limit - 1).ok());
-  const auto count = static_cast<int32_t>(number_after("devices that would do is "));
+  const auto count = static_cast<int32_t>(test::number_after(message, "devices that would do is "));
   CHECK(count > 2);
   CHECK(planned(graph, count, "", {}, kLimit).ok());
   CHECK(!planned(graph, count - 1, "", {}, kLimit).ok());

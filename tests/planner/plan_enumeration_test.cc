@@ -13,32 +13,13 @@
 #include "graph/base/text.h"
 #include "parallel/plan_space.h"
 #include "parallel/planner.h"
-#include "parallel/simulator.h"
-#include "tests/parallel/step_graphs.h"
+#include "tests/parallel/tried_strategy.h"
 
 using namespace tessera;
 
 namespace {
 
 constexpr int64_t kBatch = 4, kTokens = 8;
-
-struct Tried {
-  bool admitted = false;
-  double seconds = 0;
-  int64_t bytes = 0;
-};
-
-Tried tried(const Graph& step, const Graph& bound, const StrategySpec& spec, const Cluster& cluster) {
-  auto plan = apply_strategy(bound, spec, kBatch);
-  if (!plan.ok()) return {};
-  plan->symbols = {{"T", kTokens}};
-  const EntrySpec entry{"step", &step, &*plan};
-  const auto program = lower(std::span(&entry, 1), FakeCatalog());
-  if (!program.ok()) return {};
-  Tried result{true, simulate(*program, "step", cluster).value().seconds(), 0};
-  for (const RankProgram& rank : program->ranks) result.bytes = std::max(result.bytes, rank.arena_bytes);
-  return result;
-}
 
 }  // namespace
 
@@ -59,7 +40,6 @@ TEST_CASE(
     CAPTURE(model);
     const Graph step = training_step(model).value();
     const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
-    const Graph bound = step.bind_partly(symbols).value();
     const SpaceOfGraph space = space_of(step, kBatch, kTokens);
     Cluster cluster;
     cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e9 * one_of({1, 10}), 1e10, 1e-6});
@@ -81,7 +61,7 @@ TEST_CASE(
     std::vector<Tried> all;
     int64_t largest = 0;
     for (const SpaceNode& node : nodes) {
-      all.push_back(tried(step, bound, node.spec, cluster));
+      all.push_back(tried(step, node.spec, kBatch, kTokens, cluster));
       largest = std::max(largest, all.back().bytes);
       const std::string name = to_text(node.spec);
       for (const char* kind : {"ep=", "zb-v", "zb-h1", "offload=", "recompute=full", "zero=3", "chunks="})

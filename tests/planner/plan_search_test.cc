@@ -12,7 +12,7 @@
 #include "parallel/planner.h"
 #include "parallel/refine_plan.h"
 #include "parallel/simulator.h"
-#include "tests/parallel/step_graphs.h"
+#include "tests/parallel/tried_strategy.h"
 
 using namespace tessera;
 
@@ -39,26 +39,6 @@ PlanOptions options_of(std::string_view parallel = {}, int64_t limit = 0) {
   return options;
 }
 
-struct Tried {
-  bool admitted = false;
-  double seconds = 0;
-  int64_t bytes = 0;
-};
-
-Tried tried(const Graph& step, const StrategySpec& spec, const Cluster& cluster) {
-  const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
-  const Graph bound = step.bind_partly(symbols).value();
-  auto plan = apply_strategy(bound, spec, kBatch);
-  if (!plan.ok()) return {};
-  plan->symbols = symbols;
-  const EntrySpec entry{"step", &step, &*plan};
-  const auto program = lower(std::span(&entry, 1), FakeCatalog());
-  if (!program.ok()) return {};
-  Tried result{true, simulate(*program, "step", cluster).value().seconds(), 0};
-  for (const RankProgram& rank : program->ranks) result.bytes = std::max(result.bytes, rank.arena_bytes);
-  return result;
-}
-
 Graph gpt2() { return training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value(); }
 
 }  // namespace
@@ -66,27 +46,30 @@ Graph gpt2() { return training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value(); }
 TEST_CASE("no strategy of the space is simulated faster than its bound, or smaller than its bytes") {
   const std::vector<Graph> steps = {gpt2(),
                                     training_step("moe:L=1,C=32,H=4,KV=2,F=48,E=2,K=1,V=64,T=32").value()};
-  size_t looked_at = 0;
+  size_t looked_at = 0, uneven = 0;
   for (const Graph& step : steps)
-    for (const bool shares : {false, true}) {
-      const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
-      const Graph bound_graph = step.bind_partly(symbols).value();
-      const SpaceOfGraph space = space_of(step, kBatch, kTokens);
-      const Cluster cluster = cluster_of(4, shares);
-      const FakeCatalog catalog;
-      PlanBounds bounds(bound_graph, space, cluster, catalog);
-      const std::vector<StrategySpec> roots = plan_roots(space, {}, false, 4);
-      for (size_t i = 0; i < roots.size(); i += 17) {  // a share of them, of every kind
-        const Tried it = tried(step, roots[i], cluster);
-        if (!it.admitted) continue;
-        CAPTURE(to_text(roots[i]));
-        // Simulated in whole nanoseconds, instruction by instruction.
-        CHECK(bounds.seconds(roots[i]) <= it.seconds * (1 + 1e-4));
-        CHECK(bounds.seconds(roots[i]) > 0.1 * it.seconds);  // and says something
-        CHECK(bounds.bytes(roots[i]) <= it.bytes);
-        ++looked_at;
+    for (const auto& [batch, devices] : {std::pair<int64_t, int>{kBatch, 4}, {5, 3}, {7, 6}})
+      for (const bool shares : {false, true}) {
+        const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
+        const Graph bound_graph = step.bind_partly(symbols).value();
+        const SpaceOfGraph space = space_of(step, batch, kTokens);
+        const Cluster cluster = cluster_of(devices, shares);
+        const FakeCatalog catalog;
+        PlanBounds bounds(bound_graph, space, cluster, catalog);
+        const std::vector<StrategySpec> roots = plan_roots(space, {}, false, devices);
+        for (size_t i = 0; i < roots.size(); i += 17) {  // a share of them, of every kind
+          const Tried it = tried(step, roots[i], batch, kTokens, cluster);
+          if (!it.admitted) continue;
+          CAPTURE(to_text(roots[i]));
+          // Simulated in whole nanoseconds, instruction by instruction.
+          CHECK(bounds.seconds(roots[i]) <= it.seconds * (1 + 1e-4));
+          CHECK(bounds.seconds(roots[i]) > 0.1 * it.seconds);  // and says something
+          CHECK(bounds.bytes(roots[i]) <= it.bytes);
+          ++looked_at;
+          uneven += batch % roots[i].data() != 0;
+        }
       }
-    }
+  CHECK(uneven > 10);
   CHECK(looked_at > 40);
 }
 
@@ -103,20 +86,13 @@ TEST_CASE("savings take the time and leave the bytes that bounds say, sets of si
       const FakeCatalog catalog;
       PlanBounds bounds(bound_graph, space, cluster, catalog);
       std::mt19937 random(5);
-      const auto lowered = [&](const Plan& plan) {
-        const EntrySpec entry{"step", &step, &plan};
-        const Program program = lower(std::span(&entry, 1), catalog).value();
-        Tried it{true, simulate(program, "step", cluster).value().seconds(), 0};
-        for (const RankProgram& rank : program.ranks) it.bytes = std::max(it.bytes, rank.arena_bytes);
-        return it;
-      };
       for (const char* words :
            {"dp=1", "dp=1,mb=1", "dp=2", "dp=2,zero=1,mb=1", "dp=2,zero=3", "tp=2", "tp=2,sp",
             "pp=2:1f1b,mb=1", "pp=2:gpipe,mb=2", "cp=ring:2", "cp=ulysses:2", "pp=2:zb-h1,mb=1", "ep=2"}) {
         for (const char* more : {"", ",recompute=full", ",offload=activations", ",offload=optimizer",
                                  ",recompute=full,offload=activations"}) {
           const StrategySpec spec = parse_parallel(std::string(words) + more)->spec;
-          const Tried it = tried(step, spec, cluster);
+          const Tried it = tried(step, spec, kBatch, kTokens, cluster);
           if (!it.admitted) continue;
           CAPTURE(to_text(spec));
           CHECK(bounds.seconds(spec) <= it.seconds * (1 + 1e-4));
@@ -133,7 +109,7 @@ TEST_CASE("savings take the time and leave the bytes that bounds say, sets of si
           plan->recompute.clear();
           for (const TensorId id : block_activations(step))
             if (static_cast<int>(random() % 6) < trial) plan->recompute.push_back(id);
-          const Tried it = lowered(*plan);
+          const Tried it = tried(step, *plan, cluster);
           CAPTURE(to_text(spec));
           CAPTURE(plan->recompute.size());
           CHECK(bounds.seconds_within(spec, it.bytes) <= it.seconds * (1 + 1e-4));
@@ -160,7 +136,7 @@ TEST_CASE("nothing in the whole space that fits is faster than the plan by more 
     for (size_t i = 0; i < roots; i += 9)
       for (const SpaceNode& below : savings_of(nodes[i], space, {}, false)) nodes.push_back(below);
     std::vector<Tried> all;
-    for (const SpaceNode& node : nodes) all.push_back(tried(step, node.spec, cluster));
+    for (const SpaceNode& node : nodes) all.push_back(tried(step, node.spec, kBatch, kTokens, cluster));
     int64_t largest = 0;
     for (const Tried& it : all) largest = std::max(largest, it.bytes);
     for (const double share : {1.0, 0.5, 0.3}) {

@@ -10,6 +10,7 @@
 #include "graph/base/text.h"
 #include "parallel/analytic/stage_time.h"
 #include "parallel/cluster_presets.h"
+#include "tests/number_after.h"
 
 using namespace tessera;
 
@@ -256,11 +257,6 @@ TEST_CASE("pins are kept, and what cannot fit says how small it could be") {
   // What the message names does, and one byte or one device less does not.
   const std::string message(refused.status().message());
   CAPTURE(message);
-  const auto number_after = [&](std::string_view words) {
-    const size_t at = message.find(words);
-    REQUIRE(at != std::string::npos);
-    return std::stoll(message.substr(at + words.size()));
-  };
   const size_t bytes = message.find(" bytes) with 'tp=4,");
   REQUIRE(bytes != std::string::npos);
   CHECK(message.find("optimizer state") != std::string::npos);
@@ -271,7 +267,7 @@ TEST_CASE("pins are kept, and what cannot fit says how small it could be") {
   CHECK(!search_step(model, cluster, options).ok());
   options.memory_limit = int64_t{16} << 30;
   Cluster larger = cluster;
-  const auto count = static_cast<size_t>(number_after("number of devices that would do is "));
+  const auto count = static_cast<size_t>(test::number_after(message, "number of devices that would do is "));
   larger.devices.assign(count, 0);
   CHECK(search_step(model, larger, options).ok());
   larger.devices.assign(count - 1, 0);
