@@ -65,6 +65,14 @@ typedef struct tsr_abi_kernel_desc {
   const char* variant; /* NULL: the best; else exactly this one or an error */
 } tsr_abi_kernel_desc;
 
+/* A launch as kernel_launch takes it. */
+typedef struct tsr_abi_launch {
+  tsr_abi_kernel* kernel;
+  const void* const* inputs;
+  void* const* outputs;
+  void* workspace;
+} tsr_abi_launch;
+
 typedef struct tsr_abi_kernel_info {
   size_t struct_size; /* set by the caller */
   char variant[TSR_ABI_VARIANT_SIZE];
@@ -180,6 +188,13 @@ typedef struct tsr_backend_api {
   /* Optional, for tests: from now on this end waits now and then, as `seed` says, at points where other members could
    * overtake it. 0: no more. */
   void (*comm_perturb)(tsr_abi_comm*, uint64_t seed);
+
+  /* Optional: launches that follow one another on one stream as a single one (updates of many small tensors). Takes
+   * the first of `count` and as many after it as it likes: *taken, 0 for none. Launching *out, without operands and
+   * workspace, then leaves what they leave one after another, the same bits at the very addresses given here; it
+   * writes nothing else but memory of its own. kernel_destroy ends it, before the kernels that it was made of. */
+  tsr_abi_error* (*kernel_fuse)(tsr_abi_device*, const tsr_abi_launch* launches, int32_t count, int32_t* taken,
+                                tsr_abi_kernel** out);
 } tsr_backend_api;
 
 /* `host` serves make_error and log for calls without a device; it outlives the plugin. */

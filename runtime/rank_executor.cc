@@ -34,7 +34,8 @@ RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, con
       ranks_(executable.program.ranks.size()),
       may_spin_(static_cast<int32_t>(ranks_) <= devices_.threads),
       has_spare_cores_(static_cast<int32_t>(ranks_) < devices_.threads),
-      device_(devices_.devices[static_cast<size_t>(rank)]) {}
+      device_(devices_.devices[static_cast<size_t>(rank)]),
+      fused_(api_, device_) {}
 
 RankExecutor::~RankExecutor() {
   closing_ = true;
@@ -136,10 +137,13 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
   if (blocking_) return {};
   graphs_.push_back(std::make_unique<EntryGraph>());
   // A trace wants every instruction by itself.
+  if (!options_.trace)
+    for (RankStream* stream : streams) TSR_RETURN_IF_ERROR(fused_.fuse(stream->steps[entry]));
   bool needs_host = options_.trace;
   for (const RankStream* stream : streams)
     for (const Step& step : stream->steps[entry])
-      needs_host |= step.kind != Step::Kind::kKernel && step.kind != Step::Kind::kCopy;
+      needs_host |= step.kind != Step::Kind::kKernel && step.kind != Step::Kind::kCopy &&
+                    step.kind != Step::Kind::kFused;
   if (!needs_host) graphs_.back()->allow(api_, device_);
   return {};
 }
@@ -394,6 +398,7 @@ Status RankExecutor::execute(const RankStream& stream, const Step& step) {
                                : static_cast<const std::byte*>(step.in) + row * step.in_stride_bytes,
             step.row_bytes));
       return {};
+    case Step::Kind::kFused: return {};
   }
   return {};
 }

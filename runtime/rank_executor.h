@@ -17,6 +17,7 @@
 
 #include "runtime/entry_graph.h"
 #include "runtime/executable_impl.h"
+#include "runtime/fused_launches.h"
 #include "runtime/rank_memory.h"
 #include "runtime/rank_stream.h"
 
@@ -61,6 +62,8 @@ class RankExecutor {
   Standing standing() const;
   std::string waits(int32_t index) const;  // where each stream stands, and for whom
 
+  size_t fused_launches() const { return fused_.count(); }  // each in the place of several kernels
+
   // Growth of this object's own buffers during runs: the trace is the only one that can grow.
   int64_t allocations_in_runs() const;
   std::vector<TraceEvent> take_trace();  // by stream
@@ -103,6 +106,7 @@ class RankExecutor {
   // By entry, where the backend does not block: stream and position of every instruction in program order.
   std::vector<std::vector<std::pair<RankStream*, int32_t>>> order_;
   std::vector<std::unique_ptr<EntryGraph>> graphs_;  // by entry, where the backend does not block
+  FusedLaunches fused_;
   std::vector<StepWait> waits_;
   std::vector<tsr_abi_event*> events_;
   std::vector<void*> pointers_;  // operand lists of all kernel steps; never grows once resolved

@@ -26,7 +26,8 @@ struct StepWait {
 
 // One instruction with everything looked up.
 struct Step {
-  enum class Kind : uint8_t { kKernel, kCollective, kSend, kReceive, kCopy, kFileRead, kFileWrite };
+  // kFused: a kernel that runs as part of a launch before it on the stream (fused_launches.h).
+  enum class Kind : uint8_t { kKernel, kCollective, kSend, kReceive, kCopy, kFileRead, kFileWrite, kFused };
   Kind kind = Kind::kKernel;
   bool is_awaited = false;               // by another stream
   int32_t instruction = 0;               // index in the entry's code

@@ -263,6 +263,7 @@ constexpr tsr_backend_api kApi = {
     .comm_group_end = comm_group_end,
     .flags = TSR_BACKEND_BLOCKING,
     .comm_perturb = comm_perturb,
+    .kernel_fuse = nullptr,
 };
 
 }  // namespace

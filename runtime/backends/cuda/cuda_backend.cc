@@ -190,6 +190,25 @@ tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, con
   });
 }
 
+tsr_abi_error* kernel_fuse(tsr_abi_device* device, const tsr_abi_launch* launches, int32_t count,
+                           int32_t* taken, tsr_abi_kernel** out) {
+  return guarded([&]() -> Status {
+    *taken = 0;
+    *out = nullptr;
+    if (count < 2 || !launches[0].kernel->kernel->fuses()) return {};
+    const ScopedDevice current(device->ordinal);
+    std::vector<ComingLaunch> coming;
+    for (int32_t i = 0; i < count; ++i)
+      coming.push_back({launches[i].kernel->kernel.get(),
+                        LaunchArgs{launches[i].inputs, launches[i].outputs, launches[i].workspace, nullptr}});
+    Fused fused = coming[0].kernel->fuse(coming);
+    if (fused.kernel == nullptr) return {};
+    *out = new tsr_abi_kernel{std::move(fused.kernel)};
+    *taken = fused.taken;
+    return {};
+  });
+}
+
 uint64_t kernel_fingerprint(int32_t ordinal) {
   constexpr int32_t kEstimateVersion = 2;
   char basis[256] = {};
@@ -323,6 +342,7 @@ constexpr tsr_backend_api kApi = {
     .comm_group_end = comm_group_end,
     .flags = 0,
     .comm_perturb = nullptr,
+    .kernel_fuse = kernel_fuse,
 };
 
 }  // namespace

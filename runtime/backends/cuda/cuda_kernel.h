@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -31,11 +32,30 @@ struct LaunchArgs {
   }
 };
 
+class Kernel;
+
+// A launch that is still to come, at settled addresses; its arguments have no stream.
+struct ComingLaunch {
+  const Kernel* kernel;
+  LaunchArgs args;
+};
+// What the first `taken` of them do one after another, as one kernel, which is launched without operands.
+struct Fused {
+  std::unique_ptr<Kernel> kernel;
+  int32_t taken = 0;
+};
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
   // Errors of kernel launches proper are picked up by the caller (cudaGetLastError).
   virtual Status launch(const LaunchArgs& args) const = 0;
+  virtual bool fuses() const { return false; }  // whether it is worth asking
+  // `coming` begins with this kernel's own launch.
+  virtual Fused fuse(std::span<const ComingLaunch> coming) const {
+    (void)coming;
+    return {};
+  }
 };
 
 struct Prepared {

@@ -6,6 +6,7 @@ namespace {
 // Best first, reference last; prepare() may decline with a reason. Sorted by op.
 constexpr KernelEntry kKernels[] = {
     {"adamw_update", "reference", prepare_adamw_update},
+    {"add", "scalar", prepare_scalar_add},
     {"add", "reference", prepare_add},
     {"add_bias", "reference", prepare_add_bias},
     {"attention", "mma", prepare_attention_mma},

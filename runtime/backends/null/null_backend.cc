@@ -297,6 +297,7 @@ constexpr tsr_backend_api kApi = {
     .comm_group_end = comm_group_end,
     .flags = 0,
     .comm_perturb = nullptr,
+    .kernel_fuse = nullptr,
 };
 
 }  // namespace

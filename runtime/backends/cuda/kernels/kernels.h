@@ -89,6 +89,7 @@ Result<Prepared> prepare_row_sum_squares(const KernelSpec& spec);
 Result<Prepared> prepare_sample(const KernelSpec& spec);
 Result<Prepared> prepare_scale(const KernelSpec& spec);
 Result<Prepared> prepare_scale_by(const KernelSpec& spec);
+Result<Prepared> prepare_scalar_add(const KernelSpec& spec);
 Result<Prepared> prepare_select_row(const KernelSpec& spec);
 Result<Prepared> prepare_sgd_update(const KernelSpec& spec);
 Result<Prepared> prepare_sigmoid(const KernelSpec& spec);

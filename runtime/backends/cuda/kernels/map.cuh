@@ -12,19 +12,23 @@ template <int kIn, int kOut>
 struct MapOperands {
   const void* in[kIn];
   void* out[kOut];
+
+  bool are_aligned() const {
+    uintptr_t bits = 0;
+    for (const void* each : in) bits |= reinterpret_cast<uintptr_t>(each);
+    for (const void* each : out) bits |= reinterpret_cast<uintptr_t>(each);
+    return bits % 16 == 0;
+  }
 };
 
-// kIn operands of type T first, then kWideIn ones of type Wide<T>; so for the results. `begin` is called once
-// a thread.
+// Packs first, first + step, ... below `packs`, each of kVec elements. kIn operands of type T first, then
+// kWideIn ones of type Wide<T>; so for the results.
 template <class F, class T, int kIn, int kWideIn, int kOut, int kWideOut, int kVec>
-__global__ void map_kernel(F f, MapOperands<kIn + kWideIn, kOut + kWideOut> operands, int64_t count) {
+__device__ inline void map_packs(const F& f, const MapOperands<kIn + kWideIn, kOut + kWideOut>& operands,
+                                 int64_t first, int64_t packs, int64_t step) {
   using W = Wide<T>;
   // Wide operands in pieces of 16 bytes too.
   constexpr int kWideVec = kVec * sizeof(W) <= 16 ? kVec : 16 / static_cast<int>(sizeof(W));
-  f.begin();
-  const int64_t packs = count / kVec;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   for (int64_t pack = first; pack < packs; pack += step) {
     W x[kVec][kIn + kWideIn], y[kVec][kOut + kWideOut];
 #pragma unroll
@@ -61,15 +65,35 @@ __global__ void map_kernel(F f, MapOperands<kIn + kWideIn, kOut + kWideOut> oper
         static_cast<Pack<W, kWideVec>*>(operands.out[o])[pack * (kVec / kWideVec) + piece] = stored;
       }
   }
-  if constexpr (kVec > 1) {
-    for (int64_t i = packs * kVec + first; i < count; i += step) {
-      W x[kIn + kWideIn], y[kOut + kWideOut];
-      for (int n = 0; n < kIn; ++n) x[n] = widen(static_cast<const T*>(operands.in[n])[i]);
-      for (int n = kIn; n < kIn + kWideIn; ++n) x[n] = static_cast<const W*>(operands.in[n])[i];
-      f(i, x, y);
-      for (int n = 0; n < kOut; ++n) static_cast<T*>(operands.out[n])[i] = narrow<T>(y[n]);
-      for (int n = kOut; n < kOut + kWideOut; ++n) static_cast<W*>(operands.out[n])[i] = y[n];
-    }
+}
+
+// Elements first, first + step, ... below `count`, one at a time.
+template <class F, class T, int kIn, int kWideIn, int kOut, int kWideOut>
+__device__ inline void map_singles(const F& f, const MapOperands<kIn + kWideIn, kOut + kWideOut>& operands,
+                                   int64_t first, int64_t count, int64_t step) {
+  using W = Wide<T>;
+  for (int64_t i = first; i < count; i += step) {
+    W x[kIn + kWideIn], y[kOut + kWideOut];
+    for (int n = 0; n < kIn; ++n) x[n] = widen(static_cast<const T*>(operands.in[n])[i]);
+    for (int n = kIn; n < kIn + kWideIn; ++n) x[n] = static_cast<const W*>(operands.in[n])[i];
+    f(i, x, y);
+    for (int n = 0; n < kOut; ++n) static_cast<T*>(operands.out[n])[i] = narrow<T>(y[n]);
+    for (int n = kOut; n < kOut + kWideOut; ++n) static_cast<W*>(operands.out[n])[i] = y[n];
+  }
+}
+
+// `begin` is called once a thread.
+template <class F, class T, int kIn, int kWideIn, int kOut, int kWideOut, int kVec>
+__global__ void map_kernel(F f, MapOperands<kIn + kWideIn, kOut + kWideOut> operands, int64_t count) {
+  f.begin();
+  const int64_t packs = count / kVec;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if constexpr (kVec == 1) {
+    map_singles<F, T, kIn, kWideIn, kOut, kWideOut>(f, operands, first, count, step);
+  } else {
+    map_packs<F, T, kIn, kWideIn, kOut, kWideOut, kVec>(f, operands, first, packs, step);
+    map_singles<F, T, kIn, kWideIn, kOut, kWideOut>(f, operands, packs * kVec + first, count, step);
   }
 }
 
@@ -78,10 +102,7 @@ void launch_map(cudaStream_t stream, int64_t count, F f,
                 const MapOperands<kIn + kWideIn, kOut + kWideOut>& operands) {
   if (count <= 0) return;
   constexpr int kVec = 16 / sizeof(T), kThreads = 256;
-  uintptr_t bits = 0;
-  for (const void* in : operands.in) bits |= reinterpret_cast<uintptr_t>(in);
-  for (const void* out : operands.out) bits |= reinterpret_cast<uintptr_t>(out);
-  if (bits % 16 == 0 && count >= kVec)
+  if (operands.are_aligned() && count >= kVec)
     map_kernel<F, T, kIn, kWideIn, kOut, kWideOut, kVec>
         <<<grid_for(count, kThreads * kVec), kThreads, 0, stream>>>(f, operands, count);
   else

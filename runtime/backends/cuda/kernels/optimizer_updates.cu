@@ -1,7 +1,7 @@
 // Optimizer steps. Parameter and gradient are of one type, state and scalars in the wide one. A gradient
-// scale of 0 leaves every bit as it is.
+// scale of 0 leaves every bit as it is. Updates of all parameters that follow one another are one launch.
 #include "runtime/backends/cuda/kernels/kernels.h"
-#include "runtime/backends/cuda/kernels/map.cuh"
+#include "runtime/backends/cuda/kernels/map_many.cuh"
 
 namespace tessera::cuda {
 
@@ -13,8 +13,15 @@ struct Adamw {
   const W *lr_at, *step_at, *gscale_at;
   double beta1_f64, beta2_f64;
   W beta1, beta2, eps, weight_decay;
+  bool clipped;
   W lr, gscale, m_unbias, v_unbias;
 
+  bool operator==(const Adamw&) const = default;
+  void bind(const LaunchArgs& args) {
+    lr_at = args.in<W>(4);
+    step_at = args.in<W>(5);
+    gscale_at = clipped ? args.in<W>(6) : nullptr;
+  }
   __device__ void begin() {
     const double step = *step_at;
     lr = *lr_at;
@@ -42,8 +49,14 @@ template <class W>
 struct Sgd {
   const W *lr_at, *gscale_at;
   W momentum, weight_decay;
+  bool clipped;
   W lr, gscale;
 
+  bool operator==(const Sgd&) const = default;
+  void bind(const LaunchArgs& args) {
+    lr_at = args.in<W>(3);
+    gscale_at = clipped ? args.in<W>(4) : nullptr;
+  }
   __device__ void begin() {
     lr = *lr_at;
     gscale = gscale_at != nullptr ? *gscale_at : W(1);
@@ -68,24 +81,15 @@ Result<Prepared> prepare_adamw_update(const KernelSpec& spec) {
     using T = decltype(zero);
     using W = Wide<T>;
     const int64_t count = spec.output_elements(0);
-    const bool clipped = spec.input_count() == 7;
     Adamw<W> f{};
+    f.clipped = spec.input_count() == 7;
     f.beta1_f64 = spec.f64("beta1");
     f.beta2_f64 = spec.f64("beta2");
     f.beta1 = W(f.beta1_f64);
     f.beta2 = W(f.beta2_f64);
     f.eps = W(spec.f64("eps"));
     f.weight_decay = W(spec.f64("weight_decay"));
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          Adamw<W> bound = f;
-                          bound.lr_at = args.in<W>(4);
-                          bound.step_at = args.in<W>(5);
-                          bound.gscale_at = clipped ? args.in<W>(6) : nullptr;
-                          launch_map<T, 2, 1, 2, 2>(
-                              args.stream, count, bound,
-                              {{args.inputs[0], args.inputs[1], args.inputs[2], args.inputs[3]},
-                               {args.outputs[0], args.outputs[1], args.outputs[2]}});
-                        }));
+    return memory_bound(spec, std::make_unique<MapOfMany<T, 2, 1, 2, 2, Adamw<W>>>(count, f));
   });
 }
 
@@ -95,18 +99,11 @@ Result<Prepared> prepare_sgd_update(const KernelSpec& spec) {
     using T = decltype(zero);
     using W = Wide<T>;
     const int64_t count = spec.output_elements(0);
-    const bool clipped = spec.input_count() == 5;
     Sgd<W> f{};
+    f.clipped = spec.input_count() == 5;
     f.momentum = W(spec.f64("momentum"));
     f.weight_decay = W(spec.f64("weight_decay"));
-    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                          Sgd<W> bound = f;
-                          bound.lr_at = args.in<W>(3);
-                          bound.gscale_at = clipped ? args.in<W>(4) : nullptr;
-                          launch_map<T, 2, 1, 1, 1>(args.stream, count, bound,
-                                                    {{args.inputs[0], args.inputs[1], args.inputs[2]},
-                                                     {args.outputs[0], args.outputs[1]}});
-                        }));
+    return memory_bound(spec, std::make_unique<MapOfMany<T, 2, 1, 1, 1, Sgd<W>>>(count, f));
   });
 }
 
