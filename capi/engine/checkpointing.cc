@@ -88,6 +88,13 @@ Status Trainer::resume(const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(const int64_t skipped, number(checkpoint.info(), "skipped"));
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
   for (const auto& [name, type] : checkpoint_info().tensors) {
+    // A checkpoint of a run whose loss was not scaled: the factor begins anew.
+    if (name.starts_with("loss_scaling.") &&
+        std::ranges::none_of(checkpoint.info().tensors,
+                             [&](const auto& saved) { return saved.first == name; })) {
+      TSR_RETURN_IF_ERROR(running_->session().write(name, HostTensor::zeros(type, nullptr)));
+      continue;
+    }
     TSR_ASSIGN_OR_RETURN(const HostTensor value, checkpoint.read(name));
     TSR_RETURN_IF_ERROR(running_->session().write(name, value));
   }

@@ -52,6 +52,8 @@ TrainingOptions read_step(OptionReader& reader) {
   hyper("momentum", 0, 1, !adamw);
   hyper("weight_decay", 0, 1e6, true);
   step.clip_norm = reader.f64("clip_norm", 1.0, 0, 1e30);
+  step.loss_scaling.initial = reader.f64("loss_scaling", 0, 0, 1e30);
+  step.loss_scaling.interval = reader.i64("loss_scaling_interval", step.loss_scaling.interval, 1, 1 << 24);
   return step;
 }
 
@@ -81,7 +83,10 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   settings.seed = static_cast<uint64_t>(reader.i64("seed", 0));
   settings.dropout = reader.f64("dropout", -1, -1, 0.999);
   settings.precision =
-      reader.choice("precision", "f32", {"f32", "bf16"}) == "bf16" ? DType::kBF16 : DType::kF32;
+      dtype_from_name(reader.choice("precision", "f32", {"f32", "bf16", "f16"})).value_or(DType::kF32);
+  // Gradients of f16 need it: below 6e-8 nothing is left of them.
+  if (settings.precision == DType::kF16 && !reader.has("loss_scaling"))
+    settings.step.loss_scaling.initial = 65536;
   const std::string fused = reader.choice("fused_loss", "auto", {"auto", "on", "off"});
   settings.fused_loss = fused == "on" ? FusedLoss::kOn : fused == "off" ? FusedLoss::kOff : FusedLoss::kAuto;
   settings.frozen = reader.text("frozen");

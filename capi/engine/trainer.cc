@@ -78,7 +78,8 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
                     format("the dataset's samples have {} tokens, the model's context holds {}",
                            dataset->seq(), context));
   }
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, runtime->open_devices(settings.compute.devices, settings.compute.profile));
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
+                       runtime->open_devices(settings.compute.devices, settings.compute.profile));
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, dataset != nullptr, settings, devices));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
   const SessionOptions session{.measure_memory = settings.measure_memory,
@@ -145,6 +146,11 @@ std::shared_ptr<const PlanRecord> Trainer::plan() const {
   return record;
 }
 
+namespace {
+// So often the factor on the loss can be halved from the highest that it reaches.
+constexpr int kMostLeftOut = 64;
+}  // namespace
+
 Result<StepInfo> Trainer::step() {
   cancelled_ = false;
   if (!running_->has_entry(kTrain))
@@ -153,6 +159,31 @@ Result<StepInfo> Trainer::step() {
     return Status(StatusCode::kFailedPrecondition,
                   "the dataset keeps all its samples for evaluation (eval_fraction)");
   const auto begin = std::chrono::steady_clock::now();
+  StepInfo info;
+  for (int left_out = 0;; ++left_out) {
+    TSR_ASSIGN_OR_RETURN(info, run_step());
+    if (std::isfinite(info.grad_norm)) break;
+    ++skipped_;
+    // A factor on the loss may be too large for this step; the program has halved it.
+    if (settings_.step.loss_scaling.initial != 0 && left_out < kMostLeftOut && !cancelled_) continue;
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("step {}: loss {} and gradient norm {} are not both finite; the step was left out and all "
+               "values are as before; a lower lr, or a warmup, may help",
+               info.step, info.loss, info.grad_norm));
+  }
+  ++step_;
+  if (!std::isfinite(info.loss))
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("step {}: the loss is {} while its gradient is finite; the step was made; resume from a "
+               "checkpoint if that is not wanted",
+               info.step, info.loss));
+  info.seconds = seconds_since(begin);
+  return info;
+}
+
+Result<StepInfo> Trainer::run_step() {
   StepInfo info;
   info.step = step_ + 1;
   info.lr = settings_.rate.at(info.step);
@@ -173,22 +204,6 @@ Result<StepInfo> Trainer::step() {
   ++position_;
   ++runs_;
   note_measurements();
-  if (!std::isfinite(info.grad_norm)) {
-    ++skipped_;
-    return Status(
-        StatusCode::kFailedPrecondition,
-        format("step {}: loss {} and gradient norm {} are not both finite; the step was left out and all "
-               "values are as before; a lower lr, or a warmup, may help",
-               info.step, info.loss, info.grad_norm));
-  }
-  ++step_;
-  if (!std::isfinite(info.loss))
-    return Status(
-        StatusCode::kFailedPrecondition,
-        format("step {}: the loss is {} while its gradient is finite; the step was made; resume from a "
-               "checkpoint if that is not wanted",
-               info.step, info.loss));
-  info.seconds = seconds_since(begin);
   return info;
 }
 

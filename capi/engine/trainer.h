@@ -32,7 +32,8 @@ class Trainer {
                                                  const Options& options);
 
   Status feed(std::string_view input, const HostTensor& value);
-  // A loss or gradient that is not finite is kFailedPrecondition; the program left the update out.
+  // A loss or gradient that is not finite is kFailedPrecondition; the program left the update out. With a
+  // scaled loss the next batch (of a dataset; else the same again) is taken instead, as long as that may help.
   Result<StepInfo> step();
   Result<double> evaluate();
 
@@ -52,6 +53,7 @@ class Trainer {
 
  private:
   Trainer() = default;
+  Result<StepInfo> run_step();  // one run of the program, which may leave the step out
   Status feed_training_batch();
   Status feed_eval_batch(int64_t first, int64_t rows, double scale);
   Status feed_labelled(std::string_view entry);

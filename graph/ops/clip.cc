@@ -39,8 +39,10 @@ extern const OpDef kSumSquares = {
         },
 };
 
-// --- clip_scale(s): norm = sqrt(s), scale = min(1, max_norm / (norm + 1e-6)).  s [] -> scale [], norm []
+// --- clip_scale(s, loss_scale): norm = sqrt(s) / loss_scale, scale = min(1, max_norm / (norm + 1e-6)) /
+// loss_scale
 // -----------
+//     s [], loss_scale [] optional (else 1): what the gradients were multiplied by -> scale [], norm []
 //     A norm that is not finite makes the scale 0, which the optimizers take as "leave everything as it is".
 
 namespace {
@@ -49,9 +51,10 @@ const AttrSpec kClipAttrs[] = {
 };
 
 Inferred clip_infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_count("clip_scale", in, 1));
+  TSR_RETURN_IF_ERROR(check_count("clip_scale", in, 1, 2));
   TSR_RETURN_IF_ERROR(check_float("clip_scale", in, 0, "sum of squares"));
   TSR_RETURN_IF_ERROR(check_shape("clip_scale", in, 0, "sum of squares", Shape{}));
+  if (in.size() > 1) TSR_RETURN_IF_ERROR(check_same_type("clip_scale", in, 0, 1));
   const double max_norm = attr_f64(attrs, "max_norm");
   if (!(max_norm > 0))
     return Status(StatusCode::kInvalidArgument,

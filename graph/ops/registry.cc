@@ -42,6 +42,8 @@ extern const OpDef kLinearRowMax;
 extern const OpDef kLinearRowSums;
 extern const OpDef kLog;
 extern const OpDef kLogSumExp;
+extern const OpDef kLossScaling;
+extern const OpDef kLossScalingUpdate;
 extern const OpDef kMatmul;
 extern const OpDef kMatmulWeightGrad;
 extern const OpDef kMergeDims;
@@ -141,6 +143,8 @@ std::span<const OpDef* const> table() {
       &kLinearRowSums,
       &kLog,
       &kLogSumExp,
+      &kLossScaling,
+      &kLossScalingUpdate,
       &kMatmul,
       &kMatmulWeightGrad,
       &kMergeDims,

@@ -1,5 +1,6 @@
 #include "graph/transform/training.h"
 
+#include <optional>
 #include <vector>
 
 #include "graph/autodiff.h"
@@ -91,7 +92,7 @@ Result<std::map<std::string, double>> hyper_parameters(const OptimizerDef& optim
 
 // The factor on every gradient: 1 within the bound, less above it, 0 when the norm is not finite, which
 // leaves parameters and state as they are.
-Result<TensorId> add_gradient_scale(Graph& graph, double clip_norm) {
+Result<std::vector<TensorId>> add_gradient_scale(Graph& graph, double clip_norm, TensorId loss_scale) {
   graph.set_scope("clip");
   TensorId sum = kNoTensor;
   for (const Gradient& gradient : std::vector<Gradient>(graph.gradients().begin(), graph.gradients().end())) {
@@ -102,12 +103,54 @@ Result<TensorId> add_gradient_scale(Graph& graph, double clip_norm) {
       TSR_ASSIGN_OR_RETURN(sum, graph.add("add", {sum, squares}));
     }
   }
+  std::vector<TensorId> inputs = {sum};
+  if (loss_scale != kNoTensor) inputs.push_back(loss_scale);
   TSR_ASSIGN_OR_RETURN(
       const std::vector<TensorId> scale_and_norm,
-      graph.add_node("clip_scale", std::span(&sum, 1), {{"max_norm", clip_norm > 0 ? clip_norm : kNoBound}}));
+      graph.add_node("clip_scale", inputs, {{"max_norm", clip_norm > 0 ? clip_norm : kNoBound}}));
   TSR_RETURN_IF_ERROR(graph.add_output("grad_norm", scale_and_norm[1]));
-  return scale_and_norm[0];
+  return scale_and_norm;
 }
+
+// The factor on the loss, as state.
+class LossScale {
+ public:
+  // `scalar`: the type of the loss.
+  static Result<LossScale> create(Graph& graph, const TensorType& scalar, const LossScaling& scaling) {
+    LossScale made(scaling);
+    TSR_ASSIGN_OR_RETURN(made.offset_, graph.add_tensor("loss_scaling.offset", scalar, TensorKind::kState));
+    return made;
+  }
+  // In a copy of the graph, and with what only the update needs.
+  Status go_on(Graph& graph) {
+    const auto offset = graph.find_tensor("loss_scaling.offset");
+    if (!offset) return Status(StatusCode::kInternal, "the factor on the loss was lost");
+    offset_ = *offset;
+    TSR_ASSIGN_OR_RETURN(good_,
+                         graph.add_tensor("loss_scaling.good", graph.type(offset_), TensorKind::kState));
+    return {};
+  }
+  // Made anew where it is wanted: what the forward pass has made is gone when parameters are updated.
+  Result<TensorId> factor(Graph& graph) const {
+    return graph.add("loss_scaling", {offset_}, {{"initial", scaling_.initial}});
+  }
+  Status update(Graph& graph, TensorId norm) const {
+    graph.set_scope("update.loss_scaling");
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> made,
+                         graph.add_node("loss_scaling_update", std::vector{offset_, good_, norm},
+                                        {{"interval", scaling_.interval}}));
+    TSR_RETURN_IF_ERROR(graph.rename(made[0], "loss_scaling.offset.new"));
+    TSR_RETURN_IF_ERROR(graph.rename(made[1], "loss_scaling.good.new"));
+    graph.add_update(offset_, made[0]);
+    graph.add_update(good_, made[1]);
+    return {};
+  }
+
+ private:
+  explicit LossScale(const LossScaling& scaling) : scaling_(scaling) {}
+  LossScaling scaling_;
+  TensorId offset_ = kNoTensor, good_ = kNoTensor;
+};
 
 }  // namespace
 
@@ -126,19 +169,36 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
   TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(forward_with_loss));
 
   TSR_ASSIGN_OR_RETURN(Graph step, only_loss(forward_with_loss, loss));
-  TSR_RETURN_IF_ERROR(differentiate(step, *step.find_output("loss")));
+  TensorId scaled_loss = *step.find_output("loss");
+  const TensorType scalar{scalar_dtype(step.type(scaled_loss).dtype), {}};
+  std::optional<LossScale> loss_scale;
+  if (options.loss_scaling.initial != 0) {
+    TSR_ASSIGN_OR_RETURN(loss_scale, LossScale::create(step, scalar, options.loss_scaling));
+    step.set_scope("loss");
+    TSR_ASSIGN_OR_RETURN(const TensorId factor, loss_scale->factor(step));
+    TSR_ASSIGN_OR_RETURN(scaled_loss, step.add("scale_by", {scaled_loss, factor}));
+    step.set_scope("");
+  }
+  TSR_RETURN_IF_ERROR(differentiate(step, scaled_loss));
   TSR_ASSIGN_OR_RETURN(step, with_loss_beside_gradient(step));
+  if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->go_on(step));
 
-  const TensorType scalar{scalar_dtype(step.type(loss).dtype), {}};
   TSR_ASSIGN_OR_RETURN(const TensorId lr, step.add_tensor("lr", scalar, TensorKind::kInput));
   TSR_ASSIGN_OR_RETURN(const TensorId step_number, step.add_tensor("step", scalar, TensorKind::kInput));
   step.set_phase(Phase::kUpdate);
-  TSR_ASSIGN_OR_RETURN(const TensorId gradient_scale, add_gradient_scale(step, options.clip_norm));
+  TensorId factor = kNoTensor;
+  if (loss_scale) {
+    step.set_scope("clip");
+    TSR_ASSIGN_OR_RETURN(factor, loss_scale->factor(step));
+  }
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> scale_and_norm,
+                       add_gradient_scale(step, options.clip_norm, factor));
   for (const Gradient& gradient : std::vector<Gradient>(step.gradients().begin(), step.gradients().end())) {
     step.set_scope("update." + step.tensor(gradient.parameter).name);
     TSR_RETURN_IF_ERROR(optimizer->emit(
-        {step, gradient.parameter, gradient.gradient, lr, step_number, gradient_scale}, hyper));
+        {step, gradient.parameter, gradient.gradient, lr, step_number, scale_and_norm[0]}, hyper));
   }
+  if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->update(step, scale_and_norm[1]));
   step.set_scope("");
   step.set_phase(Phase::kForward);
   return prune(step);

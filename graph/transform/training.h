@@ -16,10 +16,20 @@ namespace tessera {
 // Vocabulary-parallel by construction: its phases (max, sum of exponentials, picked logit) are separate nodes.
 Status add_token_loss(Graph& graph);
 
+// The loss is multiplied by a power of two before it is differentiated, so that small gradients of f16 are not lost, and
+// the gradients are divided by it where they are used: without overflow it changes no bit. A gradient that is not
+// finite leaves the step out and halves the factor; `interval` steps without one double it. All of that is decided on
+// the devices, in state "loss_scaling.offset" and "loss_scaling.good".
+struct LossScaling {
+  double initial = 0;  // a power of two; 0: the loss is not scaled
+  int64_t interval = 2000;
+};
+
 // The loss already is output "loss" (own models): nothing to add.
 struct TrainingOptions {
   OptimizerOptions optimizer;
   double clip_norm = 0;  // bound on the global gradient norm; 0: none
+  LossScaling loss_scaling;
 };
 
 // forward (+ loss) -> forward, backward, update. Adds inputs "lr" f32[] and "step" f32[] (1 for the first step),

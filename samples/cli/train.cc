@@ -12,7 +12,7 @@ namespace {
 struct Arguments : Common {
   std::string model, data, output, resume, checkpoint, schedule = "constant", optimizer = "adamw", frozen,
                                                        trace, offload_folder, precision, fused_loss;
-  double watchdog = 60;
+  double watchdog = 60, loss_scaling = -1;
   int64_t steps = 100, batch = 8, seq = 128, warmup = 0, checkpoint_every = -1;
   double lr = 1e-3, lr_end = 0, clip_norm = 1, weight_decay = -1, momentum = -1, eval_fraction = 0.1,
          dropout = -1;
@@ -49,6 +49,7 @@ Options trainer_options(const Arguments& args) {
   if (args.dropout >= 0) set(options, "dropout", args.dropout);
   if (!args.precision.empty()) set(options, "precision", args.precision);
   if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
+  if (args.loss_scaling >= 0) set(options, "loss_scaling", args.loss_scaling);
   if (!args.frozen.empty()) set(options, "frozen", args.frozen);
   if (args.eval_batches > 0) set(options, "eval_batches", args.eval_batches);
   if (!args.trace.empty()) set(options, "trace", int64_t{1});
@@ -201,7 +202,10 @@ void register_train(CLI::App& app) {
   command->add_option("--momentum", args->momentum, "of sgd (default 0.9)");
   command->add_option("--clip-norm", args->clip_norm, "bound on the global gradient norm; 0: none")
       ->capture_default_str();
-  command->add_option("--precision", args->precision, "f32 or bf16, with f32 parameters (default: f32)");
+  command->add_option(
+      "--loss-scaling", args->loss_scaling,
+      "first factor on the loss, a power of two, then adapted; 0: none (default: 65536 with f16)");
+  command->add_option("--precision", args->precision, "f32, bf16 or f16, with f32 parameters (default: f32)");
   command->add_option(
       "--fused-loss", args->fused_loss,
       "on, off or auto: output head and loss together, without holding the logits (default: auto)");

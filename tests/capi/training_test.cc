@@ -185,6 +185,39 @@ TEST_CASE("a step whose gradient is not finite is refused and changes nothing") 
   }
 }
 
+TEST_CASE(
+    "a factor on the loss that is too large is halved until the step is made, which has the bits of none") {
+  const Runtime rt = runtime();
+  const Model model = mlp_model();
+  const Trainer plain = mlp_trainer(rt, model, {});
+  const Trainer scaled =
+      mlp_trainer(rt, model, {{"loss_scaling", 0x1p90}, {"loss_scaling_interval", int64_t{3}}});
+  CHECK(losses(scaled, 10) == losses(plain, 10));
+  CHECK(parameter(scaled, "w1") == parameter(plain, "w1"));
+  CHECK(parameter(scaled, "w1.v") == parameter(plain, "w1.v"));
+  // Halved before the first step, then tried again every third step: doubled, and halved where that
+  // overflows.
+  const std::vector<float> offset = parameter(scaled, "loss_scaling.offset");
+  CHECK(offset.at(0) < -15);
+  CHECK(offset.at(0) > -40);
+  const std::string said = report(scaled);
+  const size_t at = said.find(R"("skipped_steps":)");
+  REQUIRE(at != std::string::npos);
+  CHECK(std::stoi(said.substr(at + 16)) >= static_cast<int>(-offset.at(0)));
+
+  // What no factor helps against is an error, and changes nothing.
+  const std::vector<float> w1 = parameter(scaled, "w1");
+  std::vector<float> poisoned = noise(64, 1);
+  poisoned[5] = std::numeric_limits<float>::quiet_NaN();
+  ok(tsr_trainer_feed(scaled.get(), "x", tensor_f32({8, 8}, poisoned).get()));
+  CHECK(take(tsr_trainer_step(scaled.get(), nullptr)).code == TSR_FAILED_PRECONDITION);
+  CHECK(parameter(scaled, "w1") == w1);
+
+  const Error error =
+      take(tsr_trainer_new(rt.get(), model.get(), nullptr, options({{"loss_scaling", 3.0}}).get(), nullptr));
+  CHECK(error.code == TSR_INVALID_ARGUMENT);
+}
+
 TEST_CASE("feeding what the graph has not, or in another shape, names what it has") {
   const Runtime rt = runtime();
   const Model model = mlp_model();

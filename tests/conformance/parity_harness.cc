@@ -222,9 +222,9 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
 }
 
 std::string key_of(const Job& job) {
-  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype), job.batch,
-                job.tokens, job.tied, job.optimizer, job.lr, job.steps, job.clip_norm, job.dropout,
-                join(job.trainable, ","), job.lora, job.gradients, job.evaluates, job.reordered);
+  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype), job.batch,
+                job.tokens, job.tied, job.optimizer, job.lr, job.steps, job.clip_norm, job.loss_scaling,
+                job.dropout, join(job.trainable, ","), job.lora, job.gradients, job.evaluates, job.reordered);
 }
 
 // Ring-equivalent bytes of one training step, from its instructions.
@@ -266,6 +266,7 @@ Result<Graph> step_graph(const Job& job) {
   TrainingOptions training;
   training.optimizer.name = job.optimizer;
   training.clip_norm = job.clip_norm;
+  training.loss_scaling.initial = job.loss_scaling;
   TSR_ASSIGN_OR_RETURN(Graph step, make_training_step(forward, training));
   if (job.gradients)
     for (const Gradient& gradient : std::vector<Gradient>(step.gradients().begin(), step.gradients().end()))

@@ -27,6 +27,7 @@ struct Job {
   double lr = 1e-3;
   int steps = 5;
   double clip_norm = 0;
+  double loss_scaling = 0;  // the first factor on the loss; 0: none
   double dropout = 0;
   // Parameters whose name contains one of these train; all when empty (low-rank adapters freeze the rest).
   std::vector<std::string> trainable = {};

@@ -72,6 +72,35 @@ TEST_SUITE("parity variants") {
     check_sample(job, "clip");
   }
 
+  TEST_CASE("a scaled loss changes no bit of training, and trains alike under every form") {
+    Job plain{.model = std::string(kLlama), .clip_norm = 0.05, .gradients = false}, scaled = plain;
+    scaled.loss_scaling = 65536;
+    for (const std::string_view words : {"single", "tp=2,zero=1", "dp=2,zero=3,mb=2", "pp=2:1f1b,mb=3"}) {
+      CAPTURE(words);
+      plain.fused_loss = scaled.fused_loss = words != "single";
+      const Outcome without = run(plain, words), with = run(scaled, words);
+      REQUIRE_MESSAGE(without.error == "ok", without.error);
+      REQUIRE_MESSAGE(with.error == "ok", with.error);
+      CHECK(with.losses == without.losses);
+      CHECK(with.weights == without.weights);
+    }
+    check_sample({.model = std::string(kLlama), .clip_norm = 0.05, .loss_scaling = 1024}, "scaled");
+  }
+
+  // Squares of gradients times 2^80 are beyond f32 in all of the 5 steps.
+  TEST_CASE("steps whose scaled gradients overflow change nothing under any form") {
+    const Job job{
+        .model = std::string(kGpt2), .dtype = DType::kF32, .loss_scaling = 0x1p90, .gradients = false};
+    for (const std::string_view words : {"single", "dp=2,zero=2", "tp=2", "pp=2:1f1b,mb=3"}) {
+      CAPTURE(words);
+      const Outcome out = run(job, words);
+      REQUIRE_MESSAGE(out.error == "ok", out.error);
+      Job still = job;
+      still.loss_scaling = 0, still.lr = 0, still.optimizer = "sgd";
+      CHECK(out.weights == run(still, words).weights);
+    }
+  }
+
   TEST_CASE("dropout drops the same elements under every form") {
     const Job job{.model = std::string(kGpt2), .dropout = 0.2};
     Job sure = job;

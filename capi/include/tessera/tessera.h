@@ -338,8 +338,8 @@ TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype*
  *             for a graph with the output "logits" [B, T, V].
  * training:   forward with a scalar output "loss" -> the whole step: forward, backward, optimizer. Adds the
  *             inputs "lr" and "step" (f32 [], 1 for the first step) and the outputs "loss" and "grad_norm".
- *             Options: optimizer, beta1, beta2, eps, momentum, weight_decay, clip_norm, as for
- *             tsr_trainer_new.
+ *             Options: optimizer, beta1, beta2, eps, momentum, weight_decay, clip_norm,
+ *             loss_scaling, loss_scaling_interval, as for tsr_trainer_new.
  * evaluation: forward with a scalar output "loss" -> that output alone.
  * decoding:   language model -> its incremental form, with KV caches as state. Options: context (i64,
  *             required: tokens that a sequence may hold), sample (i64, default 1: append sampling). See
@@ -736,11 +736,16 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
  *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
- *   precision      str   f32 (default) | bf16: what is computed in bf16; parameters and optimizer state stay
+ *   precision      str   f32 (default) | bf16 | f16: what is computed in; parameters and optimizer state stay
  *                        f32. Needs devices with such kernels: cuda
  *   fused_loss     str   on: output head and token loss are computed together, a few rows at a time, so that no
  *                        logits are held; off: apart; auto (default): together on GPUs where no plan is slower
  *                        for it
+ *   loss_scaling   f64   first factor on the loss while it is differentiated, a power of two (default: 65536
+ *                        with precision f16, else 0: none). A step whose gradient is not finite is left out and
+ *                        halves it; tsr_trainer_step then takes the next batch (without a dataset: the same
+ *                        data again). It is saved with checkpoints
+ *   loss_scaling_interval  i64   steps without one after which it is doubled (default 2000)
  *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
  *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
  *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)

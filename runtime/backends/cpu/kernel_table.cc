@@ -64,6 +64,8 @@ constexpr KernelEntry kKernels[] = {
     {"linear_row_sums", "reference", prepare_linear_row_sums},
     {"log", "reference", prepare_log},
     {"log_sum_exp", "reference", prepare_log_sum_exp},
+    {"loss_scaling", "reference", prepare_loss_scaling},
+    {"loss_scaling_update", "reference", prepare_loss_scaling_update},
     {"matmul", "packed", prepare_matmul_packed},
     {"matmul", "reference", prepare_matmul},
     {"matmul_weight_grad", "packed", prepare_matmul_weight_grad_packed},

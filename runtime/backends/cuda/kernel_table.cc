@@ -52,6 +52,8 @@ constexpr KernelEntry kKernels[] = {
     {"linear_row_sums", "reference", prepare_linear_row_sums},
     {"log", "reference", prepare_log},
     {"log_sum_exp", "reference", prepare_log_sum_exp},
+    {"loss_scaling", "reference", prepare_loss_scaling},
+    {"loss_scaling_update", "reference", prepare_loss_scaling_update},
     {"matmul", "matvec", prepare_matvec},
     {"matmul", "cublaslt", prepare_matmul_lt},
     {"matmul", "reference", prepare_matmul},

@@ -35,13 +35,15 @@ Result<Prepared> prepare_sum_squares(const KernelSpec& spec) {
 Result<Prepared> prepare_clip_scale(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
-    return reference_kernel(spec, 8, make_kernel([max_norm = spec.f64("max_norm")](const LaunchArgs& args) {
-                              const double norm = std::sqrt(static_cast<double>(*args.in<T>(0)));
-                              const double scale =
-                                  std::isfinite(norm) ? std::min(1.0, max_norm / (norm + 1e-6)) : 0;
-                              *args.out<T>(0) = static_cast<T>(scale);
-                              *args.out<T>(1) = static_cast<T>(norm);
-                            }));
+    const bool scaled = spec.input_count() == 2;
+    return reference_kernel(
+        spec, 8, make_kernel([max_norm = spec.f64("max_norm"), scaled](const LaunchArgs& args) {
+          const double loss_scale = scaled ? static_cast<double>(*args.in<T>(1)) : 1;
+          const double norm = std::sqrt(static_cast<double>(*args.in<T>(0))) / loss_scale;
+          const double scale = std::isfinite(norm) ? std::min(1.0, max_norm / (norm + 1e-6)) / loss_scale : 0;
+          *args.out<T>(0) = static_cast<T>(scale);
+          *args.out<T>(1) = static_cast<T>(norm);
+        }));
   });
 }
 

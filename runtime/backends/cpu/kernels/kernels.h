@@ -45,6 +45,8 @@ Result<Prepared> prepare_linear_row_max_packed(const KernelSpec& spec);
 Result<Prepared> prepare_linear_row_sums_packed(const KernelSpec& spec);
 Result<Prepared> prepare_log(const KernelSpec& spec);
 Result<Prepared> prepare_log_sum_exp(const KernelSpec& spec);
+Result<Prepared> prepare_loss_scaling(const KernelSpec& spec);
+Result<Prepared> prepare_loss_scaling_update(const KernelSpec& spec);
 Result<Prepared> prepare_matmul(const KernelSpec& spec);
 Result<Prepared> prepare_matmul_weight_grad(const KernelSpec& spec);
 Result<Prepared> prepare_merge_dims(const KernelSpec& spec);
