@@ -20,6 +20,14 @@ bool is_sum(const ShardingRule& rule, const Node& node) {
          std::ranges::any_of(rule.linear, [&](const auto& set) { return set.size() == node.inputs.size(); });
 }
 
+// One operand, one result, and the same dims in both, one factor each: a cast.
+bool is_copy(const ShardingRule& rule, const Node& node) {
+  return node.inputs.size() == 1 && node.outputs.size() == 1 && rule.inputs[0] == rule.outputs[0] &&
+         std::ranges::all_of(rule.inputs[0], [](const std::string& dim) { return dim.size() == 1; }) &&
+         std::ranges::all_of(rule.factors,
+                             [](const Factor& factor) { return factor.kind == FactorKind::kPass; });
+}
+
 // The largest grid like this one that wants no more than `rows` parts of the batch.
 StrategySpec smaller_grid(StrategySpec spec, int64_t rows) {
   auto& [x, y, z] = spec.grid;
@@ -55,8 +63,10 @@ Result<Plan> Propagator::run() {
   dims_ = find_dims(symbolic_, graph_, units_);
   TSR_RETURN_IF_ERROR(check_sizes());
   start_tensors();
+  mark_copies();
   mark_gradients();
   mark_tables();
+  plan_.nodes.resize(graph_.nodes().size());
   for (size_t n = 0; n < graph_.nodes().size(); ++n)
     TSR_RETURN_IF_ERROR(visit(NodeId{static_cast<uint32_t>(n)}));
   if (gathers_sequence_) plan_.zigzag.clear();
@@ -134,6 +144,19 @@ void Propagator::start_tensors() {
   contracted_dim_.assign(graph_.tensors().size(), -1);
 }
 
+// What a forward node makes of a parameter alone, element by element.
+void Propagator::mark_copies() {
+  for (size_t t = 0; t < graph_.tensors().size(); ++t) copied_.push_back(TensorId{static_cast<uint32_t>(t)});
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const Node& it = graph_.nodes()[n];
+    if (it.phase != Phase::kForward || !is_copy(units_.rules[n], it) ||
+        graph_.tensor(it.inputs[0]).kind != TensorKind::kParameter)
+      continue;
+    copied_[index(it.outputs[0])] = it.inputs[0];
+    placed_[index(it.outputs[0])] = false;
+  }
+}
+
 // Gradients, and the addends that a chain of sums makes them from.
 void Propagator::mark_gradients() {
   for (const Gradient& gradient : graph_.gradients())
@@ -143,7 +166,7 @@ void Propagator::mark_gradients() {
     if (it.phase == Phase::kUpdate || it.outputs.size() != 1 ||
         gradient_of_[index(it.outputs[0])] == kNoTensor)
       continue;
-    if (!is_sum(units_.rules[n], it)) continue;
+    if (!is_sum(units_.rules[n], it) && !is_copy(units_.rules[n], it)) continue;
     for (const TensorId input : it.inputs)
       if (gradient_of_[index(input)] == kNoTensor)
         gradient_of_[index(input)] = gradient_of_[index(it.outputs[0])];
@@ -157,7 +180,8 @@ void Propagator::mark_tables() {
     if (graph_.nodes()[n].phase != Phase::kForward) continue;
     const NodeId id{static_cast<uint32_t>(n)};
     const auto weight = weight_of(id);
-    if (weight && !weight->looked_up) also_projects_[index(node(id).inputs[weight->input])] = true;
+    if (weight && !weight->looked_up)
+      also_projects_[index(copied_[index(node(id).inputs[weight->input])])] = true;
   }
 }
 
@@ -165,6 +189,9 @@ void Propagator::mark_tables() {
 // -----------------------------------------------------------------------------------------------------
 
 Status Propagator::visit(NodeId id) {
+  const TensorId made = node(id).outputs[0], parameter = copied_[index(made)];
+  if (parameter != made && !placed_[index(parameter)]) return {};  // see place_copies
+  if (parameter != made) placed_[index(made)] = true;
   NodePlan plan;
   if (node(id).phase == Phase::kUpdate) {
     assign_update(id, plan);
@@ -186,8 +213,28 @@ Status Propagator::visit(NodeId id) {
   TSR_ASSIGN_OR_RETURN(const NodeSharding sharding, shard_node(graph_, id, plan, mesh()));
   take_inputs(id, plan, sharding);
   for (size_t o = 0; o < node(id).outputs.size(); ++o) now_[index(node(id).outputs[o])] = sharding.outputs[o];
-  plan_.nodes.push_back(std::move(plan));
+  plan_.nodes[index(id)] = std::move(plan);
+  place_copies(id);
   return {};
+}
+
+// A copy lies as its first reader wants it, and its parameter with it: as if the reader had read that.
+void Propagator::place_copies(NodeId reader) {
+  for (const TensorId input : node(reader).inputs) {
+    const TensorId parameter = copied_[index(input)];
+    if (parameter == input || placed_[index(parameter)] || !placed_[index(input)]) continue;
+    const ShardingSpec& spec = now_[index(input)];
+    now_[index(parameter)] = spec;
+    placed_[index(parameter)] = true;
+    const NodeId copy = graph_.tensor(input).producer;
+    NodePlan plan;
+    for (size_t d = 0; d < spec.dims.size(); ++d)
+      if (const Factor* factor = rule(copy).find(rule(copy).inputs[0][d][0]))
+        set(copy, plan, *factor, spec.dims[d].axes, spec.dims[d].unit);
+    std::ranges::sort(plan.factor_axes);
+    std::ranges::sort(plan.factor_units);
+    plan_.nodes[index(copy)] = std::move(plan);
+  }
 }
 
 void Propagator::carry_sums(NodeId id, NodePlan& plan) const {

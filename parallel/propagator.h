@@ -30,6 +30,8 @@ class Propagator {
   void start_tensors();
   void mark_gradients();
   void mark_tables();
+  void mark_copies();
+  void place_copies(NodeId reader);
   Status visit(NodeId id);
   void carry_sums(NodeId id, NodePlan& plan) const;
   bool others_are_scalars(NodeId id, const std::vector<int>& set) const;
@@ -104,7 +106,10 @@ class Propagator {
   std::vector<bool> placed_;       // parameters and state: a node has used it and settled its layout
   std::vector<TensorId> gradient_of_;  // by tensor
   std::vector<bool> also_projects_;    // by tensor: a table whose rows are columns of a product elsewhere
-  std::vector<int> contracted_dim_;    // by tensor: of a weight, the dim that its first node contracts; or -1
+  // By tensor: the parameter that it is, or is a copy of in another element type (mixed precision); else
+  // itself.
+  std::vector<TensorId> copied_;
+  std::vector<int> contracted_dim_;  // by tensor: of a weight, the dim that its first node contracts; or -1
   std::map<TensorId, ShardingSpec> parameter_specs_, state_specs_;
 };
 

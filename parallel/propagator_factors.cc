@@ -179,8 +179,9 @@ Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
 std::optional<Propagator::Weight> Propagator::weight_of(NodeId id) const {
   const Node& it = node(id);
   for (size_t i = 0; i < it.inputs.size(); ++i) {
-    const Tensor& tensor = graph_.tensor(it.inputs[i]);
-    if (tensor.kind != TensorKind::kParameter || tensor.type.shape.rank() < 2 || !reads_input(it, i))
+    const Tensor& tensor = graph_.tensor(copied_[index(it.inputs[i])]);
+    if (tensor.kind != TensorKind::kParameter || tensor.type.shape.rank() < 2 || !reads_input(it, i) ||
+        copied_[index(it.outputs[0])] == copied_[index(it.inputs[i])])
       continue;
     Weight weight;
     weight.input = i;
@@ -231,7 +232,7 @@ Result<const Factor*> Propagator::factor_of_weight(NodeId id, const NodePlan& pl
   if (weight.placed) return factor_along(id, now_[index(tensor)], rule(id).inputs[weight.input], axis);
   const bool columns = weight.brought != nullptr && admits(id, plan, *weight.brought, axis);
   if (weight.looked_up) {
-    if (axes_.grid && columns && !also_projects_[index(tensor)]) return weight.brought;
+    if (axes_.grid && columns && !also_projects_[index(copied_[index(tensor)])]) return weight.brought;
     return admits(id, plan, *weight.contracted, axis) ? weight.contracted : nullptr;
   }
   if (!axes_.grid)
@@ -260,7 +261,7 @@ Status Propagator::assign_features(NodeId id, NodePlan& plan, AxisId axis) {
   const std::optional<Weight> weight = weight_of(id);
   if (weight) {
     TSR_ASSIGN_OR_RETURN(const Factor* factor, factor_of_weight(id, plan, *weight, axis));
-    int& dim = contracted_dim_[index(it.inputs[weight->input])];
+    int& dim = contracted_dim_[index(copied_[index(it.inputs[weight->input])])];
     for (size_t d = 0; d < rule(id).inputs[weight->input].size() && !weight->placed; ++d)
       if (has({rule(id).inputs[weight->input][d]}, weight->contracted->name)) dim = static_cast<int>(d);
     if (take(factor) || axes_.group == axis) return {};
@@ -306,7 +307,8 @@ Status Propagator::assign_swapping_features(NodeId id, NodePlan& plan) {
       return {};
     }
     for (size_t d = 0; d < dims.size(); ++d)
-      if (has({dims[d]}, weight->contracted->name)) contracted_dim_[index(tensor)] = static_cast<int>(d);
+      if (has({dims[d]}, weight->contracted->name))
+        contracted_dim_[index(copied_[index(tensor)])] = static_cast<int>(d);
     AxisId from = weight->looked_up ? axes_.features[1] : axes_.features[0];
     for (size_t j = 0; j < it.inputs.size(); ++j)
       for (const AxisId axis : axes_.features)
