@@ -103,6 +103,21 @@ TEST_CASE("a loss that is scaled before it is differentiated is made beside its 
   CHECK(count(step, "linear_cross_entropy_grad") == 1);
 }
 
+TEST_CASE("a fused loss in f16 takes the factor of its scaling with the gradient that arrives") {
+  TrainingOptions options;
+  options.loss_scaling.initial = 1024;
+  const Graph mixed = ok(with_mixed_precision(ok(with_fused_loss(with_loss(kGpt2))), DType::kF16));
+  const Graph step = ok(make_training_step(mixed, options));
+  CHECK(count(step, "linear_cross_entropy") == 0);
+  REQUIRE(count(step, "linear_cross_entropy_grad") == 1);
+  const TensorId offset = *step.find_tensor("loss_scaling.offset");
+  bool before = false;
+  for (const Node& node : step.nodes()) {
+    if (node.op->name == "loss_scaling" && node.inputs[0] == offset) before = true;
+    if (node.op->name == "linear_cross_entropy_grad") CHECK(before);
+  }
+}
+
 TEST_CASE("a loss whose gradient is made from the loss itself is computed before it") {
   Graph graph = ok(with_fused_loss(with_loss(kGpt2)));
   const TensorId squared = ok(graph.add("square", {*graph.find_output("loss")}));
