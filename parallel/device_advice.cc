@@ -18,6 +18,7 @@ Result<std::string> devices_that_do(const Graph& graph, const Cluster& cluster, 
   PlanOptions options = given;
   options.any_that_fits = true;
   options.least_limit = nullptr;
+  options.known = nullptr;  // that is of as many devices as there are
   options.memory_limit = memory_limit(cluster, given);
   const auto fits = [&](int32_t count) -> Result<bool> {
     Cluster larger = cluster;

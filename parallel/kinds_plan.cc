@@ -127,6 +127,7 @@ Result<PlanResult> plan_several_kinds(const Graph& graph, const Cluster& cluster
   for (const Part& part : parts) {
     int64_t needs = 0;
     PlanOptions own = options;
+    own.known = nullptr;  // that is of one cluster
     own.advise = false, own.least_limit = &needs;
     Result<PlanResult> planned = make_plan(graph, part.cluster, catalog, own);
     if (!planned.ok()) {
@@ -157,6 +158,7 @@ Result<PlanResult> plan_several_kinds(const Graph& graph, const Cluster& cluster
   if (smallest == nullptr) return refused;
   if (options.least_limit != nullptr) *options.least_limit = least;
   PlanOptions own = options;
+  own.known = nullptr;
   own.least_limit = nullptr;
   return make_plan(graph, smallest->cluster, catalog, own)
       .status()

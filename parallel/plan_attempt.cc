@@ -38,12 +38,37 @@ bool better(const PlanAttempt& a, const PlanAttempt& b) {
 }
 
 PlanAttempt PlanAttempts::make(const SpaceNode& node, int64_t limit, double beat_s) const {
+  if (node.spec.recompute != RecomputeForm::kSome) {
+    PlanAttempt it = make_kept(node);
+    it.limit = limit;
+    return it;
+  }
   PlanAttempt it = planned(node);
   if (!it.failure.ok()) return it;
   it.limit = limit;
-  if (node.spec.recompute == RecomputeForm::kSome) return with_set(std::move(it), beat_s);
-  if (const Status status = lower_all_alike(it); !status.ok()) return refuse(std::move(it), status);
+  return with_set(std::move(it), beat_s);
+}
+
+PlanAttempt PlanAttempts::make_kept(const SpaceNode& node) const {
+  const std::string words = to_text(node.spec);
+  if (const PlanAttempt* known = options_.known == nullptr ? nullptr : options_.known->find(words)) {
+    PlanAttempt it = *known;
+    it.node = node;
+    if (it.lowered) judge(it);
+    return it;
+  }
+  PlanAttempt it = planned(node);
+  if (it.failure.ok())
+    if (const Status status = lower_all_alike(it); !status.ok()) it = refuse(std::move(it), status);
+  if (options_.known != nullptr) options_.known->keep(words, it);
   return it;
+}
+
+void PlanAttempts::judge(PlanAttempt& it) const {
+  it.candidate.rejected.clear();
+  if (it.candidate.arena_bytes > limit_)
+    it.candidate.rejected = format("needs {} on device {}, the limit is {}",
+                                   bytes_text(it.candidate.arena_bytes), it.fullest, bytes_text(limit_));
 }
 
 Status PlanAttempts::lower_whole(PlanAttempt& it) const {
@@ -150,19 +175,16 @@ Status PlanAttempts::take(PlanAttempt& it, const Program& program) const {
   estimate.communication_s = first.communication_s;
   estimate.arena_bytes.assign(cluster_.devices.size(), 0);  // idle devices hold nothing
   it.candidate.arena_bytes = 0;
-  int32_t fullest = 0;
+  it.fullest = 0;
   for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
     const RankProgram& part = program.ranks[rank];
     if (rank < estimate.arena_bytes.size()) estimate.arena_bytes[rank] = part.arena_bytes;
     if (part.arena_bytes <= it.candidate.arena_bytes && rank > 0) continue;
     it.candidate.arena_bytes = part.arena_bytes;
     it.peak = part.peak;
-    fullest = static_cast<int32_t>(rank);
+    it.fullest = static_cast<int32_t>(rank);
   }
-  it.candidate.rejected.clear();
-  if (it.candidate.arena_bytes > limit_)
-    it.candidate.rejected = format("needs {} on device {}, the limit is {}",
-                                   bytes_text(it.candidate.arena_bytes), fullest, bytes_text(limit_));
+  judge(it);
   return {};
 }
 

@@ -25,6 +25,7 @@ struct PlanAttempt {
   Candidate candidate;
   Plan plan;
   std::string peak;
+  int32_t fullest = 0;  // rank
   int64_t collectives = 0;
   bool lowered = false;
   bool exact = false;  // all ranks lowered and simulated
@@ -32,6 +33,19 @@ struct PlanAttempt {
   int32_t lowerings = 0;
   Status failure;
   bool fits() const { return candidate.rejected.empty(); }
+};
+
+// By the words of their strategies; sets of activations, which limits decide, are not kept.
+class KnownAttempts {
+ public:
+  const PlanAttempt* find(const std::string& words) const {
+    const auto at = attempts_.find(words);
+    return at == attempts_.end() ? nullptr : &at->second;
+  }
+  void keep(const std::string& words, const PlanAttempt& it) { attempts_.try_emplace(words, it); }
+
+ private:
+  std::map<std::string, PlanAttempt> attempts_;
 };
 
 // Those that fit, fastest first; then those that were too large, smallest first; then those that cannot be
@@ -62,6 +76,8 @@ class PlanAttempts {
 
  private:
   PlanAttempt planned(const SpaceNode& node) const;
+  PlanAttempt make_kept(const SpaceNode& node) const;
+  void judge(PlanAttempt& it) const;
   PlanAttempt with_set(PlanAttempt base, double beat_s) const;
   EntrySpec entry_of(const PlanAttempt& it) const;
   Status lower_all_alike(PlanAttempt& it) const;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "graph/base/text.h"
+#include "parallel/block_scope.h"
 #include "parallel/cost_model.h"
 #include "parallel/pipeline_schedule.h"
 #include "parallel/propagation.h"
@@ -83,6 +84,46 @@ PlanBounds::PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Clus
     parameter_bytes_ += tessera::bytes(graph.type(id));
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kState))
     if (graph.type(id).shape.is_concrete()) state_bytes_ += tessera::bytes(graph.type(id));
+  find_blocks();
+}
+
+// Parameters that one block alone reads, and the state of their updates.
+void PlanBounds::find_blocks() {
+  if (space_.blocks == 0) return;
+  std::map<TensorId, std::string_view> block_of;  // empty: read elsewhere too
+  for (const Node& node : graph_.nodes()) {
+    if (node.phase != Phase::kForward) continue;
+    for (const TensorId input : node.inputs)
+      if (graph_.tensor(input).kind == TensorKind::kParameter) {
+        const auto [at, is_new] = block_of.try_emplace(input, block_scope(node.scope));
+        if (!is_new && at->second != block_scope(node.scope)) at->second = {};
+      }
+  }
+  std::map<std::string_view, int64_t> parameters, states;
+  for (const auto& [id, block] : block_of)
+    if (!block.empty()) parameters[block] += tessera::bytes(graph_.type(id));
+  for (const Gradient& it : graph_.gradients())
+    if (const auto at = block_of.find(it.parameter); at != block_of.end()) block_of[it.gradient] = at->second;
+  std::set<TensorId> counted;
+  for (const Node& node : graph_.nodes()) {
+    if (node.phase != Phase::kUpdate) continue;
+    std::string_view block;
+    for (const TensorId input : node.inputs)
+      if (const auto at = block_of.find(input); at != block_of.end()) block = at->second;
+    if (block.empty()) continue;
+    for (const TensorId input : node.inputs) {
+      const Tensor& it = graph_.tensor(input);
+      if (it.kind == TensorKind::kState && it.type.shape.rank() > 0 && it.type.shape.is_concrete() &&
+          counted.insert(input).second)
+        states[block] += tessera::bytes(it.type);
+    }
+  }
+  const auto least = [&](const std::map<std::string_view, int64_t>& of) {
+    if (static_cast<int64_t>(of.size()) < space_.blocks) return int64_t{0};
+    return std::ranges::min_element(of, {}, [](const auto& it) { return it.second; })->second;
+  };
+  block_parameter_bytes_ = least(parameters);
+  block_state_bytes_ = least(states);
 }
 
 // One of `parts` equal parts, cut along one factor or two.
@@ -176,6 +217,7 @@ void PlanBounds::find_saved(const Graph& bound, const std::vector<Work>& works, 
     }
   }
   const std::vector<TensorId> inside_blocks = block_activations(bound);
+  std::map<std::string_view, int32_t> blocks;
   std::map<NodeId, int64_t> made;
   for (const TensorId id : read) made[bound.tensor(id).producer] += tessera::bytes(bound.type(id));
   for (const TensorId id : read) {
@@ -184,11 +226,14 @@ void PlanBounds::find_saved(const Graph& bound, const std::vector<Work>& works, 
     const double share =
         static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(1, made[producer]));
     const Work& work = works[index(producer)];
-    phases.saved.push_back({bytes / inside,
-                            {share * work.alone_s, share * work.share_s},
-                            std::ranges::binary_search(inside_blocks, id),
-                            !leaves_whole.contains(id)});
+    int32_t block = -1;
+    if (std::ranges::binary_search(inside_blocks, id))
+      block = blocks.try_emplace(block_scope(bound.node(producer).scope), static_cast<int32_t>(blocks.size()))
+                  .first->second;
+    phases.saved.push_back(
+        {bytes / inside, {share * work.alone_s, share * work.share_s}, block, !leaves_whole.contains(id)});
   }
+  phases.blocks = static_cast<int32_t>(blocks.size());
 }
 
 // All gradients once, each cut in `parts`.
@@ -259,7 +304,26 @@ PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& p
     const InFlight& held = in_flight(spec);
     const double room = static_cast<double>(*limit) * held.inverses -
                         static_cast<double>(other_bytes(spec)) * spec.pp / held.most;
-    const int64_t excess = waiting_bytes(spec, phases) - static_cast<int64_t>(std::ceil(room));
+    int64_t excess = waiting_bytes(spec, phases) - static_cast<int64_t>(std::ceil(room));
+    // Block by block to where the least then has to go. That grows with every further block of a device, so
+    // that no other way leads to less.
+    if (const BlockBytes block = block_bytes(spec, phases); block.waiting > 0) {
+      std::vector<int64_t> blocks(held.held.size(), 0);
+      const auto over = [&](size_t d, int64_t count) {
+        return std::max<int64_t>(0, count * (held.held[d] * block.waiting + block.lasting) - *limit) /
+               held.held[d];
+      };
+      int64_t sum = 0;
+      for (int64_t i = 0; i < block.blocks; ++i) {
+        size_t next = 0;
+        const auto more = [&](size_t d) { return over(d, blocks[d] + 1) - over(d, blocks[d]); };
+        for (size_t d = 1; d < blocks.size(); ++d)
+          if (more(d) < more(next)) next = d;
+        sum += more(next);
+        ++blocks[next];
+      }
+      excess = std::max(excess, sum - static_cast<int64_t>(blocks.size()));  // of rounding
+    }
     std::vector<std::pair<int64_t, double>> alone, share;
     for (const Saved& it : phases.saved) {
       if (it.may_leave && spec.offload.activations != Tier::kDevice) continue;
@@ -269,12 +333,12 @@ PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& p
     extra.again = {least_release_seconds(excess, alone), least_release_seconds(excess, share)};
   } else if (spec.recompute == RecomputeForm::kFull) {
     for (const Saved& it : phases.saved)
-      if (it.in_block) extra.again.alone_s += it.work.alone_s, extra.again.share_s += it.work.share_s;
+      if (it.block >= 0) extra.again.alone_s += it.work.alone_s, extra.again.share_s += it.work.share_s;
   }
   // What leaves the device comes back, on the stream of copies.
   if (spec.offload.activations != Tier::kDevice && spec.form == TensorForm::k1d)
     for (const Saved& it : phases.saved) {
-      if (!it.may_leave || (it.in_block && spec.recompute == RecomputeForm::kFull)) continue;
+      if (!it.may_leave || (it.block >= 0 && spec.recompute == RecomputeForm::kFull)) continue;
       const Work copy = copy_work(it.bytes);
       extra.copies.alone_s += 2 * copy.alone_s, extra.copies.share_s += 2 * copy.share_s;
     }
@@ -325,10 +389,12 @@ const PlanBounds::InFlight& PlanBounds::in_flight(const StrategySpec& spec) {
       {static_cast<int32_t>(shape.kind), shape.devices, shape.virtual_stages, shape.micro_batches});
   if (!is_new) return at->second;
   at->second.inverses = spec.pp;
+  at->second.held.assign(static_cast<size_t>(spec.pp), 1);
   if (spec.pp == 1) return at->second;
   const auto schedule = make_pipeline_schedule(shape);
   if (!schedule.ok()) return at->second;
   at->second.inverses = 0;
+  at->second.held.clear();
   for (const std::vector<PipelineAction>& actions : schedule->devices) {
     std::map<int32_t, std::set<int32_t>> held;  // by stage of the device: micro-batches
     for (const PipelineAction& action : actions) held[action.stage];
@@ -342,6 +408,7 @@ const PlanBounds::InFlight& PlanBounds::in_flight(const StrategySpec& spec) {
       for (const auto& [stage, of_stage] : held) least = std::min(least, of_stage.size());
       most = std::max(most, static_cast<int32_t>(least));
     }
+    at->second.held.push_back(most);
     at->second.inverses += 1.0 / most;
     at->second.most = std::max(at->second.most, most);
   }
@@ -352,11 +419,31 @@ int64_t PlanBounds::waiting_bytes(const StrategySpec& spec, const Phases& phases
   if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute == RecomputeForm::kSome) return 0;
   int64_t waiting = 0;
   for (const Saved& it : phases.saved) {
-    if (it.in_block && spec.recompute == RecomputeForm::kFull) continue;
+    if (it.block >= 0 && spec.recompute == RecomputeForm::kFull) continue;
     if (it.may_leave && spec.offload.activations != Tier::kDevice) continue;
     waiting += it.bytes;
   }
   return waiting;
+}
+
+PlanBounds::BlockBytes PlanBounds::block_bytes(const StrategySpec& spec, const Phases& phases) const {
+  if (spec.pp == 1 || space_.blocks == 0) return {};
+  const int64_t cut = int64_t{spec.tp} * spec.ep, all = cut * spec.dp * spec.cp;
+  BlockBytes least;
+  least.blocks = space_.blocks;
+  if (spec.offload.params == Tier::kDevice)
+    least.lasting += block_parameter_bytes_ / (spec.zero == 3 ? all : cut);
+  if (spec.offload.optimizer == Tier::kDevice)
+    least.lasting += block_state_bytes_ / (spec.zero >= 1 ? all : cut);
+  if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute != RecomputeForm::kNone ||
+      phases.blocks < space_.blocks)
+    return least;
+  std::vector<int64_t> waiting(static_cast<size_t>(phases.blocks), 0);
+  for (const Saved& it : phases.saved)
+    if (it.block >= 0 && !(it.may_leave && spec.offload.activations != Tier::kDevice))
+      waiting[static_cast<size_t>(it.block)] += it.bytes;
+  least.waiting = std::ranges::min(waiting);
+  return least;
 }
 
 int64_t PlanBounds::other_bytes(const StrategySpec& spec) const {
@@ -376,8 +463,21 @@ int64_t PlanBounds::bytes(const StrategySpec& spec) {
   const InFlight& held = in_flight(spec);
   const auto waiting = static_cast<double>(waiting_bytes(spec, phases_of(spec)));
   const auto others = static_cast<double>(other_bytes(spec));
-  const double fullest = (waiting + others * spec.pp / held.most) / held.inverses;
-  return std::max(other_bytes(spec), static_cast<int64_t>(fullest));
+  const double shared = (waiting + others * spec.pp / held.most) / held.inverses;
+  int64_t fullest = std::max(other_bytes(spec), static_cast<int64_t>(shared));
+  // Cut between blocks: one by one to where the device is then least full.
+  if (const BlockBytes block = block_bytes(spec, phases_of(spec)); block.blocks > 0) {
+    std::vector<int64_t> full(held.held.size(), 0);
+    const auto with_one = [&](size_t d) { return full[d] + held.held[d] * block.waiting + block.lasting; };
+    for (int64_t i = 0; i < block.blocks; ++i) {
+      size_t next = 0;
+      for (size_t d = 1; d < full.size(); ++d)
+        if (with_one(d) < with_one(next)) next = d;
+      full[next] = with_one(next);
+    }
+    fullest = std::max(fullest, std::ranges::max(full));
+  }
+  return fullest;
 }
 
 double PlanBounds::seconds_within(const StrategySpec& spec, int64_t limit) {

@@ -47,12 +47,13 @@ class PlanBounds {
   struct Saved {
     int64_t bytes = 0;
     Work work;
-    bool in_block = false;   // recompute=full makes it again
+    int32_t block = -1;      // that alone reads it: recompute=full makes it again
     bool may_leave = false;  // offload=activations moves it out
   };
   struct Phases {
     Work passes, update;  // forward and backward; update
     std::vector<Saved> saved;
+    int32_t blocks = 0;
   };
   // How a strategy cuts the step.
   struct Cuts {
@@ -63,10 +64,10 @@ class PlanBounds {
   };
   Cuts cuts_of(const StrategySpec& spec) const;
   const Phases& phases_of(const StrategySpec& spec);  // of the fullest rank
-  // Micro-batches that the stages of a pipeline hold at once, each at its fullest: the sum of their inverses,
-  // and the most of any.
+  // Micro-batches that the devices of a pipeline hold of each of their stages at once, at their fullest.
   struct InFlight {
-    double inverses = 1;
+    std::vector<int32_t> held = {1};  // by device
+    double inverses = 1;              // their sum
     int32_t most = 1;
   };
   const InFlight& in_flight(const StrategySpec& spec);
@@ -78,9 +79,16 @@ class PlanBounds {
   double seconds(const StrategySpec& spec, std::optional<int64_t> limit);
   // What waits for backward when one micro-batch has gone forward, in all stages.
   int64_t waiting_bytes(const StrategySpec& spec, const Phases& phases) const;
+  // Pipelines are cut between blocks: the least that a block has waiting, of one micro-batch, and keeps
+  // between steps.
+  struct BlockBytes {
+    int64_t waiting = 0, lasting = 0, blocks = 0;
+  };
+  BlockBytes block_bytes(const StrategySpec& spec, const Phases& phases) const;
   // Of one rank, beside what waits.
   int64_t other_bytes(const StrategySpec& spec) const;
   Work copy_work(int64_t bytes) const;
+  void find_blocks();
   void find_saved(const Graph& bound, const std::vector<Work>& works, int32_t inside, Phases& phases) const;
   // `inside`: parts that nodes are cut in beside the batch; `spread`: those of parameters at the update.
   const Phases& work_of(int64_t batch, int32_t inside, int32_t spread);
@@ -96,6 +104,7 @@ class PlanBounds {
   std::map<std::vector<int32_t>, InFlight> in_flight_;  // by kind, devices, virtual stages, micro-batches
   std::vector<int64_t> gradient_bytes_;                 // of every trained parameter
   int64_t parameter_bytes_ = 0, state_bytes_ = 0;
+  int64_t block_parameter_bytes_ = 0, block_state_bytes_ = 0;  // of the smallest block
 };
 
 }  // namespace tessera

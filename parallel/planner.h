@@ -20,6 +20,9 @@ namespace tessera {
 // Seconds that a step of each of the plans takes, by running it.
 using MeasurePlans = std::function<Result<std::vector<double>>(std::span<const Plan* const>)>;
 
+// What was made of a question's strategies, for the same question under other limits (plan_attempt.h).
+class KnownAttempts;
+
 struct PlanOptions {
   int64_t global_batch = 1;                              // sequences per step
   std::vector<std::pair<std::string, int64_t>> symbols;  // every symbol but "B"
@@ -34,6 +37,7 @@ struct PlanOptions {
   MeasurePlans measure;
   bool advise = true;              // where nothing fits, look for the number of devices that would do
   int64_t* least_limit = nullptr;  // out: where nothing fits, the smallest limit that works
+  KnownAttempts* known = nullptr;  // kept from one limit to the next: nothing else may change between them
   // Whether anything fits is the question: the first plan found will do, unproved, and where none is, what
   // would do is not looked for.
   bool any_that_fits = false;

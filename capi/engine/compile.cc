@@ -17,6 +17,7 @@
 #include "graph/transform/weight_storage.h"
 #include "parallel/fewest_devices.h"
 #include "parallel/lower.h"
+#include "parallel/plan_attempt.h"
 #include "parallel/simulator.h"
 #include "parallel/strategy.h"
 
@@ -201,6 +202,7 @@ struct PlanRequest {
   uint64_t profile;                     // checksum of what the prices come from
   std::shared_ptr<DeviceSet> measured;  // where plans are run to choose between them; null: nowhere
   bool any_that_fits = false;           // whether one fits is the question, not which is the fastest
+  KnownAttempts* known = nullptr;       // of the first entry, under other limits
 };
 
 // With `limit` for the first entry, which alone is searched; the others follow it. Where it does not fit,
@@ -228,6 +230,7 @@ Result<Planned> plan_once(const PlanRequest& request, int64_t limit, const Clust
         options.pins = compute.pins;
         options.least_limit = least;
         options.any_that_fits = request.any_that_fits;
+        options.known = request.known;
         if (request.measured != nullptr && compute.measure > 1) {
           options.finalists = static_cast<int32_t>(compute.measure);
           options.measure = measured_steps(request.measured, graph.graph);
@@ -256,9 +259,12 @@ Result<Planned> plan_once(const PlanRequest& request, int64_t limit, const Clust
 // again for a plan of which as much less is used: the same plan would come back for a limit that is merely
 // smaller. In the end it leaves them as much room as it can. What comes back fits, or is the smallest that
 // was found.
-Result<Planned> plan_within(const PlanRequest& request, int64_t limit, const Cluster& cluster,
+Result<Planned> plan_within(const PlanRequest& given, int64_t limit, const Cluster& cluster,
                             const KernelCatalog& catalog) {
   constexpr int kAttempts = 5;
+  KnownAttempts known;
+  PlanRequest request = given;
+  request.known = &known;
   int64_t asked = limit, least = 0;
   if (limit == 0) return plan_once(request, 0, cluster, catalog, nullptr);
   for (int attempt = 0; attempt < kAttempts && asked > 0; ++attempt) {

@@ -123,6 +123,45 @@ TEST_CASE("savings take the time and leave the bytes that bounds say, sets of si
   CHECK(binding > 100);
 }
 
+TEST_CASE("no pipeline is smaller than its bytes say, nor faster with a set of activations that fits") {
+  size_t looked_at = 0, close = 0;
+  std::set<ScheduleKind> schedules;
+  for (const char* model : {"gpt2:L=4,C=32,H=4,V=64,T=32", "llama:L=5,C=32,H=4,KV=2,F=64,V=64,T=32"}) {
+    const Graph step = training_step(model).value();
+    const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
+    const Graph bound_graph = step.bind_partly(symbols).value();
+    constexpr int64_t kSequences = 8;
+    const SpaceOfGraph space = space_of(step, kSequences, kTokens);
+    const Cluster cluster = cluster_of(4, true);
+    const FakeCatalog catalog;
+    PlanBounds bounds(bound_graph, space, cluster, catalog);
+    std::mt19937 random(3);
+    size_t seen = 0;
+    for (StrategySpec spec : plan_roots(space, {}, false, 4)) {
+      if (spec.pp == 1 || seen++ % 7 != 0) continue;
+      if (random() % 4 == 0) spec.offload.optimizer = Tier::kHost;
+      auto plan = apply_strategy(bound_graph, spec, kSequences);
+      if (!plan.ok()) continue;
+      plan->symbols = symbols;
+      CAPTURE(to_text(spec));
+      const Tried whole = tried(step, *plan, cluster);
+      if (!whole.admitted) continue;
+      CHECK(bounds.bytes(spec) <= whole.bytes);
+      CHECK(bounds.seconds(spec) <= whole.seconds * (1 + 1e-4));
+      close += 2 * bounds.bytes(spec) > whole.bytes;
+      schedules.insert(spec.schedule);
+      for (const TensorId id : block_activations(step))
+        if (random() % 2 == 0) plan->recompute.push_back(id);
+      const Tried fewer = tried(step, *plan, cluster);
+      CHECK(bounds.seconds_within(spec, fewer.bytes) <= fewer.seconds * (1 + 1e-4));
+      ++looked_at;
+    }
+  }
+  MESSAGE(looked_at, " pipelines, more than half of the bytes seen in ", close);
+  CHECK(schedules.size() == 6);
+  CHECK(close * 3 > looked_at);
+}
+
 TEST_CASE("nothing in the whole space that fits is faster than the plan by more than its gap") {
   const Graph step = gpt2();
   const SpaceOfGraph space = space_of(step, kBatch, kTokens);
