@@ -278,7 +278,8 @@ ConvexFloor WideCuts::least_way(Prices& priced, double step_s) const {
   constexpr int64_t kKnown = 32;
   const int64_t most = model_.L - plan_.pp + 1, share = (model_.L + plan_.pp - 1) / plan_.pp;
   const int64_t stride = std::max<int64_t>(1, 2 * share / kKnown);
-  for (int64_t n = std::max<int64_t>(stride, plan_.virtual_stages); n <= most; n += stride) {
+  for (int64_t n = std::max<int64_t>(stride, plan_.virtual_stages); known.back().at < most; n += stride) {
+    n = std::min(n, most);  // nobody has more: beyond what is known the floor says nothing
     const Price& price = priced(1, n);
     if (!price.fits || static_cast<double>(m_) * seconds_of(price.passes) > step_s) {
       known.push_back({n, known.back().value + static_cast<double>(n - known.back().at) * block});
