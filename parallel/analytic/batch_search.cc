@@ -15,6 +15,23 @@ constexpr double kClose = 0.05;
 
 double rate_of(int64_t batch, double seconds) { return static_cast<double>(batch) / seconds; }
 
+// What would do, with the batch that needs least of a device.
+Status none_fits(const TransformerShape& model, const Fleet& fleet, StepSearchOptions options,
+                 const std::vector<int64_t>& batches) {
+  int64_t least = INT64_MAX, of = batches.front();
+  options.wide = true;
+  for (const int64_t batch : batches) {
+    options.global_batch = batch;
+    const Result<LeastLimit> found = least_limit(model, fleet, options, least);
+    if (!found.ok()) return found.status();
+    if (found->bytes < least) least = found->bytes, of = batch;
+  }
+  options.global_batch = of;
+  return nothing_fits(model, fleet, options)
+      .with_context(
+          format("batches from {} to {}, of which {} needs the least", batches.front(), batches.back(), of));
+}
+
 }  // namespace
 
 Result<BatchRange> parse_batch_range(std::string_view text, int64_t devices) {
@@ -95,7 +112,10 @@ Result<BatchSearchResult> search_batch(const TransformerShape& model, const Flee
     }
     if (best < batches.size() || (given.shard && given.offload)) break;
   }
-  if (best == batches.size()) return failure;
+  if (best == batches.size()) {
+    if (!given.advise || failure.code() != StatusCode::kOutOfMemory) return failure;
+    return none_fits(model, fleet, given, batches);
+  }
   for (size_t i = 0; range.close > 0 && i < best; ++i) {
     const double enough = static_cast<double>(batches[i]) / (result.per_s * (1 - range.close));
     auto found = look(i, enough);

@@ -7,7 +7,7 @@
 #include "graph/base/text.h"
 #include "parallel/analytic/explain_step.h"
 #include "parallel/analytic/least_generate.h"
-#include "parallel/analytic/least_step.h"
+#include "parallel/analytic/memory_floor.h"
 #include "parallel/analytic/mixed_search.h"
 
 namespace tessera {
@@ -98,12 +98,12 @@ void take_mixed(const TransformerShape& model, const ClusterParts& parts, const 
 }
 
 // What would do, of the choice that needs least; and the fewest devices of all.
-Status nothing_fits(const TransformerShape& model, const ClusterParts& parts,
+Status no_kinds_fit(const TransformerShape& model, const ClusterParts& parts,
                     const StepSearchOptions& options) {
   const ClusterPart* smallest = nullptr;
   int64_t least = INT64_MAX;
   for (const ClusterPart& part : parts.parts) {
-    const int64_t bytes = least_limit(model, part.cluster, options).bytes;
+    const int64_t bytes = least_limit(model, part.cluster, options, least).bytes;
     if (bytes < least) least = bytes, smallest = &part;
   }
   if (smallest == nullptr)
@@ -129,15 +129,44 @@ Status nothing_fits(const TransformerShape& model, const ClusterParts& parts,
           nothing_fits(model, smallest->cluster, options).message()));
 }
 
+// Where closed forms do not tell that nothing fits.
+Result<StepSearchResult> search_part(const TransformerShape& model, const ClusterPart& part,
+                                     const StepSearchOptions& options) {
+  if (std::isinf(options.most_s))
+    if (const auto too_large = surely_too_large(model, part.cluster, options)) {
+      if (!options.advise) return *too_large;
+      // Advice is of the narrower space, which may have no plan for other reasons.
+      if (!step_space(model, part.cluster, options).empty())
+        return nothing_fits(model, part.cluster, options);
+    }
+  return search_step(model, part.cluster, options);
+}
+
 }  // namespace
+
+Result<LeastLimit> least_limit(const TransformerShape& model, const Fleet& fleet,
+                               const StepSearchOptions& options, int64_t below) {
+  TSR_ASSIGN_OR_RETURN(const ClusterParts parts, cluster_parts(fleet, options.features.compute_dtype));
+  LeastLimit least{below, {}};
+  for (const ClusterPart& part : parts.parts)
+    if (LeastLimit found = least_limit(model, part.cluster, options, least.bytes); found.bytes < least.bytes)
+      least = std::move(found);
+  return least;
+}
+
+Status nothing_fits(const TransformerShape& model, const Fleet& fleet, const StepSearchOptions& options) {
+  const Result<ClusterParts> parts = cluster_parts(fleet, options.features.compute_dtype);
+  if (!parts.ok()) return parts.status();
+  if (parts->groups.size() == 1) return nothing_fits(model, parts->parts[0].cluster, options);
+  return no_kinds_fit(model, *parts, options);
+}
 
 Result<StepSearchResult> search_step(const TransformerShape& model, const Fleet& fleet,
                                      const StepSearchOptions& options) {
   TSR_ASSIGN_OR_RETURN(const ClusterParts parts, cluster_parts(fleet, options.features.compute_dtype));
   if (parts.parts.empty())
     return Status(StatusCode::kInvalidArgument, "search: found no devices, wanted at least one");
-  if (parts.groups.size() == 1)
-    return of_one(fleet, parts, search_step(model, parts.parts[0].cluster, options));
+  if (parts.groups.size() == 1) return of_one(fleet, parts, search_part(model, parts.parts[0], options));
   std::vector<KindChoice> choices;
   for (const ClusterPart& part : parts.parts) choices.push_back(choice_of(parts, part));
   std::optional<StepSearchResult> best;
@@ -146,7 +175,7 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Fleet&
   Status refused;
   const auto look = [&](size_t i, const StepSearchOptions& asked) {
     const ClusterPart& part = parts.parts[i];
-    Result<StepSearchResult> found = search_step(model, part.cluster, asked);
+    Result<StepSearchResult> found = search_part(model, part, asked);
     if (!found.ok()) return found.status();
     choices[i].bound_s = found->bound_s;
     if (!found->best.stages.empty()) price_by_slowest(model, part, options.global_batch, found->best);
@@ -168,6 +197,10 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Fleet&
     if (refused.ok()) refused = status;
   }
   const bool too_large = !none_fits.empty();
+  // Saving memory at a price, too.
+  std::erase_if(none_fits, [&](size_t i) {
+    return surely_too_large(model, parts.parts[i].cluster, options).has_value();
+  });
   // What saves memory at a price may make plans of these that are faster even so.
   one.last_resort = options.last_resort;
   for (const size_t i : none_fits) {
@@ -185,7 +218,7 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Fleet&
   }
   if (options.wide) take_mixed(model, parts, options, best, choices, chosen);
   for (const KindChoice& choice : choices) bound = std::min(bound, choice.bound_s);
-  if (!best && too_large && options.advise) return nothing_fits(model, parts, options);
+  if (!best && too_large && options.advise) return no_kinds_fit(model, parts, options);
   if (!best) return refused;
   std::rotate(choices.begin(), choices.begin() + static_cast<int64_t>(chosen),
               choices.begin() + static_cast<int64_t>(chosen) + 1);

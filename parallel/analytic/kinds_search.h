@@ -11,6 +11,7 @@
 
 #include "parallel/analytic/cluster_parts.h"
 #include "parallel/analytic/generate_search.h"
+#include "parallel/analytic/least_step.h"
 #include "parallel/analytic/step_search.h"
 
 namespace tessera {
@@ -18,6 +19,11 @@ namespace tessera {
 // A fleet of one kind: what its cluster comes to, with nothing said of kinds.
 Result<StepSearchResult> search_step(const TransformerShape& model, const Fleet& fleet,
                                      const StepSearchOptions& options);
+
+// When none fits: the smallest limit that would do, with what is the least over all choices, and what to say.
+Result<LeastLimit> least_limit(const TransformerShape& model, const Fleet& fleet,
+                               const StepSearchOptions& options, int64_t below = INT64_MAX);
+Status nothing_fits(const TransformerShape& model, const Fleet& fleet, const StepSearchOptions& options);
 
 // A plan that is given, on devices of all kinds, each taken for the slowest.
 struct PricedOnFleet {

@@ -3,16 +3,13 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/memory_floor.h"
 #include "parallel/analytic/stage_time.h"
 #include "parallel/fewest_devices.h"
 
 namespace tessera {
 
 namespace {
-
-int64_t limit_of(const Cluster& cluster, const StepSearchOptions& options) {
-  return options.memory_limit > 0 ? options.memory_limit : cluster.kinds[0].memory_bytes;
-}
 
 // Of configurations that differ in these alone, the others hold no less: a micro-batch as small as may be,
 // the sequence parallel, state and gradients sharded (ZeRO-3 gathers weights again, so ZeRO-2 may hold less),
@@ -66,8 +63,8 @@ std::string peak_text(const TransformerShape& model, const Cluster& cluster, con
 }  // namespace
 
 LeastLimit least_limit(const TransformerShape& model, const Cluster& cluster,
-                       const StepSearchOptions& options) {
-  LeastLimit least;
+                       const StepSearchOptions& options, int64_t below) {
+  LeastLimit least{below, {}};
   for (const ForeignPlan& plan : step_space(model, cluster, options)) {
     if (!may_hold_least(plan, options)) continue;
     const int64_t bytes = StepSolver(model, cluster, options, plan, 0).least_limit(least.bytes);
@@ -78,7 +75,7 @@ LeastLimit least_limit(const TransformerShape& model, const Cluster& cluster,
 
 std::optional<FewestDevices> fewest_devices_for(const TransformerShape& model, const Cluster& cluster,
                                                 const StepSearchOptions& options, int32_t most) {
-  const int64_t limit = limit_of(cluster, options);
+  const int64_t limit = memory_limit_of(cluster, options);
   FewestDevices found;
   const auto fits = [&](int32_t count) -> Result<bool> {
     Cluster larger = cluster;
@@ -91,9 +88,12 @@ std::optional<FewestDevices> fewest_devices_for(const TransformerShape& model, c
     }
     return false;
   };
-  const auto given = static_cast<int32_t>(cluster.devices.size());
+  // Of fewer no share is small enough, however they are used.
+  const int64_t enough = devices_by_floor(model, cluster, options, limit);
+  const auto too_few = static_cast<int32_t>(
+      std::clamp<int64_t>(enough - 1, static_cast<int64_t>(cluster.devices.size()), most));
   // Every device is used, so more may fit worse.
-  const Result<std::optional<int32_t>> count = fewest_devices(given, most, false, fits);
+  const Result<std::optional<int32_t>> count = fewest_devices(too_few, most, false, fits);
   if (!count.ok() || !*count) return std::nullopt;
   return found;
 }
@@ -115,7 +115,7 @@ Status nothing_fits(const TransformerShape& model, const Cluster& cluster, const
   return Status(
       StatusCode::kOutOfMemory,
       format("no plan fits {} a device; {}the smallest limit that works is {} ({} bytes) with '{}'.{} {}",
-             bytes_text(limit_of(cluster, options)), space, bytes_text(least.bytes), least.bytes,
+             bytes_text(memory_limit_of(cluster, options)), space, bytes_text(least.bytes), least.bytes,
              words(least.plan), peak_text(model, cluster, options, least), devices));
 }
 

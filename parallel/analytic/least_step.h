@@ -13,13 +13,13 @@
 namespace tessera {
 
 // The smallest limit under which search_step finds a plan on this cluster, with the configuration that has
-// it.
+// it; `below` where none is smaller.
 struct LeastLimit {
   int64_t bytes = INT64_MAX;
   ForeignPlan plan;
 };
 LeastLimit least_limit(const TransformerShape& model, const Cluster& cluster,
-                       const StepSearchOptions& options);
+                       const StepSearchOptions& options, int64_t below = INT64_MAX);
 
 // The smallest number of devices above the cluster's with which search_step finds a plan under its limit, and
 // a configuration that has it; nothing up to `most`.

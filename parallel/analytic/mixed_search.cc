@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "parallel/analytic/memory_floor.h"
 #include "parallel/search/divisors.h"
 #include "parallel/search/pipeline_cuts.h"
 #include "parallel/search/repeated_blocks.h"
@@ -112,6 +113,8 @@ class Search {
   MixedSearchResult run() {
     result_.bound_s = INFINITY;
     if (!asked_for() || ways_.empty()) return std::move(result_);
+    std::erase_if(orders_,
+                  [&](const Order& order) { return surely_too_large(model_, order.kinds, options_); });
     for (const Order& order : orders_)
       for (const Cluster& cluster : order.kinds)
         most_devices_ = std::max(most_devices_, cluster.devices.size());
@@ -348,7 +351,7 @@ class Search {
 
   const TransformerShape& model_;
   const StepSearchOptions& options_;
-  const std::vector<Order> orders_;
+  std::vector<Order> orders_;
   std::vector<Recompute> ways_;
   size_t most_devices_ = 0;           // of one kind
   std::map<size_t, double> by_kind_;  // of the mesh at hand, by group
