@@ -7,10 +7,6 @@
 
 namespace tessera {
 
-namespace {
-
-// The largest share of backward in any stage's time, which bounds what can hide beside it: that of its ends
-// with what it sends, or of a block.
 double backward_share(const StageTimes& times, const StepSearchOptions& options, const ForeignPlan& plan) {
   double share = 0;
   const auto note = [&](double forward_s, double backward_s) {
@@ -31,15 +27,13 @@ double backward_share(const StageTimes& times, const StepSearchOptions& options,
   return share;
 }
 
-}  // namespace
-
 AfterBound::AfterBound(const TransformerShape& model, const Cluster& cluster,
-                       const StepSearchOptions& options, const ForeignPlan& plan, const StageTimes& times)
+                       const StepSearchOptions& options, const ForeignPlan& plan, double backward_share)
     : model_(model),
       cluster_(cluster),
       plan_(plan),
       m_(options.global_batch / (plan.micro_batch * plan.data())),
-      share_(backward_share(times, options, plan)) {}
+      share_(backward_share) {}
 
 double AfterBound::step_s(double pipeline_s, const StageParameters& own) const {
   const auto total = [&](double p) {
@@ -59,6 +53,11 @@ double AfterBound::step_s(double pipeline_s, const StageParameters& own) const {
     (total(a) <= total(b) ? high : low) = total(a) <= total(b) ? b : a;
   }
   return (1 - 1e-7) * std::min({total(low), total(high), total(pipeline_s)});
+}
+
+double AfterBound::least_s(const StageParameters& own) const {
+  const AfterPipeline after = after_pipeline(model_, plan_, cluster_, m_, own, 1e30);
+  return after.gradients_s + after.update_s;
 }
 
 StageParameters average_of(StageParameters own, int32_t parts) {

@@ -53,14 +53,35 @@ StageTimes::StageTimes(const TransformerShape& model, const ForeignPlan& plan, c
       block_parameters_(static_cast<double>(model.block_parameters())),
       expert_parameters_(static_cast<double>(model.expert_parameters())),
       mlp_parameters_(mlp_parameters(model)) {
-  if (plan.pp == 1) return;
-  // Between stages: tokens of one micro-batch, by every tp rank whole unless it sends its part only.
+  price_transfer();
+}
+
+StageTimes::StageTimes(const StageTimes& alike, const ForeignPlan& plan)
+    : model_(alike.model_),
+      plan_(plan),
+      cluster_(alike.cluster_),
+      kind_(alike.kind_),
+      block_(alike.block_),
+      selective_(alike.selective_),
+      full_(alike.full_),
+      embedding_(alike.embedding_),
+      head_(alike.head_),
+      kept_{alike.kept_[0], alike.kept_[1], alike.kept_[2]},
+      block_parameters_(alike.block_parameters_),
+      expert_parameters_(alike.expert_parameters_),
+      mlp_parameters_(alike.mlp_parameters_) {
+  price_transfer();
+}
+
+// Between stages: tokens of one micro-batch, by every tp rank whole unless it sends its part only.
+void StageTimes::price_transfer() {
+  if (plan_.pp == 1) return;
   const double boundary =
-      static_cast<double>(plan.micro_batch * model.T * model.C) / plan.cp * bytes_of(plan.compute_dtype);
-  const bool parts = plan.scatter_sends || plan.splits_activations();
-  transfer_s_ = send_seconds(cluster, plan.tp * plan.replicas(), parts ? boundary / plan.tp : boundary);
-  if (plan.scatter_sends && !plan.splits_activations())
-    transfer_s_ += gather_seconds(cluster, group_of(cluster, plan.tp, 1), boundary);
+      static_cast<double>(plan_.micro_batch * model_.T * model_.C) / plan_.cp * bytes_of(plan_.compute_dtype);
+  const bool parts = plan_.scatter_sends || plan_.splits_activations();
+  transfer_s_ = send_seconds(cluster_, plan_.tp * plan_.replicas(), parts ? boundary / plan_.tp : boundary);
+  if (plan_.scatter_sends && !plan_.splits_activations())
+    transfer_s_ += gather_seconds(cluster_, group_of(cluster_, plan_.tp, 1), boundary);
 }
 
 StagePasses StageTimes::of(const StageBlocks& blocks, bool first, bool last) const {

@@ -37,6 +37,9 @@ struct StageMemory {
 class StageTimes {
  public:
   StageTimes(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster);
+  // Of a plan that splits a micro-batch and a block alike: with the same tp, cp and ep, micro-batch and
+  // features. How it is replicated, staged and scheduled and what it saves of memory may differ.
+  StageTimes(const StageTimes& alike, const ForeignPlan& plan);
 
   StagePasses of(const StageBlocks& blocks, bool first, bool last) const;
   double transfer_s() const { return transfer_s_; }  // from one stage to the next
@@ -59,12 +62,13 @@ class StageTimes {
                      int64_t chunks = 1) const;
 
  private:
-  const TransformerShape& model_;
-  const ForeignPlan& plan_;
+  void price_transfer();
   double largest_sharded() const;  // parameters of the largest operator that is sharded by itself
   double fetched_bytes() const;    // of one block's weights, from the host, for one pass
   int64_t kept_bytes(Recompute recompute) const;
 
+  const TransformerShape& model_;
+  const ForeignPlan& plan_;
   const Cluster& cluster_;
   const DeviceKind& kind_;
   BlockTime block_, selective_, full_, embedding_, head_;

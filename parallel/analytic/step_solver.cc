@@ -35,7 +35,7 @@ StepSolver::StepSolver(const TransformerShape& model, const Cluster& cluster,
       times_(model, plan_, cluster),
       m_(options.global_batch / (plan.micro_batch * plan.data())),
       limit_(limit),
-      after_(model, cluster, options, plan_, times_),
+      after_(model, cluster, options, plan_, backward_share(times_, options, plan_)),
       ways_(recomputations(options, plan)) {
   for (const Recompute way : ways_)
     way_seconds_.push_back(seconds_of(times_.of(blocks(2, way), false, false)) -

@@ -57,13 +57,14 @@ class Check {
     const std::string mesh = mesh_of(plan_);
     for (const StepFamily& family : families.open) {
       known = known || mesh_of(family.plan) == mesh;
-      if (none_below(model_, cluster_, options_, family.plan, limit_, certificate_.step_s)) {
+      const MeshTimes times(*family.alike, options_, family.plan);
+      if (none_below(model_, cluster_, options_, family.plan, times, limit_, certificate_.step_s)) {
         ++check_.configurations, ++check_.by_closed_form;
         continue;
       }
       for (const StepConfigurations& of : configurations_of(family.plan, model_, options_)) {
         check_.configurations += of.count();
-        TSR_RETURN_IF_ERROR(prove(of, family.bound_s));
+        TSR_RETURN_IF_ERROR(prove(of, family.bound_s, times));
       }
     }
     if (!known)
@@ -162,30 +163,29 @@ class Check {
   }
 
   // No plan of these takes less than the plan found, or than is claimed where they are listed.
-  Status prove(StepConfigurations of, double least_s) {
-    const StageTimes times(model_, of.plan, cluster_);
+  Status prove(StepConfigurations of, double least_s, const MeshTimes& times) {
     least_s = std::max(least_s, wide_bound(model_, cluster_, options_, of, times));
     if (least_s >= certificate_.step_s * (1 - kRounding)) {
       check_.by_closed_form += of.count();
       return {};
     }
     if (of.count() > 1) {
-      if (none_below(model_, cluster_, options_, of, limit_, certificate_.step_s)) {
+      if (none_below(model_, cluster_, options_, of, times, limit_, certificate_.step_s)) {
         check_.by_closed_form += of.count();
         return {};
       }
       StepConfigurations more = of;
       of.chunks_to = (of.plan.virtual_stages + of.chunks_to) / 2;
       more.plan.virtual_stages = of.chunks_to + 1;
-      TSR_RETURN_IF_ERROR(prove(of, least_s));
-      return prove(more, least_s);
+      TSR_RETURN_IF_ERROR(prove(of, least_s, times));
+      return prove(more, least_s, times);
     }
     const std::string words = configuration_of(of.plan);
     const auto entry = listed_.find(words);
     const bool listed = entry != listed_.end();
     if (listed) seen_.emplace(words, true);
     const double claim = listed ? std::min(entry->second->bound_s, certificate_.step_s) : certificate_.step_s;
-    const SolvedStep solved = solve_wide(model_, cluster_, options_, of.plan, limit_,
+    const SolvedStep solved = solve_wide(model_, cluster_, options_, of.plan, times, limit_,
                                          listed ? entry->second->step_s : certificate_.step_s);
     if (solved.too_large) {
       ++check_.too_large;
@@ -203,7 +203,7 @@ class Check {
     if (solved.wants_memory && options_.offload && of.plan.offload_params < 4 &&
         cluster_.host_link.bytes_per_s > 0) {
       ++of.plan.offload_params, ++check_.configurations;
-      return prove(of, least_s);
+      return prove(of, least_s, times);
     }
     return {};
   }

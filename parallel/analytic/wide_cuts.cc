@@ -18,12 +18,12 @@ double way_seconds(const StagePasses& passes) { return seconds_of(passes) - pass
 }  // namespace
 
 WideCuts::WideCuts(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                   const ForeignPlan& plan, int32_t chunks_to)
+                   const ForeignPlan& plan, int32_t chunks_to, const MeshTimes& mesh)
     : model_(model),
       cluster_(cluster),
       options_(options),
       plan_(plan),
-      times_(model, plan_, cluster),
+      times_(mesh.of(plan_)),
       m_(options.global_batch / (plan.micro_batch * plan.data())),
       chunks_to_(std::max(chunks_to, plan.virtual_stages)) {
   for (const Recompute way : recomputations(options, plan)) add_way({way, 0, 0});
@@ -73,46 +73,6 @@ class WideCuts::Prices {
   const int64_t limit_;
   std::unordered_map<uint64_t, Price> known_;
 };
-
-bool WideCuts::too_slow(int64_t limit, double step_s) const {
-  const auto in_time = [&](int32_t d, const StageBlocks& stage) {
-    return kBoundSlack * static_cast<double>(m_) * seconds_of(passes(d, stage)) < step_s;
-  };
-  const auto largest = [](int64_t high, const auto& may) {
-    int64_t low = 0;
-    for (int64_t middle = high; low < high; middle = (low + high + 1) / 2) {
-      const bool fine = may(middle);
-      (fine ? low : high) = fine ? middle : middle - 1;
-    }
-    return low;
-  };
-  // Without regard to memory first: passes at their quickest, the same for all devices in between.
-  std::vector<int64_t> quick;
-  int64_t most = 0;
-  for (int32_t d = 0; d < plan_.pp; ++d) {
-    const bool alike = d > 1 && d + 1 < plan_.pp;
-    quick.push_back(alike ? quick.back() : largest(model_.L - plan_.pp + 1, [&](int64_t n) {
-      return n < plan_.virtual_stages || in_time(d, blocks_of(n, ways_.front()));
-    }));
-    most += quick.back();
-  }
-  if (most < model_.L) return true;
-  most = 0;
-  int64_t held = 0, flights_before = -1;
-  for (int32_t d = 0; d < plan_.pp; ++d) {
-    const bool alike = d > 1 && d + 1 < plan_.pp && flights(d) == flights_before;
-    if (!alike)
-      held = largest(quick[static_cast<size_t>(d)], [&](int64_t n) {
-        if (n < plan_.virtual_stages) return true;
-        const auto stage = fill(d, n, limit);
-        return stage && in_time(d, *stage);
-      });
-    flights_before = flights(d);
-    most += held;
-    if (most >= model_.L) return false;
-  }
-  return true;
-}
 
 // Of several numbers of chunks what every block keeps is least with the most or with the fewest.
 int32_t WideCuts::chunks(int32_t device) const {
@@ -190,7 +150,6 @@ int32_t WideCuts::stage_of(int32_t device, size_t chunk) const {
   return static_cast<int32_t>(chunk) * plan_.pp + device;
 }
 
-// All chunks of a device: as one, but every chunk sends what it makes.
 StagePasses WideCuts::passes(int32_t device, const StageBlocks& whole) const {
   StagePasses sum = times_.of(whole, device == 0, holds_head(plan_, device));
   const double sends = (plan_.virtual_stages - 1) * times_.transfer_s();
@@ -207,21 +166,10 @@ std::optional<CutPipeline> WideCuts::pipeline(int64_t limit, double best_s) cons
   const double p = plan_.pp, hops = 2 * (p - 1) * times_.transfer_s();
   const double work = kBoundSlack * (seconds_of(times_.of(blocks_of(model_.L, ways_.front()), true, true)) +
                                      (plan_.pp > 1 ? hops : 0));
-  const auto cut = [&](auto&& price_of, bool bounds) {
-    const auto price_at = [&](int32_t s, int64_t n) {
-      const Price& price = priced(s, n);
-      return price.fits ? price_of(s, price.passes) : StagePrice{INFINITY, INFINITY};
-    };
-    const auto floor = [&](int32_t s, int64_t n) {
-      if (n < plan_.virtual_stages) return 0.0;
-      const Price& price = priced(s, n);
-      if (!price.fits) return static_cast<double>(INFINITY);
-      const double own = m * seconds_of(price.passes);
-      if (waits && plan_.schedule == ForeignSchedule::k1F1B) return own;
-      const StagePrice shared = price_of(s, price.passes);
-      return std::max(own, shared.pace_s + (shared.once_s > 0 ? work : 0));
-    };
-    const auto cuts = cut_growing_blocks(model_.L, plan_.pp, price_at, floor, (1 + 1e-8) * best_s);
+  const auto as_before = [&](int32_t d) {
+    return d > 1 && holds_head(plan_, d) == holds_head(plan_, d - 1) && flights(d) == flights(d - 1);
+  };
+  const auto take = [&](const Result<PipelineCuts>& cuts, bool bounds) {
     if (!cuts.ok()) return false;
     if (bounds) result.bound_s = std::max(result.bound_s, kBoundSlack * std::min(best_s, cuts->time_s));
     if (cuts->first.empty()) {
@@ -238,11 +186,37 @@ std::optional<CutPipeline> WideCuts::pipeline(int64_t limit, double best_s) cons
     add_cut(priced, counts, result);
     return true;
   };
+  const auto cut = [&](auto&& price_of, bool bounds) {
+    const auto price_at = [&](int32_t s, int64_t n) {
+      const Price& price = priced(s, n);
+      return price.fits ? price_of(s, price.passes) : StagePrice{INFINITY, INFINITY};
+    };
+    const auto floor = [&](int32_t s, int64_t n) {
+      if (n < plan_.virtual_stages) return 0.0;
+      const Price& price = priced(s, n);
+      if (!price.fits) return static_cast<double>(INFINITY);
+      const double own = m * seconds_of(price.passes);
+      if (waits && plan_.schedule == ForeignSchedule::k1F1B) return own;
+      const StagePrice shared = price_of(s, price.passes);
+      return std::max(own, shared.pace_s + (shared.once_s > 0 ? work : 0));
+    };
+    return take(cut_growing_blocks(model_.L, plan_.pp, price_at, floor, (1 + 1e-8) * best_s, as_before),
+                bounds);
+  };
+  // Only the device counts that has most to do.
+  const auto cut_busiest = [&] {
+    const auto pace = [&](int32_t s, int64_t n) {
+      const Price& price = priced(s, n);
+      return price.fits ? m * seconds_of(price.passes) : static_cast<double>(INFINITY);
+    };
+    return take(
+        cut_to_least_pace(model_.L, plan_.pp, plan_.virtual_stages, pace, (1 + 1e-8) * best_s, as_before),
+        true);
+  };
   result.bound_s = pipeline_bound(model_, options_, plan_, plan_.virtual_stages, times_);
   const auto usual = [&](int32_t, const StagePasses& s) {
     return StagePrice{seconds_of(s), (m - 1) * seconds_of(s)};
   };
-  const auto busiest = [&](int32_t, const StagePasses& s) { return StagePrice{0, m * seconds_of(s)}; };
   bool fits = false;
   switch (plan_.schedule) {
     case ForeignSchedule::k1F1B:
@@ -257,14 +231,14 @@ std::optional<CutPipeline> WideCuts::pipeline(int64_t limit, double best_s) cons
     case ForeignSchedule::kGpipe: fits = cut(usual, true); break;
     case ForeignSchedule::kZbH1:
     case ForeignSchedule::kZbH2:
-      fits = cut(busiest, true) && cut(usual, false);
+      fits = cut_busiest() && cut(usual, false);
       if (fits && result.bound_s < best_s) wait_for_first(priced, best_s, result);
       break;
     case ForeignSchedule::kInterleaved:
-      fits = cut(busiest, true);
+      fits = cut_busiest();
       if (fits && result.bound_s < best_s) wait_for_first_chunks(priced, best_s, result);
       break;
-    case ForeignSchedule::kZbV: fits = cut(busiest, true); break;
+    case ForeignSchedule::kZbV: fits = cut_busiest(); break;
   }
   return fits ? std::optional(std::move(result)) : std::nullopt;
 }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "parallel/analytic/mesh_times.h"
 #include "parallel/analytic/wide_bounds.h"
 #include "parallel/search/convex_floor.h"
 
@@ -29,7 +30,7 @@ class WideCuts {
  public:
   // `chunks_to`, more than the plan's chunks: of several configurations, whatever each holds least.
   WideCuts(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-           const ForeignPlan& plan, int32_t chunks_to);
+           const ForeignPlan& plan, int32_t chunks_to, const MeshTimes& mesh);
   WideCuts(const WideCuts&) = delete;
   WideCuts& operator=(const WideCuts&) = delete;
 
@@ -40,13 +41,17 @@ class WideCuts {
   Saving saving() const;
   void apply(const Saving& saving);
 
-  // Whether the devices, each with as many blocks as it does in less than `step_s`, hold fewer than all. What
-  // more blocks take is never less.
-  bool too_slow(int64_t limit, double step_s) const;
   // Nothing where no cut fits. Of cuts that take `best_s` or more only that much is known.
   std::optional<CutPipeline> pipeline(int64_t limit, double best_s) const;
   // All that a device holds, with all its chunks.
   StageMemory memory(int32_t device, const StageBlocks& stage) const;
+  // All chunks of a device: as one, but every chunk sends what it makes.
+  StagePasses passes(int32_t device, const StageBlocks& whole) const;
+  int64_t micro_batches() const { return m_; }
+  int32_t chunks(int32_t device) const;
+  int32_t most_chunks() const { return chunks_to_; }
+  // Micro-batches, of one chunk each, whose activations a device holds at once.
+  int64_t flights(int32_t device) const;
 
  private:
   struct Price {
@@ -57,12 +62,9 @@ class WideCuts {
   class Prices;
 
   void add_way(BlockWay way);
-  int32_t chunks(int32_t device) const;
-  int64_t flights(int32_t device) const;
   std::optional<StageBlocks> fill(int32_t device, int64_t count, int64_t limit) const;
   std::vector<StageBlocks> deal(const StageBlocks& whole) const;
   int32_t stage_of(int32_t device, size_t chunk) const;
-  StagePasses passes(int32_t device, const StageBlocks& whole) const;
   ConvexFloor least_way(Prices& priced, double step_s) const;
   bool some_cut_below(Prices& priced, double step_s) const;
   void wait_for_first(Prices& priced, double best_s, CutPipeline& result) const;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <queue>
 #include <thread>
 
@@ -22,7 +23,8 @@ struct Node {
   double bound_s = 0;
   int64_t order = 0;  // of making: the first of equals
   bool family = false;
-  StepConfigurations of;  // a family: the mesh
+  StepConfigurations of;                   // a family: the mesh
+  std::shared_ptr<const MeshTimes> times;  // of the mesh; in a family of one that splits blocks alike
   bool operator>(const Node& other) const {
     return bound_s != other.bound_s ? bound_s > other.bound_s : order > other.order;
   }
@@ -31,6 +33,7 @@ struct Node {
 // What became of a node.
 struct Outcome {
   std::vector<Node> next;
+  int64_t closed_next = 0;  // configurations that would be next, but take no less than the best known
   SolvedStep solved;
   bool closed = false;  // a family: nothing of it takes less than the best known
 };
@@ -79,13 +82,15 @@ class Search {
     // Other schedules of the meshes found so far come first: whatever they gain closes more.
     if (seed != nullptr) {
       std::vector<Node> first;
-      for (const FoundStep& step : found_)
-        for (const StepConfigurations& one : configurations_of(mesh_of(step.plan), model_, options_)) {
+      for (const FoundStep& step : found_) {
+        const ForeignPlan mesh = mesh_of(step.plan);
+        const auto times = std::make_shared<const MeshTimes>(model_, cluster_, options_, mesh);
+        for (const StepConfigurations& one : configurations_of(mesh, model_, options_)) {
           if (one.count() > 1) continue;
-          const StageTimes times(model_, one.plan, cluster_);
-          if (const double bound = wide_bound(model_, cluster_, options_, one, times); bound < best_)
-            first.push_back({bound, 0, false, one});
+          if (const double bound = wide_bound(model_, cluster_, options_, one, *times); bound < best_)
+            first.push_back({bound, 0, false, one, times});
         }
+      }
       std::ranges::stable_sort(first, {}, &Node::bound_s);
       for (size_t i = 0; i < first.size(); i += kTogether) {
         outcomes.assign(std::min(kTogether, first.size() - i), {});
@@ -112,7 +117,8 @@ class Search {
         const double node = open_.empty() ? INFINITY : open_.top().bound_s;
         if (std::min(family, node) >= best_) break;
         if (family < node) {
-          batch.push_back({family, 0, true, {families.open[next_family++].plan, 1}});
+          const StepFamily& next = families.open[next_family++];
+          batch.push_back({family, 0, true, {next.plan, 1}, next.alike});
         } else {
           batch.push_back(open_.top());
           open_.pop();
@@ -136,39 +142,49 @@ class Search {
     Outcome outcome;
     const ForeignPlan& plan = node.of.plan;
     if (node.family) {
-      outcome.closed = none_below(model_, cluster_, options_, plan, limit_, best_);
+      const auto times = std::make_shared<const MeshTimes>(*node.times, options_, plan);
+      outcome.closed = none_below(model_, cluster_, options_, plan, *times, limit_, best_);
       if (outcome.closed) return outcome;
-      const StageTimes times(model_, plan, cluster_);
       for (const StepConfigurations& of : configurations_of(plan, model_, options_))
-        outcome.next.push_back(bounded(node, of, times));
+        add_next(node, of, times, outcome);
     } else if (node.of.count() > 1) {
-      outcome.closed = none_below(model_, cluster_, options_, node.of, limit_, best_);
+      outcome.closed = none_below(model_, cluster_, options_, node.of, *node.times, limit_, best_);
       if (outcome.closed) return outcome;
-      const StageTimes times(model_, plan, cluster_);
       StepConfigurations fewer = node.of, more = node.of;
       fewer.chunks_to = (plan.virtual_stages + node.of.chunks_to) / 2;
       more.plan.virtual_stages = fewer.chunks_to + 1;
-      outcome.next = {bounded(node, fewer, times), bounded(node, more, times)};
+      add_next(node, fewer, node.times, outcome), add_next(node, more, node.times, outcome);
     } else {
-      outcome.solved = solve_wide(model_, cluster_, options_, plan, limit_, best_);
+      outcome.solved = solve_wide(model_, cluster_, options_, plan, *node.times, limit_, best_);
     }
     return outcome;
   }
 
-  // Part of another node.
-  Node bounded(const Node& whole, const StepConfigurations& of, const StageTimes& times) const {
-    return {std::max(whole.bound_s, wide_bound(model_, cluster_, options_, of, times)), 0, false, of};
+  // Part of another node, unless a closed form closes it.
+  void add_next(const Node& whole, const StepConfigurations& of,
+                const std::shared_ptr<const MeshTimes>& times, Outcome& outcome) const {
+    const double bound = std::max(whole.bound_s, wide_bound(model_, cluster_, options_, of, *times));
+    if (bound < best_ && none_below(model_, cluster_, options_, of, *times, limit_, best_))
+      outcome.closed_next += of.count();
+    else
+      outcome.next.push_back({bound, 0, false, of, times});
   }
 
   // `known_s`: the best step when it was looked at.
   void take(const Node& node, Outcome& outcome, double known_s) {
-    for (Node& next : outcome.next) {
-      if (node.family) result_.configurations += next.of.count();
-      push(std::move(next));
-    }
     if (outcome.closed) {
       result_.closed_by_bound += node.of.count();
       bound_ = std::min(bound_, best_);
+      return;
+    }
+    if (outcome.closed_next > 0) {
+      result_.closed_by_bound += outcome.closed_next;
+      if (node.family) result_.configurations += outcome.closed_next;
+      bound_ = std::min(bound_, best_);
+    }
+    for (Node& next : outcome.next) {
+      if (node.family) result_.configurations += next.of.count();
+      push(std::move(next));
     }
     if (node.family || node.of.count() > 1) return;
     SolvedStep& solved = outcome.solved;
@@ -179,7 +195,8 @@ class Search {
       StepConfigurations next = node.of;
       ++next.plan.offload_params;
       ++result_.configurations;
-      push(bounded(node, next, StageTimes(model_, next.plan, cluster_)));
+      const double bound = wide_bound(model_, cluster_, options_, next, *node.times);
+      push({std::max(node.bound_s, bound), 0, false, next, node.times});
     }
     if (solved.too_large) {
       ++result_.too_large;

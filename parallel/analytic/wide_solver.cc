@@ -6,6 +6,7 @@
 #include "graph/base/text.h"
 #include "parallel/analytic/after_bound.h"
 #include "parallel/analytic/offload_time.h"
+#include "parallel/analytic/relaxed_cuts.h"
 #include "parallel/analytic/wide_cuts.h"
 
 namespace tessera {
@@ -15,14 +16,14 @@ namespace {
 class Configuration {
  public:
   Configuration(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                const ForeignPlan& plan, int64_t limit, int32_t chunks_to = 0)
+                const ForeignPlan& plan, const MeshTimes& mesh, int64_t limit, int32_t chunks_to = 0)
       : model_(model),
         cluster_(cluster),
         options_(options),
-        cuts_(model, cluster, options, plan, chunks_to),
+        cuts_(model, cluster, options, plan, chunks_to, mesh),
         plan_(cuts_.plan()),
         times_(cuts_.times()),
-        after_(model, cluster, options, plan_, times_),
+        after_(model, cluster, options, plan_, mesh.backward_share()),
         limit_(limit) {}
 
   SolvedStep solve(double best_s) {
@@ -43,7 +44,7 @@ class Configuration {
     const Saving given = cuts_.saving();
     cuts_.apply(chains_.back().back());
     const int64_t limit = limit_ + cuts_.memory(0, {1}).gathered;
-    const bool can_be = cuts_.too_slow(limit, best_) ? false : true;
+    const bool can_be = !RelaxedCuts(model_, cuts_, limit).none_below(best_ - least_after());
     const std::optional<CutPipeline> free = can_be ? cuts_.pipeline(limit, best_) : std::nullopt;
     cuts_.apply(given);
     if (!can_be) {
@@ -68,12 +69,25 @@ class Configuration {
     return result;
   }
 
-  bool none_below(double step_s) {
-    make_chains();
+  // `after_s`: what comes after a pipeline at least. `any_schedule`: nor with another one that holds no less.
+  bool none_below(double step_s, double after_s, bool any_schedule) {
+    if (chains_.empty()) make_chains();
     cuts_.apply(chains_.back().back());
     // As if weights on the host were fetched in no time, too.
     const int64_t away = options_.offload ? cuts_.memory(0, {model_.L - plan_.pp + 1}).parameters : 0;
-    return cuts_.too_slow(limit_ + cuts_.memory(0, {1}).gathered + away, step_s);
+    const int64_t limit = limit_ + cuts_.memory(0, {1}).gathered + away;
+    return RelaxedCuts(model_, cuts_, limit, any_schedule).none_below(step_s - after_s);
+  }
+
+  // What comes after any pipeline, at least.
+  double least_after() {
+    if (chains_.empty()) make_chains();
+    double least = INFINITY;
+    const Saving given = cuts_.saving();
+    for (const std::vector<Saving>& chain : chains_)
+      for (const Saving& saving : chain) least = std::min(least, after_.least_s(own(saving)));
+    cuts_.apply(given);
+    return least;
   }
 
  private:
@@ -108,6 +122,10 @@ class Configuration {
     const bool offload = options_.offload && cluster_.host_link.bytes_per_s > 0;
     const bool shard = options_.shard && plan_.zero < 3 && plan_.replicas() > 1;
     const bool slices = options_.shard && plan_.replicas() > 1;
+    if (!offload && !shard && !slices) {
+      chains_.push_back({given});
+      return;
+    }
     const auto n = static_cast<int32_t>((model_.L + plan_.pp - 1) / plan_.pp);
     const int32_t levels = std::min(4, n);
     const auto level = [&](int32_t i) { return (i * n + levels - 1) / levels; };
@@ -141,7 +159,7 @@ class Configuration {
   double mlp_share() const {
     ForeignPlan probe = plan_;
     probe.sharded_attention = 0, probe.sharded_mlp = 1;
-    return StageTimes(model_, probe, cluster_).counts(1, false, false).sharded * plan_.tp;
+    return StageTimes(times_, probe).counts(1, false, false).sharded * plan_.tp;
   }
 
   // Parameters of a device on average, with so many blocks sharded in every stage.
@@ -265,41 +283,54 @@ class Configuration {
 }  // namespace
 
 double wide_bound(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                  const StepConfigurations& configurations, const StageTimes& times) {
+                  const StepConfigurations& configurations, const MeshTimes& mesh) {
   const ForeignPlan& plan = configurations.plan;
-  const AfterBound after(model, cluster, options, plan, times);
+  const StageTimes times = mesh.of(plan);
+  const AfterBound after(model, cluster, options, plan, mesh.backward_share());
   const double pipeline = pipeline_bound(model, options, plan, configurations.chunks_to, times);
   StageParameters own = average_of(times.counts(model.L, true, true), plan.pp);
   const double plain = after.step_s(pipeline, own);
   if (!options.shard || plan.zero == 3 || plan.replicas() == 1) return plain;
   // With everything hidden what comes after is linear in what is sharded, so least with none or all.
-  const auto hidden = [&] {
-    const AfterPipeline seconds = after_pipeline(
-        model, plan, cluster, options.global_batch / (plan.micro_batch * plan.data()), own, 1e30);
-    return seconds.gradients_s + seconds.update_s;
-  };
-  const double none = hidden();
+  const double none = after.least_s(own);
   own.sharded = own.dense, own.trained_sharded = own.trained;
-  return std::min(plain, kBoundSlack * (pipeline + std::min(none, hidden())));
+  return std::min(plain, kBoundSlack * (pipeline + std::min(none, after.least_s(own))));
 }
 
 bool none_below(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                const ForeignPlan& mesh, int64_t limit, double step_s) {
-  // No schedule holds less than 1F1B on any device, no ZeRO stage more than the last. Passes are the same.
-  ForeignPlan plan = mesh;
-  plan.schedule = ForeignSchedule::k1F1B, plan.virtual_stages = 1;
-  plan.zero = options.zero.value_or(mesh.replicas() > 1 ? 3 : 0);
-  return Configuration(model, cluster, options, plan, limit).none_below(step_s);
+                const ForeignPlan& mesh, const MeshTimes& times, int64_t limit, double step_s) {
+  // No ZeRO stage holds more than the last; what comes after may be as little as with any of them. Passes are
+  // the same. Savings change what comes after, which then counts for nothing.
+  const auto none = [&](ForeignSchedule schedule, int32_t chunks) {
+    ForeignPlan plan = mesh;
+    plan.schedule = schedule, plan.virtual_stages = chunks;
+    double after_s = options.shard || options.offload ? 0 : INFINITY;
+    for (const int32_t zero : {0, 1, 2, 3}) {
+      if (!allowed(options.zero, zero) || (zero > 0 && mesh.replicas() == 1 && !options.zero)) continue;
+      plan.zero = zero;
+      const AfterBound after(model, cluster, options, plan, times.backward_share());
+      const StageTimes stage = times.of(plan);
+      after_s = std::min(after_s, after.least_s(average_of(stage.counts(model.L, true, true), plan.pp)));
+    }
+    plan.zero = options.zero.value_or(mesh.replicas() > 1 ? 3 : 0);
+    return Configuration(model, cluster, options, plan, times, limit).none_below(step_s, after_s, true);
+  };
+  // Of schedules with the model's ends on the first device and on the last one none holds less than 1F1B on
+  // any device. zb-v has both on the first.
+  const bool folds =
+      mesh.pp > 1 && 2 * mesh.pp <= model.L && allowed(options.schedule, ForeignSchedule::kZbV);
+  return none(ForeignSchedule::k1F1B, 1) && (!folds || none(ForeignSchedule::kZbV, 2));
 }
 
 bool none_below(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                const StepConfigurations& of, int64_t limit, double step_s) {
-  return Configuration(model, cluster, options, of.plan, limit, of.chunks_to).none_below(step_s);
+                const StepConfigurations& of, const MeshTimes& times, int64_t limit, double step_s) {
+  Configuration one(model, cluster, options, of.plan, times, limit, of.chunks_to);
+  return one.none_below(step_s, one.least_after(), false);
 }
 
 SolvedStep solve_wide(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                      const ForeignPlan& plan, int64_t limit, double best_s) {
-  return Configuration(model, cluster, options, plan, limit).solve(best_s);
+                      const ForeignPlan& plan, const MeshTimes& times, int64_t limit, double best_s) {
+  return Configuration(model, cluster, options, plan, times, limit).solve(best_s);
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "parallel/analytic/mesh_times.h"
 #include "parallel/analytic/step_solver.h"
 #include "parallel/analytic/wide_space.h"
 
@@ -25,18 +26,19 @@ struct SolvedStep {
 
 // Bound of configurations before anything is solved.
 double wide_bound(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                  const StepConfigurations& configurations, const StageTimes& times);
+                  const StepConfigurations& configurations, const MeshTimes& times);
 
 // Whether no plan of a mesh, whatever its schedule and its savings, takes less than `step_s`: because its
-// devices, each with as many blocks as it can hold and do in less, have fewer than all.
+// devices, each with as many blocks as it can hold and do in less, have fewer than all. In closed form
+// (analytic/relaxed_cuts).
 bool none_below(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                const ForeignPlan& mesh, int64_t limit, double step_s);
-// The same of configurations that differ in their chunks.
+                const ForeignPlan& mesh, const MeshTimes& times, int64_t limit, double step_s);
+// The same of configurations that differ in their chunks, or of one.
 bool none_below(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                const StepConfigurations& of, int64_t limit, double step_s);
+                const StepConfigurations& of, const MeshTimes& times, int64_t limit, double step_s);
 
 // Of plans that reach `best_s` none needs to be found.
 SolvedStep solve_wide(const TransformerShape& model, const Cluster& cluster, const StepSearchOptions& options,
-                      const ForeignPlan& plan, int64_t limit, double best_s);
+                      const ForeignPlan& plan, const MeshTimes& times, int64_t limit, double best_s);
 
 }  // namespace tessera

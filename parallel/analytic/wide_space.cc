@@ -109,6 +109,7 @@ StepFamilies step_families(const TransformerShape& model, const Cluster& cluster
                         seconds(embedding_time(model, plan, cluster)) +
                         seconds(head_time(model, plan, cluster));
     plan.recompute = options.features.recompute;
+    std::shared_ptr<const MeshTimes> times;
     const int32_t rest = devices / slice.devices();
     const int64_t sequences = options.global_batch / (plan.micro_batch * plan.ep);
     for (int32_t pp = 1; pp <= std::min<int64_t>(rest, model.L); ++pp) {
@@ -125,7 +126,8 @@ StepFamilies step_families(const TransformerShape& model, const Cluster& cluster
           ++families.closed;
           break;
         }
-        families.open.push_back({plan, bound});
+        if (!times) times = std::make_shared<const MeshTimes>(model, cluster, options, plan);
+        families.open.push_back({plan, bound, times});
       }
     }
   }

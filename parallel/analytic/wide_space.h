@@ -4,15 +4,18 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "parallel/analytic/mesh_times.h"
 #include "parallel/analytic/step_space.h"
 
 namespace tessera {
 
 struct StepFamily {
   ForeignPlan plan;
-  double bound_s = 0;  // no plan of the family is faster
+  double bound_s = 0;                      // no plan of the family is faster
+  std::shared_ptr<const MeshTimes> alike;  // of a mesh that splits blocks as this one does
 };
 
 struct StepFamilies {

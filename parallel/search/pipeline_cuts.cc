@@ -196,102 +196,186 @@ Result<PipelineCuts> cut_equal_blocks(int64_t blocks, int32_t stages, const Equa
   return Cuts(n, prices).solve();
 }
 
-Result<PipelineCuts> cut_growing_blocks(int64_t blocks, int32_t stages, const EqualStageCost& cost,
-                                        const StageFloor& floor, double most_s) {
-  TSR_RETURN_IF_ERROR(check(blocks, stages));
-  const auto count = static_cast<size_t>(stages);
-  std::vector<int64_t> most(count, blocks - stages + 1), held;
-  // The most blocks that stages have in `limit` seconds, of no more than `most`; by how much more than all.
-  const auto within = [&](double limit, std::vector<int64_t>& found) {
-    int64_t sum = -blocks;
-    found.assign(count, 0);
-    for (size_t s = 0; s < count; ++s) {
-      const auto may = [&](int64_t n) {
-        const double least = floor(static_cast<int32_t>(s), n);
-        return !std::isinf(least) && least <= limit;
-      };
-      // Stages alike hold alike: from what the one before has, in steps that double.
-      int64_t low = 0, high = most[s];
-      const int64_t guess = s > 0 ? std::min(found[s - 1], high) : (high + 1) / 2;
-      if (may(guess)) {
-        low = guess;
-        for (int64_t step = 1; low < high; step *= 2) {
-          const int64_t n = std::min(high, low + step);
-          if (!may(n)) {
-            high = n - 1;
-            break;
-          }
-          low = n;
-        }
-      } else {
-        high = guess - 1;
-        for (int64_t step = 1; low < high; step *= 2) {
-          const int64_t n = std::max(low + 1, high - step + 1);
-          if (may(n)) {
-            low = n;
-            break;
-          }
-          high = n - 1;
-        }
-      }
-      while (low < high) {
-        const int64_t middle = (low + high + 1) / 2;
-        const bool fine = may(middle);
-        (fine ? low : high) = fine ? middle : middle - 1;
-      }
-      if (low < 1) return int64_t{-1};
-      found[s] = low;
-      sum += low;
+namespace {
+
+// Stages that take no less with more blocks.
+class GrowingStages {
+ public:
+  GrowingStages(int64_t blocks, int32_t stages, int64_t least, const StageFloor& floor,
+                const std::function<bool(int32_t)>& as_before)
+      : blocks_(blocks),
+        least_(least),
+        floor_(floor),
+        most_(static_cast<size_t>(stages), blocks - least * (stages - 1)) {
+    for (int32_t s = 0; s < stages; ++s) alike_.push_back(s > 0 && as_before && as_before(s));
+  }
+
+  // The most blocks that stages have in `limit` seconds; by how many those are more than all, and negative
+  // where they are fewer.
+  int64_t within(double limit, std::vector<int64_t>& found) const {
+    int64_t sum = -blocks_;
+    found.assign(most_.size(), 0);
+    for (size_t s = 0; s < most_.size(); ++s) {
+      found[s] = alike_[s] ? found[s - 1] : most_within(s, limit, s > 0 ? found[s - 1] : (most_[s] + 1) / 2);
+      if (found[s] < least_) return -1;
+      sum += found[s];
     }
     return sum;
-  };
-  if (within(INFINITY, held) < 0)
-    return Status(StatusCode::kOutOfMemory,
-                  format("no cut of {} blocks into {} stages fits", blocks, stages));
-  most = held;
+  }
+
+  // From now on no stage has more.
+  void keep(const std::vector<int64_t>& most) { most_ = most; }
+  const std::vector<int64_t>& most() const { return most_; }
+
+  double slowest(const std::vector<int64_t>& counts) const {
+    double slowest = 0;
+    for (size_t s = 0; s < counts.size(); ++s)
+      if (!alike_[s] || counts[s] != counts[s - 1])
+        slowest = std::max(slowest, floor_(static_cast<int32_t>(s), counts[s]));
+    return slowest;
+  }
+
+  // A cut whose longest stage is within `share` of the shortest possible; the stages can have all blocks.
+  std::vector<int64_t> balanced(double share) const {
+    std::vector<int64_t> best = most_, held;
+    double low = 0, high = slowest(most_);
+    for (int i = 0; i < 60 && low < high * (1 - share); ++i) {
+      const double middle = (low + high) / 2;
+      if (within(middle, held) >= 0)
+        high = middle, best = held;
+      else
+        low = middle;
+    }
+    trim(best);
+    return best;
+  }
+
+  // Takes what is more than all. Rounds of one block less each would be even; the last stages first, by as
+  // much as that comes to.
+  void trim(std::vector<int64_t>& counts) const {
+    int64_t over = -blocks_;
+    for (const int64_t n : counts) over += n;
+    const auto stages = static_cast<int64_t>(counts.size());
+    while (over > 0)
+      for (size_t s = counts.size(); s-- > 0 && over > 0;) {
+        const int64_t less = std::min({counts[s] - least_, over, std::max<int64_t>(1, over / stages)});
+        counts[s] -= less, over -= less;
+      }
+  }
+
+ private:
+  // Stages that differ little hold about as much: from `guess` on, in steps that double.
+  int64_t most_within(size_t s, double limit, int64_t guess) const {
+    const auto may = [&](int64_t n) {
+      if (n < least_) return true;
+      const double least = floor_(static_cast<int32_t>(s), n);
+      return !std::isinf(least) && least <= limit;
+    };
+    int64_t low = 0, high = most_[s];
+    guess = std::min(guess, high);
+    if (may(guess)) {
+      low = guess;
+      for (int64_t step = 1; low < high; step *= 2) {
+        const int64_t n = std::min(high, low + step);
+        if (!may(n)) {
+          high = n - 1;
+          break;
+        }
+        low = n;
+      }
+    } else {
+      high = guess - 1;
+      for (int64_t step = 1; low < high; step *= 2) {
+        const int64_t n = std::max(low + 1, high - step + 1);
+        if (may(n)) {
+          low = n;
+          break;
+        }
+        high = n - 1;
+      }
+    }
+    while (low < high) {
+      const int64_t middle = (low + high + 1) / 2;
+      const bool fine = may(middle);
+      (fine ? low : high) = fine ? middle : middle - 1;
+    }
+    return low;
+  }
+
+  const int64_t blocks_, least_;
+  const StageFloor& floor_;
+  std::vector<int64_t> most_;
+  std::vector<bool> alike_;
+};
+
+// Leaves `stages` with no more than they hold, and in less than `most_s`. False where that is too few, with
+// what is to be said of it.
+bool narrowed(GrowingStages& stages, int64_t blocks, double most_s, Result<PipelineCuts>& answer) {
+  std::vector<int64_t> held;
+  if (stages.within(INFINITY, held) < 0) {
+    answer = Status(StatusCode::kOutOfMemory,
+                    format("no cut of {} blocks into {} stages fits", blocks, stages.most().size()));
+    return false;
+  }
+  stages.keep(held);
   PipelineCuts none;
   none.time_s = none.pace_s = most_s;
-  if (!std::isinf(most_s)) {
-    if (within(most_s, held) < 0) return none;
-    most = held;
-  }
-  // A cut whose longest stage is nearly the shortest.
-  double low = 0, high = 0;
-  for (size_t s = 0; s < count; ++s) high = std::max(high, floor(static_cast<int32_t>(s), most[s]));
-  std::vector<int64_t> balanced = most;
-  for (int i = 0; i < 30 && low < high * (1 - 1e-3); ++i) {
-    const double middle = (low + high) / 2;
-    if (within(middle, held) >= 0)
-      high = middle, balanced = held;
-    else
-      low = middle;
-  }
-  int64_t over = -blocks;
-  for (const int64_t n : balanced) over += n;
-  // Rounds of one block less each would be even; the last stages first, by as much as that comes to.
-  while (over > 0)
-    for (size_t s = count; s-- > 0 && over > 0;) {
-      const int64_t less = std::min({balanced[s] - 1, over, std::max<int64_t>(1, over / stages)});
-      balanced[s] -= less, over -= less;
-    }
-  double once = 0, pace = -INFINITY, least = 0;
-  for (size_t s = 0; s < count; ++s) {
+  answer = none;
+  if (std::isinf(most_s)) return true;
+  if (stages.within(most_s, held) < 0) return false;
+  stages.keep(held);
+  return true;
+}
+
+}  // namespace
+
+Result<PipelineCuts> cut_growing_blocks(int64_t blocks, int32_t stages, const EqualStageCost& cost,
+                                        const StageFloor& floor, double most_s,
+                                        const std::function<bool(int32_t)>& as_before) {
+  TSR_RETURN_IF_ERROR(check(blocks, stages));
+  GrowingStages growing(blocks, stages, 1, floor, as_before);
+  Result<PipelineCuts> none = PipelineCuts();
+  if (!narrowed(growing, blocks, most_s, none)) return none;
+  const std::vector<int64_t> balanced = growing.balanced(1e-3);
+  double once = 0, pace = -INFINITY;
+  for (size_t s = 0; s < balanced.size(); ++s) {
     const StagePrice price = cost(static_cast<int32_t>(s), balanced[s]);
     once += price.once_s, pace = std::max(pace, price.pace_s);
-    least = std::max(least, floor(static_cast<int32_t>(s), balanced[s]));
   }
-  const double enough = std::min(most_s, (1 + 1e-9) * std::max(once + pace, least));
-  int64_t spare = within(enough, held);
+  const double enough = std::min(most_s, (1 + 1e-9) * std::max(once + pace, growing.slowest(balanced)));
+  std::vector<int64_t> held;
+  const int64_t spare = growing.within(enough, held);
   if (spare < 0) return none;
   std::vector<Counts> counts;
   for (const int64_t n : held)
     counts.push_back({static_cast<size_t>(std::max<int64_t>(1, n - spare)), static_cast<size_t>(n)});
   Prices prices(static_cast<size_t>(blocks), counts, true);
-  for (size_t s = 0; s < count; ++s)
+  for (size_t s = 0; s < counts.size(); ++s)
     for (size_t n = counts[s].least; n <= counts[s].most; ++n)
       prices.at(s, 0, n) = cost(static_cast<int32_t>(s), static_cast<int64_t>(n));
   auto cuts = Cuts(static_cast<size_t>(blocks), prices).solve();
   return (cuts.ok() && cuts->time_s < most_s) || std::isinf(most_s) ? cuts : none;
+}
+
+Result<PipelineCuts> cut_to_least_pace(int64_t blocks, int32_t stages, int64_t least, const StageFloor& pace,
+                                       double most_s, const std::function<bool(int32_t)>& as_before) {
+  TSR_RETURN_IF_ERROR(check(blocks / std::max<int64_t>(1, least), stages));
+  GrowingStages growing(blocks, stages, least, pace, as_before);
+  Result<PipelineCuts> none = PipelineCuts();
+  if (!narrowed(growing, blocks, most_s, none)) return none;
+  std::vector<int64_t> counts = growing.balanced(1e-9), held;
+  double slowest = growing.slowest(counts);
+  // Nearly the least is not yet the least.
+  while (growing.within(std::nextafter(slowest, 0), held) >= 0) {
+    growing.trim(held);
+    counts = held, slowest = growing.slowest(counts);
+  }
+  PipelineCuts cuts;
+  cuts.pace_s = cuts.time_s = slowest;
+  if (!(slowest < most_s) && !std::isinf(most_s)) return none;
+  int64_t begin = 0;
+  for (const int64_t n : counts) cuts.first.push_back(begin), begin += n;
+  return cuts;
 }
 
 }  // namespace tessera

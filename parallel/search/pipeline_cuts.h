@@ -36,8 +36,16 @@ Result<PipelineCuts> cut_equal_blocks(int64_t blocks, int32_t stages, const Equa
 // with depth. `floor`: no step with so many blocks in the stage takes less; infinite where they do not fit;
 // never less for more blocks. Cuts of `most_s` or more are not looked for: with no others `first` is empty
 // and `time_s` is `most_s`. A cut with a stage whose floor is above what some cut takes never counts.
+// `as_before`, where given: whether a stage's prices and floors are those of the stage before it.
 using StageFloor = std::function<double(int32_t stage, int64_t blocks)>;
 Result<PipelineCuts> cut_growing_blocks(int64_t blocks, int32_t stages, const EqualStageCost& cost,
-                                        const StageFloor& floor, double most_s);
+                                        const StageFloor& floor, double most_s,
+                                        const std::function<bool(int32_t stage)>& as_before = {});
+
+// The same where only the slowest stage's pace counts: `pace` is all that a stage costs. Stages have `least`
+// blocks or more.
+Result<PipelineCuts> cut_to_least_pace(int64_t blocks, int32_t stages, int64_t least, const StageFloor& pace,
+                                       double most_s,
+                                       const std::function<bool(int32_t stage)>& as_before = {});
 
 }  // namespace tessera

@@ -311,7 +311,7 @@ TEST_CASE("stages alike are cut with as many prices whatever the depth") {
 
 TEST_CASE("where more blocks take no less, few prices decide the same cut") {
   std::mt19937 random(11);
-  int closed = 0, infeasible = 0;
+  int closed = 0, infeasible = 0, paced = 0;
   for (int trial = 0; trial < 300; ++trial) {
     const auto blocks = static_cast<int64_t>(4 + random() % 40);
     const auto stages = static_cast<int32_t>(1 + random() % std::min<int64_t>(blocks, 9));
@@ -347,7 +347,32 @@ TEST_CASE("where more blocks take no less, few prices decide the same cut") {
     CHECK(none->first.empty());
     CHECK(none->time_s == 0.999 * equal->time_s);
     ++closed;
+    // Where only the slowest stage counts, and stages have more than one block.
+    const auto least = static_cast<int64_t>(1 + random() % 3);
+    const EqualStageCost alone = [&](int32_t s, int64_t n) {
+      return n < least ? StagePrice{INFINITY, INFINITY} : StagePrice{0, floor(s, n)};
+    };
+    const auto as_before = [&](int32_t s) {
+      const auto i = static_cast<size_t>(s);
+      return own[i] == own[i - 1] && keeps[i] == keeps[i - 1];
+    };
+    const auto slowest = cut_equal_blocks(blocks, stages, alone);
+    const auto pace = cut_to_least_pace(blocks, stages, least, floor, INFINITY, as_before);
+    REQUIRE(slowest.ok() == pace.ok());
+    paced += pace.ok();
+    if (!pace.ok()) continue;
+    CHECK(pace->time_s == slowest->time_s);
+    double longest = 0;
+    for (size_t s = 0; s < pace->first.size(); ++s) {
+      const int64_t n = (s + 1 < pace->first.size() ? pace->first[s + 1] : blocks) - pace->first[s];
+      CHECK(n >= least);
+      longest = std::max(longest, floor(static_cast<int32_t>(s), n));
+    }
+    CHECK(longest == pace->time_s);
+    const auto faster = cut_to_least_pace(blocks, stages, least, floor, pace->time_s, as_before);
+    CHECK((faster.ok() && faster->first.empty()));
   }
   CHECK(closed > 100);
   CHECK(infeasible > 10);
+  CHECK(paced > 100);
 }
