@@ -48,6 +48,20 @@ struct CopyPrice {
   friend bool operator==(const CopyPrice&, const CopyPrice&) = default;
 };
 
+// Which way of computing a kernel was the fastest when all were timed: `variant` for the question that
+// runtime/kernel_description.h writes as `kernel`.
+struct AlgorithmChoice {
+  std::string kernel, variant;
+  friend bool operator==(const AlgorithmChoice&, const AlgorithmChoice&) = default;
+};
+struct AlgorithmChoices {
+  // Of the device, its libraries and the build that took the times (kernel_fingerprint): to any other the
+  // choices mean nothing.
+  uint64_t backend = 0;
+  std::vector<AlgorithmChoice> choices;  // sorted by kernel, each once
+  friend bool operator==(const AlgorithmChoices&, const AlgorithmChoices&) = default;
+};
+
 struct DeviceProfile {
   std::string device;  // DeviceKind::name of what was measured
   int32_t cores = 0;   // that devices share, all busy in `shared_seconds`; 0: devices share nothing
@@ -62,7 +76,8 @@ struct DeviceProfile {
   std::vector<CollectivePrice> collectives;  // sorted by kind and members
   PriceCurve messages;                       // from one device to another
   std::vector<CopyPrice> copies;
-  uint64_t checksum = 0;  // of the file it was read from or is written to
+  uint64_t checksum = 0;  // of the file it was read from or is written to, the algorithms aside
+  AlgorithmChoices algorithms;
 
   bool empty() const { return kernels.empty(); }
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;

@@ -62,7 +62,7 @@ typedef struct tsr_abi_kernel_desc {
   const tsr_abi_tensor* inputs;
   const tsr_abi_tensor* outputs;
   const tsr_abi_factor* factors;
-  const char* variant; /* NULL: the best; else exactly this one or an error */
+  const char* variant; /* NULL: the best; else exactly this one, with what kernel_tune added to it, or an error */
 } tsr_abi_kernel_desc;
 
 /* A launch as kernel_launch takes it. */
@@ -195,6 +195,12 @@ typedef struct tsr_backend_api {
    * writes nothing else but memory of its own. kernel_destroy ends it, before the kernels that it was made of. */
   tsr_abi_error* (*kernel_fuse)(tsr_abi_device*, const tsr_abi_launch* launches, int32_t count, int32_t* taken,
                                 tsr_abi_kernel** out);
+
+  /* Optional: answers as kernel_query does, but where the variant can be computed in several ways, runs them on memory
+   * of its own, waits for them, and names the fastest after a colon: "cublaslt:31a2". kernel_query and kernel_prepare
+   * take that name in later processes too, as long as kernel_fingerprint stays what it is, and deliver that very way
+   * or an error. Different ways may leave different bits. Never called while something runs. */
+  tsr_abi_error* (*kernel_tune)(tsr_abi_device*, const tsr_abi_kernel_desc*, tsr_abi_kernel_info* out);
 } tsr_backend_api;
 
 /* `host` serves make_error and log for calls without a device; it outlives the plugin. */

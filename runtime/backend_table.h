@@ -35,12 +35,22 @@ class BackendErrors {
   std::atomic<decltype(tsr_host_api::make_error)> make_error_{nullptr};
 };
 
-// A kernel that a row of a table has prepared.
+// A kernel that a row of a table has prepared; its name is the row's or the description's.
 template <class Prepared>
 struct KernelChoice {
   std::string_view variant;
   Prepared prepared;
 };
+
+// Whether `wanted` names the row's variant. Of a row with `has_algorithms` it may go on after a colon, for
+// the row's `prepare` to read (kernel_tune).
+template <class Entry>
+bool names_variant(const Entry& row, std::string_view wanted) {
+  if (wanted == row.variant) return true;
+  if constexpr (requires { row.has_algorithms; })
+    return row.has_algorithms && wanted.starts_with(row.variant) && wanted[row.variant.size()] == ':';
+  return false;
+}
 
 // Rows have `op`, `variant` and `prepare`, best first; a status of kUnsupported declines, and the next row of
 // the op is asked. The first that accepts, or exactly the wanted variant.
@@ -55,9 +65,11 @@ auto choose_kernel(std::string_view backend, std::span<const Entry> table, const
   for (const Entry& row : table) {
     if (row.op != spec.op() || row.prepare == nullptr) continue;
     known = true;
-    if (desc.variant != nullptr && row.variant != desc.variant) continue;
+    if (desc.variant != nullptr && !names_variant(row, desc.variant)) continue;
     Made prepared = row.prepare(spec);
-    if (prepared.ok()) return Answer(Choice{row.variant, std::move(prepared).value()});
+    if (prepared.ok())
+      return Answer(Choice{desc.variant != nullptr ? std::string_view(desc.variant) : row.variant,
+                           std::move(prepared).value()});
     if (prepared.status().code() != StatusCode::kUnsupported)
       return Answer(prepared.status().with_context(format("{} ({})", row.op, row.variant)));
     declined += format("{}{}: {}", declined.empty() ? "" : "; ", row.variant, prepared.status().message());

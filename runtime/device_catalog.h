@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "graph/device_profile.h"
 #include "graph/kernel_catalog.h"
 #include "runtime/backend_abi.h"
 
@@ -21,11 +22,20 @@ class DeviceCatalog final : public KernelCatalog {
   Result<KernelChoice> query(const OpDef& op, const OpView& view) const override;
   uint64_t fingerprint() const override;
 
+  // From now on answers name these algorithms where they name one. False, and nothing changes, where they
+  // were chosen by another device, library or build.
+  bool use(const AlgorithmChoices& algorithms);
+  uint64_t backend() const;  // AlgorithmChoices::backend of these devices
+
  private:
+  Result<KernelChoice> ask(const OpDef& op, const OpView& view, const std::string& variant) const;
+
   const tsr_backend_api& api_;
   int32_t ordinal_;
   double seconds_scale_;
   mutable std::mutex mutex_;
+  std::unordered_map<std::string, std::string> algorithms_;  // question_text -> variant
+  uint64_t algorithms_hash_ = 0;
   mutable std::unordered_map<std::string, Result<KernelChoice>> answers_;
 };
 

@@ -122,8 +122,11 @@ Cluster DeviceSet::cluster() const {
   return cluster;
 }
 
-void DeviceSet::use_profile(std::shared_ptr<const DeviceProfile> profile) {
+bool DeviceSet::use_profile(std::shared_ptr<const DeviceProfile> profile, std::string path) {
   impl_->profile = std::move(profile);
+  impl_->profile_path = std::move(path);
+  return impl_->profile == nullptr || impl_->catalog->use(impl_->profile->algorithms);
 }
+const std::string& DeviceSet::profile_path() const { return impl_->profile_path; }
 
 }  // namespace tessera

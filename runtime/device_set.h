@@ -26,8 +26,10 @@ class DeviceSet {
   const std::string& device_name(int32_t rank) const;
   // Rates and limits as the backend reports them, with the profile when one was given.
   Cluster cluster() const;
-  // What these devices were measured to take; before the set is shared.
-  void use_profile(std::shared_ptr<const DeviceProfile> profile);
+  // What these devices were measured to take, and the file it lies in; before the set is shared. False where
+  // the profile's algorithms are not used, because another device, library or build chose them.
+  bool use_profile(std::shared_ptr<const DeviceProfile> profile, std::string path = {});
+  const std::string& profile_path() const;  // empty for none
   const KernelCatalog& catalog() const;           // answers from the backend's kernel_query, cached; thread-safe
 
   // For runtime/ alone.

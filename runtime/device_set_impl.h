@@ -25,6 +25,7 @@ struct DeviceSet::Impl {
   int32_t threads = 1;
   std::unique_ptr<DeviceCatalog> catalog;
   std::shared_ptr<const DeviceProfile> profile;  // shared with the clusters made from this set
+  std::string profile_path;
 
   // Of the machine that `info` speaks of, the share that this runtime's pool is.
   double pool_share() const {

@@ -1,8 +1,12 @@
 #include "runtime/kernel_description.h"
 
+#include <cinttypes>
+#include <cstdio>
 #include <variant>
 
+#include "graph/base/hash.h"
 #include "graph/base/status.h"
+#include "graph/base/text.h"
 
 namespace tessera {
 
@@ -119,6 +123,19 @@ std::string question_key(const OpDef& op, const OpView& view) {
     }
   }
   return key.take();
+}
+
+std::string question_text(const OpDef& op, const OpView& view) {
+  const auto types = [](std::span<const TensorType> all) {
+    std::vector<std::string> texts;
+    for (const TensorType& type : all) texts.push_back(to_text(type));
+    return join(texts, ", ");
+  };
+  Hash hash;  // of what the types leave out: attributes, and where a shard lies
+  hash.add(question_key(op, view));
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016" PRIx64, hash.value());
+  return format("{} {} -> {} #{}", op.name, types(view.inputs), types(view.outputs), digits);
 }
 
 }  // namespace tessera

@@ -31,5 +31,7 @@ class KernelDescription {
 
 // Everything that an answer may depend on, as one byte string; equal for equal questions.
 std::string question_key(const OpDef& op, const OpView& view);
+// The same for files, on one line: "matmul f32[8, 64], f32[64, 32] -> f32[8, 32] #0123456789abcdef".
+std::string question_text(const OpDef& op, const OpView& view);
 
 }  // namespace tessera

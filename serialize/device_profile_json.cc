@@ -1,13 +1,18 @@
-// {"format", "version", "checksum", "content": {"device", "cores", "run_s", "kernels", "collectives", ...}}.
-// The checksum is of the content printed on one line, so that indentation does not matter.
+// {"format", "version", "checksum", "content": {"device", "cores", "run_s", "kernels", "collectives", ...}},
+// and from version 3 on "algorithms": {"device", "backend", "checksum", "choices": [{"kernel", "variant"}]}:
+// those are added while prices, and the checksum by which plans name them, stay. A profile without them is
+// written as version 2. A checksum is of what it is for printed on one line, so that indentation does not
+// matter.
 #include "serialize/device_profile_json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "graph/base/text.h"
 #include "graph/op_def.h"
@@ -20,10 +25,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tessera-device-profile";
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 2, kVersionWithAlgorithms = 3;
 constexpr size_t kMostBytes = size_t{16} << 20;
 constexpr int kMostDepth = 8;
 constexpr size_t kMostAxes = 4, kMostMarks = 256, kMostPoints = size_t{1} << 18;
+constexpr size_t kMostChoices = size_t{1} << 16;
 constexpr std::string_view kCollectives[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
                                              "broadcast"};
 constexpr std::string_view kTiers[] = {"device", "host", "file"};
@@ -62,21 +68,31 @@ Json content_of(const DeviceProfile& profile) {
           {"copies", copies}};
 }
 
-uint64_t checksum_of(const Json& content) {
-  const std::string text = content.dump();
-  return xxh3(std::as_bytes(std::span(text)));
-}
-
 std::string hexadecimal(uint64_t value) {
   char text[17];
   std::snprintf(text, sizeof text, "%016" PRIx64, value);
   return text;
 }
 
+// All but their checksum.
+Json algorithms_of(const AlgorithmChoices& algorithms, const std::string& device) {
+  Json choices = Json::array();
+  for (const AlgorithmChoice& choice : algorithms.choices)
+    choices.push_back({{"kernel", choice.kernel}, {"variant", choice.variant}});
+  return {{"device", device}, {"backend", hexadecimal(algorithms.backend)}, {"choices", choices}};
+}
+
+uint64_t checksum_of(const Json& content) {
+  const std::string text = content.dump();
+  return xxh3(std::as_bytes(std::span(text)));
+}
+
 // Reads one object with exactly the given keys; the first mistake anywhere is kept.
 class Object {
  public:
   Object(const Json& json, std::string where, std::string& failure, std::initializer_list<const char*> keys)
+      : Object(json, std::move(where), failure, std::span<const char* const>(keys.begin(), keys.size())) {}
+  Object(const Json& json, std::string where, std::string& failure, std::span<const char* const> keys)
       : json_(json), where_(std::move(where)), failure_(failure) {
     if (!json.is_object()) fail("is not an object");
     for (const char* key : keys)
@@ -86,10 +102,10 @@ class Object {
       if (std::ranges::find(keys, key) == keys.end()) fail(format("has the unknown key '{}'", key));
   }
 
-  std::string text(const char* key) const {
+  std::string text(const char* key, size_t most = 256) const {
     const Json* value = find(key);
     if (value == nullptr) return {};
-    if (value->is_string() && value->get_ref<const std::string&>().size() <= 256) return *value;
+    if (value->is_string() && value->get_ref<const std::string&>().size() <= most) return *value;
     fail(format("has {} = {}, wanted a short text", key, shown(*value)));
     return {};
   }
@@ -313,6 +329,33 @@ DeviceProfile read_content(const Json& json, std::string& failure) {
   return profile;
 }
 
+AlgorithmChoices read_algorithms(const Json& json, const std::string& device, std::string& failure) {
+  const Object in(json, "algorithms", failure, {"device", "backend", "checksum", "choices"});
+  AlgorithmChoices algorithms;
+  const std::string checksum = in.text("checksum"), backend = in.text("backend");
+  const auto* const end = backend.data() + backend.size();
+  const auto read = std::from_chars(backend.data(), end, algorithms.backend, 16);
+  if (in.good() && (read.ec != std::errc() || read.ptr != end || backend != hexadecimal(algorithms.backend)))
+    in.fail(format("has backend = '{}', wanted 16 hexadecimal digits", backend.substr(0, 40)));
+  if (const std::string of = in.text("device"); in.good() && of != device)
+    in.fail(format("are of the device '{}', the profile of '{}'", of.substr(0, 128), device));
+  if (const Json* choices = in.find("choices"); choices != nullptr && choices->size() > kMostChoices)
+    in.fail(format("has {} choices, wanted at most {}", choices->size(), kMostChoices));
+  in.list("choices", [&](const Json& item, const std::string& where) {
+    const Object one(item, where, failure, {"kernel", "variant"});
+    AlgorithmChoice choice{one.text("kernel", 4096), one.text("variant")};
+    if (one.good() && (choice.kernel.empty() || choice.variant.empty())) one.fail("has an empty text");
+    if (one.good() && !algorithms.choices.empty() && choice.kernel <= algorithms.choices.back().kernel)
+      one.fail("is not after the one before it, by kernel");
+    algorithms.choices.push_back(std::move(choice));
+  });
+  if (!in.good()) return algorithms;
+  if (const std::string made = hexadecimal(checksum_of(algorithms_of(algorithms, device))); checksum != made)
+    in.fail(format("have the checksum {}, their content {}: they were changed after they were written",
+                   checksum.substr(0, 40), made));
+  return algorithms;
+}
+
 Status refuse(const std::string& what) {
   return Status(StatusCode::kCorrupt, format("device profile: {}; {}", what, kRemedy));
 }
@@ -322,10 +365,16 @@ Status refuse(const std::string& what) {
 std::string device_profile_to_json(DeviceProfile& profile) {
   const Json content = content_of(profile);
   profile.checksum = checksum_of(content);
-  const Json file = {{"format", kFormat},
-                     {"version", kVersion},
-                     {"checksum", hexadecimal(profile.checksum)},
-                     {"content", content}};
+  const bool has_algorithms = !profile.algorithms.choices.empty();
+  Json file = {{"format", kFormat},
+               {"version", has_algorithms ? kVersionWithAlgorithms : kVersion},
+               {"checksum", hexadecimal(profile.checksum)},
+               {"content", content}};
+  if (has_algorithms) {
+    Json algorithms = algorithms_of(profile.algorithms, profile.device);
+    algorithms["checksum"] = hexadecimal(checksum_of(algorithms));
+    file["algorithms"] = std::move(algorithms);
+  }
   return file.dump(1) + "\n";
 }
 
@@ -343,13 +392,17 @@ Result<DeviceProfile> device_profile_from_json(std::string_view text) {
   }
   if (too_deep) return refuse(format("it nests deeper than {}", kMostDepth));
   std::string failure;
-  const Object in(file, "the file", failure, {"format", "version", "checksum", "content"});
+  const bool has_algorithms =
+      file.is_object() && file.contains("version") && file["version"] == Json(kVersionWithAlgorithms);
+  std::vector<const char*> keys = {"format", "version", "checksum", "content"};
+  if (has_algorithms) keys.push_back("algorithms");
+  const Object in(file, "the file", failure, keys);
   if (!file.is_object()) return refuse(failure);
   if (file.contains("format") && file["format"] != Json(kFormat))
     return refuse(format("its format is {}, wanted '{}'", file["format"].dump().substr(0, 60), kFormat));
-  if (file.contains("version") && file["version"] != Json(kVersion))
-    return refuse(
-        format("its version is {}, this build reads {}", file["version"].dump().substr(0, 60), kVersion));
+  if (file.contains("version") && file["version"] != Json(kVersion) && !has_algorithms)
+    return refuse(format("its version is {}, this build reads {} and {}",
+                         file["version"].dump().substr(0, 60), kVersion, kVersionWithAlgorithms));
   const std::string checksum = in.text("checksum");
   if (!failure.empty()) return refuse(failure);
   DeviceProfile profile = read_content(file["content"], failure);
@@ -358,6 +411,8 @@ Result<DeviceProfile> device_profile_from_json(std::string_view text) {
   if (checksum != hexadecimal(profile.checksum))
     return refuse(format("its checksum is {}, that of its content {}: it was changed after it was written",
                          checksum.substr(0, 40), hexadecimal(profile.checksum)));
+  if (has_algorithms) profile.algorithms = read_algorithms(file["algorithms"], profile.device, failure);
+  if (!failure.empty()) return refuse(failure);
   return profile;
 }
 

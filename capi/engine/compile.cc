@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "capi/engine/device_profiles.h"
 #include "capi/engine/measured_steps.h"
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
@@ -340,6 +341,10 @@ Result<Compiled> plan_all(std::span<const GraphToPlan> graphs, const ComputeSett
         format("the plan '{}' needs {} bytes ({}) on a device, the memory limit is {} bytes ({}); peak: {}",
                planned.entries[0].plan.strategy, largest, bytes_text(largest), limit, bytes_text(limit),
                std::ranges::max_element(planned.program.ranks, {}, &RankProgram::arena_bytes)->peak));
+  }
+  if (compute.tune) {
+    TSR_RETURN_IF_ERROR(keep_fastest_algorithms(planned.program, *shared).with_context("option 'tune'"));
+    TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
   }
   TSR_ASSIGN_OR_RETURN(Compiled compiled,
                        compiled_from(std::move(planned), devices, compute.trace, compute.memory_limit));

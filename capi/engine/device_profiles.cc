@@ -4,8 +4,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "graph/base/text.h"
+#include "runtime/algorithms.h"
 #include "serialize/atomic_file.h"
 #include "serialize/device_profile_json.h"
 
@@ -70,14 +72,48 @@ Status write_profile(DeviceProfile& profile, const std::string& path) {
 Result<std::shared_ptr<const DeviceProfile>> find_profile(ProfileChoice& choice, const DeviceSet& devices) {
   const std::shared_ptr<const DeviceProfile> none;
   if (choice.name.empty() || choice.name == "none") return none;
-  if (choice.name != "auto") return read_for(choice.name, devices);
+  if (choice.name != "auto") {
+    choice.path = choice.name;
+    return read_for(choice.name, devices);
+  }
   const std::string path = default_profile_path(choice.cache_folder, devices.text());
   std::error_code error;
   if (path.empty() || !std::filesystem::exists(path, error)) return none;
   Result<std::shared_ptr<const DeviceProfile>> found = read_for(path, devices);
-  if (found.ok()) return found;
+  if (found.ok()) {
+    choice.path = path;
+    return found;
+  }
   choice.ignored = format("built-in rates are used: {}", found.status().message());
   return none;
+}
+
+Status keep_fastest_algorithms(const Program& program, DeviceSet& devices) {
+  if (!can_time_algorithms(devices)) return {};
+  const std::string& path = devices.profile_path();
+  if (path.empty())
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("algorithms are timed for a device profile to keep, and '{}' has none: run `tessera calibrate "
+               "--devices {}` once, or name a profile (option 'profile')",
+               devices.text(), devices.text()));
+  TSR_ASSIGN_OR_RETURN(const DeviceProfile before, read_profile(path));
+  TSR_ASSIGN_OR_RETURN(AlgorithmChoices timed, time_algorithms(program, before.algorithms, devices));
+  if (timed != before.algorithms) {
+    TSR_ASSIGN_OR_RETURN(DeviceProfile now, read_profile(path));
+    std::map<std::string, std::string> all;  // who wrote first has computed with it
+    if (now.algorithms.backend == timed.backend)
+      for (AlgorithmChoice& choice : now.algorithms.choices)
+        all.emplace(std::move(choice.kernel), std::move(choice.variant));
+    for (AlgorithmChoice& choice : timed.choices)
+      all.emplace(std::move(choice.kernel), std::move(choice.variant));
+    timed.choices.clear();
+    for (const auto& [kernel, variant] : all) timed.choices.push_back({kernel, variant});
+    now.algorithms = timed;
+    TSR_RETURN_IF_ERROR(write_profile(now, path));
+  }
+  if (use_algorithms(timed, devices)) return {};
+  return Status(StatusCode::kInternal, "the devices' libraries have changed while they were timed");
 }
 
 }  // namespace tessera

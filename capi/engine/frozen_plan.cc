@@ -163,6 +163,7 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
   full.compute.trace = false;
   full.fused_loss = has_op(step, "linear_cross_entropy_grad") ? FusedLoss::kOn : FusedLoss::kOff;
   full.compute.measure = 0;  // prices against prices
+  full.compute.tune = false;
   std::vector<std::string> reasons;
   const std::string& strategy = compiled.entries[0].plan.strategy;
 

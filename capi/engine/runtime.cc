@@ -89,10 +89,13 @@ Status Runtime::check_process() const {
 Result<std::shared_ptr<DeviceSet>> Runtime::open_devices(std::string_view text, std::string_view profile) {
   TSR_RETURN_IF_ERROR(check_process());
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, DeviceSet::open(*registry_, text));
-  ProfileChoice choice{profile.empty() ? profile_ : std::string(profile), cache_folder_, {}};
+  ProfileChoice choice{profile.empty() ? profile_ : std::string(profile), cache_folder_, {}, {}};
   TSR_ASSIGN_OR_RETURN(auto measured, find_profile(choice, *devices));
   if (!choice.ignored.empty()) log_.add(2, choice.ignored);
-  devices->use_profile(std::move(measured));
+  if (!devices->use_profile(std::move(measured), choice.path))
+    log_.add(2, format("the algorithms in profile '{}' were timed with another device, library or build: not "
+                       "used; option 'tune' times these",
+                       choice.path));
   return devices;
 }
 

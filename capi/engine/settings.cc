@@ -23,6 +23,7 @@ ComputeSettings read_compute(OptionReader& reader) {
       reader.fail(read.status());
   }
   compute.measure = reader.i64("measure", 0, 0, 64);
+  compute.tune = reader.flag("tune", false);
   compute.memory_limit = reader.bytes("memory_limit", 0);
   compute.host_memory_limit = reader.bytes("host_memory_limit", 0);
   return compute;

@@ -24,6 +24,7 @@ struct ComputeSettings {
   int64_t memory_limit = 0;
   int64_t host_memory_limit = 0;  // all ranks together
   int64_t measure = 0;            // this many of the plans predicted fastest are run, and the fastest taken
+  bool tune = false;              // algorithms that the profile does not know are timed, and kept in it
   bool trace = false;             // what runs; and, in the plan, what should
 };
 

@@ -33,6 +33,9 @@ void add_placement(CLI::App& command, Common& common) {
       .add_option("--measure", common.measure,
                   "run so many of the plans predicted fastest for a moment, and take the fastest of them")
       ->check(CLI::Range(0, 64));
+  command.add_flag("--tune", common.tune,
+                   "time the algorithms of products that the profile does not know yet, and keep the fastest "
+                   "in it (cuda)");
   command.add_option("--threads", common.threads, "threads for kernels; 0: all cores of this process")
       ->capture_default_str();
 }
@@ -45,6 +48,7 @@ void set_placement(const Options& options, const Common& common) {
   if (!common.plan_file.empty()) set(options, "plan_file", common.plan_file);
   if (!common.profile.empty()) set(options, "profile", common.profile);
   if (common.measure > 0) set(options, "measure", common.measure);
+  if (common.tune) set(options, "tune", int64_t{1});
 }
 
 Runtime open_runtime(const Common& common) {

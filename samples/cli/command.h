@@ -38,6 +38,7 @@ struct Common {
   int64_t seed = 0;
   int64_t threads = 0;
   int64_t measure = 0;
+  bool tune = false;
   bool json = false;
 };
 void add_json(CLI::App& command, Common& common);

@@ -55,6 +55,7 @@ bool is_registered(const void* memory) {
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
   uint64_t issued = 0, done = 0;
+  double clock_s = 0;              // of all that was issued
   CUstream_st* capture = nullptr;  // the stream that began the capture this one belongs to
   std::vector<std::function<void()>> graph;
 };
@@ -62,6 +63,8 @@ struct CUevent_st {
   CUstream_st* stream = nullptr;
   uint64_t at = 0;
   CUstream_st* capture = nullptr;  // recorded in it
+  bool has_time = false;
+  double clock_s = 0;
 };
 struct CUgraph_st {
   std::vector<std::function<void()>> work;
@@ -102,13 +105,14 @@ void run_all() {
 
 namespace emulator {
 
-void enqueue_work(cudaStream_t given, std::function<void()> work) {
+void enqueue_work(cudaStream_t given, std::function<void()> work, double seconds) {
   const std::lock_guard lock(g_mutex);
   CUstream_st* stream = stream_of(given);
   // The order in which it was issued is one that its events allow.
   if (stream->capture != nullptr) return stream->capture->graph.push_back(std::move(work));
   stream->queue.push_back(std::move(work));
   ++stream->issued;
+  stream->clock_s += seconds;
 }
 
 cudaError_t set_dynamic_shared(const void* kernel, int bytes) {
@@ -257,8 +261,19 @@ cudaError_t cudaDeviceSynchronize() {
   run_all();
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flags) {
   *out = new CUevent_st;
+  (*out)->has_time = (flags & cudaEventDisableTiming) == 0;
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const std::lock_guard lock(g_mutex);
+  for (const cudaEvent_t event : {begin, end}) {
+    if (!event->has_time || event->stream == nullptr || event->capture != nullptr)
+      return report(cudaErrorInvalidResourceHandle);
+    if (event->stream->done < event->at) return report(cudaErrorNotReady);
+  }
+  *milliseconds = static_cast<float>(1e3 * (end->clock_s - begin->clock_s));
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -269,6 +284,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t given) {
   const std::lock_guard lock(g_mutex);
   event->stream = stream_of(given);
   event->at = event->stream->issued;
+  event->clock_s = event->stream->clock_s;
   event->capture = event->stream->capture;
   return cudaSuccess;
 }

@@ -12,7 +12,7 @@
 namespace emulator {
 
 void run_kernel(const Config& config, const std::function<void()>& body);
-// On `stream`, as late as it may be.
-void enqueue_work(cudaStream_t stream, std::function<void()> work);
+// On `stream`, as late as it may be. `seconds` is what events say that it took.
+void enqueue_work(cudaStream_t stream, std::function<void()> work, double seconds = 0);
 
 }  // namespace emulator

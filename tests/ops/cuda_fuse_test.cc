@@ -8,73 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "graph/op_def.h"
-#include "runtime/host_services.h"
-#include "runtime/kernel_description.h"
-#include "tests/ops/kernel_run.h"
-#include "tests/test_backend.h"
+#include "tests/ops/cuda_device.h"
 
 namespace tessera::conformance {
 namespace {
-
-// The first CUDA device with a piece of memory; nothing where there is none.
-class Device {
- public:
-  Device() : registry_(options()) {
-    const auto found = registry_.find("cuda");
-    if (!found.ok()) return;
-    api_ = *found;
-    REQUIRE(take_error(api_->device_open(&registry_.host(), 0, &device_)).ok());
-    REQUIRE(take_error(api_->stream_create(device_, &stream_)).ok());
-  }
-  ~Device() {
-    if (api_ == nullptr) return;
-    for (const auto& [memory, bytes] : memory_) api_->memory_free(device_, 0, memory, bytes);
-    api_->stream_destroy(stream_);
-    api_->device_close(device_);
-  }
-  bool is_there() const { return api_ != nullptr; }
-  const tsr_backend_api& api() const { return *api_; }
-  tsr_abi_device* device() const { return device_; }
-  tsr_abi_stream* stream() const { return stream_; }
-
-  std::byte* allocate(size_t bytes) {
-    void* memory = nullptr;
-    REQUIRE(take_error(api_->memory_alloc(device_, 0, static_cast<int64_t>(bytes), 0, &memory)).ok());
-    memory_.emplace_back(memory, static_cast<int64_t>(bytes));
-    return static_cast<std::byte*>(memory);
-  }
-  void copy(const std::byte* from, std::byte* to, size_t bytes) {
-    const auto count = static_cast<int64_t>(bytes);
-    REQUIRE(take_error(api_->copy(stream_, from, to, 1, count, count, count)).ok());
-    REQUIRE(take_error(api_->stream_synchronize(stream_)).ok());
-  }
-  tsr_abi_kernel* prepare(std::string_view op, const std::vector<Attr>& given,
-                          const std::vector<TensorType>& inputs) {
-    const OpDef* def = find_op(op);
-    const std::vector<Attr> attrs = complete_attrs(*def, given).value();
-    const std::vector<TensorType> outputs = def->infer(inputs, attrs).value();
-    const OpView view{attrs, inputs, outputs, {}};
-    const KernelDescription description(*def, view, "");
-    tsr_abi_kernel* kernel = nullptr;
-    const Status status = take_error(api_->kernel_prepare(device_, &description.abi(), &kernel));
-    REQUIRE_MESSAGE(status.ok(), status.to_string());
-    return kernel;
-  }
-
- private:
-  static RegistryOptions options() {
-    RegistryOptions options;
-    options.plugin_path = test::plugin_folder();
-    options.threads = 1;
-    return options;
-  }
-  BackendRegistry registry_;
-  const tsr_backend_api* api_ = nullptr;
-  tsr_abi_device* device_ = nullptr;
-  tsr_abi_stream* stream_ = nullptr;
-  std::vector<std::pair<void*, int64_t>> memory_;
-};
 
 // A launch whose operands are offsets into one piece of memory.
 struct Placed {
@@ -88,7 +25,7 @@ struct Outcome {
   std::vector<std::byte> separate, fused;
   size_t launches = 0;
 };
-Outcome compare(Device& device, const std::vector<Placed>& placed, const std::vector<std::byte>& start) {
+Outcome compare(CudaDevice& device, const std::vector<Placed>& placed, const std::vector<std::byte>& start) {
   const tsr_backend_api& api = device.api();
   Outcome out;
   std::byte* base = device.allocate(start.size());
@@ -195,7 +132,7 @@ Update place_update(Layout& layout, DType dtype, int64_t count, int states,
 }
 
 TEST_CASE("updates_of_many_tensors_are_one_launch_with_the_bits_of_many") {
-  Device device;
+  CudaDevice device;
   if (!device.is_there()) return;
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
     for (const bool adamw : {true, false})
@@ -228,7 +165,7 @@ TEST_CASE("updates_of_many_tensors_are_one_launch_with_the_bits_of_many") {
 }
 
 TEST_CASE("an_update_that_needs_another_one_before_it_begins_a_new_launch") {
-  Device device;
+  CudaDevice device;
   if (!device.is_there()) return;
   Layout layout;
   const std::vector<size_t> scalars = {layout.scalar(DType::kF32, 0.25), layout.scalar(DType::kF32, 1)};
@@ -246,7 +183,7 @@ TEST_CASE("an_update_that_needs_another_one_before_it_begins_a_new_launch") {
 }
 
 TEST_CASE("a_chain_of_scalar_additions_is_one_launch_in_their_order") {
-  Device device;
+  CudaDevice device;
   if (!device.is_there()) return;
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
     CAPTURE(to_text(dtype));

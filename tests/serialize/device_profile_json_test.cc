@@ -111,8 +111,52 @@ TEST_CASE("a profile that cannot be is refused with the place and the value") {
   CHECK(says(refusal(changed("\"handover_s\":", "\"handover_s\":-")), "handover_s"));
 }
 
+TEST_CASE("algorithms are added to a profile while its prices and their checksum stay") {
+  DeviceProfile profile = example();
+  const std::string without = device_profile_to_json(profile);
+  const uint64_t checksum = profile.checksum;
+  CHECK(without.find("\"version\": 2") != std::string::npos);
+  profile.algorithms = {0x0123456789abcdef,
+                        {{"matmul f32[8, 16], f32[16, 4] -> f32[8, 4] #00", "cublaslt:31a2"},
+                         {"matmul f32[8, 16], f32[16, 9] -> f32[8, 9] #01", "cublaslt:00c7.1fff"}}};
+  const std::string text = device_profile_to_json(profile);
+  CHECK(text.find("\"version\": 3") != std::string::npos);
+  CHECK(profile.checksum == checksum);
+  const auto back = device_profile_from_json(text);
+  REQUIRE_MESSAGE(back.ok(), back.status().to_string());
+  CHECK(*back == profile);
+  DeviceProfile again = *back;
+  CHECK(device_profile_to_json(again) == text);
+
+  const auto refused = [&](const std::string& what, const std::string& with) {
+    std::string other = nlohmann::ordered_json::parse(text).dump();
+    const size_t at = other.find(what);
+    REQUIRE_MESSAGE(at != std::string::npos, what);
+    return refusal(other.replace(at, what.size(), with));
+  };
+  CHECK(says(refused("cublaslt:31a2", "cublaslt:01a2"), "changed after they were written"));
+  CHECK(says(refused("0123456789abcdef", "0123456789abcdee"), "changed after they were written"));
+  CHECK(says(refused("0123456789abcdef", "123456789abcdef"), "wanted 16 hexadecimal digits"));
+  CHECK(says(refused("0123456789abcdef", "x123456789abcdef"), "wanted 16 hexadecimal digits"));
+  CHECK(says(refused("f32[8, 9] #01", "f32[8, 4] #00"), "changed after"));
+  CHECK(says(refused("matmul f32[8, 16], f32[16, 9]", "a"), "not after the one before it"));
+  CHECK(says(refused("cublaslt:31a2", ""), "an empty text"));
+  CHECK(says(refused("\"variant\":\"cublaslt:31a2\"", "\"variant\":7"), "variant = 7"));
+  CHECK(says(refused("\"choices\":[", "\"choices\":[7,"), "is not an object"));
+  CHECK(says(refused("\"algorithms\":{", "\"algorithm\":{"), "algorithms"));
+  CHECK(says(refused("\"version\":3", "\"version\":2"), "the unknown key 'algorithms'"));
+  // Of another device, whole and with its own checksum.
+  DeviceProfile elsewhere = profile;
+  elsewhere.device = "cpu (4 cores, avx2)";
+  auto theirs = nlohmann::ordered_json::parse(device_profile_to_json(elsewhere));
+  auto ours = nlohmann::ordered_json::parse(text);
+  ours["algorithms"] = theirs["algorithms"];
+  CHECK(says(refusal(ours.dump()), "are of the device 'cpu (4 cores, avx2)'"));
+}
+
 TEST_CASE("another format, another version, a truncated file and no file at all are told apart") {
-  CHECK(says(refusal(changed("\"version\":2", "\"version\":1")), "its version is 1, this build reads 2"));
+  CHECK(
+      says(refusal(changed("\"version\":2", "\"version\":1")), "its version is 1, this build reads 2 and 3"));
   CHECK(says(refusal(changed("tessera-device-profile", "tessera-cluster")), "tessera-cluster"));
   const std::string text = text_of_example();
   for (const size_t size : {size_t{0}, size_t{1}, text.size() / 3, text.size() / 2, text.size() - 3})

@@ -719,6 +719,10 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   measure        i64   run so many of the plans predicted fastest for a moment each, and take the fastest
  *                        of those: for machines that prices do not foretell; the same question may then get
  *                        another plan (default 0)
+ *   tune           i64   1: products that the profile knows no algorithm for are timed before the first step,
+ *                        and the fastest is kept in the profile's file. From then on it is taken, with tune or
+ *                        without, by every program on this device with this build and cuBLASLt, and may leave
+ *                        other bits than before. Needs a profile; nothing to time on cpu (default 0)
  *   memory_limit   i64 bytes or str "2GiB", per device (default: the device's)
  *   batch          i64   sequences (rows) in one step, over all devices (default 8)
  *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's

@@ -264,6 +264,7 @@ constexpr tsr_backend_api kApi = {
     .flags = TSR_BACKEND_BLOCKING,
     .comm_perturb = comm_perturb,
     .kernel_fuse = nullptr,
+    .kernel_tune = nullptr,
 };
 
 }  // namespace

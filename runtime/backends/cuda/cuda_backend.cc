@@ -1,4 +1,5 @@
 // The backend's table: devices, memory, streams, kernels, communicators and whole steps as CUDA graphs.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -9,6 +10,8 @@
 #include "runtime/backends/cuda/copies.h"
 #include "runtime/backends/cuda/cuda_kernel.h"
 #include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/kernels/lt_choices.h"
+#include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/library.h"
 #include "runtime/backends/cuda/memory.h"
 #include "runtime/backends/cuda/rates.h"
@@ -160,7 +163,17 @@ tsr_abi_error* fill(tsr_abi_stream* stream, void* out, int32_t byte, int64_t byt
 
 // ---- kernels
 
-auto choose(const tsr_abi_kernel_desc& desc) { return tessera::choose_kernel("cuda", kernel_table(), desc); }
+Result<tessera::KernelChoice<Prepared>> choose(const tsr_abi_kernel_desc& desc) {
+  TSR_ASSIGN_OR_RETURN(auto choice, tessera::choose_kernel("cuda", kernel_table(), desc));
+  const std::string_view words = LtChoices::words(desc.variant);
+  const size_t named = words.empty() ? 0 : static_cast<size_t>(std::ranges::count(words, '.')) + 1;
+  if (std::string_view(choice.variant).ends_with(':') ||
+      (named != 0 && named != choice.prepared.products.size()))
+    return Status(StatusCode::kFailedPrecondition,
+                  tessera::format("variant '{}' of {} names {} algorithms, it has {} products: plan again",
+                                  choice.variant, desc.op, named, choice.prepared.products.size()));
+  return choice;
+}
 
 tsr_abi_error* kernel_query(int32_t ordinal, const tsr_abi_kernel_desc* desc, tsr_abi_kernel_info* out) {
   return guarded([&]() -> Status {
@@ -180,6 +193,22 @@ tsr_abi_error* kernel_prepare(tsr_abi_device* device, const tsr_abi_kernel_desc*
   });
 }
 void kernel_destroy(tsr_abi_kernel* kernel) { delete kernel; }
+
+tsr_abi_error* kernel_tune(tsr_abi_device* device, const tsr_abi_kernel_desc* desc,
+                           tsr_abi_kernel_info* out) {
+  return guarded([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(device->ordinal));
+    const ScopedDevice current(device->ordinal);
+    TSR_ASSIGN_OR_RETURN(auto choice, choose(*desc));
+    std::string variant(choice.variant.substr(0, choice.variant.find(':')));
+    for (const auto& product : choice.prepared.products) {
+      TSR_ASSIGN_OR_RETURN(const std::string word, product->fastest());
+      variant += (&product == choice.prepared.products.data() ? ':' : '.') + word;
+    }
+    choice.variant = variant;
+    return tessera::answer_query(choice, rates, *out);
+  });
+}
 
 tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, const void* const* inputs,
                              void* const* outputs, void* workspace) {
@@ -343,6 +372,7 @@ constexpr tsr_backend_api kApi = {
     .flags = 0,
     .comm_perturb = nullptr,
     .kernel_fuse = kernel_fuse,
+    .kernel_tune = kernel_tune,
 };
 
 }  // namespace

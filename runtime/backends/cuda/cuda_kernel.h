@@ -11,6 +11,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "graph/base/result.h"
 #include "runtime/backend_adapter.h"
@@ -58,11 +59,15 @@ class Kernel {
   }
 };
 
+class LtProduct;
+
 struct Prepared {
   std::unique_ptr<Kernel> kernel;
   int64_t workspace_bytes = 0;
   // For the time estimate: seconds = max(flops / (efficiency * peak), bytes / bandwidth) + launch cost.
   double flops = 0, bytes = 0, efficiency = 1;
+  // Those whose algorithm a variant can name (kernels/lt_choices.h), in the order of its words.
+  std::vector<std::shared_ptr<const LtProduct>> products = {};
 };
 
 // A kernel from a callable `void(const LaunchArgs&) const` or `Status(const LaunchArgs&) const`.
@@ -135,6 +140,7 @@ struct KernelEntry {
   std::string_view op;
   std::string_view variant;
   PrepareFn prepare;
+  bool has_algorithms = false;  // whether its variant may name those of its products
 };
 std::span<const KernelEntry> kernel_table();
 

@@ -44,6 +44,7 @@ Result<CublasLt> load_cublas_lt() {
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatmulPreferenceDestroy", lt.preference_destroy));
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatmulPreferenceSetAttribute", lt.preference_set));
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatmulAlgoGetHeuristic", lt.heuristic));
+  TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatmulAlgoConfigGetAttribute", lt.algorithm_get));
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtGetVersion", lt.version));
   return lt;
 }

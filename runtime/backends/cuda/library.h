@@ -22,6 +22,7 @@ struct CublasLt {
   decltype(&::cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set;
   decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&::cublasLtMatmulAlgoConfigGetAttribute) algorithm_get;
   decltype(&::cublasLtGetVersion) version;
 };
 Result<const CublasLt*> cublas_lt();

@@ -298,6 +298,7 @@ constexpr tsr_backend_api kApi = {
     .flags = 0,
     .comm_perturb = nullptr,
     .kernel_fuse = nullptr,
+    .kernel_tune = nullptr,
 };
 
 }  // namespace

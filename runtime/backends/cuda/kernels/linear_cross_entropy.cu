@@ -8,6 +8,7 @@
 #include "runtime/backends/cuda/kernels/factor_index.cuh"
 #include "runtime/backends/cuda/kernels/gemm.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
@@ -177,7 +178,7 @@ struct StoreSum {
 template <class T>
 class PlainProducts {
  public:
-  static Result<PlainProducts> create(const HeadShape& shape, bool, bool) {
+  static Result<PlainProducts> create(const KernelSpec&, const HeadShape& shape, bool, bool) {
     PlainProducts made{shape};
     for (const GemmShape& product :
          {made.logits_of(shape.chunk()), made.dx_of(shape.chunk()), made.dw_of(shape.chunk())})
@@ -225,22 +226,25 @@ class PlainProducts {
 template <class T>
 class LtProducts {
  public:
-  static Result<LtProducts> create(const HeadShape& shape, bool gradient, bool weight) {
+  static Result<LtProducts> create(const KernelSpec& spec, const HeadShape& shape, bool gradient,
+                                   bool weight) {
     if (shape.rows == 0 || shape.V == 0 || shape.C == 0)
       return Status(StatusCode::kUnsupported, format("a head of {} x {} x {}", shape.rows, shape.V, shape.C));
     LtProducts made;
+    LtChoices choices(spec);
     made.chunk_ = shape.chunk();
     const int64_t last = (shape.rows - 1) % made.chunk_ + 1;
-    TSR_ASSIGN_OR_RETURN(made.whole_,
-                         made.of(shape, made.chunk_, true, made.chunk_ < shape.rows, gradient, weight));
+    TSR_ASSIGN_OR_RETURN(
+        made.whole_, made.of(choices, shape, made.chunk_, true, made.chunk_ < shape.rows, gradient, weight));
     if (last == made.chunk_) {
       made.last_ = made.whole_;
     } else {
-      TSR_ASSIGN_OR_RETURN(made.last_, made.of(shape, last, false, true, gradient, weight));
+      TSR_ASSIGN_OR_RETURN(made.last_, made.of(choices, shape, last, false, true, gradient, weight));
     }
     return made;
   }
   int64_t workspace_bytes() const { return workspace_bytes_; }
+  const std::vector<std::shared_ptr<const LtProduct>>& all() const { return all_; }
 
   Status logits(const LaunchArgs& args, const T* x, const T* w, int64_t rows, T* l) const {
     return of(rows).logits->launch(x, w, nullptr, nullptr, l, args.workspace, args.stream);
@@ -260,32 +264,34 @@ class LtProducts {
   };
   const Chunk& of(int64_t rows) const { return rows == chunk_ ? whole_ : last_; }
 
-  Result<Product> product(const LtShape& shape) {
+  Result<Product> product(LtChoices& choices, const LtShape& shape) {
     const int64_t bytes = LtProduct::workspace_bytes(shape);
     workspace_bytes_ = workspace_bytes_ < bytes ? bytes : workspace_bytes_;
-    return LtProduct::create(shape);
+    TSR_ASSIGN_OR_RETURN(Product made, LtProduct::create(shape, choices.take()));
+    all_.push_back(made);
+    return made;
   }
-  Result<Chunk> of(const HeadShape& shape, int64_t rows, bool is_first, bool adds, bool gradient,
-                   bool weight) {
+  Result<Chunk> of(LtChoices& choices, const HeadShape& shape, int64_t rows, bool is_first, bool adds,
+                   bool gradient, bool weight) {
     const DType dtype = dtype_of(T{});
     Chunk made;
     LtShape logits{rows, shape.V, shape.C, false, true, dtype, false};
     logits.c_row = shape.ld;
-    TSR_ASSIGN_OR_RETURN(made.logits, product(logits));
+    TSR_ASSIGN_OR_RETURN(made.logits, product(choices, logits));
     if (!gradient) return made;
     LtShape dx{rows, shape.C, shape.V, false, false, dtype, false};
     dx.a_row = shape.ld;
-    TSR_ASSIGN_OR_RETURN(made.dx, product(dx));
+    TSR_ASSIGN_OR_RETURN(made.dx, product(choices, dx));
     if (!weight) return made;
     LtShape dw{shape.V, shape.C, rows, true, false, dtype, false};
     dw.a_row = shape.ld;
     dw.wide_c = chunk_ < shape.rows;
     if (is_first) {
-      TSR_ASSIGN_OR_RETURN(made.dw, product(dw));
+      TSR_ASSIGN_OR_RETURN(made.dw, product(choices, dw));
     }
     dw.adds = true;
     if (adds) {
-      TSR_ASSIGN_OR_RETURN(made.add_dw, product(dw));
+      TSR_ASSIGN_OR_RETURN(made.add_dw, product(choices, dw));
     }
     return made;
   }
@@ -296,6 +302,7 @@ class LtProducts {
 
   int64_t chunk_ = 0, workspace_bytes_ = 0;
   Chunk whole_, last_;
+  std::vector<Product> all_;  // as they were made
 };
 
 // --- the passes ---
@@ -400,13 +407,15 @@ Result<Prepared> prepare_head(Pass pass, const KernelSpec& spec) {
     using T = decltype(zero);
     const bool has_dw = makes_gradient(pass) && spec.i64("weight_grad") != 0;
     const HeadShape shape = shape_of<T>(spec, has_dw);
-    auto products = Products<T>::create(shape, makes_gradient(pass), has_dw);
+    constexpr bool kIsLt = std::is_same_v<Products<T>, LtProducts<T>>;
+    auto products = Products<T>::create(spec, shape, makes_gradient(pass), has_dw);
     if (!products.ok()) return products.status();
+    Prepared prepared;
+    if constexpr (kIsLt) prepared.products = products->all();
     auto kernel = std::make_unique<ChunkedHead<T, Products<T>>>(pass, shape, std::move(products).value(),
                                                                 FactorIndex(spec.factor('v')), has_dw);
     const int64_t workspace = kernel->workspace_bytes();
     const double logits = double(shape.rows) * double(shape.V);
-    Prepared prepared;
     prepared.kernel = std::move(kernel);
     prepared.workspace_bytes = workspace;
     prepared.flops = 2 * logits * double(shape.C) * (!makes_gradient(pass) ? 1 : has_dw ? 3 : 2);
@@ -416,8 +425,7 @@ Result<Prepared> prepare_head(Pass pass, const KernelSpec& spec) {
     if (has_dw && shape.chunk() < shape.rows)
       prepared.bytes +=
           2 * double(shape.rows) / double(shape.chunk()) * double(shape.V * shape.C) * sizeof(Wide<T>);
-    const bool is_lt = std::is_same_v<Products<T>, LtProducts<T>>;
-    prepared.efficiency = !is_lt ? 0.01 : sizeof(T) >= 4 ? 0.05 : 0.6;
+    prepared.efficiency = !kIsLt ? 0.01 : sizeof(T) >= 4 ? 0.05 : 0.6;
     return std::move(prepared);
   });
 }

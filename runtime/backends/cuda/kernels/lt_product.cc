@@ -1,9 +1,10 @@
 #include "runtime/backends/cuda/kernels/lt_product.h"
 
-#include <algorithm>
+#include <cstdio>
 #include <map>
 #include <mutex>
 
+#include "graph/base/hash.h"
 #include "graph/base/text.h"
 #include "runtime/backends/cuda/cuda_status.h"
 
@@ -71,9 +72,9 @@ int64_t LtProduct::workspace_bytes(const LtShape& shape) {
   return library_workspace_bytes(shape) + kWorkspaceUnit;  // slots are aligned to less
 }
 
-Result<std::shared_ptr<const LtProduct>> LtProduct::create(const LtShape& shape) {
+Result<std::shared_ptr<const LtProduct>> LtProduct::create(const LtShape& shape, std::string_view algorithm) {
   std::shared_ptr<LtProduct> made(new LtProduct());
-  TSR_RETURN_IF_ERROR(made->settle(shape));
+  TSR_RETURN_IF_ERROR(made->settle(shape, algorithm));
   return std::shared_ptr<const LtProduct>(std::move(made));
 }
 
@@ -86,12 +87,12 @@ LtProduct::~LtProduct() {
 
 // cuBLASLt is column-major, where a row-major matrix is its own transpose: C^T [N, M] = op(B)^T op(A)^T. So
 // its first operand is B, its second A, and what lies transposed here stays transposed there.
-Status LtProduct::settle(const LtShape& shape) {
+Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
+  shape_ = shape;
   TSR_ASSIGN_OR_RETURN(lt_, cublas_lt());
   TSR_ASSIGN_OR_RETURN(handle_, handle_of_current_device(*lt_));
   TSR_ASSIGN_OR_RETURN(const Types types, types_of(shape.dtype));
   f64_ = shape.dtype == DType::kF64;
-  adds_ = shape.adds;
   workspace_bytes_ = library_workspace_bytes(shape);
   if (shape.has_gelu && (shape.N % 8 != 0 || (shape.dtype != DType::kF16 && shape.dtype != DType::kBF16)))
     return Status(StatusCode::kUnsupported, "cuBLASLt: gelu of f16 and bf16, rows of a multiple of 8");
@@ -124,18 +125,23 @@ Status LtProduct::settle(const LtShape& shape) {
   if (shape.wide_c && !f64_) data = CUDA_R_32F;
   TSR_RETURN_IF_ERROR(layout(c_, shape.N, shape.M, shape.c_row));
 
-  const auto element = static_cast<uint32_t>(dtype_bytes(shape.dtype, 1));
-  has_aligned_ = choose(shape, 16, aligned_).ok();
-  const Status status = choose(shape, element, unaligned_);
-  has_unaligned_ = status.ok();
-  if (has_unaligned_ && !has_aligned_) {
-    aligned_ = unaligned_;
-    has_aligned_ = true;
+  // What does with less alignment does with more.
+  TSR_ASSIGN_OR_RETURN(const auto anywhere, proposals(static_cast<uint32_t>(dtype_bytes(shape.dtype, 1)), 1));
+  aligned_ = unaligned_ = anywhere[0];
+  if (!algorithm.empty()) {
+    TSR_ASSIGN_OR_RETURN(aligned_, algorithm_of(algorithm));
+  } else if (const auto aligned = proposals(kAlignment, 1); aligned.ok()) {
+    aligned_ = aligned.value()[0];
   }
-  return has_unaligned_ ? Status() : status;
+  return {};
 }
 
-Status LtProduct::choose(const LtShape& shape, uint32_t alignment, cublasLtMatmulAlgo_t& algorithm) const {
+std::string LtProduct::text() const {
+  return format("{} x {} x {} of {} (epilogue {})", shape_.M, shape_.N, shape_.K, to_text(shape_.dtype),
+                static_cast<int32_t>(epilogue_of(shape_)));
+}
+
+Result<std::vector<cublasLtMatmulAlgo_t>> LtProduct::proposals(uint32_t alignment, int count) const {
   cublasLtMatmulPreference_t preference = nullptr;
   TSR_RETURN_IF_ERROR(from_cublas(lt_->preference_create(&preference), "a preference"));
   Status status;
@@ -152,31 +158,72 @@ Status LtProduct::choose(const LtShape& shape, uint32_t alignment, cublasLtMatmu
   // Partial sums meet in the compute type and in one order; never in the output.
   const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
-  cublasLtMatmulHeuristicResult_t found{};
-  int count = 0;
+  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(count));
+  int returned = 0;
   if (status.ok())
-    status = from_cublas(lt_->heuristic(handle_, desc_, b_, a_, c_, c_, preference, 1, &found, &count),
-                         "the heuristic");
+    status = from_cublas(
+        lt_->heuristic(handle_, desc_, b_, a_, c_, c_, preference, count, found.data(), &returned),
+        "the heuristic");
   lt_->preference_destroy(preference);
+  std::vector<cublasLtMatmulAlgo_t> usable;
+  for (int i = 0; status.ok() && i < returned; ++i)
+    if (found[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
+      usable.push_back(found[static_cast<size_t>(i)].algo);
   // Whatever the heuristic has against it, another kernel takes the product.
-  if (!status.ok() || count < 1 || found.state != CUBLAS_STATUS_SUCCESS)
-    return Status(StatusCode::kUnsupported,
-                  format("cuBLASLt has no algorithm for {} x {} x {} of {} (epilogue {}){}{}", shape.M,
-                         shape.N, shape.K, to_text(shape.dtype), static_cast<int32_t>(epilogue_of(shape)),
-                         status.ok() ? "" : ": ", status.message()));
-  algorithm = found.algo;
-  return {};
+  if (usable.empty())
+    return Status(StatusCode::kUnsupported, format("cuBLASLt has no algorithm for {}{}{}", text(),
+                                                   status.ok() ? "" : ": ", status.message()));
+  return usable;
+}
+
+std::string LtProduct::word_of(size_t place, const cublasLtMatmulAlgo_t& algorithm) const {
+  Hash hash;
+  const auto add = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
+    size_t written = 0;
+    const cublasStatus_t status = lt_->algorithm_get(&algorithm, attribute, &value, sizeof(value), &written);
+    // An algorithm need not have every attribute.
+    hash.add(status == CUBLAS_STATUS_SUCCESS ? uint64_t{value} : ~uint64_t{0});
+  };
+  for (const auto attribute :
+       {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+        CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,
+        CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, CUBLASLT_ALGO_CONFIG_STAGES_ID})
+    add(attribute, uint32_t{0});
+  for (const auto attribute : {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID})
+    add(attribute, uint16_t{0});
+  char word[8];
+  std::snprintf(word, sizeof(word), "%zx%03x", place, static_cast<unsigned>(hash.value() >> 52));
+  return word;
+}
+
+Result<cublasLtMatmulAlgo_t> LtProduct::algorithm_of(std::string_view word) const {
+  TSR_ASSIGN_OR_RETURN(const auto proposed, proposals(kAlignment, kProposals));
+  for (size_t place = 0; place < proposed.size(); ++place)
+    if (word_of(place, proposed[place]) == word) return proposed[place];
+  return Status(StatusCode::kFailedPrecondition,
+                format("cuBLASLt {} does not propose the algorithm '{}' for {}: plan again, with times taken "
+                       "on this machine",
+                       lt_->version(), word, text()));
 }
 
 Status LtProduct::launch(const void* a, const void* b, const void* bias, void* pre, void* c, void* workspace,
                          cudaStream_t stream) const {
   const auto address = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
-  const bool is_aligned = (address(a) | address(b) | address(c) | address(bias) | address(pre)) % 16 == 0;
-  workspace =
-      reinterpret_cast<void*>((address(workspace) + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit);
+  const bool is_aligned =
+      (address(a) | address(b) | address(c) | address(bias) | address(pre)) % kAlignment == 0;
+  return launch_as(is_aligned ? aligned_ : unaligned_, a, b, bias, pre, c, workspace, stream);
+}
+
+Status LtProduct::launch_as(const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b,
+                            const void* bias, void* pre, void* c, void* workspace,
+                            cudaStream_t stream) const {
+  workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(workspace) + kWorkspaceUnit - 1) /
+                                      kWorkspaceUnit * kWorkspaceUnit);
   const float one = 1, zero = 0;
   const double one_f64 = 1, zero_f64 = 0;
-  const void* beta = f64_ ? static_cast<const void*>(adds_ ? &one_f64 : &zero_f64) : adds_ ? &one : &zero;
+  const void* beta = f64_          ? static_cast<const void*>(shape_.adds ? &one_f64 : &zero_f64)
+                     : shape_.adds ? &one
+                                   : &zero;
   // Pointers of the epilogue live in the descriptor, and ranks may share a kernel: a copy is what is
   // launched.
   cublasLtMatmulDescOpaque_t local = *desc_;
@@ -186,10 +233,10 @@ Status LtProduct::launch(const void* a, const void* b, const void* bias, void* p
   if (pre != nullptr)
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)), "an epilogue"));
-  return from_cublas(lt_->matmul(handle_, &local, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a,
-                                 a_, beta, c, c_, c, c_, is_aligned ? &aligned_ : &unaligned_, workspace,
-                                 static_cast<size_t>(workspace_bytes_), stream),
-                     "the product");
+  return from_cublas(
+      lt_->matmul(handle_, &local, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a, a_, beta, c,
+                  c_, c, c_, &algorithm, workspace, static_cast<size_t>(workspace_bytes_), stream),
+      "the product");
 }
 
 }  // namespace tessera::cuda

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "graph/base/dtype.h"
 #include "runtime/backends/cuda/library.h"
@@ -26,8 +29,11 @@ struct LtShape {
 
 class LtProduct {
  public:
-  // For the current device; kUnsupported where cuBLASLt is absent or has no algorithm.
-  static Result<std::shared_ptr<const LtProduct>> create(const LtShape& shape);
+  // For the current device; kUnsupported where cuBLASLt is absent or has no algorithm. `algorithm` is a word
+  // that fastest() gave, of which operands at multiples of 16 bytes are computed: kFailedPrecondition where
+  // this cuBLASLt does not propose it any more. Nothing: the heuristic's first.
+  static Result<std::shared_ptr<const LtProduct>> create(const LtShape& shape,
+                                                         std::string_view algorithm = {});
   ~LtProduct();
   LtProduct(const LtProduct&) = delete;
   LtProduct& operator=(const LtProduct&) = delete;
@@ -37,18 +43,32 @@ class LtProduct {
                 cudaStream_t stream) const;
   static int64_t workspace_bytes(const LtShape& shape);  // of any alignment
 
+  // Runs what the heuristic proposes on memory of its own, waits, and returns the word of the fastest: its
+  // place among the proposals as one digit, and three of a hash of its configuration. (lt_timing.cc)
+  Result<std::string> fastest() const;
+
  private:
   LtProduct() = default;
-  Status settle(const LtShape& shape);
-  Status choose(const LtShape& shape, uint32_t alignment, cublasLtMatmulAlgo_t& algorithm) const;
+  Status settle(const LtShape& shape, std::string_view algorithm);
+  // What the heuristic proposes for operands at multiples of `alignment`, best first; at least one.
+  Result<std::vector<cublasLtMatmulAlgo_t>> proposals(uint32_t alignment, int count) const;
+  std::string word_of(size_t place, const cublasLtMatmulAlgo_t& algorithm) const;
+  Result<cublasLtMatmulAlgo_t> algorithm_of(std::string_view word) const;
+  Status launch_as(const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b, const void* bias,
+                   void* pre, void* c, void* workspace, cudaStream_t stream) const;
+  std::string text() const;  // of the shape, for messages
 
+  static constexpr uint32_t kAlignment = 16;  // bytes, of operands that an algorithm is chosen for
+  static constexpr int kProposals = 8;        // that are timed; a word has one digit for them
+
+  LtShape shape_{};
   const CublasLt* lt_ = nullptr;
   cublasLtHandle_t handle_ = nullptr;
   cublasLtMatmulDesc_t desc_ = nullptr;
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
   // For operands at multiples of 16 bytes, and for operands anywhere.
   cublasLtMatmulAlgo_t aligned_{}, unaligned_{};
-  bool has_aligned_ = false, has_unaligned_ = false, f64_ = false, adds_ = false;
+  bool f64_ = false;
   int64_t workspace_bytes_ = 0;
 };
 

@@ -2,6 +2,7 @@
 // a pass of its own.
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/kernels/matmul_finish.cuh"
@@ -26,8 +27,10 @@ struct Finish {
   }
 };
 
-Prepared product_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, const LtShape& shape) {
+Prepared product_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, const LtShape& shape,
+                          std::shared_ptr<const LtProduct> product) {
   Prepared prepared = memory_bound(spec, std::move(kernel));
+  prepared.products.push_back(std::move(product));
   prepared.workspace_bytes = LtProduct::workspace_bytes(shape);
   prepared.flops = 2.0 * double(shape.M) * double(shape.N) * double(shape.K);
   // Of the rate of dense bf16 products, which device_info states.
@@ -50,19 +53,21 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
     if (M == 0 || N == 0 || K == 0)
       return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", M, N, K));
     const bool is_gelu = activation == MatmulActivation::kGelu;
+    const std::string_view algorithm = LtChoices(spec).take();
     // Less and less rides along, until the library has it.
     const LtShape plain{M, N, K, false, trans, spec.input_dtype(0), false};
     LtShape shape = plain;
     Result<std::shared_ptr<const LtProduct>> product = Status(StatusCode::kUnsupported, "");
     for (const bool gelu : {is_gelu, false}) {
       for (const bool bias : {has_bias, false}) {
-        if (product.ok() || (gelu && bias != has_bias)) continue;
+        if (product.ok() || product.status().code() != StatusCode::kUnsupported || (gelu && bias != has_bias))
+          continue;
         shape = plain;
         shape.has_bias = bias;
         shape.has_gelu = gelu;
         shape.has_pre = gelu && has_pre;
-        static_cast<void>(product =
-                              LtProduct::create(shape));  // nvcc takes the assignment for a result to keep
+        // nvcc takes the assignment for a result to keep
+        static_cast<void>(product = LtProduct::create(shape, algorithm));
       }
     }
     if (!product.ok()) return product.status();
@@ -70,7 +75,7 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
     const bool finishes =
         !shape.has_gelu && (bias_follows || has_pre || activation != MatmulActivation::kNone);
     return product_prepared(
-        spec, make_kernel([=, product = std::move(product).value()](const LaunchArgs& args) -> Status {
+        spec, make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
           const T* bias = has_bias ? args.in<T>(2) : nullptr;
           T *y = args.out<T>(0), *pre = has_pre ? args.out<T>(1) : nullptr;
           T* sums = has_pre && !shape.has_gelu ? pre : y;
@@ -87,7 +92,7 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
           }
           return {};
         }),
-        shape);
+        shape, product.value());
   });
 }
 
@@ -101,12 +106,13 @@ Result<Prepared> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
   if (M == 0 || N == 0 || K == 0)
     return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", M, N, K));
   const LtShape shape{M, N, K, true, false, spec.input_dtype(0), false};
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<const LtProduct> product, LtProduct::create(shape));
-  return product_prepared(spec, make_kernel([=, product = std::move(product)](const LaunchArgs& args) {
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
+                       LtProduct::create(shape, LtChoices(spec).take()));
+  return product_prepared(spec, make_kernel([=](const LaunchArgs& args) {
                             return product->launch(args.inputs[left], args.inputs[right], nullptr, nullptr,
                                                    args.outputs[0], args.workspace, args.stream);
                           }),
-                          shape);
+                          shape, product);
 }
 
 }  // namespace tessera::cuda

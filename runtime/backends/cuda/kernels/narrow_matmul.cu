@@ -1,6 +1,7 @@
 // narrow_matmul of many rows: the weight is widened to the type of x, some of its rows at a time, and
 // multiplied by cuBLASLt. And the reference.
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/narrow_weight.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
@@ -90,19 +91,23 @@ Result<Prepared> prepare_narrow_matmul_lt(const KernelSpec& spec) {
       // The bias rides along, before the sum is rounded, where the library has that.
       LtShape strip{shape.M, columns, shape.K, false, true, spec.input_dtype(0), shape.bias >= 0};
       strip.c_row = shape.N;
-      Result<std::shared_ptr<const LtProduct>> first = LtProduct::create(strip);
-      if (!first.ok() && strip.has_bias) {
+      LtChoices choices(spec);
+      const std::string_view algorithm = choices.take();
+      Result<std::shared_ptr<const LtProduct>> first = LtProduct::create(strip, algorithm);
+      if (!first.ok() && first.status().code() == StatusCode::kUnsupported && strip.has_bias) {
         strip.has_bias = false;
-        static_cast<void>(first = LtProduct::create(strip));
+        static_cast<void>(first = LtProduct::create(strip, algorithm));
       }
       if (!first.ok()) return first.status();
       const std::shared_ptr<const LtProduct> product = std::move(first).value();
       const bool fused = strip.has_bias;
       int64_t product_bytes = LtProduct::workspace_bytes(strip);
       std::shared_ptr<const LtProduct> last_product = product;
+      std::vector<std::shared_ptr<const LtProduct>> products = {product};
       if (last != columns) {
         strip.N = last;
-        TSR_ASSIGN_OR_RETURN(last_product, LtProduct::create(strip));
+        TSR_ASSIGN_OR_RETURN(last_product, LtProduct::create(strip, choices.take()));
+        products.push_back(last_product);
         product_bytes = std::max(product_bytes, LtProduct::workspace_bytes(strip));
       }
       TSR_ASSIGN_OR_RETURN(Prepared other, prepare_narrow_matmul(spec));
@@ -139,6 +144,7 @@ Result<Prepared> prepare_narrow_matmul_lt(const KernelSpec& spec) {
       prepared.bytes += 2.0 * double(shape.N) * double(row);  // the widened weight, written and read
       prepared.flops = 2.0 * double(shape.M) * double(shape.N) * double(shape.K);
       prepared.efficiency = sizeof(T) > 2 ? 0.05 : 0.7;
+      prepared.products = std::move(products);
       return Result<Prepared>(std::move(prepared));
     });
   });

@@ -1,0 +1,147 @@
+// Times what cuBLASLt's heuristic proposes for a product, on operands of its own.
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/kernels/lt_product.h"
+#include "runtime/backends/cuda/kernels/noise.h"
+
+namespace tessera::cuda {
+
+namespace {
+
+// Of two, the one proposed first unless the other takes this share of its time or less: what differs by less
+// is noise, and the first is what a machine that has timed nothing takes.
+constexpr double kClearly = 0.97;
+constexpr int kRounds = 5;              // of all, in turn, since clocks drift; the median counts
+constexpr double kBatchSeconds = 1e-3;  // launches between two events, so that issuing them hardly counts
+constexpr int kMostLaunches = 50;
+
+class Memory {
+ public:
+  ~Memory() {
+    if (at_ != nullptr) (void)cudaFree(at_);
+  }
+  Status allocate(int64_t bytes) {
+    const Status status = from_cuda(cudaMalloc(&at_, static_cast<size_t>(bytes)),
+                                    format("{} bytes to time a product with", bytes));
+    if (!status.ok()) (void)cudaGetLastError();  // not sticky: the next call starts clean
+    return status;
+  }
+  char* at(int64_t offset) const { return static_cast<char*>(at_) + offset; }
+
+ private:
+  void* at_ = nullptr;
+};
+
+// Two events on a stream of their own.
+class Stopwatch {
+ public:
+  ~Stopwatch() {
+    for (cudaEvent_t event : {begin_, end_})
+      if (event != nullptr) (void)cudaEventDestroy(event);
+    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  }
+  Status create() {
+    TSR_RETURN_IF_ERROR(from_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream"));
+    TSR_RETURN_IF_ERROR(from_cuda(cudaEventCreateWithFlags(&begin_, cudaEventDefault), "an event"));
+    return from_cuda(cudaEventCreateWithFlags(&end_, cudaEventDefault), "an event");
+  }
+  cudaStream_t stream() const { return stream_; }
+
+  // Seconds of each of `count` calls of `launch`; waits for them.
+  template <class Launch>
+  Result<double> time(int count, Launch launch) const {
+    TSR_RETURN_IF_ERROR(from_cuda(cudaEventRecord(begin_, stream_), "an event"));
+    for (int i = 0; i < count; ++i) TSR_RETURN_IF_ERROR(launch());
+    TSR_RETURN_IF_ERROR(from_cuda(cudaEventRecord(end_, stream_), "an event"));
+    TSR_RETURN_IF_ERROR(from_cuda(cudaEventSynchronize(end_), "timing a product"));
+    float milliseconds = 0;
+    TSR_RETURN_IF_ERROR(from_cuda(cudaEventElapsedTime(&milliseconds, begin_, end_), "timing a product"));
+    return static_cast<double>(milliseconds) * 1e-3 / count;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+struct Timed {
+  size_t place;
+  std::vector<double> seconds;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+Result<std::string> LtProduct::fastest() const {
+  TSR_ASSIGN_OR_RETURN(const auto proposed, proposals(kAlignment, kProposals));
+  const auto extent = [](int64_t given, int64_t tight) { return given == 0 ? tight : given; };
+  const int64_t a_count =
+      shape_.trans_a ? shape_.K * extent(shape_.a_row, shape_.M) : shape_.M * extent(shape_.a_row, shape_.K);
+  const int64_t b_count = shape_.K * shape_.N, c_count = shape_.M * extent(shape_.c_row, shape_.N);
+  const int64_t bias_count = shape_.has_bias ? shape_.N : 0,
+                pre_count = shape_.has_pre ? shape_.M * shape_.N : 0;
+  const DType c_type = shape_.wide_c && !f64_ ? DType::kF32 : shape_.dtype;
+  int64_t bytes = 0;
+  const auto place = [&](int64_t size) {
+    const int64_t at = bytes;
+    bytes += (size + 255) / 256 * 256;
+    return at;
+  };
+  const int64_t a_at = place(dtype_bytes(shape_.dtype, a_count)),
+                b_at = place(dtype_bytes(shape_.dtype, b_count)), c_at = place(dtype_bytes(c_type, c_count)),
+                bias_at = place(dtype_bytes(shape_.dtype, bias_count)),
+                pre_at = place(dtype_bytes(shape_.dtype, pre_count)),
+                workspace_at = place(workspace_bytes(shape_));
+  // Before the stream, so that what is issued has ended when it is freed.
+  Memory memory;
+  TSR_RETURN_IF_ERROR(memory.allocate(bytes));
+  Stopwatch watch;
+  TSR_RETURN_IF_ERROR(watch.create());
+  fill_with_noise(shape_.dtype, memory.at(a_at), a_count, 1, watch.stream());
+  fill_with_noise(shape_.dtype, memory.at(b_at), b_count, 2, watch.stream());
+  fill_with_noise(c_type, memory.at(c_at), c_count, 3, watch.stream());
+  fill_with_noise(shape_.dtype, memory.at(bias_at), bias_count, 4, watch.stream());
+  TSR_RETURN_IF_ERROR(from_cuda(cudaGetLastError(), "filling operands"));
+
+  const auto launch = [&](size_t i) {
+    return launch_as(proposed[i], memory.at(a_at), memory.at(b_at),
+                     shape_.has_bias ? memory.at(bias_at) : nullptr,
+                     shape_.has_pre ? memory.at(pre_at) : nullptr, memory.at(c_at), memory.at(workspace_at),
+                     watch.stream());
+  };
+  std::vector<Timed> timed;
+  double shortest = 0;
+  std::string refusals;
+  for (size_t i = 0; i < proposed.size(); ++i) {
+    // What is proposed may still be declined when it is launched.
+    if (const Status status = launch(i); !status.ok()) {
+      (void)cudaGetLastError();
+      refusals += format("{}{}", refusals.empty() ? "" : "; ", status.message());
+      continue;
+    }
+    TSR_ASSIGN_OR_RETURN(const double seconds, watch.time(1, [&] { return launch(i); }));
+    shortest = timed.empty() ? seconds : std::min(shortest, seconds);
+    timed.push_back({i, {}});
+  }
+  if (timed.empty())
+    return Status(StatusCode::kUnsupported, format("no algorithm runs for {}: {}", text(), refusals));
+  const int count = static_cast<int>(
+      std::clamp(std::ceil(kBatchSeconds / std::max(shortest, 1e-7)), 1.0, double{kMostLaunches}));
+  for (int round = 0; round < kRounds; ++round)
+    for (Timed& it : timed) {
+      TSR_ASSIGN_OR_RETURN(const double seconds, watch.time(count, [&] { return launch(it.place); }));
+      it.seconds.push_back(seconds);
+    }
+  const Timed* best = &timed[0];
+  for (const Timed& it : timed)
+    if (median(it.seconds) <= kClearly * median(best->seconds)) best = &it;
+  return word_of(best->place, proposed[best->place]);
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,85 @@
+// The first CUDA device, real or emulated, for tests that talk to the plugin's table directly.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/op_def.h"
+#include "runtime/backend_registry.h"
+#include "runtime/host_services.h"
+#include "runtime/kernel_description.h"
+#include "tests/ops/kernel_run.h"
+#include "tests/test_backend.h"
+
+namespace tessera::conformance {
+
+// With pieces of memory; not there where there is none.
+class CudaDevice {
+ public:
+  CudaDevice() : registry_(options()) {
+    const auto found = registry_.find("cuda");
+    if (!found.ok()) return;
+    api_ = *found;
+    REQUIRE(take_error(api_->device_open(&registry_.host(), 0, &device_)).ok());
+    REQUIRE(take_error(api_->stream_create(device_, &stream_)).ok());
+  }
+  ~CudaDevice() {
+    if (api_ == nullptr) return;
+    for (const auto& [memory, bytes] : memory_) api_->memory_free(device_, 0, memory, bytes);
+    api_->stream_destroy(stream_);
+    api_->device_close(device_);
+  }
+  bool is_there() const { return api_ != nullptr; }
+  bool is_emulated() const {  // tests/cuda_emulator
+    tsr_abi_device_info info{};
+    info.struct_size = sizeof(info);
+    REQUIRE(take_error(api_->device_info(0, &info)).ok());
+    return std::string_view(info.name).starts_with("emulated");
+  }
+  const tsr_backend_api& api() const { return *api_; }
+  tsr_abi_device* device() const { return device_; }
+  tsr_abi_stream* stream() const { return stream_; }
+
+  std::byte* allocate(size_t bytes) {
+    void* memory = nullptr;
+    REQUIRE(take_error(api_->memory_alloc(device_, 0, static_cast<int64_t>(bytes), 0, &memory)).ok());
+    memory_.emplace_back(memory, static_cast<int64_t>(bytes));
+    return static_cast<std::byte*>(memory);
+  }
+  void copy(const std::byte* from, std::byte* to, size_t bytes) {
+    const auto count = static_cast<int64_t>(bytes);
+    REQUIRE(take_error(api_->copy(stream_, from, to, 1, count, count, count)).ok());
+    REQUIRE(take_error(api_->stream_synchronize(stream_)).ok());
+  }
+  tsr_abi_kernel* prepare(std::string_view op, const std::vector<Attr>& given,
+                          const std::vector<TensorType>& inputs) {
+    const OpDef* def = find_op(op);
+    const std::vector<Attr> attrs = complete_attrs(*def, given).value();
+    const std::vector<TensorType> outputs = def->infer(inputs, attrs).value();
+    const OpView view{attrs, inputs, outputs, {}};
+    const KernelDescription description(*def, view, "");
+    tsr_abi_kernel* kernel = nullptr;
+    const Status status = take_error(api_->kernel_prepare(device_, &description.abi(), &kernel));
+    REQUIRE_MESSAGE(status.ok(), status.to_string());
+    return kernel;
+  }
+
+ private:
+  static RegistryOptions options() {
+    RegistryOptions options;
+    options.plugin_path = test::plugin_folder();
+    options.threads = 1;
+    return options;
+  }
+  BackendRegistry registry_;
+  const tsr_backend_api* api_ = nullptr;
+  tsr_abi_device* device_ = nullptr;
+  tsr_abi_stream* stream_ = nullptr;
+  std::vector<std::pair<void*, int64_t>> memory_;
+};
+
+}  // namespace tessera::conformance
