@@ -100,7 +100,8 @@ struct Plan {
   std::vector<StoredTensor> stored;   // parameters, gradients, state, inputs; sorted by tensor id
   std::vector<TensorId> recompute;    // activations computed again for backward instead of kept; sorted
   std::vector<TensorId> keep_gathered;  // what is gathered from these for forward is kept for backward ("kept" rather
-                                        // than "re" in the sharding algebra's volumes); sorted
+                                        // than "re" in the sharding algebra's volumes), from parameters and their
+                                        // narrow copies for all micro-batches; sorted
   std::vector<OffloadedTensor> offload;  // saved activations; sorted by tensor
   // Axes over which the token order is zig-zag: rank i of N holds the i-th and the (2N-1-i)-th piece, so that causal
   // attention costs every rank the same. Only dims of symbol T may lie on them, and never whole.

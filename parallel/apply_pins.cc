@@ -4,6 +4,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/node_sharding.h"
+#include "parallel/parameter_copies.h"
 
 namespace tessera {
 
@@ -89,6 +90,7 @@ Status pin_stored(const Graph& graph, const PlanPins& pins, Plan& plan) {
       for (Placement& placement : stored.placements) placement.stored = spec;
     }
   }
+  if (!pins.stored.empty()) place_narrow_copies(graph, parameter_copies(graph), plan);
   return {};
 }
 

@@ -107,7 +107,7 @@ class EntryEmitter::ChunkedNode {
       if (outputs_[o].dim < 0) publish(o, sharding_.outputs[o], sums_[s++]);
   }
   void publish(size_t o, const ShardingSpec& spec, SlotRef at) {
-    e_.values()[index(output(o))].push_back({spec, at, era_, true});
+    e_.add_copy(output(o), {spec, at, era_, true});
   }
 
   EntryEmitter& e_;

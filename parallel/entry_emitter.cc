@@ -20,6 +20,7 @@ Result<EntryPoint> EntryEmitter::emit() {
   committed_.assign(graph.updates().size(), false);
   find_last_reads();
   enter_micro_batch(0);
+  TSR_RETURN_IF_ERROR(emit_once());
   for (size_t task = 0; task < tasks_.size(); ++task) {
     enter_micro_batch(tasks_[task].micro_batch);
     TSR_RETURN_IF_ERROR(emit_task(task));
@@ -61,10 +62,35 @@ void EntryEmitter::enter_micro_batch(int32_t micro_batch) {
     const int64_t offset = cut ? micro_batch * local_bytes(id, spec) : 0;
     values[index(id)].push_back({spec, {at.slot, at.offset + offset}, Era::kForward, true});
   }
+  for (const auto& [id, copies] : lasting_)
+    values[index(id)].insert(values[index(id)].end(), copies.begin(), copies.end());
+}
+
+void EntryEmitter::add_copy(TensorId id, Copy copy) {
+  values()[index(id)].push_back(copy);
+  const Tensor& tensor = layout_.tensor(id);
+  const bool lasts = tensor.producer == kNoNode
+                         ? !(tensor.kind == TensorKind::kInput && layout_.batch_dim[index(id)] >= 0)
+                         : layout_.once[index(tensor.producer)];
+  if (!copy.kept || !lasts) return;
+  lasting_[id].push_back(copy);
+  for (auto& [micro_batch, values] : live_)
+    if (micro_batch != micro_batch_) values[index(id)].push_back(copy);
 }
 
 // --- nodes
 // -----------------------------------------------------------------------------------------------------
+
+// In the order in which they are first read.
+Status EntryEmitter::emit_once() {
+  std::vector<bool> made(layout_.graph.nodes().size(), false);
+  for (const Task& task : tasks_) {
+    if (task.kind != TaskKind::kNode || !layout_.once[index(task.node)] || made[index(task.node)]) continue;
+    made[index(task.node)] = true;
+    TSR_RETURN_IF_ERROR(emit_node(task.node, Era::kForward, kNoTask));
+  }
+  return {};
+}
 
 Status EntryEmitter::emit_task(size_t task) {
   if (tasks_[task].kind == TaskKind::kSend) return send(tasks_[task]);
@@ -74,6 +100,7 @@ Status EntryEmitter::emit_task(size_t task) {
   }
   const NodeId id = tasks_[task].node;
   const Node& node = layout_.graph.node(id);
+  if (layout_.once[index(id)]) return commit_updates(task);
   TSR_RETURN_IF_ERROR(emit_node(id, era_of(node), task));
   TSR_RETURN_IF_ERROR(offload(id, era_of(node)));
   TSR_RETURN_IF_ERROR(accumulate(id));
@@ -98,7 +125,7 @@ Status EntryEmitter::emit_node(NodeId id, Era era, size_t task) {
   TSR_CHECK(
       local_bytes(node.inputs[0], sharding.inputs[0]) == local_bytes(node.outputs[0], sharding.outputs[0]),
       "a view changes its size");
-  values()[index(node.outputs[0])].push_back({sharding.outputs[0], inputs[0], era, true});
+  add_copy(node.outputs[0], {sharding.outputs[0], inputs[0], era, true});
   return {};
 }
 
@@ -151,7 +178,7 @@ Status EntryEmitter::emit_kernel(NodeId id, Era era, size_t task, std::vector<Sl
   std::vector<SlotRef> outputs;
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     outputs.push_back(output_slot(id, o, task));
-    values()[index(node.outputs[o])].push_back({sharding.outputs[o], outputs.back(), era, true});
+    add_copy(node.outputs[o], {sharding.outputs[o], outputs.back(), era, true});
   }
   return launch(id, std::move(in_types), std::move(out_types), views_of(id), std::move(inputs),
                 std::move(outputs));

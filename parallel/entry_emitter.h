@@ -69,12 +69,15 @@ class EntryEmitter {
   // entry_emitter.cc
   void find_last_reads();
   void enter_micro_batch(int32_t micro_batch);
+  Status emit_once();
   Status emit_task(size_t task);
   // `task` is kNoTask where the node is computed again for the backward pass.
   static constexpr size_t kNoTask = static_cast<size_t>(-1);
   Status emit_node(NodeId id, Era era, size_t task);
   Status emit_kernel(NodeId id, Era era, size_t task, std::vector<SlotRef> inputs);
   SlotRef output_slot(NodeId id, size_t output, size_t task);
+  // One more copy of a value of this micro-batch; of all, where it is kept and the same in all.
+  void add_copy(TensorId tensor, Copy copy);
   std::vector<FactorView> views_of(NodeId id) const;
   // The kernel of `id` on the operand types given.
   Status launch(NodeId id, std::vector<TensorType> in_types, std::vector<TensorType> out_types,
@@ -136,6 +139,7 @@ class EntryEmitter {
   int32_t micro_batch_ = 0;
   std::map<int32_t, Values> live_;                // by micro-batch
   std::map<TensorId, std::vector<Copy>> totals_;  // sums over micro-batches, for the update phase and outputs
+  std::map<TensorId, std::vector<Copy>> lasting_;  // what every micro-batch finds, kept
   std::map<TensorId, SlotRef> persistent_;
   std::vector<SlotRef> output_slots_;  // by output
   std::vector<bool> output_written_;

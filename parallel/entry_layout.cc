@@ -1,8 +1,10 @@
 #include "parallel/entry_layout.h"
 
 #include <algorithm>
+#include <map>
 
 #include "graph/base/text.h"
+#include "parallel/parameter_copies.h"
 #include "parallel/pipeline_layout.h"
 #include "parallel/zigzag.h"
 
@@ -161,6 +163,7 @@ class LayoutMaker {
     TSR_RETURN_IF_ERROR(place_tensors());
     find_crossings();
     place_outputs();
+    find_once();
     return order_tasks(layout_);
   }
 
@@ -282,6 +285,30 @@ class LayoutMaker {
       spec.partial.clear();
       spec.reduce = ReduceKind::kSum;
       layout_.outputs.push_back(std::move(spec));
+    }
+  }
+
+  void find_once() {
+    const Graph& graph = layout_.graph;
+    layout_.once.assign(graph.nodes().size(), false);
+    std::map<TensorId, NodeId> copies;
+    for (const ParameterCopy& it : parameter_copies(graph))
+      if (it.narrows && !layout_.recompute[index(it.copy)] && !layout_.crossing[index(it.copy)] &&
+          layout_.offload[index(it.copy)] == Tier::kDevice &&
+          std::ranges::none_of(graph.outputs(),
+                               [&](const NamedTensor& out) { return out.tensor == it.copy; }))
+        copies.emplace(it.copy, it.node);
+    if (copies.empty()) return;
+    for (size_t n = 0; n < graph.nodes().size(); ++n) {
+      const Node& node = graph.nodes()[n];
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const auto copy = copies.find(node.inputs[i]);
+        if (copy == copies.end() || !reads_input(node, i)) continue;
+        const TensorId id = node.inputs[i];
+        if (node.phase != Phase::kForward || !same_layout(layout_.spec[index(id)], layout_.nodes[n].inputs[i],
+                                                          graph.type(id).shape, layout_.mesh))
+          layout_.once[index(copy->second)] = true;
+      }
     }
   }
 

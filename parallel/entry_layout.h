@@ -17,7 +17,7 @@ struct EntryLayout {
   Graph graph;  // symbols bound; B to one micro-batch over all ranks
   const Plan* plan = nullptr;
   std::shared_ptr<const ExpandedPhases> expanded;  // holds `plan` where nodes were taken apart into phases
-  DeviceMesh mesh;  // of the first stage; all others have the same axes
+  DeviceMesh mesh;                                 // of the first stage; all others have the same axes
   // Sets of devices, each with the pipeline stages that lie on it; one without a pipeline.
   std::vector<DeviceMesh> places;
   std::vector<int32_t> place_of_stage;
@@ -43,6 +43,10 @@ struct EntryLayout {
   std::vector<Tier> offload;          // where an activation waits for backward; kDevice: it stays
   std::vector<ShardingSpec> outputs;  // by output: where it lies when fetched; never partial
   std::vector<std::vector<bool>> batch_factors;  // by node and factor: its extent is B
+  // By node: a parameter's narrow copy that is held from forward to backward anyway, or as a shard. It is the
+  // same in all micro-batches: made once, before everything else, so that its gathers can be issued ahead of
+  // their readers.
+  std::vector<bool> once;
 
   const Tensor& tensor(TensorId id) const { return graph.tensor(id); }
   bool lies_at(TensorId id, int32_t where) const;

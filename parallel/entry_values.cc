@@ -127,7 +127,10 @@ Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era 
     // than what it came from; what is gathered or cut from it does not, unless the plan keeps it.
     kept = kept && (move.kind == MoveKind::kReduceScatter || move.kind == MoveKind::kAllReduce ||
                     move.kind == MoveKind::kAllToAll || layout_.keep_gathered[index(id)]);
-    copies.push_back({move.after, at, era, kept});
+    if (&copies == &values()[index(id)])
+      add_copy(id, {move.after, at, era, kept});
+    else
+      copies.push_back({move.after, at, era, kept});
   }
   if (tier_at(at) != tier) {
     move_tier(want, tier, true);

@@ -8,6 +8,7 @@
 #include "graph/base/text.h"
 #include "parallel/block_scope.h"
 #include "parallel/cost_model.h"
+#include "parallel/parameter_copies.h"
 #include "parallel/pipeline_schedule.h"
 #include "parallel/propagation.h"
 #include "parallel/refine_plan.h"
@@ -78,10 +79,31 @@ std::string key_of(const Graph& graph, const Node& node) {
 PlanBounds::PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Cluster& cluster,
                        const KernelCatalog& catalog)
     : graph_(graph), space_(space), cluster_(cluster), catalog_(catalog) {
-  for (const Gradient& gradient : graph.gradients())
-    gradient_bytes_.push_back(tessera::bytes(graph.type(gradient.parameter)));
-  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
+  const std::vector<ParameterCopy> copies = parameter_copies(graph);
+  const std::vector<bool> narrowed = read_as_narrow_copies(graph, copies);
+  makes_copy_.assign(graph.nodes().size(), false);
+  std::map<TensorId, int64_t> gathered;  // by parameter: of its narrow copies
+  std::set<TensorId> copy_of;
+  for (const ParameterCopy& it : copies)
+    if (it.narrows) {
+      makes_copy_[index(it.node)] = true;
+      gathered[it.parameter] += tessera::bytes(graph.type(it.copy));
+      copy_of.insert(it.copy);
+    }
+  for (const Gradient& gradient : graph.gradients()) {
+    const int64_t bytes = tessera::bytes(graph.type(gradient.parameter));
+    const bool narrow = narrowed[index(gradient.parameter)];
+    exchanged_.push_back({bytes, narrow ? std::min(bytes, gathered[gradient.parameter]) : bytes});
+  }
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
     parameter_bytes_ += tessera::bytes(graph.type(id));
+    if (narrowed[index(id)]) narrowed_bytes_ += tessera::bytes(graph.type(id));
+  }
+  for (const Node& node : graph.nodes())
+    if (node.phase == Phase::kBackwardInput || node.phase == Phase::kBackwardWeight)
+      for (size_t i = 0; i < node.inputs.size(); ++i)
+        if (reads_input(node, i) && copy_of.erase(node.inputs[i]) > 0)
+          copies_bytes_ += tessera::bytes(graph.type(node.inputs[i]));
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kState))
     if (graph.type(id).shape.is_concrete()) state_bytes_ += tessera::bytes(graph.type(id));
   find_blocks();
@@ -178,7 +200,8 @@ const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int
   for (size_t n = 0; n < works.size(); ++n) {
     const Node& node = bound->nodes()[n];
     if (node.op->is_view) continue;
-    const bool updates = node.phase == Phase::kUpdate;
+    const bool updates =
+        node.phase == Phase::kUpdate || makes_copy_[n];  // once a step, spread like the state
     const auto [work, is_first] = known.try_emplace({updates, key_of(*bound, node)});
     if (is_first) {
       ShardingRule rule;
@@ -210,7 +233,9 @@ void PlanBounds::find_saved(const Graph& bound, const std::vector<Work>& works, 
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const TensorId root = viewed(bound, node.inputs[i]);
       const NodeId producer = bound.tensor(root).producer;
-      if (!reads_input(node, i) || producer == kNoNode || index(producer) >= begins) continue;
+      if (!reads_input(node, i) || producer == kNoNode || index(producer) >= begins ||
+          makes_copy_[index(producer)])
+        continue;
       if (bound.node(producer).phase == Phase::kForward) read.insert(root);
       // A look at it of one dim is not moved out, and keeps it.
       if (bound.type(node.inputs[i]).shape.rank() < 2) leaves_whole.insert(root);
@@ -250,10 +275,10 @@ double PlanBounds::reduction_seconds(int32_t members, int32_t parts, bool spread
     inst.elements = bytes / 4;
     return instruction_seconds(one, inst, cluster_, 1);
   };
-  for (const int64_t bytes : gradient_bytes_) {
-    const double whole = take(CollectiveKind::kAllReduce, bytes / parts);
-    const double halves =
-        take(CollectiveKind::kReduceScatter, bytes / parts) + take(CollectiveKind::kAllGather, bytes / parts);
+  for (const Exchanged& it : exchanged_) {
+    const double whole = take(CollectiveKind::kAllReduce, it.gradient / parts);
+    const double halves = take(CollectiveKind::kReduceScatter, it.gradient / parts) +
+                          take(CollectiveKind::kAllGather, it.value / parts);
     at->second += spread ? std::min(whole, halves) : whole;
   }
   return at->second;
@@ -374,10 +399,25 @@ double PlanBounds::seconds(const StrategySpec& spec, std::optional<int64_t> limi
   return bound;
 }
 
+int64_t PlanBounds::parameter_bytes(const StrategySpec& spec) const {
+  const int64_t cut = int64_t{spec.tp} * spec.pp * spec.ep, all = cut * spec.dp * spec.cp;
+  const int64_t spread = spec.zero == 3 ? parameter_bytes_ : spec.zero >= 1 ? narrowed_bytes_ : 0;
+  return spread / all + (parameter_bytes_ - spread) / cut;
+}
+
+// Other sets of what is made again or moved out may hold none.
+int64_t PlanBounds::waiting_copies(const StrategySpec& spec) const {
+  if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute != RecomputeForm::kNone ||
+      spec.offload.activations != Tier::kDevice)
+    return 0;
+  const int64_t cut = int64_t{spec.tp} * spec.pp * spec.ep;
+  return copies_bytes_ / (spec.zero == 3 ? cut * spec.dp * spec.cp : cut);
+}
+
 int64_t PlanBounds::lasting_bytes(const StrategySpec& spec) const {
   const int64_t cut = int64_t{spec.tp} * spec.pp * spec.ep, all = cut * spec.dp * spec.cp;
   int64_t total = 0;
-  if (spec.offload.params == Tier::kDevice) total += parameter_bytes_ / (spec.zero == 3 ? all : cut);
+  if (spec.offload.params == Tier::kDevice) total += parameter_bytes(spec);
   if (spec.offload.optimizer == Tier::kDevice) total += state_bytes_ / (spec.zero >= 1 ? all : cut);
   return total;
 }
@@ -432,7 +472,8 @@ PlanBounds::BlockBytes PlanBounds::block_bytes(const StrategySpec& spec, const P
   BlockBytes least;
   least.blocks = space_.blocks;
   if (spec.offload.params == Tier::kDevice)
-    least.lasting += block_parameter_bytes_ / (spec.zero == 3 ? all : cut);
+    least.lasting +=
+        block_parameter_bytes_ / (spec.zero == 3 || (spec.zero > 0 && narrowed_bytes_ > 0) ? all : cut);
   if (spec.offload.optimizer == Tier::kDevice)
     least.lasting += block_state_bytes_ / (spec.zero >= 1 ? all : cut);
   if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute != RecomputeForm::kNone ||
@@ -451,7 +492,7 @@ int64_t PlanBounds::other_bytes(const StrategySpec& spec) const {
   // Sums that the second micro-batch finds when it has gone forward.
   if (spec.offload.grads == Tier::kDevice && spec.pp == 1 && cuts_of(spec).count > 1) {
     const int64_t cut = int64_t{spec.tp} * spec.ep * (spec.zero >= 1 ? spec.dp * spec.cp : 1);
-    for (const int64_t bytes : gradient_bytes_) total += bytes / cut;
+    for (const Exchanged& it : exchanged_) total += it.gradient / cut;
   }
   return total;
 }
@@ -462,9 +503,9 @@ int64_t PlanBounds::other_bytes(const StrategySpec& spec) const {
 int64_t PlanBounds::bytes(const StrategySpec& spec) {
   const InFlight& held = in_flight(spec);
   const auto waiting = static_cast<double>(waiting_bytes(spec, phases_of(spec)));
-  const auto others = static_cast<double>(other_bytes(spec));
+  const auto others = static_cast<double>(other_bytes(spec) + waiting_copies(spec));
   const double shared = (waiting + others * spec.pp / held.most) / held.inverses;
-  int64_t fullest = std::max(other_bytes(spec), static_cast<int64_t>(shared));
+  int64_t fullest = std::max(other_bytes(spec) + waiting_copies(spec), static_cast<int64_t>(shared));
   // Cut between blocks: one by one to where the device is then least full.
   if (const BlockBytes block = block_bytes(spec, phases_of(spec)); block.blocks > 0) {
     std::vector<int64_t> full(held.held.size(), 0);

@@ -77,6 +77,9 @@ class PlanBounds {
   };
   Extra extra_of(const StrategySpec& spec, const Phases& phases, std::optional<int64_t> limit);
   double seconds(const StrategySpec& spec, std::optional<int64_t> limit);
+  int64_t parameter_bytes(const StrategySpec& spec) const;  // of a rank
+  // Narrow copies that wait for backward with every micro-batch.
+  int64_t waiting_copies(const StrategySpec& spec) const;
   // What waits for backward when one micro-batch has gone forward, in all stages.
   int64_t waiting_bytes(const StrategySpec& spec, const Phases& phases) const;
   // Pipelines are cut between blocks: the least that a block has waiting, of one micro-batch, and keeps
@@ -102,8 +105,16 @@ class PlanBounds {
   std::map<std::vector<int64_t>, Phases> works_;        // by batch, inside, spread
   std::map<std::vector<int32_t>, double> reductions_;   // by members, parts, spread
   std::map<std::vector<int32_t>, InFlight> in_flight_;  // by kind, devices, virtual stages, micro-batches
-  std::vector<int64_t> gradient_bytes_;                 // of every trained parameter
+  // Of every trained parameter: what is reduced, and what is gathered of the new value.
+  struct Exchanged {
+    int64_t gradient = 0, value = 0;
+  };
+  std::vector<Exchanged> exchanged_;
   int64_t parameter_bytes_ = 0, state_bytes_ = 0;
+  // Of parameters that are spread from zero 1 on, since all but the update reads narrow copies of them; of
+  // narrow copies that backward reads.
+  int64_t narrowed_bytes_ = 0, copies_bytes_ = 0;
+  std::vector<bool> makes_copy_;  // by node: a narrow copy of a parameter, which a step makes once
   int64_t block_parameter_bytes_ = 0, block_state_bytes_ = 0;  // of the smallest block
 };
 

@@ -20,14 +20,6 @@ bool is_sum(const ShardingRule& rule, const Node& node) {
          std::ranges::any_of(rule.linear, [&](const auto& set) { return set.size() == node.inputs.size(); });
 }
 
-// One operand, one result, and the same dims in both, one factor each: a cast.
-bool is_copy(const ShardingRule& rule, const Node& node) {
-  return node.inputs.size() == 1 && node.outputs.size() == 1 && rule.inputs[0] == rule.outputs[0] &&
-         std::ranges::all_of(rule.inputs[0], [](const std::string& dim) { return dim.size() == 1; }) &&
-         std::ranges::all_of(rule.factors,
-                             [](const Factor& factor) { return factor.kind == FactorKind::kPass; });
-}
-
 // The largest grid like this one that wants no more than `rows` parts of the batch.
 StrategySpec smaller_grid(StrategySpec spec, int64_t rows) {
   auto& [x, y, z] = spec.grid;
@@ -144,16 +136,12 @@ void Propagator::start_tensors() {
   contracted_dim_.assign(graph_.tensors().size(), -1);
 }
 
-// What a forward node makes of a parameter alone, element by element.
 void Propagator::mark_copies() {
   for (size_t t = 0; t < graph_.tensors().size(); ++t) copied_.push_back(TensorId{static_cast<uint32_t>(t)});
-  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
-    const Node& it = graph_.nodes()[n];
-    if (it.phase != Phase::kForward || !is_copy(units_.rules[n], it) ||
-        graph_.tensor(it.inputs[0]).kind != TensorKind::kParameter)
-      continue;
-    copied_[index(it.outputs[0])] = it.inputs[0];
-    placed_[index(it.outputs[0])] = false;
+  copies_ = parameter_copies(graph_);
+  for (const ParameterCopy& it : copies_) {
+    copied_[index(it.copy)] = it.parameter;
+    placed_[index(it.copy)] = false;
   }
 }
 
@@ -166,7 +154,7 @@ void Propagator::mark_gradients() {
     if (it.phase == Phase::kUpdate || it.outputs.size() != 1 ||
         gradient_of_[index(it.outputs[0])] == kNoTensor)
       continue;
-    if (!is_sum(units_.rules[n], it) && !is_copy(units_.rules[n], it)) continue;
+    if (!is_sum(units_.rules[n], it) && !is_elementwise(units_.rules[n], it)) continue;
     for (const TensorId input : it.inputs)
       if (gradient_of_[index(input)] == kNoTensor)
         gradient_of_[index(input)] = gradient_of_[index(it.outputs[0])];

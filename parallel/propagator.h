@@ -11,6 +11,7 @@
 #include "graph/plan.h"
 #include "parallel/graph_dims.h"
 #include "parallel/node_sharding.h"
+#include "parallel/parameter_copies.h"
 #include "parallel/propagation.h"
 #include "parallel/strategy_axes.h"
 #include "parallel/units.h"
@@ -109,6 +110,7 @@ class Propagator {
   // By tensor: the parameter that it is, or is a copy of in another element type (mixed precision); else
   // itself.
   std::vector<TensorId> copied_;
+  std::vector<ParameterCopy> copies_;
   std::vector<int> contracted_dim_;  // by tensor: of a weight, the dim that its first node contracts; or -1
   std::map<TensorId, ShardingSpec> parameter_specs_, state_specs_;
 };

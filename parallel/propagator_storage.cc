@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "parallel/propagator.h"
+#include "parallel/reshard.h"
 #include "parallel/zero.h"
 
 namespace tessera {
@@ -28,13 +29,20 @@ const ShardingSpec& Propagator::state_spec(TensorId parameter) {
 
 void Propagator::store() {
   const int32_t zero = options_.spec.zero;
+  // Below zero 3 a parameter of which narrow copies alone are read lies as its state does: what a step needs
+  // whole is those, gathered once. Not on grids, where weights are gathered for every pass and none stays
+  // whole.
+  const std::vector<bool> narrow = zero > 0 && axes_.spread.empty()
+                                       ? read_as_narrow_copies(graph_, copies_)
+                                       : std::vector<bool>(graph_.tensors().size(), false);
   std::map<TensorId, ShardingSpec> stored;
   for (size_t t = 0; t < graph_.tensors().size(); ++t) {
     const TensorId id{static_cast<uint32_t>(t)};
     const Tensor& tensor = graph_.tensor(id);
     if (tensor.kind == TensorKind::kActivation) continue;
     stored[id] = now_[t];
-    if (tensor.kind == TensorKind::kParameter) stored[id] = zero == 3 ? state_spec(id) : parameter_spec(id);
+    if (tensor.kind == TensorKind::kParameter)
+      stored[id] = zero == 3 || narrow[t] ? state_spec(id) : parameter_spec(id);
   }
   for (const Gradient& gradient : graph_.gradients()) {
     ShardingSpec spec = produced(gradient.gradient);
@@ -57,6 +65,13 @@ void Propagator::store() {
       spec = kept->second;
     plan_.stored.push_back({id, {{0, spec, Tier::kDevice}}});
   }
+  place_narrow_copies(graph_, copies_, plan_);
+  if (zero < 3 && axes_.spread.empty())
+    for (const ParameterCopy& it : copies_)
+      if (it.narrows && !same_layout(stored[it.parameter], compute_spec(it.parameter),
+                                     graph_.type(it.parameter).shape, mesh()))
+        plan_.keep_gathered.push_back(it.copy);
+  std::ranges::sort(plan_.keep_gathered);
 }
 
 // Optimizer state lies where its update node wants it.

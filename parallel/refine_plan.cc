@@ -7,6 +7,7 @@
 #include "graph/base/text.h"
 #include "parallel/block_scope.h"
 #include "parallel/node_sharding.h"
+#include "parallel/parameter_copies.h"
 #include "parallel/reshard.h"
 #include "parallel/schedule.h"
 #include "parallel/units.h"
@@ -18,7 +19,10 @@ namespace {
 class PlanRefiner {
  public:
   PlanRefiner(const Graph& graph, const StrategySpec& spec, Plan& plan)
-      : graph_(graph), spec_(spec), plan_(plan), mesh_(plan.stages[0].mesh) {}
+      : graph_(graph), spec_(spec), plan_(plan), mesh_(plan.stages[0].mesh) {
+    for (const ParameterCopy& it : parameter_copies(graph))
+      if (it.narrows) copies_.emplace(it.copy, it);
+  }
 
   Status run() {
     if (spec_.recompute == RecomputeForm::kAuto || spec_.offload.automatic)
@@ -26,7 +30,7 @@ class PlanRefiner {
                     format("parallel: 'auto' is the planner's to settle before a plan is made (in '{}')",
                            to_text(spec_)));
     if (spec_.chunks > 1) TSR_RETURN_IF_ERROR(chunk_gathered_weights());
-    if (spec_.recompute == RecomputeForm::kFull) plan_.recompute = block_activations(graph_);
+    if (spec_.recompute == RecomputeForm::kFull) TSR_RETURN_IF_ERROR(recompute_blocks());
     if (spec_.keep) keep_gathered();
     if (spec_.offload.any()) TSR_RETURN_IF_ERROR(offload());
     return {};
@@ -59,7 +63,8 @@ class PlanRefiner {
     return {};
   }
 
-  // The weight that this node gathers, or whose gradient it makes; and its dims in the rule.
+  // The weight that this node gathers, itself or a copy of it, or whose gradient it makes; and its dims in
+  // the rule.
   std::pair<TensorId, const ShardingRule::OperandDims*> gathered_weight(
       size_t n, const NodeSharding& sharding, const std::map<TensorId, TensorId>& weight_of) const {
     const auto gathers = [&](TensorId weight, const ShardingSpec& at_work) {
@@ -68,9 +73,15 @@ class PlanRefiner {
       return it.kind == TensorKind::kParameter && it.type.shape.rank() >= 2 && stored != nullptr &&
              !same_layout(stored->placements[0].stored, at_work, it.type.shape, mesh_);
     };
-    for (size_t i = 0; i < node(n).inputs.size(); ++i)
-      if (reads_input(node(n), i) && gathers(node(n).inputs[i], sharding.inputs[i]))
-        return {node(n).inputs[i], &sharding.rule.inputs[i]};
+    for (size_t i = 0; i < node(n).inputs.size(); ++i) {
+      const TensorId input = node(n).inputs[i];
+      const auto copy = copies_.find(input);
+      const TensorId weight = copy != copies_.end() ? copy->second.parameter : input;
+      // What is kept is gathered once, whole.
+      if (weight != input && std::ranges::binary_search(plan_.keep_gathered, input)) continue;
+      if (reads_input(node(n), i) && gathers(weight, sharding.inputs[i]))
+        return {weight, &sharding.rule.inputs[i]};
+    }
     for (size_t o = 0; o < node(n).outputs.size(); ++o) {
       const auto at = weight_of.find(node(n).outputs[o]);
       ShardingSpec whole = sharding.outputs[o];
@@ -118,9 +129,39 @@ class PlanRefiner {
     plan_.nodes[n].chunks = static_cast<int32_t>(std::min<int64_t>(spec_.chunks, units));
   }
 
+  // --- recomputation ---
+
+  // Narrow copies that are gathered stay: a rank holds a shard of each, and what was gathered goes anyway.
+  Status recompute_blocks() {
+    plan_.recompute = block_activations(graph_);
+    TSR_ASSIGN_OR_RETURN(const std::set<TensorId> gathered, gathered_copies());
+    std::erase_if(plan_.recompute, [&](TensorId id) { return gathered.contains(id); });
+    return {};
+  }
+
+  Result<std::set<TensorId>> gathered_copies() const {
+    std::set<TensorId> gathered;
+    for (size_t n = 0; n < graph_.nodes().size(); ++n)
+      for (size_t i = 0; i < node(n).inputs.size(); ++i) {
+        const TensorId input = node(n).inputs[i];
+        const auto copy = copies_.find(input);
+        if (copy == copies_.end() || !reads_input(node(n), i)) continue;
+        TSR_ASSIGN_OR_RETURN(const NodeSharding made, sharding_of(copy->second.node));
+        TSR_ASSIGN_OR_RETURN(const NodeSharding read, sharding_of(NodeId{static_cast<uint32_t>(n)}));
+        if (!same_layout(made.outputs[0], read.inputs[i], tensor(input).type.shape, mesh_))
+          gathered.insert(input);
+      }
+    return gathered;
+  }
+
+  Result<NodeSharding> sharding_of(NodeId id) const {
+    return shard_node(graph_, id, plan_.nodes[index(id)], mesh_);
+  }
+
   // --- kept gathers ---
 
   void keep_gathered() {
+    plan_.keep_gathered.clear();
     for (size_t t = 0; t < graph_.tensors().size(); ++t) {
       const Tensor& it = graph_.tensors()[t];
       const bool forward = it.producer != kNoNode && graph_.node(it.producer).phase == Phase::kForward;
@@ -142,7 +183,7 @@ class PlanRefiner {
       }
     if (words.optimizer != Tier::kDevice) offload_optimizer(words.optimizer);
     if (words.grads != Tier::kDevice) update_on_host();
-    if (words.activations != Tier::kDevice) offload_activations(words.activations);
+    if (words.activations != Tier::kDevice) TSR_RETURN_IF_ERROR(offload_activations(words.activations));
     return {};
   }
 
@@ -174,7 +215,8 @@ class PlanRefiner {
         plan_.nodes[n].tier = Tier::kHost;
   }
 
-  void offload_activations(Tier tier) {
+  Status offload_activations(Tier tier) {
+    TSR_ASSIGN_OR_RETURN(const std::set<TensorId> gathered, gathered_copies());
     std::set<TensorId> saved;
     for (const Node& it : graph_.nodes()) {
       if (it.phase != Phase::kBackwardInput && it.phase != Phase::kBackwardWeight) continue;
@@ -182,17 +224,19 @@ class PlanRefiner {
         const Tensor& input = tensor(it.inputs[i]);
         if (reads_input(it, i) && input.kind == TensorKind::kActivation && input.type.shape.rank() > 1 &&
             graph_.node(input.producer).phase == Phase::kForward &&
-            !std::ranges::binary_search(plan_.recompute, it.inputs[i]))
+            !std::ranges::binary_search(plan_.recompute, it.inputs[i]) && !gathered.contains(it.inputs[i]))
           saved.insert(it.inputs[i]);
       }
     }
     for (const TensorId id : saved) plan_.offload.push_back({id, tier});
+    return {};
   }
 
   const Graph& graph_;
   const StrategySpec& spec_;
   Plan& plan_;
   const DeviceMesh& mesh_;
+  std::map<TensorId, ParameterCopy> copies_;  // those that narrow
 };
 
 }  // namespace

@@ -13,7 +13,8 @@
 //   recompute=none|full|some|auto     some: a set of single activations, the planner's to choose
 //   offload=none|auto|params|grads|optimizer|activations[@host|@file], several joined by '+'
 //   owt                               large weights lie over dp instead of the batch (one weird trick)
-//   keep                              what is gathered for forward is kept for backward, not gathered again
+//   keep                              what is gathered for forward is kept for backward, not gathered again;
+//                                     of a parameter, for the whole step
 #pragma once
 
 #include <array>

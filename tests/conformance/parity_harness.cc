@@ -12,6 +12,7 @@
 #include "graph/models/model_family.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/fused_loss.h"
+#include "graph/transform/graph_copy.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
 #include "parallel/lower.h"
@@ -70,6 +71,29 @@ Result<Graph> model_graph(const Job& job) {
   return with_adapters(base, adaptable_weights(base), {job.lora, 2.0 * static_cast<double>(job.lora)});
 }
 
+// Every parameter is read as its cast to `narrow`, cast back.
+Result<Graph> with_rounded_weights(const Graph& forward, DType narrow) {
+  GraphCopy copy(forward);
+  for (size_t t = 0; t < forward.tensors().size(); ++t) {
+    const TensorId id{static_cast<uint32_t>(t)};
+    const Tensor& tensor = forward.tensor(id);
+    if (tensor.producer != kNoNode) {
+      if (tensor.output_index == 0) TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
+      continue;
+    }
+    TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
+    if (tensor.kind != TensorKind::kParameter) continue;
+    const auto cast = [&](TensorId from, DType to) {
+      return copy.graph().add("cast", {from}, {{"dtype", std::string(to_text(to))}});
+    };
+    TSR_ASSIGN_OR_RETURN(const TensorId rounded, cast(copy.mapped(id), narrow));
+    TSR_ASSIGN_OR_RETURN(const TensorId widened, cast(rounded, tensor.type.dtype));
+    copy.replace(id, widened);
+  }
+  TSR_RETURN_IF_ERROR(copy.copy_results());
+  return std::move(copy.graph());
+}
+
 Result<Graph> forward_graph(const Job& job) {
   TSR_ASSIGN_OR_RETURN(Graph model, model_graph(job));
   std::mt19937 random(job.reordered);
@@ -80,6 +104,12 @@ Result<Graph> forward_graph(const Job& job) {
   if (!forward.find_output("loss")) TSR_RETURN_IF_ERROR(add_token_loss(forward));
   if (job.fused_loss) {
     TSR_ASSIGN_OR_RETURN(forward, with_fused_loss(forward));
+  }
+  if (job.rounded_weights != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(forward, with_rounded_weights(forward, job.rounded_weights));
+  }
+  if (job.precision != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(forward, with_mixed_precision(forward, job.precision));
   }
   for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter)) {
     const std::string& name = forward.tensor(id).name;
@@ -222,9 +252,10 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
 }
 
 std::string key_of(const Job& job) {
-  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype), job.batch,
-                job.tokens, job.tied, job.optimizer, job.lr, job.steps, job.clip_norm, job.loss_scaling,
-                job.dropout, join(job.trainable, ","), job.lora, job.gradients, job.evaluates, job.reordered);
+  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype),
+                to_text(job.rounded_weights), to_text(job.precision), job.batch, job.tokens, job.tied,
+                job.optimizer, job.lr, job.steps, job.clip_norm, job.loss_scaling, job.dropout,
+                join(job.trainable, ","), job.lora, job.gradients, job.evaluates, job.reordered);
 }
 
 // Ring-equivalent bytes of one training step, from its instructions.

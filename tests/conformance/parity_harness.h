@@ -37,6 +37,9 @@ struct Job {
   uint64_t perturbation_seed = 0;
   uint32_t reordered = 0;  // not 0: the model written down in a random order of its nodes
   bool evaluates = false;  // an evaluation of the trained weights beside the step, on the same mesh
+  // Weights are rounded to it where they are used, which any backend can do; kF32: they are not.
+  DType rounded_weights = DType::kF32;
+  DType precision = DType::kF32;  // bf16 or f16: mixed precision, which the CPU does not compute
   bool fused_loss = false;  // head and loss as one op; one device, against which it is held, keeps the logits
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/models/model_family.h"
+#include "graph/transform/precision.h"
 #include "graph/transform/training.h"
 #include "parallel/lower.h"
 #include "parallel/strategy.h"
@@ -13,11 +14,16 @@
 
 namespace tessera {
 
-inline Result<Graph> training_step(std::string_view shorthand, bool tied = true, double clip_norm = 0) {
+// `compute`: bf16 or f16 for mixed precision.
+inline Result<Graph> training_step(std::string_view shorthand, bool tied = true, double clip_norm = 0,
+                                   DType compute = DType::kF32) {
   TSR_ASSIGN_OR_RETURN(ModelConfig config, parse_shorthand(shorthand));
   config.flags["tied"] = tied;
   TSR_ASSIGN_OR_RETURN(Graph forward, build_model(config));
   TSR_RETURN_IF_ERROR(add_token_loss(forward));
+  if (compute != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(forward, with_mixed_precision(forward, compute));
+  }
   TrainingOptions options;
   options.clip_norm = clip_norm;
   return make_training_step(forward, options);

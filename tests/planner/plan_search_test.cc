@@ -41,11 +41,17 @@ PlanOptions options_of(std::string_view parallel = {}, int64_t limit = 0) {
 
 Graph gpt2() { return training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value(); }
 
+Graph step_of(std::string_view model, bool mixed) {
+  return training_step(model, true, 0, mixed ? DType::kBF16 : DType::kF32).value();
+}
+
 }  // namespace
 
 TEST_CASE("no strategy of the space is simulated faster than its bound, or smaller than its bytes") {
-  const std::vector<Graph> steps = {gpt2(),
-                                    training_step("moe:L=1,C=32,H=4,KV=2,F=48,E=2,K=1,V=64,T=32").value()};
+  constexpr std::string_view kDense = "gpt2:L=2,C=32,H=4,V=64,T=32",
+                             kExperts = "moe:L=1,C=32,H=4,KV=2,F=48,E=2,K=1,V=64,T=32";
+  const std::vector<Graph> steps = {step_of(kDense, false), step_of(kExperts, false), step_of(kDense, true),
+                                    step_of(kExperts, true)};
   size_t looked_at = 0, uneven = 0;
   for (const Graph& step : steps)
     for (const auto& [batch, devices] : {std::pair<int64_t, int>{kBatch, 4}, {5, 3}, {7, 6}})
@@ -75,10 +81,12 @@ TEST_CASE("no strategy of the space is simulated faster than its bound, or small
 
 TEST_CASE("savings take the time and leave the bytes that bounds say, sets of single activations too") {
   size_t looked_at = 0, binding = 0, exact = 0;
-  for (const char* model : {"gpt2:L=2,C=32,H=4,V=64,T=32", "llama:L=2,C=32,H=4,KV=2,F=64,V=64,T=32",
-                            "moe:L=1,C=32,H=4,KV=2,F=48,E=2,K=1,V=64,T=32"})
+  for (const auto& [model, mixed] : {std::pair("gpt2:L=2,C=32,H=4,V=64,T=32", false),
+                                     {"llama:L=2,C=32,H=4,KV=2,F=64,V=64,T=32", false},
+                                     {"llama:L=2,C=32,H=4,KV=2,F=64,V=64,T=32", true},
+                                     {"moe:L=1,C=32,H=4,KV=2,F=48,E=2,K=1,V=64,T=32", false}})
     for (const bool shares : {false, true}) {
-      const Graph step = training_step(model).value();
+      const Graph step = step_of(model, mixed);
       const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
       const Graph bound_graph = step.bind_partly(symbols).value();
       const SpaceOfGraph space = space_of(step, kBatch, kTokens);
@@ -126,8 +134,10 @@ TEST_CASE("savings take the time and leave the bytes that bounds say, sets of si
 TEST_CASE("no pipeline is smaller than its bytes say, nor faster with a set of activations that fits") {
   size_t looked_at = 0, close = 0;
   std::set<ScheduleKind> schedules;
-  for (const char* model : {"gpt2:L=4,C=32,H=4,V=64,T=32", "llama:L=5,C=32,H=4,KV=2,F=64,V=64,T=32"}) {
-    const Graph step = training_step(model).value();
+  for (const auto& [model, mixed] : {std::pair("gpt2:L=4,C=32,H=4,V=64,T=32", false),
+                                     {"gpt2:L=4,C=32,H=4,V=64,T=32", true},
+                                     {"llama:L=5,C=32,H=4,KV=2,F=64,V=64,T=32", false}}) {
+    const Graph step = step_of(model, mixed);
     const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
     const Graph bound_graph = step.bind_partly(symbols).value();
     constexpr int64_t kSequences = 8;

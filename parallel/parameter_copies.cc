@@ -1,0 +1,72 @@
+#include "parallel/parameter_copies.h"
+
+#include <algorithm>
+
+#include "parallel/node_sharding.h"
+#include "parallel/schedule.h"
+
+namespace tessera {
+
+bool is_elementwise(const ShardingRule& rule, const Node& node) {
+  return node.inputs.size() == 1 && node.outputs.size() == 1 && rule.inputs[0] == rule.outputs[0] &&
+         std::ranges::all_of(rule.inputs[0], [](const std::string& dim) { return dim.size() == 1; }) &&
+         std::ranges::all_of(rule.factors,
+                             [](const Factor& factor) { return factor.kind == FactorKind::kPass; });
+}
+
+std::vector<ParameterCopy> parameter_copies(const Graph& graph) {
+  std::vector<ParameterCopy> copies;
+  for (size_t n = 0; n < graph.nodes().size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    if (node.phase != Phase::kForward || node.inputs.size() != 1 || node.outputs.size() != 1 ||
+        graph.tensor(node.inputs[0]).kind != TensorKind::kParameter)
+      continue;
+    const auto rule = rule_of(graph, node);
+    if (!rule.ok() || !is_elementwise(*rule, node)) continue;
+    const TensorType &from = graph.type(node.inputs[0]), &to = graph.type(node.outputs[0]);
+    copies.push_back(
+        {NodeId{static_cast<uint32_t>(n)}, node.inputs[0], node.outputs[0], bytes(to) < bytes(from)});
+  }
+  return copies;
+}
+
+std::vector<bool> read_as_narrow_copies(const Graph& graph, std::span<const ParameterCopy> copies) {
+  std::vector<bool> copied(graph.tensors().size(), false), trained(copied),
+      narrows(graph.nodes().size(), false);
+  for (const Gradient& gradient : graph.gradients()) trained[index(gradient.parameter)] = true;
+  for (const ParameterCopy& it : copies)
+    if (it.narrows) copied[index(it.parameter)] = narrows[index(it.node)] = true;
+  for (size_t t = 0; t < copied.size(); ++t) copied[t] = copied[t] && trained[t];
+  for (size_t n = 0; n < graph.nodes().size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    if (node.phase == Phase::kUpdate || narrows[n]) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (reads_input(node, i)) copied[index(node.inputs[i])] = false;
+  }
+  for (const NamedTensor& output : graph.outputs()) copied[index(output.tensor)] = false;
+  return copied;
+}
+
+void place_narrow_copies(const Graph& graph, std::span<const ParameterCopy> copies, Plan& plan) {
+  for (const ParameterCopy& it : copies) {
+    const StoredTensor* stored = plan.find_stored(it.parameter);
+    if (!it.narrows || stored == nullptr) continue;
+    const auto rule = rule_of(graph, graph.node(it.node));
+    if (!rule.ok()) continue;
+    const ShardingSpec& spec = stored->placements[0].stored;
+    NodePlan& plan_of_copy = plan.nodes[index(it.node)];
+    plan_of_copy.factor_axes.clear();
+    plan_of_copy.factor_units.clear();
+    for (size_t d = 0; d < spec.dims.size(); ++d) {
+      if (spec.dims[d].axes.empty()) continue;
+      const Factor* factor = rule->find(rule->inputs[0][d][0]);
+      plan_of_copy.factor_axes.emplace_back(factor->name, spec.dims[d].axes);
+      if (spec.dims[d].unit != factor->unit)
+        plan_of_copy.factor_units.emplace_back(factor->name, spec.dims[d].unit);
+    }
+    std::ranges::sort(plan_of_copy.factor_axes);
+    std::ranges::sort(plan_of_copy.factor_units);
+  }
+}
+
+}  // namespace tessera
