@@ -22,16 +22,17 @@ Task nth_pass(bool backward, int64_t i, int32_t devices, int32_t chunks) {
   return {backward, backward ? chunks - 1 - chunk : chunk, group * devices + within % devices};
 }
 
+// Forward passes before the first backward pass.
+int64_t passes_ahead(ForeignSchedule schedule, int32_t device, int32_t devices, int32_t chunks, int64_t m) {
+  const int64_t all = m * chunks;
+  if (schedule == ForeignSchedule::kGpipe) return all;
+  if (chunks == 1) return std::min<int64_t>(all, devices - device);
+  return std::min<int64_t>(all, int64_t{devices - device - 1} * 2 + int64_t{chunks - 1} * devices + 1);
+}
+
 std::vector<Task> order(ForeignSchedule schedule, int32_t device, int32_t devices, int32_t chunks,
                         int64_t m) {
-  const int64_t all = m * chunks;
-  int64_t ahead = 0;  // forward passes before the first backward pass
-  if (schedule == ForeignSchedule::kGpipe)
-    ahead = all;
-  else if (chunks == 1)
-    ahead = std::min<int64_t>(all, devices - device);
-  else
-    ahead = std::min<int64_t>(all, int64_t{devices - device - 1} * 2 + int64_t{chunks - 1} * devices + 1);
+  const int64_t all = m * chunks, ahead = passes_ahead(schedule, device, devices, chunks, m);
   std::vector<Task> tasks;
   tasks.reserve(static_cast<size_t>(2 * all));
   for (int64_t i = 0; i < ahead; ++i) tasks.push_back(nth_pass(false, i, chunks == 1 ? 1 : devices, chunks));
@@ -43,6 +44,36 @@ std::vector<Task> order(ForeignSchedule schedule, int32_t device, int32_t device
 }
 
 }  // namespace
+
+// A device's first backward pass waits until the first micro-batch has been forward through all stages, and
+// back through the last chunks of the devices after it. All its backward passes are left then, and all
+// forward passes but those that come before; after them the first chunks of the devices before it go back
+// once.
+double pipeline_floor(ForeignSchedule schedule, int32_t devices, int32_t chunks, int64_t m,
+                      std::span<const StageTime> times, double transfer_s) {
+  const int32_t stages = devices * chunks;
+  const double hop = devices > 1 ? transfer_s : 0;
+  double there = (stages - 1) * hop;
+  for (const StageTime& time : times) there += time.forward_s;
+  double after = 0, before = 0,
+         least = 0;  // backward passes of later devices' last chunks, earlier ones' first
+  for (int32_t d = 0; d + 1 < devices; ++d) before += times[static_cast<size_t>(d)].backward_s + hop;
+  const int64_t round = chunks == 1 ? 1 : devices;
+  for (int32_t d = devices; d-- > 0;) {
+    const int64_t ahead = passes_ahead(schedule, d, devices, chunks, m);
+    double own = 0;
+    for (int32_t chunk = 0; chunk < chunks; ++chunk) {
+      const StageTime& time = times[static_cast<size_t>(chunk * devices + d)];
+      const int64_t done = ahead / (round * chunks) * round +
+                           std::clamp<int64_t>(ahead % (round * chunks) - chunk * round, 0, round);
+      own += static_cast<double>(m) * time.backward_s + static_cast<double>(m - done) * time.forward_s;
+    }
+    least = std::max(least, there + after + own + before);
+    after += times[static_cast<size_t>(stages - devices + d)].backward_s + hop;
+    if (d > 0) before -= times[static_cast<size_t>(d) - 1].backward_s + hop;
+  }
+  return least;
+}
 
 ReplayedPipeline replay_pipeline(ForeignSchedule schedule, int32_t devices, int32_t chunks, int64_t m,
                                  std::span<const StageTime> times, double transfer_s,
@@ -58,7 +89,8 @@ ReplayedPipeline replay_pipeline(ForeignSchedule schedule, int32_t devices, int3
         static_cast<double>(m) * (time.forward_s + time.backward_s) * (1 - 1e-12);
   }
   replay.makespan_s = INFINITY;
-  if (std::ranges::max(left) >= most_s) return replay;
+  const double floor = (1 - 1e-12) * pipeline_floor(schedule, devices, chunks, m, times, transfer_s);
+  if (std::max(floor, std::ranges::max(left)) >= most_s) return replay;
   const auto at = [m](int32_t stage, int64_t micro_batch) {
     return static_cast<size_t>(stage * m + micro_batch);
   };

@@ -32,6 +32,10 @@ struct ReplayedPass {
   double begin_s = 0, end_s = 0;
 };
 
+// No replay of 1f1b, gpipe or interleaved takes less, found in time linear in the stages.
+double pipeline_floor(ForeignSchedule schedule, int32_t devices, int32_t chunks, int64_t micro_batches,
+                      std::span<const StageTime> times, double transfer_s);
+
 // times by virtual stage (size devices * chunks); transfer_s passes between two virtual stages on different
 // devices. `passes`, where given, takes every pass, those of one device in order. Of pipelines of `most_s` or
 // more only that much need be known: their makespan may be infinite, and the rest is not filled then.

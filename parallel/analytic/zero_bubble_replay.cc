@@ -63,6 +63,17 @@ class Greedy {
       devices_[static_cast<size_t>(device_of(stage))].left +=
           static_cast<double>(m) * (time.forward_s + time.backward_s);
     }
+    double there = 0, back = 0, longest = 0;
+    for (size_t stage = 0; stage < times_.size(); ++stage) {
+      const double input = times_[stage].backward_s - times_[stage].weight_s;
+      back += input, longest = std::max(longest, input);
+      back_.push_back({back, longest});
+    }
+    there_.resize(times_.size());
+    for (size_t stage = times_.size(); stage-- > 0;) {
+      there += times_[stage].forward_s, longest = std::max(longest, times_[stage].forward_s);
+      there_[stage] = {there + back, longest};
+    }
   }
 
   ReplayedPipeline run() {
@@ -88,6 +99,10 @@ class Greedy {
 
  private:
   static constexpr int32_t kNone = 100;
+  // From a stage on: the way of a micro-batch back to the first stage, and the longest pass on it.
+  struct Way {
+    double seconds = 0, longest = 0;
+  };
   struct Stage {
     std::vector<double> forward_ready, input_ready;  // by micro-batch
     int64_t forwards = 0, inputs = 0, weights = 0;   // done
@@ -197,6 +212,13 @@ class Greedy {
     device.left -= busy;
     // What is left takes as long in any order.
     over_ = over_ || (end - device.begin + device.left) * (1 - 1e-12) >= most_s_;
+    // All later micro-batches come to the longest pass left one after another, and go on from there; the
+    // first device, which began at once, waits for the last of them.
+    if (work != Work::kWeight) {
+      const Way& way = (work == Work::kForward ? there_ : back_)[static_cast<size_t>(stage)];
+      const double last = now + way.seconds + static_cast<double>(m_ - 1 - micro_batch) * way.longest;
+      over_ = over_ || last * (1 - 1e-12) >= most_s_;
+    }
     wake(end, d);
     if (passes_ != nullptr)
       passes_->push_back({d, stage, micro_batch, work != Work::kForward, work == Work::kWeight, now, end});
@@ -216,6 +238,7 @@ class Greedy {
   const double most_s_;
   bool over_ = false;  // takes `most_s_` or more
   std::vector<ReplayedPass>* passes_;
+  std::vector<Way> there_, back_;  // by stage: before its forward pass, before its input gradient
   std::vector<Stage> stages_;
   std::vector<Device> devices_;
   using Event = std::pair<double, int32_t>;
@@ -280,8 +303,12 @@ ReplayedPipeline replay_zero_bubble(ForeignSchedule schedule, int32_t devices, i
   if (least * (1 - 1e-9) >= most_s) return best;
   const std::span<const Rule> rules =
       schedule == ForeignSchedule::kZbV ? std::span<const Rule>(kTwoChunks) : kOneChunk;
+  // Long pipelines try fewer: there the rules differ least, and take longest.
+  constexpr int64_t kMostPasses = 1'000'000;
+  const int64_t passes_each = 3 * m * static_cast<int64_t>(times.size());
+  const auto tried = static_cast<size_t>(std::clamp<int64_t>(kMostPasses / passes_each, 2, 12));
   Rule chosen;
-  for (const Rule& rule : rules) {
+  for (const Rule& rule : rules.first(std::min(tried, rules.size()))) {
     ReplayedPipeline one =
         Greedy(schedule, devices, m, times, transfer_s, rule, std::min(most_s, best.makespan_s), nullptr)
             .run();

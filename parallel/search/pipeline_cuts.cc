@@ -235,11 +235,11 @@ class GrowingStages {
     return slowest;
   }
 
-  // A cut whose longest stage is within `share` of the shortest possible; the stages can have all blocks.
-  std::vector<int64_t> balanced(double share) const {
+  // The cut whose slowest stage is least slow; the stages can have all blocks.
+  std::vector<int64_t> balanced() const {
     std::vector<int64_t> best = most_, held;
     double low = 0, high = slowest(most_);
-    for (int i = 0; i < 60 && low < high * (1 - share); ++i) {
+    for (int i = 0; i < 60 && low < high * (1 - 1e-9); ++i) {
       const double middle = (low + high) / 2;
       if (within(middle, held) >= 0)
         high = middle, best = held;
@@ -247,6 +247,8 @@ class GrowingStages {
         low = middle;
     }
     trim(best);
+    // Nearly the least is not yet the least.
+    while (within(std::nextafter(slowest(best), 0), held) >= 0) best = held, trim(best);
     return best;
   }
 
@@ -308,6 +310,13 @@ class GrowingStages {
   std::vector<bool> alike_;
 };
 
+PipelineCuts cut_at(const std::vector<int64_t>& counts) {
+  PipelineCuts cuts;
+  int64_t begin = 0;
+  for (const int64_t n : counts) cuts.first.push_back(begin), begin += n;
+  return cuts;
+}
+
 // Leaves `stages` with no more than they hold, and in less than `most_s`. False where that is too few, with
 // what is to be said of it.
 bool narrowed(GrowingStages& stages, int64_t blocks, double most_s, Result<PipelineCuts>& answer) {
@@ -336,13 +345,18 @@ Result<PipelineCuts> cut_growing_blocks(int64_t blocks, int32_t stages, const Eq
   GrowingStages growing(blocks, stages, 1, floor, as_before);
   Result<PipelineCuts> none = PipelineCuts();
   if (!narrowed(growing, blocks, most_s, none)) return none;
-  const std::vector<int64_t> balanced = growing.balanced(1e-3);
-  double once = 0, pace = -INFINITY;
+  const std::vector<int64_t> balanced = growing.balanced();
+  PipelineCuts cuts = cut_at(balanced);
+  cuts.pace_s = -INFINITY;
   for (size_t s = 0; s < balanced.size(); ++s) {
     const StagePrice price = cost(static_cast<int32_t>(s), balanced[s]);
-    once += price.once_s, pace = std::max(pace, price.pace_s);
+    cuts.once_s += price.once_s, cuts.pace_s = std::max(cuts.pace_s, price.pace_s);
   }
-  const double enough = std::min(most_s, (1 + 1e-9) * std::max(once + pace, growing.slowest(balanced)));
+  // Some stage of any cut is as slow; often that says it all.
+  cuts.time_s = growing.slowest(balanced);
+  const double taken = std::max(cuts.once_s + cuts.pace_s, cuts.time_s);
+  if (taken <= (1 + 2e-9) * cuts.time_s) return cuts.time_s < most_s || std::isinf(most_s) ? cuts : none;
+  const double enough = std::min(most_s, (1 + 1e-9) * taken);
   std::vector<int64_t> held;
   const int64_t spare = growing.within(enough, held);
   if (spare < 0) return none;
@@ -353,8 +367,8 @@ Result<PipelineCuts> cut_growing_blocks(int64_t blocks, int32_t stages, const Eq
   for (size_t s = 0; s < counts.size(); ++s)
     for (size_t n = counts[s].least; n <= counts[s].most; ++n)
       prices.at(s, 0, n) = cost(static_cast<int32_t>(s), static_cast<int64_t>(n));
-  auto cuts = Cuts(static_cast<size_t>(blocks), prices).solve();
-  return (cuts.ok() && cuts->time_s < most_s) || std::isinf(most_s) ? cuts : none;
+  auto solved = Cuts(static_cast<size_t>(blocks), prices).solve();
+  return (solved.ok() && solved->time_s < most_s) || std::isinf(most_s) ? solved : none;
 }
 
 Result<PipelineCuts> cut_to_least_pace(int64_t blocks, int32_t stages, int64_t least, const StageFloor& pace,
@@ -363,19 +377,10 @@ Result<PipelineCuts> cut_to_least_pace(int64_t blocks, int32_t stages, int64_t l
   GrowingStages growing(blocks, stages, least, pace, as_before);
   Result<PipelineCuts> none = PipelineCuts();
   if (!narrowed(growing, blocks, most_s, none)) return none;
-  std::vector<int64_t> counts = growing.balanced(1e-9), held;
-  double slowest = growing.slowest(counts);
-  // Nearly the least is not yet the least.
-  while (growing.within(std::nextafter(slowest, 0), held) >= 0) {
-    growing.trim(held);
-    counts = held, slowest = growing.slowest(counts);
-  }
-  PipelineCuts cuts;
-  cuts.pace_s = cuts.time_s = slowest;
-  if (!(slowest < most_s) && !std::isinf(most_s)) return none;
-  int64_t begin = 0;
-  for (const int64_t n : counts) cuts.first.push_back(begin), begin += n;
-  return cuts;
+  const std::vector<int64_t> balanced = growing.balanced();
+  PipelineCuts cuts = cut_at(balanced);
+  cuts.pace_s = cuts.time_s = growing.slowest(balanced);
+  return cuts.time_s < most_s || std::isinf(most_s) ? cuts : none;
 }
 
 }  // namespace tessera

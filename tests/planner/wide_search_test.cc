@@ -8,6 +8,7 @@
 #include <random>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/pipeline_replay.h"
 #include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/step_search.h"
 #include "parallel/analytic/zero_bubble_replay.h"
@@ -93,6 +94,40 @@ TEST_CASE("no zero-bubble schedule takes less than its bound, and a limit above 
     CHECK(std::isinf(replay_zero_bubble(schedule, p, m, times, 0, nullptr, bound * (1 - 1e-6)).makespan_s));
   }
   CHECK(reached > 200);  // the bound is the time itself for a third or more
+}
+
+TEST_CASE("no replay takes less than its floor, and a limit above its time changes nothing") {
+  std::mt19937 random(12);
+  const auto between = [&](double a, double b) {
+    return a + (b - a) * static_cast<double>(random() % 1001) / 1000;
+  };
+  constexpr ForeignSchedule kSchedules[] = {ForeignSchedule::k1F1B, ForeignSchedule::kGpipe,
+                                            ForeignSchedule::kInterleaved};
+  int reached = 0, close = 0;
+  for (int trial = 0; trial < 600; ++trial) {
+    const ForeignSchedule schedule = kSchedules[trial % 3];
+    const auto p = static_cast<int32_t>(1 + random() % 8);
+    const auto chunks =
+        static_cast<int32_t>(schedule == ForeignSchedule::kInterleaved ? 2 + random() % 5 : 1);
+    const auto m = static_cast<int64_t>(chunks > 1 ? p * (1 + random() % 5) : 1 + random() % 20);
+    const double back = between(0.5, 3), uneven = trial % 2 == 0 ? 0.5 : 0, hop = between(0, 0.2);
+    std::vector<StageTime> times;
+    for (int32_t stage = 0; stage < p * chunks; ++stage) {
+      const double size = between(1 - uneven, 1 + uneven);
+      times.push_back({size, size * back, 0});
+    }
+    const double floor = pipeline_floor(schedule, p, chunks, m, times, hop);
+    const double taken = replay_pipeline(schedule, p, chunks, m, times, hop).makespan_s;
+    CHECK(floor <= taken * (1 + 1e-9));
+    reached += taken <= floor * (1 + 1e-9), close += taken <= 1.2 * floor;
+    CHECK(replay_pipeline(schedule, p, chunks, m, times, hop, nullptr, taken * (1 + 1e-6)).makespan_s ==
+          taken);
+    CHECK(std::isinf(
+        replay_pipeline(schedule, p, chunks, m, times, hop, nullptr, floor * (1 - 1e-6)).makespan_s));
+  }
+  MESSAGE(reached, " of 600 take no more than their floor, ", close, " no more than a fifth more");
+  CHECK(reached > 50);
+  CHECK(close > 400);
 }
 
 TEST_CASE("any number of threads gives the same plan, bound and count") {
