@@ -87,7 +87,8 @@ Status EntryEmitter::emit_once() {
   for (const Task& task : tasks_) {
     if (task.kind != TaskKind::kNode || !layout_.once[index(task.node)] || made[index(task.node)]) continue;
     made[index(task.node)] = true;
-    TSR_RETURN_IF_ERROR(emit_node(task.node, Era::kForward, kNoTask));
+    const TensorId copy = layout_.graph.node(task.node).outputs[0];
+    if (layout_.twin[index(copy)] == copy) TSR_RETURN_IF_ERROR(emit_node(task.node, Era::kForward, kNoTask));
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "graph/base/text.h"
 #include "parallel/parameter_copies.h"
@@ -291,6 +292,8 @@ class LayoutMaker {
   void find_once() {
     const Graph& graph = layout_.graph;
     layout_.once.assign(graph.nodes().size(), false);
+    for (size_t t = 0; t < graph.tensors().size(); ++t)
+      layout_.twin.push_back(TensorId{static_cast<uint32_t>(t)});
     std::map<TensorId, NodeId> copies;
     for (const ParameterCopy& it : parameter_copies(graph))
       if (it.narrows && !layout_.recompute[index(it.copy)] && !layout_.crossing[index(it.copy)] &&
@@ -309,6 +312,27 @@ class LayoutMaker {
                                                           graph.type(id).shape, layout_.mesh))
           layout_.once[index(copy->second)] = true;
       }
+    }
+    find_twins(copies);
+  }
+
+  // Copies that are made anyway stand for equal ones, which then are not made.
+  void find_twins(const std::map<TensorId, NodeId>& copies) {
+    const auto key = [&](TensorId copy, NodeId id) {
+      const Node& node = layout_.graph.node(id);
+      std::string made(node.op->name);
+      for (const Attr& attr : node.attrs) made += format(" {}={}", attr.name, to_text(attr.value));
+      return std::tuple(node.inputs[0], layout_.place[index(id)], made,
+                        to_text(layout_.spec[index(copy)], layout_.mesh));
+    };
+    std::map<std::tuple<TensorId, int32_t, std::string, std::string>, TensorId> first;
+    for (const auto& [copy, id] : copies)
+      if (layout_.once[index(id)]) first.try_emplace(key(copy, id), copy);
+    for (const auto& [copy, id] : copies) {
+      const auto at = first.find(key(copy, id));
+      if (at == first.end()) continue;
+      layout_.twin[index(copy)] = at->second;
+      layout_.once[index(id)] = true;
     }
   }
 

@@ -47,6 +47,9 @@ struct EntryLayout {
   // same in all micro-batches: made once, before everything else, so that its gathers can be issued ahead of
   // their readers.
   std::vector<bool> once;
+  // By tensor: itself, or the equal copy of the same parameter that is made once at the same place and read
+  // in its stead.
+  std::vector<TensorId> twin;
 
   const Tensor& tensor(TensorId id) const { return graph.tensor(id); }
   bool lies_at(TensorId id, int32_t where) const;

@@ -94,6 +94,7 @@ void EntryEmitter::copy_window(const TensorType& in_type, SlotRef in, int64_t in
 
 Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era era, NodeId node, Tier tier,
                                      const SlotRef* destination) {
+  id = layout_.twin[index(id)];
   const Tensor& tensor = layout_.tensor(id);
   std::vector<Copy>& copies = copies_of(id, era);
   const bool gone = layout_.recompute[index(id)] && era == Era::kBackward &&
@@ -148,6 +149,7 @@ Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era 
 
 Result<SlotRef> EntryEmitter::obtain_slice(TensorId id, const ShardingSpec& want, const Cut& cut, Era era,
                                            NodeId node) {
+  id = layout_.twin[index(id)];
   const Tensor& tensor = layout_.tensor(id);
   std::vector<Copy>& copies = copies_of(id, era);
   const bool gone = layout_.recompute[index(id)] && era == Era::kBackward &&

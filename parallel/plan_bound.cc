@@ -82,28 +82,33 @@ PlanBounds::PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Clus
   const std::vector<ParameterCopy> copies = parameter_copies(graph);
   const std::vector<bool> narrowed = read_as_narrow_copies(graph, copies);
   makes_copy_.assign(graph.nodes().size(), false);
-  std::map<TensorId, int64_t> gathered;  // by parameter: of its narrow copies
-  std::set<TensorId> copy_of;
+  repeats_copy_ = makes_copy_;
+  std::map<TensorId, int64_t> gathered;  // by parameter: of the narrowest copy, which may serve all readers
+  std::map<TensorId, TensorId> copied;
   for (const ParameterCopy& it : copies)
     if (it.narrows) {
       makes_copy_[index(it.node)] = true;
-      gathered[it.parameter] += tessera::bytes(graph.type(it.copy));
-      copy_of.insert(it.copy);
+      const int64_t bytes = tessera::bytes(graph.type(it.copy));
+      const auto [at, is_new] = gathered.try_emplace(it.parameter, bytes);
+      at->second = std::min(at->second, bytes);
+      repeats_copy_[index(it.node)] = !is_new;
+      copied.emplace(it.copy, it.parameter);
     }
   for (const Gradient& gradient : graph.gradients()) {
     const int64_t bytes = tessera::bytes(graph.type(gradient.parameter));
     const bool narrow = narrowed[index(gradient.parameter)];
-    exchanged_.push_back({bytes, narrow ? std::min(bytes, gathered[gradient.parameter]) : bytes});
+    exchanged_.push_back({bytes, narrow ? gathered[gradient.parameter] : bytes});
   }
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
     parameter_bytes_ += tessera::bytes(graph.type(id));
     if (narrowed[index(id)]) narrowed_bytes_ += tessera::bytes(graph.type(id));
   }
+  std::set<TensorId> read;
   for (const Node& node : graph.nodes())
     if (node.phase == Phase::kBackwardInput || node.phase == Phase::kBackwardWeight)
       for (size_t i = 0; i < node.inputs.size(); ++i)
-        if (reads_input(node, i) && copy_of.erase(node.inputs[i]) > 0)
-          copies_bytes_ += tessera::bytes(graph.type(node.inputs[i]));
+        if (const auto at = copied.find(node.inputs[i]); at != copied.end() && reads_input(node, i))
+          if (read.insert(at->second).second) copies_bytes_ += gathered[at->second];
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kState))
     if (graph.type(id).shape.is_concrete()) state_bytes_ += tessera::bytes(graph.type(id));
   find_blocks();
@@ -199,7 +204,7 @@ const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int
   std::vector<Work> works(bound->nodes().size());
   for (size_t n = 0; n < works.size(); ++n) {
     const Node& node = bound->nodes()[n];
-    if (node.op->is_view) continue;
+    if (node.op->is_view || repeats_copy_[n]) continue;
     const bool updates =
         node.phase == Phase::kUpdate || makes_copy_[n];  // once a step, spread like the state
     const auto [work, is_first] = known.try_emplace({updates, key_of(*bound, node)});

@@ -114,7 +114,8 @@ class PlanBounds {
   // Of parameters that are spread from zero 1 on, since all but the update reads narrow copies of them; of
   // narrow copies that backward reads.
   int64_t narrowed_bytes_ = 0, copies_bytes_ = 0;
-  std::vector<bool> makes_copy_;  // by node: a narrow copy of a parameter, which a step makes once
+  std::vector<bool> makes_copy_;    // by node: a narrow copy of a parameter, which a step makes once
+  std::vector<bool> repeats_copy_;  // and one that may stand for it is made by a node before
   int64_t block_parameter_bytes_ = 0, block_state_bytes_ = 0;  // of the smallest block
 };
 

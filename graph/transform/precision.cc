@@ -91,9 +91,12 @@ class MixedCopy {
     return is == compute_ && way.widen ? DType::kF32 : is;
   }
 
+  // A parameter is cast for each of its readers, which may lie in different stages of a pipeline. So its
+  // gradient is a sum of casts to f32, not the cast of a sum.
   Result<TensorId> cast(TensorId now, DType dtype) {
     if (type_of(now) == dtype) return now;
-    if (const auto found = casts_.find(std::pair(index(now), dtype)); found != casts_.end())
+    const bool shared = copy_.graph().tensor(now).kind != TensorKind::kParameter;
+    if (const auto found = casts_.find(std::pair(index(now), dtype)); shared && found != casts_.end())
       return found->second;
     TSR_ASSIGN_OR_RETURN(
         const std::vector<TensorId> made,
