@@ -223,6 +223,12 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
                   format("'{}' has several kinds of devices, and a certificate is of one: give the {} alone, "
                          "which the plan is for, and any other kind in turn",
                          it.cluster_text, it.search->kinds[0].used));
+  if (certified && it.search->cut_off)
+    return Status(
+        StatusCode::kUnsupported,
+        format("the search ended after {} configurations with others still open, and a certificate "
+               "is of all: pin some of tp, dp, pp, cp or the micro-batch, or leave out 'certificate'",
+               it.search->solved));
   if (certified) it.certificate = certificate_json(request, it.cluster, *it.search);
   if (it.search->stage_kinds) {  // stages of kinds of their own: as they were cut
     it.found = it.search->best;

@@ -43,9 +43,11 @@ struct StepSearchResult {
   double bound_s = 0;
   double gap = 0;  // (best - bound) / best
   int64_t configurations = 0, closed_by_bound = 0, solved = 0, too_large = 0;
-  std::vector<ClosedConfiguration> closed;  // all of them, by bound before anything was solved
+  // Of the search without options.wide: all of them, by bound before anything was solved.
+  std::vector<ClosedConfiguration> closed;
   // Of the whole space: those solved, each with the best step known when it was (as step_s).
   std::vector<ClosedConfiguration> open;
+  bool cut_off = false;      // options.most_solved were: what was still open counts in the bound alone
   bool last_resort = false;  // options.shard and offload were turned to
   // Of a cluster of several kinds: all choices among them, that of `best` first, and the cluster of one kind
   // that it is planned and priced on (analytic/cluster_parts). What stands above but for bound and gap is of

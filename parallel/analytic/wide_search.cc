@@ -132,6 +132,7 @@ class Search {
     }
     const double family = next_family < families.open.size() ? families.open[next_family].bound_s : INFINITY;
     bound_ = std::min({bound_, family, open_.empty() ? INFINITY : open_.top().bound_s});
+    result_.cut_off = std::min(family, open_.empty() ? INFINITY : open_.top().bound_s) < best_;
     result_.closed_by_bound += static_cast<int64_t>(families.open.size() - next_family);
     for (; !open_.empty(); open_.pop()) result_.closed_by_bound += open_.top().of.count();
     return finish();
