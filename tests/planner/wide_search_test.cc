@@ -68,6 +68,22 @@ TEST_CASE("Llama 3 405B on 16,384 devices in the whole space uses what the narro
   CHECK(result.best.time.step_s < 0.95 * narrow.best.time.step_s);
 }
 
+TEST_CASE("of deep models hardly more configurations have to be solved than of shallow ones") {
+  for (const auto& [width, batch] : {std::pair{2048, 512}, std::pair{4096, 256}})
+    for (const int blocks : {24, 96, 250, 1000}) {
+      const TransformerShape model =
+          shape(format("gpt2:L={},C={},H={},V=51200,T=2048", blocks, width, width / 128).c_str());
+      StepSearchOptions options;
+      options.global_batch = batch;
+      options.wide = true;
+      // Hundreds differ in their chunks and recomputed blocks alone; one by one they would be thousands.
+      const StepSearchResult result = search(model, *cluster_preset("dgx-h100:256"), options);
+      MESSAGE(blocks, " blocks of ", width, ": ", told(result, 0));
+      CHECK(result.solved <= 200);
+      CHECK(result.gap < 0.03);
+    }
+}
+
 TEST_CASE("no zero-bubble schedule takes less than its bound, and a limit above its time changes nothing") {
   std::mt19937 random(11);
   const auto between = [&](double a, double b) {
