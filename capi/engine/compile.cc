@@ -435,10 +435,9 @@ bool splits_fused_vocabulary(const PlannedEntry& entry) {
 
 bool on_gpu(const DeviceSet& devices) { return devices.text().starts_with("cuda"); }
 
-}  // namespace
-
-Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
-                                  const std::shared_ptr<DeviceSet>& devices) {
+Result<Compiled> compile_training_with_loss(const Graph& forward, bool language_model,
+                                            const TrainerSettings& settings,
+                                            const std::shared_ptr<DeviceSet>& devices) {
   if (settings.fused_loss != FusedLoss::kAuto)
     return compile_training_as_set(forward, language_model, settings, devices);
   TrainerSettings apart = settings, fused = settings;
@@ -454,6 +453,16 @@ Result<Compiled> compile_training(const Graph& forward, bool language_model, con
     return with_logits.ok() ? std::move(with_logits) : std::move(together);
   const auto seconds = [](const Compiled& it) { return it.record->entries[0].plan.estimate.step_time_s; };
   return seconds(*together) < seconds(*with_logits) ? std::move(together) : std::move(with_logits);
+}
+
+}  // namespace
+
+Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& given,
+                                  const std::shared_ptr<DeviceSet>& devices) {
+  TrainerSettings settings = given;
+  // cuBLASLt has that at the end of its products of two bytes an element.
+  settings.step.gelu_in_products = on_gpu(*devices) && given.precision != DType::kF32;
+  return compile_training_with_loss(forward, language_model, settings, devices);
 }
 
 Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,

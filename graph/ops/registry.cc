@@ -45,6 +45,7 @@ extern const OpDef kLogSumExp;
 extern const OpDef kLossScaling;
 extern const OpDef kLossScalingUpdate;
 extern const OpDef kMatmul;
+extern const OpDef kMatmulGeluGrad;
 extern const OpDef kMatmulWeightGrad;
 extern const OpDef kMergeDims;
 extern const OpDef kMoeCombine;
@@ -146,6 +147,7 @@ std::span<const OpDef* const> table() {
       &kLossScaling,
       &kLossScalingUpdate,
       &kMatmul,
+      &kMatmulGeluGrad,
       &kMatmulWeightGrad,
       &kMergeDims,
       &kMoeCombine,

@@ -8,6 +8,7 @@
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/dropout.h"
 #include "graph/transform/fused_loss.h"
+#include "graph/transform/gelu_products.h"
 #include "graph/transform/prune.h"
 
 namespace tessera {
@@ -181,6 +182,9 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
   }
   TSR_RETURN_IF_ERROR(differentiate(step, scaled_loss));
   TSR_ASSIGN_OR_RETURN(step, with_loss_beside_gradient(step));
+  if (options.gelu_in_products) {
+    TSR_ASSIGN_OR_RETURN(step, with_gelu_gradients_in_products(step));
+  }
   if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->go_on(step));
 
   TSR_ASSIGN_OR_RETURN(const TensorId lr, step.add_tensor("lr", scalar, TensorKind::kInput));

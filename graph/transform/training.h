@@ -30,6 +30,7 @@ struct TrainingOptions {
   OptimizerOptions optimizer;
   double clip_norm = 0;  // bound on the global gradient norm; 0: none
   LossScaling loss_scaling;
+  bool gelu_in_products = false;  // gradients through gelu, as graph/transform/gelu_products.h says
 };
 
 // forward (+ loss) -> forward, backward, update. Adds inputs "lr" f32[] and "step" f32[] (1 for the first step),

@@ -298,6 +298,7 @@ Result<Graph> step_graph(const Job& job) {
   training.optimizer.name = job.optimizer;
   training.clip_norm = job.clip_norm;
   training.loss_scaling.initial = job.loss_scaling;
+  training.gelu_in_products = job.gelu_in_products;
   TSR_ASSIGN_OR_RETURN(Graph step, make_training_step(forward, training));
   if (job.gradients)
     for (const Gradient& gradient : std::vector<Gradient>(step.gradients().begin(), step.gradients().end()))
@@ -340,9 +341,9 @@ Outcome run(const Job& job, std::string_view words, const PlanEdit& edit) {
 const Outcome& on_one_device(const Job& job) {
   static std::map<std::string, Outcome> known;
   const auto [at, fresh] = known.try_emplace(key_of(job));
-  Job with_logits = job;
-  with_logits.fused_loss = false;
-  if (fresh) at->second = run(with_logits, "single");
+  Job plain = job;
+  plain.fused_loss = plain.gelu_in_products = false;
+  if (fresh) at->second = run(plain, "single");
   return at->second;
 }
 

@@ -68,6 +68,7 @@ constexpr KernelEntry kKernels[] = {
     {"loss_scaling_update", "reference", prepare_loss_scaling_update},
     {"matmul", "packed", prepare_matmul_packed},
     {"matmul", "reference", prepare_matmul},
+    {"matmul_gelu_grad", "reference", prepare_matmul_gelu_grad},
     {"matmul_weight_grad", "packed", prepare_matmul_weight_grad_packed},
     {"matmul_weight_grad", "reference", prepare_matmul_weight_grad},
     {"merge_dims", "reference", prepare_merge_dims},

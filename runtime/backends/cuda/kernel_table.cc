@@ -57,6 +57,8 @@ constexpr KernelEntry kKernels[] = {
     {"matmul", "matvec", prepare_matvec},
     {"matmul", "cublaslt", prepare_matmul_lt, true},
     {"matmul", "reference", prepare_matmul},
+    {"matmul_gelu_grad", "cublaslt", prepare_matmul_gelu_grad_lt, true},
+    {"matmul_gelu_grad", "reference", prepare_matmul_gelu_grad},
     {"matmul_weight_grad", "cublaslt", prepare_matmul_weight_grad_lt, true},
     {"matmul_weight_grad", "reference", prepare_matmul_weight_grad},
     {"merge_dims", "reference", prepare_merge_dims},

@@ -48,6 +48,7 @@ Result<Prepared> prepare_log_sum_exp(const KernelSpec& spec);
 Result<Prepared> prepare_loss_scaling(const KernelSpec& spec);
 Result<Prepared> prepare_loss_scaling_update(const KernelSpec& spec);
 Result<Prepared> prepare_matmul(const KernelSpec& spec);
+Result<Prepared> prepare_matmul_gelu_grad(const KernelSpec& spec);
 Result<Prepared> prepare_matmul_weight_grad(const KernelSpec& spec);
 Result<Prepared> prepare_merge_dims(const KernelSpec& spec);
 Result<Prepared> prepare_moe_combine(const KernelSpec& spec);

@@ -60,6 +60,7 @@ int64_t library_workspace_bytes(const LtShape& shape) {
 }
 
 cublasLtEpilogue_t epilogue_of(const LtShape& shape) {
+  if (shape.has_gelu_grad) return CUBLASLT_EPILOGUE_DGELU;
   if (shape.has_gelu && shape.has_pre)
     return shape.has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
   if (shape.has_gelu) return shape.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
@@ -94,7 +95,8 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
   TSR_ASSIGN_OR_RETURN(const Types types, types_of(shape.dtype));
   f64_ = shape.dtype == DType::kF64;
   workspace_bytes_ = library_workspace_bytes(shape);
-  if (shape.has_gelu && (shape.N % 8 != 0 || (shape.dtype != DType::kF16 && shape.dtype != DType::kBF16)))
+  if ((shape.has_gelu || shape.has_gelu_grad) &&
+      (shape.N % 8 != 0 || (shape.dtype != DType::kF16 && shape.dtype != DType::kBF16)))
     return Status(StatusCode::kUnsupported, "cuBLASLt: gelu of f16 and bf16, rows of a multiple of 8");
 
   TSR_RETURN_IF_ERROR(from_cublas(lt_->desc_create(&desc_, types.compute, types.scale), "a descriptor"));
@@ -108,7 +110,7 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
   if (const cublasLtEpilogue_t epilogue = epilogue_of(shape); epilogue != CUBLASLT_EPILOGUE_DEFAULT)
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)), "an epilogue"));
-  if (shape.has_gelu && shape.has_pre) {
+  if (shape.has_gelu_grad || (shape.has_gelu && shape.has_pre)) {
     const int64_t ld = shape.N;  // as C^T
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld)), "an epilogue"));

@@ -25,6 +25,9 @@ struct LtShape {
   int64_t a_row = 0;    // of A as it is stored; 0: K, transposed M
   bool adds = false;    // C += op(A) op(B)
   bool wide_c = false;  // of f16 and bf16 operands: C is f32
+  // C is the product times the derivative of gelu (by tanh) at the elements of another matrix, `pre` [M, N].
+  // Without bias and gelu; types and N as for gelu.
+  bool has_gelu_grad = false;
 };
 
 class LtProduct {
@@ -38,7 +41,7 @@ class LtProduct {
   LtProduct(const LtProduct&) = delete;
   LtProduct& operator=(const LtProduct&) = delete;
 
-  // `bias` and `pre` as the shape says, else null.
+  // `bias` and `pre` as the shape says, else null; pre is written with gelu, read with its gradient.
   Status launch(const void* a, const void* b, const void* bias, void* pre, void* c, void* workspace,
                 cudaStream_t stream) const;
   static int64_t workspace_bytes(const LtShape& shape);  // of any alignment

@@ -84,8 +84,8 @@ Result<std::string> LtProduct::fastest() const {
   const int64_t a_count =
       shape_.trans_a ? shape_.K * extent(shape_.a_row, shape_.M) : shape_.M * extent(shape_.a_row, shape_.K);
   const int64_t b_count = shape_.K * shape_.N, c_count = shape_.M * extent(shape_.c_row, shape_.N);
-  const int64_t bias_count = shape_.has_bias ? shape_.N : 0,
-                pre_count = shape_.has_pre ? shape_.M * shape_.N : 0;
+  const bool has_pre = shape_.has_pre || shape_.has_gelu_grad;
+  const int64_t bias_count = shape_.has_bias ? shape_.N : 0, pre_count = has_pre ? shape_.M * shape_.N : 0;
   const DType c_type = shape_.wide_c && !f64_ ? DType::kF32 : shape_.dtype;
   int64_t bytes = 0;
   const auto place = [&](int64_t size) {
@@ -107,13 +107,13 @@ Result<std::string> LtProduct::fastest() const {
   fill_with_noise(shape_.dtype, memory.at(b_at), b_count, 2, watch.stream());
   fill_with_noise(c_type, memory.at(c_at), c_count, 3, watch.stream());
   fill_with_noise(shape_.dtype, memory.at(bias_at), bias_count, 4, watch.stream());
+  fill_with_noise(shape_.dtype, memory.at(pre_at), pre_count, 5, watch.stream());
   TSR_RETURN_IF_ERROR(from_cuda(cudaGetLastError(), "filling operands"));
 
   const auto launch = [&](size_t i) {
     return launch_as(proposed[i], memory.at(a_at), memory.at(b_at),
-                     shape_.has_bias ? memory.at(bias_at) : nullptr,
-                     shape_.has_pre ? memory.at(pre_at) : nullptr, memory.at(c_at), memory.at(workspace_at),
-                     watch.stream());
+                     shape_.has_bias ? memory.at(bias_at) : nullptr, has_pre ? memory.at(pre_at) : nullptr,
+                     memory.at(c_at), memory.at(workspace_at), watch.stream());
   };
   std::vector<Timed> timed;
   double shortest = 0;

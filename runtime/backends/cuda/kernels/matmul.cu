@@ -16,6 +16,17 @@ struct StorePlain {
   }
 };
 
+template <class T>
+struct StoreGeluGrad {
+  const T* pre;
+  T* y;
+  int64_t N;
+  __device__ void operator()(int64_t, int64_t m, int64_t n, Wide<T> sum) const {
+    const int64_t at = m * N + n;
+    y[at] = narrow<T>(sum * gelu_tanh_derivative(widen(pre[at])));
+  }
+};
+
 Status check_blocks(const GemmShape& shape) {
   if (gemm_blocks(shape) < (int64_t{1} << 31)) return {};
   return Status(StatusCode::kUnsupported, format("{} blocks of 64 x 64", gemm_blocks(shape)));
@@ -39,6 +50,23 @@ Result<Prepared> prepare_matmul(const KernelSpec& spec) {
                            launch_gemm(args.stream, shape, args.in<T>(0), args.in<T>(1), WholeGemm{},
                                        StoreActivated<T>{has_bias ? args.in<T>(2) : nullptr, args.out<T>(0),
                                                          has_pre ? args.out<T>(1) : nullptr, N, activation});
+                         }),
+                         shape);
+  });
+}
+
+// dy [M, K], w [K, N] or [N, K], pre [M, N] -> dpre [M, N]
+Result<Prepared> prepare_matmul_gelu_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const bool trans = spec.i64("trans_w") == 1;
+    const int64_t K = spec.input_dims(0).back(), N = spec.output_dims(0).back();
+    const int64_t M = N == 0 ? 0 : spec.output_elements(0) / N;
+    const GemmShape shape{1, M, N, K, 0, K, 1, 0, trans ? 1 : N, trans ? K : 1};
+    TSR_RETURN_IF_ERROR(check_blocks(shape));
+    return gemm_prepared(spec, make_kernel([=](const LaunchArgs& args) {
+                           launch_gemm(args.stream, shape, args.in<T>(0), args.in<T>(1), WholeGemm{},
+                                       StoreGeluGrad<T>{args.in<T>(2), args.out<T>(0), N});
                          }),
                          shape);
   });

@@ -27,6 +27,15 @@ struct Finish {
   }
 };
 
+// A product and the value before gelu -> the gradient there; the result is what was read.
+template <class T>
+struct TimesGeluDerivative {
+  __device__ void begin() {}
+  __device__ void operator()(int64_t, const Wide<T>* x, Wide<T>* out) const {
+    out[0] = x[0] * gelu_tanh_derivative(x[1]);
+  }
+};
+
 Prepared product_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, const LtShape& shape,
                           std::shared_ptr<const LtProduct> product) {
   Prepared prepared = memory_bound(spec, std::move(kernel));
@@ -93,6 +102,40 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
           return {};
         }),
         shape, product.value());
+  });
+}
+
+// dy [M, K], w [K, N] or [N, K], pre [M, N] -> dpre [M, N]
+Result<Prepared> prepare_matmul_gelu_grad_lt(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const int64_t K = spec.input_dims(0).back(), N = spec.output_dims(0).back();
+    const int64_t M = N == 0 ? 0 : spec.output_elements(0) / N;
+    if (M == 0 || N == 0 || K == 0)
+      return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", M, N, K));
+    const std::string_view algorithm = LtChoices(spec).take();
+    LtShape shape{M, N, K, false, spec.i64("trans_w") == 1, spec.input_dtype(0), false};
+    shape.has_gelu_grad = true;
+    Result<std::shared_ptr<const LtProduct>> product = LtProduct::create(shape, algorithm);
+    if (!product.ok() && product.status().code() == StatusCode::kUnsupported) {
+      shape.has_gelu_grad = false;
+      static_cast<void>(product = LtProduct::create(shape, algorithm));
+    }
+    if (!product.ok()) return product.status();
+    const bool finishes = !shape.has_gelu_grad;
+    return product_prepared(spec,
+                            make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
+                              // The library only reads it there.
+                              void* pre = const_cast<void*>(args.inputs[2]);
+                              TSR_RETURN_IF_ERROR(product->launch(args.inputs[0], args.inputs[1], nullptr,
+                                                                  finishes ? nullptr : pre, args.outputs[0],
+                                                                  args.workspace, args.stream));
+                              if (finishes)
+                                launch_map<T, 2, 1>(args.stream, M * N, TimesGeluDerivative<T>{},
+                                                    {{args.outputs[0], pre}, {args.outputs[0]}});
+                              return {};
+                            }),
+                            shape, product.value());
   });
 }
 
