@@ -17,7 +17,7 @@ Result<std::string> devices_that_do(const Graph& graph, const Cluster& cluster, 
   std::string strategy;
   PlanOptions options = given;
   options.any_that_fits = true;
-  options.least_limit = nullptr;
+  options.least_limit = nullptr, options.smallest = nullptr;
   options.known = nullptr;  // that is of as many devices as there are
   options.memory_limit = memory_limit(cluster, given);
   const auto fits = [&](int32_t count) -> Result<bool> {

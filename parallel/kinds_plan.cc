@@ -128,7 +128,7 @@ Result<PlanResult> plan_several_kinds(const Graph& graph, const Cluster& cluster
     int64_t needs = 0;
     PlanOptions own = options;
     own.known = nullptr;  // that is of one cluster
-    own.advise = false, own.least_limit = &needs;
+    own.advise = false, own.least_limit = &needs, own.smallest = nullptr;
     Result<PlanResult> planned = make_plan(graph, part.cluster, catalog, own);
     if (!planned.ok()) {
       if (planned.status().code() == StatusCode::kOutOfMemory && needs > 0 && needs < least)
@@ -159,7 +159,7 @@ Result<PlanResult> plan_several_kinds(const Graph& graph, const Cluster& cluster
   if (options.least_limit != nullptr) *options.least_limit = least;
   PlanOptions own = options;
   own.known = nullptr;
-  own.least_limit = nullptr;
+  own.least_limit = nullptr, own.smallest = nullptr;
   return make_plan(graph, smallest->cluster, catalog, own)
       .status()
       .with_context(format("{} devices of kind '{}', which need the least", smallest->devices.size(),

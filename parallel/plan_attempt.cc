@@ -49,6 +49,13 @@ PlanAttempt PlanAttempts::make(const SpaceNode& node, int64_t limit, double beat
   return with_set(std::move(it), beat_s);
 }
 
+PlanAttempt PlanAttempts::make_of_batch(const SpaceNode& node, int64_t global_batch) const {
+  if (global_batch == options_.global_batch) return make(node);
+  PlanOptions options = options_;
+  options.global_batch = global_batch, options.known = nullptr;
+  return PlanAttempts(graph_, bound_graph_, cluster_, catalog_, options, limit_).make(node);
+}
+
 PlanAttempt PlanAttempts::make_kept(const SpaceNode& node) const {
   const std::string words = to_text(node.spec);
   if (const PlanAttempt* known = options_.known == nullptr ? nullptr : options_.known->find(words)) {

@@ -70,6 +70,8 @@ class PlanAttempts {
   // `limit`: what a set of activations to recompute is made to fit; `beat_s`: a step that takes as long is of
   // no use.
   PlanAttempt make(const SpaceNode& node, int64_t limit, double beat_s) const;
+  // Of a step of another batch.
+  PlanAttempt make_of_batch(const SpaceNode& node, int64_t global_batch) const;
   // All its ranks, as they will run: another than the first may need a few buffers more (zeros beside an
   // addend), so that it may no longer fit.
   Status lower_whole(PlanAttempt& it) const;

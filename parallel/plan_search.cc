@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "graph/base/text.h"
+#include "parallel/least_plan.h"
 #include "parallel/plan_attempt.h"
 #include "parallel/plan_bound.h"
 #include "parallel/plan_space.h"
 #include "parallel/strategy.h"
+#include "parallel/working_bytes.h"
 
 namespace tessera {
 
@@ -105,12 +108,20 @@ class Search {
     PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
     // With one thing to try there is nothing to compare.
     if (roots.size() > 1) bounds_ = &bounds;
+    WorkingBytes working(bound_graph_, space_);
+    const LeastPlanSpace smallest{roots, space_, pins_, bounds, working, trials_};
+    if (may_choose_smallest()) smallest_ = &smallest;
+    const bool none = smallest_ != nullptr && none_within(smallest, limit_);
+    if (options_.any_that_fits && smallest_ != nullptr) return any_within(none);
     // Whoever gives words means what they name: options that they leave open stay off unless that does not
     // fit.
     std::vector<StrategySpec> plain, others;
     for (const StrategySpec& spec : roots) (is_as_worded(spec) ? plain : others).push_back(spec);
     for (const StrategySpec& spec : plain) come_up({spec, SavingStep::kNone}, 0);
-    TSR_ASSIGN_OR_RETURN(size_t best, explore());
+    size_t best = attempts_.size();
+    if (!none) {
+      TSR_ASSIGN_OR_RETURN(best, explore());
+    }
     if (best == attempts_.size() && !others.empty()) {
       for (const StrategySpec& spec : others) come_up({spec, SavingStep::kNone}, 0);
       for (const SpaceNode& node : std::exchange(held_back_, {})) come_up(node, 0);
@@ -119,7 +130,9 @@ class Search {
     }
     if (best == attempts_.size()) {
       if (options_.any_that_fits) return Status(StatusCode::kOutOfMemory, "no plan fits");
-      return nothing_fits();
+      if (!least_ || !least_->fits()) return nothing_fits();
+      attempts_.push_back(*least_);
+      return result_of(best);
     }
     if (options_.any_that_fits) return any_of(best);
     TSR_ASSIGN_OR_RETURN(best, recompute_some(best));
@@ -231,6 +244,10 @@ class Search {
           best = try_sets(best);
           continue;
         }
+        if (!found && !least_ && smallest_ != nullptr && spent() >= kBeforeSmallest) {
+          TSR_ASSIGN_OR_RETURN(least_, least_plan(*smallest_, {limit_}));
+          if (!least_ || !least_->fits()) break;
+        }
         Open open = take_next(!found && search_.solved >= kBeforeSmallest);
         if (found &&
             std::max(open.likely_s * likely_trust_, open.bound_s * trust_) >=
@@ -247,6 +264,9 @@ class Search {
       for (Open& open : std::exchange(closed_, {})) queue_.push_back(std::move(open));
     }
   }
+
+  // Without words; single decisions that are given may lie in other parts than its bounds count.
+  bool may_choose_smallest() const { return may_choose_sets() && options_.pins.empty(); }
 
   int64_t spent() const { return search_.solved + skipped_ / kSkippedForOne; }
 
@@ -452,6 +472,17 @@ class Search {
     return bounds_->seconds_within(node.spec, limit_);
   }
 
+  // `none`: known not to be.
+  Result<PlanResult> any_within(bool none) {
+    std::optional<PlanAttempt> any;
+    if (!none) {
+      TSR_ASSIGN_OR_RETURN(any, least_plan(*smallest_, {limit_, true}));
+    }
+    if (!any || !any->fits()) return Status(StatusCode::kOutOfMemory, "no plan fits");
+    attempts_.push_back(std::move(*any));
+    return any_of(0);
+  }
+
   PlanResult any_of(size_t which) {
     PlanResult result;
     result.plan = std::move(attempts_[which].plan);
@@ -503,7 +534,14 @@ class Search {
   }
 
   Result<PlanResult> nothing_fits() {
-    // What bounds alone ruled out may still be the smallest.
+    if (smallest_ != nullptr && !least_) {
+      TSR_ASSIGN_OR_RETURN(least_, least_plan(*smallest_, {}));
+    }
+    // What bounds alone ruled out may else still be the smallest.
+    if (least_) {
+      attempts_.push_back(std::move(*least_));
+      hopeless_.clear();
+    }
     std::ranges::stable_sort(hopeless_, {}, [&](const Open& it) { return bounds_->bytes(it.node.spec); });
     int64_t more = 0;
     for (const Open& open : hopeless_) {
@@ -525,6 +563,7 @@ class Search {
         continue;
       }
       if (options_.least_limit != nullptr) *options_.least_limit = least.candidate.arena_bytes;
+      if (options_.smallest != nullptr) *options_.smallest = least.plan;
       return Status(StatusCode::kOutOfMemory,
                     format("no plan fits {} a device; the smallest limit that works is {} ({} bytes) with "
                            "'{}'. Its peak: {}",
@@ -554,11 +593,13 @@ class Search {
   std::vector<Open> queue_;
   std::vector<Open> closed_;  // by their bounds
   size_t next_order_ = 0;
-  std::vector<SpaceNode> held_back_;  // while what is as worded may still fit
-  std::vector<Open> hopeless_;        // too large by what their bounds say
-  std::set<std::string> with_sets_;   // for which a set was looked for
-  bool sets_tried_ = false;           // before there was a plan
-  int64_t skipped_ = 0;               // of those, by what waits for backward
+  std::vector<SpaceNode> held_back_;          // while what is as worded may still fit
+  std::vector<Open> hopeless_;                // too large by what their bounds say
+  std::set<std::string> with_sets_;           // for which a set was looked for
+  bool sets_tried_ = false;                   // before there was a plan
+  int64_t skipped_ = 0;                       // of those, by what waits for backward
+  const LeastPlanSpace* smallest_ = nullptr;  // where the smallest may be looked for
+  std::optional<PlanAttempt> least_;          // that it found
   std::vector<PlanAttempt> attempts_;
   PlanSearch search_;
   int64_t without_ = 0;  // lowerings before there was a plan

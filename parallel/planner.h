@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,6 +38,7 @@ struct PlanOptions {
   MeasurePlans measure;
   bool advise = true;              // where nothing fits, look for the number of devices that would do
   int64_t* least_limit = nullptr;  // out: where nothing fits, the smallest limit that works
+  std::optional<Plan>* smallest = nullptr;  // out: the plan that does, of devices of one kind
   KnownAttempts* known = nullptr;  // kept from one limit to the next: nothing else may change between them
   // Whether anything fits is the question: the first plan found will do, unproved, and where none is, what
   // would do is not looked for.

@@ -206,10 +206,15 @@ struct PlanRequest {
   KnownAttempts* known = nullptr;       // of the first entry, under other limits
 };
 
-// With `limit` for the first entry, which alone is searched; the others follow it. Where it does not fit,
-// *least is the smallest limit at which it would.
+// What would do where the first entry does not fit.
+struct LeastFound {
+  int64_t limit = 0;         // the smallest
+  std::optional<Plan> plan;  // with it
+};
+
+// With `limit` for the first entry, which alone is searched, or is `settled`; the others follow it.
 Result<Planned> plan_once(const PlanRequest& request, int64_t limit, const Cluster& cluster,
-                          const KernelCatalog& catalog, int64_t* least) {
+                          const KernelCatalog& catalog, LeastFound* least, const Plan* settled = nullptr) {
   Planned planned;
   std::vector<PlannedEntry>& entries = planned.entries;
   entries.reserve(request.graphs.size());
@@ -221,7 +226,10 @@ Result<Planned> plan_once(const PlanRequest& request, int64_t limit, const Clust
     options.memory_limit = limit;
     options.advise = false;  // that is for all entries together
     PlannedEntry entry{graph.name, graph.graph, {}};
-    if (entries.empty() && !compute.plan_file.empty()) {
+    if (entries.empty() && settled != nullptr) {
+      entry.plan = *settled;
+      entry.plan.estimate.profile = request.profile;
+    } else if (entries.empty() && !compute.plan_file.empty()) {
       TSR_ASSIGN_OR_RETURN(entry.plan, read_plan_file(compute.plan_file, *graph.graph));
       TSR_RETURN_IF_ERROR(check_followed(entry.plan, *graph.graph, request.batch, graph.symbols)
                               .with_context(format("plan '{}'", compute.plan_file)));
@@ -229,7 +237,7 @@ Result<Planned> plan_once(const PlanRequest& request, int64_t limit, const Clust
       if (entries.empty()) {
         options.parallel = compute.parallel;
         options.pins = compute.pins;
-        options.least_limit = least;
+        if (least != nullptr) options.least_limit = &least->limit, options.smallest = &least->plan;
         options.any_that_fits = request.any_that_fits;
         options.known = request.known;
         if (request.measured != nullptr && compute.measure > 1) {
@@ -266,13 +274,15 @@ Result<Planned> plan_within(const PlanRequest& given, int64_t limit, const Clust
   KnownAttempts known;
   PlanRequest request = given;
   request.known = &known;
-  int64_t asked = limit, least = 0;
+  int64_t asked = limit;
+  LeastFound least;
   if (limit == 0) return plan_once(request, 0, cluster, catalog, nullptr);
   for (int attempt = 0; attempt < kAttempts && asked > 0; ++attempt) {
     Result<Planned> planned = plan_once(request, asked, cluster, catalog, &least);
     if (!planned.ok()) {
       const bool too_large = planned.status().code() == StatusCode::kOutOfMemory;
-      if (!too_large || (least == 0 && attempt == 0)) return planned;
+      // Where the first entry alone does not fit, all together do not.
+      if (!too_large || (attempt == 0 && (least.limit == 0 || request.any_that_fits))) return planned;
       break;
     }
     const int64_t over = planned->largest_arena() - limit;
@@ -283,11 +293,16 @@ Result<Planned> plan_within(const PlanRequest& given, int64_t limit, const Clust
   }
   PlanRequest smallest = request;
   smallest.any_that_fits = false;
-  if (least == 0) {  // asked in vain before anything was found too large
+  if (least.limit == 0) {  // asked in vain before anything was found too large
     const Result<Planned> refused = plan_once(smallest, 1, cluster, catalog, &least);
-    if (refused.ok() || least == 0) return refused;
+    if (refused.ok() || least.limit == 0) return refused;
   }
-  return plan_once(smallest, least, cluster, catalog, nullptr);
+  if (least.plan) {
+    Result<Planned> planned = plan_once(smallest, least.limit, cluster, catalog, nullptr, &*least.plan);
+    // A plan that is of use has been searched for: its gap and what else there is are known.
+    if (!planned.ok() || planned->largest_arena() > limit || given.any_that_fits) return planned;
+  }
+  return plan_once(smallest, least.limit, cluster, catalog, nullptr);
 }
 
 // What would do, in place of a plan that is too large.
