@@ -1,6 +1,7 @@
 #include "parallel/analytic/after_bound.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "parallel/analytic/block_ways.h"
 #include "parallel/analytic/step_time.h"
@@ -36,23 +37,18 @@ AfterBound::AfterBound(const TransformerShape& model, const Cluster& cluster,
       share_(backward_share) {}
 
 double AfterBound::step_s(double pipeline_s, const StageParameters& own) const {
+  const AfterParts parts(model_, plan_, cluster_, m_, own);
+  const double m = static_cast<double>(m_);
   const auto total = [&](double p) {
-    const AfterPipeline after =
-        after_pipeline(model_, plan_, cluster_, m_, own, share_ * p / static_cast<double>(m_));
+    const AfterPipeline after = parts.beside(share_ * p / m);
     return p + after.gradients_s + after.update_s;
   };
-  // How much more is hidden by a second more of pipeline, at most.
-  const double m = static_cast<double>(m_);
-  const double more = 0.8 * 0.9 * share_ *
-                      ((own.sharded > 0 || plan_.zero == 3 ? 1.5 : 0) + (plan_.zero == 2 ? 1 : 1 / m) +
-                       (own.experts > 0 ? 1.5 : 0));
-  if (!plan_.dp_overlap || plan_.replicas() == 1 || more <= 1) return total(pipeline_s);
-  double low = pipeline_s, high = std::max(2 * total(0), pipeline_s);  // there everything is hidden
-  for (int i = 0; i < 50; ++i) {
-    const double a = low + (high - low) / 3, b = high - (high - low) / 3;
-    (total(a) <= total(b) ? high : low) = total(a) <= total(b) ? b : a;
-  }
-  return (1 - 1e-7) * std::min({total(low), total(high), total(pipeline_s)});
+  // The sum is straight but where a part has hidden what it can.
+  double least = total(pipeline_s);
+  for (const double backward_s : parts.all_hidden_s())
+    if (const double p = backward_s * m / share_; p > pipeline_s && std::isfinite(p))
+      least = std::min(least, kBoundSlack * total(p));
+  return least;
 }
 
 double AfterBound::least_s(const StageParameters& own) const {

@@ -24,6 +24,7 @@ constexpr double kUpdateKernels = 60;  // issued in any case
 // Communication beside computation is not free: its kernels hold about a fifth of the multiprocessors
 // meanwhile.
 constexpr double kInterference = 0.2;
+constexpr double kHidden = 0.9;  // of a backward pass, that communication may hide beside
 
 }  // namespace
 
@@ -47,48 +48,42 @@ StageParameters& StageParameters::operator+=(const StageParameters& other) {
   return *this;
 }
 
-AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
-                             int64_t micro_batches, const StageParameters& own, double backward_s) {
+AfterParts::AfterParts(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
+                       int64_t micro_batches, const StageParameters& own)
+    : overlaps_(plan.dp_overlap), buckets_(static_cast<double>(std::max<int64_t>(1, model.L / plan.pp))) {
   const DeviceKind& kind = cluster.kinds[0];
   RankGroup all = group_of(cluster, plan.replicas(), plan.tp);
   all.one_ring = plan.one_ring;
   const double m = static_cast<double>(micro_batches);
   const double gradient = bytes_of(plan.grad_dtype), weight = bytes_of(plan.compute_dtype);
-  const double buckets = static_cast<double>(std::max<int64_t>(1, model.L / plan.pp));
-  // Hidden beside `beside` backward passes, but for one bucket.
-  const auto exposed = [&](double reduction, double beside) {
-    if (!plan.dp_overlap) return reduction;
-    const double left = std::max(reduction - 0.9 * backward_s * beside, reduction / buckets);
-    return left + kInterference * (reduction - left);
-  };
   // Parameters of one kind, spread as stage `zero` says. From stage 2 on gradients are scattered every
   // micro-batch; in stage 3 weights are gathered for each forward and each backward pass, before that once,
   // after the update.
-  const auto reduced = [&](const RankGroup& group, double count, double trained, int32_t zero) {
-    if (group.members < 2 || count == 0) return 0.0;
-    double reduction = 0;
+  const auto reduce = [&](const RankGroup& group, double count, double trained, int32_t zero) {
+    if (group.members < 2 || count == 0) return;
+    Part part;
     if (zero == 0) {
-      reduction = all_reduce_seconds(cluster, group, trained * gradient);
+      part.seconds = all_reduce_seconds(cluster, group, trained * gradient);
+      if (!plan.dp_overlap) part.copied_s = streaming_seconds(kind, 4 * trained * gradient);
     } else {
-      reduction =
+      part.seconds =
           gather_seconds(cluster, group, trained * gradient) * (zero >= 2 ? m : 1) +
           gather_seconds(cluster, group, (zero == 3 ? count : trained) * weight) * (zero == 3 ? 2 * m : 1);
-      if (zero == 3) reduction += 2 * m * (plan.chunks - 1) * gather_seconds(cluster, group, 0);
+      if (zero == 3) part.seconds += 2 * m * (plan.chunks - 1) * gather_seconds(cluster, group, 0);
     }
-    reduction = exposed(reduction, zero == 3 ? 1.5 * m : zero == 2 ? m : 1);
-    if (!plan.dp_overlap && zero == 0)
-      reduction += streaming_seconds(kind, 4 * trained * gradient);  // copied into one buffer and back
-    return reduction;
+    part.passes = zero == 3 ? 1.5 * m : zero == 2 ? m : 1;
+    parts_.push_back(part);
+    if (overlaps_) all_hidden_s_.push_back(part.seconds * (1 - 1 / buckets_) / (kHidden * part.passes));
   };
-  double reduction = reduced(all, own.dense - own.sharded, own.trained - own.trained_sharded, plan.zero);
-  if (own.sharded > 0) reduction += reduced(all, own.sharded, own.trained_sharded, 3);
+  reduce(all, own.dense - own.sharded, own.trained - own.trained_sharded, plan.zero);
+  if (own.sharded > 0) reduce(all, own.sharded, own.trained_sharded, 3);
   if (own.experts > 0)
-    reduction += reduced(group_of(cluster, plan.dp * plan.cp, plan.tp * plan.ep), own.experts,
-                         own.trained_experts, plan.zero);
+    reduce(group_of(cluster, plan.dp * plan.cp, plan.tp * plan.ep), own.experts, own.trained_experts,
+           plan.zero);
   if (model.tied && plan.pp > 1 && plan.lora == 0 &&
       device_of(plan, plan.pp * plan.virtual_stages - 1) != 0) {
     const double shared = static_cast<double>(model.V * model.C) / plan.tp * gradient;
-    reduction +=
+    tied_s_ =
         all_reduce_seconds(cluster, group_of(cluster, 2, plan.tp * plan.replicas() * (plan.pp - 1)), shared);
   }
   const double sharded = plan.zero > 0 ? own.trained : own.trained_sharded;
@@ -96,7 +91,26 @@ AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& p
                          own.trained_experts / (plan.zero > 0 ? plan.dp * plan.cp : 1);
   const double update =
       std::max(streaming_seconds(kind, updated * kUpdateBytes), kUpdateKernels * kind.issue_s);
-  return {reduction, update + offloaded_update_seconds(plan, cluster, updated, update)};
+  update_s_ = update + offloaded_update_seconds(plan, cluster, updated, update);
+}
+
+AfterPipeline AfterParts::beside(double backward_s) const {
+  double seconds = 0;
+  for (const Part& part : parts_) {
+    double exposed = part.seconds;
+    if (overlaps_) {
+      const double left =
+          std::max(part.seconds - kHidden * backward_s * part.passes, part.seconds / buckets_);
+      exposed = left + kInterference * (part.seconds - left);
+    }
+    seconds += exposed + part.copied_s;
+  }
+  return {seconds + tied_s_, update_s_};
+}
+
+AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
+                             int64_t micro_batches, const StageParameters& own, double backward_s) {
+  return AfterParts(model, plan, cluster, micro_batches, own).beside(backward_s);
 }
 
 Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,

@@ -65,6 +65,28 @@ struct StageParameters {
 struct AfterPipeline {
   double gradients_s = 0, update_s = 0;
 };
+// The same before it is known how long a backward pass lasts.
+class AfterParts {
+ public:
+  AfterParts(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
+             int64_t micro_batches, const StageParameters& parameters);
+
+  AfterPipeline beside(double backward_s) const;
+  // Lengths of a backward pass from which on more of it hides nothing more of some part.
+  const std::vector<double>& all_hidden_s() const { return all_hidden_s_; }
+
+ private:
+  // What is reduced or gathered together: it hides beside so many backward passes, but for one bucket.
+  struct Part {
+    double seconds = 0, passes = 0;
+    double copied_s = 0;  // into one buffer and back, beside nothing
+  };
+  std::vector<Part> parts_;
+  std::vector<double> all_hidden_s_;
+  const bool overlaps_;
+  const double buckets_;
+  double tied_s_ = 0, update_s_ = 0;
+};
 AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
                              int64_t micro_batches, const StageParameters& parameters, double backward_s);
 
