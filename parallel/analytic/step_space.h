@@ -36,7 +36,7 @@ struct StepSearchOptions {
   bool last_resort = true;
   // Only plans below this count: with none the best has an infinite step, and the bound is what is known.
   double most_s = INFINITY;
-  int64_t most_solved = 1000;  // configurations solved at most; what stays open counts in the bound
+  int64_t most_solved = 4000;  // configurations solved at most; what stays open counts in the bound
 };
 
 template <class T>

@@ -79,13 +79,17 @@ class Configuration {
     return RelaxedCuts(model_, cuts_, limit, any_schedule).none_below(step_s - after_s);
   }
 
-  // What comes after any pipeline, at least.
+  // What comes after any pipeline, at least. With everything hidden it is linear in what is sharded, so least
+  // with none or all; other savings only add to it.
   double least_after() {
     if (chains_.empty()) make_chains();
-    double least = INFINITY;
     const Saving given = cuts_.saving();
-    for (const std::vector<Saving>& chain : chains_)
-      for (const Saving& saving : chain) least = std::min(least, after_.least_s(own(saving)));
+    StageParameters stage = own(chains_.front().front());
+    double least = after_.least_s(stage);
+    if (options_.shard && plan_.zero < 3 && plan_.replicas() > 1) {
+      stage.sharded = stage.dense, stage.trained_sharded = stage.trained;
+      least = std::min(least, after_.least_s(stage));
+    }
     cuts_.apply(given);
     return least;
   }
