@@ -53,6 +53,9 @@ void put(Opaque* opaque, const T& value) {
   std::memcpy(opaque, &value, sizeof(T));
 }
 
+int64_t value_bytes(cudaDataType type) {
+  return type == CUDA_R_64F ? 8 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 4;
+}
 double load_value(cudaDataType type, const void* at, int64_t i) {
   switch (type) {
     case CUDA_R_64F: return static_cast<const double*>(at)[i];
@@ -110,6 +113,15 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
       static_cast<int64_t>(ld.cols) != n || la.ld < static_cast<int64_t>(la.rows) ||
       lb.ld < static_cast<int64_t>(lb.rows) || ld.ld < m)
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (la.batches < 1 || lb.batches != la.batches || ld.batches != la.batches)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (la.batches > 1) {
+    // Every product's operands lie as the algorithm wants them, and no two results on the same memory.
+    for (const Layout& each : {la, lb, ld})
+      if (each.batch_stride * value_bytes(each.type) % alignment != 0) return CUBLAS_STATUS_INVALID_VALUE;
+    if (ld.batch_stride < ld.ld * (n - 1) + m) return CUBLAS_STATUS_INVALID_VALUE;
+    if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   const bool has_bias =
       (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 || desc.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
   if (has_bias && desc.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
@@ -121,7 +133,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
   const int64_t part = (k + place) / (place + 1);
   const auto work = [=, place = place] {
     if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);  // it is all the product's
-    for (int32_t batch = 0; batch < std::max(1, la.batches); ++batch)
+    for (int32_t batch = 0; batch < la.batches; ++batch)
       for (int64_t j = 0; j < n; ++j)
         for (int64_t i = 0; i < m; ++i) {
           const int64_t at = batch * ld.batch_stride + i + j * ld.ld;
@@ -197,6 +209,21 @@ CublasLt make_lt() {
     *out = new cublasLtMatrixLayoutOpaque_t{};
     put(*out, Layout{type, rows, cols, ld, 1, 0});
     return CUBLAS_STATUS_SUCCESS;
+  };
+  lt.layout_set = [](cublasLtMatrixLayout_t at, cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                     size_t bytes) {
+    Layout layout = get<Layout>(at);
+    const auto take = [&](auto& field) {
+      if (bytes != sizeof(field)) return CUBLAS_STATUS_INVALID_VALUE;
+      std::memcpy(&field, value, bytes);
+      put(at, layout);
+      return CUBLAS_STATUS_SUCCESS;
+    };
+    switch (attribute) {
+      case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return take(layout.batches);
+      case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return take(layout.batch_stride);
+      default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
   };
   lt.layout_destroy = [](cublasLtMatrixLayout_t layout) {
     delete layout;

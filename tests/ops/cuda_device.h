@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,6 +18,26 @@
 #include "tests/test_backend.h"
 
 namespace tessera::conformance {
+
+// A kernel's description, which a variant can be added to.
+struct Question {
+  const OpDef* op;
+  std::vector<Attr> attrs;
+  std::vector<TensorType> inputs, outputs;
+  std::vector<FactorView> factors;
+
+  static Question of(std::string_view op, const std::vector<Attr>& given, std::vector<TensorType> inputs) {
+    Question made{find_op(op), {}, std::move(inputs), {}, {}};
+    made.attrs = complete_attrs(*made.op, given).value();
+    made.outputs = made.op->infer(made.inputs, made.attrs).value();
+    ShardingRule rule = made.op->sharding({made.attrs, made.inputs, made.outputs, {}});
+    REQUIRE(bind_extents(rule, made.inputs, made.outputs).ok());
+    for (const Factor& factor : rule.factors)
+      made.factors.push_back({factor.name, factor.extent, 1, 1, {0, 0}, {factor.extent, 0}});
+    return made;
+  }
+  OpView view() const { return {attrs, inputs, outputs, factors}; }
+};
 
 // With pieces of memory; not there where there is none.
 class CudaDevice {
@@ -54,6 +76,29 @@ class CudaDevice {
     const auto count = static_cast<int64_t>(bytes);
     REQUIRE(take_error(api_->copy(stream_, from, to, 1, count, count, count)).ok());
     REQUIRE(take_error(api_->stream_synchronize(stream_)).ok());
+  }
+  // The first result of a kernel of the variant, on copies of the operands.
+  void run(const Question& question, const std::string& variant,
+           std::span<const std::span<const std::byte>> inputs, std::span<std::byte> result) {
+    const KernelDescription description(*question.op, question.view(), variant);
+    tsr_abi_kernel_info info{};
+    info.struct_size = sizeof(info);
+    const Status asked = take_error(api_->kernel_query(0, &description.abi(), &info));
+    REQUIRE_MESSAGE(asked.ok(), asked.to_string());
+    tsr_abi_kernel* kernel = nullptr;
+    REQUIRE(take_error(api_->kernel_prepare(device_, &description.abi(), &kernel)).ok());
+    std::vector<const void*> in;
+    for (const std::span<const std::byte> bytes : inputs) {
+      std::byte* at = allocate(bytes.size());
+      copy(bytes.data(), at, bytes.size());
+      in.push_back(at);
+    }
+    std::byte* out = allocate(result.size());
+    void* outputs[] = {out};
+    void* workspace = allocate(static_cast<size_t>(info.workspace_bytes));
+    REQUIRE(take_error(api_->kernel_launch(kernel, stream_, in.data(), outputs, workspace)).ok());
+    copy(out, result.data(), result.size());
+    api_->kernel_destroy(kernel);
   }
   tsr_abi_kernel* prepare(std::string_view op, const std::vector<Attr>& given,
                           const std::vector<TensorType>& inputs) {

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,26 +11,6 @@
 
 namespace tessera::conformance {
 namespace {
-
-// A kernel's description, which a variant can be added to.
-struct Question {
-  const OpDef* op;
-  std::vector<Attr> attrs;
-  std::vector<TensorType> inputs, outputs;
-  std::vector<FactorView> factors;
-
-  static Question of(std::string_view op, const std::vector<Attr>& given, std::vector<TensorType> inputs) {
-    Question made{find_op(op), {}, std::move(inputs), {}, {}};
-    made.attrs = complete_attrs(*made.op, given).value();
-    made.outputs = made.op->infer(made.inputs, made.attrs).value();
-    ShardingRule rule = made.op->sharding({made.attrs, made.inputs, made.outputs, {}});
-    REQUIRE(bind_extents(rule, made.inputs, made.outputs).ok());
-    for (const Factor& factor : rule.factors)
-      made.factors.push_back({factor.name, factor.extent, 1, 1, {0, 0}, {factor.extent, 0}});
-    return made;
-  }
-  OpView view() const { return {attrs, inputs, outputs, factors}; }
-};
 
 Result<std::string> ask(CudaDevice& device, const Question& question, const std::string& variant,
                         bool tune = false) {
@@ -44,28 +24,16 @@ Result<std::string> ask(CudaDevice& device, const Question& question, const std:
 
 // The product of small numbers, by the variant.
 std::vector<float> product(CudaDevice& device, const Question& question, const std::string& variant) {
-  const KernelDescription description(*question.op, question.view(), variant);
-  tsr_abi_kernel_info info{};
-  info.struct_size = sizeof(info);
-  REQUIRE(take_error(device.api().kernel_query(0, &description.abi(), &info)).ok());
-  tsr_abi_kernel* kernel = nullptr;
-  REQUIRE(take_error(device.api().kernel_prepare(device.device(), &description.abi(), &kernel)).ok());
-  std::vector<const void*> inputs;
+  std::vector<std::vector<float>> operands;
   for (const TensorType& type : question.inputs) {
-    std::vector<float> values(static_cast<size_t>(type.shape.elements()));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i + inputs.size()));
-    std::byte* at = device.allocate(values.size() * sizeof(float));
-    device.copy(reinterpret_cast<const std::byte*>(values.data()), at, values.size() * sizeof(float));
-    inputs.push_back(at);
+    std::vector<float>& values = operands.emplace_back(static_cast<size_t>(type.shape.elements()));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = std::sin(static_cast<float>(i + operands.size() - 1));
   }
+  std::vector<std::span<const std::byte>> inputs;
+  for (const std::vector<float>& values : operands) inputs.push_back(std::as_bytes(std::span(values)));
   std::vector<float> result(static_cast<size_t>(question.outputs[0].shape.elements()));
-  std::byte* out = device.allocate(result.size() * sizeof(float));
-  void* outputs[] = {out};
-  void* workspace = device.allocate(static_cast<size_t>(info.workspace_bytes));
-  REQUIRE(take_error(device.api().kernel_launch(kernel, device.stream(), inputs.data(), outputs, workspace))
-              .ok());
-  device.copy(out, reinterpret_cast<std::byte*>(result.data()), result.size() * sizeof(float));
-  device.api().kernel_destroy(kernel);
+  device.run(question, variant, inputs, std::as_writable_bytes(std::span(result)));
   return result;
 }
 
@@ -109,6 +77,13 @@ TEST_CASE("every_product_of_a_kernel_has_an_algorithm_of_its_own") {
   const Status fewer = ask(device, head, named.substr(0, 13)).status();
   CHECK(fewer.code() == StatusCode::kFailedPrecondition);
   CHECK(fewer.message().find("names 1 algorithms, it has 3 products") != std::string::npos);
+  // The experts' are one batch.
+  const TensorType slots{DType::kF32, Shape{3, 2, 8, 32}}, experts{DType::kF32, Shape{3, 32, 24}};
+  const Question batch = Question::of("expert_matmul", {}, {slots, experts});
+  const std::string of_batch = ask(device, batch, "", true).value();
+  CHECK(of_batch.size() == std::string("cublaslt:0000").size());
+  CHECK(ask(device, batch, of_batch).value() == of_batch);
+  CHECK(product(device, batch, of_batch) == product(device, batch, of_batch));
   // A row that is no product of cuBLASLt has nothing to choose from.
   const TensorType one{DType::kF32, Shape{1, 200}}, narrow{DType::kF32, Shape{64, 200}};
   const Question row = Question::of("matmul", {{"trans_w", int64_t{1}}}, {one, narrow});

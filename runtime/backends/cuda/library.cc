@@ -40,6 +40,7 @@ Result<CublasLt> load_cublas_lt() {
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatmulDescSetAttribute", lt.desc_set));
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatrixLayoutCreate", lt.layout_create));
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatrixLayoutDestroy", lt.layout_destroy));
+  TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatrixLayoutSetAttribute", lt.layout_set));
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatmulPreferenceCreate", lt.preference_create));
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatmulPreferenceDestroy", lt.preference_destroy));
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatmulPreferenceSetAttribute", lt.preference_set));

@@ -1,21 +1,11 @@
-#include "runtime/backends/cuda/kernels/factor_index.cuh"
+// The experts' products on the plain cores, for what cuBLASLt declines.
+#include "runtime/backends/cuda/kernels/expert_slots.cuh"
 #include "runtime/backends/cuda/kernels/gemm.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 
 namespace tessera::cuda {
 
 namespace {
-
-// Which slots [E, B, S] of an expert hold a token: the first ones of every sequence, as many as `load` [E, B]
-// says.
-struct ExpertSlots {
-  int64_t B, S;
-  FactorIndex slots;
-  const int32_t* load;  // null: all
-  __device__ bool taken(int64_t expert, int64_t sequence, int64_t slot) const {
-    return load == nullptr || slots.to_global(slot) < load[expert * B + sequence];
-  }
-};
 
 // Rows are the slots of all sequences of an expert.
 struct RowsTaken : WholeGemm {

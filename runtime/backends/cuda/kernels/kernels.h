@@ -30,6 +30,8 @@ Result<Prepared> prepare_embedding_grad(const KernelSpec& spec);
 Result<Prepared> prepare_exp(const KernelSpec& spec);
 Result<Prepared> prepare_expert_matmul(const KernelSpec& spec);
 Result<Prepared> prepare_expert_matmul_weight_grad(const KernelSpec& spec);
+Result<Prepared> prepare_expert_matmul_lt(const KernelSpec& spec);
+Result<Prepared> prepare_expert_matmul_weight_grad_lt(const KernelSpec& spec);
 Result<Prepared> prepare_gelu(const KernelSpec& spec);
 Result<Prepared> prepare_gelu_grad(const KernelSpec& spec);
 Result<Prepared> prepare_layer_norm(const KernelSpec& spec);

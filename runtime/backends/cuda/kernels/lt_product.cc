@@ -1,6 +1,8 @@
 #include "runtime/backends/cuda/kernels/lt_product.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -54,7 +56,8 @@ constexpr int64_t kWorkspaceUnit = 256;  // what cuBLASLt wants its workspace al
 // Room for a few partial results of split sums, bounded; small products need none of the large kernels.
 int64_t library_workspace_bytes(const LtShape& shape) {
   constexpr int64_t kMost = int64_t{32} << 20;
-  const double wanted = 16.0 * static_cast<double>(shape.M) * static_cast<double>(shape.N) + (64 << 10);
+  const double results = static_cast<double>(shape.batches * shape.M) * static_cast<double>(shape.N);
+  const double wanted = 16.0 * results + (64 << 10);
   if (wanted >= static_cast<double>(kMost)) return kMost;
   return (static_cast<int64_t>(wanted) + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit;
 }
@@ -99,6 +102,9 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
       (shape.N % 8 != 0 || (shape.dtype != DType::kF16 && shape.dtype != DType::kBF16)))
     return Status(StatusCode::kUnsupported, "cuBLASLt: gelu of f16 and bf16, rows of a multiple of 8");
 
+  if (shape.batches > std::numeric_limits<int32_t>::max())
+    return Status(StatusCode::kUnsupported, format("cuBLASLt: {} products at once", shape.batches));
+
   TSR_RETURN_IF_ERROR(from_cublas(lt_->desc_create(&desc_, types.compute, types.scale), "a descriptor"));
   const cublasOperation_t op_b = shape.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t op_a = shape.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -116,10 +122,19 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
         lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld)), "an epilogue"));
   }
   cudaDataType_t data = types.data;
-  const auto layout = [&](cublasLtMatrixLayout_t& out, int64_t rows, int64_t cols, int64_t ld = 0) {
-    return from_cublas(lt_->layout_create(&out, data, static_cast<uint64_t>(rows),
-                                          static_cast<uint64_t>(cols), ld == 0 ? rows : ld),
-                       "a layout");
+  const auto layout = [&](cublasLtMatrixLayout_t& out, int64_t rows, int64_t cols, int64_t ld = 0) -> Status {
+    if (ld == 0) ld = rows;
+    TSR_RETURN_IF_ERROR(from_cublas(
+        lt_->layout_create(&out, data, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), ld),
+        "a layout"));
+    if (shape.batches == 1) return {};
+    const auto count = static_cast<int32_t>(shape.batches);
+    const int64_t stride = ld * cols;
+    TSR_RETURN_IF_ERROR(from_cublas(
+        lt_->layout_set(out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)), "a batch"));
+    return from_cublas(
+        lt_->layout_set(out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)),
+        "a batch");
   };
   TSR_RETURN_IF_ERROR(shape.trans_b ? layout(b_, shape.K, shape.N) : layout(b_, shape.N, shape.K));
   TSR_RETURN_IF_ERROR(shape.trans_a ? layout(a_, shape.M, shape.K, shape.a_row)
@@ -132,15 +147,25 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
   aligned_ = unaligned_ = anywhere[0];
   if (!algorithm.empty()) {
     TSR_ASSIGN_OR_RETURN(aligned_, algorithm_of(algorithm));
-  } else if (const auto aligned = proposals(kAlignment, 1); aligned.ok()) {
+  } else if (const auto aligned = proposals(alignment(), 1); aligned.ok()) {
     aligned_ = aligned.value()[0];
   }
   return {};
 }
 
 std::string LtProduct::text() const {
-  return format("{} x {} x {} of {} (epilogue {})", shape_.M, shape_.N, shape_.K, to_text(shape_.dtype),
-                static_cast<int32_t>(epilogue_of(shape_)));
+  return format("{}{} x {} x {} of {} (epilogue {})",
+                shape_.batches == 1 ? std::string() : format("{} times ", shape_.batches), shape_.M, shape_.N,
+                shape_.K, to_text(shape_.dtype), static_cast<int32_t>(epilogue_of(shape_)));
+}
+
+uint32_t LtProduct::alignment() const {
+  if (shape_.batches == 1) return kAlignment;
+  const DType c_type = shape_.wide_c && !f64_ ? DType::kF32 : shape_.dtype;
+  const auto strides = static_cast<uint64_t>(dtype_bytes(shape_.dtype, shape_.a_elements()) |
+                                             dtype_bytes(shape_.dtype, shape_.b_elements()) |
+                                             dtype_bytes(c_type, shape_.c_elements()));
+  return static_cast<uint32_t>(std::min(uint64_t{kAlignment}, strides & (~strides + 1)));
 }
 
 Result<std::vector<cublasLtMatmulAlgo_t>> LtProduct::proposals(uint32_t alignment, int count) const {
@@ -199,7 +224,7 @@ std::string LtProduct::word_of(size_t place, const cublasLtMatmulAlgo_t& algorit
 }
 
 Result<cublasLtMatmulAlgo_t> LtProduct::algorithm_of(std::string_view word) const {
-  TSR_ASSIGN_OR_RETURN(const auto proposed, proposals(kAlignment, kProposals));
+  TSR_ASSIGN_OR_RETURN(const auto proposed, proposals(alignment(), kProposals));
   for (size_t place = 0; place < proposed.size(); ++place)
     if (word_of(place, proposed[place]) == word) return proposed[place];
   return Status(StatusCode::kFailedPrecondition,

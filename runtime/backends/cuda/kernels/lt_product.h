@@ -28,6 +28,13 @@ struct LtShape {
   // C is the product times the derivative of gelu (by tanh) at the elements of another matrix, `pre` [M, N].
   // Without bias and gelu; types and N as for gelu.
   bool has_gelu_grad = false;
+  // So many products, of operands that follow one another without a gap. Several have no epilogue.
+  int64_t batches = 1;
+
+  // Elements of an operand of one product, as it is stored.
+  int64_t a_elements() const { return trans_a ? K * (a_row == 0 ? M : a_row) : M * (a_row == 0 ? K : a_row); }
+  int64_t b_elements() const { return K * N; }
+  int64_t c_elements() const { return M * (c_row == 0 ? N : c_row); }
 };
 
 class LtProduct {
@@ -60,9 +67,12 @@ class LtProduct {
   Status launch_as(const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b, const void* bias,
                    void* pre, void* c, void* workspace, cudaStream_t stream) const;
   std::string text() const;  // of the shape, for messages
+  // Bytes, of operands that an algorithm is chosen for: 16, or less where a product of several begins at
+  // less.
+  uint32_t alignment() const;
 
-  static constexpr uint32_t kAlignment = 16;  // bytes, of operands that an algorithm is chosen for
-  static constexpr int kProposals = 8;        // that are timed; a word has one digit for them
+  static constexpr uint32_t kAlignment = 16;
+  static constexpr int kProposals = 8;  // that are timed; a word has one digit for them
 
   LtShape shape_{};
   const CublasLt* lt_ = nullptr;

@@ -79,11 +79,10 @@ double median(std::vector<double> values) {
 }  // namespace
 
 Result<std::string> LtProduct::fastest() const {
-  TSR_ASSIGN_OR_RETURN(const auto proposed, proposals(kAlignment, kProposals));
-  const auto extent = [](int64_t given, int64_t tight) { return given == 0 ? tight : given; };
-  const int64_t a_count =
-      shape_.trans_a ? shape_.K * extent(shape_.a_row, shape_.M) : shape_.M * extent(shape_.a_row, shape_.K);
-  const int64_t b_count = shape_.K * shape_.N, c_count = shape_.M * extent(shape_.c_row, shape_.N);
+  TSR_ASSIGN_OR_RETURN(const auto proposed, proposals(alignment(), kProposals));
+  const int64_t a_count = shape_.batches * shape_.a_elements(),
+                b_count = shape_.batches * shape_.b_elements(),
+                c_count = shape_.batches * shape_.c_elements();
   const bool has_pre = shape_.has_pre || shape_.has_gelu_grad;
   const int64_t bias_count = shape_.has_bias ? shape_.N : 0, pre_count = has_pre ? shape_.M * shape_.N : 0;
   const DType c_type = shape_.wide_c && !f64_ ? DType::kF32 : shape_.dtype;

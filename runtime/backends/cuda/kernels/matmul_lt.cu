@@ -3,6 +3,7 @@
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
+#include "runtime/backends/cuda/kernels/lt_prepared.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/kernels/matmul_finish.cuh"
@@ -35,17 +36,6 @@ struct TimesGeluDerivative {
     out[0] = x[0] * gelu_tanh_derivative(x[1]);
   }
 };
-
-Prepared product_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, const LtShape& shape,
-                          std::shared_ptr<const LtProduct> product) {
-  Prepared prepared = memory_bound(spec, std::move(kernel));
-  prepared.products.push_back(std::move(product));
-  prepared.workspace_bytes = LtProduct::workspace_bytes(shape);
-  prepared.flops = 2.0 * double(shape.M) * double(shape.N) * double(shape.K);
-  // Of the rate of dense bf16 products, which device_info states.
-  prepared.efficiency = shape.dtype == DType::kF32 || shape.dtype == DType::kF64 ? 0.05 : 0.7;
-  return prepared;
-}
 
 }  // namespace
 
@@ -83,25 +73,24 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
     const bool bias_follows = has_bias && !shape.has_bias;
     const bool finishes =
         !shape.has_gelu && (bias_follows || has_pre || activation != MatmulActivation::kNone);
-    return product_prepared(
-        spec, make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
-          const T* bias = has_bias ? args.in<T>(2) : nullptr;
-          T *y = args.out<T>(0), *pre = has_pre ? args.out<T>(1) : nullptr;
-          T* sums = has_pre && !shape.has_gelu ? pre : y;
-          TSR_RETURN_IF_ERROR(product->launch(args.inputs[0], args.inputs[1], shape.has_bias ? bias : nullptr,
-                                              shape.has_pre ? pre : nullptr, sums, args.workspace,
-                                              args.stream));
-          if (finishes) {
-            Finish<T> finish{};
-            finish.bias = bias_follows ? bias : nullptr;
-            finish.pre = bias_follows ? pre : nullptr;  // else the product left it there
-            finish.N = N;
-            finish.activation = activation;
-            launch_map<T, 1, 1>(args.stream, M * N, finish, {{sums}, {y}});
-          }
-          return {};
-        }),
-        shape, product.value());
+    return lt_prepared(spec, make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
+                         const T* bias = has_bias ? args.in<T>(2) : nullptr;
+                         T *y = args.out<T>(0), *pre = has_pre ? args.out<T>(1) : nullptr;
+                         T* sums = has_pre && !shape.has_gelu ? pre : y;
+                         TSR_RETURN_IF_ERROR(product->launch(
+                             args.inputs[0], args.inputs[1], shape.has_bias ? bias : nullptr,
+                             shape.has_pre ? pre : nullptr, sums, args.workspace, args.stream));
+                         if (finishes) {
+                           Finish<T> finish{};
+                           finish.bias = bias_follows ? bias : nullptr;
+                           finish.pre = bias_follows ? pre : nullptr;  // else the product left it there
+                           finish.N = N;
+                           finish.activation = activation;
+                           launch_map<T, 1, 1>(args.stream, M * N, finish, {{sums}, {y}});
+                         }
+                         return {};
+                       }),
+                       shape, product.value());
   });
 }
 
@@ -123,19 +112,18 @@ Result<Prepared> prepare_matmul_gelu_grad_lt(const KernelSpec& spec) {
     }
     if (!product.ok()) return product.status();
     const bool finishes = !shape.has_gelu_grad;
-    return product_prepared(spec,
-                            make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
-                              // The library only reads it there.
-                              void* pre = const_cast<void*>(args.inputs[2]);
-                              TSR_RETURN_IF_ERROR(product->launch(args.inputs[0], args.inputs[1], nullptr,
-                                                                  finishes ? nullptr : pre, args.outputs[0],
-                                                                  args.workspace, args.stream));
-                              if (finishes)
-                                launch_map<T, 2, 1>(args.stream, M * N, TimesGeluDerivative<T>{},
-                                                    {{args.outputs[0], pre}, {args.outputs[0]}});
-                              return {};
-                            }),
-                            shape, product.value());
+    return lt_prepared(spec, make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
+                         // The library only reads it there.
+                         void* pre = const_cast<void*>(args.inputs[2]);
+                         TSR_RETURN_IF_ERROR(product->launch(args.inputs[0], args.inputs[1], nullptr,
+                                                             finishes ? nullptr : pre, args.outputs[0],
+                                                             args.workspace, args.stream));
+                         if (finishes)
+                           launch_map<T, 2, 1>(args.stream, M * N, TimesGeluDerivative<T>{},
+                                               {{args.outputs[0], pre}, {args.outputs[0]}});
+                         return {};
+                       }),
+                       shape, product.value());
   });
 }
 
@@ -151,11 +139,11 @@ Result<Prepared> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
   const LtShape shape{M, N, K, true, false, spec.input_dtype(0), false};
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
                        LtProduct::create(shape, LtChoices(spec).take()));
-  return product_prepared(spec, make_kernel([=](const LaunchArgs& args) {
-                            return product->launch(args.inputs[left], args.inputs[right], nullptr, nullptr,
-                                                   args.outputs[0], args.workspace, args.stream);
-                          }),
-                          shape, product);
+  return lt_prepared(spec, make_kernel([=](const LaunchArgs& args) {
+                       return product->launch(args.inputs[left], args.inputs[right], nullptr, nullptr,
+                                              args.outputs[0], args.workspace, args.stream);
+                     }),
+                     shape, product);
 }
 
 }  // namespace tessera::cuda
