@@ -3,6 +3,12 @@
 //   lr, step, gscale are scalars (f64 in an f64 graph, else f32), as are the elements of the state tensors.
 //   gscale, when given, multiplies the gradient; gscale = 0 leaves parameter and state exactly as they are,
 //   which is how a step whose gradient is not finite is skipped.
+//   The stochastic ones keep a bf16 parameter without a wider copy of it. What they make of it (in the type
+//   of gradient and state, then f32) lies between two neighbours in bf16 and becomes the upper one with the
+//   probability that makes the expectation the value itself: 16 random bits are added below the last bit that
+//   is kept, and what is below is dropped. The bits are those of Philox4x32-10 with key `seed` and counter
+//   (i / 8, salt), the (i % 8)th 16 of its 128, where i is the row-major index of the element in the whole
+//   parameter, never in the shard: any sharding rounds every element alike. `salt` tells parameters apart.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 
@@ -32,6 +38,24 @@ Status check_range(std::string_view op, Attrs attrs, std::string_view name, doub
                 format("{}: {} is {}, wanted {} <= {} < {}", op, name, value, least, name, below));
 }
 constexpr double kUnbounded = 1e300;
+
+// p bf16, g of another float type; `states` tensors after them as g; then scalars as g, and the seed.
+Status check_stochastic(std::string_view op, Types in, int states, int scalars) {
+  TSR_RETURN_IF_ERROR(check_count(op, in, 2 + states + scalars + 2));
+  TSR_RETURN_IF_ERROR(check_dtype(op, in, 0, "parameter", DType::kBF16));
+  TSR_RETURN_IF_ERROR(check_dtype(op, in, 1, "gradient", statistics_dtype(in[1].dtype)));
+  const int seed = static_cast<int>(in.size()) - 1;
+  for (int i = 1; i < seed; ++i) {
+    const bool whole = i < 2 + states;
+    const std::string_view name = i == 1 ? "gradient" : whole ? "state" : "scalar";
+    TSR_RETURN_IF_ERROR(check_dtype(op, in, i, name, in[1].dtype));
+    TSR_RETURN_IF_ERROR(check_shape(op, in, i, name, whole ? in[0].shape : Shape{}));
+  }
+  TSR_RETURN_IF_ERROR(check_dtype(op, in, seed, "seed", DType::kI64));
+  return check_shape(op, in, seed, "seed", Shape{});
+}
+const AttrSpec kSalt = {"salt", AttrType::kI64, AttrValue(int64_t{0}),
+                        "different for every parameter of a graph"};
 }  // namespace
 
 // --- adamw_update (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019)
@@ -41,20 +65,29 @@ constexpr double kUnbounded = 1e300;
 //   p = p - lr (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps) + weight_decay p)
 
 namespace {
+// With the salt of adamw_update_stochastic, which the other one leaves out.
 const AttrSpec kAdamwAttrs[] = {
     {"beta1", AttrType::kF64, AttrValue(0.9), "decay of the mean of gradients"},
     {"beta2", AttrType::kF64, AttrValue(0.999), "decay of the mean of squared gradients"},
     {"eps", AttrType::kF64, AttrValue(1e-8), "added to the root of the second moment"},
     {"weight_decay", AttrType::kF64, AttrValue(0.01), "decoupled; times lr"},
+    kSalt,
 };
 
+Inferred adamw_types(std::string_view op, Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_range(op, attrs, "beta1", 0, 1));
+  TSR_RETURN_IF_ERROR(check_range(op, attrs, "beta2", 0, 1));
+  TSR_RETURN_IF_ERROR(check_range(op, attrs, "eps", 0, kUnbounded));
+  TSR_RETURN_IF_ERROR(check_range(op, attrs, "weight_decay", 0, kUnbounded));
+  return std::vector<TensorType>{in[0], in[2], in[3]};
+}
 Inferred adamw_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_update("adamw_update", in, 2, 2));
-  TSR_RETURN_IF_ERROR(check_range("adamw_update", attrs, "beta1", 0, 1));
-  TSR_RETURN_IF_ERROR(check_range("adamw_update", attrs, "beta2", 0, 1));
-  TSR_RETURN_IF_ERROR(check_range("adamw_update", attrs, "eps", 0, kUnbounded));
-  TSR_RETURN_IF_ERROR(check_range("adamw_update", attrs, "weight_decay", 0, kUnbounded));
-  return std::vector<TensorType>{in[0], in[2], in[3]};
+  return adamw_types("adamw_update", in, attrs);
+}
+Inferred adamw_stochastic_infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_stochastic("adamw_update_stochastic", in, 2, 2));
+  return adamw_types("adamw_update_stochastic", in, attrs);
 }
 
 constexpr int kAdamwInPlace[] = {0, 2, 3};
@@ -62,10 +95,20 @@ constexpr int kAdamwInPlace[] = {0, 2, 3};
 
 extern const OpDef kAdamwUpdate = {
     .name = "adamw_update",
-    .attrs = kAdamwAttrs,
+    .attrs = std::span(kAdamwAttrs).first(std::size(kAdamwAttrs) - 1),
     .infer = adamw_infer,
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<17>,
+    .in_place = kAdamwInPlace,
+};
+
+// p bf16, g, m, v, lr, step, gscale, seed i64 -> p, m, v
+extern const OpDef kAdamwUpdateStochastic = {
+    .name = "adamw_update_stochastic",
+    .attrs = kAdamwAttrs,
+    .infer = adamw_stochastic_infer,
+    .sharding = [](const OpView& v) { return pointwise_rule(v); },
+    .cost = elementwise_cost<30>,
     .in_place = kAdamwInPlace,
 };
 
@@ -75,16 +118,25 @@ extern const OpDef kAdamwUpdate = {
 //   buf = momentum buf + g + weight_decay p,  p = p - lr buf
 
 namespace {
+// With the salt of sgd_update_stochastic, which the other one leaves out.
 const AttrSpec kSgdAttrs[] = {
     {"momentum", AttrType::kF64, AttrValue(0.9), "share of the last step kept"},
     {"weight_decay", AttrType::kF64, AttrValue(0.0), "added to the gradient, times the parameter"},
+    kSalt,
 };
 
+Inferred sgd_types(std::string_view op, Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_range(op, attrs, "momentum", 0, 1));
+  TSR_RETURN_IF_ERROR(check_range(op, attrs, "weight_decay", 0, kUnbounded));
+  return std::vector<TensorType>{in[0], in[2]};
+}
 Inferred sgd_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_update("sgd_update", in, 1, 1));
-  TSR_RETURN_IF_ERROR(check_range("sgd_update", attrs, "momentum", 0, 1));
-  TSR_RETURN_IF_ERROR(check_range("sgd_update", attrs, "weight_decay", 0, kUnbounded));
-  return std::vector<TensorType>{in[0], in[2]};
+  return sgd_types("sgd_update", in, attrs);
+}
+Inferred sgd_stochastic_infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_stochastic("sgd_update_stochastic", in, 1, 1));
+  return sgd_types("sgd_update_stochastic", in, attrs);
 }
 
 constexpr int kSgdInPlace[] = {0, 2};
@@ -92,10 +144,20 @@ constexpr int kSgdInPlace[] = {0, 2};
 
 extern const OpDef kSgdUpdate = {
     .name = "sgd_update",
-    .attrs = kSgdAttrs,
+    .attrs = std::span(kSgdAttrs).first(std::size(kSgdAttrs) - 1),
     .infer = sgd_infer,
     .sharding = [](const OpView& v) { return pointwise_rule(v); },
     .cost = elementwise_cost<6>,
+    .in_place = kSgdInPlace,
+};
+
+// p bf16, g, buf, lr, gscale, seed i64 -> p, buf
+extern const OpDef kSgdUpdateStochastic = {
+    .name = "sgd_update_stochastic",
+    .attrs = kSgdAttrs,
+    .infer = sgd_stochastic_infer,
+    .sharding = [](const OpView& v) { return pointwise_rule(v); },
+    .cost = elementwise_cost<19>,
     .in_place = kSgdInPlace,
 };
 

@@ -6,6 +6,7 @@
 namespace tessera {
 
 extern const OpDef kAdamwUpdate;
+extern const OpDef kAdamwUpdateStochastic;
 extern const OpDef kAdd;
 extern const OpDef kAddBias;
 extern const OpDef kAttention;
@@ -83,6 +84,7 @@ extern const OpDef kScale;
 extern const OpDef kScaleBy;
 extern const OpDef kSelectRow;
 extern const OpDef kSgdUpdate;
+extern const OpDef kSgdUpdateStochastic;
 extern const OpDef kSigmoid;
 extern const OpDef kSigmoidGrad;
 extern const OpDef kSilu;
@@ -108,6 +110,7 @@ namespace {
 std::span<const OpDef* const> table() {
   static const OpDef* const kOps[] = {
       &kAdamwUpdate,
+      &kAdamwUpdateStochastic,
       &kAdd,
       &kAddBias,
       &kAttention,
@@ -185,6 +188,7 @@ std::span<const OpDef* const> table() {
       &kScaleBy,
       &kSelectRow,
       &kSgdUpdate,
+      &kSgdUpdateStochastic,
       &kSigmoid,
       &kSigmoidGrad,
       &kSilu,

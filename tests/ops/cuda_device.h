@@ -88,25 +88,22 @@ class CudaDevice {
     tsr_abi_kernel* kernel = nullptr;
     REQUIRE(take_error(api_->kernel_prepare(device_, &description.abi(), &kernel)).ok());
     std::vector<const void*> in;
-    for (const std::span<const std::byte> bytes : inputs) {
-      std::byte* at = allocate(bytes.size());
-      copy(bytes.data(), at, bytes.size());
+    for (const std::span<const std::byte> operand : inputs) {
+      std::byte* at = allocate(operand.size());
+      copy(operand.data(), at, operand.size());
       in.push_back(at);
     }
-    std::byte* out = allocate(result.size());
-    void* outputs[] = {out};
+    std::vector<void*> out;
+    for (const TensorType& type : question.outputs) out.push_back(allocate(static_cast<size_t>(bytes(type))));
     void* workspace = allocate(static_cast<size_t>(info.workspace_bytes));
-    REQUIRE(take_error(api_->kernel_launch(kernel, stream_, in.data(), outputs, workspace)).ok());
-    copy(out, result.data(), result.size());
+    REQUIRE(take_error(api_->kernel_launch(kernel, stream_, in.data(), out.data(), workspace)).ok());
+    copy(static_cast<const std::byte*>(out[0]), result.data(), result.size());
     api_->kernel_destroy(kernel);
   }
   tsr_abi_kernel* prepare(std::string_view op, const std::vector<Attr>& given,
                           const std::vector<TensorType>& inputs) {
-    const OpDef* def = find_op(op);
-    const std::vector<Attr> attrs = complete_attrs(*def, given).value();
-    const std::vector<TensorType> outputs = def->infer(inputs, attrs).value();
-    const OpView view{attrs, inputs, outputs, {}};
-    const KernelDescription description(*def, view, "");
+    const Question question = Question::of(op, given, inputs);
+    const KernelDescription description(*question.op, question.view(), "");
     tsr_abi_kernel* kernel = nullptr;
     const Status status = take_error(api_->kernel_prepare(device_, &description.abi(), &kernel));
     REQUIRE_MESSAGE(status.ok(), status.to_string());

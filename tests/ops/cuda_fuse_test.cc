@@ -164,6 +164,41 @@ TEST_CASE("updates_of_many_tensors_are_one_launch_with_the_bits_of_many") {
       }
 }
 
+TEST_CASE("updates_that_round_by_random_bits_are_one_launch_with_the_bits_of_many") {
+  CudaDevice device;
+  if (!device.is_there()) return;
+  for (const bool adamw : {true, false})
+    for (const double scale : {0.5, 0.0}) {
+      CAPTURE(adamw);
+      Layout layout;
+      std::vector<size_t> scalars = {layout.scalar(DType::kF32, 0.25)};
+      if (adamw) scalars.push_back(layout.scalar(DType::kF32, 3));
+      scalars.push_back(layout.scalar(DType::kF32, scale));
+      const size_t seed = layout.scalar(DType::kF64, 2.5);  // eight bytes are as good as any
+      std::vector<Placed> placed;
+      const auto add = [&](int64_t count, size_t off) {
+        Update update = place_update(layout, DType::kBF16, count, adamw ? 2 : 1, scalars, off);
+        // The gradient is wide.
+        update.types[1].dtype = DType::kF32;
+        update.inputs[1] = layout.place(DType::kF32, count, off);
+        update.types.push_back({DType::kI64, {}});
+        update.inputs.push_back(seed);
+        const auto salt = static_cast<int64_t>(placed.size() % 7);
+        placed.push_back({device.prepare(adamw ? "adamw_update_stochastic" : "sgd_update_stochastic",
+                                         {{"salt", salt}}, update.types),
+                          update.inputs, update.outputs});
+      };
+      for (const int64_t count : {3, 0, 8192, 8193, 20001}) add(count, 0);
+      add(37, 4);
+      for (int i = 0; i < 400; ++i) add(1 + i % 60, 0);
+      const Outcome out = compare(device, placed, layout.bytes());
+      CHECK(out.launches == 2);  // more than one launch has room for
+      CHECK(out.separate == out.fused);
+      CHECK((out.separate == layout.bytes()) == (scale == 0));
+      for (const Placed& each : placed) device.api().kernel_destroy(each.kernel);
+    }
+}
+
 TEST_CASE("an_update_that_needs_another_one_before_it_begins_a_new_launch") {
   CudaDevice device;
   if (!device.is_there()) return;

@@ -7,6 +7,7 @@ namespace {
 constexpr KernelEntry kKernels[] = {
     {"adamw_update", "simd", prepare_adamw_update_simd},
     {"adamw_update", "reference", prepare_adamw_update},
+    {"adamw_update_stochastic", "reference", prepare_adamw_update_stochastic},
     {"add", "simd", prepare_add_simd},
     {"add", "reference", prepare_add},
     {"add_bias", "simd", prepare_add_bias_simd},
@@ -120,6 +121,7 @@ constexpr KernelEntry kKernels[] = {
     {"select_row", "reference", prepare_select_row},
     {"sgd_update", "simd", prepare_sgd_update_simd},
     {"sgd_update", "reference", prepare_sgd_update},
+    {"sgd_update_stochastic", "reference", prepare_sgd_update_stochastic},
     {"sigmoid", "simd", prepare_sigmoid_simd},
     {"sigmoid", "reference", prepare_sigmoid},
     {"sigmoid_grad", "simd", prepare_sigmoid_grad_simd},

@@ -6,6 +6,7 @@ namespace {
 // Best first, reference last; prepare() may decline with a reason. Sorted by op.
 constexpr KernelEntry kKernels[] = {
     {"adamw_update", "reference", prepare_adamw_update},
+    {"adamw_update_stochastic", "reference", prepare_adamw_update_stochastic},
     {"add", "scalar", prepare_scalar_add},
     {"add", "reference", prepare_add},
     {"add_bias", "reference", prepare_add_bias},
@@ -101,6 +102,7 @@ constexpr KernelEntry kKernels[] = {
     {"scale_by", "reference", prepare_scale_by},
     {"select_row", "reference", prepare_select_row},
     {"sgd_update", "reference", prepare_sgd_update},
+    {"sgd_update_stochastic", "reference", prepare_sgd_update_stochastic},
     {"sigmoid", "reference", prepare_sigmoid},
     {"sigmoid_grad", "reference", prepare_sigmoid_grad},
     {"silu", "reference", prepare_silu},

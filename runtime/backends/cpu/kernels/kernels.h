@@ -7,6 +7,7 @@ namespace tessera::cpu {
 
 // Reference kernels: plain loops, wide accumulation; the oracle of every other variant.
 Result<Prepared> prepare_adamw_update(const KernelSpec& spec);
+Result<Prepared> prepare_adamw_update_stochastic(const KernelSpec& spec);
 Result<Prepared> prepare_add(const KernelSpec& spec);
 Result<Prepared> prepare_add_bias(const KernelSpec& spec);
 Result<Prepared> prepare_attention(const KernelSpec& spec);
@@ -90,6 +91,7 @@ Result<Prepared> prepare_scale(const KernelSpec& spec);
 Result<Prepared> prepare_scale_by(const KernelSpec& spec);
 Result<Prepared> prepare_select_row(const KernelSpec& spec);
 Result<Prepared> prepare_sgd_update(const KernelSpec& spec);
+Result<Prepared> prepare_sgd_update_stochastic(const KernelSpec& spec);
 Result<Prepared> prepare_sigmoid(const KernelSpec& spec);
 Result<Prepared> prepare_sigmoid_grad(const KernelSpec& spec);
 Result<Prepared> prepare_silu(const KernelSpec& spec);

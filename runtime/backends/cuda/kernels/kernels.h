@@ -6,6 +6,7 @@
 namespace tessera::cuda {
 
 Result<Prepared> prepare_adamw_update(const KernelSpec& spec);
+Result<Prepared> prepare_adamw_update_stochastic(const KernelSpec& spec);
 Result<Prepared> prepare_add(const KernelSpec& spec);
 Result<Prepared> prepare_add_bias(const KernelSpec& spec);
 Result<Prepared> prepare_attention(const KernelSpec& spec);
@@ -97,6 +98,7 @@ Result<Prepared> prepare_scale_by(const KernelSpec& spec);
 Result<Prepared> prepare_scalar_add(const KernelSpec& spec);
 Result<Prepared> prepare_select_row(const KernelSpec& spec);
 Result<Prepared> prepare_sgd_update(const KernelSpec& spec);
+Result<Prepared> prepare_sgd_update_stochastic(const KernelSpec& spec);
 Result<Prepared> prepare_sigmoid(const KernelSpec& spec);
 Result<Prepared> prepare_sigmoid_grad(const KernelSpec& spec);
 Result<Prepared> prepare_silu(const KernelSpec& spec);

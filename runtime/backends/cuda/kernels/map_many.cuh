@@ -9,12 +9,14 @@
 namespace tessera::cuda {
 
 // Parameters of a kernel may have 32764 bytes in all on sm_70 and later (CUDA 12.1).
-inline constexpr int kFewTensors = 48, kManyTensors = 400;
+inline constexpr int kFewTensors = 48, kManyTensors = 400, kTableBytes = 32000;
 
-template <int kIn, int kOut, int kMost>
+// `Own`: what the function knows of a tensor beside its operands.
+template <int kIn, int kOut, class Own, int kMost>
 struct MapTable {
   MapOperands<kIn, kOut> operands[kMost];
   int64_t count[kMost];
+  Own own[kMost];
   int32_t first_chunk[kMost + 1];  // chunks go through the tensors in order; [tensors] is their number
   int32_t tensors;
   bool packed[kMost];
@@ -24,8 +26,8 @@ inline constexpr int64_t kMapChunk = 8192;  // elements; a multiple of every pac
 
 // A block takes every gridDim.x-th chunk. The same function on the same elements as map_kernel.
 template <class F, class T, int kIn, int kWideIn, int kOut, int kWideOut, int kMost>
-__global__ void __launch_bounds__(256)
-    map_many_kernel(F f, const __grid_constant__ MapTable<kIn + kWideIn, kOut + kWideOut, kMost> table) {
+__global__ void __launch_bounds__(256) map_many_kernel(
+    F f, const __grid_constant__ MapTable<kIn + kWideIn, kOut + kWideOut, typename F::Own, kMost> table) {
   constexpr int kVec = 16 / sizeof(T);
   f.begin();
   const int32_t chunks = table.first_chunk[table.tensors];
@@ -36,6 +38,7 @@ __global__ void __launch_bounds__(256)
       const int middle = (low + high) / 2;
       (table.first_chunk[middle] <= chunk ? low : high) = middle;
     }
+    f.take(table.own[low]);
     const int64_t begin = (chunk - table.first_chunk[low]) * kMapChunk;
     const int64_t left = table.count[low] - begin, end = begin + (left < kMapChunk ? left : kMapChunk);
     int64_t single = begin;
@@ -50,15 +53,19 @@ __global__ void __launch_bounds__(256)
 }
 
 // A kernel of one tensor that launches of the same function on others join. F has, beside what a map's
-// functor has, `void bind(const LaunchArgs&)`, which takes what all elements share, and compares.
+// functor has, `void bind(const LaunchArgs&)`, which takes what all elements of all tensors share, and
+// compares; and `void take(const Own&)`, which takes what is the tensor's own, and does not.
 template <class T, int kIn, int kOut, int kWideIn, int kWideOut, class F>
 class MapOfMany final : public Kernel {
  public:
   using Operands = MapOperands<kIn + kWideIn, kOut + kWideOut>;
-  MapOfMany(int64_t count, const F& f) : count_(count), f_(f) {}
+  using Own = typename F::Own;
+  MapOfMany(int64_t count, const F& f, const Own& own = {}) : count_(count), f_(f), own_(own) {}
 
   Status launch(const LaunchArgs& args) const override {
-    launch_map<T, kIn, kOut, kWideIn, kWideOut>(args.stream, count_, bound(args), operands(args));
+    F f = bound(args);
+    f.take(own_);
+    launch_map<T, kIn, kOut, kWideIn, kWideOut>(args.stream, count_, f, operands(args));
     return {};
   }
   bool fuses() const override { return true; }
@@ -66,7 +73,7 @@ class MapOfMany final : public Kernel {
     OperandRanges before;
     const F f = bound(coming[0].args);
     size_t members = 0;
-    for (; members < coming.size() && members < kManyTensors; ++members) {
+    for (; members < coming.size() && members < kMany; ++members) {
       const auto* kernel = dynamic_cast<const MapOfMany*>(coming[members].kernel);
       if (kernel == nullptr || !(kernel->bound(coming[members].args) == f)) break;
       const std::vector<OperandRange> ranges = kernel->ranges(coming[members].args);
@@ -77,11 +84,16 @@ class MapOfMany final : public Kernel {
     }
     if (members < 2) return {};
     const auto taken = coming.first(members);
-    return {members <= kFewTensors ? many<kFewTensors>(f, taken) : many<kManyTensors>(f, taken),
+    return {members <= kFewTensors ? many<kFewTensors>(f, taken) : many<kMany>(f, taken),
             static_cast<int32_t>(members)};
   }
 
  private:
+  static constexpr int kTensorBytes =
+      static_cast<int>(sizeof(Operands) + sizeof(int64_t) + sizeof(Own) + sizeof(int32_t) + sizeof(bool));
+  static constexpr int kFit = (kTableBytes - static_cast<int>(sizeof(F)) - 64) / kTensorBytes;
+  static constexpr int kMany = kFit < kManyTensors ? kFit : kManyTensors;
+
   F bound(const LaunchArgs& args) const {
     F f = f_;
     f.bind(args);
@@ -107,14 +119,16 @@ class MapOfMany final : public Kernel {
 
   template <int kMost>
   static std::unique_ptr<Kernel> many(const F& f, std::span<const ComingLaunch> members) {
-    using Table = MapTable<kIn + kWideIn, kOut + kWideOut, kMost>;
-    static_assert(sizeof(Table) + sizeof(F) <= 32000);
+    using Table = MapTable<kIn + kWideIn, kOut + kWideOut, Own, kMost>;
+    static_assert(sizeof(Table) + sizeof(F) <= kTableBytes);
     auto table = std::make_shared<Table>();
     for (const ComingLaunch& member : members) {
-      const int64_t count = static_cast<const MapOfMany*>(member.kernel)->count_;
+      const auto& kernel = static_cast<const MapOfMany&>(*member.kernel);
+      const int64_t count = kernel.count_;
       const int at = table->tensors++;
       table->operands[at] = operands(member.args);
       table->count[at] = count;
+      table->own[at] = kernel.own_;
       table->packed[at] = table->operands[at].are_aligned();
       table->first_chunk[at + 1] =
           table->first_chunk[at] + static_cast<int32_t>((count + kMapChunk - 1) / kMapChunk);
@@ -129,6 +143,7 @@ class MapOfMany final : public Kernel {
 
   int64_t count_;
   F f_;
+  Own own_;
 };
 
 }  // namespace tessera::cuda
