@@ -105,7 +105,8 @@ Result<std::vector<Attr>> complete_attrs(const OpDef& op, std::vector<Attr> give
                             spec.meaning));
     if (value->index() != static_cast<size_t>(spec.type))
       return invalid(format("attribute '{}' is {} ({}), wanted {}", spec.name,
-                            type_name(static_cast<AttrType>(value->index())), to_text(*value), type_name(spec.type)));
+                            type_name(static_cast<AttrType>(value->index())), to_text(*value),
+                            type_name(spec.type)));
     complete.push_back({std::string(spec.name), std::move(*value)});
   }
   for (size_t i = 0; i < given.size(); ++i)
@@ -477,7 +478,10 @@ Status Graph::verify() const {
     const Tensor& parameter = tensor(gradient.parameter);
     if (parameter.kind != TensorKind::kParameter)
       return corrupt(format("gradient of '{}', which is not a parameter", parameter.name));
-    if (parameter.type != type(gradient.gradient))
+    // Of a bf16 parameter the gradient may be the wider one.
+    const TensorType wide{parameter.type.dtype == DType::kBF16 ? DType::kF32 : parameter.type.dtype,
+                          parameter.type.shape};
+    if (parameter.type != type(gradient.gradient) && wide != type(gradient.gradient))
       return corrupt(
           format("gradient of '{}' ({}) is a {}", parameter.name, parameter.type, type(gradient.gradient)));
     if (differentiated[tessera::index(gradient.parameter)])

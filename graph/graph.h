@@ -121,7 +121,7 @@ class Graph {
   Result<Graph> bind_partly(std::span<const std::pair<std::string, int64_t>> values) const;
 
   // Everything a reader of an untrusted file needs: topology, names, kinds, attributes, types equal to infer's,
-  // updates type-equal to their targets, gradients to their parameters.
+  // updates type-equal to their targets, gradients to their parameters (of bf16 ones f32 will do).
   Status verify() const;
 
   // A hash of structure, types and attributes (not of names); equal graphs hash equal on every machine.

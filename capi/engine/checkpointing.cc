@@ -4,6 +4,7 @@
 
 #include "capi/engine/trainer.h"
 #include "graph/base/text.h"
+#include "graph/transform/bf16_parameters.h"
 
 namespace tessera {
 namespace {
@@ -18,6 +19,11 @@ Result<int64_t> number(const CheckpointInfo& info, const std::string& key) {
     return Status(StatusCode::kCorrupt, format("checkpoint: '{}' is '{}', wanted a count", key,
                                                found == info.values.end() ? "" : found->second));
   return *value;
+}
+
+// A parameter that was trained in bf16, in a model of f32.
+bool widens(const TensorType& from, const TensorType& to) {
+  return from.dtype == DType::kBF16 && to == TensorType{DType::kF32, from.shape};
 }
 
 // `parameters_only`: to evaluate, whatever the checkpoint was trained with.
@@ -36,10 +42,14 @@ Status check_agreement(const CheckpointInfo& found, const CheckpointInfo& wanted
     if (same == found.tensors.end())
       return Status(StatusCode::kInvalidArgument,
                     format("the checkpoint has no tensor '{}' {}", name, to_text(type)));
-    if (same->second != type)
-      return Status(StatusCode::kInvalidArgument,
-                    format("tensor '{}' is {} in the checkpoint, {} in this model", name,
-                           to_text(same->second), to_text(type)));
+    if (same->second == type || (parameters_only && widens(same->second, type))) continue;
+    const bool stored_otherwise = widens(same->second, type) || widens(type, same->second);
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("tensor '{}' is {} in the checkpoint, {} in this model{}", name, to_text(same->second),
+               to_text(type),
+               stored_otherwise ? "; option 'weights' says how parameters are stored, wanted as it was then"
+                                : ""));
   }
   if (!parameters_only && found.tensors.size() != wanted.tensors.size())
     return Status(StatusCode::kInvalidArgument, format("the checkpoint has {} tensors, this trainer {}",
@@ -95,7 +105,8 @@ Status Trainer::resume(const std::string& folder) {
       TSR_RETURN_IF_ERROR(running_->session().write(name, HostTensor::zeros(type, nullptr)));
       continue;
     }
-    TSR_ASSIGN_OR_RETURN(const HostTensor value, checkpoint.read(name));
+    TSR_ASSIGN_OR_RETURN(HostTensor value, checkpoint.read(name));
+    if (widens(value.type, type)) value = widened_to_f32(value);
     TSR_RETURN_IF_ERROR(running_->session().write(name, value));
   }
   step_ = checkpoint.info().step;

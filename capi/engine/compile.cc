@@ -11,6 +11,7 @@
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
 #include "graph/device_profile.h"
+#include "graph/transform/bf16_parameters.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/decoding.h"
 #include "graph/transform/fused_loss.h"
@@ -410,11 +411,17 @@ Result<Graph> forward_with_loss(const Graph& forward, bool language_model, const
   return with_loss;
 }
 
+// A whole step, or an evaluation, with parameters as they are stored.
+Result<Graph> with_parameters_as_set(Result<Graph> graph, const TrainerSettings& settings) {
+  if (!graph.ok() || !settings.bf16_weights) return graph;
+  return with_bf16_parameters(*graph);
+}
+
 }  // namespace
 
 Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(const Graph with_loss, forward_with_loss(forward, language_model, settings));
-  return make_training_step(with_loss, settings.step);
+  return with_parameters_as_set(make_training_step(with_loss, settings.step), settings);
 }
 
 namespace {
@@ -429,10 +436,11 @@ Result<Compiled> compile_training_as_set(const Graph& forward, bool language_mod
     graphs.push_back({std::move(name), shared, symbols_of(*shared, settings.symbols)});
   };
   if (!settings.evaluate_only) {
-    TSR_ASSIGN_OR_RETURN(Graph step, make_training_step(with_loss, settings.step));
+    TSR_ASSIGN_OR_RETURN(Graph step,
+                         with_parameters_as_set(make_training_step(with_loss, settings.step), settings));
     add("train_step", std::move(step));
   }
-  TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss));
+  TSR_ASSIGN_OR_RETURN(Graph evaluation, with_parameters_as_set(make_evaluation(with_loss), settings));
   add("eval", std::move(evaluation));
   return plan_all(graphs, settings.compute, settings.batch, devices);
 }

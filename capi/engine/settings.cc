@@ -88,6 +88,11 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   // Gradients of f16 need it: below 6e-8 nothing is left of them.
   if (settings.precision == DType::kF16 && !reader.has("loss_scaling"))
     settings.step.loss_scaling.initial = 65536;
+  settings.bf16_weights = reader.choice("weights", "model", {"model", "bf16"}) == "bf16";
+  if (settings.bf16_weights && settings.precision == DType::kF16)
+    reader.fail(Status(StatusCode::kInvalidArgument,
+                       "trainer: option 'weights' is bf16, whose numbers f16 (option 'precision') does not "
+                       "hold: wanted precision bf16 or f32"));
   const std::string fused = reader.choice("fused_loss", "auto", {"auto", "on", "off"});
   settings.fused_loss = fused == "on" ? FusedLoss::kOn : fused == "off" ? FusedLoss::kOff : FusedLoss::kAuto;
   settings.frozen = reader.text("frozen");

@@ -40,7 +40,8 @@ struct TrainerSettings {
   TrainingOptions step;
   uint64_t seed = 0;
   double dropout = -1;            // -1: as the model says
-  DType precision = DType::kF32;  // of what is computed; parameters and optimizer state are f32
+  DType precision = DType::kF32;  // of what is computed; optimizer state is f32, and parameters are
+  bool bf16_weights = false;      // but for those that train, with this: graph/transform/bf16_parameters.h
   FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;
   int64_t eval_batches = 0;

@@ -7,6 +7,7 @@
 #include "capi/engine/initialize.h"
 #include "capi/engine/report.h"
 #include "graph/base/text.h"
+#include "graph/transform/bf16_parameters.h"
 
 namespace tessera {
 namespace {
@@ -195,7 +196,7 @@ Result<StepInfo> Trainer::run_step() {
   }
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "lr", info.lr));
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "step", static_cast<double>(info.step)));
-  // Dropout: 31 bits, exact in every type that a seed may have.
+  // Of dropout and of rounding: 31 bits, exact in every type that a seed may have.
   const uint64_t seed = random_bits(settings_.seed, static_cast<uint64_t>(position_)) >> 33;
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "seed", static_cast<double>(seed)));
   TSR_RETURN_IF_ERROR(running_->run(kTrain));
@@ -273,7 +274,8 @@ Status Trainer::store(SharedModel& model) {
     return Status(StatusCode::kFailedPrecondition,
                   "the values on the devices are lost: resume from a checkpoint first");
   for (const auto& [name, type] : running_->parameters()) {
-    TSR_ASSIGN_OR_RETURN(const HostTensor value, running_->session().read(name));
+    TSR_ASSIGN_OR_RETURN(HostTensor value, running_->session().read(name));
+    if (settings_.bf16_weights && type.dtype == DType::kBF16) value = widened_to_f32(value);
     TSR_RETURN_IF_ERROR(model.write(name, value));
   }
   return {};

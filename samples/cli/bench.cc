@@ -35,6 +35,7 @@ Json bench_train(const Arguments& args, const Runtime& runtime, const Model& mod
   set(options, "clip_norm", 0.0);
   set(options, "measure_memory", int64_t{0});
   if (!args.precision.empty()) set(options, "precision", args.precision);
+  if (!args.weights.empty()) set(options, "weights", args.weights);
   if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
   const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
                                         static_cast<const tsr_dataset*>(dataset.get()),
@@ -102,7 +103,7 @@ void register_bench(CLI::App& app) {
   command->add_option("--fused-loss", args->fused_loss,
                       "train: on, off or auto: output head and loss together (default: auto)");
   command->add_option("--weights", args->weights,
-                      "decode: bf16, int8 or int4 (default: as the model has them)");
+                      "bf16; decode: also int8 or int4 (default: as the model has them)");
   command->add_option("--tokens", args->tokens, "decode: tokens to generate")->capture_default_str();
   command->add_option("--steps", args->steps, "counted rounds, after one that is not")->capture_default_str();
   add_placement(*command, *args);

@@ -11,7 +11,7 @@ namespace {
 
 struct Arguments : Common {
   std::string model, data, output, resume, checkpoint, schedule = "constant", optimizer = "adamw", frozen,
-                                                       trace, offload_folder, precision, fused_loss;
+                                                       trace, offload_folder, precision, weights, fused_loss;
   double watchdog = 60, loss_scaling = -1;
   int64_t steps = 100, batch = 8, seq = 128, warmup = 0, checkpoint_every = -1;
   double lr = 1e-3, lr_end = 0, clip_norm = 1, weight_decay = -1, momentum = -1, eval_fraction = 0.1,
@@ -48,6 +48,7 @@ Options trainer_options(const Arguments& args) {
   if (args.momentum >= 0) set(options, "momentum", args.momentum);
   if (args.dropout >= 0) set(options, "dropout", args.dropout);
   if (!args.precision.empty()) set(options, "precision", args.precision);
+  if (!args.weights.empty()) set(options, "weights", args.weights);
   if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
   if (args.loss_scaling >= 0) set(options, "loss_scaling", args.loss_scaling);
   if (!args.frozen.empty()) set(options, "frozen", args.frozen);
@@ -206,6 +207,9 @@ void register_train(CLI::App& app) {
       "--loss-scaling", args->loss_scaling,
       "first factor on the loss, a power of two, then adapted; 0: none (default: 65536 with f16)");
   command->add_option("--precision", args->precision, "f32, bf16 or f16, with f32 parameters (default: f32)");
+  command->add_option(
+      "--weights", args->weights,
+      "bf16: what trains is stored so, without f32 beside it, and rounded by random bits (default: model)");
   command->add_option(
       "--fused-loss", args->fused_loss,
       "on, off or auto: output head and loss together, without holding the logits (default: auto)");

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 
+#include "graph/base/half.h"
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 
@@ -16,6 +17,8 @@ struct Half {
   uint16_t bits;
 
   double value() const {
+    // Every step reads weights that are stored so through this.
+    if constexpr (kMantissa == 7) return static_cast<double>(f32_from_bf16(bits));
     const int exponent = (bits & 0x7fff) >> kMantissa, mantissa = bits & ((1 << kMantissa) - 1);
     double magnitude;
     if (exponent == 2 * kBias + 1)
