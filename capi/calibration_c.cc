@@ -12,7 +12,7 @@ tsr_status* tsr_calibration_new(tsr_runtime* runtime, const tsr_options* options
     const Options none;
     OptionReader reader(options ? options->value : none, "calibration");
     const std::string devices = reader.text("devices", "cpu");
-    const double seconds = reader.f64("seconds", 40, 0, 1e5);
+    const double seconds = reader.f64("seconds", 60, 0, 1e5);
     TSR_RETURN_IF_ERROR(reader.finish());
     TSR_ASSIGN_OR_RETURN(auto made, Calibration::create(runtime->value, devices, seconds));
     *out_calibration = new tsr_calibration{std::move(made)};

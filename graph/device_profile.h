@@ -14,8 +14,7 @@ namespace tessera {
 
 // Seconds of one op on a grid. An axis is "bytes" (what the op reads and writes), or the factors of the op's
 // rule whose extents are multiplied: "k", "ts"; "*" stands for all factors that no other axis names. Between
-// marks time is interpolated on its logarithm, below the first it stays, beyond the last it grows in
-// proportion.
+// marks it lies on straight lines, below the first it stays, beyond the last it grows in proportion.
 struct PriceTable {
   std::string op;    // "matmul"; empty: any op without a table, by bytes
   std::string form;  // an attribute's value that the table is for: "trans_w=1"; empty: any
@@ -23,7 +22,8 @@ struct PriceTable {
   std::vector<std::string> axes;
   std::vector<std::vector<double>> marks;  // by axis, ascending
   std::vector<double> seconds;             // row-major, the last axis innermost
-  // The same with one device on each of DeviceProfile::cores; empty where devices share nothing.
+  // The same with one device on each of DeviceProfile::cores; empty where devices share nothing. Where
+  // `seconds` are more, help from other cores costs more than it saves.
   std::vector<double> shared_seconds;
   friend bool operator==(const PriceTable&, const PriceTable&) = default;
 };

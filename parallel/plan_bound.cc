@@ -165,7 +165,8 @@ PlanBounds::Work PlanBounds::work_of_part(const KernelDesc& whole, const Shardin
     one.kernels[0] = std::move(kernel);
     const double alone = instruction_seconds(one, launch, cluster_, 1);
     const double shared = instruction_seconds(one, launch, cluster_, cores);
-    return Work{alone, std::min(alone, shared / cores)};
+    // A rank may have as little as one core, and on that be faster than with help from all.
+    return Work{std::min(alone, shared), std::min(alone, shared / cores)};
   };
   Work least = priced(whole);
   if (cluster_.profile == nullptr) return {least.alone_s / parts, least.share_s / parts};

@@ -1,7 +1,6 @@
 #include "parallel/profile_prices.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "graph/base/text.h"
 
@@ -11,7 +10,7 @@ namespace {
 
 struct Place {
   size_t below = 0;   // mark
-  double share = 0;   // of the way to the next one, on logarithms
+  double share = 0;   // of the way to the next one
   double beyond = 1;  // times the last mark
 };
 
@@ -19,11 +18,13 @@ Place find_place(const std::vector<double>& marks, double value) {
   if (value <= marks.front()) return {};
   if (value >= marks.back()) return {marks.size() - 1, 0, value / marks.back()};
   const auto above = static_cast<size_t>(std::ranges::upper_bound(marks, value) - marks.begin());
-  const double low = std::log(marks[above - 1]);
-  return {above - 1, (std::log(value) - low) / (std::log(marks[above]) - low), 1};
+  const double low = marks[above - 1];
+  return {above - 1, (value - low) / (marks[above] - low), 1};
 }
 
-// Multilinear on logarithms over the corners around the places.
+// Multilinear over the corners around the places: what a kernel takes is a sum of parts, each in proportion
+// to some of its factors (launching to none, reading an operand to two, computing to all), and so it lies
+// between its marks. On logarithms it would lie up to a third below.
 double interpolate(const PriceTable& table, const std::vector<double>& seconds,
                    const std::vector<Place>& places) {
   double sum = 0, beyond = 1;
@@ -37,9 +38,9 @@ double interpolate(const PriceTable& table, const std::vector<double>& seconds,
       index = index * table.marks[axis].size() + places[axis].below + (upper ? 1 : 0);
       if (weight == 0) break;
     }
-    if (weight > 0) sum += weight * std::log(seconds[index]);
+    if (weight > 0) sum += weight * seconds[index];
   }
-  return std::exp(sum) * beyond;
+  return sum * beyond;
 }
 
 double local_extent(const FactorView& factor) {
@@ -124,7 +125,7 @@ double at(const PriceCurve& curve, double bytes) {
   const Place place = find_place(curve.bytes, bytes);
   const double low = curve.seconds[place.below];
   if (place.share == 0) return low * place.beyond;
-  return low * std::pow(curve.seconds[place.below + 1] / low, place.share);
+  return low + place.share * (curve.seconds[place.below + 1] - low);
 }
 
 std::optional<Seconds> kernel_seconds(const DeviceProfile& profile, const OpDef& op, const OpView& view) {

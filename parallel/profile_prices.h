@@ -1,4 +1,4 @@
-// Prices out of a device profile: tables interpolated on log-time over the shape at hand.
+// Prices out of a device profile: tables interpolated over the shape at hand.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ std::optional<double> collective_seconds(const DeviceProfile& profile, Collectiv
 
 std::optional<double> copy_seconds(const DeviceProfile& profile, Tier from, Tier to, double bytes);
 
-// On logarithms between marks; the first mark's below it; in proportion beyond the last.
+// On straight lines between marks; the first mark's below it; in proportion beyond the last.
 double at(const PriceCurve& curve, double bytes);
 
 }  // namespace tessera

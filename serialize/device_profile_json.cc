@@ -266,10 +266,6 @@ PriceTable read_table(const Json& json, const std::string& where, std::string& f
                    table.shared_seconds.size(), points, cores));
   if (!in.good()) return table;
   check_monotonic(in, table.marks, table.seconds, "seconds");
-  for (size_t i = 0; i < table.shared_seconds.size(); ++i)
-    if (table.shared_seconds[i] < table.seconds[i])
-      in.fail(format("has shared_seconds[{}] = {} where it takes {} alone: sharing cannot be faster", i,
-                     table.shared_seconds[i], table.seconds[i]));
   if (in.good() && cores > 0) check_monotonic(in, table.marks, table.shared_seconds, "shared_seconds");
   return table;
 }

@@ -14,14 +14,14 @@ namespace tessera {
 
 namespace {
 
-// Marks of the grids: a factor of three to four apart, which log-time between them bears within a few
-// percent.
-const std::vector<double> kRows = {1, 4, 16, 64, 256, 1024}, kWidths = {16, 64, 192, 512, 2048};
-// For element types that little is computed in, and where there is no time for more.
-const std::vector<double> kFewRows = {16, 256}, kFewWidths = {16, 64, 256};
 constexpr double kLeastSecondsForAll = 10;
-const std::vector<double> kHeads = {2, 16}, kHeadSizes = {16, 64, 128};
-const std::vector<double> kCausalTokens = {32, 128, 512}, kAllTokens = {64, 256};
+// Everything is measured once in each pass: what a machine does beside, and where a host puts the cores that
+// it lends, stays for seconds, and would decide about whatever is measured meanwhile. With every core at work
+// on its own the median of the passes counts. One rank that the others' cores help takes up to twice as long
+// while the host has put them far apart (another cache: 360 ns from core to core instead of 80), and a plan
+// has to live with that: there the slowest pass counts.
+constexpr int kPasses = 5;
+constexpr int32_t kRounds = 5;  // of a pass, at most
 const std::vector<int64_t> kSizes = {int64_t{4} << 10, int64_t{64} << 10, int64_t{512} << 10,
                                      int64_t{4} << 20, int64_t{16} << 20};
 
@@ -47,8 +47,6 @@ constexpr StepProbe kOffloading = {"gpt2:L=2,C=128,H=4,V=256,T=64", "adamw", 4, 
                                    "dp=1,offload=activations@host"};
 constexpr std::string_view kBesideModel = "gpt2:L={},C=128,H=4,V=512,T=64";
 constexpr int32_t kMostCrowdedCores = 8;  // with more, nobody asks for more devices than there are cores
-
-int64_t whole(double value) { return static_cast<int64_t>(value); }
 
 Status fill(Session& session, const std::string&) { return fill_probes(session); }
 
@@ -91,35 +89,29 @@ void Calibration::list_pieces() {
     pieces_.push_back({std::move(name), weight,
                        [this, at, measure = std::move(measure)] { return measure(budget_s(pieces_[at])); }});
   };
-  for (const int64_t trans : {int64_t{0}, int64_t{1}})
-    for (const char* op : {"matmul", "matmul_weight_grad"})
-      add(format("matrix products ({}, trans_w = {})", op, trans), 4,
-          [=, this](double budget) { return measure_products(DType::kF32, op, trans, !is_coarse_, budget); });
-  for (const DType dtype : {DType::kF64, DType::kBF16, DType::kF16})
-    for (const char* op : {"matmul", "matmul_weight_grad"})
-      add(format("matrix products in {}", info(dtype).name), 0.7,
-          [=, this](double budget) { return measure_products(dtype, op, 0, false, budget); });
-  add("experts' matrix products", 2, [this](double budget) { return measure_experts(budget); });
-  for (const int64_t causal : {int64_t{1}, int64_t{0}})
-    add("attention", 2, [=, this](double budget) { return measure_attention(causal, budget); });
-  for (const StepProbe& probe : kSteps) {
-    if (is_coarse_ && probe.model.find("C=64") == std::string_view::npos) continue;
-    add(format("a training step ({})", probe.model), 2,
-        [=, this](double budget) { return measure_step(probe, budget); });
+  grids_ = price_grids(is_coarse_);
+  for (int pass = 0; pass < kPasses; ++pass) {
+    for (PriceGrid& grid : grids_)
+      add(grid.name, grid.weight, [&grid, this](double budget) { return measure_grid(grid, budget); });
+    for (const StepProbe& probe : kSteps) {
+      if (is_coarse_ && probe.model.find("C=64") == std::string_view::npos) continue;
+      add(format("a training step ({})", probe.model), 2,
+          [=, this](double budget) { return measure_step(probe, budget); });
+    }
+    for (int32_t members = 2; members <= most_members_; members *= 2)
+      add(format("collectives of {}", members), 1,
+          [=, this](double budget) { return measure_collectives(members, budget); });
+    if (most_members_ > 1) add("messages", 0.5, [this](double budget) { return measure_messages(budget); });
+    add("copies between tiers", 0.5, [this](double budget) { return measure_copies(budget); });
+    add("handing over between streams", 0.5, [this](double budget) { return measure_handover(budget); });
   }
-  for (int32_t members = 2; members <= most_members_; members *= 2)
-    add(format("collectives of {}", members), 1,
-        [=, this](double budget) { return measure_collectives(members, budget); });
-  if (most_members_ > 1) add("messages", 0.5, [this](double budget) { return measure_messages(budget); });
-  add("copies between tiers", 0.5, [this](double budget) { return measure_copies(budget); });
-  add("handing over between streams", 0.5, [this](double budget) { return measure_handover(budget); });
   // From here on what was measured has to foretell whole steps.
   add("the fit", 0.01, [this](double) {
-    fit_steps();
+    fit();
     return Status();
   });
   if (profile_.cores > 1)
-    add("ranks side by side", 3, [this](double budget) { return measure_crowd(budget); });
+    add("ranks side by side", 3 * kPasses, [this](double budget) { return measure_crowd(budget); });
   for (const Piece& piece : pieces_) all_weights_ += piece.weight;
 }
 
@@ -148,13 +140,13 @@ Result<std::vector<MeasuredPoint>> Calibration::measure_probes(const std::vector
   if (alone.kept.empty()) return points;
   const double share = all_ != nullptr ? 0.4 : 1;
   TSR_ASSIGN_OR_RETURN(const MeasuredRun run,
-                       measure_run(one_, std::move(alone.program), {share * budget, 15}, fill));
+                       measure_run(one_, std::move(alone.program), {share * budget, kRounds}, fill));
   for (size_t i = 0; i < alone.kept.size(); ++i)
     points[alone.kept[i]].seconds = points[alone.kept[i]].shared_seconds = run.seconds[0][i];
   if (all_ == nullptr) return points;
   TSR_ASSIGN_OR_RETURN(ProbeProgram shared, probe_program(probes, all_->catalog(), all_->size()));
   TSR_ASSIGN_OR_RETURN(const MeasuredRun busy,
-                       measure_run(all_, std::move(shared.program), {0.6 * budget, 15}, fill));
+                       measure_run(all_, std::move(shared.program), {0.6 * budget, kRounds}, fill));
   for (size_t i = 0; i < shared.kept.size(); ++i) {
     double sum = 0;
     for (const std::vector<double>& rank : busy.seconds) sum += rank[2 * i + 1];
@@ -165,94 +157,15 @@ Result<std::vector<MeasuredPoint>> Calibration::measure_probes(const std::vector
 
 namespace {
 
-void settle(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks) {
-  limit_to_scale(seconds, marks);
-  raise_to_monotonic(seconds, marks);
-  limit_to_scale(seconds, marks);
-}
-
-// A table over a grid whose points came in row-major order.
-PriceTable grid_table(std::string op, std::string form, DType dtype, std::vector<std::string> axes,
-                      std::vector<std::vector<double>> marks, const std::vector<MeasuredPoint>& points,
-                      bool is_shared) {
-  PriceTable table{std::move(op), std::move(form), dtype, std::move(axes), std::move(marks), {}, {}};
-  for (const MeasuredPoint& point : points) {
-    table.seconds.push_back(point.seconds);
-    if (is_shared) table.shared_seconds.push_back(std::max(point.seconds, point.shared_seconds));
-  }
-  settle(table.seconds, table.marks);
-  settle(table.shared_seconds, table.marks);
-  for (size_t i = 0; i < table.shared_seconds.size(); ++i)
-    table.shared_seconds[i] = std::max(table.shared_seconds[i], table.seconds[i]);
-  return table;
-}
-
 bool all_measured(const std::vector<MeasuredPoint>& points) {
   return std::ranges::all_of(points, [](const MeasuredPoint& point) { return point.seconds > 0; });
 }
 
 }  // namespace
 
-Status Calibration::measure_products(DType dtype, const std::string& op, int64_t trans_w, bool whole_grid,
-                                     double budget) {
-  const std::vector<double>& rows = whole_grid ? kRows : kFewRows;
-  const std::vector<double>& widths = whole_grid ? kWidths : kFewWidths;
-  std::vector<Probe> probes;
-  for (const double m : rows)
-    for (const double k : widths)
-      for (const double n : widths) {
-        const TensorType x{dtype, Shape{whole(m), whole(k)}}, dy{dtype, Shape{whole(m), whole(n)}};
-        const TensorType w{dtype, trans_w == 1 ? Shape{whole(n), whole(k)} : Shape{whole(k), whole(n)}};
-        probes.push_back({op, {{"trans_w", trans_w}}, {x, op == "matmul" ? w : dy}});
-      }
-  TSR_ASSIGN_OR_RETURN(const std::vector<MeasuredPoint> points, measure_probes(probes, budget));
-  if (!all_measured(points)) return {};  // no kernel of that type
-  profile_.kernels.push_back(grid_table(op, dtype == DType::kF32 ? format("trans_w={}", trans_w) : "", dtype,
-                                        {"*", "k", "n"}, {rows, widths, widths}, points, all_ != nullptr));
-  return {};
-}
-
-// Rows of all experts together, as four experts have them for two sequences.
-Status Calibration::measure_experts(double budget) {
-  const std::vector<double> rows = {32, 256, 2048}, widths = {64, 256, 1024};
-  for (const char* op : {"expert_matmul", "expert_matmul_weight_grad"}) {
-    std::vector<Probe> probes;
-    for (const double m : rows)
-      for (const double k : widths)
-        for (const double n : widths) {
-          const TensorType x{DType::kF32, Shape{4, 2, whole(m) / 8, whole(k)}};
-          const TensorType dy{DType::kF32, Shape{4, 2, whole(m) / 8, whole(n)}};
-          const TensorType w{DType::kF32, Shape{4, whole(k), whole(n)}};
-          probes.push_back({op, {}, {x, std::string_view(op) == "expert_matmul" ? w : dy}});
-        }
-    TSR_ASSIGN_OR_RETURN(const std::vector<MeasuredPoint> points, measure_probes(probes, budget / 2));
-    if (!all_measured(points)) continue;
-    profile_.kernels.push_back(
-        grid_table(op, "", DType::kF32, {"*", "k", "n"}, {rows, widths, widths}, points, all_ != nullptr));
-  }
-  return {};
-}
-
-Status Calibration::measure_attention(int64_t causal, double budget) {
-  const std::vector<double>& tokens = causal == 1 && !is_coarse_ ? kCausalTokens : kAllTokens;
-  std::vector<double> pairs;
-  for (const double t : tokens) pairs.push_back(t * t);
-  for (const char* op : {"attention", "attention_grad"}) {
-    std::vector<Probe> probes;
-    for (const double heads : kHeads)
-      for (const double t : tokens)
-        for (const double d : kHeadSizes) {
-          const TensorType q{DType::kF32, Shape{1, whole(t), whole(heads), whole(d)}};
-          const TensorType lse{DType::kF32, Shape{1, whole(t), whole(heads)}};
-          const bool grad = std::string_view(op) == "attention_grad";
-          probes.push_back(
-              {op, {{"causal", causal}}, grad ? std::vector{q, q, q, q, q, lse} : std::vector{q, q, q}});
-        }
-    TSR_ASSIGN_OR_RETURN(const std::vector<MeasuredPoint> points, measure_probes(probes, budget / 2));
-    if (!all_measured(points)) continue;
-    profile_.kernels.push_back(grid_table(op, format("causal={}", causal), DType::kF32, {"*", "ts", "d"},
-                                          {kHeads, pairs, kHeadSizes}, points, all_ != nullptr));
-  }
+Status Calibration::measure_grid(PriceGrid& grid, double budget) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<MeasuredPoint> points, measure_probes(grid.probes, budget));
+  if (all_measured(points)) grid.passes.push_back(points);  // else no kernel of that type
   return {};
 }
 
@@ -261,11 +174,11 @@ Status Calibration::measure_step(const StepProbe& probe, double budget) {
                            double seconds) -> Result<std::pair<Program, MeasuredRun>> {
     TSR_ASSIGN_OR_RETURN(const StepProgram made,
                          step_program(probe, one_->cluster(), devices->catalog(), devices->size()));
-    TSR_ASSIGN_OR_RETURN(
-        MeasuredRun run,
-        measure_run(devices, made.program, {seconds, 15}, [&](Session& session, const std::string& entry) {
-          return fill_step(session, entry, made.program, made.step);
-        }));
+    TSR_ASSIGN_OR_RETURN(MeasuredRun run, measure_run(devices, made.program, {seconds, kRounds},
+                                                      [&](Session& session, const std::string& entry) {
+                                                        return fill_step(session, entry, made.program,
+                                                                         made.step);
+                                                      }));
     return std::pair(made.program, std::move(run));
   };
   TSR_ASSIGN_OR_RETURN(const auto alone, measure(one_, (all_ != nullptr ? 0.4 : 1) * budget));
@@ -279,6 +192,9 @@ Status Calibration::measure_step(const StepProbe& probe, double budget) {
     }
   }
   outside_s_.push_back(alone.second.outside_s);
+  StepPasses& passes = steps_[probe.model];
+  passes.kernels.clear();
+  std::vector<MeasuredPoint>& points = passes.passes.emplace_back();
   const RankProgram& rank = alone.first.ranks[0];
   for (size_t i = 0; i < rank.entries[0].code.size(); ++i) {
     const auto* inst = std::get_if<KernelInst>(&rank.entries[0].code[i]);
@@ -286,15 +202,23 @@ Status Calibration::measure_step(const StepProbe& probe, double budget) {
     const KernelDesc& kernel = rank.kernels[static_cast<size_t>(inst->kernel)];
     if (kernel.op->cost == nullptr || kByShape.contains(kernel.op->name)) continue;
     const OpCost cost = kernel.op->cost({kernel.attrs, kernel.inputs, kernel.outputs, kernel.factors});
-    by_bytes_[{std::string(kernel.op->name), kernel.outputs[0].dtype}].push_back(
-        {cost.bytes_read + cost.bytes_written, alone.second.seconds[0][i], shared[i]});
+    passes.kernels.emplace_back(kernel.op->name, kernel.outputs[0].dtype);
+    points.push_back({cost.bytes_read + cost.bytes_written, alone.second.seconds[0][i], shared[i]});
   }
   return {};
 }
 
-void Calibration::fit_steps() {
+void Calibration::fit() {
+  for (const PriceGrid& grid : grids_)
+    if (!grid.passes.empty())
+      profile_.kernels.push_back(fill_table(grid.table, put_together(grid.passes), all_ != nullptr));
   std::vector<MeasuredPoint> any;
-  for (const auto& [name, points] : by_bytes_) {
+  std::map<std::pair<std::string, DType>, std::vector<MeasuredPoint>> by_bytes;
+  for (const auto& [model, step] : steps_) {
+    const std::vector<MeasuredPoint> points = put_together(step.passes);
+    for (size_t i = 0; i < points.size(); ++i) by_bytes[step.kernels[i]].push_back(points[i]);
+  }
+  for (const auto& [name, points] : by_bytes) {
     profile_.kernels.push_back(fit_table(name.first, name.second, points, all_ != nullptr));
     any.insert(any.end(), points.begin(), points.end());
   }
@@ -306,7 +230,14 @@ void Calibration::fit_steps() {
                     [](const PriceTable& table) { return std::tuple(table.op, table.form, table.dtype); });
   if (all_ == nullptr && profile_.cores > 0)  // one core: alone is all there is
     for (PriceTable& table : profile_.kernels) table.shared_seconds = table.seconds;
+  for (auto& [key, points] : collectives_)
+    profile_.collectives.push_back({key.first, key.second, fit_curve(std::move(points))});
+  if (!messages_.empty()) profile_.messages = fit_curve(std::move(messages_));
+  for (auto& [tiers, points] : copies_)
+    profile_.copies.push_back({tiers.first, tiers.second, fit_curve(std::move(points))});
   profile_.run_s = lower_quartile(outside_s_);
+  profile_.handover_s = median(handovers_s_);
+  profile_.busy_handover_s = std::max(profile_.handover_s, median(busy_handovers_s_));
 }
 
 Status Calibration::measure_collectives(int32_t members, double budget) {
@@ -318,20 +249,15 @@ Status Calibration::measure_collectives(int32_t members, double budget) {
   if (members > 4) sizes.pop_back();
   if (is_coarse_) sizes.resize(3);
   const Program program = collectives_program(members, sizes);
-  TSR_ASSIGN_OR_RETURN(const MeasuredRun run, measure_run(devices, program, {budget, 25}, fill));
+  TSR_ASSIGN_OR_RETURN(const MeasuredRun run, measure_run(devices, program, {budget, 9}, fill));
   const std::vector<Instruction>& code = program.ranks[0].entries[0].code;
-  for (size_t at = 0; at < code.size(); at += sizes.size()) {
-    std::vector<MeasuredPoint> points;
-    for (size_t i = at; i < at + sizes.size(); ++i) {
-      double longest = 0;
-      for (const std::vector<double>& rank : run.seconds) longest = std::max(longest, rank[i]);
-      points.push_back({4.0 * static_cast<double>(std::get<CollectiveInst>(code[i]).elements), longest, 0});
-    }
-    profile_.collectives.push_back(
-        {std::get<CollectiveInst>(code[at]).kind, members, fit_curve(std::move(points))});
+  for (size_t i = 0; i < code.size(); ++i) {
+    double longest = 0;
+    for (const std::vector<double>& rank : run.seconds) longest = std::max(longest, rank[i]);
+    const auto& collective = std::get<CollectiveInst>(code[i]);
+    collectives_[{collective.kind, members}].push_back(
+        {4.0 * static_cast<double>(collective.elements), longest, 0});
   }
-  std::ranges::sort(profile_.collectives, {},
-                    [](const CollectivePrice& price) { return std::pair(price.kind, price.members); });
   return {};
 }
 
@@ -340,11 +266,9 @@ Status Calibration::measure_messages(double budget) {
                        runtime_->open_devices(profile_.cores > 0 ? format("{}:2", backend_) : backend_));
   if (devices->size() != 2) return {};
   TSR_ASSIGN_OR_RETURN(const MeasuredRun run,
-                       measure_run(devices, messages_program(kSizes), {budget, 25}, fill));
-  std::vector<MeasuredPoint> points;
+                       measure_run(devices, messages_program(kSizes), {budget, 9}, fill));
   for (size_t i = 0; i < kSizes.size(); ++i)
-    points.push_back({static_cast<double>(kSizes[i]), std::max(run.seconds[0][i], run.seconds[1][i]), 0});
-  profile_.messages = fit_curve(std::move(points));
+    messages_.push_back({static_cast<double>(kSizes[i]), std::max(run.seconds[0][i], run.seconds[1][i]), 0});
   return {};
 }
 
@@ -354,11 +278,10 @@ Status Calibration::measure_copies(double budget) {
       if (from == to && from != 0) continue;
       TSR_ASSIGN_OR_RETURN(
           const MeasuredRun run,
-          measure_run(one_, copies_program(tier_at(from), tier_at(to), kSizes), {budget / 7, 9}, fill));
-      std::vector<MeasuredPoint> points;
+          measure_run(one_, copies_program(tier_at(from), tier_at(to), kSizes), {budget / 7, kRounds}, fill));
+      std::vector<MeasuredPoint>& points = copies_[{tier_at(from), tier_at(to)}];
       for (size_t i = 0; i < kSizes.size(); ++i)
         points.push_back({static_cast<double>(kSizes[i]), run.seconds[0][i], 0});
-      profile_.copies.push_back({tier_at(from), tier_at(to), fit_curve(std::move(points))});
     }
   return {};
 }
@@ -370,20 +293,21 @@ Status Calibration::measure_handover(double budget) {
     const auto fill = [&](Session& session, const std::string& entry) {
       return fill_step(session, entry, made.program, made.step);
     };
-    TSR_ASSIGN_OR_RETURN(const MeasuredRun run, measure_run(devices, made.program, {budget / 2, 15}, fill));
+    TSR_ASSIGN_OR_RETURN(const MeasuredRun run,
+                         measure_run(devices, made.program, {budget / 2, kRounds}, fill));
     return run.handover_s;
   };
-  TSR_ASSIGN_OR_RETURN(profile_.handover_s, measure(one_));
-  profile_.busy_handover_s = profile_.handover_s;
+  TSR_ASSIGN_OR_RETURN(const double alone_s, measure(one_));
+  handovers_s_.push_back(alone_s);
   if (all_ == nullptr) return {};
   TSR_ASSIGN_OR_RETURN(const double busy_s, measure(all_));
-  profile_.busy_handover_s = std::max(profile_.handover_s, busy_s);
+  busy_handovers_s_.push_back(busy_s);
   return {};
 }
 
-// Whole steps of one rank, of one on every core and of twice as many, against what the prices so far foretell
-// of them: ranks that all compute, and ranks that take turns. All in every round, and the median of the
-// rounds: the machine's speed drifts, and what else it does in a round must not decide.
+// Whole steps of one rank on every core and of twice as many, against what the prices so far foretell of
+// them: ranks that all compute, and ranks that take turns. All in every round, and the median of the rounds:
+// what else the machine does in a round must not decide.
 Status Calibration::measure_crowd(double budget) {
   if (profile_.cores > kMostCrowdedCores) return {};
   const auto priced = std::make_shared<const DeviceProfile>(profile_);
@@ -396,10 +320,9 @@ Status Calibration::measure_crowd(double budget) {
     std::shared_ptr<DeviceSet> devices = nullptr;
     StepProgram made = {};
     double foretold_s = 0;
-    std::vector<double> ratios = {};  // measured over foretold, to that of one rank
+    std::vector<double> ratios = {};  // measured over foretold
   };
-  std::vector<Case> cases = {{1, "dp=1"},
-                             {cores, format("dp={}", cores)},
+  std::vector<Case> cases = {{cores, format("dp={}", cores)},
                              {cores, format("pp={}:1f1b,mb={}", cores, batch)},
                              {cores, format("pp={}:1f1b", cores)},
                              {2 * cores, format("dp={}", 2 * cores)},
@@ -414,18 +337,15 @@ Status Calibration::measure_crowd(double budget) {
                          simulate(it.made.program, it.made.program.ranks[0].entries[0].name, cluster));
     it.foretold_s = foretold.seconds();
   }
-  constexpr int kRounds = 7;
-  const MeasureOptions brief{budget / (kRounds * static_cast<double>(cases.size())), 6, false};
-  for (int round = 0; round < kRounds; ++round) {
-    double one = 1;
+  constexpr int kCrowdRounds = 7;
+  const MeasureOptions brief{budget / (kCrowdRounds * static_cast<double>(cases.size())), 6, false};
+  for (int round = 0; round < kCrowdRounds; ++round) {
     for (Case& it : cases) {
       const auto fill = [&](Session& session, const std::string& entry) {
         return fill_step(session, entry, it.made.program, it.made.step);
       };
       TSR_ASSIGN_OR_RETURN(const MeasuredRun run, measure_run(it.devices, it.made.program, brief, fill));
-      const double ratio = run.run_s / it.foretold_s;
-      if (&it == cases.data()) one = ratio;
-      it.ratios.push_back(ratio / one);
+      it.ratios.push_back(run.run_s / it.foretold_s);
     }
   }
   // The most that any of the strategies loses: what is near the best is then left to fewer ranks.

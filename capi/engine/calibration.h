@@ -6,9 +6,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "capi/engine/fitted_prices.h"
+#include "capi/engine/price_grids.h"
 #include "capi/engine/probe_program.h"
 #include "capi/engine/runtime.h"
 #include "graph/device_profile.h"
@@ -41,29 +43,36 @@ class Calibration {
   double budget_s(const Piece& piece) const;
   // Seconds of every probe alone, and shared; empty where no kernel takes it.
   Result<std::vector<MeasuredPoint>> measure_probes(const std::vector<Probe>& probes, double budget_s);
-  Status measure_products(DType dtype, const std::string& op, int64_t trans_w, bool whole_grid,
-                          double budget_s);
-  Status measure_attention(int64_t causal, double budget_s);
+  Status measure_grid(PriceGrid& grid, double budget_s);
   Status measure_step(const StepProbe& probe, double budget_s);
   Status measure_collectives(int32_t members, double budget_s);
   Status measure_messages(double budget_s);
   Status measure_copies(double budget_s);
-  Status measure_experts(double budget_s);
   Status measure_handover(double budget_s);
   Status measure_crowd(double budget_s);
-  void fit_steps();
+  void fit();
 
   std::shared_ptr<Runtime> runtime_;
   std::string backend_;
   std::shared_ptr<DeviceSet> one_, all_;  // all_: one on each of the shared cores; null where none are shared
   int32_t most_members_ = 1;
-  double seconds_ = 45;
+  double seconds_ = 60;
   bool is_coarse_ = false;  // too little time for every grid
   std::vector<Piece> pieces_;
   double all_weights_ = 0;
   size_t next_ = 0;
-  std::map<std::pair<std::string, DType>, std::vector<MeasuredPoint>> by_bytes_;
-  std::vector<double> outside_s_;
+  // A training step's kernels that go by their bytes, in order, and what each took in every pass.
+  struct StepPasses {
+    std::vector<std::pair<std::string, DType>> kernels;
+    std::vector<std::vector<MeasuredPoint>> passes;
+  };
+  std::map<std::string_view, StepPasses> steps_;  // by model
+  std::vector<PriceGrid> grids_;
+  // Of all passes.
+  std::map<std::pair<CollectiveKind, int32_t>, std::vector<MeasuredPoint>> collectives_;  // and members
+  std::vector<MeasuredPoint> messages_;
+  std::map<std::pair<Tier, Tier>, std::vector<MeasuredPoint>> copies_;
+  std::vector<double> outside_s_, handovers_s_, busy_handovers_s_;
   DeviceProfile profile_;
 };
 

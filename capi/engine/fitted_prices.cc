@@ -64,6 +64,42 @@ void limit_to_scale(std::vector<double>& seconds, const std::vector<std::vector<
   }
 }
 
+namespace {
+
+// The values along one axis that pass through `start`.
+std::vector<double> line_of(const std::vector<double>& seconds, size_t start, size_t stride, size_t count) {
+  std::vector<double> line;
+  for (size_t i = 0; i < count; ++i) line.push_back(seconds[start + i * stride]);
+  return line;
+}
+
+}  // namespace
+
+void settle(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks) {
+  // One axis undoes a little of what another did, less each time.
+  constexpr int kSweeps = 20;
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    size_t stride = 1;
+    for (size_t axis = marks.size(); axis-- > 0;) {
+      const size_t count = marks[axis].size();
+      for (size_t start = 0; start < seconds.size(); ++start) {
+        if (start / stride % count != 0) continue;
+        std::vector<double> line = never_falling(line_of(seconds, start, stride, count));
+        // Rates, from the last mark to the first, do not fall either.
+        std::vector<double> rates;
+        for (size_t i = count; i-- > 0;) rates.push_back(line[i] / marks[axis][i]);
+        rates = never_falling(std::move(rates));
+        for (size_t i = 0; i < count; ++i)
+          seconds[start + i * stride] = rates[count - 1 - i] * marks[axis][i];
+      }
+      stride *= count;
+    }
+  }
+  limit_to_scale(seconds, marks);
+  raise_to_monotonic(seconds, marks);
+  limit_to_scale(seconds, marks);
+}
+
 PriceCurve fit_curve(std::vector<MeasuredPoint> points, double spacing) {
   std::map<double, std::vector<double>> by_work;
   for (const MeasuredPoint& point : points) by_work[std::max(1.0, point.work)].push_back(point.seconds);
@@ -90,8 +126,30 @@ PriceTable fit_table(std::string op, DType dtype, const std::vector<MeasuredPoin
   std::vector<MeasuredPoint> shared = points;
   for (MeasuredPoint& point : shared) point.seconds = point.shared_seconds;
   table.shared_seconds = fit_curve(shared).seconds;
-  for (size_t i = 0; i < table.seconds.size(); ++i)
-    table.shared_seconds[i] = std::max(table.shared_seconds[i], table.seconds[i]);
+  return table;
+}
+
+std::vector<MeasuredPoint> put_together(const std::vector<std::vector<MeasuredPoint>>& passes) {
+  std::vector<MeasuredPoint> points = passes[0];
+  for (size_t i = 0; i < points.size(); ++i) {
+    std::vector<double> alone, shared;
+    for (const std::vector<MeasuredPoint>& pass : passes) {
+      alone.push_back(pass[i].seconds);
+      shared.push_back(pass[i].shared_seconds);
+    }
+    points[i].seconds = *std::ranges::max_element(alone);
+    points[i].shared_seconds = median(std::move(shared));
+  }
+  return points;
+}
+
+PriceTable fill_table(PriceTable table, const std::vector<MeasuredPoint>& points, bool is_shared) {
+  for (const MeasuredPoint& point : points) {
+    table.seconds.push_back(point.seconds);
+    if (is_shared) table.shared_seconds.push_back(point.shared_seconds);
+  }
+  settle(table.seconds, table.marks);
+  settle(table.shared_seconds, table.marks);
   return table;
 }
 

@@ -22,11 +22,23 @@ void raise_to_monotonic(std::vector<double>& seconds, const std::vector<std::vec
 // than its share. What computes does so; what was measured otherwise was disturbed.
 void limit_to_scale(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
 
+// Both, by about the least change on logarithms, so that a value that was disturbed gives way to its
+// neighbours and not they to it.
+void settle(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
+
 // Points of equal work become their median; then never falling; then at most one mark for every factor of
 // `spacing` in work, but for the first and the last.
 PriceCurve fit_curve(std::vector<MeasuredPoint> points, double spacing = 1.6);
 
 // The same for both times of a kernel; the table goes by bytes.
 PriceTable fit_table(std::string op, DType dtype, const std::vector<MeasuredPoint>& points, bool is_shared);
+
+// The same points measured in several passes: of each the slowest with the help of all cores, and the median
+// with every core at work on its own. Help comes from as far away as the host has put its cores for the
+// moment, and a plan has to live with that.
+std::vector<MeasuredPoint> put_together(const std::vector<std::vector<MeasuredPoint>>& passes);
+
+// Fills the table of a grid with its points, row-major, settled.
+PriceTable fill_table(PriceTable table, const std::vector<MeasuredPoint>& points, bool is_shared);
 
 }  // namespace tessera

@@ -17,9 +17,9 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kAlign = 256;
-// Operands move on through this much memory, so that they are as warm as a step has them: not in a core's own
-// caches, but where its last kernels left them.
-constexpr int64_t kWindowBytes = int64_t{12} << 20;
+// Operands move on through this much memory, whatever larger kernels need beside, so that they are as warm as
+// a step has them: not in a core's first cache, but where its last kernels left them.
+constexpr int64_t kWindowBytes = int64_t{2} << 20;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -49,12 +49,15 @@ Binding bind_whole(const std::string& name, int32_t slot, int64_t bytes) {
   return {name, type, {{SlotRef{slot, 0}, Box{Range{0, bytes / 4}}}}};
 }
 
-// Windows of a rank's slots: what is read, what is written.
+// A window of a rank's slot: what is read, or what is written.
 class Window {
  public:
-  Window(int32_t slot, int64_t bytes) : slot_(slot), bytes_(bytes) {}
+  explicit Window(int32_t slot) : slot_(slot) {}
+  // Room for all operands of the next kernel.
+  void begin(int64_t bytes) {
+    if (at_ + bytes > std::max(kWindowBytes, bytes)) at_ = 0;
+  }
   SlotRef take(int64_t bytes) {
-    if (at_ + bytes > bytes_) at_ = 0;
     const SlotRef ref{slot_, at_};
     at_ += aligned(bytes);
     return ref;
@@ -62,8 +65,14 @@ class Window {
 
  private:
   int32_t slot_;
-  int64_t bytes_, at_ = 0;
+  int64_t at_ = 0;
 };
+
+int64_t bytes_of(const std::vector<TensorType>& types) {
+  int64_t bytes = 0;
+  for (const TensorType& type : types) bytes += aligned(bytes_of(type));
+  return bytes;
+}
 
 Result<KernelDesc> describe(const Probe& probe, const KernelCatalog& catalog) {
   KernelDesc kernel;
@@ -99,15 +108,12 @@ Result<ProbeProgram> probe_program(const std::vector<Probe>& probes, const Kerne
                                    int32_t ranks) {
   ProbeProgram made;
   RankProgram rank;
-  int64_t read = kWindowBytes, written = kWindowBytes, workspace = 0, zeros = kAlign;
+  int64_t read = kWindowBytes, written = kWindowBytes, workspace = 0;
   for (size_t i = 0; i < probes.size(); ++i) {
     Result<KernelDesc> kernel = describe(probes[i], catalog);
     if (!kernel.ok() && kernel.status().code() == StatusCode::kUnsupported) continue;
     if (!kernel.ok()) return kernel.status().with_context(format("probe of '{}'", probes[i].op));
-    int64_t in = 0, out = 0;
-    for (const TensorType& type : kernel->inputs) in += aligned(bytes_of(type));
-    for (const TensorType& type : kernel->outputs) out += aligned(bytes_of(type));
-    read = std::max(read, in), written = std::max(written, out), zeros = std::max(zeros, in);
+    read = std::max(read, bytes_of(kernel->inputs)), written = std::max(written, bytes_of(kernel->outputs));
     workspace = std::max(workspace, kernel->workspace_bytes);
     rank.kernels.push_back(std::move(*kernel));
     made.kept.push_back(i);
@@ -119,7 +125,7 @@ Result<ProbeProgram> probe_program(const std::vector<Probe>& probes, const Kerne
   rank.parameters.push_back(bind_whole("read", 0, aligned(read)));
   EntryPoint entry;
   entry.name = "probes";
-  Window reads(0, read), writes(1, written);
+  Window reads(0), writes(1);
   for (size_t k = 0; k < rank.kernels.size(); ++k) {
     const KernelDesc& kernel = rank.kernels[k];
     if (ranks > 1) {
@@ -131,6 +137,8 @@ Result<ProbeProgram> probe_program(const std::vector<Probe>& probes, const Kerne
     }
     KernelInst inst;
     inst.kernel = static_cast<int32_t>(k);
+    reads.begin(bytes_of(kernel.inputs));
+    writes.begin(bytes_of(kernel.outputs));
     for (const TensorType& type : kernel.inputs) inst.inputs.push_back(reads.take(bytes_of(type)));
     for (const TensorType& type : kernel.outputs) inst.outputs.push_back(writes.take(bytes_of(type)));
     if (kernel.workspace_bytes > 0) inst.workspace = SlotRef{2, 0};

@@ -7,7 +7,7 @@ namespace cli {
 namespace {
 struct Arguments : Common {
   std::string output;
-  double seconds = 40;
+  double seconds = 60;
 };
 }  // namespace
 

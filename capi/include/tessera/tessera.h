@@ -208,7 +208,7 @@ TSR_API void tsr_devices_free(tsr_devices* devices);
  *
  * Options
  *   devices   str   "cpu" (default), "cuda", "cuda:0,1"
- *   seconds   f64   what it should take, about (default 40); below 10 with coarser grids
+ *   seconds   f64   what it should take, about (default 60); below 10 with coarser grids
  *
  *     while (done < 1) tsr_calibration_step(calibration, &done);      some seconds each
  *     tsr_calibration_save(calibration, NULL); */

@@ -1,0 +1,96 @@
+#include "capi/engine/price_grids.h"
+
+#include <string_view>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+namespace {
+
+// Marks of the grids. What a kernel takes lies on straight lines between them, but for what caches do: a
+// factor of three to four apart bears that.
+const std::vector<double> kRows = {1, 4, 16, 64, 256, 1024}, kWidths = {16, 64, 192, 512, 2048};
+// For element types that little is computed in, and where there is no time for more.
+const std::vector<double> kFewRows = {16, 256}, kFewWidths = {16, 64, 256};
+const std::vector<double> kHeads = {2, 16}, kHeadSizes = {16, 64, 128};
+const std::vector<double> kCausalTokens = {32, 128, 512}, kAllTokens = {64, 256};
+
+int64_t whole(double value) { return static_cast<int64_t>(value); }
+
+PriceGrid product_grid(DType dtype, const std::string& op, int64_t trans_w, bool is_whole) {
+  const std::vector<double>& rows = is_whole ? kRows : kFewRows;
+  const std::vector<double>& widths = is_whole ? kWidths : kFewWidths;
+  const bool is_f32 = dtype == DType::kF32;
+  PriceGrid grid;
+  grid.name = is_f32 ? format("matrix products ({}, trans_w = {})", op, trans_w)
+                     : format("matrix products in {}", info(dtype).name);
+  grid.weight = is_f32 ? 4 : 0.7;
+  grid.table = {
+      op, is_f32 ? format("trans_w={}", trans_w) : "", dtype, {"*", "k", "n"}, {rows, widths, widths}, {},
+      {}};
+  for (const double m : rows)
+    for (const double k : widths)
+      for (const double n : widths) {
+        const TensorType x{dtype, Shape{whole(m), whole(k)}}, dy{dtype, Shape{whole(m), whole(n)}};
+        const TensorType w{dtype, trans_w == 1 ? Shape{whole(n), whole(k)} : Shape{whole(k), whole(n)}};
+        grid.probes.push_back({op, {{"trans_w", trans_w}}, {x, op == "matmul" ? w : dy}});
+      }
+  return grid;
+}
+
+// Slots of all experts together, as four experts have them for two sequences. Four of five are computed, as
+// models have a quarter more slots than tokens choose.
+PriceGrid expert_grid(const std::string& op) {
+  constexpr double kFilled = 0.8;
+  const std::vector<double> rows = {40, 320, 2560}, widths = {64, 256, 1024};
+  PriceGrid grid{
+      "experts' matrix products", 1, {op, "", DType::kF32, {"*", "k", "n"}, {rows, widths, widths}, {}, {}}};
+  for (const double m : rows)
+    for (const double k : widths)
+      for (const double n : widths) {
+        const TensorType x{DType::kF32, Shape{4, 2, whole(kFilled * m / 8), whole(k)}};
+        const TensorType dy{DType::kF32, Shape{4, 2, whole(kFilled * m / 8), whole(n)}};
+        const TensorType w{DType::kF32, Shape{4, whole(k), whole(n)}};
+        grid.probes.push_back({op, {}, {x, op == "expert_matmul" ? w : dy}});
+      }
+  return grid;
+}
+
+PriceGrid attention_grid(const std::string& op, int64_t causal, const std::vector<double>& tokens) {
+  std::vector<double> pairs;
+  for (const double t : tokens) pairs.push_back(t * t);
+  PriceGrid grid{
+      "attention",
+      1,
+      {op, format("causal={}", causal), DType::kF32, {"*", "ts", "d"}, {kHeads, pairs, kHeadSizes}, {}, {}}};
+  for (const double heads : kHeads)
+    for (const double t : tokens)
+      for (const double d : kHeadSizes) {
+        const TensorType q{DType::kF32, Shape{1, whole(t), whole(heads), whole(d)}};
+        const TensorType lse{DType::kF32, Shape{1, whole(t), whole(heads)}};
+        grid.probes.push_back({op,
+                               {{"causal", causal}},
+                               op == "attention" ? std::vector{q, q, q} : std::vector{q, q, q, q, q, lse}});
+      }
+  return grid;
+}
+
+}  // namespace
+
+std::vector<PriceGrid> price_grids(bool is_coarse) {
+  std::vector<PriceGrid> grids;
+  for (const int64_t trans : {int64_t{0}, int64_t{1}})
+    for (const char* op : {"matmul", "matmul_weight_grad"})
+      grids.push_back(product_grid(DType::kF32, op, trans, !is_coarse));
+  for (const DType dtype : {DType::kF64, DType::kBF16, DType::kF16})
+    for (const char* op : {"matmul", "matmul_weight_grad"})
+      grids.push_back(product_grid(dtype, op, 0, false));
+  for (const char* op : {"expert_matmul", "expert_matmul_weight_grad"}) grids.push_back(expert_grid(op));
+  for (const int64_t causal : {int64_t{1}, int64_t{0}})
+    for (const char* op : {"attention", "attention_grad"})
+      grids.push_back(attention_grid(op, causal, causal == 1 && !is_coarse ? kCausalTokens : kAllTokens));
+  return grids;
+}
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// The shapes that `tessera calibrate` measures ops at which are priced by shape: products, those of experts,
+// attention.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "capi/engine/fitted_prices.h"
+#include "capi/engine/probe_program.h"
+#include "graph/device_profile.h"
+
+namespace tessera {
+
+// One op at every point of a price table, which has no seconds yet.
+struct PriceGrid {
+  std::string name;   // for people
+  double weight = 1;  // of the time
+  PriceTable table;
+  std::vector<Probe> probes = {};  // row-major
+  std::vector<std::vector<MeasuredPoint>> passes = {};
+};
+
+// Coarse: where there is no time for more than a few shapes.
+std::vector<PriceGrid> price_grids(bool is_coarse);
+
+}  // namespace tessera
