@@ -70,13 +70,13 @@ TEST_CASE("a grid settles: what obeys both rules stays, and a disturbed value gi
   std::vector<double> seconds = exact;
   settle(seconds, marks);
   for (size_t i = 0; i < exact.size(); ++i) CHECK(seconds[i] == doctest::Approx(exact[i]).epsilon(1e-9));
-  seconds[4] *= 3;  // (4, 8)
+  seconds[4] *= 30;  // (4, 8)
   settle(seconds, marks);
   for (size_t i = 0; i < exact.size(); ++i) {
     CAPTURE(i);
-    // A factor of 3 is shared out among two at least: 1.73 each, and a little for what they differed before.
-    CHECK(seconds[i] < 2 * exact[i]);
-    CHECK(seconds[i] > exact[i] / 2);
+    // Raising its neighbours to it would make one of them 13 times what it was.
+    CHECK(seconds[i] < 5 * exact[i]);
+    CHECK(seconds[i] >= exact[i] * (1 - 1e-9));
     if (i % 3 != 0) CHECK(seconds[i] >= seconds[i - 1]);
     if (i >= 3) CHECK(seconds[i] >= seconds[i - 3]);
     if (i % 3 != 0) CHECK(seconds[i] <= 8 * seconds[i - 1] * (1 + 1e-12));
