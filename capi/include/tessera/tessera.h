@@ -742,6 +742,12 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
  *   precision      str   f32 (default) | bf16 | f16: what is computed in; parameters and optimizer state stay
  *                        f32. Needs devices with such kernels: cuda
+ *   weights        str   model (default) | bf16: parameters that train are stored in bf16, without an f32 copy,
+ *                        and each update rounds by random bits, so that the expectation of what is kept is what
+ *                        was found; gradients and optimizer state stay f32. With precision f32 or bf16, on any
+ *                        device. Drawn from seed, step, parameter and element: the same whatever the plan.
+ *                        Weights that are read begin rounded to nearest. Checkpoints hold bf16 and are resumed
+ *                        with the same choice; tsr_trainer_store writes the same numbers in the model's type
  *   fused_loss     str   on: output head and token loss are computed together, a few rows at a time, so that no
  *                        logits are held; off: apart; auto (default): together on GPUs where no plan is slower
  *                        for it
