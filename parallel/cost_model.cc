@@ -109,23 +109,17 @@ std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryP
   return prices;
 }
 
-namespace {
-
-// What ranks lose to each other, as times.
-double loss_to_others(const Cluster& cluster, int32_t busy, int32_t ranks) {
-  const int32_t most = std::max(busy, ranks);
-  if (cluster.profile == nullptr || most <= 1) return 1;
-  return most > cluster.shared_cores ? cluster.profile->crowded : cluster.profile->together;
+double loss_to_others(const Cluster& cluster, int32_t ranks) {
+  if (cluster.shared_cores == 0 || cluster.profile == nullptr || ranks <= 1) return 1;
+  return ranks > cluster.shared_cores ? cluster.profile->crowded : cluster.profile->together;
 }
-
-}  // namespace
 
 double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t busy, int32_t ranks) {
   const int32_t cores = cluster.shared_cores;
   if (cores == 0) return price.alone_s;
   if (price.threads > 1)  // measured with its members at work
     return price.alone_s * std::max(1.0, static_cast<double>(busy) / std::max(price.threads, cores));
-  const double loss = loss_to_others(cluster, busy, ranks);
+  const double loss = loss_to_others(cluster, std::max(busy, ranks));
   if (busy >= cores) return loss * price.shared_s * busy / cores;
   if (busy <= 1 || !(price.alone_s > 0) || !(price.shared_s > 0)) return loss * price.alone_s;
   const double one = 1 / price.alone_s, all = cores / price.shared_s;

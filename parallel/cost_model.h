@@ -31,6 +31,10 @@ std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryP
 // all of the pool: the system has more threads to place.
 double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t busy, int32_t ranks = 1);
 
+// What ranks that share cores lose to each other, in times: part of `seconds_at`, whoever is at work. 1 where
+// they share nothing, or no profile says.
+double loss_to_others(const Cluster& cluster, int32_t ranks);
+
 // What it takes of the whole machine's time, at least: alone, or its share of all cores; 0 for what several
 // ranks do together. The sum over
 // everything that all ranks compute is a lower bound on any step, and so is the sum of `alone_s` over one

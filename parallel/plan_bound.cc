@@ -156,17 +156,16 @@ void PlanBounds::find_blocks() {
 // One of `parts` equal parts, cut along one factor or two.
 PlanBounds::Work PlanBounds::work_of_part(const KernelDesc& whole, const ShardingRule& rule,
                                           int32_t parts) const {
-  const int32_t cores = std::max(1, cluster_.shared_cores);
   RankProgram one;
   one.kernels.resize(1);
   KernelInst launch;
   launch.kernel = 0;
   const auto priced = [&](KernelDesc kernel) {
     one.kernels[0] = std::move(kernel);
-    const double alone = instruction_seconds(one, launch, cluster_, 1);
-    const double shared = instruction_seconds(one, launch, cluster_, cores);
+    const InstructionPrice price = price_of(one, launch, cluster_);
+    if (cluster_.shared_cores == 0) return Work{price.alone_s, price.alone_s};
     // A rank may have as little as one core, and on that be faster than with help from all.
-    return Work{std::min(alone, shared), std::min(alone, shared / cores)};
+    return Work{std::min(price.alone_s, price.shared_s), least_share(price, cluster_)};
   };
   Work least = priced(whole);
   if (cluster_.profile == nullptr) return {least.alone_s / parts, least.share_s / parts};
@@ -383,11 +382,13 @@ double PlanBounds::seconds(const StrategySpec& spec, std::optional<int64_t> limi
   const Extra extra = extra_of(spec, work, limit);
   // A stage of the pipeline has at least the average of all of them.
   const double passes = static_cast<double>(cuts.count) / spec.pp, update = 1.0 / spec.pp;
-  const double chain = passes * (work.passes.alone_s + extra.again.alone_s) + update * work.update.alone_s;
+  const double loss = loss_to_others(cluster_, spec.devices());
+  const double chain =
+      loss * (passes * (work.passes.alone_s + extra.again.alone_s) + update * work.update.alone_s);
   double reduction = 0;
   if (cuts.replicas > 1 && space_.trains && space_.experts == 0 && spec.form == TensorForm::k1d)
     reduction = reduction_seconds(cuts.replicas, spec.tp, spec.zero >= 1) / spec.pp;
-  double bound = std::max({chain, reduction, passes * extra.copies.alone_s});
+  double bound = std::max({chain, reduction, loss * passes * extra.copies.alone_s});
   if (cluster_.shared_cores > 0) {
     const auto machine = [&](const Phases& rank, const Extra& more) {
       return passes * (rank.passes.share_s + more.again.share_s + more.copies.share_s) +
@@ -400,7 +401,7 @@ double PlanBounds::seconds(const StrategySpec& spec, std::optional<int64_t> limi
     }
     const double members =
         static_cast<double>(cuts.replicas) / std::max(cuts.replicas, cluster_.shared_cores);
-    bound = std::max(bound, spec.devices() * each + reduction * spec.tp * spec.pp * members);
+    bound = std::max(bound, loss * spec.devices() * each + reduction * spec.tp * spec.pp * members);
   }
   return bound;
 }

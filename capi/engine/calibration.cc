@@ -104,14 +104,13 @@ void Calibration::list_pieces() {
     if (most_members_ > 1) add("messages", 0.5, [this](double budget) { return measure_messages(budget); });
     add("copies between tiers", 0.5, [this](double budget) { return measure_copies(budget); });
     add("handing over between streams", 0.5, [this](double budget) { return measure_handover(budget); });
+    if (profile_.cores > 1)
+      add("ranks side by side", 3, [this](double budget) { return measure_crowd(budget); });
   }
-  // From here on what was measured has to foretell whole steps.
   add("the fit", 0.01, [this](double) {
     fit();
-    return Status();
+    return fit_crowd();
   });
-  if (profile_.cores > 1)
-    add("ranks side by side", 3 * kPasses, [this](double budget) { return measure_crowd(budget); });
   for (const Piece& piece : pieces_) all_weights_ += piece.weight;
 }
 
@@ -305,55 +304,50 @@ Status Calibration::measure_handover(double budget) {
   return {};
 }
 
-// Whole steps of one rank on every core and of twice as many, against what the prices so far foretell of
-// them: ranks that all compute, and ranks that take turns. All in every round, and the median of the rounds:
-// what else the machine does in a round must not decide.
+// Whole steps of one rank on every core, all computing at once; and of twice as many, that do so or take
+// turns.
 Status Calibration::measure_crowd(double budget) {
-  if (profile_.cores > kMostCrowdedCores) return {};
-  const auto priced = std::make_shared<const DeviceProfile>(profile_);
   const int32_t cores = profile_.cores;
+  if (cores > kMostCrowdedCores) return {};
   const int64_t batch = 4 * cores;
-  const std::string model = format(kBesideModel, 2 * cores);
-  struct Case {
-    int32_t ranks;
-    std::string parallel;
-    std::shared_ptr<DeviceSet> devices = nullptr;
-    StepProgram made = {};
-    double foretold_s = 0;
-    std::vector<double> ratios = {};  // measured over foretold
-  };
-  std::vector<Case> cases = {{cores, format("dp={}", cores)},
-                             {cores, format("pp={}:1f1b,mb={}", cores, batch)},
-                             {cores, format("pp={}:1f1b", cores)},
-                             {2 * cores, format("dp={}", 2 * cores)},
-                             {2 * cores, format("pp={}:1f1b", 2 * cores)}};
-  for (Case& it : cases) {
-    TSR_ASSIGN_OR_RETURN(it.devices, runtime_->open_devices(format("{}:{}", backend_, it.ranks)));
-    Cluster cluster = it.devices->cluster();
-    cluster.profile = priced;
-    TSR_ASSIGN_OR_RETURN(
-        it.made, step_on_all({model, "adamw", batch, 64, it.parallel}, cluster, it.devices->catalog()));
-    TSR_ASSIGN_OR_RETURN(const Simulation foretold,
-                         simulate(it.made.program, it.made.program.ranks[0].entries[0].name, cluster));
-    it.foretold_s = foretold.seconds();
+  if (crowd_.empty()) {
+    const std::string model = format(kBesideModel, 2 * cores);
+    crowd_ = {{cores, format("dp={}", cores)},
+              {2 * cores, format("dp={}", 2 * cores)},
+              {2 * cores, format("pp={}:1f1b", 2 * cores)}};
+    for (Crowd& it : crowd_) {
+      TSR_ASSIGN_OR_RETURN(it.devices, runtime_->open_devices(format("{}:{}", backend_, it.ranks)));
+      TSR_ASSIGN_OR_RETURN(it.made, step_on_all({model, "adamw", batch, 64, it.parallel},
+                                                it.devices->cluster(), it.devices->catalog()));
+    }
   }
-  constexpr int kCrowdRounds = 7;
-  const MeasureOptions brief{budget / (kCrowdRounds * static_cast<double>(cases.size())), 6, false};
-  for (int round = 0; round < kCrowdRounds; ++round) {
-    for (Case& it : cases) {
+  constexpr int kTurns = 2;  // of a pass
+  const MeasureOptions brief{budget / (kTurns * static_cast<double>(crowd_.size())), 6, false};
+  for (int turn = 0; turn < kTurns; ++turn)
+    for (Crowd& it : crowd_) {
       const auto fill = [&](Session& session, const std::string& entry) {
         return fill_step(session, entry, it.made.program, it.made.step);
       };
       TSR_ASSIGN_OR_RETURN(const MeasuredRun run, measure_run(it.devices, it.made.program, brief, fill));
-      it.ratios.push_back(run.run_s / it.foretold_s);
+      it.seconds.push_back(run.run_s);
     }
+  return {};
+}
+
+// What they take against what the prices foretell of them. Of more ranks than cores the most that any
+// strategy loses counts: what is near the best is then left to fewer. The median of all passes: what else the
+// machine does in one of them must not decide.
+Status Calibration::fit_crowd() {
+  const auto priced = std::make_shared<const DeviceProfile>(profile_);
+  for (const Crowd& it : crowd_) {
+    Cluster cluster = it.devices->cluster();
+    cluster.profile = priced;
+    TSR_ASSIGN_OR_RETURN(const Simulation foretold,
+                         simulate(it.made.program, it.made.program.ranks[0].entries[0].name, cluster));
+    double& most = it.ranks == profile_.cores ? profile_.together : profile_.crowded;
+    most = std::max(most, median(it.seconds) / foretold.seconds());
   }
-  // The most that any of the strategies loses: what is near the best is then left to fewer ranks.
-  for (const Case& it : cases)
-    if (it.ranks == cores) profile_.together = std::max(profile_.together, median(it.ratios));
-  profile_.crowded = profile_.together;
-  for (const Case& it : cases)
-    if (it.ranks > cores) profile_.crowded = std::max(profile_.crowded, median(it.ratios));
+  profile_.crowded = std::max(profile_.crowded, profile_.together);
   return {};
 }
 

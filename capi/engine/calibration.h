@@ -51,6 +51,7 @@ class Calibration {
   Status measure_handover(double budget_s);
   Status measure_crowd(double budget_s);
   void fit();
+  Status fit_crowd();
 
   std::shared_ptr<Runtime> runtime_;
   std::string backend_;
@@ -72,6 +73,15 @@ class Calibration {
   std::map<std::pair<CollectiveKind, int32_t>, std::vector<MeasuredPoint>> collectives_;  // and members
   std::vector<MeasuredPoint> messages_;
   std::map<std::pair<Tier, Tier>, std::vector<MeasuredPoint>> copies_;
+  // Ranks side by side, and the seconds of their steps.
+  struct Crowd {
+    int32_t ranks;
+    std::string parallel;
+    std::shared_ptr<DeviceSet> devices = nullptr;
+    StepProgram made = {};
+    std::vector<double> seconds = {};
+  };
+  std::vector<Crowd> crowd_;
   std::vector<double> outside_s_, handovers_s_, busy_handovers_s_;
   DeviceProfile profile_;
 };
