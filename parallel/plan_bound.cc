@@ -6,7 +6,7 @@
 #include <set>
 
 #include "graph/base/text.h"
-#include "parallel/block_scope.h"
+#include "graph/analysis/block_scope.h"
 #include "parallel/cost_model.h"
 #include "parallel/parameter_copies.h"
 #include "parallel/pipeline_schedule.h"

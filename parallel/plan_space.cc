@@ -4,7 +4,7 @@
 #include <set>
 #include <string_view>
 
-#include "parallel/block_scope.h"
+#include "graph/analysis/block_scope.h"
 #include "parallel/search/divisors.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "graph/base/text.h"
-#include "parallel/block_scope.h"
+#include "graph/analysis/block_scope.h"
 #include "parallel/node_sharding.h"
 #include "parallel/parameter_copies.h"
 #include "parallel/reshard.h"

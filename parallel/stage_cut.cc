@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
+#include "graph/analysis/block_scope.h"
 #include "graph/base/text.h"
-#include "parallel/block_scope.h"
 #include "parallel/node_sharding.h"
 #include "parallel/pipeline_schedule.h"
 #include "parallel/schedule.h"
