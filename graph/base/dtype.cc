@@ -18,6 +18,8 @@ constexpr std::array<DTypeInfo, kDTypeCount> kInfos = {{
     {"u8", 1, 1, false},
     {"q8_0", 32, 34, false},
     {"q4_0", 32, 18, false},
+    {"e4m3", 1, 1, false},
+    {"e5m2", 1, 1, false},
 }};
 }  // namespace
 

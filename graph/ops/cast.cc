@@ -1,6 +1,7 @@
 // cast(x): the same values in another element type.  x [d0, ..., dn] -> y the same shape
 //   To a float type: nearest, ties to even. From float to integer: towards zero, what is out of range becomes
 //   the nearest end of it and NaN becomes 0.
+#include "graph/base/fp8.h"
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 
@@ -21,12 +22,13 @@ Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count("cast", in, 1));
   const std::string& name = attr_string(attrs, "dtype");
   const std::optional<DType> dtype = dtype_from_name(name);
-  if (!dtype || info(*dtype).block_elements != 1)
+  // Numbers of 8 bits are made with a scale: quantize.
+  if (!dtype || info(*dtype).block_elements != 1 || is_fp8(*dtype))
     return Status(StatusCode::kInvalidArgument,
                   format("cast: dtype is '{}', wanted one of f32, f64, f16, bf16, i32, i64, i8, u8", name));
-  if (info(in[0].dtype).block_elements != 1)
+  if (info(in[0].dtype).block_elements != 1 || is_fp8(in[0].dtype))
     return Status(StatusCode::kInvalidArgument,
-                  format("cast: operand 0 (x) is {}, wanted a type without blocks", in[0]));
+                  format("cast: operand 0 (x) is {}, wanted a type without blocks or scales", in[0]));
   return std::vector<TensorType>{{*dtype, in[0].shape}};
 }
 

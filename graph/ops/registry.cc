@@ -63,6 +63,8 @@ extern const OpDef kNeg;
 extern const OpDef kPad;
 extern const OpDef kPick;
 extern const OpDef kPositions;
+extern const OpDef kQuantize;
+extern const OpDef kQuantizeScale;
 extern const OpDef kReduceMax;
 extern const OpDef kReduceMean;
 extern const OpDef kReduceSum;
@@ -82,6 +84,8 @@ extern const OpDef kRowSumSquares;
 extern const OpDef kSample;
 extern const OpDef kScale;
 extern const OpDef kScaleBy;
+extern const OpDef kScaledMatmul;
+extern const OpDef kScaledMatmulWeightGrad;
 extern const OpDef kSelectRow;
 extern const OpDef kSgdUpdate;
 extern const OpDef kSgdUpdateStochastic;
@@ -167,6 +171,8 @@ std::span<const OpDef* const> table() {
       &kPad,
       &kPick,
       &kPositions,
+      &kQuantize,
+      &kQuantizeScale,
       &kReduceMax,
       &kReduceMean,
       &kReduceSum,
@@ -186,6 +192,8 @@ std::span<const OpDef* const> table() {
       &kSample,
       &kScale,
       &kScaleBy,
+      &kScaledMatmul,
+      &kScaledMatmulWeightGrad,
       &kSelectRow,
       &kSgdUpdate,
       &kSgdUpdateStochastic,

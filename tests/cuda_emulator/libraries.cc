@@ -2,6 +2,7 @@
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <cmath>
 #include <cstring>
@@ -23,6 +24,7 @@ struct Desc {
   const void* bias;
   void* aux;
   int64_t aux_ld;
+  const float *a_scale, *b_scale;
 };
 struct Layout {
   cudaDataType type;
@@ -54,6 +56,7 @@ void put(Opaque* opaque, const T& value) {
 }
 
 int64_t value_bytes(cudaDataType type) {
+  if (type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2) return 1;
   return type == CUDA_R_64F ? 8 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 4;
 }
 double load_value(cudaDataType type, const void* at, int64_t i) {
@@ -61,6 +64,8 @@ double load_value(cudaDataType type, const void* at, int64_t i) {
     case CUDA_R_64F: return static_cast<const double*>(at)[i];
     case CUDA_R_16F: return __half2float(static_cast<const __half*>(at)[i]);
     case CUDA_R_16BF: return __bfloat162float(static_cast<const __nv_bfloat16*>(at)[i]);
+    case CUDA_R_8F_E4M3: return static_cast<float>(static_cast<const __nv_fp8_e4m3*>(at)[i]);
+    case CUDA_R_8F_E5M2: return static_cast<float>(static_cast<const __nv_fp8_e5m2*>(at)[i]);
     default: return static_cast<const float*>(at)[i];
   }
 }
@@ -73,6 +78,22 @@ void store_value(cudaDataType type, void* at, int64_t i, double value) {
       break;
     default: static_cast<float*>(at)[i] = static_cast<float>(value);
   }
+}
+bool is_fp8(cudaDataType type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+// What the library's manual says of products of 8-bit floats on sm_89 and sm_90; others are no concern of
+// this.
+bool takes(const Desc& desc, const Layout& a, const Layout& b, const Layout& d) {
+  if (!is_fp8(a.type) && !is_fp8(b.type)) return true;
+  const bool types = is_fp8(a.type) && is_fp8(b.type) &&
+                     (a.type == CUDA_R_8F_E4M3 || b.type == CUDA_R_8F_E4M3) &&
+                     (d.type == CUDA_R_32F || d.type == CUDA_R_16BF || d.type == CUDA_R_16F);
+  const bool lies = desc.trans_a == CUBLAS_OP_T && desc.trans_b == CUBLAS_OP_N;
+  bool extents = true;
+  for (const uint64_t extent : {a.rows, a.cols, b.rows, b.cols, d.rows, d.cols})
+    extents = extents && extent % 16 == 0;
+  const bool epilogue = desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+                        (desc.epilogue == CUBLASLT_EPILOGUE_BIAS && d.type != CUDA_R_32F);
+  return types && lies && extents && epilogue && desc.a_scale != nullptr && desc.b_scale != nullptr;
 }
 double gelu(double x) {
   return 0.5 * x * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
@@ -122,6 +143,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
     if (ld.batch_stride < ld.ld * (n - 1) + m) return CUBLAS_STATUS_INVALID_VALUE;
     if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  if (!takes(desc, la, lb, ld) || (is_fp8(la.type) && alignment < 16)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool has_bias =
       (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 || desc.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
   if (has_bias && desc.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
@@ -147,6 +169,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
             // Partial sums meet in the compute type.
             sum += place == 0 || desc.compute == CUBLAS_COMPUTE_64F ? partial : static_cast<float>(partial);
           }
+          if (is_fp8(la.type)) sum *= static_cast<double>(*desc.a_scale) * static_cast<double>(*desc.b_scale);
           switch (desc.epilogue) {
             case CUBLASLT_EPILOGUE_BIAS: sum += load_value(ld.type, desc.bias, i); break;
             case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
@@ -178,7 +201,8 @@ CublasLt make_lt() {
   lt.matmul = multiply;
   lt.desc_create = [](cublasLtMatmulDesc_t* out, cublasComputeType_t compute, cudaDataType_t scale) {
     *out = new cublasLtMatmulDescOpaque_t{};
-    put(*out, Desc{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0});
+    put(*out, Desc{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0,
+                   nullptr, nullptr});
     return CUBLAS_STATUS_SUCCESS;
   };
   lt.desc_destroy = [](cublasLtMatmulDesc_t desc) {
@@ -201,6 +225,8 @@ CublasLt make_lt() {
       case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(desc.bias);
       case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return take(desc.aux);
       case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return take(desc.aux_ld);
+      case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return take(desc.a_scale);
+      case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return take(desc.b_scale);
       default: return CUBLAS_STATUS_NOT_SUPPORTED;
     }
   };
@@ -242,13 +268,15 @@ CublasLt make_lt() {
     if (attribute == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) std::memcpy(at, value, sizeof(uint32_t));
     return CUBLAS_STATUS_SUCCESS;
   };
-  lt.heuristic = [](cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t,
-                    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+  lt.heuristic = [](cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
                     cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t* found,
                     int* count) {
     *count = 0;
     // As the library: f64 has no epilogues.
     if (get<Layout>(d).type == CUDA_R_64F && get<Desc>(desc).epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!takes(get<Desc>(desc), get<Layout>(a), get<Layout>(b), get<Layout>(d)))
       return CUBLAS_STATUS_NOT_SUPPORTED;
     for (uint32_t place = 0; place < kWays && *count < wanted; ++place) {
       cublasLtMatmulHeuristicResult_t& one = found[(*count)++];

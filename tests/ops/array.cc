@@ -51,6 +51,32 @@ uint16_t to_bits(double value, int mantissa_bits, int bias) {
   return static_cast<uint16_t>(sign | std::min(bits, int64_t{top} << mantissa_bits));
 }
 
+// The number that a code of 8 bits stands for; and the code of the nearest number, of two the even one, found
+// by looking at all of them.
+double from_code(uint8_t code, DType dtype) {
+  const bool e4m3 = dtype == DType::kE4M3;
+  const int mantissa_bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15, magnitude = code & 0x7f;
+  const int exponent = magnitude >> mantissa_bits, mantissa = magnitude & ((1 << mantissa_bits) - 1);
+  double value = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
+                               : std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+  if (magnitude == 0x7f || (!e4m3 && magnitude > 0x7c)) value = std::numeric_limits<double>::quiet_NaN();
+  if (!e4m3 && magnitude == 0x7c) value = std::numeric_limits<double>::infinity();
+  return code & 0x80 ? -value : value;
+}
+uint8_t nearest_code(double value, DType dtype) {
+  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  if (std::isnan(value)) return sign | 0x7f;
+  int best = 0;
+  for (int code = 1; code < 0x80; ++code) {
+    const double candidate = from_code(static_cast<uint8_t>(code), dtype);
+    if (!std::isfinite(candidate)) break;
+    const double here = std::fabs(std::fabs(value) - candidate),
+                 before = std::fabs(std::fabs(value) - from_code(static_cast<uint8_t>(best), dtype));
+    if (std::isinf(value) || here < before || (here == before && code % 2 == 0)) best = code;
+  }
+  return static_cast<uint8_t>(sign | best);
+}
+
 uint16_t bits_at(const std::byte* from) {
   uint16_t bits;
   std::memcpy(&bits, from, sizeof bits);
@@ -81,6 +107,8 @@ double Array::get(int64_t i) const {
     case DType::kU8: return load<uint8_t>(at);
     case DType::kF16: return from_bits(bits_at(at), 10, 15);
     case DType::kBF16: return from_bits(bits_at(at), 7, 127);
+    case DType::kE4M3:
+    case DType::kE5M2: return from_code(static_cast<uint8_t>(*at), type.dtype);
     default: break;
   }
   throw InternalError(__FILE__, __LINE__, "tests read plain elements only");
@@ -101,6 +129,8 @@ void Array::set(int64_t i, double value) {
       std::memcpy(at, &bits, sizeof bits);
       return;
     }
+    case DType::kE4M3:
+    case DType::kE5M2: *at = static_cast<std::byte>(nearest_code(value, type.dtype)); return;
     default: break;
   }
   throw InternalError(__FILE__, __LINE__, "tests write plain elements only");

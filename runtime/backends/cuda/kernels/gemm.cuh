@@ -2,6 +2,8 @@
 // what experts run on. k is summed in ascending order by one thread an element.
 #pragma once
 
+#include <type_traits>
+
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -23,10 +25,12 @@ inline constexpr int kGemmTile = 64, kGemmDepth = 16, kGemmSide = 16, kGemmEach 
 
 // rules.has_row(batch, m): else the row is 0; rules.has_term(batch, k): else the term is left out.
 // store(batch, m, n, sum) writes an element.
-template <class T, class Rules, class Store>
+// A and B may be of two types that are computed in one.
+template <class A, class B, class Rules, class Store>
 __global__ void __launch_bounds__(kGemmSide* kGemmSide)
-    gemm_kernel(GemmShape shape, const T* a, const T* b, Rules rules, Store store) {
-  using W = Wide<T>;
+    gemm_kernel(GemmShape shape, const A* a, const B* b, Rules rules, Store store) {
+  using W = Wide<A>;
+  static_assert(std::is_same_v<W, Wide<B>>);
   __shared__ W a_tile[kGemmDepth][kGemmTile + 1], b_tile[kGemmDepth][kGemmTile + 1];
   const int64_t across = (shape.N + kGemmTile - 1) / kGemmTile, down = (shape.M + kGemmTile - 1) / kGemmTile;
   const int64_t batch = blockIdx.x / (across * down);
@@ -72,8 +76,8 @@ inline int64_t gemm_blocks(const GemmShape& shape) {
   return shape.batches * ((shape.N + kGemmTile - 1) / kGemmTile) * ((shape.M + kGemmTile - 1) / kGemmTile);
 }
 
-template <class T, class Rules, class Store>
-void launch_gemm(cudaStream_t stream, const GemmShape& shape, const T* a, const T* b, Rules rules,
+template <class A, class B, class Rules, class Store>
+void launch_gemm(cudaStream_t stream, const GemmShape& shape, const A* a, const B* b, Rules rules,
                  Store store) {
   const int64_t blocks = gemm_blocks(shape);
   if (blocks > 0)

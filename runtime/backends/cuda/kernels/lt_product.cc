@@ -33,6 +33,8 @@ Result<Types> types_of(DType dtype) {
     case DType::kF64: return Types{CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
     case DType::kF16: return Types{CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     case DType::kBF16: return Types{CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case DType::kE4M3: return Types{CUDA_R_8F_E4M3, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case DType::kE5M2: return Types{CUDA_R_8F_E5M2, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     default: return Status(StatusCode::kUnsupported, format("cuBLASLt: no products of {}", to_text(dtype)));
   }
 }
@@ -51,6 +53,7 @@ Result<cublasLtHandle_t> handle_of_current_device(const CublasLt& lt) {
   return handle;
 }
 
+constexpr float kSomeScale = 1;
 constexpr int64_t kWorkspaceUnit = 256;  // what cuBLASLt wants its workspace aligned to
 
 // Room for a few partial results of split sums, bounded; small products need none of the large kernels.
@@ -122,6 +125,14 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
         lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld)), "an epilogue"));
   }
   cudaDataType_t data = types.data;
+  if (shape.scaled) {
+    // The heuristic wants to see that there are scales; launches say where.
+    const void* somewhere = &kSomeScale;
+    for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
+      TSR_RETURN_IF_ERROR(from_cublas(lt_->desc_set(desc_, scale, &somewhere, sizeof(somewhere)), "a scale"));
+    TSR_ASSIGN_OR_RETURN(const Types b_types, types_of(shape.b_dtype));
+    data = b_types.data;
+  }
   const auto layout = [&](cublasLtMatrixLayout_t& out, int64_t rows, int64_t cols, int64_t ld = 0) -> Status {
     if (ld == 0) ld = rows;
     TSR_RETURN_IF_ERROR(from_cublas(
@@ -137,13 +148,19 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
         "a batch");
   };
   TSR_RETURN_IF_ERROR(shape.trans_b ? layout(b_, shape.K, shape.N) : layout(b_, shape.N, shape.K));
+  data = types.data;
   TSR_RETURN_IF_ERROR(shape.trans_a ? layout(a_, shape.M, shape.K, shape.a_row)
                                     : layout(a_, shape.K, shape.M, shape.a_row));
   if (shape.wide_c && !f64_) data = CUDA_R_32F;
+  if (shape.scaled) {
+    TSR_ASSIGN_OR_RETURN(const Types c_types, types_of(shape.c_dtype));
+    data = c_types.data;
+  }
   TSR_RETURN_IF_ERROR(layout(c_, shape.N, shape.M, shape.c_row));
 
   // What does with less alignment does with more.
-  TSR_ASSIGN_OR_RETURN(const auto anywhere, proposals(static_cast<uint32_t>(dtype_bytes(shape.dtype, 1)), 1));
+  const auto least = static_cast<uint32_t>(shape.scaled ? kAlignment : dtype_bytes(shape.dtype, 1));
+  TSR_ASSIGN_OR_RETURN(const auto anywhere, proposals(least, 1));
   aligned_ = unaligned_ = anywhere[0];
   if (!algorithm.empty()) {
     TSR_ASSIGN_OR_RETURN(aligned_, algorithm_of(algorithm));
@@ -244,6 +261,26 @@ Status LtProduct::launch(const void* a, const void* b, const void* bias, void* p
 Status LtProduct::launch_as(const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b,
                             const void* bias, void* pre, void* c, void* workspace,
                             cudaStream_t stream) const {
+  // Pointers of the epilogue live in the descriptor, and ranks may share a kernel: a copy is what is
+  // launched.
+  cublasLtMatmulDescOpaque_t local = *desc_;
+  return launch_desc(local, algorithm, a, b, bias, pre, c, workspace, stream);
+}
+
+Status LtProduct::launch_scaled(const void* a, const void* b, const float* a_scale, const float* b_scale,
+                                const void* bias, void* c, void* workspace, cudaStream_t stream) const {
+  cublasLtMatmulDescOpaque_t local = *desc_;
+  // As operands, scales change places.
+  TSR_RETURN_IF_ERROR(from_cublas(
+      lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b_scale, sizeof(b_scale)), "a scale"));
+  TSR_RETURN_IF_ERROR(from_cublas(
+      lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a_scale, sizeof(a_scale)), "a scale"));
+  return launch_desc(local, aligned_, a, b, bias, nullptr, c, workspace, stream);
+}
+
+Status LtProduct::launch_desc(cublasLtMatmulDescOpaque_t& desc, const cublasLtMatmulAlgo_t& algorithm,
+                              const void* a, const void* b, const void* bias, void* pre, void* c,
+                              void* workspace, cudaStream_t stream) const {
   workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(workspace) + kWorkspaceUnit - 1) /
                                       kWorkspaceUnit * kWorkspaceUnit);
   const float one = 1, zero = 0;
@@ -251,18 +288,15 @@ Status LtProduct::launch_as(const cublasLtMatmulAlgo_t& algorithm, const void* a
   const void* beta = f64_          ? static_cast<const void*>(shape_.adds ? &one_f64 : &zero_f64)
                      : shape_.adds ? &one
                                    : &zero;
-  // Pointers of the epilogue live in the descriptor, and ranks may share a kernel: a copy is what is
-  // launched.
-  cublasLtMatmulDescOpaque_t local = *desc_;
   if (bias != nullptr)
     TSR_RETURN_IF_ERROR(
-        from_cublas(lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "a bias"));
+        from_cublas(lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "a bias"));
   if (pre != nullptr)
     TSR_RETURN_IF_ERROR(from_cublas(
-        lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)), "an epilogue"));
+        lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)), "an epilogue"));
   return from_cublas(
-      lt_->matmul(handle_, &local, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a, a_, beta, c,
-                  c_, c, c_, &algorithm, workspace, static_cast<size_t>(workspace_bytes_), stream),
+      lt_->matmul(handle_, &desc, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a, a_, beta, c, c_,
+                  c, c_, &algorithm, workspace, static_cast<size_t>(workspace_bytes_), stream),
       "the product");
 }
 

@@ -28,6 +28,11 @@ struct LtShape {
   // C is the product times the derivative of gelu (by tanh) at the elements of another matrix, `pre` [M, N].
   // Without bias and gelu; types and N as for gelu.
   bool has_gelu_grad = false;
+  // A and B are codes of 8-bit floats, A of `dtype`, times a scale each; C is of `c_dtype`, bf16, f16 or f32.
+  // A is not transposed, B is; extents are multiples of 16, and operands lie at multiples of 16 bytes. A bias
+  // is of C's type, where that has 16 bits. Compute capability 8.9 and later, not e5m2 by e5m2.
+  bool scaled = false;
+  DType b_dtype = DType::kE4M3, c_dtype = DType::kF32;
   // So many products, of operands that follow one another without a gap. Several have no epilogue.
   int64_t batches = 1;
 
@@ -51,6 +56,9 @@ class LtProduct {
   // `bias` and `pre` as the shape says, else null; pre is written with gelu, read with its gradient.
   Status launch(const void* a, const void* b, const void* bias, void* pre, void* c, void* workspace,
                 cudaStream_t stream) const;
+  // Of a shape that is scaled: the scales are read on the device.
+  Status launch_scaled(const void* a, const void* b, const float* a_scale, const float* b_scale,
+                       const void* bias, void* c, void* workspace, cudaStream_t stream) const;
   static int64_t workspace_bytes(const LtShape& shape);  // of any alignment
 
   // Runs what the heuristic proposes on memory of its own, waits, and returns the word of the fastest: its
@@ -66,6 +74,9 @@ class LtProduct {
   Result<cublasLtMatmulAlgo_t> algorithm_of(std::string_view word) const;
   Status launch_as(const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b, const void* bias,
                    void* pre, void* c, void* workspace, cudaStream_t stream) const;
+  Status launch_desc(cublasLtMatmulDescOpaque_t& desc, const cublasLtMatmulAlgo_t& algorithm, const void* a,
+                     const void* b, const void* bias, void* pre, void* c, void* workspace,
+                     cudaStream_t stream) const;
   std::string text() const;  // of the shape, for messages
   // Bytes, of operands that an algorithm is chosen for: 16, or less where a product of several begins at
   // less.
