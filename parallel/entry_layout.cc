@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <tuple>
 
 #include "graph/base/text.h"
@@ -314,6 +315,11 @@ class LayoutMaker {
       }
     }
     find_twins(copies);
+    // What a copy is measured by, with it.
+    for (const auto& [copy, id] : copies)
+      if (layout_.once[index(id)])
+        for (const TensorId measured : std::span(graph.node(id).inputs).subspan(1))
+          layout_.once[index(graph.tensor(measured).producer)] = true;
   }
 
   // Copies that are made anyway stand for equal ones, which then are not made.

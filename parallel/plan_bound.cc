@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "graph/base/text.h"
 #include "graph/analysis/block_scope.h"
+#include "graph/base/text.h"
 #include "parallel/cost_model.h"
 #include "parallel/parameter_copies.h"
 #include "parallel/pipeline_schedule.h"
@@ -88,6 +88,7 @@ PlanBounds::PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Clus
   for (const ParameterCopy& it : copies)
     if (it.narrows) {
       makes_copy_[index(it.node)] = true;
+      for (const NodeId measure : it.measures) makes_copy_[index(measure)] = true;
       const int64_t bytes = tessera::bytes(graph.type(it.copy));
       const auto [at, is_new] = gathered.try_emplace(it.parameter, bytes);
       at->second = std::min(at->second, bytes);

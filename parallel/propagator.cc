@@ -1,6 +1,7 @@
 #include "parallel/propagator.h"
 
 #include <algorithm>
+#include <span>
 
 #include "graph/base/text.h"
 #include "parallel/schedule.h"
@@ -137,11 +138,13 @@ void Propagator::start_tensors() {
 }
 
 void Propagator::mark_copies() {
+  measures_.assign(graph_.nodes().size(), false);
   for (size_t t = 0; t < graph_.tensors().size(); ++t) copied_.push_back(TensorId{static_cast<uint32_t>(t)});
   copies_ = parameter_copies(graph_);
   for (const ParameterCopy& it : copies_) {
     copied_[index(it.copy)] = it.parameter;
     placed_[index(it.copy)] = false;
+    for (const NodeId measure : it.measures) measures_[index(measure)] = true;
   }
 }
 
@@ -154,7 +157,8 @@ void Propagator::mark_gradients() {
     if (it.phase == Phase::kUpdate || it.outputs.size() != 1 ||
         gradient_of_[index(it.outputs[0])] == kNoTensor)
       continue;
-    if (!is_sum(units_.rules[n], it) && !is_elementwise(units_.rules[n], it)) continue;
+    if (!is_sum(units_.rules[n], it) && (it.inputs.size() != 1 || !is_elementwise(units_.rules[n], it)))
+      continue;
     for (const TensorId input : it.inputs)
       if (gradient_of_[index(input)] == kNoTensor)
         gradient_of_[index(input)] = gradient_of_[index(it.outputs[0])];
@@ -179,6 +183,7 @@ void Propagator::mark_tables() {
 Status Propagator::visit(NodeId id) {
   const TensorId made = node(id).outputs[0], parameter = copied_[index(made)];
   if (parameter != made && !placed_[index(parameter)]) return {};  // see place_copies
+  if (measures_[index(id)] && !placed_[index(node(id).inputs[0])]) return {};
   if (parameter != made) placed_[index(made)] = true;
   NodePlan plan;
   if (node(id).phase == Phase::kUpdate) {
@@ -214,14 +219,19 @@ void Propagator::place_copies(NodeId reader) {
     const ShardingSpec& spec = now_[index(input)];
     now_[index(parameter)] = spec;
     placed_[index(parameter)] = true;
+    const auto place = [&](NodeId id) {
+      NodePlan plan;
+      for (size_t d = 0; d < spec.dims.size(); ++d)
+        if (const Factor* factor = rule(id).find(rule(id).inputs[0][d][0]))
+          set(id, plan, *factor, spec.dims[d].axes, spec.dims[d].unit);
+      std::ranges::sort(plan.factor_axes);
+      std::ranges::sort(plan.factor_units);
+      plan_.nodes[index(id)] = std::move(plan);
+    };
     const NodeId copy = graph_.tensor(input).producer;
-    NodePlan plan;
-    for (size_t d = 0; d < spec.dims.size(); ++d)
-      if (const Factor* factor = rule(copy).find(rule(copy).inputs[0][d][0]))
-        set(copy, plan, *factor, spec.dims[d].axes, spec.dims[d].unit);
-    std::ranges::sort(plan.factor_axes);
-    std::ranges::sort(plan.factor_units);
-    plan_.nodes[index(copy)] = std::move(plan);
+    place(copy);
+    for (const TensorId measured : std::span(node(copy).inputs).subspan(1))
+      place(graph_.tensor(measured).producer);
   }
 }
 

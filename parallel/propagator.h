@@ -111,6 +111,7 @@ class Propagator {
   // itself.
   std::vector<TensorId> copied_;
   std::vector<ParameterCopy> copies_;
+  std::vector<bool> measures_;       // by node: measures a parameter for a copy of it, and lies as that does
   std::vector<int> contracted_dim_;  // by tensor: of a weight, the dim that its first node contracts; or -1
   std::map<TensorId, ShardingSpec> parameter_specs_, state_specs_;
 };

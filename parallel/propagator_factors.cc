@@ -178,6 +178,7 @@ Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
 
 std::optional<Propagator::Weight> Propagator::weight_of(NodeId id) const {
   const Node& it = node(id);
+  if (measures_[index(id)]) return std::nullopt;
   for (size_t i = 0; i < it.inputs.size(); ++i) {
     const Tensor& tensor = graph_.tensor(copied_[index(it.inputs[i])]);
     if (tensor.kind != TensorKind::kParameter || tensor.type.shape.rank() < 2 || !reads_input(it, i) ||

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "graph/base/text.h"
 #include "graph/analysis/block_scope.h"
+#include "graph/base/text.h"
 #include "parallel/node_sharding.h"
 #include "parallel/parameter_copies.h"
 #include "parallel/reshard.h"
@@ -131,7 +131,8 @@ class PlanRefiner {
 
   // --- recomputation ---
 
-  // Narrow copies that are gathered stay: a rank holds a shard of each, and what was gathered goes anyway.
+  // Narrow copies that are gathered stay, with what was measured for them: a rank holds a shard of each, and
+  // what was gathered goes anyway.
   Status recompute_blocks() {
     plan_.recompute = block_activations(graph_);
     TSR_ASSIGN_OR_RETURN(const std::set<TensorId> gathered, gathered_copies());
@@ -148,8 +149,9 @@ class PlanRefiner {
         if (copy == copies_.end() || !reads_input(node(n), i)) continue;
         TSR_ASSIGN_OR_RETURN(const NodeSharding made, sharding_of(copy->second.node));
         TSR_ASSIGN_OR_RETURN(const NodeSharding read, sharding_of(NodeId{static_cast<uint32_t>(n)}));
-        if (!same_layout(made.outputs[0], read.inputs[i], tensor(input).type.shape, mesh_))
-          gathered.insert(input);
+        if (same_layout(made.outputs[0], read.inputs[i], tensor(input).type.shape, mesh_)) continue;
+        gathered.insert(input);
+        for (const NodeId measure : copy->second.measures) gathered.insert(graph_.node(measure).outputs[0]);
       }
     return gathered;
   }

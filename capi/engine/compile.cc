@@ -440,7 +440,9 @@ Result<Compiled> compile_training_as_set(const Graph& forward, bool language_mod
                          with_parameters_as_set(make_training_step(with_loss, settings.step), settings));
     add("train_step", std::move(step));
   }
-  TSR_ASSIGN_OR_RETURN(Graph evaluation, with_parameters_as_set(make_evaluation(with_loss), settings));
+  TSR_ASSIGN_OR_RETURN(
+      Graph evaluation,
+      with_parameters_as_set(make_evaluation(with_loss, settings.step.fp8_products), settings));
   add("eval", std::move(evaluation));
   return plan_all(graphs, settings.compute, settings.batch, devices);
 }
@@ -480,12 +482,16 @@ Result<Compiled> compile_training_with_loss(const Graph& forward, bool language_
 
 }  // namespace
 
+TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices) {
+  if (settings.step.fp8_products) settings.precision = on_gpu(devices) ? DType::kBF16 : DType::kF32;
+  // cuBLASLt has that at the end of its products of two bytes an element.
+  settings.step.gelu_in_products = on_gpu(devices) && settings.precision != DType::kF32;
+  return settings;
+}
+
 Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& given,
                                   const std::shared_ptr<DeviceSet>& devices) {
-  TrainerSettings settings = given;
-  // cuBLASLt has that at the end of its products of two bytes an element.
-  settings.step.gelu_in_products = on_gpu(*devices) && given.precision != DType::kF32;
-  return compile_training_with_loss(forward, language_model, settings, devices);
+  return compile_training_with_loss(forward, language_model, settled(given, *devices), devices);
 }
 
 Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,

@@ -51,8 +51,11 @@ struct Compiled {
   Program program;
 };
 
+// What depends on the devices: the element type beside products of fp8, and what their libraries have fused.
+TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices);
+
 // Forward, backward and update, as compile_training plans them where the fused loss is not left to it (off
-// then).
+// then). `settings` are settled.
 Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings);
 
 // Entries "train_step" and "eval" (that one alone when settings.evaluate_only).

@@ -158,7 +158,7 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
 
   Result<Graph> whole = without_adapters(forward);  // all parameters trainable
   if (!whole.ok()) return {};
-  TrainerSettings full = settings;
+  TrainerSettings full = settled(settings, *devices);
   full.frozen.clear();
   full.compute.trace = false;
   full.fused_loss = has_op(step, "linear_cross_entropy_grad") ? FusedLoss::kOn : FusedLoss::kOff;

@@ -83,8 +83,9 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
                                               : LearningRate::Kind::kConstant;
   settings.seed = static_cast<uint64_t>(reader.i64("seed", 0));
   settings.dropout = reader.f64("dropout", -1, -1, 0.999);
-  settings.precision =
-      dtype_from_name(reader.choice("precision", "f32", {"f32", "bf16", "f16"})).value_or(DType::kF32);
+  const std::string precision = reader.choice("precision", "f32", {"f32", "bf16", "f16", "fp8"});
+  settings.precision = dtype_from_name(precision).value_or(DType::kF32);
+  settings.step.fp8_products = precision == "fp8";
   // Gradients of f16 need it: below 6e-8 nothing is left of them.
   if (settings.precision == DType::kF16 && !reader.has("loss_scaling"))
     settings.step.loss_scaling.initial = 65536;
@@ -93,6 +94,11 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
     reader.fail(Status(StatusCode::kInvalidArgument,
                        "trainer: option 'weights' is bf16, whose numbers f16 (option 'precision') does not "
                        "hold: wanted precision bf16 or f32"));
+  if (settings.bf16_weights && settings.step.fp8_products)
+    reader.fail(
+        Status(StatusCode::kInvalidArgument,
+               "trainer: option 'weights' is bf16, and fp8 (option 'precision') quantizes f32 parameters: "
+               "wanted precision bf16 or f32, or weights model"));
   const std::string fused = reader.choice("fused_loss", "auto", {"auto", "on", "off"});
   settings.fused_loss = fused == "on" ? FusedLoss::kOn : fused == "off" ? FusedLoss::kOff : FusedLoss::kAuto;
   settings.frozen = reader.text("frozen");

@@ -39,9 +39,11 @@ struct TrainerSettings {
   LearningRate rate;
   TrainingOptions step;
   uint64_t seed = 0;
-  double dropout = -1;            // -1: as the model says
-  DType precision = DType::kF32;  // of what is computed; optimizer state is f32, and parameters are
-  bool bf16_weights = false;      // but for those that train, with this: graph/transform/bf16_parameters.h
+  double dropout = -1;  // -1: as the model says
+  // Of what is computed; optimizer state is f32, and parameters are. With fp8 products (step): of everything
+  // else, settled when the devices are known.
+  DType precision = DType::kF32;
+  bool bf16_weights = false;  // but for those that train, with this: graph/transform/bf16_parameters.h
   FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;
   int64_t eval_batches = 0;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
 
 bool is_adapter(const Tensor& tensor) {
-  return tensor.kind == TensorKind::kParameter && (tensor.name.ends_with(kA) || tensor.name.ends_with(kB));
+  return tensor.kind == TensorKind::kParameter && is_adapter_name(tensor.name);
 }
 
 std::string stem_of(std::string_view weight) {
@@ -169,6 +169,10 @@ Result<Graph> with_adapters(const Graph& forward, std::span<const TensorId> weig
     if (node.phase != Phase::kForward)
       return Status(StatusCode::kFailedPrecondition, "adapters are added before a graph is differentiated");
   return Adapting(forward, weights, options).run();
+}
+
+bool is_adapter_name(std::string_view parameter) {
+  return parameter.ends_with(kA) || parameter.ends_with(kB);
 }
 
 std::vector<Adapter> find_adapters(const Graph& forward) {

@@ -7,6 +7,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/base/result.h"
@@ -37,6 +38,9 @@ struct Adapter {
   bool transposed = true;
 };
 std::vector<Adapter> find_adapters(const Graph& forward);
+
+// Whether a parameter so named is one of an adapter's two.
+bool is_adapter_name(std::string_view parameter);
 
 // The graph without them, all parameters trainable: what a merged model computes, once W += factor * A B.
 Result<Graph> without_adapters(const Graph& forward);

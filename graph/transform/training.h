@@ -30,6 +30,7 @@ struct TrainingOptions {
   OptimizerOptions optimizer;
   double clip_norm = 0;  // bound on the global gradient norm; 0: none
   LossScaling loss_scaling;
+  bool fp8_products = false;      // linear layers of blocks in 8 bits, as graph/transform/fp8_products.h says
   bool gelu_in_products = false;  // gradients through gelu, as graph/transform/gelu_products.h says
 };
 
@@ -39,7 +40,8 @@ struct TrainingOptions {
 // The order in which the model's nodes were written down does not matter (canonical_order.h).
 Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options);
 
-// forward + loss only, without dropout; output "loss": of the tokens, without a model's auxiliary loss.
-Result<Graph> make_evaluation(const Graph& forward_with_loss);
+// forward + loss only, without dropout; output "loss": of the tokens, without a model's auxiliary loss. The products
+// are those of the step that is evaluated.
+Result<Graph> make_evaluation(const Graph& forward_with_loss, bool fp8_products = false);
 
 }  // namespace tessera

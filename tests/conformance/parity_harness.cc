@@ -191,7 +191,7 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
   PlanResult evaluated;
   if (job.evaluates) {
     TSR_ASSIGN_OR_RETURN(const Graph forward, forward_graph(job));
-    TSR_ASSIGN_OR_RETURN(evaluation, make_evaluation(forward));
+    TSR_ASSIGN_OR_RETURN(evaluation, make_evaluation(forward, job.fp8_products));
     PlanOptions beside;
     beside.global_batch = job.batch;
     beside.symbols = plan.symbols;
@@ -252,10 +252,11 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
 }
 
 std::string key_of(const Job& job) {
-  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype),
+  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype),
                 to_text(job.rounded_weights), to_text(job.precision), job.batch, job.tokens, job.tied,
                 job.optimizer, job.lr, job.steps, job.clip_norm, job.loss_scaling, job.dropout,
-                join(job.trainable, ","), job.lora, job.gradients, job.evaluates, job.reordered);
+                join(job.trainable, ","), job.lora, job.gradients, job.evaluates, job.reordered,
+                job.fp8_products);
 }
 
 // Ring-equivalent bytes of one training step, from its instructions.
@@ -298,6 +299,7 @@ Result<Graph> step_graph(const Job& job) {
   training.optimizer.name = job.optimizer;
   training.clip_norm = job.clip_norm;
   training.loss_scaling.initial = job.loss_scaling;
+  training.fp8_products = job.fp8_products;
   training.gelu_in_products = job.gelu_in_products;
   TSR_ASSIGN_OR_RETURN(Graph step, make_training_step(forward, training));
   if (job.gradients)

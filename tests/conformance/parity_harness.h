@@ -40,6 +40,7 @@ struct Job {
   // Weights are rounded to it where they are used, which any backend can do; kF32: they are not.
   DType rounded_weights = DType::kF32;
   DType precision = DType::kF32;  // bf16 or f16: mixed precision, which the CPU does not compute
+  bool fp8_products = false;      // linear layers of blocks in 8 bits
   bool gelu_in_products = false;  // gradients through gelu in their products; one device has them apart
   bool fused_loss = false;  // head and loss as one op; one device, against which it is held, keeps the logits
 };

@@ -14,9 +14,9 @@
 
 namespace tessera {
 
-// `compute`: bf16 or f16 for mixed precision.
+// `compute`: bf16 or f16 for mixed precision; `fp8`: linear layers of blocks in 8 bits beside it.
 inline Result<Graph> training_step(std::string_view shorthand, bool tied = true, double clip_norm = 0,
-                                   DType compute = DType::kF32) {
+                                   DType compute = DType::kF32, bool fp8 = false) {
   TSR_ASSIGN_OR_RETURN(ModelConfig config, parse_shorthand(shorthand));
   config.flags["tied"] = tied;
   TSR_ASSIGN_OR_RETURN(Graph forward, build_model(config));
@@ -26,6 +26,7 @@ inline Result<Graph> training_step(std::string_view shorthand, bool tied = true,
   }
   TrainingOptions options;
   options.clip_norm = clip_norm;
+  options.fp8_products = fp8;
   return make_training_step(forward, options);
 }
 

@@ -233,7 +233,8 @@ TSR_API void tsr_calibration_free(tsr_calibration* calibration);
 
 #define TSR_MAX_RANK 6
 
-/* Element types. Block types hold 32 elements in 34 (q8_0) and 18 (q4_0) bytes. */
+/* Element types. Block types hold 32 elements in 34 (q8_0) and 18 (q4_0) bytes. e4m3 and e5m2 are codes of 8-bit
+ * floats that mean something together with a scale; training with precision fp8 makes them for itself. */
 typedef int32_t tsr_dtype;
 enum {
   TSR_F32 = 0,
@@ -245,7 +246,9 @@ enum {
   TSR_I8 = 6,
   TSR_U8 = 7,
   TSR_Q8_0 = 8,
-  TSR_Q4_0 = 9
+  TSR_Q4_0 = 9,
+  TSR_E4M3 = 10,
+  TSR_E5M2 = 11
 };
 
 /* A whole tensor in host memory, row-major and contiguous. rank 0 is a scalar. */
@@ -740,8 +743,11 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
  *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
- *   precision      str   f32 (default) | bf16 | f16: what is computed in; parameters and optimizer state stay
- *                        f32. Needs devices with such kernels: cuda
+ *   precision      str   f32 (default) | bf16 | f16 | fp8: what is computed in; parameters and optimizer state
+ *                        stay f32. bf16 and f16 need devices with such kernels: cuda. fp8: products of weights of
+ *                        the blocks multiply numbers of 8 bits, one scale a tensor (e4m3; gradients e5m2); what is
+ *                        not such a product is in bf16 on GPUs, which must be of compute capability 8.9 or later,
+ *                        and in f32 on the CPU
  *   weights        str   model (default) | bf16: parameters that train are stored in bf16, without an f32 copy,
  *                        and each update rounds by random bits, so that the expectation of what is kept is what
  *                        was found; gradients and optimizer state stay f32. With precision f32 or bf16, on any
