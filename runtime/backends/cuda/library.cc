@@ -1,37 +1,15 @@
 #include "runtime/backends/cuda/library.h"
 
-#include <dlfcn.h>
-
-#include <string>
-
-#include "graph/base/text.h"
+#include "runtime/backends/cuda/shared_library.h"
 
 namespace tessera::cuda {
 
 namespace {
 
-// Never closed: such libraries leave threads and driver state behind.
-Result<void*> open(const char* const* names) {
-  std::string reasons;
-  for (; *names != nullptr; ++names) {
-    if (void* library = dlopen(*names, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
-    if (const char* reason = dlerror(); reason != nullptr)
-      reasons += (reasons.empty() ? "" : "; ") + std::string(reason);
-  }
-  return Status(StatusCode::kUnsupported, reasons);
-}
-
-template <class F>
-Status bind(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
-  if (function != nullptr) return {};
-  return Status(StatusCode::kUnsupported, format("{} is not in the library", name));
-}
-
 Result<CublasLt> load_cublas_lt() {
   static constexpr const char* kNames[] = {"libcublasLt.so.13", "libcublasLt.so",
                                            TSR_CUDA_LIBRARY_FOLDER "/libcublasLt.so.13", nullptr};
-  TSR_ASSIGN_OR_RETURN(void* const library, open(kNames));
+  TSR_ASSIGN_OR_RETURN(void* const library, open_library(kNames));
   CublasLt lt{};
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtCreate", lt.create));
   TSR_RETURN_IF_ERROR(bind(library, "cublasLtMatmul", lt.matmul));
@@ -52,7 +30,7 @@ Result<CublasLt> load_cublas_lt() {
 
 Result<Nccl> load_nccl() {
   static constexpr const char* kNames[] = {"libnccl.so.2", TSR_CUDA_LIBRARY_FOLDER "/libnccl.so.2", nullptr};
-  TSR_ASSIGN_OR_RETURN(void* const library, open(kNames));
+  TSR_ASSIGN_OR_RETURN(void* const library, open_library(kNames));
   Nccl api{};
   TSR_RETURN_IF_ERROR(bind(library, "ncclCommInitAll", api.init_all));
   TSR_RETURN_IF_ERROR(bind(library, "ncclCommDestroy", api.destroy));

@@ -5,6 +5,7 @@
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/noise.h"
+#include "runtime/backends/cuda/kernels/scratch_memory.h"
 
 namespace tessera::cuda {
 
@@ -16,23 +17,6 @@ constexpr double kClearly = 0.97;
 constexpr int kRounds = 5;              // of all, in turn, since clocks drift; the median counts
 constexpr double kBatchSeconds = 1e-3;  // launches between two events, so that issuing them hardly counts
 constexpr int kMostLaunches = 50;
-
-class Memory {
- public:
-  ~Memory() {
-    if (at_ != nullptr) (void)cudaFree(at_);
-  }
-  Status allocate(int64_t bytes) {
-    const Status status = from_cuda(cudaMalloc(&at_, static_cast<size_t>(bytes)),
-                                    format("{} bytes to time a product with", bytes));
-    if (!status.ok()) (void)cudaGetLastError();  // not sticky: the next call starts clean
-    return status;
-  }
-  char* at(int64_t offset) const { return static_cast<char*>(at_) + offset; }
-
- private:
-  void* at_ = nullptr;
-};
 
 // Two events on a stream of their own.
 class Stopwatch {
@@ -98,8 +82,8 @@ Result<std::string> LtProduct::fastest() const {
                 pre_at = place(dtype_bytes(shape_.dtype, pre_count)),
                 workspace_at = place(workspace_bytes(shape_));
   // Before the stream, so that what is issued has ended when it is freed.
-  Memory memory;
-  TSR_RETURN_IF_ERROR(memory.allocate(bytes));
+  ScratchMemory memory;
+  TSR_RETURN_IF_ERROR(memory.allocate(bytes, "to time a product with"));
   Stopwatch watch;
   TSR_RETURN_IF_ERROR(watch.create());
   fill_with_noise(shape_.dtype, memory.at(a_at), a_count, 1, watch.stream());
