@@ -1,6 +1,6 @@
 // Kernels of another backend through the plugin ABI, in the op conformance suite: TESSERA_TEST_BACKEND=cuda
 // puts a row named after the backend before the CPU's kernels of every op. TESSERA_PLUGIN_PATH is the folder
-// of the plugin; without it, the build's.
+// of the plugin; without it, the build's. TESSERA_TEST_VARIANT=mma tests that variant where there is one.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace tessera::conformance {
 // The name in TESSERA_TEST_BACKEND, or empty: the CPU's kernels alone.
 std::string_view foreign_backend_name();
 
-// The kernel that the backend picks for a description, on its first device.
+// The kernel that the backend picks for a description, or the variant asked for, on its first device.
 class ForeignKernel {
  public:
   static Result<std::shared_ptr<const ForeignKernel>> prepare(const tsr_abi_kernel_desc& desc);

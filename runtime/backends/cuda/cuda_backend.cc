@@ -10,10 +10,14 @@
 #include "runtime/backends/cuda/copies.h"
 #include "runtime/backends/cuda/cuda_kernel.h"
 #include "runtime/backends/cuda/cuda_status.h"
+#ifdef TSR_CUDNN
+#include "runtime/backends/cuda/dnn_library.h"
+#endif
 #include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/library.h"
 #include "runtime/backends/cuda/memory.h"
+#include "runtime/backends/cuda/notes.h"
 #include "runtime/backends/cuda/rates.h"
 #include "runtime/backends/cuda/scoped_device.h"
 
@@ -188,6 +192,9 @@ tsr_abi_error* kernel_prepare(tsr_abi_device* device, const tsr_abi_kernel_desc*
   return guarded([&]() -> Status {
     const ScopedDevice current(device->ordinal);
     TSR_ASSIGN_OR_RETURN(auto choice, choose(*desc));
+    if (choice.prepared.settle) TSR_RETURN_IF_ERROR(choice.prepared.settle());
+    if (device->host->log != nullptr)
+      for (const std::string& line : take_notes()) device->host->log(device->host->host, 2, line.c_str());
     *out = new tsr_abi_kernel{std::move(choice.prepared.kernel)};
     return {};
   });
@@ -241,12 +248,16 @@ tsr_abi_error* kernel_fuse(tsr_abi_device* device, const tsr_abi_launch* launche
 uint64_t kernel_fingerprint(int32_t ordinal) {
   constexpr int32_t kEstimateVersion = 2;
   char basis[256] = {};
+  size_t dnn_version = 0;
+#ifdef TSR_CUDNN
+  if (const Result<const Dnn*> library = dnn(); library.ok()) dnn_version = (*library)->version();
+#endif
   (void)tessera::catch_status([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
     const Result<const CublasLt*> lt = cublas_lt();
-    std::snprintf(basis, sizeof(basis), "%d %s %d %g %g %zu", kEstimateVersion, rates.name,
+    std::snprintf(basis, sizeof(basis), "%d %s %d %g %g %zu %zu", kEstimateVersion, rates.name,
                   rates.multiprocessors, rates.matmul_flops_per_s, rates.memory_bytes_per_s,
-                  lt.ok() ? (*lt)->version() : size_t{0});
+                  lt.ok() ? (*lt)->version() : size_t{0}, dnn_version);
     return {};
   });
   return tessera::table_fingerprint(basis, kernel_table());

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -68,6 +69,9 @@ struct Prepared {
   double flops = 0, bytes = 0, efficiency = 1;
   // Those whose algorithm a variant can name (kernels/lt_choices.h), in the order of its words.
   std::vector<std::shared_ptr<const LtProduct>> products = {};
+  // What a launch needs and an answer does not, where that takes long; empty for nothing. Any number of
+  // calls.
+  std::function<Status()> settle = {};
 };
 
 // A kernel from a callable `void(const LaunchArgs&) const` or `Status(const LaunchArgs&) const`.

@@ -10,11 +10,17 @@ constexpr KernelEntry kKernels[] = {
     {"add", "scalar", prepare_scalar_add},
     {"add", "reference", prepare_add},
     {"add_bias", "reference", prepare_add_bias},
+#ifdef TSR_CUDNN
+    {"attention", "cudnn", prepare_attention_dnn},
+#endif
     {"attention", "mma", prepare_attention_mma},
     {"attention", "tiles", prepare_attention},
     {"attention_cached", "decode", prepare_attention_decode},
     {"attention_cached", "mma", prepare_attention_cached_mma},
     {"attention_cached", "tiles", prepare_attention_cached},
+#ifdef TSR_CUDNN
+    {"attention_grad", "cudnn", prepare_attention_grad_dnn},
+#endif
     {"attention_grad", "mma", prepare_attention_grad_mma},
     {"attention_grad", "tiles", prepare_attention_grad},
     {"attention_merge", "reference", prepare_attention_merge},
