@@ -28,7 +28,7 @@ if [ -f "$model" ]; then
   done
 else
   echo "SKIPPED: transcript and token ids need the shared data ($data); training runs on a new model instead"
-  "$tessera" new llama:L=5,C=64,H=8,KV=4,F=172,V=512,T=256 --seed 1 -o "$work/s.tsr" --tokenizer bytes
+  "$tessera" new llama:L=5,C=64,H=8,KV=4,F=172,V=512,T=256,tied=1 --seed 1 -o "$work/s.tsr" --tokenizer bytes
 fi
 python3 "$here/parity.py" "$tessera" "$work/s.tsr" "$text"
 python3 "$here/resume.py" "$tessera" "$work/s.tsr" "$text" "$work"
