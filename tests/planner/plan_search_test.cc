@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
 #include <set>
 
 #include "graph/base/text.h"
+#include "graph/device_profile.h"
 #include "parallel/plan_bound.h"
 #include "parallel/plan_space.h"
 #include "parallel/planner.h"
@@ -20,12 +22,26 @@ namespace {
 
 constexpr int64_t kBatch = 4, kTokens = 32;
 
-// Devices that share nothing, or two cores.
-Cluster cluster_of(int devices, bool shares, double link_bytes_per_s = 5e9) {
+// Two cores as a calibration finds them: help from the other one costs a small kernel more than it saves, and
+// ranks lose to each other, the more with more of them than cores.
+std::shared_ptr<const DeviceProfile> calibrated() {
+  auto profile = std::make_shared<DeviceProfile>();
+  profile->device = "fake";
+  profile->cores = 2;
+  profile->together = 1.2;
+  profile->crowded = 1.5;
+  profile->kernels.push_back({"", "", DType::kF32, {"bytes"}, {{1e3, 1e5}}, {3e-5, 5e-5}, {4e-6, 9e-5}});
+  return profile;
+}
+
+enum Sharing { kNothing, kCores, kCalibratedCores };  // two cores
+
+Cluster cluster_of(int devices, Sharing sharing, double link_bytes_per_s = 5e9) {
   Cluster cluster;
   cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e11, 1e10, 1e-6});
   cluster.devices.assign(static_cast<size_t>(devices), 0);
-  cluster.shared_cores = shares ? 2 : 0;
+  cluster.shared_cores = sharing == kNothing ? 0 : 2;
+  if (sharing == kCalibratedCores) cluster.profile = calibrated();
   cluster.link = {link_bytes_per_s, 5e-6};
   return cluster;
 }
@@ -55,11 +71,12 @@ TEST_CASE("no strategy of the space is simulated faster than its bound, or small
   size_t looked_at = 0, uneven = 0;
   for (const Graph& step : steps)
     for (const auto& [batch, devices] : {std::pair<int64_t, int>{kBatch, 4}, {5, 3}, {7, 6}})
-      for (const bool shares : {false, true}) {
+      for (const Sharing sharing : {kNothing, kCores, kCalibratedCores}) {
         const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
         const Graph bound_graph = step.bind_partly(symbols).value();
         const SpaceOfGraph space = space_of(step, batch, kTokens);
-        const Cluster cluster = cluster_of(devices, shares);
+        const Cluster cluster = cluster_of(devices, sharing);
+        CAPTURE(sharing);
         const FakeCatalog catalog;
         PlanBounds bounds(bound_graph, space, cluster, catalog);
         const std::vector<StrategySpec> roots = plan_roots(space, {}, false, devices);
@@ -85,12 +102,12 @@ TEST_CASE("savings take the time and leave the bytes that bounds say, sets of si
                                      {"llama:L=2,C=32,H=4,KV=2,F=64,V=64,T=32", false},
                                      {"llama:L=2,C=32,H=4,KV=2,F=64,V=64,T=32", true},
                                      {"moe:L=1,C=32,H=4,KV=2,F=48,E=2,K=1,V=64,T=32", false}})
-    for (const bool shares : {false, true}) {
+    for (const Sharing sharing : {kNothing, kCores, kCalibratedCores}) {
       const Graph step = step_of(model, mixed);
       const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
       const Graph bound_graph = step.bind_partly(symbols).value();
       const SpaceOfGraph space = space_of(step, kBatch, kTokens);
-      const Cluster cluster = cluster_of(2, shares);
+      const Cluster cluster = cluster_of(2, sharing);
       const FakeCatalog catalog;
       PlanBounds bounds(bound_graph, space, cluster, catalog);
       std::mt19937 random(5);
@@ -142,7 +159,7 @@ TEST_CASE("no pipeline is smaller than its bytes say, nor faster with a set of a
     const Graph bound_graph = step.bind_partly(symbols).value();
     constexpr int64_t kSequences = 8;
     const SpaceOfGraph space = space_of(step, kSequences, kTokens);
-    const Cluster cluster = cluster_of(4, true);
+    const Cluster cluster = cluster_of(4, kCalibratedCores);
     const FakeCatalog catalog;
     PlanBounds bounds(bound_graph, space, cluster, catalog);
     std::mt19937 random(3);
@@ -175,8 +192,8 @@ TEST_CASE("no pipeline is smaller than its bytes say, nor faster with a set of a
 TEST_CASE("nothing in the whole space that fits is faster than the plan by more than its gap") {
   const Graph step = gpt2();
   const SpaceOfGraph space = space_of(step, kBatch, kTokens);
-  for (const bool shares : {false, true}) {
-    const Cluster cluster = cluster_of(2, shares);
+  for (const Sharing sharing : {kNothing, kCores, kCalibratedCores}) {
+    const Cluster cluster = cluster_of(2, sharing);
     std::vector<SpaceNode> nodes;
     for (const StrategySpec& spec : plan_roots(space, {}, false, 2))
       nodes.push_back({spec, SavingStep::kNone});
@@ -208,20 +225,20 @@ TEST_CASE("nothing in the whole space that fits is faster than the plan by more 
 
 TEST_CASE("devices behind slow links stay idle; fast ones are all used") {
   const Graph step = gpt2();
-  const auto slow = make_plan(step, cluster_of(4, false, 1e5), FakeCatalog(), options_of());
+  const auto slow = make_plan(step, cluster_of(4, kNothing, 1e5), FakeCatalog(), options_of());
   REQUIRE(slow.ok());
   CHECK(slow->plan.strategy == "single");
   CHECK(slow->plan.estimate.arena_bytes[0] > 0);
   CHECK(slow->plan.estimate.arena_bytes[3] == 0);
   CHECK(slow->search.closed_by_bound > 0);
 
-  Cluster cluster = cluster_of(4, false, 1e12);
+  Cluster cluster = cluster_of(4, kNothing, 1e12);
   cluster.link.latency_s = 1e-8;
   const auto fast = make_plan(step, cluster, FakeCatalog(), options_of());
   REQUIRE(fast.ok());
   for (const int64_t bytes : fast->plan.estimate.arena_bytes) CHECK(bytes > 0);
   // Words name all devices that they use: none is left idle.
-  const auto worded = make_plan(step, cluster_of(4, false, 1e5), FakeCatalog(), options_of("dp=2"));
+  const auto worded = make_plan(step, cluster_of(4, kNothing, 1e5), FakeCatalog(), options_of("dp=2"));
   REQUIRE(worded.ok());
   CHECK(worded->plan.strategy == "dp=2,tp=2");
 }
@@ -278,10 +295,10 @@ TEST_CASE("ranks taken to be alike are simulated as the real ones are") {
         CHECK(alike->ranks[rank].groups[g].position == real.ranks[rank].groups[g].position);
       }
     }
-    for (const bool shares : {false, true}) {
-      const double exact = simulate(real, "step", cluster_of(4, shares))->seconds();
+    for (const Sharing sharing : {kNothing, kCores, kCalibratedCores}) {
+      const double exact = simulate(real, "step", cluster_of(4, sharing))->seconds();
       // Ranks but the first fill in zeros beside addends: a few small copies.
-      CHECK(simulate(*alike, "step", cluster_of(4, shares))->seconds() ==
+      CHECK(simulate(*alike, "step", cluster_of(4, sharing))->seconds() ==
             doctest::Approx(exact).epsilon(0.02));
     }
   }
