@@ -13,7 +13,7 @@ struct Arguments : Common {
   Adapters adapters;
   std::string frozen, model, output, mode = "train", optimizer = "adamw", cluster, features, trace, report,
                                      pins;
-  std::string certificate, checked, fused_loss;
+  std::string certificate, checked, fused_loss, precision, weights;
   double within = -1;
   std::string objective = "latency", kv_budget;
   std::string batch_words = "8";
@@ -176,6 +176,12 @@ void register_plan(CLI::App& app) {
       ->add_option("--fused-loss", args->fused_loss,
                    "train: on, off or auto: output head and loss together, without holding the logits")
       ->excludes("--cluster");
+  command->add_option("--precision", args->precision, "f32 or bf16; train: also f16 and fp8 (default: f32)")
+      ->excludes("--cluster");
+  command
+      ->add_option("--weights", args->weights,
+                   "bf16; generate: also int8 or int4 (default: as the model has them)")
+      ->excludes("--cluster");
   command->add_option("--objective", args->objective, "generate, with --cluster: latency or throughput")
       ->capture_default_str();
   command->add_option("--prompt", args->prompt, "generate, with --cluster: tokens of a prompt")
@@ -258,6 +264,8 @@ void register_plan(CLI::App& app) {
     set_placement(options, *args);
     set(options, "mode", args->mode);
     if (!args->pins.empty()) set(options, "pins", read_file(args->pins));
+    if (!args->precision.empty()) set(options, "precision", args->precision);
+    if (!args->weights.empty()) set(options, "weights", args->weights);
     if (args->mode == "train") {
       set(options, "batch", args->batch);
       set(options, "seq", args->seq > 0 ? args->seq : int64_t{128});
