@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <functional>
+#include <future>
 #include <map>
 #include <set>
 
@@ -64,27 +67,42 @@ Result<std::unique_ptr<Running>> Running::create(std::shared_ptr<const Prepared>
   return running;
 }
 
+// Drawing and rounding random values takes some 12 ns an element: as many threads as kernels may use make the
+// values of the next parameters while one is copied to the devices.
 Status Running::write_parameters(const SharedModel& model, uint64_t seed) {
   std::map<std::string_view, const TensorType*> types;
   for (const auto& [name, type] : parameters_) types.emplace(name, &type);
-  std::set<std::string> written;  // scales, with their weights
-  for (const auto& [name, type] : parameters_) {
-    if (written.contains(name)) continue;
-    TSR_ASSIGN_OR_RETURN(const HostTensor value, model.peek(name, seed));
-    if (value.type == type) {
-      TSR_RETURN_IF_ERROR(session_->write(name, value));
-      continue;
-    }
-    const std::string scales = scale_name(name);
-    const auto found = types.find(scales);
-    const Result<StoredWeight> stored =
-        store_weight(value, type, found == types.end() ? nullptr : found->second);
+  const std::vector<std::string> given = model.parameter_names();
+  const std::set<std::string_view> own(given.begin(), given.end());
+  std::set<std::string> scales;  // that are written with their weights
+  for (const auto& [name, type] : parameters_)
+    if (!own.contains(scale_name(name))) scales.insert(scale_name(name));
+
+  const auto make = [&](const std::string& name, const TensorType& type) -> Result<StoredWeight> {
+    TSR_ASSIGN_OR_RETURN(HostTensor value, model.peek(name, seed));
+    if (value.type == type) return StoredWeight{std::move(value), std::nullopt};
+    const auto found = types.find(scale_name(name));
+    Result<StoredWeight> stored = store_weight(value, type, found == types.end() ? nullptr : found->second);
     if (!stored.ok()) return stored.status().with_context(format("parameter '{}'", name));
-    TSR_RETURN_IF_ERROR(session_->write(name, stored->numbers));
-    if (stored->scales) TSR_RETURN_IF_ERROR(session_->write(scales, *stored->scales));
-    written.insert(scales);
+    return stored;
+  };
+  const tsr_host_api& host = prepared_->runtime->registry().host();
+  const auto at_once = static_cast<size_t>(std::max(1, host.thread_count(host.host)));
+  const std::launch how = at_once > 1 ? std::launch::async : std::launch::deferred;
+  std::deque<std::pair<std::string_view, std::future<Result<StoredWeight>>>> coming;
+  auto next = parameters_.begin();
+  for (;;) {
+    for (; next != parameters_.end() && coming.size() < at_once; ++next)
+      if (!scales.contains(next->first))
+        coming.emplace_back(next->first,
+                            std::async(how, make, std::cref(next->first), std::cref(next->second)));
+    if (coming.empty()) return {};
+    const std::string_view name = coming.front().first;
+    TSR_ASSIGN_OR_RETURN(const StoredWeight stored, coming.front().second.get());
+    coming.pop_front();
+    TSR_RETURN_IF_ERROR(session_->write(name, stored.numbers));
+    if (stored.scales) TSR_RETURN_IF_ERROR(session_->write(scale_name(std::string(name)), *stored.scales));
   }
-  return {};
 }
 
 bool Running::has_entry(std::string_view entry) const { return program().find_entry(0, entry) != nullptr; }

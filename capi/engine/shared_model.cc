@@ -122,27 +122,30 @@ Result<TensorId> SharedModel::find_parameter(std::string_view name) const {
                                               join(nearest_names(name, names), ", ")));
 }
 
-Result<HostTensor> SharedModel::draw_parameter(TensorId id, uint64_t seed) const {
-  const Tensor& tensor = model_.graph.tensor(id);
-  return draw(initializer_for(model_.graph, id), tensor.type, seed, tensor.name);
-}
-
 Result<HostTensor> SharedModel::read(std::string_view parameter) {
   const std::lock_guard lock(mutex_);
   TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
   const auto found = model_.parameters.find(parameter);
   if (found != model_.parameters.end()) return found->second;
-  TSR_ASSIGN_OR_RETURN(HostTensor value, draw_parameter(id, seed_));
+  const Tensor& tensor = model_.graph.tensor(id);
+  TSR_ASSIGN_OR_RETURN(HostTensor value,
+                       draw(initializer_for(model_.graph, id), tensor.type, seed_, tensor.name));
   model_.parameters.emplace(parameter, value);
   return value;
 }
 
 Result<HostTensor> SharedModel::peek(std::string_view parameter, uint64_t seed) const {
-  const std::lock_guard lock(mutex_);
-  TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
-  const auto found = model_.parameters.find(parameter);
-  if (found != model_.parameters.end()) return found->second;
-  return draw_parameter(id, seed);
+  TensorType type;
+  Initializer initializer;
+  {
+    const std::lock_guard lock(mutex_);
+    TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
+    const auto found = model_.parameters.find(parameter);
+    if (found != model_.parameters.end()) return found->second;
+    type = model_.graph.type(id);
+    initializer = initializer_for(model_.graph, id);
+  }
+  return draw(initializer, type, seed, parameter);  // long, and of several threads at once
 }
 
 Status SharedModel::write(std::string_view parameter, const HostTensor& value) {

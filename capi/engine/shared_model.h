@@ -42,7 +42,6 @@ class SharedModel {
 
  private:
   Result<TensorId> find_parameter(std::string_view name) const;
-  Result<HostTensor> draw_parameter(TensorId id, uint64_t seed) const;
 
   mutable std::mutex mutex_;
   Model model_;
