@@ -15,7 +15,7 @@ tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_generator, "out_generator"}}));
     TSR_ASSIGN_OR_RETURN(auto generator, Generator::create(runtime->value, model->value,
                                                            options ? options->value : Options{}));
-    *out_generator = new tsr_generator{std::move(generator), {}};
+    *out_generator = new tsr_generator{std::move(generator), {}, {}};
     return {};
   });
 }
@@ -54,6 +54,18 @@ tsr_status* tsr_generator_report(tsr_generator* generator, char* buffer, size_t 
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{generator, "generator"}}));
     return put_text(generator->value->report_json(), buffer, capacity, out_size);
+  });
+}
+
+tsr_status* tsr_generator_trace(tsr_generator* generator, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{generator, "generator"}}));
+    if (generator->trace.empty()) {
+      TSR_ASSIGN_OR_RETURN(generator->trace, generator->value->trace_json());
+    }
+    TSR_RETURN_IF_ERROR(put_text(generator->trace, buffer, capacity, out_size));
+    if (buffer && capacity > generator->trace.size()) generator->trace.clear();
+    return {};
   });
 }
 

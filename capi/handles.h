@@ -68,4 +68,5 @@ struct tsr_trainer {
 struct tsr_generator {
   std::unique_ptr<tessera::Generator> value;
   std::string text;  // of the last piece
+  std::string trace;
 };

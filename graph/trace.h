@@ -16,6 +16,10 @@ struct TraceEvent {
   int64_t begin_ns = 0, end_ns = 0;  // since the session, or the simulated run, began
   int32_t micro_batch = 0;
   int64_t bytes = 0;  // what it moves; operands and results of a kernel
+  std::string entry;  // "train_step", "decode"
+  // Of kernels alone: the variant that runs, its operands, and what it has to do at least (OpCost).
+  std::string variant, operands;
+  double flops = 0, memory_bytes = 0;
 };
 
 }  // namespace tessera

@@ -50,10 +50,12 @@ std::vector<TraceEvent> trace_of(const Program& program, const Simulation& simul
       for (const int32_t at : stream.code) {
         const Instruction& instruction = code[static_cast<size_t>(at)];
         const ReplayedInterval& interval = simulation.run.ranks[rank][static_cast<size_t>(at)];
-        events.push_back({static_cast<int32_t>(rank), track_of(stream.id), to_text(stream.id),
-                          instruction_label(part, instruction),
-                          std::string(instruction_category(instruction)), interval.begin_ns, interval.end_ns,
-                          micro_batch_of(instruction), instruction_bytes(part, instruction)});
+        TraceEvent& event = events.emplace_back(traced(part, part.entries[simulation.entry], instruction));
+        event.rank = static_cast<int32_t>(rank);
+        event.track = track_of(stream.id);
+        event.stream = to_text(stream.id);
+        event.begin_ns = interval.begin_ns;
+        event.end_ns = interval.end_ns;
       }
   }
   return events;

@@ -80,6 +80,12 @@ typedef struct tsr_abi_kernel_info {
   double seconds; /* predicted, with the device to itself */
 } tsr_abi_kernel_info;
 
+typedef struct tsr_abi_memory_info {
+  size_t struct_size;   /* set by the caller */
+  int64_t total_bytes;  /* of the device */
+  int64_t used_bytes;   /* now, by whoever: this process' arenas, context, libraries and code; other processes */
+} tsr_abi_memory_info;
+
 typedef struct tsr_abi_device_info {
   size_t struct_size; /* set by the caller */
   char name[128];
@@ -201,6 +207,15 @@ typedef struct tsr_backend_api {
    * take that name in later processes too, as long as kernel_fingerprint stays what it is, and deliver that very way
    * or an error. Different ways may leave different bits. Never called while something runs. */
   tsr_abi_error* (*kernel_tune)(tsr_abi_device*, const tsr_abi_kernel_desc*, tsr_abi_kernel_info* out);
+
+  /* Optional: events that know when the device passed them, for traces. event_record, also into a capture, whose
+   * replays then record them, and event_destroy take them. elapsed_ns asks for the time from one to another of a
+   * device, both of them recorded and passed. */
+  tsr_abi_error* (*timed_event_create)(tsr_abi_device*, tsr_abi_event** out);
+  tsr_abi_error* (*event_elapsed)(tsr_abi_event* begin, tsr_abi_event* end, int64_t* out_ns);
+
+  /* Optional: what the driver says of the device's memory. Null where device memory is host memory. */
+  tsr_abi_error* (*memory_info)(tsr_abi_device*, tsr_abi_memory_info* out);
 } tsr_backend_api;
 
 /* `host` serves make_error and log for calls without a device; it outlives the plugin. */

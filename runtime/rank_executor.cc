@@ -19,6 +19,11 @@ int64_t now_ns() {
       .count();
 }
 
+bool can_time(const tsr_backend_api& api) {
+  return api.struct_size >= offsetof(tsr_backend_api, event_elapsed) + sizeof(api.event_elapsed) &&
+         api.timed_event_create != nullptr && api.event_elapsed != nullptr;
+}
+
 }  // namespace
 
 RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, const SessionOptions& options,
@@ -35,7 +40,8 @@ RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, con
       may_spin_(static_cast<int32_t>(ranks_) <= devices_.threads),
       has_spare_cores_(static_cast<int32_t>(ranks_) < devices_.threads),
       device_(devices_.devices[static_cast<size_t>(rank)]),
-      fused_(api_, device_) {}
+      fused_(api_, device_),
+      has_timers_(options.trace && !blocking_ && can_time(api_)) {}
 
 RankExecutor::~RankExecutor() {
   closing_ = true;
@@ -136,10 +142,14 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
   }
   if (blocking_) return {};
   graphs_.push_back(std::make_unique<EntryGraph>());
-  // A trace wants every instruction by itself.
-  if (!options_.trace)
+  // Host times would give a launch to the first of its instructions.
+  const bool host_times = options_.trace && !has_timers_;
+  if (options_.fuse_launches && !host_times)
     for (RankStream* stream : streams) TSR_RETURN_IF_ERROR(fused_.fuse(stream->steps[entry]));
-  bool needs_host = options_.trace;
+  if (has_timers_)
+    for (RankStream* stream : streams)
+      for (Step& step : stream->steps[entry]) TSR_RETURN_IF_ERROR(make_timers(step));
+  bool needs_host = host_times;
   for (const RankStream* stream : streams)
     for (const Step& step : stream->steps[entry])
       needs_host |= step.kind != Step::Kind::kKernel && step.kind != Step::Kind::kCopy &&
@@ -325,6 +335,8 @@ Status RankExecutor::issue_steps(int32_t entry) {
     }
     if (on_host) TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
     const int64_t begin_ns = options_.trace ? now_ns() : 0;
+    if (step.begins != nullptr)
+      TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.begins, stream->stream)));
     // Members of a group meet on the host, and a receive waits there: the watchdog looks at what issues.
     stream->instruction.store(step.instruction, std::memory_order_relaxed);
     if (step.communicates()) stream->activity.store(StreamActivity::kCommunicates, std::memory_order_relaxed);
@@ -333,7 +345,8 @@ Status RankExecutor::issue_steps(int32_t entry) {
     if (!done.ok()) return failure(entry, step, done);
     stream->done.fetch_add(1, std::memory_order_relaxed);
     if (step.event != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.event, stream->stream)));
-    if (options_.trace) record(*stream, entry, step, begin_ns);
+    if (step.ends != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.ends, stream->stream)));
+    if (options_.trace && (!has_timers_ || on_host)) record(*stream, entry, step, begin_ns);
   }
   return {};
 }
@@ -355,11 +368,12 @@ Status RankExecutor::issue_or_launch(int32_t entry) {
 
 void RankExecutor::issue_all(int32_t entry) {
   const Status status = catch_status([&]() -> Status {
+    if (has_timers_) TSR_RETURN_IF_ERROR(begin_timing());
     TSR_RETURN_IF_ERROR(issue_or_launch(entry));
     streams_[0]->activity.store(StreamActivity::kComputes, std::memory_order_relaxed);
     for (const auto& stream : streams_)
       TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
-    return {};
+    return has_timers_ ? read_timers(entry) : Status();
   });
   streams_[0]->activity.store(StreamActivity::kIdle, std::memory_order_relaxed);
   if (status.ok()) return;
@@ -444,6 +458,47 @@ void RankExecutor::record(RankStream& stream, int32_t entry, const Step& step, i
       {entry, step.instruction, begin_ns - signals_.origin_ns, now_ns() - signals_.origin_ns});
 }
 
+Status RankExecutor::make_timers(Step& step) {
+  const bool on_host = step.kind == Step::Kind::kFileRead || step.kind == Step::Kind::kFileWrite;
+  if (on_host || step.kind == Step::Kind::kFused) return {};
+  for (tsr_abi_event** event : {&step.begins, &step.ends}) {
+    TSR_RETURN_IF_ERROR(take_error(api_.timed_event_create(device_, event)));
+    events_.push_back(*event);
+  }
+  return {};
+}
+
+// Never part of a graph: the streams are idle, so the device passes it now.
+Status RankExecutor::begin_timing() {
+  if (run_began_ == nullptr) {
+    TSR_RETURN_IF_ERROR(take_error(api_.timed_event_create(device_, &run_began_)));
+    events_.push_back(run_began_);
+  }
+  TSR_RETURN_IF_ERROR(take_error(api_.event_record(run_began_, streams_[0]->stream)));
+  run_began_ns_ = now_ns();
+  return {};
+}
+
+// A launch of several instructions is the first one's; the others are over when it is.
+Status RankExecutor::read_timers(int32_t entry) {
+  for (const auto& [stream, position] : order_[static_cast<size_t>(entry)]) {
+    const Step& step = stream->steps[static_cast<size_t>(entry)][static_cast<size_t>(position)];
+    if (step.kind == Step::Kind::kFileRead || step.kind == Step::Kind::kFileWrite) continue;
+    RankStream::Record record{entry, step.instruction, 0, 0};
+    if (step.kind == Step::Kind::kFused) {
+      record.begin_ns = record.end_ns = stream->records.back().end_ns;
+    } else {
+      TSR_RETURN_IF_ERROR(take_error(api_.event_elapsed(run_began_, step.begins, &record.begin_ns)));
+      TSR_RETURN_IF_ERROR(take_error(api_.event_elapsed(run_began_, step.ends, &record.end_ns)));
+      record.begin_ns += run_began_ns_ - signals_.origin_ns;
+      record.end_ns += run_began_ns_ - signals_.origin_ns;
+    }
+    stream->growths += stream->records.size() == stream->records.capacity();
+    stream->records.push_back(record);
+  }
+  return {};
+}
+
 int64_t RankExecutor::allocations_in_runs() const {
   int64_t growths = 0;
   for (const auto& stream : streams_) growths += stream->growths;
@@ -454,12 +509,14 @@ std::vector<TraceEvent> RankExecutor::take_trace() {
   std::vector<TraceEvent> events;
   for (const auto& stream : streams_)
     for (const RankStream::Record& record : std::exchange(stream->records, {})) {
-      const Instruction& instruction =
-          program_.entries[static_cast<size_t>(record.entry)].code[static_cast<size_t>(record.instruction)];
-      events.push_back({rank_, track_of(stream->id), to_text(stream->id),
-                        instruction_label(program_, instruction),
-                        std::string(instruction_category(instruction)), record.begin_ns, record.end_ns,
-                        micro_batch_of(instruction), instruction_bytes(program_, instruction)});
+      const EntryPoint& entry = program_.entries[static_cast<size_t>(record.entry)];
+      TraceEvent& event =
+          events.emplace_back(traced(program_, entry, entry.code[static_cast<size_t>(record.instruction)]));
+      event.rank = rank_;
+      event.track = track_of(stream->id);
+      event.stream = to_text(stream->id);
+      event.begin_ns = record.begin_ns;
+      event.end_ns = record.end_ns;
     }
   return events;
 }

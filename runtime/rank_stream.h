@@ -34,6 +34,8 @@ struct Step {
   int32_t meets = -1;                    // group of a collective, peer of a send or receive
   int32_t wait_begin = 0, wait_end = 0;  // in RankExecutor's list
   tsr_abi_event* event = nullptr;        // recorded after it
+  tsr_abi_event* begins = nullptr;       // for traces, where the device tells times: before and after it
+  tsr_abi_event* ends = nullptr;
   tsr_abi_kernel* kernel = nullptr;
   const void* const* inputs = nullptr;
   void* const* outputs = nullptr;

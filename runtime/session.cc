@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <mutex>
 #include <set>
 #include <string>
@@ -53,6 +54,7 @@ struct Session::Impl {
   SessionComms comms;
   MemoryProbes probes;  // of each rank's arenas; empty when not measuring
   SessionValues values;
+  std::vector<int64_t> used_before;  // of each rank's device, before the arenas; empty where that is not told
   std::unique_ptr<Watchdog> watchdog;
 
   // The run in progress. The caller publishes it and raises `generation`; the last rank raises `done`.
@@ -72,6 +74,8 @@ struct Session::Impl {
   bool in_forked_child() const { return pid != getpid(); }
 
   Status setup();
+  Status note_used_memory();
+  int64_t arenas_beside(size_t rank) const;
   Status start_threads();
   void stop_threads();
   void rank_loop(int32_t rank);
@@ -115,9 +119,44 @@ Status Session::Impl::check_order() const {
   return {};
 }
 
+namespace {
+
+// Of the device that a rank is on; -1 where the backend does not tell.
+Result<int64_t> used_memory(const Executable::Impl& executable, size_t rank) {
+  const tsr_backend_api& api = executable.api();
+  if (api.struct_size < offsetof(tsr_backend_api, memory_info) + sizeof(api.memory_info) ||
+      api.memory_info == nullptr)
+    return int64_t{-1};
+  tsr_abi_memory_info info{};
+  info.struct_size = sizeof info;
+  TSR_RETURN_IF_ERROR(take_error(api.memory_info(executable.devices->impl().devices[rank], &info)));
+  return info.used_bytes;
+}
+
+}  // namespace
+
+// Kernels are prepared by now, and the libraries that they need opened.
+Status Session::Impl::note_used_memory() {
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    TSR_ASSIGN_OR_RETURN(const int64_t used, used_memory(executable->impl(), rank));
+    used_before.push_back(used);
+  }
+  return {};
+}
+
+// Device arenas of all ranks on this rank's device.
+int64_t Session::Impl::arenas_beside(size_t rank) const {
+  const std::vector<int32_t>& ordinals = executable->impl().devices->impl().ordinals;
+  int64_t bytes = 0;
+  for (size_t other = 0; other < program.ranks.size(); ++other)
+    if (ordinals[other] == ordinals[rank]) bytes += program.ranks[other].arena_bytes;
+  return bytes;
+}
+
 Status Session::Impl::setup() {
   TSR_RETURN_IF_ERROR(check_host_memory());
   TSR_RETURN_IF_ERROR(check_order());
+  TSR_RETURN_IF_ERROR(note_used_memory());
   signals.origin_ns = now_ns();
   signals.fail = [this](const Status& status) { fail(status); };
   for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {
@@ -399,6 +438,11 @@ std::vector<MemoryReport> Session::memory() {
     if (const FileArena* file = impl_->ranks[rank]->memory().file(); file != nullptr)
       report.file_measured_bytes = file->highest();
     report.max_live_bytes = program.max_live_bytes;
+    if (impl_->used_before[rank] >= 0) {
+      report.device_predicted_bytes = impl_->used_before[rank] + impl_->arenas_beside(rank);
+      const Result<int64_t> used = used_memory(impl_->executable->impl(), rank);
+      report.device_measured_bytes = used.ok() ? *used : -1;
+    }
     reports.push_back(std::move(report));
   }
   return reports;

@@ -39,7 +39,10 @@ class Executable {
 struct SessionOptions {
   // Poison the arenas and find the highest byte that runs touch; costs two scans.
   bool measure_memory = false;
-  bool trace = false;            // record begin and end of every instruction
+  // Record begin and end of every instruction: of the device where it tells times (then what runs is what
+  // runs without a trace), else of the host, with every launch by itself.
+  bool trace = false;
+  bool fuse_launches = true;     // false: every kernel by itself
   std::string file_folder = {};  // of the file tier; empty: $TMPDIR, else /tmp
   // All ranks' host arenas together; 0: no limit. What does not fit is refused before anything is allocated.
   int64_t host_memory_limit = 0;
@@ -57,6 +60,9 @@ struct MemoryReport {
   int64_t host_predicted_bytes = 0, host_measured_bytes = -1;
   int64_t file_predicted_bytes = 0, file_measured_bytes = 0;
   int64_t max_live_bytes = 0;
+  // Of all the device's memory, whoever uses it: what was used before the arenas of this session were made,
+  // and those; and what is used now. -1 where the backend does not tell.
+  int64_t device_predicted_bytes = -1, device_measured_bytes = -1;
 };
 
 // Totals since the session began, over all ranks; `calls` as seen by one rank (the largest).

@@ -507,9 +507,10 @@ Result<Compiled> compile_generation(const Graph& forward, const GeneratorSetting
   TSR_ASSIGN_OR_RETURN(decoding, with_stored_weights(decoding, settings.weights));
   const auto graph = std::make_shared<const Graph>(std::move(decoding));
   std::vector<GraphToPlan> graphs = {{"decode", graph, symbols_of(*graph, {{"T", 1}})}};
-  for (const int64_t chunk : {int64_t{128}, int64_t{16}})
-    if (chunk <= settings.context)
-      graphs.push_back({format("prefill.{}", chunk), graph, symbols_of(*graph, {{"T", chunk}})});
+  const bool on_cores = devices->cluster().shared_cores > 0;
+  for (const PrefillChunk& chunk : kPrefillChunks)
+    if (chunk.tokens <= settings.context && (chunk.tokens <= 128 || !on_cores))
+      graphs.push_back({std::string(chunk.entry), graph, symbols_of(*graph, {{"T", chunk.tokens}})});
   return plan_all(graphs, settings.compute, 1, devices);
 }
 

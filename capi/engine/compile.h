@@ -63,7 +63,16 @@ Result<Graph> training_step(const Graph& forward, bool language_model, const Tra
 Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
                                   const std::shared_ptr<DeviceSet>& devices);
 
-// Entries "decode" (one token) and "prefill.<T>" for chunks of T tokens of a prompt, largest first.
+// A prompt is read in chunks, largest first.
+struct PrefillChunk {
+  std::string_view entry;
+  int64_t tokens;
+};
+// The largest is for GPUs: their products compute faster than weights are read from 300 to 600 rows on.
+inline constexpr PrefillChunk kPrefillChunks[] = {
+    {"prefill.1024", 1024}, {"prefill.128", 128}, {"prefill.16", 16}};
+
+// Entries "decode" (one token) and those of kPrefillChunks that the context and devices take.
 Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,
                                     const std::shared_ptr<DeviceSet>& devices);
 

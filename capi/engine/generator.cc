@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ranges>
 
 #include "capi/engine/text_stream.h"
 #include "graph/base/text.h"
@@ -13,12 +14,6 @@ namespace {
 // Pieces computed ahead of the caller; then the worker waits.
 constexpr size_t kPiecesAhead = 64;
 constexpr std::string_view kDecode = "decode";
-
-struct Chunk {
-  std::string_view entry;
-  int64_t tokens;
-};
-constexpr Chunk kChunks[] = {{"prefill.128", 128}, {"prefill.16", 16}};
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -37,11 +32,13 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   TSR_ASSIGN_OR_RETURN(generator->settings_, read_generator_settings(options));
   GeneratorSettings& settings = generator->settings_;
   TSR_RETURN_IF_ERROR(settle_context(settings, model->context_length()));
-  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices, runtime->open_devices(settings.compute.devices, settings.compute.profile));
+  TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
+                       runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, devices));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
-  TSR_ASSIGN_OR_RETURN(generator->running_, Running::create(std::move(prepared), SessionOptions{}));
+  TSR_ASSIGN_OR_RETURN(generator->running_,
+                       Running::create(std::move(prepared), SessionOptions{.trace = settings.compute.trace}));
   TSR_RETURN_IF_ERROR(generator->running_->write_parameters(*model, model->seed()));
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
   generator->vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
@@ -49,6 +46,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   if (!generator->tokenizer_ && !settings.stop.empty())
     return Status(StatusCode::kFailedPrecondition, "generator: option 'stop' needs a model with a tokenizer");
   generator->report_.context = settings.context;
+  generator->note_reads();
   TSR_RETURN_IF_ERROR(generator->feed_sampling());
   generator->worker_ = std::thread([raw = generator.get()] { raw->work(); });
   return generator;
@@ -65,8 +63,33 @@ Generator::~Generator() {
   worker_.join();
 }
 
+// From the instructions of "decode". A table is read by rows (OpCost), every other parameter whole.
+void Generator::note_reads() {
+  for (const RankProgram& rank : running_->session().executable().program().ranks)
+    for (const EntryPoint& entry : rank.entries) {
+      if (entry.name != kDecode) continue;
+      for (const Instruction& instruction : entry.code) {
+        const auto* kernel = std::get_if<KernelInst>(&instruction);
+        if (kernel == nullptr) continue;
+        const KernelDesc& desc = rank.kernels[static_cast<size_t>(kernel->kernel)];
+        const OpCost cost = desc.op->cost({desc.attrs, desc.inputs, desc.outputs, desc.factors});
+        for (size_t i = 0; i < kernel->inputs.size(); ++i) {
+          if (kernel->inputs[i].slot < 0) continue;
+          const SlotKind kind = rank.slots[static_cast<size_t>(kernel->inputs[i].slot)].kind;
+          const int64_t operand = bytes(desc.inputs[i]);
+          if (kind == SlotKind::kParameter)
+            report_.parameter_bytes_read += std::min(operand, static_cast<int64_t>(cost.bytes_read));
+          if (kind == SlotKind::kState && desc.op->name == "attention_cached")
+            report_.cache_bytes_read += operand;
+        }
+      }
+    }
+}
+
 Status Generator::feed_sampling() {
-  for (const std::string_view entry : {kDecode, kChunks[0].entry, kChunks[1].entry}) {
+  std::vector<std::string_view> entries = {kDecode};
+  for (const PrefillChunk& chunk : kPrefillChunks) entries.push_back(chunk.entry);
+  for (const std::string_view entry : entries) {
     if (!running_->has_entry(entry)) continue;
     TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "temperature", settings_.temperature));
     TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "top_k", static_cast<double>(settings_.top_k)));
@@ -189,12 +212,11 @@ void Generator::work() {
 
 Result<int32_t> Generator::advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
                                    int64_t start) {
-  std::array<int32_t, 128> padded{};
-  std::copy(tokens.begin(), tokens.end(), padded.begin());
+  std::vector<int32_t> padded(tokens.begin(), tokens.end());
+  padded.resize(static_cast<size_t>(chunk));
   const std::array<int32_t, 1> from{static_cast<int32_t>(start)};
   const std::array<int32_t, 1> length{static_cast<int32_t>(tokens.size())};
-  TSR_RETURN_IF_ERROR(running_->feed(
-      entry, "tokens", view(std::span(padded).first(static_cast<size_t>(chunk)), Shape{1, chunk})));
+  TSR_RETURN_IF_ERROR(running_->feed(entry, "tokens", view(padded, Shape{1, chunk})));
   TSR_RETURN_IF_ERROR(running_->feed(entry, "start", view(from, Shape{1})));
   TSR_RETURN_IF_ERROR(running_->feed(entry, "length", view(length, Shape{1})));
   TSR_RETURN_IF_ERROR(running_->run(entry));
@@ -212,12 +234,11 @@ Result<int32_t> Generator::prefill(std::span<const int32_t> prompt) {
   int32_t token = -1;
   for (int64_t done = 0; done < count && !cancelled_;) {
     const int64_t rest = count - done;
-    Chunk chunk{kDecode, 1};
-    if (rest >= kChunks[0].tokens && running_->has_entry(kChunks[0].entry)) {
-      chunk = kChunks[0];
-    } else if (rest > 1 && running_->has_entry(kChunks[1].entry)) {
-      chunk = kChunks[1];
-    }
+    // The largest that is full; the smallest may be partly padding.
+    PrefillChunk chunk{kDecode, 1};
+    for (const PrefillChunk& larger : std::views::reverse(kPrefillChunks))
+      if (running_->has_entry(larger.entry) && (rest >= larger.tokens || (chunk.tokens == 1 && rest > 1)))
+        chunk = larger;
     const int64_t take = std::min(rest, chunk.tokens);
     TSR_ASSIGN_OR_RETURN(token,
                          advance(chunk.entry, chunk.tokens,
@@ -294,6 +315,13 @@ Result<HostTensor> Generator::logits() {
   TSR_ASSIGN_OR_RETURN(HostTensor value, running_->session().fetch(last_entry_, "logits"));
   value.type.shape = Shape{vocabulary_};  // [1, V]
   return value;
+}
+
+Result<std::string> Generator::trace_json() {
+  const std::lock_guard lock(mutex_);
+  if (busy_ || job_)
+    return Status(StatusCode::kFailedPrecondition, "a trace can be read when the text is complete");
+  return running_->trace_json();
 }
 
 std::string Generator::report_json() {

@@ -47,6 +47,7 @@ class Generator {
   Result<TextPiece> next(double timeout_s);  // negative: as long as it takes
   Result<HostTensor> logits();
   std::string report_json();
+  Result<std::string> trace_json();  // of a text that is complete
   Runtime& runtime() { return *running_->prepared()->runtime; }
   void cancel();  // any thread
 
@@ -55,6 +56,7 @@ class Generator {
   void work();  // the worker thread
   Result<Finish> generate(std::span<const int32_t> prompt);
   Status feed_sampling();
+  void note_reads();
   Result<int32_t> advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
                           int64_t start);
   Result<int32_t> prefill(std::span<const int32_t> prompt);

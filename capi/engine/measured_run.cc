@@ -120,6 +120,7 @@ Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program prog
   const std::string entry = made.ranks[0].entries[0].name;
   SessionOptions session_options;
   session_options.trace = options.traces;
+  session_options.fuse_launches = !options.traces;                // prices are of single kernels
   if (options.traces) session_options.streams = StreamOptions{};  // as `intervals_of` takes them
   TSR_ASSIGN_OR_RETURN(const auto session, Session::create(executable, session_options));
   TSR_RETURN_IF_ERROR(fill(*session, entry));

@@ -71,6 +71,8 @@ Json memory_array(std::span<const MemoryReport> memory) {
       device["host_arena_bytes"] = arena(report.host_predicted_bytes, report.host_measured_bytes);
     if (report.file_predicted_bytes > 0)
       device["file_arena_bytes"] = arena(report.file_predicted_bytes, report.file_measured_bytes);
+    if (report.device_predicted_bytes >= 0)
+      device["device_bytes"] = arena(report.device_predicted_bytes, report.device_measured_bytes);
     devices.push_back(std::move(device));
   }
   return devices;
@@ -141,13 +143,16 @@ std::string trainer_json(const TrainerReport& report, const PlanRecord& plan) {
 }
 
 std::string generator_json(const GeneratorReport& report, const PlanRecord& plan) {
-  return dump(Json{{"prompt_tokens", report.prompt_tokens},
-                   {"tokens", report.tokens},
-                   {"context", report.context},
-                   {"prefill_seconds", report.prefill_seconds},
-                   {"decode_seconds", report.decode_seconds},
-                   {"plan", plan_object(plan)},
-                   {"devices", memory_array(report.memory)}});
+  return dump(Json{
+      {"prompt_tokens", report.prompt_tokens},
+      {"tokens", report.tokens},
+      {"context", report.context},
+      {"prefill_seconds", report.prefill_seconds},
+      {"decode_seconds", report.decode_seconds},
+      {"token_reads",
+       {{"parameter_bytes", report.parameter_bytes_read}, {"full_cache_bytes", report.cache_bytes_read}}},
+      {"plan", plan_object(plan)},
+      {"devices", memory_array(report.memory)}});
 }
 
 }  // namespace tessera

@@ -130,6 +130,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   settings.top_p = reader.f64("top_p", 1, 0, 1);
   settings.seed = reader.i64("seed", 0);
   settings.echo = reader.flag("echo", false);
+  settings.compute.trace = reader.flag("trace", false);
   settings.precision =
       reader.choice("precision", "f32", {"f32", "bf16"}) == "bf16" ? DType::kBF16 : DType::kF32;
   settings.weights =

@@ -34,7 +34,14 @@ std::string trace_json(std::span<const TraceEvent> events, std::span<const std::
     list.push_back(metadata("thread_name", place.first, place.second, {{"name", name}}));
     list.push_back(metadata("thread_sort_index", place.first, place.second, {{"sort_index", place.second}}));
   }
-  for (const TraceEvent& event : events)
+  for (const TraceEvent& event : events) {
+    Json arguments = {{"micro_batch", event.micro_batch}, {"bytes", event.bytes}, {"entry", event.entry}};
+    if (!event.variant.empty()) {
+      arguments["variant"] = event.variant;
+      arguments["operands"] = event.operands;
+      arguments["flops"] = event.flops;
+      arguments["memory_bytes"] = event.memory_bytes;
+    }
     list.push_back({{"name", event.name},
                     {"cat", event.category},
                     {"ph", "X"},
@@ -42,7 +49,8 @@ std::string trace_json(std::span<const TraceEvent> events, std::span<const std::
                     {"dur", static_cast<double>(event.end_ns - event.begin_ns) / 1e3},
                     {"pid", event.rank},
                     {"tid", event.track},
-                    {"args", {{"micro_batch", event.micro_batch}, {"bytes", event.bytes}}}});
+                    {"args", std::move(arguments)}});
+  }
   return dump(list);
 }
 

@@ -123,6 +123,25 @@ int32_t micro_batch_of(const Instruction& instruction) {
   return std::visit([](const auto& inst) { return inst.micro_batch; }, instruction);
 }
 
+TraceEvent traced(const RankProgram& rank, const EntryPoint& entry, const Instruction& instruction) {
+  TraceEvent event;
+  event.name = instruction_label(rank, instruction);
+  event.category = instruction_category(instruction);
+  event.micro_batch = micro_batch_of(instruction);
+  event.bytes = instruction_bytes(rank, instruction);
+  event.entry = entry.name;
+  const auto* kernel = std::get_if<KernelInst>(&instruction);
+  if (kernel == nullptr) return event;
+  const KernelDesc& desc = rank.kernels[static_cast<size_t>(kernel->kernel)];
+  const OpCost cost = desc.op->cost({desc.attrs, desc.inputs, desc.outputs, desc.factors});
+  event.variant = desc.variant;
+  for (const TensorType& type : desc.inputs)
+    event.operands += (event.operands.empty() ? "" : " ") + to_text(type);
+  event.flops = cost.flops;
+  event.memory_bytes = cost.bytes_read + cost.bytes_written;
+  return event;
+}
+
 std::string waiting_text(const RankProgram& rank, int32_t rank_index, const EntryPoint& entry,
                          int32_t instruction) {
   const Instruction& inst = entry.code[static_cast<size_t>(instruction)];

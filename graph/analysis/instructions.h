@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "graph/trace.h"
 
 namespace tessera {
 
@@ -19,6 +20,8 @@ std::string_view instruction_category(const Instruction& instruction);
 // kernel.
 int64_t instruction_bytes(const RankProgram& rank, const Instruction& instruction);
 int32_t micro_batch_of(const Instruction& instruction);
+// Everything that a trace says of the instruction but when it ran, on which rank and stream.
+TraceEvent traced(const RankProgram& rank, const EntryPoint& entry, const Instruction& instruction);
 // "rank 3 at instruction 17 (all_reduce dp), waiting for ranks 0, 1, 2"; nobody is named for what waits for
 // nobody.
 std::string waiting_text(const RankProgram& rank, int32_t rank_index, const EntryPoint& entry,

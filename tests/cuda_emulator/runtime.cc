@@ -23,7 +23,9 @@ thread_local int t_device = 0;
 
 struct Allocation {
   size_t bytes, mapped;
+  bool on_device;
 };
+constexpr size_t kDeviceBytes = size_t{4} << 30, kContextBytes = size_t{64} << 20;
 std::map<const char*, Allocation>& allocations() {
   static std::map<const char*, Allocation> all;
   return all;
@@ -52,12 +54,19 @@ bool is_registered(const void* memory) {
 
 }  // namespace
 
+// Of a captured graph: what a launch enqueues, and events that it records in passing.
+struct GraphItem {
+  std::function<void()> work;
+  double seconds = 0;
+  cudaEvent_t event = nullptr;
+};
+
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
   uint64_t issued = 0, done = 0;
   double clock_s = 0;              // of all that was issued
   CUstream_st* capture = nullptr;  // the stream that began the capture this one belongs to
-  std::vector<std::function<void()>> graph;
+  std::vector<GraphItem> graph;
 };
 struct CUevent_st {
   CUstream_st* stream = nullptr;
@@ -67,10 +76,10 @@ struct CUevent_st {
   double clock_s = 0;
 };
 struct CUgraph_st {
-  std::vector<std::function<void()>> work;
+  std::vector<GraphItem> work;
 };
 struct CUgraphExec_st {
-  std::vector<std::function<void()>> work;
+  std::vector<GraphItem> work;
 };
 
 namespace {
@@ -109,7 +118,10 @@ void enqueue_work(cudaStream_t given, std::function<void()> work, double seconds
   const std::lock_guard lock(g_mutex);
   CUstream_st* stream = stream_of(given);
   // The order in which it was issued is one that its events allow.
-  if (stream->capture != nullptr) return stream->capture->graph.push_back(std::move(work));
+  if (stream->capture != nullptr) {
+    stream->capture->graph.push_back({std::move(work), seconds});
+    return;
+  }
   stream->queue.push_back(std::move(work));
   ++stream->issued;
   stream->clock_s += seconds;
@@ -140,7 +152,9 @@ void enqueue(const Config& config, const void* name, std::function<void()> body)
   const size_t most = std::max<size_t>(kMostStaticShared,
                                        set != shared_limits().end() ? static_cast<size_t>(set->second) : 0);
   if (config.shared_bytes > most) return refuse("more shared memory than was set aside");
-  enqueue_work(config.stream, [config, body = std::move(body)] { run_kernel(config, body); });
+  constexpr double kSeconds = 1e-6;  // what events say of any kernel
+  enqueue_work(
+      config.stream, [config, body = std::move(body)] { run_kernel(config, body); }, kSeconds);
 }
 
 }  // namespace emulator
@@ -199,7 +213,11 @@ cudaError_t cudaGetLastError() {
   return error;
 }
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
-  *available = *total = size_t{4} << 30;
+  const std::lock_guard lock(g_mutex);
+  size_t used = kContextBytes;
+  for (const auto& [at, allocation] : allocations()) used += allocation.on_device ? allocation.bytes : 0;
+  *total = kDeviceBytes;
+  *available = kDeviceBytes - std::min(used, kDeviceBytes);
   return cudaSuccess;
 }
 
@@ -219,18 +237,24 @@ cudaError_t cudaMalloc(void** out, size_t bytes) {
   (void)mprotect(usable, pages, PROT_READ | PROT_WRITE);
   char* at = usable + (pages - used);
   std::memset(at, 0xff, used);
-  allocations()[at] = {used, pages};
+  allocations()[at] = {used, pages, true};
   *out = at;
   return cudaSuccess;
 }
-cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) { return cudaMalloc(out, bytes); }
+cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) {
+  const std::lock_guard lock(g_mutex);
+  const cudaError_t error = cudaMalloc(out, bytes);
+  if (error == cudaSuccess && *out != nullptr)
+    allocations()[static_cast<const char*>(*out)].on_device = false;
+  return error;
+}
 cudaError_t cudaFree(void* memory) {
   const std::lock_guard lock(g_mutex);
   run_all();
   if (memory == nullptr) return cudaSuccess;
   const auto found = allocations().find(static_cast<const char*>(memory));
   if (found == allocations().end()) return report(cudaErrorInvalidValue);
-  const auto& [used, pages] = found->second;
+  const size_t used = found->second.bytes, pages = found->second.mapped;
   (void)munmap(static_cast<char*>(memory) - (pages - used) - kPage, pages + 2 * kPage);
   allocations().erase(found);
   return cudaSuccess;
@@ -286,6 +310,19 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t given) {
   event->at = event->stream->issued;
   event->clock_s = event->stream->clock_s;
   event->capture = event->stream->capture;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t given, unsigned flags) {
+  const std::lock_guard lock(g_mutex);
+  CUstream_st* stream = stream_of(given);
+  if (flags != cudaEventRecordExternal) return cudaEventRecord(event, given);
+  if (stream->capture == nullptr) return report(cudaErrorIllegalState);
+  stream->capture->graph.push_back({{}, 0, event});
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t given, cudaStreamCaptureStatus* out) {
+  const std::lock_guard lock(g_mutex);
+  *out = stream_of(given)->capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t given, cudaEvent_t event, unsigned) {
@@ -377,7 +414,11 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  for (const auto& work : graph->work) emulator::enqueue_work(stream, work);
+  for (const GraphItem& item : graph->work)
+    if (item.event != nullptr)
+      (void)cudaEventRecord(item.event, stream);
+    else
+      emulator::enqueue_work(stream, item.work, item.seconds);
   return cudaSuccess;
 }
 

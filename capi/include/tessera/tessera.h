@@ -692,11 +692,15 @@ TSR_API void tsr_session_cancel(tsr_session* session);
 TSR_API tsr_status* tsr_session_restore(tsr_session* session);
 
 /* {"devices": [{"name", "arena_bytes": {"predicted", "measured"}, "max_live_bytes"}], "comm": [{"collective",
- *  "axis", "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. */
+ *  "axis", "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. Where a backend tells (cuda),
+ * "device_bytes" of a device: predicted, what was in use of all its memory (contexts, libraries, other processes)
+ * before the arenas of this session were made, and those; measured, what is in use now. */
 TSR_API tsr_status* tsr_session_report(tsr_session* session, char* buffer, size_t capacity, size_t* out_size);
 /* What ran since the last call, in Chrome's trace format (a JSON array), for chrome://tracing or Perfetto:
- * pid is the rank, tid its stream (compute, collectives, copies, one for each peer and direction), with bytes
- * and micro-batch as arguments. Needs the option "trace". */
+ * pid is the rank, tid its stream (compute, collectives, copies, one for each peer and direction), with bytes,
+ * micro-batch and entry as arguments, and of kernels variant, operands, and the flops and bytes of memory that the
+ * op takes at least. Times are the device's where it tells them (cuda), so that what is recorded is what runs
+ * without a trace, launches of several kernels as the first of them; else the host's. Needs the option "trace". */
 TSR_API tsr_status* tsr_session_trace(tsr_session* session, char* buffer, size_t capacity, size_t* out_size);
 TSR_API void tsr_session_free(tsr_session* session);
 
@@ -850,6 +854,7 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   weights      str   model (default: as the model has them) | bf16 | int8 | int4: how matrices are kept on the
  *                      devices. int8 and int4 have a scale for each 64 and 32 numbers of a row; tables of embeddings
  *                      are bf16 then. Generating costs little more than reading them once a token
+ *   trace        i64   1: record what runs, for tsr_generator_trace (default 0)
  *   stop         str   a text that ends the generation and is left out; several as a JSON array of strings
  *   stop_ids     str   "2,13": further tokens that end it; the tokenizer's BOS and EOS always do
  * The model needs the inputs "tokens" and "positions" and the output "logits". */
@@ -885,9 +890,14 @@ typedef struct tsr_piece {
 TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_piece* out_piece);
 
 /* {"prompt_tokens", "tokens", "prefill_seconds", "decode_seconds", "plan": {as tsr_plan_info}, "devices":
- * [...]} */
+ * [as tsr_session_report], "token_reads": {"parameter_bytes", "full_cache_bytes"}}; the last is what computing one
+ * token reads on all devices, of caches as if they were full. */
 TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, char* buffer, size_t capacity,
                                          size_t* out_size);
+
+/* What ran since the last call, as tsr_session_trace. Once the text is complete; needs the option "trace". */
+TSR_API tsr_status* tsr_generator_trace(tsr_generator* generator, char* buffer, size_t capacity,
+                                        size_t* out_size);
 
 /* Logits f32 [V] of the last token computed. Once the text is complete. */
 TSR_API tsr_status* tsr_generator_logits(tsr_generator* generator, tsr_tensor** out_tensor);

@@ -265,6 +265,9 @@ constexpr tsr_backend_api kApi = {
     .comm_perturb = comm_perturb,
     .kernel_fuse = nullptr,
     .kernel_tune = nullptr,
+    .timed_event_create = nullptr,
+    .event_elapsed = nullptr,
+    .memory_info = nullptr,
 };
 
 }  // namespace

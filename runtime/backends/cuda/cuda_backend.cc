@@ -37,6 +37,7 @@ struct tsr_abi_stream {
 struct tsr_abi_event {
   tsr_abi_device* device;
   cudaEvent_t event;
+  bool is_timed;
 };
 struct tsr_abi_kernel {
   std::unique_ptr<Kernel> kernel;
@@ -101,6 +102,17 @@ void memory_free(tsr_abi_device* device, int32_t tier, void* memory, int64_t byt
     device->host->log(device->host->host, 3, std::string(status.message()).c_str());
 }
 
+tsr_abi_error* memory_info(tsr_abi_device* device, tsr_abi_memory_info* out) {
+  return guarded([&]() -> Status {
+    const ScopedDevice current(device->ordinal);
+    size_t available = 0, total = 0;
+    TSR_RETURN_IF_ERROR(from_cuda(cudaMemGetInfo(&available, &total), "cudaMemGetInfo"));
+    out->total_bytes = static_cast<int64_t>(total);
+    out->used_bytes = static_cast<int64_t>(total - available);
+    return {};
+  });
+}
+
 // ---- streams and events
 
 tsr_abi_error* stream_create(tsr_abi_device* device, tsr_abi_stream** out) {
@@ -128,7 +140,16 @@ tsr_abi_error* event_create(tsr_abi_device* device, tsr_abi_event** out) {
     const ScopedDevice current(device->ordinal);
     cudaEvent_t event = nullptr;
     TSR_RETURN_IF_ERROR(from_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event"));
-    *out = new tsr_abi_event{device, event};
+    *out = new tsr_abi_event{device, event, false};
+    return {};
+  });
+}
+tsr_abi_error* timed_event_create(tsr_abi_device* device, tsr_abi_event** out) {
+  return guarded([&]() -> Status {
+    const ScopedDevice current(device->ordinal);
+    cudaEvent_t event = nullptr;
+    TSR_RETURN_IF_ERROR(from_cuda(cudaEventCreateWithFlags(&event, cudaEventDefault), "an event"));
+    *out = new tsr_abi_event{device, event, true};
     return {};
   });
 }
@@ -139,7 +160,23 @@ void event_destroy(tsr_abi_event* event) {
 tsr_abi_error* event_record(tsr_abi_event* event, tsr_abi_stream* stream) {
   return guarded([&] {
     const ScopedDevice current(stream->device->ordinal);
-    return from_cuda(cudaEventRecord(event->event, stream->stream), "recording an event");
+    unsigned flags = cudaEventRecordDefault;
+    if (event->is_timed) {  // else a capture makes it an edge of its graph, which has no time
+      cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+      (void)cudaStreamIsCapturing(stream->stream, &capture);
+      if (capture == cudaStreamCaptureStatusActive) flags = cudaEventRecordExternal;
+    }
+    return from_cuda(cudaEventRecordWithFlags(event->event, stream->stream, flags), "recording an event");
+  });
+}
+tsr_abi_error* event_elapsed(tsr_abi_event* begin, tsr_abi_event* end, int64_t* out_ns) {
+  return guarded([&]() -> Status {
+    const ScopedDevice current(begin->device->ordinal);
+    float milliseconds = 0;
+    TSR_RETURN_IF_ERROR(
+        from_cuda(cudaEventElapsedTime(&milliseconds, begin->event, end->event), "reading events"));
+    *out_ns = static_cast<int64_t>(1e6 * static_cast<double>(milliseconds));
+    return {};
   });
 }
 tsr_abi_error* stream_wait(tsr_abi_stream* stream, tsr_abi_event* event) {
@@ -384,6 +421,9 @@ constexpr tsr_backend_api kApi = {
     .comm_perturb = nullptr,
     .kernel_fuse = kernel_fuse,
     .kernel_tune = kernel_tune,
+    .timed_event_create = timed_event_create,
+    .event_elapsed = event_elapsed,
+    .memory_info = memory_info,
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <numeric>
@@ -24,6 +25,7 @@ using tessera::StatusCode;
 struct tsr_abi_device {
   const tsr_host_api* host;
   int32_t ordinal;
+  int64_t used_bytes = 0;  // of device memory
 };
 struct tsr_abi_stream {
   tsr_abi_device* device;
@@ -85,18 +87,26 @@ void device_close(tsr_abi_device* device) { delete device; }
 // ---- 4. Memory: addresses without memory behind them, as a device's are to the host: touching one is a
 // fault.
 
-tsr_abi_error* memory_alloc(tsr_abi_device*, int32_t, int64_t bytes, uint32_t, void** out) {
+tsr_abi_error* memory_alloc(tsr_abi_device* device, int32_t tier, int64_t bytes, uint32_t, void** out) {
   return guarded([&]() -> Status {
     void* memory = mmap(nullptr, static_cast<size_t>(std::max<int64_t>(bytes, 1)), PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
       return Status(StatusCode::kOutOfMemory, format("no {} of addresses", tessera::bytes_text(bytes)));
     *out = memory;
+    if (tier == 0) device->used_bytes += bytes;
     return {};
   });
 }
-void memory_free(tsr_abi_device*, int32_t, void* memory, int64_t bytes) {
-  if (memory != nullptr) munmap(memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+void memory_free(tsr_abi_device* device, int32_t tier, void* memory, int64_t bytes) {
+  if (memory == nullptr) return;
+  munmap(memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  if (tier == 0) device->used_bytes -= bytes;
+}
+tsr_abi_error* memory_info(tsr_abi_device* device, tsr_abi_memory_info* out) {
+  out->total_bytes = kMemoryBytes;
+  out->used_bytes = device->used_bytes;
+  return nullptr;
 }
 
 // ---- 5. Streams and events: order and time.
@@ -125,6 +135,10 @@ tsr_abi_error* event_create(tsr_abi_device*, tsr_abi_event** out) {
 void event_destroy(tsr_abi_event* event) { delete event; }
 tsr_abi_error* event_record(tsr_abi_event* event, tsr_abi_stream* stream) {
   event->clock_s = stream->clock_s;
+  return nullptr;
+}
+tsr_abi_error* event_elapsed(tsr_abi_event* begin, tsr_abi_event* end, int64_t* out_ns) {
+  *out_ns = std::llround(1e9 * (end->clock_s - begin->clock_s));
   return nullptr;
 }
 tsr_abi_error* stream_wait(tsr_abi_stream* stream, tsr_abi_event* event) {
@@ -299,6 +313,9 @@ constexpr tsr_backend_api kApi = {
     .comm_perturb = nullptr,
     .kernel_fuse = nullptr,
     .kernel_tune = nullptr,
+    .timed_event_create = event_create,  // all of them know the time
+    .event_elapsed = event_elapsed,
+    .memory_info = memory_info,
 };
 
 }  // namespace
