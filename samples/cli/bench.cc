@@ -1,8 +1,12 @@
-#include <chrono>
+#include <algorithm>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <random>
+#include <set>
 
 #include "command.h"
+#include "kernel_times.h"
 
 namespace cli {
 
@@ -10,79 +14,241 @@ namespace {
 struct Arguments : Common {
   std::string model, mode = "train", precision, weights, fused_loss;
   int64_t batch = 4, seq = 128, steps = 7, tokens = 64;
+  double peak_tflops = 0, product_tflops = 0, copy_gbs = 0;
+  bool kernels = false;
 };
 
-int64_t vocabulary_of(const Json& info) {
+// Tables print so many kernels.
+constexpr size_t kRows = 14;
+// Runs that a table of kernels is the mean of, after those in which everything is loaded and captured.
+constexpr int64_t kTracedRuns = 3, kTracedTokens = 16, kWarmUps = 2;
+
+// What the counts of operations need of a language model.
+struct Sizes {
+  int64_t vocabulary = 0, parameters = 0;
+  int64_t positions = 0;       // elements of a learned table of positions
+  int64_t block_products = 0;  // elements of the matrices of blocks: each multiplies every token
+  int64_t attention = 0;       // sum over layers of heads times head size
+};
+
+Sizes sizes_of(const Json& info) {
+  Sizes sizes;
   for (const Json& output : info["outputs"])
-    if (output["name"] == "logits") return output["shape"].back().get<int64_t>();
-  throw Error(TSR_INVALID_ARGUMENT, "bench needs a language model: an output \"logits\" [B, T, V]");
+    if (output["name"] == "logits") sizes.vocabulary = output["shape"].back().get<int64_t>();
+  if (sizes.vocabulary == 0)
+    throw Error(TSR_INVALID_ARGUMENT, "bench needs a language model: an output \"logits\" [B, T, V]");
+  sizes.parameters = info["parameters"];
+  for (const Json& tensor : info["tensors"]) {
+    const std::string name = tensor["name"];
+    const Json& shape = tensor["shape"];
+    if (shape.size() < 2) continue;
+    int64_t elements = 1;
+    for (const Json& extent : shape) elements *= extent.get<int64_t>();
+    if (name == "position_embedding") sizes.positions = elements;
+    if (!name.starts_with("block.")) continue;
+    sizes.block_products += elements;
+    if (name.ends_with(".q") || name.ends_with(".q.weight")) sizes.attention += shape[0].get<int64_t>();
+  }
+  return sizes;
 }
 
-// A training step on random tokens: batch, seq as given, AdamW without clipping. The first step is not
-// counted.
-Json bench_train(const Arguments& args, const Runtime& runtime, const Model& model, int64_t vocabulary) {
+// Operations that training on one token takes, as the PaLM paper counts (appendix B): 6 a parameter, without
+// a table of positions, and 12 for each layer, channel of its attention and token of the sequence; masks and
+// recomputation left out.
+double flops_per_token(const Sizes& sizes, int64_t seq) {
+  return 6.0 * static_cast<double>(sizes.parameters - sizes.positions) +
+         12.0 * static_cast<double>(sizes.attention) * static_cast<double>(seq);
+}
+
+// Dense bf16 with f32 sums, from the data sheets; 0 for what is not listed.
+double known_peak(const std::string& device) {
+  struct Peak {
+    const char* name;
+    double flops_per_s;
+  };
+  static constexpr Peak kPeaks[] = {{"H100 PCIe", 756e12}, {"H100 NVL", 835e12}, {"H100", 989e12},
+                                    {"H200", 989e12},      {"B200", 2250e12},    {"A100", 312e12},
+                                    {"L40S", 362e12}};
+  for (const Peak& peak : kPeaks)
+    if (device.find(peak.name) != std::string::npos) return peak.flops_per_s;
+  return 0;
+}
+
+Json devices_info(const Arguments& args, const Runtime& runtime) {
+  const Devices devices =
+      make<Devices>(tsr_devices_open, runtime.get(), static_cast<const char*>(args.devices.c_str()));
+  return Json::parse(text(tsr_devices_info, static_cast<const tsr_devices*>(devices.get())));
+}
+
+// As measured and given, else as the backend states them.
+Ceilings ceilings(const Arguments& args, const Json& devices) {
+  const Json& device = devices["devices"][0];
+  return {args.copy_gbs > 0 ? args.copy_gbs * 1e9 : device["memory_bytes_per_s"].get<double>(),
+          args.product_tflops > 0 ? args.product_tflops * 1e12 : device["matmul_flops_per_s"].get<double>()};
+}
+
+Options common_options(const Arguments& args, bool trace) {
+  Options options = make<Options>(tsr_options_new);
+  set_placement(options, args);
+  if (!args.precision.empty()) set(options, "precision", args.precision);
+  if (!args.weights.empty()) set(options, "weights", args.weights);
+  if (trace) set(options, "trace", int64_t{1});
+  return options;
+}
+
+Dataset random_tokens(const Arguments& args, int64_t vocabulary) {
   std::mt19937 random(1);
   std::vector<int32_t> ids(static_cast<size_t>(args.batch * args.seq * 4 + 1));
   for (int32_t& id : ids) id = static_cast<int32_t>(random() % static_cast<uint64_t>(vocabulary));
-  Options data_options = make<Options>(tsr_options_new);
-  set(data_options, "seq", args.seq);
-  const Dataset dataset = make<Dataset>(tsr_dataset_new_tokens, static_cast<const int32_t*>(ids.data()),
-                                        ids.size(), static_cast<const tsr_options*>(data_options.get()));
   Options options = make<Options>(tsr_options_new);
-  set_placement(options, args);
+  set(options, "seq", args.seq);
+  return make<Dataset>(tsr_dataset_new_tokens, static_cast<const int32_t*>(ids.data()), ids.size(),
+                       static_cast<const tsr_options*>(options.get()));
+}
+
+Trainer new_trainer(const Arguments& args, const Runtime& runtime, const Model& model, const Dataset& dataset,
+                    bool trace) {
+  Options options = common_options(args, trace);
   set(options, "batch", args.batch);
   set(options, "seq", args.seq);
   set(options, "clip_norm", 0.0);
   set(options, "measure_memory", int64_t{0});
-  if (!args.precision.empty()) set(options, "precision", args.precision);
-  if (!args.weights.empty()) set(options, "weights", args.weights);
   if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
-  const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
-                                        static_cast<const tsr_dataset*>(dataset.get()),
-                                        static_cast<const tsr_options*>(options.get()));
-  std::vector<double> seconds;
-  for (int64_t i = 0; i <= args.steps; ++i) {
-    tsr_step step{};
-    step.struct_size = sizeof step;
-    check(tsr_trainer_step(trainer.get(), &step));
-    if (i > 0) seconds.push_back(step.seconds);
-  }
-  const Json report = Json::parse(text(tsr_trainer_report, trainer.get()));
-  return {{"mode", "train"},
-          {"step_seconds", median(seconds)},
-          {"tokens_per_second", static_cast<double>(args.batch * args.seq) / median(seconds)},
-          {"seconds", seconds},
-          {"plan", report["plan"]["strategy"]},
-          {"devices", report["devices"]}};
+  return make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
+                       static_cast<const tsr_dataset*>(dataset.get()),
+                       static_cast<const tsr_options*>(options.get()));
 }
 
-// Greedy decoding of `tokens` tokens after a prompt of `seq`, batch 1.
-Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& model, int64_t vocabulary) {
-  Options options = make<Options>(tsr_options_new);
-  set_placement(options, args);
-  set(options, "max_tokens", args.tokens);
-  if (!args.precision.empty()) set(options, "precision", args.precision);
-  if (!args.weights.empty()) set(options, "weights", args.weights);
+double step_seconds(const Trainer& trainer) {
+  tsr_step step{};
+  step.struct_size = sizeof step;
+  check(tsr_trainer_step(trainer.get(), &step));
+  return step.seconds;
+}
+
+Json traced_steps(const Arguments& args, const Runtime& runtime, const Model& model, const Dataset& dataset,
+                  const Ceilings& limits) {
+  const Trainer trainer = new_trainer(args, runtime, model, dataset, true);
+  for (int64_t i = 0; i < kWarmUps; ++i) step_seconds(trainer);
+  (void)text(tsr_trainer_trace, trainer.get());
+  for (int64_t i = 0; i < kTracedRuns; ++i) step_seconds(trainer);
+  return kernel_times(text(tsr_trainer_trace, trainer.get()), "train_step", limits);
+}
+
+// A training step on random tokens: batch, seq as given, AdamW without clipping. The first step, and on
+// backends that capture the second, are not counted.
+Json bench_train(const Arguments& args, const Runtime& runtime, const Model& model, const Sizes& sizes) {
+  const Dataset dataset = random_tokens(args, sizes.vocabulary);
+  const Json devices = devices_info(args, runtime);
+  Json result;
+  {
+    const Trainer trainer = new_trainer(args, runtime, model, dataset, false);
+    std::vector<double> seconds;
+    const int64_t uncounted = devices["shared_cores"].get<int64_t>() > 0 ? 1 : kWarmUps;
+    for (int64_t i = 0; i < uncounted; ++i) step_seconds(trainer);
+    for (int64_t i = 0; i < args.steps; ++i) seconds.push_back(step_seconds(trainer));
+    const Json report = Json::parse(text(tsr_trainer_report, trainer.get()));
+    const double step_s = median(seconds), tokens = static_cast<double>(args.batch * args.seq);
+    result = {{"mode", "train"},
+              {"step_seconds", step_s},
+              {"tokens_per_second", tokens / step_s},
+              {"parameters", sizes.parameters},
+              {"flops_per_token", flops_per_token(sizes, args.seq)},
+              {"model_flops_per_second", flops_per_token(sizes, args.seq) * tokens / step_s}};
+    const Json& listed = devices["devices"];
+    const double peak =
+        args.peak_tflops > 0 ? args.peak_tflops * 1e12 : known_peak(listed[0]["name"].get<std::string>());
+    if (peak > 0) {
+      result["peak_flops_per_second"] = peak;
+      result["mfu"] =
+          result["model_flops_per_second"].get<double>() / (peak * static_cast<double>(listed.size()));
+    }
+    result["seconds"] = seconds;
+    result["plan"] = report["plan"]["strategy"];
+    result["predicted_step_seconds"] = report["plan"]["predicted_step_seconds"];
+    result["devices"] = report["devices"];
+  }
+  if (args.kernels) result["kernels"] = traced_steps(args, runtime, model, dataset, ceilings(args, devices));
+  return result;
+}
+
+Generator new_generator(const Arguments& args, const Runtime& runtime, const Model& model, bool trace) {
+  Options options = common_options(args, trace);
+  set(options, "max_tokens", trace ? std::min(args.tokens, kTracedTokens) : args.tokens);
   set(options, "context", args.seq + args.tokens + 1);
-  const Generator generator = make<Generator>(tsr_generator_new, runtime.get(), model.get(), options.get());
+  return make<Generator>(tsr_generator_new, runtime.get(), model.get(), options.get());
+}
+
+// Greedy decoding of `tokens` tokens after a prompt of `seq`.
+Json generate_once(const Generator& generator, const std::vector<int32_t>& prompt) {
+  check(tsr_generator_start_tokens(generator.get(), prompt.data(), prompt.size()));
+  tsr_piece piece{};
+  piece.struct_size = sizeof piece;
+  do check(tsr_generator_next(generator.get(), -1, &piece));
+  while (piece.kind != TSR_END);
+  return Json::parse(text(tsr_generator_report, generator.get()));
+}
+
+Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& model, const Sizes& sizes) {
   std::vector<int32_t> prompt(static_cast<size_t>(args.seq));
   for (size_t i = 0; i < prompt.size(); ++i)
-    prompt[i] = static_cast<int32_t>((i * 7 + 3) % static_cast<size_t>(vocabulary));
-  std::vector<double> prefill, decode;
-  for (int64_t i = 0; i <= args.steps; ++i) {
-    check(tsr_generator_start_tokens(generator.get(), prompt.data(), prompt.size()));
-    tsr_piece piece{};
-    piece.struct_size = sizeof piece;
-    do check(tsr_generator_next(generator.get(), -1, &piece));
-    while (piece.kind != TSR_END);
-    const Json report = Json::parse(text(tsr_generator_report, generator.get()));
-    if (i == 0) continue;
-    prefill.push_back(report["prompt_tokens"].get<double>() / report["prefill_seconds"].get<double>());
-    decode.push_back(report["tokens"].get<double>() / report["decode_seconds"].get<double>());
+    prompt[i] = static_cast<int32_t>((i * 7 + 3) % static_cast<size_t>(sizes.vocabulary));
+  Json result;
+  {
+    const Generator generator = new_generator(args, runtime, model, false);
+    std::vector<double> prefill, decode;
+    Json report;
+    for (int64_t i = 0; i <= args.steps; ++i) {
+      report = generate_once(generator, prompt);
+      if (i == 0) continue;
+      prefill.push_back(report["prompt_tokens"].get<double>() / report["prefill_seconds"].get<double>());
+      // The first token is the prompt's.
+      decode.push_back((report["tokens"].get<double>() - 1) / report["decode_seconds"].get<double>());
+    }
+    const Json& reads = report["token_reads"];
+    // Caches as full as they are in the middle of the text.
+    const double kept = static_cast<double>(args.seq) + static_cast<double>(args.tokens) / 2;
+    const double bytes =
+        reads["parameter_bytes"].get<double>() +
+        reads["full_cache_bytes"].get<double>() * kept / static_cast<double>(args.seq + args.tokens + 1);
+    result = {{"mode", "decode"},
+              {"prefill_tokens_per_second", median(prefill)},
+              {"decode_tokens_per_second", median(decode)},
+              {"parameters", sizes.parameters},
+              {"bytes_per_token", bytes},
+              {"decode_bytes_per_second", bytes * median(decode)},
+              // Products of blocks alone: the head computes the last token of a chunk.
+              {"prefill_flops_per_second", 2.0 * static_cast<double>(sizes.block_products) * median(prefill)},
+              {"devices", report["devices"]}};
   }
-  return {{"mode", "decode"},
-          {"prefill_tokens_per_second", median(prefill)},
-          {"decode_tokens_per_second", median(decode)}};
+  if (args.kernels) {
+    const Generator generator = new_generator(args, runtime, model, true);
+    generate_once(generator, prompt);
+    (void)text(tsr_generator_trace, generator.get());
+    generate_once(generator, prompt);
+    result["kernels"] = kernel_times(text(tsr_generator_trace, generator.get()), "decode",
+                                     ceilings(args, devices_info(args, runtime)));
+  }
+  return result;
+}
+
+void print_result(const Json& result) {
+  for (const auto& [key, value] : result.items()) {
+    if (key == "kernels") continue;
+    if (key == "devices") {
+      for (const Json& device : value) {
+        std::cout << "memory  " << device["name"].get<std::string>() << "  arena "
+                  << bytes_text(device["arena_bytes"]["predicted"]);
+        if (device.contains("device_bytes"))
+          std::cout << ", device predicted " << bytes_text(device["device_bytes"]["predicted"])
+                    << ", measured " << bytes_text(device["device_bytes"]["measured"]);
+        std::cout << '\n';
+      }
+      continue;
+    }
+    std::cout << key << "  " << value.dump() << '\n';
+  }
+  if (result.contains("kernels")) std::cout << kernel_table(result["kernels"], kRows);
 }
 }  // namespace
 
@@ -91,6 +257,9 @@ void register_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "time a training step, or prefill and decoding");
   command->footer(
       "Example:\n  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --batch 4 --seq 128\n"
+      "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cuda --batch 32 --seq 1024 --precision "
+      "bf16 "
+      "--kernels\n"
       "  tessera bench model.tsr --mode decode --seq 128 --tokens 64");
   command->add_option("model", args->model, ".tsr or GGUF file, or a description")->required();
   command->add_option("--mode", args->mode, "train or decode")
@@ -106,16 +275,25 @@ void register_bench(CLI::App& app) {
                       "bf16; decode: also int8 or int4 (default: as the model has them)");
   command->add_option("--tokens", args->tokens, "decode: tokens to generate")->capture_default_str();
   command->add_option("--steps", args->steps, "counted rounds, after one that is not")->capture_default_str();
+  command->add_option("--peak-tflops", args->peak_tflops,
+                      "train: the peak of one device that mfu is a share of (default: of bf16, where known)");
+  command->add_flag("--kernels", args->kernels,
+                    "time by kernel beside its floor, from a few runs more that are traced");
+  command->add_option("--copy-gbs", args->copy_gbs,
+                      "floors: GB/s of a large copy on the device (default: as the backend states)");
+  command->add_option("--product-tflops", args->product_tflops,
+                      "floors: TFLOP/s of a large product (default: as the backend states)");
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args] {
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(args->model);
-    const int64_t vocabulary = vocabulary_of(Json::parse(text(tsr_model_info, model.get())));
-    const Json result = args->mode == "train" ? bench_train(*args, runtime, model, vocabulary)
-                                              : bench_decode(*args, runtime, model, vocabulary);
+    const Sizes sizes = sizes_of(Json::parse(text(tsr_model_info, model.get())));
+    const Json result = args->mode == "train" ? bench_train(*args, runtime, model, sizes)
+                                              : bench_decode(*args, runtime, model, sizes);
+    drain_log(runtime);
     if (args->json) return print_json(result);
-    for (const auto& [key, value] : result.items()) std::cout << key << "  " << value.dump() << '\n';
+    print_result(result);
   });
 }
 

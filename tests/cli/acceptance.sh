@@ -32,4 +32,5 @@ else
 fi
 python3 "$here/parity.py" "$tessera" "$work/s.tsr" "$text"
 python3 "$here/resume.py" "$tessera" "$work/s.tsr" "$text" "$work"
+python3 "$here/bench.py" "$tessera"
 "$here/errors.sh" "$tessera" "$work/s.tsr" "$text" "$work"

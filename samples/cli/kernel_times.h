@@ -1,0 +1,28 @@
+// Times of kernels out of a trace, beside what each would take if nothing but memory or products bound it.
+#pragma once
+
+#include <string>
+
+#include "command.h"
+
+namespace cli {
+
+// What the device does at best; 0 where nobody knows.
+struct Ceilings {
+  double bytes_per_s = 0;  // of a large copy, read and written
+  double flops_per_s = 0;  // of a large product
+};
+
+// Of the runs of `entry` in `trace` (tsr_trainer_trace), by kernel (op, variant, operands), the longest
+// first:
+//   {"runs", "seconds", "floor_seconds", "launches", "kernels": [{"op", "variant", "operands", "count",
+//   "seconds",
+//    "floor_seconds"}]}
+// all of one run, on the rank that was busy longest. What is no kernel counts under its own name, without
+// floor. A launch of several kernels is recorded as the first of them: their floors are added up there.
+Json kernel_times(const std::string& trace, const std::string& entry, const Ceilings& ceilings);
+
+// As a table of the `rows` longest, one line each.
+std::string kernel_table(const Json& times, size_t rows);
+
+}  // namespace cli
