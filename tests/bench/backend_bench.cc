@@ -1,8 +1,9 @@
-// Time of single kernels of a backend through the plugin ABI, beside the floor that the backend states for
-// its device:
-//   backend_bench cuda [OP]
-// One line a kernel: microseconds, GB/s of operands or TFLOP/s, and the share of the copy's rate or of the
-// products' that the backend states.
+// Time of single kernels of a backend through the plugin ABI:
+//   backend_bench cuda [OP] [--small]
+// One line a kernel: microseconds, GB/s or TFLOP/s, and the share of the rate of a copy of 1 GiB, or of a
+// bf16 product of 8192^3, that was measured before. Bytes are those that the op takes at least (OpCost).
+// Launches are captured and replayed where the backend can, so that no issuing is in between, and go round as
+// many sets of operands as no cache holds. --small: sizes for an emulator, whose times mean nothing.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "graph/base/half.h"
 #include "graph/base/text.h"
+#include "runtime/entry_graph.h"
 #include "runtime/host_services.h"
 #include "runtime/kernel_description.h"
 #include "tests/test_backend.h"
@@ -24,11 +27,17 @@ struct Subject {
   std::string op;
   std::vector<TensorType> inputs;
   std::vector<std::pair<std::string, AttrValue>> attrs;
-  double flops;  // 0: bound by memory
+  double flops;               // 0: bound by memory
+  int32_t indices_below = 0;  // integers are random below it; 0: see `fill`
 };
+
+// More than caches hold (50 MiB of an H100).
+constexpr int64_t kUncachedBytes = int64_t{512} << 20;
 
 class Bench {
  public:
+  explicit Bench(bool small) : small_(small) {}
+
   Status open(std::string_view backend) {
     TSR_ASSIGN_OR_RETURN(api_, registry_.find(backend));
     info_.struct_size = sizeof(info_);
@@ -42,21 +51,25 @@ class Bench {
 
   // Copies of 1 GiB within the device: read and written bytes.
   Status copies() {
-    constexpr int64_t kBytes = int64_t{1} << 30;
+    const int64_t kBytes = int64_t{1} << (small_ ? 20 : 30);
     void *from = nullptr, *to = nullptr;
     TSR_RETURN_IF_ERROR(take_error(api_->memory_alloc(device_, 0, kBytes, 0, &from)));
     TSR_RETURN_IF_ERROR(take_error(api_->memory_alloc(device_, 0, kBytes, 0, &to)));
-    TSR_ASSIGN_OR_RETURN(const double seconds, time([&] {
+    TSR_RETURN_IF_ERROR(fill({DType::kF32, {kBytes / 4}}, from, 0));
+    TSR_ASSIGN_OR_RETURN(const double seconds, time([&](int) {
                            return take_error(api_->copy(stream_, from, to, 1, kBytes, kBytes, kBytes));
                          }));
-    copy_bytes_per_s_ = 2.0 * kBytes / seconds;
-    report("copy 1 GiB", seconds, 2.0 * kBytes, 0);
+    copy_bytes_per_s_ = 2.0 * static_cast<double>(kBytes) / seconds;
+    report("copy", seconds, 2.0 * static_cast<double>(kBytes), 0);
     api_->memory_free(device_, 0, from, kBytes);
     api_->memory_free(device_, 0, to, kBytes);
     return {};
   }
 
-  Status run(const Subject& subject) {
+  // A launch that does next to nothing, behind another: what a kernel of a captured step takes at least.
+  Status launches() { return run({"add", {{DType::kF32, {1}}, {DType::kF32, {1}}}, {}, 0}, "empty launch"); }
+
+  Status run(const Subject& subject, const char* name = nullptr) {
     const OpDef* op = find_op(subject.op);
     if (op == nullptr) return Status(StatusCode::kNotFound, format("no op '{}'", subject.op));
     std::vector<Attr> attrs;
@@ -79,37 +92,52 @@ class Bench {
     tsr_abi_kernel* kernel = nullptr;
     TSR_RETURN_IF_ERROR(take_error(api_->kernel_prepare(device_, &description.abi(), &kernel)));
 
-    double bytes_moved = 0;
+    const OpCost cost = op->cost({attrs, subject.inputs, outputs, factors});
     std::vector<std::pair<void*, int64_t>> memory;
-    std::vector<const void*> in;
-    std::vector<void*> out;
     const auto allocate = [&](int64_t size) -> Result<void*> {
       void* made = nullptr;
       TSR_RETURN_IF_ERROR(take_error(api_->memory_alloc(device_, 0, size, 0, &made)));
       memory.emplace_back(made, size);
       return made;
     };
-    for (const TensorType& type : subject.inputs) {
-      TSR_ASSIGN_OR_RETURN(void* const made, allocate(bytes(type)));
-      TSR_RETURN_IF_ERROR(fill(type, made));
-      in.push_back(made);
-      bytes_moved += static_cast<double>(bytes(type));
-    }
-    for (const TensorType& type : outputs) {
-      TSR_ASSIGN_OR_RETURN(void* const made, allocate(bytes(type)));
-      out.push_back(made);
-      bytes_moved += static_cast<double>(bytes(type));
+    struct Operands {
+      std::vector<const void*> in;
+      std::vector<void*> out;
+    };
+    int64_t size = 0;
+    for (const auto* types : {&subject.inputs, &outputs})
+      for (const TensorType& type : *types) size += bytes(type);
+    const int64_t most = small_ ? 2 : 64;
+    std::vector<Operands> sets(
+        static_cast<size_t>(std::clamp<int64_t>(kUncachedBytes / std::max<int64_t>(size, 1), 1, most)));
+    for (Operands& set : sets) {
+      for (const TensorType& type : subject.inputs) {
+        TSR_ASSIGN_OR_RETURN(void* const made, allocate(bytes(type)));
+        TSR_RETURN_IF_ERROR(fill(type, made, subject.indices_below));
+        set.in.push_back(made);
+      }
+      for (const TensorType& type : outputs) {
+        TSR_ASSIGN_OR_RETURN(void* const made, allocate(bytes(type)));
+        set.out.push_back(made);
+      }
     }
     TSR_ASSIGN_OR_RETURN(void* const workspace, allocate(info.workspace_bytes));
     TSR_ASSIGN_OR_RETURN(
-        const double seconds, time([&] {
-          return take_error(api_->kernel_launch(kernel, stream_, in.data(), out.data(), workspace));
+        const double seconds, time([&](int turn) {
+          const Operands& set = sets[static_cast<size_t>(turn) % sets.size()];
+          return take_error(api_->kernel_launch(kernel, stream_, set.in.data(), set.out.data(), workspace));
         }));
-    report(format("{} ({}) {} {}", subject.op, std::string(info.variant), to_text(subject.inputs[0].dtype),
-                  to_text(subject.inputs[0].shape)),
-           seconds, bytes_moved, subject.flops);
+    const TensorType& shown =
+        subject.op == "narrow_matmul" || subject.op == "matmul" ? subject.inputs[1] : subject.inputs[0];
+    const double rate = report(
+        name != nullptr ? name : format("{} ({}) {}", subject.op, std::string(info.variant), to_text(shown)),
+        seconds, cost.bytes_read + cost.bytes_written, subject.flops);
+    // The first of 16-bit floats is the largest.
+    if (subject.op == "matmul" && subject.flops > 0 && product_flops_per_s_ == 0 &&
+        subject.inputs[0].dtype == DType::kBF16)
+      product_flops_per_s_ = rate;
     api_->kernel_destroy(kernel);
-    for (const auto& [at, size] : memory) api_->memory_free(device_, 0, at, size);
+    for (const auto& [at, taken] : memory) api_->memory_free(device_, 0, at, taken);
     return {};
   }
 
@@ -121,9 +149,9 @@ class Bench {
     return options;
   }
 
-  // Values in -1 to 1, in a pattern that repeats: zeros run faster than data. Indices are 0 but for
-  // one-dimensional ones, the last position of a cache of 2048.
-  Status fill(const TensorType& type, void* to) {
+  // Values in -1 to 1, in a pattern that repeats: zeros run faster than data. Integers of 32 bits are random
+  // below `indices_below`; for 0 they are 0, but one-dimensional ones the last position of a cache of 2048.
+  Status fill(const TensorType& type, void* to, int32_t indices_below) {
     constexpr int64_t kPattern = 1 << 20;
     const int64_t element = dtype_bytes(type.dtype, 1), total = bytes(type);
     std::vector<std::byte> pattern(static_cast<size_t>(std::min(total, kPattern * element)));
@@ -134,103 +162,170 @@ class Bench {
       const float value = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31F;
       uint32_t bits;
       std::memcpy(&bits, &value, sizeof bits);
-      const auto last = static_cast<int32_t>(type.shape.rank() == 1 ? 2047 : 0);
+      const int32_t index = indices_below > 0
+                                ? static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(indices_below))
+                            : type.shape.rank() == 1 && !small_ ? 2047
+                                                                : 0;
+      const uint16_t half = f16_from_f32(value);
       switch (type.dtype) {
         case DType::kF32: std::memcpy(&pattern[at], &bits, 4); break;
         case DType::kBF16: std::memcpy(&pattern[at], reinterpret_cast<const std::byte*>(&bits) + 2, 2); break;
-        case DType::kI32: std::memcpy(&pattern[at], &last, 4); break;
+        case DType::kF16: std::memcpy(&pattern[at], &half, 2); break;
+        case DType::kI32: std::memcpy(&pattern[at], &index, 4); break;
+        case DType::kI8:
+        case DType::kU8: pattern[at] = static_cast<std::byte>(state >> 24); break;
         default: break;
       }
     }
     for (int64_t at = 0; at < total; at += static_cast<int64_t>(pattern.size())) {
       const int64_t size = std::min(total - at, static_cast<int64_t>(pattern.size()));
-      TSR_RETURN_IF_ERROR(take_error(
-          api_->copy(stream_, pattern.data(), static_cast<std::byte*>(to) + at, 1, size, size, size)));
+      const void* const from = at == 0 ? pattern.data() : to;  // within the device after the first
+      TSR_RETURN_IF_ERROR(
+          take_error(api_->copy(stream_, from, static_cast<std::byte*>(to) + at, 1, size, size, size)));
     }
     return take_error(api_->stream_synchronize(stream_));
   }
 
-  // Seconds of one launch: as many as fill 50 ms between two waits, after a few to warm up.
+  // Seconds of one launch: as many as fill 20 ms, the median of five times, after a few to warm up.
+  // `launch(turn)`.
   template <class Launch>
   Result<double> time(Launch&& launch) {
-    const auto seconds_of = [&](int count) -> Result<double> {
+    const auto issue = [&](int count) -> Status {
+      for (int i = 0; i < count; ++i) TSR_RETURN_IF_ERROR(launch(i));
+      return {};
+    };
+    const auto seconds_of = [&](auto&& work, int count) -> Result<double> {
       const auto begin = std::chrono::steady_clock::now();
-      for (int i = 0; i < count; ++i) TSR_RETURN_IF_ERROR(launch());
+      TSR_RETURN_IF_ERROR(work());
       TSR_RETURN_IF_ERROR(take_error(api_->stream_synchronize(stream_)));
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / count;
     };
-    TSR_RETURN_IF_ERROR(seconds_of(3).status());
-    TSR_ASSIGN_OR_RETURN(const double rough, seconds_of(3));
-    return seconds_of(std::clamp(static_cast<int>(0.05 / std::max(rough, 1e-7)), 1, 5000));
+    TSR_RETURN_IF_ERROR(seconds_of([&] { return issue(3); }, 3).status());
+    TSR_ASSIGN_OR_RETURN(const double rough, seconds_of([&] { return issue(3); }, 3));
+    const int count = std::clamp(static_cast<int>((small_ ? 1e-3 : 0.02) / std::max(rough, 1e-7)), 1, 2000);
+    EntryGraph graph;
+    graph.allow(*api_, device_);
+    graph.note_run();
+    tsr_abi_stream* const streams[] = {stream_};
+    if (graph.wants_capture()) (void)graph.capture(streams, [&] { return issue(count); });
+    const auto once = [&] { return graph.is_captured() ? graph.launch(stream_) : issue(count); };
+    std::vector<double> seconds;
+    for (int i = 0; i < (small_ ? 2 : 6); ++i) {
+      TSR_ASSIGN_OR_RETURN(const double each, seconds_of(once, count));
+      if (i > 0) seconds.push_back(each);
+    }
+    std::ranges::sort(seconds);
+    return seconds[seconds.size() / 2];
   }
 
-  void report(const std::string& what, double seconds, double moved, double flops) const {
+  double report(const std::string& what, double seconds, double moved, double flops) const {
     const double rate = flops > 0 ? flops / seconds : moved / seconds;
-    // Of the copy at hand, or of the rate that the backend states for products.
-    const double stated = flops > 0 ? info_.matmul_flops_per_s : copy_bytes_per_s_;
+    // Of what was measured; else of the rate that the backend states for products.
+    const double best = flops == 0                 ? copy_bytes_per_s_
+                        : product_flops_per_s_ > 0 ? product_flops_per_s_
+                                                   : info_.matmul_flops_per_s;
     std::printf("%-58s %9.1f us %8.1f %s %5.1f %%\n", what.c_str(), seconds * 1e6,
-                rate / (flops > 0 ? 1e12 : 1e9), flops > 0 ? "TFLOP/s" : "GB/s   ", 100 * rate / stated);
+                rate / (flops > 0 ? 1e12 : 1e9), flops > 0 ? "TFLOP/s" : "GB/s   ", 100 * rate / best);
+    std::fflush(stdout);
+    return rate;
   }
+
+  const bool small_;
 
   BackendRegistry registry_{options()};
   const tsr_backend_api* api_ = nullptr;
   tsr_abi_device_info info_{};
   tsr_abi_device* device_ = nullptr;
   tsr_abi_stream* stream_ = nullptr;
-  double copy_bytes_per_s_ = 1;
+  double copy_bytes_per_s_ = 1, product_flops_per_s_ = 0;
 };
 
-std::vector<Subject> subjects(DType dtype) {
+std::vector<Subject> subjects(DType dtype, bool small) {
+  const auto n = [small](int64_t extent) { return small ? std::max<int64_t>(extent / 512, 1) : extent; };
   const auto of = [dtype](Shape shape) { return TensorType{dtype, std::move(shape)}; };
   const auto wide = [](Shape shape) { return TensorType{DType::kF32, std::move(shape)}; };
-  return {
-      {"add", {of({32768, 1024}), of({32768, 1024})}, {}, 0},
-      {"gelu", {of({32768, 3072})}, {}, 0},
-      {"swiglu", {of({16384, 4096}), of({16384, 4096})}, {}, 0},
-      {"layer_norm", {of({32768, 768}), of({768}), of({768})}, {}, 0},
-      {"rms_norm", {of({16384, 2048}), of({2048})}, {}, 0},
-      {"softmax", {of({16384, 2048})}, {}, 0},
-      {"row_max", {of({4096, 50304})}, {}, 0},
-      {"row_sum_exp", {of({4096, 50304}), wide({4096})}, {}, 0},
-      {"adamw_update",
-       {of({8192, 4096}), of({8192, 4096}), wide({8192, 4096}), wide({8192, 4096}), wide({}), wide({})},
+  const auto ids = [](Shape shape) { return TensorType{DType::kI32, std::move(shape)}; };
+  const int64_t rows = n(32768), many = n(16384), big = n(8192), seq = n(2048);
+  // Rows of weights in groups of 32 or 64.
+  const int64_t side = small ? 64 : 4096, outer = small ? 96 : 14336;
+  const auto vocabulary = static_cast<int32_t>(n(50304));
+  const auto product = [&](int64_t extent) {
+    const auto e = static_cast<double>(extent);
+    return Subject{"matmul", {of({extent, extent}), of({extent, extent})}, {}, 2 * e * e * e};
+  };
+  const auto attention = [&](int64_t b, int64_t t, int64_t h, int64_t d) {
+    const TensorType x = of({b, t, h, d});
+    // Causal: half of the two products.
+    return Subject{"attention", {x, x, x}, {}, 2.0 * static_cast<double>(b * h * t * t * d)};
+  };
+  std::vector<Subject> all = {
+      product(big),
+      product(side),
+      {"add", {of({rows, 2048}), of({rows, 2048})}, {}, 0},
+      {"gelu", {of({rows, 3072})}, {}, 0},
+      {"gelu_grad", {of({rows, 3072}), of({rows, 3072})}, {}, 0},
+      {"swiglu", {of({many, 5632}), of({many, 5632})}, {}, 0},
+      {"swiglu_grad", {of({many, 5632}), of({many, 5632}), of({many, 5632})}, {}, 0},
+      {"layer_norm", {of({rows, 768}), of({768}), of({768})}, {}, 0},
+      {"layer_norm_grad_input",
+       {of({rows, 768}), of({rows, 768}), of({768}), wide({rows}), wide({rows})},
        {},
        0},
-      {"transpose", {of({8192, 8192})}, {{"perm", std::vector<int64_t>{1, 0}}}, 0},
-      {"matmul", {of({4096, 4096}), of({4096, 4096})}, {}, 2.0 * 4096 * 4096 * 4096},
-      {"matmul", {of({1, 4096}), of({11008, 4096})}, {{"trans_w", int64_t{1}}}, 0},
-      {"attention",
-       {of({8, 1024, 12, 64}), of({8, 1024, 12, 64}), of({8, 1024, 12, 64})},
+      {"layer_norm_grad_weight", {of({rows, 768}), of({rows, 768}), wide({rows}), wide({rows})}, {}, 0},
+      {"rms_norm", {of({many, 2048}), of({2048})}, {}, 0},
+      {"rms_norm_grad_input", {of({many, 2048}), of({many, 2048}), of({2048}), wide({many})}, {}, 0},
+      {"rms_norm_grad_weight", {of({many, 2048}), of({many, 2048}), wide({many})}, {}, 0},
+      {"rope", {of({8, seq, 32, 64}), ids({8, seq})}, {}, 0, static_cast<int32_t>(seq)},
+      {"sum_leading", {of({rows, 3072})}, {}, 0},
+      {"softmax", {of({many, 2048})}, {}, 0},
+      {"softmax_grad", {of({many, 2048}), of({many, 2048})}, {}, 0},
+      {"row_max", {of({side, vocabulary})}, {}, 0},
+      {"row_sum_exp", {of({side, vocabulary}), wide({side})}, {}, 0},
+      {"embedding", {of({vocabulary, 768}), ids({rows})}, {}, 0, vocabulary},
+      {"embedding_grad", {ids({rows}), of({rows, 768}), of({vocabulary, 768})}, {}, 0, vocabulary},
+      {"linear_cross_entropy_grad",
+       {of({big, 768}), of({vocabulary, 768}), ids({big}), wide({}), wide({})},
        {},
-       2.0 * 8 * 12 * 1024 * 1024 * 64},
-      {"attention",
-       {of({4, 2048, 16, 128}), of({4, 2048, 16, 128}), of({4, 2048, 16, 128})},
+       6.0 * static_cast<double>(big) * vocabulary * 768,
+       vocabulary},
+      {"adamw_update",
+       {wide({big, 4096}), wide({big, 4096}), wide({big, 4096}), wide({big, 4096}), wide({}), wide({})},
        {},
-       2.0 * 4 * 16 * 2048 * 2048 * 128},
+       0},
+      {"sum_squares", {of({big, 8192})}, {}, 0},
+      {"cast", {of({big, 8192})}, {{"dtype", std::string(dtype == DType::kF32 ? "bf16" : "f32")}}, 0},
+      {"transpose", {of({big, big})}, {{"perm", std::vector<int64_t>{1, 0}}}, 0},
+      {"matmul", {of({1, side}), of({outer, side})}, {{"trans_w", int64_t{1}}}, 0},
+      attention(8, n(1024), 12, 64),
+      attention(4, seq, 16, 128),
       {"attention_grad",
-       {of({4, 2048, 16, 128}), of({4, 2048, 16, 128}), of({4, 2048, 16, 128}), of({4, 2048, 16, 128}),
-        of({4, 2048, 16, 128}), wide({4, 2048, 16})},
+       {of({4, seq, 16, 128}), of({4, seq, 16, 128}), of({4, seq, 16, 128}), of({4, seq, 16, 128}),
+        of({4, seq, 16, 128}), wide({4, seq, 16})},
        {},
-       5.0 * 4 * 16 * 2048 * 2048 * 128},
+       5.0 * 4 * 16 * static_cast<double>(seq * seq) * 128},
       {"attention_cached",
-       {of({8, 1, 32, 128}), of({8, 2048, 8, 128}), of({8, 2048, 8, 128}), {DType::kI32, {8}}},
+       {of({8, 1, 32, 128}), of({8, seq, 8, 128}), of({8, seq, 8, 128}), ids({8})},
        {},
        0},
       {"sample",
-       {of({1, 32000}),
-        wide({}),
-        {DType::kI32, {}},
-        wide({}),
-        {DType::kI64, {}},
-        {DType::kI32, {1}},
-        {DType::kI32, {1}}},
+       {of({1, n(32000)}), wide({}), ids({}), wide({}), {DType::kI64, {}}, ids({1}), ids({1})},
        {},
        0},
   };
+  // Weights in fewer bits, as decoding reads them.
+  for (const auto& [out, in] : {std::pair(outer, side), std::pair(side, outer)}) {
+    all.push_back({"narrow_matmul", {of({1, in}), {DType::kBF16, {out, in}}}, {}, 0});
+    const int64_t group = in % 64 == 0 ? 64 : 32;
+    all.push_back(
+        {"narrow_matmul", {of({1, in}), {DType::kI8, {out, in}}, {DType::kF16, {out, in / group}}}, {}, 0});
+    all.push_back(
+        {"narrow_matmul", {of({1, in}), {DType::kU8, {out, in / 2}}, {DType::kF16, {out, in / 32}}}, {}, 0});
+  }
+  return all;
 }
 
-int bench(std::string_view backend, std::string_view only) {
-  Bench bench;
+int bench(std::string_view backend, std::string_view only, bool small) {
+  Bench bench(small);
   const auto failed = [](const Status& status, std::string_view what) {
     std::fprintf(stderr, "%s: %s\n", std::string(what).c_str(), status.to_string().c_str());
     return 1;
@@ -238,8 +333,9 @@ int bench(std::string_view backend, std::string_view only) {
   if (const Status status = bench.open(backend); !status.ok()) return failed(status, backend);
   int failures = 0;
   if (const Status status = bench.copies(); !status.ok()) failures += failed(status, "copy");
-  for (const DType dtype : {DType::kF32, DType::kBF16})
-    for (const Subject& subject : subjects(dtype))
+  if (const Status status = bench.launches(); !status.ok()) failures += failed(status, "launch");
+  for (const DType dtype : {DType::kBF16, DType::kF32})
+    for (const Subject& subject : subjects(dtype, small))
       if (only.empty() || subject.op == only)
         if (const Status status = bench.run(subject); !status.ok()) failures += failed(status, subject.op);
   return failures == 0 ? 0 : 1;
@@ -249,5 +345,14 @@ int bench(std::string_view backend, std::string_view only) {
 }  // namespace tessera
 
 int main(int argc, char** argv) {
-  return tessera::bench(argc > 1 ? argv[1] : tessera::test::test_backend(), argc > 2 ? argv[2] : "");
+  std::string backend = tessera::test::test_backend(), only;
+  bool small = false;
+  int words = 0;
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--small")
+      small = true;
+    else
+      (words++ == 0 ? backend : only) = argv[i];
+  }
+  return tessera::bench(backend, only, small);
 }
