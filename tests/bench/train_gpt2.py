@@ -32,7 +32,7 @@ args = parser.parse_args()
 
 build = pathlib.Path(args.build)
 here = pathlib.Path(__file__).resolve().parent
-shape = [f"--{name}={getattr(args, name)}" for name in ("layers", "channels", "heads", "vocabulary", "batch", "seq", "threads", "steps")]
+steps = [f"--{name}={getattr(args, name)}" for name in ("batch", "seq", "threads", "steps")]
 model = f"gpt2:L={args.layers},C={args.channels},H={args.heads},V={args.vocabulary},T=1024"
 tokens = args.batch * args.seq
 block_weights = args.layers * 12 * args.channels ** 2
@@ -66,7 +66,7 @@ def tessera():
 
 
 def torch(python):
-    result, rss = run([python, str(here / "torch_gpt2.py"), *shape])
+    result, rss = run([python, str(here / "torch_train.py"), model, *steps])
     return {"step_seconds": result["step_seconds"], "rss": rss, "version": result["version"]}
 
 

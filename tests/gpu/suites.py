@@ -1,0 +1,139 @@
+"""What has to be right before anything is timed: test suites, sanitizers, learning and same bits. All at once, on a pool of threads:
+nothing here is timed."""
+import concurrent.futures
+import filecmp
+import glob
+import os
+import re
+import shutil
+import statistics
+
+from run import Failed
+
+# (key, what, test, arguments, environment, least checks that count as a run)
+SUITES = [
+    ("plugin", "plugin", "test_backends", [], {}, 10),
+    ("ops", "ops against f64, f32 and f64", "test_ops", ["-tc=every_op_passes*"], {}, 1),
+    ("halves", "ops in f16 and bf16", "test_ops", ["-tc=every_op_in_f16*"], {}, 1000),
+    ("attention", "own attention, no cuDNN", "test_ops", ["-tc=every_op_in_f16*"],
+     {"TESSERA_TEST_OP": "attention", "TESSERA_TEST_VARIANT": "mma"}, 100),
+    ("attention_grad", "its gradient", "test_ops", ["-tc=every_op_in_f16*"],
+     {"TESSERA_TEST_OP": "attention_grad", "TESSERA_TEST_VARIANT": "mma"}, 100),
+    ("collectives", "collectives", "test_runtime", ["-sf=*communicator_test*"], {}, 100),
+    ("parity_gpt2", "parity gpt2, 1 to 8 ranks", "test_conformance", ["-ts=parity gpt2"], {}, 10),
+    ("parity_llama", "parity llama", "test_conformance", ["-ts=parity llama"], {}, 10),
+    ("parity_variants", "parity variants", "test_conformance", ["-ts=parity variants"], {}, 10),
+]
+SANITIZED = ["layer_norm", "softmax", "embedding_grad", "attention", "attention_grad", "linear_cross_entropy_grad", "narrow_matmul",
+             "adamw_update"]
+
+
+class Suites:
+    def __init__(self, commands, build, sizes, table):
+        self.commands, self.build, self.sizes, self.table = commands, build, sizes, table
+        table.expect("suites", [(key, what, "green") for key, what, *_ in SUITES])
+        table.expect("learning", [
+            ("bf16_loss", f"loss after {sizes.text_steps} steps, bf16 / f32", "within 1 %"),
+            ("same_bits", "two runs, weights and losses", "same bits"),
+            ("arena", "arena predicted = measured", "to the byte")])
+        table.expect("sanitizers", [(tool, tool, "clean") for tool in ("memcheck", "racecheck")])
+
+    def start(self, pool, limit):
+        """Futures of everything, the longest first."""
+        jobs = [(section, what) for section, what in
+                [("learning", self.learning), ("sanitizers", self.memcheck), ("sanitizers", self.racecheck)]]
+        suites = [("suites", lambda suite=suite: self.suite(suite, limit)) for suite in self.chosen()]
+        return {pool.submit(job): section for section, job in
+                suites + [(section, lambda job=job: job(limit)) for section, job in jobs]}
+
+    def chosen(self):
+        if not self.sizes.small:
+            return SUITES
+        # An emulator would take an hour for all.
+        for key in ("parity_gpt2", "parity_llama"):
+            self.table.miss(key, "left out at these sizes")
+        one = "-tc=an adapter's gradients*"
+        return [(key, what, test, [one] if key == "parity_variants" else arguments, {**environment, "TESSERA_TEST_OP": environment.get("TESSERA_TEST_OP", "softmax")}, 1)
+                for key, what, test, arguments, environment, _ in SUITES if not key.startswith(("parity_gpt2", "parity_llama"))]
+
+    def suite(self, suite, limit):
+        key, _, test, arguments, environment, least = suite
+        try:
+            status, output = self.commands.run([f"{self.build}/tests/{test}", *arguments], key, limit, environment)
+        except Failed as failed:
+            self.table.miss(key, failed)
+            return
+        checks = int((re.findall(r"assertions:\s*(\d+)", output) or ["0"])[-1])
+        rows = len(set(re.findall(r"^parity \| .*$", output, re.M)))
+        cases = re.findall(r"^\d+ (?:ops checked on|cases in) .*$", output, re.M)
+        text = f"{checks} checks" + (f", {rows} rows" if rows else "") + (f", {cases[-1][:40]}" if cases else "")
+        if status != 0:
+            text += f", exit status {status}: " + " ".join(re.findall(r"ERROR: .*|FATAL.*", output)[:1])[:60]
+        self.table.set(key, text, status == 0 and checks >= least)
+
+    def train(self, name, extra, limit):
+        sizes = self.sizes
+        model = os.path.join(self.commands.log_folder, "text.tsr")
+        tessera = f"{self.build}/samples/cli/tessera"
+        return self.commands.json(
+            [tessera, "train", model, "--data", os.path.join(self.commands.log_folder, "text.txt"), "--devices", "cuda",
+             "--steps", sizes.text_steps, "--batch", sizes.text_batch, "--seq", sizes.text_seq, "--checkpoint-every", 0,
+             "--eval-batches", 4, "--json", *extra], name, limit)
+
+    def learning(self, limit):
+        """A model of bytes reads the documentation: in f32, in bf16, and in bf16 again."""
+        folder = self.commands.log_folder
+        with open(os.path.join(folder, "text.txt"), "w") as text:
+            for page in sorted(glob.glob("docs/*.md")) + ["capi/include/tessera/tessera.h"]:
+                with open(page) as source:
+                    text.write(source.read())
+        status, _ = self.commands.run([f"{self.build}/samples/cli/tessera", "new", self.sizes.text_model, "--tokenizer", "bytes",
+                                       "--out", os.path.join(folder, "text.tsr")], "text_model", 60)
+        if status != 0:
+            raise Failed(self.commands.tail("text_model"))
+        out = [os.path.join(folder, f"text-{i}.tsr") for i in (1, 2)]
+        wide = self.train("text_f32", [], limit / 3)
+        first = self.train("text_bf16", ["--precision", "bf16", "--out", out[0]], limit / 3)
+        last = lambda result: statistics.mean(result["losses"][-10:])
+        ratio = last(first) / last(wide)
+        self.table.set("bf16_loss", f"{last(first):.4f} / {last(wide):.4f} = {ratio:.4f}; held out "
+                       f"{first['eval_loss']:.4f} / {wide['eval_loss']:.4f} (from {wide['losses'][0]:.2f})", abs(ratio - 1) <= 0.01)
+        arena = first["devices"][0]["arena_bytes"]
+        self.table.set("arena", f"{arena['predicted']} and {arena['measured']} bytes", arena["predicted"] == arena["measured"])
+        second = self.train("text_bf16_again", ["--precision", "bf16", "--out", out[1]], limit / 3)
+        same = filecmp.cmp(out[0], out[1], shallow=False)
+        self.table.set("same_bits", f"weights {'equal' if same else 'DIFFER'}, losses "
+                       f"{'equal' if first['losses'] == second['losses'] else 'DIFFER'} over {len(first['losses'])} steps",
+                       same and first["losses"] == second["losses"])
+
+    def memcheck(self, limit):
+        self.sanitize("memcheck", r"ERROR SUMMARY: (\d+) error", limit)
+
+    def racecheck(self, limit):
+        self.sanitize("racecheck", r"RACECHECK SUMMARY: (\d+) hazard", limit)
+
+    def sanitize(self, tool, summary, limit):
+        if not shutil.which("compute-sanitizer"):
+            raise Failed("compute-sanitizer is not installed")
+        clean, found, unfinished = [], [], []
+
+        def one(op):
+            # The own kernels, also where cuDNN is installed.
+            environment = {"TESSERA_TEST_OP": op, "TESSERA_TEST_VARIANT": "mma" if op.startswith("attention") else ""}
+            try:
+                status, output = self.commands.run(
+                    ["compute-sanitizer", "--tool", tool, "--error-exitcode", "99", f"{self.build}/tests/test_ops",
+                     "-tc=every_op_in_f16*"], f"{tool}_{op}", limit / 2, {key: value for key, value in environment.items() if value})
+            except Failed:
+                return unfinished.append(op)
+            errors = re.findall(summary, output)
+            if not errors or re.search(r"Device not supported|assertions: *0 ", output):
+                return unfinished.append(op)
+            return (clean if status == 0 and errors[-1] == "0" else found).append(op)
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:  # two rounds
+            list(pool.map(one, SANITIZED))
+        text = f"{len(clean)} of {len(SANITIZED)} ops clean"
+        text += f"; FOUND in {', '.join(found)}" if found else ""
+        text += f"; did not run or end: {', '.join(unfinished)}" if unfinished else ""
+        self.table.set(tool, text, len(clean) == len(SANITIZED))
