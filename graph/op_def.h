@@ -72,6 +72,9 @@ struct OpDef {
   // nothing is resharded, gathered or kept alive for them. Their local extents follow from the rule.
   std::span<const int> shape_only = {};
 
+  // The op whose measured times are this one's, where it has none itself: factors of the same names mean the same.
+  std::string_view priced_as = {};
+
   // Output 0 is input 0's bytes under another shape (split_dim, merge_dims): lowering shares the buffer and launches
   // nothing.
   bool is_view = false;

@@ -192,17 +192,8 @@ Result<std::vector<SlotRef>> EntryEmitter::launch_local(std::string_view name,
                                                         std::string_view tensor, Tier tier) {
   const OpDef* op = find_op(name);
   TSR_CHECK(op != nullptr, "ops that merge are registered");
-  ShardingRule rule = op->sharding({{}, in_types, out_types, {}});
-  TSR_RETURN_IF_ERROR(bind_extents(rule, in_types, out_types));
-  std::vector<FactorView> views;
-  for (const Factor& factor : rule.factors) {
-    FactorView view;
-    view.name = factor.name;
-    view.global_extent = view.end[0] = factor.extent;
-    views.push_back(view);
-  }
   KernelInst inst;
-  TSR_ASSIGN_OR_RETURN(inst.kernel, builder_.kernel(*op, {}, in_types, out_types, std::move(views)));
+  TSR_ASSIGN_OR_RETURN(inst.kernel, builder_.local_kernel(*op, {}, in_types, out_types));
   inst.inputs = std::move(inputs);
   for (const TensorType& type : out_types)
     inst.outputs.push_back(

@@ -5,33 +5,11 @@
 #include <optional>
 #include <utility>
 
+#include "parallel/touched_slots.h"
+
 namespace tessera {
 
 namespace {
-
-struct Touched {
-  std::vector<int32_t> reads, writes;  // slots
-};
-
-Touched touched(const Instruction& instruction) {
-  Touched t;
-  struct {
-    Touched& t;
-    void operator()(const KernelInst& i) {
-      for (const SlotRef& ref : i.inputs) t.reads.push_back(ref.slot);
-      for (const SlotRef& ref : i.outputs) t.writes.push_back(ref.slot);
-      t.writes.push_back(i.workspace.slot);
-    }
-    void operator()(const CollectiveInst& i) { t.reads.push_back(i.in.slot), t.writes.push_back(i.out.slot); }
-    void operator()(const SendInst& i) { t.reads.push_back(i.in.slot); }
-    void operator()(const RecvInst& i) { t.writes.push_back(i.out.slot); }
-    void operator()(const CopyInst& i) { t.reads.push_back(i.in.slot), t.writes.push_back(i.out.slot); }
-  } all{t};
-  std::visit(all, instruction);
-  std::erase(t.reads, -1);
-  std::erase(t.writes, -1);
-  return t;
-}
 
 // The new order as a list of rows, one per kernel: what is issued before it.
 class Hoister {
@@ -39,7 +17,7 @@ class Hoister {
   explicit Hoister(int32_t kernels) : kernels_(kernels) {}
 
   void add(Instruction&& instruction) {
-    const Touched t = touched(instruction);
+    const TouchedSlots t = touched_slots(instruction);
     const bool is_kernel = std::holds_alternative<KernelInst>(instruction);
     const bool is_copy = std::holds_alternative<CopyInst>(instruction);
     const bool is_collective = std::holds_alternative<CollectiveInst>(instruction);

@@ -132,8 +132,9 @@ std::optional<Seconds> kernel_seconds(const DeviceProfile& profile, const OpDef&
   if (op.cost == nullptr || view.outputs.empty()) return std::nullopt;
   const DType dtype = view.outputs[0].dtype;
   const PriceTable* any = find_table(profile, "", dtype, {});
-  if (const PriceTable* table = find_table(profile, op.name, dtype, view.attrs))
-    return fall_below(*table, look_up(*table, op, view), any, op, view);
+  const PriceTable* table = find_table(profile, op.name, dtype, view.attrs);
+  if (table == nullptr && !op.priced_as.empty()) table = find_table(profile, op.priced_as, dtype, view.attrs);
+  if (table != nullptr) return fall_below(*table, look_up(*table, op, view), any, op, view);
   if (any == nullptr) return std::nullopt;
   Seconds seconds = look_up(*any, op, view);
   if (const double peak = peak_flops(profile); peak > 0) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "parallel/kernel_fusion.h"
+
 namespace tessera {
 
 namespace {
@@ -146,8 +148,9 @@ class TenancyFinder {
   TensorId made_by(const KernelInst& kernel, size_t output, TensorId read) const {
     if (kernel.node == kNoNode || index(kernel.node) >= layout_.graph.nodes().size()) return read;
     const Node& node = layout_.graph.node(kernel.node);
-    const bool itself = rank_.kernels[static_cast<size_t>(kernel.kernel)].op == node.op;
-    return itself && output < node.outputs.size() ? node.outputs[output] : read;
+    const OpDef* op = rank_.kernels[static_cast<size_t>(kernel.kernel)].op;
+    if (is_fused(*op, node)) return output == 0 ? node.outputs[0] : kNoTensor;  // the others by their slots
+    return op == node.op && output < node.outputs.size() ? node.outputs[output] : read;
   }
 
   void add_tenants(size_t s, std::vector<Tenancy>& all) const {

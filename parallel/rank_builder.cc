@@ -64,6 +64,20 @@ Result<int32_t> RankBuilder::kernel(const OpDef& op, std::span<const Attr> attrs
   return id;
 }
 
+Result<int32_t> RankBuilder::local_kernel(const OpDef& op, std::span<const Attr> attrs,
+                                          std::vector<TensorType> inputs, std::vector<TensorType> outputs) {
+  ShardingRule rule = op.sharding({attrs, inputs, outputs, {}});
+  TSR_RETURN_IF_ERROR(bind_extents(rule, inputs, outputs));
+  std::vector<FactorView> views;
+  for (const Factor& factor : rule.factors) {
+    FactorView view;
+    view.name = factor.name;
+    view.global_extent = view.end[0] = factor.extent;
+    views.push_back(view);
+  }
+  return kernel(op, attrs, std::move(inputs), std::move(outputs), std::move(views));
+}
+
 int32_t RankBuilder::group(std::span<const AxisId> axes) {
   const std::vector<AxisId> key(axes.begin(), axes.end());
   if (const auto at = groups_.find(key); at != groups_.end()) return at->second;

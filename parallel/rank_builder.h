@@ -43,6 +43,9 @@ class RankBuilder {
   // declined.
   Result<int32_t> kernel(const OpDef& op, std::span<const Attr> attrs, std::vector<TensorType> inputs,
                          std::vector<TensorType> outputs, std::vector<FactorView> factors);
+  // The same on operands that are taken for whole: what an op does of which no rank knows a part.
+  Result<int32_t> local_kernel(const OpDef& op, std::span<const Attr> attrs, std::vector<TensorType> inputs,
+                               std::vector<TensorType> outputs);
   int32_t group(std::span<const AxisId> axes);
 
   TensorType local_type(const TensorType& global, const ShardingSpec& spec, const Cut& cut = {}) const;

@@ -129,7 +129,10 @@ enum {
   /* What is issued is done when the function returns, and device memory is host memory: the host gives each stream of
    * a device a thread of its own (so several threads may issue for one device, each to its stream), and needs no
    * events. Without it one thread issues to all streams of a device, and events keep the order between them. */
-  TSR_BACKEND_BLOCKING = 1
+  TSR_BACKEND_BLOCKING = 1,
+  /* Kernels that do what several do one after another (matmul_add, layer_norm_grad) save much of their time: programs
+   * are lowered to them where kernel_query says that they do. */
+  TSR_BACKEND_FUSES = 2
 };
 
 typedef struct tsr_backend_api {

@@ -53,6 +53,8 @@ bool DeviceCatalog::use(const AlgorithmChoices& algorithms) {
 
 uint64_t DeviceCatalog::backend() const { return api_.kernel_fingerprint(ordinal_); }
 
+bool DeviceCatalog::fuses() const { return has_flag(api_, TSR_BACKEND_FUSES); }
+
 uint64_t DeviceCatalog::fingerprint() const {
   const std::lock_guard lock(mutex_);
   return backend() ^ (std::bit_cast<uint64_t>(seconds_scale_) * 0x9e3779b97f4a7c15u) ^ algorithms_hash_;

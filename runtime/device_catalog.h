@@ -20,6 +20,7 @@ class DeviceCatalog final : public KernelCatalog {
       : api_(api), ordinal_(ordinal), seconds_scale_(seconds_scale) {}
 
   Result<KernelChoice> query(const OpDef& op, const OpView& view) const override;
+  bool fuses() const override;
   uint64_t fingerprint() const override;
 
   // From now on answers name these algorithms where they name one. False, and nothing changes, where they

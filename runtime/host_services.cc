@@ -53,9 +53,8 @@ Status take_error(tsr_abi_error* error) {
   return status;
 }
 
-bool blocks(const tsr_backend_api& api) {
-  return api.struct_size >= offsetof(tsr_backend_api, flags) + sizeof(api.flags) &&
-         (api.flags & TSR_BACKEND_BLOCKING) != 0;
+bool has_flag(const tsr_backend_api& api, uint32_t flag) {
+  return api.struct_size >= offsetof(tsr_backend_api, flags) + sizeof(api.flags) && (api.flags & flag) != 0;
 }
 
 }  // namespace tessera

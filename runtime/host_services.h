@@ -31,7 +31,7 @@ class HostServices {
 // Takes ownership; null is success.
 Status take_error(tsr_abi_error* error);
 
-// The backend says TSR_BACKEND_BLOCKING.
-bool blocks(const tsr_backend_api& api);
+// The backend says `flag`, one of TSR_BACKEND_*.
+bool has_flag(const tsr_backend_api& api, uint32_t flag);
 
 }  // namespace tessera

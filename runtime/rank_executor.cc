@@ -35,7 +35,7 @@ RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, con
       rank_(rank),
       options_(options),
       signals_(signals),
-      blocking_(blocks(api_)),
+      blocking_(has_flag(api_, TSR_BACKEND_BLOCKING)),
       ranks_(executable.program.ranks.size()),
       may_spin_(static_cast<int32_t>(ranks_) <= devices_.threads),
       has_spare_cores_(static_cast<int32_t>(ranks_) < devices_.threads),

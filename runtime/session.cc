@@ -109,7 +109,7 @@ Status Session::Impl::check_host_memory() const {
 // still.
 Status Session::Impl::check_order() const {
   const tsr_backend_api& api = executable->impl().api();
-  if (program.ranks.size() < 2 || blocks(api)) return {};
+  if (program.ranks.size() < 2 || has_flag(api, TSR_BACKEND_BLOCKING)) return {};
   std::set<std::string> names;
   for (const RankProgram& rank : program.ranks)
     for (const EntryPoint& entry : rank.entries) names.insert(entry.name);

@@ -149,4 +149,43 @@ extern const OpDef kLayerNormGradWeight = {.name = layer_norm_grad_weight::kName
                                            .sharding = layer_norm_grad_weight::sharding,
                                            .cost = layer_norm_grad_weight::cost};
 
+// Both gradients at once, with another one of x: dx as of layer_norm_grad_input plus addend, dw and db as of
+// layer_norm_grad_weight.
+//   dy, x [..., C], w [C], mean [...], rstd [...], addend [..., C] optional -> dx [..., C], dw [C], db [C].
+// Linear in dy and addend together. What lowering makes of the two and of the sum that follows
+// (parallel/kernel_fusion.h), so that dy and x are read once.
+namespace layer_norm_grad {
+
+constexpr std::string_view kName = "layer_norm_grad";
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 5, 6));
+  Inferred dx = layer_norm_grad_input::infer(in.first(5), attrs);
+  if (!dx.ok()) return dx.status().with_context(kName);
+  if (in.size() == 6) TSR_RETURN_IF_ERROR(check_same_type(kName, in, 5, 0));
+  return std::vector<TensorType>{in[0], in[2], in[2]};
+}
+
+ShardingRule sharding(const OpView& view) {
+  const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
+  const bool adds = view.inputs.size() == 6;
+  ShardingRule rule = make_rule(
+      format("{}c,{}c,c,{},{}{}->{}c,c,c", rows, rows, rows, rows, adds ? "," + rows + "c" : "", rows),
+      adds ? LinearSets{{0, 5}} : LinearSets{{0}}, "c");
+  reduce_too(rule, rows);
+  return rule;
+}
+
+OpCost cost(const OpView& view) {
+  return traffic_cost(view, 16.0 * static_cast<double>(view.inputs[0].shape.elements()));
+}
+
+}  // namespace layer_norm_grad
+
+extern const OpDef kLayerNormGrad = {.name = layer_norm_grad::kName,
+                                     .infer = layer_norm_grad::infer,
+                                     .sharding = layer_norm_grad::sharding,
+                                     .cost = layer_norm_grad::cost,
+                                     .in_place = kInPlaceFirst};
+
 }  // namespace tessera

@@ -47,11 +47,6 @@ Status check_scalar(std::string_view op, Types in, int i, std::string_view name)
 // c is whole: the loss is not linear in logits that are addends.
 ShardingRule head_rule(const std::string& text) { return make_rule(text, {}, "c"); }
 
-// Factors that a result has, and yet are summed over for the others.
-void reduce_too(ShardingRule& rule, const std::string& factors) {
-  for (const char name : factors) rule.find(name)->kind = FactorKind::kReduce;
-}
-
 // `products` of the head, and what else is done for every logit. Logits stay in the workspace.
 OpCost head_cost(const OpView& view, double products, double others) {
   const double rows = static_cast<double>(without_last(view.inputs[0].shape).elements());

@@ -55,6 +55,7 @@ extern const OpDef kMatmulGeluGrad = {
     .infer = infer,
     .sharding = sharding,
     .cost = cost,
+    .priced_as = "matmul",
 };
 
 }  // namespace tessera

@@ -117,6 +117,10 @@ ShardingRule make_rule(std::string_view text, LinearSets linear, std::string_vie
   return rule;
 }
 
+void reduce_too(ShardingRule& rule, std::string_view factors) {
+  for (const char name : factors) rule.find(name)->kind = FactorKind::kReduce;
+}
+
 ShardingRule pointwise_rule(const OpView& view, LinearSets linear) {
   const auto operands = [](Types types) {
     std::vector<std::string> parts;

@@ -72,6 +72,9 @@ std::string leading_letters(int count, std::string_view taken = {});
 // parse_rule, the linear sets, and factors that may not be sharded.
 ShardingRule make_rule(std::string_view text, LinearSets linear = {}, std::string_view replicated = {});
 
+// Factors that a result has, and yet are summed over for the others.
+void reduce_too(ShardingRule& rule, std::string_view factors);
+
 // Every operand has the dims a, b, c, ... of the first input, but for scalars, which have none.
 ShardingRule pointwise_rule(const OpView& view, LinearSets linear = {});
 

@@ -31,6 +31,7 @@ extern const OpDef kGelu;
 extern const OpDef kGeluGrad;
 extern const OpDef kLayerNorm;
 extern const OpDef kLayerNormFinish;
+extern const OpDef kLayerNormGrad;
 extern const OpDef kLayerNormGradFinish;
 extern const OpDef kLayerNormGradInput;
 extern const OpDef kLayerNormGradSums;
@@ -46,6 +47,7 @@ extern const OpDef kLogSumExp;
 extern const OpDef kLossScaling;
 extern const OpDef kLossScalingUpdate;
 extern const OpDef kMatmul;
+extern const OpDef kMatmulAdd;
 extern const OpDef kMatmulGeluGrad;
 extern const OpDef kMatmulWeightGrad;
 extern const OpDef kMergeDims;
@@ -72,6 +74,7 @@ extern const OpDef kRelu;
 extern const OpDef kReluGrad;
 extern const OpDef kRmsNorm;
 extern const OpDef kRmsNormFinish;
+extern const OpDef kRmsNormGrad;
 extern const OpDef kRmsNormGradFinish;
 extern const OpDef kRmsNormGradInput;
 extern const OpDef kRmsNormGradSums;
@@ -139,6 +142,7 @@ std::span<const OpDef* const> table() {
       &kGeluGrad,
       &kLayerNorm,
       &kLayerNormFinish,
+      &kLayerNormGrad,
       &kLayerNormGradFinish,
       &kLayerNormGradInput,
       &kLayerNormGradSums,
@@ -154,6 +158,7 @@ std::span<const OpDef* const> table() {
       &kLossScaling,
       &kLossScalingUpdate,
       &kMatmul,
+      &kMatmulAdd,
       &kMatmulGeluGrad,
       &kMatmulWeightGrad,
       &kMergeDims,
@@ -180,6 +185,7 @@ std::span<const OpDef* const> table() {
       &kReluGrad,
       &kRmsNorm,
       &kRmsNormFinish,
+      &kRmsNormGrad,
       &kRmsNormGradFinish,
       &kRmsNormGradInput,
       &kRmsNormGradSums,

@@ -133,4 +133,43 @@ extern const OpDef kRmsNormGradWeight = {.name = rms_norm_grad_weight::kName,
                                          .sharding = rms_norm_grad_weight::sharding,
                                          .cost = rms_norm_grad_weight::cost};
 
+// Both gradients at once, with another one of x: dx as of rms_norm_grad_input plus addend, dw as of
+// rms_norm_grad_weight.
+//   dy, x [..., C], w [C], rstd [...], addend [..., C] optional -> dx [..., C], dw [C].
+// Linear in dy and addend together. What lowering makes of the two and of the sum that follows
+// (parallel/kernel_fusion.h), so that dy and x are read once.
+namespace rms_norm_grad {
+
+constexpr std::string_view kName = "rms_norm_grad";
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 4, 5));
+  Inferred dx = rms_norm_grad_input::infer(in.first(4), attrs);
+  if (!dx.ok()) return dx.status().with_context(kName);
+  if (in.size() == 5) TSR_RETURN_IF_ERROR(check_same_type(kName, in, 4, 0));
+  return std::vector<TensorType>{in[0], in[2]};
+}
+
+ShardingRule sharding(const OpView& view) {
+  const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
+  const bool adds = view.inputs.size() == 5;
+  ShardingRule rule =
+      make_rule(format("{}c,{}c,c,{}{}->{}c,c", rows, rows, rows, adds ? "," + rows + "c" : "", rows),
+                adds ? LinearSets{{0, 4}} : LinearSets{{0}}, "c");
+  reduce_too(rule, rows);
+  return rule;
+}
+
+OpCost cost(const OpView& view) {
+  return traffic_cost(view, 12.0 * static_cast<double>(view.inputs[0].shape.elements()));
+}
+
+}  // namespace rms_norm_grad
+
+extern const OpDef kRmsNormGrad = {.name = rms_norm_grad::kName,
+                                   .infer = rms_norm_grad::infer,
+                                   .sharding = rms_norm_grad::sharding,
+                                   .cost = rms_norm_grad::cost,
+                                   .in_place = kInPlaceFirst};
+
 }  // namespace tessera

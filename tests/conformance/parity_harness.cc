@@ -19,6 +19,7 @@
 #include "parallel/planner.h"
 #include "parallel/strategy.h"
 #include "tests/conformance/block_graph.h"
+#include "tests/fusing_catalog.h"
 #include "tests/parallel/volumes.h"
 #include "tests/reordered_graph.h"
 #include "tests/test_backend.h"
@@ -200,7 +201,9 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
     TSR_ASSIGN_OR_RETURN(evaluated, make_plan(evaluation, devices->cluster(), devices->catalog(), beside));
     entries.push_back({"eval", &evaluation, &evaluated.plan});
   }
-  TSR_ASSIGN_OR_RETURN(out.program, lower(entries, devices->catalog()));
+  const FusingCatalog fusing(devices->catalog());
+  TSR_ASSIGN_OR_RETURN(out.program,
+                       job.fuses_kernels ? lower(entries, fusing) : lower(entries, devices->catalog()));
   TSR_RETURN_IF_ERROR(verify(out.program).with_context("the lowered program"));
   // Also where one thread issues for all streams of a rank, as on a GPU.
   for (const EntrySpec& entry : entries)
@@ -344,7 +347,7 @@ const Outcome& on_one_device(const Job& job) {
   static std::map<std::string, Outcome> known;
   const auto [at, fresh] = known.try_emplace(key_of(job));
   Job plain = job;
-  plain.fused_loss = plain.gelu_in_products = false;
+  plain.fused_loss = plain.gelu_in_products = plain.fuses_kernels = false;
   if (fresh) at->second = run(plain, "single");
   return at->second;
 }

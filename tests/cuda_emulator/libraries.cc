@@ -124,8 +124,9 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
                                     : double{*static_cast<const float*>(at)};
   };
   const bool adds = scalar(beta) == 1;
-  if (scalar(alpha) != 1 || (scalar(beta) != 0 && !adds) || (adds && c != d))
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (scalar(alpha) != 1 || (scalar(beta) != 0 && !adds)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (adds && (c == nullptr || reinterpret_cast<uintptr_t>(c) % alignment != 0))
+    return CUBLAS_STATUS_INVALID_VALUE;
   const bool ta = desc.trans_a == CUBLAS_OP_T, tb = desc.trans_b == CUBLAS_OP_T;
   const auto m = static_cast<int64_t>(ta ? la.cols : la.rows),
              k = static_cast<int64_t>(ta ? la.rows : la.cols);
@@ -159,7 +160,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
       for (int64_t j = 0; j < n; ++j)
         for (int64_t i = 0; i < m; ++i) {
           const int64_t at = batch * ld.batch_stride + i + j * ld.ld;
-          double sum = adds ? load_value(ld.type, d, at) : 0;
+          double sum = adds ? load_value(ld.type, c, at) : 0;
           for (int64_t first = 0; first < k; first += part) {
             double partial = 0;
             for (int64_t p = first; p < std::min(k, first + part); ++p)

@@ -75,6 +75,17 @@ TEST_CASE("a product is priced by its shape: at marks, between them and beyond t
   CHECK(alone(product(1, 1, 1, 1)) == doctest::Approx(2e-9 * 8 * 16 * 16));  // below all marks: the smallest
 }
 
+TEST_CASE("a product that does more at its end costs what a product does") {
+  for (const int64_t trans : {0, 1}) {
+    const Question plain = product(2, 4, 64, 16, trans);
+    Question adds = plain;
+    adds.op = find_op("matmul_add");
+    adds.attrs = {{"trans_w", trans}};
+    adds.inputs.push_back(adds.outputs[0]);
+    CHECK(alone(adds) == alone(plain));
+  }
+}
+
 TEST_CASE("what has no table is priced by its bytes, but never faster than the fastest product computes") {
   Question question = product(1, 64, 64, 64);
   const OpDef* softmax = find_op("softmax");

@@ -283,7 +283,7 @@ tsr_abi_error* kernel_fuse(tsr_abi_device* device, const tsr_abi_launch* launche
 }
 
 uint64_t kernel_fingerprint(int32_t ordinal) {
-  constexpr int32_t kEstimateVersion = 2;
+  constexpr int32_t kEstimateVersion = 3;
   char basis[256] = {};
   size_t dnn_version = 0;
 #ifdef TSR_CUDNN
@@ -417,7 +417,7 @@ constexpr tsr_backend_api kApi = {
     .graph_destroy = graph_destroy,
     .comm_group_begin = comm_group_begin,
     .comm_group_end = comm_group_end,
-    .flags = 0,
+    .flags = TSR_BACKEND_FUSES,
     .comm_perturb = nullptr,
     .kernel_fuse = kernel_fuse,
     .kernel_tune = kernel_tune,

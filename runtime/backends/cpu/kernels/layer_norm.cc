@@ -35,34 +35,64 @@ Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
   });
 }
 
+namespace {
+
+// addend null for none; dx may be dy or addend.
+template <class T>
+void input_gradient(const Pool& pool, Rows rows, const T* dy, const T* x, const T* w, const T* mean,
+                    const T* rstd, const T* addend, T* dx) {
+  const double inverse = 1 / double(std::max<int64_t>(rows.cols, 1));
+  pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t at = r * rows.cols;
+      const double scale = double(rstd[r]), center = double(mean[r]);
+      double g_mean = 0, g_xhat_mean = 0;
+      for (int64_t c = 0; c < rows.cols; ++c) {
+        const double g = double(dy[at + c]) * double(w[c]);
+        g_mean += g;
+        g_xhat_mean += g * (double(x[at + c]) - center) * scale;
+      }
+      g_mean *= inverse;
+      g_xhat_mean *= inverse;
+      for (int64_t c = 0; c < rows.cols; ++c) {
+        const double g = double(dy[at + c]) * double(w[c]);
+        const double other = addend == nullptr ? 0 : double(addend[at + c]);
+        dx[at + c] = T(scale * (g - g_mean - (double(x[at + c]) - center) * scale * g_xhat_mean) + other);
+      }
+    }
+  });
+}
+
+template <class T>
+void weight_gradient(const Pool& pool, Rows rows, const T* dy, const T* x, const T* mean, const T* rstd,
+                     T* dw, T* db) {
+  pool.parallel_ranges(rows.cols, kColumnBlock, [&](int64_t begin, int64_t end) {
+    double weight[kColumnBlock] = {}, bias[kColumnBlock] = {};
+    for (int64_t r = 0; r < rows.count; ++r) {
+      const int64_t at = r * rows.cols;
+      const double scale = double(rstd[r]), center = double(mean[r]);
+      for (int64_t c = begin; c < end; ++c) {
+        weight[c - begin] += double(dy[at + c]) * (double(x[at + c]) - center) * scale;
+        bias[c - begin] += double(dy[at + c]);
+      }
+    }
+    for (int64_t c = begin; c < end; ++c) {
+      dw[c] = T(weight[c - begin]);
+      db[c] = T(bias[c - begin]);
+    }
+  });
+}
+
+}  // namespace
+
 // dy, x [R, C], w [C], mean, rstd [R] -> dx [R, C]
 Result<Prepared> prepare_layer_norm_grad_input(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
-      const T *dy = args.in<T>(0), *x = args.in<T>(1), *w = args.in<T>(2);
-      const T *mean = args.in<T>(3), *rstd = args.in<T>(4);
-      T* dx = args.out<T>(0);
-      const double inverse = 1 / double(std::max<int64_t>(rows.cols, 1));
-      args.pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          const int64_t at = r * rows.cols;
-          const double scale = double(rstd[r]), center = double(mean[r]);
-          double g_mean = 0, g_xhat_mean = 0;
-          for (int64_t c = 0; c < rows.cols; ++c) {
-            const double g = double(dy[at + c]) * double(w[c]);
-            g_mean += g;
-            g_xhat_mean += g * (double(x[at + c]) - center) * scale;
-          }
-          g_mean *= inverse;
-          g_xhat_mean *= inverse;
-          for (int64_t c = 0; c < rows.cols; ++c) {
-            const double g = double(dy[at + c]) * double(w[c]);
-            dx[at + c] = T(scale * (g - g_mean - (double(x[at + c]) - center) * scale * g_xhat_mean));
-          }
-        }
-      });
+      input_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(2), args.in<T>(3),
+                        args.in<T>(4), nullptr, args.out<T>(0));
     };
     return reference_kernel(spec, make_kernel(launch), 11.0 * double(rows.count * rows.cols));
   });
@@ -74,25 +104,27 @@ Result<Prepared> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
-      const T *dy = args.in<T>(0), *x = args.in<T>(1), *mean = args.in<T>(2), *rstd = args.in<T>(3);
-      T *dw = args.out<T>(0), *db = args.out<T>(1);
-      args.pool.parallel_ranges(rows.cols, kColumnBlock, [&](int64_t begin, int64_t end) {
-        double weight[kColumnBlock] = {}, bias[kColumnBlock] = {};
-        for (int64_t r = 0; r < rows.count; ++r) {
-          const int64_t at = r * rows.cols;
-          const double scale = double(rstd[r]), center = double(mean[r]);
-          for (int64_t c = begin; c < end; ++c) {
-            weight[c - begin] += double(dy[at + c]) * (double(x[at + c]) - center) * scale;
-            bias[c - begin] += double(dy[at + c]);
-          }
-        }
-        for (int64_t c = begin; c < end; ++c) {
-          dw[c] = T(weight[c - begin]);
-          db[c] = T(bias[c - begin]);
-        }
-      });
+      weight_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(2), args.in<T>(3),
+                         args.out<T>(0), args.out<T>(1));
     };
     return reference_kernel(spec, make_kernel(launch), 5.0 * double(rows.count * rows.cols));
+  });
+}
+
+// dy, x [R, C], w [C], mean, rstd [R], addend [R, C] -> dx [R, C], dw, db [C]
+Result<Prepared> prepare_layer_norm_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    const bool adds = spec.input_count() == 6;
+    auto launch = [rows, adds](const LaunchArgs& args) {
+      // First what reads dy alone: dx may take its place.
+      weight_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(3), args.in<T>(4),
+                         args.out<T>(1), args.out<T>(2));
+      input_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(2), args.in<T>(3),
+                        args.in<T>(4), adds ? args.in<T>(5) : nullptr, args.out<T>(0));
+    };
+    return reference_kernel(spec, make_kernel(launch), 16.0 * double(rows.count * rows.cols));
   });
 }
 

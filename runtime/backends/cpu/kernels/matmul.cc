@@ -34,41 +34,76 @@ Result<Activation> activation_named(std::string_view name) {
   return Status(StatusCode::kUnsupported, format("activation '{}' is not known to this kernel", name));
 }
 
+struct Product {
+  int64_t rows, columns, inner, k_step, n_step;  // steps through w
+
+  explicit Product(const KernelSpec& spec)
+      : columns(spec.output_dims(0).back()), inner(spec.input_dims(0).back()) {
+    const bool trans = spec.i64("trans_w") == 1;
+    rows = columns == 0 ? 0 : spec.output_elements(0) / columns;
+    k_step = trans ? 1 : columns;
+    n_step = trans ? inner : 1;
+  }
+  double flops() const {
+    return 2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(inner);
+  }
+};
+
+// y = activation(x w + bias + addend), and the value before it; pointers may be null, y may be addend.
+// Products are summed in double, k ascending.
+template <class T>
+void multiply(const Pool& pool, const Product& p, const T* x, const T* w, const T* bias, const T* addend,
+              Activation activation, T* y, T* pre) {
+  for_each_tile(pool, p.rows, p.columns, [&](int64_t m, int64_t m_end, int64_t n0, int64_t n_end) {
+    for (; m < m_end; ++m) {
+      double sum[kColumnsPerTask];
+      for (int64_t n = n0; n < n_end; ++n) sum[n - n0] = bias ? static_cast<double>(bias[n]) : 0;
+      for (int64_t k = 0; k < p.inner; ++k) {
+        const double xk = static_cast<double>(x[m * p.inner + k]);
+        for (int64_t n = n0; n < n_end; ++n)
+          sum[n - n0] += xk * static_cast<double>(w[k * p.k_step + n * p.n_step]);
+      }
+      for (int64_t n = n0; n < n_end; ++n) {
+        const int64_t at = m * p.columns + n;
+        if (addend) sum[n - n0] += static_cast<double>(addend[at]);
+        if (pre) pre[at] = static_cast<T>(sum[n - n0]);
+        y[at] = static_cast<T>(activation(sum[n - n0]));
+      }
+    }
+  });
+}
+
 }  // namespace
 
-// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Products are summed in double, k ascending.
-// Of the shards of k only the one that begins at 0 adds the bias.
+// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Of the shards of k only the one that begins
+// at 0 adds the bias.
 Result<Prepared> prepare_matmul(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const Activation activation, activation_named(spec.string("activation")));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
-    const bool trans = spec.i64("trans_w") == 1, has_pre = spec.output_count() == 2;
+    const Product product(spec);
+    const bool has_pre = spec.output_count() == 2;
     const bool has_bias = spec.input_count() == 3 && spec.factor('k').begin[0] == 0;
-    const int64_t inner = spec.input_dims(0).back(), columns = spec.output_dims(0).back();
-    const int64_t rows = columns == 0 ? 0 : spec.output_elements(0) / columns;
-    const int64_t k_step = trans ? 1 : columns, n_step = trans ? inner : 1;
     auto kernel = make_kernel([=](const LaunchArgs& args) {
-      const T *x = args.in<T>(0), *w = args.in<T>(1), *bias = has_bias ? args.in<T>(2) : nullptr;
-      T *y = args.out<T>(0), *pre = has_pre ? args.out<T>(1) : nullptr;
-      for_each_tile(args.pool, rows, columns, [&](int64_t m, int64_t m_end, int64_t n0, int64_t n_end) {
-        for (; m < m_end; ++m) {
-          double sum[kColumnsPerTask];
-          for (int64_t n = n0; n < n_end; ++n) sum[n - n0] = bias ? static_cast<double>(bias[n]) : 0;
-          for (int64_t k = 0; k < inner; ++k) {
-            const double xk = static_cast<double>(x[m * inner + k]);
-            for (int64_t n = n0; n < n_end; ++n)
-              sum[n - n0] += xk * static_cast<double>(w[k * k_step + n * n_step]);
-          }
-          for (int64_t n = n0; n < n_end; ++n) {
-            if (pre) pre[m * columns + n] = static_cast<T>(sum[n - n0]);
-            y[m * columns + n] = static_cast<T>(activation(sum[n - n0]));
-          }
-        }
-      });
+      multiply<T>(args.pool, product, args.in<T>(0), args.in<T>(1), has_bias ? args.in<T>(2) : nullptr,
+                  nullptr, activation, args.out<T>(0), has_pre ? args.out<T>(1) : nullptr);
     });
-    const double flops =
-        2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(inner);
-    return reference_kernel(spec, flops, std::move(kernel));
+    return reference_kernel(spec, product.flops(), std::move(kernel));
+  });
+}
+
+// x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. Of the shards of k only the one that
+// begins at 0 adds anything.
+Result<Prepared> prepare_matmul_add(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Product product(spec);
+    const bool adds = spec.factor('k').begin[0] == 0, has_bias = adds && spec.input_count() == 4;
+    auto kernel = make_kernel([=](const LaunchArgs& args) {
+      multiply<T>(args.pool, product, args.in<T>(0), args.in<T>(1), has_bias ? args.in<T>(3) : nullptr,
+                  adds ? args.in<T>(2) : nullptr, same, args.out<T>(0), nullptr);
+    });
+    return reference_kernel(spec, product.flops(), std::move(kernel));
   });
 }
 

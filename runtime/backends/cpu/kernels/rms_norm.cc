@@ -30,27 +30,52 @@ Result<Prepared> prepare_rms_norm(const KernelSpec& spec) {
   });
 }
 
+namespace {
+
+// addend null for none; dx may be dy or addend.
+template <class T>
+void input_gradient(const Pool& pool, Rows rows, const T* dy, const T* x, const T* w, const T* rstd,
+                    const T* addend, T* dx) {
+  pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t at = r * rows.cols;
+      const double scale = double(rstd[r]);
+      double projection = 0;  // mean over c of g * xhat
+      for (int64_t c = 0; c < rows.cols; ++c)
+        projection += double(dy[at + c]) * double(w[c]) * double(x[at + c]) * scale;
+      projection /= double(std::max<int64_t>(rows.cols, 1));
+      for (int64_t c = 0; c < rows.cols; ++c) {
+        const double other = addend == nullptr ? 0 : double(addend[at + c]);
+        dx[at + c] =
+            T(scale * (double(dy[at + c]) * double(w[c]) - double(x[at + c]) * scale * projection) + other);
+      }
+    }
+  });
+}
+
+template <class T>
+void weight_gradient(const Pool& pool, Rows rows, const T* dy, const T* x, const T* rstd, T* dw) {
+  pool.parallel_ranges(rows.cols, kColumnBlock, [&](int64_t begin, int64_t end) {
+    double sums[kColumnBlock] = {};
+    for (int64_t r = 0; r < rows.count; ++r) {
+      const int64_t at = r * rows.cols;
+      for (int64_t c = begin; c < end; ++c)
+        sums[c - begin] += double(dy[at + c]) * double(x[at + c]) * double(rstd[r]);
+    }
+    for (int64_t c = begin; c < end; ++c) dw[c] = T(sums[c - begin]);
+  });
+}
+
+}  // namespace
+
 // dy, x [R, C], w [C], rstd [R] -> dx [R, C]
 Result<Prepared> prepare_rms_norm_grad_input(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
-      const T *dy = args.in<T>(0), *x = args.in<T>(1), *w = args.in<T>(2), *rstd = args.in<T>(3);
-      T* dx = args.out<T>(0);
-      args.pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          const int64_t at = r * rows.cols;
-          const double scale = double(rstd[r]);
-          double projection = 0;  // mean over c of g * xhat
-          for (int64_t c = 0; c < rows.cols; ++c)
-            projection += double(dy[at + c]) * double(w[c]) * double(x[at + c]) * scale;
-          projection /= double(std::max<int64_t>(rows.cols, 1));
-          for (int64_t c = 0; c < rows.cols; ++c)
-            dx[at + c] =
-                T(scale * (double(dy[at + c]) * double(w[c]) - double(x[at + c]) * scale * projection));
-        }
-      });
+      input_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(2), args.in<T>(3), nullptr,
+                        args.out<T>(0));
     };
     return reference_kernel(spec, make_kernel(launch), 9.0 * double(rows.count * rows.cols));
   });
@@ -62,19 +87,25 @@ Result<Prepared> prepare_rms_norm_grad_weight(const KernelSpec& spec) {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
-      const T *dy = args.in<T>(0), *x = args.in<T>(1), *rstd = args.in<T>(2);
-      T* dw = args.out<T>(0);
-      args.pool.parallel_ranges(rows.cols, kColumnBlock, [&](int64_t begin, int64_t end) {
-        double sums[kColumnBlock] = {};
-        for (int64_t r = 0; r < rows.count; ++r) {
-          const int64_t at = r * rows.cols;
-          for (int64_t c = begin; c < end; ++c)
-            sums[c - begin] += double(dy[at + c]) * double(x[at + c]) * double(rstd[r]);
-        }
-        for (int64_t c = begin; c < end; ++c) dw[c] = T(sums[c - begin]);
-      });
+      weight_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(2), args.out<T>(0));
     };
     return reference_kernel(spec, make_kernel(launch), 3.0 * double(rows.count * rows.cols));
+  });
+}
+
+// dy, x [R, C], w [C], rstd [R], addend [R, C] -> dx [R, C], dw [C]
+Result<Prepared> prepare_rms_norm_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    const bool adds = spec.input_count() == 5;
+    auto launch = [rows, adds](const LaunchArgs& args) {
+      // First what reads dy alone: dx may take its place.
+      weight_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(3), args.out<T>(1));
+      input_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(2), args.in<T>(3),
+                        adds ? args.in<T>(4) : nullptr, args.out<T>(0));
+    };
+    return reference_kernel(spec, make_kernel(launch), 12.0 * double(rows.count * rows.cols));
   });
 }
 

@@ -41,16 +41,39 @@ struct ColumnResults {
   T* out[2];
 };
 
+// A block makes 32 columns, a warp every kTotalWarps-th chunk of them.
+inline constexpr int kTotalWarps = 8;
+
 template <class T, int kSums>
-__global__ void column_total_kernel(const Wide<T>* partial, ColumnChunks shape, ColumnResults<T> results) {
-  const int64_t col = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (col >= shape.cols) return;
+__global__ void __launch_bounds__(32 * kTotalWarps)
+    column_total_kernel(const Wide<T>* partial, int64_t chunks, int64_t cols, ColumnResults<T> results) {
+  __shared__ Wide<T> part[kSums][kTotalWarps][32];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t col = int64_t{blockIdx.x} * 32 + lane;
   for (int k = 0; k < kSums; ++k) {
     Wide<T> sum = 0;
-    for (int64_t chunk = 0; chunk < shape.chunks; ++chunk)
-      sum += partial[(k * shape.chunks + chunk) * shape.cols + col];
+    if (col < cols)
+#pragma unroll 8
+      for (int64_t chunk = warp; chunk < chunks; chunk += kTotalWarps)
+        sum += partial[(k * chunks + chunk) * cols + col];
+    part[k][warp][lane] = sum;
+  }
+  __syncthreads();
+  if (warp != 0 || col >= cols) return;
+  for (int k = 0; k < kSums; ++k) {
+    Wide<T> sum = part[k][0][lane];
+    for (int other = 1; other < kTotalWarps; ++other) sum += part[k][other][lane];
     results.out[k][col] = narrow<T>(sum);
   }
+}
+
+// The sums of the workspace's [kSums][chunks][cols] over the chunks.
+template <class T, int kSums>
+void launch_column_totals(const LaunchArgs& args, int64_t chunks, int64_t cols,
+                          const ColumnResults<T>& results) {
+  column_total_kernel<T, kSums>
+      <<<static_cast<unsigned>((cols + 31) / 32), 32 * kTotalWarps, 0, args.stream>>>(
+          static_cast<const Wide<T>*>(args.workspace), chunks, cols, results);
 }
 
 template <class T, int kSums, class Term>
@@ -62,7 +85,7 @@ void launch_columns(const LaunchArgs& args, const ColumnChunks& shape, Term term
   const auto across = static_cast<unsigned>((shape.cols + kThreads - 1) / kThreads);
   column_chunk_kernel<Wide<T>, kSums>
       <<<dim3(across, static_cast<unsigned>(shape.chunks)), kThreads, 0, args.stream>>>(term, shape, partial);
-  column_total_kernel<T, kSums><<<across, kThreads, 0, args.stream>>>(partial, shape, results);
+  launch_column_totals<T, kSums>(args, shape.chunks, shape.cols, results);
 }
 
 }  // namespace tessera::cuda

@@ -75,8 +75,8 @@ Result<Prepared> prepare_expert_matmul_lt(const KernelSpec& spec) {
     const FactorIndex slots(spec.factor('s'));
     return lt_prepared(
         spec, make_kernel([=](const LaunchArgs& args) -> Status {
-          TSR_RETURN_IF_ERROR(product->launch(args.inputs[0], args.inputs[1], nullptr, nullptr,
-                                              args.outputs[0], args.workspace, args.stream));
+          TSR_RETURN_IF_ERROR(product->launch(
+              {.a = args.inputs[0], .b = args.inputs[1], .c = args.outputs[0]}, args.workspace, args.stream));
           T* y = args.out<T>(0);
           if (has_load)
             launch_copy_taken<T>(args.stream, {B, S, slots, args.in<int32_t>(2)}, 0, E * B * S, N, y, y);
@@ -133,7 +133,7 @@ Result<Prepared> prepare_expert_matmul_weight_grad_lt(const KernelSpec& spec) {
           b = right_copy;
         }
         TSR_RETURN_IF_ERROR((is_last ? last_product : product)
-                                ->launch(a, b, nullptr, nullptr, args.out<T>(0) + first * M * N,
+                                ->launch({.a = a, .b = b, .c = args.out<T>(0) + first * M * N},
                                          copies + left_bytes + right_bytes, args.stream));
       }
       return {};

@@ -1,5 +1,6 @@
 #include "runtime/backends/cuda/kernels/columns.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/norm_grad.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -49,7 +50,7 @@ struct Forward {
 template <class T, int kVec>
 struct GradInput {
   using W = Wide<T>;
-  const T *dy, *x, *w;
+  const T *dy, *x, *w, *addend;  // addend null for none
   const W *mean, *rstd;
   T* dx;
   int64_t cols;
@@ -79,6 +80,11 @@ struct GradInput {
       load_pack(w + c, weight);
       for (int i = 0; i < kVec; ++i)
         d[i] = scale * (d[i] * weight[i] - sum - (v[i] - center) * scale * projection);
+      if (addend != nullptr) {
+        W other[kVec];
+        load_pack(addend + at + c, other);
+        for (int i = 0; i < kVec; ++i) d[i] += other[i];
+      }
       store_pack(dx + at + c, d);
     });
   }
@@ -122,8 +128,9 @@ Result<Prepared> prepare_layer_norm_grad_input(const KernelSpec& spec) {
     const Rows rows = rows_of(spec.input_dims(0));
     const double inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
     return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
-      return GradInput<T, packed.value>{args.in<T>(0), args.in<T>(1),  args.in<T>(2), args.in<W>(3),
-                                        args.in<W>(4), args.out<T>(0), rows.cols,     W(inverse)};
+      return GradInput<T, packed.value>{args.in<T>(0),  args.in<T>(1), args.in<T>(2),
+                                        nullptr,        args.in<W>(3), args.in<W>(4),
+                                        args.out<T>(0), rows.cols,     W(inverse)};
     });
   });
 }
@@ -141,6 +148,39 @@ Result<Prepared> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
           launch_columns<T, 2>(args, shape, term, {{args.out<T>(0), args.out<T>(1)}});
         }),
         shape.workspace_bytes<W>(2));
+  });
+}
+
+// dy, x [R, C], w [C], mean, rstd [R], addend [R, C] -> dx [R, C], dw, db [C]
+Result<Prepared> prepare_layer_norm_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    const Rows rows = rows_of(spec.input_dims(0));
+    const double inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
+    const bool adds = spec.input_count() == 6;
+    const auto addend = [adds](const LaunchArgs& args) { return adds ? args.in<T>(5) : nullptr; };
+    const ColumnChunks chunks(rows.count, rows.cols);
+    auto apart = make_kernel([=](const LaunchArgs& args) {
+      // First what reads dy alone: dx may take its place.
+      const WeightTerm<T> term{args.in<T>(0), args.in<T>(1), args.in<W>(3), args.in<W>(4), rows.cols};
+      launch_columns<T, 2>(args, chunks, term, {{args.out<T>(1), args.out<T>(2)}});
+      launch_rows(args.stream, rows.count, rows.cols,
+                  GradInput<T, 1>{args.in<T>(0), args.in<T>(1), args.in<T>(2), addend(args), args.in<W>(3),
+                                  args.in<W>(4), args.out<T>(0), rows.cols, W(inverse)});
+    });
+    int64_t workspace_bytes = chunks.workspace_bytes<W>(2);
+    const NormGradShape<T> shape(rows.count, rows.cols);
+    if (!shape.fits()) return memory_bound(spec, std::move(apart), workspace_bytes);
+    if (const int64_t bytes = shape.template workspace_bytes<2>(); bytes > workspace_bytes)
+      workspace_bytes = bytes;
+    auto together = make_kernel([=](const LaunchArgs& args) {
+      launch_norm_grad<T, true>(args, shape,
+                                {args.in<T>(0), args.in<T>(1), args.in<T>(2), addend(args), args.in<W>(3),
+                                 args.in<W>(4), args.out<T>(0), nullptr, rows.count, rows.cols, W(inverse)},
+                                {{args.out<T>(1), args.out<T>(2)}});
+    });
+    return memory_bound(spec, where_aligned(spec, std::move(together), std::move(apart)), workspace_bytes);
   });
 }
 

@@ -247,14 +247,15 @@ class LtProducts {
   const std::vector<std::shared_ptr<const LtProduct>>& all() const { return all_; }
 
   Status logits(const LaunchArgs& args, const T* x, const T* w, int64_t rows, T* l) const {
-    return of(rows).logits->launch(x, w, nullptr, nullptr, l, args.workspace, args.stream);
+    return of(rows).logits->launch({.a = x, .b = w, .c = l}, args.workspace, args.stream);
   }
   Status dx(const LaunchArgs& args, const T* g, const T* w, int64_t rows, T* out) const {
-    return of(rows).dx->launch(g, w, nullptr, nullptr, out, args.workspace, args.stream);
+    return of(rows).dx->launch({.a = g, .b = w, .c = out}, args.workspace, args.stream);
   }
   Status dw(const LaunchArgs& args, const T* g, const T* x, int64_t rows, bool first, void* out) const {
     const auto& product = first ? of(rows).dw : of(rows).add_dw;
-    return product->launch(g, x, nullptr, nullptr, out, args.workspace, args.stream);
+    return product->launch({.a = g, .b = x, .c = out, .addend = first ? nullptr : out}, args.workspace,
+                           args.stream);
   }
 
  private:

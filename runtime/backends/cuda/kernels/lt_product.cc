@@ -250,37 +250,34 @@ Result<cublasLtMatmulAlgo_t> LtProduct::algorithm_of(std::string_view word) cons
                        lt_->version(), word, text()));
 }
 
-Status LtProduct::launch(const void* a, const void* b, const void* bias, void* pre, void* c, void* workspace,
-                         cudaStream_t stream) const {
+Status LtProduct::launch(const LtOperands& operands, void* workspace, cudaStream_t stream) const {
   const auto address = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
-  const bool is_aligned =
-      (address(a) | address(b) | address(c) | address(bias) | address(pre)) % kAlignment == 0;
-  return launch_as(is_aligned ? aligned_ : unaligned_, a, b, bias, pre, c, workspace, stream);
+  const uintptr_t all = address(operands.a) | address(operands.b) | address(operands.c) |
+                        address(operands.bias) | address(operands.pre) | address(operands.addend);
+  return launch_as(all % kAlignment == 0 ? aligned_ : unaligned_, operands, workspace, stream);
 }
 
-Status LtProduct::launch_as(const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b,
-                            const void* bias, void* pre, void* c, void* workspace,
-                            cudaStream_t stream) const {
+Status LtProduct::launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOperands& operands,
+                            void* workspace, cudaStream_t stream) const {
   // Pointers of the epilogue live in the descriptor, and ranks may share a kernel: a copy is what is
   // launched.
   cublasLtMatmulDescOpaque_t local = *desc_;
-  return launch_desc(local, algorithm, a, b, bias, pre, c, workspace, stream);
+  return launch_desc(local, algorithm, operands, workspace, stream);
 }
 
-Status LtProduct::launch_scaled(const void* a, const void* b, const float* a_scale, const float* b_scale,
-                                const void* bias, void* c, void* workspace, cudaStream_t stream) const {
+Status LtProduct::launch_scaled(const LtOperands& operands, const float* a_scale, const float* b_scale,
+                                void* workspace, cudaStream_t stream) const {
   cublasLtMatmulDescOpaque_t local = *desc_;
   // As operands, scales change places.
   TSR_RETURN_IF_ERROR(from_cublas(
       lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b_scale, sizeof(b_scale)), "a scale"));
   TSR_RETURN_IF_ERROR(from_cublas(
       lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a_scale, sizeof(a_scale)), "a scale"));
-  return launch_desc(local, aligned_, a, b, bias, nullptr, c, workspace, stream);
+  return launch_desc(local, aligned_, operands, workspace, stream);
 }
 
 Status LtProduct::launch_desc(cublasLtMatmulDescOpaque_t& desc, const cublasLtMatmulAlgo_t& algorithm,
-                              const void* a, const void* b, const void* bias, void* pre, void* c,
-                              void* workspace, cudaStream_t stream) const {
+                              const LtOperands& operands, void* workspace, cudaStream_t stream) const {
   workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(workspace) + kWorkspaceUnit - 1) /
                                       kWorkspaceUnit * kWorkspaceUnit);
   const float one = 1, zero = 0;
@@ -288,16 +285,17 @@ Status LtProduct::launch_desc(cublasLtMatmulDescOpaque_t& desc, const cublasLtMa
   const void* beta = f64_          ? static_cast<const void*>(shape_.adds ? &one_f64 : &zero_f64)
                      : shape_.adds ? &one
                                    : &zero;
+  const auto& [a, b, c, bias, pre, addend] = operands;
   if (bias != nullptr)
     TSR_RETURN_IF_ERROR(
         from_cublas(lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "a bias"));
   if (pre != nullptr)
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)), "an epilogue"));
-  return from_cublas(
-      lt_->matmul(handle_, &desc, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a, a_, beta, c, c_,
-                  c, c_, &algorithm, workspace, static_cast<size_t>(workspace_bytes_), stream),
-      "the product");
+  return from_cublas(lt_->matmul(handle_, &desc, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a,
+                                 a_, beta, shape_.adds ? addend : c, c_, c, c_, &algorithm, workspace,
+                                 static_cast<size_t>(workspace_bytes_), stream),
+                     "the product");
 }
 
 }  // namespace tessera::cuda

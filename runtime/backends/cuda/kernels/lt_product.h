@@ -23,7 +23,7 @@ struct LtShape {
   bool has_gelu = false, has_pre = false;
   int64_t c_row = 0;    // elements from a row of C to the next; 0: N
   int64_t a_row = 0;    // of A as it is stored; 0: K, transposed M
-  bool adds = false;    // C += op(A) op(B)
+  bool adds = false;    // C is op(A) op(B) plus another matrix, of C's type and layout
   bool wide_c = false;  // of f16 and bf16 operands: C is f32
   // C is the product times the derivative of gelu (by tanh) at the elements of another matrix, `pre` [M, N].
   // Without bias and gelu; types and N as for gelu.
@@ -42,6 +42,16 @@ struct LtShape {
   int64_t c_elements() const { return M * (c_row == 0 ? N : c_row); }
 };
 
+// What a launch works on. `bias` and `pre` as the shape says; `pre` is written with gelu, read with its
+// gradient. `addend` is of a shape that adds, and may be c.
+struct LtOperands {
+  const void *a, *b;
+  void* c;
+  const void* bias = nullptr;
+  void* pre = nullptr;
+  const void* addend = nullptr;
+};
+
 class LtProduct {
  public:
   // For the current device; kUnsupported where cuBLASLt is absent or has no algorithm. `algorithm` is a word
@@ -53,12 +63,10 @@ class LtProduct {
   LtProduct(const LtProduct&) = delete;
   LtProduct& operator=(const LtProduct&) = delete;
 
-  // `bias` and `pre` as the shape says, else null; pre is written with gelu, read with its gradient.
-  Status launch(const void* a, const void* b, const void* bias, void* pre, void* c, void* workspace,
-                cudaStream_t stream) const;
+  Status launch(const LtOperands& operands, void* workspace, cudaStream_t stream) const;
   // Of a shape that is scaled: the scales are read on the device.
-  Status launch_scaled(const void* a, const void* b, const float* a_scale, const float* b_scale,
-                       const void* bias, void* c, void* workspace, cudaStream_t stream) const;
+  Status launch_scaled(const LtOperands& operands, const float* a_scale, const float* b_scale,
+                       void* workspace, cudaStream_t stream) const;
   static int64_t workspace_bytes(const LtShape& shape);  // of any alignment
 
   // Runs what the heuristic proposes on memory of its own, waits, and returns the word of the fastest: its
@@ -72,11 +80,10 @@ class LtProduct {
   Result<std::vector<cublasLtMatmulAlgo_t>> proposals(uint32_t alignment, int count) const;
   std::string word_of(size_t place, const cublasLtMatmulAlgo_t& algorithm) const;
   Result<cublasLtMatmulAlgo_t> algorithm_of(std::string_view word) const;
-  Status launch_as(const cublasLtMatmulAlgo_t& algorithm, const void* a, const void* b, const void* bias,
-                   void* pre, void* c, void* workspace, cudaStream_t stream) const;
-  Status launch_desc(cublasLtMatmulDescOpaque_t& desc, const cublasLtMatmulAlgo_t& algorithm, const void* a,
-                     const void* b, const void* bias, void* pre, void* c, void* workspace,
-                     cudaStream_t stream) const;
+  Status launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOperands& operands, void* workspace,
+                   cudaStream_t stream) const;
+  Status launch_desc(cublasLtMatmulDescOpaque_t& desc, const cublasLtMatmulAlgo_t& algorithm,
+                     const LtOperands& operands, void* workspace, cudaStream_t stream) const;
   std::string text() const;  // of the shape, for messages
   // Bytes, of operands that an algorithm is chosen for: 16, or less where a product of several begins at
   // less.

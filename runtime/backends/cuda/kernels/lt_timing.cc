@@ -94,9 +94,14 @@ Result<std::string> LtProduct::fastest() const {
   TSR_RETURN_IF_ERROR(from_cuda(cudaGetLastError(), "filling operands"));
 
   const auto launch = [&](size_t i) {
-    return launch_as(proposed[i], memory.at(a_at), memory.at(b_at),
-                     shape_.has_bias ? memory.at(bias_at) : nullptr, has_pre ? memory.at(pre_at) : nullptr,
-                     memory.at(c_at), memory.at(workspace_at), watch.stream());
+    return launch_as(proposed[i],
+                     {.a = memory.at(a_at),
+                      .b = memory.at(b_at),
+                      .c = memory.at(c_at),
+                      .bias = shape_.has_bias ? memory.at(bias_at) : nullptr,
+                      .pre = has_pre ? memory.at(pre_at) : nullptr,
+                      .addend = shape_.adds ? memory.at(c_at) : nullptr},
+                     memory.at(workspace_at), watch.stream());
   };
   std::vector<Timed> timed;
   double shortest = 0;

@@ -17,6 +17,19 @@ struct StorePlain {
 };
 
 template <class T>
+struct StoreSum {
+  const T *addend, *bias;  // null for none; addend may be y
+  T* y;
+  int64_t N;
+  __device__ void operator()(int64_t, int64_t m, int64_t n, Wide<T> sum) const {
+    const int64_t at = m * N + n;
+    if (bias != nullptr) sum += widen(bias[n]);
+    if (addend != nullptr) sum += widen(addend[at]);
+    y[at] = narrow<T>(sum);
+  }
+};
+
+template <class T>
 struct StoreGeluGrad {
   const T* pre;
   T* y;
@@ -50,6 +63,26 @@ Result<Prepared> prepare_matmul(const KernelSpec& spec) {
                            launch_gemm(args.stream, shape, args.in<T>(0), args.in<T>(1), WholeGemm{},
                                        StoreActivated<T>{has_bias ? args.in<T>(2) : nullptr, args.out<T>(0),
                                                          has_pre ? args.out<T>(1) : nullptr, N, activation});
+                         }),
+                         shape);
+  });
+}
+
+// x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. Of the shards of k only the one that
+// begins at 0 adds anything.
+Result<Prepared> prepare_matmul_add(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const bool trans = spec.i64("trans_w") == 1;
+    const bool adds = spec.factor('k').begin[0] == 0, has_bias = adds && spec.input_count() == 4;
+    const int64_t K = spec.input_dims(0).back(), N = spec.output_dims(0).back();
+    const int64_t M = N == 0 ? 0 : spec.output_elements(0) / N;
+    const GemmShape shape{1, M, N, K, 0, K, 1, 0, trans ? 1 : N, trans ? K : 1};
+    TSR_RETURN_IF_ERROR(check_blocks(shape));
+    return gemm_prepared(spec, make_kernel([=](const LaunchArgs& args) {
+                           launch_gemm(args.stream, shape, args.in<T>(0), args.in<T>(1), WholeGemm{},
+                                       StoreSum<T>{adds ? args.in<T>(2) : nullptr,
+                                                   has_bias ? args.in<T>(3) : nullptr, args.out<T>(0), N});
                          }),
                          shape);
   });

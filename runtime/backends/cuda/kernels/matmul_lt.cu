@@ -77,9 +77,12 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
                          const T* bias = has_bias ? args.in<T>(2) : nullptr;
                          T *y = args.out<T>(0), *pre = has_pre ? args.out<T>(1) : nullptr;
                          T* sums = has_pre && !shape.has_gelu ? pre : y;
-                         TSR_RETURN_IF_ERROR(product->launch(
-                             args.inputs[0], args.inputs[1], shape.has_bias ? bias : nullptr,
-                             shape.has_pre ? pre : nullptr, sums, args.workspace, args.stream));
+                         TSR_RETURN_IF_ERROR(product->launch({.a = args.inputs[0],
+                                                              .b = args.inputs[1],
+                                                              .c = sums,
+                                                              .bias = shape.has_bias ? bias : nullptr,
+                                                              .pre = shape.has_pre ? pre : nullptr},
+                                                             args.workspace, args.stream));
                          if (finishes) {
                            Finish<T> finish{};
                            finish.bias = bias_follows ? bias : nullptr;
@@ -91,6 +94,47 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
                          return {};
                        }),
                        shape, product.value());
+  });
+}
+
+// x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. Of the shards of k only the one that
+// begins at 0 adds anything.
+Result<Prepared> prepare_matmul_add_lt(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const bool adds = spec.factor('k').begin[0] == 0, has_bias = adds && spec.input_count() == 4;
+    const int64_t K = spec.input_dims(0).back(), N = spec.output_dims(0).back();
+    const int64_t M = N == 0 ? 0 : spec.output_elements(0) / N;
+    if (M == 0 || N == 0 || K == 0)
+      return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", M, N, K));
+    const std::string_view algorithm = LtChoices(spec).take();
+    LtShape shape{M, N, K, false, spec.i64("trans_w") == 1, spec.input_dtype(0), has_bias};
+    shape.adds = adds;
+    Result<std::shared_ptr<const LtProduct>> product = LtProduct::create(shape, algorithm);
+    if (has_bias && !product.ok() && product.status().code() == StatusCode::kUnsupported) {
+      shape.has_bias = false;
+      static_cast<void>(product = LtProduct::create(shape, algorithm));
+    }
+    if (!product.ok()) return product.status();
+    const bool bias_follows = has_bias && !shape.has_bias;
+    return lt_prepared(
+        spec, make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
+          const T* bias = has_bias ? args.in<T>(3) : nullptr;
+          TSR_RETURN_IF_ERROR(product->launch({.a = args.inputs[0],
+                                               .b = args.inputs[1],
+                                               .c = args.outputs[0],
+                                               .bias = shape.has_bias ? bias : nullptr,
+                                               .addend = adds ? args.inputs[2] : nullptr},
+                                              args.workspace, args.stream));
+          if (bias_follows) {
+            Finish<T> finish{};
+            finish.bias = bias;
+            finish.N = N;
+            launch_map<T, 1, 1>(args.stream, M * N, finish, {{args.outputs[0]}, {args.outputs[0]}});
+          }
+          return {};
+        }),
+        shape, product.value());
   });
 }
 
@@ -115,8 +159,10 @@ Result<Prepared> prepare_matmul_gelu_grad_lt(const KernelSpec& spec) {
     return lt_prepared(spec, make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
                          // The library only reads it there.
                          void* pre = const_cast<void*>(args.inputs[2]);
-                         TSR_RETURN_IF_ERROR(product->launch(args.inputs[0], args.inputs[1], nullptr,
-                                                             finishes ? nullptr : pre, args.outputs[0],
+                         TSR_RETURN_IF_ERROR(product->launch({.a = args.inputs[0],
+                                                              .b = args.inputs[1],
+                                                              .c = args.outputs[0],
+                                                              .pre = finishes ? nullptr : pre},
                                                              args.workspace, args.stream));
                          if (finishes)
                            launch_map<T, 2, 1>(args.stream, M * N, TimesGeluDerivative<T>{},
@@ -140,8 +186,9 @@ Result<Prepared> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
                        LtProduct::create(shape, LtChoices(spec).take()));
   return lt_prepared(spec, make_kernel([=](const LaunchArgs& args) {
-                       return product->launch(args.inputs[left], args.inputs[right], nullptr, nullptr,
-                                              args.outputs[0], args.workspace, args.stream);
+                       return product->launch(
+                           {.a = args.inputs[left], .b = args.inputs[right], .c = args.outputs[0]},
+                           args.workspace, args.stream);
                      }),
                      shape, product);
 }

@@ -127,11 +127,13 @@ Result<Prepared> prepare_narrow_matmul_lt(const KernelSpec& spec) {
                                                   shape.groups,
                                                   shape.group()};
           launch_each(args.stream, count * (shape.K / Weight::kNumbers), widen_chunk);
-          TSR_RETURN_IF_ERROR(
-              (is_last ? last_product : product)
-                  ->launch(args.in<T>(0), widened, fused ? args.in<T>(shape.bias) + n0 : nullptr, nullptr,
-                           args.out<T>(0) + n0, reinterpret_cast<uint8_t*>(args.workspace) + columns * row,
-                           args.stream));
+          TSR_RETURN_IF_ERROR((is_last ? last_product : product)
+                                  ->launch({.a = args.in<T>(0),
+                                            .b = widened,
+                                            .c = args.out<T>(0) + n0,
+                                            .bias = fused ? args.in<T>(shape.bias) + n0 : nullptr},
+                                           reinterpret_cast<uint8_t*>(args.workspace) + columns * row,
+                                           args.stream));
         }
         if (shape.bias >= 0 && !fused)
           launch_each(args.stream, shape.M * shape.N,

@@ -228,9 +228,9 @@ Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& s) {
     T* y = args.out<T>(0);
     T* sums = is_padded ? reinterpret_cast<T*>(memory) : y;
     const T* bias = s.has_bias ? args.in<T>(4) : nullptr;
-    TSR_RETURN_IF_ERROR(product->launch_scaled(a_codes, b_codes, args.in<float>(2 + s.a),
-                                               args.in<float>(2 + s.b), shape.has_bias ? bias : nullptr, sums,
-                                               memory + c_bytes, args.stream));
+    TSR_RETURN_IF_ERROR(product->launch_scaled(
+        {.a = a_codes, .b = b_codes, .c = sums, .bias = shape.has_bias ? bias : nullptr},
+        args.in<float>(2 + s.a), args.in<float>(2 + s.b), memory + c_bytes, args.stream));
     if (finishes)
       launch_each(args.stream, s.M * s.N,
                   FinishScaled<T>{sums, shape.has_bias ? nullptr : bias, y, s.N, is_padded ? shape.N : s.N});

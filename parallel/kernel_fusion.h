@@ -1,0 +1,25 @@
+// Kernel fusion: kernels of a rank that follow one another become one where the devices have that and say
+// that it takes less time. Runs when everything is sharded and every message is written down, so that it
+// never stands in a plan's way: what a message separates stays apart.
+//
+//   add(matmul(x, w, bias), addend)                     matmul_add
+//   gelu | relu | silu (matmul(x, w, bias))             matmul with that activation, and the value before it
+//   layer_norm_grad_input, layer_norm_grad_weight, and
+//   add of another gradient, where there is one         layer_norm_grad; rms_norm_grad
+#pragma once
+
+#include "parallel/rank_builder.h"
+
+namespace tessera {
+
+// Of entry number `index`, before its slots are placed: what no kernel writes any more is given no bytes.
+void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder);
+
+// Whether `op` is what fusion makes of an instruction of another op. Its first result is then that of the
+// node that the instruction names.
+bool is_fused(const OpDef& op, const Node& node);
+
+// Kernels that no instruction launches.
+void drop_unused_kernels(RankProgram& program);
+
+}  // namespace tessera

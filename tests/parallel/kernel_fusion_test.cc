@@ -1,0 +1,164 @@
+// What becomes one kernel when a rank is lowered, and what must not.
+#include "parallel/kernel_fusion.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "tests/fusing_catalog.h"
+#include "tests/parallel/step_graphs.h"
+
+using namespace tessera;
+
+namespace {
+
+Program lowered(const Graph& graph, const Plan& plan, bool fuses) {
+  const FakeCatalog apart(256);
+  const EntrySpec entry{"main", &graph, &plan};
+  const auto program =
+      fuses ? lower(std::span(&entry, 1), FusingCatalog(apart)) : lower(std::span(&entry, 1), apart);
+  REQUIRE_MESSAGE(program.ok(), program.status().to_string());
+  const Status status = verify(*program);
+  REQUIRE_MESSAGE(status.ok(), status.to_string());
+  return *program;
+}
+
+// The ops of rank 0 in order, of a graph on one device.
+std::vector<std::string> ops_of(std::string_view text) {
+  const auto graph = parse_graph(text);
+  REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
+  const auto plan = apply_strategy(*graph, {}, 1);
+  REQUIRE(plan.ok());
+  const Program program = lowered(*graph, *plan, true);
+  std::vector<std::string> ops;
+  for (const Instruction& instruction : program.ranks[0].entries[0].code)
+    if (const auto* kernel = std::get_if<KernelInst>(&instruction))
+      ops.emplace_back(program.ranks[0].kernels[static_cast<size_t>(kernel->kernel)].op->name);
+  return ops;
+}
+
+using Ops = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a sum joins the later of its products") {
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 8]
+    parameter w: f32[8, 8]
+    y = matmul(x, w) : f32[4, 8]
+    z = add(x, y) : f32[4, 8]
+    output z = z
+  })") == Ops{"matmul_add"});
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 8]
+    parameter v: f32[8, 8]
+    parameter w: f32[8, 8]
+    a = matmul(x, v) : f32[4, 8]
+    b = matmul(x, w) : f32[4, 8]
+    z = add(a, b) : f32[4, 8]
+    output z = z
+  })") == Ops{"matmul", "matmul_add"});
+}
+
+TEST_CASE("what something else reads, or what is there too late, is not joined") {
+  // The product itself is wanted.
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 8]
+    parameter w: f32[8, 8]
+    y = matmul(x, w) : f32[4, 8]
+    z = add(x, y) : f32[4, 8]
+    u = relu(z) : f32[4, 8]
+    output u = u
+    output y = y
+  })") == Ops{"matmul", "add", "relu"});
+  // What is added is made from the product.
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 8]
+    parameter w: f32[8, 8]
+    y = matmul(x, w) : f32[4, 8]
+    t = tanh(y) : f32[4, 8]
+    z = add(t, y) : f32[4, 8]
+    output z = z
+  })") == Ops{"matmul", "tanh", "add"});
+  // What is added is made after the product.
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 8]
+    input q: f32[4, 8]
+    parameter w: f32[8, 8]
+    y = matmul(x, w) : f32[4, 8]
+    t = tanh(q) : f32[4, 8]
+    z = add(y, t) : f32[4, 8]
+    output z = z
+  })") == Ops{"matmul", "tanh", "add"});
+  // A product and itself.
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 8]
+    parameter w: f32[8, 8]
+    y = matmul(x, w) : f32[4, 8]
+    z = add(y, y) : f32[4, 8]
+    output z = z
+  })") == Ops{"matmul", "add"});
+}
+
+TEST_CASE("a result that lies over what its product reads is not joined") {
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 8]
+    state h: f32[8, 8]
+    y = matmul(h, h) : f32[8, 8]
+    z = add(h, y) : f32[8, 8]
+    update h <- z
+    output z = x
+  })") == Ops{"matmul", "add"});
+}
+
+TEST_CASE("an activation joins its product, whose value stays") {
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 8]
+    parameter w: f32[8, 8]
+    y = matmul(x, w) : f32[4, 8]
+    z = silu(y) : f32[4, 8]
+    t = tanh(y) : f32[4, 8]
+    u = add(z, t) : f32[4, 8]
+    output u = u
+  })") == Ops{"matmul", "tanh", "add"});
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 8]
+    parameter w: f32[8, 8]
+    y = matmul(x, w) : f32[4, 8]
+    z = gelu(y) {approximate = "none"} : f32[4, 8]
+    output z = z
+  })") == Ops{"matmul", "gelu"});
+}
+
+TEST_CASE(
+    "a training step needs fewer kernels and no more memory, and is joined where no message lies between") {
+  const Graph step = training_step("gpt2:L=2,C=32,H=4,V=64,T=16").value();
+  for (const std::string_view words : {"single", "dp=2", "tp=2", "tp=2,sp", "mb=2"}) {
+    CAPTURE(words);
+    const Plan plan = plan_of(step, words, 4, 16).value();
+    const Program apart = lowered(step, plan, false), joined = lowered(step, plan, true);
+    const RankProgram& rank = joined.ranks[0];
+    CHECK(rank.entries[0].code.size() < apart.ranks[0].entries[0].code.size());
+    CHECK(rank.arena_bytes <= apart.ranks[0].arena_bytes);
+    std::vector<int> launches(rank.kernels.size(), 0);
+    int sums = 0, norms = 0, activations = 0;
+    for (const Instruction& instruction : rank.entries[0].code)
+      if (const auto* kernel = std::get_if<KernelInst>(&instruction)) {
+        const KernelDesc& desc = rank.kernels[static_cast<size_t>(kernel->kernel)];
+        ++launches[static_cast<size_t>(kernel->kernel)];
+        sums += desc.op->name == "matmul_add" ? 1 : 0;
+        norms += desc.op->name == "layer_norm_grad" ? 1 : 0;
+        activations += desc.op->name == "matmul" && desc.outputs.size() == 2 ? 1 : 0;
+      }
+    for (const int count : launches) CHECK(count > 0);
+    const int micro_batches = words == "mb=2" ? 2 : 1;
+    // Four sums a block: two residuals, and two that make one gradient of those of q, k and v. Under tensor
+    // parallelism the residuals' products are summed over the ranks first.
+    CHECK(sums == micro_batches * (words.starts_with("tp") ? 4 : 8));
+    // With tokens split (sp) gradients of a norm's weights are summed over ranks, which parts nothing.
+    CHECK(norms == micro_batches * 5);
+    CHECK(activations == micro_batches * 2);
+  }
+}
