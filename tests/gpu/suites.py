@@ -68,7 +68,9 @@ class Suites:
         cases = re.findall(r"^\d+ (?:ops checked on|cases in) .*$", output, re.M)
         text = f"{checks} checks" + (f", {rows} rows" if rows else "") + (f", {cases[-1][:40]}" if cases else "")
         if status != 0:
-            text += f", exit status {status}: " + " ".join(re.findall(r"ERROR: .*|FATAL.*", output)[:1])[:60]
+            first = re.search(r"TEST CASE:\s+(.*)\n(?:.*\n)*?.*?((?:FATAL )?ERROR: .*(?:\n.*)?)", output)
+            what = " ".join(" ".join(first.groups()).split()) if first else self.commands.tail(key)
+            text += f", exit status {status}: {what[:150]}"
         self.table.set(key, text, status == 0 and checks >= least)
 
     def train(self, name, extra, limit):

@@ -117,6 +117,7 @@ class Training:
                       f"({100 * (measured / predicted - 1):+.2f} %), arena {gib(arena)}", abs(measured / predicted - 1) <= ASKED_PREDICTED)
         if not theirs:
             table.miss(key + "_speed", f"{tokens / step_s:.0f} alone, {1e3 * step_s:.1f} ms; no PyTorch: {why_no_peer}")
+            table.miss(key + "_memory", f"{gib(ours[0]['used_bytes'] or arena)} (arena {gib(arena)}); no PyTorch")
             return
         peer_s = statistics.median([s for result in theirs for s in result["seconds"]])
         spread = max(r["step_seconds"] for r in theirs) / min(r["step_seconds"] for r in theirs)
