@@ -90,5 +90,60 @@ TEST_CASE("memory_of_the_cuda_backend_is_cleared_copied_and_filled") {
   api.device_close(device);
 }
 
+TEST_CASE("events_of_the_cuda_backend_tell_times_and_each_replay_of_a_graph_records_them_anew") {
+  BackendRegistry registry(options());
+  const auto found = registry.find("cuda");
+  if (!found.ok()) return;  // the first test says why
+  const tsr_backend_api& api = **found;
+  tsr_abi_device* device = nullptr;
+  tsr_abi_stream* stream = nullptr;
+  REQUIRE(take_error(api.device_open(&registry.host(), 0, &device)).ok());
+  REQUIRE(take_error(api.stream_create(device, &stream)).ok());
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  void* memory = nullptr;
+  REQUIRE(take_error(api.memory_alloc(device, 0, kBytes, 0, &memory)).ok());
+  tsr_abi_event *first = nullptr, *begin = nullptr, *end = nullptr;
+  for (tsr_abi_event** event : {&first, &begin, &end})
+    REQUIRE(take_error(api.timed_event_create(device, event)).ok());
+  const auto elapsed = [&](tsr_abi_event* from, tsr_abi_event* to) -> Result<int64_t> {
+    int64_t ns = -1;
+    TSR_RETURN_IF_ERROR(take_error(api.event_elapsed(from, to, &ns)));
+    return ns;
+  };
+
+  REQUIRE(take_error(api.event_record(first, stream)).ok());
+  REQUIRE(take_error(api.capture_begin(stream)).ok());
+  CHECK(take_error(api.event_record(begin, stream)).ok());
+  CHECK(take_error(api.fill(stream, memory, 7, kBytes)).ok());
+  CHECK(take_error(api.event_record(end, stream)).ok());
+  void* graph = nullptr;
+  REQUIRE(take_error(api.capture_end(stream, &graph)).ok());
+  CHECK(!elapsed(begin, end).ok());  // nothing was recorded yet
+  int64_t since_first_ns = 0;
+  for (int run = 0; run < 2; ++run) {
+    REQUIRE(take_error(api.replay(stream, graph)).ok());
+    REQUIRE(take_error(api.stream_synchronize(stream)).ok());
+    const Result<int64_t> fill_ns = elapsed(begin, end), at_ns = elapsed(first, begin);
+    REQUIRE(fill_ns.ok());
+    REQUIRE(at_ns.ok());
+    CHECK(*fill_ns >= 0);
+    CHECK(*fill_ns < 1'000'000'000);
+    CHECK(*at_ns >= since_first_ns);
+    since_first_ns = *at_ns;
+  }
+
+  tsr_abi_memory_info info{};
+  info.struct_size = sizeof info;
+  REQUIRE(take_error(api.memory_info(device, &info)).ok());
+  CHECK(info.used_bytes >= kBytes);
+  CHECK(info.used_bytes <= info.total_bytes);
+
+  api.graph_destroy(graph);
+  for (tsr_abi_event* event : {first, begin, end}) api.event_destroy(event);
+  api.memory_free(device, 0, memory, kBytes);
+  api.stream_destroy(stream);
+  api.device_close(device);
+}
+
 }  // namespace
 }  // namespace tessera
