@@ -157,7 +157,7 @@ Json bench_train(const Arguments& args, const Runtime& runtime, const Model& mod
               {"model_flops_per_second", flops_per_token(sizes, args.seq) * tokens / step_s}};
     const Json& listed = devices["devices"];
     const double peak =
-        args.peak_tflops > 0 ? args.peak_tflops * 1e12 : known_peak(listed[0]["name"].get<std::string>());
+        args.peak_tflops > 0 ? args.peak_tflops * 1e12 : known_peak(listed[0]["kind"].get<std::string>());
     if (peak > 0) {
       result["peak_flops_per_second"] = peak;
       result["mfu"] =

@@ -176,7 +176,8 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
   *out = {};
-  std::snprintf(out->name, sizeof(out->name), "emulated");
+  const char* name = std::getenv("TESSERA_EMULATOR_NAME");
+  std::snprintf(out->name, sizeof(out->name), "%s", name != nullptr ? name : "emulated");
   out->major = 9;
   out->minor = 0;
   out->multiProcessorCount = 132;

@@ -193,7 +193,7 @@ TSR_API void tsr_runtime_free(tsr_runtime* runtime);
 TSR_API tsr_status* tsr_devices_open(tsr_runtime* runtime, const char* text, tsr_devices** out_devices);
 TSR_API int32_t tsr_devices_count(const tsr_devices* devices); /* 0 for NULL */
 
-/* {"text": "cpu:4", "devices": [{"name", "memory_bytes", "matmul_flops_per_s", "memory_bytes_per_s"}],
+/* {"text": "cpu:4", "devices": [{"name", "kind", "memory_bytes", "matmul_flops_per_s", "memory_bytes_per_s"}],
  *  "shared_cores", "link": {"bytes_per_s", "latency_s"}} */
 TSR_API tsr_status* tsr_devices_info(const tsr_devices* devices, char* buffer, size_t capacity,
                                      size_t* out_size);
