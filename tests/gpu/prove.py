@@ -21,6 +21,7 @@ from training import Peer, Training, python_with_torch  # noqa: E402
 
 # Seconds: what has to be right and PyTorch's compiling, kernels, GPT-2, Llama; with those of decoding (sizes.py) 479.
 CORRECT, KERNELS, GPT2, LLAMA = 175, 40, 45, 75
+LATE = 10  # more for a PyTorch that has not compiled by then
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--build", required=True, help="folder with tests/, samples/cli/tessera and capi/libtessera_cuda.so")
@@ -81,14 +82,23 @@ if "correct" in chosen:
         for future in concurrent.futures.as_completed(futures):
             if future.exception() is not None:
                 table.give_up(futures[future], future.exception())
-for family, peer in list(peers.items()):
+
+
+def await_peer(family, limit):
+    """Whether PyTorch has compiled the model; where it failed, it is gone."""
+    if family in ready or family not in peers:
+        return
     try:
-        ready[family] = peer.answer(max(1, correct_until - clock.spent()))
+        ready[family] = peers[family].answer(limit)
         say(f"PyTorch {ready[family]['version']} has compiled {family} in {ready[family]['warm_up_seconds']:.0f} s")
     except (Failed, ValueError) as failed:
         no_peer[family] = failed
-        peer.close()
-        del peers[family]
+        if peers[family].process.poll() is not None:
+            peers.pop(family).close()
+
+
+for family in list(peers):
+    await_peer(family, max(1, correct_until - clock.spent()))
 
 if "kernels" in chosen:
     section("kernels", lambda: kernels.measure(KERNELS * slower))
@@ -97,8 +107,9 @@ for one, limit in zip(training, (GPT2, LLAMA)):
     family = one.model.family
     if family not in chosen:
         continue
-    peer = peers.get(family)
-    section(one.section, lambda: one.measure(peer, no_peer[family], limit * slower, ceilings))
+    await_peer(family, LATE)  # what took longer went on beside the timings
+    peer = peers.pop(family, None)
+    section(one.section, lambda: one.measure(peer if family in ready else None, no_peer[family], limit * slower, ceilings))
     if peer is not None:
         peer.close()
 if "decode" in chosen:
