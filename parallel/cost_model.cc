@@ -62,8 +62,34 @@ InstructionPrice copy_price(const RankProgram& program, const CopyInst& copy, co
   if (cluster.profile != nullptr)
     if (const auto seconds = copy_seconds(*cluster.profile, tier_of(copy.in), tier_of(copy.out), bytes))
       return divided(*seconds, 0, cluster);
+  if (const Link& link = cluster.host_link; link.bytes_per_s > 0 && tier_of(copy.in) != tier_of(copy.out)) {
+    const double seconds = link.latency_s + bytes / link.bytes_per_s;
+    return {seconds, seconds};
+  }
   const double rate = cluster.kinds.empty() ? 0 : cluster.kinds[0].memory_bytes_per_s;
   return divided(rate > 0 ? 2 * bytes / rate : 0, 0, cluster);
+}
+
+// A kernel reads and writes what lies in its host's memory over their link, both ways at once: it takes no
+// less.
+double host_seconds(const RankProgram& program, const KernelInst& kernel, const Cluster& cluster) {
+  if (!(cluster.host_link.bytes_per_s > 0)) return 0;
+  const KernelDesc& desc = program.kernels[static_cast<size_t>(kernel.kernel)];
+  const auto moved = [&](const std::vector<SlotRef>& refs, const std::vector<TensorType>& types) {
+    double sum = 0;
+    for (size_t i = 0; i < refs.size(); ++i)
+      if (refs[i].slot >= 0 && program.slots[static_cast<size_t>(refs[i].slot)].tier == Tier::kHost)
+        sum += static_cast<double>(bytes(types[i]));
+    return sum;
+  };
+  const double most = std::max(moved(kernel.inputs, desc.inputs), moved(kernel.outputs, desc.outputs));
+  return most > 0 ? cluster.host_link.latency_s + most / cluster.host_link.bytes_per_s : 0;
+}
+
+InstructionPrice no_less(InstructionPrice price, double seconds) {
+  price.alone_s = std::max(price.alone_s, seconds);
+  price.shared_s = std::max(price.shared_s, seconds);
+  return price;
 }
 
 }  // namespace
@@ -81,7 +107,8 @@ double collective_seconds(const CollectiveInst& collective, int32_t members, con
 InstructionPrice price_of(const RankProgram& program, const Instruction& instruction,
                           const Cluster& cluster) {
   if (const auto* kernel = std::get_if<KernelInst>(&instruction))
-    return kernel_price(program.kernels[static_cast<size_t>(kernel->kernel)], cluster);
+    return no_less(kernel_price(program.kernels[static_cast<size_t>(kernel->kernel)], cluster),
+                   host_seconds(program, *kernel, cluster));
   if (const auto* collective = std::get_if<CollectiveInst>(&instruction)) {
     const auto members = program.groups[static_cast<size_t>(collective->group)].ranks.size();
     return collective_price(*collective, static_cast<int32_t>(members), cluster);
@@ -103,8 +130,8 @@ std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryP
       continue;
     }
     std::optional<InstructionPrice>& known = kernels[static_cast<size_t>(kernel->kernel)];
-    if (!known) known = price_of(program, instruction, cluster);
-    prices.push_back(*known);
+    if (!known) known = kernel_price(program.kernels[static_cast<size_t>(kernel->kernel)], cluster);
+    prices.push_back(no_less(*known, host_seconds(program, *kernel, cluster)));
   }
   return prices;
 }

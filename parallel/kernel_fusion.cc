@@ -1,6 +1,7 @@
 #include "parallel/kernel_fusion.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -285,6 +286,12 @@ void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder) {
 bool is_fused(const OpDef& op, const Node& node) {
   return &op != node.op && (op.name == "matmul" || op.name == "matmul_add" || op.name == "layer_norm_grad" ||
                             op.name == "rms_norm_grad");
+}
+
+bool may_join_another(const OpDef& op) {
+  constexpr std::array<std::string_view, 6> kNames = {
+      "add", "gelu", "relu", "silu", "layer_norm_grad_weight", "rms_norm_grad_weight"};
+  return std::ranges::find(kNames, op.name) != kNames.end();
 }
 
 void drop_unused_kernels(RankProgram& program) {

@@ -19,6 +19,10 @@ void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder);
 // node that the instruction names.
 bool is_fused(const OpDef& op, const Node& node);
 
+// Whether kernels of `op` may become part of another, which then costs no less than it did alone: what bounds
+// on the time of a step leave out.
+bool may_join_another(const OpDef& op);
+
 // Kernels that no instruction launches.
 void drop_unused_kernels(RankProgram& program);
 

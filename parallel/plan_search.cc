@@ -106,8 +106,7 @@ class Search {
     space_ = space_of(graph_, options_.global_batch, tokens());
     TSR_ASSIGN_OR_RETURN(const std::vector<StrategySpec> roots, settle_roots());
     PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
-    // With one thing to try there is nothing to compare.
-    if (roots.size() > 1) bounds_ = &bounds;
+    bounds_ = &bounds;
     WorkingBytes working(bound_graph_, space_);
     const LeastPlanSpace smallest{roots, space_, pins_, bounds, working, trials_};
     if (may_choose_smallest()) smallest_ = &smallest;

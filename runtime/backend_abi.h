@@ -93,6 +93,8 @@ typedef struct tsr_abi_device_info {
   double matmul_flops_per_s, memory_bytes_per_s, launch_s;
   double link_bytes_per_s, link_latency_s; /* between two devices of this backend */
   int32_t shared_cores; /* > 0: devices are virtual and share this many cores */
+  /* Between a device and memory of tier 1, each direction; 0: that is the device's own memory. */
+  double host_link_bytes_per_s, host_link_latency_s;
 } tsr_abi_device_info;
 
 /* Matches tessera CollectiveKind, ReduceKind and the layout of CollectiveInst (graph/program.h). */

@@ -118,6 +118,7 @@ Cluster DeviceSet::cluster() const {
   cluster.devices.assign(impl_->devices.size(), 0);
   cluster.shared_cores = info.shared_cores > 0 ? impl_->threads : 0;
   cluster.link = Link{info.link_bytes_per_s, info.link_latency_s};
+  cluster.host_link = Link{info.host_link_bytes_per_s, info.host_link_latency_s};
   cluster.profile = impl_->profile;
   return cluster;
 }

@@ -68,6 +68,10 @@ tsr_abi_error* device_info(int32_t ordinal, tsr_abi_device_info* out) {
     out->link_bytes_per_s = rates.link_bytes_per_s;
     out->link_latency_s = rates.link_latency_s;
     out->shared_cores = 0;
+    if (out->struct_size >= sizeof(tsr_abi_device_info)) {
+      out->host_link_bytes_per_s = rates.host_link_bytes_per_s;
+      out->host_link_latency_s = rates.host_link_latency_s;
+    }
     return {};
   });
 }

@@ -18,15 +18,17 @@ namespace {
 
 // Operations (two a product) that a multiprocessor's tensor cores do in a cycle on dense bf16 with f32 sums:
 // 2250 TFLOP/s of a B200, 989 of an H100, 362 of an L40S, 125 of an A10 and 312 of an A100 over
-// multiprocessors and boost clock. And what links usually are: NVLink, or PCIe.
+// multiprocessors and boost clock. And what links usually are: between devices NVLink, or PCIe; to the host
+// PCIe, of the generation that came with them, 16 lanes, at what copies from pinned memory reach of it.
 struct Generation {
   int major, minor;
   double flops_per_cycle;
-  double link_bytes_per_s;
+  double link_bytes_per_s, host_link_bytes_per_s;
 };
-constexpr Generation kGenerations[] = {{12, 0, 1024, 32e9}, {10, 0, 8192, 900e9}, {9, 0, 4096, 450e9},
-                                       {8, 9, 1024, 32e9},  {8, 6, 1024, 32e9},   {8, 0, 2048, 300e9},
-                                       {0, 0, 512, 16e9}};
+constexpr Generation kGenerations[] = {{12, 0, 1024, 32e9, 50e9}, {10, 0, 8192, 900e9, 50e9},
+                                       {9, 0, 4096, 450e9, 50e9}, {8, 9, 1024, 32e9, 25e9},
+                                       {8, 6, 1024, 32e9, 25e9},  {8, 0, 2048, 300e9, 25e9},
+                                       {0, 0, 512, 16e9, 12e9}};
 // The share of the peak that products and copies reach.
 constexpr double kReachableMatmul = 0.75, kReachableMemory = 0.88, kUsableMemory = 0.92;
 constexpr double kLaunchSeconds = 4e-6, kLinkLatencySeconds = 12e-6;
@@ -83,6 +85,7 @@ Result<Rates> ask(int32_t ordinal) {
     const double cycles = 1e3 * attribute(cudaDevAttrClockRate, ordinal);  // kHz
     rates.matmul_flops_per_s = kReachableMatmul * row.flops_per_cycle * cycles * rates.multiprocessors;
     rates.link_bytes_per_s = row.link_bytes_per_s;
+    rates.host_link_bytes_per_s = row.host_link_bytes_per_s;
     break;
   }
   // Two transfers a clock over the bus.
@@ -91,7 +94,7 @@ Result<Rates> ask(int32_t ordinal) {
   if (!(rates.memory_bytes_per_s > 0)) rates.memory_bytes_per_s = 1e12;
   if (!(rates.matmul_flops_per_s > 0)) rates.matmul_flops_per_s = 100e12;
   rates.launch_s = kLaunchSeconds;
-  rates.link_latency_s = kLinkLatencySeconds;
+  rates.link_latency_s = rates.host_link_latency_s = kLinkLatencySeconds;
   constexpr int64_t kUnit = int64_t{64} << 20;
   rates.memory_bytes =
       static_cast<int64_t>(static_cast<double>(properties.totalGlobalMem) * kUsableMemory) / kUnit * kUnit;

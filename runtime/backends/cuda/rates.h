@@ -14,8 +14,9 @@ struct Rates {
   double matmul_flops_per_s = 0;  // dense bf16 products
   double memory_bytes_per_s = 0;
   double launch_s = 0;
-  double link_bytes_per_s = 0, link_latency_s = 0;
-  int64_t memory_bytes = 0;  // what plans may use
+  double link_bytes_per_s = 0, link_latency_s = 0;            // between devices
+  double host_link_bytes_per_s = 0, host_link_latency_s = 0;  // to pinned host memory, each direction
+  int64_t memory_bytes = 0;                                   // what plans may use
 };
 
 // Of device `ordinal`; asked of the driver once.
