@@ -1,8 +1,8 @@
 // CUDA on the CPU, for tests: kernels run thread by thread as fibers, so that their arithmetic, indices,
 // barriers and warp shuffles are checked on a machine without a GPU. Force-included before translated CUDA
-// sources. It says nothing of speed, and orders memory more strictly than a GPU does; but fibers run in an
-// order drawn from TESSERA_EMULATOR_SEED, which shows most missing barriers, and streams run as late as they
-// may, which shows missing events.
+// sources. It says nothing of speed. What threads do to memory is compared with what orders them
+// (accesses.h), fibers run in an order drawn from TESSERA_EMULATOR_SEED, and streams run as late as they may,
+// which shows missing events. A pointer is used at multiples of what it points to.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,8 +14,9 @@
 #include <functional>
 #include <type_traits>
 
+#include "tests/cuda_emulator/accesses.h"
+
 #undef __shared__
-#define __shared__ static thread_local  // a host thread runs one block at a time
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 #undef __grid_constant__
@@ -34,17 +35,37 @@ struct Config {
   dim3 blocks, threads;
   size_t shared_bytes = 0;
   cudaStream_t stream = nullptr;
+  const char* kernel = "";  // as it is written
+};
+// A kernel as it was compiled: what has been loaded.
+struct Compiled {
+  bool is_loaded = false;
 };
 // `name`: of a kernel with dynamic shared memory.
-void enqueue(const Config& config, const void* name, std::function<void()> body);
+void enqueue(const Config& config, Compiled& compiled, const void* name, std::function<void()> body);
 
 template <class Kernel, class... Args>
-void launch(const Config& config, const void* name, Kernel kernel, Args... args) {
-  enqueue(config, name, [=] { kernel(args...); });
+void launch(Config config, const char* text, const void* name, Kernel kernel, Args... args) {
+  static Compiled compiled;
+  config.kernel = text;
+  enqueue(config, compiled, name, [=] { kernel(args...); });
 }
+// An array in shared memory: no constructor runs, and it is aligned as it asks for and no better, so that
+// wider accesses show.
+template <class Array, size_t kAlignment = alignof(Array)>
+struct Shared {
+  unsigned char bytes[sizeof(Array) + 3 * kAlignment];
+  Array& get() {
+    const auto at = reinterpret_cast<uintptr_t>(bytes) + 2 * kAlignment - 1;
+    return *reinterpret_cast<Array*>(at / (2 * kAlignment) * (2 * kAlignment) + kAlignment);
+  }
+};
+// The block has no more threads than the kernel was declared for.
+void check_bounds(unsigned threads, unsigned blocks = 1);
 
 unsigned char* dynamic_shared();
 void barrier();
+void warp_barrier();
 // Leaves `bytes` of this lane, and returns once all lanes of the warp have: the value of `lane`.
 const void* exchange(const void* mine, size_t bytes, int lane);
 inline int lane() {
@@ -57,6 +78,7 @@ const unsigned char* exchange_all(const void* mine, size_t bytes);
 // 16 bytes, zeros where `from` is null, that arrive when this thread waits.
 void copy_async(void* to, const void* from);
 void copy_async_wait();
+void check_aligned(const void* at);  // at 16 bytes
 
 }  // namespace emulator
 
@@ -66,10 +88,7 @@ void copy_async_wait();
 #define gridDim (emulator::position().blocks)
 
 inline void __syncthreads() { emulator::barrier(); }
-inline void __syncwarp(unsigned = 0xffffffffu) {
-  const char nothing = 0;
-  (void)emulator::exchange(&nothing, 1, 0);
-}
+inline void __syncwarp(unsigned = 0xffffffffu) { emulator::warp_barrier(); }
 template <class T>
 T __shfl_sync(unsigned, T value, int lane) {
   T result;
@@ -94,7 +113,8 @@ inline unsigned __ballot_sync(unsigned, int predicate) {
 }
 
 template <class T>
-T atomicAdd(T* at, T value) {
+__attribute__((noinline, no_sanitize("thread"))) T atomicAdd(T* at, T value) {
+  emulator::note_atomic(at, sizeof(T));
   const T old = *at;
   *at = static_cast<T>(old + value);
   return old;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cuda_emulator/accesses.h"
 #include "tests/cuda_emulator/runtime.h"
 
 namespace emulator {
@@ -17,11 +18,7 @@ constexpr size_t kStackBytes = size_t{128} << 10;
 constexpr int kWarp = 32;
 constexpr size_t kLaneBytes = 64;
 
-[[noreturn]] void fail(const char* what, const Position& at) {
-  std::fprintf(stderr, "cuda emulator: %s (block %u %u, thread %u of %u)\n", what, at.block.x, at.block.y,
-               at.thread.x, at.threads.x);
-  std::abort();
-}
+[[noreturn]] void fail(const char* what, const Position& at);
 
 struct Fiber {
   void* stack_pointer = nullptr;
@@ -30,6 +27,7 @@ struct Fiber {
   int barrier_seen = -1;                              // waits while the block's count is this
   int exchange_seen = -1;                             // waits while the warp's count is this
   std::vector<std::pair<void*, const void*>> copies;  // under way, 16 bytes each
+  Actor actor;
 };
 
 struct Warp {
@@ -41,13 +39,21 @@ struct Warp {
 struct Block {
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
-  std::vector<unsigned char> shared;
+  unsigned char* shared = nullptr;
   int alive = 0, arrived = 0, barriers = 0;
+  bool has_bounds = false;
   const std::function<void()>* body = nullptr;
+  const char* kernel = "";
   Fiber* running = nullptr;
   void* scheduler = nullptr;  // its stack pointer
 };
 thread_local Block* t_block = nullptr;
+
+void fail(const char* what, const Position& at) {
+  std::fprintf(stderr, "cuda emulator: %s: %s (block %u %u, thread %u of %u)\n", t_block->kernel, what,
+               at.block.x, at.block.y, at.thread.x, at.threads.x);
+  std::abort();
+}
 
 // rdi: where to leave this stack pointer, rsi: the one to go on with.
 extern "C" void emulator_switch(void** from, void* to);
@@ -149,6 +155,7 @@ void run(Block& block) {
           Fiber& fiber = block.fibers[i];
           fiber.barrier_seen = fiber.exchange_seen = -1;
           block.running = &fiber;
+          go_on(fiber.actor);
           emulator_switch(&block.scheduler, fiber.stack_pointer);
           moved = again = true;
         }
@@ -171,7 +178,8 @@ void start(Block& block, const Config& config, uint3 at) {
   for (Warp& warp : block.warps) warp.arrived = warp.count = 0;
   block.alive = static_cast<int>(threads);
   block.arrived = block.barriers = 0;
-  block.shared.assign(config.shared_bytes + 32, 0xff);  // NaN where nobody wrote
+  block.shared = place_dynamic_shared(config.shared_bytes);
+  begin_block();
   for (size_t i = 0; i < threads; ++i) {
     Fiber& fiber = block.fibers[i];
     const auto rank = static_cast<unsigned>(i);
@@ -180,6 +188,9 @@ void start(Block& block, const Config& config, uint3 at) {
     fiber.at.threads = config.threads;
     fiber.at.thread = {rank % config.threads.x, rank / config.threads.x % config.threads.y,
                        rank / config.threads.x / config.threads.y};
+    fiber.actor.thread = rank;
+    fiber.actor.stack_end = reinterpret_cast<uintptr_t>(t_stacks.top(i));
+    fiber.actor.stack = fiber.actor.stack_end - kStackBytes;
     // As if it had been switched away from, with the stack aligned as at a function's entry.
     void** top = static_cast<void**>(t_stacks.top(i));
     *--top = nullptr;
@@ -191,13 +202,31 @@ void start(Block& block, const Config& config, uint3 at) {
 
 }  // namespace
 
+void check_bounds(unsigned threads, unsigned) {
+  Block& block = *t_block;
+  block.has_bounds = true;
+  if (block.fibers.size() > threads)
+    fail("a block of more threads than its launch bounds", block.running->at);
+}
+
 const Position& position() { return t_block->running->at; }
 
 void barrier() {
   Block& block = *t_block;
-  if (++block.arrived == block.alive) return release_barrier(block);
-  block.running->barrier_seen = block.barriers;
-  yield();
+  if (++block.arrived == block.alive) {
+    release_barrier(block);
+  } else {
+    block.running->barrier_seen = block.barriers;
+    yield();
+  }
+  block.running->actor.pass(block.running->actor.barriers);
+}
+
+void warp_barrier() {
+  const char nothing = 0;
+  (void)exchange_all(&nothing, 1);
+  Actor& actor = t_block->running->actor;
+  actor.pass(actor.warp_syncs);
 }
 
 const unsigned char* exchange_all(const void* mine, size_t bytes) {
@@ -221,14 +250,23 @@ const unsigned char* exchange_all(const void* mine, size_t bytes) {
   return slots;
 }
 
+void check_aligned(const void* at) {
+  if (reinterpret_cast<uintptr_t>(at) % 16 != 0) fail("16 bytes at an odd address", t_block->running->at);
+}
+
+// It may arrive from now on, and has when it was waited for.
 void copy_async(void* to, const void* from) {
-  if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
-    fail("a copy of 16 bytes at an odd address", t_block->running->at);
+  check_aligned(to);
+  check_aligned(from);
+  note_write(to, 16);
+  if (from != nullptr) note_read(from, 16);
   t_block->running->copies.emplace_back(to, from);
 }
 void copy_async_wait() {
-  for (const auto& [to, from] : t_block->running->copies)
+  for (const auto& [to, from] : t_block->running->copies) {
+    note_write(to, 16);
     from != nullptr ? std::memcpy(to, from, 16) : std::memset(to, 0, 16);
+  }
   t_block->running->copies.clear();
 }
 
@@ -236,21 +274,24 @@ const void* exchange(const void* mine, size_t bytes, int lane) {
   return exchange_all(mine, bytes) + static_cast<size_t>(lane) * kLaneBytes;
 }
 
-unsigned char* dynamic_shared() {
-  const auto at = reinterpret_cast<uintptr_t>(t_block->shared.data());
-  return t_block->shared.data() + ((at + 15) / 16 * 16 - at);
-}
+unsigned char* dynamic_shared() { return t_block->shared; }
 
 void run_kernel(const Config& config, const std::function<void()>& body) {
   Block block;
   block.body = &body;
   t_block = &block;
+  block.kernel = config.kernel;
+  begin_launch(config.kernel);
   for (unsigned z = 0; z < config.blocks.z; ++z)
     for (unsigned y = 0; y < config.blocks.y; ++y)
       for (unsigned x = 0; x < config.blocks.x; ++x) {
         start(block, config, {x, y, z});
         run(block);
+        // Threads may take 255 registers of the 65536 that there are.
+        if (!block.has_bounds && block.fibers.size() > 256)
+          fail("a block of more than 256 threads, of a kernel without launch bounds", block.fibers[0].at);
       }
+  end_launch();
   t_block = nullptr;
 }
 

@@ -32,6 +32,7 @@ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 }
 
 inline void gather_matrices(uint32_t (&to)[4], const void* row, bool transposed) {
+  emulator::check_aligned(row);
   const unsigned char* all = emulator::exchange_all(&row, sizeof(row));
   const int lane = emulator::lane();
   for (int matrix = 0; matrix < 4; ++matrix)

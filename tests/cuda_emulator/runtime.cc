@@ -9,13 +9,36 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string_view>
+#include <thread>
 #include <vector>
+
+#include "tests/cuda_emulator/accesses.h"
 
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr int kMostShared = 232448, kMostStaticShared = 49152, kMostThreads = 1024;
+constexpr int kMostStaticShared = 49152, kMostThreads = 1024;
+
+// TESSERA_EMULATED_DEVICE, which the first of them is without it.
+struct DeviceKind {
+  std::string_view name;
+  int major, minor, multiprocessors, most_shared;
+};
+constexpr DeviceKind kDeviceKinds[] = {
+    {"h100", 9, 0, 132, 232448}, {"a100", 8, 0, 108, 166912}, {"l40s", 8, 9, 142, 101376}};
+const DeviceKind& device_kind() {
+  static const DeviceKind& kind = []() -> const DeviceKind& {
+    const char* wanted = std::getenv("TESSERA_EMULATED_DEVICE");
+    for (const DeviceKind& each : kDeviceKinds)
+      if (wanted == nullptr || each.name == wanted) return each;
+    std::fprintf(stderr, "cuda emulator: no device '%s', wanted h100, a100 or l40s\n", wanted);
+    std::abort();
+  }();
+  return kind;
+}
 
 std::recursive_mutex g_mutex;
 thread_local cudaError_t t_error = cudaSuccess;
@@ -61,17 +84,31 @@ struct GraphItem {
   cudaEvent_t event = nullptr;
 };
 
+namespace {
+// Of a capture: how much each of its streams has issued, as far as somebody knows.
+using Issued = std::map<const CUstream_st*, uint64_t>;
+struct Capture {
+  const CUstream_st* origin;
+  std::thread::id thread;   // that began it, in the thread's own mode
+  bool is_invalid = false;  // something happened that may not happen meanwhile
+  bool has_ended = false;
+  Issued issued = {};
+  std::vector<GraphItem> graph = {};
+};
+}  // namespace
+
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
   uint64_t issued = 0, done = 0;
-  double clock_s = 0;              // of all that was issued
-  CUstream_st* capture = nullptr;  // the stream that began the capture this one belongs to
-  std::vector<GraphItem> graph;
+  double clock_s = 0;                // of all that was issued
+  std::shared_ptr<Capture> capture;  // that it belongs to
+  Issued awaited;                    // of the capture
 };
 struct CUevent_st {
   CUstream_st* stream = nullptr;
   uint64_t at = 0;
-  CUstream_st* capture = nullptr;  // recorded in it
+  std::shared_ptr<Capture> capture;  // recorded in it
+  Issued awaited;
   bool has_time = false;
   double clock_s = 0;
 };
@@ -110,6 +147,20 @@ void run_all() {
   for (CUstream_st* stream : streams()) run_until(stream, stream->issued);
 }
 
+// A call that is illegal while this thread captures (it might wait for what is only recorded), or, of a
+// device as a whole, while anybody does. It fails, and so does the capture.
+cudaError_t outside_of_captures(const char* call, bool whole_device = false) {
+  cudaError_t error = cudaSuccess;
+  for (CUstream_st* stream : streams())
+    if (stream->capture != nullptr &&
+        (whole_device || stream->capture->thread == std::this_thread::get_id())) {
+      stream->capture->is_invalid = true;
+      error = cudaErrorStreamCaptureUnsupported;
+    }
+  if (error != cudaSuccess) std::fprintf(stderr, "cuda emulator: %s during a capture\n", call);
+  return report(error);
+}
+
 }  // namespace
 
 namespace emulator {
@@ -119,6 +170,7 @@ void enqueue_work(cudaStream_t given, std::function<void()> work, double seconds
   CUstream_st* stream = stream_of(given);
   // The order in which it was issued is one that its events allow.
   if (stream->capture != nullptr) {
+    stream->awaited[stream] = ++stream->capture->issued[stream];
     stream->capture->graph.push_back({std::move(work), seconds});
     return;
   }
@@ -129,33 +181,44 @@ void enqueue_work(cudaStream_t given, std::function<void()> work, double seconds
 
 cudaError_t set_dynamic_shared(const void* kernel, int bytes) {
   const std::lock_guard lock(g_mutex);
-  if (bytes > kMostShared) return report(cudaErrorInvalidValue);
+  if (bytes > device_kind().most_shared) return report(cudaErrorInvalidValue);
   shared_limits()[kernel] = bytes;
   return cudaSuccess;
 }
 
-void enqueue(const Config& config, const void* name, std::function<void()> body) {
+void enqueue(const Config& config, Compiled& compiled, const void* name, std::function<void()> body) {
   const std::lock_guard lock(g_mutex);
-  const auto refuse = [&](const char* what) {
-    std::fprintf(stderr, "cuda emulator: a launch with %s (%u %u %u blocks of %u %u %u, %zu bytes)\n", what,
-                 config.blocks.x, config.blocks.y, config.blocks.z, config.threads.x, config.threads.y,
-                 config.threads.z, config.shared_bytes);
+  const auto decline = [&](const char* what) {
+    std::fprintf(stderr, "cuda emulator: %s: a launch with %s (%u %u %u blocks of %u %u %u, %zu bytes)\n",
+                 config.kernel, what, config.blocks.x, config.blocks.y, config.blocks.z, config.threads.x,
+                 config.threads.y, config.threads.z, config.shared_bytes);
     report(cudaErrorInvalidConfiguration);
   };
   if (config.blocks.x == 0 || config.blocks.y == 0 || config.blocks.z == 0 || config.blocks.x > 0x7fffffffu ||
       config.blocks.y > 65535 || config.blocks.z > 65535)
-    return refuse("an impossible grid");
+    return decline("an impossible grid");
   if (config.threads.x * config.threads.y * config.threads.z == 0 ||
       config.threads.x * config.threads.y * config.threads.z > kMostThreads)
-    return refuse("an impossible block");
+    return decline("an impossible block");
   const auto set = shared_limits().find(name);
   const size_t most = std::max<size_t>(kMostStaticShared,
                                        set != shared_limits().end() ? static_cast<size_t>(set->second) : 0);
-  if (config.shared_bytes > most) return refuse("more shared memory than was set aside");
+  if (config.shared_bytes > most) return decline("more shared memory than was set aside");
+  // Kernels are loaded when they are first launched, which may want memory.
+  if (!compiled.is_loaded && stream_of(config.stream)->capture != nullptr) {
+    stream_of(config.stream)->capture->is_invalid = true;
+    std::fprintf(stderr, "cuda emulator: %s is launched for the first time during a capture\n",
+                 config.kernel);
+    report(cudaErrorStreamCaptureUnsupported);
+    return;
+  }
+  compiled.is_loaded = true;
   constexpr double kSeconds = 1e-6;  // what events say of any kernel
   enqueue_work(
       config.stream, [config, body = std::move(body)] { run_kernel(config, body); }, kSeconds);
 }
+
+bool is_device_memory(const void* at) { return is_registered(at); }
 
 }  // namespace emulator
 
@@ -178,9 +241,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
   *out = {};
   const char* name = std::getenv("TESSERA_EMULATOR_NAME");
   std::snprintf(out->name, sizeof(out->name), "%s", name != nullptr ? name : "emulated");
-  out->major = 9;
-  out->minor = 0;
-  out->multiProcessorCount = 132;
+  out->major = device_kind().major;
+  out->minor = device_kind().minor;
+  out->multiProcessorCount = device_kind().multiprocessors;
   out->totalGlobalMem = size_t{4} << 30;
   return cudaSuccess;
 }
@@ -189,10 +252,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrClockRate: *value = 1980000; break;
     case cudaDevAttrMemoryClockRate: *value = 3201000; break;
     case cudaDevAttrGlobalMemoryBusWidth: *value = 6144; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = kMostShared; break;
-    case cudaDevAttrMultiProcessorCount: *value = 132; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = device_kind().most_shared; break;
+    case cudaDevAttrMultiProcessorCount: *value = device_kind().multiprocessors; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = device_kind().major; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = device_kind().minor; break;
     default: *value = 0; return report(cudaErrorInvalidValue);
   }
   return cudaSuccess;
@@ -225,6 +288,7 @@ cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
 // The end of what was asked for lies against a page that cannot be touched, the start at 256 bytes.
 cudaError_t cudaMalloc(void** out, size_t bytes) {
   const std::lock_guard lock(g_mutex);
+  if (const cudaError_t error = outside_of_captures("cudaMalloc"); error != cudaSuccess) return error;
   if (bytes == 0) {
     *out = nullptr;
     return cudaSuccess;
@@ -238,6 +302,7 @@ cudaError_t cudaMalloc(void** out, size_t bytes) {
   (void)mprotect(usable, pages, PROT_READ | PROT_WRITE);
   char* at = usable + (pages - used);
   std::memset(at, 0xff, used);
+  emulator::forget(usable, pages);
   allocations()[at] = {used, pages, true};
   *out = at;
   return cudaSuccess;
@@ -251,11 +316,13 @@ cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) {
 }
 cudaError_t cudaFree(void* memory) {
   const std::lock_guard lock(g_mutex);
+  if (const cudaError_t error = outside_of_captures("cudaFree"); error != cudaSuccess) return error;
   run_all();
   if (memory == nullptr) return cudaSuccess;
   const auto found = allocations().find(static_cast<const char*>(memory));
   if (found == allocations().end()) return report(cudaErrorInvalidValue);
   const size_t used = found->second.bytes, pages = found->second.mapped;
+  emulator::forget(memory, used);
   (void)munmap(static_cast<char*>(memory) - (pages - used) - kPage, pages + 2 * kPage);
   allocations().erase(found);
   return cudaSuccess;
@@ -277,12 +344,18 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t given) {
   const std::lock_guard lock(g_mutex);
   CUstream_st* stream = stream_of(given);
-  if (stream->capture != nullptr) return report(cudaErrorStreamCaptureUnsupported);
+  if (stream->capture != nullptr) {
+    stream->capture->is_invalid = true;
+    std::fprintf(stderr, "cuda emulator: a wait for a stream that is captured\n");
+    return report(cudaErrorStreamCaptureUnsupported);
+  }
   run_until(stream, stream->issued);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
   const std::lock_guard lock(g_mutex);
+  if (const cudaError_t error = outside_of_captures("cudaDeviceSynchronize", true); error != cudaSuccess)
+    return error;
   run_all();
   return cudaSuccess;
 }
@@ -311,6 +384,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t given) {
   event->at = event->stream->issued;
   event->clock_s = event->stream->clock_s;
   event->capture = event->stream->capture;
+  event->awaited = event->stream->awaited;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t given, unsigned flags) {
@@ -331,17 +405,27 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t given, cudaEvent_t event, unsigned)
   if (event->stream == nullptr) return cudaSuccess;
   CUstream_st* stream = stream_of(given);
   if (event->capture != nullptr) {  // joins it
-    if (stream->capture != nullptr && stream->capture != event->capture)
+    if (event->capture->has_ended) return report(cudaErrorCapturedEvent);
+    if (stream->capture != nullptr && stream->capture != event->capture) {
+      stream->capture->is_invalid = event->capture->is_invalid = true;
       return report(cudaErrorStreamCaptureMerge);
+    }
     stream->capture = event->capture;
+    for (const auto& [other, count] : event->awaited)
+      stream->awaited[other] = std::max(stream->awaited[other], count);
     return cudaSuccess;
   }
-  if (stream->capture != nullptr) return report(cudaErrorStreamCaptureIsolation);
+  if (stream->capture != nullptr) {
+    stream->capture->is_invalid = true;
+    return report(cudaErrorStreamCaptureIsolation);
+  }
   emulator::enqueue_work(given, [stream = event->stream, at = event->at] { run_until(stream, at); });
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(g_mutex);
+  if (const cudaError_t error = outside_of_captures("cudaEventSynchronize"); error != cudaSuccess)
+    return error;
   if (event->capture != nullptr) return report(cudaErrorCapturedEvent);
   if (event->stream != nullptr) run_until(event->stream, event->at);
   return cudaSuccess;
@@ -365,6 +449,7 @@ cudaError_t cudaMemcpyAsync(void* out, const void* in, size_t bytes, cudaMemcpyK
 }
 cudaError_t cudaMemcpy(void* out, const void* in, size_t bytes, cudaMemcpyKind) {
   const std::lock_guard lock(g_mutex);
+  if (const cudaError_t error = outside_of_captures("cudaMemcpy"); error != cudaSuccess) return error;
   run_until(null_stream(), null_stream()->issued);
   std::memmove(out, in, bytes);
   return cudaSuccess;
@@ -383,6 +468,8 @@ cudaError_t cudaMemsetAsync(void* out, int value, size_t bytes, cudaStream_t str
   return cudaMemset2DAsync(out, bytes, value, bytes, 1, stream);
 }
 cudaError_t cudaMemset(void* out, int value, size_t bytes) {
+  const std::lock_guard lock(g_mutex);
+  if (const cudaError_t error = outside_of_captures("cudaMemset"); error != cudaSuccess) return error;
   const cudaError_t error = cudaMemsetAsync(out, value, bytes, nullptr);
   return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
 }
@@ -390,16 +477,25 @@ cudaError_t cudaMemset(void* out, int value, size_t bytes) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(g_mutex);
   if (stream == nullptr || stream->capture != nullptr) return report(cudaErrorStreamCaptureUnsupported);
-  stream->capture = stream;
+  stream->capture = std::make_shared<Capture>(Capture{stream, std::this_thread::get_id()});
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
   const std::lock_guard lock(g_mutex);
-  if (stream->capture != stream) return report(cudaErrorIllegalState);
+  const std::shared_ptr<Capture> capture = stream->capture;
+  if (capture == nullptr || capture->origin != stream) return report(cudaErrorIllegalState);
+  bool is_joined = true;
+  for (const auto& [other, count] : capture->issued) is_joined = is_joined && stream->awaited[other] == count;
   for (CUstream_st* other : streams())
-    if (other->capture == stream) other->capture = nullptr;
-  *out = new CUgraph_st{std::move(stream->graph)};
-  stream->graph.clear();
+    if (other->capture == capture) {
+      other->capture = nullptr;
+      other->awaited.clear();
+    }
+  capture->has_ended = true;
+  *out = nullptr;
+  if (capture->is_invalid) return report(cudaErrorStreamCaptureInvalidated);
+  if (!is_joined) return report(cudaErrorStreamCaptureUnjoined);
+  *out = new CUgraph_st{std::move(capture->graph)};
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {

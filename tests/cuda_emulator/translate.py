@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Turns CUDA C++ into C++ for the emulator: kernel launches become calls of emulator::launch, whose arguments are
-evaluated at once and kept by value, as the driver keeps them; dynamic shared memory becomes a pointer.
+evaluated at once and kept by value, as the driver keeps them; shared memory becomes memory of the host thread; launch
+bounds become a check.
 
     translate.py SOURCE_ROOT OUT_ROOT FILE...     (FILE relative to SOURCE_ROOT; its place is kept)
 """
@@ -50,9 +51,38 @@ def parts(text):
     return found
 
 
+def check_bounds(text):
+    """Kernels with launch bounds compare them with their block."""
+    at = 0
+    while (at := text.find("__launch_bounds__(", at)) >= 0:
+        open_bounds = text.index("(", at)
+        end = close(text, open_bounds, "(", ")")
+        body = text.index("{", close(text, text.index("(", end), "(", ")"))
+        check = f"emulator::check_bounds{text[open_bounds:end]};"
+        text = text[:body + 1] + check + text[body + 1:]
+        at = end
+    return text
+
+
+def shared_arrays(text):
+    """Static shared memory lies in memory of the host thread, which runs one block at a time."""
+    def declare(found):
+        alignment, kind = f", {found[1]}" if found[1] else "", found[2]
+        made = ""
+        for each in parts(found[3]):
+            name, extents = re.fullmatch(r"\s*(\w+)(.*)", each, re.DOTALL).groups()
+            made += (f"using {name}_array = {kind}{extents}; "
+                     f"static __thread emulator::Shared<{name}_array{alignment}> {name}_memory; "
+                     f"{name}_array& {name} = {name}_memory.get();")
+        return made
+    return re.sub(r"__shared__ (?:__align__\((\d+)\) )?([\w:]+(?:<[^<>]*>)?) ([^;]+);", declare, text)
+
+
 def translate(text):
+    text = check_bounds(text)
     text = re.sub(r"extern __shared__ (?:__align__\(\d+\) )?unsigned char (\w+)\[\];",
                   r"unsigned char* \1 = emulator::dynamic_shared();", text)
+    text = shared_arrays(text)
     while (at := text.find("<<<")) >= 0:
         begin = kernel_begin(text, at)
         end_of_config = text.index(">>>", at)
@@ -64,7 +94,8 @@ def translate(text):
         # A kernel with dynamic shared memory is named, so that what was set aside for it is compared.
         shared = (parts(config) + ["0"] * 4)[2].strip()
         name = "nullptr" if shared == "0" else f"reinterpret_cast<const void*>(&{kernel})"
-        text = (text[:begin] + f"emulator::launch({{{config}}}, {name}, [=](auto... given) {{ {kernel}(given...); }}"
+        call = f"[=](auto... given) {{ {kernel}(given...); }}"
+        text = (text[:begin] + f'emulator::launch({{{config}}}, "{kernel}", {name}, {call}'
                 + (", " + arguments if arguments.strip() else "") + ")" + text[end:])
     return text
 

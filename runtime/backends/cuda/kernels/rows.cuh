@@ -37,9 +37,10 @@ struct Team {
   int rank;
 
   // Of one value a thread; every thread gets the result, the same bits in all of them. Called by all of the
-  // team.
+  // team. What any of them has read or written before, others may write or read afterwards.
   template <class W, class Op>
   __device__ W reduce(W value, Op op) const {
+    if constexpr (kThreads == 32) __syncwarp();  // shuffles order no memory
 #pragma unroll
     for (int lane = 16; lane > 0; lane /= 2) value = op(value, __shfl_xor_sync(0xffffffffu, value, lane));
     if constexpr (kThreads > 32) {
