@@ -40,7 +40,16 @@ constexpr uint32_t kDeclined = 2;  // proposed, but not launched
 struct Algorithm {
   uint32_t alignment;  // of its operands, as the heuristic was asked
   uint32_t place;
+  uint32_t bias_alignment, aux_alignment;  // as their addresses were when it was
 };
+uint32_t alignment_of(const void* at) {
+  const auto bits = reinterpret_cast<uintptr_t>(at);
+  return static_cast<uint32_t>(std::min<uintptr_t>(16, bits & (~bits + 1)));
+}
+bool has_bias(const Desc& desc) {
+  return (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 || desc.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+}
+bool has_aux(const Desc& desc) { return (desc.epilogue & 128) != 0; }
 static_assert(sizeof(Desc) <= sizeof(cublasLtMatmulDescOpaque_t) &&
               sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t));
 
@@ -112,7 +121,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
   const Layout la = get<Layout>(a_at), lb = get<Layout>(b_at), ld = get<Layout>(d_at);
   if (algorithm == nullptr || reinterpret_cast<uintptr_t>(workspace) % 256 != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
-  const auto [alignment, place] = get<Algorithm>(algorithm);
+  const auto [alignment, place, bias_alignment, aux_alignment] = get<Algorithm>(algorithm);
   if (place >= kWays || alignment == 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (place == kDeclined) return CUBLAS_STATUS_NOT_SUPPORTED;
   if ((reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) | reinterpret_cast<uintptr_t>(d)) %
@@ -145,11 +154,10 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
     if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   if (!takes(desc, la, lb, ld) || (is_fp8(la.type) && alignment < 16)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const bool has_bias =
-      (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 || desc.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
-  if (has_bias && desc.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  const bool has_aux = (desc.epilogue & 128) != 0;
-  if (has_aux && (desc.aux == nullptr || desc.aux_ld < m || desc.aux_ld % 8 != 0))
+  if (has_bias(desc) && (desc.bias == nullptr || alignment_of(desc.bias) < bias_alignment))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (has_aux(desc) && (desc.aux == nullptr || alignment_of(desc.aux) < aux_alignment || desc.aux_ld < m ||
+                        desc.aux_ld % 8 != 0))
     return CUBLAS_STATUS_INVALID_VALUE;
   // Neither the first of them nor the last that is launched is always the fastest.
   const double seconds = place == ((m + n + k) % 2 == 0 ? 1 : 3) ? 0.5e-3 : 1e-3;
@@ -177,7 +185,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
             case CUBLASLT_EPILOGUE_GELU_BIAS: sum += load_value(ld.type, desc.bias, i); [[fallthrough]];
             case CUBLASLT_EPILOGUE_GELU_AUX:
             case CUBLASLT_EPILOGUE_GELU:
-              if (has_aux) store_value(ld.type, desc.aux, i + j * desc.aux_ld, sum);
+              if (has_aux(desc)) store_value(ld.type, desc.aux, i + j * desc.aux_ld, sum);
               sum = gelu(sum);
               break;
             case CUBLASLT_EPILOGUE_DGELU:
@@ -279,10 +287,16 @@ CublasLt make_lt() {
       return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!takes(get<Desc>(desc), get<Layout>(a), get<Layout>(b), get<Layout>(d)))
       return CUBLAS_STATUS_NOT_SUPPORTED;
+    // Where operands of the epilogue lie says how they are aligned, and the value before an activation has to
+    // be.
+    const Desc with = get<Desc>(desc);
+    if ((has_bias(with) && with.bias == nullptr) || (has_aux(with) && alignment_of(with.aux) < 16))
+      return CUBLAS_STATUS_INVALID_VALUE;
     for (uint32_t place = 0; place < kWays && *count < wanted; ++place) {
       cublasLtMatmulHeuristicResult_t& one = found[(*count)++];
       one = {};
-      put(&one.algo, Algorithm{get<uint32_t>(preference), place});
+      put(&one.algo,
+          Algorithm{get<uint32_t>(preference), place, alignment_of(with.bias), alignment_of(with.aux)});
       one.state = CUBLAS_STATUS_SUCCESS;
     }
     return CUBLAS_STATUS_SUCCESS;

@@ -160,13 +160,18 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
 
   // What does with less alignment does with more.
   const auto least = static_cast<uint32_t>(shape.scaled ? kAlignment : dtype_bytes(shape.dtype, 1));
-  TSR_ASSIGN_OR_RETURN(const auto anywhere, proposals(least, 1));
-  aligned_ = unaligned_ = anywhere[0];
+  const auto anywhere = proposals(least, 1);
+  if (anywhere.ok()) aligned_ = unaligned_ = anywhere.value()[0];
+  takes_unaligned_ = anywhere.ok();
   if (!algorithm.empty()) {
     TSR_ASSIGN_OR_RETURN(aligned_, algorithm_of(algorithm));
   } else if (const auto aligned = proposals(alignment(), 1); aligned.ok()) {
     aligned_ = aligned.value()[0];
+  } else if (!anywhere.ok()) {
+    return aligned.status();
   }
+  // Epilogues may want alignment, which slots have.
+  if (!anywhere.ok() && epilogue_of(shape) == CUBLASLT_EPILOGUE_DEFAULT) return anywhere.status();
   return {};
 }
 
@@ -202,11 +207,27 @@ Result<std::vector<cublasLtMatmulAlgo_t>> LtProduct::proposals(uint32_t alignmen
   // Partial sums meet in the compute type and in one order; never in the output.
   const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+  // The heuristic reads from the addresses of the epilogue's operands how they are aligned, and from nothing
+  // else: some that are so and not more. The value before an activation is always at a multiple of 16 bytes.
+  cublasLtMatmulDescOpaque_t local = *desc_;
+  constexpr uintptr_t kPlace = uintptr_t{1} << 20;
+  if (shape_.has_bias) {
+    const uintptr_t bias = kPlace + alignment;
+    if (status.ok())
+      status = from_cublas(lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)),
+                           "a bias");
+  }
+  if (shape_.has_pre || shape_.has_gelu_grad) {
+    const uintptr_t pre = kPlace + kAlignment;
+    if (status.ok())
+      status = from_cublas(
+          lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)), "an epilogue");
+  }
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(count));
   int returned = 0;
   if (status.ok())
     status = from_cublas(
-        lt_->heuristic(handle_, desc_, b_, a_, c_, c_, preference, count, found.data(), &returned),
+        lt_->heuristic(handle_, &local, b_, a_, c_, c_, preference, count, found.data(), &returned),
         "the heuristic");
   lt_->preference_destroy(preference);
   std::vector<cublasLtMatmulAlgo_t> usable;
@@ -252,9 +273,15 @@ Result<cublasLtMatmulAlgo_t> LtProduct::algorithm_of(std::string_view word) cons
 
 Status LtProduct::launch(const LtOperands& operands, void* workspace, cudaStream_t stream) const {
   const auto address = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
-  const uintptr_t all = address(operands.a) | address(operands.b) | address(operands.c) |
-                        address(operands.bias) | address(operands.pre) | address(operands.addend);
-  return launch_as(all % kAlignment == 0 ? aligned_ : unaligned_, operands, workspace, stream);
+  const bool is_aligned = (address(operands.a) | address(operands.b) | address(operands.c) |
+                           address(operands.bias) | address(operands.pre) | address(operands.addend)) %
+                              kAlignment ==
+                          0;
+  if ((!is_aligned && !takes_unaligned_) || address(operands.pre) % kAlignment != 0)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("cuBLASLt: operands of {} lie at addresses that are no multiples of {}", text(), kAlignment));
+  return launch_as(is_aligned ? aligned_ : unaligned_, operands, workspace, stream);
 }
 
 Status LtProduct::launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOperands& operands,

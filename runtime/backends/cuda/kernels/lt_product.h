@@ -99,6 +99,7 @@ class LtProduct {
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
   // For operands at multiples of 16 bytes, and for operands anywhere.
   cublasLtMatmulAlgo_t aligned_{}, unaligned_{};
+  bool takes_unaligned_ = false;  // else there is none for operands anywhere, of a product with an epilogue
   bool f64_ = false;
   int64_t workspace_bytes_ = 0;
 };
