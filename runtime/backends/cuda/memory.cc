@@ -30,18 +30,36 @@ Guards& guards() {
 cudaError_t allocate(int32_t tier, size_t bytes, void** out) {
   return tier == 0 ? cudaMalloc(out, bytes) : cudaHostAlloc(out, bytes, cudaHostAllocPortable);
 }
-cudaError_t set(int32_t tier, void* memory, int value, size_t bytes) {
-  if (tier == 0) return cudaMemset(memory, value, bytes);
-  std::memset(memory, value, bytes);
-  return cudaSuccess;
-}
+
+// A stream to clear and compare memory on, and to wait for. Waiting for the device as a whole would fail
+// while some other thread captures a graph, and end its capture.
+class OwnStream {
+ public:
+  ~OwnStream() {
+    if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  }
+  cudaError_t create() { return cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
+  cudaError_t set(int32_t tier, void* memory, int value, size_t bytes) const {
+    if (tier == 0) return cudaMemsetAsync(memory, value, bytes, stream_);
+    std::memset(memory, value, bytes);
+    return cudaSuccess;
+  }
+  cudaError_t fetch(void* to, const void* from, size_t bytes) const {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_);
+  }
+  cudaError_t wait() const { return cudaStreamSynchronize(stream_); }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
 cudaError_t release(int32_t tier, void* memory) {
   return tier == 0 ? cudaFree(memory) : cudaFreeHost(memory);
 }
 
-bool zone_holds(const void* zone, int64_t bytes) {
+bool zone_holds(const OwnStream& stream, const void* zone, int64_t bytes) {
   std::vector<unsigned char> found(static_cast<size_t>(bytes));
-  if (cudaMemcpy(found.data(), zone, found.size(), cudaMemcpyDefault) != cudaSuccess) return true;
+  if (stream.fetch(found.data(), zone, found.size()) != cudaSuccess || stream.wait() != cudaSuccess)
+    return true;
   return std::ranges::all_of(found, [](unsigned char byte) { return byte == kMark; });
 }
 
@@ -65,10 +83,12 @@ Result<void*> memory_alloc(int32_t tier, int64_t bytes, bool guarded) {
   }
   char* memory = static_cast<char*>(base) + (guarded ? kZone : 0);
   // Arenas are zero when new, as anonymous mappings are.
-  cudaError_t error = set(tier, memory, 0, static_cast<size_t>(used));
-  if (guarded && error == cudaSuccess) error = set(tier, base, kMark, kZone);
-  if (guarded && error == cudaSuccess) error = set(tier, memory + used, kMark, kZone);
-  if (error == cudaSuccess) error = cudaDeviceSynchronize();
+  OwnStream stream;
+  cudaError_t error = stream.create();
+  if (error == cudaSuccess) error = stream.set(tier, memory, 0, static_cast<size_t>(used));
+  if (guarded && error == cudaSuccess) error = stream.set(tier, base, kMark, kZone);
+  if (guarded && error == cudaSuccess) error = stream.set(tier, memory + used, kMark, kZone);
+  if (error == cudaSuccess) error = stream.wait();
   if (error != cudaSuccess) {
     (void)release(tier, base);
     return from_cuda(error, "clearing new memory");
@@ -93,10 +113,12 @@ Status memory_free(int32_t tier, void* memory, int64_t bytes) {
     }
   }
   Status status;
-  if (guarded && cudaDeviceSynchronize() == cudaSuccess) {
-    if (!zone_holds(base, kZone))
+  OwnStream stream;
+  // What still runs may write there. (Where a capture is under way nothing is compared.)
+  if (guarded && cudaDeviceSynchronize() == cudaSuccess && stream.create() == cudaSuccess) {
+    if (!zone_holds(stream, base, kZone))
       status = Status(StatusCode::kInternal, "something wrote before the start of an arena");
-    else if (!zone_holds(static_cast<char*>(memory) + std::max<int64_t>(bytes, 1), kZone))
+    else if (!zone_holds(stream, static_cast<char*>(memory) + std::max<int64_t>(bytes, 1), kZone))
       status = Status(StatusCode::kInternal, "something wrote past the end of an arena");
   }
   if (const cudaError_t error = release(tier, base); status.ok()) status = from_cuda(error, "freeing memory");
