@@ -1,6 +1,9 @@
+// Casts. Those between f32 and a type of 16 bits, which a step in mixed precision makes of every parameter,
+// go 16 bytes at a time, and are one launch where they follow one another.
 #include <type_traits>
 
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/map_many.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -47,6 +50,33 @@ struct Cast {
   __device__ void operator()(int64_t i) const { y[i] = convert<To>(x[i]); }
 };
 
+// The value as it is: loading and storing convert it.
+struct SameValue {
+  struct Own {};
+  bool operator==(const SameValue&) const = default;
+  void bind(const LaunchArgs&) {}
+  __host__ __device__ void take(const Own&) {}
+  __device__ void begin() {}
+  template <class W>
+  __device__ void operator()(int64_t, const W* x, W* y) const {
+    y[0] = x[0];
+  }
+};
+template <class T>
+constexpr bool kIsHalf = std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
+
+template <class To, class From>
+std::unique_ptr<Kernel> cast(int64_t count) {
+  if constexpr (kIsHalf<To> && std::is_same_v<From, float>)
+    return std::make_unique<MapOfMany<To, 0, 1, 1, 0, SameValue>>(count, SameValue{});
+  else if constexpr (kIsHalf<From> && std::is_same_v<To, float>)
+    return std::make_unique<MapOfMany<From, 1, 0, 0, 1, SameValue>>(count, SameValue{});
+  else
+    return make_kernel([count](const LaunchArgs& args) {
+      launch_each(args.stream, count, Cast<To, From>{args.in<From>(0), args.out<To>(0)});
+    });
+}
+
 template <class F>
 Result<Prepared> dispatch_plain(DType dtype, F&& f) {
   switch (dtype) {
@@ -67,13 +97,7 @@ Result<Prepared> dispatch_plain(DType dtype, F&& f) {
 Result<Prepared> prepare_cast(const KernelSpec& spec) {
   return dispatch_plain(spec.input_dtype(0), [&](auto from) {
     return dispatch_plain(spec.output_dtype(0), [&](auto to) -> Result<Prepared> {
-      using From = decltype(from);
-      using To = decltype(to);
-      const int64_t count = spec.output_elements(0);
-      return memory_bound(
-          spec, make_kernel([count](const LaunchArgs& args) {
-            launch_each(args.stream, count, Cast<To, From>{args.in<From>(0), args.out<To>(0)});
-          }));
+      return memory_bound(spec, cast<decltype(to), decltype(from)>(spec.output_elements(0)));
     });
   });
 }
