@@ -1,13 +1,16 @@
+#include <cmath>
+
 #include "runtime/backends/cuda/kernels/factor_index.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/kernels/philox.cuh"
+#include "runtime/backends/cuda/kernels/shard_index.cuh"
 
 namespace tessera::cuda {
 
 namespace {
 
-// The row-major index in the whole tensor of an element of the shard.
+// As ShardIndex, of shards of any number of ranges and dims.
 struct LogicalIndex {
   int rank = 0;
   int64_t dims[TSR_ABI_MAX_RANK] = {};     // local
@@ -25,9 +28,11 @@ struct LogicalIndex {
       stride *= factor.global_extent;
     }
   }
-  __device__ uint64_t of(int64_t local) const {
+  __device__ uint64_t at(int64_t local) const {
     int64_t global = 0;
-    for (int dim = rank - 1; dim >= 0; --dim) {
+#pragma unroll
+    for (int dim = TSR_ABI_MAX_RANK - 1; dim >= 0; --dim) {  // known numbers: no copy in local memory
+      if (dim >= rank) continue;
       global += factors[dim].to_global(local % dims[dim]) * strides[dim];
       local /= dims[dim];
     }
@@ -35,29 +40,37 @@ struct LogicalIndex {
   }
 };
 
-template <class W>
+template <class W, class Index>
 struct Dropout {
   const int64_t* seed_at;
   uint64_t salt, seed;
-  double p;
+  uint64_t dropped;  // of the 2^53 values that a random number may have, the lowest ones
   W kept;
-  LogicalIndex index;
+  Index index;
   __device__ void begin() { seed = static_cast<uint64_t>(*seed_at); }
   __device__ void operator()(int64_t i, const W* x, W* y) const {
-    const PhiloxBits bits = philox_bits(seed, salt, index.of(i));
-    y[0] = uniform_from_bits(bits.word[0], bits.word[1]) >= p ? x[0] * kept : W(0);
+    y[0] = random_53_bits(philox_bits(seed, salt, index.at(i))) >= dropped ? x[0] * kept : W(0);
   }
 };
 
-}  // namespace
-
-Result<Prepared> prepare_dropout(const KernelSpec& spec) {
+template <class Index>
+Result<Prepared> dropout(const KernelSpec& spec, const Index& index) {
   const double p = spec.f64("p");
   const auto salt = static_cast<uint64_t>(spec.i64("salt"));
-  return map_op<1, 1>(spec, [p, salt, index = LogicalIndex(spec)](const LaunchArgs& args, auto zero) {
+  // u >= p for u = n / 2^53, both exact in double.
+  const auto dropped = static_cast<uint64_t>(std::ceil(p * 0x1p53));
+  return map_op<1, 1>(spec, [=](const LaunchArgs& args, auto zero) {
     using W = Wide<decltype(zero)>;
-    return Dropout<W>{args.in<int64_t>(1), salt, 0, p, W(1 / (1 - p)), index};
+    return Dropout<W, Index>{args.in<int64_t>(1), salt, 0, dropped, W(1 / (1 - p)), index};
   });
+}
+
+}  // namespace
+
+// x, seed [] -> y. An element draws what it would in the whole tensor.
+Result<Prepared> prepare_dropout(const KernelSpec& spec) {
+  const Result<ShardIndex> index = ShardIndex::of(spec);
+  return index.ok() ? dropout(spec, *index) : dropout(spec, LogicalIndex(spec));
 }
 
 }  // namespace tessera::cuda

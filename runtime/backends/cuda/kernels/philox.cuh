@@ -30,6 +30,11 @@ __device__ inline PhiloxBits philox_bits(uint64_t seed, uint64_t salt, uint64_t 
   return {{c0, c1, c2, c3}};
 }
 
+// What a uniform number is made of: the top 53 bits of the first two words.
+__device__ inline uint64_t random_53_bits(const PhiloxBits& bits) {
+  return ((static_cast<uint64_t>(bits.word[0]) << 32) | bits.word[1]) >> 11;
+}
+
 // Uniform in [0, 1): the top 53 bits of two words, exact in double.
 __device__ inline double uniform_from_bits(uint32_t high, uint32_t low) {
   return static_cast<double>(((static_cast<uint64_t>(high) << 32) | low) >> 11) * 0x1p-53;
