@@ -17,7 +17,7 @@ struct TableRow {
   }
 };
 
-template <class T>
+template <class T, int kVec>
 struct Embedding {
   const T* table;
   TableRow row_of;
@@ -26,7 +26,16 @@ struct Embedding {
   template <class Team>
   __device__ void operator()(const Team& team, int64_t i) const {
     const int64_t row = row_of(i);
-    team.each(cols, [&](int64_t c) { y[i * cols + c] = row >= 0 ? table[row * cols + c] : T(0.0f); });
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      Pack<T, kVec> pack;
+      if (row >= 0) {
+        pack = *reinterpret_cast<const Pack<T, kVec>*>(table + row * cols + c);
+      } else {
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) pack.value[v] = T(0.0f);
+      }
+      *reinterpret_cast<Pack<T, kVec>*>(y + i * cols + c) = pack;
+    });
   }
 };
 
@@ -38,8 +47,8 @@ Result<Prepared> prepare_embedding(const KernelSpec& spec) {
     using T = decltype(zero);
     const int64_t V = spec.input_dims(0)[0], C = spec.input_dims(0)[1], count = spec.input_elements(1);
     const FactorIndex v(spec.factor('v'));
-    Prepared prepared = by_rows(spec, count, C, [=](const LaunchArgs& args) {
-      return Embedding<T>{args.in<T>(0), {args.in<int32_t>(1), v, V}, args.out<T>(0), C};
+    Prepared prepared = by_packed_rows<T>(spec, count, C, [=](const LaunchArgs& args, auto packed) {
+      return Embedding<T, packed.value>{args.in<T>(0), {args.in<int32_t>(1), v, V}, args.out<T>(0), C};
     });
     prepared.bytes = 2 * operand_bytes(spec, 0);  // of the table only the rows that are asked for
     return std::move(prepared);

@@ -62,8 +62,16 @@ struct HeadRow {
 
   static constexpr int kVec = 16 / static_cast<int>(sizeof(T));
 
-  // exp(x - m), 0 for x = -inf also where the whole row is -inf.
-  static __device__ W exp_above(W x, W m) { return x == minus_infinity<W>() ? W(0) : exp(x - m); }
+  // exp(x - m), 0 for x = -inf also where the whole row is -inf. Of logits of 16 bits by the approximation of
+  // the special function unit (2 ulp of f32 and |x - m| 2^-24): a row is two exponentials an element, and
+  // whole ones, with divisions, would take longer than the memory.
+  static __device__ W exp_above(W x, W m) {
+    if (x == minus_infinity<W>()) return W(0);
+    if constexpr (sizeof(T) == 2)
+      return __expf(x - m);
+    else
+      return exp(x - m);
+  }
 
   // Maximum of a row and the sum of exponentials above it in one pass: the sum is scaled down where the
   // maximum grows. A NaN in the row makes both NaN.
@@ -124,17 +132,23 @@ struct HeadRow {
       if (makes_loss(pass)) loss_out[row] = label < 0 ? W(0) : log(s) + m - picked;
     }
     if (!makes_gradient(pass)) return;
-    const W factor = *scale * *dloss;
-    const auto gradient = [&](W x, int64_t c) {
-      return label < 0 ? W(0) : (exp_above(x, m) / s - (c == at ? W(1) : W(0))) * factor;
+    const W factor = *scale * *dloss, share = factor / s;
+    // `from_label`: elements from it on.
+    const auto gradient = [&](W x, int64_t from_label) {
+      if constexpr (sizeof(T) == 2)
+        return label < 0 ? W(0) : exp_above(x, m) * share - (from_label == 0 ? factor : W(0));
+      else
+        return label < 0 ? W(0) : (exp_above(x, m) / s - (from_label == 0 ? W(1) : W(0))) * factor;
     };
     team.template packs<kVec>(whole, [&](int64_t c) {
       W x[kVec];
       load_pack(l + c, x);
-      for (int i = 0; i < kVec; ++i) x[i] = gradient(x[i], c + i);
+#pragma unroll
+      for (int i = 0; i < kVec; ++i) x[i] = gradient(x[i], c + i - at);
       store_pack(l + c, x);
     });
-    for (int64_t c = whole + team.rank; c < V; c += Team::size) l[c] = narrow<T>(gradient(widen(l[c]), c));
+    for (int64_t c = whole + team.rank; c < V; c += Team::size)
+      l[c] = narrow<T>(gradient(widen(l[c]), c - at));
   }
 };
 
