@@ -52,6 +52,39 @@ struct Column {
   }
 };
 
+constexpr int kColumnWarps = 8;
+
+// The sums of a chunk of rows, a pack of columns a thread: a block takes 32 packs, each of its warps every
+// kColumnWarps-th row, and the warps' sums meet in order.
+template <class T>
+__global__ void __launch_bounds__(32 * kColumnWarps)
+    packed_columns_kernel(const T* x, ColumnChunks shape, Wide<T>* partial) {
+  using W = Wide<T>;
+  constexpr int kVec = 16 / static_cast<int>(sizeof(T)), kCols = 32 * kVec;
+  __shared__ W total[kColumnWarps][kCols];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t first = int64_t{blockIdx.x} * kCols, col = first + lane * kVec, chunk = blockIdx.y;
+  const int64_t begin = chunk * shape.rows_per_chunk;
+  const int64_t end = begin + shape.rows_per_chunk < shape.rows ? begin + shape.rows_per_chunk : shape.rows;
+  W sums[kVec] = {};
+  if (col < shape.cols)
+#pragma unroll 4
+    for (int64_t row = begin + warp; row < end; row += kColumnWarps) {
+      W value[kVec];
+      load_pack(x + row * shape.cols + col, value);
+      for (int i = 0; i < kVec; ++i) sums[i] += value[i];
+    }
+    // Lanes side by side: no two in one bank.
+#pragma unroll
+  for (int i = 0; i < kVec; ++i) total[warp][i * 32 + lane] = sums[i];
+  __syncthreads();
+  for (int c = static_cast<int>(threadIdx.x); c < kCols && first + c < shape.cols; c += 32 * kColumnWarps) {
+    W sum = 0;
+    for (int w = 0; w < kColumnWarps; ++w) sum += total[w][c % kVec * 32 + c / kVec];
+    partial[chunk * shape.cols + first + c] = sum;
+  }
+}
+
 template <class T>
 struct Broadcast {
   const T* x;
@@ -78,11 +111,19 @@ Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
     using T = decltype(zero);
     const int64_t cols = spec.output_elements(0), rows = cols == 0 ? 0 : spec.input_elements(0) / cols;
     const ColumnChunks shape(rows, cols);
-    return memory_bound(
-        spec, make_kernel([=](const LaunchArgs& args) {
-          launch_columns<T, 1>(args, shape, Column<T>{args.in<T>(0), cols}, {{args.out<T>(0), nullptr}});
-        }),
-        shape.workspace_bytes<Wide<T>>(1));
+    const int64_t workspace = shape.workspace_bytes<Wide<T>>(1);
+    auto plain = make_kernel([=](const LaunchArgs& args) {
+      launch_columns<T, 1>(args, shape, Column<T>{args.in<T>(0), cols}, {{args.out<T>(0), nullptr}});
+    });
+    constexpr int64_t kVec = 16 / static_cast<int64_t>(sizeof(T)), kCols = 32 * kVec;
+    if (cols == 0 || cols % kVec != 0) return memory_bound(spec, std::move(plain), workspace);
+    auto packed = make_kernel([=](const LaunchArgs& args) {
+      const dim3 grid(static_cast<unsigned>((cols + kCols - 1) / kCols), static_cast<unsigned>(shape.chunks));
+      packed_columns_kernel<T><<<grid, 32 * kColumnWarps, 0, args.stream>>>(
+          args.in<T>(0), shape, static_cast<Wide<T>*>(args.workspace));
+      launch_column_totals<T, 1>(args, shape.chunks, cols, {{args.out<T>(0), nullptr}});
+    });
+    return memory_bound(spec, where_aligned(spec, std::move(packed), std::move(plain)), workspace);
   });
 }
 
