@@ -97,6 +97,11 @@ __global__ void blocks_kernel(BlockTask task) {
 
 }  // namespace
 
+cudaError_t find_kernels() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, blocks_kernel<uint4>);
+}
+
 bool can_reduce(int32_t dtype, int32_t reduce) { return find(dtype, reduce) != nullptr; }
 
 cudaError_t launch_reduce(cudaStream_t stream, int32_t dtype, int32_t reduce, const ReduceTask& task) {

@@ -10,6 +10,10 @@ namespace tessera::cuda {
 
 inline constexpr int32_t kMostMembers = 64;
 
+// Whether this library's kernels run on the current device: cudaErrorNoKernelImageForDevice where it was
+// built for others alone.
+cudaError_t find_kernels();
+
 // Rows of `count` elements: out[j][row * out_stride + i] = in[0] + in[1] + ... (or the maximum) at
 // [row * in_stride + i], added in that order: f64 and integers in their own type, the others in f32 and
 // rounded once. An output may be one of the inputs, element for element.

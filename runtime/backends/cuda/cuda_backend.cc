@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/backend_table.h"
+#include "runtime/backends/cuda/collective_kernels.h"
 #include "runtime/backends/cuda/communicator.h"
 #include "runtime/backends/cuda/copies.h"
 #include "runtime/backends/cuda/cuda_kernel.h"
@@ -78,9 +79,18 @@ tsr_abi_error* device_info(int32_t ordinal, tsr_abi_device_info* out) {
 
 tsr_abi_error* device_open(const tsr_host_api* host, int32_t ordinal, tsr_abi_device** out) {
   return guarded([&]() -> Status {
-    TSR_RETURN_IF_ERROR(device_rates(ordinal).status());
+    TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
     const ScopedDevice current(ordinal);
     TSR_RETURN_IF_ERROR(from_cuda(cudaFree(nullptr), "starting the device's context"));
+    if (const cudaError_t error = find_kernels(); error != cudaSuccess) {
+      (void)cudaGetLastError();  // not sticky: the next call starts clean
+      return Status(
+          StatusCode::kUnsupported,
+          tessera::format("{}: no kernels for compute capability {}.{} ({}): build libtessera_cuda with "
+                          "-DCMAKE_CUDA_ARCHITECTURES={}{}",
+                          rates.name, rates.major, rates.minor, cudaGetErrorName(error), rates.major,
+                          rates.minor));
+    }
     *out = new tsr_abi_device{host, ordinal};
     return {};
   });
