@@ -107,6 +107,7 @@ class Search {
     TSR_ASSIGN_OR_RETURN(const std::vector<StrategySpec> roots, settle_roots());
     PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
     bounds_ = &bounds;
+    is_single_ = roots.size() == 1;
     WorkingBytes working(bound_graph_, space_);
     const LeastPlanSpace smallest{roots, space_, pins_, bounds, working, trials_};
     if (may_choose_smallest()) smallest_ = &smallest;
@@ -384,7 +385,8 @@ class Search {
   }
 
   void look_at(const Open& open) {
-    if (bounds_ != nullptr && bounds_->bytes(open.node.spec) > limit_) {
+    // Of one strategy there are few ways to save memory: all are lowered, and tell more than bounds do.
+    if (!is_single_ && bounds_->bytes(open.node.spec) > limit_) {
       ++search_.too_large;
       // Parameters and state are soon looked up.
       skipped_ += bounds_->lasting_bytes(open.node.spec) <= limit_;
@@ -584,6 +586,7 @@ class Search {
   bool has_words_ = false;
   bool may_save_ = true;  // what saves memory may come up
   PlanBounds* bounds_ = nullptr;
+  bool is_single_ = false;  // one strategy to begin with: what is searched only saves memory
   bool bounds_hold_ = true;
   std::map<uint32_t, int64_t> looked_at_;  // by kind, how many were lowered
   double trust_ = 1;                       // bounds count for that much

@@ -19,7 +19,9 @@ class RecomputeSearch {
     std::optional<std::vector<TensorId>> last;
     MeasuredSet found;
     int64_t step = limit_ / 1000 + 1;
-    for (int32_t lowered = 0, rounds = 0; lowered < most && rounds < 4 * most; ++rounds) {
+    // While none fits, twice as many: to recompute everything is dearer than to look on.
+    for (int32_t lowered = 0, rounds = 0; lowered < (best_ ? most : 2 * most) && rounds < 4 * most;
+         ++rounds) {
       std::vector<int64_t> now;
       for (const Budget& budget : budgets) now.push_back(budget.now);
       const auto set = options_.choose(now);

@@ -106,6 +106,14 @@ class RecomputeFinder {
     for (const Tenancy& it : tenancies_) by_slot_[static_cast<size_t>(it.slot)].push_back(&it);
   }
 
+  // The last reader of a value may have put its result in the value's place: of what is there then, it is the
+  // first.
+  bool reads(int32_t at, int32_t slot) const {
+    const auto* kernel = std::get_if<KernelInst>(&rank_->entries[0].code[static_cast<size_t>(at)]);
+    return kernel != nullptr &&
+           std::ranges::find(kernel->inputs, slot, &SlotRef::slot) != kernel->inputs.end();
+  }
+
   void find_waits() {
     waits_.clear();
     for (const Tenancy& it : tenancies_) {
@@ -116,7 +124,8 @@ class RecomputeFinder {
       const auto& uses = uses_[static_cast<size_t>(it.slot)];
       for (auto at = std::ranges::lower_bound(uses, it.first); at != uses.end() && *at <= it.last; ++at) {
         const auto next = at + 1;
-        if (next == uses.end() || *next > it.last) break;
+        if (next == uses.end() || !(*next <= it.last || (*next == it.last + 1 && reads(*next, it.slot))))
+          break;
         if (era(*at) == InstructionEra::kForward && era(*next) == InstructionEra::kBackward)
           waits_[index(viewed(graph_, it.tensor))].push_back({*at + 1, *next - 1, slot.bytes});
       }

@@ -88,6 +88,19 @@ TEST_CASE("just above what fits only what must be is recomputed, and never more 
   }
 }
 
+TEST_CASE("what lies where its gradient will be is there for an activation to be made again") {
+  // The gradient of gelu takes the place of what gelu was made from: no product has to run again for it.
+  const Graph step = training_step("gpt2:L=3,C=32,H=4,V=64,T=32").value();
+  const Plan none = plan_of(step, "dp=1,tp=1", kBatch, kTokens).value();
+  const Plan full = plan_of(step, "dp=1,tp=1,recompute=full", kBatch, kTokens).value();
+  const int64_t most = lowered(step, none, 1).bytes, least = lowered(step, full, 1).bytes;
+  const auto found = planned(step, 1, "dp=1,tp=1,recompute=some", most - (most - least) / 3);
+  REQUIRE_MESSAGE(found.ok(), found.status().to_string());
+  CHECK(std::ranges::any_of(found->plan.recompute, [&](TensorId id) {
+    return step.node(step.tensor(id).producer).op->name == "gelu";
+  }));
+}
+
 TEST_CASE("the set found is as good as the best of all subsets of the largest activations") {
   const Graph step = training_step("gpt2:L=2,C=32,H=4,V=64,T=32").value();
   Plan plan = plan_of(step, "dp=1,tp=1", kBatch, kTokens).value();
