@@ -59,6 +59,7 @@ extern const OpDef kRope = {.name = rope::kName,
                             .infer = rope::infer,
                             .vjp = rope::vjp,
                             .sharding = rope::sharding,
-                            .cost = rope::cost};
+                            .cost = rope::cost,
+                            .in_place = kInPlaceFirst};
 
 }  // namespace tessera
