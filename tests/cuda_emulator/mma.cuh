@@ -53,6 +53,8 @@ inline void copy_async(void* to, const void* from, bool there) {
 inline void copy_async_commit() {}
 inline void copy_async_wait() { emulator::copy_async_wait(); }
 
+inline void prefetch_to_l2(const void*) {}
+
 template <class T>
 uint32_t pack_pair(float low, float high) {
   const T pair[2] = {static_cast<T>(low), static_cast<T>(high)};

@@ -83,6 +83,7 @@ def translate(text):
     text = re.sub(r"extern __shared__ (?:__align__\(\d+\) )?unsigned char (\w+)\[\];",
                   r"unsigned char* \1 = emulator::dynamic_shared();", text)
     text = shared_arrays(text)
+    text = text.replace("__noinline__ ", "")  # no keyword of g++, and no macro: its headers use the word
     while (at := text.find("<<<")) >= 0:
         begin = kernel_begin(text, at)
         end_of_config = text.index(">>>", at)

@@ -47,6 +47,8 @@ struct Fused {
   int32_t taken = 0;
 };
 
+struct DecodeStep;
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -58,6 +60,8 @@ class Kernel {
     (void)coming;
     return {};
   }
+  // What it does, where it may be a part of a launch of matrix-vector products (kernels/decode_step.h).
+  virtual const DecodeStep* decode_step() const { return nullptr; }
 };
 
 class LtProduct;

@@ -67,6 +67,7 @@ constexpr KernelEntry kKernels[] = {
     {"matmul", "matvec", prepare_matvec},
     {"matmul", "cublaslt", prepare_matmul_lt, true},
     {"matmul", "reference", prepare_matmul},
+    {"matmul_add", "matvec", prepare_matvec_add},
     {"matmul_add", "cublaslt", prepare_matmul_add_lt, true},
     {"matmul_add", "reference", prepare_matmul_add},
     {"matmul_gelu_grad", "cublaslt", prepare_matmul_gelu_grad_lt, true},

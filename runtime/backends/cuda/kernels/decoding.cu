@@ -1,5 +1,6 @@
 // What generation needs around the model: positions, the last row of every sequence, and the cache.
 #include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/factor_index.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/rows.cuh"
@@ -80,7 +81,7 @@ Result<Prepared> prepare_cache_write(const KernelSpec& spec) {
     const auto dims = spec.input_dims(0);
     const int64_t B = dims[0], S = dims[1], rows = spec.input_dims(1)[1], cols = dims[2] * dims[3];
     const auto cache_bytes = static_cast<size_t>(B * S * cols) * sizeof(T);
-    return memory_bound(
+    Prepared prepared = memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) -> Status {
           if (args.inputs[0] != args.outputs[0] && cache_bytes > 0)
             TSR_RETURN_IF_ERROR(from_cuda(cudaMemcpyAsync(args.outputs[0], args.inputs[0], cache_bytes,
@@ -91,6 +92,7 @@ Result<Prepared> prepare_cache_write(const KernelSpec& spec) {
                                     S, rows, cols});
           return {};
         }));
+    return as_decode_step(std::move(prepared), {spec.input_dtype(0), CacheStep{B, S, rows, cols}});
   });
 }
 

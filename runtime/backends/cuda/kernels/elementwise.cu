@@ -1,4 +1,5 @@
 // Unary and binary functions, scalings and biases.
+#include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 
@@ -60,7 +61,11 @@ Result<Prepared> plain(const KernelSpec& spec) {
 
 }  // namespace
 
-Result<Prepared> prepare_add(const KernelSpec& spec) { return plain<2, Add>(spec); }
+Result<Prepared> prepare_add(const KernelSpec& spec) {
+  TSR_ASSIGN_OR_RETURN(Prepared prepared, (plain<2, Add>(spec)));
+  return as_decode_step(std::move(prepared),
+                        {spec.input_dtype(0), MapStep{MapKind::kAdd, spec.output_elements(0)}});
+}
 Result<Prepared> prepare_sub(const KernelSpec& spec) { return plain<2, Sub>(spec); }
 Result<Prepared> prepare_mul(const KernelSpec& spec) { return plain<2, Mul>(spec); }
 Result<Prepared> prepare_div(const KernelSpec& spec) { return plain<2, Div>(spec); }

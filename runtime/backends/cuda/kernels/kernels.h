@@ -130,6 +130,7 @@ Result<Prepared> prepare_tanh_grad(const KernelSpec& spec);
 Result<Prepared> prepare_transpose(const KernelSpec& spec);
 Result<Prepared> prepare_zeros_like(const KernelSpec& spec);
 Result<Prepared> prepare_matvec(const KernelSpec& spec);
+Result<Prepared> prepare_matvec_add(const KernelSpec& spec);
 Result<Prepared> prepare_matmul_lt(const KernelSpec& spec);
 Result<Prepared> prepare_matmul_add_lt(const KernelSpec& spec);
 Result<Prepared> prepare_matmul_gelu_grad_lt(const KernelSpec& spec);

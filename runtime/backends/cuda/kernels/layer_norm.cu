@@ -1,51 +1,13 @@
 #include "runtime/backends/cuda/kernels/columns.cuh"
+#include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/norm_grad.cuh"
+#include "runtime/backends/cuda/kernels/norm_rows.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
 
 namespace {
-
-template <class T, int kVec>
-struct Forward {
-  using W = Wide<T>;
-  const T *x, *w, *b;
-  T* y;
-  W *mean, *rstd;
-  int64_t cols;
-  W eps, inverse;
-  template <class Team>
-  __device__ void operator()(const Team& team, int64_t row) const {
-    const T* xr = x + row * cols;
-    T* yr = y + row * cols;
-    W sum = 0, squares = 0;
-    team.template packs<kVec>(cols, [&](int64_t c) {
-      W v[kVec];
-      load_pack(xr + c, v);
-      for (int i = 0; i < kVec; ++i) sum += v[i];
-    });
-    const W center = team.sum(sum) * inverse;
-    team.template packs<kVec>(cols, [&](int64_t c) {
-      W v[kVec];
-      load_pack(xr + c, v);
-      for (int i = 0; i < kVec; ++i) squares += (v[i] - center) * (v[i] - center);
-    });
-    const W scale = W(1) / sqrt(team.sum(squares) * inverse + eps);
-    team.template packs<kVec>(cols, [&](int64_t c) {
-      W v[kVec], weight[kVec], bias[kVec];
-      load_pack(xr + c, v);
-      load_pack(w + c, weight);
-      load_pack(b + c, bias);
-      for (int i = 0; i < kVec; ++i) v[i] = (v[i] - center) * scale * weight[i] + bias[i];
-      store_pack(yr + c, v);
-    });
-    if (team.rank == 0) {
-      mean[row] = center;
-      rstd[row] = scale;
-    }
-  }
-};
 
 template <class T, int kVec>
 struct GradInput {
@@ -112,11 +74,14 @@ Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
     const double eps = spec.f64("eps"), inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
-    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
-      return Forward<T, packed.value>{args.in<T>(0),  args.in<T>(1),  args.in<T>(2),
-                                      args.out<T>(0), args.out<W>(1), args.out<W>(2),
-                                      rows.cols,      W(eps),         W(inverse)};
-    });
+    Prepared prepared =
+        by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+          return LayerNormRow<T, packed.value>{args.in<T>(0),  args.in<T>(1),  args.in<T>(2),
+                                               args.out<T>(0), args.out<W>(1), args.out<W>(2),
+                                               rows.cols,      W(eps),         W(inverse)};
+        });
+    return as_decode_step(std::move(prepared),
+                          {spec.input_dtype(0), NormStep{true, rows.count, rows.cols, eps}});
   });
 }
 

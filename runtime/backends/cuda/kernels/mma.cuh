@@ -60,6 +60,12 @@ __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group
 // All copies of this thread have arrived; those of others have after the barrier that follows.
 __device__ inline void copy_async_wait() { asm volatile("cp.async.wait_all;\n" ::: "memory"); }
 
+// The 128 bytes around an address on their way to the L2 cache. Nothing is read: that cache is where all of
+// the device's writes meet, so that whoever writes there later is seen.
+__device__ inline void prefetch_to_l2(const void* at) {
+  asm volatile("prefetch.global.L2 [%0];\n" ::"l"(__cvta_generic_to_global(at)));
+}
+
 // Two values as one register, the first in the low half.
 template <class T>
 __device__ inline uint32_t pack_pair(float low, float high) {

@@ -20,7 +20,7 @@ struct WidenChunk {
   __device__ void operator()(int64_t i) const {
     const int64_t chunks = K / Weight::kNumbers, n = i / chunks, c = i % chunks;
     float weight[Weight::kNumbers];
-    Weight::widen(w + n * row_bytes + c * Weight::kBytes, weight);
+    Weight::widen(reinterpret_cast<const typename Weight::Chunk*>(w + n * row_bytes)[c], weight);
     float factor = 1;
     if constexpr (Weight::kScaled) factor = widen(scale[n * groups + Weight::run(c, 0) / group]);
 #pragma unroll

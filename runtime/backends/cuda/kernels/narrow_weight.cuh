@@ -1,5 +1,5 @@
-// The weight of narrow_matmul as its kernels read it: a lane takes a chunk of a row (16 bytes, or 8 of
-// numbers of 4 bits), which is one or two runs of 8 neighbouring numbers.
+// Weights as the kernels of matmul and narrow_matmul read them: a lane takes a chunk of a row (16 bytes, or 8
+// of numbers of 4 bits), which is one or two runs of neighbouring numbers.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/element.cuh"
@@ -30,30 +30,52 @@ inline NarrowShape narrow_shape(const KernelSpec& spec) {
   return shape;
 }
 
-// kNumbers of a chunk, its bytes, where run r of chunk c begins in x, and a number by itself.
+// kNumbers of a chunk, kRun of them neighbours in x, the chunk as it is loaded, where run r of chunk c begins
+// in x, and a number by itself.
+template <class T>
+struct SameWeight {  // of the type of x
+  static constexpr int kNumbers = 16 / static_cast<int>(sizeof(T)), kRun = kNumbers;
+  static constexpr bool kScaled = false;
+  using Chunk = Pack<T, kNumbers>;
+  static int64_t row_bytes(int64_t K) { return K * static_cast<int64_t>(sizeof(T)); }
+  __device__ static int64_t run(int64_t c, int) { return c * kNumbers; }
+  __device__ static void widen(const Chunk& chunk, Wide<T> (&out)[kNumbers]) {
+#pragma unroll
+    for (int i = 0; i < kNumbers; ++i) out[i] = ::tessera::cuda::widen(chunk.value[i]);
+  }
+};
 template <class T>
 struct FloatWeight {
-  static constexpr int kNumbers = 8, kBytes = 16;
+  static constexpr int kNumbers = 8, kRun = 8;
   static constexpr bool kScaled = false;
+  using Chunk = Pack<T, 8>;
   static int64_t row_bytes(int64_t K) { return 2 * K; }
   __device__ static int64_t run(int64_t c, int) { return c * kNumbers; }
-  __device__ static void widen(const uint8_t* chunk, float (&out)[kNumbers]) {
-    load_pack<kNumbers>(reinterpret_cast<const T*>(chunk), out);
+  __device__ static void widen(const Chunk& chunk, float (&out)[kNumbers]) {
+#pragma unroll
+    for (int i = 0; i < kNumbers; ++i) out[i] = ::tessera::cuda::widen(chunk.value[i]);
   }
   __device__ static float number(const uint8_t* row, int64_t k) {
     return ::tessera::cuda::widen(reinterpret_cast<const T*>(row)[k]);
   }
 };
+
+// Byte i of `bytes`, below 2^8, plus 2^23, whose last bits are the number: a move of bytes in place of a
+// conversion, which runs at half the rate or less.
+__device__ inline float byte_above_2_23(uint32_t bytes, int i) {
+  return __uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7540u + static_cast<uint32_t>(i)));
+}
+
 struct Int8Weight {
-  static constexpr int kNumbers = 16, kBytes = 16;
+  static constexpr int kNumbers = 16, kRun = 8;
   static constexpr bool kScaled = true;
+  using Chunk = Pack<uint32_t, 4>;
   static int64_t row_bytes(int64_t K) { return K; }
   __device__ static int64_t run(int64_t c, int r) { return c * kNumbers + 8 * r; }
-  __device__ static void widen(const uint8_t* chunk, float (&out)[kNumbers]) {
-    const auto loaded = *reinterpret_cast<const Pack<uint32_t, 4>*>(chunk);
+  __device__ static void widen(const Chunk& chunk, float (&out)[kNumbers]) {
 #pragma unroll
-    for (int i = 0; i < kNumbers; ++i)
-      out[i] = static_cast<float>(static_cast<int8_t>(loaded.value[i / 4] >> (8 * (i % 4))));
+    for (int i = 0; i < kNumbers; ++i)  // moved up by 128, and back
+      out[i] = byte_above_2_23(chunk.value[i / 4] ^ 0x80808080u, i % 4) - 8388736.0f;
   }
   __device__ static float number(const uint8_t* row, int64_t k) {
     return static_cast<float>(static_cast<int8_t>(row[k]));
@@ -62,20 +84,16 @@ struct Int8Weight {
 // Half of 32 numbers: 8 bytes hold 8 neighbours in their low halves and, 16 numbers further, 8 in their high
 // ones.
 struct Int4Weight {
-  static constexpr int kNumbers = 16, kBytes = 8;
+  static constexpr int kNumbers = 16, kRun = 8;
   static constexpr bool kScaled = true;
+  using Chunk = Pack<uint32_t, 2>;
   static int64_t row_bytes(int64_t K) { return K / 2; }
   __device__ static int64_t run(int64_t c, int r) { return c / 2 * 32 + c % 2 * 8 + 16 * r; }
-  __device__ static void widen(const uint8_t* chunk, float (&out)[kNumbers]) {
-    const auto loaded = *reinterpret_cast<const Pack<uint32_t, 2>*>(chunk);
-    // 2^23 + q has q in its last bits: no conversion.
-    const auto number = [](uint32_t bits) {
-      return __uint_as_float((bits & 15u) | 0x4b000000u) - 8388616.0f;
-    };
+  __device__ static void widen(const Chunk& chunk, float (&out)[kNumbers]) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      out[i] = number(loaded.value[i / 4] >> (8 * (i % 4)));
-      out[8 + i] = number(loaded.value[i / 4] >> (8 * (i % 4) + 4));
+      out[i] = byte_above_2_23(chunk.value[i / 4] & 0x0f0f0f0fu, i % 4) - 8388616.0f;
+      out[8 + i] = byte_above_2_23(chunk.value[i / 4] >> 4 & 0x0f0f0f0fu, i % 4) - 8388616.0f;
     }
   }
   __device__ static float number(const uint8_t* row, int64_t k) {
@@ -96,12 +114,12 @@ Result<Prepared> dispatch_weight(DType dtype, F&& f) {
   }
 }
 
-// 8 neighbours, at a multiple of their size.
-template <class T>
-__device__ inline void load_run(const T* from, Wide<T> (&to)[8]) {
+// kCount neighbours, at a multiple of 16 bytes.
+template <int kCount, class T>
+__device__ inline void load_run(const T* from, Wide<T> (&to)[kCount]) {
   constexpr int kVec = 16 / static_cast<int>(sizeof(T));
 #pragma unroll
-  for (int i = 0; i < 8; i += kVec) {
+  for (int i = 0; i < kCount; i += kVec) {
     Wide<T> part[kVec];
     load_pack(from + i, part);
 #pragma unroll

@@ -1,40 +1,13 @@
 #include "runtime/backends/cuda/kernels/columns.cuh"
+#include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/norm_grad.cuh"
+#include "runtime/backends/cuda/kernels/norm_rows.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
 
 namespace {
-
-template <class T, int kVec>
-struct Forward {
-  using W = Wide<T>;
-  const T *x, *w;
-  T* y;
-  W* rstd;
-  int64_t cols;
-  W eps, inverse;
-  template <class Team>
-  __device__ void operator()(const Team& team, int64_t row) const {
-    const int64_t at = row * cols;
-    W squares = 0;
-    team.template packs<kVec>(cols, [&](int64_t c) {
-      W v[kVec];
-      load_pack(x + at + c, v);
-      for (int i = 0; i < kVec; ++i) squares += v[i] * v[i];
-    });
-    const W scale = W(1) / sqrt(team.sum(squares) * inverse + eps);
-    team.template packs<kVec>(cols, [&](int64_t c) {
-      W v[kVec], weight[kVec];
-      load_pack(x + at + c, v);
-      load_pack(w + c, weight);
-      for (int i = 0; i < kVec; ++i) v[i] *= scale * weight[i];
-      store_pack(y + at + c, v);
-    });
-    if (team.rank == 0) rstd[row] = scale;
-  }
-};
 
 template <class T, int kVec>
 struct GradInput {
@@ -93,10 +66,13 @@ Result<Prepared> prepare_rms_norm(const KernelSpec& spec) {
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
     const double eps = spec.f64("eps"), inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
-    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
-      return Forward<T, packed.value>{args.in<T>(0), args.in<T>(1), args.out<T>(0), args.out<W>(1),
-                                      rows.cols,     W(eps),        W(inverse)};
-    });
+    Prepared prepared =
+        by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+          return RmsNormRow<T, packed.value>{args.in<T>(0), args.in<T>(1), args.out<T>(0), args.out<W>(1),
+                                             rows.cols,     W(eps),        W(inverse)};
+        });
+    return as_decode_step(std::move(prepared),
+                          {spec.input_dtype(0), NormStep{false, rows.count, rows.cols, eps}});
   });
 }
 

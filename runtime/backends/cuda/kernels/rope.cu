@@ -1,14 +1,16 @@
 #include <cmath>
 
+#include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/rope.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
 
 namespace {
 
-// Row = one position. Angles are made in f64 (positions times small frequencies lose too much in f32); one
-// serves the pair i of all heads.
+// Row = one position. One angle serves the pair i of all heads. In place too: a thread reads its pair before
+// it stores it.
 template <class T>
 struct Rope {
   using W = Wide<T>;
@@ -23,15 +25,12 @@ struct Rope {
     const int64_t half = D / 2;
     const double position = sign * static_cast<double>(positions[row]);
     team.each(half, [&](int64_t i) {
-      double sine, cosine;
-      sincos(position * exp(-log_theta * static_cast<double>(2 * i) / static_cast<double>(D)), &sine,
-             &cosine);
-      const W s = static_cast<W>(sine), c = static_cast<W>(cosine);
+      const auto turn = Turn<W>::of(position, i, D, log_theta);
       const int64_t u = interleaved ? 2 * i : i, v = interleaved ? 2 * i + 1 : i + half;
       for (int64_t at = row * H * D; at < (row + 1) * H * D; at += D) {
         const W xu = widen(x[at + u]), xv = widen(x[at + v]);
-        y[at + u] = narrow<T>(xu * c - xv * s);
-        y[at + v] = narrow<T>(xu * s + xv * c);
+        y[at + u] = narrow<T>(turn.first(xu, xv));
+        y[at + v] = narrow<T>(turn.second(xu, xv));
       }
     });
   }
@@ -47,9 +46,11 @@ Result<Prepared> prepare_rope(const KernelSpec& spec) {
     const int64_t rows = dims[0] * dims[1], H = dims[2], D = dims[3];
     const double log_theta = std::log(spec.f64("theta")), sign = spec.i64("inverse") == 1 ? -1 : 1;
     const bool interleaved = spec.string("style") == "interleaved";
-    return by_rows(spec, rows, D / 2, [=](const LaunchArgs& args) {
+    Prepared prepared = by_rows(spec, rows, D / 2, [=](const LaunchArgs& args) {
       return Rope<T>{args.in<T>(0), args.in<int32_t>(1), args.out<T>(0), H, D, log_theta, sign, interleaved};
     });
+    return as_decode_step(std::move(prepared),
+                          {spec.input_dtype(0), RopeStep{rows, H, D, log_theta, sign, interleaved}});
   });
 }
 

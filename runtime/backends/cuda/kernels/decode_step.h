@@ -1,0 +1,65 @@
+// DecodeStep: what a kernel does, as plain data, for those that decoding a few rows consists of. A matrix of
+// such a step is read in a microsecond or two, as long as a launch takes, so that all that lies between two
+// matrices becomes part of the launch that reads one (kernels/matvec_plan.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "graph/base/dtype.h"
+#include "runtime/backends/cuda/cuda_kernel.h"
+#include "runtime/backends/cuda/kernels/matmul_activation.h"
+
+namespace tessera::cuda {
+
+struct MatvecPlan;
+
+// x [rows, cols], w [cols], with is_layer_norm b [cols] -> y, (mean [rows],) rstd [rows]
+struct NormStep {
+  bool is_layer_norm;
+  int64_t rows, cols;
+  double eps;
+};
+// x [M, K], w [N, K], scale [N, groups], bias [N], addend [M, N] -> y [M, N], pre [M, N]
+struct ProductStep {
+  int64_t M, N, K;
+  DType weight;
+  int64_t row_bytes, groups = 1, group = 0;
+  int scale = -1, bias = -1, addend = -1;  // the operands, -1 for none; y may lie over the addend
+  bool has_pre = false;
+  int operands;
+  MatmulActivation activation = MatmulActivation::kNone;
+  std::unique_ptr<Kernel> (*kernel)(const MatvecPlan& plan);  // of the types of this product
+};
+// x [rows, H, D], positions [rows] -> y: rope
+struct RopeStep {
+  int64_t rows, H, D;
+  double log_theta, sign;
+  bool is_interleaved;
+};
+// cache [B, S, cols], new [B, T, cols], start, length [B] -> cache
+struct CacheStep {
+  int64_t B, S, T, cols;
+};
+// Element by element, one or two operands -> y.
+enum class MapKind : int32_t { kAdd, kSwiglu, kGeluTanh, kGeluExact, kRelu, kSilu };
+struct MapStep {
+  MapKind kind;
+  int64_t count;
+};
+
+struct DecodeStep {
+  DType dtype;  // of everything but statistics, indices and a product's weight
+  std::variant<NormStep, ProductStep, RopeStep, CacheStep, MapStep> what;
+};
+
+// `kernel`, which does `step`.
+std::unique_ptr<Kernel> as_decode_step(std::unique_ptr<Kernel> kernel, const DecodeStep& step);
+inline Prepared as_decode_step(Prepared prepared, const DecodeStep& step) {
+  prepared.kernel = as_decode_step(std::move(prepared.kernel), step);
+  return prepared;
+}
+
+}  // namespace tessera::cuda
