@@ -268,6 +268,13 @@ void RankExecutor::run(int32_t index) {
     wait_while(running_, left, may_spin_);
 }
 
+int64_t RankExecutor::launches(int32_t index) const {
+  int64_t count = 0;
+  for (const auto& stream : streams_)
+    count += std::ranges::count(stream->steps[static_cast<size_t>(index)], Step::Kind::kKernel, &Step::kind);
+  return count;
+}
+
 void RankExecutor::wake() {
   for (const auto& stream : streams_) {
     stream->done.fetch_or(RankStream::kStopped, std::memory_order_acq_rel);

@@ -62,7 +62,7 @@ class RankExecutor {
   Standing standing() const;
   std::string waits(int32_t index) const;  // where each stream stands, and for whom
 
-  size_t fused_launches() const { return fused_.count(); }  // each in the place of several kernels
+  int64_t launches(int32_t index) const;  // of kernels, in a run of the entry
 
   // Growth of this object's own buffers during runs: the trace is the only one that can grow.
   int64_t allocations_in_runs() const;

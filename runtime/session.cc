@@ -464,6 +464,15 @@ std::vector<TraceEvent> Session::take_trace() {
   return all;
 }
 
+int64_t Session::launches(std::string_view entry) const {
+  int64_t most = 0;
+  const Result<SessionEntry*> found = impl_->values.find_entry(entry);
+  for (size_t rank = 0; found.ok() && rank < impl_->ranks.size(); ++rank)
+    if (const int32_t index = (*found)->index[rank]; index >= 0)
+      most = std::max(most, impl_->ranks[rank]->launches(index));
+  return most;
+}
+
 const Executable& Session::executable() const { return *impl_->executable; }
 
 }  // namespace tessera

@@ -104,6 +104,9 @@ class Session {
   void reset_communication();
   int64_t allocations() const;  // allocations made by run() since creation, on the runtime's own paths
   std::vector<TraceEvent> take_trace();
+  // Of kernels in a run of the entry, on the rank with the most; 0 where there is no such entry. A backend
+  // that makes one launch of several has fewer of them than the program has instructions.
+  int64_t launches(std::string_view entry) const;
   const Executable& executable() const;
 
  private:

@@ -47,6 +47,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
     return Status(StatusCode::kFailedPrecondition, "generator: option 'stop' needs a model with a tokenizer");
   generator->report_.context = settings.context;
   generator->note_reads();
+  generator->report_.launches = generator->running_->session().launches(kDecode);
   TSR_RETURN_IF_ERROR(generator->feed_sampling());
   generator->worker_ = std::thread([raw = generator.get()] { raw->work(); });
   return generator;

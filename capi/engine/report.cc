@@ -149,6 +149,7 @@ std::string generator_json(const GeneratorReport& report, const PlanRecord& plan
       {"context", report.context},
       {"prefill_seconds", report.prefill_seconds},
       {"decode_seconds", report.decode_seconds},
+      {"launches_per_token", report.launches},
       {"token_reads",
        {{"parameter_bytes", report.parameter_bytes_read}, {"full_cache_bytes", report.cache_bytes_read}}},
       {"plan", plan_object(plan)},
