@@ -47,9 +47,8 @@ struct State {
   const char* kernel = "";
   Actor* actor = nullptr;
   Range static_shared, dynamic_shared;
-  // Moments are numbered through all launches: older ones than the launch's, or in shared memory the block's,
-  // are over.
-  uint32_t of_launch = 1, of_block = 1, next = 1;
+  // Older moments than the launch's, or in shared memory the block's, are over.
+  uint32_t of_launch = 1, of_block = 1, rounds = 0;
   std::vector<Moment> moments;  // of this block, from of_block on
   Pages shared;
   struct Known {
@@ -60,7 +59,13 @@ struct State {
 };
 thread_local State t_state;
 
-// All launches run under the runtime's mutex, as do frees.
+// Moments are numbered through all launches of all threads, since they meet in device memory. Numbers run out
+// once in a long while: then all is forgotten, and a round begins. All launches run under the runtime's
+// mutex, as do frees.
+struct Numbers {
+  uint32_t next = 1, rounds = 0;
+};
+Numbers g_numbers;
 Pages& device_pages() {
   static Pages all;
   return all;
@@ -175,7 +180,7 @@ __attribute__((noinline)) void touch_memory(Kind kind, uintptr_t at, size_t byte
       continue;
     }
     if (Actor& actor = *state.actor; actor.moment == 0) {
-      actor.moment = state.next++;
+      actor.moment = g_numbers.next++;
       state.moments.push_back({actor.thread, actor.barriers, actor.warp_syncs});
     }
     // Neighbours mostly have one past.
@@ -223,21 +228,21 @@ void refuse(const char* what, const void* from) {
 
 void begin_launch(const char* kernel) {
   State& state = t_state;
-  // Numbers run out once in a long while: then all is forgotten.
-  if (state.next > kAtomic / 2) {
+  if (g_numbers.next > kAtomic / 2) {
     device_pages().clear();
-    state.shared.clear();
-    state.next = 1;
+    g_numbers = {1, g_numbers.rounds + 1};
   }
+  if (state.rounds != g_numbers.rounds) state.shared.clear();
+  state.rounds = g_numbers.rounds;
   state.running = true;
   state.kernel = kernel;
-  state.of_launch = state.of_block = state.next;
+  state.of_launch = state.of_block = g_numbers.next;
   for (State::Known& known : state.lately) known = {};
   if (state.static_shared.end == 0) state.static_shared = thread_locals();
 }
 void begin_block() {
   State& state = t_state;
-  state.of_block = state.next;
+  state.of_block = g_numbers.next;
   state.moments.clear();
 }
 void end_launch() { t_state.running = false; }
