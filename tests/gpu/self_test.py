@@ -91,6 +91,9 @@ def training_passes_at_what_is_asked_and_no_less():
     ours["devices"][0]["device_bytes"]["measured"] = 103 * gib
     training.fill([ours], [peer], None)
     check([verdict(table, "gpt2_" + row) for row in ("speed", "mfu", "memory", "predicted")] == ["SHORT"] * 4, str(table.rows))
+    check(training.memory_limit(ours, [peer]) == 11 * gib - (12 * gib - int(0.8 * 14 * gib)), "the arena that is left")
+    check(training.memory_limit(ours, [{"reserved_bytes": 15 * gib}]) is None, "no limit where none is needed")
+    check(training.memory_limit(ours, []) is None, "no limit without a peer")
     training.fill([ours], [], "no PyTorch here")
     check([verdict(table, "gpt2_" + row) for row in ("speed", "memory")] == ["NOT"] * 2, str(table.rows))
 
