@@ -188,7 +188,7 @@ class Search {
   void come_up(const SpaceNode& node, double at_least_s, int64_t saves_from = INT64_MAX) {
     ++search_.configurations;
     double bound_s = 0, likely_s = at_least_s;
-    if (bounds_ != nullptr && options_.like == nullptr) {
+    if (options_.like == nullptr) {
       bound_s = bounds_->seconds(node.spec);
       // Of its own work alone: what savings add is in the overheads that order the search.
       StrategySpec plain = node.spec;
@@ -280,7 +280,6 @@ class Search {
     // Reading two values to write one again: what the cheapest operations take.
     const double rate = cluster_.kinds.empty() ? 0 : cluster_.kinds[0].memory_bytes_per_s;
     const double cheap_s = rate > 0 ? 3 * static_cast<double>(bytes - limit_) / rate : 0;
-    if (bounds_ == nullptr) return {cheap_s, cheap_s};
     const double kept_s = bounds_->seconds(spec), least_s = bounds_->seconds_within(spec, limit_) - kept_s;
     // What bounds do not see of the bytes stays; where no set would then do, it may be that none does.
     const int64_t unseen = std::max<int64_t>(0, bytes - bounds_->bytes(spec));
@@ -459,7 +458,7 @@ class Search {
   // No step of the node, or of what saves memory from it, is faster: what cannot fit is left for what is
   // below.
   double bound_below(const SpaceNode& node) {
-    if (bounds_ == nullptr || options_.like != nullptr) return 0;
+    if (options_.like != nullptr) return 0;
     if (bounds_->bytes(node.spec) <= limit_) return bounds_->seconds(node.spec);
     double bound_s = may_save_ && !has_words_ ? bound_of_sets(node) : INFINITY;
     if (may_save_)
@@ -512,7 +511,7 @@ class Search {
         search_.closed.push_back({to_text(open.node.spec), open.bound_s});
     }
     // Sets of activations to recompute that were not looked at.
-    if (may_save_ && !has_words_ && bounds_ != nullptr && space_.trains) {
+    if (may_save_ && !has_words_ && space_.trains) {
       for (const PlanAttempt& it : attempts_)
         if (it.lowered && !it.fits())
           search_.bound_s = std::min(search_.bound_s, bound_of_sets(it.node) * trust_);
@@ -584,9 +583,9 @@ class Search {
   SpaceOfGraph space_;
   StrategyPins pins_;
   bool has_words_ = false;
-  bool may_save_ = true;  // what saves memory may come up
-  PlanBounds* bounds_ = nullptr;
-  bool is_single_ = false;  // one strategy to begin with: what is searched only saves memory
+  bool may_save_ = true;          // what saves memory may come up
+  PlanBounds* bounds_ = nullptr;  // from the beginning of a run on
+  bool is_single_ = false;        // one strategy to begin with: what is searched only saves memory
   bool bounds_hold_ = true;
   std::map<uint32_t, int64_t> looked_at_;  // by kind, how many were lowered
   double trust_ = 1;                       // bounds count for that much
