@@ -5,6 +5,7 @@
 // expert_matmul_weight_grad(x, dy, load)[e, k, n] = sum over b and the slots s < load of x[e, b, s, k] *
 // dy[e, b, s, n] ([e, n, k] when trans_w = 1).
 #include "graph/base/text.h"
+#include "graph/ops/product_support.h"
 #include "graph/ops/row_support.h"
 
 namespace tessera {
@@ -16,12 +17,6 @@ namespace {
 const AttrSpec kAttrs[] = {
     {"trans_w", AttrType::kI64, AttrValue(int64_t{0}), "1: the weight is stored [E, N, K]"},
 };
-
-Status check_trans(std::string_view op, Attrs attrs) {
-  const int64_t trans = attr_i64(attrs, "trans_w");
-  if (trans == 0 || trans == 1) return {};
-  return Status(StatusCode::kInvalidArgument, format("{}: trans_w is {}, wanted 0 or 1", op, trans));
-}
 
 Status check_load(std::string_view op, Types in) {
   if (in.size() < 3) return {};
@@ -38,7 +33,7 @@ constexpr std::string_view kName = "expert_matmul";
 
 Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 2, 3));
-  TSR_RETURN_IF_ERROR(check_trans(kName, attrs));
+  TSR_RETURN_IF_ERROR(check_flag(kName, attrs, "trans_w"));
   TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "x", 4));
   TSR_RETURN_IF_ERROR(check_dtype(kName, in, 1, "w", in[0].dtype));
@@ -93,7 +88,7 @@ constexpr std::string_view kName = "expert_matmul_weight_grad";
 
 Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 2, 3));
-  TSR_RETURN_IF_ERROR(check_trans(kName, attrs));
+  TSR_RETURN_IF_ERROR(check_flag(kName, attrs, "trans_w"));
   TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "x", 4));
   TSR_RETURN_IF_ERROR(check_dtype(kName, in, 1, "dy", in[0].dtype));

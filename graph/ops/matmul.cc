@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
-#include "graph/ops/op_support.h"
+#include "graph/ops/product_support.h"
 
 namespace tessera {
 
@@ -24,35 +24,21 @@ const AttrSpec kMatmulAttrs[] = {
 
 bool has_activation(Attrs attrs) { return attr_string(attrs, "activation") != "none"; }
 
-Status check_trans(std::string_view op, Attrs attrs) {
-  const int64_t trans = attr_i64(attrs, "trans_w");
-  if (trans == 0 || trans == 1) return {};
-  return Status(StatusCode::kInvalidArgument, format("{}: trans_w is {}, wanted 0 or 1", op, trans));
-}
-
 Inferred matmul_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count("matmul", in, 2, 3));
-  TSR_RETURN_IF_ERROR(check_trans("matmul", attrs));
   TSR_RETURN_IF_ERROR(check_float("matmul", in, 0, "x"));
-  TSR_RETURN_IF_ERROR(check_rank_at_least("matmul", in, 0, "x", 1));
   TSR_RETURN_IF_ERROR(check_dtype("matmul", in, 1, "w", in[0].dtype));
-  TSR_RETURN_IF_ERROR(check_rank("matmul", in, 1, "w", 2));
-  const bool trans = attr_i64(attrs, "trans_w") == 1;
-  const int64_t k = last_extent(in[0].shape), n = in[1].shape[trans ? 0 : 1];
-  if (in[1].shape[trans ? 1 : 0] != k)
-    return Status(StatusCode::kInvalidArgument,
-                  format("matmul: inner extents differ, x [{}] vs w [{}] (trans_w = {})", in[0].shape,
-                         in[1].shape, trans ? 1 : 0));
+  TSR_ASSIGN_OR_RETURN(const Shape shape, product_shape("matmul", in, attrs));
   if (in.size() == 3) {
     TSR_RETURN_IF_ERROR(check_dtype("matmul", in, 2, "bias", in[0].dtype));
-    TSR_RETURN_IF_ERROR(check_shape("matmul", in, 2, "bias", Shape{n}));
+    TSR_RETURN_IF_ERROR(check_shape("matmul", in, 2, "bias", Shape{last_extent(shape)}));
   }
   const std::string& activation = attr_string(attrs, "activation");
   const std::vector<std::string> known = {"none", "relu", "gelu", "silu"};
   if (std::ranges::find(known, activation) == known.end())
     return Status(StatusCode::kInvalidArgument,
                   format("matmul: activation is '{}', wanted one of {}", activation, join(known, ", ")));
-  const TensorType y{in[0].dtype, with_last(without_last(in[0].shape), n)};
+  const TensorType y{in[0].dtype, shape};
   return has_activation(attrs) ? std::vector<TensorType>{y, y} : std::vector<TensorType>{y};
 }
 
@@ -123,18 +109,10 @@ const AttrSpec kWeightGradAttrs[] = {
 
 Inferred weight_grad_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count("matmul_weight_grad", in, 2));
-  TSR_RETURN_IF_ERROR(check_trans("matmul_weight_grad", attrs));
   TSR_RETURN_IF_ERROR(check_float("matmul_weight_grad", in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_dtype("matmul_weight_grad", in, 1, "dy", in[0].dtype));
-  for (int i : {0, 1})
-    TSR_RETURN_IF_ERROR(check_rank_at_least("matmul_weight_grad", in, i, i ? "dy" : "x", 1));
-  if (!(without_last(in[0].shape) == without_last(in[1].shape)))
-    return Status(
-        StatusCode::kInvalidArgument,
-        format("matmul_weight_grad: leading extents differ, x [{}] vs dy [{}]", in[0].shape, in[1].shape));
-  const int64_t k = last_extent(in[0].shape), n = last_extent(in[1].shape);
-  const bool trans = attr_i64(attrs, "trans_w") == 1;
-  return std::vector<TensorType>{{in[0].dtype, trans ? Shape{n, k} : Shape{k, n}}};
+  TSR_ASSIGN_OR_RETURN(const Shape dw, weight_grad_shape("matmul_weight_grad", in, attrs));
+  return std::vector<TensorType>{{in[0].dtype, dw}};
 }
 
 // g is the gradient of dw: dx = dy g^T, ddy = x g.

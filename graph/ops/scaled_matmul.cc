@@ -4,7 +4,7 @@
 // matmul and its gradients.
 #include "graph/base/fp8.h"
 #include "graph/base/text.h"
-#include "graph/ops/op_support.h"
+#include "graph/ops/product_support.h"
 
 namespace tessera {
 
@@ -27,12 +27,6 @@ Status check_scales(std::string_view op, Types in) {
     TSR_RETURN_IF_ERROR(check_shape(op, in, i, name, Shape{}));
   }
   return {};
-}
-
-Status check_trans(std::string_view op, Attrs attrs) {
-  const int64_t trans = attr_i64(attrs, "trans_w");
-  if (trans == 0 || trans == 1) return {};
-  return Status(StatusCode::kInvalidArgument, format("{}: trans_w is {}, wanted 0 or 1", op, trans));
 }
 }  // namespace
 
@@ -61,24 +55,16 @@ Result<DType> result_dtype(Types in, Attrs attrs) {
 Inferred matmul_infer(Types in, Attrs attrs) {
   constexpr std::string_view kName = "scaled_matmul";
   TSR_RETURN_IF_ERROR(check_count(kName, in, 4, 5));
-  TSR_RETURN_IF_ERROR(check_trans(kName, attrs));
   TSR_RETURN_IF_ERROR(check_codes(kName, in, 0, "x"));
-  TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, 0, "x", 1));
   TSR_RETURN_IF_ERROR(check_codes(kName, in, 1, "w"));
-  TSR_RETURN_IF_ERROR(check_rank(kName, in, 1, "w", 2));
   TSR_RETURN_IF_ERROR(check_scales(kName, in));
   TSR_ASSIGN_OR_RETURN(const DType dtype, result_dtype(in, attrs));
-  const bool trans = attr_i64(attrs, "trans_w") == 1;
-  const int64_t k = last_extent(in[0].shape), n = in[1].shape[trans ? 0 : 1];
-  if (in[1].shape[trans ? 1 : 0] != k)
-    return Status(StatusCode::kInvalidArgument,
-                  format("scaled_matmul: inner extents differ, x [{}] vs w [{}] (trans_w = {})", in[0].shape,
-                         in[1].shape, trans ? 1 : 0));
+  TSR_ASSIGN_OR_RETURN(const Shape y, product_shape(kName, in, attrs));
   if (in.size() == 5) {
     TSR_RETURN_IF_ERROR(check_dtype(kName, in, 4, "bias", dtype));
-    TSR_RETURN_IF_ERROR(check_shape(kName, in, 4, "bias", Shape{n}));
+    TSR_RETURN_IF_ERROR(check_shape(kName, in, 4, "bias", Shape{last_extent(y)}));
   }
-  return std::vector<TensorType>{{dtype, with_last(without_last(in[0].shape), n)}};
+  return std::vector<TensorType>{{dtype, y}};
 }
 
 // A shard of k makes an addend of y: scales are those of whole tensors. Of the shards the one that begins at
@@ -119,19 +105,10 @@ const AttrSpec kWeightGradAttrs[] = {
 Inferred weight_grad_infer(Types in, Attrs attrs) {
   constexpr std::string_view kName = "scaled_matmul_weight_grad";
   TSR_RETURN_IF_ERROR(check_count(kName, in, 4));
-  TSR_RETURN_IF_ERROR(check_trans(kName, attrs));
-  for (const int i : {0, 1}) {
-    TSR_RETURN_IF_ERROR(check_codes(kName, in, i, i ? "dy" : "x"));
-    TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, i, i ? "dy" : "x", 1));
-  }
+  for (const int i : {0, 1}) TSR_RETURN_IF_ERROR(check_codes(kName, in, i, i ? "dy" : "x"));
   TSR_RETURN_IF_ERROR(check_scales(kName, in));
-  if (!(without_last(in[0].shape) == without_last(in[1].shape)))
-    return Status(StatusCode::kInvalidArgument,
-                  format("scaled_matmul_weight_grad: leading extents differ, x [{}] vs dy [{}]", in[0].shape,
-                         in[1].shape));
-  const int64_t k = last_extent(in[0].shape), n = last_extent(in[1].shape);
-  const bool trans = attr_i64(attrs, "trans_w") == 1;
-  return std::vector<TensorType>{{in[2].dtype, trans ? Shape{n, k} : Shape{k, n}}};
+  TSR_ASSIGN_OR_RETURN(const Shape dw, weight_grad_shape(kName, in, attrs));
+  return std::vector<TensorType>{{in[2].dtype, dw}};
 }
 
 ShardingRule weight_grad_sharding(const OpView& view) {
