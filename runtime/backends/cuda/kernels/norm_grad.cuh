@@ -1,10 +1,11 @@
-// Both gradients of a norm over rows, and another gradient added to the first: every operand is read once. A
-// team of threads keeps its row in registers between the row's sums and its result. What its columns give to
-// the gradients of weights every thread sums over the rows that its team makes; teams' sums meet in shared
-// memory, blocks' in the workspace, in an order that depends on the shape alone.
+// Gradients of norms over rows, which centre (layer_norm) or do not (rms_norm): that of the rows, those of
+// the weights, and both at once.
 #pragma once
 
+#include <utility>
+
 #include "runtime/backends/cuda/kernels/columns.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -15,10 +16,72 @@ struct NormGrad {
   const T *dy, *x, *w, *addend;  // addend null for none
   const W *mean, *rstd;          // mean null where the norm does not centre
   T* dx;                         // may be dy
-  W* partial;                    // [sums][blocks][cols]
+  W* partial;                    // [sums][blocks][cols]; of both gradients at once
   int64_t rows, cols;
   W inverse;  // 1 / cols
 };
+
+// --- each by itself ---
+
+// A row of dx, of any length.
+template <class T, int kVec, bool kCentred>
+struct NormGradInput {
+  using W = Wide<T>;
+  NormGrad<T> n;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t row) const {
+    const int64_t at = row * n.cols;
+    const W scale = n.rstd[row], center = kCentred ? n.mean[row] : W(0);
+    W sum = 0, projection = 0;  // means over c of g and of g * xhat
+    team.template packs<kVec>(n.cols, [&](int64_t c) {
+      W d[kVec], v[kVec], weight[kVec];
+      load_pack(n.dy + at + c, d);
+      load_pack(n.x + at + c, v);
+      load_pack(n.w + c, weight);
+      for (int i = 0; i < kVec; ++i) {
+        const W g = d[i] * weight[i];
+        sum += g;
+        projection += g * (v[i] - center) * scale;
+      }
+    });
+    if constexpr (kCentred) sum = team.sum(sum) * n.inverse;
+    projection = team.sum(projection) * n.inverse;
+    team.template packs<kVec>(n.cols, [&](int64_t c) {
+      W d[kVec], v[kVec], weight[kVec];
+      load_pack(n.dy + at + c, d);
+      load_pack(n.x + at + c, v);
+      load_pack(n.w + c, weight);
+      for (int i = 0; i < kVec; ++i)
+        d[i] = scale * (d[i] * weight[i] - (kCentred ? sum : W(0)) - (v[i] - center) * scale * projection);
+      if (n.addend != nullptr) {
+        W other[kVec];
+        load_pack(n.addend + at + c, other);
+        for (int i = 0; i < kVec; ++i) d[i] += other[i];
+      }
+      store_pack(n.dx + at + c, d);
+    });
+  }
+};
+
+// What a row gives to dw, and to db.
+template <class T, bool kCentred>
+struct NormWeightTerm {
+  using W = Wide<T>;
+  const T *dy, *x;
+  const W *mean, *rstd;
+  int64_t cols;
+  __device__ void operator()(int64_t row, int64_t c, W* sums) const {
+    const W g = widen(dy[row * cols + c]), center = kCentred ? mean[row] : W(0);
+    sums[0] += g * (widen(x[row * cols + c]) - center) * rstd[row];
+    if constexpr (kCentred) sums[1] += g;
+  }
+};
+
+// --- both, and another gradient added to the first: every operand is read once ---
+
+// A team of threads keeps its row in registers between the row's sums and its result. What its columns give
+// to the gradients of weights every thread sums over the rows that its team makes; teams' sums meet in shared
+// memory, blocks' in the workspace, in an order that depends on the shape alone.
 
 inline constexpr int kNormGradThreads = 256;
 
@@ -150,6 +213,95 @@ void launch_norm_grad(const LaunchArgs& args, const NormGradShape<T>& shape, Nor
     default: with(std::integral_constant<int, 4>{}); break;
   }
   launch_column_totals<T, kCentred ? 2 : 1>(args, shape.blocks(), shape.cols, results);
+}
+
+// --- the kernels, with operands and results in the order of the ops ---
+
+// Operands dy, x, w, (mean,) rstd (, addend) and result dx.
+template <class T, bool kCentred>
+NormGrad<T> norm_grad_of(const LaunchArgs& args, const Rows& rows, bool adds) {
+  using W = Wide<T>;
+  constexpr int kMean = 3, kRstd = kCentred ? 4 : 3;
+  const double inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
+  return {args.in<T>(0),
+          args.in<T>(1),
+          args.in<T>(2),
+          adds ? args.in<T>(kRstd + 1) : nullptr,
+          kCentred ? args.in<W>(kMean) : nullptr,
+          args.in<W>(kRstd),
+          args.out<T>(0),
+          nullptr,
+          rows.count,
+          rows.cols,
+          W(inverse)};
+}
+
+// Of results dw (, db) from `first` on.
+template <class T, bool kCentred>
+ColumnResults<T> norm_weight_results(const LaunchArgs& args, int first) {
+  return {{args.out<T>(first), kCentred ? args.out<T>(first + 1) : nullptr}};
+}
+
+// dy, x [R, C], w [C], statistics [R] -> dx [R, C]
+template <bool kCentred>
+Result<Prepared> prepare_norm_grad_input(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      return NormGradInput<T, packed.value, kCentred>{norm_grad_of<T, kCentred>(args, rows, false)};
+    });
+  });
+}
+
+// dy, x [R, C], statistics [R] -> dw (, db) [C]
+template <bool kCentred>
+Result<Prepared> prepare_norm_grad_weight(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    constexpr int kSums = kCentred ? 2 : 1;
+    const Rows rows = rows_of(spec.input_dims(0));
+    const ColumnChunks chunks(rows.count, rows.cols);
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          const NormWeightTerm<T, kCentred> term{args.in<T>(0), args.in<T>(1),
+                                                                 kCentred ? args.in<W>(2) : nullptr,
+                                                                 args.in<W>(kCentred ? 3 : 2), rows.cols};
+                          launch_columns<T, kSums>(args, chunks, term,
+                                                   norm_weight_results<T, kCentred>(args, 0));
+                        }),
+                        chunks.workspace_bytes<W>(kSums));
+  });
+}
+
+// dy, x [R, C], w [C], statistics [R], addend [R, C] or none -> dx [R, C], dw (, db) [C]
+template <bool kCentred>
+Result<Prepared> prepare_norm_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    constexpr int kSums = kCentred ? 2 : 1;
+    const Rows rows = rows_of(spec.input_dims(0));
+    const bool adds = spec.input_count() == (kCentred ? 6 : 5);
+    const ColumnChunks chunks(rows.count, rows.cols);
+    auto apart = make_kernel([=](const LaunchArgs& args) {
+      // First what reads dy alone: dx may take its place.
+      const NormGrad<T> n = norm_grad_of<T, kCentred>(args, rows, adds);
+      const NormWeightTerm<T, kCentred> term{n.dy, n.x, n.mean, n.rstd, n.cols};
+      launch_columns<T, kSums>(args, chunks, term, norm_weight_results<T, kCentred>(args, 1));
+      launch_rows(args.stream, rows.count, rows.cols, NormGradInput<T, 1, kCentred>{n});
+    });
+    int64_t workspace_bytes = chunks.workspace_bytes<W>(kSums);
+    const NormGradShape<T> shape(rows.count, rows.cols);
+    if (!shape.fits()) return memory_bound(spec, std::move(apart), workspace_bytes);
+    if (const int64_t bytes = shape.template workspace_bytes<kSums>(); bytes > workspace_bytes)
+      workspace_bytes = bytes;
+    auto together = make_kernel([=](const LaunchArgs& args) {
+      launch_norm_grad<T, kCentred>(args, shape, norm_grad_of<T, kCentred>(args, rows, adds),
+                                    norm_weight_results<T, kCentred>(args, 1));
+    });
+    return memory_bound(spec, where_aligned(spec, std::move(together), std::move(apart)), workspace_bytes);
+  });
 }
 
 }  // namespace tessera::cuda
