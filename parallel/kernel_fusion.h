@@ -8,9 +8,24 @@
 //   add of another gradient, where there is one         layer_norm_grad; rms_norm_grad
 #pragma once
 
-#include "parallel/rank_builder.h"
+#include <span>
+#include <string_view>
+
+#include "parallel/kernel_joiner.h"
 
 namespace tessera {
+
+// One form of several kernels that may become one.
+struct FusionPattern {
+  std::string_view at;     // the op of the kernel that the others are looked for from
+  std::string_view makes;  // the op of the kernel that they become
+  // Ops of those that the kernel may have taken in, and which it costs no less without: what bounds on the
+  // time of a step leave out.
+  std::span<const std::string_view> absorbs;
+  // Joins the kernel at `at` with others, or finds that there is nothing to join.
+  void (*join)(const FusionPattern& pattern, KernelJoiner& code, size_t at);
+};
+std::span<const FusionPattern> fusion_patterns();
 
 // Of entry number `index`, before its slots are placed: what no kernel writes any more is given no bytes.
 void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder);
@@ -19,8 +34,7 @@ void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder);
 // node that the instruction names.
 bool is_fused(const OpDef& op, const Node& node);
 
-// Whether kernels of `op` may become part of another, which then costs no less than it did alone: what bounds
-// on the time of a step leave out.
+// Whether kernels of `op` may become part of another, which then costs no less than it did alone.
 bool may_join_another(const OpDef& op);
 
 // Kernels that no instruction launches.

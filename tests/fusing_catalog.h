@@ -2,10 +2,8 @@
 // else is asked is answered by another one.
 #pragma once
 
-#include <array>
-#include <string_view>
-
 #include "graph/kernel_catalog.h"
+#include "parallel/kernel_fusion.h"
 
 namespace tessera {
 
@@ -14,10 +12,9 @@ class FusingCatalog final : public KernelCatalog {
   explicit FusingCatalog(const KernelCatalog& other) : other_(other) {}
   Result<KernelChoice> query(const OpDef& op, const OpView& view) const override {
     TSR_ASSIGN_OR_RETURN(KernelChoice choice, other_.query(op, view));
-    constexpr std::array<std::string_view, 3> kFused = {"matmul_add", "layer_norm_grad", "rms_norm_grad"};
-    const bool activates = op.name == "matmul" && view.outputs.size() == 2;
-    for (const std::string_view name : kFused)
-      if (op.name == name || activates) choice.seconds = 0;
+    const bool is_alone = op.name == "matmul" && view.outputs.size() == 1;  // without an activation
+    for (const FusionPattern& pattern : fusion_patterns())
+      if (op.name == pattern.makes && !is_alone) choice.seconds = 0;
     return choice;
   }
   bool fuses() const override { return true; }
