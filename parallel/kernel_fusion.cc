@@ -89,8 +89,11 @@ void join_norm_gradients(const FusionPattern& pattern, KernelJoiner& code, size_
   const KernelDesc& input_desc = code.desc_of(input);
   const std::vector<SlotRef> weight_outputs = code.kernel_at(*weight_at)->outputs;
   const std::vector<TensorType> weight_types = code.desc_of(*code.kernel_at(*weight_at)).outputs;
-  Joined joined{.op = find_op(pattern.makes),
-                .attrs = {},
+  const OpDef* op = find_op(pattern.makes);
+  std::vector<Attr> attrs;
+  for (const AttrSpec& spec : op->attrs) attrs.push_back({std::string(spec.name), *spec.default_value});
+  Joined joined{.op = op,
+                .attrs = std::move(attrs),
                 .inputs = input.inputs,
                 .outputs = input.outputs,
                 .in_types = input_desc.inputs,
@@ -121,10 +124,35 @@ void join_norm_gradients(const FusionPattern& pattern, KernelJoiner& code, size_
   code.replace({at, *weight_at}, std::move(joined));
 }
 
+// The sums by column of dx, where a kernel has made that and totals columns already.
+void join_norm_column_sums(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
+  const KernelInst& sums = *code.kernel_at(at);
+  const auto maker = code.maker_of(sums.inputs[0]);
+  if (!maker) return;
+  const KernelInst& norm = *code.kernel_at(*maker);
+  const KernelDesc& desc = code.desc_of(norm);
+  // Of dx alone, seen with the rows that it has there.
+  if (desc.op->name != pattern.makes || attr_i64(desc.attrs, "column_sums") == 1 ||
+      norm.outputs[0] != sums.inputs[0] || norm.micro_batch != sums.micro_batch ||
+      code.desc_of(sums).outputs[0] != desc.outputs[1] || !code.may_move(at, *maker))
+    return;
+  Joined joined{.op = desc.op,
+                .attrs = {{"column_sums", int64_t{1}}},
+                .inputs = norm.inputs,
+                .outputs = norm.outputs,
+                .in_types = desc.inputs,
+                .out_types = desc.outputs,
+                .node = norm.node};
+  joined.outputs.push_back(sums.outputs[0]);
+  joined.out_types.push_back(desc.outputs[1]);
+  code.replace({*maker, at}, std::move(joined));
+}
+
 constexpr std::string_view kSum[] = {"add"};
 constexpr std::string_view kActivations[] = {"gelu", "relu", "silu"};
 constexpr std::string_view kLayerNorm[] = {"layer_norm_grad_weight", "add"};
 constexpr std::string_view kRmsNorm[] = {"rms_norm_grad_weight", "add"};
+constexpr std::string_view kColumnSums[] = {"sum_leading"};
 
 constexpr FusionPattern kPatterns[] = {
     {"add", "matmul_add", kSum, join_sum},
@@ -133,6 +161,7 @@ constexpr FusionPattern kPatterns[] = {
     {"silu", "matmul", kActivations, join_activation},
     {"layer_norm_grad_input", "layer_norm_grad", kLayerNorm, join_norm_gradients},
     {"rms_norm_grad_input", "rms_norm_grad", kRmsNorm, join_norm_gradients},
+    {"sum_leading", "layer_norm_grad", kColumnSums, join_norm_column_sums},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 //   gelu | relu | silu (matmul(x, w, bias))             matmul with that activation, and the value before it
 //   layer_norm_grad_input, layer_norm_grad_weight, and
 //   add of another gradient, where there is one         layer_norm_grad; rms_norm_grad
+//   sum_leading of what layer_norm_grad makes           layer_norm_grad with column_sums
 #pragma once
 
 #include <span>

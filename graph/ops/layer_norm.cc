@@ -151,38 +151,47 @@ extern const OpDef kLayerNormGradWeight = {.name = layer_norm_grad_weight::kName
 
 // Both gradients at once, with another one of x: dx as of layer_norm_grad_input plus addend, dw and db as of
 // layer_norm_grad_weight.
-//   dy, x [..., C], w [C], mean [...], rstd [...], addend [..., C] optional -> dx [..., C], dw [C], db [C].
-// Linear in dy and addend together. What lowering makes of the two and of the sum that follows
-// (parallel/kernel_fusion.h), so that dy and x are read once.
+//   dy, x [..., C], w [C], mean [...], rstd [...], addend [..., C] optional -> dx [..., C], dw [C], db [C];
+//   with column_sums also [C], the sum of dx over all but its last dim.
+// Linear in dy and addend together. What lowering makes of the two and of the sums that follow
+// (parallel/kernel_fusion.h), so that dy and x are read once, and dx not again for the gradient of the bias
+// before it.
 namespace layer_norm_grad {
 
 constexpr std::string_view kName = "layer_norm_grad";
+const AttrSpec kAttrs[] = {
+    {"column_sums", AttrType::kI64, AttrValue(int64_t{0}), "1: a fourth result, dx summed over its rows"},
+};
 
 Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 5, 6));
   Inferred dx = layer_norm_grad_input::infer(in.first(5), attrs);
   if (!dx.ok()) return dx.status().with_context(kName);
   if (in.size() == 6) TSR_RETURN_IF_ERROR(check_same_type(kName, in, 5, 0));
-  return std::vector<TensorType>{in[0], in[2], in[2]};
+  std::vector<TensorType> results = {in[0], in[2], in[2]};
+  if (attr_i64(attrs, "column_sums") == 1) results.push_back(in[2]);
+  return results;
 }
 
 ShardingRule sharding(const OpView& view) {
   const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
-  const bool adds = view.inputs.size() == 6;
-  ShardingRule rule = make_rule(
-      format("{}c,{}c,c,{},{}{}->{}c,c,c", rows, rows, rows, rows, adds ? "," + rows + "c" : "", rows),
-      adds ? LinearSets{{0, 5}} : LinearSets{{0}}, "c");
+  const bool adds = view.inputs.size() == 6, sums = attr_i64(view.attrs, "column_sums") == 1;
+  ShardingRule rule = make_rule(format("{}c,{}c,c,{},{}{}->{}c,c,c{}", rows, rows, rows, rows,
+                                       adds ? "," + rows + "c" : "", rows, sums ? ",c" : ""),
+                                adds ? LinearSets{{0, 5}} : LinearSets{{0}}, "c");
   reduce_too(rule, rows);
   return rule;
 }
 
 OpCost cost(const OpView& view) {
-  return traffic_cost(view, 16.0 * static_cast<double>(view.inputs[0].shape.elements()));
+  const double each = attr_i64(view.attrs, "column_sums") == 1 ? 17 : 16;
+  return traffic_cost(view, each * static_cast<double>(view.inputs[0].shape.elements()));
 }
 
 }  // namespace layer_norm_grad
 
 extern const OpDef kLayerNormGrad = {.name = layer_norm_grad::kName,
+                                     .attrs = layer_norm_grad::kAttrs,
                                      .infer = layer_norm_grad::infer,
                                      .sharding = layer_norm_grad::sharding,
                                      .cost = layer_norm_grad::cost,

@@ -111,18 +111,19 @@ Result<Prepared> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
   });
 }
 
-// dy, x [R, C], w [C], mean, rstd [R], addend [R, C] -> dx [R, C], dw, db [C]
+// dy, x [R, C], w [C], mean, rstd [R], addend [R, C] -> dx [R, C], dw, db [C], with column_sums dx by column
 Result<Prepared> prepare_layer_norm_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
-    const bool adds = spec.input_count() == 6;
-    auto launch = [rows, adds](const LaunchArgs& args) {
+    const bool adds = spec.input_count() == 6, sums = spec.output_count() == 4;
+    auto launch = [rows, adds, sums](const LaunchArgs& args) {
       // First what reads dy alone: dx may take its place.
       weight_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(3), args.in<T>(4),
                          args.out<T>(1), args.out<T>(2));
       input_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(2), args.in<T>(3),
                         args.in<T>(4), adds ? args.in<T>(5) : nullptr, args.out<T>(0));
+      if (sums) column_sums<T>(args.pool, rows, args.out<T>(0), args.out<T>(3));
     };
     return reference_kernel(spec, make_kernel(launch), 16.0 * double(rows.count * rows.cols));
   });

@@ -3,6 +3,7 @@
 
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/row_kernel.h"
 #include "runtime/backends/cpu/kernels/strided.h"
 
 namespace tessera::cpu {
@@ -71,21 +72,11 @@ Result<Prepared> prepare_reduce_max(const KernelSpec& spec) {
 Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
-    const int64_t columns = spec.output_elements(0);
-    const int64_t rows = columns == 0 ? 0 : spec.input_elements(0) / columns;
-    return reference_kernel(spec, static_cast<double>(spec.input_elements(0)),
-                            make_kernel([=](const LaunchArgs& args) {
-                              const T* x = args.in<T>(0);
-                              T* y = args.out<T>(0);
-                              constexpr int64_t kColumns = 64;
-                              args.pool.parallel_ranges(columns, kColumns, [&](int64_t begin, int64_t end) {
-                                double sum[kColumns] = {};
-                                for (int64_t row = 0; row < rows; ++row)
-                                  for (int64_t n = begin; n < end; ++n)
-                                    sum[n - begin] += static_cast<double>(x[row * columns + n]);
-                                for (int64_t n = begin; n < end; ++n) y[n] = static_cast<T>(sum[n - begin]);
-                              });
-                            }));
+    const Rows rows = rows_of(spec.input_dims(0));
+    auto launch = [rows](const LaunchArgs& args) {
+      column_sums<T>(args.pool, rows, args.in<T>(0), args.out<T>(0));
+    };
+    return reference_kernel(spec, make_kernel(launch), static_cast<double>(spec.input_elements(0)));
   });
 }
 

@@ -28,6 +28,17 @@ inline int64_t row_grain(int64_t work) { return std::max<int64_t>(1, 16384 / std
 // Columns that a sum over rows keeps in double on the stack.
 inline constexpr int64_t kColumnBlock = 64;
 
+// x [R, C] -> sums [C]; rows ascending.
+template <class T>
+void column_sums(const Pool& pool, Rows rows, const T* x, T* sums) {
+  pool.parallel_ranges(rows.cols, kColumnBlock, [&](int64_t begin, int64_t end) {
+    double sum[kColumnBlock] = {};
+    for (int64_t r = 0; r < rows.count; ++r)
+      for (int64_t c = begin; c < end; ++c) sum[c - begin] += static_cast<double>(x[r * rows.cols + c]);
+    for (int64_t c = begin; c < end; ++c) sums[c] = static_cast<T>(sum[c - begin]);
+  });
+}
+
 // A reference kernel: plain loops reach some percent of the peak.
 inline Prepared reference_kernel(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, double flops,
                                  int64_t workspace_bytes = 0) {

@@ -36,9 +36,19 @@ __global__ void column_chunk_kernel(Term term, ColumnChunks shape, W* partial) {
   for (int k = 0; k < kSums; ++k) partial[(k * shape.chunks + chunk) * shape.cols + col] = sums[k];
 }
 
+// The term of a plain sum of x [rows, cols].
+template <class T>
+struct ColumnSum {
+  const T* x;
+  int64_t cols;
+  __device__ void operator()(int64_t row, int64_t c, Wide<T>* sums) const {
+    sums[0] += widen(x[row * cols + c]);
+  }
+};
+
 template <class T>
 struct ColumnResults {
-  T* out[2];
+  T* out[3];  // as many as there are sums
 };
 
 // A block makes 32 columns, a warp every kTotalWarps-th chunk of them.

@@ -34,7 +34,7 @@ Result<Prepared> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
   return prepare_norm_grad_weight<true>(spec);
 }
 
-// dy, x [R, C], w [C], mean, rstd [R], addend [R, C] -> dx [R, C], dw, db [C]
+// dy, x [R, C], w [C], mean, rstd [R], addend [R, C] -> dx [R, C], dw, db [C], with column_sums dx by column
 Result<Prepared> prepare_layer_norm_grad(const KernelSpec& spec) { return prepare_norm_grad<true>(spec); }
 
 }  // namespace tessera::cuda

@@ -82,15 +82,18 @@ struct NormWeightTerm {
 // A team of threads keeps its row in registers between the row's sums and its result. What its columns give
 // to the gradients of weights every thread sums over the rows that its team makes; teams' sums meet in shared
 // memory, blocks' in the workspace, in an order that depends on the shape alone.
+//
+// Sums by column are, in this order: dw; db of a norm that centres; the sums of what becomes dx, before it is
+// rounded, where they are wanted.
 
 inline constexpr int kNormGradThreads = 256;
 
 // A row lies in kTeam * kPacks packs of 16 bytes at most.
-template <class T, int kTeam, int kPacks, bool kCentred>
+template <class T, int kTeam, int kPacks, int kSums>
 __global__ void __launch_bounds__(kNormGradThreads) norm_grad_kernel(NormGrad<T> n) {
   using W = Wide<T>;
   constexpr int kVec = 16 / static_cast<int>(sizeof(T)), kTeams = kNormGradThreads / kTeam;
-  constexpr int kSums = kCentred ? 2 : 1;
+  constexpr bool kCentred = kSums > 1;
   const Team<kTeam> team{static_cast<int>(threadIdx.x) % kTeam};
   const int place = static_cast<int>(threadIdx.x) / kTeam;
   const auto column = [&](int p) { return int64_t{team.rank + p * kTeam} * kVec; };
@@ -134,6 +137,7 @@ __global__ void __launch_bounds__(kNormGradThreads) norm_grad_kernel(NormGrad<T>
         if (n.addend != nullptr) dx[i] += widen(other[p].value[i]);
         sums[0][p][i] += g * xhat;
         if constexpr (kCentred) sums[1][p][i] += g;
+        if constexpr (kSums == 3) sums[2][p][i] += dx[i];
       }
       store_pack(n.dx + at + column(p), dx);
     }
@@ -187,20 +191,19 @@ struct NormGradShape {
     const int64_t wanted = (rows + teams - 1) / teams;
     return wanted < most ? wanted : most;
   }
-  template <int kSums>
-  int64_t workspace_bytes() const {
-    return blocks() * cols * kSums * static_cast<int64_t>(sizeof(Wide<T>));
+  int64_t workspace_bytes(int sums) const {
+    return blocks() * cols * sums * static_cast<int64_t>(sizeof(Wide<T>));
   }
 };
 
-// `shape` fits, and all addresses are multiples of 16. The gradients of weights go to `results`.
-template <class T, bool kCentred>
+// `shape` fits, and all addresses are multiples of 16. The sums by column go to `results`.
+template <class T, int kSums>
 void launch_norm_grad(const LaunchArgs& args, const NormGradShape<T>& shape, NormGrad<T> n,
                       const ColumnResults<T>& results) {
   const auto blocks = static_cast<unsigned>(shape.blocks());
   n.partial = static_cast<Wide<T>*>(args.workspace);
   const auto by = [&](auto team, auto packs) {
-    norm_grad_kernel<T, team.value, packs.value, kCentred><<<blocks, kNormGradThreads, 0, args.stream>>>(n);
+    norm_grad_kernel<T, team.value, packs.value, kSums><<<blocks, kNormGradThreads, 0, args.stream>>>(n);
   };
   const auto with = [&](auto packs) {
     shape.by_warps ? by(std::integral_constant<int, 32>{}, packs)
@@ -212,7 +215,7 @@ void launch_norm_grad(const LaunchArgs& args, const NormGradShape<T>& shape, Nor
     case 3: with(std::integral_constant<int, 3>{}); break;
     default: with(std::integral_constant<int, 4>{}); break;
   }
-  launch_column_totals<T, kCentred ? 2 : 1>(args, shape.blocks(), shape.cols, results);
+  launch_column_totals<T, kSums>(args, shape.blocks(), shape.cols, results);
 }
 
 // --- the kernels, with operands and results in the order of the ops ---
@@ -274,7 +277,7 @@ Result<Prepared> prepare_norm_grad_weight(const KernelSpec& spec) {
   });
 }
 
-// dy, x [R, C], w [C], statistics [R], addend [R, C] or none -> dx [R, C], dw (, db) [C]
+// dy, x [R, C], w [C], statistics [R], addend [R, C] or none -> dx [R, C], dw (, db (, dx by column)) [C]
 template <bool kCentred>
 Result<Prepared> prepare_norm_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
@@ -283,6 +286,7 @@ Result<Prepared> prepare_norm_grad(const KernelSpec& spec) {
     constexpr int kSums = kCentred ? 2 : 1;
     const Rows rows = rows_of(spec.input_dims(0));
     const bool adds = spec.input_count() == (kCentred ? 6 : 5);
+    const bool sums_dx = kCentred && spec.output_count() == 4;
     const ColumnChunks chunks(rows.count, rows.cols);
     auto apart = make_kernel([=](const LaunchArgs& args) {
       // First what reads dy alone: dx may take its place.
@@ -290,15 +294,22 @@ Result<Prepared> prepare_norm_grad(const KernelSpec& spec) {
       const NormWeightTerm<T, kCentred> term{n.dy, n.x, n.mean, n.rstd, n.cols};
       launch_columns<T, kSums>(args, chunks, term, norm_weight_results<T, kCentred>(args, 1));
       launch_rows(args.stream, rows.count, rows.cols, NormGradInput<T, 1, kCentred>{n});
+      if (sums_dx) launch_columns<T, 1>(args, chunks, ColumnSum<T>{n.dx, n.cols}, {{args.out<T>(3)}});
     });
     int64_t workspace_bytes = chunks.workspace_bytes<W>(kSums);
     const NormGradShape<T> shape(rows.count, rows.cols);
     if (!shape.fits()) return memory_bound(spec, std::move(apart), workspace_bytes);
-    if (const int64_t bytes = shape.template workspace_bytes<kSums>(); bytes > workspace_bytes)
+    if (const int64_t bytes = shape.workspace_bytes(kSums + (sums_dx ? 1 : 0)); bytes > workspace_bytes)
       workspace_bytes = bytes;
     auto together = make_kernel([=](const LaunchArgs& args) {
-      launch_norm_grad<T, kCentred>(args, shape, norm_grad_of<T, kCentred>(args, rows, adds),
-                                    norm_weight_results<T, kCentred>(args, 1));
+      const NormGrad<T> n = norm_grad_of<T, kCentred>(args, rows, adds);
+      ColumnResults<T> results = norm_weight_results<T, kCentred>(args, 1);
+      if constexpr (kCentred)
+        if (sums_dx) {
+          results.out[2] = args.out<T>(3);
+          return launch_norm_grad<T, 3>(args, shape, n, results);
+        }
+      launch_norm_grad<T, kSums>(args, shape, n, results);
     });
     return memory_bound(spec, where_aligned(spec, std::move(together), std::move(apart)), workspace_bytes);
   });

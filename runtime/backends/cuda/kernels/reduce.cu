@@ -43,15 +43,6 @@ Result<Prepared> reduce(const KernelSpec& spec, double start, double factor) {
   });
 }
 
-template <class T>
-struct Column {
-  const T* x;
-  int64_t cols;
-  __device__ void operator()(int64_t row, int64_t c, Wide<T>* sums) const {
-    sums[0] += widen(x[row * cols + c]);
-  }
-};
-
 constexpr int kColumnWarps = 8;
 
 // The sums of a chunk of rows, a pack of columns a thread: a block takes 32 packs, each of its warps every
@@ -113,7 +104,7 @@ Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
     const ColumnChunks shape(rows, cols);
     const int64_t workspace = shape.workspace_bytes<Wide<T>>(1);
     auto plain = make_kernel([=](const LaunchArgs& args) {
-      launch_columns<T, 1>(args, shape, Column<T>{args.in<T>(0), cols}, {{args.out<T>(0), nullptr}});
+      launch_columns<T, 1>(args, shape, ColumnSum<T>{args.in<T>(0), cols}, {{args.out<T>(0)}});
     });
     constexpr int64_t kVec = 16 / static_cast<int64_t>(sizeof(T)), kCols = 32 * kVec;
     if (cols == 0 || cols % kVec != 0) return memory_bound(spec, std::move(plain), workspace);
@@ -121,7 +112,7 @@ Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
       const dim3 grid(static_cast<unsigned>((cols + kCols - 1) / kCols), static_cast<unsigned>(shape.chunks));
       packed_columns_kernel<T><<<grid, 32 * kColumnWarps, 0, args.stream>>>(
           args.in<T>(0), shape, static_cast<Wide<T>*>(args.workspace));
-      launch_column_totals<T, 1>(args, shape.chunks, cols, {{args.out<T>(0), nullptr}});
+      launch_column_totals<T, 1>(args, shape.chunks, cols, {{args.out<T>(0)}});
     });
     return memory_bound(spec, where_aligned(spec, std::move(packed), std::move(plain)), workspace);
   });
