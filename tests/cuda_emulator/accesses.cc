@@ -179,6 +179,8 @@ __attribute__((noinline)) void touch_memory(Kind kind, uintptr_t at, size_t byte
       at = next;
       continue;
     }
+    if (!is_shared && !state.actor->has_waited)
+      refuse("a thread touches memory before it waited for the launch before", from);
     if (Actor& actor = *state.actor; actor.moment == 0) {
       actor.moment = g_numbers.next++;
       state.moments.push_back({actor.thread, actor.barriers, actor.warp_syncs});

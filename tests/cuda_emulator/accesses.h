@@ -2,7 +2,8 @@
 // that a race detector wants (-fsanitize=thread), and the emulator answers them. Two accesses to one byte,
 // one of them a write, have to be ordered: by a barrier of the block, or by __syncwarp within a warp.
 // Shuffles order nothing, nor do blocks order one another. Shared memory is read by nobody before somebody
-// wrote it.
+// wrote it. A launch that may overlap with the one before it waits for that before it touches the device's
+// memory.
 //
 // A launch that breaks this ends the process, or with TESSERA_EMULATOR_GO_ON=1 says so once and goes on.
 // Where it was: addr2line -Cfie libtessera_cuda.so on what is printed, of a build with -g.
@@ -18,6 +19,7 @@ struct Actor {
   uint32_t thread = 0, barriers = 0, warp_syncs = 0;  // that it has passed: what it is ordered after
   uint32_t moment = 0;                                // what it does between two of them; 0: nothing yet
   uintptr_t stack = 0, stack_end = 0;                 // its own
+  bool has_waited = true;                             // for what was launched before
 
   void pass(uint32_t& count) {
     ++count;

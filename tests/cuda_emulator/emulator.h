@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "tests/cuda_emulator/accesses.h"
 
@@ -36,19 +38,34 @@ struct Config {
   size_t shared_bytes = 0;
   cudaStream_t stream = nullptr;
   const char* kernel = "";  // as it is written
+  bool overlaps = false;    // may begin before what was launched before it has ended
 };
 // A kernel as it was compiled: what has been loaded.
 struct Compiled {
   bool is_loaded = false;
 };
+Compiled& compiled(const void* kernel);
 // `name`: of a kernel with dynamic shared memory.
-void enqueue(const Config& config, Compiled& compiled, const void* name, std::function<void()> body);
+cudaError_t enqueue(const Config& config, Compiled& compiled, const void* name, std::function<void()> body);
 
 template <class Kernel, class... Args>
 void launch(Config config, const char* text, const void* name, Kernel kernel, Args... args) {
   static Compiled compiled;
   config.kernel = text;
   enqueue(config, compiled, name, [=] { kernel(args...); });
+}
+// As cudaLaunchKernelEx.
+template <class... Parameters, class... Arguments>
+cudaError_t launch_by_config(const cudaLaunchConfig_t* given, void (*kernel)(Parameters...),
+                             Arguments&&... arguments) {
+  Config config{given->gridDim, given->blockDim, given->dynamicSmemBytes, given->stream};
+  config.kernel = __PRETTY_FUNCTION__;
+  for (unsigned i = 0; i < given->numAttrs; ++i)
+    config.overlaps |= given->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+                       given->attrs[i].val.programmaticStreamSerializationAllowed != 0;
+  const auto* name = reinterpret_cast<const void*>(kernel);
+  std::tuple<std::decay_t<Parameters>...> kept(std::forward<Arguments>(arguments)...);
+  return enqueue(config, compiled(name), name, [kernel, kept] { std::apply(kernel, kept); });
 }
 // An array in shared memory: no constructor runs, and it is aligned as it asks for and no better, so that
 // wider accesses show.
@@ -79,6 +96,7 @@ const unsigned char* exchange_all(const void* mine, size_t bytes);
 void copy_async(void* to, const void* from);
 void copy_async_wait();
 void check_aligned(const void* at);  // at 16 bytes
+void wait_for_previous();
 
 }  // namespace emulator
 
@@ -86,6 +104,10 @@ void check_aligned(const void* at);  // at 16 bytes
 #define blockIdx (emulator::position().block)
 #define blockDim (emulator::position().threads)
 #define gridDim (emulator::position().blocks)
+
+#define cudaLaunchKernelEx emulator::launch_by_config
+#define cudaGridDependencySynchronize emulator::wait_for_previous
+#define cudaTriggerProgrammaticLaunchCompletion() ((void)0)
 
 inline void __syncthreads() { emulator::barrier(); }
 inline void __syncwarp(unsigned = 0xffffffffu) { emulator::warp_barrier(); }
@@ -162,7 +184,6 @@ cudaError_t cudaFuncSetAttribute(F* kernel, cudaFuncAttribute, int value) {
   return emulator::set_dynamic_shared(reinterpret_cast<const void*>(kernel), value);
 }
 template <class F>
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, F*) {
-  *out = {};
-  return cudaSuccess;
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, F* kernel) {
+  return cudaFuncGetAttributes(out, reinterpret_cast<const void*>(kernel));
 }

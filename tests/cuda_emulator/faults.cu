@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include "runtime/backends/cuda/kernels/mma.cuh"
+#include "runtime/backends/cuda/kernels/overlap.cuh"
 #include "tests/cuda_emulator/faults.h"
 
 namespace faults {
@@ -172,6 +173,29 @@ void many_threads_without_bounds(bool planted) {
   finish();
 }
 
+__global__ void early_kernel(bool planted, int* out) {
+  if (planted) out[threadIdx.x] = 1;
+  tessera::cuda::wait_for_previous();
+  out[threadIdx.x] = 2;
+}
+__global__ void impatient_kernel(bool planted, int* out) {
+  if (planted && threadIdx.x == 5) return;
+  tessera::cuda::wait_for_previous();
+  out[threadIdx.x] = 2;
+}
+void overlapping(void (*kernel)(bool, int*), bool planted, bool after_a_kernel = true) {
+  int* const out = cleared<int>();
+  tessera::cuda::Overlap overlap;
+  tessera::cuda::LaunchArgs args{nullptr, nullptr, nullptr, nullptr, &overlap};
+  tessera::cuda::launch_overlapping(kernel, 1, 32, 0, args, false, out);
+  if (!after_a_kernel) (void)cudaMemsetAsync(out, 0, 128, nullptr);
+  tessera::cuda::launch_overlapping(kernel, 1, 32, 0, args, planted, out);
+  finish();
+}
+void written_before_it_waited(bool planted) { overlapping(early_kernel, planted); }
+void ended_without_waiting(bool planted) { overlapping(impatient_kernel, planted); }
+void overlapping_with_a_fill(bool planted) { overlapping(early_kernel, false, !planted); }
+
 __global__ void something(int* out) { out[threadIdx.x] = 1; }
 __global__ void something_else(int* out) { out[threadIdx.x] = 2; }
 
@@ -190,6 +214,9 @@ constexpr Fault kAll[] = {
     {"read_before_it_has_arrived", read_before_it_has_arrived, "nothing orders them"},
     {"copied_over_what_is_still_read", copied_over_what_is_still_read, "nothing orders them"},
     {"more_threads_than_bounds", more_threads_than_bounds, "more threads than its launch bounds"},
+    {"written_before_it_waited", written_before_it_waited, "memory before it waited"},
+    {"ended_without_waiting", ended_without_waiting, "never waited"},
+    {"overlapping_with_a_fill", overlapping_with_a_fill, "nothing to overlap with"},
     {"many_threads_without_bounds", many_threads_without_bounds, "without launch bounds"},
 };
 

@@ -91,6 +91,8 @@ void release_barrier(Block& block) {
 extern "C" [[noreturn]] void emulator_entry() {
   Block& block = *t_block;
   (*block.body)();
+  if (!block.running->actor.has_waited)
+    fail("a thread ends that never waited for the launch before", block.running->at);
   block.running->done = true;
   // Threads that have left count no more.
   if (--block.alive > 0 && block.arrived == block.alive) release_barrier(block);
@@ -189,6 +191,7 @@ void start(Block& block, const Config& config, uint3 at) {
     fiber.at.thread = {rank % config.threads.x, rank / config.threads.x % config.threads.y,
                        rank / config.threads.x / config.threads.y};
     fiber.actor.thread = rank;
+    fiber.actor.has_waited = !config.overlaps;
     fiber.actor.stack_end = reinterpret_cast<uintptr_t>(t_stacks.top(i));
     fiber.actor.stack = fiber.actor.stack_end - kStackBytes;
     // As if it had been switched away from, with the stack aligned as at a function's entry.
@@ -208,6 +211,8 @@ void check_bounds(unsigned threads, unsigned) {
   if (block.fibers.size() > threads)
     fail("a block of more threads than its launch bounds", block.running->at);
 }
+
+void wait_for_previous() { t_block->running->actor.has_waited = true; }
 
 const Position& position() { return t_block->running->at; }
 

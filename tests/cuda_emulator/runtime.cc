@@ -43,6 +43,7 @@ const DeviceKind& device_kind() {
 std::recursive_mutex g_mutex;
 thread_local cudaError_t t_error = cudaSuccess;
 thread_local int t_device = 0;
+size_t g_overlaps = 0;
 
 struct Allocation {
   size_t bytes, mapped;
@@ -99,6 +100,7 @@ struct Capture {
 
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
+  bool ends_in_kernel = false;  // that something may overlap with
   uint64_t issued = 0, done = 0;
   double clock_s = 0;                // of all that was issued
   std::shared_ptr<Capture> capture;  // that it belongs to
@@ -168,6 +170,7 @@ namespace emulator {
 void enqueue_work(cudaStream_t given, std::function<void()> work, double seconds) {
   const std::lock_guard lock(g_mutex);
   CUstream_st* stream = stream_of(given);
+  stream->ends_in_kernel = false;
   // The order in which it was issued is one that its events allow.
   if (stream->capture != nullptr) {
     stream->awaited[stream] = ++stream->capture->issued[stream];
@@ -186,13 +189,13 @@ cudaError_t set_dynamic_shared(const void* kernel, int bytes) {
   return cudaSuccess;
 }
 
-void enqueue(const Config& config, Compiled& compiled, const void* name, std::function<void()> body) {
+cudaError_t enqueue(const Config& config, Compiled& compiled, const void* name, std::function<void()> body) {
   const std::lock_guard lock(g_mutex);
   const auto decline = [&](const char* what) {
     std::fprintf(stderr, "cuda emulator: %s: a launch with %s (%u %u %u blocks of %u %u %u, %zu bytes)\n",
                  config.kernel, what, config.blocks.x, config.blocks.y, config.blocks.z, config.threads.x,
                  config.threads.y, config.threads.z, config.shared_bytes);
-    report(cudaErrorInvalidConfiguration);
+    return report(cudaErrorInvalidConfiguration);
   };
   if (config.blocks.x == 0 || config.blocks.y == 0 || config.blocks.z == 0 || config.blocks.x > 0x7fffffffu ||
       config.blocks.y > 65535 || config.blocks.z > 65535)
@@ -204,18 +207,28 @@ void enqueue(const Config& config, Compiled& compiled, const void* name, std::fu
   const size_t most = std::max<size_t>(kMostStaticShared,
                                        set != shared_limits().end() ? static_cast<size_t>(set->second) : 0);
   if (config.shared_bytes > most) return decline("more shared memory than was set aside");
+  if (config.overlaps && (device_kind().major < 9 || !stream_of(config.stream)->ends_in_kernel))
+    return decline("nothing to overlap with");
   // Kernels are loaded when they are first launched, which may want memory.
   if (!compiled.is_loaded && stream_of(config.stream)->capture != nullptr) {
     stream_of(config.stream)->capture->is_invalid = true;
     std::fprintf(stderr, "cuda emulator: %s is launched for the first time during a capture\n",
                  config.kernel);
-    report(cudaErrorStreamCaptureUnsupported);
-    return;
+    return report(cudaErrorStreamCaptureUnsupported);
   }
   compiled.is_loaded = true;
   constexpr double kSeconds = 1e-6;  // what events say of any kernel
   enqueue_work(
       config.stream, [config, body = std::move(body)] { run_kernel(config, body); }, kSeconds);
+  stream_of(config.stream)->ends_in_kernel = true;
+  g_overlaps += config.overlaps;
+  return cudaSuccess;
+}
+
+Compiled& compiled(const void* kernel) {
+  const std::lock_guard lock(g_mutex);
+  static std::map<const void*, Compiled> all;
+  return all[kernel];
 }
 
 bool is_device_memory(const void* at) { return is_registered(at); }
@@ -224,6 +237,16 @@ bool is_device_memory(const void* at) { return is_registered(at); }
 
 extern "C" {
 
+__attribute__((visibility("default"))) size_t tessera_emulated_overlaps() {
+  const std::lock_guard lock(g_mutex);
+  return g_overlaps;
+}
+// As if all kernels had been compiled for the device.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void*) {
+  *out = {};
+  out->ptxVersion = out->binaryVersion = 10 * device_kind().major + device_kind().minor;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = device_count();
   return cudaSuccess;
@@ -390,6 +413,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t given) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t given, unsigned flags) {
   const std::lock_guard lock(g_mutex);
   CUstream_st* stream = stream_of(given);
+  stream->ends_in_kernel = false;
   if (flags != cudaEventRecordExternal) return cudaEventRecord(event, given);
   if (stream->capture == nullptr) return report(cudaErrorIllegalState);
   stream->capture->graph.push_back({{}, 0, event});
@@ -404,6 +428,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t given, cudaEvent_t event, unsigned)
   const std::lock_guard lock(g_mutex);
   if (event->stream == nullptr) return cudaSuccess;
   CUstream_st* stream = stream_of(given);
+  stream->ends_in_kernel = false;
   if (event->capture != nullptr) {  // joins it
     if (event->capture->has_ended) return report(cudaErrorCapturedEvent);
     if (stream->capture != nullptr && stream->capture != event->capture) {
@@ -477,6 +502,7 @@ cudaError_t cudaMemset(void* out, int value, size_t bytes) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(g_mutex);
   if (stream == nullptr || stream->capture != nullptr) return report(cudaErrorStreamCaptureUnsupported);
+  stream->ends_in_kernel = false;
   stream->capture = std::make_shared<Capture>(Capture{stream, std::this_thread::get_id()});
   return cudaSuccess;
 }

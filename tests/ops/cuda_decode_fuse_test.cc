@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <random>
 #include <string>
@@ -210,6 +211,55 @@ TEST_CASE("gate_and_up_with_swiglu_and_the_product_with_what_is_added_are_a_laun
     steps.add(x, steps.product(hidden, F, C), C, x);
     CHECK(steps.launches() == 2);
   });
+}
+
+TEST_CASE("a_product_overlaps_with_the_product_before_it_and_nothing_else") {
+  CudaDevice device;
+  if (!device.is_there() || !device.is_emulated()) return;
+  if (const char* kind = std::getenv("TESSERA_EMULATED_DEVICE");
+      kind != nullptr && std::string(kind) != "h100")
+    return;  // older ones cannot
+  const tsr_backend_api& api = device.api();
+  constexpr int64_t K = 64, N = 32;
+  const TensorType x{DType::kBF16, Shape{1, 1, K}}, w{DType::kBF16, Shape{N, K}};
+  tsr_abi_kernel* product = device.prepare("matmul", {{"trans_w", int64_t{1}}}, {x, w});
+  tsr_abi_kernel* norm = device.prepare("rms_norm", {}, {x, {DType::kBF16, Shape{K}}});
+  std::byte* memory = device.allocate(1 << 16);
+  const void* in[] = {memory, memory + 4096};
+  void* out[] = {memory + 32768, memory + 40960};
+  const auto launch = [&](tsr_abi_kernel* kernel) {
+    const size_t before = device.overlaps();
+    REQUIRE(take_error(api.kernel_launch(kernel, device.stream(), in, out, nullptr)).ok());
+    return device.overlaps() - before;
+  };
+  CHECK(launch(product) == 0);
+  CHECK(launch(product) == 1);
+  CHECK(launch(norm) == 0);
+  CHECK(launch(product) == 0);
+  CHECK(launch(product) == 1);
+  REQUIRE(take_error(api.fill(device.stream(), memory, 0, 16)).ok());
+  CHECK(launch(product) == 0);
+  REQUIRE(take_error(api.copy(device.stream(), memory, memory + 512, 1, 16, 16, 16)).ok());
+  CHECK(launch(product) == 0);
+  tsr_abi_event* event = nullptr;
+  REQUIRE(take_error(api.event_create(device.device(), &event)).ok());
+  REQUIRE(take_error(api.event_record(event, device.stream())).ok());
+  CHECK(launch(product) == 0);
+  REQUIRE(take_error(api.stream_wait(device.stream(), event)).ok());
+  CHECK(launch(product) == 0);
+  REQUIRE(take_error(api.capture_begin(device.stream())).ok());
+  CHECK(launch(product) == 0);
+  CHECK(launch(product) == 1);
+  void* graph = nullptr;
+  REQUIRE(take_error(api.capture_end(device.stream(), &graph)).ok());
+  CHECK(launch(product) == 0);
+  REQUIRE(take_error(api.replay(device.stream(), graph)).ok());
+  CHECK(launch(product) == 0);
+  REQUIRE(take_error(api.stream_synchronize(device.stream())).ok());
+  api.graph_destroy(graph);
+  api.event_destroy(event);
+  api.kernel_destroy(product);
+  api.kernel_destroy(norm);
 }
 
 TEST_CASE("a_product_ends_with_an_activation_and_an_addition") {

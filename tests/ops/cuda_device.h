@@ -1,6 +1,7 @@
 // The first CUDA device, real or emulated, for tests that talk to the plugin's table directly.
 #pragma once
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -61,6 +62,17 @@ class CudaDevice {
     info.struct_size = sizeof(info);
     REQUIRE(take_error(api_->device_info(0, &info)).ok());
     return std::string_view(info.name).starts_with("emulated");
+  }
+  // Launches that could begin before what was launched before them had ended; an emulated device counts them.
+  size_t overlaps() const {
+    Dl_info plugin{};
+    REQUIRE(dladdr(reinterpret_cast<const void*>(api_->kernel_launch), &plugin) != 0);
+    void* library = dlopen(plugin.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    REQUIRE(library != nullptr);
+    const auto count = reinterpret_cast<size_t (*)()>(dlsym(library, "tessera_emulated_overlaps"));
+    dlclose(library);
+    REQUIRE(bool(count != nullptr));
+    return count();
   }
   const tsr_backend_api& api() const { return *api_; }
   tsr_abi_device* device() const { return device_; }

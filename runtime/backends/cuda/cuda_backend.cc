@@ -1,8 +1,10 @@
 // The backend's table: devices, memory, streams, kernels, communicators and whole steps as CUDA graphs.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/backend_table.h"
@@ -16,6 +18,7 @@
 #endif
 #include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
+#include "runtime/backends/cuda/kernels/overlap.h"
 #include "runtime/backends/cuda/library.h"
 #include "runtime/backends/cuda/memory.h"
 #include "runtime/backends/cuda/notes.h"
@@ -34,6 +37,12 @@ struct tsr_abi_device {
 struct tsr_abi_stream {
   tsr_abi_device* device;
   cudaStream_t stream;
+  bool may_overlap = false;  // what was issued last is a kernel that the next may overlap with
+  // For whatever else is issued.
+  cudaStream_t then() {
+    may_overlap = false;
+    return stream;
+  }
 };
 struct tsr_abi_event {
   tsr_abi_device* device;
@@ -180,7 +189,7 @@ tsr_abi_error* event_record(tsr_abi_event* event, tsr_abi_stream* stream) {
       (void)cudaStreamIsCapturing(stream->stream, &capture);
       if (capture == cudaStreamCaptureStatusActive) flags = cudaEventRecordExternal;
     }
-    return from_cuda(cudaEventRecordWithFlags(event->event, stream->stream, flags), "recording an event");
+    return from_cuda(cudaEventRecordWithFlags(event->event, stream->then(), flags), "recording an event");
   });
 }
 tsr_abi_error* event_elapsed(tsr_abi_event* begin, tsr_abi_event* end, int64_t* out_ns) {
@@ -196,7 +205,7 @@ tsr_abi_error* event_elapsed(tsr_abi_event* begin, tsr_abi_event* end, int64_t* 
 tsr_abi_error* stream_wait(tsr_abi_stream* stream, tsr_abi_event* event) {
   return guarded([&] {
     const ScopedDevice current(stream->device->ordinal);
-    return from_cuda(cudaStreamWaitEvent(stream->stream, event->event, 0), "waiting for an event");
+    return from_cuda(cudaStreamWaitEvent(stream->then(), event->event, 0), "waiting for an event");
   });
 }
 
@@ -204,7 +213,7 @@ tsr_abi_error* copy(tsr_abi_stream* stream, const void* in, void* out, int64_t r
                     int64_t in_stride_bytes, int64_t out_stride_bytes) {
   return guarded([&] {
     const ScopedDevice current(stream->device->ordinal);
-    return from_cuda(copy_rows(stream->stream, in, out, rows, row_bytes, in_stride_bytes, out_stride_bytes),
+    return from_cuda(copy_rows(stream->then(), in, out, rows, row_bytes, in_stride_bytes, out_stride_bytes),
                      tessera::format("a copy of {} rows of {} bytes", rows, row_bytes));
   });
 }
@@ -212,7 +221,7 @@ tsr_abi_error* fill(tsr_abi_stream* stream, void* out, int32_t byte, int64_t byt
   return guarded([&]() -> Status {
     if (bytes <= 0) return {};
     const ScopedDevice current(stream->device->ordinal);
-    return from_cuda(cudaMemsetAsync(out, byte, static_cast<size_t>(bytes), stream->stream), "a fill");
+    return from_cuda(cudaMemsetAsync(out, byte, static_cast<size_t>(bytes), stream->then()), "a fill");
   });
 }
 
@@ -268,11 +277,23 @@ tsr_abi_error* kernel_tune(tsr_abi_device* device, const tsr_abi_kernel_desc* de
   });
 }
 
+// TESSERA_CUDA_OVERLAP=0: every kernel begins when the one before it has ended.
+bool may_overlap() {
+  static const bool is_off = [] {
+    const char* told = std::getenv("TESSERA_CUDA_OVERLAP");
+    return told != nullptr && std::string_view(told) == "0";
+  }();
+  return !is_off;
+}
+
 tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, const void* const* inputs,
                              void* const* outputs, void* workspace) {
   return guarded([&]() -> Status {
     const ScopedDevice current(stream->device->ordinal);
-    TSR_RETURN_IF_ERROR(kernel->kernel->launch(LaunchArgs{inputs, outputs, workspace, stream->stream}));
+    Overlap overlap{.with_previous = stream->may_overlap && may_overlap()};
+    TSR_RETURN_IF_ERROR(
+        kernel->kernel->launch(LaunchArgs{inputs, outputs, workspace, stream->then(), &overlap}));
+    stream->may_overlap = overlap.with_next;
     return from_cuda(cudaGetLastError(), "a launch");
   });
 }
@@ -342,20 +363,20 @@ tsr_abi_error* on_member(tsr_abi_comm* comm, Body&& body) {
 
 tsr_abi_error* comm_collective(tsr_abi_comm* comm, tsr_abi_stream* stream, const tsr_abi_collective* what,
                                const void* in, void* out) {
-  return on_member(comm, [&](Communicator& end) { return end.collective(stream->stream, *what, in, out); });
+  return on_member(comm, [&](Communicator& end) { return end.collective(stream->then(), *what, in, out); });
 }
 tsr_abi_error* comm_send(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t peer, const void* in,
                          int64_t bytes) {
-  return on_member(comm, [&](Communicator& end) { return end.send(stream->stream, peer, in, bytes); });
+  return on_member(comm, [&](Communicator& end) { return end.send(stream->then(), peer, in, bytes); });
 }
 tsr_abi_error* comm_recv(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t peer, void* out, int64_t bytes) {
-  return on_member(comm, [&](Communicator& end) { return end.receive(stream->stream, peer, out, bytes); });
+  return on_member(comm, [&](Communicator& end) { return end.receive(stream->then(), peer, out, bytes); });
 }
 tsr_abi_error* comm_group_begin(tsr_abi_comm* comm) {
   return on_member(comm, [&](Communicator& end) { return end.begin_exchange(); });
 }
 tsr_abi_error* comm_group_end(tsr_abi_comm* comm, tsr_abi_stream* stream) {
-  return on_member(comm, [&](Communicator& end) { return end.end_exchange(stream->stream); });
+  return on_member(comm, [&](Communicator& end) { return end.end_exchange(stream->then()); });
 }
 void comm_abort(tsr_abi_comm* comm) { comm->end->abort(); }
 void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
@@ -367,14 +388,14 @@ void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
 tsr_abi_error* capture_begin(tsr_abi_stream* stream) {
   return guarded([&] {
     const ScopedDevice current(stream->device->ordinal);
-    return from_cuda(cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeThreadLocal), "a capture");
+    return from_cuda(cudaStreamBeginCapture(stream->then(), cudaStreamCaptureModeThreadLocal), "a capture");
   });
 }
 tsr_abi_error* capture_end(tsr_abi_stream* stream, void** out_graph) {
   return guarded([&]() -> Status {
     const ScopedDevice current(stream->device->ordinal);
     cudaGraph_t graph = nullptr;
-    TSR_RETURN_IF_ERROR(from_cuda(cudaStreamEndCapture(stream->stream, &graph), "the end of a capture"));
+    TSR_RETURN_IF_ERROR(from_cuda(cudaStreamEndCapture(stream->then(), &graph), "the end of a capture"));
     cudaGraphExec_t executable = nullptr;
     const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
     (void)cudaGraphDestroy(graph);
@@ -386,7 +407,7 @@ tsr_abi_error* capture_end(tsr_abi_stream* stream, void** out_graph) {
 tsr_abi_error* replay(tsr_abi_stream* stream, void* graph) {
   return guarded([&] {
     const ScopedDevice current(stream->device->ordinal);
-    return from_cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream->stream), "a replay");
+    return from_cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream->then()), "a replay");
   });
 }
 void graph_destroy(void* graph) {

@@ -19,11 +19,14 @@
 
 namespace tessera::cuda {
 
+struct Overlap;
+
 struct LaunchArgs {
   const void* const* inputs;  // null for shape-only operands
   void* const* outputs;
   void* workspace;  // null when none was asked for; aligned as arenas align slots
   cudaStream_t stream;
+  Overlap* overlap = nullptr;  // null where nobody keeps account (kernels/overlap.cuh)
   template <class T>
   const T* in(int i) const {
     return static_cast<const T*>(inputs[i]);

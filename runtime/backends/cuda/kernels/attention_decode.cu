@@ -3,6 +3,7 @@
 // it, a warp 16 of them, and a second kernel puts the blocks' parts together.
 #include "runtime/backends/cuda/kernels/attention_mma.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/overlap.cuh"
 
 namespace tessera::cuda {
 
@@ -33,6 +34,8 @@ struct DecodeParts {
 template <class T, int kD>
 __global__ void __launch_bounds__(kMmaThreads)
     decode_kernel(AttentionShape e, AttentionOperands<T> x, DecodeParts parts) {
+  let_next_begin();
+  wait_for_previous();
   extern __shared__ __align__(16) unsigned char shared[];
   T* k_tile = reinterpret_cast<T*>(shared);
   T* v_tile = k_tile + kChunk * kD;
@@ -160,6 +163,15 @@ struct MergeParts {
   }
 };
 
+constexpr int kMergeRows = 8;
+template <class T>
+__global__ void __launch_bounds__(32 * kMergeRows) merge_kernel(MergeParts<T> merge, int64_t rows) {
+  let_next_begin();
+  wait_for_previous();
+  const int64_t row = int64_t{blockIdx.x} * kMergeRows + threadIdx.x / 32;
+  if (row < rows) merge(Team<32>{static_cast<int>(threadIdx.x) % 32}, row);
+}
+
 }  // namespace
 
 // q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]
@@ -183,10 +195,12 @@ Result<Prepared> prepare_attention_decode(const KernelSpec& spec) {
                                    args.in<int32_t>(3), args.out<T>(0), nullptr};
       const DecodeParts parts(args.workspace, groups, blocks, queries, shape.D);
       if (groups * blocks > 0)
-        decode_kernel<T, kD>
-            <<<static_cast<unsigned>(groups * blocks), kMmaThreads, kDecodeBytes<kD>, args.stream>>>(shape, x,
-                                                                                                     parts);
-      launch_rows(args.stream, shape.B * shape.T * shape.H, shape.D, MergeParts<T>{shape, x, parts});
+        launch_overlapping(decode_kernel<T, kD>, static_cast<unsigned>(groups * blocks), kMmaThreads,
+                           kDecodeBytes<kD>, args, shape, x, parts);
+      const int64_t rows = shape.B * shape.T * shape.H;
+      if (rows > 0)
+        launch_overlapping(merge_kernel<T>, static_cast<unsigned>((rows + kMergeRows - 1) / kMergeRows),
+                           32 * kMergeRows, 0, args, MergeParts<T>{shape, x, parts}, rows);
     };
     return memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)),
                         DecodeParts::bytes(groups, blocks, queries, shape.D));

@@ -5,7 +5,9 @@
 // 20 KB for each of an H100's 132 multiprocessors; 40 leave room for what is uneven. A lane asks for 128
 // bytes before it uses the first, 4 KB a warp, 64 KB for the 16 warps of a multiprocessor (two blocks, of at
 // most 128 registers a thread); and while it waits, the first 4 KB of the warp's next rows are on their way
-// to the L2 cache, so that sums, barriers and the results of one group of rows cost no bandwidth.
+// to the L2 cache, so that sums, barriers and the results of one group of rows cost no bandwidth. Before the
+// launch waits for the one before it (overlap.cuh) every block has its first kMatvecAhead bytes fetched: they
+// come while that one ends, or all the while where it leaves bandwidth unused, as attention does.
 //
 // Blocks. kMatvecBlocks stay and take a group of rows after the other, so that each makes the norm once. With
 // a row a warp, 1536 rows are 192 groups of 8, 12 warps a multiprocessor and all of the matrix under way at
@@ -29,12 +31,14 @@
 #include "runtime/backends/cuda/kernels/mma.cuh"
 #include "runtime/backends/cuda/kernels/narrow_weight.cuh"
 #include "runtime/backends/cuda/kernels/norm_rows.cuh"
+#include "runtime/backends/cuda/kernels/overlap.cuh"
 #include "runtime/backends/cuda/kernels/rope.cuh"
 
 namespace tessera::cuda {
 
 inline constexpr int kMatvecRows = 4, kMatvecWarps = 8, kMatvecThreads = kMatvecWarps * 32;
-inline constexpr int kMatvecBlocks = 264;  // two for each of 132 multiprocessors; no sum depends on it
+inline constexpr int kMatvecBlocks = 264;      // two for each of 132 multiprocessors; no sum depends on it
+inline constexpr int kMatvecAhead = 64 << 10;  // 17 MB of all blocks, of 50 that the L2 cache has
 
 // Items first, first + 1, ... of a part are a group's; item i is one row of the matrix, or a pair of them.
 struct MatvecRow {
@@ -174,6 +178,22 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const Team<32> team{static_cast<int>(threadIdx.x) % 32};
+  const auto row_begin = [&](const MatvecGroup& rows, const MatvecRow& at) {
+    return static_cast<const uint8_t*>(rows.part.w[at.matrix]) + at.n * plan.row_bytes;
+  };
+
+  let_next_begin();
+  for (int64_t ahead = blockIdx.x, fetched = 0; fetched < kMatvecAhead && ahead < plan.row_groups;
+       ahead += gridDim.x, fetched += kRows * plan.row_bytes) {
+    const MatvecGroup rows = MatvecGroup::of(plan, static_cast<int>(ahead), kRows);
+    for (int j = 0; j < kEach; ++j) {
+      const uint8_t* begin = row_begin(rows, rows.row(warp * kEach + j));
+      for (int64_t line = int64_t{128} * team.rank; line < plan.row_bytes; line += 128 * 32)
+        prefetch_to_l2(begin + line);
+    }
+  }
+  wait_for_previous();
+
   const Chunk* row[kEach];
   const __half* scale[kEach];
   // The rows of this warp in a group, and the first of their bytes on the way: 4 KB, a line a lane.
@@ -182,7 +202,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
       const MatvecRow at = rows.row(warp * kEach + j);
-      const auto* begin = static_cast<const uint8_t*>(rows.part.w[at.matrix]) + at.n * plan.row_bytes;
+      const uint8_t* begin = row_begin(rows, at);
       row[j] = reinterpret_cast<const Chunk*>(begin);
       scale[j] = Weight::kScaled ? static_cast<const __half*>(rows.part.scale[at.matrix]) + at.n * plan.groups
                                  : nullptr;
@@ -276,7 +296,7 @@ inline void set_row_groups(MatvecPlan& plan, int each) {
 }
 
 template <class T, class Weight, int kM>
-void launch_matvec_of(cudaStream_t stream, MatvecPlan& plan) {
+void launch_matvec_of(const LaunchArgs& args, MatvecPlan& plan) {
   const size_t bytes = plan.norm.is_there ? static_cast<size_t>(plan.M * plan.K) * sizeof(T) : 0;
   const auto grid = [&] {
     return static_cast<unsigned>(plan.row_groups < kMatvecBlocks ? plan.row_groups : kMatvecBlocks);
@@ -285,26 +305,26 @@ void launch_matvec_of(cudaStream_t stream, MatvecPlan& plan) {
   if constexpr (Weight::kScaled || kM > 1) {
     set_row_groups(plan, 2);
     if (plan.row_groups >= kMatvecBlocks) {
-      matvec_kernel<T, Weight, kM, 2><<<grid(), kMatvecThreads, bytes, stream>>>(plan);
+      launch_overlapping(matvec_kernel<T, Weight, kM, 2>, grid(), kMatvecThreads, bytes, args, plan);
       return;
     }
   }
   set_row_groups(plan, 1);
-  matvec_kernel<T, Weight, kM, 1><<<grid(), kMatvecThreads, bytes, stream>>>(plan);
+  launch_overlapping(matvec_kernel<T, Weight, kM, 1>, grid(), kMatvecThreads, bytes, args, plan);
 }
 template <class T, class Weight>
-void launch_matvec(cudaStream_t stream, MatvecPlan plan) {
+void launch_matvec(const LaunchArgs& args, MatvecPlan plan) {
   switch (plan.M) {
-    case 1: return launch_matvec_of<T, Weight, 1>(stream, plan);
-    case 2: return launch_matvec_of<T, Weight, 2>(stream, plan);
-    case 3: return launch_matvec_of<T, Weight, 3>(stream, plan);
-    default: return launch_matvec_of<T, Weight, 4>(stream, plan);
+    case 1: return launch_matvec_of<T, Weight, 1>(args, plan);
+    case 2: return launch_matvec_of<T, Weight, 2>(args, plan);
+    case 3: return launch_matvec_of<T, Weight, 3>(args, plan);
+    default: return launch_matvec_of<T, Weight, 4>(args, plan);
   }
 }
 
 template <class T, class Weight>
 std::unique_ptr<Kernel> matvec_of_plan(const MatvecPlan& plan) {
-  return make_kernel([plan](const LaunchArgs& args) { launch_matvec<T, Weight>(args.stream, plan); });
+  return make_kernel([plan](const LaunchArgs& args) { launch_matvec<T, Weight>(args, plan); });
 }
 // A product by itself, and what it is for launches of several.
 template <class T, class Weight>
@@ -315,7 +335,7 @@ std::unique_ptr<Kernel> matvec_of_product(const KernelSpec& spec, ProductStep pr
   product.kernel = matvec_of_plan<T, Weight>;
   const DecodeStep step{spec.input_dtype(0), product};
   auto alone = make_kernel(
-      [step](const LaunchArgs& args) { launch_matvec<T, Weight>(args.stream, plan_product(step, args)); });
+      [step](const LaunchArgs& args) { launch_matvec<T, Weight>(args, plan_product(step, args)); });
   return as_decode_step(where_aligned(spec, std::move(alone), std::move(elsewhere)), step);
 }
 
