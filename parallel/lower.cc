@@ -5,6 +5,7 @@
 #include "graph/base/text.h"
 #include "parallel/entry_emitter.h"
 #include "parallel/entry_layout.h"
+#include "parallel/gather_launches.h"
 #include "parallel/kernel_fusion.h"
 #include "parallel/prefetch.h"
 #include "parallel/rank_builder.h"
@@ -39,7 +40,10 @@ Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const K
     TSR_ASSIGN_OR_RETURN(EntryPoint entry, EntryEmitter(layouts[e], static_cast<int32_t>(place), builder,
                                                         shared, static_cast<int32_t>(e))
                                                .emit());
-    if (catalog.fuses()) fuse_kernels(entry, static_cast<int32_t>(e), builder);
+    if (catalog.fuses()) {
+      fuse_kernels(entry, static_cast<int32_t>(e), builder);
+      gather_launches(entry, builder.program);
+    }
     prefetch(entry, layouts[e].plan->prefetch);
     builder.program.entries.push_back(std::move(entry));
   }

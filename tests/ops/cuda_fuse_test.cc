@@ -149,5 +149,43 @@ TEST_CASE("a_chain_of_scalar_additions_is_one_launch_in_their_order") {
   }
 }
 
+TEST_CASE("sums_of_squares_of_many_tensors_are_one_launch_with_the_bits_of_many") {
+  CudaDevice device;
+  if (!device.is_there()) return;
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16})
+    for (const int more : {2, 70}) {
+      CAPTURE(to_text(dtype));
+      CAPTURE(more);
+      const DType wide = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+      Layout layout;
+      std::vector<Placed> placed;
+      const auto add = [&](int64_t count, size_t off = 0) {
+        const size_t x = layout.place(dtype, count, off);
+        placed.push_back(
+            {device.prepare("sum_squares", {}, {{dtype, Shape{count}}}), {x}, {layout.scalar(wide, -1)}});
+      };
+      // Less than a pack, nothing, a chunk, a little more, several chunks, addresses at no multiple of 16.
+      for (const int64_t count : {3, 0, 16384, 16385, 40001}) add(count);
+      add(37, dtype == DType::kF64 ? 8 : 4);
+      add(20000, dtype == DType::kF64 ? 8 : 4);
+      for (int i = 0; i < more; ++i) add(1 + i);
+      Outcome out = compare(device, placed, layout.bytes());
+      CHECK(out.launches == 1);
+      CHECK(out.separate == out.fused);
+      CHECK(out.separate != layout.bytes());
+      // One that reads another one's sum begins a new launch.
+      if (dtype == wide) {
+        placed.push_back({device.prepare("sum_squares", {}, {{dtype, Shape{1}}}),
+                          {placed[0].outputs[0]},
+                          {layout.scalar(wide, -1)}});
+        add(5);
+        out = compare(device, placed, layout.bytes());
+        CHECK(out.launches == 2);
+        CHECK(out.separate == out.fused);
+      }
+      for (const Placed& each : placed) device.api().kernel_destroy(each.kernel);
+    }
+}
+
 }  // namespace
 }  // namespace tessera::conformance

@@ -14,7 +14,7 @@
 
 namespace tessera::conformance {
 
-// A launch whose operands are offsets into one piece of memory.
+// A launch whose operands are offsets into one piece of memory. All have one workspace, as in an arena.
 struct Placed {
   tsr_abi_kernel* kernel;
   std::vector<size_t> inputs, outputs;
@@ -30,14 +30,15 @@ inline Outcome compare(CudaDevice& device, const std::vector<Placed>& placed,
                        const std::vector<std::byte>& start, bool runs = true) {
   const tsr_backend_api& api = device.api();
   Outcome out;
-  std::byte* base = device.allocate(start.size());
+  constexpr size_t kWorkspace = 4096;
+  std::byte *base = device.allocate(start.size()), *workspace = device.allocate(kWorkspace);
   std::vector<std::vector<const void*>> in(placed.size());
   std::vector<std::vector<void*>> results(placed.size());
   std::vector<tsr_abi_launch> launches;
   for (size_t i = 0; i < placed.size(); ++i) {
     for (const size_t offset : placed[i].inputs) in[i].push_back(base + offset);
     for (const size_t offset : placed[i].outputs) results[i].push_back(base + offset);
-    launches.push_back({placed[i].kernel, in[i].data(), results[i].data(), nullptr});
+    launches.push_back({placed[i].kernel, in[i].data(), results[i].data(), workspace});
   }
   const auto run = [&](const tsr_abi_launch& launch) {
     if (!runs) return;
