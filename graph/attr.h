@@ -29,6 +29,9 @@ struct AttrSpec {
   AttrType type;
   std::optional<AttrValue> default_value;
   std::string_view meaning;  // one line for messages and `docs`
+  // Added when graphs without it were stored already: while it has its default, fingerprints leave it out, so
+  // that plans and choices made for such graphs keep fitting them.
+  bool is_late = false;
 };
 
 // Accessors for ops. Graph::add_node has checked names and types and filled defaults, so these TSR_CHECK.

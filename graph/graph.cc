@@ -333,8 +333,11 @@ uint64_t Graph::fingerprint() const {
     hash.add(node.op->version);
     hash.add(static_cast<uint8_t>(node.phase));
     hash.add(static_cast<uint32_t>(node.forward));
-    hash.add(static_cast<uint64_t>(node.attrs.size()));
+    const auto implied = [&](const Attr& attr) { return is_implied(*node.op, attr); };
+    const auto left_out = static_cast<size_t>(std::ranges::count_if(node.attrs, implied));
+    hash.add(static_cast<uint64_t>(node.attrs.size() - left_out));
     for (const Attr& attr : node.attrs) {
+      if (implied(attr)) continue;
       hash.add(attr.name);
       hash.add(to_text(attr.value));
     }

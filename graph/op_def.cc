@@ -108,6 +108,11 @@ class ExtentSolver {
 
 }  // namespace
 
+bool is_implied(const OpDef& op, const Attr& attr) {
+  const auto spec = std::ranges::find(op.attrs, attr.name, &AttrSpec::name);
+  return spec != op.attrs.end() && spec->is_late && spec->default_value == attr.value;
+}
+
 Status bind_extents(ShardingRule& rule, std::span<const TensorType> inputs,
                     std::span<const TensorType> outputs) {
   ExtentSolver solver(rule);

@@ -80,6 +80,9 @@ struct OpDef {
   bool is_view = false;
 };
 
+// An attribute that fingerprints leave out: a late one with its default.
+bool is_implied(const OpDef& op, const Attr& attr);
+
 // Sets `extent` (and multiplies out products) of every factor of `rule` from operand shapes; reports a mismatch.
 // Symbols are extents too: equal symbols match.
 Status bind_extents(ShardingRule& rule, std::span<const TensorType> inputs, std::span<const TensorType> outputs);

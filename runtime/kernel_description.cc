@@ -111,7 +111,8 @@ std::string question_key(const OpDef& op, const OpView& view) {
   key.add(op.version);
   key.add(view.inputs);
   key.add(view.outputs);
-  for (const Attr& attr : view.attrs) key.add(attr);
+  for (const Attr& attr : view.attrs)
+    if (!is_implied(op, attr)) key.add(attr);
   for (const FactorView& factor : view.factors) {
     key.add(factor.name);
     key.add(factor.global_extent);
