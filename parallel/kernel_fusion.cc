@@ -16,6 +16,9 @@ using Joined = KernelJoiner::Joined;
 bool is_plain_product(const KernelDesc& desc) {
   return desc.op->name == "matmul" && desc.outputs.size() == 1;
 }
+Attr same_attr(const KernelDesc& desc, std::string_view name) {
+  return {std::string(name), attr_i64(desc.attrs, name)};
+}
 // Of the shards of k, those that do not begin at 0 leave their bias out.
 void add_bias(const KernelInst& product, const KernelDesc& desc, Joined& joined) {
   const auto k = std::ranges::find(desc.factors, 'k', &FactorView::name);
@@ -39,7 +42,7 @@ void join_sum(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
     const SlotRef addend = sum.inputs[1 - operand];
     if (addend.slot == product.outputs[0].slot) continue;
     Joined joined{.op = find_op(pattern.makes),
-                  .attrs = {{"trans_w", attr_i64(desc.attrs, "trans_w")}},
+                  .attrs = {same_attr(desc, "trans_w"), same_attr(desc, "allow_tf32")},
                   .inputs = {product.inputs[0], product.inputs[1], addend},
                   .outputs = sum.outputs,
                   .in_types = {desc.inputs[0], desc.inputs[1], code.desc_of(sum).inputs[1 - operand]},
@@ -60,14 +63,15 @@ void join_activation(const FusionPattern& pattern, KernelJoiner& code, size_t at
       !code.may_move(at, *maker) ||
       (pattern.at == "gelu" && attr_string(code.desc_of(activation).attrs, "approximate") != "tanh"))
     return;
-  Joined joined{
-      .op = find_op(pattern.makes),
-      .attrs = {{"trans_w", attr_i64(desc.attrs, "trans_w")}, {"activation", std::string(pattern.at)}},
-      .inputs = {product.inputs[0], product.inputs[1]},
-      .outputs = {activation.outputs[0], product.outputs[0]},
-      .in_types = {desc.inputs[0], desc.inputs[1]},
-      .out_types = {code.desc_of(activation).outputs[0], desc.outputs[0]},
-      .node = activation.node};
+  Joined joined{.op = find_op(pattern.makes),
+                .attrs = {same_attr(desc, "trans_w"),
+                          {"activation", std::string(pattern.at)},
+                          same_attr(desc, "allow_tf32")},
+                .inputs = {product.inputs[0], product.inputs[1]},
+                .outputs = {activation.outputs[0], product.outputs[0]},
+                .in_types = {desc.inputs[0], desc.inputs[1]},
+                .out_types = {code.desc_of(activation).outputs[0], desc.outputs[0]},
+                .node = activation.node};
   add_bias(product, desc, joined);
   code.replace({*maker, at}, std::move(joined));
 }

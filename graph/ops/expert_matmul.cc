@@ -16,6 +16,7 @@ namespace {
 
 const AttrSpec kAttrs[] = {
     {"trans_w", AttrType::kI64, AttrValue(int64_t{0}), "1: the weight is stored [E, N, K]"},
+    allow_tf32_spec(),
 };
 
 Status check_load(std::string_view op, Types in) {
@@ -33,7 +34,7 @@ constexpr std::string_view kName = "expert_matmul";
 
 Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 2, 3));
-  TSR_RETURN_IF_ERROR(check_flag(kName, attrs, "trans_w"));
+  for (const char* flag : {"trans_w", "allow_tf32"}) TSR_RETURN_IF_ERROR(check_flag(kName, attrs, flag));
   TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "x", 4));
   TSR_RETURN_IF_ERROR(check_dtype(kName, in, 1, "w", in[0].dtype));
@@ -52,13 +53,15 @@ Status vjp(VjpBuilder& b) {
   if (!dy) return {};
   const int64_t trans = attr_i64(b.attrs(), "trans_w");
   const bool has_load = b.input_count() == 3;
+  const std::vector<Attr> turned = {{"trans_w", 1 - trans}, allow_tf32_as(b.attrs())},
+                          same = {{"trans_w", trans}, allow_tf32_as(b.attrs())};
   TSR_RETURN_IF_ERROR(set_grad(b, 0, [&] {
-    return has_load ? b.emit("expert_matmul", {*dy, b.input(1), b.input(2)}, {{"trans_w", 1 - trans}})
-                    : b.emit("expert_matmul", {*dy, b.input(1)}, {{"trans_w", 1 - trans}});
+    return has_load ? b.emit("expert_matmul", {*dy, b.input(1), b.input(2)}, turned)
+                    : b.emit("expert_matmul", {*dy, b.input(1)}, turned);
   }));
   return set_grad(b, 1, [&] {
-    return has_load ? b.emit("expert_matmul_weight_grad", {b.input(0), *dy, b.input(2)}, {{"trans_w", trans}})
-                    : b.emit("expert_matmul_weight_grad", {b.input(0), *dy}, {{"trans_w", trans}});
+    return has_load ? b.emit("expert_matmul_weight_grad", {b.input(0), *dy, b.input(2)}, same)
+                    : b.emit("expert_matmul_weight_grad", {b.input(0), *dy}, same);
   });
 }
 
@@ -88,7 +91,7 @@ constexpr std::string_view kName = "expert_matmul_weight_grad";
 
 Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 2, 3));
-  TSR_RETURN_IF_ERROR(check_flag(kName, attrs, "trans_w"));
+  for (const char* flag : {"trans_w", "allow_tf32"}) TSR_RETURN_IF_ERROR(check_flag(kName, attrs, flag));
   TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "x", 4));
   TSR_RETURN_IF_ERROR(check_dtype(kName, in, 1, "dy", in[0].dtype));

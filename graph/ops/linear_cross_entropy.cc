@@ -5,6 +5,7 @@
 // op). A vocabulary that is split needs maximum and sum of every row from all shards first: its phased form
 // makes the logits three times.
 #include "graph/base/text.h"
+#include "graph/ops/product_support.h"
 #include "graph/ops/row_support.h"
 #include "graph/phases.h"
 
@@ -14,8 +15,10 @@ using namespace ops;
 
 namespace {
 
+const AttrSpec kHeadAttrs[] = {allow_tf32_spec()};
 const AttrSpec kGradAttrs[] = {
     {"weight_grad", AttrType::kI64, AttrValue(int64_t{1}), "0: w is not trained, there is no dw"},
+    allow_tf32_spec(),
 };
 
 bool has_weight_grad(Attrs attrs) { return attr_i64(attrs, "weight_grad") != 0; }
@@ -66,8 +69,9 @@ namespace linear_cross_entropy {
 
 constexpr std::string_view kName = "linear_cross_entropy";
 
-Inferred infer(Types in, Attrs) {
+Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 4));
+  TSR_RETURN_IF_ERROR(check_flag(kName, attrs, "allow_tf32"));
   TSR_RETURN_IF_ERROR(check_head(kName, in));
   TSR_RETURN_IF_ERROR(check_labels(kName, in, 2));
   TSR_RETURN_IF_ERROR(check_scalar(kName, in, 3, "scale"));
@@ -82,7 +86,8 @@ Status vjp(VjpBuilder& b) {
                   format("{}: the loss is not differentiated by its scale; scale its result instead", kName));
   const TensorId operands[] = {b.input(0), b.input(1), b.input(2), b.input(3), *dloss};
   TSR_ASSIGN_OR_RETURN(const auto results, b.emit_all("linear_cross_entropy_grad", operands,
-                                                      {{"weight_grad", int64_t{b.needs_grad(1) ? 1 : 0}}}));
+                                                      {{"weight_grad", int64_t{b.needs_grad(1) ? 1 : 0}},
+                                                       allow_tf32_as(b.attrs())}));
   TSR_RETURN_IF_ERROR(b.set_input_grad(0, results[0]));
   return b.needs_grad(1) ? b.set_input_grad(1, results[2]) : Status();
 }
@@ -96,8 +101,9 @@ ShardingRule sharding(const OpView& view) {
 
 Status phases(PhaseBuilder& b) {
   const TensorId x = b.input(0), w = b.input(1), labels = b.input(2);
-  TSR_ASSIGN_OR_RETURN(const TensorId max, b.emit("linear_row_max", {x, w}));
-  TSR_ASSIGN_OR_RETURN(const auto sums, b.emit_all("linear_row_sums", {x, w, labels, max}));
+  TSR_ASSIGN_OR_RETURN(const TensorId max, b.emit("linear_row_max", {x, w}, {allow_tf32_as(b.attrs())}));
+  TSR_ASSIGN_OR_RETURN(const auto sums,
+                       b.emit_all("linear_row_sums", {x, w, labels, max}, {allow_tf32_as(b.attrs())}));
   TSR_ASSIGN_OR_RETURN(const TensorId loss, b.emit("linear_cross_entropy_finish",
                                                    {x, w, labels, max, sums[0], sums[1], b.input(3)}));
   b.set_outputs({loss});
@@ -109,6 +115,7 @@ OpCost cost(const OpView& view) { return head_cost(view, 1, kStatistics); }
 }  // namespace linear_cross_entropy
 
 extern const OpDef kLinearCrossEntropy = {.name = linear_cross_entropy::kName,
+                                          .attrs = kHeadAttrs,
                                           .infer = linear_cross_entropy::infer,
                                           .vjp = linear_cross_entropy::vjp,
                                           .sharding = linear_cross_entropy::sharding,
@@ -126,6 +133,7 @@ constexpr std::string_view kName = "linear_cross_entropy_grad";
 
 Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 5));
+  TSR_RETURN_IF_ERROR(check_flag(kName, attrs, "allow_tf32"));
   TSR_RETURN_IF_ERROR(check_head(kName, in));
   TSR_RETURN_IF_ERROR(check_labels(kName, in, 2));
   TSR_RETURN_IF_ERROR(check_scalar(kName, in, 3, "scale"));
@@ -146,8 +154,9 @@ ShardingRule sharding(const OpView& view) {
 
 Status phases(PhaseBuilder& b) {
   const TensorId x = b.input(0), w = b.input(1), labels = b.input(2), scale = b.input(3);
-  TSR_ASSIGN_OR_RETURN(const TensorId max, b.emit("linear_row_max", {x, w}));
-  TSR_ASSIGN_OR_RETURN(const auto sums, b.emit_all("linear_row_sums", {x, w, labels, max}));
+  TSR_ASSIGN_OR_RETURN(const TensorId max, b.emit("linear_row_max", {x, w}, {allow_tf32_as(b.attrs())}));
+  TSR_ASSIGN_OR_RETURN(const auto sums,
+                       b.emit_all("linear_row_sums", {x, w, labels, max}, {allow_tf32_as(b.attrs())}));
   TSR_ASSIGN_OR_RETURN(const TensorId loss,
                        b.emit("linear_cross_entropy_finish", {x, w, labels, max, sums[0], sums[1], scale}));
   TSR_ASSIGN_OR_RETURN(const auto grads, b.emit_all("linear_cross_entropy_grad_finish",
@@ -178,8 +187,9 @@ namespace linear_row_max {
 
 constexpr std::string_view kName = "linear_row_max";
 
-Inferred infer(Types in, Attrs) {
+Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 2));
+  TSR_RETURN_IF_ERROR(check_flag(kName, attrs, "allow_tf32"));
   TSR_RETURN_IF_ERROR(check_head(kName, in));
   return std::vector<TensorType>{statistic_of(in[0])};
 }
@@ -196,6 +206,7 @@ OpCost cost(const OpView& view) { return head_cost(view, 1, 1); }
 }  // namespace linear_row_max
 
 extern const OpDef kLinearRowMax = {.name = linear_row_max::kName,
+                                    .attrs = kHeadAttrs,
                                     .infer = linear_row_max::infer,
                                     .sharding = linear_row_max::sharding,
                                     .cost = linear_row_max::cost};
@@ -207,8 +218,9 @@ namespace linear_row_sums {
 
 constexpr std::string_view kName = "linear_row_sums";
 
-Inferred infer(Types in, Attrs) {
+Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 4));
+  TSR_RETURN_IF_ERROR(check_flag(kName, attrs, "allow_tf32"));
   TSR_RETURN_IF_ERROR(check_head(kName, in));
   TSR_RETURN_IF_ERROR(check_labels(kName, in, 2));
   TSR_RETURN_IF_ERROR(check_row_statistic(kName, in, 3, "m", in[0]));
@@ -225,6 +237,7 @@ OpCost cost(const OpView& view) { return head_cost(view, 1, kStatistics - 1); }
 }  // namespace linear_row_sums
 
 extern const OpDef kLinearRowSums = {.name = linear_row_sums::kName,
+                                     .attrs = kHeadAttrs,
                                      .infer = linear_row_sums::infer,
                                      .sharding = linear_row_sums::sharding,
                                      .cost = linear_row_sums::cost};
@@ -276,6 +289,7 @@ constexpr std::string_view kName = "linear_cross_entropy_grad_finish";
 
 Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 7));
+  TSR_RETURN_IF_ERROR(check_flag(kName, attrs, "allow_tf32"));
   TSR_RETURN_IF_ERROR(check_head(kName, in));
   TSR_RETURN_IF_ERROR(check_labels(kName, in, 2));
   TSR_RETURN_IF_ERROR(check_row_statistic(kName, in, 3, "m", in[0]));

@@ -20,12 +20,14 @@ const AttrSpec kMatmulAttrs[] = {
     {"trans_w", AttrType::kI64, AttrValue(int64_t{0}), "1: w is stored [N, K]"},
     {"activation", AttrType::kString, AttrValue(std::string("none")),
      "none, relu, gelu (the tanh form), silu; adds the result before it as a second output"},
+    allow_tf32_spec(),
 };
 
 bool has_activation(Attrs attrs) { return attr_string(attrs, "activation") != "none"; }
 
 Inferred matmul_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count("matmul", in, 2, 3));
+  TSR_RETURN_IF_ERROR(check_flag("matmul", attrs, "allow_tf32"));
   TSR_RETURN_IF_ERROR(check_float("matmul", in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_dtype("matmul", in, 1, "w", in[0].dtype));
   TSR_ASSIGN_OR_RETURN(const Shape shape, product_shape("matmul", in, attrs));
@@ -60,11 +62,12 @@ Status matmul_vjp(VjpBuilder& b) {
   TSR_ASSIGN_OR_RETURN(const std::optional<TensorId> dpre, pre_activation_grad(b));
   if (!dpre) return {};
   const int64_t trans = attr_i64(b.attrs(), "trans_w");
+  const Attr tf32 = allow_tf32_as(b.attrs());
   TSR_RETURN_IF_ERROR(set_grad(b, 0, [&] {
-    return b.emit("matmul", {*dpre, b.input(1)}, {{"trans_w", 1 - trans}});
+    return b.emit("matmul", {*dpre, b.input(1)}, {{"trans_w", 1 - trans}, tf32});
   }));
   TSR_RETURN_IF_ERROR(set_grad(b, 1, [&] {
-    return b.emit("matmul_weight_grad", {b.input(0), *dpre}, {{"trans_w", trans}});
+    return b.emit("matmul_weight_grad", {b.input(0), *dpre}, {{"trans_w", trans}, tf32});
   }));
   if (b.input_count() < 3) return {};
   return set_grad(b, 2, [&] { return b.emit("sum_leading", {*dpre}); });
@@ -105,10 +108,12 @@ extern const OpDef kMatmul = {
 namespace {
 const AttrSpec kWeightGradAttrs[] = {
     {"trans_w", AttrType::kI64, AttrValue(int64_t{0}), "1: the result is stored [N, K]"},
+    allow_tf32_spec(),
 };
 
 Inferred weight_grad_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count("matmul_weight_grad", in, 2));
+  TSR_RETURN_IF_ERROR(check_flag("matmul_weight_grad", attrs, "allow_tf32"));
   TSR_RETURN_IF_ERROR(check_float("matmul_weight_grad", in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_dtype("matmul_weight_grad", in, 1, "dy", in[0].dtype));
   TSR_ASSIGN_OR_RETURN(const Shape dw, weight_grad_shape("matmul_weight_grad", in, attrs));
@@ -120,10 +125,11 @@ Status weight_grad_vjp(VjpBuilder& b) {
   const auto g = b.output_grad(0);
   if (!g) return {};
   const int64_t trans = attr_i64(b.attrs(), "trans_w");
+  const Attr tf32 = allow_tf32_as(b.attrs());
   TSR_RETURN_IF_ERROR(set_grad(b, 0, [&] {
-    return b.emit("matmul", {b.input(1), *g}, {{"trans_w", 1 - trans}});
+    return b.emit("matmul", {b.input(1), *g}, {{"trans_w", 1 - trans}, tf32});
   }));
-  return set_grad(b, 1, [&] { return b.emit("matmul", {b.input(0), *g}, {{"trans_w", trans}}); });
+  return set_grad(b, 1, [&] { return b.emit("matmul", {b.input(0), *g}, {{"trans_w", trans}, tf32}); });
 }
 
 ShardingRule weight_grad_sharding(const OpView& view) {

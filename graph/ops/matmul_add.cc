@@ -4,7 +4,7 @@
 // What add makes of a product and another tensor, where nothing lies between them on a device
 // (parallel/kernel_fusion.h): a residual, or a sum of gradients.
 #include "graph/base/text.h"
-#include "graph/ops/op_support.h"
+#include "graph/ops/product_support.h"
 
 namespace tessera {
 
@@ -13,6 +13,7 @@ using namespace ops;
 namespace {
 const AttrSpec kAttrs[] = {
     {"trans_w", AttrType::kI64, AttrValue(int64_t{0}), "1: w is stored [N, K]"},
+    allow_tf32_spec(),
 };
 const int kInPlace[] = {2};
 
@@ -20,8 +21,8 @@ Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count("matmul_add", in, 3, 4));
   std::vector<TensorType> operands = {in[0], in[1]};
   if (in.size() == 4) operands.push_back(in[3]);
-  const std::vector<Attr> product = {{"trans_w", attr_i64(attrs, "trans_w")},
-                                     {"activation", std::string("none")}};
+  const std::vector<Attr> product = {
+      {"trans_w", attr_i64(attrs, "trans_w")}, {"activation", std::string("none")}, allow_tf32_as(attrs)};
   Inferred y = find_op("matmul")->infer(operands, product);
   if (!y.ok()) return y.status().with_context("matmul_add");
   TSR_RETURN_IF_ERROR(check_dtype("matmul_add", in, 2, "addend", in[0].dtype));

@@ -10,6 +10,16 @@ Status check_flag(std::string_view op, Attrs attrs, std::string_view name) {
   return Status(StatusCode::kInvalidArgument, format("{}: {} is {}, wanted 0 or 1", op, name, value));
 }
 
+AttrSpec allow_tf32_spec() {
+  return {.name = "allow_tf32",
+          .type = AttrType::kI64,
+          .default_value = AttrValue(int64_t{0}),
+          .meaning = "1: f32 operands may be rounded to TF32 before they are multiplied",
+          .is_late = true};
+}
+
+Attr allow_tf32_as(Attrs attrs) { return {"allow_tf32", attr_i64(attrs, "allow_tf32")}; }
+
 Result<Shape> product_shape(std::string_view op, Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_flag(op, attrs, "trans_w"));
   TSR_RETURN_IF_ERROR(check_rank_at_least(op, in, 0, "x", 1));

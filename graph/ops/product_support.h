@@ -11,6 +11,13 @@ namespace tessera::ops {
 // An attribute that is 0 or 1.
 Status check_flag(std::string_view op, Attrs attrs, std::string_view name);
 
+// "allow_tf32". 1: a kernel may round f32 operands to TF32 (graph/base/tf32.h) before it multiplies them, and
+// sums their products in f32; other types are multiplied as they are. Results, and what else the op does, are
+// not rounded so.
+AttrSpec allow_tf32_spec();
+// As a node with `attrs` has it: for its gradient and its phases.
+Attr allow_tf32_as(Attrs attrs);
+
 // The shape of y, of operands 0 (x) and 1 (w).
 Result<Shape> product_shape(std::string_view op, Types in, Attrs attrs);
 

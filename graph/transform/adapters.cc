@@ -96,7 +96,8 @@ class Adapting {
     const int64_t transposed = attr_i64(node.attrs, "trans_w");
     TSR_ASSIGN_OR_RETURN(const Pair pair, pair_of(node.inputs[1], transposed == 1));
     graph.set_scope(node.scope);
-    const std::vector<Attr> plain = {{"trans_w", transposed}};
+    const std::vector<Attr> plain = {{"trans_w", transposed},
+                                     {"allow_tf32", attr_i64(node.attrs, "allow_tf32")}};
     std::vector<TensorId> inputs;
     for (const TensorId input : node.inputs) inputs.push_back(copy_.mapped(input));
     TSR_ASSIGN_OR_RETURN(const auto base, graph.add_node("matmul", inputs, plain));

@@ -23,6 +23,7 @@ Status copy_source(GraphCopy& copy, TensorId id) {
 struct FusedHead {
   TensorId x, w, labels, scale;
   TensorId loss;  // the scaled sum, which the fused op makes
+  int64_t allow_tf32;
 };
 
 class HeadFinder {
@@ -74,7 +75,8 @@ class HeadFinder {
     if (product->inputs.size() != 2) return refuse("the output head has a bias; wanted a head without one");
     if (attr_i64(product->attrs, "trans_w") != 1 || attr_string(product->attrs, "activation") != "none")
       return refuse("the output head is not x w^T with w stored [V, C]");
-    return FusedHead{product->inputs[0], product->inputs[1], labels, scaled.inputs[1], scaled.outputs[0]};
+    return FusedHead{product->inputs[0], product->inputs[1], labels,
+                     scaled.inputs[1],   scaled.outputs[0],  attr_i64(product->attrs, "allow_tf32")};
   }
 
   const Graph& graph_;
@@ -94,10 +96,10 @@ Result<Graph> with_fused_loss(const Graph& forward_with_loss) {
       TSR_RETURN_IF_ERROR(copy_source(copy, id));
     } else if (id == head.loss) {
       graph.set_scope(forward_with_loss.node(tensor.producer).scope);
-      TSR_ASSIGN_OR_RETURN(
-          const TensorId loss,
-          graph.add("linear_cross_entropy", {copy.mapped(head.x), copy.mapped(head.w),
-                                             copy.mapped(head.labels), copy.mapped(head.scale)}));
+      TSR_ASSIGN_OR_RETURN(const TensorId loss, graph.add("linear_cross_entropy",
+                                                          {copy.mapped(head.x), copy.mapped(head.w),
+                                                           copy.mapped(head.labels), copy.mapped(head.scale)},
+                                                          {{"allow_tf32", head.allow_tf32}}));
       graph.set_scope("");
       copy.replace(id, loss);
       if (!tensor.name.starts_with('%')) TSR_RETURN_IF_ERROR(graph.rename(loss, tensor.name));

@@ -27,7 +27,8 @@ class Products {
     if (producer == kNoNode || readers_[index(dy)] != 1) return kNoNode;
     const Node& product = step_.node(producer);
     const bool is_plain = product.op->name == "matmul" && product.inputs.size() == 2 &&
-                          attr_string(product.attrs, "activation") == "none" && product.phase == node.phase;
+                          attr_string(product.attrs, "activation") == "none" &&
+                          attr_i64(product.attrs, "allow_tf32") == 0 && product.phase == node.phase;
     return is_plain ? producer : kNoNode;
   }
 

@@ -1,5 +1,7 @@
 #include "graph/transform/graph_copy.h"
 
+#include <utility>
+
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -18,7 +20,7 @@ Status GraphCopy::copy_tensor(TensorId old) {
   return {};
 }
 
-Status GraphCopy::copy_node(NodeId old) {
+Status GraphCopy::copy_node(NodeId old, std::vector<Attr> attrs) {
   const Node& node = source_.node(old);
   std::vector<TensorId> inputs;
   for (TensorId input : node.inputs) {
@@ -28,7 +30,7 @@ Status GraphCopy::copy_node(NodeId old) {
   graph_.set_scope(node.scope);
   graph_.set_phase(node.phase, node.forward == kNoNode ? kNoNode : nodes_[index(node.forward)]);
   TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> outputs,
-                       graph_.add_node(node.op->name, inputs, node.attrs));
+                       graph_.add_node(node.op->name, inputs, std::move(attrs)));
   graph_.set_scope("");
   graph_.set_phase(Phase::kForward);
   nodes_[index(old)] = NodeId{static_cast<uint32_t>(graph_.nodes().size() - 1)};

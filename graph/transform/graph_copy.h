@@ -20,7 +20,9 @@ class GraphCopy {
   Status copy_tensor(TensorId old);
   // Copies a node with scope, phase, forward node and the names of its results; its operands are already
   // mapped.
-  Status copy_node(NodeId old);
+  Status copy_node(NodeId old) { return copy_node(old, source_.node(old).attrs); }
+  // The same with other attributes.
+  Status copy_node(NodeId old, std::vector<Attr> attrs);
   // Lets `now` stand for `old` from here on.
   void replace(TensorId old, TensorId now) { tensors_[index(old)] = now; }
   // Nodes copied later that name `old` as their forward node name `now`.

@@ -25,27 +25,12 @@ Status copy_source(GraphCopy& copy, TensorId id, DType dtype) {
 Status copy_typed_node(GraphCopy& copy, NodeId id, DType dtype) {
   const Node& node = copy.source().node(id);
   std::vector<Attr> attrs = node.attrs;
-  bool changed = false;
   for (Attr& attr : attrs)
     if (attr.name == "dtype")
       if (auto* text = std::get_if<std::string>(&attr.value);
-          text != nullptr && *text == to_text(DType::kF32)) {
+          text != nullptr && *text == to_text(DType::kF32))
         *text = to_text(dtype);
-        changed = true;
-      }
-  if (!changed) return copy.copy_node(id);
-  std::vector<TensorId> inputs;
-  for (const TensorId input : node.inputs) inputs.push_back(copy.mapped(input));
-  copy.graph().set_scope(node.scope);
-  TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> outputs,
-                       copy.graph().add_node(node.op->name, inputs, std::move(attrs)));
-  copy.graph().set_scope("");
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    copy.replace(node.outputs[i], outputs[i]);
-    const std::string& name = copy.source().tensor(node.outputs[i]).name;
-    if (!name.starts_with('%')) TSR_RETURN_IF_ERROR(copy.graph().rename(outputs[i], name));
-  }
-  return {};
+  return copy.copy_node(id, std::move(attrs));
 }
 
 // Copies nodes with operands in the element type that they take.

@@ -14,6 +14,7 @@
 #include "graph/transform/fused_loss.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/tf32_products.h"
 #include "graph/transform/training.h"
 #include "parallel/lower.h"
 #include "parallel/planner.h"
@@ -111,6 +112,9 @@ Result<Graph> forward_graph(const Job& job) {
   }
   if (job.precision != DType::kF32) {
     TSR_ASSIGN_OR_RETURN(forward, with_mixed_precision(forward, job.precision));
+  }
+  if (job.tf32_products) {
+    TSR_ASSIGN_OR_RETURN(forward, with_tf32_products(forward));
   }
   for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter)) {
     const std::string& name = forward.tensor(id).name;
@@ -255,11 +259,11 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
 }
 
 std::string key_of(const Job& job) {
-  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype),
+  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype),
                 to_text(job.rounded_weights), to_text(job.precision), job.batch, job.tokens, job.tied,
                 job.optimizer, job.lr, job.steps, job.clip_norm, job.loss_scaling, job.dropout,
                 join(job.trainable, ","), job.lora, job.gradients, job.evaluates, job.reordered,
-                job.fp8_products);
+                job.fp8_products, job.tf32_products);
 }
 
 // Ring-equivalent bytes of one training step, from its instructions.

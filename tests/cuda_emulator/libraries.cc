@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "graph/base/text.h"
+#include "graph/base/tf32.h"
 #include "runtime/backends/cuda/library.h"
 #include "tests/cuda_emulator/runtime.h"
 
@@ -67,6 +68,10 @@ void put(Opaque* opaque, const T& value) {
 int64_t value_bytes(cudaDataType type) {
   if (type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2) return 1;
   return type == CUDA_R_64F ? 8 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 4;
+}
+// What is multiplied of an operand.
+double factor_of(const Desc& desc, double value) {
+  return desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? tf32_from_f32(static_cast<float>(value)) : value;
 }
 double load_value(cudaDataType type, const void* at, int64_t i) {
   switch (type) {
@@ -153,6 +158,8 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
     if (ld.batch_stride < ld.ld * (n - 1) + m) return CUBLAS_STATUS_INVALID_VALUE;
     if (desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  if (desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && (la.type != CUDA_R_32F || lb.type != CUDA_R_32F))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!takes(desc, la, lb, ld) || (is_fp8(la.type) && alignment < 16)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (has_bias(desc) && (desc.bias == nullptr || alignment_of(desc.bias) < bias_alignment))
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -173,8 +180,11 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
             double partial = 0;
             for (int64_t p = first; p < std::min(k, first + part); ++p)
               partial +=
-                  load_value(la.type, a, batch * la.batch_stride + (ta ? p + i * la.ld : i + p * la.ld)) *
-                  load_value(lb.type, b, batch * lb.batch_stride + (tb ? j + p * lb.ld : p + j * lb.ld));
+                  factor_of(desc,
+                            load_value(la.type, a,
+                                       batch * la.batch_stride + (ta ? p + i * la.ld : i + p * la.ld))) *
+                  factor_of(desc, load_value(lb.type, b,
+                                             batch * lb.batch_stride + (tb ? j + p * lb.ld : p + j * lb.ld)));
             // Partial sums meet in the compute type.
             sum += place == 0 || desc.compute == CUBLAS_COMPUTE_64F ? partial : static_cast<float>(partial);
           }

@@ -2,6 +2,7 @@
 
 #include "runtime/backends/cpu/kernels/expert_rows.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/product_operand.h"
 #include "runtime/backends/cpu/kernels/row_kernel.h"
 
 namespace tessera::cpu {
@@ -12,6 +13,7 @@ Result<Prepared> prepare_expert_matmul(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const ExpertRows rows(spec);
+    const ProductOperand operand(spec);
     const int64_t K = spec.input_dims(0)[3], N = spec.output_dims(0)[3];
     const bool trans = spec.i64("trans_w") == 1;
     const int64_t k_step = trans ? 1 : N, n_step = trans ? K : 1;
@@ -28,8 +30,9 @@ Result<Prepared> prepare_expert_matmul(const KernelSpec& spec) {
               const int64_t width = std::min(kColumnBlock, N - n0);
               double sums[kColumnBlock] = {};
               for (int64_t k = 0; k < (s < taken ? K : 0); ++k) {
-                const double xk = double(x[s * K + k]);
-                for (int64_t n = 0; n < width; ++n) sums[n] += xk * double(w[k * k_step + (n0 + n) * n_step]);
+                const double xk = operand(x[s * K + k]);
+                for (int64_t n = 0; n < width; ++n)
+                  sums[n] += xk * operand(w[k * k_step + (n0 + n) * n_step]);
               }
               for (int64_t n = 0; n < width; ++n) y[s * N + n0 + n] = T(sums[n]);
             }
@@ -46,6 +49,7 @@ Result<Prepared> prepare_expert_matmul_weight_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const ExpertRows rows(spec);
+    const ProductOperand operand(spec);
     // dw^T = dy^T x is the same product with the operands exchanged.
     const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;
     const int64_t M = spec.input_dims(left)[3], N = spec.input_dims(right)[3];
@@ -60,8 +64,8 @@ Result<Prepared> prepare_expert_matmul_weight_grad(const KernelSpec& spec) {
             for (int64_t q = 0; q < rows.B; ++q) {
               const int64_t first = (e * rows.B + q) * rows.S, taken = rows.taken(args, e, q);
               for (int64_t s = first; s < first + taken; ++s) {
-                const double am = double(a[s * M + m]);
-                for (int64_t n = 0; n < width; ++n) sums[n] += am * double(b[s * N + n0 + n]);
+                const double am = operand(a[s * M + m]);
+                for (int64_t n = 0; n < width; ++n) sums[n] += am * operand(b[s * N + n0 + n]);
               }
             }
             for (int64_t n = 0; n < width; ++n) args.out<T>(0)[r * N + n0 + n] = T(sums[n]);

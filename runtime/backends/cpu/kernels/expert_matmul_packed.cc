@@ -81,10 +81,12 @@ Prepared prepared(std::unique_ptr<Kernel> kernel, const ExpertRows& rows, int64_
 Result<Prepared> prepare_expert_matmul_packed(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const ExpertRows rows(spec);
+  const bool tf32 = spec.i64("allow_tf32") == 1;
   const int64_t K = spec.input_dims(0)[3], N = spec.output_dims(0)[3], most = rows.B * rows.S;
   const bool trans = spec.i64("trans_w") == 1;
   const auto gemm_of = [=](int64_t taken) {
     Gemm gemm;
+    gemm.tf32 = tf32;
     gemm.m = taken, gemm.n = N, gemm.k = K;
     gemm.a_row = K;
     gemm.b_row = trans ? 1 : N;
@@ -120,10 +122,12 @@ Result<Prepared> prepare_expert_matmul_packed(const KernelSpec& spec) {
 Result<Prepared> prepare_expert_matmul_weight_grad_packed(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const ExpertRows rows(spec);
+  const bool tf32 = spec.i64("allow_tf32") == 1;
   const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;
   const int64_t M = spec.input_dims(left)[3], N = spec.input_dims(right)[3], most = rows.B * rows.S;
   const auto gemm_of = [=](int64_t taken) {
     Gemm gemm;
+    gemm.tf32 = tf32;
     gemm.m = M, gemm.n = N, gemm.k = taken;
     gemm.a_row = 1;
     gemm.a_col = M;

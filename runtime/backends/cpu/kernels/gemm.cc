@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/base/tf32.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -37,7 +38,7 @@ struct GemmCut {
   }
 };
 
-bool is_skinny(const Gemm& g) { return !g.adds && g.m <= kSkinny && (g.a_col == 1 || g.m == 1); }
+bool is_skinny(const Gemm& g) { return !g.adds && !g.tf32 && g.m <= kSkinny && (g.a_col == 1 || g.m == 1); }
 
 }  // namespace
 }  // namespace tessera::cpu
@@ -120,6 +121,11 @@ void tile(int64_t k_count, const float* a, const float* b, float* c, int64_t ldc
       c[i * ldc + j] = accumulate ? c[i * ldc + j] + buffer[i * kNR + j] : buffer[i * kNR + j];
 }
 
+// Of a panel that has been packed.
+void round_to_tf32(float* panel, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) panel[i] = tf32_from_f32(panel[i]);
+}
+
 // Brings piece `piece` of `pieces` of a B block that is packed next into L2.
 void prefetch_block(const Gemm& g, const float* b, int64_t columns, int64_t k_count, int64_t piece,
                     int64_t pieces) {
@@ -144,6 +150,7 @@ void strip(const Gemm& g, const GemmBuffers& buffers, const float* packed_a, int
     for (int64_t k = k_begin; k < k_end; k += kKC) {
       const int64_t k_count = std::min(kKC, k_end - k);
       pack_b_panel(buffers.b + k * g.b_row + column * g.b_col, g.b_row, g.b_col, columns, k_count, b_panel);
+      if (g.tf32) round_to_tf32(b_panel, k_count * kNR);
       // The block after this one, in the order of these two loops.
       const bool same_panel = k + kKC < k_end;
       const int64_t next_k = same_panel ? k + kKC : k_begin;
@@ -179,10 +186,13 @@ void packed_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
       constexpr int64_t kPackRows = 64, kPackDepth = 64;
       pool.parallel_ranges(rows, kPackRows, [&](int64_t begin, int64_t end) {
         for (int64_t k = 0; k < depth; k += kPackDepth)
-          for (int64_t i = begin; i < end; i += kMR)
+          for (int64_t i = begin; i < end; i += kMR) {
+            float* panel = packed_a + i * depth + k * kMR;
+            const int64_t k_count = std::min(kPackDepth, depth - k);
             pack_a_panel(buffers.a + (chunk_row + i) * g.a_row + (k_begin + k) * g.a_col, g.a_row, g.a_col,
-                         std::min<int64_t>(kMR, end - i), std::min(kPackDepth, depth - k),
-                         packed_a + i * depth + k * kMR);
+                         std::min<int64_t>(kMR, end - i), k_count, panel);
+            if (g.tf32) round_to_tf32(panel, k_count * kMR);
+          }
       });
 
       // Strips of up to 8 panels and at most 1024 rows; at least 32 tasks where the shape has that much to

@@ -27,6 +27,7 @@ struct Gemm {
   int64_t b_row = 0, b_col = 1;
   Activation activation = Activation::kNone;
   bool adds = false;  // C += A · B, without bias and activation
+  bool tf32 = false;  // elements of A and B are rounded to TF32 as they are packed
 };
 
 struct GemmBuffers {

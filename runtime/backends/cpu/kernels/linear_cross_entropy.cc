@@ -8,6 +8,7 @@
 #include "runtime/backends/cpu/factor_index.h"
 #include "runtime/backends/cpu/kernels/gemm.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/product_operand.h"
 #include "runtime/backends/cpu/kernels/row_kernel.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 #include "runtime/backends/cpu/kernels/softmax_rows.h"
@@ -38,6 +39,7 @@ template <class T>
 struct PlainHead {
   using Real = T;
   HeadShape shape;
+  ProductOperand operand;
 
   int64_t workspace_bytes() const { return 0; }
 
@@ -46,7 +48,8 @@ struct PlainHead {
     pool.parallel_for(rows, [&](int64_t r) {
       for (int64_t v = 0; v < shape.V; ++v) {
         double sum = 0;
-        for (int64_t c = 0; c < shape.C; ++c) sum += double(x[r * shape.C + c]) * double(w[v * shape.C + c]);
+        for (int64_t c = 0; c < shape.C; ++c)
+          sum += operand(x[r * shape.C + c]) * operand(w[v * shape.C + c]);
         l[r * shape.V + v] = T(sum);
       }
     });
@@ -56,7 +59,8 @@ struct PlainHead {
     pool.parallel_for(rows, [&](int64_t r) {
       for (int64_t c = 0; c < shape.C; ++c) {
         double sum = 0;
-        for (int64_t v = 0; v < shape.V; ++v) sum += double(g[r * shape.V + v]) * double(w[v * shape.C + c]);
+        for (int64_t v = 0; v < shape.V; ++v)
+          sum += operand(g[r * shape.V + v]) * operand(w[v * shape.C + c]);
         dx[r * shape.C + c] = T(sum);
       }
     });
@@ -67,7 +71,7 @@ struct PlainHead {
     pool.parallel_for(shape.V, [&](int64_t v) {
       for (int64_t c = 0; c < shape.C; ++c) {
         double sum = first ? 0 : double(dw[v * shape.C + c]);
-        for (int64_t r = 0; r < rows; ++r) sum += double(g[r * shape.V + v]) * double(x[r * shape.C + c]);
+        for (int64_t r = 0; r < rows; ++r) sum += operand(g[r * shape.V + v]) * operand(x[r * shape.C + c]);
         dw[v * shape.C + c] = T(sum);
       }
     });
@@ -101,12 +105,14 @@ struct PlainHead {
 struct PackedHead {
   using Real = float;
   HeadShape shape;
+  bool tf32;
 
   Gemm logits_gemm(int64_t rows) const {
-    return {.m = rows, .n = shape.V, .k = shape.C, .a_row = shape.C, .b_row = 1, .b_col = shape.C};
+    return {
+        .m = rows, .n = shape.V, .k = shape.C, .a_row = shape.C, .b_row = 1, .b_col = shape.C, .tf32 = tf32};
   }
   Gemm input_gemm(int64_t rows) const {
-    return {.m = rows, .n = shape.C, .k = shape.V, .a_row = shape.V, .b_row = shape.C};
+    return {.m = rows, .n = shape.C, .k = shape.V, .a_row = shape.V, .b_row = shape.C, .tf32 = tf32};
   }
   Gemm weight_gemm(int64_t rows, bool first) const {
     return {.m = shape.V,
@@ -115,7 +121,8 @@ struct PackedHead {
             .a_row = 1,
             .a_col = shape.V,
             .b_row = shape.C,
-            .adds = !first};
+            .adds = !first,
+            .tf32 = tf32};
   }
   int64_t workspace_bytes() const {
     int64_t bytes = 0;
@@ -250,7 +257,7 @@ Prepared chunked(const KernelSpec& spec, Head head) {
 template <Pass pass>
 Result<Prepared> reference(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
-    return chunked<pass>(spec, PlainHead<decltype(zero)>{shape_of(spec)});
+    return chunked<pass>(spec, PlainHead<decltype(zero)>{shape_of(spec), ProductOperand(spec)});
   });
 }
 
@@ -260,7 +267,7 @@ Result<Prepared> packed(const KernelSpec& spec) {
   const HeadShape shape = shape_of(spec);
   if (shape.rows == 0 || shape.V == 0 || shape.C == 0)
     return Status(StatusCode::kUnsupported, format("a head of {} x {} x {}", shape.rows, shape.V, shape.C));
-  Prepared prepared = chunked<pass>(spec, PackedHead{shape});
+  Prepared prepared = chunked<pass>(spec, PackedHead{shape, spec.i64("allow_tf32") == 1});
   prepared.efficiency = 0.8;
   return prepared;
 }

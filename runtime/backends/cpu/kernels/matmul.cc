@@ -3,6 +3,7 @@
 #include "runtime/backends/cpu/kernels/activation_math.h"
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/product_operand.h"
 
 namespace tessera::cpu {
 
@@ -52,16 +53,15 @@ struct Product {
 // y = activation(x w + bias + addend), and the value before it; pointers may be null, y may be addend.
 // Products are summed in double, k ascending.
 template <class T>
-void multiply(const Pool& pool, const Product& p, const T* x, const T* w, const T* bias, const T* addend,
-              Activation activation, T* y, T* pre) {
+void multiply(const Pool& pool, const Product& p, ProductOperand operand, const T* x, const T* w,
+              const T* bias, const T* addend, Activation activation, T* y, T* pre) {
   for_each_tile(pool, p.rows, p.columns, [&](int64_t m, int64_t m_end, int64_t n0, int64_t n_end) {
     for (; m < m_end; ++m) {
       double sum[kColumnsPerTask];
       for (int64_t n = n0; n < n_end; ++n) sum[n - n0] = bias ? static_cast<double>(bias[n]) : 0;
       for (int64_t k = 0; k < p.inner; ++k) {
-        const double xk = static_cast<double>(x[m * p.inner + k]);
-        for (int64_t n = n0; n < n_end; ++n)
-          sum[n - n0] += xk * static_cast<double>(w[k * p.k_step + n * p.n_step]);
+        const double xk = operand(x[m * p.inner + k]);
+        for (int64_t n = n0; n < n_end; ++n) sum[n - n0] += xk * operand(w[k * p.k_step + n * p.n_step]);
       }
       for (int64_t n = n0; n < n_end; ++n) {
         const int64_t at = m * p.columns + n;
@@ -82,11 +82,13 @@ Result<Prepared> prepare_matmul(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Product product(spec);
+    const ProductOperand operand(spec);
     const bool has_pre = spec.output_count() == 2;
     const bool has_bias = spec.input_count() == 3 && spec.factor('k').begin[0] == 0;
     auto kernel = make_kernel([=](const LaunchArgs& args) {
-      multiply<T>(args.pool, product, args.in<T>(0), args.in<T>(1), has_bias ? args.in<T>(2) : nullptr,
-                  nullptr, activation, args.out<T>(0), has_pre ? args.out<T>(1) : nullptr);
+      multiply<T>(args.pool, product, operand, args.in<T>(0), args.in<T>(1),
+                  has_bias ? args.in<T>(2) : nullptr, nullptr, activation, args.out<T>(0),
+                  has_pre ? args.out<T>(1) : nullptr);
     });
     return reference_kernel(spec, product.flops(), std::move(kernel));
   });
@@ -98,10 +100,12 @@ Result<Prepared> prepare_matmul_add(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Product product(spec);
+    const ProductOperand operand(spec);
     const bool adds = spec.factor('k').begin[0] == 0, has_bias = adds && spec.input_count() == 4;
     auto kernel = make_kernel([=](const LaunchArgs& args) {
-      multiply<T>(args.pool, product, args.in<T>(0), args.in<T>(1), has_bias ? args.in<T>(3) : nullptr,
-                  adds ? args.in<T>(2) : nullptr, same, args.out<T>(0), nullptr);
+      multiply<T>(args.pool, product, operand, args.in<T>(0), args.in<T>(1),
+                  has_bias ? args.in<T>(3) : nullptr, adds ? args.in<T>(2) : nullptr, same, args.out<T>(0),
+                  nullptr);
     });
     return reference_kernel(spec, product.flops(), std::move(kernel));
   });
@@ -115,6 +119,7 @@ Result<Prepared> prepare_matmul_weight_grad(const KernelSpec& spec) {
     const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;
     const int64_t rows = spec.input_dims(left).back(), columns = spec.input_dims(right).back();
     int64_t inner = 1;
+    const ProductOperand operand(spec);
     for (int64_t extent : spec.input_dims(0).first(spec.input_dims(0).size() - 1)) inner *= extent;
     auto kernel = make_kernel([=](const LaunchArgs& args) {
       const T *a = args.in<T>(left), *b = args.in<T>(right);
@@ -123,8 +128,8 @@ Result<Prepared> prepare_matmul_weight_grad(const KernelSpec& spec) {
         for (; row < row_end; ++row) {
           double sum[kColumnsPerTask] = {};
           for (int64_t m = 0; m < inner; ++m) {
-            const double am = static_cast<double>(a[m * rows + row]);
-            for (int64_t n = n0; n < n_end; ++n) sum[n - n0] += am * static_cast<double>(b[m * columns + n]);
+            const double am = operand(a[m * rows + row]);
+            for (int64_t n = n0; n < n_end; ++n) sum[n - n0] += am * operand(b[m * columns + n]);
           }
           for (int64_t n = n0; n < n_end; ++n) out[row * columns + n] = static_cast<T>(sum[n - n0]);
         }

@@ -53,6 +53,7 @@ Result<Prepared> prepare_matmul_packed(const KernelSpec& spec) {
     gemm.b_row = 1;
     gemm.b_col = gemm.k;
   }
+  gemm.tf32 = spec.i64("allow_tf32") == 1;
   TSR_ASSIGN_OR_RETURN(gemm.activation, activation_of(spec.string("activation")));
   // Where k is split the bias belongs into one addend alone: the one whose k begins at 0.
   const tsr_abi_factor* k_factor = spec.find_factor('k');
@@ -76,6 +77,7 @@ Result<Prepared> prepare_matmul_weight_grad_packed(const KernelSpec& spec) {
   const bool transposed = spec.i64("trans_w") != 0;
   const int a = transposed ? 1 : 0;
   Gemm gemm;
+  gemm.tf32 = spec.i64("allow_tf32") == 1;
   gemm.m = spec.input_dims(a).back();
   gemm.n = spec.input_dims(1 - a).back();
   gemm.k = product_but_last(spec.input_dims(0));

@@ -69,6 +69,7 @@ Result<Prepared> prepare_expert_matmul_lt(const KernelSpec& spec) {
       return Status(StatusCode::kUnsupported, format("{} products of {} x {} x {}", E, B * S, N, K));
     LtShape shape{B * S, N, K, false, spec.i64("trans_w") == 1, spec.input_dtype(0), false};
     shape.batches = E;
+    shape.tf32 = allows_tf32(spec);
     TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
                          LtProduct::create(shape, LtChoices(spec).take()));
     const bool has_load = spec.input_count() == 3;
@@ -104,6 +105,7 @@ Result<Prepared> prepare_expert_matmul_weight_grad_lt(const KernelSpec& spec) {
     const int64_t last = E % experts == 0 ? experts : E % experts;
     LtShape shape{M, N, B * S, true, false, spec.input_dtype(0), false};
     shape.batches = experts;
+    shape.tf32 = allows_tf32(spec);
     LtChoices choices(spec);
     TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
                          LtProduct::create(shape, choices.take()));

@@ -9,6 +9,7 @@
 #include "runtime/backends/cuda/kernels/gemm.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
+#include "runtime/backends/cuda/kernels/lt_prepared.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
@@ -245,6 +246,7 @@ class LtProducts {
     if (shape.rows == 0 || shape.V == 0 || shape.C == 0)
       return Status(StatusCode::kUnsupported, format("a head of {} x {} x {}", shape.rows, shape.V, shape.C));
     LtProducts made;
+    made.tf32_ = allows_tf32(spec);
     LtChoices choices(spec);
     made.chunk_ = shape.chunk();
     const int64_t last = (shape.rows - 1) % made.chunk_ + 1;
@@ -279,7 +281,8 @@ class LtProducts {
   };
   const Chunk& of(int64_t rows) const { return rows == chunk_ ? whole_ : last_; }
 
-  Result<Product> product(LtChoices& choices, const LtShape& shape) {
+  Result<Product> product(LtChoices& choices, LtShape shape) {
+    shape.tf32 = tf32_;
     const int64_t bytes = LtProduct::workspace_bytes(shape);
     workspace_bytes_ = workspace_bytes_ < bytes ? bytes : workspace_bytes_;
     TSR_ASSIGN_OR_RETURN(Product made, LtProduct::create(shape, choices.take()));
@@ -315,6 +318,7 @@ class LtProducts {
   static DType dtype_of(__half) { return DType::kF16; }
   static DType dtype_of(__nv_bfloat16) { return DType::kBF16; }
 
+  bool tf32_ = false;
   int64_t chunk_ = 0, workspace_bytes_ = 0;
   Chunk whole_, last_;
   std::vector<Product> all_;  // as they were made
@@ -440,7 +444,8 @@ Result<Prepared> prepare_head(Pass pass, const KernelSpec& spec) {
     if (has_dw && shape.chunk() < shape.rows)
       prepared.bytes +=
           2 * double(shape.rows) / double(shape.chunk()) * double(shape.V * shape.C) * sizeof(Wide<T>);
-    prepared.efficiency = !kIsLt ? 0.01 : sizeof(T) >= 4 ? 0.05 : 0.6;
+    // TF32 at half the rate of 16 bits.
+    prepared.efficiency = !kIsLt ? 0.01 : sizeof(T) < 4 ? 0.6 : allows_tf32(spec) ? 0.3 : 0.05;
     return std::move(prepared);
   });
 }

@@ -9,14 +9,25 @@
 
 namespace tessera::cuda {
 
+// Whether products of the kernel's first two operands are to multiply in TF32.
+inline bool allows_tf32(const KernelSpec& spec) {
+  return spec.input_dtype(0) == DType::kF32 && spec.i64("allow_tf32") == 1;
+}
+
+// The share that products of whole matrices reach of the rate of dense bf16 products, which device_info
+// states. Tensor cores multiply TF32 at half of that, from Ampere to Blackwell; f32 and f64 go elsewhere.
+inline double lt_efficiency(const LtShape& shape) {
+  if (shape.dtype == DType::kF64) return 0.05;
+  return shape.dtype != DType::kF32 ? 0.7 : shape.tf32 ? 0.35 : 0.05;
+}
+
 inline Prepared lt_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, const LtShape& shape,
                             std::shared_ptr<const LtProduct> product) {
   Prepared prepared = memory_bound(spec, std::move(kernel));
   prepared.products.push_back(std::move(product));
   prepared.workspace_bytes = LtProduct::workspace_bytes(shape);
   prepared.flops = 2.0 * double(shape.batches) * double(shape.M) * double(shape.N) * double(shape.K);
-  // Of the rate of dense bf16 products, which device_info states.
-  prepared.efficiency = shape.dtype == DType::kF32 || shape.dtype == DType::kF64 ? 0.05 : 0.7;
+  prepared.efficiency = lt_efficiency(shape);
   return prepared;
 }
 

@@ -26,10 +26,11 @@ struct Types {
   cublasComputeType_t compute;
 };
 
-// f32 is computed in f32: no tf32 unless somebody asks for it.
-Result<Types> types_of(DType dtype) {
+// f32 is computed in f32: no TF32 unless somebody asks for it.
+Result<Types> types_of(DType dtype, bool tf32 = false) {
   switch (dtype) {
-    case DType::kF32: return Types{CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case DType::kF32:
+      return Types{CUDA_R_32F, CUDA_R_32F, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
     case DType::kF64: return Types{CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
     case DType::kF16: return Types{CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     case DType::kBF16: return Types{CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
@@ -98,7 +99,7 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
   shape_ = shape;
   TSR_ASSIGN_OR_RETURN(lt_, cublas_lt());
   TSR_ASSIGN_OR_RETURN(handle_, handle_of_current_device(*lt_));
-  TSR_ASSIGN_OR_RETURN(const Types types, types_of(shape.dtype));
+  TSR_ASSIGN_OR_RETURN(const Types types, types_of(shape.dtype, shape.tf32));
   f64_ = shape.dtype == DType::kF64;
   workspace_bytes_ = library_workspace_bytes(shape);
   if ((shape.has_gelu || shape.has_gelu_grad) &&
@@ -176,9 +177,10 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
 }
 
 std::string LtProduct::text() const {
-  return format("{}{} x {} x {} of {} (epilogue {})",
+  return format("{}{} x {} x {} of {}{} (epilogue {})",
                 shape_.batches == 1 ? std::string() : format("{} times ", shape_.batches), shape_.M, shape_.N,
-                shape_.K, to_text(shape_.dtype), static_cast<int32_t>(epilogue_of(shape_)));
+                shape_.K, to_text(shape_.dtype), shape_.tf32 ? " as TF32" : "",
+                static_cast<int32_t>(epilogue_of(shape_)));
 }
 
 uint32_t LtProduct::alignment() const {

@@ -33,6 +33,9 @@ struct LtShape {
   // is of C's type, where that has 16 bits. Compute capability 8.9 and later, not e5m2 by e5m2.
   bool scaled = false;
   DType b_dtype = DType::kE4M3, c_dtype = DType::kF32;
+  // Of f32: operands are rounded to TF32, at the library's choice to the nearest or towards zero, and their
+  // products summed in f32.
+  bool tf32 = false;
   // So many products, of operands that follow one another without a gap. Several have no epilogue.
   int64_t batches = 1;
 

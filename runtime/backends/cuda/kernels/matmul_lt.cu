@@ -54,7 +54,8 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
     const bool is_gelu = activation == MatmulActivation::kGelu;
     const std::string_view algorithm = LtChoices(spec).take();
     // Less and less rides along, until the library has it.
-    const LtShape plain{M, N, K, false, trans, spec.input_dtype(0), false};
+    LtShape plain{M, N, K, false, trans, spec.input_dtype(0), false};
+    plain.tf32 = allows_tf32(spec);
     LtShape shape = plain;
     Result<std::shared_ptr<const LtProduct>> product = Status(StatusCode::kUnsupported, "");
     for (const bool gelu : {is_gelu, false}) {
@@ -110,6 +111,7 @@ Result<Prepared> prepare_matmul_add_lt(const KernelSpec& spec) {
     const std::string_view algorithm = LtChoices(spec).take();
     LtShape shape{M, N, K, false, spec.i64("trans_w") == 1, spec.input_dtype(0), has_bias};
     shape.adds = adds;
+    shape.tf32 = allows_tf32(spec);
     Result<std::shared_ptr<const LtProduct>> product = LtProduct::create(shape, algorithm);
     if (has_bias && !product.ok() && product.status().code() == StatusCode::kUnsupported) {
       shape.has_bias = false;
@@ -182,7 +184,8 @@ Result<Prepared> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
   for (const int64_t extent : spec.input_dims(0).first(spec.input_dims(0).size() - 1)) K *= extent;
   if (M == 0 || N == 0 || K == 0)
     return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", M, N, K));
-  const LtShape shape{M, N, K, true, false, spec.input_dtype(0), false};
+  LtShape shape{M, N, K, true, false, spec.input_dtype(0), false};
+  shape.tf32 = allows_tf32(spec);
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
                        LtProduct::create(shape, LtChoices(spec).take()));
   return lt_prepared(spec, make_kernel([=](const LaunchArgs& args) {
