@@ -16,8 +16,9 @@ namespace tessera {
 // rule whose extents are multiplied: "k", "ts"; "*" stands for all factors that no other axis names. Between
 // marks it lies on straight lines, below the first it stays, beyond the last it grows in proportion.
 struct PriceTable {
-  std::string op;    // "matmul"; empty: any op without a table, by bytes
-  std::string form;  // an attribute's value that the table is for: "trans_w=1"; empty: any
+  std::string op;  // "matmul"; empty: any op without a table, by bytes
+  std::string
+      form;  // an attribute's value that the table is for: "trans_w=1"; empty: any. The first that fits
   DType dtype = DType::kF32;
   std::vector<std::string> axes;
   std::vector<std::vector<double>> marks;  // by axis, ascending

@@ -106,11 +106,13 @@ Seconds fall_below(const PriceTable& table, Seconds at_first, const PriceTable* 
           std::min(at_first.shared_s, std::max(share * at_first.shared_s, least.shared_s))};
 }
 
-// The fastest product measured: what an op without a table that computes much cannot beat.
-double peak_flops(const DeviceProfile& profile) {
+// The fastest product measured, in TF32 too where `attrs` allow it: what an op without a table that computes
+// much cannot beat.
+double peak_flops(const DeviceProfile& profile, std::span<const Attr> attrs) {
   double peak = 0;
   for (const PriceTable& table : profile.kernels) {
     if (table.op != "matmul" || table.dtype != DType::kF32) continue;
+    if (table.form.starts_with("allow_tf32=") && !has_form(table, attrs)) continue;
     double flops = 2;
     for (const std::vector<double>& marks : table.marks) flops *= marks.back();
     peak = std::max(peak, flops / table.seconds.back());
@@ -137,7 +139,7 @@ std::optional<Seconds> kernel_seconds(const DeviceProfile& profile, const OpDef&
   if (table != nullptr) return fall_below(*table, look_up(*table, op, view), any, op, view);
   if (any == nullptr) return std::nullopt;
   Seconds seconds = look_up(*any, op, view);
-  if (const double peak = peak_flops(profile); peak > 0) {
+  if (const double peak = peak_flops(profile, view.attrs); peak > 0) {
     const double compute_s = op.cost(view).flops / peak;
     seconds.alone_s = std::max(seconds.alone_s, compute_s);
     seconds.shared_s = std::max(seconds.shared_s, compute_s * std::max(1, profile.cores));

@@ -89,7 +89,8 @@ void Calibration::list_pieces() {
     pieces_.push_back({std::move(name), weight,
                        [this, at, measure = std::move(measure)] { return measure(budget_s(pieces_[at])); }});
   };
-  grids_ = price_grids(is_coarse_);
+  // Of virtual devices those of f32 are the fastest; where TF32 is allowed they round, and take as long.
+  grids_ = price_grids(is_coarse_, profile_.cores == 0);
   for (int pass = 0; pass < kPasses; ++pass) {
     for (PriceGrid& grid : grids_)
       add(grid.name, grid.weight, [&grid, this](double budget) { return measure_grid(grid, budget); });

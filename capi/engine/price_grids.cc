@@ -25,7 +25,7 @@ PriceGrid product_grid(DType dtype, const std::string& op, int64_t trans_w, bool
   PriceGrid grid;
   grid.name = is_f32 ? format("matrix products ({}, trans_w = {})", op, trans_w)
                      : format("matrix products in {}", info(dtype).name);
-  grid.weight = is_f32 ? 4 : 0.7;
+  grid.weight = is_f32 || is_whole ? 4 : 0.7;
   grid.table = {
       op, is_f32 ? format("trans_w={}", trans_w) : "", dtype, {"*", "k", "n"}, {rows, widths, widths}, {},
       {}};
@@ -36,6 +36,14 @@ PriceGrid product_grid(DType dtype, const std::string& op, int64_t trans_w, bool
         const TensorType w{dtype, trans_w == 1 ? Shape{whole(n), whole(k)} : Shape{whole(k), whole(n)}};
         grid.probes.push_back({op, {{"trans_w", trans_w}}, {x, op == "matmul" ? w : dy}});
       }
+  return grid;
+}
+
+PriceGrid tf32_grid(const std::string& op, bool is_whole) {
+  PriceGrid grid = product_grid(DType::kF32, op, 0, is_whole);
+  grid.name = format("matrix products in tf32 ({})", op);
+  grid.table.form = "allow_tf32=1";
+  for (Probe& probe : grid.probes) probe.attrs.push_back({"allow_tf32", int64_t{1}});
   return grid;
 }
 
@@ -78,14 +86,17 @@ PriceGrid attention_grid(const std::string& op, int64_t causal, const std::vecto
 
 }  // namespace
 
-std::vector<PriceGrid> price_grids(bool is_coarse) {
+std::vector<PriceGrid> price_grids(bool is_coarse, bool has_tensor_cores) {
   std::vector<PriceGrid> grids;
   for (const int64_t trans : {int64_t{0}, int64_t{1}})
     for (const char* op : {"matmul", "matmul_weight_grad"})
       grids.push_back(product_grid(DType::kF32, op, trans, !is_coarse));
-  for (const DType dtype : {DType::kF64, DType::kBF16, DType::kF16})
-    for (const char* op : {"matmul", "matmul_weight_grad"})
-      grids.push_back(product_grid(dtype, op, 0, false));
+  for (const char* op : {"matmul", "matmul_weight_grad"}) {
+    grids.push_back(product_grid(DType::kF64, op, 0, false));
+    for (const DType dtype : {DType::kBF16, DType::kF16})
+      grids.push_back(product_grid(dtype, op, 0, has_tensor_cores && !is_coarse));
+    if (has_tensor_cores) grids.push_back(tf32_grid(op, !is_coarse));
+  }
   for (const char* op : {"expert_matmul", "expert_matmul_weight_grad"}) grids.push_back(expert_grid(op));
   for (const int64_t causal : {int64_t{1}, int64_t{0}})
     for (const char* op : {"attention", "attention_grad"})

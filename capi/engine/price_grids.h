@@ -20,7 +20,9 @@ struct PriceGrid {
   std::vector<std::vector<MeasuredPoint>> passes = {};
 };
 
-// Coarse: where there is no time for more than a few shapes.
-std::vector<PriceGrid> price_grids(bool is_coarse);
+// Coarse: where there is no time for more than a few shapes. Tensor cores: products of 16 bits are
+// measured at as many shapes as those of f32, since that is what is computed in, and products that may
+// multiply in TF32 have tables of their own.
+std::vector<PriceGrid> price_grids(bool is_coarse, bool has_tensor_cores);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "graph/graph.h"
@@ -84,6 +85,32 @@ TEST_CASE("a product that does more at its end costs what a product does") {
     adds.inputs.push_back(adds.outputs[0]);
     CHECK(alone(adds) == alone(plain));
   }
+}
+
+TEST_CASE(
+    "a product that may multiply in TF32 costs what such products were measured to, and no other does") {
+  DeviceProfile p = profile();
+  const auto seconds = [&](const Question& question) {
+    return kernel_seconds(p, *question.op, question.view()).value().alone_s;
+  };
+  Question exact = product(2, 4, 64, 16, 1), rounding = exact;
+  std::ranges::find(rounding.attrs, "allow_tf32", &Attr::name)->value = int64_t{1};
+  // Not measured: as in f32, like everything that no product can be faster than.
+  const double slow = seconds(exact);
+  CHECK(seconds(rounding) == slow);
+  Question head = product(1, 64, 64, 64);
+  head.op = find_op("scaled_matmul_weight_grad");  // without a table
+  const double at_most = seconds(head);
+  // The first that fits is taken, and tables are sorted by form.
+  PriceTable fast = p.kernels[0];
+  fast.form = "allow_tf32=1";
+  for (double& each : fast.seconds) each /= 8;
+  p.kernels.insert(p.kernels.begin(), fast);
+  CHECK(seconds(exact) == slow);
+  CHECK(seconds(rounding) == doctest::Approx(slow / 2 / 8));  // whichever way w is stored
+  CHECK(seconds(head) == at_most);
+  std::ranges::find(head.attrs, "allow_tf32", &Attr::name)->value = int64_t{1};
+  CHECK(seconds(head) < at_most);
 }
 
 TEST_CASE("what has no table is priced by its bytes, but never faster than the fastest product computes") {
