@@ -16,6 +16,7 @@
 #include "graph/transform/decoding.h"
 #include "graph/transform/fused_loss.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/tf32_products.h"
 #include "graph/transform/weight_storage.h"
 #include "parallel/fewest_devices.h"
 #include "parallel/lower.h"
@@ -408,6 +409,9 @@ Result<Graph> forward_with_loss(const Graph& forward, bool language_model, const
   if (settings.precision != DType::kF32) {
     TSR_ASSIGN_OR_RETURN(with_loss, with_mixed_precision(with_loss, settings.precision));
   }
+  if (settings.tf32_products) {
+    TSR_ASSIGN_OR_RETURN(with_loss, with_tf32_products(with_loss));
+  }
   return with_loss;
 }
 
@@ -505,6 +509,9 @@ Result<Compiled> compile_generation(const Graph& forward, const GeneratorSetting
   TSR_ASSIGN_OR_RETURN(Graph decoding,
                        make_decoding(computed, {.cache_capacity = settings.context, .sample = true}));
   TSR_ASSIGN_OR_RETURN(decoding, with_stored_weights(decoding, settings.weights));
+  if (settings.tf32_products) {
+    TSR_ASSIGN_OR_RETURN(decoding, with_tf32_products(decoding));
+  }
   const auto graph = std::make_shared<const Graph>(std::move(decoding));
   std::vector<GraphToPlan> graphs = {{"decode", graph, symbols_of(*graph, {{"T", 1}})}};
   const bool on_cores = devices->cluster().shared_cores > 0;

@@ -83,9 +83,10 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
                                               : LearningRate::Kind::kConstant;
   settings.seed = static_cast<uint64_t>(reader.i64("seed", 0));
   settings.dropout = reader.f64("dropout", -1, -1, 0.999);
-  const std::string precision = reader.choice("precision", "f32", {"f32", "bf16", "f16", "fp8"});
+  const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16", "f16", "fp8"});
   settings.precision = dtype_from_name(precision).value_or(DType::kF32);
   settings.step.fp8_products = precision == "fp8";
+  settings.tf32_products = precision == "tf32";
   // Gradients of f16 need it: below 6e-8 nothing is left of them.
   if (settings.precision == DType::kF16 && !reader.has("loss_scaling"))
     settings.step.loss_scaling.initial = 65536;
@@ -131,8 +132,9 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   settings.seed = reader.i64("seed", 0);
   settings.echo = reader.flag("echo", false);
   settings.compute.trace = reader.flag("trace", false);
-  settings.precision =
-      reader.choice("precision", "f32", {"f32", "bf16"}) == "bf16" ? DType::kBF16 : DType::kF32;
+  const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
+  settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
+  settings.tf32_products = precision == "tf32";
   settings.weights =
       weight_format_from_name(reader.choice("weights", "model", {"model", "bf16", "int8", "int4"}))
           .value_or(WeightFormat::kModel);

@@ -43,6 +43,7 @@ struct TrainerSettings {
   // Of what is computed; optimizer state is f32, and parameters are. With fp8 products (step): of everything
   // else, settled when the devices are known.
   DType precision = DType::kF32;
+  bool tf32_products = false;  // beside f32: graph/transform/tf32_products.h
   bool bf16_weights = false;  // but for those that train, with this: graph/transform/bf16_parameters.h
   FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;
@@ -59,6 +60,7 @@ struct GeneratorSettings {
   int64_t max_tokens = 0;
   double temperature = 0, top_p = 1;
   DType precision = DType::kF32;  // of activations and caches
+  bool tf32_products = false;     // beside f32
   WeightFormat weights = WeightFormat::kModel;
   int64_t top_k = 0, seed = 0;
   bool echo = false;

@@ -268,7 +268,8 @@ void register_bench(CLI::App& app) {
   command->add_option("--batch", args->batch, "train: sequences in one step")->capture_default_str();
   command->add_option("--seq", args->seq, "train: tokens a sequence; decode: tokens of the prompt")
       ->capture_default_str();
-  command->add_option("--precision", args->precision, "f32 or bf16; train: also f16 and fp8 (default: f32)");
+  command->add_option("--precision", args->precision,
+                      "f32, tf32 or bf16; train: also f16 and fp8 (default: f32)");
   command->add_option("--fused-loss", args->fused_loss,
                       "train: on, off or auto: output head and loss together (default: auto)");
   command->add_option("--weights", args->weights,

@@ -30,7 +30,9 @@ void register_generate(CLI::App& app) {
   command->add_option("--stop", args->stop, "a text that ends the generation; may be repeated");
   command->add_option("--context", args->context, "tokens that the cache holds (default: the model's)");
   command->add_option("--seed", args->seed, "of the sampling")->capture_default_str();
-  command->add_option("--precision", args->precision, "f32 or bf16: activations and caches (default: f32)");
+  command->add_option(
+      "--precision", args->precision,
+      "f32 or bf16: activations and caches; tf32: f32, but for matrix products (default: f32)");
   command->add_option("--weights", args->weights,
                       "bf16, int8 or int4: how matrices are kept (default: as they are)");
   command->add_flag("--echo", args->echo, "print the prompt too");

@@ -176,7 +176,9 @@ void register_plan(CLI::App& app) {
       ->add_option("--fused-loss", args->fused_loss,
                    "train: on, off or auto: output head and loss together, without holding the logits")
       ->excludes("--cluster");
-  command->add_option("--precision", args->precision, "f32 or bf16; train: also f16 and fp8 (default: f32)")
+  command
+      ->add_option("--precision", args->precision,
+                   "f32, tf32 or bf16; train: also f16 and fp8 (default: f32)")
       ->excludes("--cluster");
   command
       ->add_option("--weights", args->weights,

@@ -207,7 +207,7 @@ void register_train(CLI::App& app) {
       "--loss-scaling", args->loss_scaling,
       "first factor on the loss, a power of two, then adapted; 0: none (default: 65536 with f16)");
   command->add_option("--precision", args->precision,
-                      "f32, bf16, f16 or fp8, with f32 parameters (default: f32)");
+                      "f32, tf32, bf16, f16 or fp8, with f32 parameters (default: f32)");
   command->add_option(
       "--weights", args->weights,
       "bf16: what trains is stored so, without f32 beside it, and rounded by random bits (default: model)");

@@ -747,15 +747,17 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
  *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
- *   precision      str   f32 (default) | bf16 | f16 | fp8: what is computed in; parameters and optimizer state
- *                        stay f32. bf16 and f16 need devices with such kernels: cuda. fp8: products of weights of
- *                        the blocks multiply numbers of 8 bits, one scale a tensor (e4m3; gradients e5m2); what is
- *                        not such a product is in bf16 on GPUs, which must be of compute capability 8.9 or later,
- *                        and in f32 on the CPU
+ *   precision      str   f32 (default) | tf32 | bf16 | f16 | fp8: what is computed in; parameters and optimizer
+ *                        state stay f32. tf32: f32, but matrix products (linear layers, experts, the output head;
+ *                        not attention) may round what they multiply to 10 bits of mantissa, and sum in f32: on
+ *                        GPUs several times as fast; the CPU rounds too, and gains nothing. bf16 and f16 need
+ *                        devices with such kernels: cuda. fp8: products of weights of the blocks multiply numbers
+ *                        of 8 bits, one scale a tensor (e4m3; gradients e5m2); what is not such a product is in
+ *                        bf16 on GPUs, which must be of compute capability 8.9 or later, and in f32 on the CPU
  *   weights        str   model (default) | bf16: parameters that train are stored in bf16, without an f32 copy,
  *                        and each update rounds by random bits, so that the expectation of what is kept is what
- *                        was found; gradients and optimizer state stay f32. With precision f32 or bf16, on any
- *                        device. Drawn from seed, step, parameter and element: the same whatever the plan.
+ *                        was found; gradients and optimizer state stay f32. With precision f32, tf32 or bf16, on
+ *                        any device. Drawn from seed, step, parameter and element: the same whatever the plan.
  *                        Weights that are read begin rounded to nearest. Checkpoints hold bf16 and are resumed
  *                        with the same choice; tsr_trainer_store writes the same numbers in the model's type
  *   fused_loss     str   on: output head and token loss are computed together, a few rows at a time, so that no
@@ -849,8 +851,9 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   top_p        f64   and among the likeliest that sum to this (default 1)
  *   seed         i64   (default 0)
  *   echo         i64   1: the prompt comes out too, in front (default 0)
- *   precision    str   f32 (default) | bf16: what activations and caches are computed in; bf16 needs devices with such
- *                      kernels (cuda), and keeps weights in bf16 at least
+ *   precision    str   f32 (default) | tf32 | bf16: what activations and caches are computed in; bf16 needs devices
+ *                      with such kernels (cuda), and keeps weights in bf16 at least. tf32: f32, but products with f32
+ *                      weights may round what they multiply to 10 bits of mantissa, as in training
  *   weights      str   model (default: as the model has them) | bf16 | int8 | int4: how matrices are kept on the
  *                      devices. int8 and int4 have a scale for each 64 and 32 numbers of a row; tables of embeddings
  *                      are bf16 then. Generating costs little more than reading them once a token
