@@ -1,8 +1,6 @@
 #include "runtime/rank_executor.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
 #include <variant>
 
 #include "graph/analysis/instructions.h"
@@ -10,21 +8,6 @@
 #include "runtime/host_services.h"
 
 namespace tessera {
-
-namespace {
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-bool can_time(const tsr_backend_api& api) {
-  return api.struct_size >= offsetof(tsr_backend_api, event_elapsed) + sizeof(api.event_elapsed) &&
-         api.timed_event_create != nullptr && api.event_elapsed != nullptr;
-}
-
-}  // namespace
 
 RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, const SessionOptions& options,
                            RunSignals& signals)
@@ -41,7 +24,9 @@ RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, con
       has_spare_cores_(static_cast<int32_t>(ranks_) < devices_.threads),
       device_(devices_.devices[static_cast<size_t>(rank)]),
       fused_(api_, device_),
-      has_timers_(options.trace && !blocking_ && can_time(api_)) {}
+      timers_(options.trace && !blocking_ && DeviceTimers::are_there(api_)
+                  ? std::make_unique<DeviceTimers>(api_, device_)
+                  : nullptr) {}
 
 RankExecutor::~RankExecutor() {
   closing_ = true;
@@ -51,6 +36,7 @@ RankExecutor::~RankExecutor() {
     if (stream->thread.joinable()) stream->thread.join();
   }
   graphs_.clear();
+  timers_.reset();
   for (tsr_abi_event* event : events_) api_.event_destroy(event);
   for (const auto& stream : streams_)
     if (stream->stream != nullptr) api_.stream_destroy(stream->stream);
@@ -143,12 +129,12 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
   if (blocking_) return {};
   graphs_.push_back(std::make_unique<EntryGraph>());
   // Host times would give a launch to the first of its instructions.
-  const bool host_times = options_.trace && !has_timers_;
+  const bool host_times = options_.trace && timers_ == nullptr;
   if (options_.fuse_launches && !host_times)
     for (RankStream* stream : streams) TSR_RETURN_IF_ERROR(fused_.fuse(stream->steps[entry]));
-  if (has_timers_)
+  if (timers_ != nullptr)
     for (RankStream* stream : streams)
-      for (Step& step : stream->steps[entry]) TSR_RETURN_IF_ERROR(make_timers(step));
+      for (Step& step : stream->steps[entry]) TSR_RETURN_IF_ERROR(timers_->add(step));
   bool needs_host = host_times;
   for (const RankStream* stream : streams)
     for (const Step& step : stream->steps[entry])
@@ -305,7 +291,7 @@ Status RankExecutor::step_once(RankStream& stream, int32_t entry, const Step& st
   }
   if (signals_.stop.load(std::memory_order_acquire))
     return failure(entry, step, Status(StatusCode::kAborted, "stopped before it, since another rank failed"));
-  const int64_t begin_ns = options_.trace ? now_ns() : 0;
+  const int64_t begin_ns = options_.trace ? host_now_ns() : 0;
   stream.activity.store(step.communicates() ? StreamActivity::kCommunicates : StreamActivity::kComputes,
                         std::memory_order_relaxed);
   if (const Status status = execute(stream, step); !status.ok()) return failure(entry, step, status);
@@ -341,7 +327,7 @@ Status RankExecutor::issue_steps(int32_t entry) {
                                              : api_.stream_wait(stream->stream, wait.event)));
     }
     if (on_host) TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
-    const int64_t begin_ns = options_.trace ? now_ns() : 0;
+    const int64_t begin_ns = options_.trace ? host_now_ns() : 0;
     if (step.begins != nullptr)
       TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.begins, stream->stream)));
     // Members of a group meet on the host, and a receive waits there: the watchdog looks at what issues.
@@ -353,7 +339,7 @@ Status RankExecutor::issue_steps(int32_t entry) {
     stream->done.fetch_add(1, std::memory_order_relaxed);
     if (step.event != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.event, stream->stream)));
     if (step.ends != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.ends, stream->stream)));
-    if (options_.trace && (!has_timers_ || on_host)) record(*stream, entry, step, begin_ns);
+    if (options_.trace && (timers_ == nullptr || on_host)) record(*stream, entry, step, begin_ns);
   }
   return {};
 }
@@ -365,7 +351,9 @@ Status RankExecutor::issue_or_launch(int32_t entry) {
     for (size_t i = 1; i < streams_.size(); ++i)
       if (!streams_[i]->steps[static_cast<size_t>(entry)].empty()) used.push_back(streams_[i]->stream);
     // What cannot be captured is issued, now and from here on.
-    (void)graph.capture(used, [&] { return issue_steps(entry); });
+    if (const Status status = graph.capture(used, [&] { return issue_steps(entry); }); !status.ok())
+      warn(format("rank {}, entry '{}' is not captured, and is issued kernel by kernel: {}", rank_,
+                  program_.entries[static_cast<size_t>(entry)].name, status.to_string()));
   }
   if (graph.is_captured()) return graph.launch(streams_[0]->stream);
   TSR_RETURN_IF_ERROR(issue_steps(entry));
@@ -375,12 +363,13 @@ Status RankExecutor::issue_or_launch(int32_t entry) {
 
 void RankExecutor::issue_all(int32_t entry) {
   const Status status = catch_status([&]() -> Status {
-    if (has_timers_) TSR_RETURN_IF_ERROR(begin_timing());
+    if (timers_ != nullptr) TSR_RETURN_IF_ERROR(timers_->begin(streams_[0]->stream));
     TSR_RETURN_IF_ERROR(issue_or_launch(entry));
     streams_[0]->activity.store(StreamActivity::kComputes, std::memory_order_relaxed);
     for (const auto& stream : streams_)
       TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
-    return has_timers_ ? read_timers(entry) : Status();
+    if (timers_ == nullptr) return {};
+    return timers_->read(entry, order_[static_cast<size_t>(entry)], signals_.origin_ns);
   });
   streams_[0]->activity.store(StreamActivity::kIdle, std::memory_order_relaxed);
   if (status.ok()) return;
@@ -434,6 +423,11 @@ Status RankExecutor::failure(int32_t entry, const Step& step, const Status& stat
              instruction_label(program_, point.code[static_cast<size_t>(step.instruction)])));
 }
 
+void RankExecutor::warn(const std::string& text) const {
+  constexpr int32_t kWarning = 2;
+  if (devices_.host->log != nullptr) devices_.host->log(devices_.host->host, kWarning, text.c_str());
+}
+
 RankExecutor::Standing RankExecutor::standing() const {
   Standing standing;
   for (const auto& stream : streams_) {
@@ -460,50 +454,7 @@ std::string RankExecutor::waits(int32_t index) const {
 }
 
 void RankExecutor::record(RankStream& stream, int32_t entry, const Step& step, int64_t begin_ns) {
-  stream.growths += stream.records.size() == stream.records.capacity();
-  stream.records.push_back(
-      {entry, step.instruction, begin_ns - signals_.origin_ns, now_ns() - signals_.origin_ns});
-}
-
-Status RankExecutor::make_timers(Step& step) {
-  const bool on_host = step.kind == Step::Kind::kFileRead || step.kind == Step::Kind::kFileWrite;
-  if (on_host || step.kind == Step::Kind::kFused) return {};
-  for (tsr_abi_event** event : {&step.begins, &step.ends}) {
-    TSR_RETURN_IF_ERROR(take_error(api_.timed_event_create(device_, event)));
-    events_.push_back(*event);
-  }
-  return {};
-}
-
-// Never part of a graph: the streams are idle, so the device passes it now.
-Status RankExecutor::begin_timing() {
-  if (run_began_ == nullptr) {
-    TSR_RETURN_IF_ERROR(take_error(api_.timed_event_create(device_, &run_began_)));
-    events_.push_back(run_began_);
-  }
-  TSR_RETURN_IF_ERROR(take_error(api_.event_record(run_began_, streams_[0]->stream)));
-  run_began_ns_ = now_ns();
-  return {};
-}
-
-// A launch of several instructions is the first one's; the others are over when it is.
-Status RankExecutor::read_timers(int32_t entry) {
-  for (const auto& [stream, position] : order_[static_cast<size_t>(entry)]) {
-    const Step& step = stream->steps[static_cast<size_t>(entry)][static_cast<size_t>(position)];
-    if (step.kind == Step::Kind::kFileRead || step.kind == Step::Kind::kFileWrite) continue;
-    RankStream::Record record{entry, step.instruction, 0, 0};
-    if (step.kind == Step::Kind::kFused) {
-      record.begin_ns = record.end_ns = stream->records.back().end_ns;
-    } else {
-      TSR_RETURN_IF_ERROR(take_error(api_.event_elapsed(run_began_, step.begins, &record.begin_ns)));
-      TSR_RETURN_IF_ERROR(take_error(api_.event_elapsed(run_began_, step.ends, &record.end_ns)));
-      record.begin_ns += run_began_ns_ - signals_.origin_ns;
-      record.end_ns += run_began_ns_ - signals_.origin_ns;
-    }
-    stream->growths += stream->records.size() == stream->records.capacity();
-    stream->records.push_back(record);
-  }
-  return {};
+  stream.note({entry, step.instruction, begin_ns - signals_.origin_ns, host_now_ns() - signals_.origin_ns});
 }
 
 int64_t RankExecutor::allocations_in_runs() const {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/device_timers.h"
 #include "runtime/entry_graph.h"
 #include "runtime/executable_impl.h"
 #include "runtime/fused_launches.h"
@@ -89,9 +90,7 @@ class RankExecutor {
   Status execute(const RankStream& stream, const Step& step);
   Status failure(int32_t entry, const Step& step, const Status& status) const;
   void record(RankStream& stream, int32_t entry, const Step& step, int64_t begin_ns);
-  Status make_timers(Step& step);
-  Status begin_timing();
-  Status read_timers(int32_t entry);
+  void warn(const std::string& text) const;
 
   const tsr_backend_api& api_;
   const DeviceSet::Impl& devices_;
@@ -112,10 +111,8 @@ class RankExecutor {
   FusedLaunches fused_;
   std::vector<StepWait> waits_;
   std::vector<tsr_abi_event*> events_;
-  bool has_timers_ = false;             // a trace, on a device that tells times
-  tsr_abi_event* run_began_ = nullptr;  // at `run_began_ns_` of the host
-  int64_t run_began_ns_ = 0;
-  std::vector<void*> pointers_;  // operand lists of all kernel steps; never grows once resolved
+  std::unique_ptr<DeviceTimers> timers_;  // for a trace, on a device that tells times
+  std::vector<void*> pointers_;           // operand lists of all kernel steps; never grows once resolved
   RankComms comms_;
   WaitWord running_{0};  // streams with a thread that have not finished the run
   std::atomic<bool> closing_{false};

@@ -77,6 +77,10 @@ struct RankStream {
   };
   std::vector<Record> records;  // of the trace
   int64_t growths = 0;          // of `records` during runs
+  void note(const Record& record) {
+    growths += records.size() == records.capacity();
+    records.push_back(record);
+  }
 };
 
 }  // namespace tessera
