@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -35,7 +36,30 @@ Status sync_folder(const std::string& folder) {
   return status;
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path) {
+namespace {
+
+// The file that `path` means, which may be new: a link is followed.
+Result<std::string> target_of(const std::string& path) {
+  const auto wrong = [&](std::string_view found) {
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: {}, wanted the name of a file to write", path, found));
+  };
+  if (path.empty()) return Status(StatusCode::kInvalidArgument, "the name of the file to write is empty");
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return path;  // new, or what creating it will tell
+  if (S_ISDIR(info.st_mode)) return wrong("is a folder");
+  if (!S_ISREG(info.st_mode)) return wrong("is a device, pipe or socket");
+  char* resolved = realpath(path.c_str(), nullptr);
+  if (resolved == nullptr) return io_error(path, "cannot resolve");
+  std::string target = resolved;
+  std::free(resolved);
+  return target;
+}
+
+}  // namespace
+
+Result<AtomicFile> AtomicFile::create(const std::string& path_as_given) {
+  TSR_ASSIGN_OR_RETURN(const std::string path, target_of(path_as_given));
   for (int attempt = 0; attempt < 100; ++attempt) {
     const std::string temporary = format("{}.tmp-{}-{}", path, static_cast<int64_t>(getpid()), attempt);
     const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -13,6 +13,8 @@ namespace tessera {
 
 class AtomicFile {
  public:
+  // The path may be new, a file, or a link to one, which stays a link. kInvalidArgument for a folder, and for
+  // devices, pipes and sockets: a rename would put a file in their place.
   static Result<AtomicFile> create(const std::string& path);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;

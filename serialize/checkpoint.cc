@@ -267,6 +267,8 @@ Result<std::shared_ptr<CheckpointFiles>> read_files(const std::string& folder, C
 
 Status save_checkpoint(const std::string& folder_as_given, const CheckpointInfo& info,
                        const ReadTensor& read) {
+  if (folder_as_given.empty())
+    return Status(StatusCode::kInvalidArgument, "the name of the checkpoint's folder is empty");
   const std::string folder = real_folder(folder_as_given), previous = folder + ".previous";
   if (!exists(folder) && exists(previous)) TSR_RETURN_IF_ERROR(rename_folder(previous, folder));
   if (exists(folder)) TSR_RETURN_IF_ERROR(check_replaceable(folder));

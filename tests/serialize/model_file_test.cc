@@ -2,12 +2,14 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 
 #include "graph/base/text.h"
 #include "serialize/envelope.h"
@@ -216,6 +218,25 @@ TEST_CASE("missing_files_and_folders_are_errors_that_name_the_path") {
   CHECK(loaded.status().message().find("/no/such/file.tsr") != std::string_view::npos);
   CHECK(!load_model("/tmp").ok());
   CHECK(save_model(small_model(), "/no/such/folder/m.tsr").code() == StatusCode::kNotFound);
+}
+
+TEST_CASE("a_file_is_written_where_a_file_may_lie_and_nowhere_else") {
+  ScratchFolder folder;
+  const Model model = small_model();
+  CHECK(save_model(model, "").code() == StatusCode::kInvalidArgument);
+  CHECK(save_model(model, folder / "").message().find("is a folder") != std::string::npos);
+  // A rename would put a file in the place of a device or pipe.
+  const std::string pipe = folder / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(save_model(model, pipe).message().find("device, pipe or socket") != std::string::npos);
+  CHECK(std::filesystem::is_fifo(pipe));
+  // A link stays one, and what it leads to is replaced.
+  REQUIRE(save_model(model, folder / "real.tsr").ok());
+  std::filesystem::resize_file(folder / "real.tsr", 3);
+  std::filesystem::create_symlink("real.tsr", folder / "link.tsr");
+  REQUIRE(save_model(model, folder / "link.tsr").ok());
+  CHECK(std::filesystem::is_symlink(folder / "link.tsr"));
+  CHECK(std::filesystem::file_size(folder / "real.tsr") > 3);
 }
 
 TEST_CASE("values_that_are_not_the_graphs_are_not_saved") {
