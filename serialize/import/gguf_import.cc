@@ -1,6 +1,7 @@
 // GGUF model -> Model: hyper-parameters give the graph through its family, tensors become its parameters by
 // name. Weights lie as [N, K] in both, so nothing is transposed; what is not f32 is turned into f32.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <set>
 
@@ -83,9 +84,26 @@ Status read_llama(const GgufFile& file, ModelConfig& config) {
   }
   TSR_ASSIGN_OR_RETURN(std::string scaling, file.text("llama.rope.scaling.type", "none"));
   TSR_ASSIGN_OR_RETURN(double linear, file.real("llama.rope.scale_linear", 1.0));
-  if (scaling != "none" || linear != 1.0) {
+  if (scaling != "none") {
     return unsupported(format("rotary positions with scaling '{}' are not supported", scaling));
   }
+  if (linear != 1.0) {
+    return unsupported(format("rotary positions scaled by {} are not supported", linear));
+  }
+  // Attention to the last `window` tokens alone is what all of a context that is no longer gives.
+  TSR_ASSIGN_OR_RETURN(const int64_t window,
+                       file.integer("llama.attention.sliding_window", config.sizes["T"]));
+  if (window > 0) config.sizes["T"] = std::min(config.sizes["T"], window);
+  // What some variants multiply by; 0 stands for nothing.
+  for (const char* key : {"llama.logit_scale", "llama.embedding_scale", "llama.residual_scale"}) {
+    TSR_ASSIGN_OR_RETURN(const double factor, file.real(key, 1.0));
+    if (factor != 1.0 && factor != 0.0)
+      return unsupported(format("{} is {}; only models without it can be imported", key, factor));
+  }
+  TSR_ASSIGN_OR_RETURN(const double attention, file.real("llama.attention.scale", 0.0));
+  if (attention != 0.0 && std::abs(attention * std::sqrt(static_cast<double>(config.sizes["D"])) - 1) > 1e-5)
+    return unsupported(format("llama.attention.scale is {}, wanted one over the root of the head size {}",
+                              attention, config.sizes["D"]));
   TSR_ASSIGN_OR_RETURN(int64_t experts, file.integer("llama.expert_count", 0));
   if (experts != 0) return unsupported(format("a mixture of {} experts is not supported", experts));
   return {};

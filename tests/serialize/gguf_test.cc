@@ -283,3 +283,28 @@ TEST_CASE("a_model_that_does_not_fit_its_tensors_is_refused") {
   CHECK(status.code() == StatusCode::kCorrupt);
   CHECK(status.message().find("ffn_") != std::string_view::npos);
 }
+
+TEST_CASE("what_a_variant_computes_otherwise_is_taken_in_or_refused") {
+  const auto with = [](std::string_view key, float value) {
+    GgufWriter w = small_llama(false);
+    w.f32(key, value);
+    return w;
+  };
+  // Attention to the last 12 tokens is attention to all in a context of 12.
+  GgufWriter window = small_llama(false);
+  window.u32("llama.attention.sliding_window", 12);
+  auto model = import_gguf(source_of(window.finish()));
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  CHECK(model->metadata.at("context_length") == "12");
+  window = small_llama(false);
+  window.u32("llama.attention.sliding_window", 64);  // longer than the context: nothing changes
+  CHECK(import_gguf(source_of(window.finish()))->metadata.at("context_length") == "16");
+
+  check_refused(with("llama.logit_scale", 0.5f), StatusCode::kUnsupported, "logit_scale is 0.5");
+  check_refused(with("llama.embedding_scale", 12), StatusCode::kUnsupported, "embedding_scale");
+  check_refused(with("llama.residual_scale", 0.2f), StatusCode::kUnsupported, "residual_scale");
+  check_refused(with("llama.attention.scale", 0.1f), StatusCode::kUnsupported, "root of the head size 4");
+  check_refused(with("llama.rope.scale_linear", 4), StatusCode::kUnsupported, "scaled by 4");
+  CHECK(import_status(with("llama.attention.scale", 0.5f).finish()).ok());  // 1 / sqrt(4)
+  CHECK(import_status(with("llama.logit_scale", 1).finish()).ok());
+}
