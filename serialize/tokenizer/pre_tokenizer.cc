@@ -32,6 +32,32 @@ constexpr std::string_view kDeepSeek3 =
 constexpr std::string_view kBloom = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
 constexpr std::string_view kCjk = R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)";
 
+// Unicode's White_Space. PCRE2's \s has the Mongolian vowel separator (U+180E) too, which has not been white
+// space since Unicode 6.3, nor is to any other engine that these patterns run in.
+constexpr std::string_view kWhiteSpace =
+    R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+
+// \s and \S spelled out, within [] and without. No pattern has \S within.
+std::string with_white_space(std::string_view pattern) {
+  std::string result;
+  bool within = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '\\' && i + 1 < pattern.size()) {
+      const char escaped = pattern[++i];
+      if (escaped == 's' && within)
+        result += kWhiteSpace;
+      else if (escaped == 's' || escaped == 'S')
+        result += format("[{}{}]", escaped == 's' ? "" : "^", kWhiteSpace);
+      else
+        result += {'\\', escaped};
+      continue;
+    }
+    within = pattern[i] == '[' || (within && pattern[i] != ']');
+    result += pattern[i];
+  }
+  return result;
+}
+
 }  // namespace
 
 std::span<const SplitPattern> known_split_patterns() {
@@ -83,7 +109,8 @@ Result<std::unique_ptr<const PreTokenizer>> PreTokenizer::create(std::string_vie
   }
   auto result = std::unique_ptr<PreTokenizer>(new PreTokenizer);
   result->whole_words_first_ = found->whole_words_first;
-  for (std::string_view pattern : found->patterns) {
+  for (std::string_view as_published : found->patterns) {
+    const std::string pattern = with_white_space(as_published);
     int error = 0;
     PCRE2_SIZE offset = 0;
     // Invalid UTF-8 never matches and so becomes pieces of its own: no byte of the text is lost.

@@ -194,6 +194,19 @@ TEST_CASE("plain_bytes_are_their_own_ids") {
   CHECK((*tokenizer)->decode(std::vector<int32_t>{104, 105}) == "hi");
 }
 
+TEST_CASE("white_space_is_what_unicode_says_it_is") {
+  const auto pre_tokenizer = PreTokenizer::create("gpt-2");
+  REQUIRE(pre_tokenizer.ok());
+  const auto pieces = [&](std::string_view text) { return (*pre_tokenizer)->split(text); };
+  using Pieces = std::vector<std::string_view>;
+  CHECK(pieces("a \xE1\xA0\x8E") == Pieces{"a", " \xE1\xA0\x8E"});  // U+180E is none
+  for (std::string_view space :
+       {"\t", "\v", "\xC2\x85", "\xC2\xA0", "\xE2\x80\x80", "\xE2\x80\xA8", "\xE3\x80\x80"}) {
+    const std::string text = "a " + std::string(space) + "b";
+    CHECK(pieces(text) == Pieces{"a", " ", space, "b"});
+  }
+}
+
 TEST_CASE("an_unknown_pre_tokenizer_is_refused_with_the_names_that_are_known") {
   TokenizerData data = small_byte_level();
   data.pre_tokenizer = "gpt-9";
