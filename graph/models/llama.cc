@@ -14,7 +14,7 @@ LlamaSizes read_llama_sizes(ConfigReader& config) {
   m.C = config.size("C");
   m.H = config.size("H");
   m.KV = config.size("KV", m.H);
-  m.D = config.size("D", std::max<int64_t>(1, m.C / m.H));
+  m.D = config.size("D", m.C % m.H == 0 ? m.C / m.H : 0);
   m.F = config.size("F");
   m.V = config.size("V");
   m.T = config.size("T");
@@ -23,6 +23,9 @@ LlamaSizes read_llama_sizes(ConfigReader& config) {
   m.tied = config.flag("tied", false);
   m.rope_half = config.flag("rope_half", false);
   config.check(m.H % m.KV == 0, format("H = {} query heads is not a multiple of KV = {}", m.H, m.KV));
+  config.check(
+      m.D > 0,
+      format("C = {} channels do not divide into H = {} heads; wanted that, or a head size D", m.C, m.H));
   config.check(m.D % 2 == 0, format("head size D = {} is odd; rotary positions turn pairs", m.D));
   return m;
 }

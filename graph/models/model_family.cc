@@ -30,6 +30,9 @@ Status unknown_family(std::string_view name) {
 constexpr std::string_view kReals[] = {"aux", "capacity", "dropout", "norm_eps", "rope_theta", "z"};
 constexpr std::string_view kFlags[] = {"tied", "rope_half"};
 
+// Far more than any model has; a graph of them takes seconds.
+constexpr int64_t kMostBlocks = 4096;
+
 }  // namespace
 
 std::span<const ModelFamily> all_model_families() { return kFamilies; }
@@ -77,6 +80,11 @@ Result<ModelConfig> parse_shorthand(std::string_view text) {
 Result<Graph> build_model(const ModelConfig& config) {
   const ModelFamily* family = find_model_family(config.family);
   if (family == nullptr) return unknown_family(config.family);
+  if (const auto blocks = config.sizes.find("L");
+      blocks != config.sizes.end() && blocks->second > kMostBlocks)
+    return Status(StatusCode::kUnsupported,
+                  format("{}: L = {} blocks, wanted at most {}; an example: {}", config.family,
+                         blocks->second, kMostBlocks, family->example));
   Result<Graph> graph = family->build(config);
   if (!graph.ok())
     return Status(graph.status().code(),

@@ -15,6 +15,13 @@ const TensorType& type(Types inputs, int i) { return inputs[static_cast<size_t>(
 std::string extent_text(int64_t extent) { return to_text(Shape{extent}); }
 }  // namespace
 
+Status check_range(std::string_view op, Attrs attrs, std::string_view name, double least, double below) {
+  const double value = attr_f64(attrs, name);
+  if (value >= least && value < below) return {};
+  return Status(StatusCode::kInvalidArgument,
+                format("{}: {} is {}, wanted {} <= {} < {}", op, name, value, least, name, below));
+}
+
 Status check_count(std::string_view op, Types inputs, int wanted) {
   if (static_cast<int>(inputs.size()) == wanted) return {};
   return mismatch(format("{}: {} operands, wanted {}", op, inputs.size(), wanted));

@@ -23,6 +23,10 @@ using LinearSets = std::vector<std::vector<int>>;
 // --- infer: each returns what was found, what was wanted, and the operand by its index and the name given
 // -------
 
+// The real attribute `name` is at least `least` and below `below`.
+Status check_range(std::string_view op, Attrs attrs, std::string_view name, double least, double below);
+constexpr double kUnbounded = 1e300;
+
 Status check_count(std::string_view op, Types inputs, int wanted);
 Status check_count(std::string_view op, Types inputs, int least, int most);
 Status check_float(std::string_view op, Types inputs, int i, std::string_view name);

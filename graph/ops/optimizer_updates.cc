@@ -31,14 +31,6 @@ Status check_update(std::string_view op, Types in, int states, int scalars) {
   return {};
 }
 
-Status check_range(std::string_view op, Attrs attrs, std::string_view name, double least, double below) {
-  const double value = attr_f64(attrs, name);
-  if (value >= least && value < below) return {};
-  return Status(StatusCode::kInvalidArgument,
-                format("{}: {} is {}, wanted {} <= {} < {}", op, name, value, least, name, below));
-}
-constexpr double kUnbounded = 1e300;
-
 // p bf16, g of another float type; `states` tensors after them as g; then scalars as g, and the seed.
 Status check_stochastic(std::string_view op, Types in, int states, int scalars) {
   TSR_RETURN_IF_ERROR(check_count(op, in, 2 + states + scalars + 2));

@@ -14,7 +14,8 @@ namespace rms_norm {
 constexpr std::string_view kName = "rms_norm";
 const AttrSpec kAttrs[] = {{"eps", AttrType::kF64, 1e-5, "added to the mean square"}};
 
-Inferred infer(Types in, Attrs) {
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_range(kName, attrs, "eps", 0, kUnbounded));
   TSR_RETURN_IF_ERROR(check_count(kName, in, 2));
   TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, 0, "x", 1));

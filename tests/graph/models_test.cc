@@ -160,6 +160,13 @@ TEST_CASE("a wrong shorthand names what is wrong and gives an example") {
   CHECK(message("llama:L=1,C=32,H=4,F=48,V=65").find("size T is missing") != std::string::npos);
   CHECK(message("gpt2:L=1,C=32,H=4,V=65,T=16,KV=2").find("'KV' is not known") != std::string::npos);
   CHECK(message("gpt2:L=1,C=33,H=4,V=65,T=16").find("do not divide") != std::string::npos);
+  CHECK(message("llama:L=1,C=33,H=4,F=48,V=65,T=16").find("do not divide into H = 4") != std::string::npos);
+  CHECK(message("llama:L=1,C=33,H=4,D=8,F=48,V=65,T=16").empty());
+  for (const char* eps : {"-1", "nan"})
+    for (const char* model : {"llama:L=1,C=32,H=4,F=48,V=65,T=16", "gpt2:L=1,C=32,H=4,V=65,T=16"})
+      CHECK(message(format("{},norm_eps={}", model, eps)).find(format("eps is {}", eps)) !=
+            std::string::npos);
+  CHECK(message("llama:L=999999999,C=2,H=1,F=1,V=2,T=2").find("wanted at most 4096") != std::string::npos);
   CHECK(message("gpt2:L=0,C=32,H=4,V=65,T=16").find("size L is 0") != std::string::npos);
   CHECK(message("gpt2:L=1,L=2").find("each name once") != std::string::npos);
   CHECK(message("gpt2:L=x").find("an example: gpt2:L=12") != std::string::npos);
