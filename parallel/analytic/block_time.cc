@@ -134,8 +134,9 @@ struct Sizes {
         C(static_cast<double>(model.C)),
         t(plan.tp),
         heads(static_cast<double>(model.H) / t),
-        D(C / static_cast<double>(model.H)),
-        qkv((C + 2 * static_cast<double>(model.KV) * D) / t),
+        D(static_cast<double>(model.head_size())),
+        mixed(static_cast<double>(model.mixed_width()) / t),
+        qkv((static_cast<double>(model.mixed_width()) + 2 * static_cast<double>(model.KV) * D) / t),
         F(static_cast<double>(model.F) / t),
         V(vocabulary(model, plan)),
         own(plan.splits_activations() ? N / t : N) {}
@@ -148,13 +149,14 @@ struct Sizes {
   // Whether the kernel that scales, masks and softmaxes at once takes these scores: it works on four matrices
   // at a time. Otherwise each of the three, and conversions to f32 and back, are kernels of their own.
   bool one_softmax() const { return std::fmod(mb * heads, 4) == 0; }
-  double mb, T, N, cp, C, t, heads, D, qkv, F, V;
-  double own;  // tokens whose norms and residuals this rank computes
+  double mb, T, N, cp, C, t, heads, D;
+  double mixed, qkv, F, V;  // this rank's
+  double own;               // tokens whose norms and residuals this rank computes
 };
 
 void scores_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan, double dropout) {
   const double count = s.mb * s.heads, own = s.T / s.cp, scores = count * own * s.T;
-  if (plan.fused_attention) return k.fused(pass, 4 * scores * s.D / 2, s.N * (s.qkv + s.C / s.t));
+  if (plan.fused_attention) return k.fused(pass, 4 * scores * s.D / 2, s.N * (s.qkv + s.mixed));
   k.batched(pass, count, own, s.T, s.D);
   s.one_softmax() ? k.stream(pass, kSoftmax * scores) : k.stream(pass, kApart * scores, 1 + kApartKernels);
   if (dropout > 0) k.stream(pass, kDropout * scores, 3);
@@ -163,7 +165,7 @@ void scores_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignP
 
 void scores_backward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan, double dropout) {
   const double count = s.mb * s.heads, own = s.T / s.cp, scores = count * own * s.T;
-  if (plan.fused_attention) return k.fused(pass, 10 * scores * s.D / 2, 2 * s.N * (s.qkv + s.C / s.t));
+  if (plan.fused_attention) return k.fused(pass, 10 * scores * s.D / 2, 2 * s.N * (s.qkv + s.mixed));
   for (int i = 0; i < 2; ++i) {
     k.batched(pass, count, own, s.D, s.T);
     k.batched(pass, count, own, s.T, s.D);
@@ -182,9 +184,9 @@ void attention_forward(Pass& pass, const Kernels& k, const Sizes& s, const Forei
   Pass scores;
   scores_forward(scores, k, s, plan, dropout);
   pass += scores;
-  k.context(pass, s.N * s.qkv, s.N * s.C / s.t, scores.compute_s, false);
-  k.stream(pass, 2 * s.N * s.C / s.t, 2);
-  k.linear(pass, s.N, s.C, s.C / s.t, Cut::kRows);
+  k.context(pass, s.N * s.qkv, s.N * s.mixed, scores.compute_s, false);
+  k.stream(pass, 2 * s.N * s.mixed, 2);
+  k.linear(pass, s.N, s.C, s.mixed, Cut::kRows);
   plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C, s.C);
   k.stream(pass, (3 + kMask) * s.own * s.C, 2);  // bias, dropout, residual
 }
@@ -316,12 +318,12 @@ BlockTime block_time(const TransformerShape& model, const ForeignPlan& plan, con
   k.stream(b, 8 * s.own * s.C, 4);  // norm, residual
   k.stream(b, (2 + kMask) * s.own * s.C, 3);
   if (plan.sequence_parallel) k.gather(b, s.N * s.C);
-  product_backward(time, k, plan, s.N, s.C, s.C / s.t, Cut::kRows);
-  k.stream(b, 2 * s.N * s.C / s.t, 2);
+  product_backward(time, k, plan, s.N, s.C, s.mixed, Cut::kRows);
+  k.stream(b, 2 * s.N * s.mixed, 2);
   Pass scores;
   scores_backward(scores, k, s, plan, model.dropout);
   b += scores;
-  k.context(b, s.N * s.qkv, s.N * s.C / s.t, scores.compute_s, true);
+  k.context(b, s.N * s.qkv, s.N * s.mixed, scores.compute_s, true);
   k.stream(b, 3 * s.N * s.qkv, 5);
   if (plan.sequence_parallel) k.gather(b, s.N * s.C);
   product_backward(time, k, plan, s.N, s.qkv, s.C, Cut::kColumns);

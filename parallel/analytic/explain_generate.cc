@@ -159,7 +159,7 @@ class GenerateExplainer {
     plan.tp = plan_.tp, plan.pp = plan_.pp, plan.dp = plan_.dp, plan.compute_dtype = work_.dtype;
     for (ExplainedTensor& tensor : transformer_tensors(model_, plan))
       if (tensor.kind == "parameter") out_.tensors.push_back(std::move(tensor));
-    const int64_t tokens = work_.prompt + work_.new_tokens, head = model_.C / model_.H;
+    const int64_t tokens = work_.prompt + work_.new_tokens, head = model_.head_size();
     const int64_t blocks = (model_.L + plan_.pp - 1) / plan_.pp;
     for (const char* name : {"keys", "values"}) {
       ExplainedTensor& it = out_.tensors.emplace_back();

@@ -39,7 +39,7 @@ int64_t blocks_of(const TransformerShape& model, const GeneratePlan& plan, int32
 // Keys and values of one token in one block, on one device; heads fewer than parts are on several.
 double token_cache_bytes(const TransformerShape& model, const GenerateWork& work, int32_t tp) {
   const double heads = std::max(1.0, static_cast<double>(model.KV) / tp);
-  return 2 * heads * static_cast<double>(model.C / model.H) * bytes_of(work.dtype);
+  return 2 * heads * static_cast<double>(model.head_size()) * bytes_of(work.dtype);
 }
 
 // One forward pass of `sequences` with `tokens` each, by stage; `cache_s`: reading what came before, of one
@@ -107,7 +107,8 @@ GenerateMemory generate_memory(const TransformerShape& model, const GenerateWork
                                              (last ? model.head_parameters() : 0);
   const auto part = static_cast<double>(std::min(plan.prefill_batch, plan.batch));
   // Prompts at work: residual and normed stream whole, the widest product's operand and result in parts.
-  const double widest = static_cast<double>(std::max(2 * model.C, (model.gated ? 3 : 2) * model.F)) / plan.tp;
+  const double widest =
+      static_cast<double>(std::max(2 * model.mixed_width(), (model.gated ? 3 : 2) * model.F)) / plan.tp;
   GenerateMemory memory;
   memory.parameters = static_cast<int64_t>(static_cast<double>(weights) / plan.tp * e);
   memory.caches =

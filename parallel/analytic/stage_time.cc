@@ -180,15 +180,15 @@ int64_t StageTimes::kept_bytes(Recompute recompute) const {
   const double C = static_cast<double>(model_.C), F = static_cast<double>(model_.F), t = plan_.tp;
   const double own = plan_.splits_activations() ? tokens / t : tokens;
   if (recompute == Recompute::kFull) return static_cast<int64_t>(own * C * e);
-  const double kv = 2 * static_cast<double>(model_.KV) * (C / static_cast<double>(model_.H));
+  const double attention = 2 * static_cast<double>(model_.mixed_width() + model_.KV * model_.head_size());
   // Operands of the norms and of the products that read them, and dropout masks; queries, keys, values and
   // the mixed result; what the feed-forward keeps.
   const double whole = own * C * (4 * e + (model_.dropout > 0 ? 2 : 0));
-  double parts = tokens / t * e * (2 * C + kv + (model_.gated ? 3 : 2) * F);
+  double parts = tokens / t * e * (attention + (model_.gated ? 3 : 2) * F);
   if (model_.E > 0) {
     // Slots keep what went to their experts, and what came of it, for the sum over a token's experts.
     const double slots = tokens * static_cast<double>(model_.K) * model_.capacity;
-    parts = tokens / t * e * (2 * C + kv) + slots * e * (2 * C + (model_.gated ? 3 : 2) * F / t);
+    parts = tokens / t * e * attention + slots * e * (2 * C + (model_.gated ? 3 : 2) * F / t);
   }
   // Adapters keep their narrow middle: of four products around attention, and of the feed-forward's.
   if (plan_.lora > 0) parts += tokens * e * static_cast<double>(plan_.lora) * (model_.E > 0 ? 4 : 6);

@@ -10,6 +10,7 @@ namespace tessera {
 
 struct TransformerShape {
   int64_t L = 0, C = 0, H = 0, KV = 0, F = 0, V = 0, T = 0;
+  int64_t D = 0;          // of a head, where it is not C / H
   bool gated = false;     // feed-forward of three matrices (llama) instead of two
   bool biases = true;     // products add a bias
   bool tied = true;       // output projection = embedding
@@ -20,8 +21,10 @@ struct TransformerShape {
   int64_t E = 0, K = 0;
   double capacity = 1;
 
-  int64_t block_parameters() const;   // one block, with all its experts
-  int64_t expert_parameters() const;  // of which: all its experts'
+  int64_t head_size() const { return D > 0 ? D : C / H; }
+  int64_t mixed_width() const { return H * head_size(); }  // of what all heads attend to, as `o` reads it
+  int64_t block_parameters() const;                        // one block, with all its experts
+  int64_t expert_parameters() const;                       // of which: all its experts'
   // Adapters of rank r beside every product of a block that is no expert's: those of the dim that tensor
   // parallelism leaves whole, and of the one that it splits.
   struct Adapters {

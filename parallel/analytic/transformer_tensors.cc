@@ -24,7 +24,8 @@ class TensorLister {
   TensorLister(const TransformerShape& model, const ForeignPlan& plan) : model_(model), plan_(plan) {}
 
   std::vector<ExplainedTensor> run() {
-    const int64_t C = model_.C, F = model_.F, V = model_.V, kv = model_.KV * (C / model_.H), L = model_.L;
+    const int64_t C = model_.C, F = model_.F, V = model_.V, L = model_.L;
+    const int64_t kv = model_.KV * model_.head_size(), mixed = model_.mixed_width();
     const int32_t last = plan_.pp - 1;
     add("token_embedding", {V, C}, Split::kRows, 1, 0);
     if (model_.positions) add("position_embedding", {model_.T, C}, Split::kNone, 1, 0);
@@ -34,10 +35,10 @@ class TensorLister {
         add("block.*." + name + ".bias", {out}, split == Split::kRows ? Split::kRows : Split::kNone, L, -1);
     };
     norm(model_.biases ? "block.*.norm1" : "block.*.attention_norm", L, -1);
-    linear("q", C, C, Split::kRows);
+    linear("q", mixed, C, Split::kRows);
     linear("k", kv, C, Split::kRows);
     linear("v", kv, C, Split::kRows);
-    linear("o", C, C, Split::kColumns);
+    linear("o", C, mixed, Split::kColumns);
     norm(model_.biases ? "block.*.norm2" : "block.*.ffn_norm", L, -1);
     if (model_.gated) linear("gate", F, C, Split::kRows);
     linear(model_.gated ? "up" : "fc", F, C, Split::kRows);

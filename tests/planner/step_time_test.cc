@@ -165,6 +165,53 @@ TEST_CASE("a sum over two nodes takes the message out of each once, over more no
   CHECK(gather_seconds(cluster, {16, 8}, kBytes) == doctest::Approx(kOnce * 15 / 16));
 }
 
+TEST_CASE("a shape has the parameters of the graph, whatever its heads are") {
+  for (const char* text :
+       {"llama:L=3,C=64,H=4,KV=2,F=96,V=65,T=16", "llama:L=3,C=64,H=4,KV=2,D=40,F=96,V=65,T=16",
+        "llama:L=2,C=60,H=8,KV=1,D=2,F=96,V=65,T=16,tied=1", "gpt2:L=2,C=64,H=4,V=65,T=16",
+        "gpt2:L=2,C=64,H=4,V=65,T=16,tied=0", "moe:L=2,C=64,H=4,KV=2,D=40,F=96,E=4,V=65,T=16"}) {
+    const ModelConfig config = *parse_shorthand(text);
+    const auto graph = build_model(config);
+    REQUIRE_MESSAGE(graph.ok(), std::string(graph.status().message()));
+    int64_t elements = 0;
+    for (const Tensor& tensor : graph->tensors()) {
+      int64_t count = tensor.kind == TensorKind::kParameter ? 1 : 0;
+      for (int d = 0; d < tensor.type.shape.rank(); ++d) count *= tensor.type.shape[d];
+      elements += count;
+    }
+    CHECK_MESSAGE(gpt(text).parameters() == elements, text);
+  }
+}
+
+TEST_CASE("wider heads cost time and memory, and their width is read") {
+  const char *narrow = "llama:L=8,C=2048,H=16,KV=4,F=5632,V=32000,T=2048",
+             *same = "llama:L=8,C=2048,H=16,KV=4,D=128,F=5632,V=32000,T=2048",
+             *wide = "llama:L=8,C=2048,H=16,KV=4,D=256,F=5632,V=32000,T=2048",
+             *more = "llama:L=8,C=4096,H=32,KV=8,F=5632,V=32000,T=2048";
+  const auto seconds = [](const char* model) {
+    return time_of("dp=8,mb=1", dgx(8), 8, "", gpt(model)).step_s;
+  };
+  CHECK(seconds(same) == seconds(narrow));
+  CHECK(seconds(wide) > 1.05 * seconds(narrow));
+  CHECK(seconds(wide) < seconds(more));
+}
+
+TEST_CASE("a shape that no graph would have, or that cannot be counted, is refused") {
+  const auto refused = [](const char* text) {
+    const auto shape = transformer_shape(*parse_shorthand(text));
+    return shape.ok() ? std::string() : std::string(shape.status().message());
+  };
+  CHECK(refused("llama:L=2,C=64,H=4,F=96,V=65,T=16,KVH=2").find("'KVH' is not known") != std::string::npos);
+  CHECK(refused("llama:L=2,C=64,H=4,KV=3,F=96,V=65,T=16").find("KV = 3") != std::string::npos);
+  CHECK(refused("llama:L=2,C=66,H=4,F=96,V=65,T=16").find("do not divide") != std::string::npos);
+  CHECK(refused("llama:L=2,C=64,H=4,F=96,V=65").find("size T is missing") != std::string::npos);
+  // Sizes whose products pass 64 bits.
+  CHECK(refused("llama:L=1000000,C=1000000,H=1000,F=4000000,V=65,T=16").find("parameters") !=
+        std::string::npos);
+  CHECK(refused("llama:L=2,C=64,H=4,F=96,V=65,T=2000000000").find("T = 2000000000") != std::string::npos);
+  CHECK(refused("llama:L=1000000,C=2,H=1,F=1,V=2,T=2").empty());
+}
+
 TEST_CASE("plans that do not fit the cluster, the batch or the model are refused with what would fit") {
   const auto refused = [](const char* parallel, int64_t batch, int devices = 64) {
     const auto plan = parse_foreign_plan(parallel, "");
