@@ -58,9 +58,11 @@ tsr_status* tsr_dataset_batch(const tsr_dataset* dataset, int64_t step, int64_t 
                               size_t capacity, size_t* out_count) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}}));
-    if (step < 0 || batch < 1 || batch > (1 << 24) || dataset->value->train_samples() == 0)
+    if (step < 0 || batch < 1 || batch > (1 << 24) || step > INT64_MAX / batch - 1 ||
+        dataset->value->train_samples() == 0)
       return Status(StatusCode::kInvalidArgument,
-                    format("step {}, batch {}, {} training samples: wanted step >= 0, batch >= 1 and samples",
+                    format("step {}, batch {}, {} training samples: wanted step >= 0, batch >= 1, their "
+                           "product below 2^63, and samples",
                            step, batch, dataset->value->train_samples()));
     std::vector<int32_t> ids;
     for (int64_t row = 0; row < batch; ++row) {

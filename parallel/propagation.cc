@@ -22,9 +22,12 @@ Result<int32_t> micro_batches_of(const StrategySpec& spec, int64_t global_batch,
   if (global_batch % at_once == 0) return static_cast<int32_t>(global_batch / at_once);
   return Status(
       StatusCode::kInvalidArgument,
-      format("a batch of {} sequences is not a multiple of {}={} times mb={}; use mb= a divisor of {}",
-             global_batch, spec.ep > 1 ? "dp times ep" : "dp", spec.data(), spec.micro_batch,
-             global_batch % spec.data() == 0 ? global_batch / spec.data() : global_batch));
+      format("a batch of {} sequences is not a multiple of {}={} times mb={}; {}", global_batch,
+             spec.ep > 1 ? "dp times ep" : "dp", spec.data(), spec.micro_batch,
+             global_batch % spec.data() == 0
+                 ? format("use mb= a divisor of {}", global_batch / spec.data())
+                 : format("leave mb out, as ranks get unequal shares, or use a multiple of {} sequences",
+                          spec.data())));
 }
 
 Result<Plan> propagate(const Graph& graph, const PropagationOptions& options) {
