@@ -28,6 +28,7 @@ void register_calibrate(CLI::App& app) {
       ->capture_default_str();
   add_json(*command, *args);
   command->callback([args] {
+    check_output(args->output);
     const Runtime runtime = open_runtime(*args);
     const Options options = make<Options>(tsr_options_new);
     set(options, "devices", args->devices);

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -53,7 +55,7 @@ void set_placement(const Options& options, const Common& common) {
 
 Runtime open_runtime(const Common& common) {
   Options options = make<Options>(tsr_options_new);
-  if (common.threads > 0) set(options, "threads", common.threads);
+  if (common.threads != 0) set(options, "threads", common.threads);
   if (std::getenv("TESSERA_PROFILE") == nullptr) set(options, "profile", "auto");
   return make<Runtime>(tsr_runtime_new, options.get());
 }
@@ -82,7 +84,7 @@ void add_adapter_options(CLI::App& command, Adapters& adapters) {
   command
       .add_option("--lora", adapters.rank,
                   "train low-rank adapters of this rank beside the weights of every block, which are frozen")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   command.add_option("--lora-alpha", adapters.alpha,
                      "what adapters add counts alpha / rank times (default: the rank)");
   command.add_option("--lora-on", adapters.on,
@@ -91,13 +93,13 @@ void add_adapter_options(CLI::App& command, Adapters& adapters) {
 
 Model adapted(Model model, const Adapters& adapters) {
   if (adapters.rank == 0) {
-    if (adapters.alpha != 0 || !adapters.on.empty())
+    if (adapters.alpha || !adapters.on.empty())
       throw Error(TSR_INVALID_ARGUMENT, "--lora-alpha and --lora-on belong to --lora RANK, which is missing");
     return model;
   }
   Options options = make<Options>(tsr_options_new);
   set(options, "rank", adapters.rank);
-  if (adapters.alpha != 0) set(options, "alpha", adapters.alpha);
+  if (adapters.alpha) set(options, "alpha", *adapters.alpha);
   if (!adapters.on.empty()) set(options, "on", adapters.on);
   return make<Model>(tsr_model_add_adapters, model.get(), static_cast<const tsr_options*>(options.get()));
 }
@@ -124,9 +126,39 @@ std::string read_file(const std::string& path) {
 }
 
 void write_file(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary);
+  check_output(path, Output::kText);
+  // What a link, a device or a pipe leads to is written in its place.
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::symlink_status(path, ignored);
+  const bool whole = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  const std::string written = whole ? path + ".tmp-" + std::to_string(getpid()) : path;
+  std::ofstream file(written, std::ios::binary);
   file << content;
-  if (!file.flush()) throw Error(TSR_IO, "cannot write " + path);
+  file.close();
+  if (file && (!whole || std::rename(written.c_str(), path.c_str()) == 0)) return;
+  const std::string reason = std::strerror(errno);
+  if (whole) std::filesystem::remove(written, ignored);
+  throw Error(TSR_IO, path + ": cannot write: " + reason);
+}
+
+void check_output(const std::string& path, Output output) {
+  if (path.empty()) return;
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status))
+    throw Error(TSR_INVALID_ARGUMENT, path + ": is a folder, wanted the name of a file to write");
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    if (output == Output::kText) return;
+    throw Error(TSR_INVALID_ARGUMENT,
+                path + ": is a device, pipe or socket, wanted the name of a file to write");
+  }
+  std::string folder = path.substr(0, path.find_last_not_of('/') + 1);
+  folder = std::filesystem::path(folder).parent_path().string();
+  if (folder.empty()) folder = ".";
+  if (!std::filesystem::is_directory(folder, ignored))
+    throw Error(TSR_NOT_FOUND, path + ": there is no folder '" + folder + "'; make it first");
+  if (access(folder.c_str(), W_OK) != 0)
+    throw Error(TSR_IO, path + ": the folder '" + folder + "' cannot be written to: " + std::strerror(errno));
 }
 
 void print_json(const Json& object) {

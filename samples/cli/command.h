@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "handle.h"
@@ -56,7 +57,7 @@ Model open_model(const std::string& text, int64_t seed = 0);
 // Options of low-rank adapters, and the model with those that were asked for.
 struct Adapters {
   int64_t rank = 0;  // 0: none
-  double alpha = 0;
+  std::optional<double> alpha;
   std::string on;
 };
 void add_adapter_options(CLI::App& command, Adapters& adapters);
@@ -67,7 +68,12 @@ Tokenizer open_tokenizer(const std::string& text);
 Tokenizer model_tokenizer(const Model& model, const std::string& path);
 
 std::string read_file(const std::string& path);
+// At once or not at all; straight into what a link, a device or a pipe leads to.
 void write_file(const std::string& path, const std::string& content);
+// Throws where no file can be written, before hours of work are lost; nothing for "". A text may also go to a
+// device or pipe.
+enum class Output { kFile, kText };
+void check_output(const std::string& path, Output output = Output::kFile);
 void print_json(const Json& object);  // on one line of stdout, reals exact
 std::string bytes_text(int64_t bytes);
 double median(std::vector<double> values);

@@ -52,7 +52,7 @@ void register_generate(CLI::App& app) {
     set(options, "echo", int64_t{args->echo});
     if (!args->precision.empty()) set(options, "precision", args->precision);
     if (!args->weights.empty()) set(options, "weights", args->weights);
-    if (args->context > 0) set(options, "context", args->context);
+    if (args->context != 0) set(options, "context", args->context);
     if (!args->stop.empty()) set(options, "stop", Json(args->stop).dump());
     const Generator generator = make<Generator>(tsr_generator_new, runtime.get(), model.get(), options.get());
     check(tsr_generator_start(generator.get(), args->prompt.data(), args->prompt.size()));

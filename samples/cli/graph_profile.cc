@@ -57,11 +57,22 @@ void print_blocks(const Json& blocks) {
   }
 }
 
+int64_t sequence_length(const Model& model, int64_t asked) {
+  if (asked != 0) return asked;
+  const Json info = Json::parse(text(tsr_model_info, model.get()));
+  int64_t length = 128;
+  for (const Json& symbol : info["symbols"])
+    if (symbol["name"] == "T" && symbol["capacity"] > 0)
+      length = std::min(length, symbol["capacity"].get<int64_t>());
+  return length;
+}
+
 }  // namespace
 
 void add_question(CLI::App& command, ProfileQuestion& question) {
   command.add_option("--batch", question.batch, "profile: sequences")->capture_default_str();
-  command.add_option("--seq", question.seq, "profile: tokens a sequence")->capture_default_str();
+  command.add_option("--seq", question.seq,
+                     "profile: tokens a sequence (default: 128, or a shorter context)");
   command.add_option("--optimizer", question.optimizer, "profile: adamw or sgd")->capture_default_str();
   command.add_flag("--forward", question.forward_only, "profile: the forward pass alone");
   command.add_flag("--nodes", question.nodes, "profile, --json: every node");
@@ -82,7 +93,7 @@ Json graph_profile(const Model& model, const ProfileQuestion& question) {
   }
   const Options options = make<Options>(tsr_options_new);
   set(options, "batch", question.batch);
-  set(options, "symbols", "T=" + std::to_string(question.seq));
+  set(options, "symbols", "T=" + std::to_string(sequence_length(model, question.seq)));
   set(options, "nodes", int64_t{question.nodes ? 1 : 0});
   return Json::parse(text(tsr_graph_profile, graph.get(), static_cast<const tsr_options*>(options.get())));
 }

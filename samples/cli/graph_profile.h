@@ -6,7 +6,7 @@
 namespace cli {
 
 struct ProfileQuestion {
-  int64_t batch = 1, seq = 128;
+  int64_t batch = 1, seq = 0;  // 0: 128, or the context length where that is shorter
   std::string optimizer = "adamw";
   bool forward_only = false, nodes = false;
 };

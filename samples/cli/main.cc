@@ -1,5 +1,7 @@
 // tessera: the command. Everything it does goes through tessera.h; read it as the largest of the samples.
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <iostream>
 #include <numeric>
 #include <string>
@@ -49,6 +51,15 @@ std::string unknown_word(const CLI::App& app) {
   return message + " (see `tessera " + (command == &app ? "" : command->get_name() + " ") + "--help`)";
 }
 
+// CLI11 takes integers beyond 64 bits for the largest.
+std::string check_integer(const std::string& word) {
+  errno = 0;
+  char* end = nullptr;
+  (void)std::strtoll(word.c_str(), &end, 10);
+  if (errno == ERANGE) return word + " is beyond what an integer of 64 bits holds";
+  return {};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -62,14 +73,24 @@ int main(int argc, char** argv) {
                                         std::to_string(TSR_VERSION_MINOR) + "." +
                                         std::to_string(TSR_VERSION_PATCH));
   for (cli::Register add : kCommands) add(app);
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    for (CLI::Option* option : command->get_options())
+      if (option->get_type_name().starts_with("INT")) option->check(CLI::Validator(check_integer, ""));
   try {
     cli::check(tsr_version_check(TSR_VERSION));
     app.parse(argc, argv);
-    return 0;
+    if (std::cout.flush()) return 0;
+    std::cerr << "tessera: the result cannot be written to standard output\n";
+    return 1;
   } catch (const CLI::ExtrasError&) {
     std::cerr << "tessera: " << unknown_word(app) << '\n';
     return 2;
   } catch (const CLI::ParseError& error) {
+    const bool named = argc > 1 && argv[1][0] != '-';
+    if (named && app.get_subcommands().empty()) {
+      std::cerr << "tessera: " << unknown_word(app) << '\n';
+      return 2;
+    }
     const int code = app.exit(error);
     return code == 0 ? 0 : 2;
   } catch (const cli::Error& error) {

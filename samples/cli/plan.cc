@@ -1,5 +1,6 @@
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <sstream>
 
 #include "command.h"
@@ -14,7 +15,7 @@ struct Arguments : Common {
   std::string frozen, model, output, mode = "train", optimizer = "adamw", cluster, features, trace, report,
                                      pins;
   std::string certificate, checked, fused_loss, precision, weights;
-  double within = -1;
+  std::optional<double> within;
   std::string objective = "latency", kv_budget;
   std::string batch_words = "8";
   int64_t batch = 8, seq = 0, context = 0, prompt = 512, new_tokens = 128;
@@ -53,14 +54,14 @@ void print_estimate(const Json& estimate) {
 // Adapters of absent hardware's plans are one of the features.
 std::string with_adapters(const std::string& features, const Adapters& adapters) {
   if (adapters.rank == 0) {
-    if (adapters.alpha != 0 || !adapters.on.empty())
+    if (adapters.alpha || !adapters.on.empty())
       throw Error(TSR_INVALID_ARGUMENT, "--lora-alpha and --lora-on belong to --lora RANK, which is missing");
     return features;
   }
   if (!adapters.on.empty())
     throw Error(TSR_UNSUPPORTED,
                 "--lora-on: with --cluster, adapters stand beside every product of the blocks");
-  if (adapters.alpha != 0)
+  if (adapters.alpha)
     throw Error(TSR_UNSUPPORTED,
                 "--lora-alpha: with --cluster, a factor changes neither the time nor the bytes of a plan; "
                 "leave it out");
@@ -76,6 +77,33 @@ void print_check(const Json& check) {
             << " configurations: " << check["proved_by_closed_form"].get<int64_t>()
             << " proved by closed form, " << check["proved_over_all_cuts"].get<int64_t>()
             << " solved again over all cuts, " << check["proved_too_large"].get<int64_t>() << " do not fit\n";
+}
+
+// What would change nothing is refused: a plan that looks as if it heeded it would be of something else.
+void refuse_idle_options(const CLI::App& command, bool train, bool cluster) {
+  const auto given = [&](std::initializer_list<const char*> names, const std::string& why) {
+    for (const char* name : names)
+      if (command.count(name) > 0) throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": " + why);
+  };
+  if (cluster) {
+    given({"--seq"}, "with --cluster sequences are as long as the description's T: write T there");
+    given({"--optimizer"}, "with --cluster steps are priced with adamw: leave it out");
+    given({"--out", "--trace"},
+          "with --cluster nothing is lowered that could be written: leave it out, or see --json");
+    given({"--devices", "--plan", "--profile", "--measure", "--tune", "--host-memory-limit", "--context"},
+          "belongs to devices at hand, and --cluster to others: leave out one");
+  } else {
+    given({"--objective", "--prompt", "--new", "--kv-budget"}, "belongs to --cluster, which is missing");
+  }
+  if (train)
+    given({"--objective", "--prompt", "--new", "--kv-budget", "--context"},
+          "belongs to --mode generate, and this is train");
+  else
+    given({"--seq", "--optimizer", "--frozen", "--fused-loss", "--trace", "--features", "--within",
+           "--certificate"},
+          "belongs to --mode train, and this is generate");
+  if (!train && cluster) given({"--lora"}, "with --cluster adapters are planned for training alone");
+  if (!train && !cluster) given({"--batch"}, "without --cluster one sequence is generated: leave it out");
 }
 
 // "dp=2, tp=2" as "mesh dp=2, tp=2"; one device has none. Devices that hold nothing are idle.
@@ -143,13 +171,17 @@ void register_plan(CLI::App& app) {
       "whose keys\n"
       "tessera.h lists with tsr_plan_explain.");
   CLI::Option* model = command->add_option("model", args->model, ".tsr or GGUF file, or a description");
-  command->add_option("--mode", args->mode, "train or generate")->capture_default_str();
+  command->add_option("--mode", args->mode, "train or generate")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"train", "generate"}));
   command
       ->add_option("--batch", args->batch_words,
                    "sequences in one step, over all devices; train, with --cluster: also auto, 256..4096 or "
                    "256..4096/64, of which the one with most sequences a second is taken")
       ->capture_default_str();
-  command->add_option("--seq", args->seq, "tokens a sequence (default: 128)");
+  command->add_option(
+      "--seq", args->seq,
+      "train: tokens a sequence (default: 128, or a shorter context; with --cluster the description's T)");
   command->add_option("--context", args->context, "generate: tokens that the cache holds");
   command->add_option("--optimizer", args->optimizer, "adamw or sgd")->capture_default_str();
   command->add_option(
@@ -216,6 +248,7 @@ void register_plan(CLI::App& app) {
       return;
     }
     if (args->model.empty()) throw CLI::RequiredError("model, or --check");
+    refuse_idle_options(*command, args->mode == "train", !args->cluster.empty());
     const bool chosen = !args->cluster.empty() && args->mode == "train" &&
                         args->batch_words.find_first_not_of("0123456789") != std::string::npos;
     if (!chosen && !CLI::detail::lexical_cast(args->batch_words, args->batch))
@@ -247,7 +280,7 @@ void register_plan(CLI::App& app) {
         return;
       }
       if (!args->certificate.empty()) set(options, "certificate", int64_t{1});
-      if (args->within >= 0) set(options, "within", args->within);
+      if (args->within) set(options, "within", *args->within);
       Json estimate = Json::parse(
           text(tsr_plan_estimate, args->model.c_str(), static_cast<const tsr_options*>(options.get())));
       if (!args->certificate.empty()) {
@@ -270,12 +303,12 @@ void register_plan(CLI::App& app) {
     if (!args->weights.empty()) set(options, "weights", args->weights);
     if (args->mode == "train") {
       set(options, "batch", args->batch);
-      set(options, "seq", args->seq > 0 ? args->seq : int64_t{128});
+      if (args->seq != 0) set(options, "seq", args->seq);
       set(options, "optimizer", args->optimizer);
       if (!args->frozen.empty()) set(options, "frozen", args->frozen);
       if (!args->fused_loss.empty()) set(options, "fused_loss", args->fused_loss);
       if (!args->trace.empty()) set(options, "trace", int64_t{1});
-    } else if (args->context > 0) {
+    } else if (args->context != 0) {
       set(options, "context", args->context);
     }
     const Plan plan = make<Plan>(tsr_plan_new, runtime.get(), model.get(), options.get());

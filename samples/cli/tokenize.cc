@@ -43,7 +43,9 @@ void register_tokenize(CLI::App& app) {
   command->add_flag("--bos", args->bos, "put the beginning-of-sequence token in front");
   command->add_flag("--special", args->special, "recognise control tokens written out in the text");
   add_json(*command, *args);
-  command->callback([args] {
+  command->callback([args, command] {
+    if (command->count("text") + command->count("--file") + (command->count("--decode") > 0 ? 1 : 0) != 1)
+      throw CLI::ValidationError("tokenize", "wanted one of a text, --file and --decode");
     const Tokenizer tokenizer = open_tokenizer(args->tokenizer);
     if (!args->decode.empty()) {
       const std::string decoded =

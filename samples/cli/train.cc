@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "command.h"
 
@@ -12,10 +13,11 @@ namespace {
 struct Arguments : Common {
   std::string model, data, output, resume, checkpoint, schedule = "constant", optimizer = "adamw", frozen,
                                                        trace, offload_folder, precision, weights, fused_loss;
-  double watchdog = 60, loss_scaling = -1;
-  int64_t steps = 100, batch = 8, seq = 128, warmup = 0, checkpoint_every = -1;
-  double lr = 1e-3, lr_end = 0, clip_norm = 1, weight_decay = -1, momentum = -1, eval_fraction = 0.1,
-         dropout = -1;
+  double watchdog = 60;
+  int64_t steps = 100, batch = 8, seq = 128, warmup = 0;
+  double lr = 1e-3, lr_end = 0, clip_norm = 1, eval_fraction = 0.1;
+  std::optional<double> loss_scaling, weight_decay, momentum, dropout;
+  std::optional<int64_t> checkpoint_every;
   int64_t eval_batches = 0;
   Adapters adapters;
 };
@@ -44,15 +46,15 @@ Options trainer_options(const Arguments& args) {
   set(options, "optimizer", args.optimizer);
   set(options, "clip_norm", args.clip_norm);
   set(options, "seed", args.seed);
-  if (args.weight_decay >= 0) set(options, "weight_decay", args.weight_decay);
-  if (args.momentum >= 0) set(options, "momentum", args.momentum);
-  if (args.dropout >= 0) set(options, "dropout", args.dropout);
+  if (args.weight_decay) set(options, "weight_decay", *args.weight_decay);
+  if (args.momentum) set(options, "momentum", *args.momentum);
+  if (args.dropout) set(options, "dropout", *args.dropout);
   if (!args.precision.empty()) set(options, "precision", args.precision);
   if (!args.weights.empty()) set(options, "weights", args.weights);
   if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
-  if (args.loss_scaling >= 0) set(options, "loss_scaling", args.loss_scaling);
+  if (args.loss_scaling) set(options, "loss_scaling", *args.loss_scaling);
   if (!args.frozen.empty()) set(options, "frozen", args.frozen);
-  if (args.eval_batches > 0) set(options, "eval_batches", args.eval_batches);
+  if (args.eval_batches != 0) set(options, "eval_batches", args.eval_batches);
   if (!args.trace.empty()) set(options, "trace", int64_t{1});
   if (!args.offload_folder.empty()) set(options, "offload_folder", args.offload_folder);
   set(options, "watchdog", args.watchdog);
@@ -76,6 +78,18 @@ std::string resume_folder(const std::string& text) {
 }
 
 void train(const Arguments& args) {
+  // By default ten checkpoints a run, beside the result; a resumed run goes on in its folder.
+  std::string checkpoint = args.checkpoint;
+  if (checkpoint.empty() && !args.resume.empty()) checkpoint = resume_folder(args.resume);
+  if (checkpoint.empty() && !args.output.empty()) checkpoint = args.output + ".checkpoint";
+  if (args.checkpoint_every && *args.checkpoint_every < 0)
+    throw Error(TSR_INVALID_ARGUMENT, "--checkpoint-every is " + std::to_string(*args.checkpoint_every) +
+                                          ", wanted a number of steps, or 0 for no checkpoints");
+  const int64_t every = args.checkpoint_every.value_or(args.steps / 10 + (args.steps % 10 > 0 ? 1 : 0));
+  check_output(args.output);
+  check_output(args.trace, Output::kText);
+  if (every > 0 && !std::filesystem::is_directory(checkpoint)) check_output(checkpoint);
+
   const Runtime runtime = open_runtime(args);
   const Model model = adapted(open_model(args.model, args.seed), args.adapters);
   const Dataset dataset = open_dataset(args, model);
@@ -84,12 +98,6 @@ void train(const Arguments& args) {
                                         static_cast<const tsr_dataset*>(dataset.get()),
                                         static_cast<const tsr_options*>(options.get()));
   if (!args.resume.empty()) check(tsr_trainer_resume(trainer.get(), resume_folder(args.resume).c_str()));
-
-  // By default ten checkpoints a run, beside the result; a resumed run goes on in its folder.
-  std::string checkpoint = args.checkpoint;
-  if (checkpoint.empty() && !args.resume.empty()) checkpoint = resume_folder(args.resume);
-  if (checkpoint.empty() && !args.output.empty()) checkpoint = args.output + ".checkpoint";
-  const int64_t every = args.checkpoint_every >= 0 ? args.checkpoint_every : (args.steps + 9) / 10;
 
   Json before = Json::parse(text(tsr_trainer_report, trainer.get()));
   int64_t done = before["step"].get<int64_t>();

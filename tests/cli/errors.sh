@@ -16,6 +16,33 @@ expect 'zero|known|nearest' "$tessera" train "$model" --data "$text" --parallel 
 expect 'smallest|would work|limit' "$tessera" train "$model" --data "$text" --memory-limit 100KiB
 expect "no backend.*here: cpu" "$tessera" train "$model" --data "$text" --devices gpu:1
 expect 'cuda' "$tessera" generate "$model" --devices cuda
+# Numbers that are none, or beyond what is held; words that would change nothing.
+expect 'did you mean' "$tessera" frobnicate
+expect '64 bits' "$tessera" train "$model" --data "$text" --steps 99999999999999999999
+for option in weight-decay momentum dropout loss-scaling; do
+  expect 'is nan, wanted' "$tessera" train "$model" --data "$text" --steps 1 --optimizer sgd --$option nan
+done
+for option in threads eval-batches checkpoint-every; do
+  expect 'is -1, wanted' "$tessera" train "$model" --data "$text" --steps 1 --$option -1
+done
+absent=("$tessera" plan gpt2:L=12,C=768,H=12,V=50257,T=1024 --cluster dgx-a100-80gb:8)
+expect "description's T" "${absent[@]}" --seq 512
+expect 'adamw' "${absent[@]}" --optimizer sgd
+expect 'nothing is lowered' "${absent[@]}" -o "$work/absent.plan"
+expect 'devices at hand' "${absent[@]}" --devices cpu:2
+expect 'mode generate' "${absent[@]}" --kv-budget 1GiB
+expect 'mode' "${absent[@]}" --mode sing
+expect 'is nan' "${absent[@]}" --within nan
+expect "'X' is not known" "$tessera" plan gpt2:L=12,C=768,H=12,V=50257,T=1024,X=3 --cluster dgx-a100-80gb:8
+# Where nothing can be written is said before anything is computed, and a pipe stays a pipe.
+mkfifo "$work/pipe"
+for out in "$work" "$work/no-such-folder/out.tsr" "$work/pipe"; do
+  expect 'is a folder|there is no folder|device, pipe or socket' "$tessera" train "$model" --data "$text" --steps 1000000 --out "$out"
+done
+expect 'device, pipe or socket' "$tessera" new llama:L=1,C=32,H=2,F=64,V=256,T=64 -o "$work/pipe"
+[ -p "$work/pipe" ] || { echo "FAILED: a pipe was replaced by a file"; exit 1; }
+rm "$work/pipe"
+expect 'standard output' bash -c "'$tessera' devices >/dev/full"
 head -c 1000 "$model" >"$work/short.tsr"
 expect 'short|truncated|bytes|size|corrupt' "$tessera" inspect "$work/short.tsr"
 cp "$model" "$work/flipped.tsr"
