@@ -13,6 +13,14 @@ namespace {
 
 using Joined = KernelJoiner::Joined;
 
+// Whether there is such an attribute.
+bool set(std::vector<Attr>& attrs, std::string_view name, int64_t value) {
+  const auto found = std::ranges::find(attrs, name, &Attr::name);
+  if (found == attrs.end()) return false;
+  found->value = value;
+  return true;
+}
+
 bool is_plain_product(const KernelDesc& desc) {
   return desc.op->name == "matmul" && desc.outputs.size() == 1;
 }
@@ -141,15 +149,49 @@ void join_norm_column_sums(const FusionPattern& pattern, KernelJoiner& code, siz
       code.desc_of(sums).outputs[0] != desc.outputs[1] || !code.may_move(at, *maker))
     return;
   Joined joined{.op = desc.op,
-                .attrs = {{"column_sums", int64_t{1}}},
+                .attrs = desc.attrs,
                 .inputs = norm.inputs,
                 .outputs = norm.outputs,
                 .in_types = desc.inputs,
                 .out_types = desc.outputs,
                 .node = norm.node};
+  set(joined.attrs, "column_sums", 1);
   joined.outputs.push_back(sums.outputs[0]);
   joined.out_types.push_back(desc.outputs[1]);
   code.replace({*maker, at}, std::move(joined));
+}
+
+// Sums that are rounded to 16 bits and widened again: they are made in f32, and may leave so. All that the
+// kernel sums, or none.
+void join_widening(const FusionPattern&, KernelJoiner& code, size_t at) {
+  const auto maker = code.maker_of(code.kernel_at(at)->inputs[0]);
+  if (!maker) return;
+  const KernelInst& sums = *code.kernel_at(*maker);
+  const KernelDesc& desc = code.desc_of(sums);
+  Joined joined{.op = desc.op,
+                .attrs = desc.attrs,
+                .inputs = sums.inputs,
+                .outputs = sums.outputs,
+                .in_types = desc.inputs,
+                .out_types = desc.outputs,
+                .node = sums.node};
+  if (!set(joined.attrs, "wide", 1)) return;
+  const auto widened = desc.op->infer(desc.inputs, joined.attrs);
+  if (!widened.ok()) return;
+  std::vector<size_t> members = {*maker};
+  for (size_t o = 0; o < sums.outputs.size(); ++o) {
+    if (widened.value()[o] == desc.outputs[o]) continue;
+    if (!code.is_read_once(sums.outputs[o])) return;
+    const size_t cast_at = code.readers_of(sums.outputs[o])[0];
+    const KernelInst* cast = code.kernel_at(cast_at);
+    if (cast == nullptr || code.op_of(*cast).name != "cast" || cast->micro_batch != sums.micro_batch ||
+        code.desc_of(*cast).outputs[0] != widened.value()[o] || !code.may_move(cast_at, *maker))
+      return;
+    members.push_back(cast_at);
+    joined.outputs[o] = cast->outputs[0];
+    joined.out_types[o] = widened.value()[o];
+  }
+  if (members.size() > 1) code.replace(members, std::move(joined));
 }
 
 constexpr std::string_view kSum[] = {"add"};
@@ -158,14 +200,19 @@ constexpr std::string_view kLayerNorm[] = {"layer_norm_grad_weight", "add"};
 constexpr std::string_view kRmsNorm[] = {"rms_norm_grad_weight", "add"};
 constexpr std::string_view kColumnSums[] = {"sum_leading"};
 
+constexpr std::string_view kWidening[] = {"cast"};
+
+// In the order in which they are looked for: a norm's gradient takes what is added to it before a product
+// does, and sums are widened when all of them are there.
 constexpr FusionPattern kPatterns[] = {
+    {"layer_norm_grad_input", "layer_norm_grad", kLayerNorm, join_norm_gradients},
+    {"rms_norm_grad_input", "rms_norm_grad", kRmsNorm, join_norm_gradients},
     {"add", "matmul_add", kSum, join_sum},
     {"gelu", "matmul", kActivations, join_activation},
     {"relu", "matmul", kActivations, join_activation},
     {"silu", "matmul", kActivations, join_activation},
-    {"layer_norm_grad_input", "layer_norm_grad", kLayerNorm, join_norm_gradients},
-    {"rms_norm_grad_input", "rms_norm_grad", kRmsNorm, join_norm_gradients},
     {"sum_leading", "layer_norm_grad", kColumnSums, join_norm_column_sums},
+    {"cast", "", kWidening, join_widening},
 };
 
 }  // namespace
@@ -174,8 +221,8 @@ std::span<const FusionPattern> fusion_patterns() { return kPatterns; }
 
 void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder) {
   KernelJoiner code(entry, index, builder);
-  for (size_t at = 0; at < code.size(); ++at)
-    for (const FusionPattern& pattern : kPatterns)
+  for (const FusionPattern& pattern : kPatterns)
+    for (size_t at = 0; at < code.size(); ++at)
       if (const KernelInst* kernel = code.kernel_at(at);
           kernel != nullptr && code.op_of(*kernel).name == pattern.at)
         pattern.join(pattern, code, at);
@@ -187,9 +234,13 @@ bool is_fused(const OpDef& op, const Node& node) {
          std::ranges::find(kPatterns, op.name, &FusionPattern::makes) != std::end(kPatterns);
 }
 
-bool may_join_another(const OpDef& op) {
+bool may_join_another(const Graph& graph, const Node& node) {
+  // Of casts those that widen.
+  if (node.op->name == "cast" && dtype_bytes(graph.tensor(node.inputs[0]).type.dtype, 1) >=
+                                     dtype_bytes(graph.tensor(node.outputs[0]).type.dtype, 1))
+    return false;
   return std::ranges::any_of(kPatterns, [&](const FusionPattern& pattern) {
-    return std::ranges::find(pattern.absorbs, op.name) != pattern.absorbs.end();
+    return std::ranges::find(pattern.absorbs, node.op->name) != pattern.absorbs.end();
   });
 }
 

@@ -7,6 +7,8 @@
 //   layer_norm_grad_input, layer_norm_grad_weight, and
 //   add of another gradient, where there is one         layer_norm_grad; rms_norm_grad
 //   sum_leading of what layer_norm_grad makes           layer_norm_grad with column_sums
+//   cast to f32 of what sum_leading, layer_norm_grad,
+//   rms_norm_grad or matmul_weight_grad sum             the same in f32 at once
 #pragma once
 
 #include <span>
@@ -19,7 +21,7 @@ namespace tessera {
 // One form of several kernels that may become one.
 struct FusionPattern {
   std::string_view at;     // the op of the kernel that the others are looked for from
-  std::string_view makes;  // the op of the kernel that they become
+  std::string_view makes;  // the op of the kernel that they become; empty: that of one of them
   // Ops of those that the kernel may have taken in, and which it costs no less without: what bounds on the
   // time of a step leave out.
   std::span<const std::string_view> absorbs;
@@ -35,8 +37,8 @@ void fuse_kernels(EntryPoint& entry, int32_t index, RankBuilder& builder);
 // node that the instruction names.
 bool is_fused(const OpDef& op, const Node& node);
 
-// Whether kernels of `op` may become part of another, which then costs no less than it did alone.
-bool may_join_another(const OpDef& op);
+// Whether kernels of the node may become part of another, which then costs no less than it did alone.
+bool may_join_another(const Graph& graph, const Node& node);
 
 // Kernels that no instruction launches.
 void drop_unused_kernels(RankProgram& program);

@@ -132,7 +132,10 @@ double at(const PriceCurve& curve, double bytes) {
 
 std::optional<Seconds> kernel_seconds(const DeviceProfile& profile, const OpDef& op, const OpView& view) {
   if (op.cost == nullptr || view.outputs.empty()) return std::nullopt;
-  const DType dtype = view.outputs[0].dtype;
+  // Sums that are not rounded are those of their operands otherwise.
+  const auto wide = std::ranges::find(view.attrs, "wide", &Attr::name);
+  const bool is_wide = wide != view.attrs.end() && wide->value == AttrValue(int64_t{1});
+  const DType dtype = (is_wide ? view.inputs : view.outputs)[0].dtype;
   const PriceTable* any = find_table(profile, "", dtype, {});
   const PriceTable* table = find_table(profile, op.name, dtype, view.attrs);
   if (table == nullptr && !op.priced_as.empty()) table = find_table(profile, op.priced_as, dtype, view.attrs);

@@ -162,6 +162,7 @@ namespace layer_norm_grad {
 constexpr std::string_view kName = "layer_norm_grad";
 const AttrSpec kAttrs[] = {
     {"column_sums", AttrType::kI64, AttrValue(int64_t{0}), "1: a fourth result, dx summed over its rows"},
+    kWideSums,
 };
 
 Inferred infer(Types in, Attrs attrs) {
@@ -169,8 +170,9 @@ Inferred infer(Types in, Attrs attrs) {
   Inferred dx = layer_norm_grad_input::infer(in.first(5), attrs);
   if (!dx.ok()) return dx.status().with_context(kName);
   if (in.size() == 6) TSR_RETURN_IF_ERROR(check_same_type(kName, in, 5, 0));
-  std::vector<TensorType> results = {in[0], in[2], in[2]};
-  if (attr_i64(attrs, "column_sums") == 1) results.push_back(in[2]);
+  const TensorType sum{sums_dtype(in[0].dtype, attrs), in[2].shape};
+  std::vector<TensorType> results = {in[0], sum, sum};
+  if (attr_i64(attrs, "column_sums") == 1) results.push_back(sum);
   return results;
 }
 

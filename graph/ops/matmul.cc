@@ -109,6 +109,7 @@ namespace {
 const AttrSpec kWeightGradAttrs[] = {
     {"trans_w", AttrType::kI64, AttrValue(int64_t{0}), "1: the result is stored [N, K]"},
     allow_tf32_spec(),
+    kWideSums,
 };
 
 Inferred weight_grad_infer(Types in, Attrs attrs) {
@@ -117,13 +118,14 @@ Inferred weight_grad_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_float("matmul_weight_grad", in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_dtype("matmul_weight_grad", in, 1, "dy", in[0].dtype));
   TSR_ASSIGN_OR_RETURN(const Shape dw, weight_grad_shape("matmul_weight_grad", in, attrs));
-  return std::vector<TensorType>{{in[0].dtype, dw}};
+  return std::vector<TensorType>{{sums_dtype(in[0].dtype, attrs), dw}};
 }
 
 // g is the gradient of dw: dx = dy g^T, ddy = x g.
 Status weight_grad_vjp(VjpBuilder& b) {
-  const auto g = b.output_grad(0);
+  auto g = b.output_grad(0);
   if (!g) return {};
+  TSR_ASSIGN_OR_RETURN(g, narrow_sums_grad(b, *g));
   const int64_t trans = attr_i64(b.attrs(), "trans_w");
   const Attr tf32 = allow_tf32_as(b.attrs());
   TSR_RETURN_IF_ERROR(set_grad(b, 0, [&] {

@@ -124,6 +124,12 @@ ShardingRule make_rule(std::string_view text, LinearSets linear, std::string_vie
   return rule;
 }
 
+Result<TensorId> narrow_sums_grad(VjpBuilder& builder, TensorId grad) {
+  const DType dtype = builder.input_type(0).dtype;
+  if (builder.output_type(0).dtype == dtype) return grad;
+  return builder.emit("cast", {grad}, {{"dtype", std::string(to_text(dtype))}});
+}
+
 void reduce_too(ShardingRule& rule, std::string_view factors) {
   for (const char name : factors) rule.find(name)->kind = FactorKind::kReduce;
 }

@@ -45,6 +45,19 @@ Status check_dim(std::string_view op, std::string_view attr, int64_t dim, int ra
 // Statistics, scalars and optimizer moments that belong to values of `dtype`: f64 in an f64 graph, else f32.
 inline DType statistics_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
+// The attribute of ops whose sums over rows may leave without being rounded, for those that want them in f32
+// anyway.
+inline constexpr AttrSpec kWideSums = {.name = "wide",
+                                       .type = AttrType::kI64,
+                                       .default_value = AttrValue(int64_t{0}),
+                                       .meaning = "1: sums of 16-bit operands are f32",
+                                       .is_late = true};
+inline DType sums_dtype(DType dtype, Attrs attrs) {
+  return attr_i64(attrs, "wide") == 1 ? statistics_dtype(dtype) : dtype;
+}
+// The gradient of such a sum in the type of operand 0.
+Result<TensorId> narrow_sums_grad(VjpBuilder& builder, TensorId grad);
+
 // [a, b, c] -> [a, b], and dims[begin, end) of a shape.
 Shape without_last(const Shape& shape);
 Shape with_last(const Shape& leading, int64_t last);

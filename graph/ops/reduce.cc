@@ -36,19 +36,22 @@ std::string drop_letters(const std::string& letters, std::span<const int64_t> ax
 
 // --- sum_leading(x)[n] = sum over all other dims of x[..., n]: the gradient of a bias
 // ---------------------------
-//     x [..., N] -> y [N]
+//     x [..., N] -> y [N], with wide = 1 in f32 of 16-bit x
 
 namespace {
-Inferred sum_leading_infer(Types in, Attrs) {
+const AttrSpec kSumLeadingAttrs[] = {kWideSums};
+
+Inferred sum_leading_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count("sum_leading", in, 1));
   TSR_RETURN_IF_ERROR(check_float("sum_leading", in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_rank_at_least("sum_leading", in, 0, "x", 1));
-  return std::vector<TensorType>{{in[0].dtype, Shape{last_extent(in[0].shape)}}};
+  return std::vector<TensorType>{{sums_dtype(in[0].dtype, attrs), Shape{last_extent(in[0].shape)}}};
 }
 
 Status sum_leading_vjp(VjpBuilder& b) {
-  const auto dy = b.output_grad(0);
+  auto dy = b.output_grad(0);
   if (!dy) return {};
+  TSR_ASSIGN_OR_RETURN(dy, narrow_sums_grad(b, *dy));
   std::vector<int64_t> axes;
   for (int dim = 0; dim + 1 < b.input_type(0).shape.rank(); ++dim) axes.push_back(dim);
   return set_grad(b, 0, [&] { return b.emit("broadcast", {*dy, b.input(0)}, {{"axes", axes}}); });
@@ -61,6 +64,7 @@ ShardingRule sum_leading_sharding(const OpView& view) {
 
 extern const OpDef kSumLeading = {
     .name = "sum_leading",
+    .attrs = kSumLeadingAttrs,
     .infer = sum_leading_infer,
     .vjp = sum_leading_vjp,
     .sharding = sum_leading_sharding,

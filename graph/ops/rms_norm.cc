@@ -142,13 +142,14 @@ extern const OpDef kRmsNormGradWeight = {.name = rms_norm_grad_weight::kName,
 namespace rms_norm_grad {
 
 constexpr std::string_view kName = "rms_norm_grad";
+const AttrSpec kAttrs[] = {kWideSums};
 
 Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 4, 5));
   Inferred dx = rms_norm_grad_input::infer(in.first(4), attrs);
   if (!dx.ok()) return dx.status().with_context(kName);
   if (in.size() == 5) TSR_RETURN_IF_ERROR(check_same_type(kName, in, 4, 0));
-  return std::vector<TensorType>{in[0], in[2]};
+  return std::vector<TensorType>{in[0], {sums_dtype(in[0].dtype, attrs), in[2].shape}};
 }
 
 ShardingRule sharding(const OpView& view) {
@@ -168,6 +169,7 @@ OpCost cost(const OpView& view) {
 }  // namespace rms_norm_grad
 
 extern const OpDef kRmsNormGrad = {.name = rms_norm_grad::kName,
+                                   .attrs = rms_norm_grad::kAttrs,
                                    .infer = rms_norm_grad::infer,
                                    .sharding = rms_norm_grad::sharding,
                                    .cost = rms_norm_grad::cost,

@@ -161,6 +161,66 @@ TEST_CASE(
   CHECK(ops("q = split_dim(z) {dim = 1, inner = 4}", "q") == Ops{"layer_norm_grad", "sum_leading", "tanh"});
 }
 
+TEST_CASE("sums of 16-bit numbers that are widened leave in f32, all of a kernel's or none") {
+  CHECK(ops_of(R"(graph {
+    input dy: bf16[4, 8]
+    s = sum_leading(dy) : bf16[8]
+    f = cast(s) {dtype = "f32"} : f32[8]
+    output f = f
+  })") == Ops{"sum_leading"});
+  CHECK(ops_of(R"(graph {
+    input x: bf16[4, 8]
+    input dy: bf16[4, 8]
+    s = matmul_weight_grad(x, dy) : bf16[8, 8]
+    f = cast(s) {dtype = "f32"} : f32[8, 8]
+    output f = f
+  })") == Ops{"matmul_weight_grad"});
+  // The rounded sums are wanted too; other numbers; what sums nothing.
+  CHECK(ops_of(R"(graph {
+    input dy: bf16[4, 8]
+    s = sum_leading(dy) : bf16[8]
+    f = cast(s) {dtype = "f32"} : f32[8]
+    t = tanh(s) : bf16[8]
+    output f = f
+    output t = t
+  })") == Ops{"sum_leading", "cast", "tanh"});
+  CHECK(ops_of(R"(graph {
+    input dy: bf16[4, 8]
+    s = sum_leading(dy) : bf16[8]
+    f = cast(s) {dtype = "f16"} : f16[8]
+    output f = f
+  })") == Ops{"sum_leading", "cast"});
+  CHECK(ops_of(R"(graph {
+    input dy: bf16[4, 8]
+    t = tanh(dy) : bf16[4, 8]
+    f = cast(t) {dtype = "f32"} : f32[4, 8]
+    output f = f
+  })") == Ops{"tanh", "cast"});
+  const auto norm = [](const std::string& of_db) {
+    return ops_of(R"(graph {
+    input dy: bf16[4, 8]
+    input x: bf16[4, 8]
+    input mean: f32[4]
+    input rstd: f32[4]
+    parameter w: bf16[8]
+    dx = layer_norm_grad_input(dy, x, w, mean, rstd)
+    dw, db = layer_norm_grad_weight(dy, x, mean, rstd)
+    t = tanh(dx)
+    u = cast(dw) {dtype = "f32"}
+    v = )" + of_db +
+                  R"(
+    s = sum_leading(dx)
+    q = cast(s) {dtype = "f32"}
+    output t = t
+    output u = u
+    output v = v
+    output q = q
+  })");
+  };
+  CHECK(norm(R"(cast(db) {dtype = "f32"})") == Ops{"layer_norm_grad", "tanh"});
+  CHECK(norm("tanh(db)") == Ops{"layer_norm_grad", "tanh", "cast", "tanh", "cast"});
+}
+
 TEST_CASE(
     "a training step needs fewer kernels and no more memory, and is joined where no message lies between") {
   const Graph step = training_step("gpt2:L=2,C=32,H=4,V=64,T=16").value();

@@ -113,6 +113,18 @@ TEST_CASE(
   CHECK(seconds(head) < at_most);
 }
 
+TEST_CASE("sums that leave in f32 cost what those of their operands' type do") {
+  DeviceProfile given = profile();
+  for (const auto& [dtype, seconds] : {std::pair{DType::kF32, 1.0}, {DType::kBF16, 0.1}})
+    given.kernels.push_back({"sum_leading", "", dtype, {"bytes"}, {{1, 1e6}}, {seconds, seconds}, {}});
+  Question question{find_op("sum_leading"), {{"wide", int64_t{1}}}, {}, {}, {}};
+  question.outputs = {{DType::kF32, Shape{8}}};
+  for (const auto& [dtype, seconds] : {std::pair{DType::kF32, 1.0}, {DType::kBF16, 0.1}}) {
+    question.inputs = {{dtype, Shape{100, 8}}};
+    CHECK(kernel_seconds(given, *question.op, question.view())->alone_s == doctest::Approx(seconds));
+  }
+}
+
 TEST_CASE("what has no table is priced by its bytes, but never faster than the fastest product computes") {
   Question question = product(1, 64, 64, 64);
   const OpDef* softmax = find_op("softmax");

@@ -103,4 +103,11 @@ inline int grid_for(int64_t items, int64_t per_block) {
   return static_cast<int>(blocks < 1 ? 1 : blocks > kMostBlocks ? kMostBlocks : blocks);
 }
 
+// make(S{}) for the type S that sums over elements of T are stored in: T, or where they are wide what they
+// are made in.
+template <class T, class Make>
+auto with_sums_type(const KernelSpec& spec, Make make) {
+  return spec.i64("wide") == 1 ? make(Wide<T>{}) : make(T{});
+}
+
 }  // namespace tessera::cuda

@@ -109,18 +109,21 @@ Result<Prepared> prepare_matmul_gelu_grad(const KernelSpec& spec) {
 Result<Prepared> prepare_matmul_weight_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
-    // dw^T = dy^T x is the same product with the operands exchanged.
-    const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;
-    const int64_t M = spec.input_dims(left).back(), N = spec.input_dims(right).back();
-    int64_t K = 1;
-    for (const int64_t extent : spec.input_dims(0).first(spec.input_dims(0).size() - 1)) K *= extent;
-    const GemmShape shape{1, M, N, K, 0, 1, M, 0, N, 1};
-    TSR_RETURN_IF_ERROR(check_blocks(shape));
-    return gemm_prepared(spec, make_kernel([=](const LaunchArgs& args) {
-                           launch_gemm(args.stream, shape, args.in<T>(left), args.in<T>(right), WholeGemm{},
-                                       StorePlain<T>{args.out<T>(0), N});
-                         }),
-                         shape);
+    return with_sums_type<T>(spec, [&](auto sum) -> Result<Prepared> {
+      using S = decltype(sum);
+      // dw^T = dy^T x is the same product with the operands exchanged.
+      const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;
+      const int64_t M = spec.input_dims(left).back(), N = spec.input_dims(right).back();
+      int64_t K = 1;
+      for (const int64_t extent : spec.input_dims(0).first(spec.input_dims(0).size() - 1)) K *= extent;
+      const GemmShape shape{1, M, N, K, 0, 1, M, 0, N, 1};
+      TSR_RETURN_IF_ERROR(check_blocks(shape));
+      return gemm_prepared(spec, make_kernel([=](const LaunchArgs& args) {
+                             launch_gemm(args.stream, shape, args.in<T>(left), args.in<T>(right), WholeGemm{},
+                                         StorePlain<S>{args.out<S>(0), N});
+                           }),
+                           shape);
+    });
   });
 }
 

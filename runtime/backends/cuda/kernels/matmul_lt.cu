@@ -186,6 +186,7 @@ Result<Prepared> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
     return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", M, N, K));
   LtShape shape{M, N, K, true, false, spec.input_dtype(0), false};
   shape.tf32 = allows_tf32(spec);
+  shape.wide_c = spec.i64("wide") == 1;
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
                        LtProduct::create(shape, LtChoices(spec).take()));
   return lt_prepared(spec, make_kernel([=](const LaunchArgs& args) {

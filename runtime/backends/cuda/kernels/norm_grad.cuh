@@ -2,6 +2,7 @@
 // the weights, and both at once.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "runtime/backends/cuda/kernels/columns.cuh"
@@ -197,9 +198,9 @@ struct NormGradShape {
 };
 
 // `shape` fits, and all addresses are multiples of 16. The sums by column go to `results`.
-template <class T, int kSums>
+template <class T, int kSums, class S>
 void launch_norm_grad(const LaunchArgs& args, const NormGradShape<T>& shape, NormGrad<T> n,
-                      const ColumnResults<T>& results) {
+                      const ColumnResults<S>& results) {
   const auto blocks = static_cast<unsigned>(shape.blocks());
   n.partial = static_cast<Wide<T>*>(args.workspace);
   const auto by = [&](auto team, auto packs) {
@@ -215,7 +216,7 @@ void launch_norm_grad(const LaunchArgs& args, const NormGradShape<T>& shape, Nor
     case 3: with(std::integral_constant<int, 3>{}); break;
     default: with(std::integral_constant<int, 4>{}); break;
   }
-  launch_column_totals<T, kSums>(args, shape.blocks(), shape.cols, results);
+  launch_column_totals<S, kSums>(args, shape.blocks(), shape.cols, results);
 }
 
 // --- the kernels, with operands and results in the order of the ops ---
@@ -240,9 +241,9 @@ NormGrad<T> norm_grad_of(const LaunchArgs& args, const Rows& rows, bool adds) {
 }
 
 // Of results dw (, db) from `first` on.
-template <class T, bool kCentred>
-ColumnResults<T> norm_weight_results(const LaunchArgs& args, int first) {
-  return {{args.out<T>(first), kCentred ? args.out<T>(first + 1) : nullptr}};
+template <class S, bool kCentred>
+ColumnResults<S> norm_weight_results(const LaunchArgs& args, int first) {
+  return {{args.out<S>(first), kCentred ? args.out<S>(first + 1) : nullptr}};
 }
 
 // dy, x [R, C], w [C], statistics [R] -> dx [R, C]
@@ -282,36 +283,41 @@ template <bool kCentred>
 Result<Prepared> prepare_norm_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
-    using W = Wide<T>;
-    constexpr int kSums = kCentred ? 2 : 1;
-    const Rows rows = rows_of(spec.input_dims(0));
-    const bool adds = spec.input_count() == (kCentred ? 6 : 5);
-    const bool sums_dx = kCentred && spec.output_count() == 4;
-    const ColumnChunks chunks(rows.count, rows.cols);
-    auto apart = make_kernel([=](const LaunchArgs& args) {
-      // First what reads dy alone: dx may take its place.
-      const NormGrad<T> n = norm_grad_of<T, kCentred>(args, rows, adds);
-      const NormWeightTerm<T, kCentred> term{n.dy, n.x, n.mean, n.rstd, n.cols};
-      launch_columns<T, kSums>(args, chunks, term, norm_weight_results<T, kCentred>(args, 1));
-      launch_rows(args.stream, rows.count, rows.cols, NormGradInput<T, 1, kCentred>{n});
-      if (sums_dx) launch_columns<T, 1>(args, chunks, ColumnSum<T>{n.dx, n.cols}, {{args.out<T>(3)}});
+    return with_sums_type<T>(spec, [&](auto sum) -> Result<Prepared> {
+      using S = decltype(sum);
+      using W = Wide<T>;
+      constexpr int kSums = kCentred ? 2 : 1;
+      const Rows rows = rows_of(spec.input_dims(0));
+      const bool adds = spec.input_count() == (kCentred ? 6 : 5);
+      const bool sums_dx = kCentred && spec.output_count() == 4;
+      const ColumnChunks chunks(rows.count, rows.cols);
+      auto apart = make_kernel([=](const LaunchArgs& args) {
+        // First what reads dy alone: dx may take its place.
+        const NormGrad<T> n = norm_grad_of<T, kCentred>(args, rows, adds);
+        const NormWeightTerm<T, kCentred> term{n.dy, n.x, n.mean, n.rstd, n.cols};
+        launch_columns<S, kSums>(args, chunks, term, norm_weight_results<S, kCentred>(args, 1));
+        launch_rows(args.stream, rows.count, rows.cols, NormGradInput<T, 1, kCentred>{n});
+        if (sums_dx) launch_columns<S, 1>(args, chunks, ColumnSum<T>{n.dx, n.cols}, {{args.out<S>(3)}});
+      });
+      int64_t workspace_bytes = chunks.workspace_bytes<W>(kSums);
+      const NormGradShape<T> shape(rows.count, rows.cols);
+      if (!shape.fits()) return memory_bound(spec, std::move(apart), workspace_bytes);
+      if (const int64_t bytes = shape.workspace_bytes(kSums + (sums_dx ? 1 : 0)); bytes > workspace_bytes)
+        workspace_bytes = bytes;
+      auto together = make_kernel([=](const LaunchArgs& args) {
+        const NormGrad<T> n = norm_grad_of<T, kCentred>(args, rows, adds);
+        ColumnResults<S> results = norm_weight_results<S, kCentred>(args, 1);
+        // A third sum is a hundred KiB of code a type; f64, which only tests compute in, goes without.
+        if constexpr (kCentred && !std::is_same_v<T, double>)
+          if (sums_dx) {
+            results.out[2] = args.out<S>(3);
+            return launch_norm_grad<T, 3>(args, shape, n, results);
+          }
+        launch_norm_grad<T, kSums>(args, shape, n, results);
+        if (sums_dx) launch_columns<S, 1>(args, chunks, ColumnSum<T>{n.dx, n.cols}, {{args.out<S>(3)}});
+      });
+      return memory_bound(spec, where_aligned(spec, std::move(together), std::move(apart)), workspace_bytes);
     });
-    int64_t workspace_bytes = chunks.workspace_bytes<W>(kSums);
-    const NormGradShape<T> shape(rows.count, rows.cols);
-    if (!shape.fits()) return memory_bound(spec, std::move(apart), workspace_bytes);
-    if (const int64_t bytes = shape.workspace_bytes(kSums + (sums_dx ? 1 : 0)); bytes > workspace_bytes)
-      workspace_bytes = bytes;
-    auto together = make_kernel([=](const LaunchArgs& args) {
-      const NormGrad<T> n = norm_grad_of<T, kCentred>(args, rows, adds);
-      ColumnResults<T> results = norm_weight_results<T, kCentred>(args, 1);
-      if constexpr (kCentred)
-        if (sums_dx) {
-          results.out[2] = args.out<T>(3);
-          return launch_norm_grad<T, 3>(args, shape, n, results);
-        }
-      launch_norm_grad<T, kSums>(args, shape, n, results);
-    });
-    return memory_bound(spec, where_aligned(spec, std::move(together), std::move(apart)), workspace_bytes);
   });
 }
 

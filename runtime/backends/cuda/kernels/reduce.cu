@@ -100,21 +100,25 @@ Result<Prepared> prepare_reduce_max(const KernelSpec& spec) {
 Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
-    const int64_t cols = spec.output_elements(0), rows = cols == 0 ? 0 : spec.input_elements(0) / cols;
-    const ColumnChunks shape(rows, cols);
-    const int64_t workspace = shape.workspace_bytes<Wide<T>>(1);
-    auto plain = make_kernel([=](const LaunchArgs& args) {
-      launch_columns<T, 1>(args, shape, ColumnSum<T>{args.in<T>(0), cols}, {{args.out<T>(0)}});
+    return with_sums_type<T>(spec, [&](auto sum) -> Result<Prepared> {
+      using S = decltype(sum);
+      const int64_t cols = spec.output_elements(0), rows = cols == 0 ? 0 : spec.input_elements(0) / cols;
+      const ColumnChunks shape(rows, cols);
+      const int64_t workspace = shape.workspace_bytes<Wide<T>>(1);
+      auto plain = make_kernel([=](const LaunchArgs& args) {
+        launch_columns<S, 1>(args, shape, ColumnSum<T>{args.in<T>(0), cols}, {{args.out<S>(0)}});
+      });
+      constexpr int64_t kVec = 16 / static_cast<int64_t>(sizeof(T)), kCols = 32 * kVec;
+      if (cols == 0 || cols % kVec != 0) return memory_bound(spec, std::move(plain), workspace);
+      auto packed = make_kernel([=](const LaunchArgs& args) {
+        const dim3 grid(static_cast<unsigned>((cols + kCols - 1) / kCols),
+                        static_cast<unsigned>(shape.chunks));
+        packed_columns_kernel<T><<<grid, 32 * kColumnWarps, 0, args.stream>>>(
+            args.in<T>(0), shape, static_cast<Wide<T>*>(args.workspace));
+        launch_column_totals<S, 1>(args, shape.chunks, cols, {{args.out<S>(0)}});
+      });
+      return memory_bound(spec, where_aligned(spec, std::move(packed), std::move(plain)), workspace);
     });
-    constexpr int64_t kVec = 16 / static_cast<int64_t>(sizeof(T)), kCols = 32 * kVec;
-    if (cols == 0 || cols % kVec != 0) return memory_bound(spec, std::move(plain), workspace);
-    auto packed = make_kernel([=](const LaunchArgs& args) {
-      const dim3 grid(static_cast<unsigned>((cols + kCols - 1) / kCols), static_cast<unsigned>(shape.chunks));
-      packed_columns_kernel<T><<<grid, 32 * kColumnWarps, 0, args.stream>>>(
-          args.in<T>(0), shape, static_cast<Wide<T>*>(args.workspace));
-      launch_column_totals<T, 1>(args, shape.chunks, cols, {{args.out<T>(0)}});
-    });
-    return memory_bound(spec, where_aligned(spec, std::move(packed), std::move(plain)), workspace);
   });
 }
 
