@@ -279,6 +279,11 @@ void note_atomic(const void* at, size_t bytes) {
   touch(Kind::kAtomic, at, bytes, __builtin_return_address(0));
 }
 
+void check_fetch(const void* at) {
+  if (!is_device_memory(at))
+    refuse("a line is fetched that lies in no allocation", __builtin_return_address(0));
+}
+
 void forget(const void* at, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(at);
   for (uintptr_t page = begin / kPage; page * kPage < begin + bytes; ++page) device_pages().erase(page);

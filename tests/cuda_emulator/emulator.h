@@ -96,6 +96,7 @@ const unsigned char* exchange_all(const void* mine, size_t bytes);
 void copy_async(void* to, const void* from);
 void copy_async_wait();
 void check_aligned(const void* at);  // at 16 bytes
+void check_fetch(const void* at);  // that it lies in an allocation
 void wait_for_previous();
 
 }  // namespace emulator

@@ -196,6 +196,12 @@ void written_before_it_waited(bool planted) { overlapping(early_kernel, planted)
 void ended_without_waiting(bool planted) { overlapping(impatient_kernel, planted); }
 void overlapping_with_a_fill(bool planted) { overlapping(early_kernel, false, !planted); }
 
+__global__ void fetch_kernel(const int* at) { tessera::cuda::prefetch_to_l2(at); }
+void fetched_from_nowhere(bool planted) {
+  fetch_kernel<<<1, 32>>>(cleared<int>() + (planted ? 1 << 20 : 0));
+  finish();
+}
+
 __global__ void something(int* out) { out[threadIdx.x] = 1; }
 __global__ void something_else(int* out) { out[threadIdx.x] = 2; }
 
@@ -216,6 +222,7 @@ constexpr Fault kAll[] = {
     {"more_threads_than_bounds", more_threads_than_bounds, "more threads than its launch bounds"},
     {"written_before_it_waited", written_before_it_waited, "memory before it waited"},
     {"ended_without_waiting", ended_without_waiting, "never waited"},
+    {"fetched_from_nowhere", fetched_from_nowhere, "in no allocation"},
     {"overlapping_with_a_fill", overlapping_with_a_fill, "nothing to overlap with"},
     {"many_threads_without_bounds", many_threads_without_bounds, "without launch bounds"},
 };

@@ -53,7 +53,7 @@ inline void copy_async(void* to, const void* from, bool there) {
 inline void copy_async_commit() {}
 inline void copy_async_wait() { emulator::copy_async_wait(); }
 
-inline void prefetch_to_l2(const void*) {}
+inline void prefetch_to_l2(const void* at) { emulator::check_fetch(at); }
 
 template <class T>
 uint32_t pack_pair(float low, float high) {

@@ -7,7 +7,8 @@
 // most 128 registers a thread); and while it waits, the first 4 KB of the warp's next rows are on their way
 // to the L2 cache, so that sums, barriers and the results of one group of rows cost no bandwidth. Before the
 // launch waits for the one before it (overlap.cuh) every block has its first kMatvecAhead bytes fetched: they
-// come while that one ends, or all the while where it leaves bandwidth unused, as attention does.
+// come while that one ends, or all the while where it leaves bandwidth unused, as attention does. What is
+// left of that, where the matrices are small, goes to the matrix that is read next.
 //
 // Blocks. kMatvecBlocks stay and take a group of rows after the other, so that each makes the norm once. With
 // a row a warp, 1536 rows are 192 groups of 8, 12 warps a multiprocessor and all of the matrix under way at
@@ -183,7 +184,8 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
   };
 
   let_next_begin();
-  for (int64_t ahead = blockIdx.x, fetched = 0; fetched < kMatvecAhead && ahead < plan.row_groups;
+  int64_t fetched = 0;
+  for (int64_t ahead = blockIdx.x; fetched < kMatvecAhead && ahead < plan.row_groups;
        ahead += gridDim.x, fetched += kRows * plan.row_bytes) {
     const MatvecGroup rows = MatvecGroup::of(plan, static_cast<int>(ahead), kRows);
     for (int j = 0; j < kEach; ++j) {
@@ -191,6 +193,13 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
       for (int64_t line = int64_t{128} * team.rank; line < plan.row_bytes; line += 128 * 32)
         prefetch_to_l2(begin + line);
     }
+  }
+  if (plan.next != nullptr) {
+    const int64_t left = (kMatvecAhead - fetched) * gridDim.x;
+    const int64_t most = left < plan.next_bytes ? left : plan.next_bytes;
+    for (int64_t line = int64_t{128} * (blockIdx.x * kMatvecThreads + threadIdx.x); line < most;
+         line += int64_t{128} * kMatvecThreads * gridDim.x)
+      prefetch_to_l2(static_cast<const uint8_t*>(plan.next) + line);
   }
   wait_for_previous();
 

@@ -327,7 +327,16 @@ Fused fuse_decode_steps(std::span<const ComingLaunch> coming) {
     ++taken;
   }
   if (taken < 2 || planner.plan().parts == 0) return {};
-  return {planner.product().kernel(planner.plan()), taken};
+  MatvecPlan plan = planner.plan();
+  for (const ComingLaunch& next : coming.subspan(static_cast<size_t>(taken))) {
+    const DecodeStep* step = next.kernel->decode_step();
+    const auto* product = step == nullptr ? nullptr : std::get_if<ProductStep>(&step->what);
+    if (product == nullptr) continue;
+    plan.next = next.args.inputs[1];
+    plan.next_bytes = product->N * product->row_bytes;
+    break;
+  }
+  return {planner.product().kernel(plan), taken};
 }
 
 }  // namespace tessera::cuda

@@ -60,6 +60,8 @@ struct MatvecPlan {
   MatvecPart part[kMostParts];
   const int32_t *start, *length;  // [B], of cache rows: M = B T
   int64_t T;
+  const void* next;  // the matrix that the next such launch reads first, to be fetched ahead; null for none
+  int64_t next_bytes;
 };
 
 // One product by itself.
