@@ -15,6 +15,7 @@ SUITES = [
     ("plugin", "plugin", "test_backends", [], {}, 10),
     ("ops", "ops against f64, f32 and f64", "test_ops", ["-tc=every_op_passes*"], {}, 1),
     ("halves", "ops in f16 and bf16", "test_ops", ["-tc=every_op_in_f16*"], {}, 1000),
+    ("tf32", "products in TF32, and not", "test_ops", ["-tc=products_in_tf32*,what_tf32*,every_product_of_a_fused*"], {}, 1000),
     ("attention", "own attention, no cuDNN", "test_ops", ["-tc=every_op_in_f16*"],
      {"TESSERA_TEST_OP": "attention", "TESSERA_TEST_VARIANT": "mma"}, 100),
     ("attention_grad", "its gradient", "test_ops", ["-tc=every_op_in_f16*"],
