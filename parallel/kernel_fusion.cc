@@ -84,6 +84,40 @@ void join_activation(const FusionPattern& pattern, KernelJoiner& code, size_t at
   code.replace({*maker, at}, std::move(joined));
 }
 
+// A residual and the norm that reads it first, where the residual is no part of a product: behind a
+// collective.
+void join_sum_and_norm(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
+  const KernelInst& norm = *code.kernel_at(at);
+  const KernelDesc& desc = code.desc_of(norm);
+  // Of a few rows it saves no time: they stay in the cache, and where each by itself is part of the launch of
+  // the product beside it (decoding), joined they would be a launch of their own.
+  constexpr int64_t kFewRows = 8;
+  const auto maker = code.maker_of(norm.inputs[0]);
+  if (!maker || desc.inputs[0].shape.elements() < kFewRows * desc.inputs[1].shape.elements()) return;
+  const KernelInst& sum = *code.kernel_at(*maker);
+  if (code.op_of(sum).name != "add" || code.desc_of(sum).outputs[0] != desc.inputs[0] ||
+      sum.micro_batch != norm.micro_batch || std::ranges::min(code.readers_of(norm.inputs[0])) != at)
+    return;
+  // Where the sum is, or later where weights of the norm are cast or gathered between the two.
+  std::vector<size_t> members = {*maker, at};
+  if (!code.may_move(at, *maker)) {
+    if (!code.may_move(*maker, at)) return;
+    std::ranges::reverse(members);
+  }
+  Joined joined{.op = find_op(pattern.makes),
+                .attrs = desc.attrs,
+                .inputs = sum.inputs,
+                .outputs = sum.outputs,
+                .in_types = code.desc_of(sum).inputs,
+                .out_types = code.desc_of(sum).outputs,
+                .node = sum.node};
+  joined.inputs.insert(joined.inputs.end(), norm.inputs.begin() + 1, norm.inputs.end());
+  joined.outputs.insert(joined.outputs.end(), norm.outputs.begin(), norm.outputs.end());
+  joined.in_types.insert(joined.in_types.end(), desc.inputs.begin() + 1, desc.inputs.end());
+  joined.out_types.insert(joined.out_types.end(), desc.outputs.begin(), desc.outputs.end());
+  code.replace(members, std::move(joined));
+}
+
 // dy, x, w, statistics -> dx, and dy, x, statistics -> dw (, db), and dx + addend.
 void join_norm_gradients(const FusionPattern& pattern, KernelJoiner& code, size_t at) {
   const KernelInst& input = *code.kernel_at(at);
@@ -211,6 +245,8 @@ constexpr FusionPattern kPatterns[] = {
     {"gelu", "matmul", kActivations, join_activation},
     {"relu", "matmul", kActivations, join_activation},
     {"silu", "matmul", kActivations, join_activation},
+    {"layer_norm", "add_layer_norm", kSum, join_sum_and_norm},
+    {"rms_norm", "add_rms_norm", kSum, join_sum_and_norm},
     {"sum_leading", "layer_norm_grad", kColumnSums, join_norm_column_sums},
     {"cast", "", kWidening, join_widening},
 };

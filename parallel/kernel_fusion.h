@@ -4,6 +4,7 @@
 //
 //   add(matmul(x, w, bias), addend)                     matmul_add
 //   gelu | relu | silu (matmul(x, w, bias))             matmul with that activation, and the value before it
+//   layer_norm(add(x, addend)) of more than a few rows   add_layer_norm; add_rms_norm
 //   layer_norm_grad_input, layer_norm_grad_weight, and
 //   add of another gradient, where there is one         layer_norm_grad; rms_norm_grad
 //   sum_leading of what layer_norm_grad makes           layer_norm_grad with column_sums

@@ -200,4 +200,36 @@ extern const OpDef kLayerNormGrad = {.name = layer_norm_grad::kName,
                                      .cost = layer_norm_grad::cost,
                                      .in_place = kInPlaceFirst};
 
+// add_layer_norm(x, addend, w, b): sum = x + addend, rounded to its type, and layer_norm of that
+//   x, addend [..., C], w, b [C] -> sum, y [..., C], mean [...], rstd [...].  What add and layer_norm become
+//   where nothing lies between them on a device (parallel/kernel_fusion.h).
+namespace add_layer_norm {
+
+constexpr std::string_view kName = "add_layer_norm";
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 4));
+  TSR_RETURN_IF_ERROR(check_same_type(kName, in, 0, 1));
+  const TensorType operands[] = {in[0], in[2], in[3]};
+  TSR_ASSIGN_OR_RETURN(std::vector<TensorType> results, layer_norm::infer(operands, attrs));
+  results.insert(results.begin(), in[0]);
+  return results;
+}
+
+ShardingRule sharding(const OpView& view) {
+  const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
+  return make_rule(format("{}c,{}c,c,c->{}c,{}c,{},{}", rows, rows, rows, rows, rows, rows), {}, "c");
+}
+
+OpCost cost(const OpView& view) { return elementwise_cost(view, 9); }
+
+}  // namespace add_layer_norm
+
+extern const OpDef kAddLayerNorm = {.name = add_layer_norm::kName,
+                                    .attrs = layer_norm::kAttrs,
+                                    .infer = add_layer_norm::infer,
+                                    .sharding = add_layer_norm::sharding,
+                                    .cost = add_layer_norm::cost,
+                                    .in_place = kInPlaceFirst};
+
 }  // namespace tessera

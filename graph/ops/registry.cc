@@ -9,6 +9,8 @@ extern const OpDef kAdamwUpdate;
 extern const OpDef kAdamwUpdateStochastic;
 extern const OpDef kAdd;
 extern const OpDef kAddBias;
+extern const OpDef kAddLayerNorm;
+extern const OpDef kAddRmsNorm;
 extern const OpDef kAttention;
 extern const OpDef kAttentionCached;
 extern const OpDef kAttentionGrad;
@@ -120,6 +122,8 @@ std::span<const OpDef* const> table() {
       &kAdamwUpdateStochastic,
       &kAdd,
       &kAddBias,
+      &kAddLayerNorm,
+      &kAddRmsNorm,
       &kAttention,
       &kAttentionCached,
       &kAttentionGrad,

@@ -175,4 +175,36 @@ extern const OpDef kRmsNormGrad = {.name = rms_norm_grad::kName,
                                    .cost = rms_norm_grad::cost,
                                    .in_place = kInPlaceFirst};
 
+// add_rms_norm(x, addend, w): sum = x + addend, rounded to its type, and rms_norm of that
+//   x, addend [..., C], w [C] -> sum, y [..., C], rstd [...].  What add and rms_norm become where nothing
+//   lies between them on a device (parallel/kernel_fusion.h).
+namespace add_rms_norm {
+
+constexpr std::string_view kName = "add_rms_norm";
+
+Inferred infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 3));
+  TSR_RETURN_IF_ERROR(check_same_type(kName, in, 0, 1));
+  const TensorType operands[] = {in[0], in[2]};
+  TSR_ASSIGN_OR_RETURN(std::vector<TensorType> results, rms_norm::infer(operands, attrs));
+  results.insert(results.begin(), in[0]);
+  return results;
+}
+
+ShardingRule sharding(const OpView& view) {
+  const std::string rows = leading_letters(view.inputs[0].shape.rank() - 1, "c");
+  return make_rule(format("{}c,{}c,c->{}c,{}c,{}", rows, rows, rows, rows, rows), {}, "c");
+}
+
+OpCost cost(const OpView& view) { return elementwise_cost(view, 5); }
+
+}  // namespace add_rms_norm
+
+extern const OpDef kAddRmsNorm = {.name = add_rms_norm::kName,
+                                  .attrs = rms_norm::kAttrs,
+                                  .infer = add_rms_norm::infer,
+                                  .sharding = add_rms_norm::sharding,
+                                  .cost = add_rms_norm::cost,
+                                  .in_place = kInPlaceFirst};
+
 }  // namespace tessera

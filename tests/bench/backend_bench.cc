@@ -277,6 +277,7 @@ std::vector<Subject> subjects(DType dtype, bool small) {
        {},
        0},
       {"rms_norm", {of({many, 2048}), of({2048})}, {}, 0},
+      {"add_rms_norm", {of({many, 2048}), of({many, 2048}), of({2048})}, {}, 0},
       {"rms_norm_grad_input", {of({many, 2048}), of({many, 2048}), of({2048}), wide({many})}, {}, 0},
       {"rms_norm_grad_weight", {of({many, 2048}), of({many, 2048}), wide({many})}, {}, 0},
       {"rms_norm_grad",

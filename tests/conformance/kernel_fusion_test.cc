@@ -40,6 +40,8 @@ TEST_CASE("joined kernels train as those apart, however tokens, widths and featu
         "dp=2,tp=2,sp,zero=3,mb=3", "tp=2d:2x2", "tp=2.5d:2x2x1", "tp=3d:2x2x2", "dp=2,recompute=full",
         "dp=2,offload=activations", "dp=2,offload=params@host+grads@host+optimizer@host"})
     check(measure(job, words, {}, format("joined kernels: {}", words)));
+  // Behind the sum of a split product a residual is no part of that, but of the norm that follows.
+  CHECK(ops_of(run(job, "tp=2").program).contains("add_layer_norm"));
   const Outcome out = run(job, "single");
   const std::set<std::string> ops = ops_of(out.program);
   for (const char* name : {"matmul_add", "matmul with gelu", "layer_norm_grad"}) CHECK(ops.contains(name));
@@ -57,6 +59,7 @@ TEST_CASE("joined kernels train as those apart: rms norms, experts, adapters, un
     const std::set<std::string> ops = ops_of(out.program);
     CHECK(ops.contains("rms_norm_grad"));
     CHECK(ops.contains("matmul_add"));
+    CHECK(ops_of(run(job, "tp=2").program).contains("add_rms_norm"));
   }
   Job job = job_of("llama:L=2,C=32,H=8,KV=4,F=52,V=61,T=16");
   job.lora = 4;

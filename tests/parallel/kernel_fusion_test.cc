@@ -102,6 +102,66 @@ TEST_CASE("what something else reads, or what is there too late, is not joined")
   })") == Ops{"matmul", "add"});
 }
 
+TEST_CASE("a sum that is no part of a product joins the norm that reads it first") {
+  CHECK(ops_of(R"(graph {
+    input x: f32[9, 16]
+    input u: f32[9, 16]
+    parameter w: f32[16]
+    z = add(x, u) : f32[9, 16]
+    y, rstd = rms_norm(z, w) : f32[9, 16], f32[9]
+    output y = y
+  })") == Ops{"add_rms_norm"});
+  CHECK(ops_of(R"(graph {
+    input x: f32[9, 16]
+    input u: f32[9, 16]
+    parameter w: f32[16]
+    parameter b: f32[16]
+    z = add(x, u) : f32[9, 16]
+    y, mean, rstd = layer_norm(z, w, b) : f32[9, 16], f32[9], f32[9]
+    t = tanh(z) : f32[9, 16]
+    output t = t
+    output y = y
+  })") == Ops{"add_layer_norm", "tanh"});
+  // Between them a weight of the norm is made.
+  CHECK(ops_of(R"(graph {
+    input x: f32[9, 16]
+    input u: f32[9, 16]
+    parameter v: f32[16]
+    z = add(x, u) : f32[9, 16]
+    w = tanh(v) : f32[16]
+    y, rstd = rms_norm(z, w) : f32[9, 16], f32[9]
+    output y = y
+  })") == Ops{"tanh", "add_rms_norm"});
+  // A few rows, a product that takes the sum, a norm that reads it later than something else.
+  CHECK(ops_of(R"(graph {
+    input x: f32[4, 16]
+    input u: f32[4, 16]
+    parameter w: f32[16]
+    z = add(x, u) : f32[4, 16]
+    y, rstd = rms_norm(z, w) : f32[4, 16], f32[4]
+    output y = y
+  })") == Ops{"add", "rms_norm"});
+  CHECK(ops_of(R"(graph {
+    input x: f32[9, 16]
+    parameter v: f32[16, 16]
+    parameter w: f32[16]
+    p = matmul(x, v) : f32[9, 16]
+    z = add(x, p) : f32[9, 16]
+    y, rstd = rms_norm(z, w) : f32[9, 16], f32[9]
+    output y = y
+  })") == Ops{"matmul_add", "rms_norm"});
+  CHECK(ops_of(R"(graph {
+    input x: f32[9, 16]
+    input u: f32[9, 16]
+    parameter w: f32[16]
+    z = add(x, u) : f32[9, 16]
+    t = tanh(z) : f32[9, 16]
+    y, rstd = rms_norm(z, w) : f32[9, 16], f32[9]
+    output t = t
+    output y = y
+  })") == Ops{"add", "tanh", "rms_norm"});
+}
+
 TEST_CASE("a result that lies over what its product reads is not joined") {
   CHECK(ops_of(R"(graph {
     input x: f32[4, 8]

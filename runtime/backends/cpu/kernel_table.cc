@@ -12,6 +12,8 @@ constexpr KernelEntry kKernels[] = {
     {"add", "reference", prepare_add},
     {"add_bias", "simd", prepare_add_bias_simd},
     {"add_bias", "reference", prepare_add_bias},
+    {"add_layer_norm", "reference", prepare_add_layer_norm},
+    {"add_rms_norm", "reference", prepare_add_rms_norm},
     {"attention", "flash", prepare_attention_flash},
     {"attention", "reference", prepare_attention},
     {"attention_cached", "flash", prepare_attention_cached_flash},

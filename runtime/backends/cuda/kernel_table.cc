@@ -10,6 +10,8 @@ constexpr KernelEntry kKernels[] = {
     {"add", "scalar", prepare_scalar_add},
     {"add", "reference", prepare_add},
     {"add_bias", "reference", prepare_add_bias},
+    {"add_layer_norm", "reference", prepare_add_layer_norm},
+    {"add_rms_norm", "reference", prepare_add_rms_norm},
 #ifdef TSR_CUDNN
     {"attention", "cudnn", prepare_attention_dnn},
 #endif

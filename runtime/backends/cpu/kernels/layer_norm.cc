@@ -5,33 +5,64 @@
 
 namespace tessera::cpu {
 
+namespace {
+
+// Of x, or with an addend of the sum, which is stored too and may lie over x.
+template <class T>
+struct Normalized {
+  const T *x, *addend, *w, *b;
+  T *sum, *y, *mean, *rstd;
+};
+
+template <class T>
+void normalize(const Pool& pool, Rows rows, double eps, const Normalized<T>& n) {
+  const double inverse = 1 / double(std::max<int64_t>(rows.cols, 1));
+  pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t at = r * rows.cols;
+      if (n.addend != nullptr)
+        for (int64_t c = at; c < at + rows.cols; ++c) n.sum[c] = n.x[c] + n.addend[c];
+      const T* xr = (n.addend != nullptr ? n.sum : n.x) + at;
+      double sum = 0, squares = 0;
+      for (int64_t c = 0; c < rows.cols; ++c) sum += double(xr[c]);
+      const double center = sum * inverse;
+      for (int64_t c = 0; c < rows.cols; ++c) squares += (double(xr[c]) - center) * (double(xr[c]) - center);
+      const double scale = 1 / std::sqrt(squares * inverse + eps);
+      for (int64_t c = 0; c < rows.cols; ++c)
+        n.y[at + c] = T((double(xr[c]) - center) * scale * double(n.w[c]) + double(n.b[c]));
+      n.mean[r] = T(center);
+      n.rstd[r] = T(scale);
+    }
+  });
+}
+
+}  // namespace
+
 // x [R, C], w, b [C] -> y [R, C], mean [R], rstd [R]
 Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
-    const double eps = spec.f64("eps");
-    auto launch = [rows, eps](const LaunchArgs& args) {
-      const T *x = args.in<T>(0), *w = args.in<T>(1), *b = args.in<T>(2);
-      T *y = args.out<T>(0), *mean = args.out<T>(1), *rstd = args.out<T>(2);
-      const double inverse = 1 / double(std::max<int64_t>(rows.cols, 1));
-      args.pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          const T* xr = x + r * rows.cols;
-          double sum = 0, squares = 0;
-          for (int64_t c = 0; c < rows.cols; ++c) sum += double(xr[c]);
-          const double center = sum * inverse;
-          for (int64_t c = 0; c < rows.cols; ++c)
-            squares += (double(xr[c]) - center) * (double(xr[c]) - center);
-          const double scale = 1 / std::sqrt(squares * inverse + eps);
-          for (int64_t c = 0; c < rows.cols; ++c)
-            y[r * rows.cols + c] = T((double(xr[c]) - center) * scale * double(w[c]) + double(b[c]));
-          mean[r] = T(center);
-          rstd[r] = T(scale);
-        }
-      });
+    auto launch = [rows, eps = spec.f64("eps")](const LaunchArgs& args) {
+      normalize<T>(args.pool, rows, eps,
+                   {args.in<T>(0), nullptr, args.in<T>(1), args.in<T>(2), nullptr, args.out<T>(0),
+                    args.out<T>(1), args.out<T>(2)});
     };
     return reference_kernel(spec, make_kernel(launch), 8.0 * double(rows.count * rows.cols));
+  });
+}
+
+// x, addend [R, C], w, b [C] -> sum, y [R, C], mean [R], rstd [R]
+Result<Prepared> prepare_add_layer_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    auto launch = [rows, eps = spec.f64("eps")](const LaunchArgs& args) {
+      normalize<T>(args.pool, rows, eps,
+                   {args.in<T>(0), args.in<T>(1), args.in<T>(2), args.in<T>(3), args.out<T>(0),
+                    args.out<T>(1), args.out<T>(2), args.out<T>(3)});
+    };
+    return reference_kernel(spec, make_kernel(launch), 9.0 * double(rows.count * rows.cols));
   });
 }
 

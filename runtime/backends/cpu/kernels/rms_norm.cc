@@ -5,28 +5,58 @@
 
 namespace tessera::cpu {
 
+namespace {
+
+// Of x, or with an addend of the sum, which is stored too and may lie over x.
+template <class T>
+struct Normalized {
+  const T *x, *addend, *w;
+  T *sum, *y, *rstd;
+};
+
+template <class T>
+void normalize(const Pool& pool, Rows rows, double eps, const Normalized<T>& n) {
+  pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t at = r * rows.cols;
+      if (n.addend != nullptr)
+        for (int64_t c = at; c < at + rows.cols; ++c) n.sum[c] = n.x[c] + n.addend[c];
+      const T* xr = (n.addend != nullptr ? n.sum : n.x) + at;
+      double squares = 0;
+      for (int64_t c = 0; c < rows.cols; ++c) squares += double(xr[c]) * double(xr[c]);
+      const double scale = 1 / std::sqrt(squares / double(std::max<int64_t>(rows.cols, 1)) + eps);
+      for (int64_t c = 0; c < rows.cols; ++c) n.y[at + c] = T(double(xr[c]) * scale * double(n.w[c]));
+      n.rstd[r] = T(scale);
+    }
+  });
+}
+
+}  // namespace
+
 // x [R, C], w [C] -> y [R, C], rstd [R]
 Result<Prepared> prepare_rms_norm(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
-    const double eps = spec.f64("eps");
-    auto launch = [rows, eps](const LaunchArgs& args) {
-      const T *x = args.in<T>(0), *w = args.in<T>(1);
-      T *y = args.out<T>(0), *rstd = args.out<T>(1);
-      args.pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          const T* xr = x + r * rows.cols;
-          double squares = 0;
-          for (int64_t c = 0; c < rows.cols; ++c) squares += double(xr[c]) * double(xr[c]);
-          const double scale = 1 / std::sqrt(squares / double(std::max<int64_t>(rows.cols, 1)) + eps);
-          for (int64_t c = 0; c < rows.cols; ++c)
-            y[r * rows.cols + c] = T(double(xr[c]) * scale * double(w[c]));
-          rstd[r] = T(scale);
-        }
-      });
+    auto launch = [rows, eps = spec.f64("eps")](const LaunchArgs& args) {
+      normalize<T>(args.pool, rows, eps,
+                   {args.in<T>(0), nullptr, args.in<T>(1), nullptr, args.out<T>(0), args.out<T>(1)});
     };
     return reference_kernel(spec, make_kernel(launch), 4.0 * double(rows.count * rows.cols));
+  });
+}
+
+// x, addend [R, C], w [C] -> sum, y [R, C], rstd [R]
+Result<Prepared> prepare_add_rms_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    const Rows rows = rows_of(spec.input_dims(0));
+    auto launch = [rows, eps = spec.f64("eps")](const LaunchArgs& args) {
+      normalize<T>(
+          args.pool, rows, eps,
+          {args.in<T>(0), args.in<T>(1), args.in<T>(2), args.out<T>(0), args.out<T>(1), args.out<T>(2)});
+    };
+    return reference_kernel(spec, make_kernel(launch), 5.0 * double(rows.count * rows.cols));
   });
 }
 

@@ -24,6 +24,23 @@ Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
   });
 }
 
+// x, addend [R, C], w, b [C] -> sum, y [R, C], mean [R], rstd [R]
+Result<Prepared> prepare_add_layer_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using T = decltype(zero);
+    using W = Wide<T>;
+    const Rows rows = rows_of(spec.input_dims(0));
+    const double eps = spec.f64("eps"), inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
+    return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
+      using Norm = LayerNormRow<T, packed.value>;
+      return AddThenNorm<T, packed.value, Norm>{
+          args.in<T>(0), args.in<T>(1), args.out<T>(0),
+          Norm{args.out<T>(0), args.in<T>(2), args.in<T>(3), args.out<T>(1), args.out<W>(2), args.out<W>(3),
+               rows.cols, W(eps), W(inverse)}};
+    });
+  });
+}
+
 // dy, x [R, C], w [C], mean, rstd [R] -> dx [R, C]
 Result<Prepared> prepare_layer_norm_grad_input(const KernelSpec& spec) {
   return prepare_norm_grad_input<true>(spec);

@@ -1,4 +1,5 @@
-// A row of rms_norm and of layer_norm, by a team of threads. Statistics may be null: not stored.
+// A row of rms_norm and of layer_norm, by a team of threads. Statistics may be null: not stored. And of a sum
+// and its norm.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/rows.cuh"
@@ -71,6 +72,27 @@ struct LayerNormRow {
       if (mean != nullptr) mean[row] = center;
       if (rstd != nullptr) rstd[row] = scale;
     }
+  }
+};
+
+// sum = x + addend, rounded, and the norm of that: what a thread reads there of `sum` it has written itself,
+// and is in the cache. The bits of the two kernels.
+template <class T, int kVec, class Norm>
+struct AddThenNorm {
+  const T *x, *addend;
+  T* sum;     // may be x
+  Norm norm;  // of sum
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t row) const {
+    const int64_t at = row * norm.cols;
+    team.template packs<kVec>(norm.cols, [&](int64_t c) {
+      Wide<T> v[kVec], other[kVec];
+      load_pack(x + at + c, v);
+      load_pack(addend + at + c, other);
+      for (int i = 0; i < kVec; ++i) v[i] += other[i];
+      store_pack(sum + at + c, v);
+    });
+    norm(team, row);
   }
 };
 
