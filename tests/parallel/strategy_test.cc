@@ -158,7 +158,7 @@ TEST_CASE("what does not fit is refused with the nearest that does") {
   refused("cp=ring:7", "up to 6");
   refused("cp=ulysses:5", "cp=ulysses:4");
   refused("tp=2,cp=ulysses:3", "cp=ulysses:2");
-  refused("dp=3,mb=2", "a divisor of 8");
+  refused("dp=3,mb=2", "leave mb out");
 }
 
 TEST_CASE("owt splits weights larger than what they are applied to over dp, and no others") {
