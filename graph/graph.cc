@@ -155,8 +155,10 @@ Result<TensorId> Graph::add_tensor(std::string name, TensorType type, TensorKind
   tensor.name = std::move(name);
   tensor.type = type;
   tensor.kind = kind;
+  const auto id = TensorId(static_cast<uint32_t>(tensors_.size()));
+  if (tensor.name != default_name(tensors_.size())) named_.emplace(tensor.name, id);
   tensors_.push_back(std::move(tensor));
-  return TensorId(static_cast<uint32_t>(tensors_.size() - 1));
+  return id;
 }
 
 Result<std::vector<TensorId>> Graph::add_node(std::string_view op_name, std::span<const TensorId> inputs,
@@ -210,7 +212,10 @@ Status Graph::rename(TensorId tensor, std::string name) {
   TSR_RETURN_IF_ERROR(check_name(name, tessera::index(tensor)));
   const auto existing = find_tensor(name);
   if (existing && *existing != tensor) return invalid(format("a tensor named '{}' exists already", name));
-  tensors_[tessera::index(tensor)].name = std::move(name);
+  std::string& held = tensors_[tessera::index(tensor)].name;
+  named_.erase(held);
+  held = std::move(name);
+  if (held != default_name(tessera::index(tensor))) named_.emplace(held, tensor);
   return {};
 }
 
@@ -236,8 +241,11 @@ Status Graph::add_output(std::string name, TensorId tensor) {
 }
 
 std::optional<TensorId> Graph::find_tensor(std::string_view name) const {
-  for (size_t i = 0; i < tensors_.size(); ++i)
-    if (tensors_[i].name == name) return TensorId(static_cast<uint32_t>(i));
+  if (const auto found = named_.find(name); found != named_.end()) return found->second;
+  const auto id = name.starts_with('%') ? parse_i64(name.substr(1)) : std::nullopt;
+  if (id && *id >= 0 && *id < static_cast<int64_t>(tensors_.size()) &&
+      tensors_[static_cast<size_t>(*id)].name == name)
+    return TensorId(static_cast<uint32_t>(*id));
   return std::nullopt;
 }
 

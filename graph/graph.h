@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -110,7 +112,7 @@ class Graph {
   std::span<const NamedTensor> outputs() const { return outputs_; }
   std::span<const Update> updates() const { return updates_; }
   std::span<const Gradient> gradients() const { return gradients_; }
-  std::optional<TensorId> find_tensor(std::string_view name) const;  // linear; build a map for many look-ups
+  std::optional<TensorId> find_tensor(std::string_view name) const;
   std::optional<TensorId> find_output(std::string_view name) const;
   std::vector<TensorId> tensors_of_kind(TensorKind kind) const;  // in id order
 
@@ -128,8 +130,15 @@ class Graph {
   uint64_t fingerprint() const;
 
  private:
+  struct NameHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+
   std::vector<Symbol> symbols_;
   std::vector<Tensor> tensors_;
+  // All but "%<n>", which is tensor n.
+  std::unordered_map<std::string, TensorId, NameHash, std::equal_to<>> named_;
   std::vector<Node> nodes_;
   std::vector<NamedTensor> outputs_;
   std::vector<Update> updates_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/autodiff.h"
+#include "graph/base/text.h"
 #include "graph/transform/prune.h"
 
 using namespace tessera;
@@ -93,6 +94,29 @@ TEST_CASE("names are unique, and %<number> belongs to its own tensor") {
   CHECK(!graph.rename(y, "x").ok());
   CHECK(graph.rename(y, "y").ok());
   CHECK(graph.rename(y, "y").ok());
+  CHECK(graph.find_tensor("x") == x);
+  CHECK(graph.find_tensor("y") == y);
+  CHECK(!graph.find_tensor("%1"));  // its name no longer
+  CHECK(graph.rename(y, "z").ok());
+  CHECK(!graph.find_tensor("y"));
+  CHECK(graph.add_tensor("y", {DType::kF32, {4}}, TensorKind::kInput).ok());  // free again
+  CHECK(graph.rename(y, "%1").ok());
+  CHECK(graph.find_tensor("%1") == y);
+  CHECK(!graph.find_tensor("%01"));
+  CHECK(!graph.find_tensor("%7"));
+  const Graph copy = graph;
+  CHECK(copy.find_tensor("%1") == y);
+  CHECK(copy.find_tensor("x") == x);
+}
+
+TEST_CASE("names are found in a time that does not grow with the graph") {
+  // Looking at every tensor for each of these would take minutes.
+  constexpr int kTensors = 100000;
+  Graph graph;
+  for (int i = 0; i < kTensors; ++i)
+    REQUIRE(graph.add_tensor(format("w{}", i), {DType::kF32, {4}}, TensorKind::kParameter).ok());
+  for (int i = 0; i < kTensors; i += 7)
+    REQUIRE(graph.find_tensor(format("w{}", i)) == TensorId{static_cast<uint32_t>(i)});
 }
 
 TEST_CASE("bind replaces every symbol and asks for those that shapes use") {
