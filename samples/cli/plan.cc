@@ -79,15 +79,27 @@ void print_check(const Json& check) {
             << " solved again over all cuts, " << check["proved_too_large"].get<int64_t>() << " do not fit\n";
 }
 
+// Whether the description says T=`length`, as sequences then are.
+bool says_length(const std::string& description, int64_t length) {
+  const std::string wanted = "T=" + std::to_string(length);
+  for (size_t at = description.find(':'); at != std::string::npos; at = description.find(',', at + 1))
+    if (const std::string size = description.substr(at + 1, description.find(',', at + 1) - at - 1);
+        size == wanted)
+      return true;
+  return false;
+}
+
 // What would change nothing is refused: a plan that looks as if it heeded it would be of something else.
-void refuse_idle_options(const CLI::App& command, bool train, bool cluster) {
+void refuse_idle_options(const CLI::App& command, const Arguments& args, bool train, bool cluster) {
   const auto given = [&](std::initializer_list<const char*> names, const std::string& why) {
     for (const char* name : names)
       if (command.count(name) > 0) throw Error(TSR_INVALID_ARGUMENT, std::string(name) + ": " + why);
   };
   if (cluster) {
-    given({"--seq"}, "with --cluster sequences are as long as the description's T: write T there");
-    given({"--optimizer"}, "with --cluster steps are priced with adamw: leave it out");
+    if (!says_length(args.model, args.seq))
+      given({"--seq"}, "with --cluster sequences are as long as the description's T: write T there");
+    if (args.optimizer != "adamw")
+      given({"--optimizer"}, "with --cluster steps are priced with adamw: leave it out");
     given({"--out", "--trace"},
           "with --cluster nothing is lowered that could be written: leave it out, or see --json");
     given({"--devices", "--plan", "--profile", "--measure", "--tune", "--host-memory-limit", "--context"},
@@ -103,7 +115,8 @@ void refuse_idle_options(const CLI::App& command, bool train, bool cluster) {
            "--certificate"},
           "belongs to --mode train, and this is generate");
   if (!train && cluster) given({"--lora"}, "with --cluster adapters are planned for training alone");
-  if (!train && !cluster) given({"--batch"}, "without --cluster one sequence is generated: leave it out");
+  if (!train && !cluster && args.batch_words != "1")
+    given({"--batch"}, "without --cluster one sequence is generated: leave it out");
 }
 
 // "dp=2, tp=2" as "mesh dp=2, tp=2"; one device has none. Devices that hold nothing are idle.
@@ -248,7 +261,7 @@ void register_plan(CLI::App& app) {
       return;
     }
     if (args->model.empty()) throw CLI::RequiredError("model, or --check");
-    refuse_idle_options(*command, args->mode == "train", !args->cluster.empty());
+    refuse_idle_options(*command, *args, args->mode == "train", !args->cluster.empty());
     const bool chosen = !args->cluster.empty() && args->mode == "train" &&
                         args->batch_words.find_first_not_of("0123456789") != std::string::npos;
     if (!chosen && !CLI::detail::lexical_cast(args->batch_words, args->batch))

@@ -28,6 +28,7 @@ done
 absent=("$tessera" plan gpt2:L=12,C=768,H=12,V=50257,T=1024 --cluster dgx-a100-80gb:8)
 expect "description's T" "${absent[@]}" --seq 512
 expect 'adamw' "${absent[@]}" --optimizer sgd
+"${absent[@]}" --seq 1024 --optimizer adamw >/dev/null  # what is so anyway may be said
 expect 'nothing is lowered' "${absent[@]}" -o "$work/absent.plan"
 expect 'devices at hand' "${absent[@]}" --devices cpu:2
 expect 'mode generate' "${absent[@]}" --kv-budget 1GiB
