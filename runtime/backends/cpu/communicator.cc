@@ -2,40 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "graph/base/dtype.h"
 #include "graph/base/text.h"
+#include "runtime/backend_collective.h"
 #include "runtime/backends/cpu/reduce.h"
 
 namespace tessera::cpu {
 
 namespace {
-
-// As CollectiveKind of graph/program.h.
-enum Kind { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend, kReceive };
-
-int64_t sum(const int64_t* values, int32_t count) {
-  return std::accumulate(values, values + count, int64_t{0});
-}
-
-struct Span {
-  int64_t begin, count;
-};
-
-// Member i's share of an all_reduce, in whole cache lines of f32.
-Span share_of(int64_t elements, int32_t members, int32_t member) {
-  constexpr int64_t kUnit = 16;
-  const int64_t units = (elements + kUnit - 1) / kUnit;
-  const int64_t begin = std::min(elements, units * member / members * kUnit);
-  const int64_t end = std::min(elements, units * (member + 1) / members * kUnit);
-  return {begin, end - begin};
-}
-
-bool same(const int64_t* a, const int64_t* b, int32_t count) {
-  if ((a == nullptr) != (b == nullptr)) return false;
-  return a == nullptr || std::equal(a, a + count, b);
-}
 
 // Messages come when another stage is done, long after: who spins for them only makes a core look busy to the
 // system, which then puts two threads that compute on the other.
@@ -161,73 +136,13 @@ Communicator::~Communicator() = default;
 
 void Communicator::abort() { group_->abort(); }
 
-// What this member alone can see to be wrong, before it meets the others.
-Status Communicator::check(const tsr_abi_collective& what, const void* in, const void* out) const {
-  const int32_t members = group_->members();
-  const auto wrong = [](std::string_view problem) {
-    return Status(StatusCode::kInvalidArgument, format("collective: {}", problem));
-  };
-  if (what.member_count != members)
-    return wrong(format("described for {} members, the group has {}", what.member_count, members));
-  if (what.dtype < 0 || what.dtype >= kDTypeCount)
-    return wrong(format("dtype {} does not exist", what.dtype));
-  if (what.elements < 0 || what.outer < 0 || what.middle < 0 || what.inner < 0)
-    return wrong("a negative extent");
-  if (what.kind < kAllReduce || what.kind > kBroadcast)
-    return wrong(format("kind {} does not exist", what.kind));
-  const bool reduces = what.kind == kAllReduce || what.kind == kReduceScatter;
-  if (reduces && find_reduce(what.dtype, what.reduce) == nullptr)
-    return Status(StatusCode::kUnsupported, format("collective: no reduction {} of {}", what.reduce,
-                                                   to_text(static_cast<DType>(what.dtype))));
-  if (what.kind == kBroadcast && (what.root < 0 || what.root >= members))
-    return wrong(format("root {} is outside the group of {}", what.root, members));
-  if (what.kind != kAllReduce && what.kind != kBroadcast) {
-    if (what.extents == nullptr || (what.kind == kAllToAll && what.extents2 == nullptr))
-      return wrong("no extents");
-    for (int32_t i = 0; i < members; ++i)
-      if (what.extents[i] < 0 || (what.kind == kAllToAll && what.extents2[i] < 0))
-        return wrong("a negative extent");
-    int64_t whole = what.outer * sum(what.extents, members) * what.inner;
-    if (what.kind == kAllToAll) whole *= what.middle * sum(what.extents2, members);
-    if (whole != what.elements)
-      return wrong(format("extents make {} elements, the whole tensor has {}", whole, what.elements));
-    // A member that owns nothing of a split dim passes an empty buffer, which may lie anywhere.
-    const bool empty =
-        what.extents[position_] == 0 || (what.kind == kAllToAll && what.extents2[position_] == 0);
-    if (what.elements > 0 && !empty && in == out && in != nullptr && members > 1)
-      return wrong("in and out are one buffer");
-  }
-  return {};
-}
-
-// What only all members together can see: that they mean the same collective.
-Status Communicator::check_agreement() const {
-  const int32_t members = group_->members();
-  const tsr_abi_collective& mine = group_->what(position_);
-  for (int32_t i = 0; i < members; ++i) {
-    const tsr_abi_collective& other = group_->what(i);
-    if (mine.kind != other.kind || mine.reduce != other.reduce || mine.dtype != other.dtype ||
-        mine.outer != other.outer || mine.middle != other.middle || mine.inner != other.inner ||
-        mine.elements != other.elements || mine.root != other.root ||
-        mine.in_split_first != other.in_split_first || !same(mine.extents, other.extents, members) ||
-        !same(mine.extents2, other.extents2, members))
-      return Status(
-          StatusCode::kInternal,
-          format("collective: members 0..{} disagree: position {} has kind {} of {} elements, position {} "
-                 "has kind {} of {} elements",
-                 members - 1, position_, mine.kind, mine.elements, i, other.kind, other.elements));
-  }
-  return {};
-}
-
 namespace {
-
-int64_t offset_of(const int64_t* extents, int32_t member) { return sum(extents, member); }
 
 // out [outer, whole, inner] <- each member's [outer, extent, inner].
 void gather(const CommGroup& group, const tsr_abi_collective& what, std::byte* out) {
   const auto dtype = static_cast<DType>(what.dtype);
-  const int64_t whole_bytes = dtype_bytes(dtype, sum(what.extents, what.member_count) * what.inner);
+  const int64_t whole_bytes =
+      dtype_bytes(dtype, sum_of_extents(what.extents, what.member_count) * what.inner);
   int64_t at = 0;
   for (int32_t member = 0; member < what.member_count; ++member) {
     const int64_t row_bytes = dtype_bytes(dtype, what.extents[member] * what.inner);
@@ -247,8 +162,9 @@ void exchange_blocks(const CommGroup& group, const tsr_abi_collective& what, int
                      std::byte* out) {
   const auto dtype = static_cast<DType>(what.dtype);
   const int32_t members = what.member_count;
-  const int64_t in_whole = sum(what.extents, members), out_whole = sum(what.extents2, members);
-  const int64_t mine = what.extents2[position], mine_at = offset_of(what.extents2, position);
+  const int64_t in_whole = sum_of_extents(what.extents, members),
+                out_whole = sum_of_extents(what.extents2, members);
+  const int64_t mine = what.extents2[position], mine_at = sum_of_extents(what.extents2, position);
   int64_t at = 0;  // where j's range begins in the dim that `in` splits
   for (int32_t member = 0; member < members; at += what.extents[member++]) {
     const int64_t theirs = what.extents[member];
@@ -288,7 +204,7 @@ Status Communicator::exchange(const tsr_abi_collective& what) {
     case kAllReduce: {
       // Nobody else touches my share, neither to read nor to write, so it works in place and needs no
       // scratch.
-      const Span share = share_of(what.elements, what.member_count, position_);
+      const MemberShare share = all_reduce_share(what.elements, what.member_count, position_);
       if (share.count > 0)
         group.reduce(find_reduce(what.dtype, what.reduce), all_out, what.member_count, share.begin,
                      share.begin, share.count);
@@ -297,9 +213,9 @@ Status Communicator::exchange(const tsr_abi_collective& what) {
     case kAllGather: gather(group, what, out); break;
     case kReduceScatter: {
       const ReduceFn fn = find_reduce(what.dtype, what.reduce);
-      const int64_t row = sum(what.extents, what.member_count) * what.inner;
+      const int64_t row = sum_of_extents(what.extents, what.member_count) * what.inner;
       const int64_t mine = what.extents[position_] * what.inner;
-      const int64_t at = offset_of(what.extents, position_) * what.inner;
+      const int64_t at = sum_of_extents(what.extents, position_) * what.inner;
       for (int64_t o = 0; o < what.outer && mine > 0; ++o)
         group.reduce(fn, &all_out[position_], 1, o * row + at, o * mine, mine);
       break;
@@ -316,44 +232,23 @@ Status Communicator::exchange(const tsr_abi_collective& what) {
   return {};
 }
 
-// My share of what a ring would move, so that the shares of all members add up to DESIGN's totals exactly.
-void Communicator::count(const tsr_abi_collective& what) {
-  const auto dtype = static_cast<DType>(what.dtype);
-  const int64_t others = what.member_count - 1;
-  int64_t bytes = 0;
-  switch (what.kind) {
-    case kAllReduce:
-      bytes = 2 * others * dtype_bytes(dtype, share_of(what.elements, what.member_count, position_).count);
-      break;
-    case kAllGather:
-    case kReduceScatter:
-      bytes = others * dtype_bytes(dtype, what.outer * what.extents[position_] * what.inner);
-      break;
-    case kAllToAll: {
-      const int64_t leaving = sum(what.extents2, what.member_count) - what.extents2[position_];
-      bytes = dtype_bytes(dtype, what.outer * what.extents[position_] * what.middle * leaving * what.inner);
-      break;
-    }
-    case kBroadcast: bytes = position_ == what.root ? 0 : dtype_bytes(dtype, what.elements); break;
-    default: break;
-  }
-  counters_.calls[what.kind] += 1;
-  counters_.bytes[what.kind] += bytes;
-}
-
 Status Communicator::collective(const tsr_abi_collective& what, const void* in, void* out) {
   if (group_->is_aborted()) return aborted();
-  TSR_RETURN_IF_ERROR(check(what, in, out));
+  TSR_RETURN_IF_ERROR(
+      check_collective(what, position_, group_->members(), in, out,
+                       [](int32_t dtype, int32_t reduce) { return find_reduce(dtype, reduce) != nullptr; }));
   perturbation_.pause();
   group_->publish(position_, what, in, out);
   if (!group_->meet()) return aborted();
   perturbation_.pause();
   // Every member comes to the same verdict, and leaves only when all have read the descriptions.
-  Status status = check_agreement();
+  Status status =
+      check_agreement(position_, group_->members(),
+                      [&](int32_t member) -> const tsr_abi_collective& { return group_->what(member); });
   if (status.ok()) status = exchange(what);
   perturbation_.pause();
   if (!group_->meet()) return aborted();
-  if (status.ok()) count(what);
+  if (status.ok()) count_message(counters_, what.kind, ring_bytes(what, position_));
   return status;
 }
 
@@ -373,8 +268,7 @@ Status Communicator::post(int32_t peer, const void* in, int64_t bytes) {
   box.bytes = bytes;
   if (!box.turn.compare_exchange_strong(turn, turn + 1, std::memory_order_acq_rel)) return aborted();
   box.turn.notify_all();
-  counters_.calls[kSend] += 1;
-  counters_.bytes[kSend] += bytes;
+  count_message(counters_, kSend, bytes);
   return {};
 }
 
@@ -421,7 +315,7 @@ Status Communicator::receive(int32_t peer, void* out, int64_t bytes) {
   if (sent != bytes)
     return Status(StatusCode::kInternal, format("position {} expects {} bytes from {}, which sent {}",
                                                 position_, bytes, peer, sent));
-  counters_.calls[kReceive] += 1;  // the bytes are the sender's
+  count_message(counters_, kReceive, 0);  // the bytes are the sender's
   return {};
 }
 

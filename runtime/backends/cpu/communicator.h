@@ -40,10 +40,7 @@ class Communicator {
 
  private:
   Communicator(std::shared_ptr<CommGroup> group, int32_t position);
-  Status check(const tsr_abi_collective& what, const void* in, const void* out) const;
-  Status check_agreement() const;
   Status exchange(const tsr_abi_collective& what);
-  void count(const tsr_abi_collective& what);
   Status check_peer(int32_t peer, int64_t bytes, std::string_view what) const;
   Status post(int32_t peer, const void* in, int64_t bytes);
   Status wait_taken(int32_t peer);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 
 #include "graph/base/dtype.h"
 #include "graph/base/text.h"
+#include "runtime/backend_collective.h"
 #include "runtime/backends/cuda/collective_kernels.h"
 #include "runtime/backends/cuda/comm_group.h"
 #include "runtime/backends/cuda/copies.h"
@@ -15,31 +15,6 @@ namespace tessera::cuda {
 
 namespace {
 
-// As CollectiveKind of graph/program.h.
-enum Kind { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend, kReceive };
-
-int64_t sum(const int64_t* values, int32_t count) {
-  return std::accumulate(values, values + count, int64_t{0});
-}
-
-struct Share {
-  int64_t begin, count;
-};
-
-// Member i's share of an all_reduce; as the CPU backend cuts it, so that both count the same bytes.
-Share share_of(int64_t elements, int32_t members, int32_t member) {
-  constexpr int64_t kUnit = 16;
-  const int64_t units = (elements + kUnit - 1) / kUnit;
-  const int64_t begin = std::min(elements, units * member / members * kUnit);
-  const int64_t end = std::min(elements, units * (member + 1) / members * kUnit);
-  return {begin, end - begin};
-}
-
-bool same(const int64_t* a, const int64_t* b, int32_t count) {
-  if ((a == nullptr) != (b == nullptr)) return false;
-  return a == nullptr || std::equal(a, a + count, b);
-}
-
 Status aborted() { return Status(StatusCode::kAborted, "the communicator was aborted"); }
 
 int64_t bytes_of(const tsr_abi_collective& what, int64_t elements) {
@@ -48,7 +23,7 @@ int64_t bytes_of(const tsr_abi_collective& what, int64_t elements) {
 
 // out [outer, whole, inner] <- each member's [outer, extent, inner].
 Status gather(cudaStream_t stream, const CommGroup& group, const tsr_abi_collective& what, char* out) {
-  const int64_t whole_bytes = bytes_of(what, sum(what.extents, what.member_count) * what.inner);
+  const int64_t whole_bytes = bytes_of(what, sum_of_extents(what.extents, what.member_count) * what.inner);
   int64_t at = 0;
   for (int32_t member = 0; member < what.member_count; ++member) {
     const int64_t row_bytes = bytes_of(what, what.extents[member] * what.inner);
@@ -67,8 +42,9 @@ Status gather(cudaStream_t stream, const CommGroup& group, const tsr_abi_collect
 Status exchange_blocks(cudaStream_t stream, const CommGroup& group, const tsr_abi_collective& what,
                        int32_t position, char* out) {
   const int32_t members = what.member_count;
-  const int64_t in_whole = sum(what.extents, members), out_whole = sum(what.extents2, members);
-  const int64_t mine = what.extents2[position], mine_at = sum(what.extents2, position);
+  const int64_t in_whole = sum_of_extents(what.extents, members),
+                out_whole = sum_of_extents(what.extents2, members);
+  const int64_t mine = what.extents2[position], mine_at = sum_of_extents(what.extents2, position);
   int64_t at = 0;  // where j's range begins in the dim that `in` splits
   for (int32_t member = 0; member < members; at += what.extents[member++]) {
     const int64_t theirs = what.extents[member];
@@ -149,63 +125,6 @@ Communicator::~Communicator() = default;
 void Communicator::abort() { group_->abort(); }
 int32_t Communicator::ordinal() const { return group_->ordinal(position_); }
 
-// What this member alone can see to be wrong, before it meets the others.
-Status Communicator::check(const tsr_abi_collective& what, const void* in, const void* out) const {
-  const int32_t members = group_->members();
-  const auto wrong = [](std::string_view problem) {
-    return Status(StatusCode::kInvalidArgument, format("collective: {}", problem));
-  };
-  if (what.member_count != members)
-    return wrong(format("described for {} members, the group has {}", what.member_count, members));
-  if (what.dtype < 0 || what.dtype >= kDTypeCount)
-    return wrong(format("dtype {} does not exist", what.dtype));
-  if (what.elements < 0 || what.outer < 0 || what.middle < 0 || what.inner < 0)
-    return wrong("a negative extent");
-  if (what.kind < kAllReduce || what.kind > kBroadcast)
-    return wrong(format("kind {} does not exist", what.kind));
-  if ((what.kind == kAllReduce || what.kind == kReduceScatter) && !can_reduce(what.dtype, what.reduce))
-    return Status(StatusCode::kUnsupported, format("collective: no reduction {} of {}", what.reduce,
-                                                   to_text(static_cast<DType>(what.dtype))));
-  if (what.kind == kBroadcast && (what.root < 0 || what.root >= members))
-    return wrong(format("root {} is outside the group of {}", what.root, members));
-  if (what.kind == kAllReduce || what.kind == kBroadcast) return {};
-  if (what.extents == nullptr || (what.kind == kAllToAll && what.extents2 == nullptr))
-    return wrong("no extents");
-  for (int32_t i = 0; i < members; ++i)
-    if (what.extents[i] < 0 || (what.kind == kAllToAll && what.extents2[i] < 0))
-      return wrong("a negative extent");
-  int64_t whole = what.outer * sum(what.extents, members) * what.inner;
-  if (what.kind == kAllToAll) whole *= what.middle * sum(what.extents2, members);
-  if (whole != what.elements)
-    return wrong(format("extents make {} elements, the whole tensor has {}", whole, what.elements));
-  // A member that owns nothing of a split dim passes an empty buffer, which may lie anywhere.
-  const bool empty =
-      what.extents[position_] == 0 || (what.kind == kAllToAll && what.extents2[position_] == 0);
-  if (what.elements > 0 && !empty && in == out && in != nullptr && members > 1)
-    return wrong("in and out are one buffer");
-  return {};
-}
-
-// What only all members together can see: that they mean the same collective.
-Status Communicator::check_agreement() const {
-  const int32_t members = group_->members();
-  const tsr_abi_collective& mine = *group_->member(position_).what;
-  for (int32_t i = 0; i < members; ++i) {
-    const tsr_abi_collective& other = *group_->member(i).what;
-    if (mine.kind != other.kind || mine.reduce != other.reduce || mine.dtype != other.dtype ||
-        mine.outer != other.outer || mine.middle != other.middle || mine.inner != other.inner ||
-        mine.elements != other.elements || mine.root != other.root ||
-        mine.in_split_first != other.in_split_first || !same(mine.extents, other.extents, members) ||
-        !same(mine.extents2, other.extents2, members))
-      return Status(
-          StatusCode::kInternal,
-          format("collective: members 0..{} disagree: position {} has kind {} of {} elements, position {} "
-                 "has kind {} of {} elements",
-                 members - 1, position_, mine.kind, mine.elements, i, other.kind, other.elements));
-  }
-  return {};
-}
-
 // Issued after this stream was told to wait for every member's stream: their buffers are ready, and stay as
 // they are but for what is written here.
 Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& what) {
@@ -219,7 +138,7 @@ Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& wha
     case kAllReduce: {
       // Nobody else touches my share, neither to read nor to write, so it works in place and needs no
       // scratch.
-      const Share share = share_of(what.elements, members, position_);
+      const MemberShare share = all_reduce_share(what.elements, members, position_);
       const int64_t at = bytes_of(what, share.begin);
       task.out_count = members;
       for (int32_t i = 0; i < members; ++i) {
@@ -232,12 +151,12 @@ Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& wha
     }
     case kAllGather: return gather(stream, group, what, out);
     case kReduceScatter: {
-      const int64_t at = bytes_of(what, sum(what.extents, position_) * what.inner);
+      const int64_t at = bytes_of(what, sum_of_extents(what.extents, position_) * what.inner);
       task.out_count = 1;
       task.out[0] = out;
       for (int32_t i = 0; i < members; ++i) task.in[i] = static_cast<const char*>(group.member(i).in) + at;
       task.rows = what.outer;
-      task.in_stride = sum(what.extents, members) * what.inner;
+      task.in_stride = sum_of_extents(what.extents, members) * what.inner;
       task.out_stride = task.count = what.extents[position_] * what.inner;
       return from_cuda(launch_reduce(stream, what.dtype, what.reduce, task), "reduce_scatter");
     }
@@ -283,39 +202,15 @@ Status Communicator::through_nccl(cudaStream_t stream, const tsr_abi_collective&
                               : Status(StatusCode::kInternal, format("NCCL: {}", nccl.error_string(result)));
 }
 
-// My share of what a ring would move, so that the shares of all members add up to DESIGN's totals exactly.
-void Communicator::count(const tsr_abi_collective& what) {
-  const int64_t others = what.member_count - 1;
-  int64_t bytes = 0;
-  switch (what.kind) {
-    case kAllReduce:
-      bytes = 2 * others * bytes_of(what, share_of(what.elements, what.member_count, position_).count);
-      break;
-    case kAllGather:
-    case kReduceScatter:
-      bytes = others * bytes_of(what, what.outer * what.extents[position_] * what.inner);
-      break;
-    case kAllToAll: {
-      const int64_t leaving = sum(what.extents2, what.member_count) - what.extents2[position_];
-      bytes = bytes_of(what, what.outer * what.extents[position_] * what.middle * leaving * what.inner);
-      break;
-    }
-    case kBroadcast: bytes = position_ == what.root ? 0 : bytes_of(what, what.elements); break;
-    default: break;
-  }
-  counters_.calls[what.kind] += 1;
-  counters_.bytes[what.kind] += bytes;
-}
-
 Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& what, const void* in,
                                 void* out) {
   if (group_->is_aborted()) return aborted();
-  TSR_RETURN_IF_ERROR(check(what, in, out));
+  TSR_RETURN_IF_ERROR(check_collective(what, position_, group_->members(), in, out, can_reduce));
   // Every member takes the same way: it follows from the description alone.
   if (group_->nccl() != nullptr && nccl_can(what)) {
     // NCCL writes its result on every rank; a broadcast's root may have no output of its own.
     TSR_RETURN_IF_ERROR(through_nccl(stream, what, in, out != nullptr ? out : const_cast<void*>(in)));
-    count(what);
+    count_message(counters_, what.kind, ring_bytes(what, position_));
     return {};
   }
   CommGroup::Member& mine = group_->member(position_);
@@ -325,7 +220,10 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
   Status status = from_cuda(cudaEventRecord(mine.ready, stream), "an event");
   if (!group_->meet()) return aborted();
   // Every member comes to the same verdict, and leaves only when all have read the descriptions.
-  if (status.ok()) status = check_agreement();
+  if (status.ok())
+    status = check_agreement(position_, group_->members(), [&](int32_t member) -> const tsr_abi_collective& {
+      return *group_->member(member).what;
+    });
   for (int32_t i = 0; i < group_->members() && status.ok(); ++i)
     if (i != position_)
       status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).ready, 0), "waiting");
@@ -334,7 +232,7 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
   if (!group_->meet()) return aborted();
   for (int32_t i = 0; i < group_->members() && status.ok(); ++i)
     if (i != position_) status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).done, 0), "waiting");
-  if (status.ok()) count(what);
+  if (status.ok()) count_message(counters_, what.kind, ring_bytes(what, position_));
   return status;
 }
 
@@ -363,8 +261,7 @@ Status Communicator::post(cudaStream_t stream, int32_t peer, const void* in, int
   slot.bytes = bytes;
   box.posted.fetch_add(1, std::memory_order_acq_rel);
   box.posted.notify_all();
-  counters_.calls[kSend] += 1;
-  counters_.bytes[kSend] += bytes;
+  count_message(counters_, kSend, bytes);
   return {};
 }
 
@@ -384,7 +281,7 @@ Status Communicator::take(cudaStream_t stream, int32_t peer, void* out, int64_t 
   if (status.ok() && sent != bytes)
     status = Status(StatusCode::kInternal, format("position {} expects {} bytes from {}, which sent {}",
                                                   position_, bytes, peer, sent));
-  if (status.ok()) counters_.calls[kReceive] += 1;  // the bytes are the sender's
+  if (status.ok()) count_message(counters_, kReceive, 0);  // the bytes are the sender's
   return status;
 }
 

@@ -44,11 +44,8 @@ class Communicator {
 
  private:
   Communicator(std::shared_ptr<CommGroup> group, int32_t position);
-  Status check(const tsr_abi_collective& what, const void* in, const void* out) const;
-  Status check_agreement() const;
   Status exchange(cudaStream_t stream, const tsr_abi_collective& what);
   Status through_nccl(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out) const;
-  void count(const tsr_abi_collective& what);
   Status check_peer(int32_t peer, int64_t bytes, std::string_view what) const;
   Status post(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes);
   Status take(cudaStream_t stream, int32_t peer, void* out, int64_t bytes);

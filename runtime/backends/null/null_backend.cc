@@ -8,10 +8,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <vector>
 
+#include "runtime/backend_collective.h"
 #include "runtime/backend_table.h"
 
 using tessera::DType;
@@ -39,7 +39,7 @@ struct tsr_abi_kernel {
   double seconds;
 };
 struct tsr_abi_comm {
-  int32_t position, members;
+  int32_t position;
   std::atomic<bool> aborted{false};
   tsr_abi_comm_counters counters{};
 };
@@ -217,36 +217,15 @@ tsr_abi_error* comm_create(tsr_abi_device* const*, int32_t count, tsr_abi_comm**
     for (int32_t i = 0; i < count; ++i) {
       out[i] = new tsr_abi_comm;
       out[i]->position = i;
-      out[i]->members = count;
     }
     return Status();
   });
 }
 void comm_destroy(tsr_abi_comm* comm) { delete comm; }
 
-// The member's share: what it holds of the tensor, times how often a ring moves it. For all_reduce and
-// broadcast the tensor is cut evenly, the rest going to the first members.
-int64_t ring_bytes(const tsr_abi_comm& comm, const tsr_abi_collective& what) {
-  const int64_t element = tessera::dtype_bytes(static_cast<DType>(what.dtype), 1), others = comm.members - 1;
-  const auto sum = [&](const int64_t* extents) {
-    return std::accumulate(extents, extents + comm.members, int64_t{0});
-  };
-  const int64_t even = what.elements / comm.members + (comm.position < what.elements % comm.members ? 1 : 0);
-  switch (what.kind) {
-    case 0: return 2 * others * even * element;
-    case 1:
-    case 2: return others * what.outer * what.extents[comm.position] * what.inner * element;
-    case 3:
-      return what.outer * what.extents[comm.position] * what.middle *
-             (sum(what.extents2) - what.extents2[comm.position]) * what.inner * element;
-    default: return others * even * element;
-  }
-}
-
 Status count(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t kind, int64_t bytes) {
   if (comm->aborted) return Status(StatusCode::kAborted, "the communicator was aborted");
-  comm->counters.calls[kind] += 1;
-  comm->counters.bytes[kind] += bytes;
+  tessera::count_message(comm->counters, kind, bytes);
   advance(stream, format("collective {} moves {} bytes", kind, bytes),
           static_cast<double>(bytes) / kLinkBytesPerSecond + kLinkLatencySeconds);
   return {};
@@ -254,13 +233,13 @@ Status count(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t kind, int64_t b
 
 tsr_abi_error* comm_collective(tsr_abi_comm* comm, tsr_abi_stream* stream, const tsr_abi_collective* what,
                                const void*, void*) {
-  return guarded([&] { return count(comm, stream, what->kind, ring_bytes(*comm, *what)); });
+  return guarded([&] { return count(comm, stream, what->kind, tessera::ring_bytes(*what, comm->position)); });
 }
 tsr_abi_error* comm_send(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t, const void*, int64_t bytes) {
-  return guarded([&] { return count(comm, stream, 5, bytes); });
+  return guarded([&] { return count(comm, stream, tessera::kSend, bytes); });
 }
 tsr_abi_error* comm_recv(tsr_abi_comm* comm, tsr_abi_stream* stream, int32_t, void*, int64_t) {
-  return guarded([&] { return count(comm, stream, 6, 0); });
+  return guarded([&] { return count(comm, stream, tessera::kReceive, 0); });
 }
 void comm_abort(tsr_abi_comm* comm) { comm->aborted = true; }
 void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {

@@ -1,0 +1,123 @@
+// What backends that carry collectives out themselves do alike: what a member can see to be wrong with a
+// description, what only all of them together can, and the bytes that count as a member's. Header-only, as
+// backend_table.h is.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string_view>
+
+#include "graph/base/dtype.h"
+#include "graph/base/result.h"
+#include "graph/base/text.h"
+#include "runtime/backend_abi.h"
+
+namespace tessera {
+
+// What counters are kept by: CollectiveKind of graph/program.h, and messages.
+enum MessageKind : int32_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend, kReceive };
+
+// Of the first `count` members. Where a member's own part begins: the sum up to it.
+inline int64_t sum_of_extents(const int64_t* extents, int32_t count) {
+  return std::accumulate(extents, extents + count, int64_t{0});
+}
+
+struct MemberShare {
+  int64_t begin, count;
+};
+
+// The elements of an all_reduce that a member adds up, in whole cache lines of f32.
+inline MemberShare all_reduce_share(int64_t elements, int32_t members, int32_t member) {
+  constexpr int64_t kUnit = 16;
+  const int64_t units = (elements + kUnit - 1) / kUnit;
+  const int64_t begin = std::min(elements, units * member / members * kUnit);
+  const int64_t end = std::min(elements, units * (member + 1) / members * kUnit);
+  return {begin, end - begin};
+}
+
+// kInvalidArgument for what the member at `position` of a group of `members` sees before it meets the others.
+// `can_reduce(dtype, reduce)`: whether the backend has the reduction; kUnsupported where it lacks it.
+template <class CanReduce>
+Status check_collective(const tsr_abi_collective& what, int32_t position, int32_t members, const void* in,
+                        const void* out, CanReduce&& can_reduce) {
+  const auto wrong = [](std::string_view problem) {
+    return Status(StatusCode::kInvalidArgument, format("collective: {}", problem));
+  };
+  if (what.member_count != members)
+    return wrong(format("described for {} members, the group has {}", what.member_count, members));
+  if (what.dtype < 0 || what.dtype >= kDTypeCount)
+    return wrong(format("dtype {} does not exist", what.dtype));
+  if (what.elements < 0 || what.outer < 0 || what.middle < 0 || what.inner < 0)
+    return wrong("a negative extent");
+  if (what.kind < kAllReduce || what.kind > kBroadcast)
+    return wrong(format("kind {} does not exist", what.kind));
+  if ((what.kind == kAllReduce || what.kind == kReduceScatter) && !can_reduce(what.dtype, what.reduce))
+    return Status(StatusCode::kUnsupported, format("collective: no reduction {} of {}", what.reduce,
+                                                   to_text(static_cast<DType>(what.dtype))));
+  if (what.kind == kBroadcast && (what.root < 0 || what.root >= members))
+    return wrong(format("root {} is outside the group of {}", what.root, members));
+  if (what.kind == kAllReduce || what.kind == kBroadcast) return {};
+  const bool two_dims = what.kind == kAllToAll;
+  if (what.extents == nullptr || (two_dims && what.extents2 == nullptr)) return wrong("no extents");
+  for (int32_t i = 0; i < members; ++i)
+    if (what.extents[i] < 0 || (two_dims && what.extents2[i] < 0)) return wrong("a negative extent");
+  int64_t whole = what.outer * sum_of_extents(what.extents, members) * what.inner;
+  if (two_dims) whole *= what.middle * sum_of_extents(what.extents2, members);
+  if (whole != what.elements)
+    return wrong(format("extents make {} elements, the whole tensor has {}", whole, what.elements));
+  // A member that owns nothing of a split dim passes an empty buffer, which may lie anywhere.
+  const bool empty = what.extents[position] == 0 || (two_dims && what.extents2[position] == 0);
+  if (what.elements > 0 && !empty && in == out && in != nullptr && members > 1)
+    return wrong("in and out are one buffer");
+  return {};
+}
+
+// kInternal unless all members mean the same collective; `what_of(i)`: what member i describes.
+template <class WhatOf>
+Status check_agreement(int32_t position, int32_t members, WhatOf&& what_of) {
+  const auto same = [&](const int64_t* a, const int64_t* b) {
+    if ((a == nullptr) != (b == nullptr)) return false;
+    return a == nullptr || std::equal(a, a + members, b);
+  };
+  const tsr_abi_collective& mine = what_of(position);
+  for (int32_t i = 0; i < members; ++i) {
+    const tsr_abi_collective& other = what_of(i);
+    if (mine.kind != other.kind || mine.reduce != other.reduce || mine.dtype != other.dtype ||
+        mine.outer != other.outer || mine.middle != other.middle || mine.inner != other.inner ||
+        mine.elements != other.elements || mine.root != other.root ||
+        mine.in_split_first != other.in_split_first || !same(mine.extents, other.extents) ||
+        !same(mine.extents2, other.extents2))
+      return Status(
+          StatusCode::kInternal,
+          format("collective: members 0..{} disagree: position {} has kind {} of {} elements, position {} "
+                 "has kind {} of {} elements",
+                 members - 1, position, mine.kind, mine.elements, i, other.kind, other.elements));
+  }
+  return {};
+}
+
+// The member's share of what a ring would move: the shares of all members add up to a ring's total exactly.
+inline int64_t ring_bytes(const tsr_abi_collective& what, int32_t position) {
+  const int64_t others = what.member_count - 1;
+  const auto bytes = [&](int64_t elements) { return dtype_bytes(static_cast<DType>(what.dtype), elements); };
+  switch (what.kind) {
+    case kAllReduce:
+      return 2 * others * bytes(all_reduce_share(what.elements, what.member_count, position).count);
+    case kAllGather:
+    case kReduceScatter: return others * bytes(what.outer * what.extents[position] * what.inner);
+    case kAllToAll: {
+      const int64_t leaving = sum_of_extents(what.extents2, what.member_count) - what.extents2[position];
+      return bytes(what.outer * what.extents[position] * what.middle * leaving * what.inner);
+    }
+    case kBroadcast: return position == what.root ? 0 : bytes(what.elements);
+    default: return 0;
+  }
+}
+
+inline void count_message(tsr_abi_comm_counters& counters, int32_t kind, int64_t bytes) {
+  counters.calls[kind] += 1;
+  counters.bytes[kind] += bytes;
+}
+
+}  // namespace tessera
