@@ -104,13 +104,9 @@ void join_sum_and_norm(const FusionPattern& pattern, KernelJoiner& code, size_t 
     if (!code.may_move(*maker, at)) return;
     std::ranges::reverse(members);
   }
-  Joined joined{.op = find_op(pattern.makes),
-                .attrs = desc.attrs,
-                .inputs = sum.inputs,
-                .outputs = sum.outputs,
-                .in_types = code.desc_of(sum).inputs,
-                .out_types = code.desc_of(sum).outputs,
-                .node = sum.node};
+  Joined joined = code.as_joined(sum);
+  joined.op = find_op(pattern.makes);
+  joined.attrs = desc.attrs;
   joined.inputs.insert(joined.inputs.end(), norm.inputs.begin() + 1, norm.inputs.end());
   joined.outputs.insert(joined.outputs.end(), norm.outputs.begin(), norm.outputs.end());
   joined.in_types.insert(joined.in_types.end(), desc.inputs.begin() + 1, desc.inputs.end());
@@ -132,19 +128,13 @@ void join_norm_gradients(const FusionPattern& pattern, KernelJoiner& code, size_
     if (other->inputs == operands && code.may_move(reader, at)) weight_at = reader;
   }
   if (!weight_at) return;
-  const KernelDesc& input_desc = code.desc_of(input);
   const std::vector<SlotRef> weight_outputs = code.kernel_at(*weight_at)->outputs;
   const std::vector<TensorType> weight_types = code.desc_of(*code.kernel_at(*weight_at)).outputs;
-  const OpDef* op = find_op(pattern.makes);
-  std::vector<Attr> attrs;
-  for (const AttrSpec& spec : op->attrs) attrs.push_back({std::string(spec.name), *spec.default_value});
-  Joined joined{.op = op,
-                .attrs = std::move(attrs),
-                .inputs = input.inputs,
-                .outputs = input.outputs,
-                .in_types = input_desc.inputs,
-                .out_types = input_desc.outputs,
-                .node = input.node};
+  Joined joined = code.as_joined(input);
+  joined.op = find_op(pattern.makes);
+  joined.attrs.clear();
+  for (const AttrSpec& spec : joined.op->attrs)
+    joined.attrs.push_back({std::string(spec.name), *spec.default_value});
   const auto add_weights = [&] {
     joined.outputs.insert(joined.outputs.end(), weight_outputs.begin(), weight_outputs.end());
     joined.out_types.insert(joined.out_types.end(), weight_types.begin(), weight_types.end());
@@ -182,13 +172,7 @@ void join_norm_column_sums(const FusionPattern& pattern, KernelJoiner& code, siz
       norm.outputs[0] != sums.inputs[0] || norm.micro_batch != sums.micro_batch ||
       code.desc_of(sums).outputs[0] != desc.outputs[1] || !code.may_move(at, *maker))
     return;
-  Joined joined{.op = desc.op,
-                .attrs = desc.attrs,
-                .inputs = norm.inputs,
-                .outputs = norm.outputs,
-                .in_types = desc.inputs,
-                .out_types = desc.outputs,
-                .node = norm.node};
+  Joined joined = code.as_joined(norm);
   set(joined.attrs, "column_sums", 1);
   joined.outputs.push_back(sums.outputs[0]);
   joined.out_types.push_back(desc.outputs[1]);
@@ -202,13 +186,7 @@ void join_widening(const FusionPattern&, KernelJoiner& code, size_t at) {
   if (!maker) return;
   const KernelInst& sums = *code.kernel_at(*maker);
   const KernelDesc& desc = code.desc_of(sums);
-  Joined joined{.op = desc.op,
-                .attrs = desc.attrs,
-                .inputs = sums.inputs,
-                .outputs = sums.outputs,
-                .in_types = desc.inputs,
-                .out_types = desc.outputs,
-                .node = sums.node};
+  Joined joined = code.as_joined(sums);
   if (!set(joined.attrs, "wide", 1)) return;
   const auto widened = desc.op->infer(desc.inputs, joined.attrs);
   if (!widened.ok()) return;
@@ -233,7 +211,6 @@ constexpr std::string_view kActivations[] = {"gelu", "relu", "silu"};
 constexpr std::string_view kLayerNorm[] = {"layer_norm_grad_weight", "add"};
 constexpr std::string_view kRmsNorm[] = {"rms_norm_grad_weight", "add"};
 constexpr std::string_view kColumnSums[] = {"sum_leading"};
-
 constexpr std::string_view kWidening[] = {"cast"};
 
 // In the order in which they are looked for: a norm's gradient takes what is added to it before a product

@@ -54,6 +54,17 @@ bool KernelJoiner::is_value(SlotRef ref) const {
          writers_[slot].size() == 1;
 }
 
+KernelJoiner::Joined KernelJoiner::as_joined(const KernelInst& kernel) const {
+  const KernelDesc& desc = desc_of(kernel);
+  return {.op = desc.op,
+          .attrs = desc.attrs,
+          .inputs = kernel.inputs,
+          .outputs = kernel.outputs,
+          .in_types = desc.inputs,
+          .out_types = desc.outputs,
+          .node = kernel.node};
+}
+
 std::optional<size_t> KernelJoiner::maker_of(SlotRef ref) const {
   if (!is_value(ref)) return std::nullopt;
   const size_t at = writers_[static_cast<size_t>(ref.slot)][0];

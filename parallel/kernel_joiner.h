@@ -33,6 +33,9 @@ class KernelJoiner {
   }
   const OpDef& op_of(const KernelInst& kernel) const { return *desc_of(kernel).op; }
 
+  // What a kernel is by itself, to be made more of.
+  Joined as_joined(const KernelInst& kernel) const;
+
   // Places of the instructions that read the value's slot, one a reference.
   const std::vector<size_t>& readers_of(SlotRef ref) const { return readers_[static_cast<size_t>(ref.slot)]; }
   // The kernel that makes a value of this run alone, written once, whole.

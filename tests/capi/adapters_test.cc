@@ -6,16 +6,11 @@
 #include <map>
 
 #include "tests/capi/c_api.h"
+#include "tests/capi/small_training.h"
 
 using namespace capi_test;
 
 namespace {
-
-Model described(const char* description) {
-  tsr_model* made = nullptr;
-  ok(tsr_model_new(description, options({{"seed", 7}}).get(), &made));
-  return Model(made);
-}
 
 Model adapted(const Model& model, std::initializer_list<Setting> settings) {
   tsr_model* made = nullptr;
@@ -44,26 +39,11 @@ std::map<std::string, std::vector<float>> values(const Model& model) {
   return all;
 }
 
-Dataset bytes_dataset() {
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  const Tokenizer owned(tokenizer);
-  std::string words;
-  for (int i = 0; i < 120; ++i) words += "the tiles of one mosaic lie side by side; ";
-  tsr_dataset* made = nullptr;
-  ok(tsr_dataset_new_text(words.c_str(), words.size(), owned.get(),
-                          options({{"seq", 16}, {"eval_fraction", 0.2}}).get(), &made));
-  return Dataset(made);
-}
-
 double evaluated(const Runtime& runtime, const Model& model, const Dataset& dataset) {
   tsr_trainer* made = nullptr;
   ok(tsr_trainer_new(runtime.get(), model.get(), dataset.get(), options({{"evaluate_only", 1}}).get(),
                      &made));
-  const Trainer trainer(made);
-  double loss = 0;
-  ok(tsr_trainer_evaluate(trainer.get(), &loss));
-  return loss;
+  return capi_test::evaluated(Trainer(made));
 }
 
 constexpr const char* kModel = "gpt2:L=2,C=32,H=4,V=256,T=32";
@@ -74,7 +54,7 @@ TEST_CASE(
     "training adapters leaves the base as it is to the bit, lowers the loss, and merges to the same "
     "outputs") {
   const Runtime runtime = capi_test::runtime();
-  const Dataset dataset = bytes_dataset();
+  const Dataset dataset = repeated_text("the tiles of one mosaic lie side by side; ", 120, 16, 0.2);
   const Model base = described(kModel);
   const auto before = values(base);
   const double first = evaluated(runtime, base, dataset);

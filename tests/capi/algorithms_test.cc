@@ -19,6 +19,7 @@
 #include "runtime/backends/cpu/cpu_backend.h"
 #include "runtime/session.h"
 #include "tests/capi/c_api.h"
+#include "tests/capi/small_training.h"
 #include "tests/test_backend.h"
 
 using namespace tessera;
@@ -237,19 +238,10 @@ constexpr int64_t kSteps = 8;
 std::vector<double> losses_of_training(const std::string& profile, int64_t tune) {
   using namespace capi_test;
   const capi_test::Runtime rt = capi_test::runtime();
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  const Tokenizer owned(tokenizer);
-  std::string words;
-  for (int i = 0; i < 20; ++i) words += "the tiles of one mosaic lie side by side; ";
-  tsr_dataset* data = nullptr;
-  ok(tsr_dataset_new_text(words.c_str(), words.size(), owned.get(), options({{"seq", 16}}).get(), &data));
-  const capi_test::Dataset dataset(data);
-  tsr_model* model = nullptr;
-  ok(tsr_model_new("gpt2:L=1,C=32,H=2,V=256,T=16", options({{"seed", 7}}).get(), &model));
-  const Model of(model);
+  const capi_test::Dataset dataset = repeated_text("the tiles of one mosaic lie side by side; ", 20, 16, 0);
+  const capi_test::Model model = described("gpt2:L=1,C=32,H=2,V=256,T=16");
   tsr_trainer* made = nullptr;
-  ok(tsr_trainer_new(rt.get(), of.get(), dataset.get(),
+  ok(tsr_trainer_new(rt.get(), model.get(), dataset.get(),
                      options({{"devices", std::string("cuda:0")},
                               {"batch", 4},
                               {"steps", kSteps},
@@ -260,12 +252,7 @@ std::vector<double> losses_of_training(const std::string& profile, int64_t tune)
                      &made));
   const capi_test::Trainer trainer(made);
   std::vector<double> losses;
-  for (int64_t i = 0; i < kSteps; ++i) {
-    tsr_step step{};
-    step.struct_size = sizeof step;
-    ok(tsr_trainer_step(trainer.get(), &step));
-    losses.push_back(step.loss);
-  }
+  for (int64_t i = 0; i < kSteps; ++i) losses.push_back(one_step(trainer));
   return losses;
 }
 

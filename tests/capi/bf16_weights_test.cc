@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/capi/c_api.h"
+#include "tests/capi/small_training.h"
 
 using namespace capi_test;
 
@@ -14,22 +15,8 @@ namespace {
 
 constexpr const char* kModel = "llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=32";
 
-Model described(const char* description) {
-  tsr_model* made = nullptr;
-  ok(tsr_model_new(description, options({{"seed", int64_t{3}}}).get(), &made));
-  return Model(made);
-}
-
 Dataset tiny_text() {
-  std::string words;
-  for (int i = 0; i < 60; ++i) words += "the cat sat on the mat and the dog sat on the log. ";
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  const Tokenizer owned(tokenizer);
-  tsr_dataset* made = nullptr;
-  ok(tsr_dataset_new_text(words.data(), words.size(), owned.get(),
-                          options({{"seq", int64_t{16}}, {"eval_fraction", 0.1}}).get(), &made));
-  return Dataset(made);
+  return repeated_text("the cat sat on the mat and the dog sat on the log. ", 60, 16, 0.1);
 }
 
 struct Choice {
@@ -40,7 +27,7 @@ struct Choice {
 
 class Training {
  public:
-  explicit Training(const Choice& choice = {}) : model(described(kModel)), data_(tiny_text()) {
+  explicit Training(const Choice& choice = {}) : model(described(kModel, 3)), data_(tiny_text()) {
     tsr_trainer* made = nullptr;
     ok(tsr_trainer_new(runtime_.get(), model.get(), data_.get(), settings(choice).get(), &made));
     trainer_.reset(made);
@@ -55,22 +42,13 @@ class Training {
                     {"seed", choice.seed},
                     {"evaluate_only", choice.evaluate_only}});
   }
-  double step() {
-    tsr_step info = {};
-    info.struct_size = sizeof info;
-    ok(tsr_trainer_step(trainer_.get(), &info));
-    return info.loss;
-  }
+  double step() { return one_step(trainer_); }
   double steps(int count) {
     double loss = 0;
     for (int i = 0; i < count; ++i) loss = step();
     return loss;
   }
-  double evaluate() {
-    double loss = 0;
-    ok(tsr_trainer_evaluate(trainer_.get(), &loss));
-    return loss;
-  }
+  double evaluate() { return evaluated(trainer_); }
   Tensor read(const std::string& name) const {
     tsr_tensor* value = nullptr;
     ok(tsr_trainer_read(trainer_.get(), name.c_str(), &value));
@@ -236,7 +214,7 @@ TEST_CASE("bf16 weights make the arena smaller, to the byte as planned") {
 
 TEST_CASE("bf16 weights are refused beside f16, and other types of weights altogether") {
   const Runtime rt = runtime();
-  const Model model = described(kModel);
+  const Model model = described(kModel, 3);
   const Dataset data = tiny_text();
   tsr_trainer* made = nullptr;
   Error error = take(tsr_trainer_new(rt.get(), model.get(), data.get(),

@@ -1,33 +1,15 @@
 // A mixture of experts from the first step to the last token: trained with its experts spread over devices,
 // resumed under other layouts, stored, and asked to write on one device and on several.
 #include "c_api.h"
+#include "small_training.h"
 
 using namespace capi_test;
 
 namespace {
 
-Model model() {
-  tsr_model* made = nullptr;
-  ok(tsr_model_new("moe:L=2,C=32,H=4,KV=2,F=20,E=4,K=2,V=256,T=48", options({{"seed", int64_t{3}}}).get(),
-                   &made));
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  ok(tsr_model_set_tokenizer(made, tokenizer));
-  tsr_tokenizer_free(tokenizer);
-  return Model(made);
-}
+Model model() { return described_with_bytes("moe:L=2,C=32,H=4,KV=2,F=20,E=4,K=2,V=256,T=48", 3); }
 
-Dataset words() {
-  std::string text;
-  for (int i = 0; i < 60; ++i) text += "the cat sat on the mat and the dog sat on the log. ";
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  tsr_dataset* made = nullptr;
-  ok(tsr_dataset_new_text(text.data(), text.size(), tokenizer,
-                          options({{"seq", int64_t{16}}, {"eval_fraction", 0.1}}).get(), &made));
-  tsr_tokenizer_free(tokenizer);
-  return Dataset(made);
-}
+Dataset words() { return repeated_text("the cat sat on the mat and the dog sat on the log. ", 60, 16, 0.1); }
 
 Trainer trainer(const Runtime& rt, const Model& model, const Dataset& data, const char* devices,
                 const char* parallel) {
@@ -40,19 +22,6 @@ Trainer trainer(const Runtime& rt, const Model& model, const Dataset& data, cons
                          .get(),
                      &made));
   return Trainer(made);
-}
-
-double step(const Trainer& trainer) {
-  tsr_step info = {};
-  info.struct_size = sizeof info;
-  ok(tsr_trainer_step(trainer.get(), &info));
-  return info.loss;
-}
-
-double evaluated(const Trainer& trainer) {
-  double loss = 0;
-  ok(tsr_trainer_evaluate(trainer.get(), &loss));
-  return loss;
 }
 
 std::vector<std::vector<float>> values(const Trainer& trainer) {
@@ -95,23 +64,23 @@ TEST_CASE("a mixture of experts trains over devices, resumes under other layouts
   const Model made = model();
   const Dataset data = words();
   const Trainer spread = trainer(rt, made, data, "cpu:4", "dp=2,ep=2,zero=1");
-  const double first = step(spread), untrained = evaluated(spread);
-  for (int i = 0; i < 50; ++i) step(spread);
-  CHECK(step(spread) < 0.6 * first);
+  const double first = one_step(spread), untrained = evaluated(spread);
+  for (int i = 0; i < 50; ++i) one_step(spread);
+  CHECK(one_step(spread) < 0.6 * first);
   CHECK(evaluated(spread) < 0.6 * untrained);
 
   const Scratch scratch;
   const std::string folder = scratch / "checkpoint";
   ok(tsr_trainer_save(spread.get(), folder.c_str()));
   const auto saved = values(spread);
-  const double next = step(spread);
+  const double next = one_step(spread);
   for (const auto& [devices, parallel] :
        {std::pair{"cpu:1", ""}, {"cpu:3", "ep=3"}, {"cpu:4", "tp=2,dp=2,zero=3"}, {"cpu:2", "ep=2,mb=2"}}) {
     INFO(parallel);
     const Trainer other = trainer(rt, made, data, devices, parallel);
     ok(tsr_trainer_resume(other.get(), folder.c_str()));
     CHECK(values(other) == saved);
-    CHECK(step(other) == doctest::Approx(next).epsilon(1e-3));
+    CHECK(one_step(other) == doctest::Approx(next).epsilon(1e-3));
   }
 
   ok(tsr_trainer_resume(spread.get(), folder.c_str()));

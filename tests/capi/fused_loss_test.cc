@@ -26,15 +26,8 @@ Trained trained(const char* model_text, const char* fused_loss) {
       &made));
   const Trainer trainer(made);
   Trained result;
-  for (int i = 0; i < 3; ++i) {
-    tsr_step step{};
-    step.struct_size = sizeof step;
-    ok(tsr_trainer_step(trainer.get(), &step));
-    result.losses.push_back(step.loss);
-  }
-  double loss = 0;
-  ok(tsr_trainer_evaluate(trainer.get(), &loss));
-  result.losses.push_back(loss);
+  for (int i = 0; i < 3; ++i) result.losses.push_back(one_step(trainer));
+  result.losses.push_back(evaluated(trainer));
   const std::string report = text([&](auto... out) { return tsr_trainer_report(trainer.get(), out...); });
   const auto number = [&](const char* key) {
     const size_t at = report.find(key, report.find("\"arena_bytes\""));

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "c_api.h"
+#include "small_training.h"
 
 using namespace capi_test;
 
@@ -33,28 +34,9 @@ const std::vector<Layout> kLayouts = {
     {"cpu:2", "dp=2,zero=3,offload=params+optimizer@file"},
 };
 
-Model model() {
-  tsr_model* made = nullptr;
-  ok(tsr_model_new("llama:L=4,C=32,H=8,KV=4,F=42,V=256,T=32,tied=1", options({{"seed", int64_t{3}}}).get(),
-                   &made));
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  ok(tsr_model_set_tokenizer(made, tokenizer));
-  tsr_tokenizer_free(tokenizer);
-  return Model(made);
-}
+Model model() { return described_with_bytes("llama:L=4,C=32,H=8,KV=4,F=42,V=256,T=32,tied=1", 3); }
 
-Dataset words() {
-  std::string text;
-  for (int i = 0; i < 60; ++i) text += "the cat sat on the mat and the dog sat on the log. ";
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  tsr_dataset* made = nullptr;
-  ok(tsr_dataset_new_text(text.data(), text.size(), tokenizer,
-                          options({{"seq", int64_t{12}}, {"eval_fraction", 0.1}}).get(), &made));
-  tsr_tokenizer_free(tokenizer);
-  return Dataset(made);
-}
+Dataset words() { return repeated_text("the cat sat on the mat and the dog sat on the log. ", 60, 12, 0.1); }
 
 // Null when this version does not carry the layout out.
 Trainer trainer_for(const Runtime& rt, const Model& model, const Dataset& data, const Layout& layout) {
@@ -68,13 +50,6 @@ Trainer trainer_for(const Runtime& rt, const Model& model, const Dataset& data, 
   INFO(layout.parallel, ": ", error.message);
   CHECK((error.code == TSR_OK || error.code == TSR_UNSUPPORTED));
   return Trainer(made);
-}
-
-double one_step(const Trainer& trainer) {
-  tsr_step info = {};
-  info.struct_size = sizeof info;
-  ok(tsr_trainer_step(trainer.get(), &info));
-  return info.loss;
 }
 
 std::vector<std::string> tensor_names() {

@@ -1,6 +1,5 @@
 // Option precision = tf32 through the C API: training, evaluation, generating, saved plans.
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -13,37 +12,12 @@ namespace {
 
 constexpr const char* kModel = "llama:L=2,C=32,H=4,KV=2,F=48,V=257,T=32";
 
-// Losses of the steps, then of an evaluation.
-std::vector<double> losses_of(const char* precision, const char* devices, const char* weights = "model") {
-  const Runtime runtime = capi_test::runtime();
-  tsr_trainer* made = nullptr;
-  ok(tsr_trainer_new(runtime.get(), described(kModel).get(), bytes_dataset().get(),
-                     options({{"devices", std::string(devices)},
-                              {"batch", 8},
-                              {"steps", 20},
-                              {"lr", 3e-3},
-                              {"weights", std::string(weights)},
-                              {"precision", std::string(precision)}})
-                         .get(),
-                     &made));
-  const Trainer trainer(made);
-  std::vector<double> losses;
-  for (int i = 0; i < 20; ++i) {
-    tsr_step step{};
-    step.struct_size = sizeof step;
-    ok(tsr_trainer_step(trainer.get(), &step));
-    losses.push_back(step.loss);
-  }
-  losses.push_back(0);
-  ok(tsr_trainer_evaluate(trainer.get(), &losses.back()));
-  return losses;
-}
-
 }  // namespace
 
 TEST_CASE("with precision tf32 a model trains and is evaluated as in f32, but for the rounding of operands") {
-  const std::vector<double> exact = losses_of("f32", "cpu:1"), one = losses_of("tf32", "cpu:1"),
-                            two = losses_of("tf32", "cpu:2");
+  const std::vector<double> exact = losses_of(kModel, "cpu:1", "f32"),
+                            one = losses_of(kModel, "cpu:1", "tf32"),
+                            two = losses_of(kModel, "cpu:2", "tf32");
   REQUIRE(one.size() == exact.size());
   for (size_t i = 0; i < exact.size(); ++i) {
     CAPTURE(i);
@@ -57,8 +31,8 @@ TEST_CASE("with precision tf32 a model trains and is evaluated as in f32, but fo
   CHECK(one[20] != exact[20]);
   CHECK(one[19] < 0.8 * one[0]);
   // Beside parameters in bf16, which products read as f32.
-  const std::vector<double> narrow = losses_of("tf32", "cpu:1", "bf16");
-  CHECK(narrow[0] != losses_of("f32", "cpu:1", "bf16")[0]);
+  const std::vector<double> narrow = losses_of(kModel, "cpu:1", "tf32", "bf16");
+  CHECK(narrow[0] != losses_of(kModel, "cpu:1", "f32", "bf16")[0]);
   CHECK(narrow[19] < 0.8 * narrow[0]);
 }
 

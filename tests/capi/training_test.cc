@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "c_api.h"
+#include "small_training.h"
 
 using namespace capi_test;
 
@@ -71,26 +72,10 @@ std::string report(const Trainer& trainer) {
   return text([&](auto... out) { return tsr_trainer_report(trainer.get(), out...); });
 }
 
-Model tiny_llama() {
-  tsr_model* made = nullptr;
-  ok(tsr_model_new("llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=32", options({{"seed", int64_t{3}}}).get(), &made));
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  ok(tsr_model_set_tokenizer(made, tokenizer));
-  tsr_tokenizer_free(tokenizer);
-  return Model(made);
-}
+Model tiny_llama() { return described_with_bytes("llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=32", 3); }
 
 Dataset tiny_text() {
-  std::string words;
-  for (int i = 0; i < 60; ++i) words += "the cat sat on the mat and the dog sat on the log. ";
-  tsr_tokenizer* tokenizer = nullptr;
-  ok(tsr_tokenizer_new_bytes(&tokenizer));
-  tsr_dataset* made = nullptr;
-  ok(tsr_dataset_new_text(words.data(), words.size(), tokenizer,
-                          options({{"seq", int64_t{16}}, {"eval_fraction", 0.1}}).get(), &made));
-  tsr_tokenizer_free(tokenizer);
-  return Dataset(made);
+  return repeated_text("the cat sat on the mat and the dog sat on the log. ", 60, 16, 0.1);
 }
 
 Trainer llama_trainer(const Runtime& rt, const Model& model, const Dataset& data, const char* devices,

@@ -10,16 +10,13 @@
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/training.h"
+#include "tests/ok.h"
 
 using namespace tessera;
 
 namespace {
 
-template <class T>
-T ok(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), std::string(result.status().message()));
-  return std::move(result).value();
-}
+using test::ok;
 
 Graph model(std::string_view shorthand) { return ok(build_model(*parse_shorthand(shorthand))); }
 

@@ -10,15 +10,12 @@
 #include "graph/models/model_family.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
+#include "tests/ok.h"
 
 namespace tessera {
 namespace {
 
-template <class T>
-T ok(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), result.status().to_string());
-  return std::move(result).value();
-}
+using test::ok;
 
 Graph with_loss(const char* shorthand, DType precision) {
   Graph forward = ok(build_model(ok(parse_shorthand(shorthand))));

@@ -11,15 +11,12 @@
 #include "graph/transform/adapters.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
+#include "tests/ok.h"
 
 namespace tessera {
 namespace {
 
-template <class T>
-T ok(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), result.status().to_string());
-  return std::move(result).value();
-}
+using test::ok;
 
 Graph model(const char* shorthand, DType compute = DType::kF32) {
   Graph forward = ok(build_model(ok(parse_shorthand(shorthand))));

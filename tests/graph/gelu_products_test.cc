@@ -9,16 +9,13 @@
 #include "graph/models/model_family.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
+#include "tests/ok.h"
 
 using namespace tessera;
 
 namespace {
 
-template <class T>
-T ok(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), result.status().to_string());
-  return std::move(result).value();
-}
+using test::ok;
 
 int count(const Graph& graph, std::string_view op) {
   return static_cast<int>(

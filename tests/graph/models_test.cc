@@ -9,20 +9,18 @@
 #include "graph/models/model_family.h"
 #include "graph/transform/decoding.h"
 #include "graph/transform/training.h"
+#include "tests/ok.h"
 
 using namespace tessera;
 
 namespace {
 
+using test::ok;
+
 Graph model(std::string_view shorthand) {
   Result<ModelConfig> config = parse_shorthand(shorthand);
   REQUIRE_MESSAGE(config.ok(), config.status().to_string());
   Result<Graph> graph = build_model(*config);
-  REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
-  return std::move(*graph);
-}
-
-Graph ok(Result<Graph> graph) {
   REQUIRE_MESSAGE(graph.ok(), graph.status().to_string());
   return std::move(*graph);
 }

@@ -7,15 +7,12 @@
 #include "graph/graph_text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/training.h"
+#include "tests/ok.h"
 
 namespace tessera {
 namespace {
 
-template <class T>
-T ok(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), result.status().to_string());
-  return std::move(result).value();
-}
+using test::ok;
 
 int64_t casts_to(const Graph& graph, DType dtype) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& node) {

@@ -13,15 +13,12 @@
 #include "graph/models/model_family.h"
 #include "graph/transform/fused_loss.h"
 #include "graph/transform/training.h"
+#include "tests/ok.h"
 
 namespace tessera {
 namespace {
 
-template <class T>
-T ok(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), result.status().to_string());
-  return std::move(result).value();
-}
+using test::ok;
 
 Graph model(const char* shorthand) {
   Graph forward = ok(build_model(ok(parse_shorthand(shorthand))));

@@ -12,15 +12,12 @@
 #include "graph/models/model_family.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
+#include "tests/ok.h"
 
 namespace tessera {
 namespace {
 
-template <class T>
-T ok(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), result.status().to_string());
-  return std::move(result).value();
-}
+using test::ok;
 
 std::string type_of(const Graph& graph, std::string_view name) {
   const auto id = graph.find_tensor(name);
