@@ -291,10 +291,13 @@ tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, con
   return guarded([&]() -> Status {
     const ScopedDevice current(stream->device->ordinal);
     Overlap overlap{.with_previous = stream->may_overlap && may_overlap()};
-    TSR_RETURN_IF_ERROR(
-        kernel->kernel->launch(LaunchArgs{inputs, outputs, workspace, stream->then(), &overlap}));
+    const Status issued =
+        kernel->kernel->launch(LaunchArgs{inputs, outputs, workspace, stream->then(), &overlap});
+    const Status launched = from_cuda(cudaGetLastError(), "a launch");
+    if (!issued.ok()) return issued;
+    TSR_RETURN_IF_ERROR(launched);
     stream->may_overlap = overlap.with_next;
-    return from_cuda(cudaGetLastError(), "a launch");
+    return {};
   });
 }
 

@@ -10,8 +10,11 @@
 
 namespace tessera::cuda {
 
+// The runtime keeps an error for whoever asks next (cudaGetLastError), as every launch does; once it is a
+// Status, nobody else is to find it. What broke the context comes back with every call.
 inline Status from_cuda(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return {};
+  (void)cudaGetLastError();
   const StatusCode code = error == cudaErrorMemoryAllocation ? StatusCode::kOutOfMemory
                           : error == cudaErrorInvalidDevice  ? StatusCode::kNotFound
                           : error == cudaErrorNotSupported   ? StatusCode::kUnsupported

@@ -74,7 +74,6 @@ Result<void*> memory_alloc(int32_t tier, int64_t bytes, bool guarded) {
   void* base = nullptr;
   if (const cudaError_t error = allocate(tier, static_cast<size_t>(used + zones), &base);
       error != cudaSuccess) {
-    (void)cudaGetLastError();  // not sticky: the next call starts clean
     size_t available = 0, total = 0;
     (void)cudaMemGetInfo(&available, &total);
     return from_cuda(

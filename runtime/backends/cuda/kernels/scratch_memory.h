@@ -20,10 +20,7 @@ class ScratchMemory {
     if (at_ != nullptr) (void)cudaFree(at_);
   }
   Status allocate(int64_t bytes, std::string_view why) {
-    const Status status =
-        from_cuda(cudaMalloc(&at_, static_cast<size_t>(bytes)), format("{} bytes {}", bytes, why));
-    if (!status.ok()) (void)cudaGetLastError();  // not sticky: the next call starts clean
-    return status;
+    return from_cuda(cudaMalloc(&at_, static_cast<size_t>(bytes)), format("{} bytes {}", bytes, why));
   }
   char* at(int64_t offset) const { return static_cast<char*>(at_) + offset; }
 
