@@ -213,11 +213,23 @@ def locked():
         yield
 
 
+def warm_up():
+    """Beside others that use the device's memory for a while: what does not fit now may fit when they have ended."""
+    for attempt in range(6):
+        try:
+            for _ in range(3 if args.compile else 1):
+                step()
+            return wait()
+        except torch.cuda.OutOfMemoryError:
+            if attempt == 5 or not args.serve:
+                raise
+        give_back()
+        time.sleep(10)
+
+
 with locked():
     begin = time.perf_counter()
-    for _ in range(3 if args.compile else 1):
-        step()
-    wait()
+    warm_up()
     give_back()
 if not args.serve:
     say(counted_steps())

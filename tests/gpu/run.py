@@ -67,11 +67,11 @@ def device_bytes():
     """What the first GPU's memory is used for, by everybody; None without nvidia-smi."""
     if not shutil.which("nvidia-smi"):
         return None
-    answer = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"],
-                            capture_output=True, text=True, timeout=20, check=False)
     try:
+        answer = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"],
+                                capture_output=True, text=True, timeout=20, check=False)
         return int(answer.stdout.split()[0]) << 20
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, subprocess.TimeoutExpired):
         return None
 
 

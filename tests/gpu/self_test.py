@@ -127,6 +127,30 @@ def a_suite_that_checks_too_little_or_fails_is_no_pass(folder):
             check("a_name ERROR: CHECK( x )" in table.rows["ops"][2], str(table.rows["ops"]))
 
 
+def a_broken_op_does_not_hide_the_others(folder):
+    table = Table()
+    suites = Suites(Commands(folder, dict(os.environ)), folder, FULL, table)
+    # By themselves one breaks, and one has no such types.
+    script(f"{folder}/tests/test_ops", """case "$TESSERA_TEST_OP" in
+  "" | rope) echo 'assertions: 1 | 0 passed | 1 failed |'; exit 1 ;;
+  add) echo '0 cases in f16 and bf16 compared'; echo 'assertions: 1 | 0 passed | 1 failed |'; exit 1 ;;
+esac
+echo 'assertions: 1 | 1 passed | 0 failed |'
+""")
+    suites.suite(("halves", "", "test_ops", [], {}, 1), 60)
+    text = table.rows["halves"][2]
+    check(verdict(table, "halves") == "SHORT" and "1 ops fail by themselves (rope): exit status 1" in text, text)
+
+
+def text_that_overlap_changes_falls_short(folder):
+    table = Table()
+    suites = Suites(Commands(folder, dict(os.environ)), folder, FULL, table)
+    for tokens, wanted in [("1, 2", "pass"), ("1, $TESSERA_CUDA_OVERLAP", "SHORT")]:
+        script(f"{folder}/samples/cli/tessera", f"""echo '{{"tokens": [TOKENS]}}' | sed "s/TOKENS/{tokens}/"\n""")
+        suites.overlap("model")
+        check(verdict(table, "overlap") == wanted, str(table.rows["overlap"]))
+
+
 def a_table_of_kernels_adds_up():
     kernel = {"op": "gelu", "variant": "own", "operands": "bf16[4]", "count": 2, "seconds": 2e-5, "floor_seconds": 1e-5}
     text = kernel_table("step", {"seconds": 6e-5, "launches": 6, "floor_seconds": 3e-5, "kernels": [kernel] * 3}, 1)
@@ -140,5 +164,7 @@ with tempfile.TemporaryDirectory() as scratch:
     training_passes_at_what_is_asked_and_no_less()
     decoding_is_held_against_copy_and_product(scratch)
     a_suite_that_checks_too_little_or_fails_is_no_pass(scratch)
+    a_broken_op_does_not_hide_the_others(scratch)
+    text_that_overlap_changes_falls_short(scratch)
     a_table_of_kernels_adds_up()
 print("self_test: what the table says of figures holds")

@@ -8,7 +8,7 @@ import re
 import shutil
 import statistics
 
-from run import Failed
+from run import Clock, Failed
 
 # (key, what, test, arguments, environment, least checks that count as a run)
 SUITES = [
@@ -20,11 +20,14 @@ SUITES = [
      {"TESSERA_TEST_OP": "attention", "TESSERA_TEST_VARIANT": "mma"}, 100),
     ("attention_grad", "its gradient", "test_ops", ["-tc=every_op_in_f16*"],
      {"TESSERA_TEST_OP": "attention_grad", "TESSERA_TEST_VARIANT": "mma"}, 100),
+    ("joined", "launches joined, fp8, experts, captures", "test_ops", ["-sf=*cuda_*"], {}, 5000),
     ("collectives", "collectives", "test_runtime", ["-sf=*communicator_test*"], {}, 100),
     ("parity_gpt2", "parity gpt2, 1 to 8 ranks", "test_conformance", ["-ts=parity gpt2"], {}, 10),
     ("parity_llama", "parity llama", "test_conformance", ["-ts=parity llama"], {}, 10),
     ("parity_variants", "parity variants", "test_conformance", ["-ts=parity variants"], {}, 10),
 ]
+# Those in which one op's broken kernel takes the context with it, and so all ops after it.
+BY_OP = ("ops", "halves")
 SANITIZED = ["layer_norm", "softmax", "embedding_grad", "attention", "attention_grad", "linear_cross_entropy_grad", "narrow_matmul",
              "adamw_update"]
 
@@ -36,6 +39,7 @@ class Suites:
         table.expect("learning", [
             ("bf16_loss", f"loss after {sizes.text_steps} steps, bf16 / f32", "within 1 %"),
             ("same_bits", "two runs, weights and losses", "same bits"),
+            ("overlap", "text where launches overlap", "as where none do"),
             ("arena", "arena predicted = measured", "to the byte")])
         table.expect("sanitizers", [(tool, tool, "clean") for tool in ("memcheck", "racecheck")])
 
@@ -59,10 +63,12 @@ class Suites:
 
     def suite(self, suite, limit):
         key, _, test, arguments, environment, least = suite
+        clock = Clock(limit)
         try:
-            status, output = self.commands.run([f"{self.build}/tests/{test}", *arguments], key, limit, environment)
+            status, output = self.commands.run([f"{self.build}/tests/{test}", *arguments], key, limit * (0.6 if key in BY_OP else 1),
+                                               environment)
         except Failed as failed:
-            self.table.miss(key, failed)
+            self.table.miss(key, f"{self.by_op(suite, clock) if key in BY_OP else ''}{failed}")
             return
         checks = int((re.findall(r"assertions:\s*(\d+)", output) or ["0"])[-1])
         rows = len(set(re.findall(r"^parity \| .*$", output, re.M)))
@@ -71,8 +77,32 @@ class Suites:
         if status != 0:
             first = re.search(r"TEST CASE:\s+(.*)\n(?:.*\n)*?.*?((?:FATAL )?ERROR: .*(?:\n.*)?)", output)
             what = " ".join(" ".join(first.groups()).split()) if first else self.commands.tail(key)
-            text += f", exit status {status}: {what[:150]}"
+            text += f", {self.by_op(suite, clock) if key in BY_OP else ''}exit status {status}: {what[:150]}"
         self.table.set(key, text, status == 0 and checks >= least)
+
+    def by_op(self, suite, clock):
+        """Which ops fail, each in a process of its own, as far as there is time."""
+        key, _, test, arguments, environment, _ = suite
+        ops = sorted(os.path.splitext(os.path.basename(path))[0] for path in glob.glob("tests/ops/cases/*.txt"))
+        wanted = environment.get("TESSERA_TEST_OP")
+        failing, untried = [], []
+
+        def one(op):
+            if clock.left() < 2:
+                return untried.append(op)
+            try:
+                status, output = self.commands.run([f"{self.build}/tests/{test}", *arguments], f"{key}_{op}", min(20, clock.left()),
+                                                   {**environment, "TESSERA_TEST_OP": op})
+            except Failed:
+                return failing.append(op + " (stopped)")
+            # An op without such types compares nothing, which is all that is wrong.
+            if status != 0 and not (re.search(r"^0 cases in", output, re.M) and re.search(r"\| *1 failed *\|", output)):
+                failing.append(op)
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(one, [op for op in ops if wanted in (None, op)]))
+        return (f"{len(failing)} ops fail by themselves ({', '.join(sorted(failing)[:12])}"
+                f"{', ...' if len(failing) > 12 else ''}){f', {len(untried)} untried' if untried else ''}: ")
 
     def train(self, name, extra, limit):
         sizes = self.sizes
@@ -103,11 +133,25 @@ class Suites:
                        f"{first['eval_loss']:.4f} / {wide['eval_loss']:.4f} (from {wide['losses'][0]:.2f})", abs(ratio - 1) <= 0.01)
         arena = first["devices"][0]["arena_bytes"]
         self.table.set("arena", f"{arena['predicted']} and {arena['measured']} bytes", arena["predicted"] == arena["measured"])
+        self.overlap(out[0])
         second = self.train("text_bf16_again", ["--precision", "bf16", "--out", out[1]], limit / 3)
         same = filecmp.cmp(out[0], out[1], shallow=False)
         self.table.set("same_bits", f"weights {'equal' if same else 'DIFFER'}, losses "
                        f"{'equal' if first['losses'] == second['losses'] else 'DIFFER'} over {len(first['losses'])} steps",
                        same and first["losses"] == second["losses"])
+
+    def overlap(self, model):
+        """Sampled, so that one wrong number soon changes all that follows."""
+        def tokens(index):
+            command = [f"{self.build}/samples/cli/tessera", "generate", model, "--prompt", "A kernel ", "--tokens", self.sizes.text_seq // 2,
+                       "--seed", 1, "--precision", "bf16", "--devices", "cuda", "--json"]
+            return self.commands.json(command, f"text_overlap_{index}", 30, {"TESSERA_CUDA_OVERLAP": "1" if index else "0"})["tokens"]
+        try:
+            apart, *overlapping = [tokens(index) for index in range(4)]
+        except Failed as failed:
+            return self.table.miss("overlap", failed)
+        same = sum(each == apart for each in overlapping)
+        self.table.set("overlap", f"{same} of {len(overlapping)} times, {len(apart)} tokens", same == len(overlapping) and len(apart) > 0)
 
     def memcheck(self, limit):
         self.sanitize("memcheck", r"ERROR SUMMARY: (\d+) error", limit)
