@@ -64,6 +64,8 @@ Status read_common_sizes(const GgufFile& file, const std::string& prefix, ModelC
     return unsupported(
         format("{}block_count is {}; at most {} are read", prefix, config.sizes["L"], kMaxLayers));
   }
+  TSR_ASSIGN_OR_RETURN(const bool causal, file.flag(prefix + "attention.causal", true));
+  if (!causal) return unsupported(prefix + "attention.causal is false; only causal models can be imported");
   if (config.sizes["H"] < 1)
     return Status(StatusCode::kCorrupt, prefix + "attention.head_count is not positive");
   return {};
@@ -82,13 +84,13 @@ Status read_llama(const GgufFile& file, ModelConfig& config) {
     return unsupported(format("heads of {} with {} rotated and values of {}; all three must be equal",
                               config.sizes["D"], rotated, value_size));
   }
-  TSR_ASSIGN_OR_RETURN(std::string scaling, file.text("llama.rope.scaling.type", "none"));
-  TSR_ASSIGN_OR_RETURN(double linear, file.real("llama.rope.scale_linear", 1.0));
-  if (scaling != "none") {
-    return unsupported(format("rotary positions with scaling '{}' are not supported", scaling));
-  }
-  if (linear != 1.0) {
-    return unsupported(format("rotary positions scaled by {} are not supported", linear));
+  // As the format's reference reader has it: linear where no type is said, by the factor or its older name.
+  TSR_ASSIGN_OR_RETURN(std::string scaling, file.text("llama.rope.scaling.type", "linear"));
+  TSR_ASSIGN_OR_RETURN(double factor, file.real("llama.rope.scale_linear", 1.0));
+  TSR_ASSIGN_OR_RETURN(factor, file.real("llama.rope.scaling.factor", factor));
+  const bool unscaled = scaling == "none" || (scaling == "linear" && (factor == 1.0 || factor == 0.0));
+  if (!unscaled) {
+    return unsupported(format("rotary positions with {} scaling by {} are not supported", scaling, factor));
   }
   // Attention to the last `window` tokens alone is what all of a context that is no longer gives.
   TSR_ASSIGN_OR_RETURN(const int64_t window,

@@ -304,7 +304,18 @@ TEST_CASE("what_a_variant_computes_otherwise_is_taken_in_or_refused") {
   check_refused(with("llama.embedding_scale", 12), StatusCode::kUnsupported, "embedding_scale");
   check_refused(with("llama.residual_scale", 0.2f), StatusCode::kUnsupported, "residual_scale");
   check_refused(with("llama.attention.scale", 0.1f), StatusCode::kUnsupported, "root of the head size 4");
-  check_refused(with("llama.rope.scale_linear", 4), StatusCode::kUnsupported, "scaled by 4");
+  check_refused(with("llama.rope.scale_linear", 4), StatusCode::kUnsupported, "scaling by 4");
+  // A factor without a type is linear scaling to the format's reference reader; the type "none" undoes one.
+  check_refused(with("llama.rope.scaling.factor", 4), StatusCode::kUnsupported, "linear scaling by 4");
+  GgufWriter scaled = with("llama.rope.scaling.factor", 4);
+  scaled.text("llama.rope.scaling.type", "none");
+  CHECK(import_status(scaled.finish()).ok());
+  scaled = with("llama.rope.scaling.factor", 1);
+  scaled.text("llama.rope.scaling.type", "linear");
+  CHECK(import_status(scaled.finish()).ok());
+  GgufWriter both_ways = small_llama(false);
+  both_ways.flag("llama.attention.causal", false);
+  check_refused(both_ways, StatusCode::kUnsupported, "attention.causal");
   CHECK(import_status(with("llama.attention.scale", 0.5f).finish()).ok());  // 1 / sqrt(4)
   CHECK(import_status(with("llama.logit_scale", 1).finish()).ok());
 }
