@@ -85,10 +85,7 @@ CheckpointInfo Trainer::checkpoint_info() const {
 
 Status Trainer::save(const std::string& folder) {
   cancelled_ = false;
-  if (running_->failed())
-    return Status(
-        StatusCode::kFailedPrecondition,
-        "the values on the devices are lost: there is nothing to save; the last checkpoint is untouched");
+  TSR_RETURN_IF_ERROR(check_values());
   return save_checkpoint(
       folder, checkpoint_info(), [this](std::string_view name, std::span<std::byte> out) -> Status {
         if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the folder is as it was");
@@ -102,6 +99,7 @@ Status Trainer::resume(const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(const int64_t position, number(checkpoint.info(), "position"));
   TSR_ASSIGN_OR_RETURN(const int64_t skipped, number(checkpoint.info(), "skipped"));
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
+  torn_ = true;
   for (const auto& [name, type] : checkpoint_info().tensors) {
     // A checkpoint of a run whose loss was not scaled: the factor begins anew.
     if (name.starts_with("loss_scaling.") &&
@@ -114,6 +112,7 @@ Status Trainer::resume(const std::string& folder) {
     if (widens(value.type, type)) value = widened_to_f32(value);
     TSR_RETURN_IF_ERROR(running_->session().write(name, value));
   }
+  torn_ = false;
   step_ = checkpoint.info().step;
   position_ = position;
   skipped_ = skipped;

@@ -152,8 +152,17 @@ namespace {
 constexpr int kMostLeftOut = 64;
 }  // namespace
 
+Status Trainer::check_values() const {
+  if (!torn_ && !running_->failed()) return {};
+  return Status(
+      StatusCode::kFailedPrecondition,
+      format("the values on the devices are lost ({}): resume from a checkpoint, or make a new trainer",
+             torn_ ? "a resume failed midway" : "a run failed or was cancelled"));
+}
+
 Result<StepInfo> Trainer::step() {
   cancelled_ = false;
+  TSR_RETURN_IF_ERROR(check_values());
   if (!running_->has_entry(kTrain))
     return Status(StatusCode::kFailedPrecondition, "this trainer was made with evaluate_only");
   if (dataset_ && dataset_->train_samples() == 0)
@@ -250,6 +259,7 @@ Result<double> Trainer::evaluate_dataset() {
 
 Result<double> Trainer::evaluate() {
   cancelled_ = false;
+  TSR_RETURN_IF_ERROR(check_values());
   const std::vector<CommReport> before = running_->session().communication();
   const int64_t allocations_before = running_->session().allocations();
   const auto note = [&] {  // what evaluation did is no part of the training report
@@ -270,15 +280,18 @@ Result<double> Trainer::evaluate() {
 }
 
 Status Trainer::store(SharedModel& model) {
-  if (running_->failed())
-    return Status(StatusCode::kFailedPrecondition,
-                  "the values on the devices are lost: resume from a checkpoint first");
+  TSR_RETURN_IF_ERROR(check_values());
   for (const auto& [name, type] : running_->parameters()) {
     TSR_ASSIGN_OR_RETURN(HostTensor value, running_->session().read(name));
     if (settings_.bf16_weights && type.dtype == DType::kBF16) value = widened_to_f32(value);
     TSR_RETURN_IF_ERROR(model.write(name, value));
   }
   return {};
+}
+
+Result<HostTensor> Trainer::read(std::string_view name) {
+  TSR_RETURN_IF_ERROR(check_values());
+  return running_->session().read(name);
 }
 
 void Trainer::cancel() {

@@ -33,14 +33,15 @@ class Trainer {
 
   Status feed(std::string_view input, const HostTensor& value);
   // A loss or gradient that is not finite is kFailedPrecondition; the program left the update out. With a
-  // scaled loss the next batch (of a dataset; else the same again) is taken instead, as long as that may help.
+  // scaled loss the next batch (of a dataset; else the same again) is taken instead, as long as that may
+  // help.
   Result<StepInfo> step();
   Result<double> evaluate();
 
   Status save(const std::string& folder);
   Status resume(const std::string& folder);
   Status store(SharedModel& model);
-  Result<HostTensor> read(std::string_view name) { return running_->session().read(name); }
+  Result<HostTensor> read(std::string_view name);
   Status write(std::string_view name, const HostTensor& value) {
     return running_->session().write(name, value);
   }
@@ -49,7 +50,7 @@ class Trainer {
   std::string trace_json();
   Runtime& runtime() { return *running_->prepared()->runtime; }
   std::shared_ptr<const PlanRecord> plan() const;  // with its program
-  void cancel();  // any thread
+  void cancel();                                   // any thread
 
  private:
   Trainer() = default;
@@ -59,6 +60,7 @@ class Trainer {
   Status feed_labelled(std::string_view entry);
   Result<double> evaluate_dataset();
   CheckpointInfo checkpoint_info() const;
+  Status check_values() const;  // kFailedPrecondition where those on the devices are lost
   void note_measurements();
 
   TrainerSettings settings_;
@@ -68,7 +70,8 @@ class Trainer {
   int64_t step_ = 0;                      // updates made
   int64_t position_ = 0;                  // batches taken from the dataset: steps and skipped steps
   int64_t skipped_ = 0;
-  int64_t runs_ = 0;  // training runs of this object
+  bool torn_ = false;  // by a resume that failed midway: values of two trainings
+  int64_t runs_ = 0;   // training runs of this object
   int64_t allocations_after_first_ = 0, allocations_at_first_ = 0, allocations_elsewhere_ = 0;
   std::vector<CommReport> communication_elsewhere_;  // of evaluations, to leave out of the report
   std::vector<MemoryReport> memory_;                 // measured over the first two steps

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <thread>
 
@@ -70,6 +71,20 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
 
 std::string report(const Trainer& trainer) {
   return text([&](auto... out) { return tsr_trainer_report(trainer.get(), out...); });
+}
+
+// Nothing takes the values on the devices for those of a training, and every call says what to do.
+void check_lost(const Trainer& trainer, const Model& model, const std::string& folder) {
+  double loss = 0;
+  tsr_tensor* value = nullptr;
+  for (tsr_status* status :
+       {tsr_trainer_step(trainer.get(), nullptr), tsr_trainer_evaluate(trainer.get(), &loss),
+        tsr_trainer_save(trainer.get(), folder.c_str()), tsr_trainer_store(trainer.get(), model.get()),
+        tsr_trainer_read(trainer.get(), "final_norm", &value)}) {
+    const Error error = take(status);
+    CHECK(error.code == TSR_FAILED_PRECONDITION);
+    CHECK(error.message.find("resume from a checkpoint") != std::string::npos);
+  }
 }
 
 Model tiny_llama() { return described_with_bytes("llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=32", 3); }
@@ -267,6 +282,34 @@ TEST_CASE("a run resumed on another number of devices goes on where it stopped, 
   CHECK(take(tsr_trainer_resume(same.get(), (scratch / "nothing").c_str())).code == TSR_NOT_FOUND);
 }
 
+TEST_CASE("a checkpoint damaged on the way leaves no mixture of two trainings") {
+  const Runtime rt = runtime();
+  const Model model = tiny_llama();
+  const Dataset data = tiny_text();
+  const Scratch scratch;
+  const Trainer trainer = llama_trainer(rt, model, data, "cpu:1", "");
+  steps(trainer, 2);
+  const std::string folder = scratch / "checkpoint", shard = folder + "/shard-00000";
+  ok(tsr_trainer_save(trainer.get(), folder.c_str()));
+  const std::vector<double> rest = steps(trainer, 2);
+  const auto flip_middle = [&] {  // of the shard: tensors before it are read and written before it is found
+    std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary | std::ios::ate);
+    const std::streamoff middle = file.tellg() / 2;
+    file.seekg(middle);
+    const int byte = file.get();
+    file.seekp(middle);
+    file.put(static_cast<char>(byte ^ 1));
+    REQUIRE(file.good());
+  };
+  flip_middle();
+  const Trainer other = llama_trainer(rt, model, data, "cpu:1", "");
+  CHECK(take(tsr_trainer_resume(other.get(), folder.c_str())).code == TSR_CORRUPT);
+  check_lost(other, model, scratch / "other");
+  flip_middle();
+  ok(tsr_trainer_resume(other.get(), folder.c_str()));
+  CHECK(steps(other, 2) == rest);
+}
+
 TEST_CASE("handles may be freed in any order") {
   Runtime rt = runtime();
   Model model = tiny_llama();
@@ -348,8 +391,7 @@ TEST_CASE("a cancelled step returns, the trainer refuses to go on, and a checkpo
     canceller.join();
   }
   REQUIRE(error.code == TSR_CANCELLED);
-  CHECK(take(tsr_trainer_step(trainer_raw, nullptr)).code == TSR_FAILED_PRECONDITION);
-  CHECK(take(tsr_trainer_save(trainer_raw, (scratch / "other").c_str())).code == TSR_FAILED_PRECONDITION);
+  check_lost(trainer, model, scratch / "other");
   ok(tsr_trainer_resume(trainer_raw, (scratch / "checkpoint").c_str()));
   CHECK(step(trainer).step == 1);
 }

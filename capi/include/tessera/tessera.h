@@ -812,7 +812,8 @@ TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss)
 /* A checkpoint is a folder: parameters, optimizer state, step, place in the data, schedule and options,
  * independent of devices and plan. save replaces the folder at once or not at all. resume continues bit for
  * bit on equal devices, and to rounding on others; it refuses a checkpoint of another model
- * (TSR_INVALID_ARGUMENT names the first difference). */
+ * (TSR_INVALID_ARGUMENT names the first difference). Where it fails on the way (TSR_CORRUPT for damaged tensors,
+ * TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
@@ -820,7 +821,8 @@ TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder)
  * parameters. */
 TSR_API tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model);
 
-/* One parameter or optimizer state ("<parameter>.m") by name. */
+/* One parameter or optimizer state ("<parameter>.m") by name. read is TSR_FAILED_PRECONDITION where the values are
+ * lost. */
 TSR_API tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor);
 TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_tensor* value);
 
