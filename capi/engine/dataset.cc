@@ -6,6 +6,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <unordered_map>
 
 #include "capi/engine/initialize.h"
 #include "capi/engine/json.h"
@@ -43,7 +45,11 @@ Result<std::shared_ptr<const Dataset>> Dataset::create(std::vector<int32_t> toke
   const int64_t samples = std::max<int64_t>(0, (count - 1) / dataset->seq_);
   // At least one sample when a fraction was asked for.
   const int64_t eval = eval_fraction > 0 ? std::max<int64_t>(1, std::llround(samples * eval_fraction)) : 0;
-  if (samples < 1 || (samples == eval && eval_fraction < 1))
+  if (samples < 1)
+    return Status(StatusCode::kInvalidArgument,
+                  format("dataset: {} tokens make 0 samples of seq {} + 1; give more text, or a smaller seq",
+                         count, dataset->seq_));
+  if (samples == eval && eval_fraction < 1)
     return Status(
         StatusCode::kInvalidArgument,
         format("dataset: {} tokens make {} samples of seq {} + 1, {} of them for evaluation: none is left to "
@@ -69,13 +75,20 @@ Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& pat
                                                           const Options& options) {
   if (std::filesystem::is_directory(path))
     return Status(StatusCode::kInvalidArgument, format("dataset: '{}' is a folder; give a text file", path));
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  std::ifstream file(path, std::ios::binary);
   if (!file)
     return Status(errno == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,
                   format("dataset: cannot open '{}': {}", path, std::strerror(errno)));
-  std::string text(static_cast<size_t>(std::max<std::streamoff>(0, file.tellg())), '\0');
-  file.seekg(0);
-  if (!file.read(text.data(), static_cast<std::streamsize>(text.size())))
+  std::error_code unknown;  // the size of a pipe, which is read to its end all the same
+  const uintmax_t size = std::filesystem::file_size(path, unknown);
+  std::string text;
+  if (!unknown) text.reserve(size);
+  std::vector<char> part(size_t{1} << 20);
+  do {
+    file.read(part.data(), static_cast<std::streamsize>(part.size()));
+    text.append(part.data(), static_cast<size_t>(file.gcount()));
+  } while (file);
+  if (file.bad())
     return Status(StatusCode::kIo, format("dataset: cannot read '{}': {}", path, std::strerror(errno)));
   return from_text(text, tokenizer, options);
 }
@@ -102,11 +115,11 @@ uint64_t Dataset::fingerprint() const {
 }
 
 double Dataset::unigram_entropy() const {
-  std::vector<int64_t> counts(static_cast<size_t>(largest_token_) + 1);
-  for (const int32_t token : tokens_) ++counts[static_cast<size_t>(token)];
+  std::unordered_map<int32_t, int64_t> counted;  // ids may be any: no table as long as the largest
+  for (const int32_t token : tokens_) ++counted[token];
+  const std::map<int32_t, int64_t> counts(counted.begin(), counted.end());  // one order of addends
   double entropy = 0;
-  for (const int64_t count : counts) {
-    if (count == 0) continue;
+  for (const auto& [token, count] : counts) {
     const double share = static_cast<double>(count) / static_cast<double>(tokens_.size());
     entropy -= share * std::log(share);
   }

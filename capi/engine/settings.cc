@@ -82,7 +82,8 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
                        : schedule == "linear" ? LearningRate::Kind::kLinear
                                               : LearningRate::Kind::kConstant;
   settings.seed = static_cast<uint64_t>(reader.i64("seed", 0));
-  settings.dropout = reader.f64("dropout", -1, -1, 0.999);
+  const double dropout = reader.f64("dropout", 0, 0, 0.999);
+  if (reader.has("dropout")) settings.dropout = dropout;
   const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16", "f16", "fp8"});
   settings.precision = dtype_from_name(precision).value_or(DType::kF32);
   settings.step.fp8_products = precision == "fp8";

@@ -1,7 +1,9 @@
 // The engine's pure parts: sample order, learning rate, text streaming, drawing, rewriting.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <cstdint>
 #include <set>
 
 #include "capi/engine/dataset.h"
@@ -62,6 +64,25 @@ TEST_CASE("a text too short for one sample is refused with the counts") {
   const auto made = Dataset::create(counting(4), {{"seq", int64_t{4}}});
   REQUIRE(!made.ok());
   CHECK(made.status().message().find("4 tokens make 0 samples of seq 4 + 1") != std::string::npos);
+  CHECK(made.status().message().find("for evaluation") == std::string::npos);  // there is none
+  const auto evaluated = Dataset::create(counting(6), {{"seq", int64_t{4}}, {"eval_fraction", 0.5}});
+  REQUIRE(!evaluated.ok());
+  CHECK(evaluated.status().message().find("1 of them for evaluation") != std::string::npos);
+}
+
+TEST_CASE("the entropy of token frequencies takes memory by the tokens there are, not by the largest") {
+  const auto made = Dataset::create({0, 7, INT32_MAX, 7, 0, INT32_MAX, 7, 7}, {{"seq", int64_t{2}}});
+  REQUIRE_MESSAGE(made.ok(), made.status().to_string());
+  struct rlimit before {};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  const struct rlimit tight {
+    rlim_t{8} << 30, before.rlim_max
+  };  // a count for each id below would be 16 GiB
+  REQUIRE(setrlimit(RLIMIT_AS, &tight) == 0);
+  double entropy = 0;
+  CHECK_NOTHROW(entropy = (*made)->unigram_entropy());
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(entropy == doctest::Approx(1.5 * std::log(2.0)));  // shares 1/2, 1/4, 1/4
 }
 
 TEST_CASE("the learning rate rises to its peak at the end of the warmup and falls to its end") {
