@@ -486,6 +486,20 @@ Result<Compiled> compile_training_with_loss(const Graph& forward, bool language_
 
 }  // namespace
 
+namespace {
+
+// What to do where a model cannot be computed in the precision asked for.
+Result<Compiled> with_remedy(Result<Compiled> made, DType precision, const DeviceSet& devices) {
+  if (made.ok() || precision == DType::kF32 || made.status().code() != StatusCode::kUnsupported) return made;
+  return Status(
+      StatusCode::kUnsupported,
+      format("precision {} needs devices with such kernels, and '{}' lacks one: use precision f32, or "
+             "tf32, or devices cuda ({})",
+             info(precision).name, devices.text(), made.status().message()));
+}
+
+}  // namespace
+
 TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices) {
   if (settings.step.fp8_products) settings.precision = on_gpu(devices) ? DType::kBF16 : DType::kF32;
   // cuBLASLt has that at the end of its products of two bytes an element.
@@ -495,7 +509,9 @@ TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices) {
 
 Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& given,
                                   const std::shared_ptr<DeviceSet>& devices) {
-  return compile_training_with_loss(forward, language_model, settled(given, *devices), devices);
+  const TrainerSettings settings = settled(given, *devices);
+  return with_remedy(compile_training_with_loss(forward, language_model, settings, devices),
+                     settings.precision, *devices);
 }
 
 Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,
@@ -518,7 +534,7 @@ Result<Compiled> compile_generation(const Graph& forward, const GeneratorSetting
   for (const PrefillChunk& chunk : kPrefillChunks)
     if (chunk.tokens <= settings.context && (chunk.tokens <= 128 || !on_cores))
       graphs.push_back({std::string(chunk.entry), graph, symbols_of(*graph, {{"T", chunk.tokens}})});
-  return plan_all(graphs, settings.compute, 1, devices);
+  return with_remedy(plan_all(graphs, settings.compute, 1, devices), settings.precision, *devices);
 }
 
 Result<Compiled> compile_graph(const Graph& given, const PlanOptions& options, const DeviceSet& devices) {

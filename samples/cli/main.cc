@@ -1,6 +1,7 @@
 // tessera: the command. Everything it does goes through tessera.h; read it as the largest of the samples.
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <numeric>
@@ -63,6 +64,8 @@ std::string check_integer(const std::string& word) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // a write beyond the limit on file sizes fails, and is answered as a full disk is
   CLI::App app{"Fine-tune and run models on every device of this machine."};
   app.footer(
       "Example:\n  tessera import model.gguf -o model.tsr\n"

@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <iostream>
+#include <string>
 
 #include "command.h"
 
@@ -8,6 +10,15 @@ namespace {
 struct Arguments : Common {
   std::string description, output, tokenizer;
 };
+
+// A model needs an embedding for every token that its tokenizer may make of a text.
+void check_vocabulary(const Json& info, int64_t tokens) {
+  for (const Json& tensor : info["tensors"])
+    if (tensor["name"] == "token_embedding" && tensor["shape"][0].get<int64_t>() < tokens)
+      throw Error(TSR_INVALID_ARGUMENT,
+                  "the tokenizer has " + std::to_string(tokens) + " tokens, the model V=" +
+                      std::to_string(tensor["shape"][0].get<int64_t>()) + ": wanted a V of at least as many");
+}
 }  // namespace
 
 void register_new(CLI::App& app) {
@@ -26,12 +37,13 @@ void register_new(CLI::App& app) {
     Options options = make<Options>(tsr_options_new);
     set(options, "seed", args->seed);
     const Model model = make<Model>(tsr_model_new, args->description.c_str(), options.get());
+    const Json info = Json::parse(text(tsr_model_info, model.get()));
     if (!args->tokenizer.empty()) {
       const Tokenizer tokenizer = open_tokenizer(args->tokenizer);
+      check_vocabulary(info, tsr_tokenizer_vocabulary_size(tokenizer.get()));
       check(tsr_model_set_tokenizer(model.get(), tokenizer.get()));
     }
     check(tsr_model_save(model.get(), args->output.c_str(), nullptr));
-    const Json info = Json::parse(text(tsr_model_info, model.get()));
     if (args->json) return print_json({{"out", args->output}, {"parameters", info["parameters"]}});
     std::cout << args->output << ": " << info["parameters"].get<int64_t>() << " parameters\n";
   });

@@ -150,7 +150,9 @@ std::string loss_text(const Json& explanation, const Json& other) {
   }
   const double lost = other["loses_seconds"].get<double>();
   if (lost == 0) return "as fast";
-  if (lost < 0) return "predicted " + seconds_text(-lost) + " faster, not among those measured";
+  if (lost < 0)
+    return "predicted " + seconds_text(-lost) + " faster, " +
+           (explanation["lowered"].get<bool>() ? "not among those measured" : "by no more than --within");
   return "loses " + seconds_text(lost) + " (" + percent_text(step > 0 ? lost / step : 0) + ")";
 }
 

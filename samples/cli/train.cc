@@ -22,7 +22,13 @@ struct Arguments : Common {
   Adapters adapters;
 };
 
-volatile std::sig_atomic_t interrupted = 0;  // set by Ctrl-C; the step in progress is finished and saved
+// Set by Ctrl-C, and by what ends jobs: the step in progress is finished and saved. A second one ends at
+// once.
+volatile std::sig_atomic_t interrupted = 0;
+void interrupt(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
 
 Dataset open_dataset(const Arguments& args, const Model& model) {
   const Tokenizer tokenizer = model_tokenizer(model, args.model);
@@ -109,7 +115,8 @@ void train(const Arguments& args) {
 
   std::vector<double> losses, seconds;
   const int64_t tokens = args.batch * args.seq;
-  std::signal(SIGINT, [](int) { interrupted = 1; });
+  const bool saves = every > 0 && !checkpoint.empty();
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, interrupt);
   {
     Progress progress;
     while (done < args.steps && interrupted == 0) {
@@ -128,14 +135,16 @@ void train(const Arguments& args) {
       seconds.push_back(step.seconds);
       progress.show(
           progress_line(step, args.steps, tokens, median(seconds) * static_cast<double>(args.steps - done)));
-      if (every > 0 && !checkpoint.empty() && (done % every == 0 || interrupted != 0))
-        check(tsr_trainer_save(trainer.get(), checkpoint.c_str()));
+      if (saves && done % every == 0) check(tsr_trainer_save(trainer.get(), checkpoint.c_str()));
     }
   }
-  if (interrupted != 0) {
-    if (every > 0 && !checkpoint.empty()) check(tsr_trainer_save(trainer.get(), checkpoint.c_str()));
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  if (done < args.steps) {
+    if (saves) check(tsr_trainer_save(trainer.get(), checkpoint.c_str()));
     throw Error(TSR_CANCELLED, "stopped at step " + std::to_string(done) +
-                                   (checkpoint.empty() ? "" : "; go on with --resume " + checkpoint));
+                                   (saves ? "; go on with --resume " + checkpoint
+                                          : "; nothing of it is kept (--out, --checkpoint and "
+                                            "--checkpoint-every say where and how often)"));
   }
 
   Json result;

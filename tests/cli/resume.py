@@ -44,4 +44,20 @@ print(f"killed after checkpoint, resumed for {len(same['losses'])} steps: same l
 other = result([*COMMON, "--out", f"{folder}/other.tsr", "--devices", "cpu:3", "--resume", f"{folder}/other.checkpoint"])
 worst = max(abs(a - b) / abs(b) for a, b in zip(other["losses"], whole["losses"][-len(other["losses"]):]))
 print(f"resumed on cpu:3: worst relative difference {worst:.1e}")
-sys.exit(worst > 1e-5)
+if worst > 1e-5:
+    sys.exit("that is too much")
+
+# Asked to stop, by Ctrl-C or as jobs are ended: the step in progress is finished and kept where anything is.
+for number, every in ((signal.SIGINT, "1000000"), (signal.SIGTERM, "1000000"), (signal.SIGINT, "0")):
+    out = f"{folder}/stopped-{number}-{every}.tsr"
+    asked = [tessera, "train", model, "--data", text, "--seq", "32", "--steps", "1000000", "--checkpoint-every", every]
+    process = subprocess.Popen([*asked, "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process.stderr.readline()  # the plan, said just before the first step
+    time.sleep(0.3)
+    process.send_signal(number)
+    said = process.stderr.read()
+    kept = os.path.exists(f"{out}.checkpoint/manifest")
+    hint = f"go on with --resume {out}.checkpoint" if every != "0" else "nothing of it is kept"
+    if process.wait() != 130 or kept != (every != "0") or hint not in said or os.path.exists(out):
+        sys.exit(f"signal {number}, --checkpoint-every {every}: exit {process.returncode}, checkpoint {kept}: {said}")
+    print(f"signal {number}, --checkpoint-every {every}: {said.strip()}")
