@@ -24,13 +24,18 @@ TSR_HANDLE(tsr_session)
 TSR_HANDLE(tsr_trainer)
 TSR_HANDLE(tsr_generator)
 
-/* A text with its size: the bytes of a string, not copied. */
+/* A text with its size: the bytes of a string, not copied. An empty string of Go may have none, which is no NULL here. */
 %typemap(gotype) (const char* text, size_t size), (const char* prompt, size_t size) "string"
 %typemap(in) (const char* text, size_t size), (const char* prompt, size_t size) {
-  $1 = $input.p;
+  $1 = $input.n > 0 ? $input.p : (char*)"";
   $2 = (size_t)$input.n;
 }
 %typemap(freearg) (const char* text, size_t size), (const char* prompt, size_t size) ""
+
+/* The text of a piece, NULs and all. */
+%typemap(out) const char* tsr_piece::text {
+  $result = Swig_AllocateString($1, $1 ? arg1->text_size : 0);
+}
 
 %define TSR_SLICE(C_TYPE, ITEMS, COUNT, GO_TYPE)
 %typemap(gotype) (C_TYPE* ITEMS, size_t COUNT) GO_TYPE

@@ -44,6 +44,9 @@ cd "$work/go/samples"
 export GOFLAGS=-mod=mod GOPROXY=off GOTOOLCHAIN=local GOCACHE=$work/go/cache
 go mod edit -replace "tessera=$work/go/tessera"
 go build -o "$work/finetune_go" ./finetune
+cp -r "$here/tests/install/go" texts
+go run ./texts "$work/small.tsr"
+echo "Go: empty texts, and texts with NULs in them, cross both ways"
 cd "$work"
 ./finetune small.tsr text.txt tuned_c.tsr cpu:2 20 >c.txt
 ./finetune_go small.tsr text.txt tuned_go.tsr cpu:2 20 >go.txt
