@@ -241,9 +241,10 @@ Result<tessera::KernelChoice<Prepared>> choose(const tsr_abi_kernel_desc& desc) 
 
 tsr_abi_error* kernel_query(int32_t ordinal, const tsr_abi_kernel_desc* desc, tsr_abi_kernel_info* out) {
   return guarded([&]() -> Status {
-    TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
+    TSR_ASSIGN_OR_RETURN(Rates rates, device_rates(ordinal));
     const ScopedDevice current(ordinal);
     TSR_ASSIGN_OR_RETURN(const auto choice, choose(*desc));
+    rates.launch_s *= choice.prepared.kernel->launch_share();
     return tessera::answer_query(choice, rates, *out);
   });
 }

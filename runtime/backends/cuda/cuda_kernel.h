@@ -52,12 +52,18 @@ struct Fused {
 
 struct DecodeStep;
 
+// Of kernels that a step has one of for each parameter: a model has dozens, and all of them are a launch or two.
+inline constexpr double kShareOfMany = 1.0 / 16;
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
   // Errors of kernel launches proper are picked up by the caller (cudaGetLastError).
   virtual Status launch(const LaunchArgs& args) const = 0;
   virtual bool fuses() const { return false; }  // whether it is worth asking
+  // Of what a launch costs, where programs have such kernels in rows that become one launch: what estimates
+  // count.
+  virtual double launch_share() const { return 1; }
   // `coming` begins with this kernel's own launch.
   virtual Fused fuse(std::span<const ComingLaunch> coming) const {
     (void)coming;

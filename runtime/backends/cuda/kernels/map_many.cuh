@@ -69,6 +69,7 @@ class MapOfMany final : public Kernel {
     return {};
   }
   bool fuses() const override { return true; }
+  double launch_share() const override { return kShareOfMany; }
   Fused fuse(std::span<const ComingLaunch> coming) const override {
     OperandRanges before;
     const F f = bound(coming[0].args);

@@ -279,6 +279,7 @@ class DecodeStepKernel final : public Kernel {
   bool fuses() const override {
     return std::holds_alternative<NormStep>(step_.what) || std::holds_alternative<ProductStep>(step_.what);
   }
+  double launch_share() const override { return 1.0 / 3; }  // 16 of a Llama layer's become 5
   Fused fuse(std::span<const ComingLaunch> coming) const override { return fuse_decode_steps(coming); }
   const DecodeStep* decode_step() const override { return &step_; }
 

@@ -46,6 +46,7 @@ class ScalarAdd final : public Kernel {
     return {};
   }
   bool fuses() const override { return true; }
+  double launch_share() const override { return kShareOfMany; }
   // The sum grows in one place, which no addend lies in.
   Fused fuse(std::span<const ComingLaunch> coming) const override {
     auto chain = std::make_shared<Chain<T>>();

@@ -97,6 +97,7 @@ class SumSquares final : public Kernel {
     return {};
   }
   bool fuses() const override { return true; }
+  double launch_share() const override { return kShareOfMany; }
   Fused fuse(std::span<const ComingLaunch> coming) const override {
     OperandRanges before;
     size_t members = 0;
