@@ -22,6 +22,15 @@ MemoryProbe::MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, Tie
       arena_bytes_(tier == Tier::kDevice ? program.arena_bytes : program.host_arena_bytes),
       runs_(program.entries.size()),
       window_(static_cast<size_t>(kWindowBytes)) {
+  lent_.resize(program.entries.size());
+  const bool lends = tier == Tier::kDevice && (api.flags & TSR_BACKEND_BLOCKING) == 0;
+  for (size_t entry = 0; entry < lent_.size() && lends; ++entry)
+    for (const Instruction& instruction : program.entries[entry].code)
+      if (const auto* kernel = std::get_if<KernelInst>(&instruction);
+          kernel != nullptr && kernel->workspace.slot >= 0) {
+        const Slot& slot = program.slots[static_cast<size_t>(kernel->workspace.slot)];
+        lent_[entry] = std::max(lent_[entry], slot.offset + slot.bytes);
+      }
   std::vector<Interval> covered;
   for (const Slot& slot : program.slots)
     if (slot.tier == tier && slot.bytes > 0 && is_persistent(slot.kind))
@@ -51,6 +60,7 @@ Status MemoryProbe::before_run(size_t entry) {
 Status MemoryProbe::after_run(size_t entry) {
   if (runs_[entry] >= 2) return {};
   const bool first = runs_[entry]++ == 0;
+  highest_ = std::max(highest_, lent_[entry]);
   if (first) TSR_RETURN_IF_ERROR(scan(persistent_, kPatternA));
   return scan(transient_, first ? kPatternA : kPatternB);
 }

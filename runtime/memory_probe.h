@@ -5,6 +5,9 @@
 // no persistent slot (parameter, state, constant, input, output) ever covers are filled again, with A and
 // then with B, so that a byte which happens to equal the poison in one run shows in the other. Both read as
 // NaN or huge numbers, so a kernel that reads what nobody wrote spoils the result instead of passing by luck.
+//
+// On devices with memory of their own, workspaces count as touched once their kernel has run: a library asks
+// for what its algorithm may want, and need not write all of it.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +48,8 @@ class MemoryProbe {
   int64_t arena_bytes_;
   std::vector<Interval> persistent_, transient_;  // disjoint, sorted; together the arena
   std::vector<int32_t> runs_;                     // by entry
-  std::vector<std::byte> window_;                 // what a scan looks through
+  std::vector<int64_t> lent_;      // by entry: where the last of its workspaces ends that count as touched
+  std::vector<std::byte> window_;  // what a scan looks through
   int64_t highest_ = 0;
 };
 

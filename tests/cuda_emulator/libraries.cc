@@ -1,4 +1,4 @@
-// cuBLASLt as its documentation says, in plain loops on column-major operands; no NCCL.
+// cuBLASLt as its documentation says, in plain loops on column-major operands.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -335,7 +335,5 @@ Result<const CublasLt*> cublas_lt() {
   static const CublasLt lt = make_lt();
   return &lt;
 }
-
-Result<const Nccl*> nccl() { return Status(StatusCode::kUnsupported, "NCCL: not in the emulator"); }
 
 }  // namespace tessera::cuda

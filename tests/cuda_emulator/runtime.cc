@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda_emulator/accesses.h"
@@ -83,6 +84,7 @@ struct GraphItem {
   std::function<void()> work;
   double seconds = 0;
   cudaEvent_t event = nullptr;
+  std::function<void(cudaStream_t)> issue = {};  // in place of work
 };
 
 namespace {
@@ -101,6 +103,7 @@ struct Capture {
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
   bool ends_in_kernel = false;  // that something may overlap with
+  bool is_meeting = false;      // others have to come to where it is
   uint64_t issued = 0, done = 0;
   double clock_s = 0;                // of all that was issued
   std::shared_ptr<Capture> capture;  // that it belongs to
@@ -139,6 +142,10 @@ CUstream_st* stream_of(cudaStream_t stream) { return stream != nullptr ? stream 
 
 void run_until(CUstream_st* stream, uint64_t position) {
   while (stream->done < position) {
+    if (stream->is_meeting) {
+      std::fprintf(stderr, "cuda emulator: collectives of several streams wait for each other\n");
+      std::abort();
+    }
     const std::function<void()> work = std::move(stream->queue.front());
     stream->queue.pop_front();
     ++stream->done;
@@ -180,6 +187,43 @@ void enqueue_work(cudaStream_t given, std::function<void()> work, double seconds
   stream->queue.push_back(std::move(work));
   ++stream->issued;
   stream->clock_s += seconds;
+}
+
+void issue_to(cudaStream_t given, std::function<void(cudaStream_t)> issue) {
+  {
+    const std::lock_guard lock(g_mutex);
+    CUstream_st* stream = stream_of(given);
+    stream->ends_in_kernel = false;
+    if (stream->capture != nullptr) {
+      stream->awaited[stream] = ++stream->capture->issued[stream];
+      stream->capture->graph.push_back({.work = {}, .issue = std::move(issue)});
+      return;
+    }
+  }
+  issue(given);
+}
+
+void enqueue_meeting(const std::vector<cudaStream_t>& given, std::function<void()> work) {
+  struct Meeting {
+    std::vector<std::pair<CUstream_st*, uint64_t>> places;  // how much each stream does before it
+    std::function<void()> work;
+    bool is_over = false;
+  };
+  const std::lock_guard lock(g_mutex);
+  const auto meeting = std::make_shared<Meeting>();
+  meeting->work = std::move(work);
+  for (const cudaStream_t each : given)
+    meeting->places.emplace_back(stream_of(each), stream_of(each)->issued);
+  for (const cudaStream_t each : given)
+    enqueue_work(each, [meeting, mine = stream_of(each)] {
+      if (meeting->is_over) return;
+      mine->is_meeting = true;
+      for (const auto& [stream, position] : meeting->places)
+        if (stream != mine) run_until(stream, position);
+      mine->is_meeting = false;
+      meeting->is_over = true;
+      meeting->work();
+    });
 }
 
 cudaError_t set_dynamic_shared(const void* kernel, int bytes) {
@@ -540,6 +584,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   for (const GraphItem& item : graph->work)
     if (item.event != nullptr)
       (void)cudaEventRecord(item.event, stream);
+    else if (item.issue)
+      item.issue(stream);
     else
       emulator::enqueue_work(stream, item.work, item.seconds);
   return cudaSuccess;

@@ -50,6 +50,10 @@ class Ring {
     }
   }
   const tsr_backend_api& api() const { return *api_; }
+  // Sums are made member by member, but where each has a GPU of its own: NCCL's go round a ring.
+  bool adds_in_group_order() const {
+    return devices_.size() < 2 || devices_.size() > static_cast<size_t>(api_->device_count());
+  }
   tsr_abi_comm* comm(int32_t i) { return comms_[static_cast<size_t>(i)]; }
   tsr_abi_stream* stream(int32_t i) { return streams_[static_cast<size_t>(i)]; }
 

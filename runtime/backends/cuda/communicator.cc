@@ -206,32 +206,36 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
                                 void* out) {
   if (group_->is_aborted()) return aborted();
   TSR_RETURN_IF_ERROR(check_collective(what, position_, group_->members(), in, out, can_reduce));
-  // Every member takes the same way: it follows from the description alone.
-  if (group_->nccl() != nullptr && nccl_can(what)) {
-    // NCCL writes its result on every rank; a broadcast's root may have no output of its own.
-    TSR_RETURN_IF_ERROR(through_nccl(stream, what, in, out != nullptr ? out : const_cast<void*>(in)));
-    count_message(counters_, what.kind, ring_bytes(what, position_));
-    return {};
-  }
   CommGroup::Member& mine = group_->member(position_);
   mine.what = &what;
   mine.in = in;
   mine.out = out;
-  Status status = from_cuda(cudaEventRecord(mine.ready, stream), "an event");
+  // Which way a collective goes follows from its description alone.
+  const bool by_nccl = group_->nccl() != nullptr && nccl_can(what);
+  Status status;
+  if (!by_nccl) status = from_cuda(cudaEventRecord(mine.ready, stream), "an event");
   if (!group_->meet()) return aborted();
-  // Every member comes to the same verdict, and leaves only when all have read the descriptions.
+  // Every member comes to the same verdict, and leaves only when all have read the descriptions. (NCCL by
+  // itself would wait for ever, or take other bytes.)
   if (status.ok())
     status = check_agreement(position_, group_->members(), [&](int32_t member) -> const tsr_abi_collective& {
       return *group_->member(member).what;
     });
-  for (int32_t i = 0; i < group_->members() && status.ok(); ++i)
-    if (i != position_)
-      status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).ready, 0), "waiting");
-  if (status.ok()) status = exchange(stream, what);
-  if (status.ok()) status = from_cuda(cudaEventRecord(mine.done, stream), "an event");
+  const auto wait_for_others = [&](cudaEvent_t CommGroup::Member::*event) {
+    for (int32_t i = 0; i < group_->members() && status.ok(); ++i)
+      if (i != position_)
+        status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).*event, 0), "waiting");
+  };
+  if (!by_nccl) {
+    wait_for_others(&CommGroup::Member::ready);
+    if (status.ok()) status = exchange(stream, what);
+    if (status.ok()) status = from_cuda(cudaEventRecord(mine.done, stream), "an event");
+  }
   if (!group_->meet()) return aborted();
-  for (int32_t i = 0; i < group_->members() && status.ok(); ++i)
-    if (i != position_) status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).done, 0), "waiting");
+  if (!by_nccl) wait_for_others(&CommGroup::Member::done);
+  // NCCL writes its result on every rank; a broadcast's root may have no output of its own.
+  else if (status.ok())
+    status = through_nccl(stream, what, in, out != nullptr ? out : const_cast<void*>(in));
   if (status.ok()) count_message(counters_, what.kind, ring_bytes(what, position_));
   return status;
 }

@@ -1,0 +1,241 @@
+// NCCL's collectives as its documentation says, between the devices of one process. Sums go round a ring, as
+// the library's may: each part of the result begins at another rank, and is rounded at every one. A call
+// waits until every rank has made its own, which the library's does not: a program that would hang here where
+// it need not there is refused by issue_order.h.
+// TESSERA_EMULATED_NCCL=missing: as if there were none.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "runtime/backends/cuda/library.h"
+#include "tests/cuda_emulator/runtime.h"
+
+namespace {
+
+enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast };
+
+struct Call {
+  Kind kind;
+  const void* in;
+  void* out;
+  size_t count;  // as the function takes it
+  ncclDataType_t type;
+  ncclRedOp_t op;
+  int root;
+  bool means(const Call& other) const {
+    return kind == other.kind && count == other.count && type == other.type && op == other.op &&
+           root == other.root;
+  }
+};
+
+struct Group {
+  struct Round {
+    std::vector<Call> calls;
+    std::vector<cudaStream_t> streams;
+    size_t arrived = 0, left = 0;
+  };
+  explicit Group(int members) : members(static_cast<size_t>(members)) {}
+  const size_t members;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<uint64_t, Round> rounds;  // by number
+  bool is_aborted = false;
+};
+
+[[noreturn]] void refuse(const char* what) {
+  std::fprintf(stderr, "cuda emulator: NCCL: %s\n", what);
+  std::abort();
+}
+
+}  // namespace
+
+struct ncclComm {
+  std::shared_ptr<Group> group;
+  size_t rank;
+  uint64_t issued = 0;
+  bool is_gone = false;
+};
+
+namespace {
+
+size_t bytes_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclInt8:
+    case ncclUint8: return 1;
+    case ncclFloat16:
+    case ncclBfloat16: return 2;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64: return 8;
+    default: return 4;
+  }
+}
+
+template <class T>
+T combined(T a, T b, ncclRedOp_t op) {
+  if constexpr (sizeof(T) == 2) {
+    const float x = static_cast<float>(a), y = static_cast<float>(b);
+    return static_cast<T>(op == ncclMax ? std::max(x, y) : x + y);
+  } else {
+    return op == ncclMax ? std::max(a, b) : static_cast<T>(a + b);
+  }
+}
+
+// Elements [begin, begin + count) of all ranks' inputs, into memory of their own.
+template <class T>
+std::vector<char> reduced(const std::vector<Call>& calls, size_t begin, size_t count) {
+  const size_t members = calls.size(), part = std::max<size_t>(1, (count + members - 1) / members);
+  std::vector<char> bytes(count * sizeof(T));
+  for (size_t i = 0; i < count; ++i) {
+    const size_t first = (i / part + 1) % members;
+    T value{};
+    for (size_t step = 0; step < members; ++step) {
+      T next;
+      std::memcpy(&next, static_cast<const T*>(calls[(first + step) % members].in) + begin + i, sizeof(T));
+      value = step == 0 ? next : combined(value, next, calls[0].op);
+    }
+    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+  }
+  return bytes;
+}
+std::vector<char> reduced(const std::vector<Call>& calls, size_t begin, size_t count) {
+  switch (calls[0].type) {
+    case ncclFloat32: return reduced<float>(calls, begin, count);
+    case ncclFloat64: return reduced<double>(calls, begin, count);
+    case ncclFloat16: return reduced<__half>(calls, begin, count);
+    case ncclBfloat16: return reduced<__nv_bfloat16>(calls, begin, count);
+    case ncclInt32: return reduced<int32_t>(calls, begin, count);
+    case ncclInt64: return reduced<int64_t>(calls, begin, count);
+    case ncclInt8: return reduced<int8_t>(calls, begin, count);
+    default: refuse("a type that nobody reduces");
+  }
+}
+
+void carry_out(const std::vector<Call>& calls) {
+  const Call& any = calls[0];
+  const size_t bytes = any.count * bytes_of(any.type);
+  const auto put = [](const Call& call, const std::vector<char>& from) {
+    if (!from.empty()) std::memcpy(call.out, from.data(), from.size());
+  };
+  std::vector<std::vector<char>> results;  // of all, before any is written: in and out may be one place
+  switch (any.kind) {
+    case Kind::kAllReduce: results.assign(calls.size(), reduced(calls, 0, any.count)); break;
+    case Kind::kReduceScatter:
+      for (size_t i = 0; i < calls.size(); ++i) results.push_back(reduced(calls, i * any.count, any.count));
+      break;
+    case Kind::kAllGather: {
+      std::vector<char> whole(bytes * calls.size());
+      for (size_t i = 0; i < calls.size(); ++i)
+        if (bytes > 0) std::memcpy(whole.data() + i * bytes, calls[i].in, bytes);
+      results.assign(calls.size(), whole);
+      break;
+    }
+    case Kind::kBroadcast: {
+      const auto* from = static_cast<const char*>(calls[static_cast<size_t>(any.root)].in);
+      results.assign(calls.size(), std::vector<char>(from, from + bytes));
+      break;
+    }
+  }
+  for (size_t i = 0; i < calls.size(); ++i) put(calls[i], results[i]);
+}
+
+// At once, or whenever a graph that holds it is launched.
+ncclResult_t issue(ncclComm_t comm, const Call& call, cudaStream_t stream) {
+  if (comm->is_gone) refuse("a communicator is used after its end");
+  const Group& group = *comm->group;
+  const bool reads = call.kind != Kind::kBroadcast || call.root == static_cast<int>(comm->rank);
+  if (call.count > 0 &&
+      (!emulator::is_device_memory(call.out) || (reads && !emulator::is_device_memory(call.in))))
+    return ncclInvalidArgument;
+  if (call.root < 0 || call.root >= static_cast<int>(group.members)) return ncclInvalidArgument;
+  ncclResult_t result = ncclSuccess;
+  emulator::issue_to(stream, [comm, call, group = comm->group, &result](cudaStream_t where) {
+    std::unique_lock lock(group->mutex);
+    const uint64_t number = comm->issued++;
+    Group::Round& round = group->rounds[number];
+    round.calls.resize(group->members, call);
+    round.streams.resize(group->members);
+    round.calls[comm->rank] = call;
+    round.streams[comm->rank] = where;
+    if (++round.arrived == group->members) {
+      for (const Call& other : round.calls)
+        if (!other.means(call)) refuse("the ranks' calls are not the same");
+      emulator::enqueue_meeting(round.streams, [calls = round.calls] { carry_out(calls); });
+      group->changed.notify_all();
+    }
+    group->changed.wait(lock, [&] { return round.arrived == group->members || group->is_aborted; });
+    if (round.arrived < group->members) {
+      result = ncclInternalError;
+      return;
+    }
+    if (++round.left == group->members) group->rounds.erase(number);
+  });
+  return result;
+}
+
+tessera::cuda::Nccl make_nccl() {
+  tessera::cuda::Nccl nccl{};
+  nccl.init_all = [](ncclComm_t* out, int members, const int* devices) {
+    for (int i = 0; i < members; ++i)
+      if (std::count(devices, devices + members, devices[i]) > 1) return ncclInvalidUsage;
+    const auto group = std::make_shared<Group>(members);
+    for (int i = 0; i < members; ++i) out[i] = new ncclComm{group, static_cast<size_t>(i)};
+    return ncclSuccess;
+  };
+  // The struct stays, to tell that it is used again.
+  nccl.destroy = [](ncclComm_t comm) {
+    if (std::exchange(comm->is_gone, true)) refuse("a communicator ends twice");
+    return ncclSuccess;
+  };
+  nccl.abort = [](ncclComm_t comm) {
+    if (std::exchange(comm->is_gone, true)) refuse("a communicator ends twice");
+    const std::lock_guard lock(comm->group->mutex);
+    comm->group->is_aborted = true;
+    comm->group->changed.notify_all();
+    return ncclSuccess;
+  };
+  nccl.all_reduce = [](const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                       ncclComm_t comm, cudaStream_t stream) {
+    return issue(comm, {Kind::kAllReduce, in, out, count, type, op, 0}, stream);
+  };
+  nccl.all_gather = [](const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
+                       cudaStream_t stream) {
+    return issue(comm, {Kind::kAllGather, in, out, count, type, ncclSum, 0}, stream);
+  };
+  nccl.reduce_scatter = [](const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+    return issue(comm, {Kind::kReduceScatter, in, out, count, type, op, 0}, stream);
+  };
+  nccl.broadcast = [](const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return issue(comm, {Kind::kBroadcast, in, out, count, type, ncclSum, root}, stream);
+  };
+  nccl.error_string = [](ncclResult_t result) -> const char* {
+    return result == ncclInvalidArgument ? "invalid argument" : "an error of the emulated NCCL";
+  };
+  return nccl;
+}
+
+}  // namespace
+
+namespace tessera::cuda {
+
+Result<const Nccl*> nccl() {
+  const char* state = std::getenv("TESSERA_EMULATED_NCCL");
+  if (state != nullptr && std::string_view(state) == "missing")
+    return Status(StatusCode::kUnsupported, "NCCL: missing, as the environment says");
+  static const Nccl made = make_nccl();
+  return &made;
+}
+
+}  // namespace tessera::cuda
