@@ -112,6 +112,23 @@ TEST_CASE("memory_and_waits_in_the_thread_that_captures_end_the_capture_elsewher
   CHECK(cudaFree(other) == cudaSuccess);
 }
 
+TEST_CASE("a_copy_to_pageable_memory_is_there_once_it_is_waited_for_and_part_of_no_capture") {
+  const Stream stream;
+  void* memory = nullptr;
+  REQUIRE(cudaMalloc(&memory, 4) == cudaSuccess);
+  REQUIRE(cudaMemset(memory, 7, 4) == cudaSuccess);
+  char here[4] = {};
+  CHECK(cudaMemcpyAsync(here, memory, 4, cudaMemcpyDefault, stream.at) == cudaSuccess);
+  CHECK(here[0] == 0);
+  CHECK(cudaStreamSynchronize(stream.at) == cudaSuccess);
+  CHECK(here[0] == 7);
+  CHECK(begin(stream.at) == cudaSuccess);
+  CHECK(cudaMemcpyAsync(here, memory, 4, cudaMemcpyDefault, stream.at) == cudaErrorStreamCaptureUnsupported);
+  CHECK(end(stream.at) == cudaErrorStreamCaptureInvalidated);
+  (void)cudaGetLastError();
+  CHECK(cudaFree(memory) == cudaSuccess);
+}
+
 TEST_CASE("streams_that_joined_a_capture_are_waited_for_before_it_ends") {
   const Stream first, second;
   cudaEvent_t fork = nullptr, join = nullptr;

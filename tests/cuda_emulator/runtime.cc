@@ -1,6 +1,6 @@
 // The CUDA runtime's functions on host memory. Work of a stream runs when somebody waits for it, so that a
-// missing event or wait shows as a wrong result; what touches pageable memory waits at once, as the driver
-// does.
+// missing event or wait shows as a wrong result. So do copies from and to pageable memory, which "might be
+// synchronous" (API synchronization behavior), and then might not.
 #include "tests/cuda_emulator/runtime.h"
 
 #include <sys/mman.h>
@@ -509,8 +509,14 @@ cudaError_t cudaMemcpy2DAsync(void* out, size_t out_pitch, const void* in, size_
       std::memmove(static_cast<char*>(out) + row * out_pitch, static_cast<const char*>(in) + row * in_pitch,
                    width);
   };
+  if (!is_registered(in) || !is_registered(out))
+    if (const std::shared_ptr<Capture>& capture = stream_of(stream)->capture; capture != nullptr) {
+      capture->is_invalid = true;
+      std::fprintf(stderr, "cuda emulator: a capture of a copy from or to pageable memory\n");
+      return report(cudaErrorStreamCaptureUnsupported);
+    }
   emulator::enqueue_work(stream, work);
-  return is_registered(in) && is_registered(out) ? cudaSuccess : cudaStreamSynchronize(stream);
+  return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* out, const void* in, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {

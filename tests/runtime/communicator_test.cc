@@ -312,6 +312,7 @@ TEST_CASE("send_and_recv_carry_bytes_in_order") {
         TSR_RETURN_IF_ERROR(take_error(ring.api().comm_recv(ring.comm(i), ring.stream(i), i - 1, &value, 4)));
       if (i < 2)
         TSR_RETURN_IF_ERROR(take_error(ring.api().comm_send(ring.comm(i), ring.stream(i), i + 1, &value, 4)));
+      TSR_RETURN_IF_ERROR(take_error(ring.api().stream_synchronize(ring.stream(i))));
       if (i == 2) received.push_back(value);
     }
     return {};
