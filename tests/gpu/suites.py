@@ -160,7 +160,8 @@ class Suites:
         self.sanitize("racecheck", r"RACECHECK SUMMARY: (\d+) hazard", limit)
 
     def sanitize(self, tool, summary, limit):
-        if not shutil.which("compute-sanitizer"):
+        sanitizer = next(filter(None, [shutil.which("compute-sanitizer"), *sorted(glob.glob("/usr/local/cuda*/bin/compute-sanitizer"))]), None)
+        if sanitizer is None:
             raise Failed("compute-sanitizer is not installed")
         clean, found, unfinished = [], [], []
 
@@ -169,7 +170,7 @@ class Suites:
             environment = {"TESSERA_TEST_OP": op, "TESSERA_TEST_VARIANT": "mma" if op.startswith("attention") else ""}
             try:
                 status, output = self.commands.run(
-                    ["compute-sanitizer", "--tool", tool, "--error-exitcode", "99", f"{self.build}/tests/test_ops",
+                    [sanitizer, "--tool", tool, "--error-exitcode", "99", f"{self.build}/tests/test_ops",
                      "-tc=every_op_in_f16*"], f"{tool}_{op}", limit / 2, {key: value for key, value in environment.items() if value})
             except Failed:
                 return unfinished.append(op)
