@@ -65,7 +65,7 @@ class Suites:
         key, _, test, arguments, environment, least = suite
         clock = Clock(limit)
         try:
-            status, output = self.commands.run([f"{self.build}/tests/{test}", *arguments], key, limit * (0.6 if key in BY_OP else 1),
+            status, output = self.commands.run([f"{self.build}/tests/{test}", *arguments], key, limit * (0.8 if key in BY_OP else 1),
                                                environment)
         except Failed as failed:
             self.table.miss(key, f"{self.by_op(suite, clock) if key in BY_OP else ''}{failed}")
