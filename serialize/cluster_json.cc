@@ -2,7 +2,6 @@
 #include "serialize/cluster_json.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "graph/base/text.h"
@@ -16,6 +15,9 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kFormat = "tessera-cluster";
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMostDevices = 1 << 20;
+// Beyond what any machine has, and still far from where sums and quotients of them leave their types.
+constexpr int64_t kMostBytes = int64_t{1} << 60;
+constexpr double kMostSeconds = 1e6, kMostRate = 1e30, kMostRamp = 1e9;
 
 Json link_to_json(const Link& link) {
   return Json{{"bytes_per_s", link.bytes_per_s}, {"latency_s", link.latency_s}};
@@ -37,14 +39,21 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // A number from zero on; what is absent keeps its default.
-  void number(const char* key, double& target) {
+  // A number from zero to `most`; what is absent keeps its default.
+  void number(const char* key, double& target, double most) {
     const Json* value = find(key);
     if (value == nullptr) return;
-    if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() < 0)
-      return fail(format("has {} = {}, wanted a number from 0 on", key, value->dump()));
+    if (!value->is_number() || !(value->get<double>() >= 0 && value->get<double>() <= most))
+      return fail(format("has {} = {}, wanted a number from 0 to {}", key, value->dump(), most));
     target = value->get<double>();
   }
+  void seconds(const char* key, double& target) { number(key, target, kMostSeconds); }
+  // A second; 0 where there is none.
+  void rate(const char* key, double& target) {
+    number(key, target, kMostRate);
+    if (target > 0 && target < 1) fail(format("has {} = {}, wanted 0, or 1 to {}", key, target, kMostRate));
+  }
+  void bytes(const char* key, int64_t& target) { count(key, target, kMostBytes); }
   template <class T>
   void count(const char* key, T& target, int64_t most = INT64_MAX) {
     const Json* value = find(key);
@@ -63,8 +72,8 @@ class Reader {
     const Json* value = find(key);
     if (value == nullptr) return;
     Reader inner(*value, format("{}.{}", where_, key), failure_);
-    inner.number("bytes_per_s", target.bytes_per_s);
-    inner.number("latency_s", target.latency_s);
+    inner.rate("bytes_per_s", target.bytes_per_s);
+    inner.seconds("latency_s", target.latency_s);
   }
   template <class Each>
   void list(const char* key, Each each) {
@@ -97,28 +106,28 @@ class Reader {
 DeviceKind read_kind(Reader& in) {
   DeviceKind kind;
   in.text("name", kind.name);
-  in.count("memory_bytes", kind.memory_bytes);
-  in.number("matmul_flops_per_s", kind.matmul_flops_per_s);
-  in.number("memory_bytes_per_s", kind.memory_bytes_per_s);
-  in.number("launch_s", kind.launch_s);
+  in.bytes("memory_bytes", kind.memory_bytes);
+  in.rate("matmul_flops_per_s", kind.matmul_flops_per_s);
+  in.rate("memory_bytes_per_s", kind.memory_bytes_per_s);
+  in.seconds("launch_s", kind.launch_s);
   in.list("matrix_rates", [&](Reader& rate) {
     MatrixRate one;
     std::string dtype;
     rate.text("dtype", dtype);
-    rate.number("flops_per_s", one.flops_per_s);
+    rate.rate("flops_per_s", one.flops_per_s);
     const auto known = dtype_from_name(dtype);
     if (!known) return rate.fail(format("has dtype = '{}', which is no element type", dtype));
     one.dtype = *known;
     kind.matrix_rates.push_back(one);
   });
   in.count("multiprocessors", kind.multiprocessors, INT32_MAX);
-  in.number("tile_ramp", kind.tile_ramp);
-  in.number("batched_share", kind.batched_share);
-  in.number("issue_s", kind.issue_s);
+  in.number("tile_ramp", kind.tile_ramp, kMostRamp);
+  in.number("batched_share", kind.batched_share, 1);
+  in.seconds("issue_s", kind.issue_s);
   if (kind.name.empty()) in.fail("has no name");
   if (kind.matmul_flops_per_s <= 0) in.fail("has no positive matmul_flops_per_s");
   if (kind.memory_bytes_per_s <= 0) in.fail("has no positive memory_bytes_per_s");
-  if (kind.batched_share <= 0 || kind.batched_share > 1) in.fail("has a batched_share outside (0, 1]");
+  if (kind.batched_share < 1e-6) in.fail("has a batched_share below 0.000001");
   return kind;
 }
 
@@ -203,8 +212,8 @@ Result<Cluster> cluster_from_json(std::string_view text) {
     in.list("node_links", [&](Reader& link) {
       GroupLink one;
       link.count("members", one.members, kMostDevices);
-      link.number("bytes_per_s", one.link.bytes_per_s);
-      link.number("latency_s", one.link.latency_s);
+      link.rate("bytes_per_s", one.link.bytes_per_s);
+      link.seconds("latency_s", one.link.latency_s);
       if (one.members < 2 ||
           (!cluster.node_links.empty() && one.members <= cluster.node_links.back().members))
         link.fail(format("has members = {}, wanted at least 2 and more than the one before", one.members));
@@ -212,9 +221,9 @@ Result<Cluster> cluster_from_json(std::string_view text) {
       cluster.node_links.push_back(one);
     });
     in.link("network", cluster.network);
-    in.count("host_memory_bytes", cluster.host_memory_bytes);
+    in.bytes("host_memory_bytes", cluster.host_memory_bytes);
     in.link("host_link", cluster.host_link);
-    in.count("file_bytes", cluster.file_bytes);
+    in.bytes("file_bytes", cluster.file_bytes);
     in.link("file_link", cluster.file_link);
     if (cluster.devices.empty()) in.fail("has no devices");
     if (cluster.node_devices > 0 && static_cast<int64_t>(cluster.devices.size()) > cluster.node_devices &&

@@ -9,6 +9,7 @@
 
 #include "capi/engine/certificate.h"
 #include "capi/engine/json.h"
+#include "capi/engine/options.h"
 #include "graph/base/text.h"
 #include "parallel/analytic/batch_search.h"
 #include "parallel/analytic/explain_step.h"
@@ -113,6 +114,10 @@ Result<Fleet> open_fleet(const std::string& text) {
 Result<StepSearchOptions> search_options(const SearchRequest& request) {
   TSR_ASSIGN_OR_RETURN(const ForeignPlan plan, parse_foreign_plan(request.parallel, request.features));
   const std::set<std::string> pinned = names_of(request.parallel), flags = names_of(request.features);
+  if (request.memory_limit < 0 || request.memory_limit > kMostBytes)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the memory limit is {} bytes, wanted 0 (the device's) to {}", request.memory_limit,
+                         kMostBytes));
   StepSearchOptions search;
   search.global_batch = request.batch;
   search.memory_limit = request.memory_limit;

@@ -88,8 +88,9 @@ int64_t OptionReader::bytes(std::string_view key, int64_t otherwise) {
   std::optional<int64_t> size;
   if (const int64_t* number = std::get_if<int64_t>(value)) size = *number;
   if (const std::string* text = std::get_if<std::string>(value)) size = parse_bytes(*text);
-  if (size && *size >= 0) return *size;
-  wrong_type(key, "a size such as 2147483648 or 2GiB", *value);
+  if (size && *size >= 0 && *size <= kMostBytes) return *size;
+  wrong_type(key, size > kMostBytes ? "a size of at most 1048576 TiB" : "a size such as 2147483648 or 2GiB",
+             *value);
   return otherwise;
 }
 

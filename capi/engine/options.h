@@ -18,6 +18,9 @@ namespace tessera {
 // The alternatives are those of an op attribute, so that one set serves both.
 using Options = std::map<std::string, AttrValue, std::less<>>;
 
+// Of limits on memory: sums of such with what is used stay within 64 bits.
+inline constexpr int64_t kMostBytes = int64_t{1} << 60;
+
 // One use: read every known key once, then `finish`. The first error is kept and reported by `finish`, so
 // reads can be written as initialisers.
 class OptionReader {
@@ -33,7 +36,7 @@ class OptionReader {
   // One of `choices`; the error lists them.
   std::string choice(std::string_view key, std::string otherwise,
                      std::initializer_list<std::string_view> choices);
-  int64_t bytes(std::string_view key, int64_t otherwise);  // an integer, or "2GiB"
+  int64_t bytes(std::string_view key, int64_t otherwise);  // an integer, or "2GiB"; at most kMostBytes
   bool has(std::string_view key) const { return options_.find(key) != options_.end(); }
 
   // Known to the caller but read elsewhere (one set of options serves several readers).

@@ -115,7 +115,7 @@ class Search {
         const double family =
             next_family < families.open.size() ? families.open[next_family].bound_s : INFINITY;
         const double node = open_.empty() ? INFINITY : open_.top().bound_s;
-        if (std::min(family, node) >= best_) break;
+        if (!(std::min(node, family) < best_)) break;
         if (family < node) {
           const StepFamily& next = families.open[next_family++];
           batch.push_back({family, 0, true, {next.plan, 1}, next.alike});

@@ -197,10 +197,10 @@ void register_plan(CLI::App& app) {
       "train: tokens a sequence (default: 128, or a shorter context; with --cluster the description's T)");
   command->add_option("--context", args->context, "generate: tokens that the cache holds");
   command->add_option("--optimizer", args->optimizer, "adamw or sgd")->capture_default_str();
-  command->add_option(
-      "--cluster", args->cluster,
-      "plan for devices that need not be present (dgx-a100-80gb:512, a JSON file, or several of them with + "
-      "between): a complete mesh in --parallel is priced, else the fastest step is searched");
+  command->add_option("--cluster", args->cluster,
+                      "plan for devices that need not be present (dgx-a100-80gb:512, a file NAME.json, or "
+                      "several of them with + "
+                      "between): a complete mesh in --parallel is priced, else the fastest step is searched");
   command
       ->add_option("--features", args->features,
                    "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16,"

@@ -77,6 +77,7 @@ TEST_CASE("an option of the wrong type or out of range says what was found and w
   CHECK(attempt({"schedule", std::string("cosin")}).message.find("wanted one of constant, cosine, linear") !=
         std::string::npos);
   CHECK(attempt({"memory_limit", std::string("2 gigs")}).message.find("wanted a size") != std::string::npos);
+  CHECK(attempt({"memory_limit", INT64_MAX}).message.find("at most 1048576 TiB") != std::string::npos);
   CHECK(attempt({"dropout", -0.5}).message.find("option 'dropout' is -0.5, wanted between 0 and") !=
         std::string::npos);
   CHECK(attempt({"dropout", -1.0}).code == TSR_INVALID_ARGUMENT);

@@ -232,6 +232,10 @@ TEST_CASE("certificates of searched steps are checked, and refused when somethin
   refused("\"gap\":", "\"gap\":1", "a gap of");
   refused("\"solved\"", "\"guessed\"", "known: bound, solved, too large");
   refused("\"configurations\":[[", "\"configurations\":[[\"tp=1\",\"bound\",1],[", "has a bound of");
+  // Sums with it would pass 64 bits.
+  const std::string limit = "\"memory_limit\":";
+  CHECK(check(std::string(good).insert(good.find(limit) + limit.size(), "922337203685477580")).code ==
+        TSR_INVALID_ARGUMENT);
   CHECK(check("{").code == TSR_CORRUPT);
   CHECK(check("[]").code == TSR_CORRUPT);
 }

@@ -46,6 +46,12 @@ TEST_CASE("inconsistent cluster files are refused with the key and the value") {
   CHECK(refusal(text, "\"batched_share\": 0.45", "\"batched_share\": 1.5").find("batched_share") !=
         std::string::npos);
   CHECK(refusal(text, "\"launch_s\": 9e-06", "\"launch_s\": -1").find("launch_s = -1") != std::string::npos);
+  // Sums and quotients of such would be infinite, or numbers no longer.
+  CHECK(refusal(text, "\"launch_s\": 9e-06", "\"launch_s\": 1e308").find("launch_s = 1e+308") !=
+        std::string::npos);
+  CHECK(refusal(text, "100000000000.0", "1e-300").find("wanted 0, or 1 to") != std::string::npos);
+  CHECK(refusal(text, "\"memory_bytes\": ", "\"memory_bytes\": 9223372036854775807, \"x\": ")
+            .find("memory_bytes") != std::string::npos);
   CHECK(refusal(text, "\"count\": 2", "\"count\": 99999999").find("count = 99999999") != std::string::npos);
   CHECK(refusal(text, "\"kind\": \"small\"", "\"kind\": \"huge\"").find("'huge'") != std::string::npos);
   CHECK(refusal(text, "\"members\": 4", "\"members\": 2").find("members = 2") != std::string::npos);

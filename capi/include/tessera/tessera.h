@@ -593,7 +593,7 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
 /* What one training step of a transformer takes on a cluster that need not be present. With a complete mesh
  * in `parallel` that plan is priced as it is, so plans of other systems can be; else the fastest step with
  * what is pinned is searched. Nothing is lowered. `description` is a shorthand of tsr_model_new.
- *   cluster    str   PRESET:COUNT (required) or a JSON file. Presets: dgx-v100-16gb, dgx-v100-32gb,
+ *   cluster    str   PRESET:COUNT (required) or a file NAME.json. Presets: dgx-v100-16gb, dgx-v100-32gb,
  *                    dgx-a100-40gb, dgx-a100-80gb, dgx-h100, dgx-h200, pcie-rtx-4090, pcie-rtx-5000,
  *                    pcie-a100-80gb, ..., cpu
  *   batch      i64   sequences in one step, over all devices (default 8); or str: "32..512", "32..512/32" or
