@@ -70,7 +70,9 @@ Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path) {
     return Status(error == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,
                   format("{}: {}: {}", path, what, std::strerror(error)));
   };
-  File file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Without waiting: a pipe that nobody writes to is no regular file either. For those it makes no
+  // difference.
+  File file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.descriptor < 0) return failed("cannot open");
   struct stat info {};
   if (fstat(file.descriptor, &info) != 0) return failed("cannot stat");
