@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# check.sh BUILD: the CUDA backend on the CPU. Every op against its references, collectives of GPUs that share one
+# device and of four with NCCL between them, and a model that four train as one does.
+set -euo pipefail
+build=$(cd "$1" && pwd)
+export TESSERA_PLUGIN_PATH=$build/emulated TESSERA_EMULATOR_SEED=1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+export TESSERA_TEST_BACKEND=cuda
+"$build/tests/test_ops" -tc='every_op_passes_the_five_checks*' >"$scratch/ops.txt" 2>&1 &
+ops=$!
+"$build/tests/test_ops" -tc='every_op_in_f16_and_bf16*'
+wait $ops || { cat "$scratch/ops.txt"; exit 1; }
+cat "$scratch/ops.txt"
+for devices in 1 4; do
+  TESSERA_EMULATOR_DEVICES=$devices "$build/tests/test_runtime" -sf='*communicator_test*'
+done
+
+cd "$scratch"
+tessera=$build/samples/cli/tessera
+for i in $(seq 200); do echo "the tiles of one mosaic lie side by side, number $((i * i))"; done >text.txt
+"$tessera" new llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=32 --out model.tsr --tokenizer bytes >/dev/null
+trained() {  # trained DEVICES PARALLEL: losses of the first and the last step
+  "$tessera" train model.tsr --data text.txt --devices "$1" --parallel "$2" --batch 8 --seq 32 --steps 3 --lr 3e-3 \
+    --out trained.tsr >train.txt 2>&1 || { cat train.txt; return 1; }
+  awk '/^loss / { print $2, $4 }' train.txt
+}
+wanted=$(trained cpu:1 dp=1)
+export TESSERA_EMULATOR_DEVICES=4
+for parallel in dp=4,zero=3 tp=2,dp=2,zero=1; do
+  found=$(trained cuda:0,1,2,3 $parallel)
+  echo "trained on four emulated GPUs | $parallel | loss $found | one CPU $wanted"
+  # Sums in another order, in f32; printed to six figures.
+  echo "$found $wanted" | awk '{ for (i = 1; i <= 2; ++i) if (!($i > 0) || ($i - $(i + 2)) ^ 2 > (1e-5 * $i) ^ 2) exit 1 }' ||
+    { echo "that is not what one device makes of it"; exit 1; }
+done
