@@ -2,7 +2,7 @@
 // the library's may: each part of the result begins at another rank, and is rounded at every one. A call
 // waits until every rank has made its own, which the library's does not: a program that would hang here where
 // it need not there is refused by issue_order.h.
-// TESSERA_EMULATED_NCCL=missing: as if there were none.
+// TESSERA_EMULATED_NCCL=missing: as if there were none; fails: as if it could not start.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -51,6 +51,11 @@ struct Group {
   std::map<uint64_t, Round> rounds;  // by number
   bool is_aborted = false;
 };
+
+std::string_view state() {
+  const char* said = std::getenv("TESSERA_EMULATED_NCCL");
+  return said != nullptr ? said : "";
+}
 
 [[noreturn]] void refuse(const char* what) {
   std::fprintf(stderr, "cuda emulator: NCCL: %s\n", what);
@@ -186,6 +191,7 @@ ncclResult_t issue(ncclComm_t comm, const Call& call, cudaStream_t stream) {
 tessera::cuda::Nccl make_nccl() {
   tessera::cuda::Nccl nccl{};
   nccl.init_all = [](ncclComm_t* out, int members, const int* devices) {
+    if (state() == "fails") return ncclSystemError;
     for (int i = 0; i < members; ++i)
       if (std::count(devices, devices + members, devices[i]) > 1) return ncclInvalidUsage;
     const auto group = std::make_shared<Group>(members);
@@ -231,9 +237,7 @@ tessera::cuda::Nccl make_nccl() {
 namespace tessera::cuda {
 
 Result<const Nccl*> nccl() {
-  const char* state = std::getenv("TESSERA_EMULATED_NCCL");
-  if (state != nullptr && std::string_view(state) == "missing")
-    return Status(StatusCode::kUnsupported, "NCCL: missing, as the environment says");
+  if (state() == "missing") return Status(StatusCode::kUnsupported, "NCCL: missing, as the environment says");
   static const Nccl made = make_nccl();
   return &made;
 }

@@ -103,7 +103,6 @@ struct Capture {
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
   bool ends_in_kernel = false;  // that something may overlap with
-  bool is_meeting = false;      // others have to come to where it is
   uint64_t issued = 0, done = 0;
   double clock_s = 0;                // of all that was issued
   std::shared_ptr<Capture> capture;  // that it belongs to
@@ -142,10 +141,6 @@ CUstream_st* stream_of(cudaStream_t stream) { return stream != nullptr ? stream 
 
 void run_until(CUstream_st* stream, uint64_t position) {
   while (stream->done < position) {
-    if (stream->is_meeting) {
-      std::fprintf(stderr, "cuda emulator: collectives of several streams wait for each other\n");
-      std::abort();
-    }
     const std::function<void()> work = std::move(stream->queue.front());
     stream->queue.pop_front();
     ++stream->done;
@@ -217,10 +212,8 @@ void enqueue_meeting(const std::vector<cudaStream_t>& given, std::function<void(
   for (const cudaStream_t each : given)
     enqueue_work(each, [meeting, mine = stream_of(each)] {
       if (meeting->is_over) return;
-      mine->is_meeting = true;
       for (const auto& [stream, position] : meeting->places)
         if (stream != mine) run_until(stream, position);
-      mine->is_meeting = false;
       meeting->is_over = true;
       meeting->work();
     });

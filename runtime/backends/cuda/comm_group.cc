@@ -6,6 +6,7 @@
 
 #include "runtime/backends/cuda/collective_kernels.h"
 #include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/notes.h"
 #include "runtime/backends/cuda/scoped_device.h"
 
 namespace tessera::cuda {
@@ -57,14 +58,18 @@ Status CommGroup::connect() {
   for (const int32_t from : distinct)
     for (const int32_t to : distinct)
       if (from != to) TSR_RETURN_IF_ERROR(reach(from, to));
-  // NCCL refuses two ranks on one device, and one member needs nobody. Without the library peers do.
+  // NCCL refuses two ranks on one device, and one member needs nobody. Peers do without the library, and
+  // where it cannot start: too little shared memory in a container, say.
   if (members() < 2 || distinct.size() != ordinals_.size()) return {};
   const Result<const Nccl*> library = cuda::nccl();
   if (!library.ok()) return {};
   std::vector<ncclComm_t> comms(ordinals_.size());
   const ncclResult_t result = (*library)->init_all(comms.data(), members(), ordinals_.data());
-  if (result != ncclSuccess)
-    return Status(StatusCode::kInternal, format("ncclCommInitAll: {}", (*library)->error_string(result)));
+  if (result != ncclSuccess) {
+    note(format("NCCL does not start, collectives go through peer memory: ncclCommInitAll of {} devices: {}",
+                members(), (*library)->error_string(result)));
+    return {};
+  }
   nccl_comms_ = std::move(comms);
   nccl_ = *library;
   return {};

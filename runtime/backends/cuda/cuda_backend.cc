@@ -249,13 +249,17 @@ tsr_abi_error* kernel_query(int32_t ordinal, const tsr_abi_kernel_desc* desc, ts
   });
 }
 
+void log_notes(const tsr_host_api& host) {
+  if (host.log == nullptr) return;
+  for (const std::string& line : take_notes()) host.log(host.host, 2, line.c_str());
+}
+
 tsr_abi_error* kernel_prepare(tsr_abi_device* device, const tsr_abi_kernel_desc* desc, tsr_abi_kernel** out) {
   return guarded([&]() -> Status {
     const ScopedDevice current(device->ordinal);
     TSR_ASSIGN_OR_RETURN(auto choice, choose(*desc));
     if (choice.prepared.settle) TSR_RETURN_IF_ERROR(choice.prepared.settle());
-    if (device->host->log != nullptr)
-      for (const std::string& line : take_notes()) device->host->log(device->host->host, 2, line.c_str());
+    log_notes(*device->host);
     *out = new tsr_abi_kernel{std::move(choice.prepared.kernel)};
     return {};
   });
@@ -348,6 +352,7 @@ tsr_abi_error* comm_create(tsr_abi_device* const* devices, int32_t count, tsr_ab
     std::vector<int32_t> ordinals;
     for (int32_t i = 0; i < count; ++i) ordinals.push_back(devices[i]->ordinal);
     TSR_ASSIGN_OR_RETURN(auto ends, Communicator::create(ordinals));
+    log_notes(*devices[0]->host);
     std::vector<std::unique_ptr<tsr_abi_comm>> made;
     for (auto& end : ends) made.push_back(std::make_unique<tsr_abi_comm>(std::move(end)));
     for (int32_t i = 0; i < count; ++i) out[i] = made[static_cast<size_t>(i)].release();
