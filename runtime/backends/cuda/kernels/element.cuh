@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "runtime/backends/cuda/cuda_kernel.h"
@@ -48,6 +49,18 @@ template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   T value[kCount];
 };
+// A pack of 16 bytes in one store. Its assignment is one of its elements to the compiler, which in unrolled
+// loops stores them one by one: eight times 16 bits (CUDA 13.0). A whole number is not taken apart.
+template <class T, int kCount>
+__device__ inline void store_whole(Pack<T, kCount>* to, const Pack<T, kCount>& pack) {
+  if constexpr (sizeof(pack) == 16) {
+    uint64_t halves[2];
+    memcpy(halves, &pack, sizeof(halves));
+    *reinterpret_cast<unsigned __int128*>(to) = static_cast<unsigned __int128>(halves[1]) << 64 | halves[0];
+  } else {
+    *to = pack;
+  }
+}
 template <int kCount, class T>
 __device__ inline void load_pack(const T* from, Wide<T> (&to)[kCount]) {
   const auto loaded = *reinterpret_cast<const Pack<T, kCount>*>(from);
@@ -59,7 +72,7 @@ __device__ inline void store_pack(T* to, const Wide<T> (&from)[kCount]) {
   Pack<T, kCount> stored;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) stored.value[i] = narrow<T>(from[i]);
-  *reinterpret_cast<Pack<T, kCount>*>(to) = stored;
+  store_whole(reinterpret_cast<Pack<T, kCount>*>(to), stored);
 }
 
 template <class W>

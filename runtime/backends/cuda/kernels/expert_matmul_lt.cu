@@ -38,7 +38,7 @@ struct CopyTaken {
 #pragma unroll
         for (int i = 0; i < kVec; ++i) pack.value[i] = T(0.0f);
       }
-      *reinterpret_cast<Pack<T, kVec>*>(to + at) = pack;
+      store_whole(reinterpret_cast<Pack<T, kVec>*>(to + at), pack);
     });
   }
 };

@@ -53,7 +53,7 @@ __device__ inline void map_packs(const F& f, const MapOperands<kIn + kWideIn, kO
       Pack<T, kVec> stored;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) stored.value[v] = narrow<T>(y[v][o]);
-      static_cast<Pack<T, kVec>*>(operands.out[o])[pack] = stored;
+      store_whole(static_cast<Pack<T, kVec>*>(operands.out[o]) + pack, stored);
     }
 #pragma unroll
     for (int o = kOut; o < kOut + kWideOut; ++o)
@@ -62,7 +62,8 @@ __device__ inline void map_packs(const F& f, const MapOperands<kIn + kWideIn, kO
         Pack<W, kWideVec> stored;
 #pragma unroll
         for (int v = 0; v < kWideVec; ++v) stored.value[v] = y[piece * kWideVec + v][o];
-        static_cast<Pack<W, kWideVec>*>(operands.out[o])[pack * (kVec / kWideVec) + piece] = stored;
+        store_whole(static_cast<Pack<W, kWideVec>*>(operands.out[o]) + pack * (kVec / kWideVec) + piece,
+                    stored);
       }
   }
 }

@@ -91,7 +91,7 @@ struct Quantize {
 #pragma unroll
       for (int v = 0; v < kVec; ++v) made.value[first + v] = fp8_code(values[v] * inverse, format);
     }
-    *reinterpret_cast<Pack<uint8_t, kCodes>*>(codes + begin) = made;
+    store_whole(reinterpret_cast<Pack<uint8_t, kCodes>*>(codes + begin), made);
   }
 };
 

@@ -133,7 +133,7 @@ struct PadCodes {
 #pragma unroll
     for (int c = 0; c < kUnit; ++c)
       made.value[c] = row < rows && col + c < cols ? from[row * cols + col + c] : uint8_t{0};
-    *reinterpret_cast<Pack<uint8_t, kUnit>*>(to + i * kUnit) = made;
+    store_whole(reinterpret_cast<Pack<uint8_t, kUnit>*>(to + i * kUnit), made);
   }
 };
 
