@@ -63,27 +63,37 @@ struct HeadRow {
 
   static constexpr int kVec = 16 / static_cast<int>(sizeof(T));
 
-  // exp(x - m), 0 for x = -inf also where the whole row is -inf. Of logits of 16 bits by the approximation of
-  // the special function unit (2 ulp of f32 and |x - m| 2^-24): a row is two exponentials an element, and
-  // whole ones, with divisions, would take longer than the memory.
-  static __device__ W exp_above(W x, W m) {
-    if (x == minus_infinity<W>()) return W(0);
+  // A row is read twice, the second time out of the L2 cache: two blocks of 640 threads on each of 132
+  // multiprocessors have 26 MB of 16-bit logits in work where there are 50,000 tokens, of the 50 that the
+  // cache holds. More and smaller blocks would push each other's rows out.
+  static constexpr int kTeam = 640;
+
+  // Of logits of 16 bits by the approximation of the special function unit (2 ulp of f32 and |x| 2^-24): a
+  // row is two exponentials an element, and whole ones, with divisions, would take longer than the memory.
+  static __device__ W exponential(W x) {
     if constexpr (sizeof(T) == 2)
-      return __expf(x - m);
+      return __expf(x);
     else
-      return exp(x - m);
+      return exp(x);
   }
 
-  // Maximum of a row and the sum of exponentials above it in one pass: the sum is scaled down where the
-  // maximum grows. A NaN in the row makes both NaN.
+  // Maximum of what a thread reads, and the sum of exponentials above it, in one pass: the sum is scaled down
+  // where the maximum grows. No branch, so that the packs of several turns are loaded at once. The maximum
+  // passes over a NaN, the sum becomes one.
   struct Statistics {
     W m = minus_infinity<W>(), s = 0;
-    __device__ void raise(W top) {
-      const W next = Larger{}(m, top);
-      if (next == m) return;
-      s = m == minus_infinity<W>() && next == next ? W(0) : s * exp(m - next);
-      if (next != next) s = next;
-      m = next;
+    template <int kCount>
+    __device__ void add(const W (&x)[kCount], bool raises) {
+      W top = m;
+      if (raises) {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) top = fmax(top, x[i]);
+      }
+      const W base = top == minus_infinity<W>() ? W(0) : top;
+      if (raises) s *= exponential(m - base);
+      m = top;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) s += exponential(x[i] - base);
     }
   };
 
@@ -91,30 +101,30 @@ struct HeadRow {
   __device__ void operator()(const Team& team, int64_t row) const {
     T* l = logits + row * ld;
     const int64_t whole = V / kVec * kVec;
+    // The last elements, one at a time.
+    const auto rest = [&](auto body) {
+      for (int64_t c = whole + team.rank; c < V; c += Team::size) body(c);
+    };
     W m, s;
     if (pass == Pass::kGradFinish) {
       m = m_in[row];
       s = s_in[row];
     } else {
+      const bool raises = pass != Pass::kSums;
       Statistics own;
-      if (pass == Pass::kSums) own.m = m_in[row];
+      if (!raises) own.m = m_in[row];
       team.template packs<kVec>(whole, [&](int64_t c) {
         W x[kVec];
         load_pack(l + c, x);
-        if (pass != Pass::kSums) {
-          W top = x[0];
-          for (int i = 1; i < kVec; ++i) top = Larger{}(top, x[i]);
-          own.raise(top);
-        }
-        for (int i = 0; i < kVec; ++i) own.s += exp_above(x[i], own.m);
+        own.add(x, raises);
       });
-      for (int64_t c = whole + team.rank; c < V; c += Team::size) {
-        const W x = widen(l[c]);
-        if (pass != Pass::kSums) own.raise(x);
-        own.s += exp_above(x, own.m);
-      }
-      m = pass == Pass::kSums ? own.m : team.max(own.m);
-      s = own.m == minus_infinity<W>() ? W(0) : pass == Pass::kSums ? own.s : own.s * exp(own.m - m);
+      rest([&](int64_t c) {
+        const W x[1] = {widen(l[c])};
+        own.add(x, raises);
+      });
+      // A NaN makes both NaN.
+      m = raises ? team.max(own.s == own.s ? own.m : own.s) : own.m;
+      s = own.m == minus_infinity<W>() ? W(0) : raises ? own.s * exp(own.m - m) : own.s;
     }
     if (pass == Pass::kMax) {
       if (team.rank == 0) m_out[row] = m;
@@ -122,8 +132,12 @@ struct HeadRow {
     }
     const int32_t label = labels[row];
     const int64_t at = v.to_local(label);
-    // Before the sum, behind which other threads overwrite it.
-    const W picked = at >= 0 && at < V && !(pass == Pass::kGradFinish) ? widen(l[at]) : W(0);
+    const bool is_here = at >= 0 && at < V;
+    // Whether this thread makes the label's gradient.
+    const bool owns = is_here && (at < whole ? at / kVec : at - whole) % Team::size == team.rank;
+    // Of the others only the first needs it, before the sum, behind which its owner overwrites it.
+    const bool looks = owns || (is_here && team.rank == 0 && pass != Pass::kGradFinish);
+    const W picked = looks ? widen(l[at]) : W(0);
     if (pass != Pass::kGradFinish) s = team.sum(s);
     if (team.rank == 0) {
       if (pass == Pass::kSums) {
@@ -133,23 +147,28 @@ struct HeadRow {
       if (makes_loss(pass)) loss_out[row] = label < 0 ? W(0) : log(s) + m - picked;
     }
     if (!makes_gradient(pass)) return;
+    if (label < 0) {
+      const W none[kVec] = {};
+      team.template packs<kVec>(whole, [&](int64_t c) { store_pack(l + c, none); });
+      rest([&](int64_t c) { l[c] = narrow<T>(W(0)); });
+      return;
+    }
     const W factor = *scale * *dloss, share = factor / s;
-    // `from_label`: elements from it on.
-    const auto gradient = [&](W x, int64_t from_label) {
+    const auto gradient = [&](W x) {
       if constexpr (sizeof(T) == 2)
-        return label < 0 ? W(0) : exp_above(x, m) * share - (from_label == 0 ? factor : W(0));
+        return exponential(x - m) * share;
       else
-        return label < 0 ? W(0) : (exp_above(x, m) / s - (from_label == 0 ? W(1) : W(0))) * factor;
+        return exponential(x - m) / s * factor;
     };
     team.template packs<kVec>(whole, [&](int64_t c) {
       W x[kVec];
       load_pack(l + c, x);
 #pragma unroll
-      for (int i = 0; i < kVec; ++i) x[i] = gradient(x[i], c + i - at);
+      for (int i = 0; i < kVec; ++i) x[i] = gradient(x[i]);
       store_pack(l + c, x);
     });
-    for (int64_t c = whole + team.rank; c < V; c += Team::size)
-      l[c] = narrow<T>(gradient(widen(l[c]), c - at));
+    rest([&](int64_t c) { l[c] = narrow<T>(gradient(widen(l[c]))); });
+    if (owns) l[at] = narrow<T>(gradient(picked) - factor);
   }
 };
 
@@ -168,11 +187,11 @@ struct LossSum {
   }
 };
 
-template <class T>
-struct Narrowed {
-  const Wide<T>* from;
-  T* to;
-  __device__ void operator()(int64_t i) const { to[i] = narrow<T>(from[i]); }
+struct SameValue : NoSetUp {
+  template <class W>
+  __device__ void operator()(int64_t, const W* x, W* y) const {
+    y[0] = x[0];
+  }
 };
 
 // --- products ---
@@ -368,7 +387,7 @@ class ChunkedHead final : public Kernel {
       const int64_t left = shape_.rows - first, rows = left < shape_.chunk() ? left : shape_.chunk();
       const T* of_chunk = x + first * shape_.C;
       TSR_RETURN_IF_ERROR(products_.logits(args, of_chunk, w, rows, logits));
-      launch_rows(args.stream, rows, shape_.V / HeadRow<T>::kVec, row_of(args, first, logits, losses));
+      launch_teams<HeadRow<T>::kTeam>(args.stream, rows, row_of(args, first, logits, losses));
       if (!makes_gradient(pass_)) continue;
       TSR_RETURN_IF_ERROR(products_.dx(args, logits, w, rows, args.out<T>(0) + first * shape_.C));
       if (has_dw_) TSR_RETURN_IF_ERROR(products_.dw(args, logits, of_chunk, rows, first == 0, sums));
@@ -378,7 +397,7 @@ class ChunkedHead final : public Kernel {
           from_cuda(cudaMemsetAsync(dw, 0, static_cast<size_t>(shape_.V * shape_.C) * sizeof(T), args.stream),
                     "cudaMemset"));
     else if (wide_dw())
-      launch_each(args.stream, shape_.V * shape_.C, Narrowed<T>{wide, dw});
+      launch_map<T, 0, 1, 1, 0>(args.stream, shape_.V * shape_.C, SameValue{}, {{wide}, {dw}});
     if (makes_loss(pass_)) {
       const LossSum<W> sum{losses, args.in<W>(3), args.out<W>(pass_ == Pass::kGrad ? 1 : 0), shape_.rows};
       launch_rows(args.stream, 1, shape_.rows, sum);

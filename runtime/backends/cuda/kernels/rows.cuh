@@ -83,18 +83,25 @@ __global__ void __launch_bounds__(kThreads == 32 ? 256 : kThreads) rows_kernel(F
   for (int64_t row = first; row < rows; row += static_cast<int64_t>(gridDim.x) * kTeams) f(team, row);
 }
 
-// f(team, row) for every row; `cols` is the work in a row and settles the size of the team.
+// f(team, row) for every row, by teams of kThreads.
+template <int kThreads, class F>
+void launch_teams(cudaStream_t stream, int64_t rows, F f) {
+  constexpr int64_t kGrid = int64_t{1} << 20, kTeams = kThreads == 32 ? 8 : 1;
+  if (rows <= 0) return;
+  const int64_t blocks = (rows + kTeams - 1) / kTeams;
+  rows_kernel<kThreads>
+      <<<static_cast<unsigned>(blocks < kGrid ? blocks : kGrid), kThreads * kTeams, 0, stream>>>(f, rows);
+}
+
+// The same; `cols` is the work in a row and settles the size of the team.
 template <class F>
 void launch_rows(cudaStream_t stream, int64_t rows, int64_t cols, F f) {
-  constexpr int64_t kGrid = int64_t{1} << 20;
-  if (rows <= 0) return;
-  const auto blocks = [](int64_t count) { return static_cast<unsigned>(count < kGrid ? count : kGrid); };
   if (cols <= 256)
-    rows_kernel<32><<<blocks((rows + 7) / 8), 256, 0, stream>>>(f, rows);
+    launch_teams<32>(stream, rows, f);
   else if (cols <= 8192)
-    rows_kernel<256><<<blocks(rows), 256, 0, stream>>>(f, rows);
+    launch_teams<256>(stream, rows, f);
   else
-    rows_kernel<1024><<<blocks(rows), 1024, 0, stream>>>(f, rows);
+    launch_teams<1024>(stream, rows, f);
 }
 
 // A kernel that makes one row at a time: `make(args)` gives f(team, row).
