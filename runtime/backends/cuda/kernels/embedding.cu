@@ -34,7 +34,7 @@ struct Embedding {
 #pragma unroll
         for (int v = 0; v < kVec; ++v) pack.value[v] = T(0.0f);
       }
-      *reinterpret_cast<Pack<T, kVec>*>(y + i * cols + c) = pack;
+      store_whole(reinterpret_cast<Pack<T, kVec>*>(y + i * cols + c), pack);
     });
   }
 };
@@ -64,13 +64,12 @@ Result<Prepared> prepare_embedding_grad(const KernelSpec& spec) {
     if (V > INT32_MAX || count > INT32_MAX)
       return Status(StatusCode::kUnsupported, format("{} rows and {} ids, at most 2^31 - 1 each", V, count));
     const FactorIndex v(spec.factor('v'));
-    return memory_bound(
-        spec, make_kernel([=](const LaunchArgs& args) {
-          const Groups groups =
-              launch_grouping(args.stream, TableRow{args.in<int32_t>(0), v, V}, V, count, args.workspace);
-          launch_rows(args.stream, V, C, SumGroups<T>{args.in<T>(1), args.out<T>(0), C, groups});
-        }),
-        Groups::workspace_bytes(V, count));
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          const Groups groups = launch_grouping(
+                              args.stream, TableRow{args.in<int32_t>(0), v, V}, V, count, args.workspace);
+                          launch_group_sums(args.stream, args.in<T>(1), args.out<T>(0), V, C, groups);
+                        }),
+                        Groups::workspace_bytes(V, count));
   });
 }
 

@@ -21,24 +21,35 @@ struct Groups {
 
 inline constexpr int kGroupingThreads = 256;
 
-// rank[i] = how many j < i have the id of i; sizes[id] counted alongside. Compares every pair of indices: one
-// pass over at most some ten thousands of them, far below the cost of what is summed.
+// rank[i] += how many j < i of a span have the id of i; sizes[id] counted alongside. Whole numbers: the same
+// sum in any order. Every pair of indices is compared, 540 million of 32,768 ids, at 3.6 instructions each
+// some 65 us of an H100, spans in blocks of their own: by itself the block of the last indices would take
+// twice that.
 template <class IdOf>
-__global__ void rank_in_group_kernel(IdOf id_of, int64_t count, int32_t* rank, int32_t* sizes) {
-  __shared__ int64_t tile[kGroupingThreads];
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kGroupingThreads, i = first + threadIdx.x;
-  const int64_t mine = i < count ? id_of(i) : -1;
+__global__ void __launch_bounds__(kGroupingThreads)
+    rank_in_group_kernel(IdOf id_of, int64_t count, int64_t span, int32_t* rank, int32_t* sizes) {
+  __shared__ __align__(16) int32_t tile[kGroupingThreads];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kGroupingThreads, i = first + thread;
+  const int64_t begin = blockIdx.y * span;
+  if (begin > first) return;
+  const auto id_at = [&](int64_t at) { return at < count ? static_cast<int32_t>(id_of(at)) : -1; };
+  const int32_t mine = id_at(i);
   int32_t before = 0;
-  for (int64_t at = 0; at <= first; at += kGroupingThreads) {
+  for (int64_t at = begin; at < begin + span && at <= first; at += kGroupingThreads) {
     __syncthreads();
-    tile[threadIdx.x] = at + threadIdx.x < count ? id_of(at + threadIdx.x) : -1;
+    tile[thread] = id_at(at + thread);
     __syncthreads();
-    const int64_t limit = i - at < kGroupingThreads ? i - at : kGroupingThreads;
-    for (int64_t j = 0; j < limit; ++j) before += tile[j] == mine;
+    if (at < first) {
+#pragma unroll 16
+      for (int j = 0; j < kGroupingThreads; ++j) before += tile[j] == mine;
+    } else {
+      for (int j = 0; j < thread; ++j) before += tile[j] == mine;
+    }
   }
-  if (i >= count) return;
-  rank[i] = before;
-  if (mine >= 0) atomicAdd(&sizes[mine], 1);  // whole numbers: the same sum in any order
+  if (mine < 0) return;
+  if (before > 0) atomicAdd(&rank[i], before);
+  if (begin == 0) atomicAdd(&sizes[mine], 1);
 }
 
 // Inclusive sums in place, by one block.
@@ -81,10 +92,14 @@ Groups launch_grouping(cudaStream_t stream, IdOf id_of, int64_t groups, int64_t 
   Groups result{static_cast<int32_t*>(workspace), static_cast<int32_t*>(workspace) + groups};
   int32_t* rank = result.members + count;
   if (groups <= 0) return result;
-  cudaMemsetAsync(result.ends, 0, static_cast<size_t>(groups) * sizeof(int32_t), stream);
+  cudaMemsetAsync(workspace, 0, static_cast<size_t>(Groups::workspace_bytes(groups, count)), stream);
   if (count > 0) {
-    const auto blocks = static_cast<unsigned>((count + kGroupingThreads - 1) / kGroupingThreads);
-    rank_in_group_kernel<<<blocks, kGroupingThreads, 0, stream>>>(id_of, count, rank, result.ends);
+    constexpr int64_t kLeastSpan = 4096, kMostSpans = 64;
+    const int64_t blocks = (count + kGroupingThreads - 1) / kGroupingThreads;
+    int64_t span = (blocks + kMostSpans - 1) / kMostSpans * kGroupingThreads;
+    if (span < kLeastSpan) span = kLeastSpan;
+    const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>((count + span - 1) / span));
+    rank_in_group_kernel<<<grid, kGroupingThreads, 0, stream>>>(id_of, count, span, rank, result.ends);
   }
   inclusive_sum_kernel<<<1, 1024, 0, stream>>>(result.ends, groups);
   launch_each(stream, count, PlaceMember<IdOf>{id_of, result, rank});
@@ -92,7 +107,7 @@ Groups launch_grouping(cudaStream_t stream, IdOf id_of, int64_t groups, int64_t 
 }
 
 // out[group, :] = sum of the rows of its members, ascending; 0 where it has none.
-template <class T>
+template <class T, int kVec>
 struct SumGroups {
   const T* rows;
   T* out;
@@ -101,12 +116,30 @@ struct SumGroups {
   template <class Team>
   __device__ void operator()(const Team& team, int64_t group) const {
     const int32_t begin = groups.begin(group), end = groups.end(group);
-    team.each(cols, [&](int64_t c) {
-      Wide<T> sum = 0;
-      for (int32_t i = begin; i < end; ++i) sum += widen(rows[groups.members[i] * cols + c]);
-      out[group * cols + c] = narrow<T>(sum);
+    team.template packs<kVec>(cols, [&](int64_t c) {
+      Wide<T> sum[kVec] = {};
+#pragma unroll 8
+      for (int32_t i = begin; i < end; ++i) {
+        Wide<T> addend[kVec];
+        load_pack(rows + groups.members[i] * cols + c, addend);
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) sum[v] += addend[v];
+      }
+      store_pack(out + group * cols + c, sum);
     });
   }
 };
+
+// rows [count, cols] -> out [groups, cols]; 16 bytes at a time where rows and addresses allow it. A block a
+// group: its rows come one after the other, whole ones at once.
+template <class T>
+void launch_group_sums(cudaStream_t stream, const T* rows, T* out, int64_t groups, int64_t cols,
+                       const Groups& members) {
+  constexpr int kVec = 16 / static_cast<int>(sizeof(T));
+  if (cols % kVec == 0 && (reinterpret_cast<uintptr_t>(rows) | reinterpret_cast<uintptr_t>(out)) % 16 == 0)
+    launch_teams<128>(stream, groups, SumGroups<T, kVec>{rows, out, cols, members});
+  else
+    launch_rows(stream, groups, cols, SumGroups<T, 1>{rows, out, cols, members});
+}
 
 }  // namespace tessera::cuda

@@ -134,7 +134,7 @@ Result<Prepared> prepare_moe_dispatch_grad(const KernelSpec& spec) {
         spec, make_kernel([=](const LaunchArgs& args) {
           const TokenOfSlot token_of{args.in<int32_t>(1), B, S, tokens, t};
           const Groups groups = launch_grouping(args.stream, token_of, B * tokens, count, args.workspace);
-          launch_rows(args.stream, B * tokens, C, SumGroups<T>{args.in<T>(0), args.out<T>(0), C, groups});
+          launch_group_sums(args.stream, args.in<T>(0), args.out<T>(0), B * tokens, C, groups);
         }),
         Groups::workspace_bytes(B * tokens, count));
   });
