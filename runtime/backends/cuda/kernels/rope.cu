@@ -36,6 +36,52 @@ struct Rope {
   }
 };
 
+// The same, kVec pairs at a time: a block takes as many positions as give each of its threads an angle to
+// make, and turns all their heads by them. `half` is a multiple of kVec and at most kPackedThreads.
+constexpr int kPackedThreads = 256;
+
+template <class T, int kVec>
+__global__ void __launch_bounds__(kPackedThreads) packed_rope_kernel(Rope<T> rope, int64_t rows) {
+  using W = Wide<T>;
+  __shared__ __align__(16) W sines[kPackedThreads], cosines[kPackedThreads];
+  const int thread = static_cast<int>(threadIdx.x), half = static_cast<int>(rope.D / 2), packs = half / kVec;
+  const int most = kPackedThreads / half, in_row = static_cast<int>(rope.H) * packs;
+  const int64_t first = int64_t{blockIdx.x} * most, left = rows - first;
+  const int positions = left < most ? static_cast<int>(left) : most;
+  if (thread < positions * half) {
+    const double position = rope.sign * static_cast<double>(rope.positions[first + thread / half]);
+    const auto turn = Turn<W>::of(position, thread % half, rope.D, rope.log_theta);
+    sines[thread] = turn.sine;
+    cosines[thread] = turn.cosine;
+  }
+  __syncthreads();
+  for (int item = thread; item < positions * in_row; item += kPackedThreads) {
+    const int position = item / in_row, pack = item % packs * kVec;
+    const int64_t head = (first * rope.H + item / packs) * rope.D;
+    // First the pairs' first elements, then their second ones; or both in turn.
+    const int64_t at = head + (rope.interleaved ? 2 * pack : pack), step = rope.interleaved ? kVec : half;
+    W x[2][kVec], sine[kVec], cosine[kVec];
+    load_pack(rope.x + at, x[0]);
+    load_pack(rope.x + at + step, x[1]);
+#pragma unroll
+    for (int j = 0; j < kVec; ++j) {
+      sine[j] = sines[position * half + pack + j];
+      cosine[j] = cosines[position * half + pack + j];
+    }
+#pragma unroll
+    for (int j = 0; j < kVec; ++j) {
+      const Turn<W> turn{sine[j], cosine[j]};
+      W& u = rope.interleaved ? x[2 * j / kVec][2 * j % kVec] : x[0][j];
+      W& v = rope.interleaved ? x[2 * j / kVec][2 * j % kVec + 1] : x[1][j];
+      const W turned = turn.first(u, v);
+      v = turn.second(u, v);
+      u = turned;
+    }
+    store_pack(rope.y + at, x[0]);
+    store_pack(rope.y + at + step, x[1]);
+  }
+}
+
 }  // namespace
 
 // x [B, T, H, D], positions [B, T] -> y [B, T, H, D]
@@ -46,9 +92,22 @@ Result<Prepared> prepare_rope(const KernelSpec& spec) {
     const int64_t rows = dims[0] * dims[1], H = dims[2], D = dims[3];
     const double log_theta = std::log(spec.f64("theta")), sign = spec.i64("inverse") == 1 ? -1 : 1;
     const bool interleaved = spec.string("style") == "interleaved";
-    Prepared prepared = by_rows(spec, rows, D / 2, [=](const LaunchArgs& args) {
+    const auto rope_of = [=](const LaunchArgs& args) {
       return Rope<T>{args.in<T>(0), args.in<int32_t>(1), args.out<T>(0), H, D, log_theta, sign, interleaved};
-    });
+    };
+    auto kernel =
+        make_kernel([=](const LaunchArgs& args) { launch_rows(args.stream, rows, D / 2, rope_of(args)); });
+    constexpr int kVec = 16 / static_cast<int>(sizeof(T));
+    const int64_t half = D / 2, a_block = half == 0 ? 0 : kPackedThreads / half;
+    if (D % (2 * kVec) == 0 && a_block > 0 && rows > 0 && H > 0 && H * half <= INT32_MAX / kPackedThreads) {
+      auto packed = make_kernel([=](const LaunchArgs& args) {
+        packed_rope_kernel<T, kVec>
+            <<<static_cast<unsigned>((rows + a_block - 1) / a_block), kPackedThreads, 0, args.stream>>>(
+                rope_of(args), rows);
+      });
+      kernel = where_aligned(spec, std::move(packed), std::move(kernel));
+    }
+    Prepared prepared = memory_bound(spec, std::move(kernel));
     return as_decode_step(std::move(prepared),
                           {spec.input_dtype(0), RopeStep{rows, H, D, log_theta, sign, interleaved}});
   });
