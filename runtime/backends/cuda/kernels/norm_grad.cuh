@@ -185,15 +185,18 @@ struct NormGradShape {
     packs = static_cast<int>((in_row + team - 1) / team);
   }
   bool fits() const { return cols % kVec == 0 && packs >= 1 && packs <= kMostPacks && rows > 0; }
-  // Two blocks a multiprocessor of an H100 where a thread holds much, four where it holds little. What blocks
-  // leave in the workspace stays a few per cent of what they read.
-  int64_t blocks() const {
-    const int64_t teams = by_warps ? kNormGradThreads / 32 : 1, most = by_warps ? 264 : 528;
+  // Whole waves of 132 multiprocessors: three blocks share one where a thread holds least (74 registers of
+  // bf16 for one pack and one sum), one or two otherwise. What blocks leave in the workspace stays a few per
+  // cent of what they read.
+  int64_t blocks(int sums) const {
+    const int64_t teams = by_warps ? kNormGradThreads / 32 : 1;
+    const int64_t most_by_blocks = packs == 1 && sums == 1 ? 396 : 528;
+    const int64_t most = by_warps ? 264 : most_by_blocks;
     const int64_t wanted = (rows + teams - 1) / teams;
     return wanted < most ? wanted : most;
   }
   int64_t workspace_bytes(int sums) const {
-    return blocks() * cols * sums * static_cast<int64_t>(sizeof(Wide<T>));
+    return blocks(sums) * cols * sums * static_cast<int64_t>(sizeof(Wide<T>));
   }
 };
 
@@ -201,7 +204,7 @@ struct NormGradShape {
 template <class T, int kSums, class S>
 void launch_norm_grad(const LaunchArgs& args, const NormGradShape<T>& shape, NormGrad<T> n,
                       const ColumnResults<S>& results) {
-  const auto blocks = static_cast<unsigned>(shape.blocks());
+  const auto blocks = static_cast<unsigned>(shape.blocks(kSums));
   n.partial = static_cast<Wide<T>*>(args.workspace);
   const auto by = [&](auto team, auto packs) {
     norm_grad_kernel<T, team.value, packs.value, kSums><<<blocks, kNormGradThreads, 0, args.stream>>>(n);
@@ -216,7 +219,7 @@ void launch_norm_grad(const LaunchArgs& args, const NormGradShape<T>& shape, Nor
     case 3: with(std::integral_constant<int, 3>{}); break;
     default: with(std::integral_constant<int, 4>{}); break;
   }
-  launch_column_totals<S, kSums>(args, shape.blocks(), shape.cols, results);
+  launch_column_totals<S, kSums>(args, blocks, shape.cols, results);
 }
 
 // --- the kernels, with operands and results in the order of the ops ---

@@ -88,14 +88,16 @@ struct Sample {
   template <class Team>
   __device__ int32_t draw(const Team& team, const T* x, double* weight, int64_t b) const {
     // The likeliest, the lowest of equals.
-    W top = minus_infinity<W>();
-    team.each(V, [&](int64_t i) { top = Larger{}(top, value_of(x[i])); });
-    top = team.max(top);
-    int32_t first = INT32_MIN;
-    team.each(V, [&](int64_t i) {
-      if (value_of(x[i]) == top) first = max(first, static_cast<int32_t>(-i));
-    });
-    const int32_t likeliest = -team.max(first);
+    W own_top = minus_infinity<W>();
+    int32_t first = team.rank;
+#pragma unroll 16
+    for (int64_t i = team.rank; i < V; i += Team::size) {
+      const W value = value_of(x[i]);
+      if (value > own_top) first = static_cast<int32_t>(i);
+      own_top = Larger{}(own_top, value);
+    }
+    const W top = team.max(own_top);
+    const int32_t likeliest = -team.max(own_top == top ? -first : INT32_MIN);
     const double temperature = *temperature_at, top_p = *top_p_at;
     if (!(temperature > 0) || isinf(top)) return likeliest;
 
