@@ -1,6 +1,5 @@
 // What check_packs.py looks at: rows of 16-bit elements, which kernels load and store 16 bytes at a time, in
 // loops that the compiler unrolls.
-#include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/kernels/norm_rows.cuh"
 
 namespace tessera::cuda {
