@@ -355,8 +355,11 @@ Status Session::Impl::run(const SessionEntry& entry) {
 
 Status Session::run(std::string_view entry) {
   TSR_RETURN_IF_ERROR(impl_->usable());
-  TSR_ASSIGN_OR_RETURN(const SessionEntry* found, impl_->values.find_entry(entry));
-  return impl_->run(*found);
+  TSR_ASSIGN_OR_RETURN(SessionEntry * found, impl_->values.find_entry(entry));
+  found->ran = false;
+  TSR_RETURN_IF_ERROR(impl_->run(*found));
+  found->ran = true;
+  return {};
 }
 
 void Session::cancel() {

@@ -89,7 +89,11 @@ Result<SessionTensor*> SessionValues::find_input(std::string_view entry, std::st
 
 Result<SessionTensor*> SessionValues::find_output(std::string_view entry, std::string_view name) {
   TSR_ASSIGN_OR_RETURN(SessionEntry * found, find_entry(entry));
-  return find_among(found->outputs, "output", found->name, name);
+  TSR_ASSIGN_OR_RETURN(SessionTensor * output, find_among(found->outputs, "output", found->name, name));
+  if (!found->ran)
+    return Status(StatusCode::kFailedPrecondition,
+                  format("output '{}' holds nothing yet: entry '{}' has not run", name, found->name));
+  return output;
 }
 
 Status SessionValues::check_written(const SessionEntry& entry) const {

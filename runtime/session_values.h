@@ -38,6 +38,7 @@ struct SessionEntry {
   std::string name;
   std::vector<int32_t> index;  // in each rank's program; -1 where the rank has no part in it
   std::vector<SessionTensor> inputs, outputs;
+  bool ran = false;  // to its end, at least once: before, its outputs hold nothing
 };
 
 class SessionValues {
@@ -50,6 +51,7 @@ class SessionValues {
   Result<SessionEntry*> find_entry(std::string_view name);
   Result<SessionTensor*> find_tensor(std::string_view name);  // parameters, states, constants
   Result<SessionTensor*> find_input(std::string_view entry, std::string_view name);
+  // kFailedPrecondition before the entry's first run.
   Result<SessionTensor*> find_output(std::string_view entry, std::string_view name);
 
   // Success when every parameter, every constant and this entry's inputs have a value.

@@ -140,6 +140,7 @@ Status Generator::start(std::vector<int32_t> prompt) {
   report_.prefill_seconds = report_.decode_seconds = 0;
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
   job_ = std::move(prompt);
+  last_entry_.clear();
   started_ = true;
   changed_.notify_all();
   return {};
@@ -313,6 +314,9 @@ Result<HostTensor> Generator::logits() {
   if (busy_ || job_ || !started_)
     return Status(StatusCode::kFailedPrecondition,
                   "logits can be read when a text was started and is complete");
+  if (last_entry_.empty())
+    return Status(StatusCode::kFailedPrecondition,
+                  "there are no logits: the text was cancelled before its first token was computed");
   TSR_ASSIGN_OR_RETURN(HostTensor value, running_->session().fetch(last_entry_, "logits"));
   value.type.shape = Shape{vocabulary_};  // [1, V]
   return value;

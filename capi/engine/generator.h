@@ -67,7 +67,7 @@ class Generator {
   GeneratorSettings settings_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
   std::unique_ptr<Running> running_;
-  std::string last_entry_ = "decode";
+  std::string last_entry_;  // that ran for this text; empty before the first
   int32_t vocabulary_ = 0;
 
   std::mutex mutex_;

@@ -310,6 +310,8 @@ TEST_CASE("what_is_missing_or_wrong_is_named") {
         "tensor 'w' is f32[3, 4], the program wants f32[4, 3]");
   CHECK(session->feed("step", "z", values({5, 4}, 1)).code() == StatusCode::kNotFound);
   CHECK(session->fetch("step", "z").status().code() == StatusCode::kNotFound);
+  CHECK(session->fetch("step", "total").status().message() ==
+        "output 'total' holds nothing yet: entry 'step' has not run");
 
   Program other_variant = data_parallel_program(*devices, 5);
   other_variant.ranks[1].kernels[0].variant = "no_such";

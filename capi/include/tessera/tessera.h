@@ -679,7 +679,8 @@ TSR_API tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr
 /* All parameters of the program from a model. */
 TSR_API tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model);
 
-/* Inputs keep their value until fed again. Outputs keep theirs until the next run. */
+/* Inputs keep their value until fed again. Outputs keep theirs until the next run; before the first of their entry there is
+ * nothing to fetch (TSR_FAILED_PRECONDITION). */
 TSR_API tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char* input,
                                      const tsr_tensor* value);
 TSR_API tsr_status* tsr_session_run(tsr_session* session, const char* entry);
