@@ -28,6 +28,7 @@ SUITES = [
 ]
 # Those in which one op's broken kernel takes the context with it, and so all ops after it.
 BY_OP = ("ops", "halves")
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ops", "cases", "*.txt")
 SANITIZED = ["layer_norm", "softmax", "embedding_grad", "attention", "attention_grad", "linear_cross_entropy_grad", "narrow_matmul",
              "adamw_update"]
 
@@ -83,7 +84,7 @@ class Suites:
     def by_op(self, suite, clock):
         """Which ops fail, each in a process of its own, as far as there is time."""
         key, _, test, arguments, environment, _ = suite
-        ops = sorted(os.path.splitext(os.path.basename(path))[0] for path in glob.glob("tests/ops/cases/*.txt"))
+        ops = sorted(os.path.splitext(os.path.basename(path))[0] for path in glob.glob(CASES))
         wanted = environment.get("TESSERA_TEST_OP")
         failing, untried = [], []
 
