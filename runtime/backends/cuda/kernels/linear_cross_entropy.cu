@@ -387,7 +387,11 @@ class ChunkedHead final : public Kernel {
       const int64_t left = shape_.rows - first, rows = left < shape_.chunk() ? left : shape_.chunk();
       const T* of_chunk = x + first * shape_.C;
       TSR_RETURN_IF_ERROR(products_.logits(args, of_chunk, w, rows, logits));
-      launch_teams<HeadRow<T>::kTeam>(args.stream, rows, row_of(args, first, logits, losses));
+      // Of a few tokens (bytes, say) a row is a warp's.
+      if (const int64_t packs = shape_.V / HeadRow<T>::kVec; packs > HeadRow<T>::kTeam)
+        launch_teams<HeadRow<T>::kTeam>(args.stream, rows, row_of(args, first, logits, losses));
+      else
+        launch_rows(args.stream, rows, packs, row_of(args, first, logits, losses));
       if (!makes_gradient(pass_)) continue;
       TSR_RETURN_IF_ERROR(products_.dx(args, logits, w, rows, args.out<T>(0) + first * shape_.C));
       if (has_dw_) TSR_RETURN_IF_ERROR(products_.dw(args, logits, of_chunk, rows, first == 0, sums));
