@@ -15,66 +15,22 @@
 // once (a warp of 4 rows, 48 blocks of 8 warps, left 84 multiprocessors without work); 2 x 8960 rows are 2240
 // groups, 8 or 9 a block.
 //
-// Rows. The more rows a warp sums, the less often x is loaded and widened. For one row of x that is no
-// matter: at 15 bytes a cycle and multiprocessor a pack of bf16 takes 24 instructions of a lane, of the 128
-// that a multiprocessor issues in a cycle. With 4 rows of x it is 72, and 56 with two rows a warp. Numbers of
-// 4 bits take 8 bytes for 16 numbers, 2 chunks a cycle of some 60 instructions each: there issue and memory
-// meet.
-//
-// Sums. A lane's own chunks in order, then a tree over the lanes: the same bits whatever kEach, the grid, and
-// what else the launch does. Each addition that a product goes into has one such product, so that compilers
-// have no choice about what to contract.
+// Sums. By plain multiplications (matvec_lanes.cuh), a lane's own chunks in order and a tree over the lanes;
+// for matrices of 4 bits a number and x of 16 on the tensor cores (matvec_tensor.cuh). Either way the same
+// bits whatever kEach, the grid, and what else the launch does. Each addition that a product goes into has
+// one such product, so that compilers have no choice about what to contract.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/activation_math.cuh"
 #include "runtime/backends/cuda/kernels/matmul_finish.cuh"
+#include "runtime/backends/cuda/kernels/matvec_lanes.cuh"
 #include "runtime/backends/cuda/kernels/matvec_plan.h"
-#include "runtime/backends/cuda/kernels/mma.cuh"
-#include "runtime/backends/cuda/kernels/narrow_weight.cuh"
+#include "runtime/backends/cuda/kernels/matvec_tensor.cuh"
 #include "runtime/backends/cuda/kernels/norm_rows.cuh"
 #include "runtime/backends/cuda/kernels/overlap.cuh"
 #include "runtime/backends/cuda/kernels/rope.cuh"
 
 namespace tessera::cuda {
-
-inline constexpr int kMatvecRows = 4, kMatvecWarps = 8, kMatvecThreads = kMatvecWarps * 32;
-inline constexpr int kMatvecBlocks = 264;      // two for each of 132 multiprocessors; no sum depends on it
-inline constexpr int kMatvecAhead = 64 << 10;  // 17 MB of all blocks, of 50 that the L2 cache has
-
-// Items first, first + 1, ... of a part are a group's; item i is one row of the matrix, or a pair of them.
-struct MatvecRow {
-  int matrix, n;
-};
-__device__ inline MatvecRow matvec_row(const MatvecPart& part, int item, int second) {
-  switch (part.pairing) {
-    case Pairing::kGated: return {second, item};
-    case Pairing::kRope: {
-      if (part.is_interleaved) return {0, 2 * item + second};
-      const int D = static_cast<int>(part.D), half = D / 2;
-      return {0, item / half * D + item % half + second * half};
-    }
-    default: return {0, item};
-  }
-}
-
-// A group of `rows` rows, of one part: those of pairs in two halves, all firsts before all seconds.
-struct MatvecGroup {
-  const MatvecPart& part;
-  int first, slots;  // items first to first + slots - 1, as far as there are such
-
-  __device__ static MatvecGroup of(const MatvecPlan& plan, int group, int rows) {
-    int which = 0;
-    while (which + 1 < plan.parts && group >= plan.part[which + 1].first_group) ++which;
-    const MatvecPart& part = plan.part[which];
-    const int slots = part.pairing != Pairing::kNone ? rows / 2 : rows;
-    return {part, (group - part.first_group) * slots, slots};
-  }
-  // Past the end it is the last row again, of which nothing is stored.
-  __device__ MatvecRow row(int r) const {
-    const int item = first + r % slots, last = part.items() - 1;
-    return matvec_row(part, item < last ? item : last, r / slots);
-  }
-};
 
 // The rows of the norm, in shared memory: made as the kernel of the norm makes them (launch_rows), by the
 // same number of threads each. The first block stores them.
@@ -117,10 +73,10 @@ __device__ inline W matvec_map(MapKind kind, W x) {
   }
 }
 
-// What becomes of the sums of a group, totals [M, rows]: a thread an item, rounded wherever the separate
-// kernels round.
+// What becomes of the sums of a group, totals [shares, M, rows]: a thread an item, rounded wherever the
+// separate kernels round.
 template <class T>
-__device__ __noinline__ void matvec_finish(const MatvecPlan& plan, int group, int rows,
+__device__ __noinline__ void matvec_finish(const MatvecPlan& plan, int group, int rows, int shares,
                                            const Wide<T>* totals) {
   using W = Wide<T>;
   const auto [part, first, slots] = MatvecGroup::of(plan, group, rows);
@@ -131,6 +87,8 @@ __device__ __noinline__ void matvec_finish(const MatvecPlan& plan, int group, in
   const auto product = [&](int second) {
     const MatvecRow row = matvec_row(part, item, second);
     W sum = totals[m * rows + slot + second * slots];
+    for (int share = 1; share < shares; ++share)
+      sum += totals[(share * plan.M + m) * rows + slot + second * slots];
     const auto* bias = static_cast<const T*>(part.bias[row.matrix]);
     if (bias != nullptr) sum += widen(bias[row.n]);
     if (part.summand != nullptr) sum += widen(static_cast<const T*>(part.summand)[m * part.N + row.n]);
@@ -167,21 +125,15 @@ __device__ __noinline__ void matvec_finish(const MatvecPlan& plan, int group, in
   }
 }
 
-template <class T, class Weight, int kM, int kEach>
+// `Sums` is how the rows of a group are summed (matvec_lanes.cuh, matvec_tensor.cuh): kRows rows of the
+// matrix, each sum in kShares shares.
+template <class T, class Sums, int kM>
 __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_constant__ MatvecPlan plan) {
-  using W = Wide<T>;
-  using Chunk = typename Weight::Chunk;
-  constexpr int kRows = kMatvecWarps * kEach;
-  constexpr int kInFlight = 128 / static_cast<int>(sizeof(Chunk)) / kEach;
-  constexpr int kNumbers = Weight::kNumbers, kRun = Weight::kRun;
+  constexpr int kRows = Sums::kRows, kEach = kRows / kMatvecWarps;
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ W totals[2][kM * kRows];  // by turns, so that one barrier a group suffices
+  __shared__ Wide<T> totals[2][Sums::kShares * kM * kRows];  // by turns: one barrier a group suffices
 
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const Team<32> team{static_cast<int>(threadIdx.x) % 32};
-  const auto row_begin = [&](const MatvecGroup& rows, const MatvecRow& at) {
-    return static_cast<const uint8_t*>(rows.part.w[at.matrix]) + at.n * plan.row_bytes;
-  };
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
 
   let_next_begin();
   int64_t fetched = 0;
@@ -189,8 +141,8 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
        ahead += gridDim.x, fetched += kRows * plan.row_bytes) {
     const MatvecGroup rows = MatvecGroup::of(plan, static_cast<int>(ahead), kRows);
     for (int j = 0; j < kEach; ++j) {
-      const uint8_t* begin = row_begin(rows, rows.row(warp * kEach + j));
-      for (int64_t line = int64_t{128} * team.rank; line < plan.row_bytes; line += 128 * 32)
+      const uint8_t* begin = rows.begin(plan, rows.row(warp * kEach + j));
+      for (int64_t line = int64_t{128} * lane; line < plan.row_bytes; line += 128 * 32)
         prefetch_to_l2(begin + line);
     }
   }
@@ -203,26 +155,17 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
   }
   wait_for_previous();
 
-  const Chunk* row[kEach];
-  const __half* scale[kEach];
-  // The rows of this warp in a group, and the first of their bytes on the way: 4 KB, a line a lane.
+  // The rows of a group, and the first of their bytes on the way: 4 KB a warp, a line a lane.
   const auto go_to = [&](int group) {
     const MatvecGroup rows = MatvecGroup::of(plan, group, kRows);
-#pragma unroll
-    for (int j = 0; j < kEach; ++j) {
-      const MatvecRow at = rows.row(warp * kEach + j);
-      const uint8_t* begin = row_begin(rows, at);
-      row[j] = reinterpret_cast<const Chunk*>(begin);
-      scale[j] = Weight::kScaled ? static_cast<const __half*>(rows.part.scale[at.matrix]) + at.n * plan.groups
-                                 : nullptr;
-      constexpr int kLines = 32 / kEach;
-      if (const int64_t line = int64_t{128} * (team.rank % kLines);
-          team.rank / kLines == j && line < plan.row_bytes)
-        prefetch_to_l2(begin + line);
-    }
+    constexpr int kLines = 32 / kEach;
+    const uint8_t* begin = rows.begin(plan, rows.row(warp * kEach + lane / kLines));
+    if (const int64_t line = int64_t{128} * (lane % kLines); line < plan.row_bytes)
+      prefetch_to_l2(begin + line);
+    return Sums::rows(plan, rows);
   };
   int group = static_cast<int>(blockIdx.x);
-  go_to(group);
+  typename Sums::Rows next = go_to(group);
 
   const T* x = static_cast<const T*>(plan.x);
   if (plan.norm.is_there) {
@@ -230,67 +173,12 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
     x = reinterpret_cast<const T*>(shared);
   }
 
-  const int chunks = static_cast<int>(plan.K / kNumbers), scaled = static_cast<int>(plan.group);
   for (int turn = 0; group < plan.row_groups; group += static_cast<int>(gridDim.x), turn ^= 1) {
-    const Chunk* from[kEach];
-    const __half* factors[kEach];
-#pragma unroll
-    for (int j = 0; j < kEach; ++j) {
-      from[j] = row[j];
-      factors[j] = scale[j];
-    }
-    if (const int next = group + static_cast<int>(gridDim.x); next < plan.row_groups) go_to(next);
-
-    W sum[kM][kEach] = {};
-    for (int begin = team.rank; begin < chunks; begin += 32 * kInFlight) {
-      Chunk loaded[kInFlight][kEach];
-#pragma unroll
-      for (int u = 0; u < kInFlight; ++u)
-#pragma unroll
-        for (int j = 0; j < kEach; ++j)
-          if (begin + 32 * u < chunks) loaded[u][j] = from[j][begin + 32 * u];
-#pragma unroll
-      for (int u = 0; u < kInFlight; ++u) {
-        const int c = begin + 32 * u;
-        if (c >= chunks) break;
-        W left[kM][kNumbers / kRun][kRun];
-#pragma unroll
-        for (int m = 0; m < kM; ++m)
-#pragma unroll
-          for (int r = 0; r < kNumbers / kRun; ++r)
-            load_run<kRun>(x + m * plan.K + Weight::run(c, r), left[m][r]);
-#pragma unroll
-        for (int j = 0; j < kEach; ++j) {
-          W number[kNumbers];
-          Weight::widen(loaded[u][j], number);
-          if constexpr (Weight::kScaled) {
-            const W factor = widen(factors[j][static_cast<int>(Weight::run(c, 0)) / scaled]);
-#pragma unroll
-            for (int m = 0; m < kM; ++m) {
-              W dot = 0;
-#pragma unroll
-              for (int i = 0; i < kNumbers; ++i) dot += number[i] * left[m][i / kRun][i % kRun];
-              sum[m][j] += factor * dot;
-            }
-          } else {
-#pragma unroll
-            for (int m = 0; m < kM; ++m)
-#pragma unroll
-              for (int i = 0; i < kNumbers; ++i) sum[m][j] += number[i] * left[m][i / kRun][i % kRun];
-          }
-        }
-      }
-    }
-
-#pragma unroll
-    for (int m = 0; m < kM; ++m)
-#pragma unroll
-      for (int j = 0; j < kEach; ++j) {
-        const W total = team.sum(sum[m][j]);
-        if (team.rank == 0) totals[turn][m * kRows + warp * kEach + j] = total;
-      }
+    const typename Sums::Rows rows = next;
+    if (const int later = group + static_cast<int>(gridDim.x); later < plan.row_groups) next = go_to(later);
+    Sums::sum(plan, rows, x, totals[turn]);
     __syncthreads();
-    matvec_finish<T>(plan, group, kRows, totals[turn]);
+    matvec_finish<T>(plan, group, kRows, Sums::kShares, totals[turn]);
   }
 }
 
@@ -304,6 +192,10 @@ inline void set_row_groups(MatvecPlan& plan, int each) {
   }
 }
 
+template <class T, class Weight, int kM, int kEach>
+using MatvecSums = std::conditional_t<std::is_same_v<Weight, Int4Weight> && sizeof(T) == 2,
+                                      TensorSums<T, kM, kEach>, LaneSums<T, Weight, kM, kEach>>;
+
 template <class T, class Weight, int kM>
 void launch_matvec_of(const LaunchArgs& args, MatvecPlan& plan) {
   const size_t bytes = plan.norm.is_there ? static_cast<size_t>(plan.M * plan.K) * sizeof(T) : 0;
@@ -314,12 +206,14 @@ void launch_matvec_of(const LaunchArgs& args, MatvecPlan& plan) {
   if constexpr (Weight::kScaled || kM > 1) {
     set_row_groups(plan, 2);
     if (plan.row_groups >= kMatvecBlocks) {
-      launch_overlapping(matvec_kernel<T, Weight, kM, 2>, grid(), kMatvecThreads, bytes, args, plan);
+      launch_overlapping(matvec_kernel<T, MatvecSums<T, Weight, kM, 2>, kM>, grid(), kMatvecThreads, bytes,
+                         args, plan);
       return;
     }
   }
   set_row_groups(plan, 1);
-  launch_overlapping(matvec_kernel<T, Weight, kM, 1>, grid(), kMatvecThreads, bytes, args, plan);
+  launch_overlapping(matvec_kernel<T, MatvecSums<T, Weight, kM, 1>, kM>, grid(), kMatvecThreads, bytes, args,
+                     plan);
 }
 template <class T, class Weight>
 void launch_matvec(const LaunchArgs& args, MatvecPlan plan) {

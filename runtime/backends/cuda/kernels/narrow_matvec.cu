@@ -19,10 +19,13 @@ Result<Prepared> prepare_narrow_matvec(const KernelSpec& spec) {
         // Rows begin at multiples of 16 bytes, and no chunk lies in two groups.
         const int64_t unit = shape.dtype == DType::kU8 ? 32 : Weight::kNumbers;
         if (shape.M < 1 || shape.M > kMatvecRows || shape.N < 1 || shape.K % unit != 0 ||
-            (Weight::kScaled && shape.group() % unit != 0) || shape.N > INT32_MAX / 2 || shape.K > INT32_MAX)
-          return Status(StatusCode::kUnsupported,
-                        format("{} x {} x {} in groups of {}: up to {} rows, groups of a multiple of {}",
-                               shape.M, shape.N, shape.K, shape.group(), kMatvecRows, unit));
+            (Weight::kScaled && shape.group() % unit != 0) || shape.N > INT32_MAX / 2 ||
+            shape.K > kMostMatvecK)
+          return Status(
+              StatusCode::kUnsupported,
+              format(
+                  "{} x {} x {} in groups of {}: up to {} rows, groups of a multiple of {}, up to {} columns",
+                  shape.M, shape.N, shape.K, shape.group(), kMatvecRows, unit, kMostMatvecK));
         TSR_ASSIGN_OR_RETURN(Prepared other, prepare_narrow_matmul(spec));
         ProductStep product{};
         product.M = shape.M;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/backends/cuda/kernels/element.cuh"
+#include "runtime/backends/cuda/kernels/mma.cuh"
 
 namespace tessera::cuda {
 
@@ -101,6 +102,25 @@ struct Int4Weight {
     return static_cast<float>((k % 32 < 16 ? pair & 15 : pair >> 4) - 8);
   }
 };
+
+// The numbers of a word of 4 bits each, as pairs of T, exactly: of its bytes' low halves 0 and 2, 1 and 3,
+// then of their high ones.
+template <class T>
+__device__ inline void int4_pairs(uint32_t word, uint32_t (&out)[4]) {
+  constexpr bool is_half = std::is_same_v<T, __half>;
+  using Two = std::conditional_t<is_half, __half2, __nv_bfloat162>;
+  constexpr uint32_t above = is_half ? 0x64006400u : 0x43004300u;  // 1024 and 128: the last bits count ones
+  constexpr uint32_t moved = is_half ? 0x64086408u : 0x43084308u;  // 8 more
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t bits = masked_under(word >> (8 * (i % 2) + 4 * (i / 2)), 0x000f000fu, above);
+    Two pair, offset;
+    memcpy(&pair, &bits, sizeof(pair));
+    memcpy(&offset, &moved, sizeof(offset));
+    pair = __hsub2(pair, offset);
+    memcpy(&out[i], &pair, sizeof(pair));
+  }
+}
 
 // f(FloatWeight<...>{}), f(Int8Weight{}) or f(Int4Weight{}).
 template <class F>

@@ -1,0 +1,59 @@
+// Whose rows are whose in a launch of products of a few rows (matvec.cuh): groups of rows of one part, which
+// blocks take one after the other.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "runtime/backends/cuda/kernels/matvec_plan.h"
+
+namespace tessera::cuda {
+
+inline constexpr int kMatvecRows = 4, kMatvecWarps = 8, kMatvecThreads = kMatvecWarps * 32;
+inline constexpr int64_t kMostMatvecK = 1 << 20;  // of matrices in groups with scales
+inline constexpr int kMatvecBlocks = 264;         // two for each of 132 multiprocessors; no sum depends on it
+inline constexpr int kMatvecAhead = 64 << 10;     // 17 MB of all blocks, of 50 that the L2 cache has
+
+// Items first, first + 1, ... of a part are a group's; item i is one row of the matrix, or a pair of them.
+struct MatvecRow {
+  int matrix, n;
+};
+__device__ inline MatvecRow matvec_row(const MatvecPart& part, int item, int second) {
+  switch (part.pairing) {
+    case Pairing::kGated: return {second, item};
+    case Pairing::kRope: {
+      if (part.is_interleaved) return {0, 2 * item + second};
+      const int D = static_cast<int>(part.D), half = D / 2;
+      return {0, item / half * D + item % half + second * half};
+    }
+    default: return {0, item};
+  }
+}
+
+// A group of `rows` rows, of one part: those of pairs in two halves, all firsts before all seconds.
+struct MatvecGroup {
+  const MatvecPart& part;
+  int first, slots;  // items first to first + slots - 1, as far as there are such
+
+  __device__ static MatvecGroup of(const MatvecPlan& plan, int group, int rows) {
+    int which = 0;
+    while (which + 1 < plan.parts && group >= plan.part[which + 1].first_group) ++which;
+    const MatvecPart& part = plan.part[which];
+    const int slots = part.pairing != Pairing::kNone ? rows / 2 : rows;
+    return {part, (group - part.first_group) * slots, slots};
+  }
+  // Past the end it is the last row again, of which nothing is stored.
+  __device__ MatvecRow row(int r) const {
+    const int item = first + r % slots, last = part.items() - 1;
+    return matvec_row(part, item < last ? item : last, r / slots);
+  }
+  __device__ const uint8_t* begin(const MatvecPlan& plan, const MatvecRow& at) const {
+    return static_cast<const uint8_t*>(part.w[at.matrix]) + at.n * plan.row_bytes;
+  }
+  __device__ const __half* scale(const MatvecPlan& plan, const MatvecRow& at) const {
+    return static_cast<const __half*>(part.scale[at.matrix]) + at.n * plan.groups;
+  }
+};
+
+}  // namespace tessera::cuda

@@ -1,0 +1,95 @@
+// How a block of matvec.cuh sums its rows of the matrix, by plain multiplications: a warp takes kEach rows,
+// its lanes chunks of them.
+//
+// The more rows a warp sums, the less often x is loaded and widened. For one row of x that is no matter: at
+// 15 bytes a cycle and multiprocessor a pack of bf16 takes 24 instructions of a lane, of the 128 that a
+// multiprocessor issues in a cycle. With 4 rows of x it is 72, and 56 with two rows a warp.
+#pragma once
+
+#include "runtime/backends/cuda/kernels/matvec_group.cuh"
+#include "runtime/backends/cuda/kernels/narrow_weight.cuh"
+#include "runtime/backends/cuda/kernels/rows.cuh"
+
+namespace tessera::cuda {
+
+template <class T, class Weight, int kM, int kEach>
+struct LaneSums {
+  using W = Wide<T>;
+  using Chunk = typename Weight::Chunk;
+  static constexpr int kRows = kMatvecWarps * kEach;
+  static constexpr int kShares = 1;  // a warp has all of its rows
+
+  // The rows that this lane reads of.
+  struct Rows {
+    const Chunk* row[kEach];
+    const __half* scale[kEach];
+  };
+  __device__ static Rows rows(const MatvecPlan& plan, const MatvecGroup& group) {
+    Rows rows;
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      const MatvecRow at = group.row(static_cast<int>(threadIdx.x) / 32 * kEach + j);
+      rows.row[j] = reinterpret_cast<const Chunk*>(group.begin(plan, at));
+      rows.scale[j] = Weight::kScaled ? group.scale(plan, at) : nullptr;
+    }
+    return rows;
+  }
+
+  // To totals [kM, kRows].
+  __device__ static void sum(const MatvecPlan& plan, const Rows& rows, const T* x, W* totals) {
+    constexpr int kInFlight = 128 / static_cast<int>(sizeof(Chunk)) / kEach;
+    constexpr int kNumbers = Weight::kNumbers, kRun = Weight::kRun;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const Team<32> team{static_cast<int>(threadIdx.x) % 32};
+    const int chunks = static_cast<int>(plan.K / kNumbers), scaled = static_cast<int>(plan.group);
+    W sum[kM][kEach] = {};
+    for (int begin = team.rank; begin < chunks; begin += 32 * kInFlight) {
+      Chunk loaded[kInFlight][kEach];
+#pragma unroll
+      for (int u = 0; u < kInFlight; ++u)
+#pragma unroll
+        for (int j = 0; j < kEach; ++j)
+          if (begin + 32 * u < chunks) loaded[u][j] = rows.row[j][begin + 32 * u];
+#pragma unroll
+      for (int u = 0; u < kInFlight; ++u) {
+        const int c = begin + 32 * u;
+        if (c >= chunks) break;
+        W left[kM][kNumbers / kRun][kRun];
+#pragma unroll
+        for (int m = 0; m < kM; ++m)
+#pragma unroll
+          for (int r = 0; r < kNumbers / kRun; ++r)
+            load_run<kRun>(x + m * plan.K + Weight::run(c, r), left[m][r]);
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) {
+          W number[kNumbers];
+          Weight::widen(loaded[u][j], number);
+          if constexpr (Weight::kScaled) {
+            const W factor = widen(rows.scale[j][static_cast<int>(Weight::run(c, 0)) / scaled]);
+#pragma unroll
+            for (int m = 0; m < kM; ++m) {
+              W dot = 0;
+#pragma unroll
+              for (int i = 0; i < kNumbers; ++i) dot += number[i] * left[m][i / kRun][i % kRun];
+              sum[m][j] += factor * dot;
+            }
+          } else {
+#pragma unroll
+            for (int m = 0; m < kM; ++m)
+#pragma unroll
+              for (int i = 0; i < kNumbers; ++i) sum[m][j] += number[i] * left[m][i / kRun][i % kRun];
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        const W total = team.sum(sum[m][j]);
+        if (team.rank == 0) totals[m * kRows + warp * kEach + j] = total;
+      }
+  }
+};
+
+}  // namespace tessera::cuda
