@@ -1,6 +1,6 @@
 // Cluster: the devices a plan may use, as measured rates and limits. Plain data; made by runtime/ from the
-// devices present, from a preset (parallel/cluster_presets.h), or read from a JSON file for hardware that is
-// absent.
+// devices present, from a preset (parallel/pricing/cluster_presets.h), or read from a JSON file for hardware
+// that is absent.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // DeviceProfile: what one kind of device was measured to take, by shape. Plain data; made by `tessera
-// calibrate`, read from a JSON file (serialize/device_profile_json.h), priced by parallel/profile_prices.h.
-// More work is never cheaper: along every axis of every table seconds do not fall.
+// calibrate`, read from a JSON file (serialize/device_profile_json.h), priced by
+// parallel/pricing/profile_prices.h. More work is never cheaper: along every axis of every table seconds do
+// not fall.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// KernelCatalog: what a kernel needs is asked, not guessed. runtime/ implements it from the backend's `prepare`; a
-// saved device profile implements it for hardware that is absent.
+// KernelCatalog: what a kernel needs is asked, not guessed. runtime/ implements it from the backend's
+// `prepare`; a saved device profile implements it for hardware that is absent.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class KernelCatalog {
   virtual ~KernelCatalog() = default;
   // The kernel that would run `op` on these local operands, or why none would. Thread-safe.
   virtual Result<KernelChoice> query(const OpDef& op, const OpView& view) const = 0;
-  // Whether kernels that do what several do one after another are worth asking for (parallel/kernel_fusion.h).
+  // Whether kernels that do what several do one after another are worth asking for (parallel/lowering/kernel_fusion.h).
   virtual bool fuses() const { return false; }
   // Changes whenever an answer could; recorded in the Program.
   virtual uint64_t fingerprint() const = 0;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "graph/kernel_catalog.h"
-#include "parallel/kernel_fusion.h"
+#include "parallel/lowering/kernel_fusion.h"
 
 namespace tessera {
 

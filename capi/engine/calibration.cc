@@ -7,7 +7,7 @@
 #include "capi/engine/device_profiles.h"
 #include "capi/engine/measured_run.h"
 #include "graph/base/text.h"
-#include "parallel/simulator.h"
+#include "parallel/pricing/simulator.h"
 #include "serialize/device_profile_json.h"
 
 namespace tessera {

@@ -18,11 +18,11 @@
 #include "graph/transform/precision.h"
 #include "graph/transform/tf32_products.h"
 #include "graph/transform/weight_storage.h"
-#include "parallel/fewest_devices.h"
-#include "parallel/lower.h"
-#include "parallel/plan_attempt.h"
-#include "parallel/simulator.h"
-#include "parallel/strategy.h"
+#include "parallel/lowering/lower.h"
+#include "parallel/planner/fewest_devices.h"
+#include "parallel/planner/plan_attempt.h"
+#include "parallel/pricing/simulator.h"
+#include "parallel/strategy/strategy.h"
 
 namespace tessera {
 namespace {

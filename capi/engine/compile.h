@@ -12,7 +12,7 @@
 #include "graph/plan.h"
 #include "graph/program.h"
 #include "graph/trace.h"
-#include "parallel/planner.h"
+#include "parallel/planner/planner.h"
 #include "runtime/device_set.h"
 
 namespace tessera {

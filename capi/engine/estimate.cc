@@ -18,7 +18,7 @@
 #include "parallel/analytic/steady_step.h"
 #include "parallel/analytic/step_search.h"
 #include "parallel/analytic/step_time.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 #include "serialize/cluster_json.h"
 #include "serialize/explanation_json.h"
 #include "serialize/explanation_page.h"

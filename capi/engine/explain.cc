@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "graph/base/text.h"
-#include "parallel/explain_program.h"
-#include "parallel/simulator.h"
+#include "parallel/planner/explain_program.h"
+#include "parallel/pricing/simulator.h"
 #include "serialize/explanation_json.h"
 #include "serialize/explanation_page.h"
 

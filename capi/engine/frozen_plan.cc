@@ -9,9 +9,9 @@
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
-#include "parallel/explain_program.h"
-#include "parallel/simulator.h"
-#include "parallel/strategy.h"
+#include "parallel/planner/explain_program.h"
+#include "parallel/pricing/simulator.h"
+#include "parallel/strategy/strategy.h"
 
 namespace tessera {
 namespace {

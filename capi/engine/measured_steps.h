@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "graph/graph.h"
-#include "parallel/planner.h"
+#include "parallel/planner/planner.h"
 #include "runtime/device_set.h"
 
 namespace tessera {

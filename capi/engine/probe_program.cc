@@ -9,8 +9,8 @@
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/training.h"
-#include "parallel/lower.h"
-#include "parallel/planner.h"
+#include "parallel/lowering/lower.h"
+#include "parallel/planner/planner.h"
 
 namespace tessera {
 

@@ -155,8 +155,8 @@ extern const OpDef kLayerNormGradWeight = {.name = layer_norm_grad_weight::kName
 //   dy, x [..., C], w [C], mean [...], rstd [...], addend [..., C] optional -> dx [..., C], dw [C], db [C];
 //   with column_sums also [C], the sum of dx over all but its last dim.
 // Linear in dy and addend together. What lowering makes of the two and of the sums that follow
-// (parallel/kernel_fusion.h), so that dy and x are read once, and dx not again for the gradient of the bias
-// before it.
+// (parallel/lowering/kernel_fusion.h), so that dy and x are read once, and dx not again for the gradient of
+// the bias before it.
 namespace layer_norm_grad {
 
 constexpr std::string_view kName = "layer_norm_grad";
@@ -202,7 +202,7 @@ extern const OpDef kLayerNormGrad = {.name = layer_norm_grad::kName,
 
 // add_layer_norm(x, addend, w, b): sum = x + addend, rounded to its type, and layer_norm of that
 //   x, addend [..., C], w, b [C] -> sum, y [..., C], mean [...], rstd [...].  What add and layer_norm become
-//   where nothing lies between them on a device (parallel/kernel_fusion.h).
+//   where nothing lies between them on a device (parallel/lowering/kernel_fusion.h).
 namespace add_layer_norm {
 
 constexpr std::string_view kName = "add_layer_norm";

@@ -2,7 +2,7 @@
 // once.
 //   x [..., K], w [K, N] ([N, K] when trans_w = 1), addend [..., N], bias [N] optional -> y [..., N]
 // What add makes of a product and another tensor, where nothing lies between them on a device
-// (parallel/kernel_fusion.h): a residual, or a sum of gradients.
+// (parallel/lowering/kernel_fusion.h): a residual, or a sum of gradients.
 #include "graph/base/text.h"
 #include "graph/ops/product_support.h"
 

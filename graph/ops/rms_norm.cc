@@ -138,7 +138,7 @@ extern const OpDef kRmsNormGradWeight = {.name = rms_norm_grad_weight::kName,
 // rms_norm_grad_weight.
 //   dy, x [..., C], w [C], rstd [...], addend [..., C] optional -> dx [..., C], dw [C].
 // Linear in dy and addend together. What lowering makes of the two and of the sum that follows
-// (parallel/kernel_fusion.h), so that dy and x are read once.
+// (parallel/lowering/kernel_fusion.h), so that dy and x are read once.
 namespace rms_norm_grad {
 
 constexpr std::string_view kName = "rms_norm_grad";
@@ -177,7 +177,7 @@ extern const OpDef kRmsNormGrad = {.name = rms_norm_grad::kName,
 
 // add_rms_norm(x, addend, w): sum = x + addend, rounded to its type, and rms_norm of that
 //   x, addend [..., C], w [C] -> sum, y [..., C], rstd [...].  What add and rms_norm become where nothing
-//   lies between them on a device (parallel/kernel_fusion.h).
+//   lies between them on a device (parallel/lowering/kernel_fusion.h).
 namespace add_rms_norm {
 
 constexpr std::string_view kName = "add_rms_norm";

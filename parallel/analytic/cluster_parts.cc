@@ -8,7 +8,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/device_time.h"
-#include "parallel/slower_kind.h"
+#include "parallel/pricing/slower_kind.h"
 
 namespace tessera {
 

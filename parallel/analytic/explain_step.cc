@@ -7,7 +7,7 @@
 #include "parallel/analytic/pipeline_replay.h"
 #include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/transformer_tensors.h"
-#include "parallel/explain_reasons.h"
+#include "parallel/planner/explain_reasons.h"
 
 namespace tessera {
 

@@ -10,7 +10,7 @@
 #include "graph/base/dtype.h"
 #include "graph/base/result.h"
 #include "parallel/analytic/transformer.h"
-#include "parallel/strategy.h"
+#include "parallel/strategy/strategy.h"
 
 namespace tessera {
 

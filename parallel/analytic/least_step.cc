@@ -5,7 +5,7 @@
 #include "graph/base/text.h"
 #include "parallel/analytic/memory_floor.h"
 #include "parallel/analytic/stage_time.h"
-#include "parallel/fewest_devices.h"
+#include "parallel/planner/fewest_devices.h"
 
 namespace tessera {
 

@@ -12,7 +12,8 @@ namespace {
 
 enum class Work : uint8_t { kForward, kInput, kWeight };
 
-// One way to choose among what is ready; the rules are those of parallel/pipeline_search that matter here.
+// One way to choose among what is ready; the rules are those of parallel/pipeline/pipeline_search that matter
+// here.
 struct Rule {
   // Urgencies, least first: forward of the first chunk, of the second, input gradient of the first, the
   // second.

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "parallel/planner.h"
+#include "parallel/planner/planner.h"
 #include "tests/parallel/step_graphs.h"
 
 namespace tessera {

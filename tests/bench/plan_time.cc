@@ -15,8 +15,8 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/step_certificate.h"
-#include "parallel/cluster_presets.h"
-#include "parallel/operation_plan.h"
+#include "parallel/planner/operation_plan.h"
+#include "parallel/pricing/cluster_presets.h"
 #include "tests/parallel/fake_catalog.h"
 
 using namespace tessera;

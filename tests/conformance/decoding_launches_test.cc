@@ -15,8 +15,8 @@
 #include "graph/transform/decoding.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/weight_storage.h"
-#include "parallel/lower.h"
-#include "parallel/planner.h"
+#include "parallel/lowering/lower.h"
+#include "parallel/planner/planner.h"
 #include "runtime/session.h"
 #include "tests/test_backend.h"
 

@@ -1,6 +1,6 @@
 #include "tests/conformance/plan_edits.h"
 
-#include "parallel/node_sharding.h"
+#include "parallel/sharding/node_sharding.h"
 
 namespace tessera::parity {
 

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "graph/base/text.h"
-#include "parallel/node_sharding.h"
-#include "parallel/schedule.h"
+#include "parallel/sharding/node_sharding.h"
+#include "parallel/sharding/schedule.h"
 #include "tests/conformance/parity_forms.h"
 #include "tests/conformance/parity_harness.h"
 #include "tests/conformance/plan_edits.h"

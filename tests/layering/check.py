@@ -11,7 +11,14 @@ import tempfile
 ALLOWED = {
     "graph/base": ["graph/base"],
     "graph": ["graph"],
-    "parallel": ["parallel", "graph"],
+    "parallel/search": ["parallel/search", "graph"],
+    "parallel/sharding": ["parallel/sharding", "graph"],
+    "parallel/pipeline": ["parallel/pipeline", "graph"],
+    "parallel/strategy": ["parallel/strategy", "parallel/sharding", "parallel/pipeline", "graph"],
+    "parallel/lowering": ["parallel/lowering", "parallel/sharding", "parallel/pipeline", "graph"],
+    "parallel/pricing": ["parallel/pricing", "parallel/lowering", "parallel/sharding", "graph"],
+    "parallel/planner": ["parallel", "graph", "!parallel/analytic"],
+    "parallel/analytic": ["parallel", "graph"],
     "serialize": ["serialize", "graph"],
     "runtime": ["runtime", "graph", "!runtime/backends"],
     "runtime/backends/cpu": ["runtime/backends/cpu", "runtime/backend_abi.h", "runtime/backend_adapter.h",
@@ -62,8 +69,16 @@ def violations(root):
 
 
 def self_test():
-    planted = [("graph/base/x.h", "graph/graph.h"), ("graph/x.cc", "parallel/lower.h"),
-               ("parallel/x.cc", "runtime/session.h"), ("serialize/x.cc", "parallel/lower.h"),
+    planted = [("graph/base/x.h", "graph/graph.h"), ("graph/x.cc", "parallel/lowering/lower.h"),
+               ("parallel/planner/x.cc", "runtime/session.h"), ("parallel/x.cc", "graph/graph.h"),
+               ("parallel/search/x.cc", "parallel/sharding/reshard.h"),
+               ("parallel/sharding/x.cc", "parallel/strategy/strategy.h"),
+               ("parallel/pipeline/x.cc", "parallel/lowering/lower.h"),
+               ("parallel/strategy/x.cc", "parallel/lowering/lower.h"),
+               ("parallel/lowering/x.cc", "parallel/strategy/strategy.h"),
+               ("parallel/pricing/x.cc", "parallel/planner/planner.h"),
+               ("parallel/planner/y.cc", "parallel/analytic/explain_step.h"),
+               ("serialize/x.cc", "parallel/lowering/lower.h"),
                ("runtime/x.cc", "serialize/model.h"), ("runtime/x2.cc", "runtime/backends/cpu/pool.h"),
                ("runtime/backends/cpu/x.cc", "runtime/session.h"), ("runtime/backends/cpu/y.cc", "graph/graph.h"),
                ("capi/x_c.cc", "runtime/session.h"), ("samples/x.cc", "graph/graph.h")]

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "parallel/explain_program.h"
+#include "parallel/planner/explain_program.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;

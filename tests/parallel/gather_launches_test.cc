@@ -1,5 +1,5 @@
 // Kernels that make the gradient norm stand side by side, and nothing overtakes what it depends on.
-#include "parallel/gather_launches.h"
+#include "parallel/lowering/gather_launches.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graph/op_def.h"
-#include "parallel/touched_slots.h"
+#include "parallel/lowering/touched_slots.h"
 
 using namespace tessera;
 

@@ -2,7 +2,7 @@
 // device's own memory.
 #include <doctest/doctest.h>
 
-#include "parallel/cost_model.h"
+#include "parallel/pricing/cost_model.h"
 
 using namespace tessera;
 

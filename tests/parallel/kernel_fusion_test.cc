@@ -1,5 +1,5 @@
 // What becomes one kernel when a rank is lowered, and what must not.
-#include "parallel/kernel_fusion.h"
+#include "parallel/lowering/kernel_fusion.h"
 
 #include <doctest/doctest.h>
 

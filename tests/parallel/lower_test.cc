@@ -1,9 +1,9 @@
-#include "parallel/lower.h"
+#include "parallel/lowering/lower.h"
 
 #include <doctest/doctest.h>
 
 #include "graph/base/text.h"
-#include "parallel/arena.h"
+#include "parallel/lowering/arena.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "graph/base/text.h"
-#include "parallel/apply_pins.h"
+#include "parallel/strategy/apply_pins.h"
 #include "tests/parallel/step_graphs.h"
 #include "tests/parallel/volumes.h"
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "parallel/apply_pins.h"
-#include "parallel/planner.h"
+#include "parallel/planner/planner.h"
+#include "parallel/strategy/apply_pins.h"
 #include "tests/number_after.h"
 #include "tests/parallel/step_graphs.h"
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "graph/base/text.h"
-#include "parallel/pipeline_replay.h"
-#include "parallel/stage_cut.h"
+#include "parallel/pipeline/pipeline_replay.h"
+#include "parallel/strategy/stage_cut.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;

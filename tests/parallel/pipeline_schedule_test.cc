@@ -1,5 +1,5 @@
 // Pipeline schedules against closed forms, a table of known bubbles, and their bounds on what is held.
-#include "parallel/pipeline_schedule.h"
+#include "parallel/pipeline/pipeline_schedule.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 
 #include "graph/base/text.h"
-#include "parallel/pipeline_replay.h"
+#include "parallel/pipeline/pipeline_replay.h"
 
 using namespace tessera;
 

@@ -1,5 +1,5 @@
 // Prices from a device profile: exact at marks, on straight lines between them, in proportion beyond.
-#include "parallel/profile_prices.h"
+#include "parallel/pricing/profile_prices.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "parallel/reshard.h"
+#include "parallel/sharding/reshard.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Ranks that share cores: the event replay against the plain one, and against what no machine can beat.
-#include "parallel/shared_replay.h"
+#include "parallel/pricing/shared_replay.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "graph/device_profile.h"
-#include "parallel/simulator.h"
+#include "parallel/pricing/simulator.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;

@@ -1,9 +1,9 @@
 // Lowered programs on paper: what overlaps, what it saves, and that the same comes out every time.
-#include "parallel/simulator.h"
+#include "parallel/pricing/simulator.h"
 
 #include <doctest/doctest.h>
 
-#include "parallel/cost_model.h"
+#include "parallel/pricing/cost_model.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;

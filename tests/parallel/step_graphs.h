@@ -8,8 +8,8 @@
 #include "graph/models/model_family.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
-#include "parallel/lower.h"
-#include "parallel/strategy.h"
+#include "parallel/lowering/lower.h"
+#include "parallel/strategy/strategy.h"
 #include "tests/parallel/fake_catalog.h"
 
 namespace tessera {

@@ -1,9 +1,9 @@
-#include "parallel/strategy.h"
+#include "parallel/strategy/strategy.h"
 
 #include <doctest/doctest.h>
 
 #include "graph/base/text.h"
-#include "parallel/planner.h"
+#include "parallel/planner/planner.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;

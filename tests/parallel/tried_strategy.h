@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "parallel/simulator.h"
+#include "parallel/pricing/simulator.h"
 #include "tests/parallel/step_graphs.h"
 
 namespace tessera {

@@ -10,7 +10,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/least_generate.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

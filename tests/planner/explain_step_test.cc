@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "parallel/planner.h"
-#include "parallel/strategy.h"
+#include "parallel/planner/planner.h"
+#include "parallel/strategy/strategy.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;

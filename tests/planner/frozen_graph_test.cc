@@ -1,7 +1,7 @@
 // Frozen parameters change the plan for devices at hand.
 #include <doctest/doctest.h>
 
-#include "parallel/planner.h"
+#include "parallel/planner/planner.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;

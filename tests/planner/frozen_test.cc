@@ -3,7 +3,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/frozen_reasons.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "graph/base/text.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

@@ -10,7 +10,7 @@
 #include "parallel/analytic/batch_search.h"
 #include "parallel/analytic/kinds_search.h"
 #include "parallel/analytic/mixed_search.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

@@ -1,5 +1,5 @@
 // Where nothing fits: what is said to be needed at least is, and what is said to do does.
-#include "parallel/least_plan.h"
+#include "parallel/planner/least_plan.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/plan_search.h"
+#include "parallel/planner/plan_search.h"
 #include "tests/parallel/tried_strategy.h"
 
 using namespace tessera;

@@ -19,7 +19,7 @@
 #include "fit.h"
 #include "graph/base/text.h"
 #include "parallel/analytic/step_time.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 using namespace tessera::planner_test;

@@ -11,7 +11,7 @@
 #include "graph/base/text.h"
 #include "parallel/analytic/batch_search.h"
 #include "parallel/analytic/least_step.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

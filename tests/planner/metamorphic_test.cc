@@ -12,7 +12,7 @@
 #include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/step_certificate.h"
 #include "parallel/analytic/step_search.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 #include "parallel/search/pipeline_cuts.h"
 #include "parallel/search/repeated_blocks.h"
 

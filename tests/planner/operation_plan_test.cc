@@ -1,6 +1,6 @@
 // Planning operation by operation, on graphs of real operations: against every combination, by price and by
 // the simulated time of the lowered program; and on larger graphs against an integer program.
-#include "parallel/operation_plan.h"
+#include "parallel/planner/operation_plan.h"
 
 #include <doctest/doctest.h>
 
@@ -10,9 +10,9 @@
 #include <random>
 
 #include "graph/base/text.h"
-#include "parallel/cost_model.h"
-#include "parallel/node_sharding.h"
-#include "parallel/reshard.h"
+#include "parallel/pricing/cost_model.h"
+#include "parallel/sharding/node_sharding.h"
+#include "parallel/sharding/reshard.h"
 #include "tests/parallel/fake_catalog.h"
 #include "tests/planner/decision_graphs.h"
 #include "tests/planner/integer_program.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "parallel/plan_space.h"
-#include "parallel/planner.h"
+#include "parallel/planner/plan_space.h"
+#include "parallel/planner/planner.h"
 #include "tests/parallel/tried_strategy.h"
 
 using namespace tessera;

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "parallel/lower.h"
-#include "parallel/operation_plan.h"
-#include "parallel/planner.h"
+#include "parallel/lowering/lower.h"
+#include "parallel/planner/operation_plan.h"
+#include "parallel/planner/planner.h"
 #include "tests/parallel/step_graphs.h"
 #include "tests/planner/operation_graphs.h"
 #include "tests/reordered_graph.h"

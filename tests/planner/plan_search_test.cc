@@ -9,11 +9,11 @@
 
 #include "graph/base/text.h"
 #include "graph/device_profile.h"
-#include "parallel/plan_bound.h"
-#include "parallel/plan_space.h"
-#include "parallel/planner.h"
-#include "parallel/refine_plan.h"
-#include "parallel/simulator.h"
+#include "parallel/planner/plan_bound.h"
+#include "parallel/planner/plan_space.h"
+#include "parallel/planner/planner.h"
+#include "parallel/pricing/simulator.h"
+#include "parallel/strategy/refine_plan.h"
 #include "tests/parallel/tried_strategy.h"
 
 using namespace tessera;

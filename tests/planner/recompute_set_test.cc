@@ -1,5 +1,5 @@
 // Sets of single activations to recompute, chosen on lowered programs.
-#include "parallel/recompute_set.h"
+#include "parallel/planner/recompute_set.h"
 
 #include <doctest/doctest.h>
 
@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "graph/base/text.h"
-#include "parallel/planner.h"
-#include "parallel/refine_plan.h"
-#include "parallel/simulator.h"
+#include "parallel/planner/planner.h"
+#include "parallel/pricing/simulator.h"
+#include "parallel/strategy/refine_plan.h"
 #include "tests/parallel/step_graphs.h"
 
 using namespace tessera;

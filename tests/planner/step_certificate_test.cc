@@ -9,7 +9,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/wide_certificate.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

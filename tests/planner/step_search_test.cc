@@ -9,7 +9,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/stage_time.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 #include "tests/number_after.h"
 
 using namespace tessera;

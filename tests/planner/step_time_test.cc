@@ -8,7 +8,7 @@
 #include "graph/base/text.h"
 #include "parallel/analytic/block_time.h"
 #include "parallel/analytic/pipeline_replay.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

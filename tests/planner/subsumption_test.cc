@@ -9,7 +9,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/step_search.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

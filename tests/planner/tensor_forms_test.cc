@@ -10,7 +10,7 @@
 #include "parallel/analytic/grid_time.h"
 #include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/step_time.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

@@ -12,7 +12,7 @@
 #include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/step_search.h"
 #include "parallel/analytic/zero_bubble_replay.h"
-#include "parallel/cluster_presets.h"
+#include "parallel/pricing/cluster_presets.h"
 
 using namespace tessera;
 

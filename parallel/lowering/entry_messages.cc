@@ -1,0 +1,70 @@
+// What goes from the devices of one pipeline stage to those of another: from each rank to the one in the same
+// position, in the layout in which the value was produced (or summed over micro-batches).
+#include "graph/base/text.h"
+#include "parallel/lowering/entry_emitter.h"
+
+namespace tessera {
+
+int32_t EntryEmitter::peer_rank(const Task& task) const {
+  return layout_.places[static_cast<size_t>(task.peer)].devices[static_cast<size_t>(builder_.position())];
+}
+
+Status EntryEmitter::send(const Task& task) {
+  const ShardingSpec& spec = (task.total ? layout_.accumulate : layout_.spec)[index(task.tensor)];
+  const NodeId producer = layout_.tensor(task.tensor).producer;
+  const Era era = task.total ? Era::kUpdate : era_of(layout_.graph.node(producer));
+  SendInst inst;
+  TSR_ASSIGN_OR_RETURN(inst.in, obtain(task.tensor, spec, era, task.node));
+  inst.peer = peer_rank(task);
+  inst.bytes = local_bytes(task.tensor, spec);
+  inst.node = task.node;
+  inst.micro_batch = micro_batch_;
+  if (inst.bytes == 0) return {};
+  // Adjacent messages are one exchange: what has just been received is not there yet when it is sent on.
+  for (size_t at = out_.code.size(); at-- > 0;) {
+    const auto* before = std::get_if<RecvInst>(&out_.code[at]);
+    if (before == nullptr && !std::holds_alternative<SendInst>(out_.code[at])) break;
+    if (before == nullptr || before->out.slot != inst.in.slot) continue;
+    const SlotRef out = builder_.add_slot(format("send({})", layout_.tensor(task.tensor).name),
+                                          SlotKind::kTransient, inst.bytes, entry_);
+    copy_bytes(inst.in, out, inst.bytes, task.node);
+    inst.in = out;
+    break;
+  }
+  out_.code.emplace_back(inst);
+  return {};
+}
+
+Status EntryEmitter::receive(const Task& task, size_t at) {
+  const ShardingSpec& spec = (task.total ? layout_.accumulate : layout_.spec)[index(task.tensor)];
+  RecvInst inst;
+  inst.peer = peer_rank(task);
+  inst.bytes = local_bytes(task.tensor, spec);
+  inst.node = task.node;
+  inst.micro_batch = micro_batch_;
+  // A mirror takes its new value where it keeps it, once nothing reads the old one.
+  const auto updates = layout_.graph.updates();
+  for (size_t u = 0; u < updates.size() && inst.out.slot < 0; ++u) {
+    const TensorId target = updates[u].target;
+    if (updates[u].value != task.tensor || task.total || committed_[u] || !persistent_.contains(target) ||
+        last_read_[u] > at || tier_at(persistent_[target]) != Tier::kDevice ||
+        !same_layout(spec, layout_.spec[index(target)], layout_.tensor(target).type.shape, layout_.mesh))
+      continue;
+    inst.out = persistent_[target];
+    committed_[u] = true;
+  }
+  if (inst.out.slot < 0)
+    inst.out = builder_.add_slot(format("receive({})", layout_.tensor(task.tensor).name),
+                                 SlotKind::kTransient, inst.bytes, entry_);
+  // Not of the forward pass, whatever made it: it is not made again here, nor moved out.
+  const Copy copy{spec, inst.out, Era::kBackward, true};
+  if (task.total) {
+    totals_[task.tensor] = {copy};
+  } else {
+    values()[index(task.tensor)].push_back(copy);
+  }
+  if (inst.bytes > 0) out_.code.emplace_back(inst);
+  return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,209 @@
+// Where a value lies and how it gets to where a node wants it.
+#include <algorithm>
+
+#include "graph/base/text.h"
+#include "parallel/lowering/entry_emitter.h"
+
+namespace tessera {
+
+std::vector<EntryEmitter::Copy>& EntryEmitter::copies_of(TensorId id, Era era) {
+  if (era == Era::kUpdate)
+    if (const auto at = totals_.find(id); at != totals_.end()) return at->second;
+  return values()[index(id)];
+}
+
+bool EntryEmitter::usable(TensorId id, const Copy& copy, Era era) const {
+  if (!copy.kept && copy.era != era) return false;
+  if (era != Era::kBackward || copy.era != Era::kForward) return true;
+  // What the plan makes again or moves out is gone from the device when backward begins.
+  if (layout_.recompute[index(id)]) return false;
+  return layout_.offload[index(id)] == Tier::kDevice || tier_at(copy.at) != Tier::kDevice;
+}
+
+Result<EntryEmitter::Route> EntryEmitter::route(TensorId id, const ShardingSpec& want, Era era, NodeId node,
+                                                Tier tier) {
+  // Tiers are far apart: a copy in the wanted one beats any other.
+  constexpr double kOtherTier = 1e15;
+  const TensorType& type = layout_.tensor(id).type;
+  const std::vector<Copy>& copies = copies_of(id, era);
+  std::optional<Route> best;
+  double best_cost = 0;
+  Status why(StatusCode::kInternal, format("'{}' is read before it is made", layout_.tensor(id).name));
+  for (size_t c = 0; c < copies.size(); ++c) {
+    if (!usable(id, copies[c], era)) continue;
+    auto path = layout_.resharder->path(copies[c].spec, want, type.shape, type.dtype);
+    if (!path.ok()) {
+      why = path.status();
+      continue;
+    }
+    const double cost = path->cost + (tier_at(copies[c].at) == tier ? 0 : kOtherTier);
+    if (best && cost >= best_cost) continue;
+    best_cost = cost;
+    best = Route{c, std::move(*path)};
+  }
+  if (best) {
+    TSR_RETURN_IF_ERROR(check_path(id, best->path));
+    return std::move(*best);
+  }
+  return why.with_context(format("'{}' for {}", layout_.tensor(id).name,
+                                 node == kNoNode ? "an output" : describe(layout_.graph, node)));
+}
+
+// A zig-zag order holds along the sequence only while it is split: whole, its tokens would be out of order.
+Status EntryEmitter::check_path(TensorId id, const ReshardPath& path) const {
+  const int time = layout_.time_dim[index(id)];
+  if (time < 0) return {};
+  for (const Move& move : path.moves)
+    for (const AxisId axis : move.axes)
+      if (layout_.is_zigzag(axis) && (move.dim == time || move.to_dim == time))
+        return Status(
+            StatusCode::kUnsupported,
+            format("'{}' lies zig-zag over axis '{}' and would be put together or cut along it ({}); "
+                   "plan it without zig-zag",
+                   layout_.tensor(id).name, layout_.mesh.axes[axis].name, to_text(move.kind)));
+  return {};
+}
+
+void EntryEmitter::copy_bytes(SlotRef in, SlotRef out, int64_t bytes, NodeId node) {
+  CopyInst copy;
+  copy.in = in;
+  copy.out = out;
+  copy.row_bytes = copy.in_stride_bytes = copy.out_stride_bytes = bytes;
+  copy.node = node;
+  copy.micro_batch = micro_batch_;
+  if (bytes > 0) out_.code.emplace_back(copy);
+}
+
+void EntryEmitter::copy_window(const TensorType& in_type, SlotRef in, int64_t in_at,
+                               const TensorType& out_type, SlotRef out, int64_t out_at, int dim,
+                               int64_t count, NodeId node) {
+  int64_t rows = 1, inner = 1;
+  for (int d = 0; d < dim; ++d) rows *= in_type.shape[d];
+  for (int d = dim + 1; d < in_type.shape.rank(); ++d) inner *= in_type.shape[d];
+  CopyInst copy;
+  copy.in = {in.slot, in.offset + dtype_bytes(in_type.dtype, in_at * inner)};
+  copy.out = {out.slot, out.offset + dtype_bytes(in_type.dtype, out_at * inner)};
+  copy.rows = rows;
+  copy.row_bytes = dtype_bytes(in_type.dtype, count * inner);
+  copy.in_stride_bytes = dtype_bytes(in_type.dtype, in_type.shape[dim] * inner);
+  copy.out_stride_bytes = dtype_bytes(in_type.dtype, out_type.shape[dim] * inner);
+  copy.node = node;
+  copy.micro_batch = micro_batch_;
+  if (rows > 0 && copy.row_bytes > 0) out_.code.emplace_back(copy);
+}
+
+Result<SlotRef> EntryEmitter::obtain(TensorId id, const ShardingSpec& want, Era era, NodeId node, Tier tier,
+                                     const SlotRef* destination) {
+  id = layout_.twin[index(id)];
+  const Tensor& tensor = layout_.tensor(id);
+  std::vector<Copy>& copies = copies_of(id, era);
+  const bool gone = layout_.recompute[index(id)] && era == Era::kBackward &&
+                    std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, era); });
+  if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, Era::kBackward, kNoTask));
+
+  TSR_ASSIGN_OR_RETURN(const Route route, this->route(id, want, era, node, tier));
+  const ReshardPath& path = route.path;
+  SlotRef at = copies[route.copy].at;
+  bool kept = copies[route.copy].kept;
+  const auto move_tier = [&](const ShardingSpec& spec, Tier to, bool last) {
+    const SlotRef out =
+        last && destination != nullptr
+            ? *destination
+            : builder_.add_slot(format("{}({})", to == Tier::kDevice ? "fetch" : "store", tensor.name),
+                                SlotKind::kTransient, local_bytes(id, spec), entry_, to);
+    copy_bytes(at, out, local_bytes(id, spec), node);
+    at = out;
+  };
+  // Collectives work on the device.
+  if (!path.moves.empty() && tier_at(at) != Tier::kDevice) {
+    move_tier(path.moves.front().before, Tier::kDevice, false);
+    copies.push_back({path.moves.front().before, at, era, false});
+  }
+  const RankBuilder::MoveContext context{tensor.name, node, micro_batch_, entry_, {}};
+  for (size_t m = 0; m < path.moves.size(); ++m) {
+    const Move& move = path.moves[m];
+    const bool last = m + 1 == path.moves.size() && tier == Tier::kDevice;
+    at = builder_.emit_move(move, tensor.type, at, last ? destination : nullptr, context, out_.code);
+    // The result of a reduction stays good for everyone, and so does what was exchanged, which is no larger
+    // than what it came from; what is gathered or cut from it does not, unless the plan keeps it.
+    kept = kept && (move.kind == MoveKind::kReduceScatter || move.kind == MoveKind::kAllReduce ||
+                    move.kind == MoveKind::kAllToAll || layout_.keep_gathered[index(id)]);
+    if (&copies == &values()[index(id)])
+      add_copy(id, {move.after, at, era, kept});
+    else
+      copies.push_back({move.after, at, era, kept});
+  }
+  if (tier_at(at) != tier) {
+    move_tier(want, tier, true);
+    // Brought to the device it is there for this era's readers; moved out it stays where it is. Updates read
+    // each value a few times, far apart: what is only brought for one of them is not kept for the next.
+    if (era != Era::kUpdate || tier_at(copies[route.copy].at) == Tier::kDevice || !path.moves.empty())
+      copies.push_back({want, at, era, tier != Tier::kDevice && kept});
+  } else if (destination != nullptr && !(at == *destination)) {
+    copy_bytes(at, *destination, local_bytes(id, want), node);
+    at = *destination;
+    if (path.moves.empty()) copies.push_back({want, at, era, kept});
+  }
+  return at;
+}
+
+Result<SlotRef> EntryEmitter::obtain_slice(TensorId id, const ShardingSpec& want, const Cut& cut, Era era,
+                                           NodeId node) {
+  id = layout_.twin[index(id)];
+  const Tensor& tensor = layout_.tensor(id);
+  std::vector<Copy>& copies = copies_of(id, era);
+  const bool gone = layout_.recompute[index(id)] && era == Era::kBackward &&
+                    std::ranges::none_of(copies, [&](const Copy& copy) { return usable(id, copy, era); });
+  if (gone) TSR_RETURN_IF_ERROR(emit_node(tensor.producer, Era::kBackward, kNoTask));
+  TSR_ASSIGN_OR_RETURN(Route route, this->route(id, want, era, node, Tier::kDevice));
+  Copy from = copies[route.copy];
+  // Ranks among which the cut dim is split have different slices in hand: over those only the whole is moved.
+  const std::vector<AxisId>& split_over = want.dims[static_cast<size_t>(cut.dim)].axes;
+  const bool meets_other_slices = std::ranges::any_of(route.path.moves, [&](const Move& move) {
+    return move.kind != MoveKind::kSlice && std::ranges::any_of(move.axes, [&](AxisId axis) {
+             return std::ranges::count(split_over, axis) > 0;
+           });
+  });
+  if (meets_other_slices) {
+    TSR_ASSIGN_OR_RETURN(from.at, obtain(id, want, era, node));
+    from.spec = want;
+    route.path.moves.clear();
+  }
+  const TensorType whole = builder_.local_type(tensor.type, from.spec);
+  const TensorType part = builder_.local_type(tensor.type, from.spec, cut);
+  const int64_t first = builder_.local_dim(tensor.type, from.spec, cut.dim, cut).begin -
+                        builder_.local_dim(tensor.type, from.spec, cut.dim).begin;
+  SlotRef at = from.at;
+  int64_t rows = 1, inner = 1;
+  for (int d = 0; d < cut.dim; ++d) rows *= whole.shape[d];
+  for (int d = cut.dim + 1; d < whole.shape.rank(); ++d) inner *= whole.shape[d];
+  if (tier_at(at) == Tier::kDevice && (rows == 1 || bytes(part) == 0)) {
+    at.offset += dtype_bytes(whole.dtype, first * inner);
+  } else if (tier_at(at) != Tier::kDevice || part.shape[cut.dim] != whole.shape[cut.dim]) {
+    at = builder_.add_slot(format("slice({})", tensor.name), SlotKind::kTransient, bytes(part), entry_);
+    copy_window(whole, from.at, first, part, at, 0, cut.dim, part.shape[cut.dim], node);
+  }
+  const RankBuilder::MoveContext context{tensor.name, node, micro_batch_, entry_, cut};
+  for (const Move& move : route.path.moves)
+    at = builder_.emit_move(move, tensor.type, at, nullptr, context, out_.code);
+  return at;
+}
+
+// Sends what backward will want out of the device, as it was produced.
+Status EntryEmitter::offload(NodeId id, Era era) {
+  if (era != Era::kForward) return {};
+  for (const TensorId output : layout_.graph.node(id).outputs) {
+    const Tier tier = layout_.offload[index(output)];
+    if (tier == Tier::kDevice) continue;
+    const auto& copies = values()[index(output)];
+    if (copies.empty()) continue;
+    const ShardingSpec spec = copies.front().spec;
+    const SlotRef out = builder_.add_slot(format("saved({})", layout_.tensor(output).name),
+                                          SlotKind::kTransient, local_bytes(output, spec), entry_, tier);
+    copy_bytes(copies.front().at, out, local_bytes(output, spec), id);
+    values()[index(output)].push_back({spec, out, Era::kForward, true});
+  }
+  return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,188 @@
+#include "parallel/lowering/lower.h"
+
+#include <algorithm>
+
+#include "graph/base/text.h"
+#include "parallel/lowering/entry_emitter.h"
+#include "parallel/lowering/entry_layout.h"
+#include "parallel/lowering/gather_launches.h"
+#include "parallel/lowering/kernel_fusion.h"
+#include "parallel/lowering/prefetch.h"
+#include "parallel/lowering/rank_builder.h"
+#include "parallel/lowering/slot_allocation.h"
+
+namespace tessera {
+
+namespace {
+
+Result<std::vector<EntryLayout>> make_layouts(std::span<const EntrySpec> entries) {
+  if (entries.empty())
+    return Status(StatusCode::kInvalidArgument, "lowering wants at least one entry point, found none");
+  std::vector<EntryLayout> layouts;
+  for (const EntrySpec& entry : entries) {
+    TSR_ASSIGN_OR_RETURN(EntryLayout layout, make_layout(entry));
+    if (!layouts.empty() && layout.places != layouts[0].places)
+      return Status(StatusCode::kInvalidArgument,
+                    format("entry '{}' is planned on {} times the mesh '{}' and '{}' on {} times '{}'; plan "
+                           "them alike",
+                           layouts[0].name, layouts[0].places.size(), to_text(layouts[0].mesh), layout.name,
+                           layout.places.size(), to_text(layout.mesh)));
+    layouts.push_back(std::move(layout));
+  }
+  return layouts;
+}
+
+Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const KernelCatalog& catalog,
+                                   size_t place, int32_t position) {
+  RankBuilder builder(catalog, layouts[0].places[place], position);
+  SharedSlots shared;
+  for (size_t e = 0; e < layouts.size(); ++e) {
+    TSR_ASSIGN_OR_RETURN(EntryPoint entry, EntryEmitter(layouts[e], static_cast<int32_t>(place), builder,
+                                                        shared, static_cast<int32_t>(e))
+                                               .emit());
+    if (catalog.fuses()) {
+      fuse_kernels(entry, static_cast<int32_t>(e), builder);
+      gather_launches(entry, builder.program);
+    }
+    prefetch(entry, layouts[e].plan->prefetch);
+    builder.program.entries.push_back(std::move(entry));
+  }
+  if (catalog.fuses()) drop_unused_kernels(builder.program);
+  allocate_slots(builder);
+  return std::move(builder.program);
+}
+
+// FNV-1a over the plans in text form.
+uint64_t plan_fingerprint(std::span<const EntrySpec> entries) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const EntrySpec& entry : entries)
+    for (const char c : entry.name + "\n" + print(*entry.plan, *entry.graph))
+      hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+// Coordinate by coordinate, what lies at `at` seen from the first rank lies there seen from `mine`.
+int32_t shifted(const DeviceMesh& mesh, int32_t at, std::span<const int32_t> mine) {
+  const std::vector<int32_t> coordinates = mesh.coordinates(at);
+  int32_t position = 0;
+  for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
+    const int32_t size = mesh.axes[axis].size;
+    position = position * size + (coordinates[axis] + mine[axis]) % size;
+  }
+  return position;
+}
+
+// The program of the first rank of a place, as another rank of it would have it.
+class AlikeRank {
+ public:
+  AlikeRank(const EntryLayout& layout, size_t place, int32_t position)
+      : places_(layout.places), mesh_(layout.places[place]), mine_(mesh_.coordinates(position)) {}
+
+  void turn(RankProgram& program) const {
+    for (Group& group : program.groups) turn(group);
+    for (EntryPoint& entry : program.entries)
+      for (Instruction& instruction : entry.code) {
+        if (auto* send = std::get_if<SendInst>(&instruction)) send->peer = turned(send->peer);
+        if (auto* recv = std::get_if<RecvInst>(&instruction)) recv->peer = turned(recv->peer);
+      }
+  }
+
+ private:
+  int32_t turned(int32_t rank) const {
+    for (const DeviceMesh& mesh : places_) {
+      const auto at = std::ranges::find(mesh.devices, rank);
+      if (at == mesh.devices.end()) continue;
+      const auto position = static_cast<int32_t>(at - mesh.devices.begin());
+      return mesh.devices[static_cast<size_t>(shifted(mesh, position, mine_))];
+    }
+    return rank;
+  }
+
+  // Members stay in the order of their coordinates along the group's axes, those on which they differ.
+  void turn(Group& group) const {
+    std::vector<std::vector<int32_t>> members;
+    for (const int32_t rank : group.ranks)
+      members.push_back(mesh_.coordinates(
+          static_cast<int32_t>(std::ranges::find(mesh_.devices, rank) - mesh_.devices.begin())));
+    for (size_t i = 0; i < members.size(); ++i) {
+      int32_t position = 0;
+      bool is_mine = true;
+      for (size_t axis = 0; axis < mesh_.axes.size(); ++axis) {
+        const bool along = members.front()[axis] != members.back()[axis];
+        const int32_t at = along ? members[i][axis] : mine_[axis];
+        is_mine = is_mine && at == mine_[axis];
+        position = position * mesh_.axes[axis].size + at;
+      }
+      group.ranks[i] = mesh_.devices[static_cast<size_t>(position)];
+      if (is_mine) group.position = static_cast<int32_t>(i);
+    }
+  }
+
+  const std::vector<DeviceMesh>& places_;
+  const DeviceMesh& mesh_;
+  const std::vector<int32_t> mine_;
+};
+
+bool may_differ(const EntryLayout& layout) {
+  return std::ranges::any_of(layout.plan->nodes,
+                             [](const NodePlan& node) { return node.chunk_order == ChunkOrder::kRotating; });
+}
+
+int32_t rank_count(const std::vector<DeviceMesh>& places) {
+  int32_t last = 0;
+  for (const DeviceMesh& mesh : places) last = std::max(last, *std::ranges::max_element(mesh.devices));
+  return last + 1;
+}
+
+}  // namespace
+
+Result<Program> lower_alike(const EntrySpec& entry, const KernelCatalog& catalog) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<EntryLayout> layouts, make_layouts(std::span(&entry, 1)));
+  const std::vector<DeviceMesh>& places = layouts[0].places;
+  const bool all = may_differ(layouts[0]);
+  Program program;
+  program.ranks.resize(static_cast<size_t>(rank_count(places)));
+  for (size_t place = 0; place < places.size(); ++place)
+    for (int32_t position = 0; position < places[place].size(); ++position) {
+      const auto rank = static_cast<size_t>(places[place].devices[static_cast<size_t>(position)]);
+      if (all || position == 0) {
+        TSR_ASSIGN_OR_RETURN(program.ranks[rank], lower_position(layouts, catalog, place, position));
+      } else {
+        program.ranks[rank] = program.ranks[static_cast<size_t>(places[place].devices[0])];
+        AlikeRank(layouts[0], place, position).turn(program.ranks[rank]);
+      }
+    }
+  return program;
+}
+
+Result<Program> lower(std::span<const EntrySpec> entries, const KernelCatalog& catalog) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<EntryLayout> layouts, make_layouts(entries));
+  const std::vector<DeviceMesh>& places = layouts[0].places;
+  Program program;
+  program.catalog_fingerprint = catalog.fingerprint();
+  program.plan_fingerprint = plan_fingerprint(entries);
+  program.ranks.resize(static_cast<size_t>(rank_count(places)));
+  for (size_t place = 0; place < places.size(); ++place)
+    for (int32_t position = 0; position < places[place].size(); ++position) {
+      const int32_t rank = places[place].devices[static_cast<size_t>(position)];
+      TSR_ASSIGN_OR_RETURN(program.ranks[static_cast<size_t>(rank)],
+                           lower_position(layouts, catalog, place, position));
+    }
+  return program;
+}
+
+Result<RankProgram> lower_rank(std::span<const EntrySpec> entries, const KernelCatalog& catalog,
+                               int32_t rank) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<EntryLayout> layouts, make_layouts(entries));
+  for (size_t place = 0; place < layouts[0].places.size(); ++place) {
+    const std::vector<int32_t>& devices = layouts[0].places[place].devices;
+    const auto at = std::ranges::find(devices, rank);
+    if (at != devices.end())
+      return lower_position(layouts, catalog, place, static_cast<int32_t>(at - devices.begin()));
+  }
+  return Status(StatusCode::kInvalidArgument,
+                format("{} times the mesh '{}' has no rank {}", layouts[0].places.size(),
+                       to_text(layouts[0].mesh), rank));
+}
+
+}  // namespace tessera

@@ -1,0 +1,14 @@
+// Slot allocation: the last step of lowering a rank. Lets results take over the buffers of operands that die
+// there, then gives every slot its offset.
+#pragma once
+
+#include "parallel/lowering/rank_builder.h"
+
+namespace tessera {
+
+// At the bottom what outlives a run (parameters, state, constants, inputs, outputs), above it one region for
+// what lives inside a run, as large as the entry that needs most. Fills in offsets, arena and live bytes and
+// `peak`; slots that were merged or are not used any more are dropped.
+void allocate_slots(RankBuilder& builder);
+
+}  // namespace tessera

@@ -1,0 +1,261 @@
+#include "parallel/pipeline/pipeline_search.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "parallel/pipeline/pipeline_improve.h"
+#include "parallel/pipeline/pipeline_replay.h"
+
+namespace tessera {
+
+namespace {
+
+// Urgencies, least first, of: forward of the first chunk, forward of a later chunk, input gradient of the
+// first chunk, of a later one.
+using Urgencies = std::array<int32_t, 4>;
+
+// One way to choose among ready actions.
+struct Rule {
+  Urgencies urgency = {2, 1, 0, 0};
+  // Once all but `before` micro-batches are through the first chunk of the device, or of device 0. Forwards
+  // first: the last micro-batch has the longest way left.
+  Urgencies late_urgency = {0, 1, 2, 2};
+  int32_t before = 0;
+  bool everywhere = false;
+  // Input gradients and forwards take turns where both are ready.
+  bool alternate = false;
+  // How long, in shares of a weight gradient, a device waits for something more urgent than a weight
+  // gradient.
+  double patience = 0;
+  // The first chunk holds at most the bound less this (at least what later chunks need to get on).
+  int32_t reserve = 0;
+};
+
+class ListScheduler {
+ public:
+  ListScheduler(const PipelineShape& shape, const PipelineCosts& costs, const Rule& rule)
+      : shape_(shape), costs_(costs), rule_(rule) {
+    const auto stages = static_cast<size_t>(shape.stages());
+    forward_.resize(stages);
+    backward_.resize(stages);
+    weight_.assign(stages, 0);
+    const auto devices = static_cast<size_t>(shape.devices);
+    free_.assign(devices, 0);
+    live_.resize(devices, std::vector<int32_t>(static_cast<size_t>(shape.virtual_stages), 0));
+    last_.assign(devices, PipelineWork::kBackwardInput);
+    out_.shape = shape;
+    out_.devices.resize(devices);
+  }
+
+  // Nothing when the rule runs into a dead end.
+  std::optional<PipelineSchedule> run() {
+    const size_t total =
+        (shape_.splits_backward() ? 3 : 2) * forward_.size() * static_cast<size_t>(shape_.micro_batches);
+    for (size_t step = 0; step < total; ++step) {
+      std::optional<Candidate> next;
+      for (int32_t d = 0; d < shape_.devices; ++d) {
+        const std::optional<Candidate> own = choose(d);
+        if (own && (!next || own->begin < next->begin)) next = own;
+      }
+      if (!next) return std::nullopt;
+      commit(*next);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  struct Candidate {
+    PipelineAction action;
+    double begin = 0;
+    int32_t urgency = 0;
+  };
+
+  int32_t count(const std::vector<double>& done) const { return static_cast<int32_t>(done.size()); }
+
+  bool has_room(int32_t device, int32_t chunk) const {
+    // Every later chunk keeps room for one, so that what is under way can always reach the end and come back.
+    int32_t held = 0;
+    for (const int32_t live : live_[static_cast<size_t>(device)]) held += live;
+    int32_t missing = 0;
+    for (int32_t c = chunk + 1; c < shape_.virtual_stages; ++c)
+      missing += live_[static_cast<size_t>(device)][static_cast<size_t>(c)] == 0;
+    if (chunk == 0 && shape_.virtual_stages > 1) missing = std::max(missing, rule_.reserve);
+    return held + 1 + missing <= live_bound(shape_, device);
+  }
+
+  void offer(std::vector<Candidate>& all, int32_t device, PipelineWork work, int32_t stage, int32_t j,
+             double ready, int32_t urgency) const {
+    all.push_back({{work, stage, j}, std::max(ready, free_[static_cast<size_t>(device)]), urgency});
+  }
+
+  double delay(int32_t from, int32_t to) const {
+    return shape_.device_of(from) == shape_.device_of(to) ? 0 : costs_.comm;
+  }
+
+  std::optional<Candidate> choose(int32_t device) const {
+    std::vector<Candidate> all;
+    const bool was_forward = last_[static_cast<size_t>(device)] == PipelineWork::kForward;
+    const auto first = static_cast<size_t>(rule_.everywhere ? 0 : device);
+    const bool late = count(forward_[first]) >= shape_.micro_batches - rule_.before;
+    const Urgencies& urgencies = late ? rule_.late_urgency : rule_.urgency;
+    bool blocked = false;  // a forward is ready and finds no room: weight gradients go first
+    for (int32_t stage = 0; stage < shape_.stages(); ++stage) {
+      if (shape_.device_of(stage) != device) continue;
+      const auto s = static_cast<size_t>(stage);
+      const int32_t chunk = shape_.chunk_of(stage);
+      const int32_t f = count(forward_[s]), b = count(backward_[s]);
+      if (f < shape_.micro_batches && (stage == 0 || count(forward_[s - 1]) > f)) {
+        const double ready =
+            stage == 0 ? 0 : forward_[s - 1][static_cast<size_t>(f)] + delay(stage - 1, stage);
+        const int32_t urgency = urgencies[chunk == 0 ? 0 : 1] + (rule_.alternate && was_forward ? 4 : 0);
+        if (has_room(device, chunk))
+          offer(all, device, PipelineWork::kForward, stage, f, ready, urgency);
+        else
+          blocked = blocked || ready <= free_[static_cast<size_t>(device)] + kEpsilon;
+      }
+      const bool last = stage + 1 == shape_.stages();
+      if (b < f && (last || count(backward_[s + 1]) > b)) {
+        double ready = forward_[s][static_cast<size_t>(b)];
+        if (!last)
+          ready = std::max(ready, backward_[s + 1][static_cast<size_t>(b)] + delay(stage + 1, stage));
+        const int32_t urgency = urgencies[chunk == 0 ? 2 : 3] + (rule_.alternate && !was_forward ? 4 : 0);
+        offer(all, device, shape_.splits_backward() ? PipelineWork::kBackwardInput : PipelineWork::kBackward,
+              stage, b, ready, urgency);
+      }
+    }
+    for (int32_t stage = 0; stage < shape_.stages(); ++stage) {
+      const auto s = static_cast<size_t>(stage);
+      const int32_t w = weight_[s];
+      if (shape_.splits_backward() && shape_.device_of(stage) == device && w < count(backward_[s]))
+        offer(all, device, PipelineWork::kBackwardWeight, stage, w, backward_[s][static_cast<size_t>(w)],
+              blocked ? -1 : kLeastUrgent);
+    }
+    if (all.empty()) return std::nullopt;
+    double earliest = all[0].begin, urgent = -1;
+    for (const Candidate& c : all) {
+      earliest = std::min(earliest, c.begin);
+      if (c.urgency < kLeastUrgent) urgent = urgent < 0 ? c.begin : std::min(urgent, c.begin);
+    }
+    // Weight gradients give way to what is about to arrive.
+    const double until =
+        urgent >= 0 && urgent <= earliest + rule_.patience * costs_.backward_weight ? urgent : earliest;
+    const Candidate* best = nullptr;
+    for (const Candidate& c : all)
+      if (c.begin <= until + kEpsilon &&
+          (best == nullptr || c.urgency < best->urgency ||
+           (c.urgency == best->urgency && c.action.micro_batch < best->action.micro_batch)))
+        best = &c;
+    return *best;
+  }
+
+  void commit(const Candidate& c) {
+    const auto device = static_cast<size_t>(shape_.device_of(c.action.stage));
+    const auto stage = static_cast<size_t>(c.action.stage);
+    const auto chunk = static_cast<size_t>(shape_.chunk_of(c.action.stage));
+    double& now = free_[device];
+    if (c.action.work == PipelineWork::kForward) {
+      now = c.begin + costs_.forward;
+      forward_[stage].push_back(now);
+      ++live_[device][chunk];
+    } else if (c.action.work == PipelineWork::kBackwardInput) {
+      now = c.begin + costs_.backward_input;
+      backward_[stage].push_back(now);
+    } else if (c.action.work == PipelineWork::kBackward) {
+      now = c.begin + costs_.backward_input + costs_.backward_weight;
+      backward_[stage].push_back(now);
+      --live_[device][chunk];
+    } else {
+      now = c.begin + costs_.backward_weight;
+      ++weight_[stage];
+      --live_[device][chunk];
+    }
+    if (c.action.work != PipelineWork::kBackwardWeight) last_[device] = c.action.work;
+    out_.devices[device].push_back(c.action);
+  }
+
+  static constexpr double kEpsilon = 1e-9;
+  static constexpr int32_t kLeastUrgent = 8;
+  const PipelineShape& shape_;
+  const PipelineCosts& costs_;
+  const Rule& rule_;
+  std::vector<std::vector<double>> forward_, backward_;  // by stage, then micro-batch: when done
+  std::vector<int32_t> weight_;                          // by stage: how many are done
+  std::vector<double> free_;                             // by device
+  std::vector<std::vector<int32_t>> live_;               // by device and chunk
+  std::vector<PipelineWork> last_;
+  PipelineSchedule out_;
+};
+
+// These cover the best of some thousand combinations on all shapes tried.
+std::vector<Rule> rules() {
+  constexpr Urgencies kLate = {0, 1, 2, 2};
+  std::vector<Rule> all;
+  for (const Urgencies& urgency :
+       {Urgencies{1, 0, 2, 2}, Urgencies{0, 1, 2, 2}, Urgencies{2, 1, 0, 0}, Urgencies{1, 2, 0, 0}})
+    for (const bool alternate : {true, false})
+      for (const double patience : {0.0, 0.5})
+        for (const int32_t reserve : {0, 1})
+          all.push_back({urgency, kLate, 0, false, alternate, patience, reserve});
+  all.push_back({{3, 1, 0, 2}, {3, 2, 1, 0}, 2, true, true, 0, 0});
+  return all;
+}
+
+// What the rules take the costs to be: as they are and, where messages take time, a little off, which breaks
+// ties otherwise.
+std::vector<PipelineCosts> views_of(const PipelineCosts& costs) {
+  if (costs.comm == 0) return {costs};
+  std::vector<PipelineCosts> all;
+  for (const double comm : {costs.comm, 0.0, 0.1 * costs.forward})
+    for (const double weight : {1.0, 0.97})
+      for (const double forward : {1.0, 0.97}) {
+        all.push_back(costs);
+        all.back().comm = comm;
+        all.back().backward_weight *= weight;
+        all.back().forward *= forward;
+      }
+  return all;
+}
+
+}  // namespace
+
+Result<PipelineSchedule> search_pipeline_schedule(const PipelineShape& shape, const PipelineCosts& costs) {
+  struct Found {
+    PipelineSchedule schedule;
+    double length = 0;
+  };
+  std::vector<Found> all;
+  size_t best = 0;
+  const double least = static_cast<double>(shape.micro_batches * shape.virtual_stages) *
+                       (costs.forward + costs.backward_input + costs.backward_weight);
+  const auto is_shorter = [](double a, double b) { return a < b * (1 - 1e-9); };
+  const std::vector<PipelineCosts> views = views_of(costs);
+  for (const Rule& rule : rules())
+    for (const PipelineCosts& seen : views) {
+      std::optional<PipelineSchedule> candidate = ListScheduler(shape, seen, rule).run();
+      if (!candidate) continue;
+      TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(*candidate, costs));
+      all.push_back({std::move(*candidate), timing.longest_device});
+      if (is_shorter(all.back().length, all[best].length)) best = all.size() - 1;
+      if (!is_shorter(least, all[best].length)) return std::move(all[best].schedule);
+    }
+  if (all.empty()) return Status(StatusCode::kInternal, "no rule finds a pipeline schedule");
+  // Only where messages take time: lowering, which asks at equal costs, is not held up.
+  if (costs.comm == 0) return std::move(all[best].schedule);
+  constexpr int64_t kActions = 40'000'000;  // replayed in all
+  constexpr int32_t kOfTheBest = 20000, kOfOthers = 3000;
+  const int64_t actions = int64_t{3} * shape.stages() * shape.micro_batches;
+  int64_t left = kActions - kOfTheBest * actions;
+  std::ranges::stable_sort(all, {}, &Found::length);
+  best = 0;
+  for (size_t i = 0; i < all.size() && left >= 0; ++i, left -= kOfOthers * actions) {
+    improve(all[i].schedule, costs, i == 0 ? kOfTheBest : kOfOthers);
+    TSR_ASSIGN_OR_RETURN(const PipelineTiming timing, replay(all[i].schedule, costs));
+    all[i].length = timing.longest_device;
+    if (is_shorter(all[i].length, all[best].length)) best = i;
+  }
+  return std::move(all[best].schedule);
+}
+
+}  // namespace tessera

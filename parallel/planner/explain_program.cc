@@ -1,0 +1,288 @@
+#include "parallel/planner/explain_program.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "graph/analysis/instructions.h"
+#include "graph/base/text.h"
+#include "parallel/lowering/entry_layout.h"
+#include "parallel/planner/explain_reasons.h"
+#include "parallel/planner/plan_blocks.h"
+#include "parallel/pricing/program_memory.h"
+#include "parallel/pricing/program_time.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::string_view kTiers[] = {"device", "host", "file"};
+
+std::string device_name(size_t rank) { return format("device {}", rank); }
+
+std::string kind_of(const EntryLayout& layout, TensorId id) {
+  switch (layout.tensor(id).kind) {
+    case TensorKind::kInput: return "input";
+    case TensorKind::kParameter: return "parameter";
+    case TensorKind::kConstant: return "constant";
+    case TensorKind::kState: return layout.graph.gradients().empty() ? "cache" : "optimizer";
+    case TensorKind::kActivation: break;
+  }
+  for (const Gradient& gradient : layout.graph.gradients())
+    if (gradient.gradient == id) return "gradient";
+  return "activation";
+}
+
+class Explainer {
+ public:
+  Explainer(std::span<const EntrySpec> entries, const Program& program, const Simulation& simulation,
+            const ExplainOptions& options)
+      : entries_(entries), program_(program), simulation_(simulation), options_(options) {}
+
+  Result<Explanation> run() {
+    for (const EntrySpec& entry : entries_) {
+      TSR_ASSIGN_OR_RETURN(EntryLayout layout, make_layout(entry));
+      layouts_.push_back(std::move(layout));
+    }
+    const EntryLayout& layout = layouts_[simulation_.entry];
+    for (const RankProgram& rank : program_.ranks)
+      eras_.push_back(find_eras(rank.entries[simulation_.entry], layout.graph));
+
+    const Plan& plan = *entries_[simulation_.entry].plan;
+    out_.strategy = plan.strategy;
+    out_.mesh = to_text(layout.mesh);
+    out_.devices = static_cast<int64_t>(program_.ranks.size());
+    out_.global_batch = plan.global_batch;
+    out_.micro_batches = plan.micro_batches;
+    out_.step_s = simulation_.seconds();
+    out_.gap = plan.estimate.gap;
+    if (out_.gap >= 0) out_.bound_s = out_.step_s * (1 - out_.gap);
+    out_.memory_limit = options_.memory_limit;
+    TimeByCause time = time_by_cause(program_, simulation_, layout, eras_);
+    out_.time = std::move(time.shares);
+    out_.critical = device_name(static_cast<size_t>(time.rank));
+    explain_memory();
+    out_.blocks = explain_blocks(layout);
+    explain_candidates();
+    add_reasons(out_);
+    if (options_.timeline) draw_timeline(layout);
+    return std::move(out_);
+  }
+
+ private:
+  void explain_memory() {
+    size_t fullest = 0;
+    for (size_t rank = 0; rank < program_.ranks.size(); ++rank) {
+      out_.bytes_by_device.push_back(program_.ranks[rank].arena_bytes);
+      if (out_.bytes_by_device[rank] > out_.bytes_by_device[fullest]) fullest = rank;
+    }
+    const RankProgram& rank = program_.ranks[fullest];
+    out_.memory_bytes = rank.arena_bytes;
+    // The entry whose run holds most; the first of equal ones.
+    size_t entry = 0;
+    std::vector<Tenancy> tenancies;
+    MemoryOverTime memory;
+    for (size_t e = 0; e < layouts_.size(); ++e) {
+      const std::vector<InstructionEra> eras = find_eras(rank.entries[e], layouts_[e].graph);
+      std::vector<Tenancy> found = find_tenancies(rank, e, layouts_[e], eras);
+      MemoryOverTime over = memory_over_time(rank, e, found, Tier::kDevice);
+      if (e > 0 && over.total[over.peak] <= memory.total[memory.peak]) continue;
+      entry = e, tenancies = std::move(found), memory = std::move(over);
+    }
+    add_shares(memory, rank.arena_bytes, Tier::kDevice);
+    for (const auto& [tier, bytes] :
+         {std::pair(Tier::kHost, rank.host_arena_bytes), std::pair(Tier::kFile, rank.file_arena_bytes)})
+      if (bytes > 0) add_shares(memory_over_time(rank, entry, tenancies, tier), bytes, tier);
+    describe_peak(rank, fullest, entry, tenancies, memory.peak);
+    list_tensors(rank, layouts_[entry], tenancies);
+    if (options_.timeline) draw_curve(memory);
+  }
+
+  void add_shares(const MemoryOverTime& memory, int64_t arena_bytes, Tier tier) {
+    for (size_t cause = 0; cause < kMemoryCauses; ++cause)
+      if (const int64_t bytes = memory.at[memory.peak][cause]; bytes > 0)
+        out_.memory.push_back({std::string(to_text(static_cast<MemoryCause>(cause))), bytes, tier});
+    if (const int64_t rest = arena_bytes - memory.total[memory.peak]; rest > 0)
+      out_.memory.push_back({"unused", rest, tier});
+  }
+
+  void describe_peak(const RankProgram& rank, size_t index, size_t entry,
+                     const std::vector<Tenancy>& tenancies, size_t peak) {
+    const EntryPoint& point = rank.entries[entry];
+    out_.peak.device = device_name(index);
+    out_.peak.entry = point.name;
+    out_.peak.instruction = static_cast<int64_t>(peak);
+    out_.peak.instructions = static_cast<int64_t>(point.code.size());
+    if (peak < point.code.size()) out_.peak.what = instruction_label(rank, point.code[peak]);
+    for (const Tenancy& it : tenancies) {
+      const Slot& slot = rank.slots[static_cast<size_t>(it.slot)];
+      // Where in the model it is: the scope of what it makes.
+      if (it.tensor != kNoTensor && it.first == static_cast<int32_t>(peak) &&
+          out_.peak.what.find(" in ") == std::string::npos)
+        if (const NodeId made = layouts_[entry].tensor(it.tensor).producer;
+            made != kNoNode && !layouts_[entry].graph.node(made).scope.empty())
+          out_.peak.what += format(" in {}", layouts_[entry].graph.node(made).scope);
+      if (slot.tier != Tier::kDevice || it.first > static_cast<int32_t>(peak) ||
+          it.last < static_cast<int32_t>(peak))
+        continue;
+      std::string name = slot.name;
+      // A buffer that was taken over is named after what it holds now.
+      if (it.tensor != kNoTensor && name.find('(') == std::string::npos)
+        name = layouts_[entry].tensor(it.tensor).name;
+      if (it.tensor != kNoTensor && name.starts_with('%')) name += made_by(layouts_[entry], it.tensor);
+      out_.peak.largest.push_back({std::move(name), std::string(to_text(it.cause)), slot.bytes});
+    }
+    std::ranges::stable_sort(out_.peak.largest, std::greater(), &PeakBuffer::bytes);
+    constexpr size_t kMost = 16;
+    if (out_.peak.largest.size() > kMost) out_.peak.largest.resize(kMost);
+  }
+
+  // " = gelu (block.0.ffn)" of a value without a name of its own.
+  static std::string made_by(const EntryLayout& layout, TensorId id) {
+    const Tensor& tensor = layout.tensor(id);
+    if (tensor.producer == kNoNode) return {};
+    const Node& node = layout.graph.node(tensor.producer);
+    return node.scope.empty() ? format(" = {}", node.op->name)
+                              : format(" = {} ({})", node.op->name, node.scope);
+  }
+
+  void list_tensors(const RankProgram& rank, const EntryLayout& layout,
+                    const std::vector<Tenancy>& tenancies) {
+    struct Held {
+      int64_t bytes = 0, first = -1, last = -1;
+    };
+    std::unordered_map<size_t, Held> held;
+    for (const Tenancy& it : tenancies) {
+      if (it.tensor == kNoTensor) continue;
+      const Slot& slot = rank.slots[static_cast<size_t>(it.slot)];
+      Held& all = held[index(it.tensor)];
+      const bool persistent = slot.kind != SlotKind::kTransient;
+      if (all.bytes > 0 && all.first < 0) continue;  // kept throughout: copies for use do not count
+      all.bytes = std::max(all.bytes, slot.bytes);
+      if (persistent) {
+        all = {slot.bytes, -1, -1};
+        continue;
+      }
+      all.first = all.first < 0 ? it.first : std::min<int64_t>(all.first, it.first);
+      all.last = std::max<int64_t>(all.last, it.last);
+    }
+    for (size_t t = 0; t < layout.graph.tensors().size(); ++t) {
+      const TensorId id{static_cast<uint32_t>(t)};
+      const Tensor& tensor = layout.tensor(id);
+      ExplainedTensor& it = out_.tensors.emplace_back();
+      it.name = tensor.name;
+      it.kind = kind_of(layout, id);
+      it.type = to_text(layout.whole_type(id));
+      it.sharding = to_text(layout.spec[t], layout.mesh);
+      it.tier = kTiers[static_cast<size_t>(layout.tier[t])];
+      if (tensor.producer != kNoNode) it.stage = layout.nodes_plan(tensor.producer).stage;
+      if (const StoredTensor* stored = layout.plan->find_stored(id)) it.stage = stored->placements[0].mesh;
+      if (const auto at = held.find(t); at != held.end()) {
+        it.bytes = at->second.bytes;
+        it.first = at->second.first;
+        it.last = at->second.last;
+      }
+      std::vector<std::string> notes;
+      if (tensor.name.starts_with('%')) notes.push_back(made_by(layout, id).substr(3));
+      if (layout.recompute[t]) notes.emplace_back("recomputed");
+      if (layout.keep_gathered[t]) notes.emplace_back("kept gathered");
+      if (layout.offload[t] != Tier::kDevice)
+        notes.push_back(format("offloaded to {}", kTiers[static_cast<size_t>(layout.offload[t])]));
+      if (tensor.kind == TensorKind::kParameter && !tensor.trainable) notes.emplace_back("frozen");
+      if (layout.lies_on[t].size() > 1) notes.push_back(format("on {} stages", layout.lies_on[t].size()));
+      it.note = join(notes, ", ");
+    }
+  }
+
+  void explain_candidates() {
+    for (size_t i = 1; i < options_.candidates.size(); ++i) {
+      if (out_.runners_up.size() == options_.runners_up) break;
+      const Candidate& it = options_.candidates[i];
+      RunnerUp& other = out_.runners_up.emplace_back();
+      other.strategy = it.strategy;
+      other.step_s = it.step_time_s;
+      const Candidate& chosen = options_.candidates[0];
+      if (it.step_time_s > 0) other.loses_s = it.step_time_s - chosen.step_time_s;
+      if (it.measured_s > 0 && chosen.measured_s > 0) other.loses_s = it.measured_s - chosen.measured_s;
+      other.bytes = it.arena_bytes;
+      other.why = it.rejected;
+      if (options_.memory_limit > 0 && it.arena_bytes > options_.memory_limit)
+        other.over_bytes = it.arena_bytes - options_.memory_limit;
+    }
+  }
+
+  void draw_timeline(const EntryLayout& layout) {
+    Timeline& timeline = out_.timeline;
+    std::map<std::string, int32_t> labels, causes;
+    const auto number = [](std::map<std::string, int32_t>& known, std::vector<std::string>& list,
+                           const std::string& text) {
+      const auto [at, is_new] = known.emplace(text, static_cast<int32_t>(list.size()));
+      if (is_new) list.push_back(text);
+      return at->second;
+    };
+    for (size_t r = 0; r < program_.ranks.size(); ++r) {
+      const RankProgram& rank = program_.ranks[r];
+      const std::vector<Instruction>& code = rank.entries[simulation_.entry].code;
+      if (r > 0 && timeline.spans.size() + code.size() > options_.most_spans) {
+        timeline.complete = false;
+        break;
+      }
+      for (const Stream& stream : simulation_.dependencies[r].streams) {
+        if (stream.code.empty()) continue;
+        const auto row = static_cast<int32_t>(timeline.rows.size());
+        timeline.rows.emplace_back(device_name(r), to_text(stream.id));
+        for (const int32_t at : stream.code) {
+          const auto i = static_cast<size_t>(at);
+          const ReplayedInterval& interval = simulation_.run.ranks[r][i];
+          const CauseOfTime cause = cause_of(rank, static_cast<int32_t>(r), code[i], eras_[r][i], layout);
+          std::string name = cause.axis.empty() ? cause.cause : format("{} {}", cause.cause, cause.axis);
+          if (cause.cause == "compute")
+            name = eras_[r][i] == InstructionEra::kBackward ? "backward" : "forward";
+          timeline.spans.push_back({row, number(causes, timeline.causes, name),
+                                    number(labels, timeline.labels, instruction_label(rank, code[i])),
+                                    micro_batch_of(code[i]), interval.begin_ns, interval.end_ns});
+        }
+      }
+    }
+  }
+
+  void draw_curve(const MemoryOverTime& memory) {
+    MemoryCurve& curve = out_.curve;
+    std::vector<size_t> shown;
+    for (size_t cause = 0; cause < kMemoryCauses; ++cause)
+      if (std::ranges::any_of(memory.at, [&](const auto& at) { return at[cause] > 0; }))
+        shown.push_back(cause);
+    for (const size_t cause : shown) curve.causes.emplace_back(to_text(static_cast<MemoryCause>(cause)));
+    curve.bytes.resize(shown.size());
+    const size_t moments = memory.at.size();
+    const size_t each = (moments + options_.most_points - 1) / std::max<size_t>(1, options_.most_points);
+    for (size_t begin = 0; begin < moments; begin += each) {
+      size_t fullest = begin;
+      for (size_t at = begin; at < std::min(moments, begin + each); ++at)
+        if (memory.total[at] > memory.total[fullest]) fullest = at;
+      curve.position.push_back(static_cast<int64_t>(fullest));
+      for (size_t c = 0; c < shown.size(); ++c) curve.bytes[c].push_back(memory.at[fullest][shown[c]]);
+    }
+  }
+
+  const std::span<const EntrySpec> entries_;
+  const Program& program_;
+  const Simulation& simulation_;
+  const ExplainOptions& options_;
+  std::vector<EntryLayout> layouts_;
+  std::vector<std::vector<InstructionEra>> eras_;  // by rank, of the simulated entry
+  Explanation out_;
+};
+
+}  // namespace
+
+Result<Explanation> explain_program(std::span<const EntrySpec> entries, const Program& program,
+                                    const Simulation& simulation, const ExplainOptions& options) {
+  if (program.ranks.empty() || entries.size() != program.ranks[0].entries.size())
+    return Status(StatusCode::kInvalidArgument,
+                  format("explaining: {} entries for a program of {} ranks and {} entries", entries.size(),
+                         program.ranks.size(), program.ranks.empty() ? 0 : program.ranks[0].entries.size()));
+  return Explainer(entries, program, simulation, options).run();
+}
+
+}  // namespace tessera

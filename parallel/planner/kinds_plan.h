@@ -1,0 +1,21 @@
+// make_plan for devices of several kinds: every kind alone with the others idle, and all choices of several
+// kinds, whose devices are then taken for the slowest of them. The fastest is the plan; its meshes list the
+// devices that it uses, and the others have arenas of 0 bytes.
+#pragma once
+
+#include "parallel/planner/planner.h"
+
+namespace tessera {
+
+// Whether devices differ in anything but the name of their kind. kInvalidArgument for one of no kind listed.
+Result<bool> has_several_kinds(const Cluster& cluster);
+
+// The same cluster with the kind of its devices as its only one; a cluster may list kinds that none of its
+// devices is of. Not for several kinds.
+Cluster of_one_kind(const Cluster& cluster);
+
+// As make_plan.
+Result<PlanResult> plan_several_kinds(const Graph& graph, const Cluster& cluster,
+                                      const KernelCatalog& catalog, const PlanOptions& options);
+
+}  // namespace tessera

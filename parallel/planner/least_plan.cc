@@ -1,0 +1,191 @@
+#include "parallel/planner/least_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "parallel/strategy/propagation.h"
+
+namespace tessera {
+
+namespace {
+
+// Lowerings of one search, and then around the smallest found.
+constexpr int32_t kMost = 16, kMostAround = 4;
+// A kind of strategies of which none was lowered is taken to hold so many times its bound at most.
+constexpr double kUnseen = 2;
+// None is expected to come so much closer to its bound than the closest of its kind.
+constexpr double kCloser = 0.8;
+// Of as many as come closest all micro-batches are lowered.
+constexpr size_t kWhole = 2;
+
+struct Possible {
+  SpaceNode node;
+  int64_t bytes = 0;  // it holds at least
+};
+
+// What it holds on the fullest rank at least.
+int64_t least_bytes(const LeastPlanSpace& space, const StrategySpec& spec) {
+  const int64_t lasting = space.bounds.lasting_bytes(spec), working = space.working.bytes(spec);
+  // In a pipeline the two may be on different stages.
+  return std::max(space.bounds.bytes(spec), spec.pp == 1 ? lasting + working : std::max(lasting, working));
+}
+
+// Of strategies that differ in these alone the others hold no less: gathers that are not kept, 1F1B, any form
+// of context. State and gradients wait on the host, so that spreading them gains nothing, and weights but
+// where slices of them come in turn.
+bool may_be_smallest(const StrategySpec& root) {
+  return !root.keep && (root.pp == 1 || root.schedule == ScheduleKind::k1F1B) &&
+         (root.cp == 1 || root.context == ContextForm::kRing) && (root.zero == 0 || root.zero == 3);
+}
+
+// All nodes below a root in its smallest micro-batches.
+std::vector<SpaceNode> smallest_of(const LeastPlanSpace& space, const StrategySpec& root) {
+  const auto below = [&](const SpaceNode& node) { return savings_of(node, space.graph, space.pins, false); };
+  const auto is_cut = [](const SpaceNode& it) { return it.last == SavingStep::kMicroBatch; };
+  std::vector<SpaceNode> all = {{root, SavingStep::kNone}};
+  for (auto next = below(all[0]); !next.empty() && is_cut(next[0]); next = below(all[0])) all[0] = next[0];
+  for (size_t i = 0; i < all.size(); ++i)
+    for (SpaceNode& it : below(all[i]))
+      if (!is_cut(it)) all.push_back(std::move(it));
+  return all;
+}
+
+bool all_away(const OffloadWords& words) {
+  return words.params != Tier::kDevice && words.grads != Tier::kDevice && words.optimizer != Tier::kDevice &&
+         words.activations != Tier::kDevice;
+}
+
+// Of a root's nodes the one that is likely to hold least. Making again what may wait on the host never did.
+bool saves_most(const SpaceNode& node, int32_t most_chunks) {
+  return all_away(node.spec.offload) && node.spec.recompute == RecomputeForm::kNone &&
+         node.spec.chunks == most_chunks;
+}
+
+// Strategies that hold more than their bound by like factors.
+auto family_of(const StrategySpec& spec) {
+  return std::tuple(spec.dp > 1, spec.tp > 1, spec.cp > 1, spec.ep > 1, spec.pp > 1, spec.form,
+                    spec.zero == 3, spec.chunks, spec.recompute, spec.offload.params,
+                    spec.offload.activations);
+}
+using Family = decltype(family_of({}));
+
+class Search {
+ public:
+  Search(const LeastPlanSpace& space, LeastGoal goal) : space_(space), goal_(goal) {}
+
+  Result<std::optional<PlanAttempt>> run() {
+    for (const StrategySpec& root : space_.roots) {
+      if (!may_be_smallest(root)) continue;
+      const std::vector<SpaceNode> nodes = smallest_of(space_, root);
+      int32_t chunks = 1;
+      for (const SpaceNode& it : nodes) chunks = std::max(chunks, it.spec.chunks);
+      for (const SpaceNode& it : nodes)
+        if (saves_most(it, chunks)) add(it);
+    }
+    look(kMost);
+    if (!sized_.empty() && !enough_) {
+      // Around the smallest: what it saves in other ways.
+      open_.clear();
+      const StrategySpec mesh = sized_.begin()->second.spec;
+      for (const StrategySpec& root : space_.roots)
+        if (same_mesh(root, mesh))
+          for (const SpaceNode& it : smallest_of(space_, root)) add(it);
+      look(kMostAround);
+    }
+    return smallest();
+  }
+
+ private:
+  static bool same_mesh(const StrategySpec& a, const StrategySpec& b) {
+    return a.dp == b.dp && a.tp == b.tp && a.sp == b.sp && a.cp == b.cp && a.ep == b.ep && a.pp == b.pp &&
+           a.form == b.form && a.grid == b.grid && a.zero == b.zero && a.keep == b.keep &&
+           a.schedule == b.schedule && (a.pp == 1 || a.micro_batch == b.micro_batch);
+  }
+
+  void add(const SpaceNode& node) {
+    if (!seen_.insert(to_text(node.spec)).second) return;
+    const int64_t bytes = least_bytes(space_, node.spec);
+    if (!goal_.nothing_else || bytes <= goal_.enough) open_.push_back({node, bytes});
+  }
+
+  double factor_of(const Possible& it) const {
+    const auto seen = factors_.find(family_of(it.node.spec));
+    return seen == factors_.end() ? kUnseen : seen->second;
+  }
+
+  void look(int32_t most) {
+    for (int32_t lowerings = 0; lowerings < most && !open_.empty() && !enough_;) {
+      const auto next = std::ranges::min_element(
+          open_, {}, [&](const Possible& it) { return static_cast<double>(it.bytes) * factor_of(it); });
+      const Possible it = std::move(*next);
+      open_.erase(next);
+      const double hoped = static_cast<double>(it.bytes) * std::max(1.0, kCloser * factor_of(it));
+      if (!sized_.empty() && hoped >= static_cast<double>(sized_.begin()->first)) continue;
+      std::optional<int64_t> size = size_of(it.node);
+      if (!size) continue;
+      ++lowerings;
+      if (*size <= goal_.enough) {
+        PlanAttempt whole = space_.trials.make(it.node);
+        if (!whole.lowered) continue;
+        size = whole.candidate.arena_bytes;
+        if (*size <= goal_.enough) enough_ = std::move(whole);
+      }
+      sized_.emplace(*size, it.node);
+      const double factor = static_cast<double>(*size) / static_cast<double>(std::max<int64_t>(1, it.bytes));
+      const auto [at, is_new] = factors_.try_emplace(family_of(it.node.spec), factor);
+      at->second = std::min(at->second, factor);
+    }
+  }
+
+  // Of as few micro-batches as show what is alive at once: further ones only add their inputs.
+  std::optional<int64_t> size_of(const SpaceNode& node) const {
+    const auto count = micro_batches_of(node.spec, space_.graph.batch, space_.graph.trains);
+    if (!count.ok()) return std::nullopt;
+    const int64_t few = std::min<int64_t>(*count, 2 * node.spec.pp);
+    const PlanAttempt it = space_.trials.make_of_batch(node, space_.graph.batch / *count * few);
+    if (!it.lowered) return std::nullopt;
+    return it.candidate.arena_bytes + space_.working.input_bytes(node.spec) * (*count - few) / *count;
+  }
+
+  Result<std::optional<PlanAttempt>> smallest() {
+    std::optional<PlanAttempt> best = std::move(enough_);
+    size_t made = best ? kWhole : 0;
+    for (const auto& [size, node] : sized_) {
+      if (made == kWhole) break;
+      PlanAttempt it = space_.trials.make(node);
+      if (!it.lowered) continue;
+      ++made;
+      if (!best || it.candidate.arena_bytes < best->candidate.arena_bytes) best = std::move(it);
+    }
+    // Other ranks than the first may hold a little more.
+    if (best) TSR_RETURN_IF_ERROR(space_.trials.lower_whole(*best));
+    return best;
+  }
+
+  const LeastPlanSpace& space_;
+  const LeastGoal goal_;
+  std::vector<Possible> open_;
+  std::set<std::string> seen_;  // by their words
+  std::map<Family, double> factors_;
+  std::multimap<int64_t, SpaceNode> sized_;  // by their bytes, about
+  std::optional<PlanAttempt> enough_;
+};
+
+}  // namespace
+
+bool none_within(const LeastPlanSpace& space, int64_t limit) {
+  return std::ranges::all_of(space.roots, [&](const StrategySpec& root) {
+    return std::ranges::all_of(smallest_of(space, root),
+                               [&](const SpaceNode& node) { return least_bytes(space, node.spec) > limit; });
+  });
+}
+
+Result<std::optional<PlanAttempt>> least_plan(const LeastPlanSpace& space, LeastGoal goal) {
+  return Search(space, goal).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+// The strategy that takes the least memory, whatever its time: what is said when nothing fits, and whether
+// anything does. Of every root of the space the few nodes that save most come up, those first that are likely
+// to be smallest: by what they hold at least (plan_bound.h, working_bytes.h), times what strategies of their
+// kinds were found to hold more.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "parallel/planner/plan_attempt.h"
+#include "parallel/planner/plan_bound.h"
+#include "parallel/planner/plan_space.h"
+#include "parallel/planner/working_bytes.h"
+
+namespace tessera {
+
+// All of one question; must outlive the search.
+struct LeastPlanSpace {
+  const std::vector<StrategySpec>& roots;
+  const SpaceOfGraph& graph;
+  const StrategyPins& pins;
+  PlanBounds& bounds;
+  WorkingBytes& working;
+  const PlanAttempts& trials;
+};
+
+// Whether what every node of the space holds at least is too much.
+bool none_within(const LeastPlanSpace& space, int64_t limit);
+
+// The first that holds no more is as good as the smallest.
+struct LeastGoal {
+  int64_t enough = 0;
+  bool nothing_else = false;  // what holds more is of no use
+};
+
+// The smallest that is found, with all its ranks lowered; nothing where no strategy can be made, or none may
+// be of use.
+Result<std::optional<PlanAttempt>> least_plan(const LeastPlanSpace& space, LeastGoal goal);
+
+}  // namespace tessera

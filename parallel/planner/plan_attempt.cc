@@ -1,0 +1,208 @@
+#include "parallel/planner/plan_attempt.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "graph/base/text.h"
+#include "parallel/planner/recompute_search.h"
+#include "parallel/planner/recompute_set.h"
+#include "parallel/pricing/cost_model.h"
+#include "parallel/pricing/simulator.h"
+#include "parallel/strategy/apply_pins.h"
+#include "parallel/strategy/propagation.h"
+#include "parallel/strategy/refine_plan.h"
+#include "parallel/strategy/stage_cut.h"
+#include "parallel/strategy/strategy.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::string_view kEntry = "step";
+
+PlanAttempt refuse(PlanAttempt it, const Status& status) {
+  it.failure = status;
+  it.candidate.rejected = std::string(status.message());
+  return it;
+}
+
+}  // namespace
+
+bool better(const PlanAttempt& a, const PlanAttempt& b) {
+  const auto rank = [](const PlanAttempt& it) { return it.fits() ? 0 : it.lowered ? 1 : 2; };
+  if (rank(a) != rank(b)) return rank(a) < rank(b);
+  if (rank(a) == 1) return a.candidate.arena_bytes < b.candidate.arena_bytes;
+  if (a.candidate.step_time_s != b.candidate.step_time_s)
+    return a.candidate.step_time_s < b.candidate.step_time_s;
+  return a.collectives < b.collectives;
+}
+
+PlanAttempt PlanAttempts::make(const SpaceNode& node, int64_t limit, double beat_s) const {
+  if (node.spec.recompute != RecomputeForm::kSome) {
+    PlanAttempt it = make_kept(node);
+    it.limit = limit;
+    return it;
+  }
+  PlanAttempt it = planned(node);
+  if (!it.failure.ok()) return it;
+  it.limit = limit;
+  return with_set(std::move(it), beat_s);
+}
+
+PlanAttempt PlanAttempts::make_of_batch(const SpaceNode& node, int64_t global_batch) const {
+  if (global_batch == options_.global_batch) return make(node);
+  PlanOptions options = options_;
+  options.global_batch = global_batch, options.known = nullptr;
+  return PlanAttempts(graph_, bound_graph_, cluster_, catalog_, options, limit_).make(node);
+}
+
+PlanAttempt PlanAttempts::make_kept(const SpaceNode& node) const {
+  const std::string words = to_text(node.spec);
+  if (const PlanAttempt* known = options_.known == nullptr ? nullptr : options_.known->find(words)) {
+    PlanAttempt it = *known;
+    it.node = node;
+    if (it.lowered) judge(it);
+    return it;
+  }
+  PlanAttempt it = planned(node);
+  if (it.failure.ok())
+    if (const Status status = lower_all_alike(it); !status.ok()) it = refuse(std::move(it), status);
+  if (options_.known != nullptr) options_.known->keep(words, it);
+  return it;
+}
+
+void PlanAttempts::judge(PlanAttempt& it) const {
+  it.candidate.rejected.clear();
+  if (it.candidate.arena_bytes > limit_)
+    it.candidate.rejected = format("needs {} on device {}, the limit is {}",
+                                   bytes_text(it.candidate.arena_bytes), it.fullest, bytes_text(limit_));
+}
+
+Status PlanAttempts::lower_whole(PlanAttempt& it) const {
+  const EntrySpec entry = entry_of(it);
+  TSR_ASSIGN_OR_RETURN(const Program program, lower(std::span(&entry, 1), catalog_));
+  TSR_RETURN_IF_ERROR(take(it, program));
+  it.exact = true;
+  return {};
+}
+
+PlanAttempt PlanAttempts::planned(const SpaceNode& node) const {
+  const StrategySpec& spec = node.spec;
+  PlanAttempt it;
+  it.node = node;
+  it.candidate.strategy = to_text(spec);
+  PropagationOptions options;
+  options.spec = spec;
+  options.global_batch = options_.global_batch;
+  options.may_replicate_batch = graph_.gradients().empty();
+  if (options_.like != nullptr) {
+    options.stored = stored_like();
+    options.owners = owners_of(*options_.like_graph, *options_.like);
+  } else {
+    options.owners = pinned_owners(graph_, options_.pins);
+  }
+  auto plan = propagate(bound_graph_, options);
+  if (!plan.ok()) return refuse(std::move(it), plan.status());
+  it.plan = std::move(*plan);
+  if (options_.like == nullptr)
+    if (const Status pinned = apply_pins(bound_graph_, options_.pins, it.plan); !pinned.ok())
+      return refuse(std::move(it), pinned);
+  it.plan.graph_fingerprint = graph_.fingerprint();
+  it.plan.symbols = options_.symbols;
+  return it;
+}
+
+EntrySpec PlanAttempts::entry_of(const PlanAttempt& it) const {
+  return {std::string(kEntry), &graph_, &it.plan};
+}
+
+Status PlanAttempts::lower_all_alike(PlanAttempt& it) const {
+  TSR_ASSIGN_OR_RETURN(const Program program, lower_alike(entry_of(it), catalog_));
+  TSR_RETURN_IF_ERROR(take(it, program));
+  it.lowered = true;
+  ++it.lowerings;
+  return {};
+}
+
+// The cheapest set of activations that fits, found on the program that keeps all; the smallest that was
+// seen when none does.
+PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
+  const auto program = lower_alike(entry_of(base), catalog_);
+  if (!program.ok()) return refuse(std::move(base), program.status());
+  if (const Status status = take(base, *program); !status.ok()) return refuse(std::move(base), status);
+  base.lowered = true;
+  ++base.lowerings;
+  if (base.candidate.arena_bytes <= base.limit) {
+    base.node.spec.recompute = RecomputeForm::kNone;
+    base.candidate.strategy = base.plan.strategy = to_text(base.node.spec);
+    return base;
+  }
+  const auto may_repeat = [&](TensorId id) { return may_recompute(graph_, options_.pins, id); };
+  const auto choices = RecomputeOptions::of(entry_of(base), *program, cluster_, may_repeat);
+  if (!choices.ok()) return refuse(std::move(base), choices.status());
+  std::vector<TensorId> all = block_activations(bound_graph_);
+  std::erase_if(all, [&](TensorId id) { return !may_repeat(id); });
+  std::map<std::vector<TensorId>, PlanAttempt> tried;
+  const auto with_effort = [&](PlanAttempt it) {
+    it.lowerings = 1 + static_cast<int32_t>(tried.size());
+    return it;
+  };
+  const auto measure = [&](const std::vector<TensorId>& set) -> Result<MeasuredSet> {
+    auto at = tried.find(set);
+    if (at == tried.end()) {
+      PlanAttempt it = base;
+      it.plan.recompute = set;
+      std::erase_if(it.plan.offload, [&](const OffloadedTensor& moved) {
+        return std::ranges::binary_search(set, moved.tensor);
+      });
+      TSR_RETURN_IF_ERROR(lower_all_alike(it));
+      at = tried.emplace(set, std::move(it)).first;
+    }
+    return MeasuredSet{at->second.candidate.step_time_s, at->second.plan.estimate.arena_bytes};
+  };
+  const auto found = search_recompute_set(*choices, base.plan.estimate.arena_bytes, base.limit, all, measure,
+                                          {.beat_s = beat_s});
+  if (!found.ok()) return refuse(std::move(base), found.status());
+  if (*found) return with_effort(std::move(tried.at(**found)));
+  PlanAttempt least = std::move(base);
+  for (auto& [set, it] : tried)
+    if (it.candidate.arena_bytes < least.candidate.arena_bytes) least = std::move(it);
+  return with_effort(std::move(least));
+}
+
+// Time and size of its program.
+Status PlanAttempts::take(PlanAttempt& it, const Program& program) const {
+  TSR_ASSIGN_OR_RETURN(const Simulation simulation, simulate(program, kEntry, cluster_));
+  it.candidate.step_time_s = simulation.seconds();
+  const Price first = price(program.ranks[0], kEntry, cluster_, static_cast<int32_t>(program.ranks.size()));
+  it.collectives = first.collectives;
+  PlanEstimate& estimate = it.plan.estimate;
+  estimate.step_time_s = simulation.seconds();
+  estimate.compute_s = first.compute_s;
+  estimate.communication_s = first.communication_s;
+  estimate.arena_bytes.assign(cluster_.devices.size(), 0);  // idle devices hold nothing
+  it.candidate.arena_bytes = 0;
+  it.fullest = 0;
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    const RankProgram& part = program.ranks[rank];
+    if (rank < estimate.arena_bytes.size()) estimate.arena_bytes[rank] = part.arena_bytes;
+    if (part.arena_bytes <= it.candidate.arena_bytes && rank > 0) continue;
+    it.candidate.arena_bytes = part.arena_bytes;
+    it.peak = part.peak;
+    it.fullest = static_cast<int32_t>(rank);
+  }
+  judge(it);
+  return {};
+}
+
+std::map<std::string, ShardingSpec> PlanAttempts::stored_like() const {
+  std::map<std::string, ShardingSpec> stored;
+  for (const StoredTensor& tensor : options_.like->stored) {
+    const Tensor& known = options_.like_graph->tensor(tensor.tensor);
+    if (known.kind != TensorKind::kInput && known.kind != TensorKind::kActivation)
+      stored[known.name] = tensor.placements[0].stored;
+  }
+  return stored;
+}
+
+}  // namespace tessera

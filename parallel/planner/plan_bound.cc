@@ -1,0 +1,542 @@
+#include "parallel/planner/plan_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "graph/analysis/block_scope.h"
+#include "graph/base/text.h"
+#include "parallel/lowering/kernel_fusion.h"
+#include "parallel/pipeline/pipeline_schedule.h"
+#include "parallel/pricing/cost_model.h"
+#include "parallel/search/release.h"
+#include "parallel/sharding/parameter_copies.h"
+#include "parallel/sharding/schedule.h"
+#include "parallel/strategy/propagation.h"
+#include "parallel/strategy/refine_plan.h"
+
+namespace tessera {
+
+namespace {
+
+// One kernel on whole operands, as lowering would ask for it; seconds are 0 where there is none.
+KernelDesc whole_kernel(const Graph& graph, const Node& node, const KernelCatalog& catalog,
+                        ShardingRule& rule) {
+  KernelDesc kernel;
+  kernel.op = node.op;
+  kernel.attrs = node.attrs;
+  for (const TensorId id : node.inputs) kernel.inputs.push_back(graph.type(id));
+  for (const TensorId id : node.outputs) kernel.outputs.push_back(graph.type(id));
+  rule = node.op->sharding({kernel.attrs, kernel.inputs, kernel.outputs, {}});
+  if (!bind_extents(rule, kernel.inputs, kernel.outputs).ok()) {
+    rule = {};
+    return kernel;
+  }
+  for (const Factor& factor : rule.factors) {
+    FactorView view;
+    view.name = factor.name;
+    view.global_extent = view.end[0] = factor.extent;
+    view.unit = factor.unit;
+    kernel.factors.push_back(view);
+  }
+  const auto choice = catalog.query(*node.op, {kernel.attrs, kernel.inputs, kernel.outputs, kernel.factors});
+  if (choice.ok()) kernel.seconds = choice->seconds;
+  return kernel;
+}
+
+// The smallest of the parts that a factor is cut in.
+void cut(KernelDesc& kernel, const ShardingRule& rule, size_t factor, int32_t parts) {
+  FactorView& view = kernel.factors[factor];
+  const int64_t before = view.end[0] - view.begin[0], after = std::max<int64_t>(1, before / parts);
+  if (before < 1) return;
+  view.end[0] = view.begin[0] + after;
+  const auto narrow = [&](const std::vector<ShardingRule::OperandDims>& operands,
+                          std::vector<TensorType>& types) {
+    for (size_t i = 0; i < operands.size() && i < types.size(); ++i)
+      for (size_t d = 0; d < operands[i].size(); ++d)
+        if (operands[i][d].find(view.name) != std::string::npos) {
+          const int dim = static_cast<int>(d);
+          types[i].shape.set(dim, types[i].shape[dim] / before * after);
+        }
+  };
+  narrow(rule.inputs, kernel.inputs);
+  narrow(rule.outputs, kernel.outputs);
+}
+
+std::string key_of(const Graph& graph, const Node& node) {
+  std::string key(node.op->name);
+  for (const Attr& attr : node.attrs) key += "," + to_text(attr.value);
+  for (const auto* tensors : {&node.inputs, &node.outputs}) {
+    for (const TensorId id : *tensors)
+      key += format("|{} {}", to_text(graph.type(id).dtype), to_text(graph.type(id).shape));
+    key += ">";
+  }
+  return key;
+}
+
+}  // namespace
+
+PlanBounds::PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Cluster& cluster,
+                       const KernelCatalog& catalog)
+    : graph_(graph), space_(space), cluster_(cluster), catalog_(catalog) {
+  const std::vector<ParameterCopy> copies = parameter_copies(graph);
+  const std::vector<bool> narrowed = read_as_narrow_copies(graph, copies);
+  makes_copy_.assign(graph.nodes().size(), false);
+  repeats_copy_ = makes_copy_;
+  std::map<TensorId, int64_t> gathered;  // by parameter: of the narrowest copy, which may serve all readers
+  std::map<TensorId, TensorId> copied;
+  for (const ParameterCopy& it : copies)
+    if (it.narrows) {
+      makes_copy_[index(it.node)] = true;
+      for (const NodeId measure : it.measures) makes_copy_[index(measure)] = true;
+      const int64_t bytes = tessera::bytes(graph.type(it.copy));
+      const auto [at, is_new] = gathered.try_emplace(it.parameter, bytes);
+      at->second = std::min(at->second, bytes);
+      repeats_copy_[index(it.node)] = !is_new;
+      copied.emplace(it.copy, it.parameter);
+    }
+  for (const Gradient& gradient : graph.gradients()) {
+    const int64_t bytes = tessera::bytes(graph.type(gradient.parameter));
+    const bool narrow = narrowed[index(gradient.parameter)];
+    exchanged_.push_back({bytes, narrow ? gathered[gradient.parameter] : bytes});
+  }
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
+    parameter_bytes_ += tessera::bytes(graph.type(id));
+    if (narrowed[index(id)]) narrowed_bytes_ += tessera::bytes(graph.type(id));
+  }
+  std::set<TensorId> read;
+  for (const Node& node : graph.nodes())
+    if (node.phase == Phase::kBackwardInput || node.phase == Phase::kBackwardWeight)
+      for (size_t i = 0; i < node.inputs.size(); ++i)
+        if (const auto at = copied.find(node.inputs[i]); at != copied.end() && reads_input(node, i))
+          if (read.insert(at->second).second) copies_bytes_ += gathered[at->second];
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kState))
+    if (graph.type(id).shape.is_concrete()) state_bytes_ += tessera::bytes(graph.type(id));
+  find_blocks();
+}
+
+// Parameters that one block alone reads, and the state of their updates.
+void PlanBounds::find_blocks() {
+  if (space_.blocks == 0) return;
+  std::map<TensorId, std::string_view> block_of;  // empty: read elsewhere too
+  for (const Node& node : graph_.nodes()) {
+    if (node.phase != Phase::kForward) continue;
+    for (const TensorId input : node.inputs)
+      if (graph_.tensor(input).kind == TensorKind::kParameter) {
+        const auto [at, is_new] = block_of.try_emplace(input, block_scope(node.scope));
+        if (!is_new && at->second != block_scope(node.scope)) at->second = {};
+      }
+  }
+  std::map<std::string_view, int64_t> parameters, states;
+  for (const auto& [id, block] : block_of)
+    if (!block.empty()) parameters[block] += tessera::bytes(graph_.type(id));
+  for (const Gradient& it : graph_.gradients())
+    if (const auto at = block_of.find(it.parameter); at != block_of.end()) block_of[it.gradient] = at->second;
+  std::set<TensorId> counted;
+  for (const Node& node : graph_.nodes()) {
+    if (node.phase != Phase::kUpdate) continue;
+    std::string_view block;
+    for (const TensorId input : node.inputs)
+      if (const auto at = block_of.find(input); at != block_of.end()) block = at->second;
+    if (block.empty()) continue;
+    for (const TensorId input : node.inputs) {
+      const Tensor& it = graph_.tensor(input);
+      if (it.kind == TensorKind::kState && it.type.shape.rank() > 0 && it.type.shape.is_concrete() &&
+          counted.insert(input).second)
+        states[block] += tessera::bytes(it.type);
+    }
+  }
+  const auto least = [&](const std::map<std::string_view, int64_t>& of) {
+    if (static_cast<int64_t>(of.size()) < space_.blocks) return int64_t{0};
+    return std::ranges::min_element(of, {}, [](const auto& it) { return it.second; })->second;
+  };
+  block_parameter_bytes_ = least(parameters);
+  block_state_bytes_ = least(states);
+}
+
+// One of `parts` equal parts, cut along one factor or two.
+PlanBounds::Work PlanBounds::work_of_part(const KernelDesc& whole, const ShardingRule& rule,
+                                          int32_t parts) const {
+  RankProgram one;
+  one.kernels.resize(1);
+  KernelInst launch;
+  launch.kernel = 0;
+  const auto priced = [&](KernelDesc kernel) {
+    one.kernels[0] = std::move(kernel);
+    const InstructionPrice price = price_of(one, launch, cluster_);
+    if (cluster_.shared_cores == 0) return Work{price.alone_s, price.alone_s};
+    // A rank may have as little as one core, and on that be faster than with help from all.
+    return Work{std::min(price.alone_s, price.shared_s), least_share(price, cluster_)};
+  };
+  Work least = priced(whole);
+  if (cluster_.profile == nullptr) return {least.alone_s / parts, least.share_s / parts};
+  const auto take = [&](KernelDesc part) {
+    const Work work = priced(std::move(part));
+    least.alone_s = std::min(least.alone_s, work.alone_s);
+    least.share_s = std::min(least.share_s, work.share_s);
+  };
+  for (int32_t first = 2; first <= parts; ++first) {
+    if (parts % first != 0) continue;
+    for (size_t f = 0; f < rule.factors.size(); ++f) {
+      KernelDesc part = whole;
+      cut(part, rule, f, first);
+      if (first == parts) {
+        take(std::move(part));
+        continue;
+      }
+      for (size_t g = 0; g < rule.factors.size(); ++g) {
+        KernelDesc smaller = part;
+        cut(smaller, rule, g, parts / first);
+        take(std::move(smaller));
+      }
+    }
+  }
+  return least;
+}
+
+const PlanBounds::Phases& PlanBounds::work_of(int64_t batch, int32_t inside, int32_t spread) {
+  const auto [at, is_new] = works_.try_emplace({batch, inside, spread});
+  if (!is_new) return at->second;
+  const std::pair<std::string, int64_t> value("B", batch);
+  const bool has_batch = std::ranges::any_of(graph_.symbols(), [](const Symbol& s) { return s.name == "B"; });
+  const Result<Graph> bound = graph_.bind(std::span(&value, has_batch ? 1 : 0));
+  if (!bound.ok()) return at->second;                  // no bound, then
+  std::map<std::pair<bool, std::string>, Work> known;  // blocks repeat
+  std::vector<Work> works(bound->nodes().size());
+  for (size_t n = 0; n < works.size(); ++n) {
+    const Node& node = bound->nodes()[n];
+    if (node.op->is_view || repeats_copy_[n] || (catalog_.fuses() && may_join_another(*bound, node)))
+      continue;
+    const bool updates =
+        node.phase == Phase::kUpdate || makes_copy_[n];  // once a step, spread like the state
+    const auto [work, is_first] = known.try_emplace({updates, key_of(*bound, node)});
+    if (is_first) {
+      ShardingRule rule;
+      const KernelDesc whole = whole_kernel(*bound, node, catalog_, rule);
+      work->second = work_of_part(whole, rule, updates ? spread : inside);
+    }
+    works[n] = work->second;
+    Work& sum = updates ? at->second.update : at->second.passes;
+    sum.alone_s += work->second.alone_s;
+    sum.share_s += work->second.share_s;
+  }
+  find_saved(*bound, works, inside, at->second);
+  return at->second;
+}
+
+// What is made before backward begins and read after: all of it is there at that moment, but for what is made
+// again or moved out. Values of one computation share its time.
+void PlanBounds::find_saved(const Graph& bound, const std::vector<Work>& works, int32_t inside,
+                            Phases& phases) const {
+  const auto is_backward = [&](const Node& node) {
+    return node.phase == Phase::kBackwardInput || node.phase == Phase::kBackwardWeight;
+  };
+  const std::span<const Node> nodes = bound.nodes();
+  size_t begins = 0;
+  while (begins < nodes.size() && !is_backward(nodes[begins])) ++begins;
+  std::set<TensorId> read, leaves_whole;
+  for (const Node& node : nodes) {
+    if (!is_backward(node)) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const TensorId root = viewed(bound, node.inputs[i]);
+      const NodeId producer = bound.tensor(root).producer;
+      if (!reads_input(node, i) || producer == kNoNode || index(producer) >= begins ||
+          makes_copy_[index(producer)])
+        continue;
+      if (bound.node(producer).phase == Phase::kForward) read.insert(root);
+      // A look at it of one dim is not moved out, and keeps it.
+      if (bound.type(node.inputs[i]).shape.rank() < 2) leaves_whole.insert(root);
+    }
+  }
+  const std::vector<TensorId> inside_blocks = block_activations(bound);
+  std::map<std::string_view, int32_t> blocks;
+  std::map<NodeId, int64_t> made;
+  for (const TensorId id : read) made[bound.tensor(id).producer] += tessera::bytes(bound.type(id));
+  for (const TensorId id : read) {
+    const NodeId producer = bound.tensor(id).producer;
+    const int64_t bytes = tessera::bytes(bound.type(id));
+    const double share =
+        static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(1, made[producer]));
+    const Work& work = works[index(producer)];
+    int32_t block = -1;
+    if (std::ranges::binary_search(inside_blocks, id))
+      block = blocks.try_emplace(block_scope(bound.node(producer).scope), static_cast<int32_t>(blocks.size()))
+                  .first->second;
+    phases.saved.push_back(
+        {bytes / inside, {share * work.alone_s, share * work.share_s}, block, !leaves_whole.contains(id)});
+  }
+  phases.blocks = static_cast<int32_t>(blocks.size());
+}
+
+// All gradients once, each cut in `parts`.
+double PlanBounds::reduction_seconds(int32_t members, int32_t parts, bool spread) {
+  const auto [at, is_new] = reductions_.try_emplace({members, parts, spread ? 1 : 0});
+  if (!is_new) return at->second;
+  RankProgram one;
+  one.groups.resize(1);
+  one.groups[0].ranks.resize(static_cast<size_t>(members));
+  const auto take = [&](CollectiveKind kind, int64_t bytes) {
+    CollectiveInst inst;
+    inst.kind = kind;
+    inst.group = 0;
+    inst.elements = bytes / 4;
+    return instruction_seconds(one, inst, cluster_, 1);
+  };
+  for (const Exchanged& it : exchanged_) {
+    const double whole = take(CollectiveKind::kAllReduce, it.gradient / parts);
+    const double halves = take(CollectiveKind::kReduceScatter, it.gradient / parts) +
+                          take(CollectiveKind::kAllGather, it.value / parts);
+    at->second += spread ? std::min(whole, halves) : whole;
+  }
+  return at->second;
+}
+
+PlanBounds::Cuts PlanBounds::cuts_of(const StrategySpec& spec) const {
+  Cuts cuts;
+  const int64_t data = spec.data();
+  if (const auto count = micro_batches_of(spec, space_.batch, space_.trains); count.ok()) cuts.count = *count;
+  const bool replicated = !space_.trains && space_.batch < data;
+  cuts.batch = std::max<int64_t>(1, replicated ? space_.batch : space_.batch / data / cuts.count);
+  cuts.fullest = cuts.batch;
+  // Experts and weights that lie over the ranks of the batch even its parts out.
+  const bool by_batch = spec.ep == 1 && !spec.owt && spec.form == TensorForm::k1d && space_.batch > data;
+  if (const int64_t left = space_.batch % data; by_batch && cuts.count == 1 && left > 0) {
+    ++cuts.fullest;
+    cuts.fuller = static_cast<double>(left) / static_cast<double>(data);
+  }
+  cuts.replicas = static_cast<int32_t>(data) * spec.cp;
+  cuts.spread = spec.tp * (spec.zero >= 1 ? cuts.replicas : spec.ep);
+  return cuts;
+}
+
+const PlanBounds::Phases& PlanBounds::phases_of(const StrategySpec& spec) {
+  const Cuts cuts = cuts_of(spec);
+  return work_of(cuts.fullest, spec.tp * spec.cp, cuts.spread);
+}
+
+PlanBounds::Work PlanBounds::copy_work(int64_t bytes) const {
+  RankProgram one;
+  one.slots.resize(2);
+  one.slots[1].tier = Tier::kHost;
+  CopyInst copy;
+  copy.in = {0, 0};
+  copy.out = {1, 0};
+  copy.row_bytes = bytes;
+  const InstructionPrice price = price_of(one, copy, cluster_);
+  return {price.alone_s, least_share(price, cluster_)};
+}
+
+double PlanBounds::seconds(const StrategySpec& spec) { return seconds(spec, std::nullopt); }
+
+PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& phases,
+                                       std::optional<int64_t> limit) {
+  Extra extra;
+  if (limit) {
+    // Of one micro-batch, in all stages (see `bytes`).
+    const InFlight& held = in_flight(spec);
+    const double room = static_cast<double>(*limit) * held.inverses -
+                        static_cast<double>(other_bytes(spec)) * spec.pp / held.most;
+    int64_t excess = waiting_bytes(spec, phases) - static_cast<int64_t>(std::ceil(room));
+    // Block by block to where the least then has to go. That grows with every further block of a device, so
+    // that no other way leads to less.
+    if (const BlockBytes block = block_bytes(spec, phases); block.waiting > 0) {
+      std::vector<int64_t> blocks(held.held.size(), 0);
+      const auto over = [&](size_t d, int64_t count) {
+        return std::max<int64_t>(0, count * (held.held[d] * block.waiting + block.lasting) - *limit) /
+               held.held[d];
+      };
+      int64_t sum = 0;
+      for (int64_t i = 0; i < block.blocks; ++i) {
+        size_t next = 0;
+        const auto more = [&](size_t d) { return over(d, blocks[d] + 1) - over(d, blocks[d]); };
+        for (size_t d = 1; d < blocks.size(); ++d)
+          if (more(d) < more(next)) next = d;
+        sum += more(next);
+        ++blocks[next];
+      }
+      excess = std::max(excess, sum - static_cast<int64_t>(blocks.size()));  // of rounding
+    }
+    std::vector<std::pair<int64_t, double>> alone, share;
+    for (const Saved& it : phases.saved) {
+      if (it.may_leave && spec.offload.activations != Tier::kDevice) continue;
+      alone.emplace_back(it.bytes, it.work.alone_s);
+      share.emplace_back(it.bytes, it.work.share_s);
+    }
+    extra.again = {least_release_seconds(excess, alone), least_release_seconds(excess, share)};
+  } else if (spec.recompute == RecomputeForm::kFull) {
+    for (const Saved& it : phases.saved)
+      if (it.block >= 0) extra.again.alone_s += it.work.alone_s, extra.again.share_s += it.work.share_s;
+  }
+  // What leaves the device comes back, on the stream of copies.
+  if (spec.offload.activations != Tier::kDevice && spec.form == TensorForm::k1d)
+    for (const Saved& it : phases.saved) {
+      if (!it.may_leave || (it.block >= 0 && spec.recompute == RecomputeForm::kFull)) continue;
+      const Work copy = copy_work(it.bytes);
+      extra.copies.alone_s += 2 * copy.alone_s, extra.copies.share_s += 2 * copy.share_s;
+    }
+  return extra;
+}
+
+// With `limit`: with a set of activations computed again that fits it.
+double PlanBounds::seconds(const StrategySpec& spec, std::optional<int64_t> limit) {
+  const Cuts cuts = cuts_of(spec);
+  const Phases& work = phases_of(spec);
+  const Extra extra = extra_of(spec, work, limit);
+  // A stage of the pipeline has at least the average of all of them.
+  const double passes = static_cast<double>(cuts.count) / spec.pp, update = 1.0 / spec.pp;
+  const double loss = loss_to_others(cluster_, spec.devices());
+  const double chain =
+      loss * (passes * (work.passes.alone_s + extra.again.alone_s) + update * work.update.alone_s);
+  double reduction = 0;
+  if (cuts.replicas > 1 && space_.trains && space_.experts == 0 && spec.form == TensorForm::k1d)
+    reduction = reduction_seconds(cuts.replicas, spec.tp, spec.zero >= 1) / spec.pp;
+  double bound = std::max({chain, reduction, loss * passes * extra.copies.alone_s});
+  if (cluster_.shared_cores > 0) {
+    const auto machine = [&](const Phases& rank, const Extra& more) {
+      return passes * (rank.passes.share_s + more.again.share_s + more.copies.share_s) +
+             update * rank.update.share_s;
+    };
+    double each = machine(work, extra);
+    if (cuts.fuller > 0) {
+      const Phases& others = work_of(cuts.batch, spec.tp * spec.cp, cuts.spread);
+      each = cuts.fuller * each + (1 - cuts.fuller) * machine(others, extra_of(spec, others, limit));
+    }
+    const double members =
+        static_cast<double>(cuts.replicas) / std::max(cuts.replicas, cluster_.shared_cores);
+    bound = std::max(bound, loss * spec.devices() * each + reduction * spec.tp * spec.pp * members);
+  }
+  return bound;
+}
+
+int64_t PlanBounds::parameter_bytes(const StrategySpec& spec) const {
+  const int64_t cut = int64_t{spec.tp} * spec.pp * spec.ep, all = cut * spec.dp * spec.cp;
+  const int64_t spread = spec.zero == 3 ? parameter_bytes_ : spec.zero >= 1 ? narrowed_bytes_ : 0;
+  return spread / all + (parameter_bytes_ - spread) / cut;
+}
+
+// Other sets of what is made again or moved out may hold none.
+int64_t PlanBounds::waiting_copies(const StrategySpec& spec) const {
+  if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute != RecomputeForm::kNone ||
+      spec.offload.activations != Tier::kDevice)
+    return 0;
+  const int64_t cut = int64_t{spec.tp} * spec.pp * spec.ep;
+  return copies_bytes_ / (spec.zero == 3 ? cut * spec.dp * spec.cp : cut);
+}
+
+int64_t PlanBounds::lasting_bytes(const StrategySpec& spec) const {
+  const int64_t cut = int64_t{spec.tp} * spec.pp * spec.ep, all = cut * spec.dp * spec.cp;
+  int64_t total = 0;
+  if (spec.offload.params == Tier::kDevice) total += parameter_bytes(spec);
+  if (spec.offload.optimizer == Tier::kDevice) total += state_bytes_ / (spec.zero >= 1 ? all : cut);
+  return total;
+}
+
+// A stage's values of all micro-batches that are forward of its first backward are there at once.
+const PlanBounds::InFlight& PlanBounds::in_flight(const StrategySpec& spec) {
+  PipelineShape shape{spec.schedule, spec.pp, spec.virtual_stages, static_cast<int32_t>(cuts_of(spec).count)};
+  const auto [at, is_new] = in_flight_.try_emplace(
+      {static_cast<int32_t>(shape.kind), shape.devices, shape.virtual_stages, shape.micro_batches});
+  if (!is_new) return at->second;
+  at->second.inverses = spec.pp;
+  at->second.held.assign(static_cast<size_t>(spec.pp), 1);
+  if (spec.pp == 1) return at->second;
+  const auto schedule = make_pipeline_schedule(shape);
+  if (!schedule.ok()) return at->second;
+  at->second.inverses = 0;
+  at->second.held.clear();
+  for (const std::vector<PipelineAction>& actions : schedule->devices) {
+    std::map<int32_t, std::set<int32_t>> held;  // by stage of the device: micro-batches
+    for (const PipelineAction& action : actions) held[action.stage];
+    int32_t most = 1;
+    for (const PipelineAction& action : actions) {
+      if (action.work == PipelineWork::kForward)
+        held[action.stage].insert(action.micro_batch);
+      else
+        held[action.stage].erase(action.micro_batch);
+      size_t least = SIZE_MAX;
+      for (const auto& [stage, of_stage] : held) least = std::min(least, of_stage.size());
+      most = std::max(most, static_cast<int32_t>(least));
+    }
+    at->second.held.push_back(most);
+    at->second.inverses += 1.0 / most;
+    at->second.most = std::max(at->second.most, most);
+  }
+  return at->second;
+}
+
+int64_t PlanBounds::waiting_bytes(const StrategySpec& spec, const Phases& phases) const {
+  if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute == RecomputeForm::kSome) return 0;
+  int64_t waiting = 0;
+  for (const Saved& it : phases.saved) {
+    if (it.block >= 0 && spec.recompute == RecomputeForm::kFull) continue;
+    if (it.may_leave && spec.offload.activations != Tier::kDevice) continue;
+    waiting += it.bytes;
+  }
+  return waiting;
+}
+
+PlanBounds::BlockBytes PlanBounds::block_bytes(const StrategySpec& spec, const Phases& phases) const {
+  if (spec.pp == 1 || space_.blocks == 0) return {};
+  const int64_t cut = int64_t{spec.tp} * spec.ep, all = cut * spec.dp * spec.cp;
+  BlockBytes least;
+  least.blocks = space_.blocks;
+  if (spec.offload.params == Tier::kDevice)
+    least.lasting +=
+        block_parameter_bytes_ / (spec.zero == 3 || (spec.zero > 0 && narrowed_bytes_ > 0) ? all : cut);
+  if (spec.offload.optimizer == Tier::kDevice)
+    least.lasting += block_state_bytes_ / (spec.zero >= 1 ? all : cut);
+  if (!space_.trains || spec.form != TensorForm::k1d || spec.recompute != RecomputeForm::kNone ||
+      phases.blocks < space_.blocks)
+    return least;
+  std::vector<int64_t> waiting(static_cast<size_t>(phases.blocks), 0);
+  for (const Saved& it : phases.saved)
+    if (it.block >= 0 && !(it.may_leave && spec.offload.activations != Tier::kDevice))
+      waiting[static_cast<size_t>(it.block)] += it.bytes;
+  least.waiting = std::ranges::min(waiting);
+  return least;
+}
+
+int64_t PlanBounds::other_bytes(const StrategySpec& spec) const {
+  int64_t total = lasting_bytes(spec);
+  // Sums that the second micro-batch finds when it has gone forward.
+  if (spec.offload.grads == Tier::kDevice && spec.pp == 1 && cuts_of(spec).count > 1) {
+    const int64_t cut = int64_t{spec.tp} * spec.ep * (spec.zero >= 1 ? spec.dp * spec.cp : 1);
+    for (const Exchanged& it : exchanged_) total += it.gradient / cut;
+  }
+  return total;
+}
+
+// Stages may share out the values that wait, and what else there is, as they like. Where stage s holds n_s
+// micro-batches, sum w_s = W of the values of one and sum o_s = O, and none more than x: n_s w_s + o_s <= x,
+// so W <= sum (x - o_s) / n_s <= x sum 1/n_s - O / max n_s.
+int64_t PlanBounds::bytes(const StrategySpec& spec) {
+  const InFlight& held = in_flight(spec);
+  const auto waiting = static_cast<double>(waiting_bytes(spec, phases_of(spec)));
+  const auto others = static_cast<double>(other_bytes(spec) + waiting_copies(spec));
+  const double shared = (waiting + others * spec.pp / held.most) / held.inverses;
+  int64_t fullest = std::max(other_bytes(spec) + waiting_copies(spec), static_cast<int64_t>(shared));
+  // Cut between blocks: one by one to where the device is then least full.
+  if (const BlockBytes block = block_bytes(spec, phases_of(spec)); block.blocks > 0) {
+    std::vector<int64_t> full(held.held.size(), 0);
+    const auto with_one = [&](size_t d) { return full[d] + held.held[d] * block.waiting + block.lasting; };
+    for (int64_t i = 0; i < block.blocks; ++i) {
+      size_t next = 0;
+      for (size_t d = 1; d < full.size(); ++d)
+        if (with_one(d) < with_one(next)) next = d;
+      full[next] = with_one(next);
+    }
+    fullest = std::max(fullest, std::ranges::max(full));
+  }
+  return fullest;
+}
+
+double PlanBounds::seconds_within(const StrategySpec& spec, int64_t limit) {
+  if (lasting_bytes(spec) > limit) return INFINITY;
+  StrategySpec kept = spec;
+  kept.recompute = RecomputeForm::kNone;
+  if (!space_.trains || spec.form != TensorForm::k1d) return seconds(kept);
+  return seconds(kept, limit);
+}
+
+}  // namespace tessera

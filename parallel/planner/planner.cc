@@ -1,0 +1,26 @@
+#include "parallel/planner/planner.h"
+
+#include "graph/base/text.h"
+#include "parallel/planner/device_advice.h"
+#include "parallel/planner/kinds_plan.h"
+#include "parallel/planner/plan_search.h"
+#include "parallel/strategy/apply_pins.h"
+
+namespace tessera {
+
+Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const KernelCatalog& catalog,
+                             const PlanOptions& options) {
+  TSR_ASSIGN_OR_RETURN(const bool several, has_several_kinds(given));
+  if (several) return plan_several_kinds(graph, given, catalog, options);
+  const Cluster cluster = of_one_kind(given);
+  if (options.like != nullptr && options.like_graph == nullptr)
+    return Status(StatusCode::kInvalidArgument, "PlanOptions.like wants like_graph beside it");
+  TSR_RETURN_IF_ERROR(check_pins(graph, options.pins));
+  Result<PlanResult> result = search_plan(graph, cluster, catalog, options);
+  const bool too_large = !result.ok() && result.status().code() == StatusCode::kOutOfMemory;
+  if (!too_large || !options.advise || options.any_that_fits || options.like != nullptr) return result;
+  TSR_ASSIGN_OR_RETURN(const std::string advice, devices_that_do(graph, cluster, catalog, options));
+  return Status(StatusCode::kOutOfMemory, format("{}. {}", result.status().message(), advice));
+}
+
+}  // namespace tessera

@@ -1,0 +1,88 @@
+// make_plan: chooses the plan. Its inputs are (Graph, Cluster, KernelCatalog, PlanOptions) and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/cluster.h"
+#include "graph/graph.h"
+#include "graph/kernel_catalog.h"
+#include "graph/plan.h"
+#include "graph/plan_pins.h"
+
+namespace tessera {
+
+// Seconds that a step of each of the plans takes, by running it.
+using MeasurePlans = std::function<Result<std::vector<double>>(std::span<const Plan* const>)>;
+
+// What was made of a question's strategies, for the same question under other limits (plan_attempt.h).
+class KnownAttempts;
+
+struct PlanOptions {
+  int64_t global_batch = 1;                              // sequences per step
+  std::vector<std::pair<std::string, int64_t>> symbols;  // every symbol but "B"
+  std::string parallel;        // pins in the words of --parallel; empty leaves all to the planner
+  PlanPins pins;               // single decisions beside them
+  int64_t memory_limit = 0;    // bytes per device; 0: the device's own
+  const Plan* like = nullptr;  // keep this plan's mesh and parameter placements (eval beside train_step),
+  const Graph* like_graph = nullptr;  // whose tensors are matched by name
+  // With both, so many of the plans predicted fastest, of as many kinds of parallelism as come near, are
+  // measured, and the fastest of those is the plan; else the one predicted fastest is.
+  int32_t finalists = 1;
+  MeasurePlans measure;
+  bool advise = true;              // where nothing fits, look for the number of devices that would do
+  int64_t* least_limit = nullptr;  // out: where nothing fits, the smallest limit that works
+  std::optional<Plan>* smallest = nullptr;  // out: the plan that does, of devices of one kind
+  KnownAttempts* known = nullptr;  // kept from one limit to the next: nothing else may change between them
+  // Whether anything fits is the question: the first plan found will do, unproved, and where none is, what
+  // would do is not looked for.
+  bool any_that_fits = false;
+};
+
+struct Candidate {
+  std::string strategy;
+  double step_time_s = 0;
+  double measured_s = 0;    // 0: it was not run
+  int64_t arena_bytes = 0;  // largest over devices
+  std::string rejected;     // why not; empty for the chosen one and for slower ones that fit
+};
+
+// A configuration that was not looked at, because it cannot be faster than the plan.
+struct ClosedStrategy {
+  std::string strategy;
+  double bound_s = 0;  // its step takes at least that
+};
+
+// How the space was searched. Of a tree (parallel/planner/plan_space.h) only the nodes come up whose parents
+// do not fit; what lies below one that fits, or that its bound closes, is slower than it.
+struct PlanSearch {
+  int64_t configurations = 0;          // that came up
+  int64_t solved = 0;                  // lowered and simulated
+  int64_t too_large = 0;               // of those, or by their parameters and optimizer state alone
+  int64_t refused = 0;                 // the model does not admit them
+  int64_t closed_by_bound = 0;         // never lowered: their bound reaches the plan's time
+  int64_t open = 0;                    // left over when the number of lowerings ran out
+  double bound_s = 0;                  // no plan of the space is faster, under these prices
+  double gap = -1;                     // (plan - bound) / plan; -1 when the prices break the bounds' property
+  std::vector<ClosedStrategy> closed;  // the closest first; at most 64
+};
+
+struct PlanResult {
+  Plan plan;
+  std::vector<Candidate> candidates;  // best first, then the rejected
+  PlanSearch search;
+};
+
+// kOutOfMemory when nothing fits: says the smallest limit that would work, with which strategy, the tensors
+// and instruction at that peak, and the smallest number of devices that would do. Devices of several kinds:
+// parallel/planner/kinds_plan.h.
+Result<PlanResult> make_plan(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                             const PlanOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,135 @@
+#include "parallel/planner/recompute_search.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tessera {
+
+namespace {
+
+class RecomputeSearch {
+ public:
+  RecomputeSearch(const RecomputeOptions& options, int64_t limit, const MeasureSet& measure)
+      : options_(options), limit_(limit), measure_(measure) {}
+
+  Status forecast(const std::vector<int64_t>& whole, int32_t most, double beat_s) {
+    std::vector<Budget> budgets(options_.places());
+    for (size_t p = 0; p < budgets.size(); ++p)
+      budgets[p].now = limit_ - (arena(whole, p) - options_.live_bytes(p));
+    std::optional<std::vector<TensorId>> last;
+    MeasuredSet found;
+    int64_t step = limit_ / 1000 + 1;
+    // While none fits, twice as many: to recompute everything is dearer than to look on.
+    for (int32_t lowered = 0, rounds = 0; lowered < (best_ ? most : 2 * most) && rounds < 4 * most;
+         ++rounds) {
+      std::vector<int64_t> now;
+      for (const Budget& budget : budgets) now.push_back(budget.now);
+      const auto set = options_.choose(now);
+      if (!set) return {};
+      if (last && set->tensors == *last) {
+        if (fits(found)) return {};
+        // The same again: what does not fit is given less, in longer and longer steps.
+        for (size_t p = 0; p < budgets.size(); ++p)
+          if (arena(found, p) > limit_) budgets[p].now -= step;
+        step *= 2;
+        continue;
+      }
+      last = set->tensors;
+      TSR_ASSIGN_OR_RETURN(found, measure_(set->tensors));
+      ++lowered;
+      if (fits(found)) take(*set, found);
+      // More would have to be computed again.
+      if (!fits(found) && found.seconds >= beat_s) return {};
+      bool moved = false;
+      for (size_t p = 0; p < budgets.size(); ++p) moved = budgets[p].move(limit_, arena(found, p)) || moved;
+      if (!moved) return {};
+    }
+    return {};
+  }
+
+  // What costs most is kept after all, where it fits.
+  Status keep_more(int32_t most, double beat_s) {
+    if (!best_ || seconds_ >= beat_s) return {};
+    for (const auto& [place, value] : options_.dearest(*best_)) {
+      if (most-- == 0) break;
+      auto released = best_->released;
+      released[place][value] = false;
+      const RecomputeOptions::Set fewer = options_.set_of(std::move(released));
+      if (fewer.tensors == best_->tensors) continue;
+      TSR_ASSIGN_OR_RETURN(const MeasuredSet found, measure_(fewer.tensors));
+      if (fits(found)) take(fewer, found);
+    }
+    return {};
+  }
+
+  Status spare(const std::vector<TensorId>& tensors) {
+    if (best_) return {};
+    TSR_ASSIGN_OR_RETURN(const MeasuredSet found, measure_(tensors));
+    if (fits(found)) best_ = RecomputeOptions::Set{tensors, {}, 0};
+    return {};
+  }
+
+  std::optional<std::vector<TensorId>> result() && {
+    if (!best_) return std::nullopt;
+    return std::move(best_->tensors);
+  }
+
+ private:
+  // What a forecast may hold, between one that fitted and one that did not.
+  struct Budget {
+    int64_t now = 0;
+    int64_t fitted = std::numeric_limits<int64_t>::min(), failed = std::numeric_limits<int64_t>::max();
+
+    bool move(int64_t limit, int64_t arena) {
+      const int64_t close = limit / 500, before = now;
+      if (arena <= limit)
+        fitted = std::max(fitted, now);
+      else
+        failed = std::min(failed, now);
+      if (arena <= limit && limit - arena <= close) return false;
+      now += limit - arena;
+      const bool between =
+          fitted != std::numeric_limits<int64_t>::min() && failed != std::numeric_limits<int64_t>::max();
+      if (between && (now <= fitted || now >= failed)) {
+        if (failed - fitted <= close) return now = fitted, now != before;
+        now = fitted + (failed - fitted) / 2;
+      }
+      return now != before;
+    }
+  };
+
+  static int64_t at(const std::vector<int64_t>& arenas, int32_t rank) {
+    return arenas[static_cast<size_t>(rank)];
+  }
+  int64_t arena(const std::vector<int64_t>& arenas, size_t place) const {
+    return at(arenas, options_.rank(place));
+  }
+  int64_t arena(const MeasuredSet& set, size_t place) const { return arena(set.arena_bytes, place); }
+  bool fits(const MeasuredSet& set) const { return std::ranges::max(set.arena_bytes) <= limit_; }
+
+  void take(const RecomputeOptions::Set& set, const MeasuredSet& found) {
+    if (best_ && found.seconds >= seconds_) return;
+    best_ = set;
+    seconds_ = found.seconds;
+  }
+
+  const RecomputeOptions& options_;
+  const int64_t limit_;
+  const MeasureSet& measure_;
+  std::optional<RecomputeOptions::Set> best_;
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+Result<std::optional<std::vector<TensorId>>> search_recompute_set(
+    const RecomputeOptions& options, const std::vector<int64_t>& whole, int64_t limit,
+    const std::vector<TensorId>& spare, const MeasureSet& measure, const RecomputeEffort& effort) {
+  RecomputeSearch search(options, limit, measure);
+  TSR_RETURN_IF_ERROR(search.forecast(whole, effort.forecasts, effort.beat_s));
+  TSR_RETURN_IF_ERROR(search.keep_more(effort.kept, effort.beat_s));
+  TSR_RETURN_IF_ERROR(search.spare(spare));
+  return std::move(search).result();
+}
+
+}  // namespace tessera

@@ -1,0 +1,147 @@
+// Where the figures come from. A100: f16 rate, tile ramp, memory, launch and issue costs are fitted to
+// measured training steps (tests/planner/measured_steps_test.cc fits them anew), all-reduce curves are
+// measured. Other kinds: published reachable rates of matrix products where known (H100 794 of 989 Tflop/s),
+// else 0.85 of the peak; memory at 0.75 of the peak, as fitted on the A100. Quadro RTX 5000: four a node on
+// FDR InfiniBand (6.8 GB/s) without direct transfers, of which published steps of such a cluster leave 4.5.
+#include "parallel/pricing/cluster_presets.h"
+
+#include <algorithm>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+struct KindRow {
+  std::string_view name;
+  int64_t memory_gib;
+  double f32_flops, half_flops;  // reachable, in Tflop/s; half: f16 and bf16 (0: no faster than f32)
+  double memory_rate;            // reachable, GB/s
+  int32_t multiprocessors;
+  double tile_ramp, launch_us;
+  bool bf16;              // else bf16 runs at the f32 rate
+  std::string_view form;  // its usual one
+};
+constexpr KindRow kKinds[] = {
+    {"v100-16gb", 16, 13.4, 105, 690, 80, 110, 9, false, "dgx"},
+    {"v100-32gb", 32, 13.4, 105, 690, 80, 110, 9, false, "dgx"},
+    {"a100-40gb", 40, 17, 280, 1150, 108, 125, 9, true, "dgx"},
+    {"a100-80gb", 80, 17, 280, 1500, 108, 125, 9, true, "dgx"},
+    {"h100", 80, 52, 794, 2500, 132, 160, 7, true, "dgx"},
+    {"h200", 141, 52, 794, 3600, 132, 160, 7, true, "dgx"},
+    {"rtx-4090", 24, 65, 140, 780, 128, 110, 6, true, "pcie"},
+    {"rtx-5000", 16, 9.5, 72, 340, 48, 60, 9, false, "pcie"},
+    {"cpu", 16, 0.1, 0, 20, 0, 0, 1, false, "host"},
+};
+
+struct FormRow {
+  std::string_view name;
+  std::string_view kind;  // empty: any kind that has no row of its own
+  int32_t node_devices;
+  // All-reduce inside a node among 2, 4, 8: GB/s and microseconds.
+  double rate[3], latency_us[3];
+  double network_rate, network_latency_us;  // GB/s out of a node
+  int64_t host_gib;
+  double host_rate;  // GB/s, one device to its host
+};
+constexpr FormRow kForms[] = {
+    {"dgx", "v100-16gb", 8, {46, 85, 135}, {30, 40, 45}, 42, 10, 512, 11},
+    {"dgx", "v100-32gb", 8, {46, 85, 135}, {30, 40, 45}, 42, 10, 1536, 11},
+    {"dgx", "a100-40gb", 8, {197, 222, 231}, {45, 55, 70}, 175, 10, 1024, 22},
+    {"dgx", "a100-80gb", 8, {197, 222, 231}, {45, 55, 70}, 175, 10, 2048, 22},
+    {"dgx", "h100", 8, {330, 350, 370}, {25, 30, 35}, 350, 8, 2048, 50},
+    {"dgx", "h200", 8, {330, 350, 370}, {25, 30, 35}, 350, 8, 2048, 50},
+    {"pcie", "rtx-5000", 4, {9, 8, 8}, {30, 45, 60}, 4.5, 10, 128, 11},
+    {"pcie", "", 8, {18, 12, 10}, {30, 45, 60}, 11, 10, 512, 22},
+    {"host", "cpu", 0, {10, 10, 10}, {20, 30, 40}, 0, 0, 16, 10},
+};
+
+// Host time to issue one kernel from an eager framework.
+constexpr double kIssue = 42 * kMicro;
+constexpr double kBatchedShare = 0.45;
+
+const KindRow* find_kind(std::string_view name) {
+  const auto* at = std::ranges::find(kKinds, name, &KindRow::name);
+  return at == std::end(kKinds) ? nullptr : at;
+}
+
+const FormRow* find_form(std::string_view form, std::string_view kind) {
+  for (const FormRow& row : kForms)
+    if (row.name == form && (row.kind == kind || (row.kind.empty() && kind != "cpu"))) return &row;
+  return nullptr;
+}
+
+DeviceKind make_kind(const KindRow& row) {
+  DeviceKind kind;
+  kind.name = row.name;
+  kind.memory_bytes = row.memory_gib * kGiB;
+  kind.matmul_flops_per_s = row.f32_flops * kTera;
+  kind.memory_bytes_per_s = row.memory_rate * kGiga;
+  kind.launch_s = row.launch_us * kMicro;
+  if (row.half_flops > 0) {
+    kind.matrix_rates.push_back({DType::kF16, row.half_flops * kTera});
+    if (row.bf16) kind.matrix_rates.push_back({DType::kBF16, row.half_flops * kTera});
+    kind.issue_s = kIssue;
+    kind.batched_share = kBatchedShare;
+  }
+  kind.multiprocessors = row.multiprocessors;
+  kind.tile_ramp = row.tile_ramp;
+  return kind;
+}
+
+}  // namespace
+
+std::vector<std::string> cluster_preset_names() {
+  std::vector<std::string> names;
+  for (const KindRow& kind : kKinds) {
+    if (kind.form == "host") names.emplace_back(kind.name);
+    for (const std::string_view form : {"dgx", "pcie"})
+      if (find_form(form, kind.name) != nullptr) names.push_back(format("{}-{}", form, kind.name));
+  }
+  return names;
+}
+
+Result<Cluster> cluster_preset(std::string_view text) {
+  const size_t colon = text.find(':');
+  const std::string_view name = trim(text.substr(0, colon));
+  std::string_view kind_name = name, form_name;
+  for (const std::string_view form : {"dgx-", "pcie-"})
+    if (name.starts_with(form))
+      form_name = form.substr(0, form.size() - 1), kind_name = name.substr(form.size());
+  const KindRow* kind = find_kind(kind_name);
+  const FormRow* form =
+      kind == nullptr ? nullptr : find_form(form_name.empty() ? kind->form : form_name, kind_name);
+  if (form == nullptr)
+    return Status(
+        StatusCode::kNotFound,
+        format("cluster '{}' is not known; nearest: {}; all: {}; an example: dgx-a100-80gb:512", name,
+               join(nearest_names(name, cluster_preset_names()), ", "), join(cluster_preset_names(), ", ")));
+  int64_t count = std::max(1, form->node_devices);
+  if (colon != std::string_view::npos) {
+    const auto given = parse_i64(trim(text.substr(colon + 1)));
+    if (!given || *given < 1 || *given > (1 << 20))
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("cluster '{}': wanted a number of devices from 1 to {} after the colon", text, 1 << 20));
+    count = *given;
+  }
+  Cluster cluster;
+  cluster.kinds.push_back(make_kind(*kind));
+  cluster.devices.assign(static_cast<size_t>(count), 0);
+  cluster.link = {form->rate[0] * kGiga, form->latency_us[0] / 2 * kMicro};
+  cluster.node_devices = form->node_devices;
+  for (const size_t i : {0, 1, 2})
+    cluster.node_links.push_back({2 << i, {form->rate[i] * kGiga, form->latency_us[i] * kMicro}});
+  cluster.network = {form->network_rate * kGiga, form->network_latency_us * kMicro};
+  cluster.host_memory_bytes = form->host_gib * kGiB;
+  cluster.host_link = {form->host_rate * kGiga, 10 * kMicro};
+  cluster.file_bytes = 4096 * kGiB;
+  cluster.file_link = {3 * kGiga, 100 * kMicro};
+  return cluster;
+}
+
+}  // namespace tessera

@@ -1,0 +1,184 @@
+#include "parallel/pricing/cost_model.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "parallel/pricing/profile_prices.h"
+
+namespace tessera {
+
+namespace {
+
+double bytes_of(const CollectiveInst& collective) {
+  const DTypeInfo& type = info(collective.dtype);
+  return static_cast<double>(collective.elements) * type.block_bytes / type.block_elements;
+}
+
+double launch_seconds(const Cluster& cluster) {
+  return cluster.kinds.empty() ? 0 : cluster.kinds[0].launch_s;
+}
+
+// Without a measurement: cores divide the work, while every rank launches its kernels itself.
+InstructionPrice divided(double seconds, double launch_s, const Cluster& cluster) {
+  if (cluster.shared_cores == 0) return {seconds, seconds};
+  const double launch = std::min(launch_s, seconds);
+  return {seconds, launch + (seconds - launch) * cluster.shared_cores};
+}
+
+InstructionPrice kernel_price(const KernelDesc& kernel, const Cluster& cluster) {
+  if (cluster.profile != nullptr && kernel.op != nullptr) {
+    const OpView view{kernel.attrs, kernel.inputs, kernel.outputs, kernel.factors};
+    if (const auto seconds = kernel_seconds(*cluster.profile, *kernel.op, view))
+      return {seconds->alone_s, seconds->shared_s};
+  }
+  return divided(kernel.seconds, launch_seconds(cluster), cluster);
+}
+
+InstructionPrice collective_price(const CollectiveInst& collective, int32_t members, const Cluster& cluster) {
+  if (cluster.profile != nullptr)
+    if (const auto seconds =
+            collective_seconds(*cluster.profile, collective.kind, members, bytes_of(collective)))
+      return {*seconds, *seconds, members, true};
+  const double seconds = collective_seconds(collective, members, cluster.link);
+  return {seconds, seconds, members, true};
+}
+
+InstructionPrice message_price(int64_t bytes, const Cluster& cluster) {
+  if (cluster.profile != nullptr && !cluster.profile->messages.bytes.empty()) {
+    const double seconds = at(cluster.profile->messages, static_cast<double>(bytes));
+    return {seconds, seconds, 1, true};
+  }
+  const Link& link = cluster.link;
+  const double seconds =
+      link.latency_s + (link.bytes_per_s > 0 ? static_cast<double>(bytes) / link.bytes_per_s : 0);
+  return {seconds, seconds, 1, true};
+}
+
+InstructionPrice copy_price(const RankProgram& program, const CopyInst& copy, const Cluster& cluster) {
+  const double bytes = static_cast<double>(copy.rows * copy.row_bytes);
+  const auto tier_of = [&](const SlotRef& at) {
+    return at.slot < 0 ? Tier::kDevice : program.slots[static_cast<size_t>(at.slot)].tier;
+  };
+  if (cluster.profile != nullptr)
+    if (const auto seconds = copy_seconds(*cluster.profile, tier_of(copy.in), tier_of(copy.out), bytes))
+      return divided(*seconds, 0, cluster);
+  if (const Link& link = cluster.host_link; link.bytes_per_s > 0 && tier_of(copy.in) != tier_of(copy.out)) {
+    const double seconds = link.latency_s + bytes / link.bytes_per_s;
+    return {seconds, seconds};
+  }
+  const double rate = cluster.kinds.empty() ? 0 : cluster.kinds[0].memory_bytes_per_s;
+  return divided(rate > 0 ? 2 * bytes / rate : 0, 0, cluster);
+}
+
+// A kernel reads and writes what lies in its host's memory over their link, both ways at once: it takes no
+// less.
+double host_seconds(const RankProgram& program, const KernelInst& kernel, const Cluster& cluster) {
+  if (!(cluster.host_link.bytes_per_s > 0)) return 0;
+  const KernelDesc& desc = program.kernels[static_cast<size_t>(kernel.kernel)];
+  const auto moved = [&](const std::vector<SlotRef>& refs, const std::vector<TensorType>& types) {
+    double sum = 0;
+    for (size_t i = 0; i < refs.size(); ++i)
+      if (refs[i].slot >= 0 && program.slots[static_cast<size_t>(refs[i].slot)].tier == Tier::kHost)
+        sum += static_cast<double>(bytes(types[i]));
+    return sum;
+  };
+  const double most = std::max(moved(kernel.inputs, desc.inputs), moved(kernel.outputs, desc.outputs));
+  return most > 0 ? cluster.host_link.latency_s + most / cluster.host_link.bytes_per_s : 0;
+}
+
+InstructionPrice no_less(InstructionPrice price, double seconds) {
+  price.alone_s = std::max(price.alone_s, seconds);
+  price.shared_s = std::max(price.shared_s, seconds);
+  return price;
+}
+
+}  // namespace
+
+double collective_seconds(const CollectiveInst& collective, int32_t members, const Link& link) {
+  if (members < 2) return 0;
+  const double n = members;
+  const double whole = bytes_of(collective);
+  double steps = n - 1, sent = (n - 1) / n * whole;
+  if (collective.kind == CollectiveKind::kAllReduce) steps *= 2, sent *= 2;
+  if (collective.kind == CollectiveKind::kAllToAll) sent /= n;
+  return steps * link.latency_s + (link.bytes_per_s > 0 ? sent / link.bytes_per_s : 0);
+}
+
+InstructionPrice price_of(const RankProgram& program, const Instruction& instruction,
+                          const Cluster& cluster) {
+  if (const auto* kernel = std::get_if<KernelInst>(&instruction))
+    return no_less(kernel_price(program.kernels[static_cast<size_t>(kernel->kernel)], cluster),
+                   host_seconds(program, *kernel, cluster));
+  if (const auto* collective = std::get_if<CollectiveInst>(&instruction)) {
+    const auto members = program.groups[static_cast<size_t>(collective->group)].ranks.size();
+    return collective_price(*collective, static_cast<int32_t>(members), cluster);
+  }
+  if (const auto* send = std::get_if<SendInst>(&instruction)) return message_price(send->bytes, cluster);
+  if (const auto* recv = std::get_if<RecvInst>(&instruction)) return message_price(recv->bytes, cluster);
+  return copy_price(program, std::get<CopyInst>(instruction), cluster);
+}
+
+std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryPoint& entry,
+                                        const Cluster& cluster) {
+  std::vector<std::optional<InstructionPrice>> kernels(program.kernels.size());
+  std::vector<InstructionPrice> prices;
+  prices.reserve(entry.code.size());
+  for (const Instruction& instruction : entry.code) {
+    const auto* kernel = std::get_if<KernelInst>(&instruction);
+    if (kernel == nullptr) {
+      prices.push_back(price_of(program, instruction, cluster));
+      continue;
+    }
+    std::optional<InstructionPrice>& known = kernels[static_cast<size_t>(kernel->kernel)];
+    if (!known) known = kernel_price(program.kernels[static_cast<size_t>(kernel->kernel)], cluster);
+    prices.push_back(no_less(*known, host_seconds(program, *kernel, cluster)));
+  }
+  return prices;
+}
+
+double loss_to_others(const Cluster& cluster, int32_t ranks) {
+  if (cluster.shared_cores == 0 || cluster.profile == nullptr || ranks <= 1) return 1;
+  return ranks > cluster.shared_cores ? cluster.profile->crowded : cluster.profile->together;
+}
+
+double seconds_at(const InstructionPrice& price, const Cluster& cluster, int32_t busy, int32_t ranks) {
+  const int32_t cores = cluster.shared_cores;
+  if (cores == 0) return price.alone_s;
+  if (price.threads > 1)  // measured with its members at work
+    return price.alone_s * std::max(1.0, static_cast<double>(busy) / std::max(price.threads, cores));
+  const double loss = loss_to_others(cluster, std::max(busy, ranks));
+  if (busy >= cores) return loss * price.shared_s * busy / cores;
+  if (busy <= 1 || !(price.alone_s > 0) || !(price.shared_s > 0)) return loss * price.alone_s;
+  const double one = 1 / price.alone_s, all = cores / price.shared_s;
+  return loss * busy / (one + (all - one) * (busy - 1) / (cores - 1));
+}
+
+double least_share(const InstructionPrice& price, const Cluster& cluster) {
+  const int32_t cores = cluster.shared_cores;
+  if (cores == 0 || price.meets_others) return 0;
+  return std::min(price.alone_s, price.shared_s / cores);
+}
+
+double instruction_seconds(const RankProgram& program, const Instruction& instruction, const Cluster& cluster,
+                           int32_t busy_ranks) {
+  return seconds_at(price_of(program, instruction, cluster), cluster, std::max(1, busy_ranks));
+}
+
+Price price(const RankProgram& program, std::string_view entry, const Cluster& cluster, int32_t busy_ranks) {
+  Price price;
+  for (const EntryPoint& point : program.entries) {
+    if (point.name != entry) continue;
+    const std::vector<InstructionPrice> prices = prices_of(program, point, cluster);
+    for (size_t at = 0; at < prices.size(); ++at) {
+      const Instruction& instruction = point.code[at];
+      const double seconds = seconds_at(prices[at], cluster, std::max(1, busy_ranks));
+      const bool computes =
+          std::holds_alternative<KernelInst>(instruction) || std::holds_alternative<CopyInst>(instruction);
+      (computes ? price.compute_s : price.communication_s) += seconds;
+      price.collectives += std::holds_alternative<CollectiveInst>(instruction);
+    }
+  }
+  return price;
+}
+
+}  // namespace tessera

@@ -1,0 +1,35 @@
+#include "parallel/pricing/program_eras.h"
+
+#include <set>
+
+#include "graph/analysis/instructions.h"
+
+namespace tessera {
+
+NodeId node_of(const Instruction& instruction) {
+  return std::visit([](const auto& it) { return it.node; }, instruction);
+}
+
+std::vector<InstructionEra> find_eras(const EntryPoint& entry, const Graph& graph) {
+  std::vector<InstructionEra> eras;
+  std::set<int32_t> turned;  // micro-batches whose backward has begun
+  for (const Instruction& instruction : entry.code) {
+    const NodeId id = node_of(instruction);
+    const Phase phase =
+        id == kNoNode || index(id) >= graph.nodes().size() ? Phase::kForward : graph.node(id).phase;
+    const int32_t micro_batch = micro_batch_of(instruction);
+    const bool runs = std::holds_alternative<KernelInst>(instruction);
+    if (phase == Phase::kUpdate) {
+      eras.push_back(InstructionEra::kUpdate);
+    } else if (phase != Phase::kForward) {
+      // What is only fetched ahead of backward does not begin it.
+      if (runs) turned.insert(micro_batch);
+      eras.push_back(InstructionEra::kBackward);
+    } else {
+      eras.push_back(turned.contains(micro_batch) ? InstructionEra::kRecompute : InstructionEra::kForward);
+    }
+  }
+  return eras;
+}
+
+}  // namespace tessera

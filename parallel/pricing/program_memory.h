@@ -1,0 +1,54 @@
+// Who holds which bytes of one rank, and when: the slots of its program by what they are for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "graph/explanation.h"
+#include "parallel/lowering/entry_layout.h"
+#include "parallel/pricing/program_eras.h"
+
+namespace tessera {
+
+enum class MemoryCause : uint8_t {
+  kParameters,
+  kOptimizer,
+  kCaches,
+  kInputs,  // and constants and outputs
+  kGradients,
+  kActivations,  // kept from forward for backward
+  kLogits,       // values as large as the logits: they, their gradient, what the loss makes of them
+  kGathered,     // parameters whole, for use
+  kCommunication,
+  kTransient,
+  kWorkspace,
+};
+inline constexpr size_t kMemoryCauses = 11;
+std::string_view to_text(MemoryCause cause);
+
+// A slot while it holds one value: from the instruction that writes it to the last that needs it (both
+// included). What outlives a run is held throughout.
+struct Tenancy {
+  int32_t slot = -1;
+  int32_t first = 0, last = 0;
+  TensorId tensor = kNoTensor;  // of the layout's graph; absent where it is none's (workspaces)
+  MemoryCause cause = MemoryCause::kTransient;
+};
+
+// Slots of other entries' runs are left out: they are not alive in this one. In each slot tenancies follow
+// each other without overlap, so the bytes of those alive at an instruction add up to what is alive there.
+std::vector<Tenancy> find_tenancies(const RankProgram& rank, size_t entry, const EntryLayout& layout,
+                                    const std::vector<InstructionEra>& eras);
+
+// Bytes of one tier at every instruction, by cause; a run without instructions has one moment.
+struct MemoryOverTime {
+  std::vector<std::array<int64_t, kMemoryCauses>> at;
+  std::vector<int64_t> total;
+  size_t peak = 0;  // the first of the largest
+};
+MemoryOverTime memory_over_time(const RankProgram& rank, size_t entry, const std::vector<Tenancy>& tenancies,
+                                Tier tier);
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// What a lowered program should take: every instruction at its price, streams and waits as the executor has
+// them. Deterministic, in whole nanoseconds; the same run comes out as a trace.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "graph/analysis/replay.h"
+#include "graph/cluster.h"
+#include "graph/program.h"
+#include "graph/trace.h"
+
+namespace tessera {
+
+struct Simulation {
+  size_t entry = 0;                        // index of the entry in every rank's program
+  std::vector<Dependencies> dependencies;  // by rank
+  Replay run;
+  double seconds() const { return static_cast<double>(run.end_ns) * 1e-9; }
+};
+
+struct SimulatorOptions {
+  std::optional<StreamOptions> streams;  // nothing: usual_streams
+  // As if so many ranks computed all the time; 0: as many as do, moment by moment, where devices share cores
+  // (parallel/pricing/shared_replay.h).
+  int32_t busy_ranks = 0;
+};
+
+Result<Simulation> simulate(const Program& program, std::string_view entry, const Cluster& cluster,
+                            const SimulatorOptions& options = {});
+
+// Ordered by rank, then by stream, then by time.
+std::vector<TraceEvent> trace_of(const Program& program, const Simulation& simulation);
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+#include "parallel/pricing/slower_kind.h"
+
+#include <algorithm>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+bool alike(DeviceKind a, const DeviceKind& b) {
+  a.name = b.name;
+  return a == b;
+}
+
+DeviceKind slower(const DeviceKind& a, const DeviceKind& b) {
+  const auto rate_of = [](const DeviceKind& kind, DType dtype) {
+    const auto at = std::ranges::find(kind.matrix_rates, dtype, &MatrixRate::dtype);
+    return at == kind.matrix_rates.end() ? kind.matmul_flops_per_s : at->flops_per_s;
+  };
+  DeviceKind it = a;
+  it.name = format("{}+{}", a.name, b.name);
+  for (const MatrixRate& rate : b.matrix_rates)
+    if (std::ranges::find(it.matrix_rates, rate.dtype, &MatrixRate::dtype) == it.matrix_rates.end())
+      it.matrix_rates.push_back({rate.dtype, a.matmul_flops_per_s});
+  for (MatrixRate& rate : it.matrix_rates)
+    rate.flops_per_s = std::min(rate.flops_per_s, rate_of(b, rate.dtype));
+  // 0 bytes: not known, so no limit.
+  if (b.memory_bytes > 0)
+    it.memory_bytes = a.memory_bytes > 0 ? std::min(a.memory_bytes, b.memory_bytes) : b.memory_bytes;
+  it.matmul_flops_per_s = std::min(a.matmul_flops_per_s, b.matmul_flops_per_s);
+  it.memory_bytes_per_s = std::min(a.memory_bytes_per_s, b.memory_bytes_per_s);
+  it.launch_s = std::max(a.launch_s, b.launch_s);
+  it.issue_s = std::max(a.issue_s, b.issue_s);
+  it.tile_ramp = std::max(a.tile_ramp, b.tile_ramp);
+  it.batched_share = std::min(a.batched_share, b.batched_share);
+  return it;
+}
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// GraphDims: which dims of a graph's tensors are the batch and which the sequence. The batch is symbol B; the
+// sequence is the dim after it in token inputs ([B, T] of integers, [B, T, ...] of reals) and every dim that
+// a factor leads there from.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "parallel/sharding/units.h"
+
+namespace tessera {
+
+struct GraphDims {
+  std::vector<int> batch;     // by tensor: the dim, or -1
+  std::vector<int> sequence;  // by tensor: the dim, or -1
+
+  // By node: the factors of its rule that run along a sequence, that of its first result first. More than one
+  // where two sequences meet (attention: queries and keys).
+  std::vector<std::string> sequence_factors;
+};
+
+// `symbolic` has symbol B, `bound` and `units` the same graph without symbols.
+GraphDims find_dims(const Graph& symbolic, const Graph& bound, const Units& units);
+
+}  // namespace tessera

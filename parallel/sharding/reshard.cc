@@ -1,0 +1,266 @@
+#include "parallel/sharding/reshard.h"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+#include <set>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+std::string_view to_text(MoveKind kind) {
+  constexpr std::string_view kNames[] = {"all_gather", "reduce_scatter", "all_reduce",
+                                         "all_to_all", "slice",          "partialize"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+namespace {
+
+int64_t parts(std::span<const AxisId> axes, const DeviceMesh& mesh) {
+  int64_t n = 1;
+  for (const AxisId axis : axes) n *= mesh.axis_size(axis);
+  return n;
+}
+
+// Sizes of the nested chunks of one dim, in order; the whole layout of that dim.
+std::vector<Range> chunks(int64_t extent, const DimSharding& dim, const DeviceMesh& mesh) {
+  std::vector<Range> ranges = {{0, extent}};
+  for (const AxisId axis : dim.axes) {
+    std::vector<Range> next;
+    for (const Range& range : ranges)
+      for (int32_t part = 0; part < mesh.axis_size(axis); ++part)
+        next.push_back(split_range(range, dim.unit, mesh.axis_size(axis), part));
+    ranges = std::move(next);
+  }
+  return ranges;
+}
+
+bool same_dim(const DimSharding& a, const DimSharding& b, int64_t extent, const DeviceMesh& mesh) {
+  if (a.axes != b.axes) return false;
+  return a.unit == b.unit || a.axes.empty() || chunks(extent, a, mesh) == chunks(extent, b, mesh);
+}
+
+// The smallest unit that gives the same layout, so that equal layouts are equal specs.
+ShardingSpec canonical(ShardingSpec spec, const Shape& global, const DeviceMesh& mesh) {
+  for (int d = 0; d < global.rank(); ++d) {
+    DimSharding& dim = spec.dims[static_cast<size_t>(d)];
+    if (dim.axes.empty()) dim.unit = 1;
+    for (int64_t unit = 1; unit < dim.unit; ++unit) {
+      if (dim.unit % unit != 0) continue;
+      if (same_dim({dim.axes, unit}, dim, global[d], mesh)) {
+        dim.unit = unit;
+        break;
+      }
+    }
+  }
+  if (spec.partial.empty()) spec.reduce = ReduceKind::kSum;
+  return spec;
+}
+
+double local_elements(const ShardingSpec& spec, const Shape& global, const DeviceMesh& mesh) {
+  double n = 1;
+  for (int d = 0; d < global.rank(); ++d)
+    n *= static_cast<double>(global[d]) /
+         static_cast<double>(parts(spec.dims[static_cast<size_t>(d)].axes, mesh));
+  return n;
+}
+
+// What one rank sends on a ring, in elements; and what it copies for local moves.
+double elements_sent(const Move& move, const Shape& global, const DeviceMesh& mesh) {
+  const double p = static_cast<double>(parts(move.axes, mesh));
+  const double before = local_elements(move.before, global, mesh);
+  const double share = (p - 1) / p;
+  if (move.kind == MoveKind::kAllGather) return share * before * p;
+  if (move.kind == MoveKind::kReduceScatter) return share * before;
+  if (move.kind == MoveKind::kAllReduce) return 2 * share * before;
+  if (move.kind == MoveKind::kAllToAll) return share * before;
+  return 0;
+}
+
+double move_cost(const Move& move, const Shape& global, double element_bytes, const DeviceMesh& mesh) {
+  constexpr double kLocalByte = 1.0 / 64;  // copying is cheap, but not free
+  if (move.kind == MoveKind::kSlice || move.kind == MoveKind::kPartialize)
+    return kLocalByte * element_bytes * local_elements(move.after, global, mesh) + 1;
+  return elements_sent(move, global, mesh) * element_bytes + Resharder::kCallBytes;
+}
+
+// Every move out of `from`, among axes that the ends of the path use.
+class Neighbours {
+ public:
+  Neighbours(const ShardingSpec& target, const Shape& global, const DeviceMesh& mesh,
+             std::vector<AxisId> axes, std::vector<std::set<int64_t>> units)
+      : target_(target), global_(global), mesh_(mesh), axes_(std::move(axes)), units_(std::move(units)) {}
+
+  std::vector<Move> of(const ShardingSpec& from) {
+    from_ = from;
+    out_.clear();
+    for (int d = 0; d < global_.rank(); ++d) {
+      const std::vector<AxisId>& axes = from.dims[static_cast<size_t>(d)].axes;
+      for (size_t n = 1; n <= axes.size(); ++n) {
+        const std::vector<AxisId> last(axes.end() - static_cast<ptrdiff_t>(n), axes.end());
+        ShardingSpec gathered = from;
+        gathered.dims[static_cast<size_t>(d)].axes.resize(axes.size() - n);
+        add({MoveKind::kAllGather, last, d, -1, {}, {}}, gathered);
+        for (int to = 0; to < global_.rank(); ++to)
+          if (to != d) append(MoveKind::kAllToAll, last, d, to, gathered);
+      }
+    }
+    std::vector<AxisId> unused;
+    for (const AxisId axis : axes_)
+      if (!from.uses(axis)) unused.push_back(axis);
+    for_subsets(from.partial, [&](const std::vector<AxisId>& some) {
+      ShardingSpec reduced = from;
+      std::erase_if(reduced.partial, [&](AxisId a) { return std::ranges::find(some, a) != some.end(); });
+      add({MoveKind::kAllReduce, some, -1, -1, {}, {}}, reduced);
+      for_orders(some, [&](const std::vector<AxisId>& order) {
+        for (int d = 0; d < global_.rank(); ++d) append(MoveKind::kReduceScatter, order, d, -1, reduced);
+      });
+    });
+    for_subsets(unused, [&](const std::vector<AxisId>& some) {
+      for_orders(some, [&](const std::vector<AxisId>& order) {
+        for (int d = 0; d < global_.rank(); ++d) append(MoveKind::kSlice, order, d, -1, from);
+      });
+      if (!from.partial.empty() && from.reduce != ReduceKind::kSum) return;
+      if (!target_.partial.empty() && target_.reduce != ReduceKind::kSum) return;
+      ShardingSpec partial = from;
+      partial.partial.insert(partial.partial.end(), some.begin(), some.end());
+      std::ranges::sort(partial.partial);
+      add({MoveKind::kPartialize, some, -1, -1, {}, {}}, partial);
+    });
+    return std::move(out_);
+  }
+
+ private:
+  template <class Visit>
+  static void for_subsets(const std::vector<AxisId>& axes, Visit visit) {
+    for (size_t mask = 1; mask < (size_t{1} << axes.size()); ++mask) {
+      std::vector<AxisId> some;
+      for (size_t i = 0; i < axes.size(); ++i)
+        if (mask >> i & 1) some.push_back(axes[i]);
+      visit(some);
+    }
+  }
+  template <class Visit>
+  static void for_orders(std::vector<AxisId> axes, Visit visit) {
+    std::ranges::sort(axes);
+    do visit(axes);
+    while (std::ranges::next_permutation(axes).found);
+  }
+
+  void add(Move move, const ShardingSpec& after) {
+    move.before = from_;
+    move.after = canonical(after, global_, mesh_);
+    out_.push_back(std::move(move));
+  }
+
+  // The axes become the last ones of a dim, in each unit that leaves the earlier splits of that dim as they
+  // are.
+  void append(MoveKind kind, const std::vector<AxisId>& axes, int dim, int to_dim, const ShardingSpec& base) {
+    const int onto = kind == MoveKind::kAllToAll ? to_dim : dim;
+    const DimSharding& old = base.dims[static_cast<size_t>(onto)];
+    for (const int64_t unit : units_[static_cast<size_t>(onto)]) {
+      if (!old.axes.empty() && !same_dim({old.axes, unit}, old, global_[onto], mesh_)) continue;
+      ShardingSpec after = base;
+      DimSharding& now = after.dims[static_cast<size_t>(onto)];
+      now.unit = unit;
+      now.axes.insert(now.axes.end(), axes.begin(), axes.end());
+      const bool is_target = now.axes == target_.dims[static_cast<size_t>(onto)].axes;
+      if (!is_target && global_[onto] / unit < parts(now.axes, mesh_))
+        continue;  // no empty shards on the way
+      add({kind, axes, dim, to_dim, {}, {}}, after);
+    }
+  }
+
+  const ShardingSpec& target_;
+  const Shape& global_;
+  const DeviceMesh& mesh_;
+  std::vector<AxisId> axes_;
+  std::vector<std::set<int64_t>> units_;
+  ShardingSpec from_;
+  std::vector<Move> out_;
+};
+
+}  // namespace
+
+bool same_layout(const ShardingSpec& a, const ShardingSpec& b, const Shape& global, const DeviceMesh& mesh) {
+  if (a.partial != b.partial || (!a.partial.empty() && a.reduce != b.reduce)) return false;
+  if (a.dims.size() != b.dims.size()) return false;
+  for (size_t d = 0; d < a.dims.size(); ++d)
+    if (!same_dim(a.dims[d], b.dims[d], global[static_cast<int>(d)], mesh)) return false;
+  return true;
+}
+
+double ring_bytes(const Move& move, const Shape& global, int64_t element_bytes, const DeviceMesh& mesh) {
+  return elements_sent(move, global, mesh) * static_cast<double>(element_bytes) * mesh.size();
+}
+
+Result<ReshardPath> Resharder::path(const ShardingSpec& from, const ShardingSpec& to, const Shape& global,
+                                    DType dtype) {
+  if (same_layout(from, to, global, mesh_)) return ReshardPath{};
+  const DTypeInfo& type = info(dtype);
+  const double element_bytes = static_cast<double>(type.block_bytes) / type.block_elements;
+  Key key{from, to, {global.dims().begin(), global.dims().end()}, static_cast<int32_t>(dtype)};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = known_.find(key); at != known_.end()) return at->second;
+  }
+  TSR_ASSIGN_OR_RETURN(ReshardPath found, search(from, to, global, element_bytes));
+  const std::lock_guard lock(mutex_);
+  known_.emplace(std::move(key), found);
+  return found;
+}
+
+Result<ReshardPath> Resharder::search(const ShardingSpec& from, const ShardingSpec& to, const Shape& global,
+                                      double element_bytes) const {
+  const ShardingSpec start = canonical(from, global, mesh_), goal = canonical(to, global, mesh_);
+  if (!start.partial.empty() && !goal.partial.empty() && start.reduce != goal.reduce)
+    return Status(StatusCode::kUnsupported, format("no layout path from {} to {}: the reductions differ",
+                                                   to_text(from, mesh_), to_text(to, mesh_)));
+  std::vector<AxisId> axes;
+  for (size_t a = 0; a < mesh_.axes.size(); ++a) {
+    const auto axis = static_cast<AxisId>(a);
+    if (start.uses(axis) || goal.uses(axis)) axes.push_back(axis);
+  }
+  std::vector<std::set<int64_t>> units(static_cast<size_t>(global.rank()), {1});
+  for (size_t d = 0; d < units.size(); ++d) units[d].insert({start.dims[d].unit, goal.dims[d].unit});
+  Neighbours neighbours(goal, global, mesh_, axes, units);
+
+  struct Best {
+    double cost = 0;
+    Move by;
+    bool settled = false;
+  };
+  // Ties go to fewer moves, then to the smaller spec: the same path on every machine.
+  using Open = std::tuple<double, int, ShardingSpec>;
+  std::map<ShardingSpec, Best> best;
+  std::priority_queue<Open, std::vector<Open>, std::greater<>> open;
+  best[start] = {};
+  open.emplace(0.0, 0, start);
+  while (!open.empty()) {
+    const auto [cost, moves, spec] = open.top();
+    open.pop();
+    if (best[spec].settled) continue;
+    best[spec].settled = true;
+    if (spec == goal) break;
+    for (Move& move : neighbours.of(spec)) {
+      const double total = cost + move_cost(move, global, element_bytes, mesh_);
+      const auto at = best.find(move.after);
+      if (at != best.end() && (at->second.settled || at->second.cost <= total)) continue;
+      open.emplace(total, moves + 1, move.after);
+      const ShardingSpec after = move.after;
+      best[after] = {total, std::move(move), false};
+    }
+  }
+  const auto end = best.find(goal);
+  if (end == best.end() || !end->second.settled)
+    return Status(StatusCode::kUnsupported,
+                  format("no layout path from {} to {}", to_text(from, mesh_), to_text(to, mesh_)));
+  ReshardPath path;
+  path.cost = end->second.cost;
+  for (ShardingSpec at = goal; at != start; at = path.moves.back().before) path.moves.push_back(best[at].by);
+  std::ranges::reverse(path.moves);
+  return path;
+}
+
+}  // namespace tessera

@@ -1,0 +1,119 @@
+// Propagator: one walk over a graph that assigns mesh axes to the factors of its nodes. The rules are in
+// propagation.h; this is their state.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/plan.h"
+#include "parallel/sharding/graph_dims.h"
+#include "parallel/sharding/node_sharding.h"
+#include "parallel/sharding/parameter_copies.h"
+#include "parallel/sharding/units.h"
+#include "parallel/strategy/propagation.h"
+#include "parallel/strategy/strategy_axes.h"
+
+namespace tessera {
+
+class Propagator {
+ public:
+  // `graph` is `symbolic` bound to one micro-batch over all ranks.
+  Propagator(const Graph& symbolic, Graph graph, const PropagationOptions& options, int32_t micro_batches);
+
+  Result<Plan> run();
+
+ private:
+  // --- propagator.cc: the walk ---
+  Status check_sizes();
+  void start_tensors();
+  void mark_gradients();
+  void mark_tables();
+  void mark_copies();
+  void place_copies(NodeId reader);
+  Status visit(NodeId id);
+  void carry_sums(NodeId id, NodePlan& plan) const;
+  bool others_are_scalars(NodeId id, const std::vector<int>& set) const;
+  void take_inputs(NodeId id, const NodePlan& plan, const NodeSharding& sharding);
+
+  // --- propagator_factors.cc: which factor an axis goes to ---
+  void assign_sequence(NodeId id, NodePlan& plan) const;
+  const Factor* factor_instead_of_sequence(NodeId id, const NodePlan& plan) const;
+  Status assign_meeting(NodeId id, NodePlan& plan);
+  Status assign_experts(NodeId id, NodePlan& plan) const;
+  void assign_wide(NodeId id, NodePlan& plan) const;
+  Status assign_features(NodeId id, NodePlan& plan, AxisId axis);
+  Status assign_swapping_features(NodeId id, NodePlan& plan);
+  void assign_batch(NodeId id, NodePlan& plan) const;
+  void assign_update(NodeId id, NodePlan& plan);
+
+  // A parameter of two or more dims that the node contracts with something (or looks up in).
+  struct Weight {
+    size_t input = 0;
+    const Factor* contracted = nullptr;
+    const Factor* brought = nullptr;  // into the result
+    const Factor* common = nullptr;   // in all operands: experts
+    bool looked_up = false;           // contracted with indices
+    bool placed = false;              // an earlier node has settled how it is split
+  };
+  std::optional<Weight> weight_of(NodeId id) const;
+  Result<const Factor*> factor_of_weight(NodeId id, const NodePlan& plan, const Weight& weight,
+                                         AxisId axis) const;
+  Status does_not_fit(NodeId id, TensorId weight, const Factor& factor, AxisId axis) const;
+  const Factor* arriving(NodeId id, const NodePlan& plan, AxisId axis, int64_t& elements) const;
+  const Factor* factor_along(NodeId id, const ShardingSpec& spec, const ShardingRule::OperandDims& dims,
+                             AxisId axis) const;
+  const Factor* batch_factor(NodeId id) const;
+  const Factor* sequence_factor(NodeId id) const;  // of results [B, T, and more]
+  int64_t carried_elements(NodeId id, AxisId axis) const;
+  bool is_wide(NodeId id, const Weight& weight) const;
+  std::vector<AxisId> batch_axes() const { return batch_whole_ ? std::vector<AxisId>{} : axes_.batch; }
+
+  // --- propagator_storage.cc: what is stored where ---
+  const ShardingSpec& compute_spec(TensorId parameter) const { return now_[index(parameter)]; }
+  const ShardingSpec& parameter_spec(TensorId parameter);  // as stored below zero 3
+  const ShardingSpec& state_spec(TensorId parameter);
+  void store();
+  void store_state(NodeId id, std::map<TensorId, ShardingSpec>& stored) const;
+  ShardingSpec produced(TensorId id) const;
+
+  // --- small things ---
+  const DeviceMesh& mesh() const { return plan_.stages[0].mesh; }
+  const Node& node(NodeId id) const { return graph_.node(id); }
+  const ShardingRule& rule(NodeId id) const { return units_.rules[index(id)]; }
+  int64_t unit(NodeId id, const Factor& factor) const {
+    return units_.factors[index(id)][static_cast<size_t>(&factor - rule(id).factors.data())];
+  }
+  int64_t parts(const std::vector<AxisId>& axes) const;
+  // Whether the factor can be split over one more axis; `set` does it.
+  bool admits(NodeId id, const NodePlan& plan, const Factor& factor, AxisId axis) const;
+  void set(NodeId id, NodePlan& plan, const Factor& factor, const std::vector<AxisId>& axes,
+           int64_t unit_of = 0) const;
+  static bool uses(const NodePlan& plan, AxisId axis);
+  static const std::vector<AxisId>* axes_of(const NodePlan& plan, char factor);
+
+  const Graph& symbolic_;
+  const Graph graph_;
+  const PropagationOptions& options_;
+  Plan plan_;
+  StrategyAxes axes_;
+  Units units_;
+  GraphDims dims_;
+  bool batch_whole_ = false, sequence_whole_ = false;
+  bool gathers_sequence_ = false;  // some node wants a split sequence whole: its order must be the usual one
+  std::vector<ShardingSpec> now_;  // by tensor: as the next reader finds it
+  std::vector<bool> placed_;       // parameters and state: a node has used it and settled its layout
+  std::vector<TensorId> gradient_of_;  // by tensor
+  std::vector<bool> also_projects_;    // by tensor: a table whose rows are columns of a product elsewhere
+  // By tensor: the parameter that it is, or is a copy of in another element type (mixed precision); else
+  // itself.
+  std::vector<TensorId> copied_;
+  std::vector<ParameterCopy> copies_;
+  std::vector<bool> measures_;       // by node: measures a parameter for a copy of it, and lies as that does
+  std::vector<int> contracted_dim_;  // by tensor: of a weight, the dim that its first node contracts; or -1
+  std::map<TensorId, ShardingSpec> parameter_specs_, state_specs_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,94 @@
+// What is stored where, once every node has its factors.
+#include <algorithm>
+
+#include "parallel/sharding/reshard.h"
+#include "parallel/strategy/propagator.h"
+#include "parallel/strategy/zero.h"
+
+namespace tessera {
+
+const ShardingSpec& Propagator::parameter_spec(TensorId parameter) {
+  const auto at = parameter_specs_.find(parameter);
+  if (at != parameter_specs_.end()) return at->second;
+  const Shape& shape = graph_.type(parameter).shape;
+  ShardingSpec spec = compute_spec(parameter);
+  if (shape.rank() > 1) spec = spread(spec, axes_.spread, shape, mesh(), contracted_dim_[index(parameter)]);
+  return parameter_specs_.emplace(parameter, std::move(spec)).first->second;
+}
+
+const ShardingSpec& Propagator::state_spec(TensorId parameter) {
+  const auto at = state_specs_.find(parameter);
+  if (at != state_specs_.end()) return at->second;
+  const ShardingSpec& base = parameter_spec(parameter);
+  std::vector<AxisId> axes;
+  for (const AxisId axis : axes_.zero)
+    if (!base.uses(axis)) axes.push_back(axis);
+  ShardingSpec spec = spread(base, axes, graph_.type(parameter).shape, mesh());
+  return state_specs_.emplace(parameter, std::move(spec)).first->second;
+}
+
+void Propagator::store() {
+  const int32_t zero = options_.spec.zero;
+  // Below zero 3 a parameter of which narrow copies alone are read lies as its state does: what a step needs
+  // whole is those, gathered once. Not on grids, where weights are gathered for every pass and none stays
+  // whole.
+  const std::vector<bool> narrow = zero > 0 && axes_.spread.empty()
+                                       ? read_as_narrow_copies(graph_, copies_)
+                                       : std::vector<bool>(graph_.tensors().size(), false);
+  std::map<TensorId, ShardingSpec> stored;
+  for (size_t t = 0; t < graph_.tensors().size(); ++t) {
+    const TensorId id{static_cast<uint32_t>(t)};
+    const Tensor& tensor = graph_.tensor(id);
+    if (tensor.kind == TensorKind::kActivation) continue;
+    stored[id] = now_[t];
+    if (tensor.kind == TensorKind::kParameter)
+      stored[id] = zero == 3 || narrow[t] ? state_spec(id) : parameter_spec(id);
+  }
+  for (const Gradient& gradient : graph_.gradients()) {
+    ShardingSpec spec = produced(gradient.gradient);
+    // Spread at once over the axes that the parameter (zero 2: the state) is spread over; what else is
+    // partial waits until all micro-batches are in.
+    const ShardingSpec& wanted =
+        zero >= 2 ? state_spec(gradient.parameter) : parameter_spec(gradient.parameter);
+    if (zero >= 2 || !axes_.spread.empty()) {
+      std::erase_if(spec.partial, [&](AxisId axis) { return wanted.uses(axis); });
+      spec.dims = wanted.dims;
+    }
+    stored[gradient.gradient] = spec;
+  }
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) store_state(NodeId{static_cast<uint32_t>(n)}, stored);
+  for (auto& [id, spec] : stored) {
+    const Tensor& tensor = graph_.tensor(id);
+    const auto kept = options_.stored.find(tensor.name);
+    if (kept != options_.stored.end() && tensor.kind != TensorKind::kInput &&
+        tensor.kind != TensorKind::kActivation)
+      spec = kept->second;
+    plan_.stored.push_back({id, {{0, spec, Tier::kDevice}}});
+  }
+  place_narrow_copies(graph_, copies_, plan_);
+  if (zero < 3 && axes_.spread.empty())
+    for (const ParameterCopy& it : copies_)
+      if (it.narrows && !same_layout(stored[it.parameter], compute_spec(it.parameter),
+                                     graph_.type(it.parameter).shape, mesh()))
+        plan_.keep_gathered.push_back(it.copy);
+  std::ranges::sort(plan_.keep_gathered);
+}
+
+// Optimizer state lies where its update node wants it.
+void Propagator::store_state(NodeId id, std::map<TensorId, ShardingSpec>& stored) const {
+  if (node(id).phase != Phase::kUpdate) return;
+  const auto sharding = shard_node(graph_, id, plan_.nodes[index(id)], mesh());
+  if (!sharding.ok()) return;
+  for (size_t i = 0; i < node(id).inputs.size(); ++i)
+    if (graph_.tensor(node(id).inputs[i]).kind == TensorKind::kState && !placed_[index(node(id).inputs[i])])
+      stored[node(id).inputs[i]] = sharding->inputs[i];
+}
+
+ShardingSpec Propagator::produced(TensorId id) const {
+  const Tensor& tensor = graph_.tensor(id);
+  if (tensor.producer == kNoNode) return now_[index(id)];
+  const auto sharding = shard_node(graph_, tensor.producer, plan_.nodes[index(tensor.producer)], mesh());
+  return sharding.ok() ? sharding->outputs[tensor.output_index] : now_[index(id)];
+}
+
+}  // namespace tessera
