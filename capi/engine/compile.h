@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/engine/entry_plans.h"
 #include "capi/engine/settings.h"
 #include "graph/cluster.h"
 #include "graph/graph.h"
@@ -16,13 +17,6 @@
 #include "runtime/device_set.h"
 
 namespace tessera {
-
-// One entry point with the graph and plan that it comes from.
-struct PlannedEntry {
-  std::string name;  // "train_step"
-  std::shared_ptr<const Graph> graph;
-  Plan plan;
-};
 
 // What was decided and what it costs; the first entry is the one that was planned, the others follow its
 // placement.
@@ -53,10 +47,6 @@ struct Compiled {
 
 // What depends on the devices: the element type beside products of fp8, and what their libraries have fused.
 TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices);
-
-// Forward, backward and update, as compile_training plans them where the fused loss is not left to it (off
-// then). `settings` are settled.
-Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings);
 
 // Entries "train_step" and "eval" (that one alone when settings.evaluate_only).
 // language_model: the loss is made from "logits"; else the graph has its own output "loss".

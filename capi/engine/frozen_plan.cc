@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "capi/engine/entry_graphs.h"
 #include "capi/engine/explain.h"
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,6 +12,7 @@
 #include "parallel/planner/least_plan.h"
 #include "parallel/planner/plan_attempt.h"
 #include "parallel/planner/plan_bound.h"
+#include "parallel/planner/plan_queue.h"
 #include "parallel/planner/plan_space.h"
 #include "parallel/planner/working_bytes.h"
 #include "parallel/strategy/strategy.h"
@@ -33,40 +33,6 @@ constexpr int64_t kBeforeSmallest = 40;
 constexpr double kFinalistTime = 1.5;
 // Configurations that their bytes alone rule out, for one lowering.
 constexpr int64_t kSkippedForOne = 16;
-
-// A configuration that has come up.
-struct Open {
-  double bound_s = 0;   // no step of it is faster
-  double likely_s = 0;  // nor likely faster than what it saves memory from, which orders and ends the search
-  size_t order = 0;
-  SpaceNode node;
-  uint32_t kind = 0;
-  int64_t saves_from = INT64_MAX;  // bytes of what it saves memory from
-};
-
-// Which kinds of parallelism a strategy mixes: those of one kind miss their bounds by like factors.
-uint32_t kind_of(const StrategySpec& spec) {
-  return (spec.dp > 1 ? 1U : 0U) | (spec.tp > 1 ? 2U : 0U) | (spec.cp > 1 ? 4U : 0U) |
-         (spec.ep > 1 ? 8U : 0U) | (spec.pp > 1 ? 16U : 0U) | (spec.form != TensorForm::k1d ? 32U : 0U);
-}
-
-// What each thing that a strategy does tends to add to its bound: meetings, launches, uneven parts. Simple
-// strategies so come first, and the plan is good by the time that bounds are put to it.
-double usual_overhead(const StrategySpec& spec) {
-  double share = 0.001 * (spec.devices() - 1);
-  if (spec.dp > 1) share += 0.02;
-  if (spec.tp > 1) share += spec.form == TensorForm::k1d ? 0.1 : 0.3;
-  if (spec.cp > 1) share += 0.1;
-  if (spec.ep > 1) share += 0.03;
-  if (spec.pp > 1) share += spec.schedule == ScheduleKind::k1F1B ? 0.03 : 0.05;
-  if (spec.zero == 3) share += 0.03;
-  if (spec.micro_batch > 0) share += 0.02;
-  if (spec.chunks > 1) share += 0.1;
-  if (spec.recompute == RecomputeForm::kFull) share += 0.2;
-  if (spec.recompute == RecomputeForm::kSome) share += 0.1;
-  if (spec.offload.any()) share += 0.1;
-  return share;
-}
 
 // The strategy that a plan names; of a plan edited by hand, one with its mesh.
 StrategySpec spec_like(const Plan& plan) {
@@ -183,8 +149,6 @@ class Search {
     return spec == plain;
   }
 
-  // --- the queue ---
-
   void come_up(const SpaceNode& node, double at_least_s, int64_t saves_from = INT64_MAX) {
     ++search_.configurations;
     double bound_s = 0, likely_s = at_least_s;
@@ -196,35 +160,7 @@ class Search {
       plain.offload = {};
       likely_s = std::max(likely_s, bounds_->seconds(plain));
     }
-    queue_.push_back({bound_s, likely_s, next_order_++, node, kind_of(node.spec), saves_from});
-  }
-
-  // Orders the search, closes nothing: the bound, times what strategies of its kinds were found to take more.
-  double guess_s(const Open& open) const {
-    double factor = 1;
-    for (const auto& [kind, seen] : factors_)
-      if ((kind & ~open.kind) == 0) factor = std::max(factor, seen);
-    return open.likely_s * (factor + usual_overhead(open.node.spec));
-  }
-
-  // By guess; or the kinds of strategies in turn, of each what saves from the smallest.
-  Open take_next(bool smallest_first) {
-    const auto score = [&](const Open& open) {
-      if (!smallest_first) return std::pair{int64_t{0}, guess_s(open)};
-      const auto looked_at = looked_at_.find(open.kind);
-      return std::pair{looked_at == looked_at_.end() ? int64_t{0} : looked_at->second,
-                       static_cast<double>(open.saves_from)};
-    };
-    size_t next = 0;
-    auto least = score(queue_[0]);
-    for (size_t i = 1; i < queue_.size(); ++i) {
-      const auto it = score(queue_[i]);
-      if (it < least || (it == least && queue_[i].order < queue_[next].order)) next = i, least = it;
-    }
-    Open open = std::move(queue_[next]);
-    queue_[next] = std::move(queue_.back());
-    queue_.pop_back();
-    return open;
+    queue_.push(node, bound_s, likely_s, saves_from);
   }
 
   // Until nothing that is open can be faster than the fastest that fits, which is returned with all its ranks
@@ -248,7 +184,7 @@ class Search {
           TSR_ASSIGN_OR_RETURN(least_, least_plan(*smallest_, {limit_}));
           if (!least_ || !least_->fits()) break;
         }
-        Open open = take_next(!found && search_.solved >= kBeforeSmallest);
+        OpenPlan open = queue_.take(!found && search_.solved >= kBeforeSmallest);
         if (found &&
             std::max(open.likely_s * likely_trust_, open.bound_s * trust_) >=
                 attempts_[best].candidate.step_time_s * (decides_by_measuring() ? kFinalistTime : 1)) {
@@ -261,7 +197,7 @@ class Search {
       if (best == attempts_.size() || attempts_[best].exact) return best;
       TSR_RETURN_IF_ERROR(settle(best));
       // Its time may have risen, and with it what its bound closes.
-      for (Open& open : std::exchange(closed_, {})) queue_.push_back(std::move(open));
+      for (OpenPlan& open : std::exchange(closed_, {})) queue_.put_back(std::move(open));
     }
   }
 
@@ -306,9 +242,9 @@ class Search {
     for (const PlanAttempt& it : attempts_)
       if (it.lowered && !it.fits() && it.node.spec.recompute == RecomputeForm::kNone)
         consider(it.node.spec, it.candidate.step_time_s, it.candidate.arena_bytes);
-    for (const Open& it : hopeless_)
+    for (const OpenPlan& it : hopeless_)
       if (it.node.spec.recompute == RecomputeForm::kNone && bounds_->lasting_bytes(it.node.spec) <= limit_)
-        consider(it.node.spec, guess_s(it), bounds_->bytes(it.node.spec));
+        consider(it.node.spec, queue_.guess_s(it), bounds_->bytes(it.node.spec));
     std::ranges::stable_sort(order, {}, &Promise::likely_s);
     int64_t more = 0, lowerings = 0;
     for (const auto& [likely_s, least_s, node] : order) {
@@ -383,7 +319,7 @@ class Search {
     return chosen[static_cast<size_t>(std::ranges::min_element(seconds) - seconds.begin())];
   }
 
-  void look_at(const Open& open) {
+  void look_at(const OpenPlan& open) {
     // Of one strategy there are few ways to save memory: all are lowered, and tell more than bounds do.
     if (!is_single_ && bounds_->bytes(open.node.spec) > limit_) {
       ++search_.too_large;
@@ -393,7 +329,7 @@ class Search {
       return save(open.node, open.likely_s, bounds_->bytes(open.node.spec));
     }
     attempts_.push_back(trials_.make(open.node));
-    ++looked_at_[open.kind];
+    queue_.count(open);
     const PlanAttempt& it = attempts_.back();
     if (!it.lowered) {
       ++search_.refused;
@@ -407,11 +343,7 @@ class Search {
       bounds_hold_ = false;
     }
     if (seconds < open.likely_s * likely_trust_ * (1 - 1e-4)) likely_trust_ = seconds / open.likely_s;
-    if (open.likely_s > 0) {
-      const double factor = seconds / open.likely_s - usual_overhead(open.node.spec);
-      const auto [at, is_new] = factors_.try_emplace(open.kind, factor);
-      if (!is_new) at->second = std::min(at->second, factor);
-    }
+    queue_.learn(open, seconds);
     if (it.fits()) return;
     ++search_.too_large;
     save(open.node, std::max(open.likely_s, seconds), it.candidate.arena_bytes);
@@ -498,12 +430,12 @@ class Search {
     search_.bound_s = time_s;
     for (const PlanAttempt& it : attempts_)  // one that was measured may be predicted slower than another
       if (it.fits()) search_.bound_s = std::min(search_.bound_s, it.candidate.step_time_s);
-    closed_.insert(closed_.end(), queue_.begin(), queue_.end());
-    for (Open& open : closed_) open.bound_s = bound_below(open.node) * trust_;
-    std::ranges::sort(closed_, [](const Open& a, const Open& b) {
+    closed_.insert(closed_.end(), queue_.open().begin(), queue_.open().end());
+    for (OpenPlan& open : closed_) open.bound_s = bound_below(open.node) * trust_;
+    std::ranges::sort(closed_, [](const OpenPlan& a, const OpenPlan& b) {
       return a.bound_s != b.bound_s ? a.bound_s < b.bound_s : a.order < b.order;
     });
-    for (const Open& open : closed_) {
+    for (const OpenPlan& open : closed_) {
       ++(open.bound_s >= time_s ? search_.closed_by_bound : search_.open);
       search_.bound_s = std::min(search_.bound_s, open.bound_s);
       constexpr size_t kListed = 64;
@@ -515,7 +447,7 @@ class Search {
       for (const PlanAttempt& it : attempts_)
         if (it.lowered && !it.fits())
           search_.bound_s = std::min(search_.bound_s, bound_of_sets(it.node) * trust_);
-      for (const Open& open : hopeless_)
+      for (const OpenPlan& open : hopeless_)
         search_.bound_s = std::min(search_.bound_s, bound_of_sets(open.node) * trust_);
     }
     search_.gap = bounds_hold_ ? (time_s - search_.bound_s) / time_s : -1;
@@ -542,9 +474,9 @@ class Search {
       attempts_.push_back(std::move(*least_));
       hopeless_.clear();
     }
-    std::ranges::stable_sort(hopeless_, {}, [&](const Open& it) { return bounds_->bytes(it.node.spec); });
+    std::ranges::stable_sort(hopeless_, {}, [&](const OpenPlan& it) { return bounds_->bytes(it.node.spec); });
     int64_t more = 0;
-    for (const Open& open : hopeless_) {
+    for (const OpenPlan& open : hopeless_) {
       int64_t least = INT64_MAX;
       for (const PlanAttempt& it : attempts_)
         if (it.lowered) least = std::min(least, it.candidate.arena_bytes);
@@ -587,15 +519,12 @@ class Search {
   PlanBounds* bounds_ = nullptr;  // from the beginning of a run on
   bool is_single_ = false;        // one strategy to begin with: what is searched only saves memory
   bool bounds_hold_ = true;
-  std::map<uint32_t, int64_t> looked_at_;  // by kind, how many were lowered
-  double trust_ = 1;                       // bounds count for that much
-  double likely_trust_ = 1;                // and what is likely
-  std::map<uint32_t, double> factors_;     // by kind: the least found between simulated steps and bounds
-  std::vector<Open> queue_;
-  std::vector<Open> closed_;  // by their bounds
-  size_t next_order_ = 0;
+  double trust_ = 1;         // bounds count for that much
+  double likely_trust_ = 1;  // and what is likely
+  PlanQueue queue_;
+  std::vector<OpenPlan> closed_;              // by their bounds
   std::vector<SpaceNode> held_back_;          // while what is as worded may still fit
-  std::vector<Open> hopeless_;                // too large by what their bounds say
+  std::vector<OpenPlan> hopeless_;            // too large by what their bounds say
   std::set<std::string> with_sets_;           // for which a set was looked for
   bool sets_tried_ = false;                   // before there was a plan
   int64_t skipped_ = 0;                       // of those, by what waits for backward

@@ -1,0 +1,221 @@
+#include "capi/engine/entry_plans.h"
+
+#include <optional>
+
+#include "capi/engine/device_profiles.h"
+#include "capi/engine/followed_plan.h"
+#include "capi/engine/measured_steps.h"
+#include "graph/base/text.h"
+#include "graph/device_profile.h"
+#include "parallel/lowering/lower.h"
+#include "parallel/planner/fewest_devices.h"
+#include "parallel/planner/plan_attempt.h"
+
+namespace tessera {
+
+GraphToPlan GraphToPlan::of(std::string name, std::shared_ptr<const Graph> graph,
+                            const std::vector<std::pair<std::string, int64_t>>& symbols) {
+  GraphToPlan made{std::move(name), std::move(graph), {}};
+  for (const auto& value : symbols)
+    for (const Symbol& symbol : made.graph->symbols())
+      if (symbol.name == value.first) made.symbols.push_back(value);
+  return made;
+}
+
+uint64_t profile_of(const DeviceSet& devices) {
+  const Cluster cluster = devices.cluster();
+  return cluster.profile != nullptr ? cluster.profile->checksum : 0;
+}
+
+Status lower_entries(EntryPlans& planned, const KernelCatalog& catalog) {
+  std::vector<EntrySpec> specs;
+  for (const PlannedEntry& entry : planned.entries)
+    specs.push_back({entry.name, entry.graph.get(), &entry.plan});
+  TSR_ASSIGN_OR_RETURN(planned.program, lower(specs, catalog));
+  return {};
+}
+
+int64_t limit_of(const Cluster& cluster, int64_t memory_limit) {
+  if (memory_limit > 0) return memory_limit;
+  int64_t least = 0;
+  for (const int32_t kind : cluster.devices)
+    if (const int64_t own = cluster.kinds[static_cast<size_t>(kind)].memory_bytes; own > 0)
+      least = least == 0 ? own : std::min(least, own);
+  return least;
+}
+
+namespace {
+
+constexpr int64_t kNoLimit = int64_t{1} << 60;
+
+struct PlanRequest {
+  std::span<const GraphToPlan> graphs;
+  const ComputeSettings& compute;
+  int64_t batch;
+  uint64_t profile;                     // checksum of what the prices come from
+  std::shared_ptr<DeviceSet> measured;  // where plans are run to choose between them; null: nowhere
+  bool any_that_fits = false;           // whether one fits is the question, not which is the fastest
+  KnownAttempts* known = nullptr;       // of the first entry, under other limits
+};
+
+// What would do where the first entry does not fit.
+struct LeastFound {
+  int64_t limit = 0;         // the smallest
+  std::optional<Plan> plan;  // with it
+};
+
+// With `limit` for the first entry, which alone is searched, or is `settled`; the others follow it.
+Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cluster& cluster,
+                             const KernelCatalog& catalog, LeastFound* least, const Plan* settled = nullptr) {
+  EntryPlans planned;
+  std::vector<PlannedEntry>& entries = planned.entries;
+  entries.reserve(request.graphs.size());
+  const ComputeSettings& compute = request.compute;
+  for (const GraphToPlan& graph : request.graphs) {
+    PlanOptions options;
+    options.global_batch = request.batch;
+    options.symbols = graph.symbols;
+    options.memory_limit = limit;
+    options.advise = false;  // that is for all entries together
+    PlannedEntry entry{graph.name, graph.graph, {}};
+    if (entries.empty() && settled != nullptr) {
+      entry.plan = *settled;
+      entry.plan.estimate.profile = request.profile;
+    } else if (entries.empty() && !compute.plan_file.empty()) {
+      TSR_ASSIGN_OR_RETURN(entry.plan, read_plan_file(compute.plan_file, *graph.graph));
+      TSR_RETURN_IF_ERROR(check_followed(entry.plan, *graph.graph, request.batch, graph.symbols)
+                              .with_context(format("plan '{}'", compute.plan_file)));
+    } else {
+      if (entries.empty()) {
+        options.parallel = compute.parallel;
+        options.pins = compute.pins;
+        if (least != nullptr) options.least_limit = &least->limit, options.smallest = &least->plan;
+        options.any_that_fits = request.any_that_fits;
+        options.known = request.known;
+        if (request.measured != nullptr && compute.measure > 1) {
+          options.finalists = static_cast<int32_t>(compute.measure);
+          options.measure = measured_steps(request.measured, graph.graph);
+        }
+      } else {  // parameters and state stay where the first entry has them
+        options.like = &entries[0].plan;
+        options.like_graph = entries[0].graph.get();
+        options.memory_limit = kNoLimit;  // what all come to together is what counts
+      }
+      Result<PlanResult> made = make_plan(*graph.graph, cluster, catalog, options);
+      if (!made.ok()) return made.status().with_context(format("planning '{}'", graph.name));
+      entry.plan = std::move(made->plan);
+      entry.plan.estimate.profile = request.profile;
+      if (entries.empty()) {
+        planned.candidates = std::move(made->candidates);
+        planned.search = std::move(made->search);
+      }
+    }
+    entries.push_back(std::move(entry));
+  }
+  TSR_RETURN_IF_ERROR(lower_entries(planned, catalog));
+  return planned;
+}
+
+// The planner sees the first entry alone; when the others make the arena larger than the limit, it is asked
+// again for a plan of which as much less is used: the same plan would come back for a limit that is merely
+// smaller. In the end it leaves them as much room as it can. What comes back fits, or is the smallest that
+// was found.
+Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cluster& cluster,
+                               const KernelCatalog& catalog) {
+  constexpr int kAttempts = 5;
+  KnownAttempts known;
+  PlanRequest request = given;
+  request.known = &known;
+  int64_t asked = limit;
+  LeastFound least;
+  if (limit == 0) return plan_once(request, 0, cluster, catalog, nullptr);
+  for (int attempt = 0; attempt < kAttempts && asked > 0; ++attempt) {
+    Result<EntryPlans> planned = plan_once(request, asked, cluster, catalog, &least);
+    if (!planned.ok()) {
+      const bool too_large = planned.status().code() == StatusCode::kOutOfMemory;
+      // Where the first entry alone does not fit, all together do not.
+      if (!too_large || (attempt == 0 && (least.limit == 0 || request.any_that_fits))) return planned;
+      break;
+    }
+    const int64_t over = planned->largest_arena() - limit;
+    if (over <= 0 || !request.compute.plan_file.empty()) return planned;
+    const std::vector<int64_t>& alone = planned->entries[0].plan.estimate.arena_bytes;
+    if (!alone.empty()) asked = std::min(asked, std::ranges::max(alone));
+    asked -= over << attempt;
+  }
+  PlanRequest smallest = request;
+  smallest.any_that_fits = false;
+  if (least.limit == 0) {  // asked in vain before anything was found too large
+    const Result<EntryPlans> refused = plan_once(smallest, 1, cluster, catalog, &least);
+    if (refused.ok() || least.limit == 0) return refused;
+  }
+  if (least.plan) {
+    Result<EntryPlans> planned = plan_once(smallest, least.limit, cluster, catalog, nullptr, &*least.plan);
+    // A plan that is of use has been searched for: its gap and what else there is are known.
+    if (!planned.ok() || planned->largest_arena() > limit || given.any_that_fits) return planned;
+  }
+  return plan_once(smallest, least.limit, cluster, catalog, nullptr);
+}
+
+// What would do, in place of a plan that is too large.
+Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans& smallest,
+                    const Cluster& cluster, const KernelCatalog& catalog) {
+  const auto given = static_cast<int32_t>(cluster.devices.size());
+  constexpr int32_t kMostDevices = 16;
+  PlanRequest priced = request;  // on devices that are not there nothing is run
+  priced.measured = nullptr;
+  priced.any_that_fits = true;
+  const auto fits = [&](int32_t count) -> Result<bool> {
+    Cluster larger = cluster;
+    larger.devices.resize(static_cast<size_t>(count), cluster.devices.back());
+    const Result<EntryPlans> planned = plan_within(priced, limit, larger, catalog);
+    // Words may ask for another number of devices.
+    if (!planned.ok()) return false;
+    return planned->largest_arena() <= limit;
+  };
+  std::string advice;
+  if (given < kMostDevices && request.compute.plan_file.empty()) {
+    const Result<std::optional<int32_t>> fewest =
+        fewest_devices(given, kMostDevices, request.compute.parallel.empty(), fits);
+    if (fewest.ok() && *fewest)
+      advice = format(". The smallest number of devices that would do is {}", **fewest);
+    else
+      advice = format(". Up to {} devices would not do either", kMostDevices);
+  }
+  const auto fullest = std::ranges::max_element(smallest.program.ranks, {}, &RankProgram::arena_bytes);
+  std::vector<std::string> names;
+  for (const GraphToPlan& graph : request.graphs) names.push_back(graph.name);
+  const int64_t bytes = smallest.largest_arena();
+  return Status(StatusCode::kOutOfMemory,
+                format("no plan for {} fits {} a device; the smallest limit that works is {} ({} bytes) with "
+                       "'{}'. Its peak: {}{}",
+                       join(names, " and "), bytes_text(limit), bytes_text(bytes), bytes,
+                       smallest.entries[0].plan.strategy, fullest->peak, advice));
+}
+
+}  // namespace
+
+Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                int64_t batch, const std::shared_ptr<DeviceSet>& shared) {
+  const DeviceSet& devices = *shared;
+  const Cluster cluster = devices.cluster();
+  const int64_t limit = limit_of(cluster, compute.memory_limit);
+  const PlanRequest request{graphs, compute, batch, profile_of(devices), shared};
+  TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_within(request, limit, cluster, devices.catalog()));
+  if (limit > 0 && planned.largest_arena() > limit) {
+    if (compute.plan_file.empty()) return nothing_fits(request, limit, planned, cluster, devices.catalog());
+    const int64_t largest = planned.largest_arena();
+    return Status(
+        StatusCode::kOutOfMemory,
+        format("the plan '{}' needs {} bytes ({}) on a device, the memory limit is {} bytes ({}); peak: {}",
+               planned.entries[0].plan.strategy, largest, bytes_text(largest), limit, bytes_text(limit),
+               std::ranges::max_element(planned.program.ranks, {}, &RankProgram::arena_bytes)->peak));
+  }
+  if (compute.tune) {
+    TSR_RETURN_IF_ERROR(keep_fastest_algorithms(planned.program, *shared).with_context("option 'tune'"));
+    TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));
+  }
+  return planned;
+}
+
+}  // namespace tessera

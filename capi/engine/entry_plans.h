@@ -1,0 +1,71 @@
+// EntryPlans: plans for the entry points of one program, which fit their devices together.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capi/engine/settings.h"
+#include "graph/base/result.h"
+#include "graph/cluster.h"
+#include "graph/graph.h"
+#include "graph/kernel_catalog.h"
+#include "graph/plan.h"
+#include "graph/program.h"
+#include "parallel/planner/planner.h"
+#include "runtime/device_set.h"
+
+namespace tessera {
+
+struct GraphToPlan {
+  std::string name;  // of the entry: "train_step"
+  std::shared_ptr<const Graph> graph;
+  std::vector<std::pair<std::string, int64_t>> symbols;
+
+  // With those of `symbols` that the graph has.
+  static GraphToPlan of(std::string name, std::shared_ptr<const Graph> graph,
+                        const std::vector<std::pair<std::string, int64_t>>& symbols);
+};
+
+// One entry point with the graph and plan that it comes from.
+struct PlannedEntry {
+  std::string name;
+  std::shared_ptr<const Graph> graph;
+  Plan plan;
+};
+
+// What was planned for some entries that share an arena, and the program that it comes to. The first is the
+// one that was searched for, the others follow its placement.
+struct EntryPlans {
+  std::vector<PlannedEntry> entries;
+  std::vector<Candidate> candidates;
+  PlanSearch search;
+  Program program;
+
+  int64_t largest_arena() const {
+    int64_t largest = 0;
+    for (const RankProgram& rank : program.ranks) largest = std::max(largest, rank.arena_bytes);
+    return largest;
+  }
+};
+
+// The program of what is planned.
+Status lower_entries(EntryPlans& plans, const KernelCatalog& catalog);
+
+// Searches for the first entry, or reads its plan from the file that `compute` names, and has the others
+// follow it. kOutOfMemory, with what would do, where they do not fit together.
+Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
+                                int64_t batch, const std::shared_ptr<DeviceSet>& devices);
+
+// Bytes of a device that plans may fill: `memory_limit`, or where that is 0 what the smallest device has. 0:
+// none.
+int64_t limit_of(const Cluster& cluster, int64_t memory_limit);
+
+// Checksum of what the prices come from.
+uint64_t profile_of(const DeviceSet& devices);
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// Plans that come from a file, to be followed: read, and held against what is asked for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/program.h"
+
+namespace tessera {
+
+// The plan of `graph` in the file at `path`.
+Result<Plan> read_plan_file(const std::string& path, const Graph& graph);
+
+// What it says in two places must agree, and it must be for this batch and these symbols.
+Status check_followed(const Plan& plan, const Graph& graph, int64_t batch,
+                      const std::vector<std::pair<std::string, int64_t>>& symbols);
+
+// The bytes that it promises are those of its program, unless it was changed since.
+Status check_promise(const Plan& plan, const Program& program);
+
+}  // namespace tessera
