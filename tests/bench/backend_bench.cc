@@ -262,6 +262,7 @@ std::vector<Subject> subjects(DType dtype, bool small) {
       product(big),
       product(side),
       {"add", {of({rows, 2048}), of({rows, 2048})}, {}, 0},
+      {"add_bias", {of({rows, 3072}), of({3072})}, {}, 0},
       {"gelu", {of({rows, 3072})}, {}, 0},
       {"gelu_grad", {of({rows, 3072}), of({rows, 3072})}, {}, 0},
       {"swiglu", {of({many, 5632}), of({many, 5632})}, {}, 0},
@@ -316,11 +317,14 @@ std::vector<Subject> subjects(DType dtype, bool small) {
        {of({8, 1, 32, 128}), of({8, seq, 8, 128}), of({8, seq, 8, 128}), ids({8})},
        {},
        0},
-      {"sample",
-       {of({1, n(32000)}), wide({}), ids({}), wide({}), {DType::kI64, {}}, ids({1}), ids({1})},
-       {},
-       0},
   };
+  // At a temperature of 0.47, as `fill` has it: the head of probability 0.47, of all tokens and of 65.
+  for (const auto& [tokens, top_k_below] : {std::pair(n(152064), 0), std::pair(n(32000), 100)})
+    all.push_back({"sample",
+                   {of({1, tokens}), wide({}), ids({}), wide({}), {DType::kI64, {}}, ids({1}), ids({1})},
+                   {},
+                   0,
+                   top_k_below});
   // Weights in fewer bits, as decoding reads them.
   for (const auto& [out, in] : {std::pair(outer, side), std::pair(side, outer)}) {
     all.push_back({"narrow_matmul", {of({1, in}), {DType::kBF16, {out, in}}}, {}, 0});
