@@ -72,6 +72,10 @@ struct OpDef {
   // nothing is resharded, gathered or kept alive for them. Their local extents follow from the rule.
   std::span<const int> shape_only = {};
 
+  // Of a part of the batch its result will do for that part (a scale that codes are rounded by): each micro-batch has
+  // its own, where a maximum over the batch is otherwise refused (parallel/sharding/batch_cut.h).
+  bool any_part = false;
+
   // The op whose measured times are this one's, where it has none itself: factors of the same names mean the same.
   std::string_view priced_as = {};
 

@@ -52,6 +52,7 @@ extern const OpDef kQuantizeScale = {
     .sharding = scale_sharding,
     .cost =
         [](const OpView& v) { return traffic_cost(v, static_cast<double>(v.inputs[0].shape.elements())); },
+    .any_part = true,
 };
 
 // --- quantize(x, scale) = the codes of x / scale: nearest, ties to even, saturating; NaN stays NaN

@@ -262,6 +262,9 @@ Status EntryEmitter::accumulate(NodeId id) {
   if (node.phase == Phase::kUpdate) return {};
   for (const TensorId tensor : node.outputs) {
     if (!layout_.crossing[index(tensor)]) continue;
+    if (layout_.micro_batches > 1 && layout_.parts[index(tensor)] == BatchPart::kSame &&
+        totals_.contains(tensor))
+      continue;
     const ShardingSpec& spec = layout_.accumulate[index(tensor)];
     // One micro-batch sums nothing, but what waits elsewhere goes there at once; an addend once it is summed
     // up.

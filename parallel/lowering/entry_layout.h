@@ -6,6 +6,7 @@
 
 #include "graph/phases.h"
 #include "parallel/lowering/lower.h"
+#include "parallel/sharding/batch_cut.h"
 #include "parallel/sharding/node_sharding.h"
 #include "parallel/sharding/reshard.h"
 #include "parallel/sharding/schedule.h"
@@ -35,8 +36,10 @@ struct EntryLayout {
   std::vector<ShardingSpec> spec;
   // Values that update nodes, updates or outputs without a batch take from the other phases: with several
   // micro-batches they are summed, lying as `accumulate` says (a gradient's stored spec; else as produced).
+  // (One that no micro-batch has a part of is not summed: the first is taken.)
   std::vector<bool> crossing;
   std::vector<ShardingSpec> accumulate;
+  std::vector<BatchPart> parts;       // of several micro-batches; else empty
   std::vector<Tier> tier;             // of what is stored; of an activation: where micro-batches are summed
   std::vector<bool> recompute;        // activations made again for backward
   std::vector<bool> keep_gathered;    // what is gathered for forward serves backward too

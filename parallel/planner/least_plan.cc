@@ -143,7 +143,7 @@ class Search {
 
   // Of as few micro-batches as show what is alive at once: further ones only add their inputs.
   std::optional<int64_t> size_of(const SpaceNode& node) const {
-    const auto count = micro_batches_of(node.spec, space_.graph.batch, space_.graph.trains);
+    const auto count = micro_batches_of(node.spec, space_.graph.batch, space_.graph.may_cut);
     if (!count.ok()) return std::nullopt;
     const int64_t few = std::min<int64_t>(*count, 2 * node.spec.pp);
     const PlanAttempt it = space_.trials.make_of_batch(node, space_.graph.batch / *count * few);

@@ -255,7 +255,8 @@ double PlanBounds::reduction_seconds(int32_t members, int32_t parts, bool spread
 PlanBounds::Cuts PlanBounds::cuts_of(const StrategySpec& spec) const {
   Cuts cuts;
   const int64_t data = spec.data();
-  if (const auto count = micro_batches_of(spec, space_.batch, space_.trains); count.ok()) cuts.count = *count;
+  if (const auto count = micro_batches_of(spec, space_.batch, space_.may_cut); count.ok())
+    cuts.count = *count;
   const bool replicated = !space_.trains && space_.batch < data;
   cuts.batch = std::max<int64_t>(1, replicated ? space_.batch : space_.batch / data / cuts.count);
   cuts.fullest = cuts.batch;

@@ -118,7 +118,11 @@ class Search {
     if (devices_ == 0) return Status(StatusCode::kInvalidArgument, "the cluster has no devices to plan for");
     if (options_.like != nullptr) {
       StrategySpec spec = spec_like(*options_.like);
-      // The same cut into micro-batches where this batch admits it.
+      // The same cut into micro-batches where this batch admits it: whole, a batch may hold more than what
+      // the step keeps of its parts.
+      const int32_t parts = options_.like->micro_batches;
+      if (spec.micro_batch == 0 && parts > 1)
+        spec.micro_batch = options_.global_batch / (spec.data() * int64_t{parts});
       const int64_t at_once = spec.micro_batch * spec.data();
       if (at_once > 0 && options_.global_batch % at_once != 0) spec.micro_batch = 0;
       return std::vector<StrategySpec>{spec};

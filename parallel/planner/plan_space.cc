@@ -6,6 +6,7 @@
 
 #include "graph/analysis/block_scope.h"
 #include "parallel/search/divisors.h"
+#include "parallel/sharding/batch_cut.h"
 
 namespace tessera {
 
@@ -138,7 +139,8 @@ class OpenRoots {
     if (spec.pp == 1) return roots_.push_back(spec);
     if (space_.batch % spec.data() != 0) return;
     const int64_t each = space_.batch / spec.data();
-    for (int64_t count = 1; count <= std::min<int64_t>(each, 4 * spec.pp); ++count) {
+    const int64_t most = space_.may_cut ? std::min<int64_t>(each, 4 * spec.pp) : 1;
+    for (int64_t count = 1; count <= most; ++count) {
       if (each % count != 0) continue;
       spec.micro_batch = each / count;
       for (const ScheduleKind schedule :
@@ -175,6 +177,7 @@ int64_t smaller_micro_batch(const StrategySpec& spec, int64_t batch) {
 SpaceOfGraph space_of(const Graph& graph, int64_t batch, int64_t tokens) {
   SpaceOfGraph space;
   space.trains = !graph.gradients().empty();
+  space.may_cut = space.trains && cut_batch(graph).ok();
   space.batch = batch;
   space.tokens = tokens;
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
@@ -207,7 +210,7 @@ std::vector<SpaceNode> savings_of(const SpaceNode& node, const SpaceOfGraph& spa
   if (!space.trains) return below;
   const StrategySpec& spec = node.spec;
   const bool pipelined = spec.pp > 1;
-  if (node.last <= SavingStep::kMicroBatch && !pins.micro_batch && (has_words || !pipelined))
+  if (space.may_cut && node.last <= SavingStep::kMicroBatch && !pins.micro_batch && (has_words || !pipelined))
     if (const int64_t size = smaller_micro_batch(spec, space.batch); size > 0) {
       below.push_back({spec, SavingStep::kMicroBatch});
       below.back().spec.micro_batch = size;

@@ -14,6 +14,7 @@ namespace tessera {
 // What of a graph decides which strategies are worth a look.
 struct SpaceOfGraph {
   bool trains = false;
+  bool may_cut = false;  // its batch into micro-batches (parallel/sharding/batch_cut.h); it trains
   int64_t batch = 1;
   int64_t tokens = 0;   // of a sequence; 0: the graph has none
   int64_t experts = 0;  // of one layer; 0: none

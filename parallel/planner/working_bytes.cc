@@ -54,7 +54,7 @@ const WorkingBytes::Largest& WorkingBytes::largest(int64_t batch) {
 
 WorkingBytes::Cut WorkingBytes::cut_of(const StrategySpec& spec) const {
   Cut cut;
-  if (const auto count = micro_batches_of(spec, space_.batch, space_.trains); count.ok()) cut.count = *count;
+  if (const auto count = micro_batches_of(spec, space_.batch, space_.may_cut); count.ok()) cut.count = *count;
   const bool replicated = !space_.trains && space_.batch < spec.data();
   cut.batch = std::max<int64_t>(1, replicated ? space_.batch : space_.batch / spec.data() / cut.count);
   return cut;

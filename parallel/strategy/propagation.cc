@@ -3,17 +3,18 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "parallel/sharding/batch_cut.h"
 #include "parallel/strategy/propagator.h"
 #include "parallel/strategy/refine_plan.h"
 #include "parallel/strategy/stage_cut.h"
 
 namespace tessera {
 
-Result<int32_t> micro_batches_of(const StrategySpec& spec, int64_t global_batch, bool trains) {
+Result<int32_t> micro_batches_of(const StrategySpec& spec, int64_t global_batch, bool may_cut) {
   if (spec.micro_batch == 0) {
     // The fewest that are enough, or as many as there are.
     const int64_t each = global_batch / spec.data(), enough = 2 * int64_t{spec.pp};
-    if (spec.pp == 1 || !trains || each < 1 || global_batch % spec.data() != 0) return 1;
+    if (spec.pp == 1 || !may_cut || each < 1 || global_batch % spec.data() != 0) return 1;
     for (int64_t count = std::min(each, enough); count < each; ++count)
       if (each % count == 0) return static_cast<int32_t>(count);
     return static_cast<int32_t>(each);
@@ -37,8 +38,8 @@ Result<Plan> propagate(const Graph& graph, const PropagationOptions& options) {
   if (options.spec.zero_group > 0 && options.spec.dp % options.spec.zero_group != 0)
     return Status(StatusCode::kInvalidArgument,
                   format("zero groups of {} do not divide dp={}", options.spec.zero_group, options.spec.dp));
-  TSR_ASSIGN_OR_RETURN(const int32_t count,
-                       micro_batches_of(options.spec, options.global_batch, !graph.gradients().empty()));
+  const bool may_cut = options.spec.pp > 1 && !graph.gradients().empty() && cut_batch(graph).ok();
+  TSR_ASSIGN_OR_RETURN(const int32_t count, micro_batches_of(options.spec, options.global_batch, may_cut));
   const std::pair<std::string, int64_t> batch("B", options.global_batch / count);
   const bool has_batch = std::ranges::any_of(graph.symbols(), [](const Symbol& s) { return s.name == "B"; });
   TSR_ASSIGN_OR_RETURN(Graph bound, graph.bind(std::span(&batch, has_batch ? 1 : 0)));

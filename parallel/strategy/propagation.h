@@ -36,8 +36,8 @@ struct PropagationOptions {
 };
 
 // In how many equal parts a step's batch passes: what `mb=` says; left open, a pipeline wants a few for every
-// device.
-Result<int32_t> micro_batches_of(const StrategySpec& spec, int64_t global_batch, bool trains);
+// device where it `may_cut` the batch (a step that trains, parallel/batch_cut.h).
+Result<int32_t> micro_batches_of(const StrategySpec& spec, int64_t global_batch, bool may_cut);
 
 Result<Plan> propagate(const Graph& graph, const PropagationOptions& options);
 

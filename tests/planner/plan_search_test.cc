@@ -245,7 +245,7 @@ TEST_CASE("devices behind slow links stay idle; fast ones are all used") {
 
 TEST_CASE("roots are told apart, and no saving is reached in two ways") {
   SpaceOfGraph space;
-  space.trains = true;
+  space.trains = space.may_cut = true;
   space.batch = 8;
   space.tokens = 128;
   space.experts = 4;

@@ -714,8 +714,9 @@ TSR_API void tsr_session_free(tsr_session* session);
  * is the mean token loss. Without one (dataset NULL) the graph has a scalar output "loss" of its own and
  * inputs that are fed by tsr_trainer_feed. Where such a graph has the input "loss_scale" (f32 []), the
  * trainer feeds 1 / batch: a loss written as reduce_sum(...) * loss_scale is exact under any number of
- * micro-batches. An input "seed" (i64 [], for dropout) is fed too; the names "lr" and "step" are the training
- * step's own.
+ * micro-batches. (So is a reduce_mean, and a penalty on weights beside either; of a graph that they would change,
+ * such as one with a norm over the batch, they are refused, and plans have one.) An input "seed" (i64 [], for
+ * dropout) is fed too; the names "lr" and "step" are the training step's own.
  *
  * Options
  *   devices        str   "cpu:4" (default "cpu:1")
