@@ -73,6 +73,18 @@ Status check_collective(const tsr_abi_collective& what, int32_t position, int32_
   return {};
 }
 
+// Elements of the buffer that the member at `position` passes in.
+inline int64_t input_elements(const tsr_abi_collective& what, int32_t position) {
+  switch (what.kind) {
+    case kAllGather: return what.outer * what.extents[position] * what.inner;
+    case kAllToAll:
+      return what.outer * what.extents[position] * what.middle *
+             sum_of_extents(what.extents2, what.member_count) * what.inner;
+    case kBroadcast: return position == what.root ? what.elements : 0;
+    default: return what.elements;
+  }
+}
+
 // kInternal unless all members mean the same collective; `what_of(i)`: what member i describes.
 template <class WhatOf>
 Status check_agreement(int32_t position, int32_t members, WhatOf&& what_of) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check.sh BUILD: the CUDA backend on the CPU. Every op against its references, collectives of GPUs that share one
-# device and of four with NCCL between them, and a model that four train as one does.
+# device, of four with NCCL between them and of four with nothing but the host, and a model that four train as one does.
 set -euo pipefail
 build=$(cd "$1" && pwd)
 export TESSERA_PLUGIN_PATH=$build/emulated TESSERA_EMULATOR_SEED=1
@@ -13,9 +13,14 @@ ops=$!
 "$build/tests/test_ops" -tc='every_op_in_f16_and_bf16*'
 wait $ops || { cat "$scratch/ops.txt"; exit 1; }
 cat "$scratch/ops.txt"
+TESSERA_EMULATOR_DEVICES=4 TESSERA_EMULATED_PEERS=none TESSERA_EMULATED_NCCL=missing \
+  "$build/tests/test_runtime" -sf='*communicator_test*' >"$scratch/no_peers.txt" 2>&1 &
+no_peers=$!
 for devices in 1 4; do
   TESSERA_EMULATOR_DEVICES=$devices "$build/tests/test_runtime" -sf='*communicator_test*'
 done
+wait $no_peers || { cat "$scratch/no_peers.txt"; exit 1; }
+cat "$scratch/no_peers.txt"
 
 cd "$scratch"
 tessera=$build/samples/cli/tessera
@@ -28,8 +33,9 @@ trained() {  # trained DEVICES PARALLEL: losses of the first and the last step
 }
 wanted=$(trained cpu:1 dp=1)
 export TESSERA_EMULATOR_DEVICES=4
-for parallel in dp=4,zero=3 tp=2,dp=2,zero=1; do
-  found=$(trained cuda:0,1,2,3 $parallel)
+for parallel in dp=4,zero=3 tp=2,dp=2,zero=1 dp=2,pp=2; do
+  # The last where GPUs do not reach each other's memory.
+  found=$(TESSERA_EMULATED_PEERS=$([ $parallel = dp=2,pp=2 ] && echo none) trained cuda:0,1,2,3 $parallel)
   echo "trained on four emulated GPUs | $parallel | loss $found | one CPU $wanted"
   # Sums in another order, in f32; printed to six figures.
   echo "$found $wanted" | awk '{ for (i = 1; i <= 2; ++i) if (!($i > 0) || ($i - $(i + 2)) ^ 2 > (1e-5 * $i) ^ 2) exit 1 }' ||

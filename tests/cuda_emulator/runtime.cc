@@ -49,6 +49,7 @@ size_t g_overlaps = 0;
 struct Allocation {
   size_t bytes, mapped;
   bool on_device;
+  int device;
 };
 constexpr size_t kDeviceBytes = size_t{4} << 30, kContextBytes = size_t{64} << 20;
 std::map<const char*, Allocation>& allocations() {
@@ -59,6 +60,32 @@ std::map<const void*, int>& shared_limits() {
   static std::map<const void*, int> all;
   return all;
 }
+
+// TESSERA_EMULATED_PEERS=none: devices do not reach each other's memory.
+bool has_peers() {
+  static const bool has = [] {
+    const char* text = std::getenv("TESSERA_EMULATED_PEERS");
+    return text == nullptr || std::string_view(text) != "none";
+  }();
+  return has;
+}
+// While it lives, `device` works: a touch of memory that it does not reach ends the process.
+class Reach {
+ public:
+  explicit Reach(int device) : device_(device) { protect(PROT_NONE); }
+  ~Reach() { protect(PROT_READ | PROT_WRITE); }
+  Reach(const Reach&) = delete;
+  Reach& operator=(const Reach&) = delete;
+
+ private:
+  void protect(int how) const {
+    if (has_peers()) return;
+    for (const auto& [at, it] : allocations())
+      if (it.on_device && it.device != device_)
+        (void)mprotect(const_cast<char*>(at) + it.bytes - it.mapped, it.mapped, how);
+  }
+  int device_;
+};
 
 int device_count() {
   const char* text = std::getenv("TESSERA_EMULATOR_DEVICES");
@@ -101,6 +128,7 @@ struct Capture {
 }  // namespace
 
 struct CUstream_st {
+  int device = t_device;
   std::deque<std::function<void()>> queue;
   bool ends_in_kernel = false;  // that something may overlap with
   uint64_t issued = 0, done = 0;
@@ -256,7 +284,12 @@ cudaError_t enqueue(const Config& config, Compiled& compiled, const void* name, 
   compiled.is_loaded = true;
   constexpr double kSeconds = 1e-6;  // what events say of any kernel
   enqueue_work(
-      config.stream, [config, body = std::move(body)] { run_kernel(config, body); }, kSeconds);
+      config.stream,
+      [config, body = std::move(body), device = stream_of(config.stream)->device] {
+        const Reach reach(device);
+        run_kernel(config, body);
+      },
+      kSeconds);
   stream_of(config.stream)->ends_in_kernel = true;
   g_overlaps += config.overlaps;
   return cudaSuccess;
@@ -321,10 +354,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
-  *can = 1;
+  *can = has_peers() ? 1 : 0;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  return has_peers() ? cudaSuccess : report(cudaErrorPeerAccessUnsupported);
+}
 const char* cudaGetErrorName(cudaError_t error) { return error == cudaSuccess ? "cudaSuccess" : "an error"; }
 const char* cudaGetErrorString(cudaError_t error) {
   static thread_local char text[32];
@@ -363,7 +398,7 @@ cudaError_t cudaMalloc(void** out, size_t bytes) {
   char* at = usable + (pages - used);
   std::memset(at, 0xff, used);
   emulator::forget(usable, pages);
-  allocations()[at] = {used, pages, true};
+  allocations()[at] = {used, pages, true, t_device};
   *out = at;
   return cudaSuccess;
 }
@@ -497,7 +532,8 @@ cudaError_t cudaMemcpy2DAsync(void* out, size_t out_pitch, const void* in, size_
                               size_t height, cudaMemcpyKind, cudaStream_t stream) {
   const std::lock_guard lock(g_mutex);
   if (height > 1 && (width > out_pitch || width > in_pitch)) return report(cudaErrorInvalidValue);
-  const auto work = [=] {
+  const auto work = [=, device = stream_of(stream)->device] {
+    const Reach reach(device);
     for (size_t row = 0; row < height; ++row)
       std::memmove(static_cast<char*>(out) + row * out_pitch, static_cast<const char*>(in) + row * in_pitch,
                    width);

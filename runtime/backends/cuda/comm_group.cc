@@ -1,6 +1,7 @@
 #include "runtime/backends/cuda/comm_group.h"
 
 #include <chrono>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -18,17 +19,25 @@ Status make_event(int32_t ordinal, cudaEvent_t& event) {
   return from_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
 }
 
-// Kernels of `from` read and write the memory of `to`.
-Status reach(int32_t from, int32_t to) {
+// Memory that all members read: of the current device, or pinned on the host.
+Status allocate_shared(void*& memory, int64_t bytes, bool on_device) {
+  const auto size = static_cast<size_t>(bytes);
+  return from_cuda(on_device ? cudaMalloc(&memory, size)
+                             : cudaHostAlloc(&memory, size, cudaHostAllocPortable | cudaHostAllocMapped),
+                   on_device ? "cudaMalloc" : "cudaHostAlloc");
+}
+void free_shared(void* memory, bool on_device) {
+  if (memory != nullptr) (void)(on_device ? cudaFree(memory) : cudaFreeHost(memory));
+}
+
+Result<bool> can_reach(int32_t from, int32_t to) {
   int possible = 0;
   TSR_RETURN_IF_ERROR(from_cuda(cudaDeviceCanAccessPeer(&possible, from, to), "cudaDeviceCanAccessPeer"));
-  if (possible == 0)
-    return Status(
-        StatusCode::kUnsupported,
-        format(
-            "CUDA devices {} and {} cannot reach each other's memory; run these ranks on one device, or on "
-            "devices with peer access",
-            from, to));
+  return possible != 0;
+}
+
+// Kernels of `from` read and write the memory of `to`.
+Status reach(int32_t from, int32_t to) {
   const ScopedDevice current(from);
   const cudaError_t error = cudaDeviceEnablePeerAccess(to, 0);
   if (error == cudaErrorPeerAccessAlreadyEnabled) {
@@ -54,24 +63,47 @@ Status CommGroup::connect() {
     TSR_RETURN_IF_ERROR(make_event(ordinal(i), member(i).ready));
     TSR_RETURN_IF_ERROR(make_event(ordinal(i), member(i).done));
   }
-  const std::set<int32_t> distinct(ordinals_.begin(), ordinals_.end());
-  for (const int32_t from : distinct)
-    for (const int32_t to : distinct)
-      if (from != to) TSR_RETURN_IF_ERROR(reach(from, to));
+  TSR_RETURN_IF_ERROR(reach_each_other());
   // NCCL refuses two ranks on one device, and one member needs nobody. Peers do without the library, and
   // where it cannot start: too little shared memory in a container, say.
+  const std::set<int32_t> distinct(ordinals_.begin(), ordinals_.end());
   if (members() < 2 || distinct.size() != ordinals_.size()) return {};
   const Result<const Nccl*> library = cuda::nccl();
   if (!library.ok()) return {};
   std::vector<ncclComm_t> comms(ordinals_.size());
   const ncclResult_t result = (*library)->init_all(comms.data(), members(), ordinals_.data());
   if (result != ncclSuccess) {
-    note(format("NCCL does not start, collectives go through peer memory: ncclCommInitAll of {} devices: {}",
-                members(), (*library)->error_string(result)));
+    note(format("NCCL does not start, collectives go through {}: ncclCommInitAll of {} devices: {}",
+                shares_memory_ ? "peer memory" : "memory of the host", members(),
+                (*library)->error_string(result)));
     return {};
   }
   nccl_comms_ = std::move(comms);
   nccl_ = *library;
+  return {};
+}
+
+Status CommGroup::reach_each_other() {
+  const std::set<int32_t> distinct(ordinals_.begin(), ordinals_.end());
+  for (const int32_t from : distinct)
+    for (const int32_t to : distinct) {
+      if (from == to) continue;
+      TSR_ASSIGN_OR_RETURN(const bool possible, can_reach(from, to));
+      if (!possible) {
+        static std::once_flag said;
+        std::call_once(said, [&] {
+          note(format(
+              "CUDA devices {} and {} cannot reach each other's memory: what ranks exchange beside NCCL goes "
+              "through memory of the host",
+              from, to));
+        });
+        shares_memory_ = false;
+        return {};
+      }
+    }
+  for (const int32_t from : distinct)
+    for (const int32_t to : distinct)
+      if (from != to) TSR_RETURN_IF_ERROR(reach(from, to));
   return {};
 }
 
@@ -84,12 +116,13 @@ CommGroup::~CommGroup() {
   for (const Member& member : member_) {
     drop(member.ready);
     drop(member.done);
+    free_shared(member.staged, false);
   }
   for (const Mailbox& box : mailboxes_) {
     for (const Mailbox::Slot& slot : box.slots) {
       drop(slot.posted);
       drop(slot.taken);
-      if (slot.memory != nullptr) (void)cudaFree(slot.memory);
+      free_shared(slot.memory, shares_memory_);
     }
   }
 }
@@ -141,13 +174,30 @@ Status CommGroup::make_room(Mailbox::Slot& slot, int32_t from, int32_t to, int64
   const ScopedDevice current(ordinal(from));
   if (slot.memory != nullptr) {
     TSR_RETURN_IF_ERROR(from_cuda(cudaEventSynchronize(slot.taken), "waiting for a message to be taken"));
-    TSR_RETURN_IF_ERROR(from_cuda(cudaFree(slot.memory), "freeing memory"));
+    free_shared(slot.memory, shares_memory_);
     slot.memory = nullptr;
     slot.capacity = 0;
   }
-  TSR_RETURN_IF_ERROR(from_cuda(cudaMalloc(&slot.memory, static_cast<size_t>(bytes)),
-                                format("memory for a message of {}", bytes_text(bytes))));
+  TSR_RETURN_IF_ERROR(allocate_shared(slot.memory, bytes, shares_memory_)
+                          .with_context(format("memory for a message of {}", bytes_text(bytes))));
   slot.capacity = bytes;
+  return {};
+}
+
+Status CommGroup::make_stage(int32_t position, int64_t bytes) {
+  Member& mine = member(position);
+  if (bytes <= mine.staged_bytes) return {};
+  // What it holds may still be read.
+  for (const Member& other : member_)
+    TSR_RETURN_IF_ERROR(from_cuda(cudaEventSynchronize(other.done), "waiting for a collective"));
+  const ScopedDevice current(ordinal(position));
+  free_shared(mine.staged, false);
+  mine.staged = nullptr;
+  mine.staged_bytes = 0;
+  TSR_RETURN_IF_ERROR(
+      allocate_shared(mine.staged, bytes, false)
+          .with_context(format("pinned memory of the host for {} that others read", bytes_text(bytes))));
+  mine.staged_bytes = bytes;
   return {};
 }
 

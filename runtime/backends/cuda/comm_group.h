@@ -12,8 +12,8 @@ namespace tessera::cuda {
 
 class CommGroup {
  public:
-  // Creates events, lets the devices reach each other's memory, and starts NCCL where every member has its
-  // own device.
+  // Creates events, lets the devices reach each other's memory where they can, and starts NCCL where every
+  // member has its own device.
   static Result<std::shared_ptr<CommGroup>> create(const std::vector<int32_t>& ordinals);
   ~CommGroup();
   CommGroup(const CommGroup&) = delete;
@@ -23,14 +23,25 @@ class CommGroup {
   int32_t ordinal(int32_t position) const { return ordinals_[static_cast<size_t>(position)]; }
   bool is_aborted() const { return aborted_.load(std::memory_order_acquire); }
 
+  // Whether kernels and copies of every member reach the memory of all. Where they do not (cards without peer
+  // access, virtual machines that hide it), what others read lies in pinned memory of the host, which every
+  // device reaches.
+  bool shares_memory() const { return shares_memory_; }
+
+  // What a member shows the others.
   struct Member {
     const tsr_abi_collective* what = nullptr;
     const void* in = nullptr;
     void* out = nullptr;
     cudaEvent_t ready = nullptr, done = nullptr;
+    void* staged = nullptr;  // of the host, where memory is not shared: a copy of `in`
+    int64_t staged_bytes = 0;
   };
   Member& member(int32_t position) { return member_[static_cast<size_t>(position)]; }
   const Member& member(int32_t position) const { return member_[static_cast<size_t>(position)]; }
+
+  // The member's staged memory has room for `bytes`. Nobody reads it any more.
+  Status make_stage(int32_t position, int64_t bytes);
 
   // All members meet; false after an abort.
   bool meet();
@@ -67,10 +78,12 @@ class CommGroup {
   explicit CommGroup(const std::vector<int32_t>& ordinals)
       : ordinals_(ordinals), member_(ordinals.size()), mailboxes_(ordinals.size() * ordinals.size()) {}
   Status connect();
+  Status reach_each_other();
 
   const std::vector<int32_t> ordinals_;
   std::vector<Member> member_;
   std::vector<Mailbox> mailboxes_;
+  bool shares_memory_ = true;
   const Nccl* nccl_ = nullptr;
   std::vector<ncclComm_t> nccl_comms_;
   WaitWord phase_{0};

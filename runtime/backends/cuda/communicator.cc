@@ -137,14 +137,16 @@ Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& wha
   switch (what.kind) {
     case kAllReduce: {
       // Nobody else touches my share, neither to read nor to write, so it works in place and needs no
-      // scratch.
-      const MemberShare share = all_reduce_share(what.elements, members, position_);
+      // scratch. Where others' results are out of reach each member adds up all of it, in the same order.
+      const bool all = !group.shares_memory();
+      const MemberShare share =
+          all ? MemberShare{0, what.elements} : all_reduce_share(what.elements, members, position_);
       const int64_t at = bytes_of(what, share.begin);
-      task.out_count = members;
-      for (int32_t i = 0; i < members; ++i) {
-        task.in[i] = static_cast<const char*>(group.member(i).in) + at;
-        task.out[i] = static_cast<char*>(group.member(i).out) + at;
-      }
+      for (int32_t i = 0; i < members; ++i) task.in[i] = static_cast<const char*>(group.member(i).in) + at;
+      task.out_count = all ? 1 : members;
+      task.out[0] = out;
+      if (!all)
+        for (int32_t i = 0; i < members; ++i) task.out[i] = static_cast<char*>(group.member(i).out) + at;
       task.rows = 1;
       task.count = share.count;
       return from_cuda(launch_reduce(stream, what.dtype, what.reduce, task), "all_reduce");
@@ -213,6 +215,7 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
   // Which way a collective goes follows from its description alone.
   const bool by_nccl = group_->nccl() != nullptr && nccl_can(what);
   Status status;
+  if (!by_nccl && !group_->shares_memory()) TSR_RETURN_IF_ERROR(stage(stream, what));
   if (!by_nccl) status = from_cuda(cudaEventRecord(mine.ready, stream), "an event");
   if (!group_->meet()) return aborted();
   // Every member comes to the same verdict, and leaves only when all have read the descriptions. (NCCL by
@@ -237,6 +240,21 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
   else if (status.ok())
     status = through_nccl(stream, what, in, out != nullptr ? out : const_cast<void*>(in));
   if (status.ok()) count_message(counters_, what.kind, ring_bytes(what, position_));
+  return status;
+}
+
+// What others read of this member's input is a copy of it in memory of the host.
+Status Communicator::stage(cudaStream_t stream, const tsr_abi_collective& what) {
+  CommGroup::Member& mine = group_->member(position_);
+  const int64_t bytes = bytes_of(what, input_elements(what, position_));
+  // Until the others have read the copy before.
+  Status status = group_->make_stage(position_, bytes);
+  for (int32_t i = 0; i < group_->members() && status.ok(); ++i)
+    if (i != position_) status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).done, 0), "waiting");
+  if (status.ok())
+    status = from_cuda(copy_rows(stream, mine.in, mine.staged, 1, bytes, bytes, bytes), "a copy to the host");
+  if (!status.ok()) group_->abort();  // nobody may read what is not there
+  mine.in = mine.staged;
   return status;
 }
 

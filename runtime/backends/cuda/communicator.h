@@ -3,7 +3,7 @@
 // do their own share straight from the others' memory, record an event, meet again and wait for those.
 // Nothing on a device waits for work that is not issued yet, so any number of ranks may share a GPU. Where
 // every member has a GPU of its own, NCCL does what it can express (even, contiguous pieces); the rest goes
-// through peer memory.
+// through peer memory, or where GPUs cannot reach each other's through pinned memory of the host.
 //
 // Results of the shared path are the same for any timing: every element is reduced by one member, in group
 // order. After an abort, or a mismatch between members, the group stays unusable.
@@ -45,6 +45,7 @@ class Communicator {
  private:
   Communicator(std::shared_ptr<CommGroup> group, int32_t position);
   Status exchange(cudaStream_t stream, const tsr_abi_collective& what);
+  Status stage(cudaStream_t stream, const tsr_abi_collective& what);
   Status through_nccl(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out) const;
   Status check_peer(int32_t peer, int64_t bytes, std::string_view what) const;
   Status post(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes);
