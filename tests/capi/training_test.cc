@@ -9,8 +9,10 @@
 
 #include "c_api.h"
 #include "small_training.h"
+#include "tests/number_after.h"
 
 using namespace capi_test;
+using tessera::test::number_after;
 
 namespace {
 
@@ -425,4 +427,40 @@ TEST_CASE("after fork the child gets errors, not a hang") {
   CHECK(WEXITSTATUS(status) == 0);
   feed(trainer, 1);
   step(trainer);  // the parent goes on
+}
+
+TEST_CASE("what a split table touches of its arena does not depend on the tokens") {
+  static constexpr const char* kText = R"(graph {
+  symbol B
+  input tokens: i32[B, 16]
+  parameter table: f32[4, 3]
+  e = embedding(table, tokens) : f32[B, 16, 3]
+  s = square(e) : f32[B, 16, 3]
+  loss = reduce_mean(s) {axes = [0, 1, 2]} : f32[]
+  output loss = loss
+})";
+  tsr_graph* graph = nullptr;
+  ok(tsr_graph_parse(kText, TSR_TEXT_END, &graph));
+  const Graph owner(graph);
+  tsr_model* model = nullptr;
+  ok(tsr_model_new_from_graph(graph, nullptr, &model));
+  const Model kept(model);
+  const Runtime rt = runtime();
+  const Trainer trainer =
+      mlp_trainer(rt, kept, {{"devices", std::string("cpu:2")}, {"parallel", std::string("tp=2,sp")}});
+  const std::vector<int64_t> dims = {8, 16};
+  tsr_tensor* tokens = nullptr;  // all of the first row, which the second device has not
+  ok(tsr_tensor_new(TSR_I32, 2, dims.data(), &tokens));
+  const Tensor zeros(tokens);
+  ok(tsr_trainer_feed(trainer.get(), "tokens", tokens));
+  step(trainer);
+  step(trainer);
+  std::string json = report(trainer);
+  int devices = 0;
+  for (size_t at; (at = json.find("\"measured\":")) != std::string::npos; ++devices) {
+    CHECK(number_after(json.substr(at), "\"measured\":") ==
+          number_after(json.substr(json.rfind("\"predicted\":", at)), "\"predicted\":"));
+    json.erase(0, at + 1);
+  }
+  CHECK(devices == 2);
 }

@@ -5,6 +5,7 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/row_kernel.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
+#include "runtime/backends/cpu/kernels/table_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/columns_simd.cc"
@@ -85,43 +86,28 @@ Result<Prepared> prepare_sum_leading_simd(const KernelSpec& spec) {
                        }));
 }
 
-// ids [R], dy [R, C] -> dtable [V, C]. A stable counting sort by table row makes the rows independent: the
-// same bits for any number of threads, and each table row is written once.
+// ids [R], dy [R, C] -> dtable [V, C]. Row by row: the same bits for any number of threads, and each table
+// row is written once.
 Result<Prepared> prepare_embedding_grad_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const int64_t V = spec.output_dims(0)[0], C = spec.output_dims(0)[1], count = spec.input_elements(0);
   const FactorIndex v(spec.factor('v'));
-  const auto row_of = [v, V](int32_t id) {
-    const int64_t row = v.to_local(id);
-    return row < V ? row : -1;
-  };
-  return simd_prepared(
-      spec, static_cast<double>(count * C), make_kernel([=](const LaunchArgs& args) {
-        const int32_t* ids = args.in<int32_t>(0);
-        const float* dy = args.in<float>(1);
-        float* dtable = args.out<float>(0);
-        int64_t* first =
-            static_cast<int64_t*>(args.workspace);  // [V + 1]: where the positions of a row start
-        int64_t* positions = first + V + 1;         // [R], by row
-        std::fill_n(first, V + 1, int64_t{0});
-        for (int64_t i = 0; i < count; ++i)
-          if (const int64_t row = row_of(ids[i]); row >= 0) ++first[row + 1];
-        for (int64_t row = 0; row < V; ++row) first[row + 1] += first[row];
-        for (int64_t i = 0; i < count; ++i)
-          if (const int64_t row = row_of(ids[i]); row >= 0) positions[first[row]++] = i;
-        // first[row] now is the end of the row: the start of the next one.
-        args.pool.parallel_ranges(V, row_grain(C), [&](int64_t begin, int64_t end) {
-          for (int64_t row = begin; row < end; ++row) {
-            const int64_t from = row == 0 ? 0 : first[row - 1], to = first[row];
-            if (from == to) {
-              std::fill_n(dtable + row * C, C, 0.0f);
-            } else {
-              HWY_DYNAMIC_DISPATCH(sum_rows_at)(dy, positions + from, to - from, C, dtable + row * C);
-            }
-          }
-        });
-      }),
-      (V + 1 + count) * static_cast<int64_t>(sizeof(int64_t)));
+  return simd_prepared(spec, static_cast<double>(count * C), make_kernel([=](const LaunchArgs& args) {
+                         const float* dy = args.in<float>(1);
+                         float* dtable = args.out<float>(0);
+                         const TableRows rows(v, V, args.in<int32_t>(0), count, args.workspace);
+                         args.pool.parallel_ranges(V, row_grain(C), [&](int64_t begin, int64_t end) {
+                           for (int64_t row = begin; row < end; ++row) {
+                             const int64_t *from = rows.begin(row), *to = rows.end(row);
+                             if (from == to) {
+                               std::fill_n(dtable + row * C, C, 0.0f);
+                             } else {
+                               HWY_DYNAMIC_DISPATCH(sum_rows_at)(dy, from, to - from, C, dtable + row * C);
+                             }
+                           }
+                         });
+                       }),
+                       TableRows::bytes(V, count));
 }
 
 }  // namespace tessera::cpu

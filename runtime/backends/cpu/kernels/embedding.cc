@@ -4,6 +4,7 @@
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/row_kernel.h"
 #include "runtime/backends/cpu/kernels/strided.h"
+#include "runtime/backends/cpu/kernels/table_rows.h"
 
 namespace tessera::cpu {
 
@@ -33,45 +34,29 @@ Result<Prepared> prepare_embedding(const KernelSpec& spec) {
   });
 }
 
-// ids [R], dy [R, C] -> dtable [V, C]. A counting sort by table row (stable, so positions stay in order)
-// makes the rows independent: the same bits for any number of threads, and each table row is written once.
+// ids [R], dy [R, C] -> dtable [V, C]. Row by row: the same bits for any number of threads, and each table
+// row is written once.
 Result<Prepared> prepare_embedding_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     const int64_t V = spec.output_dims(0)[0], C = spec.output_dims(0)[1], count = spec.input_elements(0);
     const FactorIndex v(spec.factor('v'));
-    const auto row_of = [v, V](int32_t id) {
-      const int64_t row = v.to_local(id);
-      return row < V ? row : -1;
-    };
     auto launch = [=](const LaunchArgs& args) {
-      const int32_t* ids = args.in<int32_t>(0);
       const T* dy = args.in<T>(1);
       T* dtable = args.out<T>(0);
-      int64_t* first = static_cast<int64_t*>(args.workspace);  // [V + 1]: where the positions of a row start
-      int64_t* positions = first + V + 1;                      // [R], by row
-      std::fill_n(first, V + 1, int64_t{0});
-      for (int64_t i = 0; i < count; ++i)
-        if (const int64_t row = row_of(ids[i]); row >= 0) ++first[row + 1];
-      for (int64_t row = 0; row < V; ++row) first[row + 1] += first[row];
-      for (int64_t i = 0; i < count; ++i)
-        if (const int64_t row = row_of(ids[i]); row >= 0) positions[first[row]++] = i;
-      // first[row] now is the end of the row: the start of the next one.
+      const TableRows rows(v, V, args.in<int32_t>(0), count, args.workspace);
       args.pool.parallel_ranges(V, row_grain(C), [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-          const int64_t from = row == 0 ? 0 : first[row - 1], to = first[row];
+        for (int64_t row = begin; row < end; ++row)
           for (int64_t c0 = 0; c0 < C; c0 += kColumnBlock) {
             const int64_t width = std::min(kColumnBlock, C - c0);
             double sums[kColumnBlock] = {};
-            for (int64_t i = from; i < to; ++i)
-              for (int64_t c = 0; c < width; ++c) sums[c] += double(dy[positions[i] * C + c0 + c]);
+            for (const int64_t* at = rows.begin(row); at != rows.end(row); ++at)
+              for (int64_t c = 0; c < width; ++c) sums[c] += double(dy[*at * C + c0 + c]);
             for (int64_t c = 0; c < width; ++c) dtable[row * C + c0 + c] = T(sums[c]);
           }
-        }
       });
     };
-    return reference_kernel(spec, make_kernel(launch), double(count * C),
-                            (V + 1 + count) * int64_t{sizeof(int64_t)});
+    return reference_kernel(spec, make_kernel(launch), double(count * C), TableRows::bytes(V, count));
   });
 }
 
