@@ -1,4 +1,7 @@
 // Unary and binary functions, scalings and biases.
+#include <algorithm>
+#include <type_traits>
+
 #include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
@@ -42,17 +45,24 @@ struct ScaleBy {
   __device__ void operator()(int64_t, const W* x, W* y) const { y[0] = x[0] * value; }
 };
 
-template <class T>
-struct AddBias : NoSetUp {
-  const T* bias;
-  int64_t width;
-  __device__ void operator()(int64_t i, const Wide<T>* x, Wide<T>* y) const {
-    // Most tensors have fewer than 2^32 elements, whose remainder is a cheap one.
-    const int64_t n =
-        (i | width) >> 32 == 0 ? static_cast<uint32_t>(i) % static_cast<uint32_t>(width) : i % width;
-    y[0] = x[0] + widen(bias[n]);
+// Packs go through the rows one after another; a thread's column moves on by the same amount every time, so
+// that there is one division a thread.
+template <class T, int kVec>
+__global__ void __launch_bounds__(256)
+    add_bias_kernel(const T* x, const T* bias, T* y, int64_t packs, int64_t packs_of_row) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x, move = step % packs_of_row;
+  int64_t pack = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, column = pack % packs_of_row;
+  for (; pack < packs; pack += step) {
+    Wide<T> value[kVec], addend[kVec];
+    load_pack(x + pack * kVec, value);
+    load_pack(bias + column * kVec, addend);
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) value[v] += addend[v];
+    store_pack(y + pack * kVec, value);
+    column += move;
+    if (column >= packs_of_row) column -= packs_of_row;
   }
-};
+}
 
 template <int kIn, class F>
 Result<Prepared> plain(const KernelSpec& spec) {
@@ -94,13 +104,24 @@ Result<Prepared> prepare_scale_by(const KernelSpec& spec) {
 
 // x [..., N], b [N] -> y [..., N]
 Result<Prepared> prepare_add_bias(const KernelSpec& spec) {
-  const int64_t width = spec.input_elements(1);
-  return map_op<1, 1>(spec, [width](const LaunchArgs& args, auto zero) {
+  const int64_t count = spec.output_elements(0), width = spec.input_elements(1);
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
-    AddBias<T> f;
-    f.bias = args.in<T>(1);
-    f.width = width;
-    return f;
+    const auto by_packs = [=](auto vec) {
+      constexpr int kVec = vec;
+      return make_kernel([=](const LaunchArgs& args) {
+        if (count == 0) return;
+        constexpr int kThreads = 256, kWave = 132 * 8;  // blocks that an H100 holds
+        const int blocks = std::min(grid_for(count, kThreads * kVec), kWave);
+        add_bias_kernel<T, kVec><<<blocks, kThreads, 0, args.stream>>>(
+            args.in<T>(0), args.in<T>(1), args.out<T>(0), count / kVec, width / kVec);
+      });
+    };
+    constexpr int kVec = 16 / static_cast<int>(sizeof(T));
+    auto plain = by_packs(std::integral_constant<int, 1>{});
+    if (width % kVec != 0) return memory_bound(spec, std::move(plain));
+    return memory_bound(spec,
+                        where_aligned(spec, by_packs(std::integral_constant<int, kVec>{}), std::move(plain)));
   });
 }
 
