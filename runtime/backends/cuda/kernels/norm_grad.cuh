@@ -7,6 +7,7 @@
 
 #include "runtime/backends/cuda/kernels/columns.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/mma.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -112,6 +113,16 @@ __global__ void __launch_bounds__(kNormGradThreads) norm_grad_kernel(NormGrad<T>
       d[p] = *reinterpret_cast<const Pack<T, kVec>*>(n.dy + at + column(p));
       v[p] = *reinterpret_cast<const Pack<T, kVec>*>(n.x + at + column(p));
       if (n.addend != nullptr) other[p] = *reinterpret_cast<const Pack<T, kVec>*>(n.addend + at + column(p));
+    }
+    // Few warps have few bytes under way: the team's next row comes to the L2 cache meanwhile. (Not where
+    // registers are all taken.)
+    constexpr bool kFetches = kPacks * kSums < 12;
+    static_assert(kPacks * 16 <= 128);  // a line a thread is enough
+    const int64_t next = row + int64_t{gridDim.x} * kTeams, line = team.rank * (128 / int64_t{sizeof(T)});
+    if (kFetches && next < n.rows && line < n.cols) {
+      prefetch_to_l2(n.dy + next * n.cols + line);
+      prefetch_to_l2(n.x + next * n.cols + line);
+      if (n.addend != nullptr) prefetch_to_l2(n.addend + next * n.cols + line);
     }
     const W scale = n.rstd[row], center = kCentred ? n.mean[row] : W(0);
     W sum = 0, projection = 0;
