@@ -187,13 +187,6 @@ struct LossSum {
   }
 };
 
-struct SameValue : NoSetUp {
-  template <class W>
-  __device__ void operator()(int64_t, const W* x, W* y) const {
-    y[0] = x[0];
-  }
-};
-
 // --- products ---
 
 // A result in Out, added to what is there or not.

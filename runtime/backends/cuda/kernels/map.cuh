@@ -111,9 +111,17 @@ void launch_map(cudaStream_t stream, int64_t count, F f,
         <<<grid_for(count, kThreads), kThreads, 0, stream>>>(f, operands, count);
 }
 
-// The functor of a function without state: kFunction<W>::apply(x...).
+// The functor of a function without state.
 struct NoSetUp {
   __device__ void begin() {}
+};
+
+// The value as it is: loading and storing convert it.
+struct SameValue : NoSetUp {
+  template <class W>
+  __device__ void operator()(int64_t, const W* x, W* y) const {
+    y[0] = x[0];
+  }
 };
 
 // y = op(x): `make(args, W{})` gives the functor at launch, when its scalars lie at known addresses.
