@@ -52,26 +52,38 @@ __global__ void __launch_bounds__(kGroupingThreads)
   if (begin == 0) atomicAdd(&sizes[mine], 1);
 }
 
-// Inclusive sums in place, by one block.
+// Inclusive sums in place, by one block. A warp adds up its part, then goes through it again with the sums of
+// the parts before it: 128 neighbours at a time, so that its loads are whole lines.
 static __global__ void __launch_bounds__(1024) inclusive_sum_kernel(int32_t* values, int64_t count) {
-  constexpr int kThreads = 1024;
-  __shared__ int32_t sums[kThreads];
-  const int64_t each = (count + kThreads - 1) / kThreads;
-  const int64_t begin = min(count, each * threadIdx.x), end = min(count, begin + each);
+  constexpr int kWarps = 32, kOwn = 4, kTile = 32 * kOwn;
+  __shared__ int32_t sums[kWarps];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t tiles = (count + kTile - 1) / kTile, part = (tiles + kWarps - 1) / kWarps * kTile;
+  const int64_t begin = min(count, warp * part), end = min(count, begin + part);
   int32_t sum = 0;
-  for (int64_t i = begin; i < end; ++i) sum += values[i];
-  sums[threadIdx.x] = sum;
+#pragma unroll 8
+  for (int64_t i = begin + lane; i < end; i += 32) sum += values[i];
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+  if (lane == 0) sums[warp] = sum;
   __syncthreads();
-  for (int step = 1; step < kThreads; step *= 2) {
-    const int32_t left = static_cast<int>(threadIdx.x) >= step ? sums[threadIdx.x - step] : 0;
-    __syncthreads();
-    sums[threadIdx.x] += left;
-    __syncthreads();
-  }
-  int32_t running = sums[threadIdx.x] - sum;
-  for (int64_t i = begin; i < end; ++i) {
-    running += values[i];
-    values[i] = running;
+  int32_t before = 0;
+  for (int w = 0; w < warp; ++w) before += sums[w];
+  for (int64_t tile = begin; tile < end; tile += kTile) {
+    const int64_t first = tile + lane * kOwn;
+    int32_t own[kOwn], up_to = 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) up_to = own[i] = up_to + (first + i < end ? values[first + i] : 0);
+#pragma unroll
+    for (int lanes = 1; lanes < 32; lanes *= 2) {
+      const int32_t left = __shfl_up_sync(0xffffffffu, up_to, lanes);
+      if (lane >= lanes) up_to += left;
+    }
+    const int32_t running = before + up_to - own[kOwn - 1];
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i)
+      if (first + i < end) values[first + i] = running + own[i];
+    before += __shfl_sync(0xffffffffu, up_to, 31);
   }
 }
 
