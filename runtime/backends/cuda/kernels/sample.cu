@@ -7,8 +7,7 @@
 //            whole numbers, 2^-59 each, so that their order does not matter
 //   gather   where the walk goes by likelihood, the tokens of the bins that may be kept, bin by bin
 //   draw     a block a sequence: what top_k and top_p keep and where the draw falls lies in one bin each,
-//   whose
-//            few tokens it sorts, or in one part
+//            whose few tokens it sorts, or in one part
 // Nothing is known on the host of temperature, top_k and top_p: what has nothing to do ends at once. A bin of
 // more tokens than a block sorts (thousands within 1/32 of a logit) is searched three bits at a time.
 #include "runtime/backends/cuda/kernels/factor_index.cuh"
@@ -105,6 +104,18 @@ struct Bin {
   __device__ double sum() const {
     return static_cast<double>(high) * 0x1p-29 + static_cast<double>(low) * 0x1p-59;
   }
+};
+
+// A sum in the same whole numbers, as two doubles that are exact in any order: of up to 2^23 amounts of up
+// to 1.
+struct ExactSum {
+  double high = 0, low = 0;
+  __device__ void add(double amount) {
+    const double whole = floor(amount * 0x1p29) * 0x1p-29;
+    high += whole;
+    low += rint((amount - whole) * 0x1p59) * 0x1p-59;
+  }
+  __device__ double over(const Block& team) const { return team.sum(high) + team.sum(low); }
 };
 
 // What lies before each bin, in shared memory; [kBins] is all.
@@ -423,24 +434,24 @@ struct Walk {
   }
 
   // The largest place x for which what the loaded bin's places >= x and >= limit have is enough; 0 if there
-  // is none. The sums have one order, as all of the team have the result.
+  // is none. Places lie in any order, which the sums do not depend on.
   __device__ __noinline__ Place search(Measure measure, Place limit, Enough enough) const {
     Place found = 0;
     const int bits = Sample<T>::kValueBits + s.token_bits;
     for (int shift = (bits + kStep - 1) / kStep * kStep - kStep; shift >= 0; shift -= kStep) {
-      double sums[kWays] = {};
+      ExactSum sums[kWays];
 #pragma unroll 1
       for (int i = team.rank; i < count; i += kThreads) {
         const Place at = of_bin[i];
         const double amount = at < limit ? 0 : amount_of(measure, at);
 #pragma unroll
         for (int way = 0; way < kWays; ++way)
-          if (at >= (found | static_cast<Place>(way + 1) << shift)) sums[way] += amount;
+          if (at >= (found | static_cast<Place>(way + 1) << shift)) sums[way].add(amount);
       }
       int ways = 0;
 #pragma unroll
       for (int way = 0; way < kWays; ++way)
-        if (enough(team.sum(sums[way]))) ways = way + 1;  // sums fall from way to way
+        if (enough(sums[way].over(team))) ways = way + 1;  // sums fall from way to way
       found |= static_cast<Place>(ways) << shift;
     }
     return found;
@@ -463,11 +474,11 @@ struct Walk {
   }
   // What the loaded bin's places from `limit` on have.
   __device__ __noinline__ double sum_from(Measure measure, Place limit) const {
-    double sum = 0;
+    ExactSum sum;
 #pragma unroll 1
     for (int i = team.rank; i < count; i += kThreads)
-      if (const Place at = of_bin[i]; at >= limit) sum += amount_of(measure, at);
-    return team.sum(sum);
+      if (const Place at = of_bin[i]; at >= limit) sum.add(amount_of(measure, at));
+    return sum.over(team);
   }
 
   __device__ int32_t draw(double uniform) {
