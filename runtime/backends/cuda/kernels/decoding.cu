@@ -47,6 +47,19 @@ struct CacheWrite {
   }
 };
 
+// A kernel that moves rows of `cols` elements, 16 bytes at a time where rows and addresses allow it:
+// make(U{}, cols) moves rows of so many U.
+template <class Make>
+Result<Prepared> by_moved_rows(const KernelSpec& spec, int64_t cols, Make make) {
+  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+    using Pack = unsigned __int128;
+    constexpr auto kVec = static_cast<int64_t>(sizeof(Pack) / sizeof(zero));
+    auto plain = make(zero, cols);
+    if (cols % kVec != 0) return memory_bound(spec, std::move(plain));
+    return memory_bound(spec, where_aligned(spec, make(Pack{}, cols / kVec), std::move(plain)));
+  });
+}
+
 }  // namespace
 
 // start [B] -> y [B, T]. Wraps instead of overflowing: `start` is untrusted.
@@ -61,28 +74,30 @@ Result<Prepared> prepare_positions(const KernelSpec& spec) {
 
 // x [B, T, C], length [B] -> y [B, C]. `length` is untrusted: no such row gives 0.
 Result<Prepared> prepare_select_row(const KernelSpec& spec) {
-  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
-    using T = decltype(zero);
-    const auto dims = spec.input_dims(0);
-    const int64_t B = dims[0], rows = dims[1], cols = dims[2];
-    Prepared prepared = by_rows(spec, B, cols, [=](const LaunchArgs& args) {
-      return SelectRow<T>{args.in<T>(0), args.in<int32_t>(1), args.out<T>(0), rows, cols};
-    });
-    prepared.bytes = 2 * operand_bytes(spec, 0);
-    return std::move(prepared);
-  });
+  const auto dims = spec.input_dims(0);
+  const int64_t B = dims[0], rows = dims[1];
+  TSR_ASSIGN_OR_RETURN(Prepared prepared, by_moved_rows(spec, dims[2], [=](auto zero, int64_t cols) {
+                         using T = decltype(zero);
+                         return make_kernel([=](const LaunchArgs& args) {
+                           launch_rows(
+                               args.stream, B, cols,
+                               SelectRow<T>{args.in<T>(0), args.in<int32_t>(1), args.out<T>(0), rows, cols});
+                         });
+                       }));
+  prepared.bytes = 2 * operand_bytes(spec, 0);
+  return std::move(prepared);
 }
 
 // cache [B, S, KV, D], new [B, T, KV, D], start, length [B] -> cache. `start` and `length` are untrusted:
 // rows outside the cache are dropped.
 Result<Prepared> prepare_cache_write(const KernelSpec& spec) {
-  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
-    using T = decltype(zero);
-    const auto dims = spec.input_dims(0);
-    const int64_t B = dims[0], S = dims[1], rows = spec.input_dims(1)[1], cols = dims[2] * dims[3];
-    const auto cache_bytes = static_cast<size_t>(B * S * cols) * sizeof(T);
-    Prepared prepared = memory_bound(
-        spec, make_kernel([=](const LaunchArgs& args) -> Status {
+  const auto dims = spec.input_dims(0);
+  const int64_t B = dims[0], S = dims[1], rows = spec.input_dims(1)[1], row = dims[2] * dims[3];
+  TSR_ASSIGN_OR_RETURN(
+      Prepared prepared, by_moved_rows(spec, row, [=](auto zero, int64_t cols) {
+        using T = decltype(zero);
+        const auto cache_bytes = static_cast<size_t>(B * S * cols) * sizeof(T);
+        return make_kernel([=](const LaunchArgs& args) -> Status {
           if (args.inputs[0] != args.outputs[0] && cache_bytes > 0)
             TSR_RETURN_IF_ERROR(from_cuda(cudaMemcpyAsync(args.outputs[0], args.inputs[0], cache_bytes,
                                                           cudaMemcpyDeviceToDevice, args.stream),
@@ -91,9 +106,9 @@ Result<Prepared> prepare_cache_write(const KernelSpec& spec) {
                       CacheWrite<T>{args.in<T>(1), args.in<int32_t>(2), args.in<int32_t>(3), args.out<T>(0),
                                     S, rows, cols});
           return {};
-        }));
-    return as_decode_step(std::move(prepared), {spec.input_dtype(0), CacheStep{B, S, rows, cols}});
-  });
+        });
+      }));
+  return as_decode_step(std::move(prepared), {spec.input_dtype(0), CacheStep{B, S, rows, row}});
 }
 
 }  // namespace tessera::cuda
