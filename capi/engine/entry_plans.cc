@@ -149,12 +149,24 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
     const Result<EntryPlans> refused = plan_once(smallest, 1, cluster, catalog, &least);
     if (refused.ok() || least.limit == 0) return refused;
   }
-  if (least.plan) {
-    Result<EntryPlans> planned = plan_once(smallest, least.limit, cluster, catalog, nullptr, &*least.plan);
-    // A plan that is of use has been searched for: its gap and what else there is are known.
-    if (!planned.ok() || planned->largest_arena() > limit || given.any_that_fits) return planned;
+  if (!least.plan) return plan_once(smallest, least.limit, cluster, catalog, nullptr);
+  Result<EntryPlans> planned = plan_once(smallest, least.limit, cluster, catalog, nullptr, &*least.plan);
+  if (!planned.ok() || given.any_that_fits) return planned;
+  if (planned->largest_arena() > limit) {
+    // Plans with which the first entry is as small need not be alike for the others. What is found where
+    // nothing is asked of it is the one that smaller limits are told of.
+    LeastFound other;
+    if (plan_once(smallest, 1, cluster, catalog, &other).ok() || !other.plan) return planned;
+    Result<EntryPlans> told = plan_once(smallest, other.limit, cluster, catalog, nullptr, &*other.plan);
+    if (!told.ok() || told->largest_arena() >= planned->largest_arena()) return planned;
+    planned = std::move(told);
+    least = std::move(other);
+    if (planned->largest_arena() > limit) return planned;
   }
-  return plan_once(smallest, least.limit, cluster, catalog, nullptr);
+  // A plan that is of use is searched for, so that its gap and what else there is are known.
+  Result<EntryPlans> searched = plan_once(smallest, least.limit, cluster, catalog, nullptr);
+  if (searched.ok() && searched->largest_arena() <= limit) return searched;
+  return planned;
 }
 
 // What would do, in place of a plan that is too large.

@@ -76,6 +76,44 @@ TEST_CASE("a plan that cannot fit is refused with the smallest limit that would 
   CHECK(error.message.size() > 40);
 }
 
+// Layouts with which decoding is as small need not be alike for the prompt (tp=2 with sp and without).
+TEST_CASE("the smallest limit is the same whatever limit it is named for, and works") {
+  const Runtime rt = runtime();
+  struct Case {
+    const char *model, *devices, *parallel;
+  };
+  for (const Case& c :
+       {Case{"gpt2:L=2,C=4,H=1,V=3,T=16", "cpu:2", ""}, Case{"gpt2:L=2,C=6,H=1,V=3,T=16", "cpu:4", "tp=4"}}) {
+    INFO(c.model);
+    tsr_model* raw = nullptr;
+    ok(tsr_model_new(c.model, nullptr, &raw));
+    const Model model(raw);
+    const auto plan = [&](int64_t limit) {
+      tsr_plan* made = nullptr;
+      const Error error = take(tsr_plan_new(rt.get(), model.get(),
+                                            options({{"devices", std::string(c.devices)},
+                                                     {"mode", std::string("generate")},
+                                                     {"parallel", std::string(c.parallel)},
+                                                     {"memory_limit", limit}})
+                                                .get(),
+                                            &made));
+      tsr_plan_free(made);
+      return error;
+    };
+    const auto named = [&](int64_t limit) {
+      const Error none = plan(limit);
+      REQUIRE(none.code == TSR_OUT_OF_MEMORY);
+      return std::stoll(none.message.substr(none.message.find('(') + 1));
+    };
+    const int64_t least = named(64);
+    CHECK(named(least - 1) == least);
+    for (const int64_t more : {0, 1, 50, 100, 200, 400, 800}) {
+      CAPTURE(more);
+      CHECK(plan(least + more).code == TSR_OK);
+    }
+  }
+}
+
 TEST_CASE(
     "the limit and the devices named when nothing fits are true of all entries, trained or served, pinned or "
     "not") {
