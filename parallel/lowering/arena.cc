@@ -11,20 +11,23 @@ namespace {
 class Timeline {
  public:
   Timeline(std::span<const Lifetime> all, int32_t end)
-      : all_(all), stretches_(static_cast<size_t>(end / kStretch + 1)) {}
+      : all_(all), alive_(static_cast<size_t>(end / kStretch + 1)), begin_(alive_.size()) {}
 
   // The lowest end of the tightest gap among placed buffers that live at the same time.
   int64_t best_fit(size_t item, const std::vector<int64_t>& offsets) {
     const Lifetime& it = all_[item];
     met_.clear();
-    for (int32_t s = it.first / kStretch; s <= it.last / kStretch; ++s)
-      for (const uint32_t other : stretches_[static_cast<size_t>(s)]) {
+    const auto meet = [&](const std::vector<uint32_t>& others) {
+      for (const uint32_t other : others) {
         const Lifetime& o = all_[other];
         if (o.first > it.last || o.last < it.first) continue;
-        if (std::max(o.first, it.first) / kStretch != s)
-          continue;  // seen once, in the first stretch that they share
         met_.emplace_back(offsets[other], offsets[other] + align_slot(o.bytes));
       }
+    };
+    // Each of them once: those that are there when it begins, and those that begin later.
+    const int32_t first = it.first / kStretch, last = it.last / kStretch;
+    meet(alive_[static_cast<size_t>(first)]);
+    for (int32_t s = first + 1; s <= last; ++s) meet(begin_[static_cast<size_t>(s)]);
     std::ranges::sort(met_);
     int64_t end = 0, best = -1, best_gap = INT64_MAX;
     for (const auto& [from, to] : met_) {
@@ -36,14 +39,16 @@ class Timeline {
   }
 
   void place(size_t item) {
-    for (int32_t s = all_[item].first / kStretch; s <= all_[item].last / kStretch; ++s)
-      stretches_[static_cast<size_t>(s)].push_back(static_cast<uint32_t>(item));
+    const int32_t first = all_[item].first / kStretch, last = all_[item].last / kStretch;
+    begin_[static_cast<size_t>(first)].push_back(static_cast<uint32_t>(item));
+    for (int32_t s = first; s <= last; ++s)
+      alive_[static_cast<size_t>(s)].push_back(static_cast<uint32_t>(item));
   }
 
  private:
   static constexpr int32_t kStretch = 32;
   std::span<const Lifetime> all_;
-  std::vector<std::vector<uint32_t>> stretches_;
+  std::vector<std::vector<uint32_t>> alive_, begin_;  // by stretch: those that live in it, that begin in it
   std::vector<std::pair<int64_t, int64_t>> met_;
 };
 
