@@ -239,7 +239,8 @@ void register_train(CLI::App& app) {
   command->add_option("--eval-batches", args->eval_batches, "most batches of it to evaluate; 0: all")
       ->capture_default_str();
   command->add_option("--seed", args->seed, "of data order and dropout")->capture_default_str();
-  command->add_option("--checkpoint", args->checkpoint, "folder (default OUT.checkpoint)");
+  command->add_option("--checkpoint", args->checkpoint,
+                      "folder (default: the one of --resume, else OUT.checkpoint)");
   command->add_option("--checkpoint-every", args->checkpoint_every,
                       "steps between checkpoints (default STEPS/10; 0: none)");
   command->add_option("--resume", args->resume, "go on from this checkpoint");
