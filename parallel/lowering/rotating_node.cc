@@ -57,6 +57,11 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
         return refuse(format("no axis of {} ranks splits another factor of the node", ranks()));
       if (type(input(i)).shape[first->dim] / home_.unit < ranks())
         return refuse(format("{} pieces are there", type(input(i)).shape[first->dim] / home_.unit));
+      for (size_t o = 0; o < outputs_.size(); ++o) {
+        const std::vector<AxisId>& sums = sharding_.outputs[o].partial;
+        if (outputs_[o].dim >= 0 && std::ranges::find(sums, home_.axes[0]) == sums.end())
+          return refuse("a result that has it is no sum over the ranks, and cannot travel with the slices");
+      }
       const auto& group = e_.builder_.program.groups[static_cast<size_t>(e_.builder_.group(home_.axes))];
       position_ = group.position;
       members_ = group.ranks;

@@ -141,7 +141,12 @@ Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
   if (factors.size() < 2) return {};
   const AxisId axis = *axes_.context;
   const StrategySpec& spec = options_.spec;
-  if (spec.context == ContextForm::kRing && uses(plan, axis)) {
+  // Where a result has both (weights that mix tokens), it is no sum that could travel with the keys: those
+  // are gathered.
+  const bool crosses = std::ranges::any_of(rule(id).outputs, [&](const ShardingRule::OperandDims& dims) {
+    return has(dims, factors[0]) && has(dims, factors[1]);
+  });
+  if (spec.context == ContextForm::kRing && uses(plan, axis) && !crosses) {
     plan.chunk_factor = factors[1];
     plan.chunks = spec.cp;
     plan.chunk_order = ChunkOrder::kRotating;

@@ -29,15 +29,6 @@ Model regression(const std::string& rest) {
 
 const std::string kSquares = "  d = sub(y, t) : f64[B, 3]\n  q = square(d) : f64[B, 3]\n";
 
-Tensor waves(std::vector<int64_t> dims, double step) {
-  tsr_tensor* made = nullptr;
-  ok(tsr_tensor_new(TSR_F64, static_cast<int32_t>(dims.size()), dims.data(), &made));
-  auto* values = static_cast<double*>(tsr_tensor_writable(made));
-  for (size_t i = 0; i < tsr_tensor_bytes(made) / sizeof(double); ++i)
-    values[i] = std::sin(step * static_cast<double>(i + 1));
-  return Tensor(made);
-}
-
 struct Trained {
   Error error;
   std::vector<double> numbers;  // losses and norms of three steps, the evaluation, the weights

@@ -1,6 +1,7 @@
 // What several tests train: a model by its description, and a text that repeats itself.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,16 @@ inline Dataset repeated_text(const std::string& sentence, int times, int64_t seq
 
 inline Dataset bytes_dataset() {
   return repeated_text("the tiles of one mosaic lie side by side; ", 60, 32, 0.2);
+}
+
+// f64, from sin(step) on.
+inline Tensor waves(std::vector<int64_t> dims, double step) {
+  tsr_tensor* made = nullptr;
+  ok(tsr_tensor_new(TSR_F64, static_cast<int32_t>(dims.size()), dims.data(), &made));
+  auto* values = static_cast<double*>(tsr_tensor_writable(made));
+  for (size_t i = 0; i < tsr_tensor_bytes(made) / sizeof(double); ++i)
+    values[i] = std::sin(step * static_cast<double>(i + 1));
+  return Tensor(made);
 }
 
 // Their losses.
