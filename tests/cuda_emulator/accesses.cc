@@ -57,7 +57,19 @@ struct State {
   };
   Known lately[64];
 };
-thread_local State t_state;
+// Every access asks for it, so it is a pointer, which takes no constructor to look at; null before the
+// thread's first launch.
+constinit thread_local State* t_state = nullptr;
+State& make_state() {
+  static thread_local struct Owner {
+    Owner() { t_state = new State; }
+    ~Owner() {
+      delete t_state;
+      t_state = nullptr;
+    }
+  } owner;
+  return *t_state;
+}
 
 // Moments are numbered through all launches of all threads, since they meet in device memory. Numbers run out
 // once in a long while: then all is forgotten, and a round begins. All launches run under the runtime's
@@ -91,8 +103,7 @@ Range thread_locals() {
   return range;
 }
 
-Page* page_of(uintptr_t at, bool is_shared) {
-  State& state = t_state;
+Page* page_of(State& state, uintptr_t at, bool is_shared) {
   const uintptr_t page = at / kPage;
   State::Known& known = state.lately[page % std::size(state.lately)];
   if (known.page == page) return known.at;
@@ -112,7 +123,7 @@ const char* text(Kind kind) {
 
 class Access {
  public:
-  Access(Kind kind, const void* from) : state_(t_state), kind_(kind), from_(from) {}
+  Access(State& state, Kind kind, const void* from) : state_(state), kind_(kind), from_(from) {}
 
   void check(Cell& cell, bool is_shared) {
     const uint32_t oldest = is_shared ? state_.of_block : state_.of_launch;
@@ -168,13 +179,13 @@ class Access {
   const void* from_;
 };
 
-__attribute__((noinline)) void touch_memory(Kind kind, uintptr_t at, size_t bytes, const void* from) {
-  State& state = t_state;
+__attribute__((noinline)) void touch_memory(State& state, Kind kind, uintptr_t at, size_t bytes,
+                                            const void* from) {
   const bool is_shared = state.static_shared.holds(at) || state.dynamic_shared.holds(at);
-  Access access(kind, from);
+  Access access(state, kind, from);
   for (const uintptr_t end = at + bytes; at < end;) {
     const uintptr_t next = at / kPage * kPage + kPage;
-    Page* page = page_of(at, is_shared);
+    Page* page = page_of(state, at, is_shared);
     if (page == nullptr) {
       at = next;
       continue;
@@ -202,10 +213,11 @@ __attribute__((noinline)) void touch_memory(Kind kind, uintptr_t at, size_t byte
 }
 
 inline void touch(Kind kind, const void* at, size_t bytes, const void* from) {
-  const State& state = t_state;
+  State* const state = t_state;
   const auto address = reinterpret_cast<uintptr_t>(at);
-  if (!state.running || (address >= state.actor->stack && address < state.actor->stack_end)) return;
-  touch_memory(kind, address, bytes, from);
+  if (state == nullptr || !state->running) return;
+  if (address >= state->actor->stack && address < state->actor->stack_end) return;
+  touch_memory(*state, kind, address, bytes, from);
 }
 
 bool goes_on() {
@@ -220,7 +232,7 @@ void refuse(const char* what, const void* from) {
   (void)dladdr(from, &module);
   char place[256];
   std::snprintf(
-      place, sizeof(place), "%s, %s+0x%zx", t_state.kernel,
+      place, sizeof(place), "%s, %s+0x%zx", t_state != nullptr ? t_state->kernel : "?",
       module.dli_fname != nullptr ? module.dli_fname : "?",
       static_cast<size_t>(static_cast<const char*>(from) - static_cast<const char*>(module.dli_fbase)));
   static std::set<std::string> said;
@@ -229,7 +241,7 @@ void refuse(const char* what, const void* from) {
 }
 
 void begin_launch(const char* kernel) {
-  State& state = t_state;
+  State& state = make_state();
   if (g_numbers.next > kAtomic / 2) {
     device_pages().clear();
     g_numbers = {1, g_numbers.rounds + 1};
@@ -243,13 +255,13 @@ void begin_launch(const char* kernel) {
   if (state.static_shared.end == 0) state.static_shared = thread_locals();
 }
 void begin_block() {
-  State& state = t_state;
+  State& state = *t_state;
   state.of_block = g_numbers.next;
   state.moments.clear();
 }
-void end_launch() { t_state.running = false; }
+void end_launch() { t_state->running = false; }
 
-void go_on(Actor& actor) { t_state.actor = &actor; }
+void go_on(Actor& actor) { t_state->actor = &actor; }
 
 unsigned char* place_dynamic_shared(size_t bytes) {
   static thread_local struct Memory {
@@ -269,7 +281,7 @@ unsigned char* place_dynamic_shared(size_t bytes) {
   unsigned char* at = memory.begin + (kMost - (bytes + 15) / 16 * 16);
   std::memset(at, 0xff, bytes);  // NaN where nobody wrote
   const auto begin = reinterpret_cast<uintptr_t>(at);
-  t_state.dynamic_shared = {begin, begin + bytes};
+  t_state->dynamic_shared = {begin, begin + bytes};
   return at;
 }
 
