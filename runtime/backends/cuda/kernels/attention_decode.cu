@@ -1,6 +1,8 @@
 // Attention of a few queries over a cache, as decoding makes it: bound by reading keys and values. All
-// queries that share a head of keys are the rows of one product on tensor cores; a block takes 128 keys of
-// it, a warp 16 of them, and a second kernel puts the blocks' parts together.
+// queries that share a head of keys are the rows of one product on tensor cores; a part is 128 keys of it, a
+// warp takes 16 of them, and a second kernel puts the parts together. (FlashDecoding, Dao et al. 2023.)
+#include <algorithm>
+
 #include "runtime/backends/cuda/kernels/attention_mma.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/overlap.cuh"
@@ -10,33 +12,59 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int kChunk = kMmaRows, kMostQueries = 16;
+// Three for each of 132 multiprocessors, as many as have room there with heads of 128; no sum depends on it.
+// A cache may have room for many more keys than it holds: parts beyond cost a comparison, not a block.
+constexpr int64_t kDecodeBlocks = 396;
 
 template <int kD>
 constexpr size_t kDecodeBytes = size_t{2} * kD*(2 * kChunk + kMostQueries) +
                                 sizeof(float) * 2 * kMmaWarps* kMostQueries;
 
-// Of the queries (t, head of the group) of a head of keys, by block of keys.
+// Of the queries (t, head of the group) of a head of keys, by chunk of keys: part (bk, chunk, query).
 struct DecodeParts {
-  float *out, *top, *sum;  // [B * KV, blocks, queries (, D)]; top in units of log 2
-  int64_t blocks, queries;
+  float *out, *top, *sum;  // [B * KV, chunks, queries (, D)]; top in units of log 2
+  int64_t groups, chunks, queries;
 
-  DecodeParts(void* workspace, int64_t groups, int64_t blocks, int64_t queries, int64_t D)
+  DecodeParts(void* workspace, int64_t groups, int64_t chunks, int64_t queries, int64_t D)
       : out(static_cast<float*>(workspace)),
-        top(out + groups * blocks * queries * D),
-        sum(top + groups * blocks * queries),
-        blocks(blocks),
+        top(out + groups * chunks * queries * D),
+        sum(top + groups * chunks * queries),
+        groups(groups),
+        chunks(chunks),
         queries(queries) {}
-  static int64_t bytes(int64_t groups, int64_t blocks, int64_t queries, int64_t D) {
-    return groups * blocks * queries * (D + 2) * static_cast<int64_t>(sizeof(float));
+  static int64_t bytes(int64_t groups, int64_t chunks, int64_t queries, int64_t D) {
+    return groups * chunks * queries * (D + 2) * static_cast<int64_t>(sizeof(float));
   }
 };
 
+// What the warps of a block hold of a sum of exponentials times values, each by its own largest exponent, in
+// shared memory: the whole by the largest of all.
+struct WarpParts {
+  const float *top, *sum, *out;     // of this query or row; out at this column
+  int scalar_stride, value_stride;  // from warp to warp
+
+  struct Whole {
+    float top = -INFINITY, sum = 0, out = 0;
+  };
+  __device__ Whole whole() const {
+    Whole w;
+#pragma unroll
+    for (int i = 0; i < kMmaWarps; ++i) w.top = fmaxf(w.top, top[i * scalar_stride]);
+    if (w.top == -INFINITY) return w;
+#pragma unroll
+    for (int i = 0; i < kMmaWarps; ++i) {
+      const float factor = exp2f(top[i * scalar_stride] - w.top);
+      w.sum += factor * sum[i * scalar_stride];
+      w.out += factor * out[i * value_stride];
+    }
+    return w;
+  }
+};
+
+// One part: queries of head `bk` against the chunk's keys, all threads of the block.
 template <class T, int kD>
-__global__ void __launch_bounds__(kMmaThreads)
-    decode_kernel(AttentionShape e, AttentionOperands<T> x, DecodeParts parts) {
-  let_next_begin();
-  wait_for_previous();
-  extern __shared__ __align__(16) unsigned char shared[];
+__device__ void decode_part(const AttentionShape& e, const AttentionOperands<T>& x, const DecodeParts& parts,
+                            uint32_t bk, uint32_t chunk, int most_keys, unsigned char* shared) {
   T* k_tile = reinterpret_cast<T*>(shared);
   T* v_tile = k_tile + kChunk * kD;
   T* q_tile = v_tile + kChunk * kD;
@@ -44,12 +72,11 @@ __global__ void __launch_bounds__(kMmaThreads)
   float* sums = tops + kMmaWarps * kMostQueries;
   float* outs = reinterpret_cast<float*>(shared);  // [warps, queries, kD], where the tiles were
 
-  const int64_t group = e.group(), bk = blockIdx.x / parts.blocks, block = blockIdx.x % parts.blocks;
-  const int64_t b = bk / e.KV, kv = bk % e.KV, s0 = block * kChunk;
+  const uint32_t kv_heads = e.KV, group = static_cast<uint32_t>(e.H) / kv_heads;
+  const uint32_t b = bk / kv_heads, kv = bk % kv_heads;
+  const int s0 = static_cast<int>(chunk) * kChunk;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, D = static_cast<int>(e.D);
   const int queries = static_cast<int>(parts.queries);
-  const int64_t most_keys = e.keys_of(e.T - 1, b, x.start);
-  if (s0 >= most_keys) return;  // nobody looks at this part
 
   load_rows<T, kD, kChunk>(k_tile, x.k + e.key(b, 0, kv), s0, most_keys, e.KV * e.D, D);
   load_rows<T, kD, kChunk>(v_tile, x.v + e.key(b, 0, kv), s0, most_keys, e.KV * e.D, D);
@@ -75,7 +102,7 @@ __global__ void __launch_bounds__(kMmaThreads)
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = lane / 4 + r * 8;
-    const int64_t keys = row < queries ? e.keys_of(row / group, b, x.start) : 0;
+    const int keys = row < queries ? static_cast<int>(e.keys_of(row / group, b, x.start)) : 0;
     top[r] = -INFINITY;
     sum[r] = 0;
 #pragma unroll
@@ -113,63 +140,94 @@ __global__ void __launch_bounds__(kMmaThreads)
     }
   }
   __syncthreads();
-  const int64_t first = (bk * parts.blocks + block) * parts.queries;
+  const int64_t first = (int64_t{bk} * parts.chunks + chunk) * parts.queries;
   for (int i = threadIdx.x; i < queries * D; i += kMmaThreads) {
     const int row = i / D, d = i % D;
-    float most = -INFINITY, total = 0, value = 0;
-#pragma unroll
-    for (int w = 0; w < kMmaWarps; ++w) most = fmaxf(most, tops[w * kMostQueries + row]);
-    if (most != -INFINITY)
-#pragma unroll
-      for (int w = 0; w < kMmaWarps; ++w) {
-        const float factor = exp2f(tops[w * kMostQueries + row] - most);
-        total += factor * sums[w * kMostQueries + row];
-        value += factor * outs[(w * kMostQueries + row) * kD + d];
-      }
-    parts.out[(first + row) * e.D + d] = value;
+    const auto whole =
+        WarpParts{tops + row, sums + row, outs + row * kD + d, kMostQueries, kMostQueries * kD}.whole();
+    parts.out[(first + row) * e.D + d] = whole.out;
     if (d == 0) {
-      parts.top[first + row] = most;
-      parts.sum[first + row] = total;
+      parts.top[first + row] = whole.top;
+      parts.sum[first + row] = whole.sum;
     }
   }
 }
 
-// Row (b, t, h): the parts of its blocks of keys, in order.
-template <class T>
-struct MergeParts {
-  AttentionShape e;
-  AttentionOperands<T> x;
-  DecodeParts parts;
-  template <class Team>
-  __device__ void operator()(const Team& team, int64_t row) const {
-    const int64_t h = row % e.H, t = row / e.H % e.T, b = row / e.H / e.T, group = e.group();
-    const int64_t keys = e.keys_of(t, b, x.start), blocks = (keys + kChunk - 1) / kChunk;
-    const int64_t first = (b * e.KV + h / group) * parts.blocks * parts.queries + t * group + h % group;
-    float most = -INFINITY, total = 0;
-    for (int64_t block = 0; block < blocks; ++block)
-      most = fmaxf(most, parts.top[first + block * parts.queries]);
-    for (int64_t block = 0; block < blocks; ++block) {
-      const int64_t at = first + block * parts.queries;
-      total += exp2f(parts.top[at] - most) * parts.sum[at];
-    }
-    team.each(e.D, [&](int64_t d) {
-      float value = 0;
-      for (int64_t block = 0; block < blocks; ++block) {
-        const int64_t at = first + block * parts.queries;
-        value += exp2f(parts.top[at] - most) * parts.out[at * e.D + d];
-      }
-      x.out[row * e.D + d] = narrow<T>(blocks > 0 ? value / total : 0.0f);
-    });
-  }
-};
-
-constexpr int kMergeRows = 8;
-template <class T>
-__global__ void __launch_bounds__(32 * kMergeRows) merge_kernel(MergeParts<T> merge, int64_t rows) {
+// Numbers of parts, rows and keys fit 32 bits, in which divisions are short. Heads of keys lie next to each
+// other, so that the parts that hold keys are shared out evenly.
+template <class T, int kD>
+__global__ void __launch_bounds__(kMmaThreads, 3)
+    decode_kernel(AttentionShape e, AttentionOperands<T> x, DecodeParts parts) {
   let_next_begin();
   wait_for_previous();
-  const int64_t row = int64_t{blockIdx.x} * kMergeRows + threadIdx.x / 32;
-  if (row < rows) merge(Team<32>{static_cast<int>(threadIdx.x) % 32}, row);
+  extern __shared__ __align__(16) unsigned char shared[];
+  const uint32_t groups = parts.groups, count = groups * static_cast<uint32_t>(parts.chunks);
+  for (uint32_t i = blockIdx.x; i < count; i += gridDim.x) {
+    const uint32_t bk = i % groups, chunk = i / groups;
+    const int64_t most_keys = e.keys_of(e.T - 1, bk / static_cast<uint32_t>(e.KV), x.start);
+    if (int64_t{chunk} * kChunk >= most_keys) continue;  // nobody looks at this part
+    if (i >= gridDim.x) __syncthreads();  // what was put together of the part before has been read
+    decode_part<T, kD>(e, x, parts, bk, chunk, static_cast<int>(most_keys), shared);
+  }
+}
+
+// Row (b, t, h), a block each: its parts go by warps, each in order, and those together. Sums depend on how
+// many keys there are alone.
+template <class T, int kD>
+__global__ void __launch_bounds__(kMmaThreads)
+    merge_kernel(AttentionShape e, AttentionOperands<T> x, DecodeParts parts) {
+  let_next_begin();
+  wait_for_previous();
+  __shared__ float tops[kMmaWarps], sums[kMmaWarps], outs[kMmaWarps * kD];
+  const uint32_t row = blockIdx.x, heads = e.H, queries = e.T, kv_heads = e.KV, group = heads / kv_heads;
+  const uint32_t h = row % heads, t = row / heads % queries, b = row / heads / queries;
+  const int64_t keys = e.keys_of(t, b, x.start), chunks = (keys + kChunk - 1) / kChunk;
+  const int64_t first =
+      int64_t{b * kv_heads + h / group} * parts.chunks * parts.queries + t * group + h % group;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, d = lane * (kD / 32);
+  const Team<32> team{lane};
+  const int64_t share = (chunks + kMmaWarps - 1) / kMmaWarps;
+  const int64_t end = min(chunks, (warp + 1) * share);
+
+  constexpr int kColumns = kD / 32, kAtOnce = 8;  // a lane's; parts whose loads are under way together
+  float top = -INFINITY, sum = 0, out[kColumns] = {};
+  for (int64_t at = warp * share; at < end; at += 32) {
+    // A lane looks at one part's statistics.
+    const bool is_there = at + lane < end;
+    const int64_t mine = first + (at + lane) * parts.queries;
+    const float its_top = is_there ? parts.top[mine] : -INFINITY, its_sum = is_there ? parts.sum[mine] : 0;
+    const float most = fmaxf(top, team.max(its_top));
+    const float base = most == -INFINITY ? 0.0f : most;
+    const float factor = exp2f(its_top - base), earlier = exp2f(top - base);
+    top = most;
+    sum = sum * earlier + team.sum(factor * its_sum);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) out[c] *= earlier;
+    const int count = static_cast<int>(min(int64_t{32}, end - at));
+    for (int j = 0; j < count; j += kAtOnce) {
+      float part[kAtOnce][kColumns] = {};
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k)
+        if (j + k < count && d < e.D)
+          load_pack(parts.out + (first + (at + j + k) * parts.queries) * e.D + d, part[k]);
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const float its_factor = __shfl_sync(0xffffffffu, factor, j + k);
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) out[c] += its_factor * part[k][c];
+      }
+    }
+  }
+  if (lane == 0) {
+    tops[warp] = top;
+    sums[warp] = sum;
+  }
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) outs[warp * kD + d + c] = out[c];
+  __syncthreads();
+  if (threadIdx.x >= e.D) return;
+  const auto whole = WarpParts{tops, sums, outs + threadIdx.x, 1, kD}.whole();
+  x.out[row * e.D + threadIdx.x] = narrow<T>(chunks > 0 ? whole.out / whole.sum : 0.0f);
 }
 
 }  // namespace
@@ -185,25 +243,25 @@ Result<Prepared> prepare_attention_decode(const KernelSpec& spec) {
     if (queries < 1 || queries > kMostQueries || shape.H == 0)
       return Status(StatusCode::kUnsupported,
                     format("{} queries a head of keys, 1 to {}", queries, kMostQueries));
-    const int64_t blocks = (shape.S + kChunk - 1) / kChunk;
-    if (groups * blocks >= kMostGrid)
-      return Status(StatusCode::kUnsupported, format("{} blocks", groups * blocks));
+    const int64_t chunks = (shape.S + kChunk - 1) / kChunk, rows = shape.B * shape.T * shape.H;
+    if (rows >= kMostGrid || groups * chunks >= kMostGrid)
+      return Status(StatusCode::kUnsupported, format("{} rows, {} parts", rows, groups * chunks));
     TSR_RETURN_IF_ERROR(allow_shared(decode_kernel<T, kD>, kDecodeBytes<kD>));
     TSR_ASSIGN_OR_RETURN(Prepared other, prepare_attention_cached(spec));
     auto launch = [=](const LaunchArgs& args) {
       const AttentionOperands<T> x{args.in<T>(0),       args.in<T>(1),  args.in<T>(2),
                                    args.in<int32_t>(3), args.out<T>(0), nullptr};
-      const DecodeParts parts(args.workspace, groups, blocks, queries, shape.D);
-      if (groups * blocks > 0)
-        launch_overlapping(decode_kernel<T, kD>, static_cast<unsigned>(groups * blocks), kMmaThreads,
+      const DecodeParts parts(args.workspace, groups, chunks, queries, shape.D);
+      if (groups * chunks > 0)
+        launch_overlapping(decode_kernel<T, kD>,
+                           static_cast<unsigned>(std::min(groups * chunks, kDecodeBlocks)), kMmaThreads,
                            kDecodeBytes<kD>, args, shape, x, parts);
-      const int64_t rows = shape.B * shape.T * shape.H;
       if (rows > 0)
-        launch_overlapping(merge_kernel<T>, static_cast<unsigned>((rows + kMergeRows - 1) / kMergeRows),
-                           32 * kMergeRows, 0, args, MergeParts<T>{shape, x, parts}, rows);
+        launch_overlapping(merge_kernel<T, kD>, static_cast<unsigned>(rows), kMmaThreads, 0, args, shape, x,
+                           parts);
     };
     return memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)),
-                        DecodeParts::bytes(groups, blocks, queries, shape.D));
+                        DecodeParts::bytes(groups, chunks, queries, shape.D));
   });
 }
 
