@@ -85,21 +85,25 @@ inline int64_t input_elements(const tsr_abi_collective& what, int32_t position) 
   }
 }
 
+// Whether two descriptions mean the same.
+inline bool same_collective(const tsr_abi_collective& a, const tsr_abi_collective& b) {
+  const auto same = [&](const int64_t* left, const int64_t* right) {
+    if ((left == nullptr) != (right == nullptr)) return false;
+    return left == nullptr || std::equal(left, left + a.member_count, right);
+  };
+  return a.member_count == b.member_count && a.kind == b.kind && a.reduce == b.reduce && a.dtype == b.dtype &&
+         a.outer == b.outer && a.middle == b.middle && a.inner == b.inner && a.elements == b.elements &&
+         a.root == b.root && a.in_split_first == b.in_split_first && same(a.extents, b.extents) &&
+         same(a.extents2, b.extents2);
+}
+
 // kInternal unless all members mean the same collective; `what_of(i)`: what member i describes.
 template <class WhatOf>
 Status check_agreement(int32_t position, int32_t members, WhatOf&& what_of) {
-  const auto same = [&](const int64_t* a, const int64_t* b) {
-    if ((a == nullptr) != (b == nullptr)) return false;
-    return a == nullptr || std::equal(a, a + members, b);
-  };
   const tsr_abi_collective& mine = what_of(position);
   for (int32_t i = 0; i < members; ++i) {
     const tsr_abi_collective& other = what_of(i);
-    if (mine.kind != other.kind || mine.reduce != other.reduce || mine.dtype != other.dtype ||
-        mine.outer != other.outer || mine.middle != other.middle || mine.inner != other.inner ||
-        mine.elements != other.elements || mine.root != other.root ||
-        mine.in_split_first != other.in_split_first || !same(mine.extents, other.extents) ||
-        !same(mine.extents2, other.extents2))
+    if (!same_collective(mine, other))
       return Status(
           StatusCode::kInternal,
           format("collective: members 0..{} disagree: position {} has kind {} of {} elements, position {} "

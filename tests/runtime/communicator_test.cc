@@ -337,6 +337,25 @@ TEST_CASE("an_abort_wakes_every_waiter_and_closes_the_group") {
   CHECK(call(ring, 2, what, data.data(), data.data()).code() == StatusCode::kAborted);
 }
 
+TEST_CASE("an_abort_ends_a_collective_that_members_agreed_on_before") {
+  Ring ring(3);
+  std::vector<float> data(size_t{3} * 64);
+  const auto what = describe(CollectiveKind::kAllReduce, 3, 64);
+  const auto once = [&](int32_t i) {
+    float* mine = data.data() + size_t{64} * static_cast<size_t>(i);
+    return call(ring, i, what, mine, mine);
+  };
+  check_ok(ring.on_all(once));
+  // Two may have issued it, and wait on their devices alone: what they say of it is no matter.
+  (void)ring.on_all([&](int32_t i) -> Status {
+    if (i < 2) return once(i);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ring.api().comm_abort(ring.comm(2));
+    return {};
+  });
+  for (int32_t i = 0; i < 3; ++i) CHECK(once(i).code() == StatusCode::kAborted);
+}
+
 TEST_CASE("members_that_disagree_all_get_the_error") {
   Ring ring(3);
   std::vector<float> data(64);

@@ -174,7 +174,9 @@ Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& wha
 }
 
 Status Communicator::through_nccl(cudaStream_t stream, const tsr_abi_collective& what, const void* in,
-                                  void* out) const {
+                                  void* out) {
+  // NCCL writes its result on every rank; a broadcast's root may have no output of its own.
+  if (out == nullptr) out = const_cast<void*>(in);
   const Nccl& nccl = *group_->nccl();
   const ncclComm_t comm = group_->nccl_comm(position_);
   const ncclDataType_t type = nccl_type(what.dtype);
@@ -199,7 +201,10 @@ Status Communicator::through_nccl(cudaStream_t stream, const tsr_abi_collective&
     default: break;
   }
   group_->leave_nccl();
-  if (result == ncclSuccess) return {};
+  if (result == ncclSuccess) {
+    count_message(counters_, what.kind, ring_bytes(what, position_));
+    return {};
+  }
   return group_->is_aborted() ? aborted()
                               : Status(StatusCode::kInternal, format("NCCL: {}", nccl.error_string(result)));
 }
@@ -208,12 +213,13 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
                                 void* out) {
   if (group_->is_aborted()) return aborted();
   TSR_RETURN_IF_ERROR(check_collective(what, position_, group_->members(), in, out, can_reduce));
+  // Which way a collective goes follows from its description alone.
+  const bool by_nccl = group_->nccl() != nullptr && nccl_can(what);
+  if (by_nccl && agreed_.holds(what)) return through_nccl(stream, what, in, out);
   CommGroup::Member& mine = group_->member(position_);
   mine.what = &what;
   mine.in = in;
   mine.out = out;
-  // Which way a collective goes follows from its description alone.
-  const bool by_nccl = group_->nccl() != nullptr && nccl_can(what);
   Status status;
   if (!by_nccl && !group_->shares_memory()) TSR_RETURN_IF_ERROR(stage(stream, what));
   if (!by_nccl) status = from_cuda(cudaEventRecord(mine.ready, stream), "an event");
@@ -235,10 +241,12 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
     if (status.ok()) status = from_cuda(cudaEventRecord(mine.done, stream), "an event");
   }
   if (!group_->meet()) return aborted();
-  if (!by_nccl) wait_for_others(&CommGroup::Member::done);
-  // NCCL writes its result on every rank; a broadcast's root may have no output of its own.
-  else if (status.ok())
-    status = through_nccl(stream, what, in, out != nullptr ? out : const_cast<void*>(in));
+  if (!status.ok()) return status;
+  if (by_nccl) {
+    agreed_.add(what);
+    return through_nccl(stream, what, in, out);
+  }
+  wait_for_others(&CommGroup::Member::done);
   if (status.ok()) count_message(counters_, what.kind, ring_bytes(what, position_));
   return status;
 }

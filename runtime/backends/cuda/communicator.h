@@ -2,8 +2,9 @@
 // they publish their buffers and an event of their stream, meet, let their stream wait for the events of all,
 // do their own share straight from the others' memory, record an event, meet again and wait for those.
 // Nothing on a device waits for work that is not issued yet, so any number of ranks may share a GPU. Where
-// every member has a GPU of its own, NCCL does what it can express (even, contiguous pieces); the rest goes
-// through peer memory, or where GPUs cannot reach each other's through pinned memory of the host.
+// every member has a GPU of its own, NCCL does what it can express (even, contiguous pieces), and members
+// meet the first time alone, to find that they mean the same; the rest goes through peer memory, or where
+// GPUs cannot reach each other's through pinned memory of the host.
 //
 // Results of the shared path are the same for any timing: every element is reduced by one member, in group
 // order. After an abort, or a mismatch between members, the group stays unusable.
@@ -18,6 +19,7 @@
 
 #include "graph/base/result.h"
 #include "runtime/backend_abi.h"
+#include "runtime/backends/cuda/agreed_collectives.h"
 
 namespace tessera::cuda {
 
@@ -46,7 +48,7 @@ class Communicator {
   Communicator(std::shared_ptr<CommGroup> group, int32_t position);
   Status exchange(cudaStream_t stream, const tsr_abi_collective& what);
   Status stage(cudaStream_t stream, const tsr_abi_collective& what);
-  Status through_nccl(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out) const;
+  Status through_nccl(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out);
   Status check_peer(int32_t peer, int64_t bytes, std::string_view what) const;
   Status post(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes);
   Status take(cudaStream_t stream, int32_t peer, void* out, int64_t bytes);
@@ -63,6 +65,7 @@ class Communicator {
   std::shared_ptr<CommGroup> group_;  // shared by the ends, which may be destroyed in any order
   int32_t position_;
   tsr_abi_comm_counters counters_{};
+  AgreedCollectives agreed_;  // those that go to NCCL
   bool in_exchange_ = false;
   std::vector<Transfer> transfers_;
 };
