@@ -18,10 +18,10 @@ struct HeadShape {
   int64_t rows, V, C, ld;
   int64_t dw_rows;  // of logits, that take as much room as the f32 sum of dw, which one chunk does without
 
-  // Rows of a chunk: some 128 Mi logits, in whole tiles of the products; all of them where that takes no more
+  // Rows of a chunk: some 256 Mi logits, in whole tiles of the products; all of them where that takes no more
   // memory.
   int64_t chunk() const {
-    constexpr int64_t kElements = int64_t{128} << 20, kTile = 256, kMost = 8192;
+    constexpr int64_t kElements = int64_t{256} << 20, kTile = 256, kMost = 8192;
     int64_t most = kElements / (V < 1 ? 1 : V) / kTile * kTile;
     most = most < kTile ? kTile : most > kMost ? kMost : most;
     return rows <= most + dw_rows ? rows : most;
