@@ -1,6 +1,7 @@
 #include "runtime/backends/cuda/kernels/lt_product.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <map>
@@ -57,12 +58,17 @@ Result<cublasLtHandle_t> handle_of_current_device(const CublasLt& lt) {
 constexpr float kSomeScale = 1;
 constexpr int64_t kWorkspaceUnit = 256;  // what cuBLASLt wants its workspace aligned to
 
-// Room for a few partial results of split sums, bounded; small products need none of the large kernels.
+// Room for partial results of split sums, bounded: four, and where few results are long sums, as gradients of
+// weights are, so many that two tiles of 128 x 128 results come on each of 132 multiprocessors, of 512
+// addends or more. (768 x 768 results are 36 tiles: with four parts each 144, little more than half of two
+// waves.)
 int64_t library_workspace_bytes(const LtShape& shape) {
-  constexpr int64_t kMost = int64_t{32} << 20;
+  constexpr int64_t kMost = int64_t{32} << 20, kShortest = 512;
+  constexpr double kResults = 2.0 * 132 * 128 * 128, kFew = 4;
   const double results = static_cast<double>(shape.batches * shape.M) * static_cast<double>(shape.N);
-  const double wanted = 16.0 * results + (64 << 10);
-  if (wanted >= static_cast<double>(kMost)) return kMost;
+  const double useful = std::min(static_cast<double>(shape.K / kShortest), std::ceil(kResults / results));
+  const double wanted = sizeof(float) * std::max(kFew, useful) * results + (64 << 10);
+  if (!(wanted < static_cast<double>(kMost))) return kMost;
   return (static_cast<int64_t>(wanted) + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit;
 }
 
