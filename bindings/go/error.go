@@ -1,8 +1,11 @@
 // Package tessera trains and runs models on every device of a machine.
 //
 // It is a thin layer over the C library, whose header tessera.h is the manual. Handles free themselves when they are
-// garbage; Close frees at once and may be called any number of times. Different handles may be used from different
-// goroutines; one handle by one goroutine at a time, except where the header says more.
+// garbage, but the collector does not see the memory and threads behind them and may wait long: Close trainers,
+// generators and models that are done with. Close may be called any number of times, from any goroutine and in any
+// order; it frees at once, or as soon as the calls in progress end. What is closed, or nil, is refused with an Error of
+// code InvalidArgument. Different handles may be used from different goroutines; one handle by one goroutine at a time,
+// except where the header says more.
 package tessera
 
 import (

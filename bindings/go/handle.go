@@ -3,14 +3,20 @@ package tessera
 import (
 	"fmt"
 	"runtime"
-	"sync/atomic"
+	"strings"
+	"sync"
 	"tessera/raw"
 )
 
-// handle owns one C handle. The C side counts references, so any order of freeing is safe, finalisers included.
+// handle owns one C handle, and frees it when it is closed or garbage and no call uses it. The C side counts
+// references, so any order of freeing is safe, finalisers included. Nil, and the zero handle, are as closed ones.
 type handle struct {
-	pointer uintptr
-	free    func(uintptr)
+	free func(uintptr)
+
+	mutex   sync.Mutex
+	pointer uintptr // 0 once freed
+	calls   int     // that use it now
+	closed  bool
 }
 
 // hold makes a handle from a constructor, with a finaliser.
@@ -19,16 +25,65 @@ func hold(free func(uintptr), construct func(out *uintptr) uintptr) (*handle, er
 	if err := failure(construct(&h.pointer)); err != nil {
 		return nil, err
 	}
-	runtime.SetFinalizer(h, (*handle).Close)
+	runtime.SetFinalizer(h, (*handle).close)
 	return h, nil
 }
 
-// Close frees the handle now; later calls do nothing. No other call on it may be in progress.
-func (h *handle) Close() {
-	if pointer := atomic.SwapUintptr(&h.pointer, 0); pointer != 0 {
-		runtime.SetFinalizer(h, nil)
-		h.free(pointer)
+// use is the C handle for one call, at whose end `done` is called: till then it is neither freed nor garbage. It is 0,
+// which C answers with an error that names the argument, where there is none or it is closed.
+func (h *handle) use() (pointer uintptr, done func()) {
+	if h == nil {
+		return 0, func() {}
 	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.calls++
+	if !h.closed {
+		pointer = h.pointer
+	}
+	return pointer, h.done
+}
+
+func (h *handle) done() {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.calls--
+	h.freeUnused()
+}
+
+func (h *handle) close() {
+	if h == nil {
+		return
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.closed = true
+	h.freeUnused()
+}
+
+func (h *handle) freeUnused() {
+	if h.closed && h.calls == 0 && h.pointer != 0 {
+		runtime.SetFinalizer(h, nil)
+		h.free(h.pointer)
+		h.pointer = 0
+	}
+}
+
+// noNUL refuses texts that C, where they end at the first NUL, would read as others.
+func noNUL(what, text string) error {
+	if at := strings.IndexByte(text, 0); at >= 0 {
+		return &Error{InvalidArgument, fmt.Sprintf("%s: found %q with a NUL at byte %d, wanted none", what, text, at)}
+	}
+	return nil
+}
+
+// optional is use of an argument that may be nil, but not closed: what is closed is not the same as none.
+func (h *handle) optional(what string) (pointer uintptr, done func(), err error) {
+	pointer, done = h.use()
+	if h != nil && pointer == 0 {
+		err = &Error{InvalidArgument, what + " is closed"}
+	}
+	return pointer, done, err
 }
 
 // Options are the keyed values that the header lists for each function: integers, floats, strings.
@@ -42,6 +97,9 @@ func (o Options) with(body func(options uintptr) uintptr) error {
 	}
 	defer raw.Tsr_options_free(options)
 	for key, value := range o {
+		if err := noNUL("key of an option", key); err != nil {
+			return err
+		}
 		var status uintptr
 		switch v := value.(type) {
 		case int:
@@ -57,6 +115,9 @@ func (o Options) with(body func(options uintptr) uintptr) error {
 		case float64:
 			status = raw.Tsr_options_set_f64(options, key, v)
 		case string:
+			if err := noNUL(fmt.Sprintf("option %q", key), v); err != nil {
+				return err
+			}
 			status = raw.Tsr_options_set_str(options, key, v)
 		default:
 			return &Error{InvalidArgument, fmt.Sprintf("option %q: found a %T, wanted int, int64, bool, float64 or string", key, value)}
@@ -74,6 +135,6 @@ func holdWith(free func(uintptr), options Options, construct func(options uintpt
 	if err := options.with(func(o uintptr) uintptr { return construct(o, &h.pointer) }); err != nil {
 		return nil, err
 	}
-	runtime.SetFinalizer(h, (*handle).Close)
+	runtime.SetFinalizer(h, (*handle).close)
 	return h, nil
 }

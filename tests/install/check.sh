@@ -44,9 +44,11 @@ cd "$work/go/samples"
 export GOFLAGS=-mod=mod GOPROXY=off GOTOOLCHAIN=local GOCACHE=$work/go/cache
 go mod edit -replace "tessera=$work/go/tessera"
 go build -o "$work/finetune_go" ./finetune
-cp -r "$here/tests/install/go" texts
-go run ./texts "$work/small.tsr"
+cp -r "$here/tests/install/go" checks
+go run ./checks/texts "$work/small.tsr"
 echo "Go: empty texts, and texts with NULs in them, cross both ways"
+go run ./checks/handles "$work/small.tsr" "$work/text.txt"
+echo "Go: nil, zero and closed handles are refused; Close may meet other calls"
 cd "$work"
 ./finetune small.tsr text.txt tuned_c.tsr cpu:2 20 >c.txt
 ./finetune_go small.tsr text.txt tuned_go.tsr cpu:2 20 >go.txt
