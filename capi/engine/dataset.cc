@@ -73,13 +73,14 @@ Result<std::shared_ptr<const Dataset>> Dataset::from_text(std::string_view text,
 
 Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& path, const Tokenizer& tokenizer,
                                                           const Options& options) {
-  if (std::filesystem::is_directory(path))
+  std::error_code unknown;  // why it cannot be looked at is why it cannot be opened
+  if (std::filesystem::is_directory(path, unknown))
     return Status(StatusCode::kInvalidArgument, format("dataset: '{}' is a folder; give a text file", path));
   std::ifstream file(path, std::ios::binary);
   if (!file)
     return Status(errno == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,
                   format("dataset: cannot open '{}': {}", path, std::strerror(errno)));
-  std::error_code unknown;  // the size of a pipe, which is read to its end all the same
+  // A pipe, whose size is unknown, is read to its end all the same.
   const uintmax_t size = std::filesystem::file_size(path, unknown);
   std::string text;
   if (!unknown) text.reserve(size);

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
+#include <system_error>
 
 namespace cli {
 
@@ -72,7 +72,8 @@ void drain_log(const Runtime& runtime) {
 }
 
 Model open_model(const std::string& text, int64_t seed) {
-  if (!std::filesystem::exists(text) && text.find(':') != std::string::npos) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(text, ignored) && text.find(':') != std::string::npos) {
     Options options = make<Options>(tsr_options_new);
     set(options, "seed", seed);
     return make<Model>(tsr_model_new, text.c_str(), options.get());
@@ -119,10 +120,28 @@ Tokenizer model_tokenizer(const Model& model, const std::string& path) {
   }
 }
 
+void add_data(CLI::App& command, std::string& path) {
+  command.add_option("--data", path, "text file (- for standard input)")->required();
+}
+
+Dataset open_dataset(const std::string& path, const Tokenizer& tokenizer, const Options& options) {
+  if (path != "-") return make<Dataset>(tsr_dataset_new_file, path.c_str(), tokenizer.get(), options.get());
+  const std::string words = read_file(path);
+  return make<Dataset>(tsr_dataset_new_text, words.data(), words.size(), tokenizer.get(), options.get());
+}
+
 std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(TSR_NOT_FOUND, "cannot open " + path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const bool standard = path == "-";
+  std::FILE* file = standard ? stdin : std::fopen(path.c_str(), "rb");
+  if (!file) throw Error(TSR_NOT_FOUND, "cannot open " + path + ": " + std::strerror(errno));
+  std::string text;
+  std::array<char, size_t{1} << 16> part;
+  while (const size_t got = std::fread(part.data(), 1, part.size(), file)) text.append(part.data(), got);
+  const int error = std::ferror(file) ? errno : 0;  // a folder, an input that was closed
+  if (!standard) std::fclose(file);
+  if (error != 0)
+    throw Error(TSR_IO, "cannot read " + (standard ? "standard input" : path) + ": " + std::strerror(error));
+  return text;
 }
 
 void write_file(const std::string& path, const std::string& content) {

@@ -67,6 +67,11 @@ Model adapted(Model model, const Adapters& adapters);
 Tokenizer open_tokenizer(const std::string& text);
 Tokenizer model_tokenizer(const Model& model, const std::string& path);
 
+// --data, a text, and what is made of it.
+void add_data(CLI::App& command, std::string& path);
+Dataset open_dataset(const std::string& path, const Tokenizer& tokenizer, const Options& options);
+
+// All of a file, or of standard input for "-".
 std::string read_file(const std::string& path);
 // At once or not at all; straight into what a link, a device or a pipe leads to.
 void write_file(const std::string& path, const std::string& content);

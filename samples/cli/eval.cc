@@ -17,7 +17,7 @@ void register_eval(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "mean loss of a model on a text");
   command->footer("Example:\n  tessera eval model.tsr --data text.txt --seq 128");
   command->add_option("model", args->model, ".tsr or GGUF file")->required();
-  command->add_option("--data", args->data, "text file")->required();
+  add_data(*command, args->data);
   command->add_option("--batch", args->batch, "sequences at once, over all devices")->capture_default_str();
   command->add_option("--seq", args->seq, "tokens a sequence")->capture_default_str();
   add_placement(*command, *args);
@@ -29,8 +29,7 @@ void register_eval(CLI::App& app) {
     Options data_options = make<Options>(tsr_options_new);
     set(data_options, "seq", args->seq);
     set(data_options, "eval_fraction", 1.0);
-    const Dataset dataset =
-        make<Dataset>(tsr_dataset_new_file, args->data.c_str(), tokenizer.get(), data_options.get());
+    const Dataset dataset = open_dataset(args->data, tokenizer, data_options);
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "batch", args->batch);

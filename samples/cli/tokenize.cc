@@ -1,7 +1,4 @@
-#include <fstream>
 #include <iostream>
-#include <iterator>
-#include <sstream>
 
 #include "command.h"
 
@@ -13,13 +10,6 @@ struct Arguments : Common {
   bool bos = false, special = false;
   std::vector<int32_t> decode;
 };
-
-std::string read_all(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(TSR_NOT_FOUND, "cannot read " + path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 std::vector<int32_t> encode(const Tokenizer& tokenizer, const std::string& words, uint32_t flags) {
   size_t count = 0;
@@ -55,7 +45,7 @@ void register_tokenize(CLI::App& app) {
       std::cout << decoded << '\n';
       return;
     }
-    const std::string words = args->file.empty() ? args->words : read_all(args->file);
+    const std::string words = args->file.empty() ? args->words : read_file(args->file);
     uint32_t flags = 0;
     if (args->bos) flags |= TSR_ENCODE_BOS;
     if (args->special) flags |= TSR_ENCODE_SPECIAL;

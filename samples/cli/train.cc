@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <system_error>
 
 #include "command.h"
 
@@ -30,13 +31,13 @@ void interrupt(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-Dataset open_dataset(const Arguments& args, const Model& model) {
+Dataset training_data(const Arguments& args, const Model& model) {
   const Tokenizer tokenizer = model_tokenizer(model, args.model);
   Options options = make<Options>(tsr_options_new);
   set(options, "seq", args.seq);
   set(options, "eval_fraction", args.eval_fraction);
   set(options, "seed", args.seed);
-  return make<Dataset>(tsr_dataset_new_file, args.data.c_str(), tokenizer.get(), options.get());
+  return open_dataset(args.data, tokenizer, options);
 }
 
 Options trainer_options(const Arguments& args) {
@@ -76,10 +77,16 @@ std::string progress_line(const tsr_step& step, int64_t steps, int64_t tokens, d
   return line;
 }
 
+// What cannot be looked at is none: reading or writing it says why.
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
 // The checkpoint a --resume names: the folder itself, or the one beside a model that --out wrote.
 std::string resume_folder(const std::string& text) {
-  if (std::filesystem::is_directory(text)) return text;
-  if (std::filesystem::is_directory(text + ".checkpoint")) return text + ".checkpoint";
+  if (is_folder(text)) return text;
+  if (is_folder(text + ".checkpoint")) return text + ".checkpoint";
   return text;
 }
 
@@ -94,11 +101,11 @@ void train(const Arguments& args) {
   const int64_t every = args.checkpoint_every.value_or(args.steps / 10 + (args.steps % 10 > 0 ? 1 : 0));
   check_output(args.output);
   check_output(args.trace, Output::kText);
-  if (every > 0 && !std::filesystem::is_directory(checkpoint)) check_output(checkpoint);
+  if (every > 0 && !is_folder(checkpoint)) check_output(checkpoint);
 
   const Runtime runtime = open_runtime(args);
   const Model model = adapted(open_model(args.model, args.seed), args.adapters);
-  const Dataset dataset = open_dataset(args, model);
+  const Dataset dataset = training_data(args, model);
   const Options options = trainer_options(args);
   const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
                                         static_cast<const tsr_dataset*>(dataset.get()),
@@ -125,7 +132,7 @@ void train(const Arguments& args) {
       try {
         check(tsr_trainer_step(trainer.get(), &step));
       } catch (const Error& error) {
-        const bool kept = !checkpoint.empty() && std::filesystem::is_directory(checkpoint);
+        const bool kept = !checkpoint.empty() && is_folder(checkpoint);
         throw Error(error.code(),
                     std::string(error.what()) +
                         (kept ? "; the last good checkpoint is " + checkpoint + " (--resume)" : ""));
@@ -205,7 +212,7 @@ void register_train(CLI::App& app) {
       "--json\n"
       "  tessera train model.tsr --data text.txt --lora 8 --out adapted.tsr   (then: tessera merge)");
   command->add_option("model", args->model, ".tsr or GGUF file")->required();
-  command->add_option("--data", args->data, "text file")->required();
+  add_data(*command, args->data);
   command->add_option("--out", args->output, ".tsr file to write; checkpoints go to OUT.checkpoint");
   command->add_option("--steps", args->steps, "optimizer steps")->capture_default_str();
   command->add_option("--batch", args->batch, "sequences in one step, over all devices")

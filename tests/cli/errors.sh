@@ -46,8 +46,12 @@ expect '256 tokens, the model V=100' "$tessera" new llama:L=1,C=32,H=2,F=64,V=10
 [ -p "$work/pipe" ] || { echo "FAILED: a pipe was replaced by a file"; exit 1; }
 rm "$work/pipe"
 # A text that is a pipe is read to its end.
+# (Or - for standard input; names longer than the system takes, folders and inputs that are closed are told as such.)
 losses() { "$tessera" train "$model" --steps 2 --seq 32 --json --data "$1" | sed 's/"eval_loss".*//'; }
-[ -n "$(losses "$text")" ] && [ "$(losses "$text")" = "$(cat "$text" | losses /dev/stdin)" ] || { echo "FAILED: a text from a pipe trains otherwise"; exit 1; }
+[ -n "$(losses "$text")" ] && [ "$(losses "$text")" = "$(cat "$text" | losses /dev/stdin)" ] && [ "$(losses "$text")" = "$(cat "$text" | losses -)" ] || { echo "FAILED: a text from a pipe trains otherwise"; exit 1; }
+expect 'standard input: bad file' bash -c "'$tessera' eval '$model' --data - <&-"
+expect 'File name too long' "$tessera" train "$model" --data "$(printf 'name%.0s' {1..2000})"
+expect 'is a directory' "$tessera" tokenize bytes --file "$work"
 expect 'standard output' bash -c "'$tessera' devices >/dev/full"
 head -c 1000 "$model" >"$work/short.tsr"
 expect 'short|truncated|bytes|size|corrupt' "$tessera" inspect "$work/short.tsr"
