@@ -1,16 +1,13 @@
 #include "capi/engine/dataset.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <unordered_map>
 
 #include "capi/engine/initialize.h"
 #include "capi/engine/json.h"
+#include "capi/engine/text_file.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -73,24 +70,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::from_text(std::string_view text,
 
 Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& path, const Tokenizer& tokenizer,
                                                           const Options& options) {
-  std::error_code unknown;  // why it cannot be looked at is why it cannot be opened
-  if (std::filesystem::is_directory(path, unknown))
-    return Status(StatusCode::kInvalidArgument, format("dataset: '{}' is a folder; give a text file", path));
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return Status(errno == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,
-                  format("dataset: cannot open '{}': {}", path, std::strerror(errno)));
-  // A pipe, whose size is unknown, is read to its end all the same.
-  const uintmax_t size = std::filesystem::file_size(path, unknown);
-  std::string text;
-  if (!unknown) text.reserve(size);
-  std::vector<char> part(size_t{1} << 20);
-  do {
-    file.read(part.data(), static_cast<std::streamsize>(part.size()));
-    text.append(part.data(), static_cast<size_t>(file.gcount()));
-  } while (file);
-  if (file.bad())
-    return Status(StatusCode::kIo, format("dataset: cannot read '{}': {}", path, std::strerror(errno)));
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "dataset"));
   return from_text(text, tokenizer, options);
 }
 

@@ -1,11 +1,9 @@
 #include "capi/engine/device_profiles.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
+#include "capi/engine/text_file.h"
 #include "graph/base/text.h"
 #include "runtime/algorithms.h"
 #include "serialize/atomic_file.h"
@@ -45,16 +43,12 @@ std::string default_profile_path(const std::string& cache_folder, std::string_vi
 }
 
 Result<DeviceProfile> read_profile(const std::string& path) {
-  constexpr std::streamsize kMostBytes = (std::streamsize{16} << 20) + 1;  // the reader refuses more
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return Status(StatusCode::kNotFound, format("cannot open profile '{}': {}; `tessera calibrate --out {}` "
-                                                "makes it",
-                                                path, std::strerror(errno), path));
-  std::string text(static_cast<size_t>(kMostBytes), '\0');
-  file.read(text.data(), kMostBytes);
-  text.resize(static_cast<size_t>(file.gcount()));
-  Result<DeviceProfile> profile = device_profile_from_json(text);
+  constexpr size_t kMostBytes = size_t{16} << 20;
+  const Result<std::string> text = read_text_file(path, "profile", kMostBytes);
+  if (!text.ok())
+    return Status(text.status().code(),
+                  format("{}; `tessera calibrate --out {}` makes it", text.status().message(), path));
+  Result<DeviceProfile> profile = device_profile_from_json(*text);
   if (!profile.ok()) return profile.status().with_context(format("'{}'", path));
   return profile;
 }

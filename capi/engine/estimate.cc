@@ -5,11 +5,11 @@
 #include <fstream>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "capi/engine/certificate.h"
 #include "capi/engine/json.h"
 #include "capi/engine/options.h"
+#include "capi/engine/text_file.h"
 #include "graph/base/text.h"
 #include "parallel/analytic/batch_search.h"
 #include "parallel/analytic/explain_step.h"
@@ -29,15 +29,12 @@ namespace {
 
 Result<Cluster> open_cluster(const std::string& text) {
   if (!text.ends_with(".json")) return cluster_preset(text);
-  std::ifstream file(text, std::ios::binary);
-  if (!file)
-    return Status(StatusCode::kNotFound,
-                  format("cluster file '{}' cannot be opened; wanted a JSON file, or a "
-                         "preset such as dgx-a100-80gb:512",
-                         text));
-  std::ostringstream content;
-  content << file.rdbuf();
-  Result<Cluster> cluster = cluster_from_json(content.str());
+  const Result<std::string> content = read_text_file(text, "cluster file");
+  if (!content.ok())
+    return Status(
+        content.status().code(),
+        format("{}; wanted a JSON file, or a preset such as dgx-a100-80gb:512", content.status().message()));
+  Result<Cluster> cluster = cluster_from_json(*content);
   if (!cluster.ok()) return cluster.status().with_context(format("cluster file '{}'", text));
   return cluster;
 }

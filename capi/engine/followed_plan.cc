@@ -1,23 +1,16 @@
 #include "capi/engine/followed_plan.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 
+#include "capi/engine/text_file.h"
 #include "graph/base/text.h"
 #include "parallel/strategy/strategy.h"
 
 namespace tessera {
 
 Result<Plan> read_plan_file(const std::string& path, const Graph& graph) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return Status(StatusCode::kNotFound, format("cannot open plan '{}': {}", path, std::strerror(errno)));
-  std::ostringstream text;
-  text << file.rdbuf();
-  Result<Plan> plan = parse_plan(text.str(), graph);
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan"));
+  Result<Plan> plan = parse_plan(text, graph);
   if (!plan.ok()) return plan.status().with_context(format("plan '{}'", path));
   if (plan->graph_fingerprint != graph.fingerprint())
     return Status(

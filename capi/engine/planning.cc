@@ -1,13 +1,10 @@
 #include "capi/engine/planning.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <span>
-#include <sstream>
 
 #include "capi/engine/frozen_plan.h"
+#include "capi/engine/text_file.h"
 #include "capi/engine/trace_json.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
@@ -99,12 +96,8 @@ Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devi
 
 Result<std::shared_ptr<const PlanRecord>> load_graph_plan(const DeviceSet& devices, const Graph& graph,
                                                           const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return Status(StatusCode::kNotFound, format("cannot open plan '{}': {}", path, std::strerror(errno)));
-  std::ostringstream text;
-  text << file.rdbuf();
-  Result<std::shared_ptr<const PlanRecord>> record = parse_graph_plan(devices, graph, text.str());
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan"));
+  Result<std::shared_ptr<const PlanRecord>> record = parse_graph_plan(devices, graph, text);
   if (!record.ok()) return record.status().with_context(format("plan '{}'", path));
   return record;
 }

@@ -51,6 +51,9 @@ losses() { "$tessera" train "$model" --steps 2 --seq 32 --json --data "$1" | sed
 [ -n "$(losses "$text")" ] && [ "$(losses "$text")" = "$(cat "$text" | losses /dev/stdin)" ] && [ "$(losses "$text")" = "$(cat "$text" | losses -)" ] || { echo "FAILED: a text from a pipe trains otherwise"; exit 1; }
 expect 'standard input: bad file' bash -c "'$tessera' eval '$model' --data - <&-"
 expect 'File name too long' "$tessera" train "$model" --data "$(printf 'name%.0s' {1..2000})"
+expect "dataset '.*' is a folder" "$tessera" eval "$model" --data "$work"
+expect "plan '.*' is a folder" "$tessera" train "$model" --data "$text" --plan "$work"
+expect "profile '.*' is a folder" "$tessera" plan "$model" --profile "$work"
 expect 'is a directory' "$tessera" tokenize bytes --file "$work"
 expect 'standard output' bash -c "'$tessera' devices >/dev/full"
 head -c 1000 "$model" >"$work/short.tsr"

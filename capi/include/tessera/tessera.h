@@ -540,7 +540,7 @@ TSR_API tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* grap
 
 /* A plan of this very graph from its text: what tsr_plan_text yields, what tsr_plan_save wrote. (For a model,
  * give the path to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT says the line
- * where the text is no plan, or that it is another graph's; TSR_NOT_FOUND that the file cannot be opened. */
+ * where the text is no plan, or that it is another graph's; TSR_NOT_FOUND that there is no such file. */
 TSR_API tsr_status* tsr_plan_parse_for_graph(tsr_devices* devices, tsr_graph* graph, const char* text,
                                              size_t size, tsr_plan** out_plan);
 TSR_API tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* graph, const char* path,

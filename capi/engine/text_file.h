@@ -1,0 +1,17 @@
+// Whole text files that users name: texts to train on, plans, profiles, clusters.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "graph/base/result.h"
+
+namespace tessera {
+
+// Its bytes; a pipe is read to its end. `what` it is begins messages. kNotFound, kInvalidArgument for a
+// folder and for more than `most` bytes, kIo.
+Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most = SIZE_MAX);
+
+}  // namespace tessera
