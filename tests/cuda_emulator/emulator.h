@@ -39,6 +39,7 @@ struct Config {
   cudaStream_t stream = nullptr;
   const char* kernel = "";  // as it is written
   bool overlaps = false;    // may begin before what was launched before it has ended
+  int set_aside = -1;       // dynamic shared memory, by cudaFuncSetAttribute; -1: nobody asked
 };
 // A kernel as it was compiled: what has been loaded.
 struct Compiled {
@@ -69,10 +70,12 @@ cudaError_t launch_by_config(const cudaLaunchConfig_t* given, void (*kernel)(Par
 }
 // An array in shared memory: no constructor runs, and it is aligned as it asks for and no better, so that
 // wider accesses show.
+void note_static_shared(const void* array, size_t bytes, size_t alignment);  // that the kernel has it
 template <class Array, size_t kAlignment = alignof(Array)>
 struct Shared {
   unsigned char bytes[sizeof(Array) + 3 * kAlignment];
   Array& get() {
+    note_static_shared(bytes, sizeof(Array), kAlignment);
     const auto at = reinterpret_cast<uintptr_t>(bytes) + 2 * kAlignment - 1;
     return *reinterpret_cast<Array*>(at / (2 * kAlignment) * (2 * kAlignment) + kAlignment);
   }
@@ -96,7 +99,7 @@ const unsigned char* exchange_all(const void* mine, size_t bytes);
 void copy_async(void* to, const void* from);
 void copy_async_wait();
 void check_aligned(const void* at);  // at 16 bytes
-void check_fetch(const void* at);  // that it lies in an allocation
+void check_fetch(const void* at);    // that it lies in an allocation
 void wait_for_previous();
 
 }  // namespace emulator
@@ -177,12 +180,9 @@ inline float __uint_as_float(unsigned bits) {
   return x;
 }
 
-namespace emulator {
-cudaError_t set_dynamic_shared(const void* kernel, int bytes);
-}
 template <class F>
-cudaError_t cudaFuncSetAttribute(F* kernel, cudaFuncAttribute, int value) {
-  return emulator::set_dynamic_shared(reinterpret_cast<const void*>(kernel), value);
+cudaError_t cudaFuncSetAttribute(F* kernel, cudaFuncAttribute attribute, int value) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
 template <class F>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, F* kernel) {

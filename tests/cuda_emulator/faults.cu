@@ -1,5 +1,7 @@
 #include <cuda_runtime.h>
 
+#include <cstdlib>
+
 #include "runtime/backends/cuda/kernels/mma.cuh"
 #include "runtime/backends/cuda/kernels/overlap.cuh"
 #include "tests/cuda_emulator/faults.h"
@@ -196,6 +198,52 @@ void written_before_it_waited(bool planted) { overlapping(early_kernel, planted)
 void ended_without_waiting(bool planted) { overlapping(impatient_kernel, planted); }
 void overlapping_with_a_fill(bool planted) { overlapping(early_kernel, false, !planted); }
 
+void after_a_kernel_with_another_share_of_shared_memory(bool planted) {
+  int* const out = cleared<int>();
+  tessera::cuda::Overlap overlap;
+  const tessera::cuda::LaunchArgs args{nullptr, nullptr, nullptr, nullptr, &overlap};
+  tessera::cuda::launch_overlapping(early_kernel, 1, 32, 0, args, false, out);
+  if (planted) (void)cudaFuncSetAttribute(early_kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 0);
+  tessera::cuda::launch_overlapping(early_kernel, 1, 32, 0, args, false, out);
+  finish();
+}
+
+// 8 KiB of its own beside what it is launched with.
+__global__ void crowded_kernel(int* out) {
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  __shared__ int value[2048];
+  value[threadIdx.x] = 1;
+  dynamic[threadIdx.x] = 1;
+  out[threadIdx.x] = value[threadIdx.x] + dynamic[threadIdx.x];
+}
+void static_and_dynamic_shared_memory_beyond_48_kib(bool planted) {
+  crowded_kernel<<<1, 32, planted ? 41 << 10 : 40 << 10>>>(cleared<int>());
+  finish();
+}
+void static_shared_memory_beside_all_that_was_set_aside(bool planted) {
+  int most = 0;
+  (void)cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
+  (void)cudaFuncSetAttribute(crowded_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             planted ? most : most - (8 << 10));
+  crowded_kernel<<<1, 32, 41 << 10>>>(cleared<int>());
+  finish();
+}
+
+__global__ void roomy_kernel(int* out) {
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  dynamic[threadIdx.x] = 1;
+  out[threadIdx.x] = dynamic[threadIdx.x];
+}
+void shared_memory_set_aside_on_another_device(bool planted) {
+  (void)setenv("TESSERA_EMULATOR_DEVICES", "2", 1);
+  int* const out = cleared<int>();
+  (void)cudaSetDevice(planted ? 1 : 0);
+  (void)cudaFuncSetAttribute(roomy_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10);
+  (void)cudaSetDevice(0);
+  roomy_kernel<<<1, 32, 64 << 10>>>(out);
+  finish();
+}
+
 __global__ void fetch_kernel(const int* at) { tessera::cuda::prefetch_to_l2(at); }
 void fetched_from_nowhere(bool planted) {
   fetch_kernel<<<1, 32>>>(cleared<int>() + (planted ? 1 << 20 : 0));
@@ -224,6 +272,14 @@ constexpr Fault kAll[] = {
     {"ended_without_waiting", ended_without_waiting, "never waited"},
     {"fetched_from_nowhere", fetched_from_nowhere, "in no allocation"},
     {"overlapping_with_a_fill", overlapping_with_a_fill, "nothing to overlap with"},
+    {"after_a_kernel_with_another_share_of_shared_memory", after_a_kernel_with_another_share_of_shared_memory,
+     "another share of shared memory"},
+    {"static_and_dynamic_shared_memory_beyond_48_kib", static_and_dynamic_shared_memory_beyond_48_kib,
+     "beyond 48 KiB"},
+    {"static_shared_memory_beside_all_that_was_set_aside", static_shared_memory_beside_all_that_was_set_aside,
+     "up to the device's limit"},
+    {"shared_memory_set_aside_on_another_device", shared_memory_set_aside_on_another_device,
+     "more shared memory than was set aside"},
     {"many_threads_without_bounds", many_threads_without_bounds, "without launch bounds"},
 };
 

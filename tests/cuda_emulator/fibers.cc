@@ -1,6 +1,7 @@
 // Blocks of a kernel, one after the other; the threads of a block are fibers of the calling thread.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -42,6 +43,9 @@ struct Block {
   unsigned char* shared = nullptr;
   int alive = 0, arrived = 0, barriers = 0;
   bool has_bounds = false;
+  std::vector<const void*> static_shared;  // arrays that a thread of the launch has come to
+  size_t static_bytes = 0;
+  const Config* config = nullptr;
   const std::function<void()>* body = nullptr;
   const char* kernel = "";
   Fiber* running = nullptr;
@@ -212,6 +216,22 @@ void check_bounds(unsigned threads, unsigned) {
     fail("a block of more threads than its launch bounds", block.running->at);
 }
 
+// Compilers give a kernel all arrays of the functions in it, whether or not a thread comes to them.
+void note_static_shared(const void* array, size_t bytes, size_t alignment) {
+  Block& block = *t_block;
+  if (std::ranges::find(block.static_shared, array) != block.static_shared.end()) return;
+  block.static_shared.push_back(array);
+  block.static_bytes = (block.static_bytes + alignment - 1) / alignment * alignment + bytes;
+  if (block.static_bytes > kMostUnaskedShared)
+    fail("more static shared memory than 48 KiB", block.running->at);
+  if (block.config->set_aside >= 0 &&
+      block.static_bytes + static_cast<size_t>(block.config->set_aside) > most_shared())
+    fail("static shared memory beside dynamic that was set aside up to the device's limit",
+         block.running->at);
+  if (block.config->set_aside < 0 && block.static_bytes + block.config->shared_bytes > kMostUnaskedShared)
+    fail("static and dynamic shared memory beyond 48 KiB, which nobody asked for", block.running->at);
+}
+
 void wait_for_previous() { t_block->running->actor.has_waited = true; }
 
 const Position& position() { return t_block->running->at; }
@@ -286,6 +306,7 @@ void run_kernel(const Config& config, const std::function<void()>& body) {
   block.body = &body;
   t_block = &block;
   block.kernel = config.kernel;
+  block.config = &config;
   begin_launch(config.kernel);
   for (unsigned z = 0; z < config.blocks.z; ++z)
     for (unsigned y = 0; y < config.blocks.y; ++y)

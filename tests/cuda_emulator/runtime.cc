@@ -21,7 +21,7 @@
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr int kMostStaticShared = 49152, kMostThreads = 1024;
+constexpr int kMostThreads = 1024;
 
 // TESSERA_EMULATED_DEVICE, which the first of them is without it.
 struct DeviceKind {
@@ -56,9 +56,13 @@ std::map<const char*, Allocation>& allocations() {
   static std::map<const char*, Allocation> all;
   return all;
 }
-std::map<const void*, int>& shared_limits() {
-  static std::map<const void*, int> all;
-  return all;
+// What was set of a kernel, on a device.
+struct FunctionSettings {
+  int set_aside = -1, carveout = -1;
+};
+FunctionSettings& settings_of(int device, const void* kernel) {
+  static std::map<std::pair<int, const void*>, FunctionSettings> all;
+  return all[{device, kernel}];
 }
 
 // TESSERA_EMULATED_PEERS=none: devices do not reach each other's memory.
@@ -131,6 +135,7 @@ struct CUstream_st {
   int device = t_device;
   std::deque<std::function<void()>> queue;
   bool ends_in_kernel = false;  // that something may overlap with
+  int carveout = -1;            // of that kernel
   uint64_t issued = 0, done = 0;
   double clock_s = 0;                // of all that was issued
   std::shared_ptr<Capture> capture;  // that it belongs to
@@ -247,15 +252,14 @@ void enqueue_meeting(const std::vector<cudaStream_t>& given, std::function<void(
     });
 }
 
-cudaError_t set_dynamic_shared(const void* kernel, int bytes) {
-  const std::lock_guard lock(g_mutex);
-  if (bytes > device_kind().most_shared) return report(cudaErrorInvalidValue);
-  shared_limits()[kernel] = bytes;
-  return cudaSuccess;
-}
+size_t most_shared() { return static_cast<size_t>(device_kind().most_shared); }
 
-cudaError_t enqueue(const Config& config, Compiled& compiled, const void* name, std::function<void()> body) {
+cudaError_t enqueue(const Config& given, Compiled& compiled, const void* name, std::function<void()> body) {
   const std::lock_guard lock(g_mutex);
+  Config config = given;
+  const FunctionSettings settings =
+      name == nullptr ? FunctionSettings{} : settings_of(stream_of(config.stream)->device, name);
+  config.set_aside = settings.set_aside;
   const auto decline = [&](const char* what) {
     std::fprintf(stderr, "cuda emulator: %s: a launch with %s (%u %u %u blocks of %u %u %u, %zu bytes)\n",
                  config.kernel, what, config.blocks.x, config.blocks.y, config.blocks.z, config.threads.x,
@@ -268,12 +272,15 @@ cudaError_t enqueue(const Config& config, Compiled& compiled, const void* name, 
   if (config.threads.x * config.threads.y * config.threads.z == 0 ||
       config.threads.x * config.threads.y * config.threads.z > kMostThreads)
     return decline("an impossible block");
-  const auto set = shared_limits().find(name);
-  const size_t most = std::max<size_t>(kMostStaticShared,
-                                       set != shared_limits().end() ? static_cast<size_t>(set->second) : 0);
-  if (config.shared_bytes > most) return decline("more shared memory than was set aside");
+  if (config.shared_bytes >
+      std::max(kMostUnaskedShared, static_cast<size_t>(std::max(settings.set_aside, 0))))
+    return decline("more shared memory than was set aside");
   if (config.overlaps && (device_kind().major < 9 || !stream_of(config.stream)->ends_in_kernel))
     return decline("nothing to overlap with");
+  // A multiprocessor divides what is shared memory and what cache for all of its blocks, and is empty when it
+  // divides anew.
+  if (config.overlaps && settings.carveout != stream_of(config.stream)->carveout)
+    return decline("another share of shared memory than the kernel that it overlaps with");
   // Kernels are loaded when they are first launched, which may want memory.
   if (!compiled.is_loaded && stream_of(config.stream)->capture != nullptr) {
     stream_of(config.stream)->capture->is_invalid = true;
@@ -291,6 +298,7 @@ cudaError_t enqueue(const Config& config, Compiled& compiled, const void* name, 
       },
       kSeconds);
   stream_of(config.stream)->ends_in_kernel = true;
+  stream_of(config.stream)->carveout = settings.carveout;
   g_overlaps += config.overlaps;
   return cudaSuccess;
 }
@@ -316,6 +324,21 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void*) {
   *out = {};
   out->ptxVersion = out->binaryVersion = 10 * device_kind().major + device_kind().minor;
   return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  const std::lock_guard lock(g_mutex);
+  FunctionSettings& settings = settings_of(t_device, kernel);
+  switch (attribute) {
+    case cudaFuncAttributeMaxDynamicSharedMemorySize:
+      if (value > device_kind().most_shared) return report(cudaErrorInvalidValue);
+      settings.set_aside = value;
+      return cudaSuccess;
+    case cudaFuncAttributePreferredSharedMemoryCarveout:
+      if (value < -1 || value > 100) return report(cudaErrorInvalidValue);
+      settings.carveout = value;
+      return cudaSuccess;
+    default: return report(cudaErrorInvalidValue);
+  }
 }
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = device_count();
