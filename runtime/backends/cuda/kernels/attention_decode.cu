@@ -12,9 +12,10 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int kChunk = kMmaRows, kMostQueries = 16;
-// Three for each of 132 multiprocessors, as many as have room there with heads of 128; no sum depends on it.
-// A cache may have room for many more keys than it holds: parts beyond cost a comparison, not a block.
-constexpr int64_t kDecodeBlocks = 396;
+// Two for each of 132 multiprocessors, as many as have room, with heads of 128, in the shared memory that
+// launches which overlap ask for (overlap.cc); a block has 64 KB under way. No sum depends on it. A cache may
+// have room for many more keys than it holds: parts beyond cost a comparison, not a block.
+constexpr int64_t kDecodeBlocks = 264;
 
 template <int kD>
 constexpr size_t kDecodeBytes = size_t{2} * kD*(2 * kChunk + kMostQueries) +
@@ -156,7 +157,7 @@ __device__ void decode_part(const AttentionShape& e, const AttentionOperands<T>&
 // Numbers of parts, rows and keys fit 32 bits, in which divisions are short. Heads of keys lie next to each
 // other, so that the parts that hold keys are shared out evenly.
 template <class T, int kD>
-__global__ void __launch_bounds__(kMmaThreads, 3)
+__global__ void __launch_bounds__(kMmaThreads, 2)
     decode_kernel(AttentionShape e, AttentionOperands<T> x, DecodeParts parts) {
   let_next_begin();
   wait_for_previous();
