@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <vector>
 
 #include "graph/base/waiting.h"
@@ -58,9 +59,18 @@ class CommGroup {
       int64_t capacity = 0, bytes = 0;
       cudaEvent_t posted = nullptr, taken = nullptr;
     };
+    // Messages are counted round and round; counts begin just before they come round, so that all that sends
+    // more than a few goes past it.
+    static constexpr int kFirst = INT32_MAX - 4;
     Slot slots[kSlots];
-    WaitWord posted{0}, taken{0};  // how many messages
+    WaitWord posted{kFirst}, taken{kFirst};  // the next one's number
+    static uint32_t since(int earlier, int later) {
+      return static_cast<uint32_t>(later) - static_cast<uint32_t>(earlier);
+    }
+    Slot& slot(int number) { return slots[static_cast<uint32_t>(number) % kSlots]; }
   };
+  // Slots follow one another past the last number too.
+  static_assert((Mailbox::kSlots & (Mailbox::kSlots - 1)) == 0);
   Mailbox& mailbox(int32_t from, int32_t to) {
     return mailboxes_[static_cast<size_t>(from) * ordinals_.size() + static_cast<size_t>(to)];
   }

@@ -276,13 +276,14 @@ Status Communicator::check_peer(int32_t peer, int64_t bytes, std::string_view wh
 Status Communicator::post(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes) {
   CommGroup::Mailbox& box = group_->mailbox(position_, peer);
   const int number = box.posted.load(std::memory_order_acquire);
-  for (int taken = box.taken.load(std::memory_order_acquire); number - taken >= CommGroup::Mailbox::kSlots;
+  for (int taken = box.taken.load(std::memory_order_acquire);
+       CommGroup::Mailbox::since(taken, number) >= CommGroup::Mailbox::kSlots;
        taken = box.taken.load(std::memory_order_acquire)) {
     if (group_->is_aborted()) return aborted();
     wait_while(box.taken, taken, true);
   }
   if (group_->is_aborted()) return aborted();
-  CommGroup::Mailbox::Slot& slot = box.slots[number % CommGroup::Mailbox::kSlots];
+  CommGroup::Mailbox::Slot& slot = box.slot(number);
   TSR_RETURN_IF_ERROR(group_->make_room(slot, position_, peer, bytes));
   // What lay in the slot has been copied out; an event that was never recorded is no wait.
   TSR_RETURN_IF_ERROR(from_cuda(cudaStreamWaitEvent(stream, slot.taken, 0), "waiting"));
@@ -300,7 +301,7 @@ Status Communicator::take(cudaStream_t stream, int32_t peer, void* out, int64_t 
   const int number = box.taken.load(std::memory_order_acquire);
   if (!group_->is_aborted()) wait_while(box.posted, number, true);
   if (group_->is_aborted()) return aborted();
-  const CommGroup::Mailbox::Slot& slot = box.slots[number % CommGroup::Mailbox::kSlots];
+  const CommGroup::Mailbox::Slot& slot = box.slot(number);
   const int64_t sent = slot.bytes;
   Status status = from_cuda(cudaStreamWaitEvent(stream, slot.posted, 0), "waiting");
   if (status.ok() && sent == bytes)
