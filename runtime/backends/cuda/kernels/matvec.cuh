@@ -41,7 +41,7 @@ __device__ __noinline__ void matvec_norm(const MatvecPlan& plan, T* to) {
   const MatvecNorm& norm = plan.norm;
   const int64_t K = plan.K;
   const bool stores = blockIdx.x == 0;
-  const W inverse = W(1 / double(K > 1 ? K : 1)), eps = W(norm.eps);
+  const W inverse = W(norm.inverse), eps = W(norm.eps);
   W* rstd = stores ? static_cast<W*>(norm.rstd) : nullptr;
   const auto each_row = [&](const auto& row) {
     if (K / kVec <= 256) {
@@ -132,6 +132,9 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
   constexpr int kRows = Sums::kRows, kEach = kRows / kMatvecWarps;
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ Wide<T> totals[2][Sums::kShares * kM * kRows];  // by turns: one barrier a group suffices
+  // What is called reads the plan here: from the parameters it would come through the caches, one miss after
+  // the other, between the sums and their results.
+  __shared__ MatvecPlan settled;
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
 
@@ -153,6 +156,14 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
          line += int64_t{128} * kMatvecThreads * gridDim.x)
       prefetch_to_l2(static_cast<const uint8_t*>(plan.next) + line);
   }
+  constexpr unsigned kWords = sizeof(MatvecPlan) / sizeof(uint64_t);
+  static_assert(sizeof(MatvecPlan) % sizeof(uint64_t) == 0 && kWords <= kMatvecThreads);
+  if (threadIdx.x < kWords)
+    reinterpret_cast<uint64_t*>(&settled)[threadIdx.x] =
+        reinterpret_cast<const uint64_t*>(&plan)[threadIdx.x];
+  int group = static_cast<int>(blockIdx.x);
+  typename Sums::Rows next = Sums::rows(plan, MatvecGroup::of(plan, group, kRows));
+  __syncthreads();
   wait_for_previous();
 
   // The rows of a group, and the first of their bytes on the way: 4 KB a warp, a line a lane.
@@ -164,12 +175,9 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
       prefetch_to_l2(begin + line);
     return Sums::rows(plan, rows);
   };
-  int group = static_cast<int>(blockIdx.x);
-  typename Sums::Rows next = go_to(group);
-
   const T* x = static_cast<const T*>(plan.x);
   if (plan.norm.is_there) {
-    matvec_norm(plan, reinterpret_cast<T*>(shared));
+    matvec_norm(settled, reinterpret_cast<T*>(shared));
     x = reinterpret_cast<const T*>(shared);
   }
 
@@ -178,7 +186,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
     if (const int later = group + static_cast<int>(gridDim.x); later < plan.row_groups) next = go_to(later);
     Sums::sum(plan, rows, x, totals[turn]);
     __syncthreads();
-    matvec_finish<T>(plan, group, kRows, Sums::kShares, totals[turn]);
+    matvec_finish<T>(settled, group, kRows, Sums::kShares, totals[turn]);
   }
 }
 

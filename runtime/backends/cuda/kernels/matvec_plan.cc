@@ -72,7 +72,8 @@ class Planner {
           args.outputs[0],
           norm.is_layer_norm ? args.outputs[1] : nullptr,
           args.outputs[norm.is_layer_norm ? 2 : 1],
-          norm.eps};
+          norm.eps,
+          1 / double(norm.cols > 1 ? norm.cols : 1)};
     plan_.M = norm.rows;
     plan_.K = norm.cols;
     plan_.x = to.y;

@@ -47,7 +47,7 @@ struct MatvecNorm {
   bool is_there, is_layer_norm;
   const void *x, *w, *b;
   void *y, *mean, *rstd;
-  double eps;
+  double eps, inverse;  // 1 / K
 };
 
 struct MatvecPlan {
