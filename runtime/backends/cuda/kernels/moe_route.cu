@@ -36,22 +36,37 @@ struct Choose {
   }
 };
 
-// An expert hands out its slots of a sequence in the order of the tokens.
+// An expert hands out its slots of a sequence in the order of the tokens: a warp looks at 128 choices at a
+// time, and counts those before each lane's that are the expert's.
 struct HandOut {
+  static constexpr int kAtOnce = 4;
   const int32_t* expert;
   int32_t *slot, *token, *load;
   int64_t B, tokens, K, S;
-  __device__ void operator()(int64_t pair) const {
-    const int64_t e = pair / B, b = pair % B;
-    int32_t count = 0;
-    for (int64_t i = 0; i < tokens * K; ++i) {
-      const int64_t at = b * tokens * K + i;
-      if (expert[at] != e) continue;
-      slot[at] = count < S ? count : -1;
-      if (count < S) token[pair * S + count++] = static_cast<int32_t>(i / K);
+  __device__ void operator()(const Team<32>& team, int64_t pair) const {
+    const int64_t e = pair / B, first = pair % B * tokens * K, choices = tokens * K;
+    int64_t count = 0;
+    for (int64_t begin = 0; begin < choices; begin += 32 * kAtOnce) {
+      int32_t chosen[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int64_t at = begin + 32 * i + team.rank;
+        chosen[i] = at < choices ? expert[first + at] : -1;
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const unsigned all = __ballot_sync(0xffffffffu, chosen[i] == e);
+        const int64_t at = begin + 32 * i + team.rank, s = count + __popc(all & ((1u << team.rank) - 1));
+        if (chosen[i] == e) {
+          slot[first + at] = s < S ? static_cast<int32_t>(s) : -1;
+          if (s < S) token[pair * S + s] = static_cast<int32_t>(at / K);
+        }
+        count += __popc(all);
+      }
     }
-    load[pair] = count;
-    for (int64_t s = count; s < S; ++s) token[pair * S + s] = -1;
+    if (count > S) count = S;
+    if (team.rank == 0) load[pair] = static_cast<int32_t>(count);
+    for (int64_t s = count + team.rank; s < S; s += 32) token[pair * S + s] = -1;
   }
 };
 
@@ -115,9 +130,9 @@ Result<Prepared> prepare_moe_route(const KernelSpec& spec) {
         spec, make_kernel([=](const LaunchArgs& args) {
           launch_each(args.stream, B * tokens,
                       Choose<T>{args.in<T>(0), args.out<int32_t>(0), args.out<T>(2), E, K, normalize});
-          launch_each(args.stream, E * B,
-                      HandOut{args.out<int32_t>(0), args.out<int32_t>(1), args.out<int32_t>(3),
-                              args.out<int32_t>(4), B, tokens, K, S});
+          launch_teams<32>(args.stream, E * B,
+                           HandOut{args.out<int32_t>(0), args.out<int32_t>(1), args.out<int32_t>(3),
+                                   args.out<int32_t>(4), B, tokens, K, S});
         }));
   });
 }
