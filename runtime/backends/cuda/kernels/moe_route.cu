@@ -7,7 +7,7 @@ namespace tessera::cuda {
 namespace {
 
 // A token chooses: the K largest of its probabilities, largest first, the lower index of equals; distinct
-// also where they hold NaN.
+// also where they hold NaN. Where they do not, what was chosen before is known by its place in that order.
 template <class T>
 struct Choose {
   const T* probs;
@@ -19,16 +19,29 @@ struct Choose {
     using W = Wide<T>;
     const T* p = probs + row * E;
     int32_t* chosen = expert + row * K;
-    W sum = 0;
+    bool is_ordered = true;
+#pragma unroll 8
+    for (int32_t e = 0; e < E; ++e) is_ordered = is_ordered && widen(p[e]) == widen(p[e]);
+    int32_t before = -1;
+    W last = 0, sum = 0;
     for (int64_t j = 0; j < K; ++j) {
       int32_t best = -1;
+      W most = 0;
+#pragma unroll 8
       for (int32_t e = 0; e < E; ++e) {
-        bool taken = false;
-        for (int64_t i = 0; i < j; ++i) taken = taken || chosen[i] == e;
-        if (!taken && (best < 0 || widen(p[e]) > widen(p[best]))) best = e;
+        const W value = widen(p[e]);
+        bool taken = j > 0 && (value > last || (value == last && e <= before));
+        if (!is_ordered) {
+          taken = false;
+          for (int64_t i = 0; i < j; ++i) taken = taken || chosen[i] == e;
+        }
+        if (!taken && (best < 0 || value > most)) {
+          best = e;
+          most = value;
+        }
       }
-      chosen[j] = best;
-      sum += widen(p[best]);
+      chosen[j] = before = best;
+      sum += last = most;
     }
     if (!normalize) sum = 1;
     for (int64_t j = 0; j < K; ++j)
