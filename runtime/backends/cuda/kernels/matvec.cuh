@@ -139,14 +139,25 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
 
   let_next_begin();
+  if (plan.norm.is_there) {
+    const int64_t line = 128 / static_cast<int64_t>(sizeof(T));
+    for (int64_t at = line * threadIdx.x; at < plan.K; at += line * kMatvecThreads) {
+      prefetch_to_l2(static_cast<const T*>(plan.norm.w) + at);
+      if (plan.norm.is_layer_norm) prefetch_to_l2(static_cast<const T*>(plan.norm.b) + at);
+    }
+  }
   int64_t fetched = 0;
   for (int64_t ahead = blockIdx.x; fetched < kMatvecAhead && ahead < plan.row_groups;
        ahead += gridDim.x, fetched += kRows * plan.row_bytes) {
     const MatvecGroup rows = MatvecGroup::of(plan, static_cast<int>(ahead), kRows);
     for (int j = 0; j < kEach; ++j) {
-      const uint8_t* begin = rows.begin(plan, rows.row(warp * kEach + j));
+      const MatvecRow row = rows.row(warp * kEach + j);
+      const uint8_t* begin = rows.begin(plan, row);
       for (int64_t line = int64_t{128} * lane; line < plan.row_bytes; line += 128 * 32)
         prefetch_to_l2(begin + line);
+      if constexpr (Sums::kScaled)
+        for (int64_t at = int64_t{64} * lane; at < plan.groups; at += 64 * 32)
+          prefetch_to_l2(rows.scale(plan, row) + at);
     }
   }
   if (plan.next != nullptr) {
@@ -170,9 +181,11 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
   const auto go_to = [&](int group) {
     const MatvecGroup rows = MatvecGroup::of(plan, group, kRows);
     constexpr int kLines = 32 / kEach;
-    const uint8_t* begin = rows.begin(plan, rows.row(warp * kEach + lane / kLines));
-    if (const int64_t line = int64_t{128} * (lane % kLines); line < plan.row_bytes)
-      prefetch_to_l2(begin + line);
+    const MatvecRow row = rows.row(warp * kEach + lane / kLines);
+    const int64_t line = lane % kLines;
+    if (128 * line < plan.row_bytes) prefetch_to_l2(rows.begin(plan, row) + 128 * line);
+    if constexpr (Sums::kScaled)
+      if (64 * line < plan.groups) prefetch_to_l2(rows.scale(plan, row) + 64 * line);
     return Sums::rows(plan, rows);
   };
   const T* x = static_cast<const T*>(plan.x);

@@ -18,6 +18,7 @@ struct LaneSums {
   using Chunk = typename Weight::Chunk;
   static constexpr int kRows = kMatvecWarps * kEach;
   static constexpr int kShares = 1;  // a warp has all of its rows
+  static constexpr bool kScaled = Weight::kScaled;
 
   // The rows that this lane reads of.
   struct Rows {

@@ -40,6 +40,7 @@ struct TensorSums {
   static_assert(kMostMatvecK / kNumbers * (kMostMatvecK / kNumbers) < int64_t{1} << 31);  // FastQuotient
   static constexpr int kRows = 8 * kEach;
   static constexpr int kShares = kMatvecWarps;  // every warp has a part of each sum
+  static constexpr bool kScaled = true;
   static_assert(kEach <= 2);
 
   struct Rows {
