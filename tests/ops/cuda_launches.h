@@ -27,11 +27,10 @@ struct Outcome {
   size_t launches = 0;
 };
 inline Outcome compare(CudaDevice& device, const std::vector<Placed>& placed,
-                       const std::vector<std::byte>& start, bool runs = true) {
+                       const std::vector<std::byte>& start, bool runs = true, size_t workspace_bytes = 4096) {
   const tsr_backend_api& api = device.api();
   Outcome out;
-  constexpr size_t kWorkspace = 4096;
-  std::byte *base = device.allocate(start.size()), *workspace = device.allocate(kWorkspace);
+  std::byte *base = device.allocate(start.size()), *workspace = device.allocate(workspace_bytes);
   std::vector<std::vector<const void*>> in(placed.size());
   std::vector<std::vector<void*>> results(placed.size());
   std::vector<tsr_abi_launch> launches;

@@ -68,8 +68,11 @@ int64_t library_workspace_bytes(const LtShape& shape) {
   const double results = static_cast<double>(shape.batches * shape.M) * static_cast<double>(shape.N);
   const double useful = std::min(static_cast<double>(shape.K / kShortest), std::ceil(kResults / results));
   const double wanted = sizeof(float) * std::max(kFew, useful) * results + (64 << 10);
-  if (!(wanted < static_cast<double>(kMost))) return kMost;
-  return (static_cast<int64_t>(wanted) + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit;
+  const int64_t bytes =
+      wanted < static_cast<double>(kMost)
+          ? (static_cast<int64_t>(wanted) + kWorkspaceUnit - 1) / kWorkspaceUnit * kWorkspaceUnit
+          : kMost;
+  return std::min(bytes, shape.most_workspace - kWorkspaceUnit);  // slots are aligned to less
 }
 
 cublasLtEpilogue_t epilogue_of(const LtShape& shape) {
@@ -83,7 +86,7 @@ cublasLtEpilogue_t epilogue_of(const LtShape& shape) {
 }  // namespace
 
 int64_t LtProduct::workspace_bytes(const LtShape& shape) {
-  return library_workspace_bytes(shape) + kWorkspaceUnit;  // slots are aligned to less
+  return library_workspace_bytes(shape) + kWorkspaceUnit;
 }
 
 Result<std::shared_ptr<const LtProduct>> LtProduct::create(const LtShape& shape, std::string_view algorithm) {
@@ -140,30 +143,32 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
     TSR_ASSIGN_OR_RETURN(const Types b_types, types_of(shape.b_dtype));
     data = b_types.data;
   }
-  const auto layout = [&](cublasLtMatrixLayout_t& out, int64_t rows, int64_t cols, int64_t ld = 0) -> Status {
+  const auto layout = [&](cublasLtMatrixLayout_t& out, const std::optional<int64_t>& batch_stride,
+                          int64_t rows, int64_t cols, int64_t ld = 0) -> Status {
     if (ld == 0) ld = rows;
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->layout_create(&out, data, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), ld),
         "a layout"));
     if (shape.batches == 1) return {};
     const auto count = static_cast<int32_t>(shape.batches);
-    const int64_t stride = ld * cols;
+    const int64_t stride = batch_stride.value_or(ld * cols);
     TSR_RETURN_IF_ERROR(from_cublas(
         lt_->layout_set(out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)), "a batch"));
     return from_cublas(
         lt_->layout_set(out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)),
         "a batch");
   };
-  TSR_RETURN_IF_ERROR(shape.trans_b ? layout(b_, shape.K, shape.N) : layout(b_, shape.N, shape.K));
+  TSR_RETURN_IF_ERROR(shape.trans_b ? layout(b_, shape.b_stride, shape.K, shape.N)
+                                    : layout(b_, shape.b_stride, shape.N, shape.K));
   data = types.data;
-  TSR_RETURN_IF_ERROR(shape.trans_a ? layout(a_, shape.M, shape.K, shape.a_row)
-                                    : layout(a_, shape.K, shape.M, shape.a_row));
+  TSR_RETURN_IF_ERROR(shape.trans_a ? layout(a_, shape.a_stride, shape.M, shape.K, shape.a_row)
+                                    : layout(a_, shape.a_stride, shape.K, shape.M, shape.a_row));
   if (shape.wide_c && !f64_) data = CUDA_R_32F;
   if (shape.scaled) {
     TSR_ASSIGN_OR_RETURN(const Types c_types, types_of(shape.c_dtype));
     data = c_types.data;
   }
-  TSR_RETURN_IF_ERROR(layout(c_, shape.N, shape.M, shape.c_row));
+  TSR_RETURN_IF_ERROR(layout(c_, shape.c_stride, shape.N, shape.M, shape.c_row));
 
   // What does with less alignment does with more.
   const auto least = static_cast<uint32_t>(shape.scaled ? kAlignment : dtype_bytes(shape.dtype, 1));
@@ -192,9 +197,10 @@ std::string LtProduct::text() const {
 uint32_t LtProduct::alignment() const {
   if (shape_.batches == 1) return kAlignment;
   const DType c_type = shape_.wide_c && !f64_ ? DType::kF32 : shape_.dtype;
-  const auto strides = static_cast<uint64_t>(dtype_bytes(shape_.dtype, shape_.a_elements()) |
-                                             dtype_bytes(shape_.dtype, shape_.b_elements()) |
-                                             dtype_bytes(c_type, shape_.c_elements()));
+  const auto strides =
+      static_cast<uint64_t>(dtype_bytes(shape_.dtype, shape_.a_stride.value_or(shape_.a_elements())) |
+                            dtype_bytes(shape_.dtype, shape_.b_stride.value_or(shape_.b_elements())) |
+                            dtype_bytes(c_type, shape_.c_stride.value_or(shape_.c_elements())));
   return static_cast<uint32_t>(std::min(uint64_t{kAlignment}, strides & (~strides + 1)));
 }
 

@@ -2,7 +2,9 @@
 // made.
 #pragma once
 
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,8 +38,11 @@ struct LtShape {
   // Of f32: operands are rounded to TF32, at the library's choice to the nearest or towards zero, and their
   // products summed in f32.
   bool tf32 = false;
-  // So many products, of operands that follow one another without a gap. Several have no epilogue.
+  // So many products, of operands that follow one another without a gap, or at these distances, in elements,
+  // none of them negative; 0 for a left operand of all. Several have no epilogue.
   int64_t batches = 1;
+  std::optional<int64_t> a_stride, b_stride, c_stride;
+  int64_t most_workspace = std::numeric_limits<int64_t>::max();  // where a launch has not what it would take
 
   // Elements of an operand of one product, as it is stored.
   int64_t a_elements() const { return trans_a ? K * (a_row == 0 ? M : a_row) : M * (a_row == 0 ? K : a_row); }

@@ -7,6 +7,7 @@
 #include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/kernels/matmul_finish.cuh"
+#include "runtime/backends/cuda/kernels/product_pair.h"
 
 namespace tessera::cuda {
 
@@ -74,6 +75,9 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
     const bool bias_follows = has_bias && !shape.has_bias;
     const bool finishes =
         !shape.has_gelu && (bias_follows || has_pre || activation != MatmulActivation::kNone);
+    if (!has_bias && !has_pre && activation == MatmulActivation::kNone)
+      return lt_prepared(spec, make_product_kernel(shape, product.value(), algorithm.empty()), shape,
+                         product.value());
     return lt_prepared(spec, make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
                          const T* bias = has_bias ? args.in<T>(2) : nullptr;
                          T *y = args.out<T>(0), *pre = has_pre ? args.out<T>(1) : nullptr;
