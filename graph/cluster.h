@@ -30,7 +30,9 @@ struct DeviceKind {
   double memory_bytes_per_s = 0;  // streaming
   double launch_s = 0;            // fixed cost of one kernel
 
-  std::vector<MatrixRate> matrix_rates = {};  // of other element types; those not listed run at the f32 rate
+  // Of other element types; those not listed run at the f32 rate. Products of 8-bit floats of any two formats
+  // are listed as e4m3, and not computed at all where they are not.
+  std::vector<MatrixRate> matrix_rates = {};
 
   // Rate by shape. A product is computed in tiles, `multiprocessors` at a time, so that the last wave may be
   // partly idle; each tile costs as much as `tile_ramp` more steps of the contracted dim (filling and
@@ -69,9 +71,9 @@ struct Cluster {
   int32_t shared_cores = 0;
   Link link;  // between any two devices (of one node)
 
-  int32_t node_devices = 0;           // devices of one node; 0: all devices are in one
+  int32_t node_devices = 0;                // devices of one node; 0: all devices are in one
   std::vector<GroupLink> node_links = {};  // inside a node by group size, ascending; empty: `link` for all
-  Link network;                       // out of one node, for all its devices together; latency of one hop
+  Link network;  // out of one node, for all its devices together; latency of one hop
 
   int64_t host_memory_bytes = 0;  // of one node
   Link host_link;                 // one device to its host's memory, each direction

@@ -117,6 +117,13 @@ DeviceKind read_kind(Reader& in) {
     rate.rate("flops_per_s", one.flops_per_s);
     const auto known = dtype_from_name(dtype);
     if (!known) return rate.fail(format("has dtype = '{}', which is no element type", dtype));
+    if (*known == DType::kE5M2)
+      return rate.fail("has dtype = 'e5m2'; products of 8-bit floats are listed once, as e4m3");
+    if (*known == DType::kE4M3 && one.flops_per_s <= 0)
+      return rate.fail(
+          "has dtype = 'e4m3' and no positive flops_per_s: leave it out where there are no such products");
+    for (const MatrixRate& other : kind.matrix_rates)
+      if (other.dtype == *known) return rate.fail(format("has dtype = '{}' for the second time", dtype));
     one.dtype = *known;
     kind.matrix_rates.push_back(one);
   });

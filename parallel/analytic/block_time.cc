@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "parallel/analytic/context_time.h"
+#include "parallel/analytic/fp8_linears.h"
 #include "parallel/analytic/grid_time.h"
 
 namespace tessera {
@@ -43,16 +44,47 @@ class Kernels {
     pass.kernels += 1;
   }
   // A product of the model, and the adapter beside it where there is one. Extents are of one rank, with its
-  // columns of the weight or its rows.
-  void linear(Pass& pass, double m, double n, double k, Cut cut) const {
+  // columns of the weight or its rows. In 8 bits the operand is quantized here, once for all that read it;
+  // the weight was, before the step's first pass.
+  void linear(Pass& pass, double m, double n, double k, Cut cut, bool fp8) const {
     if (on_grid()) return grid_.forward(pass, m, n * whole(cut, true), k * whole(cut, false));
-    product(pass, m, n, k);
+    if (fp8) {
+      quantize(pass, m * k);
+      fp8_product(pass, m, n, k, element_bytes());
+    } else {
+      product(pass, m, n, k);
+    }
     if (plan_.lora == 0) return;
     const double rank = static_cast<double>(plan_.lora);
     product(pass, m, rank, k);
     product(pass, m, n, rank);
     stream(pass, 3 * m * n);
   }
+  // Of codes; each number of the result has so many bytes.
+  void fp8_product(Pass& pass, double m, double n, double k, double result_bytes) const {
+    pass.compute_s += std::max(product_seconds(kind_, DType::kE4M3, m, n, k),
+                               streaming_seconds(kind_, m * k + n * k + m * n * result_bytes));
+    pass.kernels += 1;
+  }
+  // A tensor is read for its scale and again for its codes.
+  void quantize(Pass& pass, double elements) const {
+    stream(pass, elements);
+    stream_bytes(pass, elements * (element_bytes() + 1));
+  }
+  // Of tensors whose parts lie on all replicas, and of some whose parts lie on tp's ranks too: ranks agree on
+  // the largest of their scales, one number a tensor.
+  void scales(Pass& pass, int32_t whole, int32_t over_tp) const {
+    const auto reduce = [&](int32_t count, int32_t members, int32_t stride) {
+      if (count == 0 || members < 2) return;
+      pass.collective_s +=
+          count * skew() * all_reduce_seconds(cluster_, group_of(cluster_, members, stride), kScaleBytes);
+      pass.kernels += count * kIssuedByCollective;
+    };
+    reduce(whole, plan_.replicas(), plan_.tp);
+    reduce(over_tp, plan_.replicas() * plan_.tp, 1);
+  }
+  // Products of codes read both operands along what is summed: those that lie otherwise are turned first.
+  void turn(Pass& pass, double codes) const { stream_bytes(pass, 2 * codes); }
   void batched(Pass& pass, double count, double m, double n, double k) const {
     pass.compute_s += batched_product_seconds(kind_, plan_.compute_dtype, count, m, n, k);
     pass.kernels += 1;
@@ -107,7 +139,8 @@ class Kernels {
  private:
   double skew() const { return plan_.skewed_ranks ? 3 : 1; }
 
-  static constexpr double kFusedShare = 0.6;        // online softmax beside the products
+  static constexpr double kFusedShare = 0.6;  // online softmax beside the products
+  static constexpr double kScaleBytes = 4;
   static constexpr double kIssuedByCollective = 2;  // itself, and streams that wait for each other
 
   const Cluster& cluster_;
@@ -139,7 +172,8 @@ struct Sizes {
         qkv((static_cast<double>(model.mixed_width()) + 2 * static_cast<double>(model.KV) * D) / t),
         F(static_cast<double>(model.F) / t),
         V(vocabulary(model, plan)),
-        own(plan.splits_activations() ? N / t : N) {}
+        own(plan.splits_activations() ? N / t : N),
+        fp8(fp8_linears(model, plan)) {}
   // A vocabulary in parts is padded so that parts are equal and aligned.
   static double vocabulary(const TransformerShape& model, const ForeignPlan& plan) {
     if (plan.tp == 1) return static_cast<double>(model.V);
@@ -152,6 +186,7 @@ struct Sizes {
   double mb, T, N, cp, C, t, heads, D;
   double mixed, qkv, F, V;  // this rank's
   double own;               // tokens whose norms and residuals this rank computes
+  Fp8Linears fp8;
 };
 
 void scores_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPlan& plan, double dropout) {
@@ -179,14 +214,14 @@ void attention_forward(Pass& pass, const Kernels& k, const Sizes& s, const Forei
                        double dropout) {
   k.stream(pass, 2 * s.own * s.C);
   if (plan.sequence_parallel) k.gather(pass, s.N * s.C);
-  k.linear(pass, s.N, s.qkv, s.C, Cut::kColumns);
+  k.linear(pass, s.N, s.qkv, s.C, Cut::kColumns, s.fp8.qkv);
   k.stream(pass, 2 * s.N * s.qkv, 6);  // heads forward
   Pass scores;
   scores_forward(scores, k, s, plan, dropout);
   pass += scores;
   k.context(pass, s.N * s.qkv, s.N * s.mixed, scores.compute_s, false);
   k.stream(pass, 2 * s.N * s.mixed, 2);
-  k.linear(pass, s.N, s.C, s.mixed, Cut::kRows);
+  k.linear(pass, s.N, s.C, s.mixed, Cut::kRows, s.fp8.o);
   plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C, s.C);
   k.stream(pass, (3 + kMask) * s.own * s.C, 2);  // bias, dropout, residual
 }
@@ -224,9 +259,9 @@ void feed_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPla
   if (model.E > 0) {
     experts_forward(pass, k, s, plan, model);
   } else {
-    k.linear(pass, s.N, model.gated ? 2 * s.F : s.F, s.C, Cut::kColumns);
+    k.linear(pass, s.N, model.gated ? 2 * s.F : s.F, s.C, Cut::kColumns, s.fp8.up);
     k.stream(pass, (model.gated ? 3 : 2) * s.N * s.F);
-    k.linear(pass, s.N, s.C, s.F, Cut::kRows);
+    k.linear(pass, s.N, s.C, s.F, Cut::kRows, s.fp8.down);
   }
   plan.sequence_parallel ? k.gather(pass, s.N * s.C) : k.reduce(pass, s.N * s.C, s.C);
   k.stream(pass, (3 + kMask) * s.own * s.C, 2);
@@ -235,15 +270,26 @@ void feed_forward(Pass& pass, const Kernels& k, const Sizes& s, const ForeignPla
 // dX and dW of `count` products [N, k] x [k, n], and dW joining the gradients of earlier micro-batches. Of a
 // frozen product dX alone, and both gradients of the adapter beside it where there is one.
 void product_backward(BlockTime& time, const Kernels& k, const ForeignPlan& plan, double N, double n,
-                      double inner, Cut cut, double count = 1, bool adapted = true) {
+                      double inner, Cut cut, double count = 1, bool adapted = true, bool fp8 = false) {
   Pass weight;
-  if (k.on_grid())
+  if (k.on_grid()) {
     k.grid().backward(time.backward, weight, N, n * k.whole(cut, true), inner * k.whole(cut, false));
-  else
+  } else if (fp8) {
+    k.quantize(time.backward, N * n);  // dY, for both gradients
+    k.turn(time.backward, inner * n);
+    k.fp8_product(time.backward, N, inner, n, k.element_bytes());
+  } else {
     k.products(time.backward, count, N, inner, n);
+  }
   const double grad = bytes_of(plan.grad_dtype), rank = static_cast<double>(plan.lora);
   if (plan.lora == 0) {
-    if (!k.on_grid()) k.products(weight, count, inner, n, N);
+    if (fp8) {
+      k.turn(weight, N * inner);
+      k.turn(weight, N * n);
+      k.fp8_product(weight, inner, n, N, bytes_of(DType::kF32));
+    } else if (!k.on_grid()) {
+      k.products(weight, count, inner, n, N);
+    }
     k.stream_bytes(weight, count * n * inner * (k.element_bytes() + 2 * grad));
   } else if (adapted) {
     k.product(time.backward, N, rank, n);
@@ -309,16 +355,16 @@ BlockTime block_time(const TransformerShape& model, const ForeignPlan& plan, con
   if (model.E > 0) {
     experts_backward(time, k, s, plan, model);
   } else {
-    product_backward(time, k, plan, s.N, s.C, s.F, Cut::kRows);
+    product_backward(time, k, plan, s.N, s.C, s.F, Cut::kRows, 1, true, s.fp8.down);
     k.stream(b, (model.gated ? 5 : 4) * s.N * s.F, 3);
     if (plan.sequence_parallel) k.gather(b, s.N * s.C);  // the operand again, for dW
-    product_backward(time, k, plan, s.N, wide, s.C, Cut::kColumns);
+    product_backward(time, k, plan, s.N, wide, s.C, Cut::kColumns, 1, true, s.fp8.up);
   }
   plan.sequence_parallel ? k.gather(b, s.N * s.C) : k.reduce(b, s.N * s.C, s.C);
   k.stream(b, 8 * s.own * s.C, 4);  // norm, residual
   k.stream(b, (2 + kMask) * s.own * s.C, 3);
   if (plan.sequence_parallel) k.gather(b, s.N * s.C);
-  product_backward(time, k, plan, s.N, s.C, s.mixed, Cut::kRows);
+  product_backward(time, k, plan, s.N, s.C, s.mixed, Cut::kRows, 1, true, s.fp8.o);
   k.stream(b, 2 * s.N * s.mixed, 2);
   Pass scores;
   scores_backward(scores, k, s, plan, model.dropout);
@@ -326,9 +372,20 @@ BlockTime block_time(const TransformerShape& model, const ForeignPlan& plan, con
   k.context(b, s.N * s.qkv, s.N * s.mixed, scores.compute_s, true);
   k.stream(b, 3 * s.N * s.qkv, 5);
   if (plan.sequence_parallel) k.gather(b, s.N * s.C);
-  product_backward(time, k, plan, s.N, s.qkv, s.C, Cut::kColumns);
+  product_backward(time, k, plan, s.N, s.qkv, s.C, Cut::kColumns, 1, true, s.fp8.qkv);
   plan.sequence_parallel ? k.gather(b, s.N * s.C) : k.reduce(b, s.N * s.C, s.C);
   k.stream(b, 8 * s.own * s.C, 4);
+  return time;
+}
+
+BlockTime scale_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster) {
+  const Kernels k(cluster, plan);
+  const Fp8Linears fp8 = fp8_linears(model, plan);
+  BlockTime time;
+  // What tp's ranks have parts of: operands of the layers whose rows are cut, and what comes back to those
+  // whose columns are, of each weight by itself.
+  k.scales(time.forward, fp8.qkv + fp8.up, fp8.rows());
+  k.scales(time.backward, fp8.rows(), fp8.columns());
   return time;
 }
 

@@ -24,7 +24,12 @@ struct BlockTime {
   Pass weight;  // of backward: gradients of weights, which schedules that split the pass put off
 };
 
+// But for scale_time.
 BlockTime block_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster);
+// Of one block's linear layers in 8 bits: what ranks take to agree on scales, in forward (and its
+// recomputation) and backward. Alone of all here it depends on
+// how often the model is there.
+BlockTime scale_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster);
 BlockTime embedding_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster);
 BlockTime head_time(const TransformerShape& model, const ForeignPlan& plan,
                     const Cluster& cluster);  // and loss

@@ -2,6 +2,8 @@
 
 #include <map>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "graph/base/text.h"
@@ -215,7 +217,13 @@ Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_vi
   flags.one_of<bool>("scatter_sends", plan.scatter_sends, on_off);
   flags.one_of<bool>("one_ring", plan.one_ring, on_off);
   flags.one_of<bool>("skewed_ranks", plan.skewed_ranks, on_off);
-  flags.one_of<DType>("dtype", plan.compute_dtype, types);
+  std::pair<DType, bool> computed = {plan.compute_dtype, plan.fp8_linears};
+  flags.one_of<std::pair<DType, bool>>("dtype", computed,
+                                       {{"f32", {DType::kF32, false}},
+                                        {"f16", {DType::kF16, false}},
+                                        {"bf16", {DType::kBF16, false}},
+                                        {"fp8", {DType::kBF16, true}}});
+  std::tie(plan.compute_dtype, plan.fp8_linears) = computed;
   flags.one_of<DType>("grad_dtype", plan.grad_dtype, types);
   if (const std::string trainable = flags.take("trainable"); !trainable.empty() && trainable != "all") {
     const auto rank = trainable.starts_with("lora:") ? parse_i64(trainable.substr(5)) : std::nullopt;

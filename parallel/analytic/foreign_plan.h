@@ -45,6 +45,7 @@ struct ForeignPlan {
   bool one_ring = false;           // gradients go round one ring, whatever network cards a node has
   bool skewed_ranks = false;       // collectives within a pass take three times as long, for late ranks
   DType compute_dtype = DType::kBF16;
+  bool fp8_linears = false;  // linear layers of blocks multiply numbers of 8 bits; all else is compute_dtype
   DType grad_dtype = DType::kF32;
   int64_t lora = 0;  // > 0: the model is frozen but for adapters of this rank beside every product of a block
 
@@ -61,8 +62,8 @@ struct ForeignPlan {
 // tp=2d:XxY, 2.5d:QxQxD, 3d:LxLxL; pp=P:zb-h1, zb-h2, zb-v; cp=ring:N, ulysses:N, gather:N; ep=N;
 // shard=attention:N+mlp:N; chunks=G; offload=optimizer:1/2@host+params+activations:1/4); features
 // "attention=unfused|fused, sp=on|off, dp_overlap=on|off, scatter_sends=on|off, one_ring=on|off,
-// skewed_ranks=on|off, dtype=f16|bf16|f32, grad_dtype=f32|f16|bf16, trainable=all|lora:RANK". What is not
-// said keeps the defaults above.
+// skewed_ranks=on|off, dtype=f16|bf16|f32|fp8, grad_dtype=f32|f16|bf16, trainable=all|lora:RANK". dtype=fp8
+// is bf16 with fp8_linears. What is not said keeps the defaults above.
 Result<ForeignPlan> parse_foreign_plan(std::string_view parallel, std::string_view features);
 
 // Virtual stage -> device of the pipeline.

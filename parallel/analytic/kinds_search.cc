@@ -6,6 +6,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/explain_step.h"
+#include "parallel/analytic/fp8_linears.h"
 #include "parallel/analytic/least_generate.h"
 #include "parallel/analytic/memory_floor.h"
 #include "parallel/analytic/mixed_search.h"
@@ -163,6 +164,7 @@ Status nothing_fits(const TransformerShape& model, const Fleet& fleet, const Ste
 
 Result<StepSearchResult> search_step(const TransformerShape& model, const Fleet& fleet,
                                      const StepSearchOptions& options) {
+  TSR_RETURN_IF_ERROR(check_fp8_linears(model, options.features, fleet.clusters));
   TSR_ASSIGN_OR_RETURN(const ClusterParts parts, cluster_parts(fleet, options.features.compute_dtype));
   if (parts.parts.empty())
     return Status(StatusCode::kInvalidArgument, "search: found no devices, wanted at least one");
@@ -231,6 +233,7 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Fleet&
 
 Result<PricedOnFleet> price_step(const TransformerShape& model, const ForeignPlan& plan, const Fleet& fleet,
                                  int64_t global_batch) {
+  TSR_RETURN_IF_ERROR(check_fp8_linears(model, plan, fleet.clusters));
   TSR_ASSIGN_OR_RETURN(const ClusterParts parts, cluster_parts(fleet, plan.compute_dtype));
   for (const ClusterPart& part : parts.parts) {
     if (part.groups.size() < parts.groups.size() ||

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parallel/analytic/fp8_linears.h"
 #include "parallel/analytic/offload_time.h"
 #include "parallel/analytic/zero_bubble_replay.h"
 
@@ -52,7 +53,8 @@ StageTimes::StageTimes(const TransformerShape& model, const ForeignPlan& plan, c
       kept_{kept_bytes(Recompute::kNone), kept_bytes(Recompute::kSelective), kept_bytes(Recompute::kFull)},
       block_parameters_(static_cast<double>(model.block_parameters())),
       expert_parameters_(static_cast<double>(model.expert_parameters())),
-      mlp_parameters_(mlp_parameters(model)) {
+      mlp_parameters_(mlp_parameters(model)),
+      scales_(scale_time(model, plan, cluster)) {
   price_transfer();
 }
 
@@ -69,7 +71,8 @@ StageTimes::StageTimes(const StageTimes& alike, const ForeignPlan& plan)
       kept_{alike.kept_[0], alike.kept_[1], alike.kept_[2]},
       block_parameters_(alike.block_parameters_),
       expert_parameters_(alike.expert_parameters_),
-      mlp_parameters_(alike.mlp_parameters_) {
+      mlp_parameters_(alike.mlp_parameters_),
+      scales_(scale_time(model_, plan_, cluster_)) {
   price_transfer();
 }
 
@@ -97,13 +100,17 @@ StagePasses StageTimes::of(const StageBlocks& blocks, bool first, bool last) con
     passes.collective_s += count * (forward.collective_s + backward.collective_s);
   };
   const auto add_blocks = [&](int64_t count, const Pass& again) {
-    Pass backward = block_.backward;
+    Pass forward = block_.forward, backward = block_.backward;
+    forward += scales_.forward;
+    backward += scales_.backward;
     backward += again;
-    add(static_cast<double>(count), block_.forward, backward, block_.weight);
+    add(static_cast<double>(count), forward, backward, block_.weight);
     passes.recompute_s += static_cast<double>(count) * again.compute_s;
   };
   add_blocks(blocks.blocks - blocks.full - blocks.selective, {});
-  add_blocks(blocks.full, full_.recompute);
+  Pass whole = full_.recompute;
+  whole += scales_.forward;
+  add_blocks(blocks.full, whole);
   add_blocks(blocks.selective, selective_.recompute);
   if (first) add(1, embedding_.forward, embedding_.backward, embedding_.weight);
   if (last) add(1, head_.forward, head_.backward, head_.weight);
@@ -184,6 +191,7 @@ int64_t StageTimes::kept_bytes(Recompute recompute) const {
   // Operands of the norms and of the products that read them, and dropout masks; queries, keys, values and
   // the mixed result; what the feed-forward keeps.
   const double whole = own * C * (4 * e + (model_.dropout > 0 ? 2 : 0));
+  const double mixed = static_cast<double>(model_.mixed_width());
   double parts = tokens / t * e * (attention + (model_.gated ? 3 : 2) * F);
   if (model_.E > 0) {
     // Slots keep what went to their experts, and what came of it, for the sum over a token's experts.
@@ -192,6 +200,10 @@ int64_t StageTimes::kept_bytes(Recompute recompute) const {
   }
   // Adapters keep their narrow middle: of four products around attention, and of the feed-forward's.
   if (plan_.lora > 0) parts += tokens * e * static_cast<double>(plan_.lora) * (model_.E > 0 ? 4 : 6);
+  // Codes in place of what nothing but linear layers reads, and beside the mixed result, which attention
+  // reads again. Adapters read all of it as it was.
+  if (const Fp8Linears fp8 = fp8_linears(model_, plan_); fp8.any() && plan_.lora == 0)
+    parts += own * C * (1 - e) * (fp8.qkv + fp8.up) + tokens / t * (mixed * fp8.o + F * (1 - e) * fp8.down);
   double scores = 0;
   if (!plan_.fused_attention && recompute != Recompute::kSelective)
     scores = tokens * static_cast<double>(model_.T * model_.H) / t * (model_.dropout > 0 ? 2 * e + 1 : e);

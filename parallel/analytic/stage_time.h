@@ -76,6 +76,7 @@ class StageTimes {
   // Asked for at every count of blocks; what a plan saves of memory changes none of them.
   int64_t kept_[3] = {};
   double block_parameters_ = 0, expert_parameters_ = 0, mlp_parameters_ = 0;
+  BlockTime scales_;  // of a block's linear layers in 8 bits, which depend on how often the model is there
 };
 
 }  // namespace tessera

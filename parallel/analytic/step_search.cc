@@ -6,6 +6,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/device_time.h"
+#include "parallel/analytic/fp8_linears.h"
 #include "parallel/analytic/kinds_search.h"
 #include "parallel/analytic/least_step.h"
 #include "parallel/analytic/wide_search.h"
@@ -94,6 +95,7 @@ Result<StepSearchResult> search_step(const TransformerShape& model, const Cluste
     return Status(StatusCode::kInvalidArgument,
                   format("search: found {} devices and batch {}, wanted at least one of each",
                          cluster.devices.size(), options.global_batch));
+  TSR_RETURN_IF_ERROR(check_fp8_linears(model, options.features, {&cluster, 1}));
   if (!check_one_kind(cluster).ok()) return search_step(model, Fleet{{cluster}}, options);
   const int64_t limit = options.memory_limit > 0 ? options.memory_limit : cluster.kinds[0].memory_bytes;
   if (options.wide) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "parallel/analytic/fp8_linears.h"
 #include "parallel/analytic/offload_time.h"
 #include "parallel/analytic/pipeline_replay.h"
 #include "parallel/analytic/stage_time.h"
@@ -20,6 +21,9 @@ double bytes_of(DType dtype) {
 // weight and two moments read and written (24), weight (2).
 constexpr double kUpdateBytes = 30;
 constexpr double kUpdateKernels = 60;  // issued in any case
+// Bytes that a weight's codes take to make, once a step: read for its scale, again for them, and written.
+constexpr double kCodeBytes = 4 + 4 + 1;
+constexpr double kScaleBytes = 4;
 
 // Communication beside computation is not free: its kernels hold about a fifth of the multiprocessors
 // meanwhile.
@@ -92,6 +96,14 @@ AfterParts::AfterParts(const TransformerShape& model, const ForeignPlan& plan, c
   const double update =
       std::max(streaming_seconds(kind, updated * kUpdateBytes), kUpdateKernels * kind.issue_s);
   update_s_ = update + offloaded_update_seconds(plan, cluster, updated, update);
+  if (const Fp8Linears fp8 = fp8_linears(model, plan); fp8.any()) {
+    // From what a rank holds: parts of a weight agree on one scale.
+    const int32_t parts = plan.zero == 3 ? plan.replicas() : 1;
+    const double weights = static_cast<double>(model.L) / plan.pp * (fp8.columns() + fp8.rows());
+    update_s_ += streaming_seconds(kind, own.dense / parts * kCodeBytes) +
+                 weights * (2 * kind.launch_s +
+                            all_reduce_seconds(cluster, group_of(cluster, parts * plan.tp, 1), kScaleBytes));
+  }
 }
 
 AfterPipeline AfterParts::beside(double backward_s) const {
@@ -119,6 +131,7 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
   TSR_RETURN_IF_ERROR(check_one_kind(cluster));
   TSR_RETURN_IF_ERROR(
       check_foreign_plan(plan, model, global_batch, static_cast<int32_t>(cluster.devices.size())));
+  TSR_RETURN_IF_ERROR(check_fp8_linears(model, plan, {&cluster, 1}));
   const StageTimes stage_times(model, plan, cluster);
   const int64_t m = global_batch / (plan.micro_batch * plan.data());
   const std::vector<StageBlocks> even = given.empty() ? even_stages(model, plan) : std::vector<StageBlocks>();

@@ -36,8 +36,8 @@ std::vector<Slice> slices(const TransformerShape& model, const StepSearchOptions
     }
   };
   // Grids: rows have sequences of their own, columns heads.
-  const bool grids = model.E == 0 && options.features.lora == 0 && allowed(options.cp, 1) &&
-                     allowed(options.ep, 1) &&
+  const bool grids = model.E == 0 && options.features.lora == 0 && !options.features.fp8_linears &&
+                     allowed(options.cp, 1) && allowed(options.ep, 1) &&
                      !(options.pin_sequence_parallel && options.features.sequence_parallel);
   const auto add_grid = [&](TensorForm form, int64_t x, int64_t y, int64_t z) {
     ForeignPlan plan = options.features;

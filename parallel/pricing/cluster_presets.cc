@@ -1,8 +1,11 @@
 // Where the figures come from. A100: f16 rate, tile ramp, memory, launch and issue costs are fitted to
 // measured training steps (tests/planner/measured_steps_test.cc fits them anew), all-reduce curves are
 // measured. Other kinds: published reachable rates of matrix products where known (H100 794 of 989 Tflop/s),
-// else 0.85 of the peak; memory at 0.75 of the peak, as fitted on the A100. Quadro RTX 5000: four a node on
-// FDR InfiniBand (6.8 GB/s) without direct transfers, of which published steps of such a cluster leave 4.5.
+// else 0.8 to 0.85 of the peak; of 8-bit floats 0.59 of the peak, which PyTorch's scaled product was
+// published to reach of an H100's (1170 of 1979 Tflop/s, 8192^3); memory at 0.75 of the peak, as fitted on
+// the A100. Links inside a DGX B200 are twice an H100's, as NVLink's figures are. Quadro RTX 5000: four a
+// node on FDR InfiniBand (6.8 GB/s) without direct transfers, of which published steps of such a cluster
+// leave 4.5.
 #include "parallel/pricing/cluster_presets.h"
 
 #include <algorithm>
@@ -19,23 +22,26 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 struct KindRow {
   std::string_view name;
   int64_t memory_gib;
-  double f32_flops, half_flops;  // reachable, in Tflop/s; half: f16 and bf16 (0: no faster than f32)
-  double memory_rate;            // reachable, GB/s
+  // Reachable, in Tflop/s; half: f16 and bf16 (0: no faster than f32); fp8: 8-bit floats (0: none).
+  double f32_flops, half_flops, fp8_flops;
+  double memory_rate;  // reachable, GB/s
   int32_t multiprocessors;
   double tile_ramp, launch_us;
   bool bf16;              // else bf16 runs at the f32 rate
   std::string_view form;  // its usual one
 };
 constexpr KindRow kKinds[] = {
-    {"v100-16gb", 16, 13.4, 105, 690, 80, 110, 9, false, "dgx"},
-    {"v100-32gb", 32, 13.4, 105, 690, 80, 110, 9, false, "dgx"},
-    {"a100-40gb", 40, 17, 280, 1150, 108, 125, 9, true, "dgx"},
-    {"a100-80gb", 80, 17, 280, 1500, 108, 125, 9, true, "dgx"},
-    {"h100", 80, 52, 794, 2500, 132, 160, 7, true, "dgx"},
-    {"h200", 141, 52, 794, 3600, 132, 160, 7, true, "dgx"},
-    {"rtx-4090", 24, 65, 140, 780, 128, 110, 6, true, "pcie"},
-    {"rtx-5000", 16, 9.5, 72, 340, 48, 60, 9, false, "pcie"},
-    {"cpu", 16, 0.1, 0, 20, 0, 0, 1, false, "host"},
+    {"v100-16gb", 16, 13.4, 105, 0, 690, 80, 110, 9, false, "dgx"},
+    {"v100-32gb", 32, 13.4, 105, 0, 690, 80, 110, 9, false, "dgx"},
+    {"a100-40gb", 40, 17, 280, 0, 1150, 108, 125, 9, true, "dgx"},
+    {"a100-80gb", 80, 17, 280, 0, 1500, 108, 125, 9, true, "dgx"},
+    {"h100", 80, 52, 794, 1170, 2500, 132, 160, 7, true, "dgx"},
+    {"h200", 141, 52, 794, 1170, 3600, 132, 160, 7, true, "dgx"},
+    {"b200", 180, 60, 1800, 2660, 6000, 148, 160, 7, true, "dgx"},
+    {"l40s", 48, 78, 290, 433, 650, 142, 110, 6, true, "pcie"},
+    {"rtx-4090", 24, 65, 140, 195, 780, 128, 110, 6, true, "pcie"},
+    {"rtx-5000", 16, 9.5, 72, 0, 340, 48, 60, 9, false, "pcie"},
+    {"cpu", 16, 0.1, 0, 0, 20, 0, 0, 1, false, "host"},
 };
 
 struct FormRow {
@@ -55,6 +61,7 @@ constexpr FormRow kForms[] = {
     {"dgx", "a100-80gb", 8, {197, 222, 231}, {45, 55, 70}, 175, 10, 2048, 22},
     {"dgx", "h100", 8, {330, 350, 370}, {25, 30, 35}, 350, 8, 2048, 50},
     {"dgx", "h200", 8, {330, 350, 370}, {25, 30, 35}, 350, 8, 2048, 50},
+    {"dgx", "b200", 8, {640, 680, 720}, {25, 30, 35}, 350, 8, 2048, 50},
     {"pcie", "rtx-5000", 4, {9, 8, 8}, {30, 45, 60}, 4.5, 10, 128, 11},
     {"pcie", "", 8, {18, 12, 10}, {30, 45, 60}, 11, 10, 512, 22},
     {"host", "cpu", 0, {10, 10, 10}, {20, 30, 40}, 0, 0, 16, 10},
@@ -87,6 +94,7 @@ DeviceKind make_kind(const KindRow& row) {
     if (row.bf16) kind.matrix_rates.push_back({DType::kBF16, row.half_flops * kTera});
     kind.issue_s = kIssue;
     kind.batched_share = kBatchedShare;
+    if (row.fp8_flops > 0) kind.matrix_rates.push_back({DType::kE4M3, row.fp8_flops * kTera});
   }
   kind.multiprocessors = row.multiprocessors;
   kind.tile_ramp = row.tile_ramp;

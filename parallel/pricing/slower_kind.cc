@@ -21,6 +21,12 @@ DeviceKind slower(const DeviceKind& a, const DeviceKind& b) {
   for (const MatrixRate& rate : b.matrix_rates)
     if (std::ranges::find(it.matrix_rates, rate.dtype, &MatrixRate::dtype) == it.matrix_rates.end())
       it.matrix_rates.push_back({rate.dtype, a.matmul_flops_per_s});
+  // Of 8-bit floats there is no slower way.
+  const auto lacks = [](const DeviceKind& kind) {
+    return std::ranges::find(kind.matrix_rates, DType::kE4M3, &MatrixRate::dtype) == kind.matrix_rates.end();
+  };
+  if (lacks(a) || lacks(b))
+    std::erase_if(it.matrix_rates, [](const MatrixRate& rate) { return rate.dtype == DType::kE4M3; });
   for (MatrixRate& rate : it.matrix_rates)
     rate.flops_per_s = std::min(rate.flops_per_s, rate_of(b, rate.dtype));
   // 0 bytes: not known, so no limit.

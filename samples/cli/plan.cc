@@ -68,6 +68,18 @@ std::string with_adapters(const std::string& features, const Adapters& adapters)
   return features + (features.empty() ? "" : ",") + "trainable=lora:" + std::to_string(adapters.rank);
 }
 
+// So is the element type.
+std::string with_precision(const std::string& features, const std::string& precision) {
+  if (precision.empty()) return features;
+  if (precision == "tf32")
+    throw Error(
+        TSR_UNSUPPORTED,
+        "--precision tf32: with --cluster, products in TF32 are not priced; name f32, f16, bf16 or fp8");
+  if (features.find("dtype=") == 0 || features.find(",dtype=") != std::string::npos)
+    throw Error(TSR_INVALID_ARGUMENT, "--precision and dtype= of --features say the same: leave out one");
+  return features + (features.empty() ? "" : ",") + "dtype=" + precision;
+}
+
 void print_check(const Json& check) {
   std::cout << "valid      " << check["plan"].get<std::string>() << " takes "
             << check["step_seconds"].get<double>() << " s; no plan of the space is faster than "
@@ -114,7 +126,10 @@ void refuse_idle_options(const CLI::App& command, const Arguments& args, bool tr
     given({"--seq", "--optimizer", "--frozen", "--fused-loss", "--trace", "--features", "--within",
            "--certificate"},
           "belongs to --mode train, and this is generate");
-  if (!train && cluster) given({"--lora"}, "with --cluster adapters are planned for training alone");
+  if (!train && cluster) {
+    given({"--lora"}, "with --cluster adapters are planned for training alone");
+    given({"--precision"}, "with --cluster text is generated in bf16: leave it out");
+  }
   if (!train && !cluster && args.batch_words != "1")
     given({"--batch"}, "without --cluster one sequence is generated: leave it out");
 }
@@ -203,7 +218,7 @@ void register_plan(CLI::App& app) {
                       "between): a complete mesh in --parallel is priced, else the fastest step is searched");
   command
       ->add_option("--features", args->features,
-                   "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=f16,"
+                   "with --cluster: attention=unfused,sp=off,dp_overlap=off,grad_dtype=f32,dtype=fp8,"
                    "trainable=lora:16")
       ->needs("--cluster");
   command
@@ -221,10 +236,8 @@ void register_plan(CLI::App& app) {
       ->add_option("--fused-loss", args->fused_loss,
                    "train: on, off or auto: output head and loss together, without holding the logits")
       ->excludes("--cluster");
-  command
-      ->add_option("--precision", args->precision,
-                   "f32, tf32 or bf16; train: also f16 and fp8 (default: f32)")
-      ->excludes("--cluster");
+  command->add_option("--precision", args->precision,
+                      "f32, tf32 or bf16; train: also f16 and fp8 (default: f32; with --cluster bf16)");
   command
       ->add_option("--weights", args->weights,
                    "bf16; generate: also int8 or int4 (default: as the model has them)")
@@ -271,7 +284,8 @@ void register_plan(CLI::App& app) {
       set(options, "cluster", args->cluster);
       chosen ? set(options, "batch", args->batch_words) : set(options, "batch", args->batch);
       set(options, "parallel", args->parallel);
-      set(options, "features", with_adapters(args->features, args->adapters));
+      set(options, "features",
+          with_precision(with_adapters(args->features, args->adapters), args->precision));
       if (!args->memory_limit.empty()) set(options, "memory_limit", args->memory_limit);
       if (args->mode == "generate") {
         options = make<Options>(tsr_options_new);

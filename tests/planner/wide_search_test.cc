@@ -228,6 +228,10 @@ TEST_CASE(
     options.zero = static_cast<int32_t>(pick(0, 1, 3));
     options.memory_limit = (int64_t{3} << 30) + (pick(300, 700, 1500, 3000, 30000) << 20);
     options.pin_sequence_parallel = true;
+    if (trial % 3 == 0) {
+      cluster.kinds[0].matrix_rates.push_back({DType::kE4M3, 400e12});
+      options.features.fp8_linears = true;
+    }
     double best = INFINITY;
     const auto consider = [&](const ForeignPlan& plan) {
       const int64_t m = options.global_batch / (plan.dp * plan.micro_batch);

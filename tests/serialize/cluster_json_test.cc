@@ -10,7 +10,8 @@ Cluster example() {
   Cluster cluster;
   DeviceKind big;
   big.name = "big", big.memory_bytes = int64_t{80} << 30, big.matmul_flops_per_s = 17e12;
-  big.memory_bytes_per_s = 1.1e12 / 3, big.launch_s = 9e-6, big.matrix_rates = {{DType::kF16, 280e12}};
+  big.memory_bytes_per_s = 1.1e12 / 3, big.launch_s = 9e-6,
+  big.matrix_rates = {{DType::kF16, 280e12}, {DType::kE4M3, 433.5e12}};
   big.multiprocessors = 108, big.tile_ramp = 125.5, big.batched_share = 0.45, big.issue_s = 4.2e-5;
   DeviceKind small = big;
   small.name = "small";
@@ -39,6 +40,13 @@ TEST_CASE("a cluster read back from JSON is the cluster written") {
   const auto back = cluster_from_json(cluster_to_json(example()));
   REQUIRE_MESSAGE(back.ok(), std::string(back.status().message()));
   CHECK(*back == example());
+  // Every rate of a kind is optional.
+  std::string without = cluster_to_json(example());
+  for (size_t at; (at = without.find("\"matrix_rates\"")) != std::string::npos;)
+    without.erase(at, without.find(']', at) + 2 - at);
+  const auto few = cluster_from_json(without);
+  REQUIRE_MESSAGE(few.ok(), std::string(few.status().message()));
+  CHECK(few->kinds[0].matrix_rates.empty());
 }
 
 TEST_CASE("inconsistent cluster files are refused with the key and the value") {
@@ -56,6 +64,10 @@ TEST_CASE("inconsistent cluster files are refused with the key and the value") {
   CHECK(refusal(text, "\"kind\": \"small\"", "\"kind\": \"huge\"").find("'huge'") != std::string::npos);
   CHECK(refusal(text, "\"members\": 4", "\"members\": 2").find("members = 2") != std::string::npos);
   CHECK(refusal(text, "\"dtype\": \"f16\"", "\"dtype\": \"f17\"").find("'f17'") != std::string::npos);
+  // Products of 8-bit floats are one rate, and there or not.
+  CHECK(refusal(text, "\"dtype\": \"e4m3\"", "\"dtype\": \"e5m2\"").find("as e4m3") != std::string::npos);
+  CHECK(refusal(text, "433500000000000.0", "0").find("no positive flops_per_s") != std::string::npos);
+  CHECK(refusal(text, "\"dtype\": \"e4m3\"", "\"dtype\": \"f16\"").find("second time") != std::string::npos);
   CHECK(refusal(text, "\"version\": 1", "\"version\": 2").find("version 2") != std::string::npos);
   CHECK(refusal(text, "\"shared_cores\": 0", "\"shard_cores\": 0").find("shard_cores") != std::string::npos);
   CHECK(refusal(text, "100000000000.0", "0").find("network") != std::string::npos);

@@ -609,7 +609,9 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *                    and offload when they are "auto" or nothing fits without
  *   features   str   what the software does, each with its default: "attention=fused,sp=off,dp_overlap=on,
  *                    scatter_sends=off,dtype=bf16,grad_dtype=f32,trainable=all"; attention may be unfused,
- *                    trainable=lora:RANK: frozen but for adapters; then "reasons" tell what that changes
+ *                    dtype f32, f16 or fp8: bf16 with products of 8 bits in the linear layers of blocks, on
+ *                    devices that have a rate of them; trainable=lora:RANK: frozen but for adapters; then
+ *                    "reasons" tell what that changes
  *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
  *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0); not
  *                    with a batch that is to be chosen
