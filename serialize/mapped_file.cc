@@ -50,6 +50,43 @@ struct Mapping {
   }
 };
 
+class FileSource final : public ByteSource {
+ public:
+  FileSource(std::string path, const struct stat& found, std::shared_ptr<const Mapping> mapping)
+      : path_(std::move(path)),
+        found_(found),
+        bytes_({static_cast<const std::byte*>(mapping->address), mapping->size}, mapping) {}
+
+  int64_t size() const override { return bytes_.size(); }
+  Status read_at(int64_t offset, std::span<std::byte> out) const override {
+    return bytes_.read_at(offset, out);
+  }
+  std::span<const std::byte> map(int64_t offset, int64_t bytes) const override {
+    return bytes_.map(offset, bytes);
+  }
+
+  // By name, so that models take no descriptors: where the name leads to another file now, what is mapped
+  // lives on.
+  Status unchanged() const override {
+    struct stat now {};
+    if (stat(path_.c_str(), &now) != 0 || now.st_dev != found_.st_dev || now.st_ino != found_.st_ino)
+      return {};
+    if (now.st_size == found_.st_size && now.st_mtim.tv_sec == found_.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == found_.st_mtim.tv_nsec)
+      return {};
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("{}: was written to after it was opened, when it had {} bytes (now {}): open it again, "
+               "and replace it by renaming another file to it",
+               path_, int64_t{found_.st_size}, int64_t{now.st_size}));
+  }
+
+ private:
+  const std::string path_;
+  const struct stat found_;
+  const MemorySource bytes_;
+};
+
 struct File {
   int descriptor = -1;
   ~File() {
@@ -86,7 +123,7 @@ Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path) {
     mapping->address = address;
     mapping->size = size;
   }
-  return bytes_in_memory({static_cast<const std::byte*>(mapping->address), mapping->size}, mapping);
+  return std::shared_ptr<const ByteSource>(std::make_shared<FileSource>(path, info, std::move(mapping)));
 }
 
 }  // namespace tessera

@@ -18,13 +18,16 @@
 
 namespace tessera {
 
+class ByteSource;
+
 struct Model {
   Graph graph;  // forward; inputs "tokens" i32[B, T] and "positions" i32[B, T] for language models; output
                 // "logits"
   std::map<std::string, std::string> metadata;  // "architecture", "name", "context_length", "license", …
   std::optional<TokenizerData> tokenizer;
   std::map<std::string, HostTensor, std::less<>>
-      parameters;  // by name; absent for a description without weights
+      parameters;                            // by name; absent for a description without weights
+  std::shared_ptr<const ByteSource> source;  // that keeps alive those of a file; null for a model of none
 };
 
 // Random access to the bytes of a file, for models that come from a path, from memory or through a callback.
@@ -36,6 +39,9 @@ class ByteSource {
   // The bytes without a copy, when they can be had (a mapping, memory); empty otherwise. Valid while the
   // source lives.
   virtual std::span<const std::byte> map(int64_t offset, int64_t bytes) const = 0;
+  // kFailedPrecondition where what is mapped was written to since: its values are no longer those of one
+  // file, and reading beyond an end that came nearer ends the process.
+  virtual Status unchanged() const { return {}; }
 };
 Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path);  // mmap
 std::shared_ptr<const ByteSource> bytes_in_memory(std::span<const std::byte> bytes,

@@ -41,8 +41,9 @@ Result<std::shared_ptr<SharedModel>> SharedModel::load(std::shared_ptr<const Byt
   std::byte magic[4] = {};
   if (source->size() >= 4) TSR_RETURN_IF_ERROR(source->read_at(0, magic));
   const std::string_view text(reinterpret_cast<const char*>(magic), 4);
-  Result<Model> model = text == "GGUF" ? import_gguf(std::move(source)) : load_model(std::move(source));
+  Result<Model> model = text == "GGUF" ? import_gguf(source) : load_model(source);
   if (!model.ok()) return model.status();
+  model->source = std::move(source);
   auto shared = std::make_shared<SharedModel>(std::move(model).value(), 0);
   if (shared->model_.tokenizer) {
     TSR_ASSIGN_OR_RETURN(shared->tokenizer_, Tokenizer::create(*shared->model_.tokenizer));
@@ -87,9 +88,7 @@ Status SharedModel::save(const std::string& path, const Options& options) {
   Model copy = snapshot();
   for (const TensorId id : copy.graph.tensors_of_kind(TensorKind::kParameter)) {
     const std::string& name = copy.graph.tensor(id).name;
-    if (copy.parameters.find(name) == copy.parameters.end()) {
-      TSR_ASSIGN_OR_RETURN(copy.parameters[name], peek(name, seed_));
-    }
+    TSR_ASSIGN_OR_RETURN(copy.parameters[name], peek(name, seed_));
   }
   return save_model(copy, path, SaveOptions{.compress = compress});
 }
@@ -122,11 +121,19 @@ Result<TensorId> SharedModel::find_parameter(std::string_view name) const {
                                               join(nearest_names(name, names), ", ")));
 }
 
+Result<const HostTensor*> SharedModel::find_value(std::string_view name) const {
+  const auto found = model_.parameters.find(name);
+  if (found == model_.parameters.end()) return nullptr;
+  if (model_.source && found->second.keep_alive == model_.source)
+    TSR_RETURN_IF_ERROR(model_.source->unchanged());
+  return &found->second;
+}
+
 Result<HostTensor> SharedModel::read(std::string_view parameter) {
   const std::lock_guard lock(mutex_);
   TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
-  const auto found = model_.parameters.find(parameter);
-  if (found != model_.parameters.end()) return found->second;
+  TSR_ASSIGN_OR_RETURN(const HostTensor* found, find_value(parameter));
+  if (found) return *found;
   const Tensor& tensor = model_.graph.tensor(id);
   TSR_ASSIGN_OR_RETURN(HostTensor value,
                        draw(initializer_for(model_.graph, id), tensor.type, seed_, tensor.name));
@@ -140,8 +147,8 @@ Result<HostTensor> SharedModel::peek(std::string_view parameter, uint64_t seed) 
   {
     const std::lock_guard lock(mutex_);
     TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
-    const auto found = model_.parameters.find(parameter);
-    if (found != model_.parameters.end()) return found->second;
+    TSR_ASSIGN_OR_RETURN(const HostTensor* found, find_value(parameter));
+    if (found) return *found;
     type = model_.graph.type(id);
     initializer = initializer_for(model_.graph, id);
   }

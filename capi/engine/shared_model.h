@@ -42,6 +42,8 @@ class SharedModel {
 
  private:
   Result<TensorId> find_parameter(std::string_view name) const;
+  // Null where it was not drawn yet.
+  Result<const HostTensor*> find_value(std::string_view name) const;
 
   mutable std::mutex mutex_;
   Model model_;

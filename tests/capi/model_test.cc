@@ -1,6 +1,9 @@
 // Models and tokenizers through C: sources, parameters, metadata, round trips.
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 
 #include "c_api.h"
@@ -75,6 +78,51 @@ TEST_CASE("files that are not models say so and name the path") {
   CHECK(junk.code != TSR_OK);
   CHECK(junk.message.find("junk.tsr") != std::string::npos);
   CHECK(take(tsr_model_new("lama:L=2", nullptr, &made)).message.find("llama") != std::string::npos);
+}
+
+TEST_CASE(
+    "a model whose file is written to is told so when its values are used; one whose file is replaced lives "
+    "on") {
+  const Scratch scratch;
+  const std::string path = scratch / "m.tsr", copy = scratch / "copy.tsr";
+  const auto load = [&] {
+    ok(tsr_model_save(mlp_model(7).get(), path.c_str(), nullptr));
+    tsr_model* made = nullptr;
+    ok(tsr_model_load(path.c_str(), &made));
+    return Model(made);
+  };
+  const auto shrink = [&] {
+    std::filesystem::resize_file(path, 64);
+  };                        // its mapping ends: reading on is SIGBUS
+  const auto touch = [&] {  // by a file of the same size, maybe
+    std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
+  };
+  for (const std::function<void()>& write : {std::function<void()>(shrink), std::function<void()>(touch)}) {
+    const Model model = load();
+    write();
+    const Error saved = take(tsr_model_save(model.get(), copy.c_str(), nullptr));
+    CHECK(saved.code == TSR_FAILED_PRECONDITION);
+    CHECK(saved.message.find("m.tsr: was written to") != std::string::npos);
+    tsr_tensor* value = nullptr;
+    CHECK(take(tsr_model_read(model.get(), "w1", &value)).code == TSR_FAILED_PRECONDITION);
+    // A value of the caller's own is none of the file's.
+    ok(tsr_model_write(model.get(), "b1", tensor_f32({16}, std::vector<float>(16, 2.5f)).get()));
+    ok(tsr_model_read(model.get(), "b1", &value));
+    tsr_tensor_free(value);
+    // Nor are a model's with adapters others than the model's.
+    const Model again = load();
+    tsr_model* adapted = nullptr;
+    ok(tsr_model_add_adapters(again.get(), options({{"on", "w1"}, {"rank", int64_t{2}}}).get(), &adapted));
+    const Model owner(adapted);
+    write();
+    CHECK(take(tsr_model_save(adapted, copy.c_str(), nullptr)).code == TSR_FAILED_PRECONDITION);
+  }
+  CHECK(!std::filesystem::exists(copy));
+  const Model replaced = load(), other = load();  // saving renames
+  ok(tsr_model_save(replaced.get(), copy.c_str(), nullptr));
+  ok(tsr_model_save(other.get(), path.c_str(), nullptr));
+  std::filesystem::remove(path);
+  ok(tsr_model_save(other.get(), copy.c_str(), nullptr));
 }
 
 TEST_CASE("any parameter can be read and written by name; the nearest names are given for a wrong one") {

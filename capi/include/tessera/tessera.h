@@ -392,7 +392,9 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
 /* ================================================================ model */
 
 /* A forward graph, named parameter values, a tokenizer and metadata. Any thread; locks inside. Tensor data of
- * a file stays in the file (mapped) until it is used. */
+ * a file stays in the file (mapped) until it is used. So a model's file must not be written to while the model
+ * lives: replace it by renaming another to it, as tsr_model_save does. Where that was done all the same, functions
+ * that use its values fail with TSR_FAILED_PRECONDITION, but views of tsr_model_read cannot. */
 
 /* From a file: .tsr or GGUF, told apart by its first bytes. TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT,
  * TSR_UNSUPPORTED. */
