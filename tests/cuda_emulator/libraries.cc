@@ -161,6 +161,10 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
   if (desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && (la.type != CUDA_R_32F || lb.type != CUDA_R_32F))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!takes(desc, la, lb, ld) || (is_fp8(la.type) && alignment < 16)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // Scales are read on the device.
+  if (is_fp8(la.type) &&
+      !(emulator::is_device_memory(desc.a_scale) && emulator::is_device_memory(desc.b_scale)))
+    return CUBLAS_STATUS_INVALID_VALUE;
   if (has_bias(desc) && (desc.bias == nullptr || alignment_of(desc.bias) < bias_alignment))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (has_aux(desc) && (desc.aux == nullptr || alignment_of(desc.aux) < aux_alignment || desc.aux_ld < m ||

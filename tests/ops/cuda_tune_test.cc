@@ -2,7 +2,9 @@
 // and nothing else is.
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -88,6 +90,87 @@ TEST_CASE("every_product_of_a_kernel_has_an_algorithm_of_its_own") {
   const TensorType one{DType::kF32, Shape{1, 200}}, narrow{DType::kF32, Shape{64, 200}};
   const Question row = Question::of("matmul", {{"trans_w", int64_t{1}}}, {one, narrow});
   CHECK(ask(device, row, "", true).value() == "matvec");
+}
+
+// Codes of 8-bit floats, none of which is NaN or an infinity in either format, as a kernel gets them.
+std::vector<uint8_t> some_codes(const TensorType& type, uint32_t seed) {
+  std::vector<uint8_t> codes(static_cast<size_t>(type.shape.elements()));
+  for (uint8_t& code : codes) {
+    seed = seed * 1664525u + 1013904223u;
+    code = static_cast<uint8_t>((seed >> 24) % 0x70 | (seed >> 16 & 0x80));
+  }
+  return codes;
+}
+
+TEST_CASE("products_of_8_bit_floats_have_algorithms_too_in_each_of_their_forms") {
+  CudaDevice device;
+  if (!device.is_there()) return;
+  const TensorType scalar{DType::kF32, {}};
+  struct Form {
+    const char* op;
+    int64_t trans_w;
+    TensorType x, w;
+    std::string dtype;  // of the result, and of a bias that there then is
+  };
+  const Form forms[] = {
+      {"scaled_matmul", 1, {DType::kE4M3, {32, 64}}, {DType::kE4M3, {48, 64}}, "bf16"},
+      {"scaled_matmul", 0, {DType::kE5M2, {32, 64}}, {DType::kE4M3, {64, 48}}, ""},
+      {"scaled_matmul", 1, {DType::kE4M3, {13, 64}}, {DType::kE4M3, {48, 64}}, ""},  // padded
+      {"scaled_matmul_weight_grad", 0, {DType::kE4M3, {32, 64}}, {DType::kE5M2, {32, 48}}, ""},
+      {"scaled_matmul_weight_grad", 1, {DType::kE4M3, {13, 64}}, {DType::kE5M2, {13, 48}}, ""},
+  };
+  for (const Form& form : forms) {
+    CAPTURE(std::string(form.op));
+    CAPTURE(form.x.shape[0]);
+    CAPTURE(form.trans_w);
+    std::vector<Attr> attrs = {{"trans_w", form.trans_w}};
+    if (!form.dtype.empty()) attrs.push_back({"dtype", form.dtype});
+    std::vector<TensorType> types = {form.x, form.w, scalar, scalar};
+    if (!form.dtype.empty()) types.push_back({DType::kBF16, {48}});
+    const Question question = Question::of(form.op, attrs, types);
+    const auto asked = ask(device, question, "", true);
+    REQUIRE_MESSAGE(asked.ok(), asked.status().to_string());
+    const std::string named = asked.value();
+    CHECK(named.size() == std::string("cublaslt:0000").size());
+    const auto again = ask(device, question, named);
+    REQUIRE_MESSAGE(again.ok(), again.status().to_string());
+    CHECK(again.value() == named);
+    CHECK(ask(device, question, "").value() == "cublaslt");
+    if (device.is_emulated()) CHECK(named.substr(0, 10) == "cublaslt:1");
+    std::string other = named;
+    other.back() = other.back() == '0' ? '1' : '0';
+    CHECK(ask(device, question, other).status().message().find("does not propose") != std::string::npos);
+
+    const std::vector<uint8_t> x = some_codes(form.x, 1), w = some_codes(form.w, 2);
+    const float scales[] = {0x1p-3f, 0x1p-5f};
+    const std::vector<uint16_t> bias(48, 0x3f80);  // 1 in bf16
+    std::vector<std::span<const std::byte>> inputs = {
+        std::as_bytes(std::span(x)), std::as_bytes(std::span(w)), std::as_bytes(std::span(scales, 1)),
+        std::as_bytes(std::span(scales + 1, 1))};
+    if (!form.dtype.empty()) inputs.push_back(std::as_bytes(std::span(bias)));
+    const auto computed = [&](const std::string& variant) {
+      std::vector<std::byte> result(static_cast<size_t>(bytes(question.outputs[0])));
+      device.run(question, variant, inputs, result);
+      std::vector<double> values;
+      for (size_t i = 0; i < result.size(); i += form.dtype.empty() ? 4 : 2) {
+        uint32_t bits = 0;  // of bf16 the upper half
+        std::memcpy(reinterpret_cast<std::byte*>(&bits) + (form.dtype.empty() ? 0 : 2), &result[i],
+                    form.dtype.empty() ? 4 : 2);
+        values.push_back(std::bit_cast<float>(bits));
+      }
+      return values;
+    };
+    const std::vector<double> plain = computed("cublaslt"), chosen = computed(named),
+                              reference = computed("reference");
+    double most = 0, largest = 0;
+    for (size_t i = 0; i < plain.size(); ++i) {
+      most = std::max({most, std::abs(plain[i] - chosen[i]), std::abs(reference[i] - chosen[i])});
+      largest = std::max(largest, std::abs(reference[i]));
+    }
+    CHECK(largest > 0);
+    // Sums of at most 64 products in another order, in f32; bf16 is rounded after that.
+    CHECK(most <= largest * (form.dtype.empty() ? 64 * 6e-8 : 0x1p-8));
+  }
 }
 
 TEST_CASE("an_algorithm_that_is_not_proposed_is_refused") {

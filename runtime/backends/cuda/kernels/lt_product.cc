@@ -174,7 +174,7 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
   const auto least = static_cast<uint32_t>(shape.scaled ? kAlignment : dtype_bytes(shape.dtype, 1));
   const auto anywhere = proposals(least, 1);
   if (anywhere.ok()) aligned_ = unaligned_ = anywhere.value()[0];
-  takes_unaligned_ = anywhere.ok();
+  takes_unaligned_ = anywhere.ok() && !shape.scaled;
   if (!algorithm.empty()) {
     TSR_ASSIGN_OR_RETURN(aligned_, algorithm_of(algorithm));
   } else if (const auto aligned = proposals(alignment(), 1); aligned.ok()) {
@@ -194,13 +194,17 @@ std::string LtProduct::text() const {
                 static_cast<int32_t>(epilogue_of(shape_)));
 }
 
+DType LtProduct::c_type() const {
+  if (shape_.scaled) return shape_.c_dtype;
+  return shape_.wide_c && !f64_ ? DType::kF32 : shape_.dtype;
+}
+
 uint32_t LtProduct::alignment() const {
   if (shape_.batches == 1) return kAlignment;
-  const DType c_type = shape_.wide_c && !f64_ ? DType::kF32 : shape_.dtype;
   const auto strides =
       static_cast<uint64_t>(dtype_bytes(shape_.dtype, shape_.a_stride.value_or(shape_.a_elements())) |
                             dtype_bytes(shape_.dtype, shape_.b_stride.value_or(shape_.b_elements())) |
-                            dtype_bytes(c_type, shape_.c_stride.value_or(shape_.c_elements())));
+                            dtype_bytes(c_type(), shape_.c_stride.value_or(shape_.c_elements())));
   return static_cast<uint32_t>(std::min(uint64_t{kAlignment}, strides & (~strides + 1)));
 }
 
@@ -300,25 +304,9 @@ Status LtProduct::launch(const LtOperands& operands, void* workspace, cudaStream
 
 Status LtProduct::launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOperands& operands,
                             void* workspace, cudaStream_t stream) const {
-  // Pointers of the epilogue live in the descriptor, and ranks may share a kernel: a copy is what is
-  // launched.
-  cublasLtMatmulDescOpaque_t local = *desc_;
-  return launch_desc(local, algorithm, operands, workspace, stream);
-}
-
-Status LtProduct::launch_scaled(const LtOperands& operands, const float* a_scale, const float* b_scale,
-                                void* workspace, cudaStream_t stream) const {
-  cublasLtMatmulDescOpaque_t local = *desc_;
-  // As operands, scales change places.
-  TSR_RETURN_IF_ERROR(from_cublas(
-      lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b_scale, sizeof(b_scale)), "a scale"));
-  TSR_RETURN_IF_ERROR(from_cublas(
-      lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a_scale, sizeof(a_scale)), "a scale"));
-  return launch_desc(local, aligned_, operands, workspace, stream);
-}
-
-Status LtProduct::launch_desc(cublasLtMatmulDescOpaque_t& desc, const cublasLtMatmulAlgo_t& algorithm,
-                              const LtOperands& operands, void* workspace, cudaStream_t stream) const {
+  // Pointers of scales and of the epilogue live in the descriptor, and ranks may share a kernel: a copy is
+  // what is launched.
+  cublasLtMatmulDescOpaque_t desc = *desc_;
   workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(workspace) + kWorkspaceUnit - 1) /
                                       kWorkspaceUnit * kWorkspaceUnit);
   const float one = 1, zero = 0;
@@ -326,7 +314,13 @@ Status LtProduct::launch_desc(cublasLtMatmulDescOpaque_t& desc, const cublasLtMa
   const void* beta = f64_          ? static_cast<const void*>(shape_.adds ? &one_f64 : &zero_f64)
                      : shape_.adds ? &one
                                    : &zero;
-  const auto& [a, b, c, bias, pre, addend] = operands;
+  const auto& [a, b, c, bias, pre, addend, a_scale, b_scale] = operands;
+  if (shape_.scaled) {  // as operands, scales change places
+    TSR_RETURN_IF_ERROR(from_cublas(
+        lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b_scale, sizeof(b_scale)), "a scale"));
+    TSR_RETURN_IF_ERROR(from_cublas(
+        lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a_scale, sizeof(a_scale)), "a scale"));
+  }
   if (bias != nullptr)
     TSR_RETURN_IF_ERROR(
         from_cublas(lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "a bias"));

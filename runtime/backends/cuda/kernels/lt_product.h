@@ -58,6 +58,8 @@ struct LtOperands {
   const void* bias = nullptr;
   void* pre = nullptr;
   const void* addend = nullptr;
+  // Of a shape that is scaled: a number each, read on the device.
+  const float *a_scale = nullptr, *b_scale = nullptr;
 };
 
 class LtProduct {
@@ -72,9 +74,6 @@ class LtProduct {
   LtProduct& operator=(const LtProduct&) = delete;
 
   Status launch(const LtOperands& operands, void* workspace, cudaStream_t stream) const;
-  // Of a shape that is scaled: the scales are read on the device.
-  Status launch_scaled(const LtOperands& operands, const float* a_scale, const float* b_scale,
-                       void* workspace, cudaStream_t stream) const;
   static int64_t workspace_bytes(const LtShape& shape);  // of any alignment
 
   // Runs what the heuristic proposes on memory of its own, waits, and returns the word of the fastest: its
@@ -90,9 +89,8 @@ class LtProduct {
   Result<cublasLtMatmulAlgo_t> algorithm_of(std::string_view word) const;
   Status launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOperands& operands, void* workspace,
                    cudaStream_t stream) const;
-  Status launch_desc(cublasLtMatmulDescOpaque_t& desc, const cublasLtMatmulAlgo_t& algorithm,
-                     const LtOperands& operands, void* workspace, cudaStream_t stream) const;
   std::string text() const;  // of the shape, for messages
+  DType c_type() const;
   // Bytes, of operands that an algorithm is chosen for: 16, or less where a product of several begins at
   // less.
   uint32_t alignment() const;

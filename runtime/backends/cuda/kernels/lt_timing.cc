@@ -69,29 +69,34 @@ Result<std::string> LtProduct::fastest() const {
                 c_count = shape_.batches * shape_.c_elements();
   const bool has_pre = shape_.has_pre || shape_.has_gelu_grad;
   const int64_t bias_count = shape_.has_bias ? shape_.N : 0, pre_count = has_pre ? shape_.M * shape_.N : 0;
-  const DType c_type = shape_.wide_c && !f64_ ? DType::kF32 : shape_.dtype;
+  const DType a_type = shape_.dtype, b_type = shape_.scaled ? shape_.b_dtype : shape_.dtype,
+              bias_type = shape_.scaled ? shape_.c_dtype : shape_.dtype;
+  const int64_t scale_count = shape_.scaled ? 2 : 0;
   int64_t bytes = 0;
   const auto place = [&](int64_t size) {
     const int64_t at = bytes;
     bytes += (size + 255) / 256 * 256;
     return at;
   };
-  const int64_t a_at = place(dtype_bytes(shape_.dtype, a_count)),
-                b_at = place(dtype_bytes(shape_.dtype, b_count)), c_at = place(dtype_bytes(c_type, c_count)),
-                bias_at = place(dtype_bytes(shape_.dtype, bias_count)),
+  const int64_t a_at = place(dtype_bytes(a_type, a_count)), b_at = place(dtype_bytes(b_type, b_count)),
+                c_at = place(dtype_bytes(c_type(), c_count)),
+                bias_at = place(dtype_bytes(bias_type, bias_count)),
                 pre_at = place(dtype_bytes(shape_.dtype, pre_count)),
+                scales_at = place(dtype_bytes(DType::kF32, scale_count)),
                 workspace_at = place(workspace_bytes(shape_));
   // Before the stream, so that what is issued has ended when it is freed.
   ScratchMemory memory;
   TSR_RETURN_IF_ERROR(memory.allocate(bytes, "to time a product with"));
   Stopwatch watch;
   TSR_RETURN_IF_ERROR(watch.create());
-  fill_with_noise(shape_.dtype, memory.at(a_at), a_count, 1, watch.stream());
-  fill_with_noise(shape_.dtype, memory.at(b_at), b_count, 2, watch.stream());
-  fill_with_noise(c_type, memory.at(c_at), c_count, 3, watch.stream());
-  fill_with_noise(shape_.dtype, memory.at(bias_at), bias_count, 4, watch.stream());
+  fill_with_noise(a_type, memory.at(a_at), a_count, 1, watch.stream());
+  fill_with_noise(b_type, memory.at(b_at), b_count, 2, watch.stream());
+  fill_with_noise(c_type(), memory.at(c_at), c_count, 3, watch.stream());
+  fill_with_noise(bias_type, memory.at(bias_at), bias_count, 4, watch.stream());
   fill_with_noise(shape_.dtype, memory.at(pre_at), pre_count, 5, watch.stream());
+  fill_with_noise(DType::kF32, memory.at(scales_at), scale_count, 6, watch.stream());
   TSR_RETURN_IF_ERROR(from_cuda(cudaGetLastError(), "filling operands"));
+  const auto* scales = shape_.scaled ? reinterpret_cast<const float*>(memory.at(scales_at)) : nullptr;
 
   const auto launch = [&](size_t i) {
     return launch_as(proposed[i],
@@ -100,7 +105,9 @@ Result<std::string> LtProduct::fastest() const {
                       .c = memory.at(c_at),
                       .bias = shape_.has_bias ? memory.at(bias_at) : nullptr,
                       .pre = has_pre ? memory.at(pre_at) : nullptr,
-                      .addend = shape_.adds ? memory.at(c_at) : nullptr},
+                      .addend = shape_.adds ? memory.at(c_at) : nullptr,
+                      .a_scale = scales,
+                      .b_scale = scales == nullptr ? nullptr : scales + 1},
                      memory.at(workspace_at), watch.stream());
   };
   std::vector<Timed> timed;

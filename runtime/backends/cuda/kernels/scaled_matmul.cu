@@ -7,6 +7,7 @@
 #include "runtime/backends/cuda/kernels/fp8.cuh"
 #include "runtime/backends/cuda/kernels/gemm.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/rates.h"
 
@@ -216,7 +217,8 @@ Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& s) {
   shape.c_dtype = spec.output_dtype(0);
   // Biases of the library are of 16 bits, and as long as a row.
   shape.has_bias = s.has_bias && !is_padded && sizeof(T) == 2;
-  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product, LtProduct::create(shape));
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
+                       LtProduct::create(shape, LtChoices(spec).take()));
   const bool finishes = is_padded || s.has_bias != shape.has_bias;
   const Packing a{s.M, s.K, s.a_along_k}, b{s.N, s.K, s.b_along_k};
   const int64_t c_bytes = is_padded ? lines(shape.M * shape.N * static_cast<int64_t>(sizeof(T))) : 0;
@@ -228,9 +230,13 @@ Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& s) {
     T* y = args.out<T>(0);
     T* sums = is_padded ? reinterpret_cast<T*>(memory) : y;
     const T* bias = s.has_bias ? args.in<T>(4) : nullptr;
-    TSR_RETURN_IF_ERROR(product->launch_scaled(
-        {.a = a_codes, .b = b_codes, .c = sums, .bias = shape.has_bias ? bias : nullptr},
-        args.in<float>(2 + s.a), args.in<float>(2 + s.b), memory + c_bytes, args.stream));
+    TSR_RETURN_IF_ERROR(product->launch({.a = a_codes,
+                                         .b = b_codes,
+                                         .c = sums,
+                                         .bias = shape.has_bias ? bias : nullptr,
+                                         .a_scale = args.in<float>(2 + s.a),
+                                         .b_scale = args.in<float>(2 + s.b)},
+                                        memory + c_bytes, args.stream));
     if (finishes)
       launch_each(args.stream, s.M * s.N,
                   FinishScaled<T>{sums, shape.has_bias ? nullptr : bias, y, s.N, is_padded ? shape.N : s.N});
@@ -238,6 +244,7 @@ Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& s) {
   };
   TSR_ASSIGN_OR_RETURN(Prepared other, plain(spec, s));
   Prepared prepared = memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)));
+  prepared.products.push_back(product);
   prepared.workspace_bytes = kLine + a.bytes() + b.bytes() + c_bytes + LtProduct::workspace_bytes(shape);
   prepared.bytes += 2.0 * double(a.bytes() + b.bytes() + c_bytes);
   prepared.flops = flops_of(s);
