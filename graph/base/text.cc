@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <numeric>
 
 namespace tessera {
@@ -76,10 +75,11 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
     std::string_view suffix;
     double bytes;
   };
-  static constexpr Unit kUnits[] = {{"KiB", 1024.},  {"MiB", 1048576.}, {"GiB", 1073741824.},
-                                    {"TiB", 1099511627776.}, {"kB", 1e3}, {"KB", 1e3},
-                                    {"MB", 1e6},     {"GB", 1e9},       {"TB", 1e12},
-                                    {"K", 1024.},    {"M", 1048576.},   {"G", 1073741824.}, {"B", 1.}};
+  static constexpr Unit kUnits[] = {
+      {"KiB", 1024.}, {"MiB", 1048576.}, {"GiB", 1073741824.}, {"TiB", 1099511627776.},
+      {"kB", 1e3},    {"KB", 1e3},       {"MB", 1e6},          {"GB", 1e9},
+      {"TB", 1e12},   {"K", 1024.},      {"M", 1048576.},      {"G", 1073741824.},
+      {"B", 1.}};
   double scale = 1;
   text = trim(text);
   for (const Unit& unit : kUnits) {
@@ -95,16 +95,19 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
 }
 
 std::string bytes_text(int64_t bytes) {
-  static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  static constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
   size_t unit = 0;
   while (value >= 1024 && unit + 1 < kUnits.size()) {
     value /= 1024;
     ++unit;
   }
-  std::array<char, 48> buffer;
-  std::snprintf(buffer.data(), buffer.size(), unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
-  return buffer.data();
+  // Not printf, whose decimal point is the host application's.
+  std::array<char, 40> digits;
+  const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
+                                        std::chars_format::fixed, unit == 0 ? 0 : 2)
+                              .ptr;
+  return format("{} {}", std::string_view(digits.data(), end), kUnits[unit]);
 }
 
 namespace {
@@ -125,11 +128,14 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates) {
-  std::vector<std::pair<size_t, std::string>> scored;
-  for (const std::string& candidate : candidates) scored.emplace_back(edit_distance(name, candidate), candidate);
+  // No name that was meant is longer; files and callers may hold some of megabytes.
+  constexpr size_t kCompared = 256;
+  std::vector<std::pair<size_t, std::string_view>> scored;
+  for (const std::string_view candidate : candidates)
+    scored.emplace_back(edit_distance(name.substr(0, kCompared), candidate.substr(0, kCompared)), candidate);
   std::sort(scored.begin(), scored.end());
   std::vector<std::string> nearest;
-  for (size_t i = 0; i < scored.size() && i < 3; ++i) nearest.push_back(scored[i].second);
+  for (size_t i = 0; i < scored.size() && i < 3; ++i) nearest.emplace_back(scored[i].second);
   return nearest;
 }
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Holds the include table of docs/architecture.md: fails on any edge between folders that it does not allow.
 
-With --self-test, plants one forbidden include per rule in a scratch tree and checks that each is caught."""
+And on fractions printed by printf in the library: their decimal point is the host application's, so that a plan's
+fingerprint, say, would change with setlocale. First plants one violation per rule in a scratch tree and checks that
+each is caught."""
 import pathlib
 import re
 import sys
@@ -36,6 +38,8 @@ ALLOWED = {
 }
 ROOTS = ["graph", "parallel", "serialize", "runtime", "capi", "samples", "bindings"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
+FRACTION = re.compile(r'printf\([^;]*?%[-+ #0]*[0-9*]*(?:\.[0-9*]*)?l?[aefgAEFG]')
+BY_LOCALE = ["samples", "bindings"]  # programs, which never call setlocale
 SUFFIXES = {".h", ".cc", ".c", ".cu", ".cuh", ".cpp", ".hpp", ".i"}
 
 
@@ -56,7 +60,10 @@ def violations(root):
                 continue
             name = file.relative_to(root).as_posix()
             folder, allowed = rule_for(name)
-            for target in INCLUDE.findall(file.read_text(errors="replace")):
+            text = file.read_text(errors="replace")
+            if top not in BY_LOCALE and FRACTION.search(text):
+                found.append(f"{name}: printf of a fraction follows the host's locale; take format or std::to_chars")
+            for target in INCLUDE.findall(text):
                 project = any(under(target, r) for r in ROOTS)
                 if not project:
                     continue
@@ -87,13 +94,14 @@ def self_test():
         for path, include in planted:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(f'#include "{include}"\n')
-        missed = len(planted) - len(violations(root))
+        (root / "capi" / "y.cc").write_text('std::snprintf(text, size, "%d of %.2f",\n              a, b);\n')
+        missed = len(planted) + 1 - len(violations(root))
         if missed:
-            sys.exit(f"layering self-test: {missed} of {len(planted)} planted includes were not caught")
+            sys.exit(f"layering self-test: {missed} of {len(planted) + 1} planted violations were not caught")
 
 
 if __name__ == "__main__":
     self_test()
     bad = violations(pathlib.Path(sys.argv[1]))
-    print("\n".join(bad) if bad else "layering: every include follows the table")
+    print("\n".join(bad) if bad else "layering: every include follows the table, no fraction the locale")
     sys.exit(1 if bad else 0)

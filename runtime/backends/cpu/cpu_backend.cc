@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include "runtime/backend_table.h"
 #include "runtime/backends/cpu/arena.h"
@@ -176,9 +177,9 @@ tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, con
 uint64_t kernel_fingerprint(int32_t) {
   constexpr int32_t kEstimateVersion = 1;
   const Rates rates = machine_rates();
-  char basis[128];
-  std::snprintf(basis, sizeof(basis), "%d %s %d %g %g %g", kEstimateVersion, rates.isa, rates.cores,
-                rates.matmul_flops_per_s, rates.memory_bytes_per_s, rates.launch_s);
+  const std::string basis =
+      tessera::format("{} {} {} {} {} {}", kEstimateVersion, rates.isa, rates.cores, rates.matmul_flops_per_s,
+                      rates.memory_bytes_per_s, rates.launch_s);
   return tessera::table_fingerprint(basis, kernel_table());
 }
 

@@ -327,7 +327,7 @@ tsr_abi_error* kernel_fuse(tsr_abi_device* device, const tsr_abi_launch* launche
 
 uint64_t kernel_fingerprint(int32_t ordinal) {
   constexpr int32_t kEstimateVersion = 3;
-  char basis[256] = {};
+  std::string basis;
   size_t dnn_version = 0;
 #ifdef TSR_CUDNN
   if (const Result<const Dnn*> library = dnn(); library.ok()) dnn_version = (*library)->version();
@@ -335,9 +335,9 @@ uint64_t kernel_fingerprint(int32_t ordinal) {
   (void)tessera::catch_status([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(const Rates rates, device_rates(ordinal));
     const Result<const CublasLt*> lt = cublas_lt();
-    std::snprintf(basis, sizeof(basis), "%d %s %d %g %g %zu %zu", kEstimateVersion, rates.name,
-                  rates.multiprocessors, rates.matmul_flops_per_s, rates.memory_bytes_per_s,
-                  lt.ok() ? (*lt)->version() : size_t{0}, dnn_version);
+    basis = tessera::format("{} {} {} {} {} {} {}", kEstimateVersion, rates.name, rates.multiprocessors,
+                            rates.matmul_flops_per_s, rates.memory_bytes_per_s,
+                            lt.ok() ? (*lt)->version() : size_t{0}, dnn_version);
     return {};
   });
   return tessera::table_fingerprint(basis, kernel_table());
