@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string_view>
 #include <unordered_map>
 
 #include "capi/engine/initialize.h"
@@ -11,6 +12,21 @@
 #include "graph/base/text.h"
 
 namespace tessera {
+
+namespace {
+
+// UTF-8 holds no byte fe or ff: what begins with a mark of 16 or 32 bits is not meant as the bytes it is.
+Status check_encoding(std::string_view text) {
+  using namespace std::string_view_literals;
+  for (const std::string_view mark : {"\xff\xfe"sv, "\xfe\xff"sv, "\0\0\xfe\xff"sv})
+    if (text.starts_with(mark))
+      return Status(StatusCode::kInvalidArgument,
+                    "dataset: the text begins with the mark of UTF-16 or UTF-32, wanted UTF-8; convert it "
+                    "(iconv -f UTF-16 -t UTF-8)");
+  return {};
+}
+
+}  // namespace
 
 int64_t permuted(int64_t i, int64_t count, uint64_t key) {
   int half_bits = 1;
@@ -65,6 +81,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::create(std::vector<int32_t> toke
 
 Result<std::shared_ptr<const Dataset>> Dataset::from_text(std::string_view text, const Tokenizer& tokenizer,
                                                           const Options& options) {
+  TSR_RETURN_IF_ERROR(check_encoding(text));
   return create(tokenizer.encode(text), options);
 }
 

@@ -1,5 +1,8 @@
 #include "capi/engine/text_file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -21,6 +24,11 @@ Result<std::string> read_text_file(const std::string& path, std::string_view wha
   };
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) return failed(errno, "open");
+  // A terminal's input ends; of /dev/zero and /dev/random there is always more.
+  struct stat about {};
+  if (fstat(fileno(file.get()), &about) == 0 && S_ISCHR(about.st_mode) && isatty(fileno(file.get())) == 0)
+    return Status(StatusCode::kInvalidArgument,
+                  format("{} '{}' is a device; give a file or a pipe", what, path));
   std::string text;
   std::error_code unknown;
   if (const uintmax_t size = std::filesystem::file_size(path, unknown); !unknown && size <= most)

@@ -11,7 +11,7 @@
 namespace tessera {
 
 // Its bytes; a pipe is read to its end. `what` it is begins messages. kNotFound, kInvalidArgument for a
-// folder and for more than `most` bytes, kIo.
+// folder, a device that is no terminal and for more than `most` bytes, kIo.
 Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most = SIZE_MAX);
 
 }  // namespace tessera

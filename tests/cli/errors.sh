@@ -58,6 +58,9 @@ losses() { "$tessera" train "$model" --steps 2 --seq 32 --json --data "$1" | sed
 expect 'standard input: bad file' bash -c "'$tessera' eval '$model' --data - <&-"
 expect 'File name too long' "$tessera" train "$model" --data "$(printf 'name%.0s' {1..2000})"
 expect "dataset '.*' is a folder" "$tessera" eval "$model" --data "$work"
+expect "dataset '/dev/zero' is a device" "$tessera" train "$model" --data /dev/zero
+printf '\377\376h\0i\0' >"$work/wide.txt"
+expect 'UTF-16 or UTF-32, wanted UTF-8' "$tessera" train "$model" --data "$work/wide.txt"
 expect "plan '.*' is a folder" "$tessera" train "$model" --data "$text" --plan "$work"
 expect "profile '.*' is a folder" "$tessera" plan "$model" --profile "$work"
 expect 'is a directory' "$tessera" tokenize bytes --file "$work"
