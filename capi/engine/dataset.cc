@@ -87,7 +87,8 @@ Result<std::shared_ptr<const Dataset>> Dataset::from_text(std::string_view text,
 
 Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& path, const Tokenizer& tokenizer,
                                                           const Options& options) {
-  TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "dataset"));
+  TSR_ASSIGN_OR_RETURN(const std::string text,
+                       path == "-" ? read_standard_input("dataset") : read_text_file(path, "dataset"));
   return from_text(text, tokenizer, options);
 }
 

@@ -1,47 +1,76 @@
 #include "capi/engine/text_file.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
 #include "graph/base/text.h"
 
 namespace tessera {
 
-Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most) {
-  const auto failed = [&](int error, std::string_view verb) {
-    if (error == EISDIR)
-      return Status(StatusCode::kInvalidArgument, format("{} '{}' is a folder; give a file", what, path));
-    return Status(error == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,
-                  format("{} '{}': cannot {}: {}", what, path, verb, std::strerror(error)));
-  };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) return failed(errno, "open");
-  // A terminal's input ends; of /dev/zero and /dev/random there is always more.
+namespace {
+
+// Half of the memory that this process may have: a text and its tokens want more than the other half.
+size_t most_without_size() {
+  size_t bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  struct rlimit space {};
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    bytes = std::min<size_t>(bytes, space.rlim_cur);
+  return bytes / 2;
+}
+
+Status read_failure(int error, std::string_view verb, std::string_view name) {
+  if (error == EISDIR)
+    return Status(StatusCode::kInvalidArgument, format("{} is a folder; give a file", name));
+  return Status(error == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,
+                format("{}: cannot {}: {}", name, verb, std::strerror(error)));
+}
+
+// What is left of `file`; `name` begins messages.
+Result<std::string> read_to_end(std::FILE* file, std::string_view name, size_t most) {
   struct stat about {};
-  if (fstat(fileno(file.get()), &about) == 0 && S_ISCHR(about.st_mode) && isatty(fileno(file.get())) == 0)
-    return Status(StatusCode::kInvalidArgument,
-                  format("{} '{}' is a device; give a file or a pipe", what, path));
+  const bool known = fstat(fileno(file), &about) == 0;
+  // A terminal's input ends; of /dev/zero and /dev/random there is always more.
+  if (known && S_ISCHR(about.st_mode) && isatty(fileno(file)) == 0)
+    return Status(StatusCode::kInvalidArgument, format("{} is a device; give a file or a pipe", name));
   std::string text;
-  std::error_code unknown;
-  if (const uintmax_t size = std::filesystem::file_size(path, unknown); !unknown && size <= most)
-    text.reserve(size);
+  const bool sized = known && S_ISREG(about.st_mode);
+  if (sized && static_cast<size_t>(about.st_size) <= most) text.reserve(static_cast<size_t>(about.st_size));
+  const size_t most_unsized = sized ? SIZE_MAX : most_without_size();
   std::array<char, size_t{1} << 16> part;
-  while (const size_t got = std::fread(part.data(), 1, part.size(), file.get())) {
+  while (const size_t got = std::fread(part.data(), 1, part.size(), file)) {
     if (got > most - text.size())
-      return Status(StatusCode::kInvalidArgument,
-                    format("{} '{}' is longer than {} bytes", what, path, most));
+      return Status(StatusCode::kInvalidArgument, format("{} is longer than {} bytes", name, most));
+    if (got > most_unsized - text.size())
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("{} has not ended after {}, half of the memory that is here; give less of it (head -c), "
+                 "or a file",
+                 name, bytes_text(static_cast<int64_t>(text.size()))));
     text.append(part.data(), got);
   }
-  if (std::ferror(file.get())) return failed(errno, "read");
+  if (std::ferror(file)) return read_failure(errno, "read", name);
   return text;
+}
+
+}  // namespace
+
+Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most) {
+  const std::string name = format("{} '{}'", what, path);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) return read_failure(errno, "open", name);
+  return read_to_end(file.get(), name, most);
+}
+
+Result<std::string> read_standard_input(std::string_view what) {
+  return read_to_end(stdin, format("{} from standard input", what), SIZE_MAX);
 }
 
 }  // namespace tessera

@@ -125,9 +125,7 @@ void add_data(CLI::App& command, std::string& path) {
 }
 
 Dataset open_dataset(const std::string& path, const Tokenizer& tokenizer, const Options& options) {
-  if (path != "-") return make<Dataset>(tsr_dataset_new_file, path.c_str(), tokenizer.get(), options.get());
-  const std::string words = read_file(path);
-  return make<Dataset>(tsr_dataset_new_text, words.data(), words.size(), tokenizer.get(), options.get());
+  return make<Dataset>(tsr_dataset_new_file, path.c_str(), tokenizer.get(), options.get());
 }
 
 std::string read_file(const std::string& path) {

@@ -55,10 +55,13 @@ rm "$work/pipe"
 # (Or - for standard input; names longer than the system takes, folders and inputs that are closed are told as such.)
 losses() { "$tessera" train "$model" --steps 2 --seq 32 --json --data "$1" | sed 's/"eval_loss".*//'; }
 [ -n "$(losses "$text")" ] && [ "$(losses "$text")" = "$(cat "$text" | losses /dev/stdin)" ] && [ "$(losses "$text")" = "$(cat "$text" | losses -)" ] || { echo "FAILED: a text from a pipe trains otherwise"; exit 1; }
-expect 'standard input: bad file' bash -c "'$tessera' eval '$model' --data - <&-"
+expect 'standard input: cannot read: bad file' bash -c "'$tessera' eval '$model' --data - <&-"
 expect 'File name too long' "$tessera" train "$model" --data "$(printf 'name%.0s' {1..2000})"
 expect "dataset '.*' is a folder" "$tessera" eval "$model" --data "$work"
 expect "dataset '/dev/zero' is a device" "$tessera" train "$model" --data /dev/zero
+expect "dataset from standard input is a device" bash -c "'$tessera' train '$model' --data - </dev/zero"
+# A pipe without an end is given up at half of the memory.
+expect 'standard input has not ended after [0-9.]+ .iB, half of the memory' bash -c "ulimit -v 1000000; yes | '$tessera' eval '$model' --data -"
 printf '\377\376h\0i\0' >"$work/wide.txt"
 expect 'UTF-16 or UTF-32, wanted UTF-8' "$tessera" train "$model" --data "$work/wide.txt"
 expect "plan '.*' is a folder" "$tessera" train "$model" --data "$text" --plan "$work"

@@ -492,8 +492,10 @@ TSR_API void tsr_model_free(tsr_model* model);
  *   eval_fraction  f64   the last part of the samples, kept for evaluation (default 0); 1: all of them
  *   shuffle        i64   1 (default) or 0: in order
  *   seed           i64   of the order (default 0)
+ * The path "-" is what remains of standard input.
  * TSR_INVALID_ARGUMENT when the text holds no whole sample for training or begins with the mark of UTF-16 or
- * UTF-32, and when the path is a folder or a device without an end. */
+ * UTF-32, when the path is a folder or a device without an end, and when a pipe has not ended after half of
+ * the memory that the process may have. */
 TSR_API tsr_status* tsr_dataset_new_file(const char* path, const tsr_tokenizer* tokenizer,
                                          const tsr_options* options, tsr_dataset** out_dataset);
 TSR_API tsr_status* tsr_dataset_new_text(const char* text, size_t size, const tsr_tokenizer* tokenizer,
