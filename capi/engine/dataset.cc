@@ -15,14 +15,41 @@ namespace tessera {
 
 namespace {
 
-// UTF-8 holds no byte fe or ff: what begins with a mark of 16 or 32 bits is not meant as the bytes it is.
-Status check_encoding(std::string_view text) {
-  using namespace std::string_view_literals;
-  for (const std::string_view mark : {"\xff\xfe"sv, "\xfe\xff"sv, "\0\0\xfe\xff"sv})
-    if (text.starts_with(mark))
-      return Status(StatusCode::kInvalidArgument,
-                    "dataset: the text begins with the mark of UTF-16 or UTF-32, wanted UTF-8; convert it "
-                    "(iconv -f UTF-16 -t UTF-8)");
+using namespace std::string_view_literals;
+
+// Without the byte-order mark that some editors put before UTF-8: no model should learn it. UTF-8 holds no
+// byte fe or ff: what begins with a mark of 16 or 32 bits is not meant as the bytes it is.
+Result<std::string_view> plain_text(std::string_view text) {
+  struct Mark {
+    std::string_view bytes, encoding;
+  };
+  // Those of 32 bits first: UTF-16 of little-endian machines begins like them.
+  constexpr Mark kMarks[] = {{"\xff\xfe\0\0"sv, "UTF-32"},
+                             {"\0\0\xfe\xff"sv, "UTF-32"},
+                             {"\xff\xfe"sv, "UTF-16"},
+                             {"\xfe\xff"sv, "UTF-16"}};
+  for (const Mark& mark : kMarks)
+    if (text.starts_with(mark.bytes))
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("dataset: the text begins with the byte-order mark of {}, wanted UTF-8; convert it "
+                 "(iconv -f {} -t UTF-8)",
+                 mark.encoding, mark.encoding));
+  if (constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf"; text.starts_with(kUtf8Mark))
+    text.remove_prefix(kUtf8Mark.size());
+  return text;
+}
+
+// One JSON object a line: trained on as it stands, a model would learn braces and the names of fields.
+Status check_format(std::string_view path) {
+  for (const std::string_view ending : {".jsonl"sv, ".ndjson"sv})
+    if (path.ends_with(ending))
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("dataset '{}': JSON lines, of which no field can be chosen yet, wanted plain text; write "
+                 "the texts out (jq -r .text), or, where the JSON itself is to be learnt, name the file "
+                 "otherwise",
+                 path));
   return {};
 }
 
@@ -81,12 +108,13 @@ Result<std::shared_ptr<const Dataset>> Dataset::create(std::vector<int32_t> toke
 
 Result<std::shared_ptr<const Dataset>> Dataset::from_text(std::string_view text, const Tokenizer& tokenizer,
                                                           const Options& options) {
-  TSR_RETURN_IF_ERROR(check_encoding(text));
-  return create(tokenizer.encode(text), options);
+  TSR_ASSIGN_OR_RETURN(const std::string_view plain, plain_text(text));
+  return create(tokenizer.encode(plain), options);
 }
 
 Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& path, const Tokenizer& tokenizer,
                                                           const Options& options) {
+  TSR_RETURN_IF_ERROR(check_format(path));
   TSR_ASSIGN_OR_RETURN(const std::string text,
                        path == "-" ? read_standard_input("dataset") : read_text_file(path, "dataset"));
   return from_text(text, tokenizer, options);

@@ -121,7 +121,7 @@ Tokenizer model_tokenizer(const Model& model, const std::string& path) {
 }
 
 void add_data(CLI::App& command, std::string& path) {
-  command.add_option("--data", path, "text file (- for standard input)")->required();
+  command.add_option("--data", path, "text file, UTF-8 (- for standard input)")->required();
 }
 
 Dataset open_dataset(const std::string& path, const Tokenizer& tokenizer, const Options& options) {

@@ -62,8 +62,14 @@ expect "dataset '/dev/zero' is a device" "$tessera" train "$model" --data /dev/z
 expect "dataset from standard input is a device" bash -c "'$tessera' train '$model' --data - </dev/zero"
 # A pipe without an end is given up at half of the memory.
 expect 'standard input has not ended after [0-9.]+ .iB, half of the memory' bash -c "ulimit -v 1000000; yes | '$tessera' eval '$model' --data -"
-printf '\377\376h\0i\0' >"$work/wide.txt"
-expect 'UTF-16 or UTF-32, wanted UTF-8' "$tessera" train "$model" --data "$work/wide.txt"
+for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
+  printf '\357\273\277a text' | iconv -f UTF-8 -t $encoding >"$work/wide.txt"
+  expect "iconv -f ${encoding%[LB]E} -t UTF-8" "$tessera" train "$model" --data "$work/wide.txt"
+done
+(printf '\357\273\277' && cat "$text") >"$work/marked.txt"
+[ "$(losses "$text")" = "$(losses "$work/marked.txt")" ] || { echo "FAILED: the mark of UTF-8 is trained on"; exit 1; }
+echo '{"text": "a text"}' >"$work/lines.jsonl"
+expect 'no field can be chosen yet, wanted plain text; .*jq -r .text' "$tessera" train "$model" --data "$work/lines.jsonl"
 expect "plan '.*' is a folder" "$tessera" train "$model" --data "$text" --plan "$work"
 expect "profile '.*' is a folder" "$tessera" plan "$model" --profile "$work"
 expect 'is a directory' "$tessera" tokenize bytes --file "$work"

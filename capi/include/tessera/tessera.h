@@ -492,7 +492,9 @@ TSR_API void tsr_model_free(tsr_model* model);
  *   eval_fraction  f64   the last part of the samples, kept for evaluation (default 0); 1: all of them
  *   shuffle        i64   1 (default) or 0: in order
  *   seed           i64   of the order (default 0)
- * The path "-" is what remains of standard input.
+ * Texts are plain UTF-8; a byte-order mark before it is skipped. Fields of JSON lines cannot be chosen yet:
+ * a path that ends in .jsonl or .ndjson is TSR_INVALID_ARGUMENT. The path "-" is what remains of standard
+ * input.
  * TSR_INVALID_ARGUMENT when the text holds no whole sample for training or begins with the mark of UTF-16 or
  * UTF-32, when the path is a folder or a device without an end, and when a pipe has not ended after half of
  * the memory that the process may have. */
