@@ -224,6 +224,16 @@ void Trainer::note_measurements() {
   if (runs_ <= 2) memory_ = running_->session().memory();
 }
 
+void Trainer::note_reach() {
+  if (memory_.empty()) return;
+  const std::vector<MemoryReport> now = running_->session().memory();
+  for (size_t rank = 0; rank < memory_.size(); ++rank) {
+    memory_[rank].measured_bytes = now[rank].measured_bytes;
+    memory_[rank].host_measured_bytes = now[rank].host_measured_bytes;
+    memory_[rank].file_measured_bytes = now[rank].file_measured_bytes;
+  }
+}
+
 Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale) {
   const int64_t seq = dataset_->seq();
   for (int64_t row = 0; row < settings_.batch; ++row) {
@@ -262,7 +272,9 @@ Result<double> Trainer::evaluate() {
   TSR_RETURN_IF_ERROR(check_values());
   const std::vector<CommReport> before = running_->session().communication();
   const int64_t allocations_before = running_->session().allocations();
-  const auto note = [&] {  // what evaluation did is no part of the training report
+  // What evaluation did is no part of the training report, but how far it reached into the arenas is.
+  const auto note = [&] {
+    note_reach();
     std::vector<CommReport> done = running_->session().communication();
     subtract(done, before);
     add(communication_elsewhere_, done);

@@ -62,6 +62,7 @@ class Trainer {
   CheckpointInfo checkpoint_info() const;
   Status check_values() const;  // kFailedPrecondition where those on the devices are lost
   void note_measurements();
+  void note_reach();  // of the arenas, where evaluation has gone beyond training
 
   TrainerSettings settings_;
   std::shared_ptr<const Dataset> dataset_;
@@ -74,7 +75,7 @@ class Trainer {
   int64_t runs_ = 0;   // training runs of this object
   int64_t allocations_after_first_ = 0, allocations_at_first_ = 0, allocations_elsewhere_ = 0;
   std::vector<CommReport> communication_elsewhere_;  // of evaluations, to leave out of the report
-  std::vector<MemoryReport> memory_;                 // measured over the first two steps
+  std::vector<MemoryReport> memory_;                 // as of the second step; arenas as of the last evaluation
   std::atomic<bool> cancelled_{false};
 };
 

@@ -7,6 +7,7 @@
 
 #include "tests/capi/c_api.h"
 #include "tests/capi/small_training.h"
+#include "tests/number_after.h"
 
 using namespace capi_test;
 
@@ -163,4 +164,31 @@ TEST_CASE("adapters are planned otherwise than full training under a limit, and 
   // Parameters frozen by name are told of alike.
   const std::string frozen = explained(base, {{"memory_limit", "9MiB"}, {"frozen", "block.*"}});
   CHECK(frozen.find("Trained in full the best plan is '") != std::string::npos);
+}
+
+TEST_CASE("the report tells how far evaluation reached into arenas, where that is further than training") {
+  const Runtime runtime = capi_test::runtime();
+  const Dataset dataset = repeated_text("the tiles of one mosaic lie side by side; ", 60, 16, 0.2);
+  // Little trains, what does is recomputed, and evaluation keeps the head's whole weight: it decides.
+  const Model model = adapted(described("llama:L=1,C=8,H=1,KV=1,F=8,V=256,T=16"), {{"rank", 2}});
+  tsr_trainer* made = nullptr;
+  ok(tsr_trainer_new(runtime.get(), model.get(), dataset.get(),
+                     options({{"devices", std::string("cpu:2")},
+                              {"parallel", std::string("dp=2,zero=3,mb=2,recompute=full")},
+                              {"fused_loss", std::string("on")},
+                              {"steps", 2},
+                              {"batch", 12}})
+                         .get(),
+                     &made));
+  const Trainer trainer(made);
+  one_step(trainer);
+  one_step(trainer);
+  const auto arena = [&](const char* key) {
+    const std::string report = text([&](auto... out) { return tsr_trainer_report(trainer.get(), out...); });
+    return tessera::test::number_after(report.substr(report.find("\"arena_bytes\"")), key);
+  };
+  const int64_t trained = arena("\"measured\":");
+  evaluated(trainer);
+  CHECK(trained < arena("\"predicted\":"));
+  CHECK(arena("\"measured\":") == arena("\"predicted\":"));
 }

@@ -840,7 +840,8 @@ TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, co
 /* {"step", "tokens_per_step", "plan": {as tsr_plan_info}, "devices": [{"name", "arena_bytes": {"predicted",
  *  "measured"}, "max_live_bytes", and "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
  *  "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
- *  "allocations_after_first_step", "skipped_steps"} */
+ *  "allocations_after_first_step", "skipped_steps"}. An arena holds steps and evaluations: measured is as far as those
+ * reached that were run. */
 TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size);
 TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size);
 TSR_API tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan);
