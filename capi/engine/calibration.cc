@@ -39,6 +39,7 @@ constexpr StepProbe kSteps[] = {
 
 // Priced by shape, not by bytes.
 const std::set<std::string_view> kByShape = {"matmul",        "matmul_weight_grad",
+                                             "scaled_matmul", "scaled_matmul_weight_grad",
                                              "expert_matmul", "expert_matmul_weight_grad",
                                              "attention",     "attention_grad"};
 

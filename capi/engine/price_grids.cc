@@ -47,6 +47,22 @@ PriceGrid tf32_grid(const std::string& op, bool is_whole) {
   return grid;
 }
 
+// Both operands e4m3: gradients are e5m2, which takes as long, and what probes read may be infinite in it.
+PriceGrid fp8_grid(const std::string& op, int64_t trans_w, bool is_whole) {
+  constexpr DType kCodes = DType::kE4M3;
+  const bool is_gradient = op == "scaled_matmul_weight_grad";
+  PriceGrid grid = product_grid(kCodes, is_gradient ? "matmul_weight_grad" : "matmul", trans_w, is_whole);
+  grid.table.op = op;
+  grid.table.form = is_gradient ? "" : format("trans_w={}", trans_w);
+  grid.table.dtype = is_gradient ? DType::kF32 : DType::kBF16;  // of results
+  for (Probe& probe : grid.probes) {
+    probe.op = op;
+    probe.inputs.resize(4, {DType::kF32, Shape{}});  // scales
+    if (!is_gradient) probe.attrs.push_back({"dtype", std::string("bf16")});
+  }
+  return grid;
+}
+
 // Slots of all experts together, as four experts have them for two sequences. Four of five are computed, as
 // models have a quarter more slots than tokens choose.
 PriceGrid expert_grid(const std::string& op) {
@@ -96,6 +112,12 @@ std::vector<PriceGrid> price_grids(bool is_coarse, bool has_tensor_cores) {
     for (const DType dtype : {DType::kBF16, DType::kF16})
       grids.push_back(product_grid(dtype, op, 0, has_tensor_cores && !is_coarse));
     if (has_tensor_cores) grids.push_back(tf32_grid(op, !is_coarse));
+  }
+  if (has_tensor_cores) {
+    // A weight that lies otherwise than the library takes it is turned first.
+    for (const int64_t trans : {int64_t{0}, int64_t{1}})
+      grids.push_back(fp8_grid("scaled_matmul", trans, !is_coarse));
+    grids.push_back(fp8_grid("scaled_matmul_weight_grad", 0, !is_coarse));
   }
   for (const char* op : {"expert_matmul", "expert_matmul_weight_grad"}) grids.push_back(expert_grid(op));
   for (const int64_t causal : {int64_t{1}, int64_t{0}})

@@ -22,7 +22,7 @@ struct PriceGrid {
 
 // Coarse: where there is no time for more than a few shapes. Tensor cores: products of 16 bits are
 // measured at as many shapes as those of f32, since that is what is computed in, and products that may
-// multiply in TF32 have tables of their own.
+// multiply in TF32, and those of 8 bits, have tables of their own.
 std::vector<PriceGrid> price_grids(bool is_coarse, bool has_tensor_cores);
 
 }  // namespace tessera

@@ -46,6 +46,26 @@ TEST_CASE("with tensor cores 16 bits and TF32 are measured at as many shapes as 
   }
 }
 
+TEST_CASE("with tensor cores products of 8 bits have tables, of either layout of the weight") {
+  const std::vector<PriceGrid> plain = price_grids(false, false), cores = price_grids(false, true);
+  const PriceGrid* exact = find(cores, "matmul", "trans_w=0", DType::kF32);
+  REQUIRE(exact != nullptr);
+  struct Wanted {
+    const char *op, *form;
+    DType dtype;
+  };
+  for (const Wanted& wanted : {Wanted{"scaled_matmul", "trans_w=0", DType::kBF16},
+                               Wanted{"scaled_matmul", "trans_w=1", DType::kBF16},
+                               Wanted{"scaled_matmul_weight_grad", "", DType::kF32}}) {
+    CAPTURE(wanted.op);
+    CHECK(find(plain, wanted.op, wanted.form, wanted.dtype) == nullptr);
+    const PriceGrid* grid = find(cores, wanted.op, wanted.form, wanted.dtype);
+    REQUIRE(grid != nullptr);
+    CHECK(grid->table.marks == exact->table.marks);
+    for (const Probe& probe : grid->probes) CHECK(probe.inputs[0].dtype == DType::kE4M3);
+  }
+}
+
 TEST_CASE("every shape that is measured is one that its op takes, at the marks of its table") {
   for (const PriceGrid& grid : price_grids(false, true)) {
     CAPTURE(grid.name);
@@ -60,6 +80,8 @@ TEST_CASE("every shape that is measured is one that its op takes, at the marks o
             graph.add_tensor("x" + std::to_string(i), probe.inputs[i], TensorKind::kInput).value());
       const auto made = graph.add_node(probe.op, inputs, probe.attrs);
       REQUIRE_MESSAGE(made.ok(), made.status().to_string());
+      // By this type prices are looked up.
+      CHECK(graph.type(made.value()[0]).dtype == grid.table.dtype);
     }
   }
 }
