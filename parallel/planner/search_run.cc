@@ -1,0 +1,191 @@
+#include "parallel/planner/search_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "parallel/planner/plan_search.h"
+#include "parallel/planner/working_bytes.h"
+
+namespace tessera {
+
+namespace {
+
+// Lowerings that a search may spend before it has a plan.
+constexpr int64_t kMostWithout = 160;
+// After so many that did not fit, what comes of the smallest is looked at first.
+constexpr int64_t kBeforeSmallest = 40;
+// Configurations that their bytes alone rule out, for one lowering.
+constexpr int64_t kSkippedForOne = 16;
+
+}  // namespace
+
+SearchRun::SearchRun(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                     const PlanOptions& options)
+    : graph_(graph),
+      cluster_(cluster),
+      catalog_(catalog),
+      options_(options),
+      limit_(memory_limit(cluster, options)),
+      trials_(graph, bound_graph_, cluster, catalog, options, limit_) {}
+
+Result<PlanResult> SearchRun::run() {
+  TSR_ASSIGN_OR_RETURN(bound_graph_, graph_.bind_partly(options_.symbols));
+  space_ = space_of(graph_, options_.global_batch, tokens());
+  TSR_ASSIGN_OR_RETURN(roots_, search_roots(space_, options_, static_cast<int32_t>(cluster_.devices.size())));
+  may_save_ = !roots_.has_words;
+  PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);
+  bounds_ = &bounds;
+  is_single_ = roots_.specs.size() == 1;
+  WorkingBytes working(bound_graph_, space_);
+  const LeastPlanSpace smallest{roots_.specs, space_, roots_.pins, bounds, working, trials_};
+  if (may_choose_smallest()) smallest_ = &smallest;
+  const bool none = smallest_ != nullptr && none_within(smallest, limit_);
+  if (options_.any_that_fits && smallest_ != nullptr) return any_within(none);
+  // Whoever gives words means what they name: options that they leave open stay off unless that does not
+  // fit.
+  std::vector<StrategySpec> plain, others;
+  for (const StrategySpec& spec : roots_.specs) (roots_.is_as_worded(spec) ? plain : others).push_back(spec);
+  for (const StrategySpec& spec : plain) come_up({spec, SavingStep::kNone}, 0);
+  size_t best = attempts_.size();
+  if (!none) {
+    TSR_ASSIGN_OR_RETURN(best, explore());
+  }
+  if (best == attempts_.size() && !others.empty()) {
+    for (const StrategySpec& spec : others) come_up({spec, SavingStep::kNone}, 0);
+    for (const SpaceNode& node : std::exchange(held_back_, {})) come_up(node, 0);
+    may_save_ = true;
+    TSR_ASSIGN_OR_RETURN(best, explore());
+  }
+  if (best == attempts_.size()) {
+    if (options_.any_that_fits) return Status(StatusCode::kOutOfMemory, "no plan fits");
+    if (!least_ || !least_->fits()) return nothing_fits();
+    attempts_.push_back(*least_);
+    return result_of(best);
+  }
+  if (options_.any_that_fits) return any_of(best);
+  TSR_ASSIGN_OR_RETURN(best, recompute_some(best));
+  if (!decides_by_measuring()) return result_of(best);
+  TSR_ASSIGN_OR_RETURN(best, fastest_measured(best));
+  return result_of(best);
+}
+
+int64_t SearchRun::tokens() const {
+  for (const auto& [name, value] : options_.symbols)
+    if (name == "T") return value;
+  return 0;
+}
+
+void SearchRun::come_up(const SpaceNode& node, double at_least_s, int64_t saves_from) {
+  ++search_.configurations;
+  double bound_s = 0, likely_s = at_least_s;
+  if (options_.like == nullptr) {
+    bound_s = bounds_->seconds(node.spec);
+    // Of its own work alone: what savings add is in the overheads that order the search.
+    StrategySpec plain = node.spec;
+    plain.recompute = RecomputeForm::kNone;
+    plain.offload = {};
+    likely_s = std::max(likely_s, bounds_->seconds(plain));
+  }
+  queue_.push(node, bound_s, likely_s, saves_from);
+}
+
+Result<size_t> SearchRun::explore() {
+  for (;;) {
+    size_t best = fastest();
+    while (!queue_.empty()) {
+      const bool found = best < attempts_.size();
+      if (found && options_.any_that_fits) break;
+      if (!found) without_ = spent();
+      if (found ? spent() - without_ >= (decides_by_measuring() ? 2 : 1) * kMostWithPlan
+                : spent() >= kMostWithout)
+        break;
+      if (!found && !sets_tried_ && spent() >= kBeforeSmallest && may_choose_sets()) {
+        sets_tried_ = true;
+        best = try_sets(best);
+        continue;
+      }
+      if (!found && !least_ && smallest_ != nullptr && spent() >= kBeforeSmallest) {
+        TSR_ASSIGN_OR_RETURN(least_, least_plan(*smallest_, {limit_}));
+        if (!least_ || !least_->fits()) break;
+      }
+      OpenPlan open = queue_.take(!found && search_.solved >= kBeforeSmallest);
+      if (found && std::max(open.likely_s * likely_trust_, open.bound_s * trust_) >=
+                       attempts_[best].candidate.step_time_s * (decides_by_measuring() ? kFinalistTime : 1)) {
+        closed_.push_back(std::move(open));
+        continue;
+      }
+      look_at(open);
+      best = fastest();
+    }
+    if (best == attempts_.size() || attempts_[best].exact) return best;
+    TSR_RETURN_IF_ERROR(settle(best));
+    // Its time may have risen, and with it what its bound closes.
+    for (OpenPlan& open : std::exchange(closed_, {})) queue_.put_back(std::move(open));
+  }
+}
+
+void SearchRun::look_at(const OpenPlan& open) {
+  // Of one strategy there are few ways to save memory: all are lowered, and tell more than bounds do.
+  if (!is_single_ && bounds_->bytes(open.node.spec) > limit_) {
+    ++search_.too_large;
+    // Parameters and state are soon looked up.
+    skipped_ += bounds_->lasting_bytes(open.node.spec) <= limit_;
+    hopeless_.push_back(open);
+    return save(open.node, open.likely_s, bounds_->bytes(open.node.spec));
+  }
+  attempts_.push_back(trials_.make(open.node));
+  queue_.count(open);
+  const PlanAttempt& it = attempts_.back();
+  if (!it.lowered) {
+    ++search_.refused;
+    return;
+  }
+  ++search_.solved;
+  const double seconds = it.candidate.step_time_s;
+  // Simulated times are whole nanoseconds, instruction by instruction.
+  if (seconds < open.bound_s * trust_ * (1 - 1e-4)) {
+    trust_ = seconds / open.bound_s;
+    bounds_hold_ = false;
+  }
+  if (seconds < open.likely_s * likely_trust_ * (1 - 1e-4)) likely_trust_ = seconds / open.likely_s;
+  queue_.learn(open, seconds);
+  if (it.fits()) return;
+  ++search_.too_large;
+  save(open.node, std::max(open.likely_s, seconds), it.candidate.arena_bytes);
+}
+
+void SearchRun::save(const SpaceNode& node, double at_least_s, int64_t bytes) {
+  if (options_.like != nullptr) return;
+  for (const SpaceNode& below : savings_of(node, space_, roots_.pins, roots_.has_words))
+    if (may_save_)
+      come_up(below, at_least_s, bytes);
+    else
+      held_back_.push_back(below);
+}
+
+size_t SearchRun::fastest() const {
+  size_t best = attempts_.size();
+  for (size_t i = 0; i < attempts_.size(); ++i)
+    if (attempts_[i].fits() && (best == attempts_.size() || better(attempts_[i], attempts_[best]))) best = i;
+  return best;
+}
+
+Status SearchRun::settle(size_t which) {
+  PlanAttempt& it = attempts_[which];
+  TSR_RETURN_IF_ERROR(trials_.lower_whole(it));
+  if (it.fits()) return {};
+  ++search_.too_large;
+  const int64_t excess = it.candidate.arena_bytes - limit_;
+  if (it.node.spec.recompute == RecomputeForm::kSome && it.limit > 0 && it.limit == limit_) {
+    PlanAttempt smaller = trials_.make(it.node, limit_ - excess, INFINITY);
+    smaller.limit = limit_ - excess;
+    attempts_.push_back(std::move(smaller));
+    return {};
+  }
+  save(it.node, it.candidate.step_time_s, it.candidate.arena_bytes);
+  return {};
+}
+
+int64_t SearchRun::spent() const { return search_.solved + skipped_ / kSkippedForOne; }
+
+}  // namespace tessera
