@@ -49,7 +49,8 @@ std::optional<double> parse_f64(std::string_view text);
 std::optional<int64_t> parse_bytes(std::string_view text);
 std::string bytes_text(int64_t bytes);  // 1536 -> "1.50 KiB"
 
-// Up to three of `candidates` by edit distance of their first 256 bytes, nearest first; for "unknown option 'lr_rate'; nearest: lr".
+// Up to three of `candidates` by edit distance of their first 256 bytes, nearest first; for "unknown option
+// 'lr_rate'; nearest: lr".
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace tessera
