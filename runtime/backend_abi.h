@@ -108,7 +108,7 @@ typedef struct tsr_abi_collective {
 
 typedef struct tsr_abi_comm_counters {
   size_t struct_size; /* set by the caller */
-  int64_t calls[8];   /* by CollectiveKind; 5 is send, 6 is recv */
+  int64_t calls[8];   /* by CollectiveKind; 5 is send, 6 is recv; 7: of all, what a capture may hold from now on */
   int64_t bytes[8];   /* this member's share in ring-equivalent bytes, from the buffers really passed */
 } tsr_abi_comm_counters;
 

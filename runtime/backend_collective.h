@@ -15,8 +15,18 @@
 
 namespace tessera {
 
-// What counters are kept by: CollectiveKind of graph/program.h, and messages.
-enum MessageKind : int32_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend, kReceive };
+// What counters are kept by: CollectiveKind of graph/program.h, and messages; and of all of them those that a
+// capture may hold when they are issued again.
+enum MessageKind : int32_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kBroadcast,
+  kSend,
+  kReceive,
+  kCapturable
+};
 
 // Of the first `count` members. Where a member's own part begins: the sum up to it.
 inline int64_t sum_of_extents(const int64_t* extents, int32_t count) {

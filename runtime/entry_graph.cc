@@ -13,7 +13,7 @@ bool can_capture(const tsr_backend_api& api) {
 }
 
 EntryGraph::~EntryGraph() {
-  if (graph_ != nullptr) api_->graph_destroy(graph_);
+  forget();
   for (tsr_abi_event* event : events_) api_->event_destroy(event);
 }
 
@@ -59,6 +59,18 @@ Status EntryGraph::capture(std::span<tsr_abi_stream* const> streams, const std::
   graph_ = graph;
   has_failed_ = false;
   return {};
+}
+
+void EntryGraph::give_up() {
+  if (graph_ != nullptr) api_->graph_destroy(graph_);
+  graph_ = nullptr;
+  has_failed_ = true;
+}
+
+void EntryGraph::forget() {
+  give_up();
+  runs_ = 0;
+  has_failed_ = false;
 }
 
 Status EntryGraph::launch(tsr_abi_stream* stream) const { return take_error(api_->replay(stream, graph_)); }

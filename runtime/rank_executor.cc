@@ -35,7 +35,7 @@ RankExecutor::~RankExecutor() {
     stream->start.notify_all();
     if (stream->thread.joinable()) stream->thread.join();
   }
-  graphs_.clear();
+  launchings_.clear();
   timers_.reset();
   for (tsr_abi_event* event : events_) api_.event_destroy(event);
   for (const auto& stream : streams_)
@@ -127,7 +127,7 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
     if (!blocking_) order_[entry].emplace_back(&stream, dependencies.position[at]);
   }
   if (blocking_) return {};
-  graphs_.push_back(std::make_unique<EntryGraph>());
+  Launching& mine = *launchings_.emplace_back(std::make_unique<Launching>());
   // Host times would give a launch to the first of its instructions.
   const bool host_times = options_.trace && timers_ == nullptr;
   if (options_.fuse_launches && !host_times)
@@ -135,12 +135,22 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
   if (timers_ != nullptr)
     for (RankStream* stream : streams)
       for (Step& step : stream->steps[entry]) TSR_RETURN_IF_ERROR(timers_->add(step));
-  bool needs_host = host_times;
+  bool may_capture = options_.capture && !host_times && can_capture(api_), communicates = false;
   for (const RankStream* stream : streams)
-    for (const Step& step : stream->steps[entry])
-      needs_host |= step.kind != Step::Kind::kKernel && step.kind != Step::Kind::kCopy &&
-                    step.kind != Step::Kind::kFused;
-  if (!needs_host) graphs_.back()->allow(api_, device_);
+    for (const Step& step : stream->steps[entry]) {
+      may_capture &= step.kind == Step::Kind::kKernel || step.kind == Step::Kind::kCopy ||
+                     step.kind == Step::Kind::kFused || step.kind == Step::Kind::kCollective;
+      communicates |= step.communicates();
+    }
+  if (communicates) {
+    mine.agreement = &signals_.agreements[program_.entries[entry].name];
+    mine.agreement->join(may_capture);
+  }
+  if (!may_capture) return {};
+  mine.graph.allow(api_, device_);
+  if (!communicates || collective_done_ != nullptr) return {};
+  TSR_RETURN_IF_ERROR(take_error(api_.event_create(device_, &collective_done_)));
+  events_.push_back(collective_done_);
   return {};
 }
 
@@ -261,11 +271,27 @@ int64_t RankExecutor::launches(int32_t index) const {
   return count;
 }
 
+bool RankExecutor::is_captured(int32_t index) const {
+  return !blocking_ && launchings_[static_cast<size_t>(index)]->graph.is_captured();
+}
+
 void RankExecutor::wake() {
   for (const auto& stream : streams_) {
     stream->done.fetch_or(RankStream::kStopped, std::memory_order_acq_rel);
     stream->done.notify_all();
   }
+  for (const auto& launching : launchings_)
+    if (launching->agreement != nullptr) launching->agreement->stop();
+}
+
+void RankExecutor::leave_comms() {
+  for (const auto& launching : launchings_) {
+    if (launching->agreement == nullptr) continue;
+    launching->graph.forget();
+    launching->counts = {};
+    launching->agreement->renew();
+  }
+  comms_ = {};
 }
 
 void RankExecutor::walk(RankStream& stream, int32_t entry) {
@@ -313,8 +339,11 @@ bool RankExecutor::wait_for(const StepWait& wait) const {
   return !signals_.stop.load(std::memory_order_acquire);
 }
 
-// One thread issues to all streams; the device keeps the order.
-Status RankExecutor::issue_steps(int32_t entry) {
+// One thread issues to all streams; the device keeps the order. Where it goes into a graph, whose branches
+// have none, collectives follow one another whatever their streams: kernels of two communicators that begin
+// in one order here and in another there may wait for each other's room.
+Status RankExecutor::issue_steps(int32_t entry, bool captures) {
+  const RankStream* collectives = nullptr;  // where the last one went
   for (const auto& [stream, position] : order_[static_cast<size_t>(entry)]) {
     const Step& step = stream->steps[static_cast<size_t>(entry)][static_cast<size_t>(position)];
     if (signals_.stop.load(std::memory_order_acquire))
@@ -327,6 +356,9 @@ Status RankExecutor::issue_steps(int32_t entry) {
                                              : api_.stream_wait(stream->stream, wait.event)));
     }
     if (on_host) TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
+    const bool orders = captures && step.kind == Step::Kind::kCollective;
+    if (orders && collectives != nullptr && collectives != stream)
+      TSR_RETURN_IF_ERROR(take_error(api_.stream_wait(stream->stream, collective_done_)));
     const int64_t begin_ns = options_.trace ? host_now_ns() : 0;
     if (step.begins != nullptr)
       TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.begins, stream->stream)));
@@ -337,6 +369,8 @@ Status RankExecutor::issue_steps(int32_t entry) {
     stream->activity.store(StreamActivity::kIdle, std::memory_order_relaxed);
     if (!done.ok()) return failure(entry, step, done);
     stream->done.fetch_add(1, std::memory_order_relaxed);
+    if (orders) TSR_RETURN_IF_ERROR(take_error(api_.event_record(collective_done_, stream->stream)));
+    if (orders) collectives = stream;
     if (step.event != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.event, stream->stream)));
     if (step.ends != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.ends, stream->stream)));
     if (options_.trace && (timers_ == nullptr || on_host)) record(*stream, entry, step, begin_ns);
@@ -345,20 +379,48 @@ Status RankExecutor::issue_steps(int32_t entry) {
 }
 
 Status RankExecutor::issue_or_launch(int32_t entry) {
-  EntryGraph& graph = *graphs_[static_cast<size_t>(entry)];
-  if (graph.wants_capture()) {
-    std::vector<tsr_abi_stream*> used = {streams_[0]->stream};
-    for (size_t i = 1; i < streams_.size(); ++i)
-      if (!streams_[i]->steps[static_cast<size_t>(entry)].empty()) used.push_back(streams_[i]->stream);
-    // What cannot be captured is issued, now and from here on.
-    if (const Status status = graph.capture(used, [&] { return issue_steps(entry); }); !status.ok())
-      warn(format("rank {}, entry '{}' is not captured, and is issued kernel by kernel: {}", rank_,
-                  program_.entries[static_cast<size_t>(entry)].name, status.to_string()));
+  Launching& mine = *launchings_[static_cast<size_t>(entry)];
+  if (mine.graph.wants_capture()) try_capture(entry);
+  if (mine.graph.is_captured()) {
+    mine.counts.add(1);
+    return mine.graph.launch(streams_[0]->stream);
   }
-  if (graph.is_captured()) return graph.launch(streams_[0]->stream);
-  TSR_RETURN_IF_ERROR(issue_steps(entry));
-  graph.note_run();
+  const bool counts = mine.agreement != nullptr && !mine.graph.has_run();
+  if (counts) mine.counts.begin(api_, comms_.groups);
+  TSR_RETURN_IF_ERROR(issue_steps(entry, false));
+  if (counts) mine.counts.end(api_);
+  mine.graph.note_run();
   return {};
+}
+
+// What cannot be captured is issued, now and from here on.
+void RankExecutor::try_capture(int32_t entry) {
+  Launching& mine = *launchings_[static_cast<size_t>(entry)];
+  constexpr int32_t kInfo = 1, kWarning = 2;
+  const auto tell = [&](int32_t level, const std::string& what) {
+    log(level,
+        format("rank {}, entry '{}' is {}", rank_, program_.entries[static_cast<size_t>(entry)].name, what));
+  };
+  CaptureAgreement* const others = mine.agreement;
+  if (others != nullptr && !(others->is_possible() && others->all(mine.counts.may_all_be_captured()))) {
+    mine.graph.give_up();
+    return tell(kInfo, "not captured, and is issued kernel by kernel: it communicates by way of the host");
+  }
+  std::vector<tsr_abi_stream*> used = {streams_[0]->stream};
+  for (size_t i = 1; i < streams_.size(); ++i)
+    if (!streams_[i]->steps[static_cast<size_t>(entry)].empty()) used.push_back(streams_[i]->stream);
+  if (others != nullptr) mine.counts.begin(api_, comms_.groups);
+  Status status = mine.graph.capture(used, [&] { return issue_steps(entry, true); });
+  if (others != nullptr) {
+    mine.counts.end(api_);
+    mine.counts.add(-1);  // it is counted whenever it is launched
+    if (!others->all(status.ok()) && status.ok()) {
+      mine.graph.give_up();
+      status = Status(StatusCode::kAborted, "it could not be on another rank");
+    }
+  }
+  if (status.ok()) return tell(kInfo, "captured: it is one launch from here on");
+  tell(kWarning, format("not captured, and is issued kernel by kernel: {}", status.to_string()));
 }
 
 void RankExecutor::issue_all(int32_t entry) {
@@ -385,7 +447,8 @@ Status RankExecutor::execute(const RankStream& stream, const Step& step) {
     case Step::Kind::kKernel:
       return take_error(api_.kernel_launch(step.kernel, on, step.inputs, step.outputs, step.workspace));
     case Step::Kind::kCollective:
-      return take_error(api_.comm_collective(comms_.groups[meets], on, &step.collective, step.in, step.out));
+      return take_error(
+          api_.comm_collective(comms_.groups[meets]->comm, on, &step.collective, step.in, step.out));
     // Of the two ends of a pair's communicator the sender's is the first.
     case Step::Kind::kSend:
       return take_error(api_.comm_send(comms_.sends[meets], on, 1, step.in, step.row_bytes));
@@ -423,9 +486,8 @@ Status RankExecutor::failure(int32_t entry, const Step& step, const Status& stat
              instruction_label(program_, point.code[static_cast<size_t>(step.instruction)])));
 }
 
-void RankExecutor::warn(const std::string& text) const {
-  constexpr int32_t kWarning = 2;
-  if (devices_.host->log != nullptr) devices_.host->log(devices_.host->host, kWarning, text.c_str());
+void RankExecutor::log(int32_t level, const std::string& text) const {
+  if (devices_.host->log != nullptr) devices_.host->log(devices_.host->host, level, text.c_str());
 }
 
 RankExecutor::Standing RankExecutor::standing() const {

@@ -9,13 +9,16 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/capture_agreement.h"
 #include "runtime/device_timers.h"
+#include "runtime/entry_counts.h"
 #include "runtime/entry_graph.h"
 #include "runtime/executable_impl.h"
 #include "runtime/fused_launches.h"
@@ -26,14 +29,15 @@ namespace tessera {
 
 // What the ranks of a run share.
 struct RunSignals {
-  std::atomic<bool> stop{false};            // nothing new is begun once it is set
-  std::function<void(const Status&)> fail;  // sets it, wakes everybody; from any thread
-  int64_t origin_ns = 0;                    // of traces
+  std::atomic<bool> stop{false};                       // nothing new is begun once it is set
+  std::function<void(const Status&)> fail;             // sets it, wakes everybody; from any thread
+  int64_t origin_ns = 0;                               // of traces
+  std::map<std::string, CaptureAgreement> agreements;  // by entry; grows while executors are made
 };
 
 // The ends of communicators that one rank holds.
 struct RankComms {
-  std::vector<tsr_abi_comm*> groups;           // by RankProgram::groups
+  std::vector<CommEnd*> groups;                // by RankProgram::groups
   std::vector<tsr_abi_comm*> sends, receives;  // by peer; null where there are none
 };
 
@@ -49,6 +53,8 @@ class RankExecutor {
   RankMemory& memory() { return *memory_; }
   tsr_abi_stream* stream() const { return streams_[0]->stream; }  // for copies between runs
   void set_comms(RankComms comms) { comms_ = std::move(comms); }
+  // Before communicators end: drops the graphs that hold them. What communicates begins with a first run.
+  void leave_comms();
 
   // Runs entry `index` of this rank's program and waits for all its streams. What goes wrong is reported to
   // the signals, at once.
@@ -64,6 +70,7 @@ class RankExecutor {
   std::string waits(int32_t index) const;  // where each stream stands, and for whom
 
   int64_t launches(int32_t index) const;  // of kernels, in a run of the entry
+  bool is_captured(int32_t index) const;  // runs of the entry are one launch from here on
 
   // Growth of this object's own buffers during runs: the trace is the only one that can grow.
   int64_t allocations_in_runs() const;
@@ -82,15 +89,16 @@ class RankExecutor {
 
   void walk(RankStream& stream, int32_t entry);
   void issue_all(int32_t entry);
-  Status issue_steps(int32_t entry);
+  Status issue_steps(int32_t entry, bool captures);
   Status issue_or_launch(int32_t entry);
+  void try_capture(int32_t entry);
   Status step_once(RankStream& stream, int32_t entry, const Step& step);
   bool spins_for(const RankStream& other) const;
   bool wait_for(const StepWait& wait) const;
   Status execute(const RankStream& stream, const Step& step);
   Status failure(int32_t entry, const Step& step, const Status& status) const;
   void record(RankStream& stream, int32_t entry, const Step& step, int64_t begin_ns);
-  void warn(const std::string& text) const;
+  void log(int32_t level, const std::string& text) const;
 
   const tsr_backend_api& api_;
   const DeviceSet::Impl& devices_;
@@ -107,7 +115,13 @@ class RankExecutor {
   std::vector<std::unique_ptr<RankStream>> streams_;  // sorted by id; [0] computes
   // By entry, where the backend does not block: stream and position of every instruction in program order.
   std::vector<std::vector<std::pair<RankStream*, int32_t>>> order_;
-  std::vector<std::unique_ptr<EntryGraph>> graphs_;  // by entry, where the backend does not block
+  struct Launching {
+    EntryGraph graph;
+    CaptureAgreement* agreement = nullptr;  // where the entry communicates
+    EntryCounts counts;                     // of its first run, or of what is captured
+  };
+  std::vector<std::unique_ptr<Launching>> launchings_;  // by entry, where the backend does not block
+  tsr_abi_event* collective_done_ = nullptr;            // in captures: the one issued last
   FusedLaunches fused_;
   std::vector<StepWait> waits_;
   std::vector<tsr_abi_event*> events_;

@@ -43,6 +43,7 @@ struct Session::Impl {
   ~Impl() {
     watchdog.reset();
     stop_threads();
+    for (const auto& rank : ranks) rank->leave_comms();
   }
 
   std::shared_ptr<Executable> executable;  // shared: its Program and kernels outlive every session on them
@@ -373,6 +374,7 @@ bool Session::failed() const { return impl_->failed; }
 
 Status Session::restore() {
   if (impl_->in_forked_child()) return impl_->usable();
+  for (const auto& rank : impl_->ranks) rank->leave_comms();
   TSR_RETURN_IF_ERROR(impl_->comms.create());
   for (size_t rank = 0; rank < impl_->ranks.size(); ++rank)
     impl_->ranks[rank]->set_comms(impl_->comms.ends_of(static_cast<int32_t>(rank)));
@@ -474,6 +476,15 @@ int64_t Session::launches(std::string_view entry) const {
     if (const int32_t index = (*found)->index[rank]; index >= 0)
       most = std::max(most, impl_->ranks[rank]->launches(index));
   return most;
+}
+
+bool Session::is_captured(std::string_view entry) const {
+  const Result<SessionEntry*> found = impl_->values.find_entry(entry);
+  if (!found.ok()) return false;
+  for (size_t rank = 0; rank < impl_->ranks.size(); ++rank)
+    if (const int32_t index = (*found)->index[rank]; index >= 0 && !impl_->ranks[rank]->is_captured(index))
+      return false;
+  return true;
 }
 
 const Executable& Session::executable() const { return *impl_->executable; }

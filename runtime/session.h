@@ -43,6 +43,7 @@ struct SessionOptions {
   // runs without a trace), else of the host, with every launch by itself.
   bool trace = false;
   bool fuse_launches = true;     // false: every kernel by itself
+  bool capture = true;           // false: every run is issued, where the backend could capture it
   std::string file_folder = {};  // of the file tier; empty: $TMPDIR, else /tmp
   // All ranks' host arenas together; 0: no limit. What does not fit is refused before anything is allocated.
   int64_t host_memory_limit = 0;
@@ -107,6 +108,8 @@ class Session {
   // Of kernels in a run of the entry, on the rank with the most; 0 where there is no such entry. A backend
   // that makes one launch of several has fewer of them than the program has instructions.
   int64_t launches(std::string_view entry) const;
+  // Runs of the entry are one launch on each of its ranks from here on, since a backend captured it.
+  bool is_captured(std::string_view entry) const;
   const Executable& executable() const;
 
  private:

@@ -34,17 +34,17 @@ Status SessionComms::add(std::vector<int32_t> ranks, std::string axis) {
   std::vector<tsr_abi_device*> devices;
   for (const int32_t rank : ranks)
     devices.push_back(executable_.devices->impl().devices[static_cast<size_t>(rank)]);
-  Set set{std::move(ranks), std::move(axis), std::vector<tsr_abi_comm*>(devices.size())};
+  std::vector<tsr_abi_comm*> comms(devices.size());
   TSR_RETURN_IF_ERROR(take_error(executable_.api().comm_create(
-                                     devices.data(), static_cast<int32_t>(devices.size()), set.ends.data()))
-                          .with_context(format("communicator '{}'", set.axis)));
-  sets_.push_back(std::move(set));
+                                     devices.data(), static_cast<int32_t>(devices.size()), comms.data()))
+                          .with_context(format("communicator '{}'", axis)));
+  Set& set = sets_.emplace_back(Set{std::move(ranks), std::move(axis), {}});
+  for (tsr_abi_comm* comm : comms) set.ends.push_back({comm, {}});
   return {};
 }
 
-const SessionComms::Set* SessionComms::find(const std::vector<int32_t>& ranks,
-                                            const std::string& axis) const {
-  for (const Set& set : sets_)
+SessionComms::Set* SessionComms::find(const std::vector<int32_t>& ranks, const std::string& axis) {
+  for (Set& set : sets_)
     if (set.ranks == ranks && set.axis == axis) return &set;
   return nullptr;
 }
@@ -75,32 +75,33 @@ Status SessionComms::perturb() const {
     return Status(StatusCode::kUnsupported, format("backend '{}' cannot be perturbed", api.name));
   uint64_t index = 1 << 20;  // apart from those of streams
   for (const Set& set : sets_)
-    for (tsr_abi_comm* end : set.ends) api.comm_perturb(end, Perturbation::part(perturbation_seed_, index++));
+    for (const CommEnd& end : set.ends)
+      api.comm_perturb(end.comm, Perturbation::part(perturbation_seed_, index++));
   return {};
 }
 
 void SessionComms::destroy() {
   for (const Set& set : sets_)
-    for (tsr_abi_comm* end : set.ends) executable_.api().comm_destroy(end);
+    for (const CommEnd& end : set.ends) executable_.api().comm_destroy(end.comm);
   sets_.clear();
 }
 
 void SessionComms::abort() {
   const std::lock_guard lock(mutex_);
-  for (const Set& set : sets_) executable_.api().comm_abort(set.ends[0]);
+  for (const Set& set : sets_) executable_.api().comm_abort(set.ends[0].comm);
 }
 
-RankComms SessionComms::ends_of(int32_t rank) const {
+RankComms SessionComms::ends_of(int32_t rank) {
   RankComms ends;
   const std::vector<RankProgram>& ranks = executable_.program.ranks;
   for (const Group& group : ranks[static_cast<size_t>(rank)].groups)
-    ends.groups.push_back(find(group.ranks, group.axis)->ends[static_cast<size_t>(group.position)]);
+    ends.groups.push_back(&find(group.ranks, group.axis)->ends[static_cast<size_t>(group.position)]);
   ends.sends.resize(ranks.size());
   ends.receives.resize(ranks.size());
   for (const Set& set : sets_) {
     if (set.axis != kP2pAxis) continue;
-    if (set.ranks[0] == rank) ends.sends[static_cast<size_t>(set.ranks[1])] = set.ends[0];
-    if (set.ranks[1] == rank) ends.receives[static_cast<size_t>(set.ranks[0])] = set.ends[1];
+    if (set.ranks[0] == rank) ends.sends[static_cast<size_t>(set.ranks[1])] = set.ends[0].comm;
+    if (set.ranks[1] == rank) ends.receives[static_cast<size_t>(set.ranks[0])] = set.ends[1].comm;
   }
   return ends;
 }
@@ -109,15 +110,15 @@ std::vector<SessionComms::Counts> SessionComms::counts() const {
   std::vector<Counts> counts(executable_.program.ranks.size());
   for (const Set& set : sets_) {
     for (size_t position = 0; position < set.ends.size(); ++position) {
-      tsr_abi_comm_counters counters{};
-      counters.struct_size = sizeof(counters);
-      executable_.api().comm_counters(set.ends[position], &counters);
+      const CommEnd& end = set.ends[position];
+      const tsr_abi_comm_counters counters = counted(executable_.api(), end.comm);
       Counts& mine = counts[static_cast<size_t>(set.ranks[position])];
       for (int32_t kind = 0; kind < static_cast<int32_t>(std::size(kNames)); ++kind) {
-        if (counters.calls[kind] == 0) continue;
+        const int64_t of_all = counters.calls[kind] + end.replayed.calls[kind];
+        if (of_all == 0) continue;
         auto& [calls, bytes] = mine[{kind, set.axis}];
-        calls += counters.calls[kind];
-        bytes += counters.bytes[kind];
+        calls += of_all;
+        bytes += counters.bytes[kind] + end.replayed.bytes[kind];
       }
     }
   }

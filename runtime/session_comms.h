@@ -23,9 +23,9 @@ class SessionComms {
   SessionComms(const SessionComms&) = delete;
   SessionComms& operator=(const SessionComms&) = delete;
 
-  Status create();  // replaces those there are; what was counted stays counted
-  void abort();     // from any thread; every waiter returns kAborted
-  RankComms ends_of(int32_t rank) const;
+  Status create();                  // replaces those there are; what was counted stays counted
+  void abort();                     // from any thread; every waiter returns kAborted
+  RankComms ends_of(int32_t rank);  // good until `create`
   std::vector<CommReport> report() const;
   void reset_report();
 
@@ -33,13 +33,13 @@ class SessionComms {
   struct Set {
     std::vector<int32_t> ranks;
     std::string axis;
-    std::vector<tsr_abi_comm*> ends;  // by position
+    std::vector<CommEnd> ends;  // by position; each stays where it is
   };
   // What one rank has done: by collective and axis.
   using Counts = std::map<std::pair<int32_t, std::string>, std::pair<int64_t, int64_t>>;  // -> calls, bytes
 
   Status add(std::vector<int32_t> ranks, std::string axis);
-  const Set* find(const std::vector<int32_t>& ranks, const std::string& axis) const;
+  Set* find(const std::vector<int32_t>& ranks, const std::string& axis);
   void destroy();
   std::vector<Counts> counts() const;  // by rank, since the communicators were made
 

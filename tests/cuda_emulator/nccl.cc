@@ -1,12 +1,17 @@
 // NCCL's collectives as its documentation says, between the devices of one process. Sums go round a ring, as
 // the library's may: each part of the result begins at another rank, and is rounded at every one. A call
 // waits until every rank has made its own, which the library's does not: a program that would hang here where
-// it need not there is refused by issue_order.h.
-// TESSERA_EMULATED_NCCL=missing: as if there were none; fails: as if it could not start.
+// it need not there is refused by issue_order.h. Whether a call is captured is the same for all ranks, and
+// so is which capture a launched graph comes from; a communicator ends after all graphs that hold it, and the
+// end of one that was aborted waits for theirs (NCCL's user guide, "Using NCCL with CUDA Graphs"; its
+// commDestroySync).
+// TESSERA_EMULATED_NCCL=missing: as if there were none; fails: as if it could not start; old: as if it were
+// 2.25.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/backends/cuda/library.h"
@@ -32,6 +38,7 @@ struct Call {
   ncclDataType_t type;
   ncclRedOp_t op;
   int root;
+  uint64_t capture = 0;  // which of its communicator's captured calls it is, from 1; 0: not captured
   bool means(const Call& other) const {
     return kind == other.kind && count == other.count && type == other.type && op == other.op &&
            root == other.root;
@@ -50,6 +57,27 @@ struct Group {
   std::condition_variable changed;
   std::map<uint64_t, Round> rounds;  // by number
   bool is_aborted = false;
+  size_t ends_aborted = 0;
+  int64_t held = 0;  // captured calls in graphs that are still there
+};
+
+// What a captured call holds of its group, in the capture, its graph and all that was made of that.
+class Hold {
+ public:
+  explicit Hold(std::shared_ptr<Group> group) : group_(std::move(group)) {
+    const std::lock_guard lock(group_->mutex);
+    ++group_->held;
+  }
+  ~Hold() {
+    const std::lock_guard lock(group_->mutex);
+    --group_->held;
+    group_->changed.notify_all();
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  std::shared_ptr<Group> group_;
 };
 
 std::string_view state() {
@@ -67,7 +95,7 @@ std::string_view state() {
 struct ncclComm {
   std::shared_ptr<Group> group;
   size_t rank;
-  uint64_t issued = 0;
+  uint64_t issued = 0, captured = 0;
   bool is_gone = false;
 };
 
@@ -154,8 +182,34 @@ void carry_out(const std::vector<Call>& calls) {
   for (size_t i = 0; i < calls.size(); ++i) put(calls[i], results[i]);
 }
 
+// The rank's part of the next round; returns when all have come to it.
+ncclResult_t take_part(ncclComm_t comm, const Call& call, cudaStream_t stream) {
+  Group& group = *comm->group;
+  std::unique_lock lock(group.mutex);
+  if (group.is_aborted) return ncclInternalError;  // kernels of a graph end at once
+  const uint64_t number = comm->issued++;
+  Group::Round& round = group.rounds[number];
+  round.calls.resize(group.members, call);
+  round.streams.resize(group.members);
+  round.calls[comm->rank] = call;
+  round.streams[comm->rank] = stream;
+  if (++round.arrived == group.members) {
+    for (const Call& other : round.calls) {
+      if (!other.means(call)) refuse("the ranks' calls are not the same");
+      if ((other.capture == 0) != (call.capture == 0)) refuse("one rank captured what another issues");
+      if (other.capture != call.capture) refuse("the ranks' graphs come from different captures");
+    }
+    emulator::enqueue_meeting(round.streams, [calls = round.calls] { carry_out(calls); });
+    group.changed.notify_all();
+  }
+  group.changed.wait(lock, [&] { return round.arrived == group.members || group.is_aborted; });
+  if (round.arrived < group.members) return ncclInternalError;
+  if (++round.left == group.members) group.rounds.erase(number);
+  return ncclSuccess;
+}
+
 // At once, or whenever a graph that holds it is launched.
-ncclResult_t issue(ncclComm_t comm, const Call& call, cudaStream_t stream) {
+ncclResult_t issue(ncclComm_t comm, Call call, cudaStream_t stream) {
   if (comm->is_gone) refuse("a communicator is used after its end");
   const Group& group = *comm->group;
   const bool reads = call.kind != Kind::kBroadcast || call.root == static_cast<int>(comm->rank);
@@ -163,29 +217,28 @@ ncclResult_t issue(ncclComm_t comm, const Call& call, cudaStream_t stream) {
       (!emulator::is_device_memory(call.out) || (reads && !emulator::is_device_memory(call.in))))
     return ncclInvalidArgument;
   if (call.root < 0 || call.root >= static_cast<int>(group.members)) return ncclInvalidArgument;
-  ncclResult_t result = ncclSuccess;
-  emulator::issue_to(stream, [comm, call, group = comm->group, &result](cudaStream_t where) {
-    std::unique_lock lock(group->mutex);
-    const uint64_t number = comm->issued++;
-    Group::Round& round = group->rounds[number];
-    round.calls.resize(group->members, call);
-    round.streams.resize(group->members);
-    round.calls[comm->rank] = call;
-    round.streams[comm->rank] = where;
-    if (++round.arrived == group->members) {
-      for (const Call& other : round.calls)
-        if (!other.means(call)) refuse("the ranks' calls are not the same");
-      emulator::enqueue_meeting(round.streams, [calls = round.calls] { carry_out(calls); });
-      group->changed.notify_all();
-    }
-    group->changed.wait(lock, [&] { return round.arrived == group->members || group->is_aborted; });
-    if (round.arrived < group->members) {
-      result = ncclInternalError;
-      return;
-    }
-    if (++round.left == group->members) group->rounds.erase(number);
-  });
-  return result;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  (void)cudaStreamIsCapturing(stream, &status);
+  if (status != cudaStreamCaptureStatusActive) return take_part(comm, call, stream);
+  call.capture = ++comm->captured;
+  emulator::capture_issue(stream, [comm, call, hold = std::make_shared<Hold>(comm->group)](
+                                      cudaStream_t where) { (void)take_part(comm, call, where); });
+  return ncclSuccess;
+}
+
+// The last of the ends to be aborted returns when no graph holds any: the library's frees them all then.
+void abort_end(ncclComm_t comm) {
+  if (std::exchange(comm->is_gone, true)) refuse("a communicator ends twice");
+  Group& group = *comm->group;
+  std::unique_lock lock(group.mutex);
+  group.is_aborted = true;
+  group.changed.notify_all();
+  if (++group.ends_aborted < group.members) return;
+  // The library's waits for ever. Looks, not a time: whoever stops the process for a while stops neither.
+  constexpr int kLooks = 200;
+  for (int look = 0; look < kLooks && group.held > 0; ++look)
+    group.changed.wait_for(lock, std::chrono::milliseconds(100));
+  if (group.held > 0) refuse("an abort waits for graphs that hold the communicator");
 }
 
 tessera::cuda::Nccl make_nccl() {
@@ -201,13 +254,16 @@ tessera::cuda::Nccl make_nccl() {
   // The struct stays, to tell that it is used again.
   nccl.destroy = [](ncclComm_t comm) {
     if (std::exchange(comm->is_gone, true)) refuse("a communicator ends twice");
+    const std::lock_guard lock(comm->group->mutex);
+    if (comm->group->held > 0) refuse("a communicator ends before a graph that holds it");
     return ncclSuccess;
   };
   nccl.abort = [](ncclComm_t comm) {
-    if (std::exchange(comm->is_gone, true)) refuse("a communicator ends twice");
-    const std::lock_guard lock(comm->group->mutex);
-    comm->group->is_aborted = true;
-    comm->group->changed.notify_all();
+    abort_end(comm);
+    return ncclSuccess;
+  };
+  nccl.version = [](int* out) {
+    *out = state() == "old" ? NCCL_VERSION(2, 25, 1) : NCCL_VERSION_CODE;
     return ncclSuccess;
   };
   nccl.all_reduce = [](const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,

@@ -83,18 +83,12 @@ void enqueue_work(cudaStream_t given, std::function<void()> work, double seconds
   stream->clock_s += seconds;
 }
 
-void issue_to(cudaStream_t given, std::function<void(cudaStream_t)> issue) {
-  {
-    const std::lock_guard lock(g_mutex);
-    CUstream_st* stream = stream_of(given);
-    stream->ends_in_kernel = false;
-    if (stream->capture != nullptr) {
-      stream->awaited[stream] = ++stream->capture->issued[stream];
-      stream->capture->graph.push_back({.work = {}, .issue = std::move(issue)});
-      return;
-    }
-  }
-  issue(given);
+void capture_issue(cudaStream_t given, std::function<void(cudaStream_t)> issue) {
+  const std::lock_guard lock(g_mutex);
+  CUstream_st* stream = stream_of(given);
+  stream->ends_in_kernel = false;
+  stream->awaited[stream] = ++stream->capture->issued[stream];
+  stream->capture->graph.push_back({.work = {}, .issue = std::move(issue)});
 }
 
 void enqueue_meeting(const std::vector<cudaStream_t>& given, std::function<void()> work) {
@@ -234,6 +228,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
+  std::vector<GraphItem> made;  // where it is no graph, what it holds ends after the lock does
   const std::lock_guard lock(g_mutex);
   const std::shared_ptr<Capture> capture = stream->capture;
   if (capture == nullptr || capture->origin != stream) return report(cudaErrorIllegalState);
@@ -245,15 +240,25 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
       other->awaited.clear();
     }
   capture->has_ended = true;
+  made = std::move(capture->graph);
   *out = nullptr;
   if (capture->is_invalid) return report(cudaErrorStreamCaptureInvalidated);
   if (!is_joined) return report(cudaErrorStreamCaptureUnjoined);
-  *out = new CUgraph_st{std::move(capture->graph)};
+  *out = new CUgraph_st{std::move(made)};
   return cudaSuccess;
 }
+// TESSERA_EMULATED_GRAPHS_FAIL_ON: a device on which there are none.
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
+  const char* failing = std::getenv("TESSERA_EMULATED_GRAPHS_FAIL_ON");
+  if (failing != nullptr && std::atoi(failing) == emulator::current_device())
+    return report(cudaErrorMemoryAllocation);
   *out = new CUgraphExec_st{graph->work};
   return cudaSuccess;
+}
+// Nobody may launch it meanwhile, and what it wants of the device it has then.
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream) {
+  const std::lock_guard lock(g_mutex);
+  return stream_of(stream)->capture != nullptr ? report(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;

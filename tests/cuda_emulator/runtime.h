@@ -19,9 +19,9 @@ void run_kernel(const Config& config, const std::function<void()>& body);
 // On `stream`, as late as it may be. `seconds` is what events say that it took.
 void enqueue_work(cudaStream_t stream, std::function<void()> work, double seconds = 0);
 
-// What is issued to `stream` when the caller, or each launch of the graph that the stream is captured for,
-// comes to it: `issue` gets the stream that it goes to, and may wait for other threads.
-void issue_to(cudaStream_t stream, std::function<void(cudaStream_t)> issue);
+// Into the capture that `stream` belongs to: each launch of its graph comes to `issue` with the stream that
+// it goes to. It may wait for other threads, and what it holds lives as long as a graph does.
+void capture_issue(cudaStream_t stream, std::function<void(cudaStream_t)> issue);
 
 // Work that begins when all of `streams` have come to it, and that all of them wait for.
 void enqueue_meeting(const std::vector<cudaStream_t>& streams, std::function<void()> work);

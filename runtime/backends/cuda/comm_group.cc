@@ -3,6 +3,7 @@
 #include <chrono>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "runtime/backends/cuda/collective_kernels.h"
@@ -80,6 +81,8 @@ Status CommGroup::connect() {
   }
   nccl_comms_ = std::move(comms);
   nccl_ = *library;
+  int version = 0;
+  can_be_captured_ = nccl_->version(&version) == ncclSuccess && version >= NCCL_VERSION(2, 26, 0);
   return {};
 }
 
@@ -108,6 +111,7 @@ Status CommGroup::reach_each_other() {
 }
 
 CommGroup::~CommGroup() {
+  if (aborting_.joinable()) aborting_.join();
   if (!is_aborted())
     for (const ncclComm_t comm : nccl_comms_) (void)nccl_->destroy(comm);
   const auto drop = [](cudaEvent_t event) {
@@ -149,13 +153,6 @@ bool CommGroup::enter_nccl() {
 
 void CommGroup::abort() {
   if (aborted_.exchange(true)) return;
-  // Ends what waits on the devices; the communicators are gone afterwards. A call under way returns soon,
-  // unless it connects to a peer that will not come: then only the abort itself ends it.
-  constexpr auto kPatience = std::chrono::seconds(2);
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!nccl_comms_.empty() && in_nccl_.load() > 0 && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  for (const ncclComm_t comm : nccl_comms_) (void)nccl_->abort(comm);
   phase_.fetch_add(1, std::memory_order_acq_rel);
   phase_.notify_all();
   for (Mailbox& box : mailboxes_) {
@@ -165,6 +162,22 @@ void CommGroup::abort() {
       word->notify_all();
     }
   }
+  if (nccl_comms_.empty()) return;
+  try {
+    aborting_ = std::thread([this] { abort_nccl(); });
+  } catch (const std::system_error&) {  // no thread is to be had
+    abort_nccl();
+  }
+}
+
+// Ends what waits on the devices; the communicators are gone afterwards. A call under way returns soon,
+// unless it connects to a peer that will not come: then only the abort itself ends it.
+void CommGroup::abort_nccl() {
+  constexpr auto kPatience = std::chrono::seconds(2);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (in_nccl_.load() > 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (const ncclComm_t comm : nccl_comms_) (void)nccl_->abort(comm);
 }
 
 Status CommGroup::make_room(Mailbox::Slot& slot, int32_t from, int32_t to, int64_t bytes) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "graph/base/waiting.h"
@@ -46,6 +47,8 @@ class CommGroup {
 
   // All members meet; false after an abort.
   bool meet();
+  // Wakes who waits on the host, and goes on: NCCL's communicators end in a thread of their own. Their end
+  // waits for graphs that hold them, which belong to threads that wait for kernels of other communicators.
   void abort();
 
   // Messages from one member to another, in order. The sender copies into memory of the mailbox and goes on,
@@ -79,6 +82,9 @@ class CommGroup {
 
   const Nccl* nccl() const { return nccl_; }  // null: the shared path alone
   ncclComm_t nccl_comm(int32_t position) const { return nccl_comms_[static_cast<size_t>(position)]; }
+  // Whether what goes to NCCL may be captured: from 2.26 on a communicator outlives the graphs that hold it,
+  // also where it is aborted while they run.
+  bool can_be_captured() const { return can_be_captured_; }
   // Around a call of NCCL: `abort` frees the communicators, and lets calls return first. False after an
   // abort.
   bool enter_nccl();
@@ -89,6 +95,7 @@ class CommGroup {
       : ordinals_(ordinals), member_(ordinals.size()), mailboxes_(ordinals.size() * ordinals.size()) {}
   Status connect();
   Status reach_each_other();
+  void abort_nccl();
 
   const std::vector<int32_t> ordinals_;
   std::vector<Member> member_;
@@ -96,6 +103,8 @@ class CommGroup {
   bool shares_memory_ = true;
   const Nccl* nccl_ = nullptr;
   std::vector<ncclComm_t> nccl_comms_;
+  bool can_be_captured_ = false;
+  std::thread aborting_;
   WaitWord phase_{0};
   std::atomic<int32_t> arrived_{0}, in_nccl_{0};
   std::atomic<bool> aborted_{false};

@@ -17,6 +17,14 @@ namespace {
 
 Status aborted() { return Status(StatusCode::kAborted, "the communicator was aborted"); }
 
+// Before members meet: who captures would issue nothing that the others wait for.
+Status check_not_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  TSR_RETURN_IF_ERROR(from_cuda(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing"));
+  if (capture == cudaStreamCaptureStatusNone) return {};
+  return Status(StatusCode::kUnsupported, "what members meet for on the host cannot be captured");
+}
+
 int64_t bytes_of(const tsr_abi_collective& what, int64_t elements) {
   return dtype_bytes(static_cast<DType>(what.dtype), elements);
 }
@@ -203,6 +211,7 @@ Status Communicator::through_nccl(cudaStream_t stream, const tsr_abi_collective&
   group_->leave_nccl();
   if (result == ncclSuccess) {
     count_message(counters_, what.kind, ring_bytes(what, position_));
+    if (group_->can_be_captured()) count_message(counters_, kCapturable, 0);
     return {};
   }
   return group_->is_aborted() ? aborted()
@@ -216,6 +225,7 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
   // Which way a collective goes follows from its description alone.
   const bool by_nccl = group_->nccl() != nullptr && nccl_can(what);
   if (by_nccl && agreed_.holds(what)) return through_nccl(stream, what, in, out);
+  TSR_RETURN_IF_ERROR(check_not_captured(stream));
   CommGroup::Member& mine = group_->member(position_);
   mine.what = &what;
   mine.in = in;
@@ -274,6 +284,7 @@ Status Communicator::check_peer(int32_t peer, int64_t bytes, std::string_view wh
 }
 
 Status Communicator::post(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes) {
+  TSR_RETURN_IF_ERROR(check_not_captured(stream));
   CommGroup::Mailbox& box = group_->mailbox(position_, peer);
   const int number = box.posted.load(std::memory_order_acquire);
   for (int taken = box.taken.load(std::memory_order_acquire);
@@ -297,6 +308,7 @@ Status Communicator::post(cudaStream_t stream, int32_t peer, const void* in, int
 }
 
 Status Communicator::take(cudaStream_t stream, int32_t peer, void* out, int64_t bytes) {
+  TSR_RETURN_IF_ERROR(check_not_captured(stream));
   CommGroup::Mailbox& box = group_->mailbox(peer, position_);
   const int number = box.taken.load(std::memory_order_acquire);
   if (!group_->is_aborted()) wait_while(box.posted, number, true);

@@ -409,6 +409,14 @@ tsr_abi_error* capture_end(tsr_abi_stream* stream, void** out_graph) {
     const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
     (void)cudaGraphDestroy(graph);
     TSR_RETURN_IF_ERROR(from_cuda(error, "cudaGraphInstantiate"));
+    // What it wants of the device it gets now: a first launch that allocates would wait for kernels of NCCL
+    // on devices that reach this one, and they for this launch.
+    Status uploaded = from_cuda(cudaGraphUpload(executable, stream->stream), "cudaGraphUpload");
+    if (uploaded.ok()) uploaded = from_cuda(cudaStreamSynchronize(stream->stream), "cudaGraphUpload");
+    if (!uploaded.ok()) {
+      (void)cudaGraphExecDestroy(executable);
+      return uploaded;
+    }
     *out_graph = executable;
     return {};
   });

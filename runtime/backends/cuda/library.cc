@@ -40,6 +40,7 @@ Result<Nccl> load_nccl() {
   TSR_RETURN_IF_ERROR(bind(library, "ncclReduceScatter", api.reduce_scatter));
   TSR_RETURN_IF_ERROR(bind(library, "ncclBroadcast", api.broadcast));
   TSR_RETURN_IF_ERROR(bind(library, "ncclGetErrorString", api.error_string));
+  TSR_RETURN_IF_ERROR(bind(library, "ncclGetVersion", api.version));
   return api;
 }
 

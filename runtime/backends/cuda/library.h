@@ -37,6 +37,7 @@ struct Nccl {
   decltype(&::ncclReduceScatter) reduce_scatter;
   decltype(&::ncclBroadcast) broadcast;
   decltype(&::ncclGetErrorString) error_string;
+  decltype(&::ncclGetVersion) version;
 };
 Result<const Nccl*> nccl();
 
