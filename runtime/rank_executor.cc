@@ -1,7 +1,6 @@
 #include "runtime/rank_executor.h"
 
 #include <algorithm>
-#include <variant>
 
 #include "graph/analysis/instructions.h"
 #include "graph/base/text.h"
@@ -35,7 +34,7 @@ RankExecutor::~RankExecutor() {
     stream->start.notify_all();
     if (stream->thread.joinable()) stream->thread.join();
   }
-  launchings_.clear();
+  captures_.clear();
   timers_.reset();
   for (tsr_abi_event* event : events_) api_.event_destroy(event);
   for (const auto& stream : streams_)
@@ -66,16 +65,13 @@ RankStream& RankExecutor::stream_of(const StreamId& id) {
 Status RankExecutor::resolve() {
   std::vector<Dependencies> dependencies;
   std::vector<StreamId> ids = {StreamId{}};
-  size_t pointers = 0, waits = 0;
+  size_t waits = 0;
   const StreamOptions streams =
       options_.streams.value_or(usual_streams(ranks_, devices_.info.shared_cores > 0 ? devices_.threads : 0));
   for (const EntryPoint& entry : program_.entries) {
     dependencies.push_back(find_dependencies(program_, entry, streams));
     for (const Stream& stream : dependencies.back().streams) ids.push_back(stream.id);
     waits += dependencies.back().waits.size();
-    for (const Instruction& instruction : entry.code)
-      if (const auto* kernel = std::get_if<KernelInst>(&instruction))
-        pointers += kernel->inputs.size() + kernel->outputs.size();
   }
   std::ranges::sort(ids);
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -89,7 +85,7 @@ Status RankExecutor::resolve() {
     streams_.push_back(std::move(stream));
     TSR_RETURN_IF_ERROR(take_error(api_.stream_create(device_, &streams_.back()->stream)));
   }
-  pointers_.reserve(pointers);  // steps point into it
+  resolver_.emplace(api_, program_, kernels_, *memory_);
   waits_.reserve(waits);
   order_.resize(program_.entries.size());
   for (size_t entry = 0; entry < program_.entries.size(); ++entry)
@@ -111,7 +107,7 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
     RankStream& stream = *streams[static_cast<size_t>(dependencies.stream[at])];
     Step& step = stream.steps[entry].emplace_back();
     step.instruction = static_cast<int32_t>(at);
-    if (const Status status = resolve_step(code[at], step); !status.ok())
+    if (const Status status = resolver_->resolve(code[at], step); !status.ok())
       return failure(static_cast<int32_t>(entry), step, status);
     step.wait_begin = static_cast<int32_t>(waits_.size());
     for (const StreamWait& wait : dependencies.waits_of(static_cast<int32_t>(at))) {
@@ -126,8 +122,11 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
     step.wait_end = static_cast<int32_t>(waits_.size());
     if (!blocking_) order_[entry].emplace_back(&stream, dependencies.position[at]);
   }
-  if (blocking_) return {};
-  Launching& mine = *launchings_.emplace_back(std::make_unique<Launching>());
+  return blocking_ ? Status() : prepare_issue(entry, streams);
+}
+
+// Of a backend that does not block: launches that become one, timers, and how the entry's runs go.
+Status RankExecutor::prepare_issue(size_t entry, std::span<RankStream* const> streams) {
   // Host times would give a launch to the first of its instructions.
   const bool host_times = options_.trace && timers_ == nullptr;
   if (options_.fuse_launches && !host_times)
@@ -136,87 +135,28 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
     for (RankStream* stream : streams)
       for (Step& step : stream->steps[entry]) TSR_RETURN_IF_ERROR(timers_->add(step));
   bool may_capture = options_.capture && !host_times && can_capture(api_), communicates = false;
-  for (const RankStream* stream : streams)
+  std::vector<tsr_abi_stream*> used;
+  for (const RankStream* stream : streams) {
+    used.push_back(stream->stream);
     for (const Step& step : stream->steps[entry]) {
       may_capture &= step.kind == Step::Kind::kKernel || step.kind == Step::Kind::kCopy ||
                      step.kind == Step::Kind::kFused || step.kind == Step::Kind::kCollective;
       communicates |= step.communicates();
     }
+  }
+  const std::string& name = program_.entries[entry].name;
+  EntryCapture& capture = *captures_.emplace_back(std::make_unique<EntryCapture>(
+      api_, device_, std::move(used),
+      [this, entry](CollectiveOrder* order) { return issue_steps(static_cast<int32_t>(entry), order); },
+      [this, &name](int32_t level, const std::string& what) {
+        log(level, format("rank {}, entry '{}' is {}", rank_, name, what));
+      }));
   if (communicates) {
-    mine.agreement = &signals_.agreements[program_.entries[entry].name];
-    mine.agreement->join(may_capture);
+    CaptureAgreement& agreement = signals_.agreements[name];
+    agreement.join(may_capture);
+    capture.agree_with(agreement);
   }
-  if (!may_capture) return {};
-  mine.graph.allow(api_, device_);
-  if (!communicates || collective_done_ != nullptr) return {};
-  TSR_RETURN_IF_ERROR(take_error(api_.event_create(device_, &collective_done_)));
-  events_.push_back(collective_done_);
-  return {};
-}
-
-Status RankExecutor::resolve_step(const Instruction& instruction, Step& step) {
-  if (const auto* kernel = std::get_if<KernelInst>(&instruction)) {
-    step.kind = Step::Kind::kKernel;
-    step.kernel = kernels_[static_cast<size_t>(kernel->kernel)];
-    step.inputs = pointers_.data() + pointers_.size();
-    for (const SlotRef& ref : kernel->inputs) pointers_.push_back(memory_->address(ref));
-    step.outputs = pointers_.data() + pointers_.size();
-    for (const SlotRef& ref : kernel->outputs) pointers_.push_back(memory_->address(ref));
-    step.workspace = memory_->address(kernel->workspace);
-  } else if (const auto* what = std::get_if<CollectiveInst>(&instruction)) {
-    step.kind = Step::Kind::kCollective;
-    step.meets = what->group;
-    step.in = memory_->address(what->in);
-    step.out = memory_->address(what->out);
-    tsr_abi_collective& abi = step.collective;
-    abi.struct_size = sizeof(abi);
-    abi.kind = static_cast<int32_t>(what->kind);
-    abi.reduce = static_cast<int32_t>(what->reduce);
-    abi.dtype = static_cast<int32_t>(what->dtype);
-    abi.in_split_first = what->in_split_first;
-    abi.root = what->root;
-    abi.member_count = static_cast<int32_t>(program_.groups[static_cast<size_t>(what->group)].ranks.size());
-    abi.outer = what->outer;
-    abi.middle = what->middle;
-    abi.inner = what->inner;
-    abi.elements = what->elements;
-    abi.extents = what->extents.empty() ? nullptr : what->extents.data();
-    abi.extents2 = what->extents2.empty() ? nullptr : what->extents2.data();
-  } else if (const auto* send = std::get_if<SendInst>(&instruction)) {
-    step.kind = Step::Kind::kSend;
-    step.meets = send->peer;
-    step.row_bytes = send->bytes;
-    step.in = memory_->address(send->in);
-  } else if (const auto* recv = std::get_if<RecvInst>(&instruction)) {
-    step.kind = Step::Kind::kReceive;
-    step.meets = recv->peer;
-    step.row_bytes = recv->bytes;
-    step.out = memory_->address(recv->out);
-  } else {
-    return resolve_copy(std::get<CopyInst>(instruction), step);
-  }
-  return {};
-}
-
-// The file is read and written from memory that the host can address.
-Status RankExecutor::resolve_copy(const CopyInst& copy, Step& step) {
-  step.in = memory_->address(copy.in);
-  step.out = memory_->address(copy.out);
-  step.rows = copy.rows;
-  step.row_bytes = copy.row_bytes;
-  step.in_stride_bytes = copy.in_stride_bytes;
-  step.out_stride_bytes = copy.out_stride_bytes;
-  const bool from_file = memory_->in_file(copy.in), to_file = memory_->in_file(copy.out);
-  step.kind = from_file ? Step::Kind::kFileRead : to_file ? Step::Kind::kFileWrite : Step::Kind::kCopy;
-  if (!from_file && !to_file) return {};
-  const SlotRef& other = from_file ? copy.out : copy.in;
-  if (from_file && to_file)
-    return Status(StatusCode::kUnsupported, "a copy inside the file tier; move it through a host slot");
-  if (!blocking_ && other.slot >= 0 && memory_->slot(other).tier == Tier::kDevice)
-    return Status(
-        StatusCode::kUnsupported,
-        format("backend '{}' cannot move between device and file; move it through a host slot", api_.name));
-  step.file_offset = memory_->offset(from_file ? copy.in : copy.out);
+  if (may_capture) capture.allow();
   return {};
 }
 
@@ -272,7 +212,7 @@ int64_t RankExecutor::launches(int32_t index) const {
 }
 
 bool RankExecutor::is_captured(int32_t index) const {
-  return !blocking_ && launchings_[static_cast<size_t>(index)]->graph.is_captured();
+  return !blocking_ && captures_[static_cast<size_t>(index)]->is_captured();
 }
 
 void RankExecutor::wake() {
@@ -280,17 +220,11 @@ void RankExecutor::wake() {
     stream->done.fetch_or(RankStream::kStopped, std::memory_order_acq_rel);
     stream->done.notify_all();
   }
-  for (const auto& launching : launchings_)
-    if (launching->agreement != nullptr) launching->agreement->stop();
+  for (const auto& capture : captures_) capture->stop();
 }
 
 void RankExecutor::leave_comms() {
-  for (const auto& launching : launchings_) {
-    if (launching->agreement == nullptr) continue;
-    launching->graph.forget();
-    launching->counts = {};
-    launching->agreement->renew();
-  }
+  for (const auto& capture : captures_) capture->leave_comms();
   comms_ = {};
 }
 
@@ -339,11 +273,8 @@ bool RankExecutor::wait_for(const StepWait& wait) const {
   return !signals_.stop.load(std::memory_order_acquire);
 }
 
-// One thread issues to all streams; the device keeps the order. Where it goes into a graph, whose branches
-// have none, collectives follow one another whatever their streams: kernels of two communicators that begin
-// in one order here and in another there may wait for each other's room.
-Status RankExecutor::issue_steps(int32_t entry, bool captures) {
-  const RankStream* collectives = nullptr;  // where the last one went
+// One thread issues to all streams; the device keeps the order.
+Status RankExecutor::issue_steps(int32_t entry, CollectiveOrder* order) {
   for (const auto& [stream, position] : order_[static_cast<size_t>(entry)]) {
     const Step& step = stream->steps[static_cast<size_t>(entry)][static_cast<size_t>(position)];
     if (signals_.stop.load(std::memory_order_acquire))
@@ -356,9 +287,8 @@ Status RankExecutor::issue_steps(int32_t entry, bool captures) {
                                              : api_.stream_wait(stream->stream, wait.event)));
     }
     if (on_host) TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
-    const bool orders = captures && step.kind == Step::Kind::kCollective;
-    if (orders && collectives != nullptr && collectives != stream)
-      TSR_RETURN_IF_ERROR(take_error(api_.stream_wait(stream->stream, collective_done_)));
+    const bool orders = order != nullptr && step.kind == Step::Kind::kCollective;
+    if (orders) TSR_RETURN_IF_ERROR(order->before(stream->stream));
     const int64_t begin_ns = options_.trace ? host_now_ns() : 0;
     if (step.begins != nullptr)
       TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.begins, stream->stream)));
@@ -369,8 +299,7 @@ Status RankExecutor::issue_steps(int32_t entry, bool captures) {
     stream->activity.store(StreamActivity::kIdle, std::memory_order_relaxed);
     if (!done.ok()) return failure(entry, step, done);
     stream->done.fetch_add(1, std::memory_order_relaxed);
-    if (orders) TSR_RETURN_IF_ERROR(take_error(api_.event_record(collective_done_, stream->stream)));
-    if (orders) collectives = stream;
+    if (orders) TSR_RETURN_IF_ERROR(order->after(stream->stream));
     if (step.event != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.event, stream->stream)));
     if (step.ends != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.ends, stream->stream)));
     if (options_.trace && (timers_ == nullptr || on_host)) record(*stream, entry, step, begin_ns);
@@ -378,55 +307,10 @@ Status RankExecutor::issue_steps(int32_t entry, bool captures) {
   return {};
 }
 
-Status RankExecutor::issue_or_launch(int32_t entry) {
-  Launching& mine = *launchings_[static_cast<size_t>(entry)];
-  if (mine.graph.wants_capture()) try_capture(entry);
-  if (mine.graph.is_captured()) {
-    mine.counts.add(1);
-    return mine.graph.launch(streams_[0]->stream);
-  }
-  const bool counts = mine.agreement != nullptr && !mine.graph.has_run();
-  if (counts) mine.counts.begin(api_, comms_.groups);
-  TSR_RETURN_IF_ERROR(issue_steps(entry, false));
-  if (counts) mine.counts.end(api_);
-  mine.graph.note_run();
-  return {};
-}
-
-// What cannot be captured is issued, now and from here on.
-void RankExecutor::try_capture(int32_t entry) {
-  Launching& mine = *launchings_[static_cast<size_t>(entry)];
-  constexpr int32_t kInfo = 1, kWarning = 2;
-  const auto tell = [&](int32_t level, const std::string& what) {
-    log(level,
-        format("rank {}, entry '{}' is {}", rank_, program_.entries[static_cast<size_t>(entry)].name, what));
-  };
-  CaptureAgreement* const others = mine.agreement;
-  if (others != nullptr && !(others->is_possible() && others->all(mine.counts.may_all_be_captured()))) {
-    mine.graph.give_up();
-    return tell(kInfo, "not captured, and is issued kernel by kernel: it communicates by way of the host");
-  }
-  std::vector<tsr_abi_stream*> used = {streams_[0]->stream};
-  for (size_t i = 1; i < streams_.size(); ++i)
-    if (!streams_[i]->steps[static_cast<size_t>(entry)].empty()) used.push_back(streams_[i]->stream);
-  if (others != nullptr) mine.counts.begin(api_, comms_.groups);
-  Status status = mine.graph.capture(used, [&] { return issue_steps(entry, true); });
-  if (others != nullptr) {
-    mine.counts.end(api_);
-    mine.counts.add(-1);  // it is counted whenever it is launched
-    if (!others->all(status.ok()) && status.ok()) {
-      mine.graph.give_up();
-      status = Status(StatusCode::kAborted, "it could not be on another rank");
-    }
-  }
-  if (status.ok()) return tell(kInfo, "captured: it is one launch from here on");
-  tell(kWarning, format("not captured, and is issued kernel by kernel: {}", status.to_string()));
-}
-
 void RankExecutor::issue_all(int32_t entry) {
   const Status status = catch_status([&]() -> Status {
     if (timers_ != nullptr) TSR_RETURN_IF_ERROR(timers_->begin(streams_[0]->stream));
-    TSR_RETURN_IF_ERROR(issue_or_launch(entry));
+    TSR_RETURN_IF_ERROR(captures_[static_cast<size_t>(entry)]->run(comms_.groups));
     streams_[0]->activity.store(StreamActivity::kComputes, std::memory_order_relaxed);
     for (const auto& stream : streams_)
       TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));

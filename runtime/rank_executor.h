@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,12 +19,12 @@
 
 #include "runtime/capture_agreement.h"
 #include "runtime/device_timers.h"
-#include "runtime/entry_counts.h"
-#include "runtime/entry_graph.h"
+#include "runtime/entry_capture.h"
 #include "runtime/executable_impl.h"
 #include "runtime/fused_launches.h"
 #include "runtime/rank_memory.h"
 #include "runtime/rank_stream.h"
+#include "runtime/step_resolver.h"
 
 namespace tessera {
 
@@ -81,17 +82,14 @@ class RankExecutor {
                RunSignals& signals);
   Status resolve();
   Status resolve_entry(size_t entry, const Dependencies& dependencies);
-  Status resolve_step(const Instruction& instruction, Step& step);
-  Status resolve_copy(const CopyInst& copy, Step& step);
+  Status prepare_issue(size_t entry, std::span<RankStream* const> streams);
   RankStream& stream_of(const StreamId& id);
   Status start_threads();
   void thread_loop(RankStream& stream);
 
   void walk(RankStream& stream, int32_t entry);
   void issue_all(int32_t entry);
-  Status issue_steps(int32_t entry, bool captures);
-  Status issue_or_launch(int32_t entry);
-  void try_capture(int32_t entry);
+  Status issue_steps(int32_t entry, CollectiveOrder* order);
   Status step_once(RankStream& stream, int32_t entry, const Step& step);
   bool spins_for(const RankStream& other) const;
   bool wait_for(const StepWait& wait) const;
@@ -115,18 +113,12 @@ class RankExecutor {
   std::vector<std::unique_ptr<RankStream>> streams_;  // sorted by id; [0] computes
   // By entry, where the backend does not block: stream and position of every instruction in program order.
   std::vector<std::vector<std::pair<RankStream*, int32_t>>> order_;
-  struct Launching {
-    EntryGraph graph;
-    CaptureAgreement* agreement = nullptr;  // where the entry communicates
-    EntryCounts counts;                     // of its first run, or of what is captured
-  };
-  std::vector<std::unique_ptr<Launching>> launchings_;  // by entry, where the backend does not block
-  tsr_abi_event* collective_done_ = nullptr;            // in captures: the one issued last
+  std::vector<std::unique_ptr<EntryCapture>> captures_;  // by entry, where the backend does not block
   FusedLaunches fused_;
   std::vector<StepWait> waits_;
   std::vector<tsr_abi_event*> events_;
   std::unique_ptr<DeviceTimers> timers_;  // for a trace, on a device that tells times
-  std::vector<void*> pointers_;           // operand lists of all kernel steps; never grows once resolved
+  std::optional<StepResolver> resolver_;  // once there is memory
   RankComms comms_;
   WaitWord running_{0};  // streams with a thread that have not finished the run
   std::atomic<bool> closing_{false};

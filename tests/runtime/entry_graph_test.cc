@@ -4,63 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <string>
-#include <vector>
 
-#include "runtime/host_services.h"
+#include "recording_api.h"
 
 namespace tessera {
 namespace {
 
-// Streams and events are numbers; the log is what was called since it was last cleared.
-struct Recorder {
-  std::string log;
-  int events = 0, graphs = 0;
-};
-Recorder& recorder() {
-  static Recorder recorder;
-  return recorder;
-}
-std::string number(const void* handle) { return std::to_string(reinterpret_cast<uintptr_t>(handle)); }
-
-tsr_backend_api recording_api() {
-  recorder() = {};
-  tsr_backend_api api{};
-  api.struct_size = sizeof(api);
-  api.event_create = [](tsr_abi_device*, tsr_abi_event** out) -> tsr_abi_error* {
-    *out = reinterpret_cast<tsr_abi_event*>(uintptr_t(100 + recorder().events++));
-    return nullptr;
-  };
-  api.event_destroy = [](tsr_abi_event*) { --recorder().events; };
-  api.event_record = [](tsr_abi_event* event, tsr_abi_stream* stream) -> tsr_abi_error* {
-    recorder().log += " record " + number(event) + " on " + number(stream) + ";";
-    return nullptr;
-  };
-  api.stream_wait = [](tsr_abi_stream* stream, tsr_abi_event* event) -> tsr_abi_error* {
-    recorder().log += " " + number(stream) + " waits for " + number(event) + ";";
-    return nullptr;
-  };
-  api.capture_begin = [](tsr_abi_stream* stream) -> tsr_abi_error* {
-    recorder().log += " begin on " + number(stream) + ";";
-    return nullptr;
-  };
-  api.capture_end = [](tsr_abi_stream* stream, void** out) -> tsr_abi_error* {
-    recorder().log += " end on " + number(stream) + ";";
-    ++recorder().graphs;
-    *out = &recorder();
-    return nullptr;
-  };
-  api.replay = [](tsr_abi_stream* stream, void*) -> tsr_abi_error* {
-    recorder().log += " replay on " + number(stream) + ";";
-    return nullptr;
-  };
-  api.graph_destroy = [](void*) { --recorder().graphs; };
-  return api;
-}
-
-std::vector<tsr_abi_stream*> two_streams() {
-  return {reinterpret_cast<tsr_abi_stream*>(1), reinterpret_cast<tsr_abi_stream*>(2)};
-}
+using test::recorder;
+using test::recording_api;
+using test::two_streams;
 
 TEST_CASE("an_entry_is_captured_after_its_first_run_with_every_stream_forked_and_joined") {
   const tsr_backend_api api = recording_api();

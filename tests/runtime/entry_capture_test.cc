@@ -1,0 +1,200 @@
+// EntryCapture against a backend that writes down what it is called with: ranks are threads.
+#include "runtime/entry_capture.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <atomic>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "recording_api.h"
+
+namespace tessera {
+namespace {
+
+using test::recorder;
+using test::recording_api;
+using test::two_streams;
+
+constexpr size_t kAllReduce = 0, kCapturable = std::size(tsr_abi_comm_counters{}.calls) - 1;
+
+// What one issue of a rank's entry does, beside one collective.
+struct Behaviour {
+  bool by_way_of_host = false;    // the collective is none that a capture may hold
+  bool fails_in_capture = false;  // with an error
+};
+
+// Ranks of a run that all communicate in one entry.
+struct Ranks {
+  explicit Ranks(size_t count) : behaviours(count), counters(count), ends(count), log(count) {
+    for (size_t rank = 0; rank < count; ++rank) {
+      ends[rank].comm = reinterpret_cast<tsr_abi_comm*>(&counters[rank]);
+      agreement.join(true);
+      captures.push_back(std::make_unique<EntryCapture>(
+          api, nullptr, two_streams(), [this, rank](CollectiveOrder* order) { return issue(rank, order); },
+          [this, rank](int32_t, const std::string& what) { log[rank] += what + "; "; }));
+      captures.back()->agree_with(agreement);
+      captures.back()->allow();
+    }
+  }
+  Status issue(size_t rank, CollectiveOrder* order) {
+    if (is_stopped) return Status(StatusCode::kAborted, "stopped");
+    if (order != nullptr && behaviours[rank].fails_in_capture)
+      return Status(StatusCode::kUnsupported, "not in a graph");
+    counters[rank].calls[kAllReduce] += 1;
+    if (!behaviours[rank].by_way_of_host) counters[rank].calls[kCapturable] += 1;
+    issued[order == nullptr ? 0 : 1] += 1;
+    return {};
+  }
+  // One run of all; who fails stops the others, as a session does.
+  std::vector<Status> run() {
+    std::vector<Status> statuses(captures.size());
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < captures.size(); ++rank)
+      threads.emplace_back([this, rank, &statuses] {
+        CommEnd* const mine[] = {&ends[rank]};
+        statuses[rank] = catch_status([&] { return captures[rank]->run(mine); });
+        if (!statuses[rank].ok()) stop();
+      });
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+  void run_well() {
+    for (const Status& status : run()) CHECK_MESSAGE(status.ok(), status.to_string());
+  }
+  // As a session does, of a run that has failed.
+  void stop() {
+    is_stopped = true;
+    for (const auto& capture : captures) capture->stop();
+  }
+  size_t count_captured() const {
+    size_t count = 0;
+    for (const auto& capture : captures) count += capture->is_captured() ? 1 : 0;
+    return count;
+  }
+  int64_t calls(size_t rank) const {
+    return counters[rank].calls[kAllReduce] + ends[rank].replayed.calls[kAllReduce];
+  }
+
+  const tsr_backend_api api = recording_api();
+  std::vector<Behaviour> behaviours;
+  std::vector<tsr_abi_comm_counters> counters;
+  std::vector<CommEnd> ends;
+  std::vector<std::string> log;
+  std::array<std::atomic<int>, 2> issued{};  // outside of captures, inside
+  std::atomic<bool> is_stopped = false;
+  CaptureAgreement agreement;
+  std::vector<std::unique_ptr<EntryCapture>> captures;
+};
+
+TEST_CASE("an_entry_is_issued_then_captured_and_launched_then_launched") {
+  const tsr_backend_api api = recording_api();
+  std::string log;
+  {
+    EntryCapture capture(
+        api, nullptr, two_streams(),
+        [](CollectiveOrder*) {
+          recorder().note(" work;");
+          return Status();
+        },
+        [&](int32_t level, const std::string& what) { log += std::to_string(level) + " " + what; });
+    capture.allow();
+    for (const char* wanted :
+         {" work;",
+          " begin on 1; record 100 on 1; 2 waits for 100; work; record 101 on 2; 1 waits for 101; end on 1;"
+          " replay on 1;",
+          " replay on 1;"}) {
+      recorder().log.clear();
+      CHECK(capture.run({}).ok());
+      CHECK(recorder().log == wanted);
+    }
+    CHECK(log == "1 captured: it is one launch from here on");
+    capture.leave_comms();  // it holds none
+    CHECK(capture.is_captured());
+  }
+  CHECK(recorder().graphs == 0);
+  CHECK(recorder().events == 0);
+}
+
+TEST_CASE("an_entry_that_is_not_allowed_to_be_captured_is_issued_every_time") {
+  const tsr_backend_api api = recording_api();
+  int issued = 0;
+  EntryCapture capture(
+      api, nullptr, two_streams(),
+      [&](CollectiveOrder* order) {
+        CHECK(order == nullptr);
+        ++issued;
+        return Status();
+      },
+      [](int32_t, const std::string&) {});
+  for (int run = 0; run < 3; ++run) CHECK(capture.run({}).ok());
+  CHECK(issued == 3);
+  CHECK(recorder().log.empty());
+}
+
+TEST_CASE("collectives_that_are_captured_follow_one_another_whatever_their_streams") {
+  const tsr_backend_api api = recording_api();
+  const auto streams = two_streams();
+  CollectiveOrder order(api, nullptr);
+  for (int capture = 0; capture < 2; ++capture) {
+    recorder().log.clear();
+    order.begin();
+    for (const size_t stream : {0, 0, 1, 0}) {
+      CHECK(order.before(streams[stream]).ok());
+      recorder().note(" work;");
+      CHECK(order.after(streams[stream]).ok());
+    }
+    CHECK(recorder().log ==
+          " work; record 100 on 1; work; record 100 on 1; 2 waits for 100; work; record 100 on 2;"
+          " 1 waits for 100; work; record 100 on 1;");
+  }
+}
+
+TEST_CASE("ranks_that_communicate_capture_together_and_launches_count_as_calls") {
+  Ranks ranks(3);
+  for (int64_t run = 1; run <= 4; ++run) {
+    ranks.run_well();
+    CHECK(ranks.count_captured() == (run > 1 ? 3 : 0));
+    for (size_t rank = 0; rank < 3; ++rank) CHECK(ranks.calls(rank) == run);
+  }
+  CHECK(ranks.issued[0] == 3);
+  CHECK(ranks.issued[1] == 3);
+  for (const std::string& log : ranks.log) CHECK(log == "captured: it is one launch from here on; ");
+}
+
+TEST_CASE("one_rank_by_way_of_the_host_keeps_all_from_beginning_a_capture") {
+  Ranks ranks(3);
+  ranks.behaviours[1].by_way_of_host = true;
+  for (int64_t run = 1; run <= 3; ++run) {
+    ranks.run_well();
+    for (size_t rank = 0; rank < 3; ++rank) CHECK(ranks.calls(rank) == run);
+  }
+  CHECK(ranks.count_captured() == 0);
+  CHECK(ranks.issued[1] == 0);
+  for (const std::string& log : ranks.log)
+    CHECK(log == "not captured, and is issued kernel by kernel: it communicates by way of the host; ");
+}
+
+TEST_CASE("where_the_capture_of_one_rank_fails_none_launches_its_own") {
+  Ranks ranks(3);
+  ranks.behaviours[2].fails_in_capture = true;
+  for (int64_t run = 1; run <= 4; ++run) {
+    ranks.run_well();
+    for (size_t rank = 0; rank < 3; ++rank) CHECK(ranks.calls(rank) == run);
+  }
+  CHECK(ranks.count_captured() == 0);
+  CHECK(recorder().graphs == 0);
+  CHECK(recorder().log.find("replay") == std::string::npos);
+  CHECK(ranks.issued[0] == 12);
+  for (size_t rank = 0; rank < 2; ++rank)
+    CHECK(ranks.log[rank].find("it could not be on another rank") != std::string::npos);
+  CHECK(ranks.log[2].find("not in a graph") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera
