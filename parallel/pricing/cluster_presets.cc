@@ -1,11 +1,11 @@
-// Where the figures come from. A100: f16 rate, tile ramp, memory, launch and issue costs are fitted to
-// measured training steps (tests/planner/measured_steps_test.cc fits them anew), all-reduce curves are
-// measured. Other kinds: published reachable rates of matrix products where known (H100 794 of 989 Tflop/s),
-// else 0.8 to 0.85 of the peak; of 8-bit floats 0.59 of the peak, which PyTorch's scaled product was
-// published to reach of an H100's (1170 of 1979 Tflop/s, 8192^3); memory at 0.75 of the peak, as fitted on
-// the A100. Links inside a DGX B200 are twice an H100's, as NVLink's figures are. Quadro RTX 5000: four a
-// node on FDR InfiniBand (6.8 GB/s) without direct transfers, of which published steps of such a cluster
-// leave 4.5.
+// Where the figures come from. Rates of products are published reachable ones where known (A100 271 of 312
+// Tflop/s, H100 794 of 989), else 0.8 to 0.85 of the peak; of 8-bit floats 0.59 of the peak, which PyTorch's
+// scaled product was published to reach of an H100's (1170 of 1979 Tflop/s, 8192^3); memory at 0.86 of the
+// peak, which streaming benchmarks are published to reach on an A100 (1.75 of 2.04 TB/s) and pass on an H100.
+// Tile ramp, launch and issue costs are fitted to measured training steps of A100s
+// (tests/planner/measured_steps_test.cc fits them anew), all-reduce curves are measured. Links inside a DGX
+// B200 are twice an H100's, as NVLink's figures are. Quadro RTX 5000: four a node on FDR InfiniBand (6.8 GB/s)
+// without direct transfers, of which published steps of such a cluster leave 4.5.
 #include "parallel/pricing/cluster_presets.h"
 
 #include <algorithm>
@@ -31,16 +31,16 @@ struct KindRow {
   std::string_view form;  // its usual one
 };
 constexpr KindRow kKinds[] = {
-    {"v100-16gb", 16, 13.4, 105, 0, 690, 80, 110, 9, false, "dgx"},
-    {"v100-32gb", 32, 13.4, 105, 0, 690, 80, 110, 9, false, "dgx"},
-    {"a100-40gb", 40, 17, 280, 0, 1150, 108, 125, 9, true, "dgx"},
-    {"a100-80gb", 80, 17, 280, 0, 1500, 108, 125, 9, true, "dgx"},
-    {"h100", 80, 52, 794, 1170, 2500, 132, 160, 7, true, "dgx"},
-    {"h200", 141, 52, 794, 1170, 3600, 132, 160, 7, true, "dgx"},
-    {"b200", 180, 60, 1800, 2660, 6000, 148, 160, 7, true, "dgx"},
-    {"l40s", 48, 78, 290, 433, 650, 142, 110, 6, true, "pcie"},
-    {"rtx-4090", 24, 65, 140, 195, 780, 128, 110, 6, true, "pcie"},
-    {"rtx-5000", 16, 9.5, 72, 0, 340, 48, 60, 9, false, "pcie"},
+    {"v100-16gb", 16, 13.4, 105, 0, 770, 80, 110, 9, false, "dgx"},
+    {"v100-32gb", 32, 13.4, 105, 0, 770, 80, 110, 9, false, "dgx"},
+    {"a100-40gb", 40, 17, 271, 0, 1340, 108, 125, 9, true, "dgx"},
+    {"a100-80gb", 80, 17, 271, 0, 1750, 108, 125, 9, true, "dgx"},
+    {"h100", 80, 52, 794, 1170, 2880, 132, 160, 7, true, "dgx"},
+    {"h200", 141, 52, 794, 1170, 4130, 132, 160, 7, true, "dgx"},
+    {"b200", 180, 60, 1800, 2660, 6880, 148, 160, 7, true, "dgx"},
+    {"l40s", 48, 78, 290, 433, 740, 142, 110, 6, true, "pcie"},
+    {"rtx-4090", 24, 65, 140, 195, 870, 128, 110, 6, true, "pcie"},
+    {"rtx-5000", 16, 9.5, 72, 0, 385, 48, 60, 9, false, "pcie"},
     {"cpu", 16, 0.1, 0, 0, 20, 0, 0, 1, false, "host"},
 };
 
