@@ -4,8 +4,13 @@
 
 namespace tessera {
 
+namespace {
+constexpr int32_t kInfo = 1, kWarning = 2;  // levels of the log
+}  // namespace
+
 Status EntryCapture::run(std::span<CommEnd* const> ends) {
   if (graph_.wants_capture()) try_capture(ends);
+  if (!why_not_.empty() && graph_.has_run()) tell_refusal(std::exchange(why_not_, {}));
   if (graph_.is_captured()) {
     counts_.add(1);
     return graph_.launch(streams_[0]);
@@ -18,11 +23,18 @@ Status EntryCapture::run(std::span<CommEnd* const> ends) {
   return {};
 }
 
+void EntryCapture::tell_refusal(std::string_view why) {
+  tell_(kInfo, format("not captured, and is issued kernel by kernel: {}", why));
+}
+
 void EntryCapture::try_capture(std::span<CommEnd* const> ends) {
-  constexpr int32_t kInfo = 1, kWarning = 2;
-  if (others_ != nullptr && !(others_->is_possible() && others_->all(counts_.may_all_be_captured()))) {
+  if (others_ != nullptr && !others_->is_possible()) {
     graph_.give_up();
-    return tell_(kInfo, "not captured, and is issued kernel by kernel: it communicates by way of the host");
+    return tell_refusal("another rank sends, receives or uses a file in it");
+  }
+  if (others_ != nullptr && !others_->all(counts_.may_all_be_captured())) {
+    graph_.give_up();
+    return tell_refusal("it communicates by way of the host, or through a library that cannot be captured");
   }
   if (others_ != nullptr) counts_.begin(api_, ends);
   order_.begin();

@@ -7,6 +7,8 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/capture_agreement.h"
@@ -36,6 +38,8 @@ class EntryCapture {
 
   // Before the first run. Until it is allowed nothing is ever captured.
   void allow() { graph_.allow(api_, device_); }
+  // It was wished for, but what the entry does cannot be captured: `why` is told with the second run.
+  void refuse(std::string why) { why_not_ = std::move(why); }
   // With the other ranks that communicate in the entry, of which this one has become a member.
   void agree_with(CaptureAgreement& others) { others_ = &others; }
 
@@ -50,12 +54,14 @@ class EntryCapture {
 
  private:
   void try_capture(std::span<CommEnd* const> ends);
+  void tell_refusal(std::string_view why);
 
   const tsr_backend_api& api_;
   tsr_abi_device* device_;
   const std::vector<tsr_abi_stream*> streams_;
   const Issue issue_;
   const Tell tell_;
+  std::string why_not_;  // until it was told
   CollectiveOrder order_;
   EntryGraph graph_;
   CaptureAgreement* others_ = nullptr;  // where the entry communicates

@@ -47,7 +47,7 @@ Status EntryGraph::capture(std::span<tsr_abi_stream* const> streams, const std::
   has_failed_ = true;
   TSR_RETURN_IF_ERROR(take_error(api_->capture_begin(streams[0])));
   Status status = spread(streams);
-  if (status.ok()) status = issue();
+  if (status.ok()) status = catch_status(issue);  // streams are never left to a capture
   if (status.ok()) status = join(streams);
   void* graph = nullptr;
   const Status ended = take_error(api_->capture_end(streams[0], &graph));

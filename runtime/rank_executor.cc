@@ -134,13 +134,13 @@ Status RankExecutor::prepare_issue(size_t entry, std::span<RankStream* const> st
   if (timers_ != nullptr)
     for (RankStream* stream : streams)
       for (Step& step : stream->steps[entry]) TSR_RETURN_IF_ERROR(timers_->add(step));
-  bool may_capture = options_.capture && !host_times && can_capture(api_), communicates = false;
+  bool sends = false, uses_file = false, communicates = false;
   std::vector<tsr_abi_stream*> used;
   for (const RankStream* stream : streams) {
     used.push_back(stream->stream);
     for (const Step& step : stream->steps[entry]) {
-      may_capture &= step.kind == Step::Kind::kKernel || step.kind == Step::Kind::kCopy ||
-                     step.kind == Step::Kind::kFused || step.kind == Step::Kind::kCollective;
+      sends |= step.kind == Step::Kind::kSend || step.kind == Step::Kind::kReceive;
+      uses_file |= step.kind == Step::Kind::kFileRead || step.kind == Step::Kind::kFileWrite;
       communicates |= step.communicates();
     }
   }
@@ -151,12 +151,17 @@ Status RankExecutor::prepare_issue(size_t entry, std::span<RankStream* const> st
       [this, &name](int32_t level, const std::string& what) {
         log(level, format("rank {}, entry '{}' is {}", rank_, name, what));
       }));
+  const bool is_wanted = options_.capture && !host_times && can_capture(api_),
+             may_capture = is_wanted && !sends && !uses_file;
   if (communicates) {
     CaptureAgreement& agreement = signals_.agreements[name];
     agreement.join(may_capture);
     capture.agree_with(agreement);
   }
-  if (may_capture) capture.allow();
+  if (may_capture)
+    capture.allow();
+  else if (is_wanted)
+    capture.refuse(sends ? "it sends and receives by way of the host" : "it reads or writes a file");
   return {};
 }
 

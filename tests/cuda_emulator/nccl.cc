@@ -5,8 +5,8 @@
 // so is which capture a launched graph comes from; a communicator ends after all graphs that hold it, and the
 // end of one that was aborted waits for theirs (NCCL's user guide, "Using NCCL with CUDA Graphs"; its
 // commDestroySync).
-// TESSERA_EMULATED_NCCL=missing: as if there were none; fails: as if it could not start; old: as if it were
-// 2.25.
+// TESSERA_EMULATED_NCCL=missing: as if there were none; fails: as if it could not start; fails_on=2: not with
+// that device; call_fails_on=2: calls of the rank there fail; old: as if it were 2.25.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -85,6 +86,12 @@ std::string_view state() {
   return said != nullptr ? said : "";
 }
 
+// The state is `what` and this device.
+bool is_on(std::string_view what, int device) {
+  const std::string_view said = state();
+  return said.starts_with(what) && said.substr(what.size()) == std::to_string(device);
+}
+
 [[noreturn]] void refuse(const char* what) {
   std::fprintf(stderr, "cuda emulator: NCCL: %s\n", what);
   std::abort();
@@ -95,6 +102,7 @@ std::string_view state() {
 struct ncclComm {
   std::shared_ptr<Group> group;
   size_t rank;
+  int device;
   uint64_t issued = 0, captured = 0;
   bool is_gone = false;
 };
@@ -211,6 +219,7 @@ ncclResult_t take_part(ncclComm_t comm, const Call& call, cudaStream_t stream) {
 // At once, or whenever a graph that holds it is launched.
 ncclResult_t issue(ncclComm_t comm, Call call, cudaStream_t stream) {
   if (comm->is_gone) refuse("a communicator is used after its end");
+  if (is_on("call_fails_on=", comm->device)) return ncclSystemError;
   const Group& group = *comm->group;
   const bool reads = call.kind != Kind::kBroadcast || call.root == static_cast<int>(comm->rank);
   if (call.count > 0 &&
@@ -245,10 +254,12 @@ tessera::cuda::Nccl make_nccl() {
   tessera::cuda::Nccl nccl{};
   nccl.init_all = [](ncclComm_t* out, int members, const int* devices) {
     if (state() == "fails") return ncclSystemError;
-    for (int i = 0; i < members; ++i)
+    for (int i = 0; i < members; ++i) {
+      if (is_on("fails_on=", devices[i])) return ncclSystemError;
       if (std::count(devices, devices + members, devices[i]) > 1) return ncclInvalidUsage;
+    }
     const auto group = std::make_shared<Group>(members);
-    for (int i = 0; i < members; ++i) out[i] = new ncclComm{group, static_cast<size_t>(i)};
+    for (int i = 0; i < members; ++i) out[i] = new ncclComm{group, static_cast<size_t>(i), devices[i]};
     return ncclSuccess;
   };
   // The struct stays, to tell that it is used again.

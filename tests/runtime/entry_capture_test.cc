@@ -7,6 +7,7 @@
 #include <atomic>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +28,8 @@ constexpr size_t kAllReduce = 0, kCapturable = std::size(tsr_abi_comm_counters{}
 struct Behaviour {
   bool by_way_of_host = false;    // the collective is none that a capture may hold
   bool fails_in_capture = false;  // with an error
+  bool throws_in_capture = false;
+  bool stops_in_capture = false;  // the run, of which everybody hears before it has come to the agreement
 };
 
 // Ranks of a run that all communicate in one entry.
@@ -43,6 +46,8 @@ struct Ranks {
     }
   }
   Status issue(size_t rank, CollectiveOrder* order) {
+    if (order != nullptr && behaviours[rank].throws_in_capture) throw std::bad_alloc();
+    if (order != nullptr && behaviours[rank].stops_in_capture) stop();
     if (is_stopped) return Status(StatusCode::kAborted, "stopped");
     if (order != nullptr && behaviours[rank].fails_in_capture)
       return Status(StatusCode::kUnsupported, "not in a graph");
@@ -71,6 +76,10 @@ struct Ranks {
   void stop() {
     is_stopped = true;
     for (const auto& capture : captures) capture->stop();
+  }
+  void restore() {
+    is_stopped = false;
+    for (const auto& capture : captures) capture->leave_comms();
   }
   size_t count_captured() const {
     size_t count = 0;
@@ -121,9 +130,10 @@ TEST_CASE("an_entry_is_issued_then_captured_and_launched_then_launched") {
   CHECK(recorder().events == 0);
 }
 
-TEST_CASE("an_entry_that_is_not_allowed_to_be_captured_is_issued_every_time") {
+TEST_CASE("an_entry_that_is_refused_is_issued_every_time_and_says_so_once") {
   const tsr_backend_api api = recording_api();
   int issued = 0;
+  std::string log;
   EntryCapture capture(
       api, nullptr, two_streams(),
       [&](CollectiveOrder* order) {
@@ -131,8 +141,14 @@ TEST_CASE("an_entry_that_is_not_allowed_to_be_captured_is_issued_every_time") {
         ++issued;
         return Status();
       },
-      [](int32_t, const std::string&) {});
-  for (int run = 0; run < 3; ++run) CHECK(capture.run({}).ok());
+      [&](int32_t level, const std::string& what) { log += std::to_string(level) + " " + what; });
+  capture.refuse("it reads or writes a file");
+  for (int run = 0; run < 3; ++run) {
+    CHECK(capture.run({}).ok());
+    // With the run that would have been captured.
+    CHECK(log ==
+          (run == 0 ? "" : "1 not captured, and is issued kernel by kernel: it reads or writes a file"));
+  }
   CHECK(issued == 3);
   CHECK(recorder().log.empty());
 }
@@ -177,7 +193,20 @@ TEST_CASE("one_rank_by_way_of_the_host_keeps_all_from_beginning_a_capture") {
   CHECK(ranks.count_captured() == 0);
   CHECK(ranks.issued[1] == 0);
   for (const std::string& log : ranks.log)
-    CHECK(log == "not captured, and is issued kernel by kernel: it communicates by way of the host; ");
+    CHECK(log ==
+          "not captured, and is issued kernel by kernel: it communicates by way of the host, or through a "
+          "library that cannot be captured; ");
+}
+
+TEST_CASE("a_rank_that_never_can_keeps_the_others_from_asking") {
+  Ranks ranks(2);
+  ranks.agreement.join(false);  // and never comes
+  for (int run = 0; run < 3; ++run) ranks.run_well();
+  CHECK(ranks.count_captured() == 0);
+  for (const std::string& log : ranks.log)
+    CHECK(
+        log ==
+        "not captured, and is issued kernel by kernel: another rank sends, receives or uses a file in it; ");
 }
 
 TEST_CASE("where_the_capture_of_one_rank_fails_none_launches_its_own") {
@@ -194,6 +223,35 @@ TEST_CASE("where_the_capture_of_one_rank_fails_none_launches_its_own") {
   for (size_t rank = 0; rank < 2; ++rank)
     CHECK(ranks.log[rank].find("it could not be on another rank") != std::string::npos);
   CHECK(ranks.log[2].find("not in a graph") != std::string::npos);
+}
+
+TEST_CASE("a_capture_that_throws_is_ended_and_the_entry_issued_on_all_ranks") {
+  Ranks ranks(3);
+  ranks.behaviours[1].throws_in_capture = true;
+  for (int run = 0; run < 3; ++run) ranks.run_well();
+  CHECK(ranks.count_captured() == 0);
+  CHECK(recorder().captures == 0);
+  CHECK(recorder().graphs == 0);
+  CHECK(ranks.log[1].find("out of memory") != std::string::npos);
+}
+
+TEST_CASE("a_rank_that_fails_between_its_two_agreements_leaves_nobody_waiting_and_nothing_open") {
+  for (int round = 0; round < 20; ++round) {
+    Ranks ranks(3);
+    ranks.run_well();
+    ranks.behaviours[1].stops_in_capture = true;
+    for (const Status& status : ranks.run()) CHECK(status.code() == StatusCode::kAborted);
+    CHECK(ranks.count_captured() == 0);
+    CHECK(recorder().captures == 0);
+    CHECK(recorder().graphs == 0);
+    // As after `restore`: a first run again.
+    ranks.behaviours[1] = {};
+    ranks.restore();
+    for (int run = 0; run < 3; ++run) {
+      ranks.run_well();
+      CHECK(ranks.count_captured() == (run > 0 ? 3 : 0));
+    }
+  }
 }
 
 }  // namespace

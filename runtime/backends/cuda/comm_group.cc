@@ -3,6 +3,8 @@
 #include <chrono>
 #include <mutex>
 #include <set>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -14,6 +16,12 @@
 namespace tessera::cuda {
 
 namespace {
+
+// Older ones lose communicators that graphs still hold.
+constexpr int kOldestCaptured = NCCL_VERSION(2, 26, 0);
+std::string version_text(int version) {
+  return format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
 
 Status make_event(int32_t ordinal, cudaEvent_t& event) {
   const ScopedDevice current(ordinal);
@@ -70,19 +78,33 @@ Status CommGroup::connect() {
   const std::set<int32_t> distinct(ordinals_.begin(), ordinals_.end());
   if (members() < 2 || distinct.size() != ordinals_.size()) return {};
   const Result<const Nccl*> library = cuda::nccl();
-  if (!library.ok()) return {};
+  const std::string_view instead = shares_memory_ ? "peer memory" : "memory of the host";
+  if (!library.ok()) {
+    static std::once_flag said;
+    std::call_once(said, [&] {
+      note(format("collectives go through {}, slower than they could: {}", instead,
+                  library.status().to_string()));
+    });
+    return {};
+  }
   std::vector<ncclComm_t> comms(ordinals_.size());
   const ncclResult_t result = (*library)->init_all(comms.data(), members(), ordinals_.data());
   if (result != ncclSuccess) {
-    note(format("NCCL does not start, collectives go through {}: ncclCommInitAll of {} devices: {}",
-                shares_memory_ ? "peer memory" : "memory of the host", members(),
-                (*library)->error_string(result)));
+    note(format("NCCL does not start, collectives go through {}: ncclCommInitAll of {} devices: {}", instead,
+                members(), (*library)->error_string(result)));
     return {};
   }
   nccl_comms_ = std::move(comms);
   nccl_ = *library;
   int version = 0;
-  can_be_captured_ = nccl_->version(&version) == ncclSuccess && version >= NCCL_VERSION(2, 26, 0);
+  can_be_captured_ = nccl_->version(&version) == ncclSuccess && version >= kOldestCaptured;
+  static std::once_flag said;
+  if (!can_be_captured_)
+    std::call_once(said, [&] {
+      note(format(
+          "NCCL is {}, steps that communicate are graphs with {} or later: they are issued kernel by kernel",
+          version_text(version), version_text(kOldestCaptured)));
+    });
   return {};
 }
 
