@@ -9,6 +9,7 @@
 #include "serialize/tokenizer/kinds.h"
 #include "serialize/tokenizer/pre_tokenizer.h"
 #include "serialize/tokenizer/special_tokens.h"
+#include "serialize/tokenizer/word_cache.h"
 
 namespace tessera {
 namespace {
@@ -78,11 +79,17 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
         continue;
       }
       for (std::string_view word : pre_tokenizer_->split(fragment.text)) {
-        while (word.size() > kLongestWord) {
-          encode_word(word.substr(0, kLongestWord), scratch, ids);
-          word.remove_prefix(kLongestWord);
+        if (const std::vector<int32_t>* known = scratch.words.find(word)) {
+          ids.insert(ids.end(), known->begin(), known->end());
+          continue;
         }
-        encode_word(word, scratch, ids);
+        const size_t before = ids.size();
+        for (std::string_view rest = word; !rest.empty();) {
+          const std::string_view part = rest.substr(0, kLongestWord);
+          encode_word(part, scratch, ids);
+          rest.remove_prefix(part.size());
+        }
+        scratch.words.keep(word, std::span(ids).subspan(before));
       }
     }
     return ids;
@@ -129,7 +136,9 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     }
   };
   struct Scratch {
+    WordCache words;
     std::vector<Symbol> symbols;
+    std::priority_queue<Pair> queue;
     std::string word;
   };
 
@@ -140,6 +149,12 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
       if (id >= 0) types[static_cast<size_t>(id)] = TokenType::kControl;
     }
     return types;
+  }
+
+  // Never the reading of a word: SpecialTokens find these.
+  bool is_special(int32_t id) const {
+    const TokenType type = types_[static_cast<size_t>(id)];
+    return type == TokenType::kControl || type == TokenType::kUnknown;
   }
 
   static uint64_t pair_key(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
@@ -155,9 +170,12 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
       scratch.word.clear();
       for (char byte : word) scratch.word += byte_characters()[static_cast<uint8_t>(byte)];
       auto found = pieces_.find(scratch.word);
-      if (found != pieces_.end() && token_of_piece_[found->second] >= 0) {
-        ids.push_back(token_of_piece_[found->second]);
-        return;
+      if (found != pieces_.end()) {
+        const int32_t id = token_of_piece_[found->second];
+        if (id >= 0 && !is_special(id)) {
+          ids.push_back(id);
+          return;
+        }
       }
     }
     std::vector<Symbol>& symbols = scratch.symbols;
@@ -168,7 +186,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     }
     symbols.back().next = -1;
 
-    std::priority_queue<Pair> queue;
+    std::priority_queue<Pair>& queue = scratch.queue;
     auto try_pair = [&](int32_t left, int32_t right) {
       if (left < 0 || right < 0) return;
       const uint32_t a = symbols[static_cast<size_t>(left)].piece,

@@ -1,6 +1,9 @@
 // SentencePiece BPE with byte fallback (Llama): spaces become "▁", then the neighbouring pair whose
-// concatenation is the token with the highest score merges, leftmost first, until none is left. What is no
-// token becomes its bytes.
+// concatenation is the token with the highest score merges, leftmost first, until none is left. Control,
+// unknown and byte tokens are no result of merging, however they are spelt; an unused token is one on the
+// way, and falls apart again at the end. What is no token becomes its bytes, or where the vocabulary has no
+// tokens for those, the unknown token: one for all that stands together.
+#include <algorithm>
 #include <array>
 #include <queue>
 #include <unordered_map>
@@ -8,6 +11,7 @@
 #include "graph/base/text.h"
 #include "serialize/tokenizer/kinds.h"
 #include "serialize/tokenizer/special_tokens.h"
+#include "serialize/tokenizer/word_cache.h"
 
 namespace tessera {
 namespace {
@@ -30,29 +34,32 @@ class SentencePieceTokenizer final : public Tokenizer {
   explicit SentencePieceTokenizer(TokenizerData data)
       : Tokenizer(std::move(data)), types_(types_of(data_)), special_(data_.tokens, types_) {
     ids_.reserve(data_.tokens.size());
-    bytes_.fill(data_.unknown);
+    bytes_.fill(-1);
     for (size_t id = 0; id < data_.tokens.size(); ++id) {  // of equal tokens the last one counts
-      ids_[data_.tokens[id]] = static_cast<int32_t>(id);
-      longest_ = std::max(longest_, data_.tokens[id].size());
+      const std::string& token = data_.tokens[id];
+      if (const int byte = byte_of_token(token); byte >= 0)
+        bytes_[static_cast<size_t>(byte)] = static_cast<int32_t>(id);
+      if (!may_be_merged(types_[id])) continue;
+      ids_[token] = static_cast<int32_t>(id);
+      longest_ = std::max(longest_, token.size());
+      words_apart_ = words_apart_ && !has_space_within(token);
     }
-    for (int byte = 0; byte < 256; ++byte) {  // a one-byte token serves where there is no "<0xNN>"
+    for (size_t byte = 0; byte < 256; ++byte) {  // a one-byte token serves where there is no "<0xNN>"
       auto found = ids_.find(std::string(1, static_cast<char>(byte)));
-      if (found != ids_.end()) bytes_[static_cast<size_t>(byte)] = found->second;
-    }
-    for (const auto& [token, id] : ids_) {
-      if (const int byte = byte_of_token(token); byte >= 0) bytes_[static_cast<size_t>(byte)] = id;
+      if (bytes_[byte] < 0 && found != ids_.end()) bytes_[byte] = found->second;
     }
   }
 
   int missing_byte() const {  // a byte that no token can stand for, or -1
     for (size_t byte = 0; byte < 256; ++byte) {
-      if (bytes_[byte] < 0) return static_cast<int>(byte);
+      if (bytes_[byte] < 0 && data_.unknown < 0) return static_cast<int>(byte);
     }
     return -1;
   }
 
   std::vector<int32_t> encode(std::string_view text, bool parse_special) const override {
     std::vector<int32_t> ids;
+    Scratch scratch;
     bool after_special = true;  // so is the start of the text
     for (const TextFragment& fragment : special_.split(text, parse_special)) {
       if (fragment.token >= 0) {
@@ -60,7 +67,7 @@ class SentencePieceTokenizer final : public Tokenizer {
       } else {
         std::string escaped = data_.add_space_prefix && after_special ? std::string(kSpace) : std::string();
         escaped += replace_all(fragment.text, " ", kSpace);
-        merge(escaped, ids);
+        encode_words(escaped, scratch, ids);
       }
       after_special = fragment.token >= 0;
     }
@@ -101,6 +108,16 @@ class SentencePieceTokenizer final : public Tokenizer {
     return types;
   }
 
+  static bool may_be_merged(TokenType type) {
+    return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused;
+  }
+
+  // "x▁": where no token has that, nothing merges across the beginning of a word.
+  static bool has_space_within(std::string_view token) {
+    while (token.starts_with(kSpace)) token.remove_prefix(kSpace.size());
+    return token.find(kSpace) != std::string_view::npos;
+  }
+
   struct Symbol {
     uint32_t begin, size;  // size 0: merged into its left neighbour
     int32_t previous, next;
@@ -113,42 +130,73 @@ class SentencePieceTokenizer final : public Tokenizer {
       return score < other.score || (score == other.score && left > other.left);
     }
   };
-
-  void merge(std::string_view text, std::vector<int32_t>& ids) const {
-    // Symbols count bytes in 32 bits: longer texts go in parts, cut before a space.
-    constexpr size_t kLargest = size_t{1} << 30;
-    while (text.size() > kLargest) {
-      size_t cut = text.rfind(kSpace, kLargest);
-      if (cut == 0 || cut == std::string_view::npos) cut = kLargest;
-      merge(text.substr(0, cut), ids);
-      text.remove_prefix(cut);
-    }
+  struct Scratch {
+    WordCache words;
     std::vector<Symbol> symbols;
-    symbols.reserve(text.size());
+    std::priority_queue<Pair> queue;
+    std::unordered_map<std::string_view, uint32_t> halves;  // unused token -> bytes of its left half
+    std::vector<std::string_view> pieces;
+    std::vector<int32_t> ids;
+  };
+
+  // Words, each with its spaces in front, merge apart: what the whole would become, in less time and memory.
+  void encode_words(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
+    const size_t first = ids.size();
+    while (!text.empty()) {
+      const std::string_view word = text.substr(0, end_of_word(text));
+      text.remove_prefix(word.size());
+      const std::vector<int32_t>* known = scratch.words.find(word);
+      if (known == nullptr) {
+        scratch.ids.clear();
+        merge(word, scratch, scratch.ids);
+        scratch.words.keep(word, scratch.ids);
+        known = &scratch.ids;
+      }
+      const bool fused = ids.size() > first && !known->empty() && ids.back() == data_.unknown &&
+                         known->front() == data_.unknown;
+      ids.insert(ids.end(), known->begin() + fused, known->end());
+    }
+  }
+
+  size_t end_of_word(std::string_view text) const {
+    constexpr size_t kLargest = size_t{1} << 30;  // symbols count bytes in 32 bits
+    size_t end = text.size();
+    if (words_apart_ || text.size() > kLargest) {
+      size_t begin = words_apart_ ? 0 : kLargest;
+      while (text.substr(begin).starts_with(kSpace)) begin += kSpace.size();
+      end = std::min(end, text.find(kSpace, begin));
+    }
+    return std::min(end, kLargest);
+  }
+
+  void merge(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
+    std::vector<Symbol>& symbols = scratch.symbols;
+    symbols.clear();
+    scratch.halves.clear();
     for (size_t position = 0; position < text.size();) {
       const size_t size = first_character(text.substr(position));
       const auto index = static_cast<int32_t>(symbols.size());
       symbols.push_back({static_cast<uint32_t>(position), static_cast<uint32_t>(size), index - 1, index + 1});
       position += size;
     }
-    if (symbols.empty()) return;
     symbols.back().next = -1;
 
-    std::priority_queue<Pair> queue;
     auto try_pair = [&](int32_t left, int32_t right) {
       if (left < 0 || right < 0) return;
       const Symbol& a = symbols[static_cast<size_t>(left)];
       const uint32_t size = a.size + symbols[static_cast<size_t>(right)].size;
       if (size > longest_) return;
       auto found = ids_.find(text.substr(a.begin, size));
-      if (found != ids_.end())
-        queue.push({data_.scores[static_cast<size_t>(found->second)], left, right, size});
+      if (found == ids_.end()) return;
+      const auto token = static_cast<size_t>(found->second);
+      scratch.queue.push({data_.scores[token], left, right, size});
+      if (types_[token] == TokenType::kUnused) scratch.halves[found->first] = a.size;
     };
     for (size_t i = 1; i < symbols.size(); ++i)
       try_pair(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i));
-    while (!queue.empty()) {
-      const Pair pair = queue.top();
-      queue.pop();
+    while (!scratch.queue.empty()) {
+      const Pair pair = scratch.queue.top();
+      scratch.queue.pop();
       Symbol& left = symbols[static_cast<size_t>(pair.left)];
       Symbol& right = symbols[static_cast<size_t>(pair.right)];
       if (left.size == 0 || right.size == 0 || left.size + right.size != pair.size) continue;
@@ -162,21 +210,41 @@ class SentencePieceTokenizer final : public Tokenizer {
 
     for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) {
       const Symbol& symbol = symbols[static_cast<size_t>(i)];
-      const std::string_view piece = text.substr(symbol.begin, symbol.size);
-      auto found = ids_.find(piece);
-      if (found != ids_.end()) {
-        ids.push_back(found->second);
-      } else {
-        for (char character : piece) ids.push_back(bytes_[static_cast<uint8_t>(character)]);
+      scratch.pieces.assign(1, text.substr(symbol.begin, symbol.size));
+      while (!scratch.pieces.empty()) {
+        const std::string_view piece = scratch.pieces.back();
+        scratch.pieces.pop_back();
+        if (auto half = scratch.halves.find(piece); half != scratch.halves.end()) {
+          scratch.pieces.push_back(piece.substr(half->second));
+          scratch.pieces.push_back(piece.substr(0, half->second));
+        } else {
+          put(piece, ids);
+        }
       }
+    }
+  }
+
+  // A piece that merges no further.
+  void put(std::string_view piece, std::vector<int32_t>& ids) const {
+    if (auto found = ids_.find(piece); found != ids_.end()) {
+      ids.push_back(found->second);
+      return;
+    }
+    const bool spelt =
+        std::ranges::all_of(piece, [&](char byte) { return bytes_[static_cast<uint8_t>(byte)] >= 0; });
+    if (spelt) {
+      for (char byte : piece) ids.push_back(bytes_[static_cast<uint8_t>(byte)]);
+    } else if (ids.empty() || ids.back() != data_.unknown) {
+      ids.push_back(data_.unknown);
     }
   }
 
   std::vector<TokenType> types_;
   SpecialTokens special_;
   std::unordered_map<std::string_view, int32_t> ids_;  // views into data_.tokens, which never changes
-  std::array<int32_t, 256> bytes_{};
+  std::array<int32_t, 256> bytes_{};                   // -1: no token stands for it
   size_t longest_ = 0;
+  bool words_apart_ = true;  // no token has a space after something else
 };
 
 }  // namespace

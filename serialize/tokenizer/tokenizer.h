@@ -1,6 +1,6 @@
-// Tokenizer: text <-> token ids. Immutable after creation, so any thread may use it. Three kinds:
-// SentencePiece BPE with byte fallback (Llama), byte-level BPE with a pre-tokenizer pattern (GPT-2), plain
-// bytes (256 tokens).
+// Tokenizer: text <-> token ids. Immutable after creation, so any thread may use it. Four kinds:
+// SentencePiece BPE with byte fallback (Llama), byte-level BPE with a pre-tokenizer pattern (GPT-2), WordPiece
+// (BERT), plain bytes (256 tokens).
 #pragma once
 
 #include <cstdint>

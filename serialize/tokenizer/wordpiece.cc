@@ -32,6 +32,12 @@ bool is_space(utf8proc_int32_t code) {
          category == UTF8PROC_CATEGORY_ZP;
 }
 
+bool is_dropped(utf8proc_int32_t code) {
+  const auto category = utf8proc_category(code);
+  return code == 0xfffd || category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+         category == UTF8PROC_CATEGORY_CO || category == UTF8PROC_CATEGORY_MN;
+}
+
 bool stands_alone(utf8proc_int32_t code) {
   const auto category = utf8proc_category(code);
   const bool punctuation = category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
@@ -42,15 +48,11 @@ bool stands_alone(utf8proc_int32_t code) {
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words(1);
   auto append = [&words](utf8proc_int32_t code) {
-    const auto category = utf8proc_category(code);
     if (is_space(code)) {
       if (!words.back().empty()) words.emplace_back();
       return;
     }
-    if (code == 0 || code == 0xfffd || category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
-        category == UTF8PROC_CATEGORY_MN) {
-      return;
-    }
+    if (is_dropped(code)) return;
     utf8proc_uint8_t bytes[4];
     const auto size = utf8proc_encode_char(utf8proc_tolower(code), bytes);
     const std::string character(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));

@@ -161,6 +161,127 @@ TEST_CASE("overlapping_special_tokens_prefer_the_longer") {
   CHECK((*tokenizer)->encode("<x><y><x>a") == std::vector<int32_t>{9, 8, 0});
 }
 
+TEST_CASE("no_spelling_of_a_control_unknown_or_byte_token_becomes_it_by_merging") {
+  TokenizerData data = small_sentencepiece();
+  data.tokens.insert(data.tokens.end(),
+                     {"<", ">", "s", "<s", "0", "x", "A", "0x", "0A", "<0x", "0A>", "<0x0A>"});
+  data.scores.resize(data.tokens.size(), -1);
+  data.types.resize(data.tokens.size(), TokenType::kNormal);
+  data.types.back() = TokenType::kByte;
+  auto tokenizer = Tokenizer::create(data);
+  REQUIRE(tokenizer.ok());
+  CHECK((*tokenizer)->encode("<s>") == std::vector<int32_t>{3, 13, 11});
+  CHECK((*tokenizer)->encode("<s>", true) == std::vector<int32_t>{1});
+  CHECK((*tokenizer)->encode("<0x0A>") == std::vector<int32_t>{3, 19, 20});
+  CHECK((*tokenizer)->decode((*tokenizer)->encode("<s><0x0A>")) == "<s><0x0A>");
+  CHECK((*tokenizer)->encode("\n") == std::vector<int32_t>{3, 21});
+
+  TokenizerData words = small_byte_level();  // of a family that takes whole words as they are
+  words.pre_tokenizer = "llama-bpe";
+  words.tokens.push_back("ca");
+  words.types.push_back(TokenType::kControl);
+  auto whole = Tokenizer::create(words);
+  REQUIRE(whole.ok());
+  CHECK((*whole)->encode("ca") == std::vector<int32_t>{2, 0});
+  CHECK((*whole)->encode("ca", true) == std::vector<int32_t>{8});
+}
+
+TEST_CASE("an_unused_token_falls_apart_and_unknown_characters_that_stand_together_are_one") {
+  TokenizerData data = small_sentencepiece();
+  data.types[9] = TokenType::kUnused;  // "abab" of "ab" and "ab"
+  auto tokenizer = Tokenizer::create(data);
+  REQUIRE(tokenizer.ok());
+  CHECK((*tokenizer)->encode("babab") == std::vector<int32_t>{3, 5, 6, 6});
+  CHECK((*tokenizer)->encode("a漢字b") == std::vector<int32_t>{3, 4, 0, 5});
+  CHECK((*tokenizer)->encode("漢 字") == std::vector<int32_t>{3, 0, 3, 0});
+  data.tokens[3] = "c";  // no token for a space: nor for the words that it parts
+  tokenizer = Tokenizer::create(data);
+  REQUIRE(tokenizer.ok());
+  CHECK((*tokenizer)->encode("漢 字a") == std::vector<int32_t>{0, 4});
+}
+
+namespace {
+
+// As the algorithm is written down: of all neighbours in the whole text, those of the best score merge,
+// leftmost first.
+std::vector<int32_t> merged_one_by_one(const TokenizerData& data, std::string text) {
+  std::vector<std::string> pieces;
+  for (char byte : "_" + text) pieces.push_back(byte == ' ' || byte == '_' ? "▁" : std::string(1, byte));
+  const auto token = [&](const std::string& piece) { return std::ranges::find(data.tokens, piece); };
+  for (;;) {
+    size_t best = 0;
+    float score = -1e9f;
+    for (size_t i = 1; i < pieces.size(); ++i) {
+      const auto found = token(pieces[i - 1] + pieces[i]);
+      if (found == data.tokens.end()) continue;
+      const float candidate = data.scores[static_cast<size_t>(found - data.tokens.begin())];
+      if (candidate > score) best = i, score = candidate;
+    }
+    if (best == 0) break;
+    pieces[best - 1] += pieces[best];
+    pieces.erase(pieces.begin() + static_cast<ptrdiff_t>(best));
+  }
+  std::vector<int32_t> ids;
+  for (const std::string& piece : pieces)
+    ids.push_back(static_cast<int32_t>(token(piece) - data.tokens.begin()));
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("words_that_merge_apart_are_the_whole_text_merged") {
+  uint32_t state = 1;
+  const auto draw = [&](uint32_t below) {
+    state = state * 1664525 + 1013904223;
+    return state / 65536 % below;
+  };
+  const auto drawn_of = [&](std::string_view alphabet, size_t size) {
+    std::string drawn;
+    while (drawn.size() < size) drawn += alphabet[draw(static_cast<uint32_t>(alphabet.size()))];
+    return drawn;
+  };
+  for (bool spaces_within : {false, true}) {
+    for (int round = 0; round < 20; ++round) {
+      TokenizerData data = small_sentencepiece();
+      data.tokens = {"<unk>", "▁", "a", "b"};
+      for (int i = 0; i < 14; ++i) {
+        const std::string token = spaces_within && i % 2 == 0
+                                      ? drawn_of("ab ", 2 + draw(3))
+                                      : std::string(draw(3), ' ') + drawn_of("ab", 1 + draw(3));
+        std::string escaped;
+        for (char byte : token) escaped += byte == ' ' ? "▁" : std::string(1, byte);
+        if (std::ranges::find(data.tokens, escaped) == data.tokens.end()) data.tokens.push_back(escaped);
+      }
+      data.types.assign(data.tokens.size(), TokenType::kNormal);
+      data.types[0] = TokenType::kUnknown;
+      data.scores.clear();
+      for (size_t i = 0; i < data.tokens.size(); ++i) data.scores.push_back(-static_cast<float>(draw(6)));
+      data.bos = data.eos = -1;
+      auto tokenizer = Tokenizer::create(data);
+      REQUIRE(tokenizer.ok());
+      for (size_t size : {1, 2, 5, 30, 120}) {
+        const std::string text = drawn_of("ab  ", size);
+        CAPTURE(text);
+        CHECK((*tokenizer)->encode(text) == merged_one_by_one(data, text));
+      }
+    }
+  }
+}
+
+TEST_CASE("wordpiece_drops_what_is_no_character_of_a_text") {
+  TokenizerData data;
+  data.kind = TokenizerKind::kWordPiece;
+  data.tokens = {"[UNK]", "▁ab", "▁a", "b"};
+  data.unknown = 0;
+  auto tokenizer = Tokenizer::create(data);
+  REQUIRE(tokenizer.ok());
+  for (std::string_view dropped : {"\x01", "\xC2\xAD", "\xEE\x80\x80", "\xEF\xBF\xBD", "\xCC\x81", "\xFF"}) {
+    CAPTURE(dropped);
+    CHECK((*tokenizer)->encode("a" + std::string(dropped) + "b") == std::vector<int32_t>{1});
+  }
+  CHECK((*tokenizer)->encode("a\xCD\xB8") == std::vector<int32_t>{0});  // U+0378 stands for nothing yet
+}
+
 TEST_CASE("byte_level_merges_follow_the_order_of_the_list") {
   auto tokenizer = Tokenizer::create(small_byte_level());
   REQUIRE(tokenizer.ok());
