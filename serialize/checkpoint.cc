@@ -127,7 +127,8 @@ class SavingFolder {
         return io_error(path_, "cannot make the folder");
       descriptor_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
       if (descriptor_ < 0) return io_error(path_, "cannot open the folder");
-      if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      // Some file systems have no locks (ENOSYS, ENOLCK, ENOTSUP): there a folder is held without.
+      if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         close(std::exchange(descriptor_, -1));
         return Status(StatusCode::kFailedPrecondition,
                       format("{}: another process is saving this checkpoint", path_));

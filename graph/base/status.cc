@@ -1,6 +1,7 @@
 #include "graph/base/status.h"
 
 #include <new>
+#include <system_error>
 
 namespace tessera {
 
@@ -33,7 +34,9 @@ Status Status::out_of_memory() noexcept {
 
 StatusCode Status::code() const { return rep_ ? rep_->code : StatusCode::kOk; }
 
-std::string_view Status::message() const { return rep_ ? std::string_view(rep_->message) : std::string_view(); }
+std::string_view Status::message() const {
+  return rep_ ? std::string_view(rep_->message) : std::string_view();
+}
 
 std::string Status::to_string() const {
   if (ok()) return "ok";
@@ -57,6 +60,18 @@ Status status_from_current_exception() noexcept {
     throw;
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory();
+  } catch (const std::system_error& e) {
+    try {
+      // What std::thread throws where the system refuses one.
+      if (e.code() == std::errc::resource_unavailable_try_again)
+        return Status(
+            StatusCode::kOutOfMemory,
+            "the system lets this process have no more threads: raise the limit (ulimit -u, or that of the "
+            "container), or use fewer devices");
+      return Status(StatusCode::kInternal, e.what());
+    } catch (...) {
+      return Status::out_of_memory();
+    }
   } catch (const std::exception& e) {
     try {
       return Status(StatusCode::kInternal, e.what());

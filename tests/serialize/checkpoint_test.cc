@@ -1,11 +1,14 @@
 #include "serialize/checkpoint.h"
 
 #include <doctest/doctest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 
@@ -14,6 +17,19 @@
 
 using namespace tessera;
 using namespace tessera::testing;
+
+namespace {
+
+int flock_error = 0;  // what flock of this process answers; 0: what the system does
+
+}  // namespace
+
+// In place of the C library's.
+extern "C" int flock(int descriptor, int operation) noexcept {
+  if (flock_error == 0) return static_cast<int>(syscall(SYS_flock, descriptor, operation));
+  errno = flock_error;
+  return -1;
+}
 
 namespace {
 
@@ -217,4 +233,22 @@ TEST_CASE("names_given_twice_and_symbols_are_not_saved") {
   info.tensors[0].second.shape.set(0, symbol_extent(0));
   CHECK(save_checkpoint(scratch / "c", info, bytes_at(1)).code() == StatusCode::kInvalidArgument);
   CHECK(names_in(scratch.path()).empty());
+}
+
+TEST_CASE("a_file_system_without_locks_holds_checkpoints_all_the_same") {
+  ScratchFolder scratch;
+  const std::string folder = scratch / "checkpoint";
+  for (int error : {ENOSYS, ENOLCK, ENOTSUP}) {
+    flock_error = error;
+    save(folder, 1);
+    save(folder, 2);
+    flock_error = 0;
+    check_holds(folder, 2);
+  }
+  flock_error = EWOULDBLOCK;
+  const Status taken = save_checkpoint(folder, info_at(3), bytes_at(3));
+  flock_error = 0;
+  CHECK(taken.code() == StatusCode::kFailedPrecondition);
+  CHECK(taken.message().find("another process is saving") != std::string_view::npos);
+  check_holds(folder, 2);
 }
