@@ -156,12 +156,13 @@ Result<HostTensor> SharedModel::peek(std::string_view parameter, uint64_t seed) 
 }
 
 Status SharedModel::write(std::string_view parameter, const HostTensor& value) {
+  HostTensor held = value;  // what was there before leaves after the lock: its owner may call back
   const std::lock_guard lock(mutex_);
   TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
   if (value.type != model_.graph.type(id))
     return Status(StatusCode::kInvalidArgument, format("parameter '{}' is {}, the value is {}", parameter,
                                                        to_text(model_.graph.type(id)), to_text(value.type)));
-  model_.parameters.insert_or_assign(std::string(parameter), value);
+  std::swap(model_.parameters[std::string(parameter)], held);
   return {};
 }
 

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <iterator>
+#include <thread>
 
 #include "c_api.h"
 
@@ -123,6 +125,37 @@ TEST_CASE(
   ok(tsr_model_save(other.get(), path.c_str(), nullptr));
   std::filesystem::remove(path);
   ok(tsr_model_save(other.get(), copy.c_str(), nullptr));
+}
+
+TEST_CASE("who lent a value may ask the model when it is given back") {
+  const Model model = mlp_model();
+  struct Asked {
+    tsr_model* model;
+    int answers = 0;
+  } asked{model.get()};
+  // On a thread of its own: a model that is locked meanwhile fails the test, and does not hang it.
+  const auto release = [](void* context) {
+    auto* asked = static_cast<Asked*>(context);
+    std::promise<bool> promise;
+    std::future<bool> answer = promise.get_future();
+    std::thread([model = asked->model, promise = std::move(promise)]() mutable {
+      size_t count = 0;
+      promise.set_value(tsr_model_parameter_count(model, &count) == nullptr && count == 3);
+    }).detach();
+    if (answer.wait_for(std::chrono::seconds(10)) == std::future_status::ready && answer.get())
+      ++asked->answers;
+  };
+  const std::vector<float> values(16, 2.5f);
+  const int64_t dims[] = {16};
+  for (int i = 0; i < 2; ++i) {
+    tsr_tensor* lent = nullptr;
+    ok(tsr_tensor_borrow(TSR_F32, 1, dims, values.data(), 64, release, &asked, &lent));
+    ok(tsr_model_write(model.get(), "b1", lent));
+    tsr_tensor_free(lent);
+    CHECK(asked.answers == i);
+  }
+  ok(tsr_model_write(model.get(), "b1", tensor_f32({16}, values).get()));
+  CHECK(asked.answers == 2);
 }
 
 TEST_CASE("any parameter can be read and written by name; the nearest names are given for a wrong one") {
