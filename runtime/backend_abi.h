@@ -112,6 +112,15 @@ typedef struct tsr_abi_comm_counters {
   int64_t bytes[8];   /* this member's share in ring-equivalent bytes, from the buffers really passed */
 } tsr_abi_comm_counters;
 
+/* What a communicator is going to carry. */
+typedef struct tsr_abi_comm_use {
+  size_t struct_size;                    /* set by the caller */
+  const tsr_abi_collective* collectives; /* those that differ from one another */
+  int32_t collective_count;
+  int32_t messages;      /* the most that one run sends from the first member to the second */
+  int64_t message_bytes; /* the largest of them */
+} tsr_abi_comm_use;
+
 typedef struct tsr_host_api {
   size_t struct_size;
   void* host;
@@ -221,6 +230,12 @@ typedef struct tsr_backend_api {
 
   /* Optional: what the driver says of the device's memory. Null where device memory is host memory. */
   tsr_abi_error* (*memory_info)(tsr_abi_device*, tsr_abi_memory_info* out);
+
+  /* Optional: comm_create for what `use` says and nothing else. All that this takes is made here, so that no step
+   * allocates or begins anything while other members are under way: a device that stops for it may be one that they
+   * wait for. What `use` leaves out is neither begun nor made. */
+  tsr_abi_error* (*comm_create_for)(tsr_abi_device* const* devices, int32_t count, const tsr_abi_comm_use* use,
+                                    tsr_abi_comm** out);
 } tsr_backend_api;
 
 /* `host` serves make_error and log for calls without a device; it outlives the plugin. */

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
 #include <variant>
 
 #include "graph/base/text.h"
+#include "runtime/backend_collective.h"
 #include "runtime/host_services.h"
+#include "runtime/step_resolver.h"
 
 namespace tessera {
 
@@ -16,29 +17,57 @@ constexpr const char* kP2pAxis = "p2p";  // no mesh axis is called so
 constexpr std::string_view kNames[] = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "recv"};
 
-// (from, to), each once.
-std::set<std::pair<int32_t, int32_t>> message_pairs(const Program& program) {
-  std::set<std::pair<int32_t, int32_t>> pairs;
-  for (size_t rank = 0; rank < program.ranks.size(); ++rank)
-    for (const EntryPoint& entry : program.ranks[rank].entries)
-      for (const Instruction& instruction : entry.code)
-        if (const auto* send = std::get_if<SendInst>(&instruction))
-          pairs.emplace(static_cast<int32_t>(rank), send->peer);
-  return pairs;
+bool can_create_for_use(const tsr_backend_api& api) {
+  return api.struct_size >= offsetof(tsr_backend_api, comm_create_for) + sizeof(api.comm_create_for) &&
+         api.comm_create_for != nullptr;
 }
 
 }  // namespace
 
-Status SessionComms::add(std::vector<int32_t> ranks, std::string axis) {
-  if (find(ranks, axis) != nullptr) return {};
+std::map<SessionComms::SetKey, SessionComms::Use> SessionComms::uses() const {
+  std::map<SetKey, Use> uses;
+  const std::vector<RankProgram>& ranks = executable_.program.ranks;
+  for (int32_t rank = 0; rank < static_cast<int32_t>(ranks.size()); ++rank) {
+    const RankProgram& part = ranks[static_cast<size_t>(rank)];
+    for (const Group& group : part.groups) uses.try_emplace({group.ranks, group.axis});
+    for (const EntryPoint& entry : part.entries) {
+      std::map<int32_t, int32_t> messages;  // of one run, by who gets them
+      for (const Instruction& instruction : entry.code) {
+        if (const auto* send = std::get_if<SendInst>(&instruction)) {
+          Use& use = uses[{{rank, send->peer}, kP2pAxis}];
+          use.messages = std::max(use.messages, ++messages[send->peer]);
+          use.message_bytes = std::max(use.message_bytes, send->bytes);
+        } else if (const auto* collective = std::get_if<CollectiveInst>(&instruction)) {
+          const Group& group = part.groups[static_cast<size_t>(collective->group)];
+          const tsr_abi_collective what = described(*collective, static_cast<int32_t>(group.ranks.size()));
+          std::vector<tsr_abi_collective>& known = uses[{group.ranks, group.axis}].collectives;
+          if (std::ranges::none_of(known, [&](const auto& other) { return same_collective(other, what); }))
+            known.push_back(what);
+        }
+      }
+    }
+  }
+  return uses;
+}
+
+Status SessionComms::add(const std::vector<int32_t>& ranks, const std::string& axis, const Use& use) {
+  const tsr_backend_api& api = executable_.api();
   std::vector<tsr_abi_device*> devices;
   for (const int32_t rank : ranks)
     devices.push_back(executable_.devices->impl().devices[static_cast<size_t>(rank)]);
+  const auto count = static_cast<int32_t>(devices.size());
   std::vector<tsr_abi_comm*> comms(devices.size());
-  TSR_RETURN_IF_ERROR(take_error(executable_.api().comm_create(
-                                     devices.data(), static_cast<int32_t>(devices.size()), comms.data()))
+  tsr_abi_comm_use abi{};
+  abi.struct_size = sizeof(abi);
+  abi.collectives = use.collectives.data();
+  abi.collective_count = static_cast<int32_t>(use.collectives.size());
+  abi.messages = use.messages;
+  abi.message_bytes = use.message_bytes;
+  TSR_RETURN_IF_ERROR(take_error(can_create_for_use(api)
+                                     ? api.comm_create_for(devices.data(), count, &abi, comms.data())
+                                     : api.comm_create(devices.data(), count, comms.data()))
                           .with_context(format("communicator '{}'", axis)));
-  Set& set = sets_.emplace_back(Set{std::move(ranks), std::move(axis), {}});
+  Set& set = sets_.emplace_back(Set{ranks, axis, {}});
   for (tsr_abi_comm* comm : comms) set.ends.push_back({comm, {}});
   return {};
 }
@@ -61,9 +90,7 @@ Status SessionComms::create() {
       kept_[rank][key].second += value.second;
     }
   destroy();
-  for (const RankProgram& rank : program.ranks)
-    for (const Group& group : rank.groups) TSR_RETURN_IF_ERROR(add(group.ranks, group.axis));
-  for (const auto& [from, to] : message_pairs(program)) TSR_RETURN_IF_ERROR(add({from, to}, kP2pAxis));
+  for (const auto& [key, use] : uses()) TSR_RETURN_IF_ERROR(add(key.first, key.second, use));
   return perturb();
 }
 

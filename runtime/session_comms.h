@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/executable_impl.h"
@@ -38,7 +39,16 @@ class SessionComms {
   // What one rank has done: by collective and axis.
   using Counts = std::map<std::pair<int32_t, std::string>, std::pair<int64_t, int64_t>>;  // -> calls, bytes
 
-  Status add(std::vector<int32_t> ranks, std::string axis);
+  // What a set is made for: see tsr_abi_comm_use.
+  struct Use {
+    std::vector<tsr_abi_collective> collectives;
+    int32_t messages = 0;
+    int64_t message_bytes = 0;
+  };
+  using SetKey = std::pair<std::vector<int32_t>, std::string>;  // ranks, axis
+
+  std::map<SetKey, Use> uses() const;
+  Status add(const std::vector<int32_t>& ranks, const std::string& axis, const Use& use);
   Set* find(const std::vector<int32_t>& ranks, const std::string& axis);
   void destroy();
   std::vector<Counts> counts() const;  // by rank, since the communicators were made

@@ -24,6 +24,7 @@ inline constexpr int64_t kStepFew = 96;      // which have not
 struct Shape4 {
   bool sends = false;   // to the next rank
   bool uneven = false;  // gathers pieces that are not all as long: NCCL does not
+  bool reduces = true;  // over the first axis; else it gathers such pieces there instead
 };
 
 // "step" on a mesh of 2 x 2: sum = all_reduce(x + x) over the first axis beside few = all_reduce(s + s) over
@@ -57,25 +58,28 @@ inline Program step_program(const DeviceSet& devices, const Shape4& shape) {
       inst.out = {out, 0};
       step.code.emplace_back(inst);
     };
+    const auto gather = [&](int32_t in, int32_t out) {
+      CollectiveInst inst;
+      inst.kind = CollectiveKind::kAllGather;
+      inst.group = 0;
+      inst.extents = {kStepMany - 1, 1};
+      inst.elements = kStepMany;
+      inst.in = {in, 0};
+      inst.out = {out, 0};
+      step.code.emplace_back(inst);
+    };
     build.launch("step", "add", {many, many}, {x, x}, {twice});
-    reduce(0, kStepMany, twice, sum);
+    if (shape.reduces)
+      reduce(0, kStepMany, twice, sum);
+    else
+      gather(twice, sum);
     build.launch("step", "add", {few, few}, {s, s}, {few_twice});
     reduce(1, kStepFew, few_twice, few_sum);
     build.launch("step", "mul", {many, many}, {x, x}, {square});
     build.launch("step", "add", {few, few}, {seen, few_sum}, {seen});
     build.launch("step", "add", {many, many}, {square, sum}, {y});
     build.launch("step", "add", {many, many}, {count, sum}, {count});
-    if (shape.uneven) {
-      const int32_t whole = build.slot("whole", SlotKind::kTransient, many);
-      CollectiveInst gather;
-      gather.kind = CollectiveKind::kAllGather;
-      gather.group = 0;
-      gather.extents = {kStepMany - 1, 1};
-      gather.elements = kStepMany;
-      gather.in = {twice, 0};
-      gather.out = {whole, 0};
-      step.code.emplace_back(gather);
-    }
+    if (shape.uneven) gather(twice, build.slot("whole", SlotKind::kTransient, many));
     if (shape.sends) {
       const int32_t got = build.slot("got", SlotKind::kTransient, many);
       step.code.emplace_back(SendInst{(rank + 1) % kRanks, kStepMany * 4, {y, 0}});

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "collective_steps.h"
 
@@ -11,6 +13,7 @@ namespace tessera {
 namespace {
 
 using test::kRanks;
+using test::Shape4;
 using test::Steps;
 
 // NCCL as it is said, while this lives.
@@ -68,6 +71,35 @@ TEST_CASE("where_nccl_does_not_start_with_one_device_its_groups_meet_in_peer_mem
             "NCCL does not start, collectives go through peer memory: ncclCommInitAll of 2 devices: an error "
             "of the emulated NCCL\n") == 2);
   CHECK(count(steps.logged(), "NCCL does") == 2);
+}
+
+TEST_CASE("nccl_is_started_for_collectives_that_it_carries_and_for_no_messages") {
+  if (!can_be_emulated()) return;
+  const EmulatedNccl fails("fails");
+  for (const Shape4& shape : {Shape4{.sends = true}, Shape4{.sends = true, .reduces = false}}) {
+    Steps steps(true, shape);
+    steps.run();
+    // Two groups of either axis, the first of which may only gather uneven pieces.
+    CHECK(count(steps.logged(), "NCCL does not start") == (shape.reduces ? 4 : 2));
+  }
+}
+
+// Only the emulator's devices are used by nobody else, and its NCCL connects without memory.
+TEST_CASE("no_step_allocates_memory_of_a_device") {
+  if (!can_be_emulated()) return;
+  for (const Shape4& shape : {Shape4{}, Shape4{.sends = true}, Shape4{.uneven = true}}) {
+    Steps steps(false, shape);
+    const auto used = [&] {
+      std::vector<int64_t> bytes;
+      for (const MemoryReport& report : steps.session->memory())
+        bytes.push_back(report.device_measured_bytes);
+      return bytes;
+    };
+    const std::vector<int64_t> begin = used();
+    CHECK(begin[0] > 0);
+    for (int step = 0; step < 20; ++step) steps.run();  // a mailbox comes round
+    CHECK(used() == begin);
+  }
 }
 
 TEST_CASE("a_call_of_nccl_that_fails_is_the_error_of_every_rank_and_no_later_session_feels_it") {

@@ -269,6 +269,7 @@ constexpr tsr_backend_api kApi = {
     .timed_event_create = nullptr,
     .event_elapsed = nullptr,
     .memory_info = nullptr,
+    .comm_create_for = nullptr,
 };
 
 }  // namespace

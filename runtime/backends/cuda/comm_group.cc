@@ -1,5 +1,7 @@
 #include "runtime/backends/cuda/comm_group.h"
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -58,25 +60,30 @@ Status reach(int32_t from, int32_t to) {
 
 }  // namespace
 
-Result<std::shared_ptr<CommGroup>> CommGroup::create(const std::vector<int32_t>& ordinals) {
+Result<std::shared_ptr<CommGroup>> CommGroup::create(const std::vector<int32_t>& ordinals, bool wants_nccl) {
   if (ordinals.empty() || ordinals.size() > static_cast<size_t>(kMostMembers))
     return Status(StatusCode::kUnsupported, format("a group of {} members, 1 to {} are possible",
                                                    static_cast<uint64_t>(ordinals.size()), kMostMembers));
   std::shared_ptr<CommGroup> group(new CommGroup(ordinals));
-  TSR_RETURN_IF_ERROR(group->connect());
+  TSR_RETURN_IF_ERROR(group->connect(wants_nccl));
   return group;
 }
 
-Status CommGroup::connect() {
+Status CommGroup::connect(bool wants_nccl) {
   for (int32_t i = 0; i < members(); ++i) {
     TSR_RETURN_IF_ERROR(make_event(ordinal(i), member(i).ready));
     TSR_RETURN_IF_ERROR(make_event(ordinal(i), member(i).done));
   }
   TSR_RETURN_IF_ERROR(reach_each_other());
-  // NCCL refuses two ranks on one device, and one member needs nobody. Peers do without the library, and
-  // where it cannot start: too little shared memory in a container, say.
+  if (wants_nccl) start_nccl();
+  return {};
+}
+
+// Peers do without the library, and where it cannot start: too little shared memory in a container, say.
+void CommGroup::start_nccl() {
+  // It refuses two ranks on one device, and one member needs nobody.
   const std::set<int32_t> distinct(ordinals_.begin(), ordinals_.end());
-  if (members() < 2 || distinct.size() != ordinals_.size()) return {};
+  if (members() < 2 || distinct.size() != ordinals_.size()) return;
   const Result<const Nccl*> library = cuda::nccl();
   const std::string_view instead = shares_memory_ ? "peer memory" : "memory of the host";
   if (!library.ok()) {
@@ -85,14 +92,14 @@ Status CommGroup::connect() {
       note(format("collectives go through {}, slower than they could: {}", instead,
                   library.status().to_string()));
     });
-    return {};
+    return;
   }
   std::vector<ncclComm_t> comms(ordinals_.size());
   const ncclResult_t result = (*library)->init_all(comms.data(), members(), ordinals_.data());
   if (result != ncclSuccess) {
     note(format("NCCL does not start, collectives go through {}: ncclCommInitAll of {} devices: {}", instead,
                 members(), (*library)->error_string(result)));
-    return {};
+    return;
   }
   nccl_comms_ = std::move(comms);
   nccl_ = *library;
@@ -105,7 +112,6 @@ Status CommGroup::connect() {
           "NCCL is {}, steps that communicate are graphs with {} or later: they are issued kernel by kernel",
           version_text(version), version_text(kOldestCaptured)));
     });
-  return {};
 }
 
 Status CommGroup::reach_each_other() {
@@ -200,6 +206,13 @@ void CommGroup::abort_nccl() {
   while (in_nccl_.load() > 0 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   for (const ncclComm_t comm : nccl_comms_) (void)nccl_->abort(comm);
+}
+
+Status CommGroup::expect_messages(int32_t from, int32_t to, int32_t messages, int64_t bytes) {
+  Mailbox& box = mailbox(from, to);
+  box.slot_count = std::bit_ceil(static_cast<uint32_t>(std::clamp(messages, 1, Mailbox::kSlots)));
+  for (uint32_t i = 0; i < box.slot_count; ++i) TSR_RETURN_IF_ERROR(make_room(box.slots[i], from, to, bytes));
+  return {};
 }
 
 Status CommGroup::make_room(Mailbox::Slot& slot, int32_t from, int32_t to, int64_t bytes) {

@@ -14,9 +14,9 @@ namespace tessera::cuda {
 
 class CommGroup {
  public:
-  // Creates events, lets the devices reach each other's memory where they can, and starts NCCL where every
-  // member has its own device.
-  static Result<std::shared_ptr<CommGroup>> create(const std::vector<int32_t>& ordinals);
+  // Creates events, lets the devices reach each other's memory where they can, and starts NCCL where it is
+  // wanted and every member has its own device.
+  static Result<std::shared_ptr<CommGroup>> create(const std::vector<int32_t>& ordinals, bool wants_nccl);
   ~CommGroup();
   CommGroup(const CommGroup&) = delete;
   CommGroup& operator=(const CommGroup&) = delete;
@@ -53,10 +53,10 @@ class CommGroup {
 
   // Messages from one member to another, in order. The sender copies into memory of the mailbox and goes on,
   // so that a thread that issues for several streams never waits for a peer that waits for it; the receiver
-  // waits until something was posted. Memory and events are made by the sender, at first use and where a
-  // message is larger than any before.
+  // waits until something was posted. Memory and events are made for what is announced, else by the sender,
+  // at first use and where a message is larger than any before.
   struct Mailbox {
-    static constexpr int kSlots = 16;  // under way at once; beyond them the sender waits
+    static constexpr int kSlots = 16;  // at most: under way at once; beyond them the sender waits
     struct Slot {
       void* memory = nullptr;
       int64_t capacity = 0, bytes = 0;
@@ -66,17 +66,20 @@ class CommGroup {
     // more than a few goes past it.
     static constexpr int kFirst = INT32_MAX - 4;
     Slot slots[kSlots];
+    uint32_t slot_count = kSlots;            // of them; a power of 2
     WaitWord posted{kFirst}, taken{kFirst};  // the next one's number
     static uint32_t since(int earlier, int later) {
       return static_cast<uint32_t>(later) - static_cast<uint32_t>(earlier);
     }
-    Slot& slot(int number) { return slots[static_cast<uint32_t>(number) % kSlots]; }
+    Slot& slot(int number) { return slots[static_cast<uint32_t>(number) % slot_count]; }
   };
   // Slots follow one another past the last number too.
   static_assert((Mailbox::kSlots & (Mailbox::kSlots - 1)) == 0);
   Mailbox& mailbox(int32_t from, int32_t to) {
     return mailboxes_[static_cast<size_t>(from) * ordinals_.size() + static_cast<size_t>(to)];
   }
+  // Before any: no more than `messages` of at most `bytes` will be under way at once.
+  Status expect_messages(int32_t from, int32_t to, int32_t messages, int64_t bytes);
   // The slot has events and room for `bytes`.
   Status make_room(Mailbox::Slot& slot, int32_t from, int32_t to, int64_t bytes);
 
@@ -93,7 +96,8 @@ class CommGroup {
  private:
   explicit CommGroup(const std::vector<int32_t>& ordinals)
       : ordinals_(ordinals), member_(ordinals.size()), mailboxes_(ordinals.size() * ordinals.size()) {}
-  Status connect();
+  Status connect(bool wants_nccl);
+  void start_nccl();
   Status reach_each_other();
   void abort_nccl();
 

@@ -111,11 +111,33 @@ bool nccl_can(const tsr_abi_collective& what) {
   }
 }
 
+// Memory for what goes another way than NCCL's. An allocation in the middle of a step may wait for kernels,
+// of devices that reach the memory too, and these for a member that has not issued yet.
+Status prepare(CommGroup& group, const tsr_abi_comm_use& use) {
+  for (int32_t member = 0; member < group.members() && !group.shares_memory(); ++member) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < use.collective_count; ++i) {
+      const tsr_abi_collective& what = use.collectives[i];
+      if (group.nccl() == nullptr || !nccl_can(what))
+        bytes = std::max(bytes, bytes_of(what, input_elements(what, member)));
+    }
+    TSR_RETURN_IF_ERROR(group.make_stage(member, bytes));
+  }
+  if (use.messages == 0) return {};
+  if (group.members() != 2)
+    return Status(StatusCode::kInvalidArgument,
+                  format("{} messages in a group of {}, they go between two", use.messages, group.members()));
+  return group.expect_messages(0, 1, use.messages, use.message_bytes);
+}
+
 }  // namespace
 
-Result<std::vector<std::unique_ptr<Communicator>>> Communicator::create(
-    const std::vector<int32_t>& ordinals) {
-  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<CommGroup> group, CommGroup::create(ordinals));
+Result<std::vector<std::unique_ptr<Communicator>>> Communicator::create(const std::vector<int32_t>& ordinals,
+                                                                        const tsr_abi_comm_use* use) {
+  const bool wants_nccl =
+      use == nullptr || std::any_of(use->collectives, use->collectives + use->collective_count, nccl_can);
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<CommGroup> group, CommGroup::create(ordinals, wants_nccl));
+  if (use != nullptr) TSR_RETURN_IF_ERROR(prepare(*group, *use));
   std::vector<std::unique_ptr<Communicator>> ends;
   for (int32_t i = 0; i < group->members(); ++i)
     ends.push_back(std::unique_ptr<Communicator>(new Communicator(group, i)));
@@ -288,7 +310,7 @@ Status Communicator::post(cudaStream_t stream, int32_t peer, const void* in, int
   CommGroup::Mailbox& box = group_->mailbox(position_, peer);
   const int number = box.posted.load(std::memory_order_acquire);
   for (int taken = box.taken.load(std::memory_order_acquire);
-       CommGroup::Mailbox::since(taken, number) >= CommGroup::Mailbox::kSlots;
+       CommGroup::Mailbox::since(taken, number) >= box.slot_count;
        taken = box.taken.load(std::memory_order_acquire)) {
     if (group_->is_aborted()) return aborted();
     wait_while(box.taken, taken, true);

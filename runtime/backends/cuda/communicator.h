@@ -28,8 +28,10 @@ class CommGroup;
 // One end; its owner's thread calls, except for `abort`.
 class Communicator {
  public:
-  // One end per member, on the devices `ordinals`; they keep the group alive together.
-  static Result<std::vector<std::unique_ptr<Communicator>>> create(const std::vector<int32_t>& ordinals);
+  // One end per member, on the devices `ordinals`; they keep the group alive together. What `use` says is
+  // prepared for, so that no call allocates; null: everything may come, and is prepared for when it does.
+  static Result<std::vector<std::unique_ptr<Communicator>>> create(const std::vector<int32_t>& ordinals,
+                                                                   const tsr_abi_comm_use* use);
   ~Communicator();
 
   Status collective(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out);

@@ -345,19 +345,23 @@ uint64_t kernel_fingerprint(int32_t ordinal) {
 
 // ---- communicators
 
-tsr_abi_error* comm_create(tsr_abi_device* const* devices, int32_t count, tsr_abi_comm** out) {
+tsr_abi_error* comm_create_for(tsr_abi_device* const* devices, int32_t count, const tsr_abi_comm_use* use,
+                               tsr_abi_comm** out) {
   return guarded([&]() -> Status {
     if (count < 1)
       return Status(StatusCode::kInvalidArgument, tessera::format("a group of {} members", count));
     std::vector<int32_t> ordinals;
     for (int32_t i = 0; i < count; ++i) ordinals.push_back(devices[i]->ordinal);
-    TSR_ASSIGN_OR_RETURN(auto ends, Communicator::create(ordinals));
+    TSR_ASSIGN_OR_RETURN(auto ends, Communicator::create(ordinals, use));
     log_notes(*devices[0]->host);
     std::vector<std::unique_ptr<tsr_abi_comm>> made;
     for (auto& end : ends) made.push_back(std::make_unique<tsr_abi_comm>(std::move(end)));
     for (int32_t i = 0; i < count; ++i) out[i] = made[static_cast<size_t>(i)].release();
     return {};
   });
+}
+tsr_abi_error* comm_create(tsr_abi_device* const* devices, int32_t count, tsr_abi_comm** out) {
+  return comm_create_for(devices, count, nullptr, out);
 }
 void comm_destroy(tsr_abi_comm* comm) { delete comm; }
 
@@ -476,6 +480,7 @@ constexpr tsr_backend_api kApi = {
     .timed_event_create = timed_event_create,
     .event_elapsed = event_elapsed,
     .memory_info = memory_info,
+    .comm_create_for = comm_create_for,
 };
 
 }  // namespace

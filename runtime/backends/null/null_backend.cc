@@ -295,6 +295,7 @@ constexpr tsr_backend_api kApi = {
     .timed_event_create = event_create,  // all of them know the time
     .event_elapsed = event_elapsed,
     .memory_info = memory_info,
+    .comm_create_for = nullptr,
 };
 
 }  // namespace
