@@ -53,7 +53,8 @@ tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_p
 tsr_status* tsr_generator_report(tsr_generator* generator, char* buffer, size_t capacity, size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{generator, "generator"}}));
-    return put_text(generator->value->report_json(), buffer, capacity, out_size);
+    TSR_ASSIGN_OR_RETURN(const std::string report, generator->value->report_json());
+    return put_text(report, buffer, capacity, out_size);
   });
 }
 

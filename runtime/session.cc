@@ -364,6 +364,7 @@ Status Session::run(std::string_view entry) {
 }
 
 void Session::cancel() {
+  if (impl_->in_forked_child()) return;
   const std::lock_guard lock(impl_->mutex);
   if (!impl_->running) return;
   impl_->cancelled = true;

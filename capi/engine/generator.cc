@@ -118,6 +118,7 @@ Status Generator::start(std::string_view prompt) {
 }
 
 Status Generator::start(std::vector<int32_t> prompt) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
   if (prompt.empty()) return Status(StatusCode::kInvalidArgument, "a prompt needs at least one token");
   if (static_cast<int64_t>(prompt.size()) > settings_.context)
     return Status(
@@ -147,6 +148,7 @@ Status Generator::start(std::vector<int32_t> prompt) {
 }
 
 void Generator::cancel() {
+  if (!runtime().in_creating_process()) return;
   const std::lock_guard lock(mutex_);  // else a worker about to wait for room could miss it
   cancelled_ = true;
   changed_.notify_all();
@@ -157,6 +159,7 @@ void Generator::wait_until_idle(std::unique_lock<std::mutex>& lock) {
 }
 
 Result<TextPiece> Generator::next(double timeout_s) {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
   std::unique_lock lock(mutex_);
   if (!started_)
     return Status(StatusCode::kFailedPrecondition, "nothing was started: call tsr_generator_start first");
@@ -256,17 +259,18 @@ bool Generator::ends(int32_t token) const {
 }
 
 Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
-  TextStream stream(settings_.stop);
+  TextStream echoed({}), stream(settings_.stop);
   const auto decode = [this](int32_t token, int32_t previous) {
     return tokenizer_ ? tokenizer_->decode_one(token, previous) : std::string();
   };
   int32_t previous = -1;
   for (const int32_t token : prompt) {
     if (settings_.echo && !(tokenizer_ && token == tokenizer_->data().bos) &&
-        !put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, decode(token, previous)}))
+        !put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, echoed.add(decode(token, previous))}))
       return Finish::kCancelled;
     previous = token;
   }
+  (void)stream.add(echoed.finish());  // the beginning of a character, which what follows may finish
   // Every token but the last one sampled is written to the cache.
   const int64_t count = static_cast<int64_t>(prompt.size());
   int64_t room = settings_.context - count + 1;
@@ -310,6 +314,7 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
 }
 
 Result<HostTensor> Generator::logits() {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
   std::unique_lock lock(mutex_);
   if (busy_ || job_ || !started_)
     return Status(StatusCode::kFailedPrecondition,
@@ -323,13 +328,15 @@ Result<HostTensor> Generator::logits() {
 }
 
 Result<std::string> Generator::trace_json() {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
   const std::lock_guard lock(mutex_);
   if (busy_ || job_)
     return Status(StatusCode::kFailedPrecondition, "a trace can be read when the text is complete");
   return running_->trace_json();
 }
 
-std::string Generator::report_json() {
+Result<std::string> Generator::report_json() {
+  TSR_RETURN_IF_ERROR(runtime().check_process());
   const std::lock_guard lock(mutex_);
   GeneratorReport report = report_;
   if (!busy_ && !job_) report.memory = running_->session().memory();

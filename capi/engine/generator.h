@@ -1,5 +1,6 @@
 // Generator: continues a text token by token. A worker thread computes and queues pieces; `next` collects
-// them. One thread at a time, but for `cancel`.
+// them. One thread at a time, but for `cancel`. In a forked child, where no worker is and what it locked
+// stays locked, everything is kFailedPrecondition.
 #pragma once
 
 #include <atomic>
@@ -46,7 +47,7 @@ class Generator {
   Status start(std::vector<int32_t> prompt);
   Result<TextPiece> next(double timeout_s);  // negative: as long as it takes
   Result<HostTensor> logits();
-  std::string report_json();
+  Result<std::string> report_json();
   Result<std::string> trace_json();  // of a text that is complete
   Runtime& runtime() { return *running_->prepared()->runtime; }
   void cancel();  // any thread

@@ -1,4 +1,7 @@
 // Generation through C: the published transcript, streaming, stops, cancelling.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -150,6 +153,57 @@ TEST_CASE("a generation ends at its limits: tokens, context, stop ids") {
   CHECK(stopped.tokens.size() <= 2);
   const Generator echoing = generator(rt, model, {{"max_tokens", int64_t{1}}, {"echo", int64_t{1}}});
   CHECK(generate(echoing, "abc").text.starts_with("abc"));
+}
+
+TEST_CASE("an echoed prompt comes in whole characters too") {
+  const Runtime rt = runtime();
+  const Model model = random_bytes_model();
+  const Generator echoing = generator(rt, model, {{"max_tokens", int64_t{3}}, {"echo", int64_t{1}}});
+  const std::string prompt = "a漢é";
+  ok(tsr_generator_start(echoing.get(), prompt.data(), prompt.size() - 1));  // the last one is cut
+  std::vector<std::string> texts;
+  for (;;) {
+    tsr_piece piece = {};
+    piece.struct_size = sizeof piece;
+    ok(tsr_generator_next(echoing.get(), -1, &piece));
+    if (piece.kind == TSR_END) break;
+    texts.emplace_back(piece.text, piece.text_size);
+  }
+  REQUIRE(texts.size() >= 5);
+  CHECK(std::vector(texts.begin(), texts.begin() + 5) == std::vector<std::string>{"a", "", "", "漢", ""});
+  std::string whole;
+  for (const std::string& text : texts) whole += text;
+  CHECK(whole.starts_with(prompt.substr(0, prompt.size() - 1)));
+}
+
+TEST_CASE("after fork a generator answers with an error, even where its worker was at work") {
+  const Runtime rt = runtime();
+  const Model model = random_bytes_model();
+  const Generator from = generator(rt, model, {});
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    ok(tsr_generator_start(from.get(), "a", TSR_TEXT_END));
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      alarm(20);
+      tsr_piece piece = {};
+      piece.struct_size = sizeof piece;
+      tsr_tensor* logits = nullptr;
+      int refused = 0;
+      for (tsr_status* answer :
+           {tsr_generator_next(from.get(), -1, &piece), tsr_generator_start(from.get(), "b", TSR_TEXT_END),
+            tsr_generator_logits(from.get(), &logits), tsr_generator_report(from.get(), nullptr, 0, nullptr)})
+        refused += tsr_status_code(answer) == TSR_FAILED_PRECONDITION;
+      tsr_generator_cancel(from.get());
+      tsr_generator_free(from.get());
+      _exit(refused);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 4);
+    CHECK(collect(from.get()).finish != TSR_FINISH_CANCELLED);  // the parent goes on
+  }
 }
 
 TEST_CASE("logits of the last token can be read, polling does not wait, and cancelling ends the text") {

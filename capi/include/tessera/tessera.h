@@ -259,8 +259,9 @@ TSR_API tsr_status* tsr_tensor_new(tsr_dtype dtype, int32_t rank, const int64_t*
 
 /* A view of the caller's memory, without a copy. `bytes` is checked against dtype and dims. The memory must
  * stay valid and unchanged until `release(context)` is called, from any thread, which happens once nothing
- * uses it any more (also when this call fails), and may itself call this library; with release NULL the caller must know when that is: after
- * the tensor and everything it was written into (models borrow, sessions and trainers copy) are freed. */
+ * uses it any more (also when this call fails), and may itself call this library; with release NULL the
+ * caller must know when that is: after the tensor and everything it was written into (models borrow, sessions
+ * and trainers copy) are freed. */
 TSR_API tsr_status* tsr_tensor_borrow(tsr_dtype dtype, int32_t rank, const int64_t* dims, const void* data,
                                       size_t bytes, void (*release)(void* context), void* context,
                                       tsr_tensor** out_tensor);
