@@ -1,11 +1,14 @@
 #include "serialize/tokenizer/special_tokens.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
+#include <unordered_map>
 
 namespace tessera {
 
 SpecialTokens::SpecialTokens(std::span<const std::string> tokens, std::span<const TokenType> types) {
+  std::unordered_map<uint64_t, uint32_t> children;  // (node << 8 | byte) -> node
   matches_.emplace_back();
   for (size_t id = 0; id < types.size(); ++id) {
     const bool always = types[id] == TokenType::kUserDefined;
@@ -13,68 +16,101 @@ SpecialTokens::SpecialTokens(std::span<const std::string> tokens, std::span<cons
     if ((!always && !on_request) || tokens[id].empty()) continue;
     uint32_t node = 0;
     for (char character : tokens[id]) {
-      const uint64_t key = uint64_t{node} << 8 | static_cast<uint8_t>(character);
-      auto [edge, fresh] = edges_.try_emplace(key, static_cast<uint32_t>(matches_.size()));
-      if (fresh) matches_.emplace_back();
-      node = edge->second;
+      const auto byte = static_cast<uint8_t>(character);
+      auto [child, fresh] =
+          children.try_emplace(uint64_t{node} << 8 | byte, static_cast<uint32_t>(matches_.size()));
+      if (fresh) {
+        matches_.emplace_back();
+        edges_.push_back({node, byte, child->second});
+      }
+      node = child->second;
     }
     first_[static_cast<uint8_t>(tokens[id][0])] = true;
     Match& match = matches_[node];
     if (always && match.always < 0) match.always = static_cast<int32_t>(id);
     if (match.with_special < 0) match.with_special = static_cast<int32_t>(id);
   }
+  std::ranges::sort(edges_);
+  first_edge_.assign(matches_.size() + 1, 0);
+  for (const Edge& edge : edges_) ++first_edge_[edge.node + 1];
+  for (size_t node = 1; node < first_edge_.size(); ++node) first_edge_[node] += first_edge_[node - 1];
 }
 
 uint32_t SpecialTokens::child(uint32_t node, uint8_t byte) const {
-  auto edge = edges_.find(uint64_t{node} << 8 | byte);
-  return edge == edges_.end() ? 0 : edge->second;
+  const auto begin = edges_.begin() + first_edge_[node], end = edges_.begin() + first_edge_[node + 1];
+  const auto edge = std::ranges::lower_bound(begin, end, byte, {}, &Edge::byte);
+  return edge == end || edge->byte != byte ? 0 : edge->child;
+}
+
+SpecialTokens::Occurrence SpecialTokens::longest_at(std::string_view text, size_t begin, size_t most,
+                                                    bool parse_special) const {
+  Occurrence longest{begin, 0, -1};
+  const size_t end = most < text.size() - begin ? begin + most : text.size();
+  uint32_t node = 0;
+  for (size_t at = begin; at < end; ++at) {
+    node = child(node, static_cast<uint8_t>(text[at]));
+    if (node == 0) break;
+    const int32_t token = parse_special ? matches_[node].with_special : matches_[node].always;
+    if (token >= 0) longest = {begin, static_cast<uint32_t>(at + 1 - begin), token};
+  }
+  return longest;
+}
+
+void SpecialTokens::choose(std::string_view text, bool parse_special, std::vector<Occurrence>& chain) const {
+  if (chain.size() < 2) return;
+  const size_t first = chain.front().begin;
+  size_t last = 0;
+  for (const Occurrence& occurrence : chain) last = std::max(last, occurrence.begin + occurrence.length);
+  std::vector<bool> taken(last - first);
+  const auto loses = [](const Occurrence& a, const Occurrence& b) {
+    return std::tuple(b.length, a.token, a.begin) > std::tuple(a.length, b.token, b.begin);
+  };
+  // What is longest here may no longer fit where it is its turn: then what does, in its own turn.
+  std::vector<Occurrence> waiting = std::move(chain);
+  chain.clear();
+  std::ranges::make_heap(waiting, loses);
+  while (!waiting.empty()) {
+    std::ranges::pop_heap(waiting, loses);
+    const Occurrence next = waiting.back();
+    waiting.pop_back();
+    const auto begin = taken.begin() + static_cast<ptrdiff_t>(next.begin - first), end = begin + next.length;
+    const auto free = std::find(begin, end, true) - begin;
+    if (free == next.length) {
+      std::fill(begin, end, true);
+      chain.push_back(next);
+    } else if (free > 0) {
+      const Occurrence shorter = longest_at(text, next.begin, static_cast<size_t>(free), parse_special);
+      if (shorter.length == 0) continue;
+      waiting.push_back(shorter);
+      std::ranges::push_heap(waiting, loses);
+    }
+  }
+  std::ranges::sort(chain, {}, &Occurrence::begin);
 }
 
 std::vector<TextFragment> SpecialTokens::split(std::string_view text, bool parse_special) const {
-  struct Occurrence {
-    size_t begin, length;
-    int32_t token;
+  std::vector<TextFragment> fragments;
+  std::vector<Occurrence> chain;
+  size_t position = 0, chain_end = 0;
+  const auto flush = [&] {
+    choose(text, parse_special, chain);
+    for (const Occurrence& occurrence : chain) {
+      if (occurrence.begin > position)
+        fragments.push_back({text.substr(position, occurrence.begin - position), -1});
+      fragments.push_back({text.substr(occurrence.begin, occurrence.length), occurrence.token});
+      position = occurrence.begin + occurrence.length;
+    }
+    chain.clear();
   };
-  std::vector<Occurrence> occurrences;
   for (size_t begin = 0; begin < text.size(); ++begin) {
     if (!first_[static_cast<uint8_t>(text[begin])]) continue;
-    uint32_t node = 0;
-    for (size_t end = begin; end < text.size(); ++end) {
-      node = child(node, static_cast<uint8_t>(text[end]));
-      if (node == 0) break;
-      const int32_t token = parse_special ? matches_[node].with_special : matches_[node].always;
-      if (token >= 0) occurrences.push_back({begin, end + 1 - begin, token});
-    }
+    const Occurrence longest = longest_at(text, begin, std::numeric_limits<uint32_t>::max(), parse_special);
+    if (longest.length == 0) continue;
+    if (begin >= chain_end) flush();
+    chain.push_back(longest);
+    chain_end = std::max(chain_end, begin + longest.length);
   }
-  if (occurrences.empty()) {
-    if (text.empty()) return {};
-    return {{text, -1}};
-  }
-
-  std::ranges::sort(occurrences, [](const Occurrence& a, const Occurrence& b) {
-    return std::tuple(b.length, a.token, a.begin) < std::tuple(a.length, b.token, b.begin);
-  });
-  // Whatever is taken is at least as long as what comes later, so an overlap covers one of the later one's
-  // ends.
-  std::vector<bool> taken(text.size());
-  std::vector<Occurrence> kept;
-  for (const Occurrence& occurrence : occurrences) {
-    const size_t end = occurrence.begin + occurrence.length;
-    if (taken[occurrence.begin] || taken[end - 1]) continue;
-    std::fill(taken.begin() + static_cast<ptrdiff_t>(occurrence.begin),
-              taken.begin() + static_cast<ptrdiff_t>(end), true);
-    kept.push_back(occurrence);
-  }
-  std::ranges::sort(kept, {}, &Occurrence::begin);
-
-  std::vector<TextFragment> fragments;
-  size_t position = 0;
-  for (const Occurrence& occurrence : kept) {
-    if (occurrence.begin > position)
-      fragments.push_back({text.substr(position, occurrence.begin - position), -1});
-    fragments.push_back({text.substr(occurrence.begin, occurrence.length), occurrence.token});
-    position = occurrence.begin + occurrence.length;
-  }
+  flush();
   if (position < text.size()) fragments.push_back({text.substr(position), -1});
   return fragments;
 }

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "serialize/tokenizer/tokenizer.h"
@@ -24,18 +24,35 @@ class SpecialTokens {
  public:
   SpecialTokens(std::span<const std::string> tokens, std::span<const TokenType> types);
 
-  // Longer tokens win over shorter ones wherever they overlap, then lower ids, then earlier positions. Linear
-  // in the text but for the sort of the occurrences. No fragment is empty.
+  // Longer tokens win over shorter ones wherever they overlap, then lower ids, then earlier positions. Takes
+  // memory for fragments and for the longest chain of overlapping tokens alone. No fragment is empty.
   std::vector<TextFragment> split(std::string_view text, bool parse_special) const;
 
  private:
   struct Match {
     int32_t always = -1, with_special = -1;  // token that ends at a trie node
   };
+  struct Edge {
+    uint32_t node;
+    uint8_t byte;
+    uint32_t child;
+    auto operator<=>(const Edge&) const = default;
+  };
+  struct Occurrence {
+    size_t begin;
+    uint32_t length;  // 0: there is none
+    int32_t token;
+  };
   uint32_t child(uint32_t node, uint8_t byte) const;
+  // The longest token that begins there and has at most `most` bytes.
+  Occurrence longest_at(std::string_view text, size_t begin, size_t most, bool parse_special) const;
+  // `chain` has the longest token at every position where one begins, in order; left are those that win, in
+  // order.
+  void choose(std::string_view text, bool parse_special, std::vector<Occurrence>& chain) const;
 
-  std::unordered_map<uint64_t, uint32_t> edges_;  // (node << 8 | byte) -> node; node 0 is the root
-  std::vector<Match> matches_;                    // by node
+  std::vector<Edge> edges_;           // of the trie, by node and byte; node 0 is the root
+  std::vector<uint32_t> first_edge_;  // by node, and one more
+  std::vector<Match> matches_;        // by node
   std::array<bool, 256> first_{};
 };
 

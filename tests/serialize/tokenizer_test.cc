@@ -3,11 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "graph/base/text.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_tokenizer.h"
 #include "serialize/tokenizer/pre_tokenizer.h"
+#include "serialize/tokenizer/special_tokens.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -280,6 +282,58 @@ TEST_CASE("wordpiece_drops_what_is_no_character_of_a_text") {
     CHECK((*tokenizer)->encode("a" + std::string(dropped) + "b") == std::vector<int32_t>{1});
   }
   CHECK((*tokenizer)->encode("a\xCD\xB8") == std::vector<int32_t>{0});  // U+0378 stands for nothing yet
+}
+
+TEST_CASE("special_tokens_are_those_that_win_among_all_that_occur") {
+  uint32_t state = 7;
+  const auto draw = [&](uint32_t below) {
+    state = state * 1664525 + 1013904223;
+    return state / 65536 % below;
+  };
+  const auto drawn = [&](size_t size) {
+    std::string text;
+    while (text.size() < size) text += "ab\n"[draw(3)];
+    return text;
+  };
+  for (int round = 0; round < 60; ++round) {
+    std::vector<std::string> tokens;
+    std::vector<TokenType> types;
+    for (int i = 0; i < 8; ++i) {
+      tokens.push_back(i % 2 == 0 ? std::string(1 + draw(9), '\n') : drawn(1 + draw(5)));
+      types.push_back(i % 3 == 0 ? TokenType::kControl : TokenType::kUserDefined);
+    }
+    const SpecialTokens special(tokens, types);
+    for (bool parse_special : {false, true}) {
+      const std::string text = drawn(60) + std::string(draw(30), '\n') + drawn(20);
+      CAPTURE(text);
+      // Everything that occurs, the best first, unless something better lies over it.
+      using Occurrence = std::tuple<int64_t, int32_t, size_t>;  // minus the length, token, begin
+      std::vector<Occurrence> all;
+      for (size_t begin = 0; begin < text.size(); ++begin)
+        for (size_t id = 0; id < tokens.size(); ++id)
+          if ((parse_special || types[id] == TokenType::kUserDefined) &&
+              text.compare(begin, tokens[id].size(), tokens[id]) == 0)
+            all.emplace_back(-static_cast<int64_t>(tokens[id].size()), static_cast<int32_t>(id), begin);
+      std::ranges::sort(all);
+      std::vector<int32_t> owner(text.size(), -1);
+      std::vector<std::pair<size_t, int32_t>> wanted, found;
+      for (const auto& [size, id, begin] : all) {
+        const auto from = owner.begin() + static_cast<ptrdiff_t>(begin), to = from - size;
+        if (std::any_of(from, to, [](int32_t id) { return id >= 0; })) continue;
+        std::fill(from, to, id);
+        wanted.emplace_back(begin, id);
+      }
+      std::ranges::sort(wanted);
+      std::string joined;
+      for (const TextFragment& fragment : special.split(text, parse_special)) {
+        CHECK(!fragment.text.empty());
+        if (fragment.token >= 0) found.emplace_back(joined.size(), fragment.token);
+        joined += fragment.text;
+      }
+      CHECK(found == wanted);
+      CHECK(joined == text);
+    }
+  }
 }
 
 TEST_CASE("byte_level_merges_follow_the_order_of_the_list") {
