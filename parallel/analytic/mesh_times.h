@@ -3,6 +3,7 @@
 #pragma once
 
 #include "parallel/analytic/after_bound.h"
+#include "parallel/analytic/known_replays.h"
 #include "parallel/analytic/stage_time.h"
 #include "parallel/analytic/step_space.h"
 
@@ -23,11 +24,13 @@ class MeshTimes {
   // Holds a reference to the plan, one of this mesh.
   StageTimes of(const ForeignPlan& plan) const { return {times_, plan}; }
   double backward_share() const { return share_; }
+  KnownReplays& replays() const { return replays_; }
 
  private:
   const ForeignPlan mesh_;
   const StageTimes times_;
   const double share_;
+  mutable KnownReplays replays_;  // remembered, not changed
 };
 
 }  // namespace tessera

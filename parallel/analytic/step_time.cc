@@ -5,6 +5,7 @@
 
 #include "graph/base/text.h"
 #include "parallel/analytic/fp8_linears.h"
+#include "parallel/analytic/known_replays.h"
 #include "parallel/analytic/offload_time.h"
 #include "parallel/analytic/pipeline_replay.h"
 #include "parallel/analytic/stage_time.h"
@@ -127,7 +128,7 @@ AfterPipeline after_pipeline(const TransformerShape& model, const ForeignPlan& p
 
 Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
                            int64_t global_batch, std::span<const StageBlocks> given,
-                           std::vector<ReplayedPass>* replayed, double most_s) {
+                           std::vector<ReplayedPass>* replayed, double most_s, KnownReplays* known) {
   TSR_RETURN_IF_ERROR(check_one_kind(cluster));
   TSR_RETURN_IF_ERROR(
       check_foreign_plan(plan, model, global_batch, static_cast<int32_t>(cluster.devices.size())));
@@ -163,9 +164,11 @@ Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& pla
   const auto slowest = static_cast<size_t>(std::ranges::max_element(busy) - busy.begin());
   const auto& most = *std::ranges::max_element(parameters, {}, &StageParameters::all);
   const AfterPipeline after = after_pipeline(model, plan, cluster, m, most, backward[slowest]);
-  const ReplayedPipeline replay =
-      replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times, 0, replayed,
-                      most_s - (1 - 1e-12) * (after.gradients_s + after.update_s));
+  const double pipeline_most_s = most_s - (1 - 1e-12) * (after.gradients_s + after.update_s);
+  const ReplayedPipeline replay = known != nullptr && replayed == nullptr && plan.splits_backward()
+                                      ? known->replay(plan.schedule, plan.pp, m, times, 0, pipeline_most_s)
+                                      : replay_pipeline(plan.schedule, plan.pp, plan.virtual_stages, m, times,
+                                                        0, replayed, pipeline_most_s);
 
   StepTime result;
   result.step_s = replay.makespan_s + after.gradients_s + after.update_s;

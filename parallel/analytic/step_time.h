@@ -16,6 +16,7 @@
 namespace tessera {
 
 struct ReplayedPass;  // parallel/analytic/pipeline_replay.h
+class KnownReplays;   // parallel/analytic/known_replays.h
 
 struct StepTime {
   double step_s = 0;
@@ -45,10 +46,11 @@ std::vector<StageBlocks> even_stages(const TransformerShape& model, const Foreig
 
 // Fails where check_foreign_plan does. `stages`: one for each virtual stage; empty for the even split.
 // `passes`, where given, takes every pass of the pipeline. Of steps of `most_s` or more only that much need
-// be known: their step_s may be infinite.
+// be known: their step_s may be infinite. `known`: replays made before, not with passes.
 Result<StepTime> step_time(const TransformerShape& model, const ForeignPlan& plan, const Cluster& cluster,
                            int64_t global_batch, std::span<const StageBlocks> stages = {},
-                           std::vector<ReplayedPass>* passes = nullptr, double most_s = INFINITY);
+                           std::vector<ReplayedPass>* passes = nullptr, double most_s = INFINITY,
+                           KnownReplays* known = nullptr);
 
 // Parameters that one tensor- and expert-parallel rank of a stage holds.
 struct StageParameters {

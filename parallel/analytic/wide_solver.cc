@@ -20,6 +20,7 @@ class Configuration {
       : model_(model),
         cluster_(cluster),
         options_(options),
+        replays_(mesh.replays()),
         cuts_(model, cluster, options, plan, chunks_to, mesh),
         plan_(cuts_.plan()),
         times_(cuts_.times()),
@@ -265,8 +266,8 @@ class Configuration {
                                                        held.host, host_share_bytes(cluster_)));
       found.memory_bytes.push_back(held.total());
     }
-    TSR_ASSIGN_OR_RETURN(found.time,
-                         step_time(model_, plan_, cluster_, options_.global_batch, stages, nullptr, best_));
+    TSR_ASSIGN_OR_RETURN(found.time, step_time(model_, plan_, cluster_, options_.global_batch, stages,
+                                               nullptr, best_, &replays_));
     found.stages = stages;
     return found;
   }
@@ -274,6 +275,7 @@ class Configuration {
   const TransformerShape& model_;
   const Cluster& cluster_;
   const StepSearchOptions& options_;
+  KnownReplays& replays_;
   WideCuts cuts_;
   const ForeignPlan& plan_;  // of the cuts
   const StageTimes& times_;
