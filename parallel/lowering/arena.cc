@@ -1,45 +1,86 @@
 #include "parallel/lowering/arena.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace tessera {
 
 namespace {
 
+struct Extent {
+  int64_t from = 0, to = 0;  // in units of kSlotAlignment
+};
+
+// Sorts extents by where they begin, those that begin together in any order: in a few passes, as comparing
+// them is most of what placing thousands of buffers would take.
+class ExtentSort {
+ public:
+  // `most`: none begins later.
+  void operator()(std::vector<Extent>& extents, int64_t most) {
+    if (extents.size() < kFew) return void(std::ranges::sort(extents, {}, &Extent::from));
+    const int bits = std::bit_width(static_cast<uint64_t>(most));
+    const int passes = (bits + kDigit - 1) / kDigit, digit = passes > 0 ? (bits + passes - 1) / passes : 0;
+    const int64_t mask = (int64_t{1} << digit) - 1;
+    sorted_.resize(extents.size());
+    for (int pass = 0; pass < passes; ++pass) {
+      const int shift = pass * digit;
+      starts_.assign(static_cast<size_t>(mask) + 2, 0);
+      for (const Extent& it : extents) ++starts_[static_cast<size_t>((it.from >> shift) & mask) + 1];
+      std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
+      for (const Extent& it : extents)
+        sorted_[starts_[static_cast<size_t>((it.from >> shift) & mask)]++] = it;
+      extents.swap(sorted_);
+    }
+  }
+
+ private:
+  static constexpr size_t kFew = 128;
+  static constexpr int kDigit = 11;
+  std::vector<Extent> sorted_;
+  std::vector<uint32_t> starts_;
+};
+
 // Placed buffers by stretch of time, so that only those that may meet a new one are looked at.
 class Timeline {
  public:
   Timeline(std::span<const Lifetime> all, int32_t end)
-      : all_(all), alive_(static_cast<size_t>(end / kStretch + 1)), begin_(alive_.size()) {}
+      : all_(all),
+        placed_(all.size()),
+        alive_(static_cast<size_t>(end / kStretch + 1)),
+        begin_(alive_.size()) {}
 
   // The lowest end of the tightest gap among placed buffers that live at the same time.
-  int64_t best_fit(size_t item, const std::vector<int64_t>& offsets) {
+  int64_t best_fit(size_t item) {
     const Lifetime& it = all_[item];
     met_.clear();
     const auto meet = [&](const std::vector<uint32_t>& others) {
       for (const uint32_t other : others) {
-        const Lifetime& o = all_[other];
-        if (o.first > it.last || o.last < it.first) continue;
-        met_.emplace_back(offsets[other], offsets[other] + align_slot(o.bytes));
+        const Placed& o = placed_[other];
+        if (o.first <= it.last && o.last >= it.first) met_.push_back(o.extent);
       }
     };
     // Each of them once: those that are there when it begins, and those that begin later.
     const int32_t first = it.first / kStretch, last = it.last / kStretch;
     meet(alive_[static_cast<size_t>(first)]);
     for (int32_t s = first + 1; s <= last; ++s) meet(begin_[static_cast<size_t>(s)]);
-    std::ranges::sort(met_);
+    sort_(met_, highest_);
+    const int64_t wanted = align_slot(it.bytes) / kSlotAlignment;
     int64_t end = 0, best = -1, best_gap = INT64_MAX;
     for (const auto& [from, to] : met_) {
       const int64_t gap = from - end;
-      if (gap >= it.bytes && gap < best_gap) best = end, best_gap = gap;
+      if (gap >= wanted && gap < best_gap) best = end, best_gap = gap;
       end = std::max(end, to);
     }
-    return best >= 0 ? best : end;
+    return (best >= 0 ? best : end) * kSlotAlignment;
   }
 
-  void place(size_t item) {
-    const int32_t first = all_[item].first / kStretch, last = all_[item].last / kStretch;
+  void place(size_t item, int64_t offset) {
+    const Lifetime& it = all_[item];
+    const int64_t from = offset / kSlotAlignment;
+    placed_[item] = {{from, from + align_slot(it.bytes) / kSlotAlignment}, it.first, it.last};
+    highest_ = std::max(highest_, from);
+    const int32_t first = it.first / kStretch, last = it.last / kStretch;
     begin_[static_cast<size_t>(first)].push_back(static_cast<uint32_t>(item));
     for (int32_t s = first; s <= last; ++s)
       alive_[static_cast<size_t>(s)].push_back(static_cast<uint32_t>(item));
@@ -47,9 +88,16 @@ class Timeline {
 
  private:
   static constexpr int32_t kStretch = 32;
+  struct Placed {
+    Extent extent;
+    int32_t first = 0, last = 0;
+  };
   std::span<const Lifetime> all_;
+  std::vector<Placed> placed_;                        // by item
   std::vector<std::vector<uint32_t>> alive_, begin_;  // by stretch: those that live in it, that begin in it
-  std::vector<std::pair<int64_t, int64_t>> met_;
+  std::vector<Extent> met_;
+  ExtentSort sort_;
+  int64_t highest_ = 0;  // where the last of all extents begins
 };
 
 // Ends early, with that much, where it would take `beat` bytes or more.
@@ -60,8 +108,8 @@ ArenaLayout place_in_order(std::span<const Lifetime> all, const std::vector<size
   Timeline timeline(all, end);
   for (const size_t item : order) {
     if (all[item].bytes == 0) continue;
-    layout.offsets[item] = timeline.best_fit(item, layout.offsets);
-    timeline.place(item);
+    layout.offsets[item] = timeline.best_fit(item);
+    timeline.place(item, layout.offsets[item]);
     layout.bytes = std::max(layout.bytes, layout.offsets[item] + all[item].bytes);
     if (layout.bytes >= beat) break;
   }
