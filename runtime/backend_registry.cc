@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "graph/base/text.h"
+#include "runtime/device_turns.h"
 #include "runtime/host_services.h"
 
 namespace tessera {
@@ -72,6 +73,7 @@ struct BackendRegistry::Impl {
 
   RegistryOptions options;
   HostServices services;
+  DeviceTurns turns;
   std::mutex mutex;
   std::vector<Entry> entries;  // guarded by `mutex`
 
@@ -136,6 +138,7 @@ BackendRegistry::BackendRegistry(RegistryOptions options)
 BackendRegistry::~BackendRegistry() = default;
 
 const tsr_host_api& BackendRegistry::host() const { return impl_->services.api(); }
+DeviceTurns& BackendRegistry::turns() { return impl_->turns; }
 
 Result<const tsr_backend_api*> BackendRegistry::find(std::string_view name) {
   if (!is_name(name))
@@ -148,7 +151,8 @@ Result<const tsr_backend_api*> BackendRegistry::find(std::string_view name) {
   std::vector<std::string> usable;
   for (const Impl::Entry& other : impl_->entries)
     if (other.api != nullptr) usable.push_back(other.name);
-  return Status(row.status.code(), format("no backend '{}': {}; here: {}", name, row.status.message(), join(usable, ", ")));
+  return Status(row.status.code(),
+                format("no backend '{}': {}; here: {}", name, row.status.message(), join(usable, ", ")));
 }
 
 std::vector<BackendInfo> BackendRegistry::list() {

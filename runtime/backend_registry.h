@@ -22,6 +22,8 @@ struct RegistryOptions {
   void* log_context = nullptr;
 };
 
+class DeviceTurns;
+
 struct BackendInfo {
   std::string name;
   bool available = false;
@@ -41,6 +43,7 @@ class BackendRegistry {
   Result<const tsr_backend_api*> find(std::string_view name);
   std::vector<BackendInfo> list();      // built-ins and every plugin known by name, present or not
   const tsr_host_api& host() const;     // with this registry's pool and log
+  DeviceTurns& turns();
 
  private:
   struct Impl;

@@ -1,6 +1,8 @@
 // CollectiveOrder: the collectives of one rank follow one another on its device, whatever their streams, as
-// they were issued. Branches of a graph have no order among them, and kernels of two communicators that begin
-// in one order here and in another there may wait for each other's room.
+// they were issued. Streams and branches of a graph have no order among them, and kernels of two
+// communicators that begin in one order here and in another there may wait for each other's room for ever.
+// Ranks issue in orders that agree (graph/analysis/issue_order.h), so this leaves nothing to wait in a
+// circle.
 #pragma once
 
 #include "graph/base/result.h"

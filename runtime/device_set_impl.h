@@ -7,6 +7,7 @@
 
 #include "runtime/device_catalog.h"
 #include "runtime/device_set.h"
+#include "runtime/device_turns.h"
 #include "runtime/host_services.h"
 
 namespace tessera {
@@ -17,6 +18,7 @@ struct DeviceSet::Impl {
   }
   const tsr_backend_api* api = nullptr;
   const tsr_host_api* host = nullptr;
+  DeviceTurns* turns = nullptr;  // the registry's
   std::string text;
   std::vector<int32_t> ordinals;
   std::vector<tsr_abi_device*> devices;  // one per rank

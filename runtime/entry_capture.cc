@@ -17,10 +17,15 @@ Status EntryCapture::run(std::span<CommEnd* const> ends) {
   }
   const bool counts = others_ != nullptr && !graph_.has_run();
   if (counts) counts_.begin(api_, ends);
-  TSR_RETURN_IF_ERROR(issue_(nullptr));
+  TSR_RETURN_IF_ERROR(issue());
   if (counts) counts_.end(api_);
   graph_.note_run();
   return {};
+}
+
+Status EntryCapture::issue() {
+  order_.begin();
+  return issue_(order_);
 }
 
 void EntryCapture::tell_refusal(std::string_view why) {
@@ -37,8 +42,7 @@ void EntryCapture::try_capture(std::span<CommEnd* const> ends) {
     return tell_refusal("it communicates by way of the host, or through a library that cannot be captured");
   }
   if (others_ != nullptr) counts_.begin(api_, ends);
-  order_.begin();
-  Status status = graph_.capture(streams_, [&] { return issue_(&order_); });
+  Status status = graph_.capture(streams_, [&] { return issue(); });
   if (others_ != nullptr) {
     counts_.end(api_);
     counts_.add(-1);  // it is counted whenever it is launched

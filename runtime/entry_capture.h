@@ -21,8 +21,8 @@ namespace tessera {
 // The rank's thread calls, except for `stop`.
 class EntryCapture {
  public:
-  // Issues the instructions to `streams`. `order`: null, or what collectives have to keep.
-  using Issue = std::function<Status(CollectiveOrder* order)>;
+  // Issues the instructions to `streams`, collectives in `order`.
+  using Issue = std::function<Status(CollectiveOrder& order)>;
   // A line of the log: what has become of the entry.
   using Tell = std::function<void(int32_t level, const std::string& what)>;
 
@@ -54,6 +54,7 @@ class EntryCapture {
 
  private:
   void try_capture(std::span<CommEnd* const> ends);
+  Status issue();
   void tell_refusal(std::string_view why);
 
   const tsr_backend_api& api_;

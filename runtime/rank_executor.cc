@@ -147,7 +147,7 @@ Status RankExecutor::prepare_issue(size_t entry, std::span<RankStream* const> st
   const std::string& name = program_.entries[entry].name;
   EntryCapture& capture = *captures_.emplace_back(std::make_unique<EntryCapture>(
       api_, device_, std::move(used),
-      [this, entry](CollectiveOrder* order) { return issue_steps(static_cast<int32_t>(entry), order); },
+      [this, entry](CollectiveOrder& order) { return issue_steps(static_cast<int32_t>(entry), order); },
       [this, &name](int32_t level, const std::string& what) {
         log(level, format("rank {}, entry '{}' is {}", rank_, name, what));
       }));
@@ -279,7 +279,7 @@ bool RankExecutor::wait_for(const StepWait& wait) const {
 }
 
 // One thread issues to all streams; the device keeps the order.
-Status RankExecutor::issue_steps(int32_t entry, CollectiveOrder* order) {
+Status RankExecutor::issue_steps(int32_t entry, CollectiveOrder& order) {
   for (const auto& [stream, position] : order_[static_cast<size_t>(entry)]) {
     const Step& step = stream->steps[static_cast<size_t>(entry)][static_cast<size_t>(position)];
     if (signals_.stop.load(std::memory_order_acquire))
@@ -292,8 +292,8 @@ Status RankExecutor::issue_steps(int32_t entry, CollectiveOrder* order) {
                                              : api_.stream_wait(stream->stream, wait.event)));
     }
     if (on_host) TSR_RETURN_IF_ERROR(take_error(api_.stream_synchronize(stream->stream)));
-    const bool orders = order != nullptr && step.kind == Step::Kind::kCollective;
-    if (orders) TSR_RETURN_IF_ERROR(order->before(stream->stream));
+    const bool is_collective = step.kind == Step::Kind::kCollective;
+    if (is_collective) TSR_RETURN_IF_ERROR(order.before(stream->stream));
     const int64_t begin_ns = options_.trace ? host_now_ns() : 0;
     if (step.begins != nullptr)
       TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.begins, stream->stream)));
@@ -304,7 +304,7 @@ Status RankExecutor::issue_steps(int32_t entry, CollectiveOrder* order) {
     stream->activity.store(StreamActivity::kIdle, std::memory_order_relaxed);
     if (!done.ok()) return failure(entry, step, done);
     stream->done.fetch_add(1, std::memory_order_relaxed);
-    if (orders) TSR_RETURN_IF_ERROR(order->after(stream->stream));
+    if (is_collective) TSR_RETURN_IF_ERROR(order.after(stream->stream));
     if (step.event != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.event, stream->stream)));
     if (step.ends != nullptr) TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.ends, stream->stream)));
     if (options_.trace && (timers_ == nullptr || on_host)) record(*stream, entry, step, begin_ns);

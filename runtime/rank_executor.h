@@ -89,7 +89,7 @@ class RankExecutor {
 
   void walk(RankStream& stream, int32_t entry);
   void issue_all(int32_t entry);
-  Status issue_steps(int32_t entry, CollectiveOrder* order);
+  Status issue_steps(int32_t entry, CollectiveOrder& order);
   Status step_once(RankStream& stream, int32_t entry, const Step& step);
   bool spins_for(const RankStream& other) const;
   bool wait_for(const StepWait& wait) const;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -82,6 +83,7 @@ struct Session::Impl {
   void rank_loop(int32_t rank);
   void run_rank(int32_t rank);
   void run_first_rank();
+  void run_all(const SessionEntry& entry);
   void fail(const Status& status);
   void stop_run();
   Status check_host_memory() const;
@@ -295,6 +297,7 @@ void Session::Impl::fail(const Status& status) {
 
 void Session::Impl::stop_run() {
   signals.stop.store(true, std::memory_order_seq_cst);
+  executable->impl().devices->impl().turns->wake();
   comms.abort();
   for (const auto& rank : ranks) rank->wake();
 }
@@ -312,6 +315,24 @@ Status Session::Impl::usable() const {
   return {};
 }
 
+void Session::Impl::run_all(const SessionEntry& entry) {
+  const DeviceSet::Impl& devices = executable->impl().devices->impl();
+  std::optional<DeviceTurns::Turn> turn;
+  if (ranks.size() > 1 && !has_flag(*devices.api, TSR_BACKEND_BLOCKING))
+    turn.emplace(*devices.turns, *devices.api, devices.ordinals, signals.stop);
+  if (signals.stop.load(std::memory_order_acquire)) return;
+  current.store(&entry, std::memory_order_release);
+  runs.fetch_add(1, std::memory_order_relaxed);
+  in_run.store(true, std::memory_order_release);
+  remaining.store(static_cast<int32_t>(ranks.size()), std::memory_order_relaxed);
+  const int before = done.load(std::memory_order_acquire);
+  generation.fetch_add(1, std::memory_order_acq_rel);
+  generation.notify_all();
+  run_first_rank();
+  wait_while(done, before, may_spin);
+  in_run.store(false, std::memory_order_release);
+}
+
 Status Session::Impl::run(const SessionEntry& entry) {
   TSR_RETURN_IF_ERROR(values.check_written(entry));
   for (size_t rank = 0; rank < probes.size(); ++rank)
@@ -326,17 +347,7 @@ Status Session::Impl::run(const SessionEntry& entry) {
     first_error = Status();
     signals.stop.store(false, std::memory_order_relaxed);
   }
-  current.store(&entry, std::memory_order_release);
-  runs.fetch_add(1, std::memory_order_relaxed);
-  in_run.store(true, std::memory_order_release);
-  remaining.store(static_cast<int32_t>(ranks.size()), std::memory_order_relaxed);
-  const int before = done.load(std::memory_order_acquire);
-  generation.fetch_add(1, std::memory_order_acq_rel);
-  generation.notify_all();
-  run_first_rank();
-  wait_while(done, before, may_spin);
-  in_run.store(false, std::memory_order_release);
-
+  run_all(entry);
   {
     const std::lock_guard lock(mutex);
     running = false;

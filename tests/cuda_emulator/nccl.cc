@@ -190,6 +190,13 @@ void carry_out(const std::vector<Call>& calls) {
   for (size_t i = 0; i < calls.size(); ++i) put(calls[i], results[i]);
 }
 
+// Kernels of NCCL wait on their device for those of others. Two that have no order there may begin in one
+// order here and in another there, and then wait for ever where there is room for one.
+void meet_in_order(cudaStream_t stream) {
+  if (!emulator::follows_meetings(stream)) refuse("two collectives have no order on their device");
+  emulator::note_meeting(stream);
+}
+
 // The rank's part of the next round; returns when all have come to it.
 ncclResult_t take_part(ncclComm_t comm, const Call& call, cudaStream_t stream) {
   Group& group = *comm->group;
@@ -207,6 +214,7 @@ ncclResult_t take_part(ncclComm_t comm, const Call& call, cudaStream_t stream) {
       if ((other.capture == 0) != (call.capture == 0)) refuse("one rank captured what another issues");
       if (other.capture != call.capture) refuse("the ranks' graphs come from different captures");
     }
+    for (const cudaStream_t each : round.streams) meet_in_order(each);
     emulator::enqueue_meeting(round.streams, [calls = round.calls] { carry_out(calls); });
     group.changed.notify_all();
   }
@@ -230,6 +238,7 @@ ncclResult_t issue(ncclComm_t comm, Call call, cudaStream_t stream) {
   (void)cudaStreamIsCapturing(stream, &status);
   if (status != cudaStreamCaptureStatusActive) return take_part(comm, call, stream);
   call.capture = ++comm->captured;
+  meet_in_order(stream);
   emulator::capture_issue(stream, [comm, call, hold = std::make_shared<Hold>(comm->group)](
                                       cudaStream_t where) { (void)take_part(comm, call, where); });
   return ncclSuccess;

@@ -3,6 +3,7 @@
 // synchronous" (API synchronization behavior), and then might not.
 #include "tests/cuda_emulator/runtime.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -91,6 +92,36 @@ void capture_issue(cudaStream_t given, std::function<void(cudaStream_t)> issue) 
   stream->capture->graph.push_back({.work = {}, .issue = std::move(issue)});
 }
 
+namespace {
+// By device: the last meeting of each stream.
+std::map<int, Issued>& meetings_by_device() {
+  static std::map<int, Issued> all;
+  return all;
+}
+}  // namespace
+
+bool follows_meetings(cudaStream_t given) {
+  const std::lock_guard lock(g_mutex);
+  CUstream_st* const stream = stream_of(given);
+  if (stream->capture != nullptr)
+    return std::ranges::all_of(stream->capture->meetings, [&](const auto& last) {
+      return last.first == stream || stream->awaited[last.first] >= last.second;
+    });
+  return std::ranges::all_of(meetings_by_device()[stream->device], [&](const auto& last) {
+    return last.first == stream || last.first->done >= last.second ||
+           stream->known[last.first] >= last.second;
+  });
+}
+
+void note_meeting(cudaStream_t given) {
+  const std::lock_guard lock(g_mutex);
+  CUstream_st* const stream = stream_of(given);
+  if (stream->capture != nullptr)
+    stream->capture->meetings[stream] = stream->capture->issued[stream] + 1;
+  else
+    meetings_by_device()[stream->device][stream] = stream->issued + 1;
+}
+
 void enqueue_meeting(const std::vector<cudaStream_t>& given, std::function<void()> work) {
   struct Meeting {
     std::vector<std::pair<CUstream_st*, uint64_t>> places;  // how much each stream does before it
@@ -172,6 +203,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t given) {
   event->clock_s = event->stream->clock_s;
   event->capture = event->stream->capture;
   event->awaited = event->stream->awaited;
+  event->known = event->stream->known;
+  event->known[event->stream] = event->at;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t given, unsigned flags) {
@@ -208,6 +241,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t given, cudaEvent_t event, unsigned)
     stream->capture->is_invalid = true;
     return report(cudaErrorStreamCaptureIsolation);
   }
+  for (const auto& [other, count] : event->known)
+    stream->known[other] = std::max(stream->known[other], count);
   emulator::enqueue_work(given, [stream = event->stream, at = event->at] { run_until(stream, at); });
   return cudaSuccess;
 }

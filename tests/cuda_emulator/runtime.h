@@ -23,6 +23,12 @@ void enqueue_work(cudaStream_t stream, std::function<void()> work, double second
 // it goes to. It may wait for other threads, and what it holds lives as long as a graph does.
 void capture_issue(cudaStream_t stream, std::function<void(cudaStream_t)> issue);
 
+// Whether what is issued or captured next on `stream` comes after all meetings of other streams of its
+// device. Else two of them may each hold the room that the other one's members wait for.
+bool follows_meetings(cudaStream_t stream);
+// What is issued or captured next on `stream` is one.
+void note_meeting(cudaStream_t stream);
+
 // Work that begins when all of `streams` have come to it, and that all of them wait for.
 void enqueue_meeting(const std::vector<cudaStream_t>& streams, std::function<void()> work);
 

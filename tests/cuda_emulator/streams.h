@@ -34,6 +34,7 @@ struct Capture {
   bool is_invalid = false;  // something happened that may not happen meanwhile
   bool has_ended = false;
   Issued issued = {};
+  Issued meetings = {};  // the last of each stream
   std::vector<GraphItem> graph = {};
 };
 
@@ -48,12 +49,13 @@ struct CUstream_st {
   double clock_s = 0;                          // of all that was issued
   std::shared_ptr<emulator::Capture> capture;  // that it belongs to
   emulator::Issued awaited;                    // of the capture
+  emulator::Issued known;                      // outside: of other streams, before whatever comes next
 };
 struct CUevent_st {
   CUstream_st* stream = nullptr;
   uint64_t at = 0;
   std::shared_ptr<emulator::Capture> capture;  // recorded in it
-  emulator::Issued awaited;
+  emulator::Issued awaited, known;
   bool has_time = false;
   double clock_s = 0;
 };

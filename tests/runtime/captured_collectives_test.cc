@@ -109,5 +109,27 @@ TEST_CASE("after_an_abort_no_graph_of_before_is_launched") {
   other.join();
 }
 
+// Each runs as if it were alone; beside each other their collectives would have no order on the devices.
+TEST_CASE("sessions_on_the_same_devices_take_turns") {
+  for (const bool capture : {false, true}) {
+    Steps first(capture), alone(capture);
+    const auto second =
+        Session::create(first.executable, {.capture = capture, .streams = StreamOptions{}}).value();
+    first.feed(*second, 0.001F);
+    const auto run = [](Session& session, Status& status) {
+      for (int step = 0; step < 20 && status.ok(); ++step) status = session.run("step");
+    };
+    Status status, other_status;
+    std::thread other([&] { run(*second, other_status); });
+    run(*first.session, status);
+    other.join();
+    REQUIRE_MESSAGE(status.ok(), status.to_string());
+    REQUIRE_MESSAGE(other_status.ok(), other_status.to_string());
+    for (int step = 0; step < 20; ++step) alone.run();
+    first.check_same(*alone.session);
+    alone.check_same(*second);
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -102,8 +102,8 @@ struct Steps {
     SessionOptions wanted;
     wanted.capture = capture;
     wanted.streams = StreamOptions{};
-    session =
-        Session::create(Executable::prepare(devices, step_program(*devices, shape)).value(), wanted).value();
+    executable = Executable::prepare(devices, step_program(*devices, shape)).value();
+    session = Session::create(executable, wanted).value();
     feed(0.001F);
     expects_graphs = test_backend() == "cuda" && registry.find("cuda").value()->device_count() >= kRanks &&
                      std::getenv("TESSERA_EMULATED_NCCL") == nullptr;
@@ -118,13 +118,14 @@ struct Steps {
     options.log_context = this;
     return options;
   }
-  void feed(float scale) {
+  void feed(float scale) { feed(*session, scale); }
+  void feed(Session& into, float scale) {
     std::vector<float> x(kStepMany * kRanks), s(kStepFew * kRanks);
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 1013) * scale - 0.3F;
     for (size_t i = 0; i < s.size(); ++i) s[i] = static_cast<float>(i) * scale;
     const TensorType many{DType::kF32, {kStepMany * kRanks}}, few{DType::kF32, {kStepFew * kRanks}};
-    REQUIRE(session->feed("step", "x", HostTensor::copy_of<float>(many, x)).ok());
-    REQUIRE(session->feed("step", "s", HostTensor::copy_of<float>(few, s)).ok());
+    REQUIRE(into.feed("step", "x", HostTensor::copy_of<float>(many, x)).ok());
+    REQUIRE(into.feed("step", "s", HostTensor::copy_of<float>(few, s)).ok());
   }
   void run() {
     const Status status = session->run("step");
@@ -133,10 +134,11 @@ struct Steps {
   std::vector<float> floats(const HostTensor& tensor) const {
     return {tensor.as<float>().begin(), tensor.as<float>().end()};
   }
-  void check_same(Steps& other) {
-    CHECK(floats(session->fetch("step", "y").value()) == floats(other.session->fetch("step", "y").value()));
+  void check_same(Steps& other) { check_same(*other.session); }
+  void check_same(Session& other) {
+    CHECK(floats(session->fetch("step", "y").value()) == floats(other.fetch("step", "y").value()));
     for (const char* name : {"count", "seen"})
-      CHECK(floats(session->read(name).value()) == floats(other.session->read(name).value()));
+      CHECK(floats(session->read(name).value()) == floats(other.read(name).value()));
   }
   std::string logged() {
     const std::lock_guard lock(mutex);
@@ -147,6 +149,7 @@ struct Steps {
   std::mutex mutex;
   std::string log;
   BackendRegistry registry;
+  std::shared_ptr<Executable> executable;
   std::unique_ptr<Session> session;
   bool expects_graphs;  // where nothing goes by way of the host
 };

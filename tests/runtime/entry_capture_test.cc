@@ -18,6 +18,7 @@
 namespace tessera {
 namespace {
 
+using test::is_capturing;
 using test::recorder;
 using test::recording_api;
 using test::two_streams;
@@ -39,21 +40,21 @@ struct Ranks {
       ends[rank].comm = reinterpret_cast<tsr_abi_comm*>(&counters[rank]);
       agreement.join(true);
       captures.push_back(std::make_unique<EntryCapture>(
-          api, nullptr, two_streams(), [this, rank](CollectiveOrder* order) { return issue(rank, order); },
+          api, nullptr, two_streams(), [this, rank](CollectiveOrder&) { return issue(rank); },
           [this, rank](int32_t, const std::string& what) { log[rank] += what + "; "; }));
       captures.back()->agree_with(agreement);
       captures.back()->allow();
     }
   }
-  Status issue(size_t rank, CollectiveOrder* order) {
-    if (order != nullptr && behaviours[rank].throws_in_capture) throw std::bad_alloc();
-    if (order != nullptr && behaviours[rank].stops_in_capture) stop();
+  Status issue(size_t rank) {
+    if (is_capturing && behaviours[rank].throws_in_capture) throw std::bad_alloc();
+    if (is_capturing && behaviours[rank].stops_in_capture) stop();
     if (is_stopped) return Status(StatusCode::kAborted, "stopped");
-    if (order != nullptr && behaviours[rank].fails_in_capture)
+    if (is_capturing && behaviours[rank].fails_in_capture)
       return Status(StatusCode::kUnsupported, "not in a graph");
     counters[rank].calls[kAllReduce] += 1;
     if (!behaviours[rank].by_way_of_host) counters[rank].calls[kCapturable] += 1;
-    issued[order == nullptr ? 0 : 1] += 1;
+    issued[is_capturing ? 1 : 0] += 1;
     return {};
   }
   // One run of all; who fails stops the others, as a session does.
@@ -107,7 +108,7 @@ TEST_CASE("an_entry_is_issued_then_captured_and_launched_then_launched") {
   {
     EntryCapture capture(
         api, nullptr, two_streams(),
-        [](CollectiveOrder*) {
+        [](CollectiveOrder&) {
           recorder().note(" work;");
           return Status();
         },
@@ -136,8 +137,8 @@ TEST_CASE("an_entry_that_is_refused_is_issued_every_time_and_says_so_once") {
   std::string log;
   EntryCapture capture(
       api, nullptr, two_streams(),
-      [&](CollectiveOrder* order) {
-        CHECK(order == nullptr);
+      [&](CollectiveOrder&) {
+        CHECK(!is_capturing);
         ++issued;
         return Status();
       },
@@ -153,11 +154,11 @@ TEST_CASE("an_entry_that_is_refused_is_issued_every_time_and_says_so_once") {
   CHECK(recorder().log.empty());
 }
 
-TEST_CASE("collectives_that_are_captured_follow_one_another_whatever_their_streams") {
+TEST_CASE("collectives_follow_one_another_whatever_their_streams") {
   const tsr_backend_api api = recording_api();
   const auto streams = two_streams();
   CollectiveOrder order(api, nullptr);
-  for (int capture = 0; capture < 2; ++capture) {
+  for (int run = 0; run < 2; ++run) {
     recorder().log.clear();
     order.begin();
     for (const size_t stream : {0, 0, 1, 0}) {

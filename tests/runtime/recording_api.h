@@ -25,6 +25,7 @@ inline Recorder& recorder() {
   static Recorder recorder;
   return recorder;
 }
+inline thread_local bool is_capturing = false;
 inline std::string number(const void* handle) { return std::to_string(reinterpret_cast<uintptr_t>(handle)); }
 
 // Begins a new log.
@@ -57,12 +58,14 @@ inline tsr_backend_api recording_api() {
     recorder().note(" begin on " + number(stream) + ";");
     const std::lock_guard lock(recorder().mutex);
     ++recorder().captures;
+    is_capturing = true;
     return nullptr;
   };
   api.capture_end = [](tsr_abi_stream* stream, void** out) -> tsr_abi_error* {
     recorder().note(" end on " + number(stream) + ";");
     const std::lock_guard lock(recorder().mutex);
     --recorder().captures;
+    is_capturing = false;
     ++recorder().graphs;
     *out = &recorder();
     return nullptr;
