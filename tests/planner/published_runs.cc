@@ -21,10 +21,10 @@ constexpr char kMegatronDeepSpeed[] =
 constexpr char kDeepSpeedZero[] = "attention=unfused,sp=off,dp_overlap=on,grad_dtype=f16,dtype=f16";
 constexpr char kLlama[] = "attention=fused,sp=on,dp_overlap=on,grad_dtype=f32,dtype=bf16";
 
-// - Narayanan et al. 2021, arXiv 2104.04473: table 1 ("in particular, we use the interleaved pipeline
-// schedule with the
-//   scatter/gather optimization"; how many chunks is not said: the fewest that cut stages evenly) and table
-//   2, by its count of operations, 96 B T L C^2 (1 + T / 6C + V / 16LC).
+// - Narayanan et al. 2021, arXiv 2104.04473: tables 1 and 2, by their count of operations,
+//   96 B T L C^2 (1 + T / 6C + V / 16LC). Run with interleaved stages, scattered and gathered sends; batches
+//   are multiples of the stages, as that schedule wants. How many chunks is not said: the fewest that cut
+//   stages evenly.
 // - Korthikanti et al. 2022, arXiv 2205.05198, table 5: all recomputed, and attention alone with sequence
 // parallelism;
 //   175B and 530B with three chunks.
