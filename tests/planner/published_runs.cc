@@ -26,16 +26,13 @@ constexpr char kLlama[] = "attention=fused,sp=on,dp_overlap=on,grad_dtype=f32,dt
 //   are multiples of the stages, as that schedule wants. How many chunks is not said: the fewest that cut
 //   stages evenly.
 // - Korthikanti et al. 2022, arXiv 2205.05198, table 5: all recomputed, and attention alone with sequence
-// parallelism;
-//   175B and 530B with three chunks.
-// - Smith et al. 2022, arXiv 2201.11990, section 2.4: MT-NLG 530B, Megatron-LM with DeepSpeed's pipeline.
+//   parallelism; 175B and 530B with three chunks.
+// - Smith et al. 2022, arXiv 2201.11990, section 2.4: MT-NLG, Megatron-LM with DeepSpeed's pipeline.
 // - BigScience's chronicles of BLOOM (tr11-176B-ml, 28 February 2022): Megatron-DeepSpeed on nodes with four
-// Omni-Path
-//   cards of 100 Gbit/s; the seventh row of 14336 is BLOOM as it was trained. Plans with tp=8 are left out,
-//   as what joins all eight devices of such a node is not said.
+//   Omni-Path cards of 100 Gbit/s; the row with 112 heads is BLOOM as it was trained. Plans with tp=8 are
+//   left out, as what joins all eight devices of such a node is not said.
 // - Llama 3's report, arXiv 2407.21783, table 4, by 6 P + 6 L T C operations a token. Its 16 stages have
-// chunks of single
-//   blocks, of which the first and the last are empty: priced with chunks of two.
+//   chunks of single blocks, of which the first and the last are empty: priced with chunks of two.
 constexpr PublishedSource kSources[] = {
     {"Megatron-LM 2021, table 1", kMegatron, 0, false},
     {"Megatron-LM 2021, table 2", kMegatron, 0, false},
