@@ -4,7 +4,8 @@ import (
 	"tessera/raw"
 )
 
-// Dataset is token ids cut into samples. Immutable. Options: seq, eval_fraction, shuffle, seed.
+// Dataset is token ids cut into samples. Immutable. Options: seq, eval_fraction, shuffle, seed, and of texts
+// special.
 type Dataset handle
 
 // Close frees it; see the package.

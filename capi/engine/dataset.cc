@@ -72,15 +72,29 @@ int64_t permuted(int64_t i, int64_t count, uint64_t key) {
   return static_cast<int64_t>(value);
 }
 
-Result<std::shared_ptr<const Dataset>> Dataset::create(std::vector<int32_t> tokens, const Options& options) {
+Result<Dataset::Cut> Dataset::read_cut(const Options& options, bool of_text) {
   OptionReader reader(options, "dataset");
-  std::shared_ptr<Dataset> dataset(new Dataset);
-  dataset->seq_ = reader.i64("seq", 128, 1, 1 << 24);
-  const double eval_fraction = reader.f64("eval_fraction", 0, 0, 1);
-  dataset->shuffle_ = reader.flag("shuffle", true);
-  dataset->seed_ = static_cast<uint64_t>(reader.i64("seed", 0));
+  Cut cut{};
+  cut.seq = reader.i64("seq", 128, 1, 1 << 24);
+  cut.eval_fraction = reader.f64("eval_fraction", 0, 0, 1);
+  cut.shuffle = reader.flag("shuffle", true);
+  cut.seed = static_cast<uint64_t>(reader.i64("seed", 0));
+  if (of_text) cut.special = reader.flag("special", false);
   TSR_RETURN_IF_ERROR(reader.finish());
+  return cut;
+}
 
+Result<std::shared_ptr<const Dataset>> Dataset::create(std::vector<int32_t> tokens, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(const Cut cut, read_cut(options, false));
+  return cut_tokens(std::move(tokens), cut);
+}
+
+Result<std::shared_ptr<const Dataset>> Dataset::cut_tokens(std::vector<int32_t> tokens, const Cut& cut) {
+  std::shared_ptr<Dataset> dataset(new Dataset);
+  dataset->seq_ = cut.seq;
+  dataset->shuffle_ = cut.shuffle;
+  dataset->seed_ = cut.seed;
+  const double eval_fraction = cut.eval_fraction;
   const int64_t count = static_cast<int64_t>(tokens.size());
   const int64_t samples = std::max<int64_t>(0, (count - 1) / dataset->seq_);
   // At least one sample when a fraction was asked for.
@@ -108,13 +122,15 @@ Result<std::shared_ptr<const Dataset>> Dataset::create(std::vector<int32_t> toke
 
 Result<std::shared_ptr<const Dataset>> Dataset::from_text(std::string_view text, const Tokenizer& tokenizer,
                                                           const Options& options) {
+  TSR_ASSIGN_OR_RETURN(const Cut cut, read_cut(options, true));
   TSR_ASSIGN_OR_RETURN(const std::string_view plain, plain_text(text));
-  return create(tokenizer.encode(plain), options);
+  return cut_tokens(tokenizer.encode(plain, cut.special), cut);
 }
 
 Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& path, const Tokenizer& tokenizer,
                                                           const Options& options) {
   TSR_RETURN_IF_ERROR(check_format(path));
+  TSR_RETURN_IF_ERROR(read_cut(options, true).status());
   TSR_ASSIGN_OR_RETURN(const std::string text,
                        path == "-" ? read_standard_input("dataset") : read_text_file(path, "dataset"));
   return from_text(text, tokenizer, options);

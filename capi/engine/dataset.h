@@ -16,6 +16,7 @@ namespace tessera {
 
 class Dataset {
  public:
+  // Options are checked before a text is read.
   static Result<std::shared_ptr<const Dataset>> create(std::vector<int32_t> tokens, const Options& options);
   static Result<std::shared_ptr<const Dataset>> from_text(std::string_view text, const Tokenizer& tokenizer,
                                                           const Options& options);
@@ -36,6 +37,16 @@ class Dataset {
   std::string info_json() const;
 
  private:
+  struct Cut {
+    int64_t seq;
+    double eval_fraction;
+    bool shuffle;
+    uint64_t seed;
+    bool special;  // control tokens written out in a text are these tokens
+  };
+  static Result<Cut> read_cut(const Options& options, bool of_text);
+  static Result<std::shared_ptr<const Dataset>> cut_tokens(std::vector<int32_t> tokens, const Cut& cut);
+
   Dataset() = default;
   std::span<const int32_t> sample(int64_t number) const;
 

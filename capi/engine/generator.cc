@@ -109,7 +109,7 @@ Status Generator::start(std::string_view prompt) {
   const TokenizerData& data = tokenizer_->data();
   std::vector<int32_t> ids;
   if (data.bos >= 0 && (data.add_bos || prompt.empty())) ids.push_back(data.bos);
-  const std::vector<int32_t> encoded = tokenizer_->encode(prompt);
+  const std::vector<int32_t> encoded = tokenizer_->encode(prompt, settings_.special);
   ids.insert(ids.end(), encoded.begin(), encoded.end());
   if (ids.empty())
     return Status(StatusCode::kInvalidArgument,

@@ -132,6 +132,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   settings.top_p = reader.f64("top_p", 1, 0, 1);
   settings.seed = reader.i64("seed", 0);
   settings.echo = reader.flag("echo", false);
+  settings.special = reader.flag("special", false);
   settings.compute.trace = reader.flag("trace", false);
   const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
   settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;

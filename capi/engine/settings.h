@@ -44,7 +44,7 @@ struct TrainerSettings {
   // else, settled when the devices are known.
   DType precision = DType::kF32;
   bool tf32_products = false;  // beside f32: graph/transform/tf32_products.h
-  bool bf16_weights = false;  // but for those that train, with this: graph/transform/bf16_parameters.h
+  bool bf16_weights = false;   // but for those that train, with this: graph/transform/bf16_parameters.h
   FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;
   int64_t eval_batches = 0;
@@ -64,6 +64,7 @@ struct GeneratorSettings {
   WeightFormat weights = WeightFormat::kModel;
   int64_t top_k = 0, seed = 0;
   bool echo = false;
+  bool special = false;  // control tokens written out in a prompt are these tokens
   std::vector<std::string> stop;
   std::vector<int64_t> stop_ids;
 };

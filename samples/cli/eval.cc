@@ -9,6 +9,7 @@ namespace {
 struct Arguments : Common {
   std::string model, data;
   int64_t batch = 8, seq = 128;
+  bool special = false;
 };
 }  // namespace
 
@@ -20,6 +21,8 @@ void register_eval(CLI::App& app) {
   add_data(*command, args->data);
   command->add_option("--batch", args->batch, "sequences at once, over all devices")->capture_default_str();
   command->add_option("--seq", args->seq, "tokens a sequence")->capture_default_str();
+  command->add_flag("--special", args->special,
+                    "recognise control tokens written out in the text, such as </s>");
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args] {
@@ -28,6 +31,7 @@ void register_eval(CLI::App& app) {
     const Tokenizer tokenizer = model_tokenizer(model, args->model);
     Options data_options = make<Options>(tsr_options_new);
     set(data_options, "seq", args->seq);
+    set(data_options, "special", int64_t{args->special});
     set(data_options, "eval_fraction", 1.0);
     const Dataset dataset = open_dataset(args->data, tokenizer, data_options);
     Options options = make<Options>(tsr_options_new);

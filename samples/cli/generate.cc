@@ -10,7 +10,7 @@ struct Arguments : Common {
   std::vector<std::string> stop;
   int64_t count = 128, top_k = 0, context = 0;
   double temperature = 0.8, top_p = 1;
-  bool echo = false, stats = false;
+  bool echo = false, special = false, stats = false;
 };
 }  // namespace
 
@@ -36,6 +36,8 @@ void register_generate(CLI::App& app) {
   command->add_option("--weights", args->weights,
                       "bf16, int8 or int4: how matrices are kept (default: as they are)");
   command->add_flag("--echo", args->echo, "print the prompt too");
+  command->add_flag("--special", args->special,
+                    "recognise control tokens written out in the prompt, such as <s>");
   command->add_flag("--stats", args->stats, "speed and memory, on stderr");
   add_placement(*command, *args);
   add_json(*command, *args);
@@ -50,6 +52,7 @@ void register_generate(CLI::App& app) {
     set(options, "top_p", args->top_p);
     set(options, "seed", args->seed);
     set(options, "echo", int64_t{args->echo});
+    set(options, "special", int64_t{args->special});
     if (!args->precision.empty()) set(options, "precision", args->precision);
     if (!args->weights.empty()) set(options, "weights", args->weights);
     if (args->context != 0) set(options, "context", args->context);

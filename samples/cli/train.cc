@@ -17,6 +17,7 @@ struct Arguments : Common {
   double watchdog = 60;
   int64_t steps = 100, batch = 8, seq = 128, warmup = 0;
   double lr = 1e-3, lr_end = 0, clip_norm = 1, eval_fraction = 0.1;
+  bool special = false;
   std::optional<double> loss_scaling, weight_decay, momentum, dropout;
   std::optional<int64_t> checkpoint_every;
   int64_t eval_batches = 0;
@@ -36,6 +37,7 @@ Dataset training_data(const Arguments& args, const Model& model) {
   Options options = make<Options>(tsr_options_new);
   set(options, "seq", args.seq);
   set(options, "eval_fraction", args.eval_fraction);
+  set(options, "special", int64_t{args.special});
   set(options, "seed", args.seed);
   return open_dataset(args.data, tokenizer, options);
 }
@@ -241,6 +243,8 @@ void register_train(CLI::App& app) {
   command->add_option("--dropout", args->dropout, "probability for every dropout of the model");
   command->add_option("--frozen", args->frozen, "parameters to leave untrained: block.0.*,token_embedding");
   add_adapter_options(*command, args->adapters);
+  command->add_flag("--special", args->special,
+                    "recognise control tokens written out in the text, such as </s>");
   command->add_option("--eval-fraction", args->eval_fraction, "last part of the text, held out")
       ->capture_default_str();
   command->add_option("--eval-batches", args->eval_batches, "most batches of it to evaluate; 0: all")

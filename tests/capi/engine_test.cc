@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <set>
@@ -11,6 +12,7 @@
 #include "capi/engine/learning_rate.h"
 #include "capi/engine/rewrite.h"
 #include "capi/engine/text_stream.h"
+#include "graph/base/text.h"
 
 using namespace tessera;
 
@@ -37,6 +39,30 @@ TEST_CASE("a permutation visits every place once, for counts that are no power o
     CHECK(static_cast<int64_t>(seen.size()) == count);
     CHECK(*seen.rbegin() == count - 1);
   }
+}
+
+TEST_CASE("control tokens in a text are text, or with the option special these tokens") {
+  TokenizerData data;
+  for (int byte = 0; byte < 256; ++byte) data.tokens.push_back(format("<0x{}>", byte));
+  data.tokens.push_back("</s>");
+  data.eos = 256;
+  const auto tokenizer = Tokenizer::create(data);
+  REQUIRE(tokenizer.ok());
+  const std::string_view text = "ab</s>cd</s>";
+  const auto made = [&](const Options& options) { return Dataset::from_text(text, **tokenizer, options); };
+  const auto plain = made({{"seq", int64_t{11}}});
+  REQUIRE(plain.ok());
+  CHECK((*plain)->largest_token() == 's');
+  const auto special = made({{"seq", int64_t{5}}, {"special", int64_t{1}}});
+  REQUIRE(special.ok());
+  const std::vector<int32_t> wanted = {'a', 'b', 256, 'c', 'd', 256};
+  CHECK(std::ranges::equal((*special)->training_sample(0), wanted));
+  // Of ids there is nothing to recognise; and options are checked before a file is read.
+  const auto ids = Dataset::create(wanted, {{"seq", int64_t{5}}, {"special", int64_t{1}}});
+  CHECK(ids.status().message().find("special") != std::string_view::npos);
+  const auto unread = Dataset::from_file("/nowhere", **tokenizer, {{"sequence", int64_t{5}}});
+  CHECK(unread.status().code() == StatusCode::kInvalidArgument);
+  CHECK(unread.status().message().find("sequence") != std::string_view::npos);
 }
 
 TEST_CASE("each epoch visits each training sample once, in an order of its own") {

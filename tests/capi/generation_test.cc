@@ -7,8 +7,10 @@
 #include <iterator>
 
 #include "c_api.h"
+#include "tests/number_after.h"
 
 using namespace capi_test;
+using tessera::test::number_after;
 
 namespace {
 
@@ -153,6 +155,21 @@ TEST_CASE("a generation ends at its limits: tokens, context, stop ids") {
   CHECK(stopped.tokens.size() <= 2);
   const Generator echoing = generator(rt, model, {{"max_tokens", int64_t{1}}, {"echo", int64_t{1}}});
   CHECK(generate(echoing, "abc").text.starts_with("abc"));
+}
+
+TEST_CASE("control tokens in a prompt are text, or with the option special these tokens") {
+  const std::string path = shared("models/stories260K.gguf");
+  if (path.empty()) return;
+  const Runtime rt = runtime();
+  const Model model = load(path);
+  const auto prompt_tokens = [&](int64_t special) {
+    const Generator from = generator(rt, model, {{"max_tokens", int64_t{1}}, {"special", special}});
+    generate(from, "</s>");
+    return number_after(text([&](auto... out) { return tsr_generator_report(from.get(), out...); }),
+                        "\"prompt_tokens\":");
+  };
+  CHECK(prompt_tokens(0) > 2);
+  CHECK(prompt_tokens(1) == 2);  // BOS and it
 }
 
 TEST_CASE("an echoed prompt comes in whole characters too") {

@@ -493,6 +493,8 @@ TSR_API void tsr_model_free(tsr_model* model);
  *   eval_fraction  f64   the last part of the samples, kept for evaluation (default 0); 1: all of them
  *   shuffle        i64   1 (default) or 0: in order
  *   seed           i64   of the order (default 0)
+ *   special        i64   of texts. 1: control tokens written out in them, such as </s>, are these tokens; 0
+ *                        (default): they are text like other text. A model learns where texts end from the first
  * Texts are plain UTF-8; a byte-order mark before it is skipped. Fields of JSON lines cannot be chosen yet:
  * a path that ends in .jsonl or .ndjson is TSR_INVALID_ARGUMENT. The path "-" is what remains of standard
  * input.
@@ -866,6 +868,7 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   top_p        f64   and among the likeliest that sum to this (default 1)
  *   seed         i64   (default 0)
  *   echo         i64   1: the prompt comes out too, in front (default 0)
+ *   special      i64   1: control tokens written out in the prompt, such as <s>, are these tokens (default 0)
  *   precision    str   f32 (default) | tf32 | bf16: what activations and caches are computed in; bf16 needs devices
  *                      with such kernels (cuda), and keeps weights in bf16 at least. tf32: f32, but products with f32
  *                      weights may round what they multiply to 10 bits of mantissa, as in training
