@@ -98,7 +98,8 @@ TEST_CASE("no_step_allocates_memory_of_a_device") {
     const std::vector<int64_t> begin = used();
     CHECK(begin[0] > 0);
     for (int step = 0; step < 20; ++step) steps.run();  // a mailbox comes round
-    CHECK(used() == begin);
+    const std::vector<int64_t> end = used();
+    for (size_t rank = 0; rank < begin.size(); ++rank) CHECK(end[rank] == begin[rank]);
   }
 }
 
