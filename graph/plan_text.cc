@@ -17,7 +17,6 @@
 //     carry_set 0 tier host node 5 %9 attention: {b: [dp]} chunks s 4 rotating
 //   }
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <vector>
@@ -33,6 +32,8 @@ namespace {
 constexpr std::string_view kTiers[] = {"device", "host", "file"};
 constexpr std::string_view kOrders[] = {"broadcast", "rotating"};
 constexpr std::string_view kSchedules[] = {"none", "gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v"};
+
+bool is_factor(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }  // one letter each
 
 class PlanPrinter {
  public:
@@ -402,7 +403,7 @@ class PlanReader {
       } else if (in_.accept("carry_set")) {
         TSR_ASSIGN_OR_RETURN(node.carry_set, count("carry_set", -1));
       } else if (in_.accept("chunks")) {
-        if (in_.peek().text.size() == 1 && std::isalpha(static_cast<unsigned char>(in_.peek().text[0])) != 0)
+        if (in_.peek().text.size() == 1 && is_factor(in_.peek().text[0]))
           node.chunk_factor = in_.take().text[0];
         TSR_ASSIGN_OR_RETURN(node.chunks, count("chunks", 1));
       } else if (in_.accept("rotating")) {

@@ -102,6 +102,14 @@ Result<Plan> same_plan(const Graph& step, const Plan& plan, StrategySpec spec, c
   TSR_ASSIGN_OR_RETURN(PlanResult planned, make_plan(trained, cluster, devices.catalog(), options));
   if (has_set) {
     planned.plan.recompute = carried(plan.recompute, step, trained);
+    if (spec.offload.activations != Tier::kDevice) {
+      std::vector<TensorId> moved;
+      for (const OffloadedTensor& it : plan.offload) moved.push_back(it.tensor);
+      planned.plan.offload.clear();
+      for (const TensorId id : carried(moved, step, trained))
+        planned.plan.offload.push_back({id, spec.offload.activations});
+      planned.plan.prefetch = plan.prefetch;
+    }
     std::erase_if(planned.plan.offload, [&](const OffloadedTensor& moved) {
       return std::ranges::binary_search(planned.plan.recompute, moved.tensor);
     });

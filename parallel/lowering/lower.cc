@@ -45,6 +45,7 @@ Result<RankProgram> lower_position(std::span<const EntryLayout> layouts, const K
       gather_launches(entry, builder.program);
     }
     prefetch(entry, layouts[e].plan->prefetch);
+    builder.lingers.push_back(layouts[e].plan->prefetch - 1);
     builder.program.entries.push_back(std::move(entry));
   }
   if (catalog.fuses()) drop_unused_kernels(builder.program);

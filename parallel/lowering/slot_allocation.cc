@@ -37,8 +37,10 @@ class Allocator {
     std::iota(merged_into_.begin(), merged_into_.end(), 0);
     first_.assign(slots_.size(), kNever);
     last_.assign(slots_.size(), -1);
-    for (EntryPoint& entry : program_.entries) {
+    for (size_t e = 0; e < program_.entries.size(); ++e) {
+      EntryPoint& entry = program_.entries[e];
       find_lifetimes(entry);
+      linger(entry, builder_.lingers[e]);
       share_buffers(entry);
       for (Instruction& instruction : entry.code)
         for_each_ref(instruction, [&](SlotRef& ref) {
@@ -75,6 +77,24 @@ class Allocator {
           last_[static_cast<size_t>(ref.slot)] = static_cast<int32_t>(end - 1);
         });
     }
+  }
+
+  void linger(const EntryPoint& entry, int32_t kernels) {
+    if (kernels <= 0) return;
+    for (size_t at = 0; at < entry.code.size(); ++at) {
+      const auto* copy = std::get_if<CopyInst>(&entry.code[at]);
+      if (copy == nullptr || copy->in.slot < 0 || !leaves(*copy)) continue;
+      size_t end = at;
+      for (int32_t passed = 0; passed < kernels && end + 1 < entry.code.size(); ++end)
+        passed += std::holds_alternative<KernelInst>(entry.code[end + 1]);
+      int32_t& last = last_[static_cast<size_t>(copy->in.slot)];
+      last = std::max(last, static_cast<int32_t>(end));
+    }
+  }
+
+  bool leaves(const CopyInst& copy) const {
+    return copy.out.slot >= 0 && slots_[static_cast<size_t>(copy.in.slot)].tier == Tier::kDevice &&
+           slots_[static_cast<size_t>(copy.out.slot)].tier != Tier::kDevice;
   }
 
   // Slots have one writer, so a result may lie over an operand whose last reader makes it.

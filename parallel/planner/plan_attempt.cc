@@ -1,9 +1,12 @@
 #include "parallel/planner/plan_attempt.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "graph/base/text.h"
+#include "parallel/planner/moved_set.h"
 #include "parallel/planner/recompute_search.h"
 #include "parallel/planner/recompute_set.h"
 #include "parallel/pricing/cost_model.h"
@@ -46,7 +49,8 @@ PlanAttempt PlanAttempts::make(const SpaceNode& node, int64_t limit, double beat
   PlanAttempt it = planned(node);
   if (!it.failure.ok()) return it;
   it.limit = limit;
-  return with_set(std::move(it), beat_s);
+  return node.spec.offload.activations == Tier::kDevice ? with_set(std::move(it), beat_s)
+                                                        : with_moves(std::move(it), beat_s);
 }
 
 PlanAttempt PlanAttempts::make_of_batch(const SpaceNode& node, int64_t global_batch) const {
@@ -133,7 +137,9 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
   base.lowered = true;
   ++base.lowerings;
   if (base.candidate.arena_bytes <= base.limit) {
+    if (!base.plan.offload.empty()) return base;  // some may have left, others not: words cannot say which
     base.node.spec.recompute = RecomputeForm::kNone;
+    base.node.spec.offload.activations = Tier::kDevice;
     base.candidate.strategy = base.plan.strategy = to_text(base.node.spec);
     return base;
   }
@@ -168,6 +174,44 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
   for (auto& [set, it] : tried)
     if (it.candidate.arena_bytes < least.candidate.arena_bytes) least = std::move(it);
   return with_effort(std::move(least));
+}
+
+// Some activations leave the device, as many as copies have time for beside the kernels, or a share of those;
+// of the others some are computed again. The last resort is that all leave.
+PlanAttempt PlanAttempts::with_moves(PlanAttempt base, double beat_s) const {
+  const std::vector<OffloadedTensor> movable = std::exchange(base.plan.offload, {});
+  const auto program = lower_alike(entry_of(base), catalog_);
+  if (!program.ok()) return refuse(std::move(base), program.status());
+  if (const Status status = take(base, *program); !status.ok()) return refuse(std::move(base), status);
+  base.lowered = true;
+  if (base.candidate.arena_bytes <= base.limit) return with_set(std::move(base), beat_s);
+  const auto may_repeat = [&](TensorId id) { return may_recompute(graph_, options_.pins, id); };
+  const auto choices = RecomputeOptions::of(entry_of(base), *program, cluster_, may_repeat);
+  if (!choices.ok()) return refuse(std::move(base), choices.status());
+  const int64_t excess = base.candidate.arena_bytes - base.limit;
+  const auto nodes = static_cast<int64_t>(program->ranks[0].entries[0].code.size());
+  const double step_s = base.candidate.step_time_s;
+  std::optional<PlanAttempt> best;
+  int32_t lowerings = 1;
+  std::vector<OffloadedTensor> last;
+  for (const double share : {0.0, 0.25, 0.5, 0.65, double{INFINITY}}) {
+    if (share == 0 && !std::isinf(beat_s)) continue;  // whoever has a step to beat knows that one
+    if (std::isinf(share) && best && best->fits()) break;
+    PlanAttempt it = base;
+    it.plan.offload =
+        std::isinf(share) ? movable : moved_set(*choices, movable, cluster_, share * step_s, excess);
+    if (share > 0 && it.plan.offload == last) continue;
+    last = it.plan.offload;
+    if (!std::isinf(share))
+      it.plan.prefetch = std::max(it.plan.prefetch, prefetch_of(*choices, last, cluster_, step_s, nodes));
+    it = with_set(std::move(it),
+                  best && best->fits() ? std::min(beat_s, best->candidate.step_time_s) : beat_s);
+    lowerings += it.lowerings;
+    if (!best || better(it, *best)) best = std::move(it);
+  }
+  if (!best) return with_set(std::move(base), beat_s);
+  best->lowerings = lowerings;
+  return std::move(*best);
 }
 
 // Time and size of its program.

@@ -81,6 +81,7 @@ class PlanAttempts {
   PlanAttempt make_kept(const SpaceNode& node) const;
   void judge(PlanAttempt& it) const;
   PlanAttempt with_set(PlanAttempt base, double beat_s) const;
+  PlanAttempt with_moves(PlanAttempt base, double beat_s) const;
   EntrySpec entry_of(const PlanAttempt& it) const;
   Status lower_all_alike(PlanAttempt& it) const;
   Status take(PlanAttempt& it, const Program& program) const;

@@ -1,7 +1,6 @@
 #include "parallel/planner/plan_blocks.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 
@@ -15,7 +14,7 @@ namespace {
 std::string block_of(const std::string& scope) {
   const std::vector<std::string> parts = split(scope, '.');
   for (size_t i = 0; i < parts.size(); ++i)
-    if (!parts[i].empty() && std::ranges::all_of(parts[i], [](unsigned char c) { return std::isdigit(c); })) {
+    if (!parts[i].empty() && std::ranges::all_of(parts[i], [](char c) { return c >= '0' && c <= '9'; })) {
       std::vector<std::string> head(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(i) + 1);
       return join(head, ".");
     }

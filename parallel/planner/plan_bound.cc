@@ -291,12 +291,13 @@ PlanBounds::Work PlanBounds::copy_work(int64_t bytes) const {
 double PlanBounds::seconds(const StrategySpec& spec) { return seconds(spec, std::nullopt); }
 
 PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& phases,
-                                       std::optional<int64_t> limit) {
+                                       const std::optional<Within>& within) {
   Extra extra;
-  if (limit) {
+  if (within) {
+    const int64_t limit = within->limit;
     // Of one micro-batch, in all stages (see `bytes`).
     const InFlight& held = in_flight(spec);
-    const double room = static_cast<double>(*limit) * held.inverses -
+    const double room = static_cast<double>(limit) * held.inverses -
                         static_cast<double>(other_bytes(spec)) * spec.pp / held.most;
     int64_t excess = waiting_bytes(spec, phases) - static_cast<int64_t>(std::ceil(room));
     // Block by block to where the least then has to go. That grows with every further block of a device, so
@@ -304,7 +305,7 @@ PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& p
     if (const BlockBytes block = block_bytes(spec, phases); block.waiting > 0) {
       std::vector<int64_t> blocks(held.held.size(), 0);
       const auto over = [&](size_t d, int64_t count) {
-        return std::max<int64_t>(0, count * (held.held[d] * block.waiting + block.lasting) - *limit) /
+        return std::max<int64_t>(0, count * (held.held[d] * block.waiting + block.lasting) - limit) /
                held.held[d];
       };
       int64_t sum = 0;
@@ -324,7 +325,15 @@ PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& p
       alone.emplace_back(it.bytes, it.work.alone_s);
       share.emplace_back(it.bytes, it.work.share_s);
     }
-    extra.again = {least_release_seconds(excess, alone), least_release_seconds(excess, share)};
+    const auto part = [&](double of_it) {
+      return static_cast<int64_t>(of_it * static_cast<double>(std::max<int64_t>(0, excess)));
+    };
+    const int64_t stays = excess - part(within->leaves_most);
+    extra.again = {least_release_seconds(stays, alone), least_release_seconds(stays, share)};
+    if (const int64_t leaves = part(within->leaves_least); leaves > 0) {
+      const Work copy = copy_work(leaves);
+      extra.copies = {2 * copy.alone_s, 2 * copy.share_s};
+    }
   } else if (spec.recompute == RecomputeForm::kFull) {
     for (const Saved& it : phases.saved)
       if (it.block >= 0) extra.again.alone_s += it.work.alone_s, extra.again.share_s += it.work.share_s;
@@ -339,11 +348,10 @@ PlanBounds::Extra PlanBounds::extra_of(const StrategySpec& spec, const Phases& p
   return extra;
 }
 
-// With `limit`: with a set of activations computed again that fits it.
-double PlanBounds::seconds(const StrategySpec& spec, std::optional<int64_t> limit) {
+double PlanBounds::seconds(const StrategySpec& spec, const std::optional<Within>& within) {
   const Cuts cuts = cuts_of(spec);
   const Phases& work = phases_of(spec);
-  const Extra extra = extra_of(spec, work, limit);
+  const Extra extra = extra_of(spec, work, within);
   // A stage of the pipeline has at least the average of all of them.
   const double passes = static_cast<double>(cuts.count) / spec.pp, update = 1.0 / spec.pp;
   const double loss = loss_to_others(cluster_, spec.devices());
@@ -361,7 +369,7 @@ double PlanBounds::seconds(const StrategySpec& spec, std::optional<int64_t> limi
     double each = machine(work, extra);
     if (cuts.fuller > 0) {
       const Phases& others = work_of(cuts.batch, spec.tp * spec.cp, cuts.spread);
-      each = cuts.fuller * each + (1 - cuts.fuller) * machine(others, extra_of(spec, others, limit));
+      each = cuts.fuller * each + (1 - cuts.fuller) * machine(others, extra_of(spec, others, within));
     }
     const double members =
         static_cast<double>(cuts.replicas) / std::max(cuts.replicas, cluster_.shared_cores);
@@ -374,8 +382,16 @@ double PlanBounds::seconds_within(const StrategySpec& spec, int64_t limit) {
   if (lasting_bytes(spec) > limit) return INFINITY;
   StrategySpec kept = spec;
   kept.recompute = RecomputeForm::kNone;
+  kept.offload.activations = Tier::kDevice;
   if (!space_.trains || spec.form != TensorForm::k1d) return seconds(kept);
-  return seconds(kept, limit);
+  if (spec.offload.activations == Tier::kDevice) return seconds(kept, Within{limit});
+  // The more leaves, the longer copies take, and the less is computed again: of every range of shares the
+  // least of both.
+  constexpr int kRanges = 4;
+  double least = INFINITY;
+  for (int i = 0; i < kRanges; ++i)
+    least = std::min(least, seconds(kept, Within{limit, double(i) / kRanges, double(i + 1) / kRanges}));
+  return least;
 }
 
 }  // namespace tessera

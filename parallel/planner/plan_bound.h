@@ -35,7 +35,8 @@ class PlanBounds {
   // gradients over micro-batches.
   int64_t bytes(const StrategySpec& spec);
   // Of any step of the strategy with a set of activations computed again that fits `limit`: at least as much
-  // is, the cheapest for its bytes first, as keeping all is above it. Infinite where none can fit.
+  // is, the cheapest for its bytes first, as keeping all is above it. Where it says that activations are
+  // offloaded, any share of that may leave the device instead. Infinite where none can fit.
   double seconds_within(const StrategySpec& spec, int64_t limit);
 
  private:
@@ -75,8 +76,13 @@ class PlanBounds {
   struct Extra {
     Work again, copies;
   };
-  Extra extra_of(const StrategySpec& spec, const Phases& phases, std::optional<int64_t> limit);
-  double seconds(const StrategySpec& spec, std::optional<int64_t> limit);
+  // What has to go for a limit to hold, and between which shares of it leave the device.
+  struct Within {
+    int64_t limit = 0;
+    double leaves_least = 0, leaves_most = 0;
+  };
+  Extra extra_of(const StrategySpec& spec, const Phases& phases, const std::optional<Within>& within);
+  double seconds(const StrategySpec& spec, const std::optional<Within>& within);
   int64_t parameter_bytes(const StrategySpec& spec) const;  // of a rank
   // Narrow copies that wait for backward with every micro-batch.
   int64_t waiting_copies(const StrategySpec& spec) const;

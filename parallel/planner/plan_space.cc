@@ -204,6 +204,11 @@ std::vector<StrategySpec> plan_roots(const SpaceOfGraph& space, const StrategyPi
   return roots;
 }
 
+StrategySpec with_moves(StrategySpec spec) {
+  spec.offload.activations = Tier::kHost;
+  return spec;
+}
+
 std::vector<SpaceNode> savings_of(const SpaceNode& node, const SpaceOfGraph& space, const StrategyPins& pins,
                                   bool has_words) {
   std::vector<SpaceNode> below;

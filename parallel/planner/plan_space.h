@@ -28,6 +28,9 @@ SpaceOfGraph space_of(const Graph& graph, int64_t batch, int64_t tokens);
 std::vector<StrategySpec> plan_roots(const SpaceOfGraph& space, const StrategyPins& pins, bool has_words,
                                      int32_t devices);
 
+// The same, and activations may wait for backward in host memory.
+StrategySpec with_moves(StrategySpec spec);
+
 // How a node came about: options are added in one order, so that no strategy is reached twice.
 enum class SavingStep : uint8_t { kNone, kMicroBatch, kRecompute, kChunks, kOffload };
 struct SpaceNode {

@@ -1,6 +1,7 @@
 #include "parallel/planner/recompute_set.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -64,6 +65,7 @@ class RecomputeFinder {
     for (size_t t = 0; t < graph_.tensors().size(); ++t) {
       const TensorId id{static_cast<uint32_t>(t)};
       if (made_forward(id)) aliases_[index(viewed(graph_, id))].push_back(id);
+      if (layout.offload[t] != Tier::kDevice) offloaded_.insert(index(viewed(graph_, id)));
     }
   }
 
@@ -78,8 +80,15 @@ class RecomputeFinder {
     place.live_bytes = *std::ranges::max_element(place.held);
     find_uses(point);
     find_waits();
+    prices_ = prices_of(*rank_, point, cluster_);
     place.works = works_of(point);
-    for (const auto& [root, waits] : waits_) add(TensorId{root}, waits, place);
+    passed_s_.assign(1, 0);
+    for (const InstructionPrice& price : prices_)
+      passed_s_.push_back(passed_s_.back() + seconds_at(price, cluster_, 1));
+    for (const auto& [root, waits] : waits_) {
+      add(TensorId{root}, waits, place);
+      add_waiting(TensorId{root}, waits, place);
+    }
     return place;
   }
 
@@ -136,7 +145,6 @@ class RecomputeFinder {
   // counts for its producer.
   std::vector<double> works_of(const EntryPoint& point) const {
     std::vector<double> works(graph_.nodes().size(), 0);
-    const std::vector<InstructionPrice> prices = prices_of(*rank_, point, cluster_);
     for (size_t at = 0; at < point.code.size(); ++at) {
       NodeId node = node_of(point.code[at]);
       if (era(static_cast<int32_t>(at)) != InstructionEra::kForward || node == kNoNode) continue;
@@ -145,7 +153,7 @@ class RecomputeFinder {
         if (moved != kNoTensor && made_forward(moved)) node = graph_.tensor(viewed(graph_, moved)).producer;
       }
       if (node != kNoNode && index(node) < works.size())
-        works[index(node)] += seconds_at(prices[at], cluster_, 1);
+        works[index(node)] += seconds_at(prices_[at], cluster_, 1);
     }
     return works;
   }
@@ -157,13 +165,31 @@ class RecomputeFinder {
     return kNoTensor;
   }
 
+  static constexpr int64_t kTooSmall = 2000;  // a fraction of what is held
+
+  void add_waiting(TensorId root, const std::vector<Wait>& waits, RecomputeOptions::Place& place) const {
+    RecomputeOptions::Waiting value;
+    for (const Wait& wait : waits) value.bytes += wait.bytes;
+    if (value.bytes < place.live_bytes / kTooSmall) return;
+    value.first = waits.front().first;
+    value.idle_s = INFINITY;
+    for (const Wait& wait : waits)
+      value.idle_s = std::min(value.idle_s, passed_s_[static_cast<size_t>(wait.last + 1)] -
+                                                passed_s_[static_cast<size_t>(wait.first)]);
+    std::set<uint32_t> again;
+    if (!collect(root, again)) value.seconds = INFINITY;
+    for (const uint32_t t : again) value.seconds += place.works[index(graph_.tensor(TensorId{t}).producer)];
+    for (const TensorId alias : aliases_[index(root)])
+      if (known_[index(alias)] != kNoTensor) value.tensors.push_back(known_[index(alias)]);
+    place.waiting.push_back(std::move(value));
+  }
+
   void add(TensorId root, const std::vector<Wait>& waits, RecomputeOptions::Place& place) const {
     Release value;
     for (const Wait& wait : waits) value.bytes = std::max(value.bytes, wait.bytes);
     for (const Wait& wait : waits)
       if (wait.bytes == value.bytes && wait.first <= wait.last)
         value.moments.emplace_back(wait.first, wait.last);
-    constexpr int64_t kTooSmall = 2000;  // a fraction of what is held
     if (value.moments.empty() || value.bytes < place.live_bytes / kTooSmall) return;
     std::set<uint32_t> again;
     if (!collect(root, again)) return;
@@ -187,7 +213,8 @@ class RecomputeFinder {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const TensorId input = viewed(graph_, node.inputs[i]);
       if (!reads_input(node, i) || graph_.tensor(input).kind != TensorKind::kActivation) continue;
-      if (!waits_.contains(index(input)) && !collect(input, again)) return false;
+      const bool kept = waits_.contains(index(input)) || offloaded_.contains(index(input));
+      if (!kept && !collect(input, again)) return false;
     }
     return true;
   }
@@ -214,8 +241,11 @@ class RecomputeFinder {
   const Cluster& cluster_;
   const std::function<bool(TensorId)>& may_repeat_;
   std::vector<std::vector<TensorId>> aliases_;  // by root: forward values that show its bytes, itself too
+  std::set<uint32_t> offloaded_;                // roots
   const RankProgram* rank_ = nullptr;
   int32_t where_ = 0;
+  std::vector<InstructionPrice> prices_;  // by instruction
+  std::vector<double> passed_s_;          // until it, in a row
   std::vector<InstructionEra> eras_;
   std::vector<Tenancy> tenancies_;
   std::vector<std::vector<const Tenancy*>> by_slot_;

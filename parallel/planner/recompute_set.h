@@ -22,8 +22,8 @@ struct EntrySpec;
 
 class RecomputeOptions {
  public:
-  // `program`: entry 0 of it is the lowered `entry`, whose plan recomputes nothing. `may_repeat`: activations
-  // (of the entry's graph) that may be computed again.
+  // `program`: entry 0 of it is the lowered `entry`, whose plan recomputes nothing; what it offloads is there
+  // when it is read. `may_repeat`: activations (of the entry's graph) that may be computed again.
   static Result<RecomputeOptions> of(const EntrySpec& entry, const Program& program, const Cluster& cluster,
                                      const std::function<bool(TensorId)>& may_repeat);
 
@@ -32,6 +32,16 @@ class RecomputeOptions {
   int32_t rank(size_t place) const { return places_[place].rank; }
   // Most that a rank of the place holds when everything is kept, slots as they are.
   int64_t live_bytes(size_t place) const { return places_[place].live_bytes; }
+
+  // A value that waits for backward on the rank of a place.
+  struct Waiting {
+    std::vector<TensorId> tensors;  // of the entry's graph, that show its bytes
+    int64_t bytes = 0;              // of all its micro-batches that a step makes
+    int32_t first = 0;              // instruction from which it waits
+    double idle_s = 0;              // how long, at least: what else runs meanwhile
+    double seconds = 0;             // of making it again by itself; infinite where that is not allowed
+  };
+  std::span<const Waiting> waiting(size_t place) const { return places_[place].waiting; }
 
   struct Set {
     std::vector<TensorId> tensors;  // sorted, as Plan::recompute has them
@@ -54,6 +64,7 @@ class RecomputeOptions {
     std::vector<double> works;
     std::vector<Release> values;
     std::vector<std::vector<TensorId>> tensors;  // by value: with what has to be made again on the way
+    std::vector<Waiting> waiting;
   };
   std::vector<Place> places_;
   friend class RecomputeFinder;

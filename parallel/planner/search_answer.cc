@@ -23,7 +23,10 @@ double SearchRun::bound_below(const SpaceNode& node) {
 
 double SearchRun::bound_of_sets(const SpaceNode& node) {
   if (node.spec.recompute != RecomputeForm::kNone) return INFINITY;
-  return bounds_->seconds_within(node.spec, limit_);
+  const double kept_s = bounds_->seconds_within(node.spec, limit_);
+  return node.spec.offload.activations != Tier::kDevice
+             ? kept_s
+             : std::min(kept_s, bounds_->seconds_within(with_moves(node.spec), limit_));
 }
 
 Result<PlanResult> SearchRun::any_within(bool none) {

@@ -1,4 +1,5 @@
-// What a search of plans asks of sets of activations to recompute (recompute_search.h).
+// What a search of plans asks of sets of activations to recompute (recompute_search.h) and to move out
+// (moved_set.h).
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -26,7 +27,9 @@ std::pair<double, double> SearchRun::seconds_again(const StrategySpec& spec, int
   // Reading two values to write one again: what the cheapest operations take.
   const double rate = cluster_.kinds.empty() ? 0 : cluster_.kinds[0].memory_bytes_per_s;
   const double cheap_s = rate > 0 ? 3 * static_cast<double>(bytes - limit_) / rate : 0;
-  const double kept_s = bounds_->seconds(spec), least_s = bounds_->seconds_within(spec, limit_) - kept_s;
+  StrategySpec kept = spec;
+  kept.offload.activations = Tier::kDevice;
+  const double kept_s = bounds_->seconds(kept), least_s = bounds_->seconds_within(spec, limit_) - kept_s;
   // What bounds do not see of the bytes stays; where no set would then do, it may be that none does.
   const int64_t unseen = std::max<int64_t>(0, bytes - bounds_->bytes(spec));
   const double likely_s = bounds_->seconds_within(spec, limit_ - unseen) - kept_s;
@@ -39,13 +42,18 @@ size_t SearchRun::try_sets(size_t best) {
     double likely_s = 0, least_s = 0;
     SpaceNode node;
   };
-  std::vector<Promise> order;
-  const auto consider = [&](const StrategySpec& spec, double step_s, int64_t bytes) {
+  std::vector<Promise> again, moved;
+  const auto consider_one = [&](const StrategySpec& spec, double step_s, int64_t bytes) {
     const auto [least_s, likely_s] = seconds_again(spec, bytes);
     if (std::isinf(least_s)) return;
     SpaceNode node{spec, SavingStep::kRecompute};
     node.spec.recompute = RecomputeForm::kSome;
+    auto& order = spec.offload.activations == Tier::kDevice ? again : moved;
     order.push_back({step_s + likely_s, step_s + least_s, node});
+  };
+  const auto consider = [&](const StrategySpec& spec, double step_s, int64_t bytes) {
+    consider_one(spec, step_s, bytes);
+    if (spec.offload.activations == Tier::kDevice) consider_one(with_moves(spec), step_s, bytes);
   };
   for (const PlanAttempt& it : attempts_)
     if (it.lowered && !it.fits() && it.node.spec.recompute == RecomputeForm::kNone)
@@ -53,21 +61,23 @@ size_t SearchRun::try_sets(size_t best) {
   for (const OpenPlan& it : hopeless_)
     if (it.node.spec.recompute == RecomputeForm::kNone && bounds_->lasting_bytes(it.node.spec) <= limit_)
       consider(it.node.spec, queue_.guess_s(it), bounds_->bytes(it.node.spec));
-  std::ranges::stable_sort(order, {}, &Promise::likely_s);
-  int64_t more = 0, lowerings = 0;
-  for (const auto& [likely_s, least_s, node] : order) {
-    const double beat_s = best < attempts_.size() ? attempts_[best].candidate.step_time_s : INFINITY;
-    if (more == kMostSets || lowerings >= kMostForSets || likely_s >= kSurprise * beat_s) break;
-    if (least_s >= beat_s) continue;
-    if (!with_sets_.insert(to_text(node.spec)).second) continue;
-    ++more;
-    ++search_.configurations;
-    attempts_.push_back(trials_.make(node, limit_, beat_s));
-    const PlanAttempt& it = attempts_.back();
-    lowerings += it.lowerings;
-    ++(it.lowered ? search_.solved : search_.refused);
-    if (it.lowered && !it.fits()) ++search_.too_large;
-    best = fastest();
+  for (auto* order : {&again, &moved}) {
+    std::ranges::stable_sort(*order, {}, &Promise::likely_s);
+    int64_t more = 0, lowerings = 0;
+    for (const auto& [likely_s, least_s, node] : *order) {
+      const double beat_s = best < attempts_.size() ? attempts_[best].candidate.step_time_s : INFINITY;
+      if (more == kMostSets || lowerings >= kMostForSets || likely_s >= kSurprise * beat_s) break;
+      if (least_s >= beat_s) continue;
+      if (!with_sets_.insert(to_text(node.spec)).second) continue;
+      ++more;
+      ++search_.configurations;
+      attempts_.push_back(trials_.make(node, limit_, beat_s));
+      const PlanAttempt& it = attempts_.back();
+      lowerings += it.lowerings;
+      ++(it.lowered ? search_.solved : search_.refused);
+      if (it.lowered && !it.fits()) ++search_.too_large;
+      best = fastest();
+    }
   }
   return best;
 }
