@@ -493,8 +493,8 @@ TSR_API void tsr_model_free(tsr_model* model);
  *   eval_fraction  f64   the last part of the samples, kept for evaluation (default 0); 1: all of them
  *   shuffle        i64   1 (default) or 0: in order
  *   seed           i64   of the order (default 0)
- *   special        i64   of texts. 1: control tokens written out in them, such as </s>, are these tokens; 0
- *                        (default): they are text like other text. A model learns where texts end from the first
+ *   special        i64   of texts. 1: control tokens written out in them are these tokens, so that </s> between
+ *                        documents teaches where one ends; 0 (default): they are text like other text
  * Texts are plain UTF-8; a byte-order mark before it is skipped. Fields of JSON lines cannot be chosen yet:
  * a path that ends in .jsonl or .ndjson is TSR_INVALID_ARGUMENT. The path "-" is what remains of standard
  * input.
