@@ -33,6 +33,9 @@ constexpr char kLlama[] = "attention=fused,sp=on,dp_overlap=on,grad_dtype=f32,dt
 //   left out, as what joins all eight devices of such a node is not said.
 // - Llama 3's report, arXiv 2407.21783, table 4, by 6 P + 6 L T C operations a token. Its 16 stages have
 //   chunks of single blocks, of which the first and the last are empty: priced with chunks of two.
+//
+// Not held against the papers' text once more: that the 2021 tables were interleaved, part of its table 2,
+// and Llama's 430 on 8,192 devices.
 constexpr PublishedSource kSources[] = {
     {"Megatron-LM 2021, table 1", kMegatron, 0, false},
     {"Megatron-LM 2021, table 2", kMegatron, 0, false},
