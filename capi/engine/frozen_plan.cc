@@ -85,7 +85,7 @@ std::vector<TensorId> carried(const std::vector<TensorId>& set, const Graph& fro
 }
 
 // `plan` of `step` as a plan of `trained`: its strategy, on as many devices, and the values that it computes
-// again.
+// again or moves.
 Result<Plan> same_plan(const Graph& step, const Plan& plan, StrategySpec spec, const Graph& trained,
                        const TrainerSettings& settings, const Cluster& cluster, const DeviceSet& devices) {
   const bool has_set = spec.recompute == RecomputeForm::kSome;

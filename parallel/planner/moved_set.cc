@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "graph/program.h"
 #include "parallel/pricing/cost_model.h"
 
 namespace tessera {
@@ -35,17 +34,6 @@ bool dearer(const Waiting& a, const Waiting& b) {
 
 }  // namespace
 
-double move_seconds(int64_t bytes, const Cluster& cluster) {
-  RankProgram one;
-  one.slots.resize(2);
-  one.slots[1].tier = Tier::kHost;
-  CopyInst copy;
-  copy.in = {0, 0};
-  copy.out = {1, 0};
-  copy.row_bytes = bytes;
-  return price_of(one, copy, cluster).alone_s;
-}
-
 std::vector<OffloadedTensor> moved_set(const RecomputeOptions& options,
                                        std::span<const OffloadedTensor> movable, const Cluster& cluster,
                                        double copy_s, int64_t most_bytes) {
@@ -57,7 +45,7 @@ std::vector<OffloadedTensor> moved_set(const RecomputeOptions& options,
     int64_t bytes = 0;
     for (const Waiting& value : values) {
       const OffloadedTensor* it = movable_of(value, movable);
-      const double there_and_back_s = 2 * move_seconds(value.bytes, cluster);
+      const double there_and_back_s = 2 * price_of_move(value.bytes, cluster).alone_s;
       if (it == nullptr || taken_s + there_and_back_s > copy_s || bytes >= most_bytes) continue;
       if (value.idle_s < kPatience * there_and_back_s) continue;
       taken_s += there_and_back_s, bytes += value.bytes;
@@ -72,13 +60,15 @@ std::vector<OffloadedTensor> moved_set(const RecomputeOptions& options,
 
 int32_t prefetch_of(const RecomputeOptions& options, std::span<const OffloadedTensor> moved,
                     const Cluster& cluster, double step_s, int64_t nodes) {
+  if (moved.empty()) return 1;
   int64_t largest = 0;
   for (size_t p = 0; p < options.places(); ++p)
     for (const Waiting& value : options.waiting(p))
       if (movable_of(value, moved) != nullptr) largest = std::max(largest, value.bytes);
   constexpr double kMost = 64, kShorter = 3;  // than the average may be those that follow each other
   const double each_s = step_s / kShorter / static_cast<double>(std::max<int64_t>(1, nodes));
-  return static_cast<int32_t>(std::clamp(std::ceil(move_seconds(largest, cluster) / each_s), 1.0, kMost));
+  const double move_s = price_of_move(largest, cluster).alone_s;
+  return static_cast<int32_t>(std::clamp(std::ceil(move_s / each_s), 1.0, kMost));
 }
 
 }  // namespace tessera

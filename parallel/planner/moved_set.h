@@ -20,11 +20,8 @@ std::vector<OffloadedTensor> moved_set(const RecomputeOptions& options,
                                        double copy_s, int64_t most_bytes);
 
 // Nodes that a tier copy has to be issued ahead of its reader to be there in time: of the largest of `moved`,
-// where a step of `nodes` nodes takes `step_s`.
+// where a step of `nodes` nodes takes `step_s`. 1 where nothing moves.
 int32_t prefetch_of(const RecomputeOptions& options, std::span<const OffloadedTensor> moved,
                     const Cluster& cluster, double step_s, int64_t nodes);
-
-// One way, of so many bytes.
-double move_seconds(int64_t bytes, const Cluster& cluster);
 
 }  // namespace tessera

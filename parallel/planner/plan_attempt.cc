@@ -29,6 +29,16 @@ PlanAttempt refuse(PlanAttempt it, const Status& status) {
   return it;
 }
 
+// Words say what the plan does.
+void stays_on_device(PlanAttempt& it) {
+  it.node.spec.offload.activations = Tier::kDevice;
+  it.candidate.strategy = it.plan.strategy = to_text(it.node.spec);
+}
+
+// Of a step, that copies of what leaves may take: a quarter, a half, and near what fits beside forward, which
+// is a third of the step and has half of the copies.
+constexpr double kCopyShares[] = {0.25, 0.5, 0.65};
+
 }  // namespace
 
 bool better(const PlanAttempt& a, const PlanAttempt& b) {
@@ -139,8 +149,7 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
   if (base.candidate.arena_bytes <= base.limit) {
     if (!base.plan.offload.empty()) return base;  // some may have left, others not: words cannot say which
     base.node.spec.recompute = RecomputeForm::kNone;
-    base.node.spec.offload.activations = Tier::kDevice;
-    base.candidate.strategy = base.plan.strategy = to_text(base.node.spec);
+    stays_on_device(base);
     return base;
   }
   const auto may_repeat = [&](TensorId id) { return may_recompute(graph_, options_.pins, id); };
@@ -194,22 +203,28 @@ PlanAttempt PlanAttempts::with_moves(PlanAttempt base, double beat_s) const {
   std::optional<PlanAttempt> best;
   int32_t lowerings = 1;
   std::vector<OffloadedTensor> last;
-  for (const double share : {0.0, 0.25, 0.5, 0.65, double{INFINITY}}) {
-    if (share == 0 && !std::isinf(beat_s)) continue;  // whoever has a step to beat knows that one
-    if (std::isinf(share) && best && best->fits()) break;
-    PlanAttempt it = base;
-    it.plan.offload =
-        std::isinf(share) ? movable : moved_set(*choices, movable, cluster_, share * step_s, excess);
-    if (share > 0 && it.plan.offload == last) continue;
+  const auto consider = [&](PlanAttempt it) {
     last = it.plan.offload;
-    if (!std::isinf(share))
-      it.plan.prefetch = std::max(it.plan.prefetch, prefetch_of(*choices, last, cluster_, step_s, nodes));
     it = with_set(std::move(it),
                   best && best->fits() ? std::min(beat_s, best->candidate.step_time_s) : beat_s);
     lowerings += it.lowerings;
     if (!best || better(it, *best)) best = std::move(it);
+  };
+  if (std::isinf(beat_s)) consider(base);  // whoever has a step to beat knows this one
+  for (const double share : kCopyShares) {
+    PlanAttempt it = base;
+    it.plan.offload = moved_set(*choices, movable, cluster_, share * step_s, excess);
+    if (it.plan.offload == last) continue;
+    it.plan.prefetch =
+        std::max(it.plan.prefetch, prefetch_of(*choices, it.plan.offload, cluster_, step_s, nodes));
+    consider(std::move(it));
   }
-  if (!best) return with_set(std::move(base), beat_s);
+  if (!best || !best->fits()) {
+    PlanAttempt it = base;
+    it.plan.offload = movable;
+    consider(std::move(it));
+  }
+  if (best->plan.offload.empty()) stays_on_device(*best);
   best->lowerings = lowerings;
   return std::move(*best);
 }

@@ -277,14 +277,7 @@ const PlanBounds::Phases& PlanBounds::phases_of(const StrategySpec& spec) {
 }
 
 PlanBounds::Work PlanBounds::copy_work(int64_t bytes) const {
-  RankProgram one;
-  one.slots.resize(2);
-  one.slots[1].tier = Tier::kHost;
-  CopyInst copy;
-  copy.in = {0, 0};
-  copy.out = {1, 0};
-  copy.row_bytes = bytes;
-  const InstructionPrice price = price_of(one, copy, cluster_);
+  const InstructionPrice price = price_of_move(bytes, cluster_);
   return {price.alone_s, least_share(price, cluster_)};
 }
 

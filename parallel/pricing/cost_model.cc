@@ -118,6 +118,17 @@ InstructionPrice price_of(const RankProgram& program, const Instruction& instruc
   return copy_price(program, std::get<CopyInst>(instruction), cluster);
 }
 
+InstructionPrice price_of_move(int64_t bytes, const Cluster& cluster) {
+  RankProgram one;
+  one.slots.resize(2);
+  one.slots[1].tier = Tier::kHost;
+  CopyInst copy;
+  copy.in = {0, 0};
+  copy.out = {1, 0};
+  copy.row_bytes = bytes;
+  return price_of(one, copy, cluster);
+}
+
 std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryPoint& entry,
                                         const Cluster& cluster) {
   std::vector<std::optional<InstructionPrice>> kernels(program.kernels.size());

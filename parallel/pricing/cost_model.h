@@ -21,6 +21,9 @@ struct InstructionPrice {
 
 InstructionPrice price_of(const RankProgram& program, const Instruction& instruction, const Cluster& cluster);
 
+// Of bytes on their way from a device to its host's memory, or back.
+InstructionPrice price_of_move(int64_t bytes, const Cluster& cluster);
+
 // Every instruction of an entry; equal kernels are looked up once.
 std::vector<InstructionPrice> prices_of(const RankProgram& program, const EntryPoint& entry,
                                         const Cluster& cluster);

@@ -124,6 +124,8 @@ TEST_CASE("over a slow link nothing leaves") {
       planned(step, cluster, "dp=1,tp=1,recompute=some,offload=activations@host", none.bytes * 4 / 5);
   REQUIRE_MESSAGE(found.ok(), found.status().to_string());
   CHECK(found->plan.offload.empty());
+  CHECK(found->plan.strategy == "recompute=some");
+  CHECK(found->plan.prefetch == 1);
   CHECK_FALSE(found->plan.recompute.empty());
 }
 
