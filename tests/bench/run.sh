@@ -22,7 +22,7 @@ case $name in
   plan_choice)  # measures this machine first: about a minute, then four
     profile=$(mktemp --suffix=.json)
     trap 'rm -f "$profile"' EXIT
-    "$build/samples/cli/tessera" calibrate --devices cpu --out "$profile"
+    "$build/cli/tessera" calibrate --devices cpu --out "$profile"
     "$build/tests/plan_choice" --profile "$profile" "$@"
     ;;
   plan_time) "$build/tests/bench/plan_time" "$@" ;;

@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--build", default="build", help="build folder with samples/cli/tessera and tests/bench")
+parser.add_argument("--build", default="build", help="build folder with cli/tessera and tests/bench")
 parser.add_argument("--torch", action="append", default=[], help="a Python with PyTorch; may be repeated")
 parser.add_argument("--layers", type=int, default=12)
 parser.add_argument("--channels", type=int, default=768)
@@ -59,7 +59,7 @@ def has_torch(python):
 
 
 def tessera():
-    command = [build / "samples/cli/tessera", "bench", model, "--devices", "cpu:1", "--threads", str(args.threads),
+    command = [build / "cli/tessera", "bench", model, "--devices", "cpu:1", "--threads", str(args.threads),
                "--batch", str(args.batch), "--seq", str(args.seq), "--steps", str(args.steps), "--json"]
     result, rss = run(list(map(str, command)))
     return {"step_seconds": result["step_seconds"], "rss": rss, "plan": result.get("plan")}

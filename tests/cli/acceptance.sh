@@ -5,7 +5,7 @@
 set -euo pipefail
 export TESSERA_PROFILE=none  # plans here do not depend on what was measured on this machine
 here=$(cd "$(dirname "$0")" && pwd)
-tessera=$1/samples/cli/tessera
+tessera=$1/cli/tessera
 data=${TESSERA_TEST_DATA:-$here/../../../shared/data}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

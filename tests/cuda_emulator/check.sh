@@ -23,7 +23,7 @@ wait $no_peers || { cat "$scratch/no_peers.txt"; exit 1; }
 cat "$scratch/no_peers.txt"
 
 cd "$scratch"
-tessera=$build/samples/cli/tessera
+tessera=$build/cli/tessera
 for i in $(seq 200); do echo "the tiles of one mosaic lie side by side, number $((i * i))"; done >text.txt
 "$tessera" new llama:L=2,C=32,H=4,KV=2,F=48,V=256,T=32 --out model.tsr --tokenizer bytes >/dev/null
 trained() {  # trained DEVICES PARALLEL: losses of the first and the last step

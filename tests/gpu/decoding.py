@@ -21,7 +21,7 @@ class Decoding:
 
     def measure(self, weights, rates, ceilings):
         model, table = self.model, self.table
-        command = [f"{self.build}/samples/cli/tessera", "bench", model.description(), "--mode", "decode", "--devices", "cuda",
+        command = [f"{self.build}/cli/tessera", "bench", model.description(), "--mode", "decode", "--devices", "cuda",
                    "--precision", "bf16", "--weights", weights, "--seq", model.prompt, "--tokens", model.tokens, "--steps", 3, "--json",
                    *ceilings]
         if model.name == "1.5B":  # where launches count

@@ -24,7 +24,7 @@ CORRECT, KERNELS, GPT2, LLAMA = 175, 40, 45, 75
 LATE = 20  # more for a PyTorch that has not compiled by then
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--build", required=True, help="folder with tests/, samples/cli/tessera and capi/libtessera_cuda.so")
+parser.add_argument("--build", required=True, help="folder with tests/, cli/tessera and capi/libtessera_cuda.so")
 parser.add_argument("--libraries", default="", help="folders of cuBLASLt, NCCL and cuDNN, each after a colon")
 parser.add_argument("--log", required=True, help="folder for what everything prints")
 parser.add_argument("--only", default="", help="sections to run, comma-separated: correct, kernels, gpt2, llama, decode (default: all)")

@@ -101,7 +101,7 @@ def training_passes_at_what_is_asked_and_no_less():
 def decoding_is_held_against_copy_and_product(folder):
     table, rates = Table(), Rates()
     rates.copy_bytes_per_s, rates.product_flops_per_s, rates.launch_s = 3e12, 800e12, 2e-6
-    script(f"{folder}/samples/cli/tessera",
+    script(f"{folder}/cli/tessera",
            """echo '{"decode_tokens_per_second": 170, "decode_bytes_per_second": 2.3e12, "bytes_per_token": 1.35e10, """
            """"prefill_flops_per_second": 4.7e14, "prefill_tokens_per_second": 34000}'\n""")
     decoding = Decoding(Commands(folder, dict(os.environ)), folder, FULL.decoded[1], table)
@@ -146,7 +146,7 @@ def text_that_overlap_changes_falls_short(folder):
     table = Table()
     suites = Suites(Commands(folder, dict(os.environ)), folder, FULL, table)
     for tokens, wanted in [("1, 2", "pass"), ("1, $TESSERA_CUDA_OVERLAP", "SHORT")]:
-        script(f"{folder}/samples/cli/tessera", f"""echo '{{"tokens": [TOKENS]}}' | sed "s/TOKENS/{tokens}/"\n""")
+        script(f"{folder}/cli/tessera", f"""echo '{{"tokens": [TOKENS]}}' | sed "s/TOKENS/{tokens}/"\n""")
         suites.overlap("model")
         check(verdict(table, "overlap") == wanted, str(table.rows["overlap"]))
 

@@ -108,7 +108,7 @@ class Suites:
     def train(self, name, extra, limit):
         sizes = self.sizes
         model = os.path.join(self.commands.log_folder, "text.tsr")
-        tessera = f"{self.build}/samples/cli/tessera"
+        tessera = f"{self.build}/cli/tessera"
         return self.commands.json(
             [tessera, "train", model, "--data", os.path.join(self.commands.log_folder, "text.txt"), "--devices", "cuda",
              "--steps", sizes.text_steps, "--batch", sizes.text_batch, "--seq", sizes.text_seq, "--checkpoint-every", 0,
@@ -121,7 +121,7 @@ class Suites:
             for page in sorted(glob.glob("docs/*.md")) + ["capi/include/tessera/tessera.h"]:
                 with open(page) as source:
                     text.write(source.read())
-        status, _ = self.commands.run([f"{self.build}/samples/cli/tessera", "new", self.sizes.text_model, "--tokenizer", "bytes",
+        status, _ = self.commands.run([f"{self.build}/cli/tessera", "new", self.sizes.text_model, "--tokenizer", "bytes",
                                        "--out", os.path.join(folder, "text.tsr")], "text_model", 60)
         if status != 0:
             raise Failed(self.commands.tail("text_model"))
@@ -144,7 +144,7 @@ class Suites:
     def overlap(self, model):
         """Sampled, so that one wrong number soon changes all that follows."""
         def tokens(index):
-            command = [f"{self.build}/samples/cli/tessera", "generate", model, "--prompt", "A kernel ", "--tokens", self.sizes.text_seq // 2,
+            command = [f"{self.build}/cli/tessera", "generate", model, "--prompt", "A kernel ", "--tokens", self.sizes.text_seq // 2,
                        "--seed", 1, "--precision", "bf16", "--devices", "cuda", "--json"]
             return self.commands.json(command, f"text_overlap_{index}", 30, {"TESSERA_CUDA_OVERLAP": "1" if index else "0"})["tokens"]
         try:

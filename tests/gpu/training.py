@@ -74,7 +74,7 @@ class Training:
 
     def ours(self, index, limit, ceilings, memory_limit=None):
         model = self.model
-        command = [f"{self.build}/samples/cli/tessera", "bench", model.description(), "--devices", "cuda", "--batch", model.batch,
+        command = [f"{self.build}/cli/tessera", "bench", model.description(), "--devices", "cuda", "--batch", model.batch,
                    "--seq", model.seq, "--precision", "bf16", "--steps", model.steps, "--json", *ceilings]
         if index == 0:
             command.append("--kernels")

@@ -1,4 +1,4 @@
-// tessera: the command. Everything it does goes through tessera.h; read it as the largest of the samples.
+// tessera: the command. Everything that it does goes through tessera.h.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
