@@ -17,9 +17,10 @@ constexpr uintptr_t kHugePageBytes = uintptr_t{2} << 20;
 
 uintptr_t round_up(uintptr_t value, uintptr_t unit) { return (value + unit - 1) / unit * unit; }
 
-// The mapping is [guard page | body | guard page]; the memory starts in the first page of the body, huge
-// where it holds such, which is how arena_free finds the mapping again. Such bodies begin at one, and end at
-// one where that adds an eighth at most: the same arena then takes the same time wherever it comes to lie.
+// The mapping is [guard page | body | guard page]. The memory starts in the first page of the body (a huge
+// page where the body holds one), which is how arena_free finds the mapping again.
+// Bodies that hold huge pages begin at a multiple of one, and end at one where that adds an eighth at most:
+// the same arena then takes the same time at any address.
 struct Layout {
   explicit Layout(int64_t bytes)
       : page(static_cast<uintptr_t>(sysconf(_SC_PAGESIZE))),
@@ -47,7 +48,7 @@ Result<void*> arena_alloc(int64_t bytes, bool at_end) {
                   format("cannot map {}: {}", bytes_text(bytes), std::strerror(errno)));
   const uintptr_t begin = reinterpret_cast<uintptr_t>(mapping), end = begin + layout.with_guards() + spare;
   const uintptr_t first = round_up(begin + layout.page, layout.unit);
-  // What the move left over on both sides goes back, so that [guard | body | guard] remains.
+  // Give back the surplus on both sides, so that [guard | body | guard] remains.
   if (const uintptr_t lead = first - layout.page - begin; lead > 0) munmap(mapping, lead);
   if (const uintptr_t tail = first + layout.body + layout.page; tail < end)
     munmap(reinterpret_cast<void*>(tail), end - tail);
@@ -58,7 +59,7 @@ Result<void*> arena_alloc(int64_t bytes, bool at_end) {
     return Status(StatusCode::kOutOfMemory,
                   format("cannot map {}: {}", bytes_text(bytes), std::strerror(error)));
   }
-  // Fewer TLB misses in large arenas; a refusal changes nothing else.
+  // Huge pages mean fewer TLB misses in large arenas; a refusal changes nothing else.
   if (spare > 0) (void)madvise(body, layout.body, MADV_HUGEPAGE);
   return static_cast<void*>(at_end ? body + (layout.body - layout.used) : body);
 }

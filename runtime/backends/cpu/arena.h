@@ -7,8 +7,8 @@
 
 namespace tessera::cpu {
 
-// The start is 64-byte aligned. With `at_end` the last byte lies at most 63 bytes before the inaccessible
-// page, else the start is page-aligned.
+// The start is 64-byte aligned. With `at_end` the last byte is at most 63 bytes before the inaccessible page,
+// else the start is page-aligned.
 Result<void*> arena_alloc(int64_t bytes, bool at_end);
 void arena_free(void* memory, int64_t bytes);
 

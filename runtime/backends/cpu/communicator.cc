@@ -12,8 +12,8 @@ namespace tessera::cpu {
 
 namespace {
 
-// Messages come when another stage is done, long after: who spins for them only makes a core look busy to the
-// system, which then puts two threads that compute on the other.
+// Messages come when another stage is done, long after. A thread that spins for them only makes a core look
+// busy, and the system then puts two computing threads on the other core.
 constexpr bool kSpinsForMessages = false;
 
 Status aborted() { return Status(StatusCode::kAborted, "the communicator was aborted"); }
@@ -47,7 +47,7 @@ class CommGroup {
     return static_cast<const std::byte*>(in_[static_cast<size_t>(position)]);
   }
 
-  // All members meet; false after an abort.
+  // Barrier of all members; false after an abort.
   bool meet() {
     const int phase = phase_.load(std::memory_order_acquire);
     if (is_aborted()) return false;
@@ -71,7 +71,8 @@ class CommGroup {
     }
   }
 
-  // One for each ordered pair. `turn` is even while the sender may post and odd while the receiver may take.
+  // Mailbox of one ordered pair. `turn` is even while the sender may post and odd while the receiver may
+  // take.
   struct Mailbox {
     WaitWord turn{0};
     const void* data = nullptr;
@@ -81,8 +82,8 @@ class CommGroup {
     return mailboxes_[static_cast<size_t>(from) * static_cast<size_t>(members_) + static_cast<size_t>(to)];
   }
 
-  // Reduces `count` elements of all members in group order; on the pool when members leave threads idle.
-  // Where the work is cut has no influence on the result, which is computed element by element.
+  // Reduces `count` elements of all members in group order; on the pool when members leave threads idle. The
+  // result is computed element by element, so the partition does not change it.
   void reduce(ReduceFn fn, void* const* out, int32_t out_count, int64_t in_begin, int64_t out_begin,
               int64_t count) const {
     static constexpr int64_t kPiece = int64_t{1} << 16;
@@ -156,8 +157,8 @@ void gather(const CommGroup& group, const tsr_abi_collective& what, std::byte* o
   }
 }
 
-// Member i's out <- from each member j the block where j's range of the dim split in `in` meets i's range of
-// the dim split in `out`.
+// out of member i <- from each member j, the block where j's range of the dim split in `in` overlaps i's
+// range of the dim split in `out`.
 void exchange_blocks(const CommGroup& group, const tsr_abi_collective& what, int32_t position,
                      std::byte* out) {
   const auto dtype = static_cast<DType>(what.dtype);
@@ -170,7 +171,7 @@ void exchange_blocks(const CommGroup& group, const tsr_abi_collective& what, int
     const int64_t theirs = what.extents[member];
     if (theirs == 0 || mine == 0 || what.inner == 0) continue;
     const std::byte* in = group.in(member);
-    // Rows of the block: `first` x middle of them, each `run` elements of the second dim times inner.
+    // The block has `first` x middle rows of `run` elements of the second dim times inner each.
     const int64_t first = what.in_split_first ? theirs : mine;
     const int64_t run = (what.in_split_first ? mine : theirs) * what.inner;
     const size_t run_bytes = static_cast<size_t>(dtype_bytes(dtype, run));
@@ -194,16 +195,14 @@ void exchange_blocks(const CommGroup& group, const tsr_abi_collective& what, int
 
 }  // namespace
 
-// Between the two barriers: every member's buffers are published and stay as they are but for what is written
-// here.
+// Between the two barriers every member's buffers are published, and only the writes below change them.
 Status Communicator::exchange(const tsr_abi_collective& what) {
   const CommGroup& group = *group_;
   void* const* all_out = group.out();
   auto* out = static_cast<std::byte*>(all_out[position_]);
   switch (what.kind) {
     case kAllReduce: {
-      // Nobody else touches my share, neither to read nor to write, so it works in place and needs no
-      // scratch.
+      // No other member reads or writes this share, so it works in place and needs no scratch.
       const MemberShare share = all_reduce_share(what.elements, what.member_count, position_);
       if (share.count > 0)
         group.reduce(find_reduce(what.dtype, what.reduce), all_out, what.member_count, share.begin,
@@ -241,7 +240,7 @@ Status Communicator::collective(const tsr_abi_collective& what, const void* in, 
   group_->publish(position_, what, in, out);
   if (!group_->meet()) return aborted();
   perturbation_.pause();
-  // Every member comes to the same verdict, and leaves only when all have read the descriptions.
+  // Every member reaches the same verdict, and leaves only when all have read the descriptions.
   Status status =
       check_agreement(position_, group_->members(),
                       [&](int32_t member) -> const tsr_abi_collective& { return group_->what(member); });
@@ -326,7 +325,7 @@ Status Communicator::begin_exchange() {
   return {};
 }
 
-// In rounds: a mailbox holds one message, so the k-th message to every peer is posted, the k-th of every peer
+// Rounds: a mailbox holds one message, so the k-th message to every peer is posted, the k-th of every peer
 // taken, and the k-th posted waited for. All messages of round k are posted before any member waits in it.
 Status Communicator::end_exchange() {
   TSR_CHECK(in_exchange_, "no exchange was begun");

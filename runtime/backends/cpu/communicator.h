@@ -1,6 +1,6 @@
-// Communicator between threads of one process. Members publish their buffers, meet at a barrier, and each
-// then does its own share of the work straight from the others' memory: no staging buffers, no copies beyond
-// the result.
+// Communicator between threads of one process. Members publish their buffers and wait at a barrier. Each then
+// does its own share of the work straight from the others' memory: no staging buffers, no copies except the
+// result.
 //
 // Results are the same for any timing: every element is reduced by one member, in group order. Waits sleep,
 // so members may outnumber cores. After an abort, or a mismatch between members, the group stays unusable.
@@ -19,10 +19,10 @@ namespace tessera::cpu {
 
 class CommGroup;
 
-// One end; one thread at a time calls, except for `abort`.
+// One member of a group; one thread at a time calls, except for `abort`.
 class Communicator {
  public:
-  // One end per member; they keep the group alive together. `host` gives the pool.
+  // One Communicator per member; they keep the group alive together. `host` gives the pool.
   static std::vector<std::unique_ptr<Communicator>> create(const tsr_host_api& host, int32_t members);
   ~Communicator();
 
@@ -34,7 +34,7 @@ class Communicator {
   Status begin_exchange();
   Status end_exchange();
   void abort();
-  // For tests: short waits, now and then, where others could overtake this member. 0: none.
+  // Short random waits where others could overtake this member, for tests. 0: none.
   void perturb(uint64_t seed) { perturbation_ = Perturbation(seed); }
   const tsr_abi_comm_counters& counters() const { return counters_; }
 

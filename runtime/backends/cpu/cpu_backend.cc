@@ -89,7 +89,7 @@ tsr_abi_error* stream_create(tsr_abi_device* device, tsr_abi_stream** out) {
 void stream_destroy(tsr_abi_stream* stream) { delete stream; }
 tsr_abi_error* stream_synchronize(tsr_abi_stream*) { return nullptr; }
 
-// What was issued is done, so an event is always reached.
+// Issued work is already done, so an event is always reached.
 tsr_abi_error* event_create(tsr_abi_device* device, tsr_abi_event** out) {
   return guarded([&] {
     *out = new tsr_abi_event{device};

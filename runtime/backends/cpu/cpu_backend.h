@@ -5,5 +5,5 @@
 
 #include "runtime/backend_abi.h"
 
-// The built-in entry, handed to BackendRegistry by whoever links this backend.
+// The built-in entry; a program that links this backend hands it to BackendRegistry.
 extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);

@@ -1,5 +1,6 @@
-// What a CPU kernel is: `prepare` reads the description, decides everything and may decline with a reason; the
-// kernel it returns only launches (no allocation, no look-up, no waiting). Immutable, so any number of ranks share it.
+// CPU kernels: `prepare` reads the description, decides everything and may decline with a reason; the kernel
+// that it returns only launches (no allocation, no look-up, no waiting). Immutable, so any number of ranks
+// share it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace tessera::cpu {
 
-// The shared pool as a kernel sees it. Partitions depend on shapes, never on the number of threads: same bits for any.
+// The shared pool as a kernel sees it. Partitions depend on shapes, never on the number of threads: same bits
+// for any.
 class Pool {
  public:
   explicit Pool(const tsr_host_api& host) : host_(host) {}
@@ -26,7 +28,7 @@ class Pool {
         host_.host, tasks, [](void* context, int64_t task) { (*static_cast<Plain*>(context))(task); },
         const_cast<void*>(static_cast<const void*>(&body)));
   }
-  // body(begin, end) over [0, count) in equal pieces of at least `grain` (a multiple of it, but for the last).
+  // body(begin, end) over [0, count) in equal pieces of at least `grain` (a multiple of it, except the last).
   template <class Body>
   void parallel_ranges(int64_t count, int64_t grain, Body&& body) const {
     if (count <= 0) return;
@@ -42,14 +44,18 @@ class Pool {
 };
 
 struct LaunchArgs {
-  const void* const* inputs;   // null for shape-only operands
+  const void* const* inputs;  // null for shape-only operands
   void* const* outputs;
-  void* workspace;             // 64-byte aligned; null when none was asked for
+  void* workspace;  // 64-byte aligned; null when none was asked for
   Pool pool;
   template <class T>
-  const T* in(int i) const { return static_cast<const T*>(inputs[i]); }
+  const T* in(int i) const {
+    return static_cast<const T*>(inputs[i]);
+  }
   template <class T>
-  T* out(int i) const { return static_cast<T*>(outputs[i]); }
+  T* out(int i) const {
+    return static_cast<T*>(outputs[i]);
+  }
 };
 
 class Kernel {
@@ -81,8 +87,8 @@ std::unique_ptr<Kernel> make_kernel(Launch launch) {
 
 using PrepareFn = Result<Prepared> (*)(const KernelSpec& spec);
 
-// One row of kernel_table.cc: best first, "reference" last. A status of kUnsupported declines and the next row of the
-// same op is asked.
+// One row of kernel_table.cc: best first, "reference" last. A status of kUnsupported declines and the next
+// row of the same op is asked.
 struct KernelEntry {
   std::string_view op;
   std::string_view variant;
@@ -90,15 +96,16 @@ struct KernelEntry {
 };
 std::span<const KernelEntry> kernel_table();
 
-// dispatch_float(dtype, f): f(float{}) or f(double{}); kUnsupported for other types. The reference kernels are
-// templates over the element type and accumulate in double.
+// dispatch_float(dtype, f): f(float{}) or f(double{}); kUnsupported for other types. The reference kernels
+// are templates over the element type and accumulate in double.
 template <class F>
 Result<Prepared> dispatch_float(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kF32: return f(float{});
     case DType::kF64: return f(double{});
     default:
-      return Status(StatusCode::kUnsupported, format("dtype {}: this kernel computes in f32 or f64", to_text(dtype)));
+      return Status(StatusCode::kUnsupported,
+                    format("dtype {}: this kernel computes in f32 or f64", to_text(dtype)));
   }
 }
 

@@ -1,6 +1,6 @@
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): random bits as a
-// pure function of a counter and a key, so that a shard draws the same numbers as the whole would at the same
-// logical index.
+// pure function of a counter and a key, so that a shard draws the same numbers as the whole tensor at the
+// same logical index.
 #pragma once
 
 #include <array>

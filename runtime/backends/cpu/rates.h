@@ -1,5 +1,5 @@
-// Rates: what the time estimates of this machine rest on. They come from a fixed table by instruction set and
-// core count, never from a measurement, so that the same machine always gets the same plan.
+// Rates: the figures of this machine behind the time estimate. They come from a fixed table by instruction
+// set and core count, never from a measurement, so that the same machine always gets the same plan.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,8 @@
 namespace tessera::cpu {
 
 // Elements [begin, end) of out[j] (each j < out_count) = in[0] + in[1] + ... (or their maximum), accumulated
-// in that order: f64 and integers in their own type, f32 in f32, f16 and bf16 in f32 and rounded once. `at`
-// offsets are in elements. An output may be one of the inputs.
+// in that order. f64 and integers accumulate in their own type, f32 in f32, f16 and bf16 in f32 and are
+// rounded once. `*_begin` offsets are in elements. An output may be one of the inputs.
 struct ReduceArgs {
   const void* const* in = nullptr;
   int32_t in_count = 0;

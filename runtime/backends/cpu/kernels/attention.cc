@@ -1,4 +1,4 @@
-// Reference attention, streaming: a query walks over the keys in blocks and keeps a running maximum, sum and
+// Reference attention, streaming: a query passes over the keys in blocks and keeps a running maximum, sum and
 // output (Milakov and Gimelshein, 2018), so that nothing of extent T x S is stored.
 #include <cmath>
 #include <limits>
@@ -37,7 +37,7 @@ double dot(const T* a, const T* b, int64_t count) {
   return sum;
 }
 
-// One query over `keys` rows of k and v that lie `stride` apart: writes out [D], returns the log of the sum.
+// Attends one query to `keys` rows of k and v, `stride` apart: writes out [D], returns the log of the sum.
 template <class T>
 double attend(const T* q, const T* k, const T* v, int64_t keys, int64_t stride, int64_t D, double scale,
               T* out) {
@@ -165,8 +165,8 @@ Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
   });
 }
 
-// q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]. `start` is untrusted: what
-// it points at beyond the cache is not seen, and a query before position 0 sees nothing.
+// q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]. `start` is untrusted:
+// positions beyond the cache are not read, and a query before position 0 sees nothing.
 Result<Prepared> prepare_attention_cached(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using F = decltype(zero);

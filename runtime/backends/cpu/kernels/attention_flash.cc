@@ -139,8 +139,8 @@ struct KeyRows {
   }
 };
 
-// One row of scores becomes weights exp(score - maximum), zero from `count` on; max, sum and the shrink
-// factor of what was summed before follow.
+// Turns one row of scores into weights exp(score - maximum), zero from `count` on. Updates max and sum;
+// returns the factor that shrinks the earlier sums.
 float online_softmax(float* scores, int64_t count, float& top, float& sum) {
   const DF d;
   const float none = -std::numeric_limits<float>::infinity();
@@ -394,9 +394,16 @@ namespace {
 Result<AttentionShape> attention_shape(const KernelSpec& spec, int q, int k) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const auto query = spec.input_dims(q), key = spec.input_dims(k);
-  AttentionShape e{
-      query[0], query[1], query[2], key[1], key[2], query[3], true, 0, FactorIndex(spec.factor('t')),
-      FactorIndex(spec.factor('s'))};
+  AttentionShape e{query[0],
+                   query[1],
+                   query[2],
+                   key[1],
+                   key[2],
+                   query[3],
+                   true,
+                   0,
+                   FactorIndex(spec.factor('t')),
+                   FactorIndex(spec.factor('s'))};
   if (e.D < 1 || e.D > kMaxHead)
     return Status(StatusCode::kUnsupported, format("head size {}: tiles hold 1 to {}", e.D, kMaxHead));
   if (e.KV == 0 && e.H > 0) return Status(StatusCode::kUnsupported, "no key-value heads");
@@ -431,8 +438,8 @@ Result<Prepared> prepare_attention_flash(const KernelSpec& spec) {
                             2);
 }
 
-// q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]. `start` is untrusted: what
-// it points at beyond the cache is not seen, and a query before position 0 sees nothing.
+// q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]. `start` is untrusted:
+// positions beyond the cache are not read, and a query before position 0 sees nothing.
 Result<Prepared> prepare_attention_cached_flash(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const AttentionShape e, attention_shape(spec, 0, 1));
   return prepared_attention(e, make_kernel([e](const LaunchArgs& args) {

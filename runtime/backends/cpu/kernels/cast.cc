@@ -10,14 +10,14 @@ namespace tessera::cpu {
 
 namespace {
 
-// A 16-bit float by its number of mantissa bits; the rest but the sign is exponent.
+// A 16-bit float by its number of mantissa bits; the other bits are sign and exponent.
 template <int kMantissa>
 struct Half {
   static constexpr int kBias = (1 << (14 - kMantissa)) - 1;
   uint16_t bits;
 
   double value() const {
-    // Every step reads weights that are stored so through this.
+    // bf16 has a path of its own: every decoding step reads weights through it.
     if constexpr (kMantissa == 7) return static_cast<double>(f32_from_bf16(bits));
     const int exponent = (bits & 0x7fff) >> kMantissa, mantissa = bits & ((1 << kMantissa) - 1);
     double magnitude;
@@ -57,7 +57,7 @@ To integer_from(From x) {
   if constexpr (std::is_floating_point_v<From>) {
     if (std::isnan(x)) return 0;
     if (x <= static_cast<From>(Limits::min())) return Limits::min();
-    // max() of a 64-bit integer rounds up as a double, which is out of range already.
+    // max() of a 64-bit integer rounds up as a double, to a value that is out of range already.
     if (x >= static_cast<From>(Limits::max())) return Limits::max();
     return static_cast<To>(x);
   } else {

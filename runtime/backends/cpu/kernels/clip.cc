@@ -6,7 +6,7 @@
 
 namespace tessera::cpu {
 
-// One partial sum a task in the workspace, added in order: the same bits for any number of threads.
+// Partial sums stand in the workspace, one a task, added in order: the same bits for any number of threads.
 Result<Prepared> prepare_sum_squares(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);

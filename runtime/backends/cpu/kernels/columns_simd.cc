@@ -1,4 +1,4 @@
-// Ops along the columns of a matrix in f32: add_bias, sum_leading, and the gradient of an embedding table.
+// Column ops on a matrix in f32: add_bias, sum_leading, and the gradient of an embedding table.
 #include <algorithm>
 
 #include "runtime/backends/cpu/factor_index.h"
@@ -23,7 +23,8 @@ void add_bias_rows(const float* x, const float* b, float* y, int64_t cols, int64
     });
 }
 
-// y[c] = sum over rows of x[row, c] for columns [begin, end): 64 rows at most in a register, then those sums.
+// y[c] = sum over rows of x[row, c] for columns [begin, end): at most 64 rows in a register, then the sum of
+// those.
 void sum_columns(const float* x, float* y, int64_t rows, int64_t cols, int64_t begin, int64_t end) {
   constexpr int64_t kRowBlock = 64;
   const DR d;

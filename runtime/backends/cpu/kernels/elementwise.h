@@ -1,5 +1,5 @@
-// Reference kernels that go through their operands element by element: y[i] = f(x0[i], x1[i], ...), computed
-// in double. An element is read before it is written, so in place is as good as out of place.
+// Reference kernels over elements: y[i] = f(x0[i], x1[i], ...), computed in double. An element is read before
+// it is written, so kernels work in place too.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tessera::cpu {
 
 inline constexpr int64_t kElementGrain = 16384;  // elements a task
 
-// Bytes of all operands; `skipped` is an operand of which only the shape is used.
+// Bytes of all operands, without operand `skipped`, of which only the shape is used.
 inline double operand_bytes(const KernelSpec& spec, int skipped = -1) {
   double total = 0;
   for (int i = 0; i < spec.input_count(); ++i)

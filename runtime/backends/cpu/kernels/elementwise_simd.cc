@@ -1,5 +1,4 @@
-// Ops that go through f32 operands element by element, vectorised. An element is read before it is written,
-// so in place is as good as out of place.
+// Element-wise ops in f32, vectorised. An element is read before it is written, so kernels work in place too.
 #include <algorithm>
 #include <array>
 
@@ -19,7 +18,7 @@ namespace {
 
 constexpr int64_t kMapGrain = 16384;  // elements of a task
 
-// Elements [begin, end). `factor` is what scale and scale_by multiply with.
+// Maps elements [begin, end). scale and scale_by multiply with `factor`.
 using MapFn = void (*)(const float* const* in, float* const* out, float factor, int64_t begin, int64_t end);
 
 // Index of each function in the table at the end of this file's vector part.
@@ -61,7 +60,7 @@ using DM = hn::CappedTag<float, 16>;
 using VM = hn::Vec<DM>;
 inline constexpr int kMapLanes = static_cast<int>(hn::MaxLanes(DM()));
 
-// What an op is: how many operands and results, and apply(d, x, y, factor) on one vector of each.
+// One struct an op: its number of operands and results, and apply(d, x, y, factor) on one vector of each.
 struct Add {
   static constexpr int kIn = 2, kOut = 1;
   static HWY_INLINE void apply(DM, const VM* x, VM* y, VM) { y[0] = hn::Add(x[0], x[1]); }
@@ -123,7 +122,7 @@ struct GeluTanhGrad {
     const VM slope =
         hn::Mul(hn::Set(d, 1.5957691216057308f), hn::MulAdd(squared, hn::Set(d, 0.134145f), one));
     const VM bump = hn::Mul(hn::Mul(x[0], slope), hn::Mul(s, hn::Sub(one, s)));
-    // Where s (1 - s) is 0 its factor may be infinite.
+    // The factor of s (1 - s) may be infinite where s (1 - s) is 0.
     const VM tail = hn::IfThenElseZero(hn::Lt(hn::Abs(x[0]), hn::Set(d, 30.0f)), bump);
     y[0] = hn::Mul(x[1], hn::Add(s, tail));
   }
@@ -233,7 +232,7 @@ HWY_EXPORT(map_function);
 
 namespace {
 
-// `scalar_operand`: the factor is read from operand 1 at launch.
+// With `scalar_operand` the factor is read from operand 1 at launch.
 Result<Prepared> prepare_map(const KernelSpec& spec, Map map, double flops_per_element, float factor = 1,
                              bool scalar_operand = false) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));

@@ -7,8 +7,7 @@
 
 namespace tessera::cpu {
 
-// x [E, B, S, K], w [E, K, N] or [E, N, K], load [E, B] -> y [E, B, S, N]. Products are summed in double, k
-// ascending.
+// x [E, B, S, K], w [E, K, N] or [E, N, K], load [E, B] -> y [E, B, S, N]. Sums in double, k ascending.
 Result<Prepared> prepare_expert_matmul(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
@@ -43,7 +42,7 @@ Result<Prepared> prepare_expert_matmul(const KernelSpec& spec) {
   });
 }
 
-// x [E, B, S, K], dy [E, B, S, N], load [E, B] -> dw [E, K, N], or [E, N, K] when trans_w = 1. Summed in
+// x [E, B, S, K], dy [E, B, S, N], load [E, B] -> dw [E, K, N], or [E, N, K] when trans_w = 1. Sums in
 // double, sequences and slots ascending.
 Result<Prepared> prepare_expert_matmul_weight_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {

@@ -1,6 +1,6 @@
-// The experts' products on the packed f32 Gemm: one product an expert. Where slots are empty the taken ones
-// of all sequences are first laid side by side, so that an expert's weight is read once and nothing is
-// multiplied for nobody. The loads decide the extents of a product, which is data: same data, same bits.
+// Expert matmuls on the packed f32 Gemm: one an expert. Where slots are empty, the taken slots of all
+// sequences are first packed together, so that an expert's weight is read once and empty slots cost nothing.
+// The loads, which are data, decide the extents: same data, same bits.
 #include <algorithm>
 #include <cstring>
 
@@ -26,7 +26,7 @@ struct Packing {
   bool whole(int64_t taken) const { return taken == rows.B * rows.S; }
   int64_t first(int64_t b) const { return (expert * rows.B + b) * rows.S; }
 
-  // The slots themselves when all are taken, else `room` with the taken ones.
+  // The slots themselves when all are taken, else `room`, filled with the taken ones.
   const float* pack(const float* slots, int64_t columns, int64_t taken, float* room) const {
     if (whole(taken)) return slots + first(0) * columns;
     float* to = room;
@@ -46,7 +46,7 @@ struct Packing {
   }
 };
 
-// The most that products with up to `most` taken rows need.
+// The largest workspace that matmuls of up to `most` taken rows need.
 template <class GemmOf>
 int64_t most_workspace(int64_t most, GemmOf&& gemm_of) {
   int64_t bytes = 0;
@@ -55,9 +55,8 @@ int64_t most_workspace(int64_t most, GemmOf&& gemm_of) {
   return bytes;
 }
 
-// How much of the workspace is used follows from the loads, that is from data, and the arena is sized for
-// full ones. Writing its end makes what a run touches the same for all loads, so that it can be held against
-// the plan.
+// Touches the end of the workspace. The loads, which are data, decide how much of it a run uses; the arena is
+// sized for full loads. After this every run touches the same bytes, which can be compared with the plan.
 void touch_end(const LaunchArgs& args, int64_t bytes) {
   if (bytes > 0) static_cast<char*>(args.workspace)[bytes - 1] = 0;
 }

@@ -1,4 +1,4 @@
-// Which slots of an expert hold a token: the first ones of every sequence, as many as `load` says.
+// ExpertRows: the slots of an expert that hold a token, which are the first load[e, b] of every sequence.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace tessera::cpu {
 
 class ExpertRows {
  public:
-  // Of slots [E, B, S, ...] in operand 0, with load [E, B] in operand 2 where there is one.
+  // Operand 0 holds the slots [E, B, S, ...], operand 2, if any, the load [E, B].
   explicit ExpertRows(const KernelSpec& spec)
       : E(spec.input_dims(0)[0]),
         B(spec.input_dims(0)[1]),

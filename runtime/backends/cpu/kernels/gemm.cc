@@ -18,8 +18,8 @@
 namespace tessera::cpu {
 namespace {
 
-// Rows of products of one accumulation pass. 256 x 48 floats of B are 48 KiB: the L1 of current cores; where
-// L1 is 32 KiB the panel streams from L2 at 16 bytes a cycle, which costs little.
+// Depth of one accumulation pass. 256 x 48 floats of B are 48 KiB, the L1 of current cores; where L1 is 32
+// KiB the panel streams from L2 at 16 bytes a cycle, which costs little.
 constexpr int64_t kKC = 256;
 constexpr int64_t kPackedFloats = int64_t{3} << 19;  // 6 MiB of packed A: stays in L3
 constexpr int64_t kRowUnit = 8;                      // a multiple of every MR
@@ -27,7 +27,7 @@ constexpr int64_t kSkinny = 8;                       // up to this many rows B i
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// How a product is cut, by shape alone.
+// Partition of a Gemm, by shape alone.
 struct GemmCut {
   int64_t chunk_rows, chunk_depth;  // of A, packed at a time
 
@@ -102,8 +102,7 @@ void finish(const Gemm& g, const GemmBuffers& b, int64_t row, int64_t column, in
   }
 }
 
-// One tile from packed panels; rows and columns may be fewer than MR and NR, then C is reached by way of a
-// buffer.
+// One tile from packed panels. With fewer rows than MR or columns than NR, C is written through a buffer.
 void tile(int64_t k_count, const float* a, const float* b, float* c, int64_t ldc, int64_t rows,
           int64_t columns, bool accumulate) {
   if (rows == kMR && columns == kNR)
@@ -121,12 +120,12 @@ void tile(int64_t k_count, const float* a, const float* b, float* c, int64_t ldc
       c[i * ldc + j] = accumulate ? c[i * ldc + j] + buffer[i * kNR + j] : buffer[i * kNR + j];
 }
 
-// Of a panel that has been packed.
+// Rounds a packed panel to TF32.
 void round_to_tf32(float* panel, int64_t count) {
   for (int64_t i = 0; i < count; ++i) panel[i] = tf32_from_f32(panel[i]);
 }
 
-// Brings piece `piece` of `pieces` of a B block that is packed next into L2.
+// Prefetches piece `piece` of `pieces` of the B block that is packed next into L2.
 void prefetch_block(const Gemm& g, const float* b, int64_t columns, int64_t k_count, int64_t piece,
                     int64_t pieces) {
   const bool transposed = g.b_col != 1;
@@ -151,7 +150,7 @@ void strip(const Gemm& g, const GemmBuffers& buffers, const float* packed_a, int
       const int64_t k_count = std::min(kKC, k_end - k);
       pack_b_panel(buffers.b + k * g.b_row + column * g.b_col, g.b_row, g.b_col, columns, k_count, b_panel);
       if (g.tf32) round_to_tf32(b_panel, k_count * kNR);
-      // The block after this one, in the order of these two loops.
+      // The next block, in the order of these two loops.
       const bool same_panel = k + kKC < k_end;
       const int64_t next_k = same_panel ? k + kKC : k_begin;
       const int64_t next_column = same_panel ? column : column + kNR;
@@ -195,8 +194,7 @@ void packed_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
           }
       });
 
-      // Strips of up to 8 panels and at most 1024 rows; at least 32 tasks where the shape has that much to
-      // share.
+      // Strips of up to 8 panels and at most 1024 rows; at least 32 tasks where the shape is large enough.
       const int64_t panels_per_task = std::clamp<int64_t>(panels / 48, 1, 8);
       const int64_t panel_tasks = ceil_div(panels, panels_per_task);
       const int64_t row_pieces =

@@ -1,14 +1,14 @@
-// Gemm: C[m, n] = A[m, k] · B[k, n] in f32, with bias and activation fused. Own packed kernels (Highway,
-// run-time dispatch); every other fast kernel with a matrix product in it is built on this or on
+// Gemm: C[m, n] = A[m, k] · B[k, n] in f32, with bias and activation fused. The kernels are packed (Highway,
+// run-time dispatch). Every other fast kernel that multiplies matrices is built on Gemm or on
 // gemm_micro-inl.h.
 //
 // How it works (BLIS, Van Zee & van de Geijn 2015, with B packed just in time). A is packed once per chunk
-// into the workspace as panels of MR rows. A task owns a strip of C, a few columns panels of NR wide: it
-// packs NR columns of B, KC deep, into a buffer that stays in L1 and streams A's panels past it from L2 or
-// L3. Nothing is allocated.
+// into the workspace as panels of MR rows. A task owns a strip of C, a few column panels of NR wide: it packs
+// NR columns of B, KC deep, into a buffer that stays in L1 and streams A's panels past it from L2 or L3.
+// Nothing is allocated.
 //
-// Chunks and tasks follow from the shape alone and K is summed in ascending order in blocks of KC, so that
-// the bits of C depend on shape and instruction set, never on the number of threads.
+// Chunks and tasks follow from the shape alone and K is summed in ascending order in blocks of KC. The bits
+// of C depend on shape and instruction set, never on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ enum class Activation : uint8_t { kNone, kRelu, kGeluTanh, kGeluErf, kSilu };
 
 struct Gemm {
   int64_t m = 0, n = 0, k = 0;
-  // Element (i, j) of A is a[i * a_row + j * a_col]; one of the two strides is 1. B the same. C is row-major,
-  // dense.
+  // Element (i, j) of A is a[i * a_row + j * a_col], and one of the two strides is 1; B likewise. C is
+  // row-major and dense.
   int64_t a_row = 0, a_col = 1;
   int64_t b_row = 0, b_col = 1;
   Activation activation = Activation::kNone;

@@ -1,4 +1,4 @@
-// The inner pieces of Gemm, per instruction set: register tile, micro-kernels, packing of panels.
+// Building blocks of Gemm, per instruction set: register tile, micro-kernels, packing of panels.
 #if defined(TSR_GEMM_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TSR_GEMM_MICRO_INL_H_
 #undef TSR_GEMM_MICRO_INL_H_
@@ -63,7 +63,7 @@ HWY_INLINE void micro_kernel(int64_t k_count, const float* HWY_RESTRICT a, int64
   }
 }
 
-// Rows r, r + 4, r + 8, ... of a row-major matrix, four consecutive columns each, side by side in one vector.
+// Rows r, r + 4, r + 8, ... of a row-major matrix, four consecutive columns each, concatenated in one vector.
 template <class D>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const float* p, int64_t stride) {
   if constexpr (hn::MaxLanes(D()) == 4) {

@@ -1,6 +1,6 @@
-// Head and cross entropy in chunks of rows: the logits of a chunk lie in the workspace, become their gradient
-// there, and are gone. The same passes over chunks serve all five ops; `Head` says how products and rows are
-// computed.
+// linear_cross_entropy: head and cross entropy in chunks of rows. The logits of a chunk are in the workspace
+// and become their gradient in place; none are kept. All five ops share the passes over chunks; `Head`
+// computes matmuls and rows.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,8 +21,8 @@ namespace {
 struct HeadShape {
   int64_t rows = 0, V = 0, C = 0;
 
-  // Rows of a chunk. Every product packs w or dw anew, which a few hundred rows make up for; 64 MiB of logits
-  // (f32) at most, unless 32 rows are more.
+  // Rows of a chunk. Every matmul packs w or dw again, which a few hundred rows make up for. At most 64 MiB
+  // of logits (f32), unless 32 rows are more.
   int64_t chunk() const {
     constexpr int64_t kElements = int64_t{16} << 20;
     return std::min(rows, std::clamp<int64_t>(kElements / std::max<int64_t>(V, 1) / 8 * 8, 32, 512));
@@ -34,7 +34,7 @@ HeadShape shape_of(const KernelSpec& spec) {
   return {x.count, spec.input_dims(1)[0], x.cols};
 }
 
-// Plain loops that sum in double.
+// Reference head: plain loops that sum in double.
 template <class T>
 struct PlainHead {
   using Real = T;
@@ -101,7 +101,7 @@ struct PlainHead {
   }
 };
 
-// The packed product and vectorised rows.
+// Fast head: the packed Gemm and vectorised rows.
 struct PackedHead {
   using Real = float;
   HeadShape shape;
@@ -158,8 +158,8 @@ enum class Pass { kMax, kSums, kLoss, kGrad, kGradFinish };
 constexpr bool makes_loss(Pass pass) { return pass == Pass::kLoss || pass == Pass::kGrad; }
 constexpr bool makes_gradient(Pass pass) { return pass == Pass::kGrad || pass == Pass::kGradFinish; }
 
-// The workspace: of products, then the logits of a chunk, then the losses of all rows. What is written to the
-// end lies last, so that the arena is touched as far as it was planned.
+// Workspace: matmul scratch, then the logits of a chunk, then the losses of all rows. The losses, always
+// written to the end, come last, so that a run touches all of the planned arena.
 template <class Head, Pass pass>
 struct Workspace {
   int64_t logits_at, losses_at, bytes;
@@ -212,7 +212,7 @@ class ChunkedHead final : public Kernel {
   }
 
  private:
-  // Row `r` of all, whose logits lie at `l`.
+  // Visits row `r` of the whole input, with its logits at `l`.
   void visit(const LaunchArgs& args, int64_t r, T* l, double* losses) const {
     const T m = pass == Pass::kSums || pass == Pass::kGradFinish ? args.in<T>(3)[r] : head_.max(l);
     if constexpr (pass == Pass::kMax) {

@@ -18,7 +18,7 @@ Result<Prepared> prepare_log_sum_exp(const KernelSpec& spec) {
           const T* x = args.in<T>(0) + r * rows.cols;
           double most = -std::numeric_limits<double>::infinity(), sum = 0;
           for (int64_t v = 0; v < rows.cols; ++v) most = std::max(most, double(x[v]));
-          // Of an infinite maximum the logarithm is known without the sum; NaN stays NaN.
+          // An infinite maximum decides the result without the sum; NaN stays NaN.
           const double base = std::isinf(most) ? 0 : most;
           for (int64_t v = 0; v < rows.cols; ++v) sum += std::exp(double(x[v]) - base);
           args.out<T>(0)[r] = T(base + std::log(sum));

@@ -1,4 +1,4 @@
-// The row-major index in the whole tensor of an element of the shard.
+// LogicalIndex: the row-major index in the whole tensor of an element of a shard.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tessera::cpu {
 
-// Of result 0 of an element-wise op, whose factors are a, b, ... for its dims.
+// Serves result 0 of an element-wise op, whose dims have factors a, b, ....
 struct LogicalIndex {
   int rank = 0;
   int64_t dims[TSR_ABI_MAX_RANK] = {};     // local

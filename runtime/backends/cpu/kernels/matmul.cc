@@ -50,8 +50,8 @@ struct Product {
   }
 };
 
-// y = activation(x w + bias + addend), and the value before it; pointers may be null, y may be addend.
-// Products are summed in double, k ascending.
+// y = activation(x w + bias + addend); `pre` gets the value before activation. Pointers may be null, y may be
+// addend. Sums in double, k ascending.
 template <class T>
 void multiply(const Pool& pool, const Product& p, ProductOperand operand, const T* x, const T* w,
               const T* bias, const T* addend, Activation activation, T* y, T* pre) {
@@ -75,8 +75,8 @@ void multiply(const Pool& pool, const Product& p, ProductOperand operand, const 
 
 }  // namespace
 
-// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Of the shards of k only the one that begins
-// at 0 adds the bias.
+// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. When k is split, the shard at offset 0
+// alone adds the bias.
 Result<Prepared> prepare_matmul(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const Activation activation, activation_named(spec.string("activation")));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
@@ -94,8 +94,8 @@ Result<Prepared> prepare_matmul(const KernelSpec& spec) {
   });
 }
 
-// x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. Of the shards of k only the one that
-// begins at 0 adds anything.
+// x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. When k is split, the shard at offset 0
+// alone adds addend and bias.
 Result<Prepared> prepare_matmul_add(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);

@@ -4,7 +4,7 @@
 
 namespace tessera::cpu {
 
-// dy [M, K], w [K, N] or [N, K], pre [M, N] -> dpre [M, N]. Products are summed in double, k ascending.
+// dy [M, K], w [K, N] or [N, K], pre [M, N] -> dpre [M, N]. Sums in double, k ascending.
 Result<Prepared> prepare_matmul_gelu_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);

@@ -1,8 +1,8 @@
 // matmul and matmul_weight_grad on the packed f32 Gemm.
-// Zen 5, one thread, GFLOP/s (peak 233; OpenBLAS 0.3.21 serial beside it in the same process):
-//   1024^3 200 (107), 512x3072x768 205 (107), 512x768x50257 172 (105), 1x3072x768 31-41 (9).
-// oneDNN 2.6 beside it, on a busy machine: ours is 0.84 to 1.0 times as fast for m >= 128, 0.65 to 2 below.
-// Bench: bench_gemm.
+//  Zen 5, one thread, GFLOP/s (peak 233; in brackets OpenBLAS 0.3.21 serial, in the same process):
+//    1024^3 200 (107), 512x3072x768 205 (107), 512x768x50257 172 (105), 1x3072x768 31-41 (9).
+//  Against oneDNN 2.6, on a busy machine: 0.84 to 1.0 times as fast for m >= 128, 0.65 to 2 below.
+//  Bench: bench_gemm.
 #include "runtime/backends/cpu/kernels/gemm.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
@@ -55,7 +55,7 @@ Result<Prepared> prepare_matmul_packed(const KernelSpec& spec) {
   }
   gemm.tf32 = spec.i64("allow_tf32") == 1;
   TSR_ASSIGN_OR_RETURN(gemm.activation, activation_of(spec.string("activation")));
-  // Where k is split the bias belongs into one addend alone: the one whose k begins at 0.
+  // When k is split, the addend at offset 0 alone gets the bias.
   const tsr_abi_factor* k_factor = spec.find_factor('k');
   const bool bias = spec.input_count() > 2 && (k_factor == nullptr || k_factor->begin[0] == 0);
   const bool pre = spec.output_count() > 1;

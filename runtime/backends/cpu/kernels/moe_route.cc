@@ -9,7 +9,7 @@ namespace tessera::cpu {
 
 namespace {
 
-// The k largest of p[0, E), largest first, the lower index of equals; distinct also where p holds NaN.
+// Finds the k largest of p[0, E), largest first, the lower index of equals; distinct also where p holds NaN.
 template <class T>
 void choose(const T* p, int64_t E, int64_t k, int32_t* expert) {
   for (int64_t j = 0; j < k; ++j) {
@@ -33,7 +33,7 @@ double sum_of(const T* p, const int32_t* expert, int64_t k) {
 }  // namespace
 
 // probs [B, T, E] -> expert, slot, gate [B, T, K], token [E, B, S], load [E, B]. First every token chooses
-// for itself, then every sequence hands out its slots in the order of its tokens.
+// its experts, then every sequence hands out its slots in the order of its tokens.
 Result<Prepared> prepare_moe_route(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);

@@ -4,7 +4,7 @@
 
 namespace tessera::cpu {
 
-// x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]. Summed in double, k ascending.
+// x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]. Sums in double, k ascending.
 Result<Prepared> prepare_narrow_matmul(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);

@@ -1,5 +1,5 @@
 // narrow_matmul in f32. Up to 8 rows of x: dot products with each row of the weight, widened in registers as
-// it is read. More rows: the weight is widened a strip at a time and goes through the packed Gemm.
+// it is read. More rows: the weight is widened a strip at a time and multiplied by the packed Gemm.
 #include <algorithm>
 
 #include "runtime/backends/cpu/kernels/gemm.h"
@@ -38,7 +38,7 @@ namespace tessera::cpu::HWY_NAMESPACE {
 // The loops over vectors are unrolled by name: at -O2 GCC 12 else keeps the vectors in memory.
 inline constexpr int64_t kSteps = kUnit / kRowLanes;  // vectors that hold a unit
 
-// Numbers [k, k + 32) of a row, in order, without their scale.
+// Reads numbers [k, k + 32) of a row, in order, without their scale.
 struct Bf16Row {
   static HWY_INLINE void widen(const uint8_t* row, int64_t k, VR* out) {
     const hn::Rebind<uint16_t, DR> d16;
@@ -81,8 +81,8 @@ struct Int4Row {
   }
 };
 
-// kRows rows of x with kColumns rows of the weight from n on. What is left of a row behind the last whole
-// unit (floats alone) is summed number by number.
+// kRows rows of x with kColumns rows of the weight from n on. The numbers after the last whole unit of a row
+// (f32 alone has any) are summed one by one.
 template <class Row, int kRows, int kColumns>
 HWY_INLINE void dots(const NarrowShape& s, const NarrowBuffers& b, int64_t m, int64_t n) {
   const DR d;
@@ -147,7 +147,7 @@ void all_rows(const NarrowShape& s, const NarrowBuffers& b, int64_t begin, int64
   for (; m < s.M; ++m) columns<Row, 1>(s, b, m, begin, end);
 }
 
-// y[:, begin..end)
+// Computes y[:, begin..end).
 void narrow_dots(const NarrowShape& s, const NarrowBuffers& b, int64_t begin, int64_t end) {
   switch (s.dtype) {
     case DType::kBF16: return all_rows<Bf16Row>(s, b, begin, end);
@@ -171,7 +171,7 @@ void widen_row(const NarrowShape& s, const NarrowBuffers& b, int64_t n, float* o
   for (int64_t k = whole; k < s.K; ++k) out[k] = narrow_number(s, b.w, n, k);
 }
 
-// Rows [begin, end) of the weight as floats, one behind the other.
+// Widens rows [begin, end) of the weight to floats, consecutive in `out`.
 void narrow_widen(const NarrowShape& s, const NarrowBuffers& b, int64_t begin, int64_t end, float* out) {
   for (int64_t n = begin; n < end; ++n, out += s.K) switch (s.dtype) {
       case DType::kBF16: widen_row<Bf16Row>(s, b, n, out); break;
@@ -202,9 +202,9 @@ NarrowBuffers buffers_of(const NarrowShape& shape, const LaunchArgs& args) {
           .y = args.out<float>(0)};
 }
 
-// A strip of the weight, widened, and its product.
+// Strips: pieces of the weight that are widened, then multiplied.
 struct Strips {
-  int64_t columns;  // of y in a strip, but for the last
+  int64_t columns;  // of y in a strip, except the last
   explicit Strips(const NarrowShape& s) {
     constexpr int64_t kFloats = int64_t{1} << 20;  // 4 MiB: half of an L3 that two ranks share
     columns =

@@ -13,7 +13,7 @@ struct NarrowShape {
   DType dtype = DType::kBF16;  // of the weight
   int64_t M = 0, N = 0, K = 0;
   int64_t groups = 1;  // of a row, each with its scale
-  int bias = -1;       // the operand that is added, -1 for none
+  int bias = -1;       // operand that is added, -1 for none
 
   bool has_scale() const { return dtype == DType::kI8 || dtype == DType::kU8; }
   int64_t group() const { return groups == 0 ? 0 : K / groups; }  // an empty shard has none
@@ -21,7 +21,7 @@ struct NarrowShape {
   int64_t row_bytes() const { return dtype == DType::kU8 ? K / 2 : dtype == DType::kI8 ? K : 2 * K; }
 };
 
-// Of the shards of k only the one that begins at 0 adds the bias.
+// When k is split, the shard at offset 0 alone adds the bias.
 inline NarrowShape narrow_shape(const KernelSpec& spec) {
   NarrowShape shape;
   shape.dtype = spec.input_dtype(1);

@@ -20,7 +20,7 @@ constexpr int64_t kUpdateGrain = 16384;  // elements of a task
 
 struct AdamwStep {
   float beta1, beta2;
-  float fresh1, fresh2;      // 1 - beta, rounded once: formed in f32 it would be off by 1e-5
+  float fresh1, fresh2;      // 1 - beta, rounded once: computed in f32 it would be off by 1e-5
   float m_unbias, v_unbias;  // 1 / (1 - beta^step)
   float eps, weight_decay, lr, gscale;
 };
@@ -40,7 +40,7 @@ using DU = hn::CappedTag<float, 16>;
 using VU = hn::Vec<DU>;
 inline constexpr int kUpdateLanes = static_cast<int>(hn::MaxLanes(DU()));
 
-// update(d, x, y) over vectors of IN inputs and OUT outputs; the last few elements by way of a buffer.
+// update(d, x, y) over vectors of IN inputs and OUT outputs; a buffer serves the last few elements.
 template <int IN, int OUT, class Update>
 HWY_INLINE void update_elements(const float* const* in, float* const* out, int64_t begin, int64_t end,
                                 const Update& update) {
@@ -101,7 +101,7 @@ void sgd_elements(const SgdStep& step, const float* const* in, float* const* out
   update_elements<3, 2>(in, out, begin, end, SgdUpdate{step});
 }
 
-// Lanes sum 512 elements at most each in f32, then in double.
+// Lanes sum at most 512 elements each in f32, then in double.
 double sum_squares_elements(const float* x, int64_t count) {
   constexpr int64_t kBlock = 512 * kUpdateLanes;
   const DU d;
@@ -197,7 +197,7 @@ Result<Prepared> prepare_sgd_update_simd(const KernelSpec& spec) {
       }));
 }
 
-// One partial sum a task in the workspace, added in order: the same bits for any number of threads.
+// Partial sums stand in the workspace, one a task, added in order: the same bits for any number of threads.
 Result<Prepared> prepare_sum_squares_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const int64_t count = spec.input_elements(0), tasks = (count + kUpdateGrain - 1) / kUpdateGrain;

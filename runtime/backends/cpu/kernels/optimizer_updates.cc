@@ -13,7 +13,7 @@ namespace tessera::cpu {
 
 namespace {
 
-// How the elements of a parameter are read, and written: plainly.
+// Plain rounding: parameters are read and written in their own type.
 template <class T>
 struct InItsType {
   using Element = T;
@@ -22,7 +22,7 @@ struct InItsType {
   T rounded(double p, int64_t) { return static_cast<T>(p); }
 };
 
-// In bf16, to one of the two neighbours by 16 random bits.
+// Stochastic rounding to bf16: 16 random bits choose between the two neighbours.
 struct Stochastic {
   using Element = uint16_t;
   LogicalIndex index;
@@ -55,14 +55,14 @@ double scalar_or_one(const LaunchArgs& args, int i, bool present) {
   return present ? static_cast<double>(*args.in<T>(i)) : 1;
 }
 
-// output o takes the bits of input i.
+// Copies the bits of input i to output o.
 template <class T>
 void keep(const LaunchArgs& args, int i, int o, int64_t begin, int64_t end) {
   if (args.inputs[i] == args.outputs[o]) return;
   std::memcpy(args.out<T>(o) + begin, args.in<T>(i) + begin, sizeof(T) * static_cast<size_t>(end - begin));
 }
 
-// Gradient, state and scalars in T, the parameter as Rounding has it.
+// Gradient, state and scalars are in T, the parameter is as Rounding has it.
 template <class T, class Rounding>
 Prepared adamw_update(const KernelSpec& spec, const Rounding& rounding) {
   using P = typename Rounding::Element;

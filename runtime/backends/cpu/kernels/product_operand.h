@@ -1,4 +1,4 @@
-// What reference kernels multiply for an operand's element.
+// ProductOperand: the value of an operand's element that reference kernels multiply.
 #pragma once
 
 #include <type_traits>
@@ -8,8 +8,8 @@
 
 namespace tessera::cpu {
 
-// Of an op that may multiply in TF32 (attribute "allow_tf32"): f32 is rounded to it where that is allowed, as
-// a GPU does, so that a plan can be held against one, and one device against the other. Other types stay.
+// Ops with attribute "allow_tf32" round f32 operands to TF32 where it is set, as a GPU does, so that devices
+// can be compared. Other types stay.
 class ProductOperand {
  public:
   explicit ProductOperand(const KernelSpec& spec) : rounds_(spec.i64("allow_tf32") == 1) {}

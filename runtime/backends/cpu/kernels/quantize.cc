@@ -20,7 +20,7 @@ Result<Fp8Format> format_of(const KernelSpec& spec) {
 
 }  // namespace
 
-// One maximum a task in the workspace. Of numbers that are not finite infinity, whatever the order.
+// Maxima stand in the workspace, one a task. Numbers that are not finite give infinity, in any order.
 Result<Prepared> prepare_quantize_scale(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const Fp8Format format, format_of(spec));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
@@ -51,7 +51,7 @@ Result<Prepared> prepare_quantize_scale(const KernelSpec& spec) {
   });
 }
 
-// The scale is a power of two: to multiply by its inverse rounds nothing.
+// The scale is a power of two, so multiplying by its inverse rounds nothing.
 Result<Prepared> prepare_quantize(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const Fp8Format format, format_of(spec));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {

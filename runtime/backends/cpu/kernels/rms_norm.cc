@@ -7,7 +7,7 @@ namespace tessera::cpu {
 
 namespace {
 
-// Of x, or with an addend of the sum, which is stored too and may lie over x.
+// Normalizes x, or x + addend; the sum is stored too and may share memory with x.
 template <class T>
 struct Normalized {
   const T *x, *addend, *w;
@@ -62,7 +62,7 @@ Result<Prepared> prepare_add_rms_norm(const KernelSpec& spec) {
 
 namespace {
 
-// addend null for none; dx may be dy or addend.
+// `addend` may be null; dx may be dy or addend.
 template <class T>
 void input_gradient(const Pool& pool, Rows rows, const T* dy, const T* x, const T* w, const T* rstd,
                     const T* addend, T* dx) {
@@ -130,7 +130,7 @@ Result<Prepared> prepare_rms_norm_grad(const KernelSpec& spec) {
     const Rows rows = rows_of(spec.input_dims(0));
     const bool adds = spec.input_count() == 5;
     auto launch = [rows, adds](const LaunchArgs& args) {
-      // First what reads dy alone: dx may take its place.
+      // Weight gradients first: they alone read dy, whose place dx may take.
       weight_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(3), args.out<T>(1));
       input_gradient<T>(args.pool, rows, args.in<T>(0), args.in<T>(1), args.in<T>(2), args.in<T>(3),
                         adds ? args.in<T>(4) : nullptr, args.out<T>(0));

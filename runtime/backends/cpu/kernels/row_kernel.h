@@ -1,5 +1,5 @@
-// What reference kernels over the rows of a tensor share: rows and row length of an operand, how many rows
-// make a task, and the figures behind the time estimate.
+// Helpers of reference kernels over rows of a tensor: rows and row length of an operand, rows a task, and the
+// figures of the time estimate.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Walking a row of floats vector by vector, the last few elements included, per instruction set.
+// Loops over a row of floats vector by vector, the last few elements included, per instruction set.
 #if defined(TSR_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TSR_ROWS_INL_H_
 #undef TSR_ROWS_INL_H_
@@ -41,7 +41,7 @@ HWY_INLINE void store_part(VR v, float* p, int64_t n) {
 #endif
 }
 
-// Where a vector of a row lies: whole, or its first `count` elements.
+// Parts of a row: a whole vector, or its first `count` elements.
 struct Whole {
   int64_t at;
   HWY_INLINE VR load(const float* row) const { return hn::LoadU(DR(), row + at); }

@@ -21,7 +21,7 @@ struct Logits {
     const double value = double(values[token]);
     return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
   }
-  // Likelier first, the lower token on a tie: a total order, so that sorting has one result.
+  // Order of tokens: likelier first, the lower token on a tie. A total order, so that sorting has one result.
   bool before(int32_t a, int32_t b) const { return at(a) > at(b) || (at(a) == at(b) && a < b); }
 };
 
@@ -70,15 +70,15 @@ int32_t draw(Logits<T> logits, std::span<int32_t> order, double* weight, const C
   double left = choice.uniform * total;
   for (size_t i = 0; i < count; ++i)
     if ((left -= weight[i]) < 0) return order[i];
-  // Rounding may leave a crumb: the last token that has any probability.
+  // Rounding may leave a remainder: then the last token that has any probability is drawn.
   while (count > 1 && weight[count - 1] == 0) --count;
   return order[count - 1];
 }
 
 }  // namespace
 
-// logits [B, V], temperature, top_k, top_p, seed [], start, length [B] -> token [B]. A task a sequence; each
-// has its own part of the workspace.
+// logits [B, V], temperature, top_k, top_p, seed [], start, length [B] -> token [B]. A task a sequence, each
+// with its own part of the workspace.
 Result<Prepared> prepare_sample(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);

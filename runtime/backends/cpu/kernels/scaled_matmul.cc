@@ -63,7 +63,7 @@ double flops_of(const ProductShape& shape) {
   return 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
 }
 
-// Products of codes are summed in double, k ascending.
+// Codes are multiplied and summed in double, k ascending.
 Result<Prepared> reference(const KernelSpec& spec, const ProductShape& shape) {
   return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
@@ -91,7 +91,7 @@ Result<Prepared> reference(const KernelSpec& spec, const ProductShape& shape) {
 constexpr int64_t kLine = 64;  // bytes: what the workspace is aligned to
 int64_t lines(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-// Both operands widened to f32, times their scales, which rounds nothing; then the packed product.
+// Widens both operands to f32, times their scales, which rounds nothing; then runs the packed Gemm.
 Result<Prepared> widened(const KernelSpec& spec, const ProductShape& shape) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   Gemm gemm;
@@ -133,8 +133,8 @@ Result<Prepared> widened(const KernelSpec& spec, const ProductShape& shape) {
 
 }  // namespace
 
-// x [M, K], w [K, N] or [N, K], scales, bias [N] -> y [M, N]. Of the shards of k only the one that begins at
-// 0 adds the bias.
+// x [M, K], w [K, N] or [N, K], scales, bias [N] -> y [M, N]. When k is split, the shard at offset 0 alone
+// adds the bias.
 Result<Prepared> prepare_scaled_matmul(const KernelSpec& spec) { return reference(spec, matmul_shape(spec)); }
 Result<Prepared> prepare_scaled_matmul_widened(const KernelSpec& spec) {
   return widened(spec, matmul_shape(spec));

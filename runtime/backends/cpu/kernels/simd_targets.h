@@ -1,7 +1,6 @@
 // Instruction sets that every Highway file of this folder is compiled for: SSE4 as the baseline, AVX2 and
-// AVX-512 (on other machines NEON). Each costs compile time, and the ones left out bring no gain to f32 code.
-// First include of such a file. A CPU without the baseline is served by the reference kernels: see
-// simd_supported.
+// AVX-512 (on other machines NEON). Each costs compile time, and further ones bring no gain to f32 code.
+// Include it first in such a file. A CPU without the baseline runs the reference kernels: see simd_supported.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +21,11 @@ namespace tessera::cpu {
 // Success, or why this CPU cannot run the vector kernels.
 Status simd_supported();
 
-// Success if every float operand of `spec` is f32 and the CPU has the baseline; prepare functions start with
-// it.
+// Success if every float operand of `spec` is f32 and the CPU has the baseline; prepare functions call it
+// first.
 Status require_simd_f32(const KernelSpec& spec);
 
-// A kernel bound by memory traffic: all operands pass once.
+// A kernel bound by memory traffic: every operand is read or written once.
 Prepared simd_prepared(const KernelSpec& spec, double flops, std::unique_ptr<Kernel> kernel,
                        int64_t workspace_bytes = 0);
 

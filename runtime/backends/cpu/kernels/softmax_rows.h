@@ -1,4 +1,4 @@
-// What kernels with a softmax inside do to a row of f32, vectorised. Only where `simd_supported`.
+// Row steps of kernels with a softmax inside, in f32, vectorised. Only where `simd_supported`.
 #pragma once
 
 #include <cstdint>

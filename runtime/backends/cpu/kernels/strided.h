@@ -1,4 +1,4 @@
-// Walks over row-major operands whose dims are permuted, dropped or repeated.
+// StridedBox: loops over row-major operands whose dims are permuted, dropped or repeated.
 #pragma once
 
 #include <cstdint>
