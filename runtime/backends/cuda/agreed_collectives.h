@@ -1,6 +1,6 @@
-// AgreedCollectives: what the members of a group have found to mean the same before. They meet to compare a
-// description the first time it is used; all of them remember it then, so none waits for the others the next
-// time, where the collective itself brings them together on their devices. Of one member, and its thread.
+// AgreedCollectives: descriptions that all members of a group have compared and found equal. Members compare
+// a description on the host the first time it is used. Later the collective itself synchronizes them on their
+// devices, and no host waits. Owned by one member and its thread.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class AgreedCollectives {
     tsr_abi_collective what;
     std::vector<int64_t> extents, extents2;
   };
-  std::vector<Agreed> all_;  // as many as a program has different ones: some ten
+  std::vector<Agreed> all_;  // one for each different description of a program: some ten
 };
 
 }  // namespace tessera::cuda

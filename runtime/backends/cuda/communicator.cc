@@ -17,7 +17,7 @@ namespace {
 
 Status aborted() { return Status(StatusCode::kAborted, "the communicator was aborted"); }
 
-// Before members meet: who captures would issue nothing that the others wait for.
+// Called before members wait for each other: a capturing member would issue nothing that the others wait for.
 Status check_not_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   TSR_RETURN_IF_ERROR(from_cuda(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing"));
@@ -36,7 +36,7 @@ Status gather(cudaStream_t stream, const CommGroup& group, const tsr_abi_collect
   for (int32_t member = 0; member < what.member_count; ++member) {
     const int64_t row_bytes = bytes_of(what, what.extents[member] * what.inner);
     const void* in = group.member(member).in;
-    // A member may hold its piece in place already, where there is one row.
+    // Skip a piece that the member already holds in place, where there is one row.
     if (row_bytes > 0 && !(what.outer == 1 && in == out + at))
       TSR_RETURN_IF_ERROR(from_cuda(
           copy_rows(stream, in, out + at, what.outer, row_bytes, row_bytes, whole_bytes), "all_gather"));
@@ -45,8 +45,8 @@ Status gather(cudaStream_t stream, const CommGroup& group, const tsr_abi_collect
   return {};
 }
 
-// Member i's out <- from each member j the block where j's range of the dim split in `in` meets i's range of
-// the dim split in `out`.
+// out of member i <- from each member j, the block where j's range of the dim split in `in` overlaps i's
+// range of the dim split in `out`.
 Status exchange_blocks(cudaStream_t stream, const CommGroup& group, const tsr_abi_collective& what,
                        int32_t position, char* out) {
   const int32_t members = what.member_count;
@@ -57,8 +57,7 @@ Status exchange_blocks(cudaStream_t stream, const CommGroup& group, const tsr_ab
   for (int32_t member = 0; member < members; at += what.extents[member++]) {
     const int64_t theirs = what.extents[member];
     if (theirs == 0 || mine == 0 || what.inner == 0) continue;
-    // Strides in elements of [outer, first, middle, second, inner] on either side, and where the block
-    // begins.
+    // Strides in elements of [outer, first, middle, second, inner] on either side, and the block's start.
     const bool first = what.in_split_first != 0;
     const int64_t in_row = (first ? out_whole : theirs) * what.inner,
                   out_row = (first ? mine : in_whole) * what.inner;
@@ -95,7 +94,7 @@ ncclDataType_t nccl_type(int32_t dtype) {
   }
 }
 
-// Even pieces that lie in one run each: what NCCL's collectives move.
+// Whether NCCL's collectives can express it: even pieces, each contiguous.
 bool nccl_can(const tsr_abi_collective& what) {
   if (info(static_cast<DType>(what.dtype)).block_elements != 1) return false;
   switch (what.kind) {
@@ -111,8 +110,8 @@ bool nccl_can(const tsr_abi_collective& what) {
   }
 }
 
-// Memory for what goes another way than NCCL's. An allocation in the middle of a step may wait for kernels,
-// of devices that reach the memory too, and these for a member that has not issued yet.
+// Allocates memory for what NCCL cannot express. An allocation in the middle of a step may wait for kernels,
+// also of devices that reach the memory, and these for a member that has not issued yet.
 Status prepare(CommGroup& group, const tsr_abi_comm_use& use) {
   for (int32_t member = 0; member < group.members() && !group.shares_memory(); ++member) {
     int64_t bytes = 0;
@@ -155,8 +154,8 @@ Communicator::~Communicator() = default;
 void Communicator::abort() { group_->abort(); }
 int32_t Communicator::ordinal() const { return group_->ordinal(position_); }
 
-// Issued after this stream was told to wait for every member's stream: their buffers are ready, and stay as
-// they are but for what is written here.
+// Issued after this stream was told to wait for every member's stream: their buffers are ready, and only the
+// writes below change them.
 Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& what) {
   const CommGroup& group = *group_;
   const int32_t members = what.member_count;
@@ -166,8 +165,8 @@ Status Communicator::exchange(cudaStream_t stream, const tsr_abi_collective& wha
   for (int32_t i = 0; i < members; ++i) task.in[i] = group.member(i).in;
   switch (what.kind) {
     case kAllReduce: {
-      // Nobody else touches my share, neither to read nor to write, so it works in place and needs no
-      // scratch. Where others' results are out of reach each member adds up all of it, in the same order.
+      // No other member reads or writes this share, so it works in place and needs no scratch. Where others'
+      // results are out of reach each member adds up all of it, in the same order.
       const bool all = !group.shares_memory();
       const MemberShare share =
           all ? MemberShare{0, what.elements} : all_reduce_share(what.elements, members, position_);
@@ -211,7 +210,7 @@ Status Communicator::through_nccl(cudaStream_t stream, const tsr_abi_collective&
   const ncclComm_t comm = group_->nccl_comm(position_);
   const ncclDataType_t type = nccl_type(what.dtype);
   const ncclRedOp_t op = what.reduce == 0 ? ncclSum : ncclMax;
-  // Of types without a reduction only the bytes count.
+  // Types without a reduction are moved as bytes.
   const auto count = [&](int64_t elements) {
     return static_cast<size_t>(type == ncclInt8 ? bytes_of(what, elements) : elements);
   };
@@ -244,7 +243,7 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
                                 void* out) {
   if (group_->is_aborted()) return aborted();
   TSR_RETURN_IF_ERROR(check_collective(what, position_, group_->members(), in, out, can_reduce));
-  // Which way a collective goes follows from its description alone.
+  // The choice between NCCL and peer memory follows from the description alone.
   const bool by_nccl = group_->nccl() != nullptr && nccl_can(what);
   if (by_nccl && agreed_.holds(what)) return through_nccl(stream, what, in, out);
   TSR_RETURN_IF_ERROR(check_not_captured(stream));
@@ -256,8 +255,8 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
   if (!by_nccl && !group_->shares_memory()) TSR_RETURN_IF_ERROR(stage(stream, what));
   if (!by_nccl) status = from_cuda(cudaEventRecord(mine.ready, stream), "an event");
   if (!group_->meet()) return aborted();
-  // Every member comes to the same verdict, and leaves only when all have read the descriptions. (NCCL by
-  // itself would wait for ever, or take other bytes.)
+  // Every member reaches the same verdict, and leaves only when all have read the descriptions. (NCCL alone
+  // would wait for ever, or take other bytes.)
   if (status.ok())
     status = check_agreement(position_, group_->members(), [&](int32_t member) -> const tsr_abi_collective& {
       return *group_->member(member).what;
@@ -283,17 +282,17 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
   return status;
 }
 
-// What others read of this member's input is a copy of it in memory of the host.
+// Copies this member's input to host memory, from which the others read it.
 Status Communicator::stage(cudaStream_t stream, const tsr_abi_collective& what) {
   CommGroup::Member& mine = group_->member(position_);
   const int64_t bytes = bytes_of(what, input_elements(what, position_));
-  // Until the others have read the copy before.
+  // Wait until the others have read the copy before.
   Status status = group_->make_stage(position_, bytes);
   for (int32_t i = 0; i < group_->members() && status.ok(); ++i)
     if (i != position_) status = from_cuda(cudaStreamWaitEvent(stream, group_->member(i).done, 0), "waiting");
   if (status.ok())
     status = from_cuda(copy_rows(stream, mine.in, mine.staged, 1, bytes, bytes, bytes), "a copy to the host");
-  if (!status.ok()) group_->abort();  // nobody may read what is not there
+  if (!status.ok()) group_->abort();  // nobody may read memory that is not filled
   mine.in = mine.staged;
   return status;
 }
@@ -318,7 +317,7 @@ Status Communicator::post(cudaStream_t stream, int32_t peer, const void* in, int
   if (group_->is_aborted()) return aborted();
   CommGroup::Mailbox::Slot& slot = box.slot(number);
   TSR_RETURN_IF_ERROR(group_->make_room(slot, position_, peer, bytes));
-  // What lay in the slot has been copied out; an event that was never recorded is no wait.
+  // Wait until the slot's old bytes have been copied out; an event that was never recorded is no wait.
   TSR_RETURN_IF_ERROR(from_cuda(cudaStreamWaitEvent(stream, slot.taken, 0), "waiting"));
   TSR_RETURN_IF_ERROR(from_cuda(copy_rows(stream, in, slot.memory, 1, bytes, bytes, bytes), "a message"));
   TSR_RETURN_IF_ERROR(from_cuda(cudaEventRecord(slot.posted, stream), "an event"));
@@ -371,7 +370,7 @@ Status Communicator::begin_exchange() {
   return {};
 }
 
-// All that is sent is posted before anything is waited for.
+// Every send is posted before any wait.
 Status Communicator::end_exchange(cudaStream_t stream) {
   TSR_CHECK(in_exchange_, "no exchange was begun");
   in_exchange_ = false;

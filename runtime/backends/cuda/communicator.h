@@ -1,10 +1,11 @@
-// Communicator between ranks of one process, each with a stream. Members meet on the host when they issue:
-// they publish their buffers and an event of their stream, meet, let their stream wait for the events of all,
-// do their own share straight from the others' memory, record an event, meet again and wait for those.
+// Communicator between ranks of one process, each with a stream. Members synchronize on the host when they
+// issue: they publish their buffers and an event of their stream, wait at a barrier, and let their stream
+// wait for the events of all. Each does its own share straight from the others' memory, records an event,
+// waits at a second barrier and lets its stream wait for those events.
 // Nothing on a device waits for work that is not issued yet, so any number of ranks may share a GPU. Where
-// every member has a GPU of its own, NCCL does what it can express (even, contiguous pieces), and members
-// meet the first time alone, to find that they mean the same; the rest goes through peer memory, or where
-// GPUs cannot reach each other's through pinned memory of the host.
+// every member has a GPU of its own, NCCL runs what it can express (even, contiguous pieces); then members
+// compare descriptions on the host the first time only. The rest goes through peer memory, or through pinned
+// host memory where GPUs cannot reach each other's.
 //
 // Results of the shared path are the same for any timing: every element is reduced by one member, in group
 // order. After an abort, or a mismatch between members, the group stays unusable.
@@ -25,17 +26,18 @@ namespace tessera::cuda {
 
 class CommGroup;
 
-// One end; its owner's thread calls, except for `abort`.
+// One member of a group; its owner's thread calls, except for `abort`.
 class Communicator {
  public:
-  // One end per member, on the devices `ordinals`; they keep the group alive together. What `use` says is
-  // prepared for, so that no call allocates; null: everything may come, and is prepared for when it does.
+  // Creates one Communicator per member, on the devices `ordinals`; they keep the group alive together.
+  // Memory is prepared for what `use` announces, so that no call allocates; with null, memory is allocated at
+  // first use.
   static Result<std::vector<std::unique_ptr<Communicator>>> create(const std::vector<int32_t>& ordinals,
                                                                    const tsr_abi_comm_use* use);
   ~Communicator();
 
   Status collective(cudaStream_t stream, const tsr_abi_collective& what, const void* in, void* out);
-  // A send is copied away and goes on; a receive returns when its send was issued. The streams order the
+  // `send` copies the bytes and returns; `recv` returns when its send was issued. The streams order the
   // bytes.
   Status send(cudaStream_t stream, int32_t peer, const void* in, int64_t bytes);
   Status receive(cudaStream_t stream, int32_t peer, void* out, int64_t bytes);

@@ -4,7 +4,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// The driver takes pitches below 2^31 (cudaDevAttrMaxPitch).
+// Largest pitch that the driver takes (cudaDevAttrMaxPitch).
 constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
 
 }  // namespace
@@ -20,7 +20,7 @@ cudaError_t copy_rows(cudaStream_t stream, const void* in, void* out, int64_t ro
   if (rows == 1)
     return in == nullptr ? cudaMemsetAsync(out, 0, width, stream)
                          : cudaMemcpyAsync(out, in, width, cudaMemcpyDefault, stream);
-  // Pitches are at least a row wide; rows that overlap or repeat (stride 0) go one by one.
+  // Pitches are at least a row wide; rows that overlap or repeat (stride 0) are copied one by one.
   const bool pitched = out_stride_bytes >= row_bytes && out_stride_bytes <= kMostPitch &&
                        (in == nullptr || (in_stride_bytes >= row_bytes && in_stride_bytes <= kMostPitch));
   if (pitched) {

@@ -1,6 +1,6 @@
-// What a CUDA kernel is: `prepare` reads the description, decides everything and may decline with a reason;
-// what it returns only launches on a stream (no allocation, no look-up, no waiting). Immutable, so that any
-// number of ranks share it. The device that a description is for is current while `prepare` runs.
+// CUDA kernels: `prepare` reads the description, decides everything and may decline with a reason. The kernel
+// that it returns only launches on a stream (no allocation, no look-up, no waiting). Immutable, so that any
+// number of ranks share it. The described device is current while `prepare` runs.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,7 +26,7 @@ struct LaunchArgs {
   void* const* outputs;
   void* workspace;  // null when none was asked for; aligned as arenas align slots
   cudaStream_t stream;
-  Overlap* overlap = nullptr;  // null where nobody keeps account (kernels/overlap.cuh)
+  Overlap* overlap = nullptr;  // null without overlap (kernels/overlap.cuh)
   template <class T>
   const T* in(int i) const {
     return static_cast<const T*>(inputs[i]);
@@ -39,12 +39,12 @@ struct LaunchArgs {
 
 class Kernel;
 
-// A launch that is still to come, at settled addresses; its arguments have no stream.
+// A later launch of the same stream, at known addresses; its arguments have no stream.
 struct ComingLaunch {
   const Kernel* kernel;
   LaunchArgs args;
 };
-// What the first `taken` of them do one after another, as one kernel, which is launched without operands.
+// Fused: one kernel for the first `taken` of the coming launches, launched without operands.
 struct Fused {
   std::unique_ptr<Kernel> kernel;
   int32_t taken = 0;
@@ -52,7 +52,8 @@ struct Fused {
 
 struct DecodeStep;
 
-// Of kernels that a step has one of for each parameter: a model has dozens, and all of them are a launch or two.
+// Launch cost a kernel where a step has one for each parameter: a model has dozens, and all of them are a
+// launch or two.
 inline constexpr double kShareOfMany = 1.0 / 16;
 
 class Kernel {
@@ -61,15 +62,15 @@ class Kernel {
   // Errors of kernel launches proper are picked up by the caller (cudaGetLastError).
   virtual Status launch(const LaunchArgs& args) const = 0;
   virtual bool fuses() const { return false; }  // whether it is worth asking
-  // Of what a launch costs, where programs have such kernels in rows that become one launch: what estimates
-  // count.
+  // Share of a launch's cost in estimates, where programs have such kernels in sequences that become one
+  // launch.
   virtual double launch_share() const { return 1; }
-  // `coming` begins with this kernel's own launch.
+  // Fuses this kernel's own launch, the first of `coming`, with those after it.
   virtual Fused fuse(std::span<const ComingLaunch> coming) const {
     (void)coming;
     return {};
   }
-  // What it does, where it may be a part of a launch of matrix-vector products (kernels/decode_step.h).
+  // The step that it can contribute to a launch of decoding steps (kernels/decode_step.h); null for none.
   virtual const DecodeStep* decode_step() const { return nullptr; }
 };
 
@@ -80,7 +81,7 @@ struct Prepared {
   int64_t workspace_bytes = 0;
   // For the time estimate: seconds = max(flops / (efficiency * peak), bytes / bandwidth) + launch cost.
   double flops = 0, bytes = 0, efficiency = 1;
-  // Those whose algorithm a variant can name (kernels/lt_choices.h), in the order of its words.
+  // Matmuls whose algorithm a variant can name (kernels/lt_choices.h), in the order of its words.
   std::vector<std::shared_ptr<const LtProduct>> products = {};
   // What a launch needs and an answer does not, where that takes long; empty for nothing. Any number of
   // calls.
@@ -108,7 +109,7 @@ std::unique_ptr<Kernel> make_kernel(Launch launch) {
   return std::make_unique<Lambda>(std::move(launch));
 }
 
-// `fast` where every operand lies at a multiple of 16 bytes, as slots do; else, for views into them, `plain`.
+// `fast` where every operand is at a multiple of 16 bytes, as slots are; else, for views into them, `plain`.
 inline std::unique_ptr<Kernel> where_aligned(const KernelSpec& spec, std::unique_ptr<Kernel> fast,
                                              std::unique_ptr<Kernel> plain) {
   class Either final : public Kernel {
@@ -129,7 +130,7 @@ inline std::unique_ptr<Kernel> where_aligned(const KernelSpec& spec, std::unique
   return std::make_unique<Either>(spec.input_count(), spec.output_count(), std::move(fast), std::move(plain));
 }
 
-// Bytes of all operands; `skipped` is an operand of which only the shape is used.
+// Bytes of all operands, without operand `skipped`, of which only the shape is used.
 inline double operand_bytes(const KernelSpec& spec, int skipped = -1) {
   double total = 0;
   for (int i = 0; i < spec.input_count(); ++i)
@@ -139,7 +140,7 @@ inline double operand_bytes(const KernelSpec& spec, int skipped = -1) {
   return total;
 }
 
-// A kernel bound by memory: operands once through it at most of the bandwidth.
+// A kernel bound by memory: every operand once, at most of the bandwidth.
 inline Prepared memory_bound(const KernelSpec& spec, std::unique_ptr<Kernel> kernel,
                              int64_t workspace_bytes = 0) {
   Prepared prepared;

@@ -1,4 +1,4 @@
-// Errors of the CUDA runtime as Status: what was asked for, CUDA's own name and text.
+// Errors of the CUDA runtime as Status: the call, CUDA's own name and text.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,8 +10,8 @@
 
 namespace tessera::cuda {
 
-// The runtime keeps an error for whoever asks next (cudaGetLastError), as every launch does; once it is a
-// Status, nobody else is to find it. What broke the context comes back with every call.
+// Clears the runtime's error once it is a Status: the runtime keeps it (cudaGetLastError), and the next
+// launch would report it. An error that broke the context comes back with every call.
 inline Status from_cuda(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return {};
   (void)cudaGetLastError();

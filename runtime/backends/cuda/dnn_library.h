@@ -22,7 +22,7 @@ struct Dnn {
   decltype(&::cudnnBackendFinalize) finalize;
   decltype(&::cudnnBackendExecute) execute;
 
-  // kUnsupported with the library's own text, so that whatever it refuses goes to another kernel.
+  // kUnsupported with the library's own text, so that a refused op runs on another kernel.
   Status status(cudnnStatus_t status, std::string_view what) const;
 };
 

@@ -1,5 +1,4 @@
-// Libraries that are opened at run time, so that the plugin loads, and says what is missing, where they are
-// absent.
+// cuBLASLt, opened at run time, so that the plugin loads, and names what is missing, where it is absent.
 #pragma once
 
 #include <cublasLt.h>

@@ -1,4 +1,4 @@
-// Lines for the log from where no host is at hand, such as a question that names no device.
+// Notes: lines for the log from code that has no host at hand, such as a query that names no device.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace tessera::cuda {
 
 void note(std::string line);
-// Each line once, to whoever asks first.
+// Returns each line once, to the first caller.
 std::vector<std::string> take_notes();
 
 }  // namespace tessera::cuda

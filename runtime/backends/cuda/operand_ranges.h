@@ -1,4 +1,4 @@
-// Bytes that launches read and write, to tell which of them may run side by side.
+// OperandRanges: bytes that launches read and write, to tell which of them may run concurrently.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct OperandRange {
 
 class OperandRanges {
  public:
-  // Whether a launch that touches `range` has to come after those added so far.
+  // Whether a launch that touches `range` must follow those added so far.
   bool depends(const OperandRange& range) const {
     const auto from = reinterpret_cast<uintptr_t>(range.begin);
     const uintptr_t to = from + static_cast<uintptr_t>(range.bytes);

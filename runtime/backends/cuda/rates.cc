@@ -16,10 +16,11 @@ namespace tessera::cuda {
 
 namespace {
 
-// Operations (two a product) that a multiprocessor's tensor cores do in a cycle on dense bf16 with f32 sums:
-// 2250 TFLOP/s of a B200, 989 of an H100, 362 of an L40S, 125 of an A10 and 312 of an A100 over
-// multiprocessors and boost clock. And what links usually are: between devices NVLink, or PCIe; to the host
-// PCIe, of the generation that came with them, 16 lanes, at what copies from pinned memory reach of it.
+// Generation: operations (two a multiply-add) that a multiprocessor's tensor cores do in a cycle on dense
+// bf16 with f32 sums: 2250 TFLOP/s of a B200, 989 of an H100, 362 of an L40S, 125 of an A10 and 312 of an
+// A100, divided by multiprocessors and boost clock. And the usual links: between devices NVLink, or PCIe; to
+// the host PCIe, of the generation that came with them, 16 lanes, at the rate that copies from pinned memory
+// reach.
 struct Generation {
   int major, minor;
   double flops_per_cycle;
@@ -29,7 +30,7 @@ constexpr Generation kGenerations[] = {{12, 0, 1024, 32e9, 50e9}, {10, 0, 8192, 
                                        {9, 0, 4096, 450e9, 50e9}, {8, 9, 1024, 32e9, 25e9},
                                        {8, 6, 1024, 32e9, 25e9},  {8, 0, 2048, 300e9, 25e9},
                                        {0, 0, 512, 16e9, 12e9}};
-// The share of the peak that products and copies reach.
+// Shares of the peak that matmuls and copies reach.
 constexpr double kReachableMatmul = 0.75, kReachableMemory = 0.88, kUsableMemory = 0.92;
 constexpr double kLaunchSeconds = 4e-6, kLinkLatencySeconds = 12e-6;
 

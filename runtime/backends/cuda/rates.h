@@ -1,5 +1,6 @@
-// Rates: what time estimates rest on. They come from a table by compute capability and from what the driver
-// says of the device, never from a measurement, so that the same device always gets the same plan.
+// Rates: the figures behind time estimates. They come from a table by compute capability and from the
+// driver's description of the device, never from a measurement, so that the same device always gets the same
+// plan.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct Rates {
   int64_t memory_bytes = 0;                                   // what plans may use
 };
 
-// Of device `ordinal`; asked of the driver once.
+// Rates of device `ordinal`; the driver is asked once.
 Result<Rates> device_rates(int32_t ordinal);
 
 // Why no device can be used, in one line, or null.

@@ -1,4 +1,4 @@
-// ScopedDevice: makes a device current for a thread, and gives the thread its own back.
+// ScopedDevice: makes a device current for a thread, and restores the thread's own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,7 @@ class ScopedDevice {
   explicit ScopedDevice(int32_t ordinal) {
     if (cudaGetDevice(&before_) != cudaSuccess) before_ = ordinal;
     changed_ = before_ != ordinal;
-    // Also where nothing changes: the first call of a thread initializes the device's context.
+    // Called even where nothing changes: the first call of a thread initializes the device's context.
     (void)cudaSetDevice(ordinal);
   }
   ~ScopedDevice() {

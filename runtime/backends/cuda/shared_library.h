@@ -1,5 +1,4 @@
-// Libraries that are opened at run time, so that the plugin loads, and says what is missing, where they are
-// absent.
+// Libraries opened at run time, so that the plugin loads, and names what is missing, where they are absent.
 #pragma once
 
 #include <dlfcn.h>
@@ -11,8 +10,8 @@
 
 namespace tessera::cuda {
 
-// The first of `names`, a list that ends with null, that can be opened; else the loader's reasons. Never
-// closed: such libraries leave threads and driver state behind.
+// Opens the first possible one of `names`, a list that ends with null; else returns the loader's reasons.
+// Never closed: such libraries leave threads and driver state behind.
 inline Result<void*> open_library(const char* const* names) {
   std::string reasons;
   for (; *names != nullptr; ++names) {

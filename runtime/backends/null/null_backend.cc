@@ -20,7 +20,7 @@ using tessera::KernelSpec;
 using tessera::Status;
 using tessera::StatusCode;
 
-// ---- 1. What the opaque types of the ABI are here. A backend defines each as it likes.
+// ---- 1. The opaque types of the ABI. A backend defines each as it likes.
 
 struct tsr_abi_device {
   const tsr_host_api* host;
@@ -46,8 +46,8 @@ struct tsr_abi_comm {
 
 namespace {
 
-// ---- 2. Errors: everything that may throw or fail goes through `guarded`; nothing crosses the ABI but a
-// table entry made by the host. The entry's host is kept for the calls that have no device.
+// ---- 2. Errors: everything that may throw or fail goes through `guarded`; the only thing that crosses the
+// ABI is a table entry made by the host. The entry's host is kept for the calls that have no device.
 
 tessera::BackendErrors g_errors;
 template <class Body>
@@ -146,7 +146,7 @@ tsr_abi_error* stream_wait(tsr_abi_stream* stream, tsr_abi_event* event) {
   return nullptr;
 }
 
-// What is fetched from a null device is left as it was.
+// Fetching from a null device leaves the destination unchanged.
 tsr_abi_error* copy(tsr_abi_stream* stream, const void*, void*, int64_t rows, int64_t row_bytes, int64_t,
                     int64_t) {
   return guarded([&] {
@@ -162,8 +162,8 @@ tsr_abi_error* fill(tsr_abi_stream* stream, void*, int32_t, int64_t bytes) {
   });
 }
 
-// ---- 6. Kernels: `query` answers from shapes, `prepare` settles everything, `launch` only launches. Here
-// every op has one variant, which reads and writes its operands once. A real backend walks a table of its
+// ---- 6. Kernels: `query` answers from shapes, `prepare` decides everything, `launch` only launches. Here
+// every op has one variant, which reads and writes its operands once. A real backend searches a table of its
 // kernels, best first, and honours `desc->variant` (backend_table.h's choose_kernel).
 
 double seconds_of(const KernelSpec& spec) {

@@ -1,6 +1,6 @@
-// The null backend: runs whole programs without computing anything. Virtual devices with invented rates, a
-// clock per stream that advances by the predicted times, and one debug log line per instruction. Plans and
-// schedules can be looked at for devices that nobody has, and it is the skeleton to copy for a new backend
+// The null backend: runs whole programs without computing anything. It has virtual devices with invented
+// rates, a clock per stream that advances by the predicted times, and one debug log line per instruction. It
+// shows plans and schedules for devices that nobody has, and is the skeleton to copy for a new backend
 // (docs/add-a-backend.md).
 #pragma once
 

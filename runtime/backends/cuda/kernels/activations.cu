@@ -1,4 +1,4 @@
-// Activations, their gradients, and the gated one.
+// Activations, their gradients, and swiglu.
 #include "runtime/backends/cuda/kernels/activation_math.cuh"
 #include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
@@ -45,7 +45,7 @@ Result<Prepared> plain(const KernelSpec& spec) {
   return map_op<kIn, kOut>(spec, [](const LaunchArgs&, auto) { return F{}; });
 }
 
-// One that may end a matrix-vector product.
+// An activation that a gemv may end with.
 template <int kIn, class F>
 Result<Prepared> ending(const KernelSpec& spec, MapKind kind) {
   TSR_ASSIGN_OR_RETURN(Prepared prepared, (plain<kIn, 1, F>(spec)));

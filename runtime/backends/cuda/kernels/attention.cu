@@ -1,7 +1,7 @@
 // Attention that streams over tiles of keys with a running maximum and sum (Dao et al., "FlashAttention",
-// NeurIPS 2022): nothing of extent T x S is stored. A block makes 32 queries of a head; a warp has 4 of them,
-// a lane one key of the tile at a time and every 32nd column of the output. Products are summed in f32 (f64
-// for f64) on the plain cores.
+// NeurIPS 2022): nothing of extent T x S is stored. A block computes 32 queries of a head; a warp has 4 of
+// them, a lane one key of the tile at a time and every 32nd column of the output. Sums are in f32 (f64 for
+// f64) on the plain cores.
 #include "runtime/backends/cuda/kernels/attention.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const W scale = static_cast<W>(e.scale);
 
-  // Queries of this warp: 4 neighbouring rows of the tile.
+  // Queries of this warp: 4 adjacent rows of the tile.
   int64_t keys[kRowsPerWarp];
   for (int r = 0; r < kRowsPerWarp; ++r) keys[r] = e.keys_of(t0 + warp * kRowsPerWarp + r, b, x.start);
   // Positions ascend, so the last query of the block sees the most.

@@ -1,4 +1,4 @@
-// What the attention kernels share: extents, which keys a query sees, and a tile of rows in shared memory.
+// Shared by the attention kernels: extents, the keys that a query sees, and a tile of rows in shared memory.
 #pragma once
 
 #include <cmath>
@@ -17,14 +17,14 @@ struct AttentionShape {
   __host__ __device__ int64_t group() const { return KV > 0 ? H / KV : 1; }
   __device__ int64_t query(int64_t b, int64_t t, int64_t h) const { return ((b * T + t) * H + h) * D; }
   __device__ int64_t key(int64_t b, int64_t s, int64_t h) const { return ((b * S + s) * KV + h) * D; }
-  // How many keys, the first ones, a query sees.
+  // Number of keys, the first ones, that a query sees.
   __device__ int64_t keys_of(int64_t t) const {
     if (!causal) return S;
     const int64_t keys = s_index.count_before(t_index.to_global(t) + 1);
     return keys < S ? keys : S;
   }
-  // The same over a cache of which sequence b has `start[b]` keys before its first query; `start` is
-  // untrusted, and null where there is no cache. None for t beyond T.
+  // The same over a cache, in which sequence b has `start[b]` keys before its first query. `start` is
+  // untrusted, and null without a cache. None for t beyond T.
   __device__ int64_t keys_of(int64_t t, int64_t b, const int32_t* start) const {
     if (t >= T) return 0;
     if (start == nullptr) return keys_of(t);
@@ -49,7 +49,7 @@ inline AttentionShape attention_shape(const KernelSpec& spec, int q, int k) {
   return shape;
 }
 
-// Rows of a tile lie one element apart modulo the banks, so that 32 lanes read 32 rows without conflict.
+// Rows of a tile are one element apart modulo the banks, so that 32 lanes read 32 rows without conflict.
 inline constexpr int kAttentionTile = 32, kAttentionWarps = 8, kAttentionThreads = kAttentionWarps * 32;
 inline constexpr int kRowsPerWarp = kAttentionTile / kAttentionWarps;
 inline constexpr int kMostHead = 256, kColumnsPerLane = kMostHead / 32;
@@ -60,8 +60,8 @@ inline size_t tile_bytes(int64_t D, int tiles) {
   return static_cast<size_t>(tiles) * kAttentionTile * static_cast<size_t>(D + 1) * sizeof(W);
 }
 
-// tile[row] <- rows first..first+31 of a tensor whose rows lie `stride` apart; 0 beyond `count`. All threads
-// of the block.
+// tile[row] <- rows first..first+31 of a tensor whose rows are `stride` apart; 0 beyond `count`. Called by
+// all threads of the block.
 template <class T>
 __device__ void load_tile(Wide<T>* tile, const T* from, int64_t first, int64_t count, int64_t stride,
                           int64_t D) {
@@ -80,8 +80,8 @@ __device__ W row_dot(const W* a, const W* b, int64_t D) {
   return sum;
 }
 
-// Shared memory beyond 48 KiB has to be asked for; declines when the device has less. The limit belongs to
-// the function, which kernels of many shapes share: it is always raised to what the device has.
+// Requests shared memory beyond 48 KiB; declines when the device has less. The limit belongs to the function,
+// which kernels of many shapes share: it is always raised to the device's maximum.
 template <class KernelFunction>
 Status allow_shared(KernelFunction kernel, size_t bytes) {
   int device = 0, most = 0;

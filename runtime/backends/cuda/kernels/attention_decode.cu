@@ -1,6 +1,6 @@
-// Attention of a few queries over a cache, as decoding makes it: bound by reading keys and values. All
-// queries that share a head of keys are the rows of one product on tensor cores; a part is 128 keys of it, a
-// warp takes 16 of them, and a second kernel puts the parts together. (FlashDecoding, Dao et al. 2023.)
+// Attention of a few queries over a cache, for decoding: bound by reading keys and values. All queries that
+// share a key-value head are the rows of one matmul on tensor cores. A part is 128 keys of it, a warp takes
+// 16 of them, and a second kernel combines the parts. (FlashDecoding, Dao et al. 2023.)
 #include <algorithm>
 
 #include "runtime/backends/cuda/kernels/attention_mma.cuh"
@@ -12,16 +12,17 @@ namespace tessera::cuda {
 namespace {
 
 constexpr int kChunk = kMmaRows, kMostQueries = 16;
-// Two for each of 132 multiprocessors, as many as have room, with heads of 128, in the shared memory that
-// launches which overlap ask for (overlap.cc); a block has 64 KB under way. No sum depends on it. A cache may
-// have room for many more keys than it holds: parts beyond cost a comparison, not a block.
+// Blocks: two for each of 132 multiprocessors, as many as fit with heads of 128 in the shared memory that
+// overlapping launches request (overlap.cc); a block has 64 KB of loads in flight. No sum depends on it. A
+// cache may have room for many more keys than it holds: an empty part costs a comparison, not a block.
 constexpr int64_t kDecodeBlocks = 264;
 
 template <int kD>
 constexpr size_t kDecodeBytes = size_t{2} * kD*(2 * kChunk + kMostQueries) +
                                 sizeof(float) * 2 * kMmaWarps* kMostQueries;
 
-// Of the queries (t, head of the group) of a head of keys, by chunk of keys: part (bk, chunk, query).
+// Partial results of the queries (t, head of the group) of a key-value head, by chunk of keys: part (bk,
+// chunk, query).
 struct DecodeParts {
   float *out, *top, *sum;  // [B * KV, chunks, queries (, D)]; top in units of log 2
   int64_t groups, chunks, queries;
@@ -38,8 +39,8 @@ struct DecodeParts {
   }
 };
 
-// What the warps of a block hold of a sum of exponentials times values, each by its own largest exponent, in
-// shared memory: the whole by the largest of all.
+// Partial sums of exponentials times values of a block's warps, in shared memory. Each is relative to the
+// warp's own largest exponent; the total is relative to the largest of all.
 struct WarpParts {
   const float *top, *sum, *out;     // of this query or row; out at this column
   int scalar_stride, value_stride;  // from warp to warp
@@ -62,7 +63,7 @@ struct WarpParts {
   }
 };
 
-// One part: queries of head `bk` against the chunk's keys, all threads of the block.
+// Computes one part: queries of key-value head `bk` against the chunk's keys. Called by all threads.
 template <class T, int kD>
 __device__ void decode_part(const AttentionShape& e, const AttentionOperands<T>& x, const DecodeParts& parts,
                             uint32_t bk, uint32_t chunk, int most_keys, unsigned char* shared) {
@@ -154,8 +155,8 @@ __device__ void decode_part(const AttentionShape& e, const AttentionOperands<T>&
   }
 }
 
-// Numbers of parts, rows and keys fit 32 bits, in which divisions are short. Heads of keys lie next to each
-// other, so that the parts that hold keys are shared out evenly.
+// Indices of parts, rows and keys fit 32 bits, in which divisions are cheap. Heads alternate fastest, so that
+// the parts that hold keys are shared out evenly.
 template <class T, int kD>
 __global__ void __launch_bounds__(kMmaThreads, 2)
     decode_kernel(AttentionShape e, AttentionOperands<T> x, DecodeParts parts) {
@@ -167,13 +168,13 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
     const uint32_t bk = i % groups, chunk = i / groups;
     const int64_t most_keys = e.keys_of(e.T - 1, bk / static_cast<uint32_t>(e.KV), x.start);
     if (int64_t{chunk} * kChunk >= most_keys) continue;  // nobody looks at this part
-    if (i >= gridDim.x) __syncthreads();  // what was put together of the part before has been read
+    if (i >= gridDim.x) __syncthreads();                 // the part before has been combined and read
     decode_part<T, kD>(e, x, parts, bk, chunk, static_cast<int>(most_keys), shared);
   }
 }
 
-// Row (b, t, h), a block each: its parts go by warps, each in order, and those together. Sums depend on how
-// many keys there are alone.
+// Combines row (b, t, h), a block each: a warp combines its parts in order, then the warps' results are
+// combined in order. Sums depend on the number of keys alone.
 template <class T, int kD>
 __global__ void __launch_bounds__(kMmaThreads)
     merge_kernel(AttentionShape e, AttentionOperands<T> x, DecodeParts parts) {
@@ -190,10 +191,11 @@ __global__ void __launch_bounds__(kMmaThreads)
   const int64_t share = (chunks + kMmaWarps - 1) / kMmaWarps;
   const int64_t end = min(chunks, (warp + 1) * share);
 
-  constexpr int kColumns = kD / 32, kAtOnce = 8;  // a lane's; parts whose loads are under way together
+  constexpr int kColumns = kD / 32,
+                kAtOnce = 8;  // a lane's columns; parts loaded together
   float top = -INFINITY, sum = 0, out[kColumns] = {};
   for (int64_t at = warp * share; at < end; at += 32) {
-    // A lane looks at one part's statistics.
+    // A lane reads one part's statistics.
     const bool is_there = at + lane < end;
     const int64_t mine = first + (at + lane) * parts.queries;
     const float its_top = is_there ? parts.top[mine] : -INFINITY, its_sum = is_there ? parts.sum[mine] : 0;

@@ -1,4 +1,4 @@
-// cuDNN's attention beside the own kernels, before any step relies on it.
+// Compares cuDNN's attention with the own kernels, before any step relies on it.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,10 +21,10 @@ namespace tessera::cuda {
 
 namespace {
 
-// As many tiles as show their seams, and the rest that the last one has.
+// Enough tiles to show errors at their seams, and the remainder of the last one.
 int64_t small_extent(int64_t extent) { return extent <= 384 ? extent : 256 + extent % 128; }
 
-// Heads of a kind differ by their address alone: two groups of them, and two sequences, show a wrong one.
+// Heads differ by their address alone: two groups of them, and two sequences, show a wrong one.
 DnnAttention small_problem(const DnnAttention& of) {
   DnnAttention small = of;
   small.B = std::min<int64_t>(of.B, 2);
@@ -91,8 +91,8 @@ class Check {
  private:
   enum : size_t { kQ, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kOperands };
 
-  // Attributes and factors as the op has them, nothing split; scores spread three times as wide as usual, so
-  // that what they are shows.
+  // Attributes and factors of the op, nothing split. Scores spread three times as wide as usual, so that
+  // errors in them show.
   Result<Prepared> prepare(std::string_view op, std::initializer_list<size_t> inputs,
                            std::initializer_list<size_t> outputs, PrepareFn best, PrepareFn plain) {
     std::vector<tsr_abi_tensor> in, out;
@@ -179,7 +179,7 @@ class Check {
                           : launch({kQ, kK, kV}, {kOut, kLse}, run);
   }
 
-  // The results' bytes, which are then overwritten with what is no number.
+  // Copies the results' bytes, then fills the results with NaN.
   Result<std::vector<std::vector<char>>> take(const std::vector<size_t>& results) {
     std::vector<std::vector<char>> taken;
     for (const size_t i : results) {
@@ -206,10 +206,11 @@ class Check {
     return operand.dtype == DType::kBF16 ? f32_from_bf16(bits) : f32_from_f16(bits);
   }
 
-  // Row by row. Both kernels round results and probabilities: each costs a row of n values about u/sqrt(3) of
-  // its length, so that two of them differ by little more than u; 8 u leaves room for what cancels in a row,
-  // which the mean row stands for. One wrong key of 300 moves a row by 6 % and more. The log of the sum (of
-  // one value a row) is f32 in both, of probabilities that may have been rounded: 2 u.
+  // Compares row by row. Both kernels round results and probabilities, each of which costs a row of n values
+  // about u/sqrt(3) of its length, so that two of them differ by little more than u. 8 u leaves room for
+  // cancellation within a row, which the mean row stands for. One wrong key of 300 moves a row by 6 % and
+  // more. The log of the sum (one value a row) is f32 in both, of probabilities that may have been rounded: 2
+  // u.
   Status compare(const Operand& operand, const std::vector<char>& got,
                  const std::vector<char>& wanted) const {
     const double u = unit_roundoff(n_.dtype);
@@ -267,7 +268,7 @@ Status check_attention_dnn(const DnnAttention& shape, const DnnEngine& engine) {
   const Key key{device, small, engine};
   if (const auto found = known.find(key); found != known.end()) return found->second;
   Status status = Check(small, engine).run();
-  // Short of memory it knows nothing, and what is planned must not depend on that.
+  // Out of memory decides nothing, and plans must not depend on it.
   if (status.code() == StatusCode::kOutOfMemory) return status;
   if (!status.ok()) {
     (void)cudaGetLastError();

@@ -6,7 +6,7 @@ namespace {
 
 constexpr cudnnDataType_t kF32 = CUDNN_DATA_FLOAT;
 
-// Heads before rows, as cuDNN counts dims; where they lie is the op's layout.
+// Dims in cuDNN's order (heads before rows), strides from the op's layout.
 struct Layouts {
   explicit Layouts(const DnnAttention& n)
       : query{{n.B, n.H, n.T, n.D}, {n.T * n.H * n.D, n.D, n.H * n.D, 1}},
@@ -46,8 +46,8 @@ void add_forward(DnnGraph& g, const DnnAttention& n) {
   g.multiply(p, v, out);
 }
 
-// The gradient of scores (ds) goes through memory on its way to dq: one block then sums all keys of a query.
-// In the shorter pattern, blocks of keys add to dq as they come, in any order.
+// Builds the gradient. ds, the gradient of scores, goes through memory on its way to dq: one block then sums
+// all keys of a query. In the shorter pattern, blocks of keys add to dq in any order.
 void add_gradient(DnnGraph& g, const DnnAttention& n) {
   const Layouts at(n);
   const cudnnDataType_t type = dnn_type(n.dtype);

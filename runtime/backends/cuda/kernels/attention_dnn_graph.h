@@ -1,5 +1,4 @@
-// Attention and its gradient as graphs of cuDNN's operations, in the patterns that its fused kernels are
-// found by.
+// Attention and its gradient as graphs of cuDNN's operations, in the patterns that its fused kernels match.
 #pragma once
 
 #include <compare>
@@ -17,8 +16,8 @@ struct DnnAttention {
   auto operator<=>(const DnnAttention&) const = default;
 };
 
-// What is bound at launch. Layouts are the op's (q [B, T, H, D], k, v [B, S, KV, D]), but for two tensors of
-// f32, which lie packed as [B, H, T]: the log of the sum, and the sum of dout out.
+// Tensors bound at launch. Layouts are the op's (q [B, T, H, D], k, v [B, S, KV, D]), except two f32 tensors
+// packed as [B, H, T]: the log of the sum, and the sum of dout out.
 enum DnnAttentionId : int64_t {
   kDnnQ = 1,
   kDnnK,

@@ -1,5 +1,5 @@
 // The gradient of attention in three kernels: delta = sum of dout out a query; dq by tiles of queries that
-// stream over keys; dk and dv by tiles of keys that stream over queries. Scores are made again from lse, and
+// stream over keys; dk and dv by tiles of keys that stream over queries. Scores are recomputed from lse, and
 // no two blocks write to one place, so that sums have one order.
 #include "runtime/backends/cuda/kernels/attention_grad.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"

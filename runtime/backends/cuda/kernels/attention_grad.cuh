@@ -1,4 +1,4 @@
-// What the kernels of attention's gradient share.
+// Shared by the kernels of attention's gradient.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/attention.cuh"

@@ -1,6 +1,6 @@
-// The gradient of attention on tensor cores, in three kernels as attention_grad.cu: no two blocks write to
-// one place, so that sums have one order. That makes the scores twice, 7 products instead of 5, and needs no
-// atomics.
+// The gradient of attention on tensor cores, in three kernels as in attention_grad.cu: no two blocks write to
+// one place, so that sums have one order. Scores are therefore computed twice, 7 matmuls instead of 5,
+// without atomics.
 #include "runtime/backends/cuda/kernels/attention_grad.cuh"
 #include "runtime/backends/cuda/kernels/attention_mma.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
@@ -9,16 +9,16 @@ namespace tessera::cuda {
 
 namespace {
 
-// Rows of the tiles that are streamed: as many as registers allow.
+// Rows of the streamed tiles: as many as registers allow.
 template <int kD>
 constexpr int kStreamed = kD <= 64 ? 64 : 32;
-// Two tiles that stay, and two of two that come; and what goes with each query.
+// Shared memory: two tiles that stay, two double-buffered tiles, and the statistics of each query.
 template <int kD>
 constexpr size_t kTileBytes = size_t{2} * kD*(2 * kMmaRows + 4 * kStreamed<kD>);
 template <int kD>
 constexpr size_t kKeyGradBytes = kTileBytes<kD> + size_t{2} * 3 * 4 * kStreamed<kD>;
 
-// Of 128 queries of a head, over tiles of keys: ds = p (dout v^T - delta), dq = scale ds k.
+// 128 queries of a head, over tiles of keys: ds = p (dout v^T - delta), dq = scale ds k.
 template <class T, int kD>
 __global__ void __launch_bounds__(kMmaThreads)
     query_grad_mma_kernel(AttentionShape e, AttentionGradOperands<T> x) {
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   for (int step = 0; step < steps; ++step) {
     const int s0 = step * kKeys;
     copy_async_wait();
-    __syncthreads();  // this tile is there for all, and the one before it is no longer read
+    __syncthreads();  // this tile has arrived, and the one before it is no longer read
     if (step + 1 < steps) {
       const int next = (step + 1) % 2 * kKeys * kD;
       load_rows<T, kD, kKeys>(k_tiles + next, k, s0 + kKeys, most_keys, e.KV * e.D, D);
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   store_rows<T, kD>(dq, at, {scale, scale}, D);
 }
 
-// Of 128 keys of a head of keys, over tiles of queries of all heads of its group: dv = p^T dout, dk = scale
+// 128 keys of a key-value head, over tiles of queries of all heads of its group: dv = p^T dout, dk = scale
 // ds^T q.
 template <class T, int kD>
 __global__ void __launch_bounds__(kMmaThreads)
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, D = static_cast<int>(e.D);
   const float scale = static_cast<float>(e.scale);
 
-  // Later queries see more keys: the tiles whose last query sees none of the block's are the first ones.
+  // Later queries see more keys: skip the first tiles, whose last query sees none of the block's.
   int64_t first = 0;
   for (; first < query_tiles; ++first) {
     const int64_t last = (first + 1) * kQueries;
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kMmaThreads)
   float dk[kD / 8][4] = {}, dv[kD / 8][4] = {};
   for (int64_t step = 0; step < steps; ++step) {
     copy_async_wait();
-    __syncthreads();  // this tile is there for all, and the one before it is no longer read
+    __syncthreads();  // this tile has arrived, and the one before it is no longer read
     if (step + 1 < steps) load_step(step + 1);
     const int buffer = static_cast<int>(step % 2) * kQueries;
     const T *q_tile = q_tiles + buffer * kD, *do_tile = do_tiles + buffer * kD;

@@ -1,6 +1,6 @@
-// Attention on tensor cores (Dao, "FlashAttention-2", 2023): a block makes 128 queries of a head, a warp 16
-// of them, and streams over tiles of keys, the next one loaded while this one is computed. Scores stay in
-// registers, where the result of the first product is the left operand of the second.
+// Attention on tensor cores (Dao, "FlashAttention-2", 2023). A block computes 128 queries of a head, a warp
+// 16 of them, and streams over tiles of keys; the next tile is loaded while this one is computed. Scores stay
+// in registers, where the result of the first matmul is the left operand of the second.
 #include "runtime/backends/cuda/kernels/attention_mma.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kMmaThreads, kD <= 64 ? 2 : 1)
   for (int step = 0; step < steps; ++step) {
     const int s0 = step * kKeys;
     copy_async_wait();
-    __syncthreads();  // this tile is there for all, and the one before it is no longer read
+    __syncthreads();  // this tile has arrived, and the one before it is no longer read
     if (step + 1 < steps) {
       const int next = (step + 1) % 2 * kKeys * kD;
       load_rows<T, kD, kKeys>(k_tiles + next, k, s0 + kKeys, most_keys, e.KV * e.D, D);
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kMmaThreads, kD <= 64 ? 2 : 1)
   store_rows<T, kD>(out, at, factor, D);
 }
 
-// `plain` takes over where an operand lies at an odd address.
+// `plain` serves operands at addresses that are not aligned.
 Result<Prepared> forward(const KernelSpec& spec, const AttentionShape& shape, bool cached, PrepareFn plain) {
   return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<Prepared> {
     using T = decltype(zero);
@@ -134,7 +134,7 @@ Result<Prepared> forward(const KernelSpec& spec, const AttentionShape& shape, bo
     Prepared prepared = memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)));
     prepared.flops =
         (shape.causal ? 2.0 : 4.0) * double(shape.B * shape.T * shape.H) * double(shape.S) * double(shape.D);
-    prepared.efficiency = 0.35;  // of dense products, on mma of this size
+    prepared.efficiency = 0.35;  // of dense matmuls, on mma of this size
     return std::move(prepared);
   });
 }

@@ -1,6 +1,6 @@
-// What the attention kernels on tensor cores share: tiles of rows in shared memory, and products of a warp's
-// 16 rows with them. A block has 8 warps; elements are f16 or bf16, sums f32, heads at most kD wide, a
-// multiple of 8.
+// Shared by the attention kernels on tensor cores: tiles of rows in shared memory, and matmuls of a warp's 16
+// rows with them. A block has 8 warps; elements are f16 or bf16, sums f32, heads at most kD wide, a multiple
+// of 8.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/attention.cuh"
@@ -11,15 +11,15 @@ namespace tessera::cuda {
 inline constexpr int kMmaWarps = 8, kMmaThreads = kMmaWarps * 32, kMmaRows = kMmaWarps * 16;
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-// Rows lie kD elements apart; their pieces of 16 bytes are permuted by the row, so that the 8 rows of a
-// matrix, at one column, lie in different banks.
+// Rows are kD elements apart. Their pieces of 16 bytes are permuted by the row, so that the 8 rows of a
+// matrix, at one column, are in different banks.
 template <int kD>
 __device__ inline int tile_offset(int row, int piece) {
   return row * kD + (piece ^ (row & 7)) * 8;
 }
 
-// tile[row] <- rows first..first+kRows-1 of a tensor whose rows lie `stride` apart; zeros beyond `count` rows
-// and D columns. All threads of the block; there once they have waited and met.
+// tile[row] <- rows first..first+kRows-1 of a tensor whose rows are `stride` apart; zeros beyond `count` rows
+// and D columns. Called by all threads of the block; complete after copy_async_wait and a barrier.
 template <class T, int kD, int kRows>
 __device__ inline void load_rows(T* tile, const T* from, int64_t first, int64_t count, int64_t stride,
                                  int D) {
@@ -40,8 +40,7 @@ __device__ inline void load_left(uint32_t (&a)[4], const T* tile, int row0, int 
   load_matrices(a, tile + tile_offset<kD>(row0 + lane % 16, k * 2 + lane / 16));
 }
 
-// d[n] += left (columns 16k..) times the tile's rows, transposed: rows of the tile are columns of the
-// product.
+// d[n] += left (columns 16k..) times the tile's rows, transposed: rows of the tile are columns of the result.
 template <class T, int kD, int kCols>
 __device__ inline void multiply_by_rows(float (&d)[kCols / 8][4], const uint32_t (&left)[4], const T* tile,
                                         int k) {
@@ -55,7 +54,7 @@ __device__ inline void multiply_by_rows(float (&d)[kCols / 8][4], const uint32_t
   }
 }
 
-// d += p times the tile: what p has as columns are the tile's rows. p is a product's result, rounded to T.
+// d += p times the tile, whose rows correspond to the columns of p. p is a matmul's result, rounded to T.
 template <class T, int kD, int kInner>
 __device__ inline void multiply_by_tile(float (&d)[kD / 8][4], const float (&p)[kInner / 8][4],
                                         const T* tile) {
@@ -76,7 +75,7 @@ __device__ inline void multiply_by_tile(float (&d)[kD / 8][4], const float (&p)[
   }
 }
 
-// Rows g and g + 8 of a warp's result to rows `at[0]` and `at[1]` of a tensor; null for none.
+// Stores rows g and g + 8 of a warp's result to rows `at[0]` and `at[1]` of a tensor; null for none.
 template <class T, int kD>
 __device__ inline void store_rows(const float (&d)[kD / 8][4], T* const (&at)[2], const float (&factor)[2],
                                   int D) {
@@ -90,7 +89,7 @@ __device__ inline void store_rows(const float (&d)[kD / 8][4], T* const (&at)[2]
             pack_pair<T>(d[n][2 * r] * factor[r], d[n][2 * r + 1] * factor[r]);
 }
 
-// Of the four lanes that hold a row.
+// Maximum over the four lanes that hold a row.
 __device__ inline float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));

@@ -1,5 +1,5 @@
-// Casts. Those between f32 and a type of 16 bits, which a step in mixed precision makes of every parameter,
-// go 16 bytes at a time, and are one launch where they follow one another.
+// cast. Casts between f32 and a type of 16 bits, which a mixed-precision step makes of every parameter, go 16
+// bytes at a time. Consecutive ones are one launch.
 #include <type_traits>
 
 #include "runtime/backends/cuda/kernels/kernels.h"
@@ -14,12 +14,12 @@ template <class T>
 constexpr bool kIsFloat = std::is_same_v<T, float> || std::is_same_v<T, double> ||
                           std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>;
 
-// Out of range goes to the nearest end, NaN to 0.
+// Saturates at the ends of the range; NaN becomes 0.
 template <class To, class From>
 __device__ To convert(From x) {
   if constexpr (kIsFloat<To>) {
     if constexpr (std::is_same_v<To, __half> && (std::is_same_v<From, double> || std::is_integral_v<From>))
-      return __double2half(static_cast<double>(x));  // once rounded, not twice by way of f32
+      return __double2half(static_cast<double>(x));  // rounded once, not twice through f32
     else if constexpr (std::is_same_v<To, __nv_bfloat16> &&
                        (std::is_same_v<From, double> || std::is_integral_v<From>))
       return __double2bfloat16(static_cast<double>(x));
@@ -32,7 +32,7 @@ __device__ To convert(From x) {
     using W = decltype(wide + wide);
     if (wide != wide) return To(0);
     if (wide <= static_cast<W>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
-    // max() of a wide integer rounds up, which is out of range already.
+    // max() of a wide integer rounds up, to a value that is out of range already.
     if (wide >= static_cast<W>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
     return static_cast<To>(wide);
   } else {
@@ -50,7 +50,7 @@ struct Cast {
   __device__ void operator()(int64_t i) const { y[i] = convert<To>(x[i]); }
 };
 
-// Has no state that could differ from tensor to tensor.
+// The same for every tensor: it has no state.
 struct CastOfMany : SameValue {
   struct Own {};
   bool operator==(const CastOfMany&) const { return true; }

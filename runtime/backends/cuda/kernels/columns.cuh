@@ -6,7 +6,7 @@
 
 namespace tessera::cuda {
 
-// Of `rows` rows and `cols` columns, kSums sums a column.
+// ColumnChunks: kSums sums a column, over `rows` rows and `cols` columns.
 struct ColumnChunks {
   int64_t rows, cols, rows_per_chunk, chunks;
 

@@ -1,6 +1,6 @@
-// DecodeStep: what a kernel does, as plain data, for those that decoding a few rows consists of. A matrix of
-// such a step is read in a microsecond or two, as long as a launch takes, so that all that lies between two
-// matrices becomes part of the launch that reads one (kernels/matvec_plan.h).
+// DecodeStep: the effect of a kernel as plain data, for the kernels that decoding a few rows consists of. A
+// matrix of such a step is read in a microsecond or two, as long as a launch takes. So all kernels between
+// two matrices become part of the launch that reads one (kernels/matvec_plan.h).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct ProductStep {
   int64_t M, N, K;
   DType weight;
   int64_t row_bytes, groups = 1, group = 0;
-  int scale = -1, bias = -1, addend = -1;  // the operands, -1 for none; y may lie over the addend
+  int scale = -1, bias = -1, addend = -1;  // the operands, -1 for none; y may share memory with the addend
   bool has_pre = false;
   int operands;
   MatmulActivation activation = MatmulActivation::kNone;
@@ -51,11 +51,11 @@ struct MapStep {
 };
 
 struct DecodeStep {
-  DType dtype;  // of everything but statistics, indices and a product's weight
+  DType dtype;  // of all operands except statistics, indices and a matmul's weight
   std::variant<NormStep, ProductStep, RopeStep, CacheStep, MapStep> what;
 };
 
-// `kernel`, which does `step`.
+// Wraps `kernel` and records the step that it performs.
 std::unique_ptr<Kernel> as_decode_step(std::unique_ptr<Kernel> kernel, const DecodeStep& step);
 inline Prepared as_decode_step(Prepared prepared, const DecodeStep& step) {
   prepared.kernel = as_decode_step(std::move(prepared.kernel), step);

@@ -1,4 +1,4 @@
-// What generation needs around the model: positions, the last row of every sequence, and the cache.
+// Ops of generation around the model: positions, the last row of every sequence, and the cache.
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/factor_index.cuh"
@@ -72,7 +72,7 @@ Result<Prepared> prepare_positions(const KernelSpec& spec) {
       }));
 }
 
-// x [B, T, C], length [B] -> y [B, C]. `length` is untrusted: no such row gives 0.
+// x [B, T, C], length [B] -> y [B, C]. `length` is untrusted: a row that does not exist gives 0.
 Result<Prepared> prepare_select_row(const KernelSpec& spec) {
   const auto dims = spec.input_dims(0);
   const int64_t B = dims[0], rows = dims[1];

@@ -13,7 +13,7 @@ namespace tessera::cuda {
 
 class DnnDescriptor {
  public:
-  // Until it is created, every use of it fails.
+  // Every use fails until it is created.
   explicit DnnDescriptor(const Dnn& dnn) : dnn_(&dnn) {}
   DnnDescriptor(DnnDescriptor&& other) noexcept
       : dnn_(other.dnn_), descriptor_(std::exchange(other.descriptor_, nullptr)) {}
@@ -46,7 +46,7 @@ class DnnDescriptor {
   }
   Status finalize(std::string_view what) { return dnn_->status(dnn_->finalize(descriptor_), what); }
 
-  // At most `most` values; how many there are. What is not there yet reads as none.
+  // Reads at most `most` values and returns how many there are; an attribute not set yet reads as none.
   int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most,
               void* values) const {
     int64_t count = 0;

@@ -1,4 +1,4 @@
-// A graph of cuDNN's operations on tensors of four dims, which one fused kernel then computes.
+// DnnGraph: cuDNN operations on tensors of four dims, to be computed by one fused kernel.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ struct DnnTensor {
   size_t index;  // among the graph's
 };
 
-// Extents, and how far apart neighbours lie, in elements.
+// Extents and strides, in elements.
 struct DnnLayout {
   std::array<int64_t, 4> dims, strides;
 };
@@ -23,19 +23,19 @@ DnnLayout last_swapped(const DnnLayout& layout);  // the last two dims exchanged
 
 cudnnDataType_t dnn_type(DType dtype);  // f32, f16 or bf16
 
-// The first refusal of the library is kept, makes what follows do nothing, and is what `finish` returns.
+// Keeps the library's first refusal: later calls do nothing, and `finish` returns it.
 class DnnGraph {
  public:
   explicit DnnGraph(const Dnn& dnn) : dnn_(&dnn), graph_(dnn) {}
 
-  // In device memory at a multiple of 16 bytes, bound by `id` (above 0) at launch.
+  // A tensor in device memory at a multiple of 16 bytes, bound by `id` (above 0) at launch.
   DnnTensor operand(int64_t id, cudnnDataType_t type, const DnnLayout& layout);
   // One f32, read from the host's memory at launch.
   DnnTensor scalar(int64_t id);
-  // Of the fused kernel alone.
+  // A tensor inside the fused kernel.
   DnnTensor inner(cudnnDataType_t type, const DnnLayout& layout);
 
-  // Each writes its last operand and returns it. Sums are f32.
+  // Operations: each writes its last operand and returns it. Sums are f32.
   DnnTensor multiply(DnnTensor a, DnnTensor b, DnnTensor product);
   DnnTensor map(cudnnPointwiseMode_t mode, DnnTensor x, DnnTensor y);
   DnnTensor map(cudnnPointwiseMode_t mode, DnnTensor x, DnnTensor b, DnnTensor y,

@@ -31,7 +31,7 @@ std::string DnnEngine::text() const {
 DnnPlan::DnnPlan(const DnnDevice& device, DnnGraph graph)
     : device_(device), graph_(std::move(graph)), configuration_(graph_.dnn()), plan_(graph_.dnn()) {}
 
-// The engine's number and settings, and the bytes that it works in.
+// Reads the engine's number and settings, and the size of its workspace.
 Status DnnPlan::read_configuration() {
   DnnDescriptor engine(graph_.dnn());
   TSR_RETURN_IF_ERROR(engine.create(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
@@ -71,7 +71,7 @@ Result<DnnPlan> DnnPlan::propose(const DnnDevice& device, DnnGraph graph) {
   TSR_RETURN_IF_ERROR(heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A));
   TSR_RETURN_IF_ERROR(set_device(heuristic, device, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP));
   TSR_RETURN_IF_ERROR(heuristic.finalize("ask the heuristic"));
-  // Asked for without room it says how many it has; not all of them need be supported.
+  // The library, asked without room, says how many it has; not all of them need be supported.
   const int64_t most =
       heuristic.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
   std::vector<DnnDescriptor> found;

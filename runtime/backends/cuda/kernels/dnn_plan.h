@@ -1,4 +1,4 @@
-// One fused kernel of cuDNN for a graph of its operations.
+// DnnPlan: one fused cuDNN kernel for a graph of its operations.
 #pragma once
 
 #include <compare>
@@ -11,14 +11,14 @@
 
 namespace tessera::cuda {
 
-// What plans are made for: the device that a handle is of, or one that is only described (`properties`, a
+// The device that plans are made for: that of a handle, or one that is only described (`properties`, a
 // finished descriptor of the caller's).
 struct DnnDevice {
   cudnnHandle_t handle = nullptr;
   const DnnDescriptor* properties = nullptr;
 };
 
-// Which of the library's kernels computes a graph: by its number and settings.
+// DnnEngine: the library's kernel for a graph, by its number and settings.
 struct DnnEngine {
   int64_t index = 0;
   std::vector<std::pair<cudnnBackendKnobType_t, int64_t>> knobs;
@@ -30,23 +30,23 @@ struct DnnEngine {
 // Used by any number of threads once it is compiled.
 class DnnPlan {
  public:
-  // By the first engine that the library's heuristic proposes, supports, and does not call nondeterministic.
-  // Compiles nothing (some milliseconds).
+  // Chooses the first engine that the library's heuristic proposes, supports, and does not call
+  // nondeterministic. Compiles nothing (some milliseconds).
   static Result<DnnPlan> propose(const DnnDevice& device, DnnGraph graph);
   static Result<DnnPlan> with_engine(const DnnDevice& device, DnnGraph graph, const DnnEngine& engine);
 
   const DnnEngine& engine() const { return engine_; }
   int64_t workspace_bytes() const { return workspace_bytes_; }
 
-  // Tenths of a second.
+  // Compiles the kernel, which takes tenths of a second.
   Status compile();
 
   struct Binding {
     int64_t id;
     void* address;
   };
-  // Issues to the stream of `handle`, which no other thread uses meanwhile. The workspace lies at a multiple
-  // of 256 bytes.
+  // Issues to the stream of `handle`, which no other thread uses meanwhile. The workspace is at a multiple of
+  // 256 bytes.
   Status execute(cudnnHandle_t handle, std::span<const Binding> bindings, void* workspace) const;
 
  private:
@@ -55,7 +55,7 @@ class DnnPlan {
 
   DnnDevice device_;
   DnnGraph graph_;
-  std::vector<DnnDescriptor> choices_;  // an engine and its settings, that the configuration names
+  std::vector<DnnDescriptor> choices_;  // an engine and its settings, which the configuration names
   DnnDescriptor configuration_, plan_;
   DnnEngine engine_;
   int64_t workspace_bytes_ = 0;

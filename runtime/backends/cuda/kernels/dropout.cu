@@ -10,7 +10,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// As ShardIndex, of shards of any number of ranges and dims.
+// LogicalIndex: like ShardIndex, for shards of any number of ranges and dims.
 struct LogicalIndex {
   int rank = 0;
   int64_t dims[TSR_ABI_MAX_RANK] = {};     // local
@@ -31,7 +31,7 @@ struct LogicalIndex {
   __device__ uint64_t at(int64_t local) const {
     int64_t global = 0;
 #pragma unroll
-    for (int dim = TSR_ABI_MAX_RANK - 1; dim >= 0; --dim) {  // known numbers: no copy in local memory
+    for (int dim = TSR_ABI_MAX_RANK - 1; dim >= 0; --dim) {  // constant bounds: no copy in local memory
       if (dim >= rank) continue;
       global += factors[dim].to_global(local % dims[dim]) * strides[dim];
       local /= dims[dim];
@@ -44,7 +44,7 @@ template <class W, class Index>
 struct Dropout {
   const int64_t* seed_at;
   uint64_t salt, seed;
-  uint64_t dropped;  // of the 2^53 values that a random number may have, the lowest ones
+  uint64_t dropped;  // the lowest of the 2^53 possible random numbers are dropped
   W kept;
   Index index;
   __device__ void begin() { seed = static_cast<uint64_t>(*seed_at); }
@@ -67,7 +67,7 @@ Result<Prepared> dropout(const KernelSpec& spec, const Index& index) {
 
 }  // namespace
 
-// x, seed [] -> y. An element draws what it would in the whole tensor.
+// x, seed [] -> y. An element draws the number that it would draw in the whole tensor.
 Result<Prepared> prepare_dropout(const KernelSpec& spec) {
   const Result<ShardIndex> index = ShardIndex::of(spec);
   return index.ok() ? dropout(spec, *index) : dropout(spec, LogicalIndex(spec));

@@ -1,5 +1,5 @@
-// Element types: what a kernel computes in (`Wide`), loading and storing, and the choice of a type at
-// prepare.
+// Element types: the type that a kernel computes in (`Wide`), loading and storing, and the choice of a type
+// at prepare.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,8 +13,8 @@
 
 namespace tessera::cuda {
 
-// Sums and transcendental functions: f64 in itself, everything else in f32. It is also the type of statistics
-// (means, log-sums, losses) and of an optimizer's state.
+// Wide: the type of sums and transcendental functions, f64 for f64 and f32 for all others. It is also the
+// type of statistics (means, log-sums, losses) and of an optimizer's state.
 template <class T>
 struct WideOf {
   using type = float;
@@ -44,13 +44,13 @@ __device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// Neighbouring elements that are loaded and stored at once.
+// Pack: adjacent elements that are loaded and stored at once.
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   T value[kCount];
 };
-// A pack of 16 bytes in one store. Its assignment is one of its elements to the compiler, which in unrolled
-// loops stores them one by one: eight times 16 bits (CUDA 13.0). A whole number is not taken apart.
+// Stores a pack of 16 bytes at once. The compiler stores a pack element by element in unrolled loops: eight
+// times 16 bits (CUDA 13.0). It does not split an integer.
 template <class T, int kCount>
 __device__ inline void store_whole(Pack<T, kCount>* to, const Pack<T, kCount>& pack) {
   if constexpr (sizeof(pack) == 16) {
@@ -116,8 +116,7 @@ inline int grid_for(int64_t items, int64_t per_block) {
   return static_cast<int>(blocks < 1 ? 1 : blocks > kMostBlocks ? kMostBlocks : blocks);
 }
 
-// make(S{}) for the type S that sums over elements of T are stored in: T, or where they are wide what they
-// are made in.
+// make(S{}) for the type S that stores sums over elements of T: T, or Wide<T> where the sums stay wide.
 template <class T, class Make>
 auto with_sums_type(const KernelSpec& spec, Make make) {
   return spec.i64("wide") == 1 ? make(Wide<T>{}) : make(T{});

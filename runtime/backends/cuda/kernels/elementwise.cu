@@ -45,8 +45,8 @@ struct ScaleBy {
   __device__ void operator()(int64_t, const W* x, W* y) const { y[0] = x[0] * value; }
 };
 
-// Packs go through the rows one after another; a thread's column moves on by the same amount every time, so
-// that there is one division a thread.
+// Packs go through the rows in order; a thread's column advances by the same amount every time, so that there
+// is one division a thread.
 template <class T, int kVec>
 __global__ void __launch_bounds__(256)
     add_bias_kernel(const T* x, const T* bias, T* y, int64_t packs, int64_t packs_of_row) {

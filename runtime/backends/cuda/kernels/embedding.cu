@@ -50,7 +50,7 @@ Result<Prepared> prepare_embedding(const KernelSpec& spec) {
     Prepared prepared = by_packed_rows<T>(spec, count, C, [=](const LaunchArgs& args, auto packed) {
       return Embedding<T, packed.value>{args.in<T>(0), {args.in<int32_t>(1), v, V}, args.out<T>(0), C};
     });
-    prepared.bytes = 2 * operand_bytes(spec, 0);  // of the table only the rows that are asked for
+    prepared.bytes = 2 * operand_bytes(spec, 0);  // only the rows of the table that are looked up
     return std::move(prepared);
   });
 }

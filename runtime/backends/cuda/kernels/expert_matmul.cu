@@ -1,4 +1,4 @@
-// The experts' products on the plain cores, for what cuBLASLt declines.
+// Expert matmuls on the plain cores, for shapes that cuBLASLt declines.
 #include "runtime/backends/cuda/kernels/expert_slots.cuh"
 #include "runtime/backends/cuda/kernels/gemm.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"

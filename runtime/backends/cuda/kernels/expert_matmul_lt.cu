@@ -1,7 +1,6 @@
-// The experts' products through cuBLASLt: slots lie side by side, as many for every expert, so all experts
-// are one batch of products. How many slots hold a token is known on the device alone, so all of them are
-// multiplied, and what the others hold is kept out: their rows of y are overwritten with zeros, and sums over
-// slots are of copies with zeros there.
+// Expert matmuls through cuBLASLt. Every expert has the same number of slots, so all experts are one batch.
+// The device alone knows how many slots hold a token, so all slots are multiplied, and the empty ones are
+// masked: their rows of y are overwritten with zeros, and sums over slots read copies with zeros there.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +16,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// Rows of `cols` elements, one a slot, `first` the slot of the first: copied where it holds a token, else 0.
+// Copies rows of `cols` elements, one a slot from slot `first` on; a row without a token becomes 0.
 template <class T, int kVec>
 struct CopyTaken {
   const T* from;
@@ -54,7 +53,7 @@ void launch_copy_taken(cudaStream_t stream, const ExpertSlots& slots, int64_t fi
     launch_rows(stream, rows, cols, CopyTaken<T, 1>{from, to, cols, first, slots});
 }
 
-constexpr int64_t kStripBytes = int64_t{32} << 20;  // of copies, most of which stay in the L2 cache
+constexpr int64_t kStripBytes = int64_t{32} << 20;  // size of the copies, most of which stay in the L2 cache
 constexpr int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
@@ -87,8 +86,8 @@ Result<Prepared> prepare_expert_matmul_lt(const KernelSpec& spec) {
   });
 }
 
-// x [E, B, S, K], dy [E, B, S, N], load [E, B] -> dw [E, K, N], or [E, N, K] when trans_w = 1. With a load
-// copies of x and dy are made, of some experts at a time.
+// x [E, B, S, K], dy [E, B, S, N], load [E, B] -> dw [E, K, N], or [E, N, K] when trans_w = 1. With a load, x
+// and dy are copied, some experts at a time.
 Result<Prepared> prepare_expert_matmul_weight_grad_lt(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);

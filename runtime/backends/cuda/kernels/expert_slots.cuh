@@ -1,4 +1,4 @@
-// Which slots of the experts hold a token.
+// ExpertSlots: the slots of an expert that hold a token.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tessera::cuda {
 
-// Slots [E, B, S]: the first ones of every sequence, as many as `load` [E, B] says.
+// Slots [E, B, S]: the first load[e, b] of every sequence hold a token.
 struct ExpertSlots {
   int64_t B, S;
   FactorIndex slots;

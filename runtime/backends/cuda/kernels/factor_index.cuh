@@ -21,15 +21,15 @@ class FactorIndex {
   __device__ int64_t to_global(int64_t local) const {
     return local < first_size_ ? first_begin_ + local : second_begin_ + (local - first_size_);
   }
-  // -1 when the global index (any integer, also out of the global range) lies on another shard.
+  // -1 when another shard holds the global index (any integer, also out of the global range).
   __device__ int64_t to_local(int64_t global) const {
     if (global >= first_begin_ && global - first_begin_ < first_size_) return global - first_begin_;
     if (global >= second_begin_ && global - second_begin_ < second_size_)
       return first_size_ + (global - second_begin_);
     return -1;
   }
-  // How many local indices stand for global ones before `global` (any integer). They come first: the ranges
-  // ascend.
+  // Number of local indices that stand for global ones before `global` (any integer). They come first: the
+  // ranges ascend.
   __device__ int64_t count_before(int64_t global) const {
     return clamped(global - first_begin_, first_size_) + clamped(global - second_begin_, second_size_);
   }

@@ -1,4 +1,4 @@
-// Numbers of 8 bits on the device (graph/base/fp8.h says what they are).
+// Numbers of 8 bits on the device (formats: graph/base/fp8.h).
 #pragma once
 
 #include <cuda_fp8.h>
@@ -10,7 +10,7 @@
 
 namespace tessera::cuda {
 
-// A code, as what kernels compute in `W`.
+// The value of a code, in `W`.
 template <__nv_fp8_interpretation_t kFormat, class W>
 struct Code {
   uint8_t bits;

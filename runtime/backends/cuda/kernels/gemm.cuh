@@ -1,5 +1,5 @@
-// A tiled product on the plain cores, for every type, layout and extent: the reference beside cuBLASLt, and
-// what experts run on. k is summed in ascending order by one thread an element.
+// A tiled matmul on the plain cores, for every type, layout and extent: the reference for cuBLASLt, and the
+// fallback of experts. One thread an element sums k in ascending order.
 #pragma once
 
 #include <type_traits>
@@ -8,14 +8,14 @@
 
 namespace tessera::cuda {
 
-// C[m, n] = sum over k of A[m, k] B[k, n], a product a batch; C is row-major. Strides are in elements.
+// C[m, n] = sum over k of A[m, k] B[k, n], one matmul a batch; C is row-major. Strides are in elements.
 struct GemmShape {
   int64_t batches, M, N, K;
   int64_t a_batch, a_m, a_k;
   int64_t b_batch, b_k, b_n;
 };
 
-// Everything takes part, and a result is stored as it is. Products with other rules derive from it.
+// WholeGemm: every row and term takes part, and a result is stored as it is. Other rules derive from it.
 struct WholeGemm {
   __device__ bool has_row(int64_t, int64_t) const { return true; }
   __device__ bool has_term(int64_t, int64_t) const { return true; }
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kGemmSide* kGemmSide)
   W sum[kGemmEach][kGemmEach] = {};
   for (int64_t k0 = 0; k0 < shape.K; k0 += kGemmDepth) {
     for (int i = threadIdx.x; i < kGemmDepth * kGemmTile; i += kGemmSide * kGemmSide) {
-      // Neighbouring threads read along the dim that lies contiguous.
+      // Adjacent threads read along the contiguous dim.
       const int a_k = shape.a_k == 1 ? i % kGemmDepth : i / kGemmTile,
                 a_m = shape.a_k == 1 ? i / kGemmDepth : i % kGemmTile;
       const int b_k = shape.b_n == 1 ? i / kGemmTile : i % kGemmDepth,

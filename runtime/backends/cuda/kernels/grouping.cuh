@@ -1,5 +1,5 @@
-// The indices 0..count-1 grouped by an id of each, ascending within a group: a counting sort whose places do
-// not depend on the order in which threads run. What sums over groups stands on it (embedding gradients,
+// Grouping: the indices 0..count-1 grouped by the id of each, ascending within a group. A counting sort whose
+// places do not depend on the order in which threads run. Sums over groups use it (embedding gradients,
 // experts).
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace tessera::cuda {
 
-// Where group g's indices lie in `members`: [ends[g - 1], ends[g]), with ends[-1] = 0.
+// Group g's indices in `members` are [ends[g - 1], ends[g]), with ends[-1] = 0.
 struct Groups {
   int32_t* ends;     // [groups]
   int32_t* members;  // [count]
@@ -21,10 +21,10 @@ struct Groups {
 
 inline constexpr int kGroupingThreads = 256;
 
-// rank[i] += how many j < i of a span have the id of i; sizes[id] counted alongside. Whole numbers: the same
-// sum in any order. Every pair of indices is compared, 540 million of 32,768 ids, at 3.6 instructions each
-// some 65 us of an H100, spans in blocks of their own: by itself the block of the last indices would take
-// twice that.
+// rank[i] += number of j < i of a span with the id of i; sizes[id] is counted alongside. Whole numbers: the
+// same sum in any order. Every pair of indices is compared: 32,768 ids are 540 million pairs, at 3.6
+// instructions each some 65 us of an H100. Spans have blocks of their own, since alone the block of the last
+// indices would take twice that.
 template <class IdOf>
 __global__ void __launch_bounds__(kGroupingThreads)
     rank_in_group_kernel(IdOf id_of, int64_t count, int64_t span, int32_t* rank, int32_t* sizes) {

@@ -1,5 +1,5 @@
-// The products of the head, by chunks of rows: logits, and of their gradient dx and dw
-// (linear_cross_entropy.cu). On plain cores and through cuBLASLt.
+// Matmuls of the head, by chunks of rows: logits, and dx and dw of their gradient (linear_cross_entropy.cu).
+// On plain cores and through cuBLASLt.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,9 @@ namespace tessera::cuda {
 // x [rows, C], w [V, C]; a row of logits takes `ld` elements.
 struct HeadShape {
   int64_t rows, V, C, ld;
-  int64_t dw_rows;  // of logits, that take as much room as the f32 sum of dw, which one chunk does without
+  int64_t dw_rows;  // rows of logits that take the memory of the f32 sum of dw, which one chunk does without
 
-  // Rows of a chunk: some 256 Mi logits, in whole tiles of the products; all of them where that takes no more
+  // Rows of a chunk: some 256 Mi logits, in whole tiles of the matmuls; all rows where that takes no more
   // memory.
   int64_t chunk() const {
     constexpr int64_t kElements = int64_t{256} << 20, kTile = 256, kMost = 8192;
@@ -36,7 +36,7 @@ HeadShape head_shape(const KernelSpec& spec, bool has_dw) {
   return {x.count, V, x.cols, (V + kVec - 1) / kVec * kVec, has_dw && kNarrower > 1 ? x.cols * kNarrower : 0};
 }
 
-// A result in Out, added to what is there or not.
+// Stores a result as Out, added to the old value or not.
 template <class T, class Out>
 struct StoreHeadSum {
   Out* y;
@@ -48,7 +48,7 @@ struct StoreHeadSum {
   }
 };
 
-// On the plain cores, for every type and extent.
+// Plain cores, for every type and extent.
 template <class T>
 class PlainHeadProducts {
  public:
@@ -70,7 +70,7 @@ class PlainHeadProducts {
     launch_gemm(args.stream, dx_of(rows), g, w, WholeGemm{}, StoreHeadSum<T, T>{out, shape_.C, false});
     return {};
   }
-  // Into T where one chunk is all, else added up in f32 (f64 of f64).
+  // Stored as T where one chunk is all, else summed in f32 (f64 for f64).
   Status dw(const LaunchArgs& args, const T* g, const T* x, int64_t rows, bool first, void* out) const {
     if (rows == shape_.rows)
       launch_gemm(args.stream, dw_of(rows), g, x, WholeGemm{},
@@ -96,7 +96,7 @@ class PlainHeadProducts {
   HeadShape shape_;
 };
 
-// Through cuBLASLt: of whole chunks, and of the last one.
+// cuBLASLt, with one algorithm for whole chunks and one for the last.
 template <class T>
 class LtHeadProducts {
  public:

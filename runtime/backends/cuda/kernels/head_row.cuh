@@ -1,5 +1,4 @@
-// HeadRow: a row of logits of the head, for its statistics, its loss and its gradient
-// (linear_cross_entropy.cu).
+// HeadRow: the statistics, loss and gradient of one row of the head's logits (linear_cross_entropy.cu).
 #pragma once
 
 #include "runtime/backends/cuda/kernels/factor_index.cuh"
@@ -7,8 +6,8 @@
 
 namespace tessera::cuda {
 
-// What is made of the logits: of a split vocabulary the rows' maxima, then the sums above them, then the
-// gradient; else the loss, with the gradient or without.
+// HeadPass: with a split vocabulary the rows' maxima, then the sums above them, then the gradient; else the
+// loss, with the gradient or without.
 enum class HeadPass { kMax, kSums, kLoss, kGrad, kGradFinish };
 __host__ __device__ inline bool makes_loss(HeadPass pass) {
   return pass == HeadPass::kLoss || pass == HeadPass::kGrad;
@@ -17,8 +16,8 @@ __host__ __device__ inline bool makes_gradient(HeadPass pass) {
   return pass == HeadPass::kGrad || pass == HeadPass::kGradFinish;
 }
 
-// Statistics of a row of logits, its loss, and its gradient in its place. Pointers are those of the chunk's
-// first row.
+// Computes the statistics and loss of a row of logits, and its gradient in place. Pointers are those of the
+// chunk's first row.
 template <class T>
 struct HeadRow {
   using W = Wide<T>;
@@ -32,13 +31,13 @@ struct HeadRow {
 
   static constexpr int kVec = 16 / static_cast<int>(sizeof(T));
 
-  // A row is read twice, the second time out of the L2 cache: two blocks of 640 threads on each of 132
-  // multiprocessors have 26 MB of 16-bit logits in work where there are 50,000 tokens, of the 50 that the
-  // cache holds. More and smaller blocks would push each other's rows out.
+  // Threads of a row, which is read twice, the second time out of the L2 cache. Two blocks of 640 threads on
+  // each of 132 multiprocessors have 26 MB of 16-bit logits in work with 50,000 tokens; the cache holds 50
+  // MB. More and smaller blocks would evict each other's rows.
   static constexpr int kTeam = 640;
 
-  // Of logits of 16 bits by the approximation of the special function unit (2 ulp of f32 and |x| 2^-24): a
-  // row is two exponentials an element, and whole ones, with divisions, would take longer than the memory.
+  // Logits of 16 bits use the approximation of the special function unit (2 ulp of f32 and |x| 2^-24): a row
+  // takes two exponentials an element, and exact ones, with divisions, would take longer than the memory.
   static __device__ W exponential(W x) {
     if constexpr (sizeof(T) == 2)
       return __expf(x);
@@ -46,9 +45,9 @@ struct HeadRow {
       return exp(x);
   }
 
-  // Maximum of what a thread reads, and the sum of exponentials above it, in one pass: the sum is scaled down
-  // where the maximum grows. No branch, so that the packs of several turns are loaded at once. The maximum
-  // passes over a NaN, the sum becomes one.
+  // Statistics: the maximum of a thread's logits, and the sum of exponentials above it, in one pass that
+  // scales the sum down where the maximum grows. No branch, so that the packs of several turns are loaded at
+  // once. A NaN does not change the maximum, but makes the sum NaN.
   struct Statistics {
     W m = minus_infinity<W>(), s = 0;
     template <int kCount>
@@ -104,7 +103,8 @@ struct HeadRow {
     const bool is_here = at >= 0 && at < V;
     // Whether this thread makes the label's gradient.
     const bool owns = is_here && (at < whole ? at / kVec : at - whole) % Team::size == team.rank;
-    // Of the others only the first needs it, before the sum, behind which its owner overwrites it.
+    // Apart from the owner, the first thread alone needs the label's logit. It reads before the sum, after
+    // which the owner overwrites it.
     const bool looks = owns || (is_here && team.rank == 0 && pass != HeadPass::kGradFinish);
     const W picked = looks ? widen(l[at]) : W(0);
     if (pass != HeadPass::kGradFinish) s = team.sum(s);

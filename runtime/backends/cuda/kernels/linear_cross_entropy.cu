@@ -1,7 +1,7 @@
-// Head and cross entropy in chunks of rows: a product leaves the logits of a chunk in the workspace, one
-// kernel reads each row for its statistics and once more, out of the L2 cache, to make it its gradient, and
-// two products take that up. Rows of logits are padded to 16 bytes, so that the products run at full rate
-// whatever the vocabulary; dw is summed in f32 over the chunks.
+// linear_cross_entropy: head and cross entropy in chunks of rows. A matmul leaves the logits of a chunk in
+// the workspace. One kernel reads each row for its statistics, and once more, out of the L2 cache, to replace
+// it by its gradient; two matmuls read that. Rows of logits are padded to 16 bytes, so that the matmuls run
+// at full rate whatever the vocabulary; dw is summed in f32 over the chunks.
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/head_products.cuh"
 #include "runtime/backends/cuda/kernels/head_row.cuh"
@@ -27,8 +27,8 @@ struct LossSum {
   }
 };
 
-// The workspace: of the products, dw in f32 where it is added up and its type is narrower, the logits of a
-// chunk, the losses of all rows.
+// Workspace: matmul scratch; dw in f32 where it is summed and its type is narrower; the logits of a chunk;
+// the losses of all rows.
 template <class T>
 struct Layout {
   int64_t dw_at, logits_at, losses_at, bytes;
@@ -69,7 +69,7 @@ class ChunkedHead final : public Kernel {
       const int64_t left = shape_.rows - first, rows = left < shape_.chunk() ? left : shape_.chunk();
       const T* of_chunk = x + first * shape_.C;
       TSR_RETURN_IF_ERROR(products_.logits(args, of_chunk, w, rows, logits));
-      // Of a few tokens (bytes, say) a row is a warp's.
+      // With few tokens (bytes, say) a warp computes a row.
       if (const int64_t packs = shape_.V / HeadRow<T>::kVec; packs > HeadRow<T>::kTeam)
         launch_teams<HeadRow<T>::kTeam>(args.stream, rows, row_of(args, first, logits, losses));
       else
@@ -143,13 +143,13 @@ Result<Prepared> prepare_head(HeadPass pass, const KernelSpec& spec) {
     prepared.kernel = std::move(kernel);
     prepared.workspace_bytes = workspace;
     prepared.flops = 2 * logits * double(shape.C) * (!makes_gradient(pass) ? 1 : has_dw ? 3 : 2);
-    // Logits are written, read, made a gradient and read by two products; dw is read and written once a
-    // chunk.
+    // Logits are written, read, replaced by the gradient and read by two matmuls; dw is read and written once
+    // a chunk.
     prepared.bytes = operand_bytes(spec) + logits * sizeof(T) * (makes_gradient(pass) ? 5 : 2);
     if (has_dw && shape.chunk() < shape.rows)
       prepared.bytes +=
           2 * double(shape.rows) / double(shape.chunk()) * double(shape.V * shape.C) * sizeof(Wide<T>);
-    // TF32 at half the rate of 16 bits.
+    // TF32 has half the rate of 16 bits.
     prepared.efficiency = !kIsLt ? 0.01 : sizeof(T) < 4 ? 0.6 : allows_tf32(spec) ? 0.3 : 0.05;
     return std::move(prepared);
   });

@@ -13,7 +13,7 @@ class LtChoices {
  public:
   explicit LtChoices(const KernelSpec& spec) : rest_(words(spec.desc().variant)) {}
 
-  // Of the next product; empty where none is named.
+  // Returns the algorithm of the next matmul; empty where none is named.
   std::string_view take() {
     const size_t end = rest_.find('.');
     const std::string_view word = rest_.substr(0, end);
@@ -21,7 +21,7 @@ class LtChoices {
     return word;
   }
 
-  // What follows the colon of a variant; null is one without.
+  // Returns the part of a variant after its colon; null means no variant.
   static std::string_view words(const char* variant) {
     const std::string_view name = variant != nullptr ? variant : "";
     const size_t colon = name.find(':');

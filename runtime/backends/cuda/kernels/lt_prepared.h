@@ -1,4 +1,4 @@
-// A kernel that is one product of cuBLASLt and what little follows it.
+// Kernels that are one cuBLASLt matmul and a few steps after it.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@
 
 namespace tessera::cuda {
 
-// Whether products of the kernel's first two operands are to multiply in TF32.
+// Whether matmuls of the kernel's first two operands may multiply in TF32.
 inline bool allows_tf32(const KernelSpec& spec) {
   return spec.input_dtype(0) == DType::kF32 && spec.i64("allow_tf32") == 1;
 }
 
-// The share that products of whole matrices reach of the rate of dense bf16 products, which device_info
-// states. Tensor cores multiply TF32 at half of that, from Ampere to Blackwell; f32 and f64 go elsewhere.
+// Share of the rate of dense bf16 matmuls, which device_info states, that large matmuls reach. Tensor cores
+// multiply TF32 at half of that, from Ampere to Blackwell; f32 and f64 run elsewhere.
 inline double lt_efficiency(const LtShape& shape) {
   if (shape.dtype == DType::kF64) return 0.05;
   return shape.dtype != DType::kF32 ? 0.7 : shape.tf32 ? 0.35 : 0.05;

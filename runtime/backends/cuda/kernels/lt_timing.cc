@@ -1,4 +1,4 @@
-// Times what cuBLASLt's heuristic proposes for a product, on operands of its own.
+// Times the algorithms that cuBLASLt's heuristic proposes for a matmul, on operands of its own.
 #include <algorithm>
 #include <cmath>
 
@@ -11,8 +11,8 @@ namespace tessera::cuda {
 
 namespace {
 
-// Of two, the one proposed first unless the other takes this share of its time or less: what differs by less
-// is noise, and the first is what a machine that has timed nothing takes.
+// A later proposal wins only if it takes at most this share of the first one's time. Smaller differences are
+// noise, and the first is what a machine without timings takes.
 constexpr double kClearly = 0.97;
 constexpr int kRounds = 5;              // of all, in turn, since clocks drift; the median counts
 constexpr double kBatchSeconds = 1e-3;  // launches between two events, so that issuing them hardly counts
@@ -84,7 +84,7 @@ Result<std::string> LtProduct::fastest() const {
                 pre_at = place(dtype_bytes(shape_.dtype, pre_count)),
                 scales_at = place(dtype_bytes(DType::kF32, scale_count)),
                 workspace_at = place(workspace_bytes(shape_));
-  // Before the stream, so that what is issued has ended when it is freed.
+  // Declared before the stream, so that issued work has ended when it is freed.
   ScratchMemory memory;
   TSR_RETURN_IF_ERROR(memory.allocate(bytes, "to time a product with"));
   Stopwatch watch;
@@ -114,7 +114,7 @@ Result<std::string> LtProduct::fastest() const {
   double shortest = 0;
   std::string refusals;
   for (size_t i = 0; i < proposed.size(); ++i) {
-    // What is proposed may still be declined when it is launched.
+    // A proposed algorithm may still be declined when it is launched.
     if (const Status status = launch(i); !status.ok()) {
       (void)cudaGetLastError();
       refusals += format("{}{}", refusals.empty() ? "" : "; ", status.message());

@@ -1,7 +1,6 @@
-// Kernels that go through their operands element by element. A functor is called with the index of the
-// element and the widened operands and leaves the results; a thread reads all operands of its elements before
-// it writes any result, so in place is as good as out of place. Sixteen bytes at a time where every address
-// allows it.
+// Element-wise kernels. A functor gets the index of the element and the widened operands and leaves the
+// results. A thread reads all operands of its elements before it writes any result, so kernels work in place
+// too. Sixteen bytes at a time where every address allows it.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/element.cuh"
@@ -21,13 +20,13 @@ struct MapOperands {
   }
 };
 
-// Packs first, first + step, ... below `packs`, each of kVec elements. kIn operands of type T first, then
-// kWideIn ones of type Wide<T>; so for the results.
+// Packs first, first + step, ... below `packs`, each of kVec elements. kIn operands of type T come first,
+// then kWideIn ones of type Wide<T>; likewise the results.
 template <class F, class T, int kIn, int kWideIn, int kOut, int kWideOut, int kVec>
 __device__ inline void map_packs(const F& f, const MapOperands<kIn + kWideIn, kOut + kWideOut>& operands,
                                  int64_t first, int64_t packs, int64_t step) {
   using W = Wide<T>;
-  // Wide operands in pieces of 16 bytes too.
+  // Wide operands also go in pieces of 16 bytes.
   constexpr int kWideVec = kVec * sizeof(W) <= 16 ? kVec : 16 / static_cast<int>(sizeof(W));
   for (int64_t pack = first; pack < packs; pack += step) {
     W x[kVec][kIn + kWideIn], y[kVec][kOut + kWideOut];
@@ -111,12 +110,12 @@ void launch_map(cudaStream_t stream, int64_t count, F f,
         <<<grid_for(count, kThreads), kThreads, 0, stream>>>(f, operands, count);
 }
 
-// The functor of a function without state.
+// Base of functors without state.
 struct NoSetUp {
   __device__ void begin() {}
 };
 
-// The value as it is: loading and storing convert it.
+// The value unchanged: loading and storing convert it.
 struct SameValue : NoSetUp {
   template <class W>
   __device__ void operator()(int64_t, const W* x, W* y) const {
@@ -124,7 +123,7 @@ struct SameValue : NoSetUp {
   }
 };
 
-// y = op(x): `make(args, W{})` gives the functor at launch, when its scalars lie at known addresses.
+// y = op(x): `make(args, W{})` gives the functor at launch, when its scalars are at known addresses.
 template <int kIn, int kOut, class Make>
 Result<Prepared> map_op(const KernelSpec& spec, Make make) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {

@@ -1,6 +1,6 @@
-// A function of elements on many tensors in one launch: what optimizers do to every parameter of a model,
-// most of which are too small to fill a GPU, or even to pay for a launch. The tensors' addresses are the
-// kernel's parameters: nothing is copied to the device before it, and a captured graph holds them.
+// An element-wise function on many tensors in one launch, for optimizers: most parameters of a model are too
+// small to fill a GPU, or even to pay for a launch. The tensors' addresses are the kernel's parameters:
+// nothing is copied to the device before it, and a captured graph holds them.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/map.cuh"
@@ -11,13 +11,13 @@ namespace tessera::cuda {
 // Parameters of a kernel may have 32764 bytes in all on sm_70 and later (CUDA 12.1).
 inline constexpr int kFewTensors = 48, kManyTensors = 400, kTableBytes = 32000;
 
-// `Own`: what the function knows of a tensor beside its operands.
+// `Own` holds the function's data for one tensor, in addition to its operands.
 template <int kIn, int kOut, class Own, int kMost>
 struct MapTable {
   MapOperands<kIn, kOut> operands[kMost];
   int64_t count[kMost];
   Own own[kMost];
-  int32_t first_chunk[kMost + 1];  // chunks go through the tensors in order; [tensors] is their number
+  int32_t first_chunk[kMost + 1];  // chunks number through the tensors in order; [tensors] is the total
   int32_t tensors;
   bool packed[kMost];
 };
@@ -52,9 +52,9 @@ __global__ void __launch_bounds__(256) map_many_kernel(
   }
 }
 
-// A kernel of one tensor that launches of the same function on others join. F has, beside what a map's
-// functor has, `void bind(const LaunchArgs&)`, which takes what all elements of all tensors share, and
-// compares; and `void take(const Own&)`, which takes what is the tensor's own, and does not.
+// A kernel of one tensor that joins launches of the same function on others. In addition to a map's functor,
+// F has `void bind(const LaunchArgs&)`, which takes what all elements of all tensors share, and compares; and
+// `void take(const Own&)`, which takes the tensor's own data, and does not compare.
 template <class T, int kIn, int kOut, int kWideIn, int kWideOut, class F>
 class MapOfMany final : public Kernel {
  public:

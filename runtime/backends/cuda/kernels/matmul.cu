@@ -1,4 +1,4 @@
-// The reference product, for what cuBLASLt declines.
+// The reference matmul, for shapes that cuBLASLt declines.
 #include "runtime/backends/cuda/kernels/gemm.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/matmul_finish.cuh"
@@ -47,8 +47,8 @@ Status check_blocks(const GemmShape& shape) {
 
 }  // namespace
 
-// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Of the shards of k only the one that begins
-// at 0 adds the bias.
+// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. When k is split, the shard at offset 0
+// alone adds the bias.
 Result<Prepared> prepare_matmul(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const MatmulActivation activation, matmul_activation(spec.string("activation")));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
@@ -68,8 +68,8 @@ Result<Prepared> prepare_matmul(const KernelSpec& spec) {
   });
 }
 
-// x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. Of the shards of k only the one that
-// begins at 0 adds anything.
+// x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. When k is split, the shard at offset 0
+// alone adds addend and bias.
 Result<Prepared> prepare_matmul_add(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);

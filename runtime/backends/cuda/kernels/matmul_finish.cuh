@@ -1,4 +1,4 @@
-// What follows a product: bias, activation, and the value before it where it is wanted.
+// Epilogue of a matmul: bias, activation, and the value before it where it is wanted.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/activation_math.cuh"
@@ -17,7 +17,7 @@ __device__ inline W activate(MatmulActivation activation, W x) {
   }
 }
 
-// What becomes of the sum of an element (m, n); the batch is not looked at.
+// Stores the sum of element (m, n) through the epilogue; the batch is ignored.
 template <class T>
 struct StoreActivated {
   const T* bias;  // null for none

@@ -1,5 +1,4 @@
-// Products through cuBLASLt. Bias and gelu ride on the product where the library has that; what it has not is
-// a pass of its own.
+// Matmuls through cuBLASLt. Bias and gelu are epilogues where the library has them, else passes of their own.
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
@@ -13,7 +12,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// value + bias -> the value before the activation, the value after it; either may be what was read.
+// value + bias -> the value before the activation, and the value after it; either may overwrite the input.
 template <class T>
 struct Finish {
   const T* bias;  // null for none
@@ -29,7 +28,7 @@ struct Finish {
   }
 };
 
-// A product and the value before gelu -> the gradient there; the result is what was read.
+// A matmul's result and the value before gelu -> the gradient there, in place.
 template <class T>
 struct TimesGeluDerivative {
   __device__ void begin() {}
@@ -40,8 +39,8 @@ struct TimesGeluDerivative {
 
 }  // namespace
 
-// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. Of the shards of k only the one that begins
-// at 0 adds the bias.
+// x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. When k is split, the shard at offset 0
+// alone adds the bias.
 Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const MatmulActivation activation, matmul_activation(spec.string("activation")));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
@@ -54,7 +53,7 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
       return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", M, N, K));
     const bool is_gelu = activation == MatmulActivation::kGelu;
     const std::string_view algorithm = LtChoices(spec).take();
-    // Less and less rides along, until the library has it.
+    // Drop one epilogue after another, until the library has an algorithm.
     LtShape plain{M, N, K, false, trans, spec.input_dtype(0), false};
     plain.tf32 = allows_tf32(spec);
     LtShape shape = plain;
@@ -102,8 +101,8 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
   });
 }
 
-// x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. Of the shards of k only the one that
-// begins at 0 adds anything.
+// x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. When k is split, the shard at offset 0
+// alone adds addend and bias.
 Result<Prepared> prepare_matmul_add_lt(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
@@ -163,7 +162,7 @@ Result<Prepared> prepare_matmul_gelu_grad_lt(const KernelSpec& spec) {
     if (!product.ok()) return product.status();
     const bool finishes = !shape.has_gelu_grad;
     return lt_prepared(spec, make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
-                         // The library only reads it there.
+                         // The library only reads `pre` there.
                          void* pre = const_cast<void*>(args.inputs[2]);
                          TSR_RETURN_IF_ERROR(product->launch({.a = args.inputs[0],
                                                               .b = args.inputs[1],

@@ -1,4 +1,4 @@
-// Products of a few rows with a transposed matrix of the same type (matvec.cuh).
+// Matmuls of a few rows with a transposed matrix of the same type (matvec.cuh).
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/matvec.cuh"
 
@@ -6,8 +6,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// `product` with the operands, the results and the activation settled; `other` does it at any address and
-// shape.
+// Prepares `product` with operands, results and activation known; `other` serves any address and shape.
 Result<Prepared> prepare_rows(const KernelSpec& spec, ProductStep product, PrepareFn other) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
@@ -37,8 +36,8 @@ Result<Prepared> prepare_matvec(const KernelSpec& spec) {
   return prepare_rows(spec, product, prepare_matmul);
 }
 
-// x [M, K], w [N, K], addend [M, N], bias [N] -> y [M, N]. Of the shards of k only the one that begins at 0
-// adds anything.
+// x [M, K], w [N, K], addend [M, N], bias [N] -> y [M, N]. When k is split, the shard at offset 0 alone adds
+// addend and bias.
 Result<Prepared> prepare_matvec_add(const KernelSpec& spec) {
   ProductStep product{};
   const bool adds = spec.factor('k').begin[0] == 0;

@@ -1,24 +1,24 @@
-// Products of up to 4 rows with transposed matrices, as decoding makes them: bound by reading the matrices,
-// and everything else is arranged around that.
+// Products of up to 4 rows with transposed matrices, for decoding: bound by reading the matrices, and
+// everything else is arranged around that.
 //
-// In flight. By Little's law 3.3 TB/s at some 0.8 us from request to data (loaded) are 2.6 MB on their way,
-// 20 KB for each of an H100's 132 multiprocessors; 40 leave room for what is uneven. A lane asks for 128
+// Loads in flight. By Little's law 3.3 TB/s at some 0.8 us from request to data (loaded) are 2.6 MB in
+// flight, 20 KB for each of an H100's 132 multiprocessors; 40 leave room for imbalance. A lane requests 128
 // bytes before it uses the first, 4 KB a warp, 64 KB for the 16 warps of a multiprocessor (two blocks, of at
-// most 128 registers a thread); and while it waits, the first 4 KB of the warp's next rows are on their way
-// to the L2 cache, so that sums, barriers and the results of one group of rows cost no bandwidth. Before the
-// launch waits for the one before it (overlap.cuh) every block has its first kMatvecAhead bytes fetched: they
-// come while that one ends, or all the while where it leaves bandwidth unused, as attention does. What is
-// left of that, where the matrices are small, goes to the matrix that is read next.
+// most 128 registers a thread). While it waits, the first 4 KB of the warp's next rows are on their way to
+// the L2 cache, so that sums, barriers and the results of one group of rows cost no bandwidth. Before the
+// launch waits for its predecessor (overlap.cuh), every block prefetches its first kMatvecAhead bytes: they
+// arrive while the predecessor ends, or during it where it leaves bandwidth unused, as attention does. Where
+// the matrices are small, the rest of that allowance prefetches the matrix that is read next.
 //
-// Blocks. kMatvecBlocks stay and take a group of rows after the other, so that each makes the norm once. With
-// a row a warp, 1536 rows are 192 groups of 8, 12 warps a multiprocessor and all of the matrix under way at
-// once (a warp of 4 rows, 48 blocks of 8 warps, left 84 multiprocessors without work); 2 x 8960 rows are 2240
-// groups, 8 or 9 a block.
+// Blocks. kMatvecBlocks stay resident and take one group of rows after another, so that each computes the
+// norm once. With a row a warp, 1536 rows are 192 groups of 8, 12 warps a multiprocessor and all of the
+// matrix in flight at once (a warp of 4 rows, 48 blocks of 8 warps, left 84 multiprocessors idle); 2 x 8960
+// rows are 2240 groups, 8 or 9 a block.
 //
-// Sums. By plain multiplications (matvec_lanes.cuh), a lane's own chunks in order and a tree over the lanes;
-// for matrices of 4 bits a number and x of 16 on the tensor cores (matvec_tensor.cuh). Either way the same
-// bits whatever kEach, the grid, and what else the launch does. Each addition that a product goes into has
-// one such product, so that compilers have no choice about what to contract.
+// Sums. By plain multiplications (matvec_lanes.cuh): a lane's own chunks in order and a tree over the lanes.
+// For matrices of 4 bits a number and x of 16 bits, on the tensor cores (matvec_tensor.cuh). Either way the
+// bits depend neither on kEach nor on the grid nor on the rest of the launch. Each addition has one product
+// as operand, so that compilers have no choice of which to contract.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/activation_math.cuh"
@@ -32,8 +32,8 @@
 
 namespace tessera::cuda {
 
-// The rows of the norm, in shared memory: made as the kernel of the norm makes them (launch_rows), by the
-// same number of threads each. The first block stores them.
+// Computes the rows of the norm in shared memory as the norm's kernel does (launch_rows), with the same
+// number of threads each. The first block stores them.
 template <class T>
 __device__ __noinline__ void matvec_norm(const MatvecPlan& plan, T* to) {
   using W = Wide<T>;
@@ -73,8 +73,8 @@ __device__ inline W matvec_map(MapKind kind, W x) {
   }
 }
 
-// What becomes of the sums of a group, totals [shares, M, rows]: a thread an item, rounded wherever the
-// separate kernels round.
+// Stores the results of a group from its sums, totals [shares, M, rows]: a thread an item, rounded wherever
+// the separate kernels round.
 template <class T>
 __device__ __noinline__ void matvec_finish(const MatvecPlan& plan, int group, int rows, int shares,
                                            const Wide<T>* totals) {
@@ -125,15 +125,15 @@ __device__ __noinline__ void matvec_finish(const MatvecPlan& plan, int group, in
   }
 }
 
-// `Sums` is how the rows of a group are summed (matvec_lanes.cuh, matvec_tensor.cuh): kRows rows of the
+// `Sums` is the way a group's rows are summed (matvec_lanes.cuh, matvec_tensor.cuh): kRows rows of the
 // matrix, each sum in kShares shares.
 template <class T, class Sums, int kM>
 __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_constant__ MatvecPlan plan) {
   constexpr int kRows = Sums::kRows, kEach = kRows / kMatvecWarps;
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ Wide<T> totals[2][Sums::kShares * kM * kRows];  // by turns: one barrier a group suffices
-  // What is called reads the plan here: from the parameters it would come through the caches, one miss after
-  // the other, between the sums and their results.
+  __shared__ Wide<T> totals[2][Sums::kShares * kM * kRows];  // double buffered: one barrier a group suffices
+  // A copy of the plan for the functions called: as parameters it would come through the caches, one miss
+  // after another, between the sums and their results.
   __shared__ MatvecPlan settled;
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
   __syncthreads();
   wait_for_previous();
 
-  // The rows of a group, and the first of their bytes on the way: 4 KB a warp, a line a lane.
+  // Finds the rows of a group, and prefetches their first bytes: 4 KB a warp, a line a lane.
   const auto go_to = [&](int group) {
     const MatvecGroup rows = MatvecGroup::of(plan, group, kRows);
     constexpr int kLines = 32 / kEach;
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
   }
 }
 
-// Settles which group of rows is whose, for `each` rows a warp.
+// Assigns groups of rows to blocks, for `each` rows a warp.
 inline void set_row_groups(MatvecPlan& plan, int each) {
   plan.row_groups = 0;
   for (MatvecPart& part : std::span(plan.part, static_cast<size_t>(plan.parts))) {
@@ -250,7 +250,7 @@ template <class T, class Weight>
 std::unique_ptr<Kernel> matvec_of_plan(const MatvecPlan& plan) {
   return make_kernel([plan](const LaunchArgs& args) { launch_matvec<T, Weight>(args, plan); });
 }
-// A product by itself, and what it is for launches of several.
+// One gemv kernel, and the step that it contributes to launches of several.
 template <class T, class Weight>
 std::unique_ptr<Kernel> matvec_of_product(const KernelSpec& spec, ProductStep product,
                                           std::unique_ptr<Kernel> elsewhere) {

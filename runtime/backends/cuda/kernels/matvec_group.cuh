@@ -1,5 +1,5 @@
-// Whose rows are whose in a launch of products of a few rows (matvec.cuh): groups of rows of one part, which
-// blocks take one after the other.
+// Row groups of a launch of gemv (matvec.cuh): each holds rows of one part, and blocks take one group after
+// another.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -11,11 +11,12 @@
 namespace tessera::cuda {
 
 inline constexpr int kMatvecRows = 4, kMatvecWarps = 8, kMatvecThreads = kMatvecWarps * 32;
-inline constexpr int64_t kMostMatvecK = 1 << 20;  // of matrices in groups with scales
+inline constexpr int64_t kMostMatvecK = 1 << 20;  // for matrices in groups with scales
 inline constexpr int kMatvecBlocks = 264;         // two for each of 132 multiprocessors; no sum depends on it
 inline constexpr int kMatvecAhead = 64 << 10;     // 17 MB of all blocks, of 50 that the L2 cache has
 
-// Items first, first + 1, ... of a part are a group's; item i is one row of the matrix, or a pair of them.
+// MatvecRow: an item of a group, which is one row of the matrix or a pair of them. A group has items first,
+// first + 1, ... of a part.
 struct MatvecRow {
   int matrix, n;
 };
@@ -31,10 +32,10 @@ __device__ inline MatvecRow matvec_row(const MatvecPart& part, int item, int sec
   }
 }
 
-// A group of `rows` rows, of one part: those of pairs in two halves, all firsts before all seconds.
+// MatvecGroup: `rows` rows of one part. Pairs come in two halves, all first rows before all second ones.
 struct MatvecGroup {
   const MatvecPart& part;
-  int first, slots;  // items first to first + slots - 1, as far as there are such
+  int first, slots;  // items first to first + slots - 1, as far as they exist
 
   __device__ static MatvecGroup of(const MatvecPlan& plan, int group, int rows) {
     int which = 0;
@@ -43,7 +44,7 @@ struct MatvecGroup {
     const int slots = part.pairing != Pairing::kNone ? rows / 2 : rows;
     return {part, (group - part.first_group) * slots, slots};
   }
-  // Past the end it is the last row again, of which nothing is stored.
+  // Rows past the end repeat the last row; nothing of them is stored.
   __device__ MatvecRow row(int r) const {
     const int item = first + r % slots, last = part.items() - 1;
     return matvec_row(part, item < last ? item : last, r / slots);

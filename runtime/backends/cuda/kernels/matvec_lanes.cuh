@@ -1,7 +1,7 @@
-// How a block of matvec.cuh sums its rows of the matrix, by plain multiplications: a warp takes kEach rows,
-// its lanes chunks of them.
+// Row sums of a block of matvec.cuh by plain multiplications: a warp takes kEach rows, its lanes chunks of
+// them.
 //
-// The more rows a warp sums, the less often x is loaded and widened. For one row of x that is no matter: at
+// The more rows a warp sums, the less often x is loaded and widened. For one row of x it does not matter: at
 // 15 bytes a cycle and multiprocessor a pack of bf16 takes 24 instructions of a lane, of the 128 that a
 // multiprocessor issues in a cycle. With 4 rows of x it is 72, and 56 with two rows a warp.
 #pragma once
@@ -20,7 +20,7 @@ struct LaneSums {
   static constexpr int kShares = 1;  // a warp has all of its rows
   static constexpr bool kScaled = Weight::kScaled;
 
-  // The rows that this lane reads of.
+  // The rows that this lane reads.
   struct Rows {
     const Chunk* row[kEach];
     const __half* scale[kEach];
@@ -36,7 +36,7 @@ struct LaneSums {
     return rows;
   }
 
-  // To totals [kM, kRows].
+  // Writes totals [kM, kRows].
   __device__ static void sum(const MatvecPlan& plan, const Rows& rows, const T* x, W* totals) {
     constexpr int kInFlight = 128 / static_cast<int>(sizeof(Chunk)) / kEach;
     constexpr int kNumbers = Weight::kNumbers, kRun = Weight::kRun;

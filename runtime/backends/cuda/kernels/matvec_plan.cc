@@ -1,6 +1,6 @@
-// Which launches become one. They run block by block in no order then, so every address is looked at: what a
-// block reads nobody may write (but the thread that reads an element may store the result there), and no two
-// of the steps may write to the same place, unless the later one stores over all of the earlier one's result,
+// Fuses launches. A fused launch runs block by block in no order, so every address is checked. No step may
+// write what another block reads (except that the thread which reads an element may store the result there).
+// No two steps may write to the same place, unless the later one overwrites all of the earlier one's result,
 // which is then not stored at all.
 #include "runtime/backends/cuda/kernels/matvec_plan.h"
 
@@ -31,7 +31,7 @@ bool at_multiples_of_16(const LaunchArgs& args, int inputs, int outputs) {
 
 class Planner {
  public:
-  // Whether the launch now does `next` too; if not, this is of no more use.
+  // Adds `next` to the launch; false if it cannot, and this object is then of no more use.
   bool take(const ComingLaunch& next) {
     const DecodeStep* step = next.kernel->decode_step();
     if (step == nullptr || (!is_empty_ && step->dtype != plan_.dtype)) return false;
@@ -51,10 +51,10 @@ class Planner {
     int part;
     bool is_left_out = false;
   };
-  // What a part has come to, in the order in which the kernel does it.
+  // Stage of a part, in the order in which the kernel runs them.
   enum class Stage { kProduct, kMapped, kAdded, kCached };
   struct Result {
-    const void* at;  // null once something else was stored there
+    const void* at;  // null once another value was stored there
     Stage stage;
   };
 
@@ -166,7 +166,7 @@ class Planner {
            moves_on(at, part.mapped, Stage::kMapped);
   }
 
-  // The sum is the same whichever operand is the result.
+  // Either operand may be the result.
   bool add_to_result(const MapStep& map, const LaunchArgs& args) {
     const int left = part_of(args.inputs[0], map.count, Stage::kAdded),
               right = part_of(args.inputs[1], map.count, Stage::kAdded);
@@ -209,7 +209,7 @@ class Planner {
   int64_t element() const { return dtype_bytes(plan_.dtype, 1); }
   int64_t bytes(const MatvecPart& part) const { return plan_.M * part.N * element(); }
 
-  // The part whose result, all of it, is the operand `at`, where `stage` can still come; -1 for none.
+  // The part whose whole result is the operand `at`, where `stage` can still follow; -1 for none.
   int part_of(const void* at, int64_t count, Stage stage) const {
     for (int i = 0; i < plan_.parts; ++i)
       if (const Result& result = results_[static_cast<size_t>(i)];

@@ -1,6 +1,6 @@
-// MatvecPlan: one launch of products of the same few rows with several matrices, with what comes before and
-// after them: the norm of those rows, which every block makes for itself, and what is done to the results
-// element by element or pair by pair. Plain data, and the parameter of the kernel (kernels/matvec.cuh).
+// MatvecPlan: one launch of matmuls of the same few rows with several matrices, and of the steps around them:
+// the norm of those rows, which every block computes for itself, and element-wise or pairwise steps on the
+// results. Plain data, and the parameter of the kernel (kernels/matvec.cuh).
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace tessera::cuda {
 
-// How the results of a part are paired before they are stored again.
+// Pairing of a part's results before they are stored.
 enum class Pairing : int32_t { kNone, kGated, kRope };
 
-// A matrix [N, K], or two of the same shape of which results n meet (kGated). Addresses are null for what is
-// not there, or is not stored since a later step of the launch stores over it.
+// A matrix [N, K], or two of the same shape whose results n are combined (kGated). Addresses are null for
+// absent operands, and for results that a later step of the launch overwrites.
 struct MatvecPart {
   int64_t N;
   const void *w[2], *scale[2], *bias[2];
@@ -23,7 +23,7 @@ struct MatvecPart {
   void* y[2];           // [M, N], biases added
   void* pre;            // before the activation
   MatmulActivation activation;
-  // y of a pair, turned (kRope, heads of D) or swiglu(y[0], y[1]) (kGated), or `map` of y.
+  // y of a pair, rotated (kRope, heads of D) or swiglu(y[0], y[1]) (kGated), or `map` of y.
   Pairing pairing;
   MapKind map;
   bool has_map;
@@ -32,10 +32,10 @@ struct MatvecPart {
   double log_theta, sign;
   bool is_interleaved;
   void* mapped;
-  // What is added to that, rounded before and after.
+  // Added to that result, rounded before and after.
   const void* addend;
   void* added;
-  void* cache;  // [B, S, N]: where the rows go in the end
+  void* cache;  // [B, S, N]: the rows are stored there last
   int64_t S;
   int32_t first_group;  // of rows, of this part
 
@@ -54,25 +54,26 @@ struct MatvecPlan {
   static constexpr int kMostParts = 4;
   DType dtype, weight;
   int64_t M, K, row_bytes, groups, group;
-  const void* x;  // [M, K]; where there is a norm, what it makes
+  const void* x;  // [M, K]; with a norm, its result
   MatvecNorm norm;
   int32_t parts, row_groups;
   MatvecPart part[kMostParts];
   const int32_t *start, *length;  // [B], of cache rows: M = B T
   int64_t T;
-  const void* next;  // the matrix that the next such launch reads first, to be fetched ahead; null for none
+  const void* next;  // first matrix of the next such launch, to be prefetched; null for none
   int64_t next_bytes;
 };
 
-// One product by itself.
+// A plan of one matmul.
 MatvecPlan plan_product(const DecodeStep& step, const LaunchArgs& args);
 
-// The first of `coming`, and as many after it as may be one launch with it.
+// Fuses the first of `coming` with as many after it as fit one launch.
 Fused fuse_decode_steps(std::span<const ComingLaunch> coming);
 
-// Rows of M K elements that a block keeps in shared memory, beside what it always has there (48 KiB in all).
+// Norm rows, M K elements, that a block keeps in shared memory, in addition to what it always has there (48
+// KiB in all).
 inline constexpr int64_t kMostNormBytes = 40 << 10;
-// Norms are made by a block of so many threads, or a warp a row, as launch_rows would: 16 bytes a thread at a
+// A block, or a warp a row, computes norms with as many threads as launch_rows would: 16 bytes a thread at a
 // time.
 inline constexpr int64_t kMostNormPacks = 8192;
 

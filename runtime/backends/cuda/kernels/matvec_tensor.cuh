@@ -1,21 +1,21 @@
-// How a block of matvec.cuh sums rows of 4 bits a number for x of 16 bits: on the tensor cores, since plain
+// Row sums of a block of matvec.cuh for 4-bit weights and 16-bit x, on the tensor cores: plain
 // multiplications take 6 instructions a number, more than there are at a copy's rate (5.3 T numbers a second,
 // 29.6 T instructions).
 //
-// The block's rows are the rows of the product's left operand, and its warps share what is summed: a warp
-// takes 4 chunks of 32 numbers, and the next 4 come 8 warps further. With g = lane / 4 and i = lane % 4
-// (mma.cuh) a lane holds chunk i of row g, and of row g + 8 where a warp has two rows; which of the chunk's
-// numbers are neighbours in the product is free, as long as x agrees, so they stay where masks find them.
-// Numbers become n + 128 (bf16) or n + 1024 (f16) by a mask under an exponent, and exact again by one
-// subtraction for two.
+// The block's rows are the rows of the left operand, and its warps share the sum: a warp takes 4 chunks of 32
+// numbers, and its next 4 come 8 warps further. With g = lane / 4 and i = lane % 4 (mma.cuh) a lane holds
+// chunk i of row g, and of row g + 8 where a warp has two rows. The order of a chunk's numbers within the
+// product is free, as long as x agrees, so they stay where masks find them. Numbers become n + 128 (bf16) or
+// n + 1024 (f16) by a mask under an exponent, and exact again by one subtraction for two.
 //
-// Scales belong to chunks, and a column of the product sums over all chunks of a step. So column 4m + i holds
-// row m of x at the numbers of chunk i alone, and zeros elsewhere: 4 of the 8 columns a row of x, the sum of
-// each chunk by itself, and the price of it is nothing, since the columns are there anyway. Two rows of x are
-// one product, more are two.
+// Scales belong to chunks, and a column of the result sums over all chunks of a step. So column 4m + i holds
+// row m of x at the numbers of chunk i, and zeros elsewhere: 4 of the 8 columns serve a row of x, each with
+// the sum of one chunk. This costs nothing, since the columns are there anyway. Two rows of x are one mma,
+// more are two.
 //
-// Sums: the tensor core's over a chunk, chunks 4 s + 2 j and the next in a lane, steps in order, both lanes
-// of a row of x, and warps in order at last. The same bits whatever kEach, the grid, and the other rows of x.
+// Order of sums: the tensor core's over a chunk, chunks 4 s + 2 j and the next in a lane, steps in order,
+// both lanes of a row of x, and warps in order last. The bits depend neither on kEach nor on the grid nor on
+// the other rows of x.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/matvec_group.cuh"
@@ -24,8 +24,8 @@
 
 namespace tessera::cuda {
 
-// n / divisor by one multiplication, exact where n times divisor is below 2^31: 2^31 / divisor is rounded up
-// by less than one, which moves the quotient by less than n / 2^31, and it is 1 / divisor below the next.
+// n / divisor by one multiplication, exact where n times divisor is below 2^31. 2^31 / divisor is rounded up
+// by less than one, which moves the quotient by less than n / 2^31; the next quotient is 1 / divisor away.
 struct FastQuotient {
   uint32_t inverse;
   __device__ static FastQuotient by(uint32_t divisor) { return {((1u << 31) + divisor - 1) / divisor}; }
@@ -58,7 +58,7 @@ struct TensorSums {
     return rows;
   }
 
-  // To totals [kShares, kM, kRows].
+  // Writes totals [kShares, kM, kRows].
   __device__ static void sum(const MatvecPlan& plan, const Rows& rows, const T* x, W* totals) {
     constexpr int kInFlight = 128 / static_cast<int>(sizeof(Chunk)) / kEach;  // steps
     constexpr int kPasses = (kM + 1) / 2;                                     // two rows of x each
@@ -66,7 +66,7 @@ struct TensorSums {
     const int g = lane / 4, i = lane % 4;
     const int chunks = static_cast<int>(plan.K / kNumbers), steps = (chunks + 3) / 4;
     const FastQuotient group_of = FastQuotient::by(static_cast<uint32_t>(plan.group / kNumbers));
-    // The last chunk stands for what is beyond it, of which x has zeros.
+    // Chunks beyond the end repeat the last one; x has zeros there.
     const auto at_most_last = [&](int chunk) { return chunk < chunks ? chunk : chunks - 1; };
 
     const T* right_of[kPasses];
@@ -140,8 +140,8 @@ struct TensorSums {
   }
 
  private:
-  // What x has for words 2 h and 2 h + 1 of a chunk, `from` at the chunk's number 8 h: in the order of
-  // int4_pairs, the low halves of both words, then the high ones. Zeros where it is not this lane's.
+  // Loads x for words 2 h and 2 h + 1 of a chunk, `from` at the chunk's number 8 h, in the order of
+  // int4_pairs: the low halves of both words, then the high ones. Zeros in other lanes.
   __device__ static void load_right(const T* from, bool is_mine, uint32_t (&to)[8]) {
 #pragma unroll
     for (int high = 0; high < 2; ++high) {

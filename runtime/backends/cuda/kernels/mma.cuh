@@ -1,8 +1,9 @@
-// The tensor cores' product of 16 x 16 by 16 x 8 (sm_80 and later) and what feeds it: matrices of 8 x 8 from
-// shared memory, and copies to shared memory that run beside the computation. Layouts as in the PTX manual;
-// with g = lane / 4 and i = lane % 4 a lane holds
-//   a: rows g, g + 8, g, g + 8 at columns 2i, 2i, 2i + 8, 2i + 8 (pairs)     b: rows 2i, 2i + 8 (pairs) at
-//   column g d: rows g, g, g + 8, g + 8 at columns 2i, 2i + 1, 2i, 2i + 1
+// Tensor core operations: the product of 16 x 16 by 16 x 8 (sm_80 and later), loads of 8 x 8 matrices from
+// shared memory, and asynchronous copies to shared memory. Layouts as in the PTX manual; with g = lane / 4
+// and i = lane % 4 a lane holds
+//   a: rows g, g + 8, g, g + 8 at columns 2i, 2i, 2i + 8, 2i + 8 (pairs)
+//   b: rows 2i, 2i + 8 (pairs) at column g
+//   d: rows g, g, g + 8, g + 8 at columns 2i, 2i + 1, 2i, 2i + 1
 #pragma once
 
 #include <cuda_bf16.h>
@@ -34,15 +35,15 @@ __device__ inline uint32_t shared_address(const void* at) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(at));
 }
 
-// Four matrices of 8 x 8; lane 8j + r gives the address of row r of matrix j. A lane gets of each the pair at
-// row g, columns 2i and 2i + 1.
+// Loads four matrices of 8 x 8; lane 8j + r gives the address of row r of matrix j. A lane gets the pair at
+// row g, columns 2i and 2i + 1 of each.
 __device__ inline void load_matrices(uint32_t (&to)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(shared_address(row))
                : "memory");
 }
-// Transposed: the pair at rows 2i and 2i + 1, column g.
+// The same, transposed: the pair at rows 2i and 2i + 1, column g.
 __device__ inline void load_matrices_transposed(uint32_t (&to)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -50,23 +51,23 @@ __device__ inline void load_matrices_transposed(uint32_t (&to)[4], const void* r
                : "memory");
 }
 
-// 16 bytes to shared memory, zeros where `there` is false (`from` is not read then).
+// Copies 16 bytes to shared memory, zeros where `there` is false (`from` is not read then).
 __device__ inline void copy_async(void* to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)), "l"(from),
                "r"(there ? 16 : 0)
                : "memory");
 }
 __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-// All copies of this thread have arrived; those of others have after the barrier that follows.
+// Waits for all copies of this thread; those of others have arrived after the barrier that follows.
 __device__ inline void copy_async_wait() { asm volatile("cp.async.wait_all;\n" ::: "memory"); }
 
-// The 128 bytes around an address on their way to the L2 cache. Nothing is read: that cache is where all of
-// the device's writes meet, so that whoever writes there later is seen.
+// Prefetches the 128 bytes around an address to the L2 cache. Later writes are seen: all of the device's
+// writes go through that cache.
 __device__ inline void prefetch_to_l2(const void* at) {
   asm volatile("prefetch.global.L2 [%0];\n" ::"l"(__cvta_generic_to_global(at)));
 }
 
-// word & mask | above, in one instruction: of two constants the compiler makes two.
+// word & mask | above, in one instruction: with two constants the compiler emits two.
 __device__ inline uint32_t masked_under(uint32_t word, uint32_t mask, uint32_t above) {
   uint32_t bits;
   asm("lop3.b32 %0, %1, %2, %3, 0xea;\n" : "=r"(bits) : "r"(word), "r"(mask), "r"(above));

@@ -6,7 +6,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// Slots [E, B, S, C] on this shard, and where a choice (expert, slot) of a token of sequence b lies in them.
+// Slots [E, B, S, C] of this shard, and the row in them of a choice (expert, slot) of a token of sequence b.
 struct Slots {
   int64_t E, B, S, C;
   FactorIndex experts, slots;
@@ -107,7 +107,7 @@ struct CombineGradGate {
 
 }  // namespace
 
-// x [B, T, C], token [E, B, S] -> [E, B, S, C]. Tokens are untrusted: what is not here gives 0.
+// x [B, T, C], token [E, B, S] -> [E, B, S, C]. Tokens are untrusted: one outside this shard gives 0.
 Result<Prepared> prepare_moe_dispatch(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);

@@ -6,8 +6,8 @@ namespace tessera::cuda {
 
 namespace {
 
-// A token chooses: the K largest of its probabilities, largest first, the lower index of equals; distinct
-// also where they hold NaN. Where they do not, what was chosen before is known by its place in that order.
+// Chooses for one token the K largest of its probabilities, largest first, the lower index of equals;
+// distinct also where they hold NaN. Without NaN, the order itself tells which ones were chosen before.
 template <class T>
 struct Choose {
   const T* probs;
@@ -49,8 +49,8 @@ struct Choose {
   }
 };
 
-// An expert hands out its slots of a sequence in the order of the tokens: a warp looks at 128 choices at a
-// time, and counts those before each lane's that are the expert's.
+// Hands out an expert's slots of a sequence in the order of the tokens: a warp reads 128 choices at a time,
+// and counts those of the expert before each lane's.
 struct HandOut {
   static constexpr int kAtOnce = 4;
   const int32_t* expert;

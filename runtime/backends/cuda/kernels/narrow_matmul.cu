@@ -1,5 +1,5 @@
 // narrow_matmul of many rows: the weight is widened to the type of x, some of its rows at a time, and
-// multiplied by cuBLASLt. And the reference.
+// multiplied by cuBLASLt. Also the reference.
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
@@ -10,7 +10,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// Chunk i of the rows from `w` on, as T.
+// Widens chunk i of the rows from `w` on to T.
 template <class T, class Weight>
 struct WidenChunk {
   const uint8_t* w;
@@ -88,7 +88,7 @@ Result<Prepared> prepare_narrow_matmul_lt(const KernelSpec& spec) {
       const int64_t most = kStripBytes / row / 64 * 64;
       const int64_t columns = std::min(shape.N, most < 64 ? int64_t{64} : most);
       const int64_t last = shape.N % columns == 0 ? columns : shape.N % columns;
-      // The bias rides along, before the sum is rounded, where the library has that.
+      // The bias is an epilogue, added before the sum is rounded, where the library has that.
       LtShape strip{shape.M, columns, shape.K, false, true, spec.input_dtype(0), shape.bias >= 0};
       strip.c_row = shape.N;
       LtChoices choices(spec);

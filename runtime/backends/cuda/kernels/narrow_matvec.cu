@@ -1,4 +1,4 @@
-// narrow_matmul of up to 4 rows: its numbers are widened in registers (matvec.cuh).
+// narrow_matmul of up to 4 rows: numbers are widened in registers (matvec.cuh).
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/matvec.cuh"
 
@@ -16,7 +16,7 @@ Result<Prepared> prepare_narrow_matvec(const KernelSpec& spec) {
     } else {
       return dispatch_weight(shape.dtype, [&](auto weight) -> Result<Prepared> {
         using Weight = decltype(weight);
-        // Rows begin at multiples of 16 bytes, and no chunk lies in two groups.
+        // Rows begin at multiples of 16 bytes, and no chunk spans two groups.
         const int64_t unit = shape.dtype == DType::kU8 ? 32 : Weight::kNumbers;
         if (shape.M < 1 || shape.M > kMatvecRows || shape.N < 1 || shape.K % unit != 0 ||
             (Weight::kScaled && shape.group() % unit != 0) || shape.N > INT32_MAX / 2 ||

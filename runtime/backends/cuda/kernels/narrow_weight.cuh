@@ -1,5 +1,5 @@
 // Weights as the kernels of matmul and narrow_matmul read them: a lane takes a chunk of a row (16 bytes, or 8
-// of numbers of 4 bits), which is one or two runs of neighbouring numbers.
+// of 4-bit numbers), which is one or two runs of adjacent numbers.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/element.cuh"
@@ -12,12 +12,12 @@ struct NarrowShape {
   DType dtype = DType::kBF16;  // of the weight
   int64_t M = 0, N = 0, K = 0;
   int64_t groups = 1;  // of a row, each with its scale
-  int bias = -1;       // the operand that is added, -1 for none
+  int bias = -1;       // operand that is added, -1 for none
   bool has_scale() const { return dtype == DType::kI8 || dtype == DType::kU8; }
   int64_t group() const { return groups == 0 ? 0 : K / groups; }  // an empty shard has none
 };
 
-// Of the shards of k only the one that begins at 0 adds the bias.
+// When k is split, the shard at offset 0 alone adds the bias.
 inline NarrowShape narrow_shape(const KernelSpec& spec) {
   NarrowShape shape;
   shape.dtype = spec.input_dtype(1);
@@ -31,8 +31,8 @@ inline NarrowShape narrow_shape(const KernelSpec& spec) {
   return shape;
 }
 
-// kNumbers of a chunk, kRun of them neighbours in x, the chunk as it is loaded, where run r of chunk c begins
-// in x, and a number by itself.
+// A weight's format: kNumbers of a chunk, kRun of them adjacent in x; the chunk as it is loaded, the place in
+// x where run r of chunk c begins, and a single number.
 template <class T>
 struct SameWeight {  // of the type of x
   static constexpr int kNumbers = 16 / static_cast<int>(sizeof(T)), kRun = kNumbers;
@@ -61,8 +61,8 @@ struct FloatWeight {
   }
 };
 
-// Byte i of `bytes`, below 2^8, plus 2^23, whose last bits are the number: a move of bytes in place of a
-// conversion, which runs at half the rate or less.
+// Byte i of `bytes`, below 2^8, plus 2^23, whose last bits are the number: a byte move replaces a conversion,
+// which runs at half the rate or less.
 __device__ inline float byte_above_2_23(uint32_t bytes, int i) {
   return __uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7540u + static_cast<uint32_t>(i)));
 }
@@ -82,8 +82,8 @@ struct Int8Weight {
     return static_cast<float>(static_cast<int8_t>(row[k]));
   }
 };
-// Half of 32 numbers: 8 bytes hold 8 neighbours in their low halves and, 16 numbers further, 8 in their high
-// ones.
+// Half of 32 numbers: 8 bytes hold 8 adjacent ones in their low halves and, 16 numbers further, 8 in their
+// high ones.
 struct Int4Weight {
   static constexpr int kNumbers = 16, kRun = 8;
   static constexpr bool kScaled = true;
@@ -103,8 +103,8 @@ struct Int4Weight {
   }
 };
 
-// The numbers of a word of 4 bits each, as pairs of T, exactly: of its bytes' low halves 0 and 2, 1 and 3,
-// then of their high ones.
+// The numbers of a word, 4 bits each, as pairs of T, exactly: low halves of bytes 0 and 2, 1 and 3, then the
+// high halves.
 template <class T>
 __device__ inline void int4_pairs(uint32_t word, uint32_t (&out)[4]) {
   constexpr bool is_half = std::is_same_v<T, __half>;
@@ -134,7 +134,7 @@ Result<Prepared> dispatch_weight(DType dtype, F&& f) {
   }
 }
 
-// kCount neighbours, at a multiple of 16 bytes.
+// kCount adjacent numbers, at a multiple of 16 bytes.
 template <int kCount, class T>
 __device__ inline void load_run(const T* from, Wide<T> (&to)[kCount]) {
   constexpr int kVec = 16 / static_cast<int>(sizeof(T));

@@ -1,4 +1,4 @@
-// Operands for kernels that are timed: products of zeros take less power, and so less time, than those of
+// Random operands for kernels that are timed: multiplying zeros takes less power, and so less time, than
 // data.
 #pragma once
 

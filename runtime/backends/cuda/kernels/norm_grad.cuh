@@ -1,5 +1,5 @@
-// Gradients of norms over rows, which centre (layer_norm) or do not (rms_norm): that of the rows, those of
-// the weights, and both at once.
+// Gradients of norms over rows, centred (layer_norm) or not (rms_norm): of the rows, of the weights, and of
+// both at once.
 #pragma once
 
 #include <type_traits>
@@ -16,16 +16,16 @@ template <class T>
 struct NormGrad {
   using W = Wide<T>;
   const T *dy, *x, *w, *addend;  // addend null for none
-  const W *mean, *rstd;          // mean null where the norm does not centre
+  const W *mean, *rstd;          // mean is null for rms_norm
   T* dx;                         // may be dy
-  W* partial;                    // [sums][blocks][cols]; of both gradients at once
+  W* partial;                    // [sums][blocks][cols]; for both gradients at once
   int64_t rows, cols;
   W inverse;  // 1 / cols
 };
 
-// --- each by itself ---
+// --- one gradient at a time ---
 
-// A row of dx, of any length.
+// Computes a row of dx, of any length.
 template <class T, int kVec, bool kCentred>
 struct NormGradInput {
   using W = Wide<T>;
@@ -65,7 +65,7 @@ struct NormGradInput {
   }
 };
 
-// What a row gives to dw, and to db.
+// A row's contribution to dw, and to db.
 template <class T, bool kCentred>
 struct NormWeightTerm {
   using W = Wide<T>;
@@ -79,18 +79,18 @@ struct NormWeightTerm {
   }
 };
 
-// --- both, and another gradient added to the first: every operand is read once ---
+// --- both gradients, and another gradient added to the first: every operand is read once ---
 
-// A team of threads keeps its row in registers between the row's sums and its result. What its columns give
-// to the gradients of weights every thread sums over the rows that its team makes; teams' sums meet in shared
+// A team of threads keeps its row in registers between the row's sums and its result. Every thread sums its
+// columns' contributions to the weight gradients over the team's rows. Teams' sums are added in shared
 // memory, blocks' in the workspace, in an order that depends on the shape alone.
 //
-// Sums by column are, in this order: dw; db of a norm that centres; the sums of what becomes dx, before it is
+// Sums by column are, in this order: dw; db of a norm that centres; the sums of the future dx, before it is
 // rounded, where they are wanted.
 
 inline constexpr int kNormGradThreads = 256;
 
-// A row lies in kTeam * kPacks packs of 16 bytes at most.
+// A row has at most kTeam * kPacks packs of 16 bytes.
 template <class T, int kTeam, int kPacks, int kSums>
 __global__ void __launch_bounds__(kNormGradThreads) norm_grad_kernel(NormGrad<T> n) {
   using W = Wide<T>;
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(kNormGradThreads) norm_grad_kernel(NormGrad<T>
       v[p] = *reinterpret_cast<const Pack<T, kVec>*>(n.x + at + column(p));
       if (n.addend != nullptr) other[p] = *reinterpret_cast<const Pack<T, kVec>*>(n.addend + at + column(p));
     }
-    // Few warps have few bytes under way: the team's next row comes to the L2 cache meanwhile. (Not where
-    // registers are all taken.)
+    // Few warps have few bytes in flight: the team's next row is prefetched to the L2 cache meanwhile. (Not
+    // where registers are all taken.)
     constexpr bool kFetches = kPacks * kSums < 12;
     static_assert(kPacks * 16 <= 128);  // a line a thread is enough
     const int64_t next = row + int64_t{gridDim.x} * kTeams, line = team.rank * (128 / int64_t{sizeof(T)});
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kNormGradThreads) norm_grad_kernel(NormGrad<T>
       store_pack(n.dx + at + column(p), dx);
     }
   }
-  // Team after team adds what it has to what those before it left.
+  // Teams add their sums one after another.
   __shared__ W total[kTeams > 1 ? kSums : 1][kTeams > 1 ? kTeam * kPacks * kVec : 1];
   for (int turn = 0; turn + 1 < kTeams; ++turn) {
     if (place == turn)
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(kNormGradThreads) norm_grad_kernel(NormGrad<T>
     }
 }
 
-// How rows of `cols` elements of T are made: by a warp up to 4 packs a thread, then by a block.
+// Team of rows of `cols` elements of T: a warp up to 4 packs a thread, then a block.
 template <class T>
 struct NormGradShape {
   static constexpr int kVec = 16 / static_cast<int>(sizeof(T)), kMostPacks = 4;
@@ -196,9 +196,9 @@ struct NormGradShape {
     packs = static_cast<int>((in_row + team - 1) / team);
   }
   bool fits() const { return cols % kVec == 0 && packs >= 1 && packs <= kMostPacks && rows > 0; }
-  // Whole waves of 132 multiprocessors: three blocks share one where a thread holds least (74 registers of
-  // bf16 for one pack and one sum), one or two otherwise. What blocks leave in the workspace stays a few per
-  // cent of what they read.
+  // Blocks: whole waves of 132 multiprocessors. Three share one where a thread holds least (74 registers of
+  // bf16 for one pack and one sum), one or two otherwise. Their sums in the workspace stay a few per cent of
+  // the bytes they read.
   int64_t blocks(int sums) const {
     const int64_t teams = by_warps ? kNormGradThreads / 32 : 1;
     const int64_t most_by_blocks = packs == 1 && sums == 1 ? 396 : 528;
@@ -211,7 +211,7 @@ struct NormGradShape {
   }
 };
 
-// `shape` fits, and all addresses are multiples of 16. The sums by column go to `results`.
+// Launches where `shape` fits and all addresses are multiples of 16. The sums by column go to `results`.
 template <class T, int kSums, class S>
 void launch_norm_grad(const LaunchArgs& args, const NormGradShape<T>& shape, NormGrad<T> n,
                       const ColumnResults<S>& results) {
@@ -254,7 +254,7 @@ NormGrad<T> norm_grad_of(const LaunchArgs& args, const Rows& rows, bool adds) {
           W(inverse)};
 }
 
-// Of results dw (, db) from `first` on.
+// Results dw (, db) from `first` on.
 template <class S, bool kCentred>
 ColumnResults<S> norm_weight_results(const LaunchArgs& args, int first) {
   return {{args.out<S>(first), kCentred ? args.out<S>(first + 1) : nullptr}};
@@ -306,7 +306,7 @@ Result<Prepared> prepare_norm_grad(const KernelSpec& spec) {
       const bool sums_dx = kCentred && spec.output_count() == 4;
       const ColumnChunks chunks(rows.count, rows.cols);
       auto apart = make_kernel([=](const LaunchArgs& args) {
-        // First what reads dy alone: dx may take its place.
+        // Weight gradients first: they alone read dy, whose place dx may take.
         const NormGrad<T> n = norm_grad_of<T, kCentred>(args, rows, adds);
         const NormWeightTerm<T, kCentred> term{n.dy, n.x, n.mean, n.rstd, n.cols};
         launch_columns<S, kSums>(args, chunks, term, norm_weight_results<S, kCentred>(args, 1));
@@ -321,7 +321,7 @@ Result<Prepared> prepare_norm_grad(const KernelSpec& spec) {
       auto together = make_kernel([=](const LaunchArgs& args) {
         const NormGrad<T> n = norm_grad_of<T, kCentred>(args, rows, adds);
         ColumnResults<S> results = norm_weight_results<S, kCentred>(args, 1);
-        // A third sum is a hundred KiB of code a type; f64, which only tests compute in, goes without.
+        // A third sum is a hundred KiB of code a type; f64, which only tests use, goes without.
         if constexpr (kCentred && !std::is_same_v<T, double>)
           if (sums_dx) {
             results.out[2] = args.out<S>(3);

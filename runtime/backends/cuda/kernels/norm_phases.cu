@@ -1,5 +1,5 @@
-// The phases of layer_norm and rms_norm over a split channel: statistics of the columns at hand, and what
-// finishes from the statistics of the whole row. The number of channels is the global extent of factor c.
+// Phases of layer_norm and rms_norm over a split channel: statistics of the local columns, and the results
+// from the statistics of the whole row. The number of channels is the global extent of factor c.
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 

@@ -1,5 +1,5 @@
-// A row of rms_norm and of layer_norm, by a team of threads. Statistics may be null: not stored. And of a sum
-// and its norm.
+// Rows of rms_norm and layer_norm, by a team of threads, and of a sum and its norm. Statistics may be null:
+// not stored.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/rows.cuh"
@@ -75,8 +75,8 @@ struct LayerNormRow {
   }
 };
 
-// sum = x + addend, rounded, and the norm of that: what a thread reads there of `sum` it has written itself,
-// and is in the cache. The bits of the two kernels.
+// sum = x + addend, rounded, and its norm. A thread reads only elements of `sum` that it has written itself
+// and that are in the cache. The same bits as the two kernels.
 template <class T, int kVec, class Norm>
 struct AddThenNorm {
   const T *x, *addend;

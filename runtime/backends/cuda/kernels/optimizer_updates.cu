@@ -1,6 +1,6 @@
-// Optimizer steps. Parameter and gradient are of one type, state and scalars in the wide one; of a parameter
-// that is rounded by random bits the gradient is wide too. A gradient scale of 0 leaves every bit as it is.
-// Updates of all parameters that follow one another are one launch.
+// Optimizer steps. Parameter and gradient have one type, state and scalars the wide one; with stochastic
+// rounding the gradient is wide too. A gradient scale of 0 leaves every bit as it is. Consecutive updates of
+// parameters are one launch.
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/map_many.cuh"
 #include "runtime/backends/cuda/kernels/stochastic_rounding.cuh"
@@ -107,7 +107,7 @@ Sgd<W, Rounding> sgd(const KernelSpec& spec) {
   return f;
 }
 
-// A bf16 parameter, everything else in f32.
+// A bf16 parameter; all other operands are f32.
 Result<StochasticRounding::Own> stochastic_own(const KernelSpec& spec) {
   if (spec.input_dtype(1) != DType::kF32)
     return Status(StatusCode::kUnsupported,

@@ -1,11 +1,11 @@
-// Kernels that begin while the one before them on the stream ends (programmatic dependent launch, compute
-// capability 9.0 and later; CUDA C++ Programming Guide, "Programmatic Dependent Launch"). What a launch
-// costs, and what a kernel can do without the results of others, then falls into the time of its predecessor.
+// Overlap: a kernel begins while its predecessor on the stream ends (programmatic dependent launch, compute
+// capability 9.0 and later; CUDA C++ Programming Guide, "Programmatic Dependent Launch"). The cost of a
+// launch, and work that needs no results of others, then fall into the predecessor's time.
 //
-// Such a kernel calls `let_next_begin` and `wait_for_previous` at its beginning, all threads of all blocks of
-// it. Before the wait it touches no memory of the device: what it reads may not be written yet, what it
-// writes may still be read. (Fetching to the L2 cache is no such access.) The wait ends when the kernel
-// before has, and so has everything before that, since it waited itself or was launched without overlap.
+// All threads of all blocks of such a kernel call `let_next_begin` and `wait_for_previous` at its beginning.
+// Before the wait it touches no memory of the device: its inputs may not be written yet, its outputs may
+// still be read. (Prefetching to the L2 cache is no such access.) The wait ends when the predecessor has
+// ended, and so has everything before that, since it waited itself or was launched without overlap.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +17,8 @@
 
 namespace tessera::cuda {
 
-// The next may begin where there is room: it takes what blocks of this kernel leave, when all have begun.
+// Lets the next kernel begin where there is room: in the space that this kernel's blocks leave, when all have
+// begun.
 __device__ inline void let_next_begin() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
@@ -29,7 +30,7 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
-// Launches a kernel that calls both; it overlaps with the one before where that is such a kernel too.
+// Launches a kernel that calls both; it overlaps with its predecessor where that is such a kernel too.
 template <class... Parameters, class... Arguments>
 void launch_overlapping(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, size_t shared_bytes,
                         const LaunchArgs& args, Arguments&&... arguments) {

@@ -1,6 +1,6 @@
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), bit for bit as the
-// CPU backend draws: a pure function of a counter and a key, so that a shard draws what the whole would at
-// the same logical index.
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), with the bits of the
+// CPU backend: a pure function of a counter and a key, so that a shard draws the same numbers as the whole
+// tensor at the same logical index.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ __device__ inline PhiloxBits philox_bits(uint64_t seed, uint64_t salt, uint64_t 
   return {{c0, c1, c2, c3}};
 }
 
-// What a uniform number is made of: the top 53 bits of the first two words.
+// The bits of a uniform number: the top 53 bits of the first two words.
 __device__ inline uint64_t random_53_bits(const PhiloxBits& bits) {
   return ((static_cast<uint64_t>(bits.word[0]) << 32) | bits.word[1]) >> 11;
 }

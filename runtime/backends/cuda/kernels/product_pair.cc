@@ -9,8 +9,8 @@ namespace tessera::cuda {
 
 namespace {
 
-// Of results of one product, four waves of tiles of 128 x 256 on 132 multiprocessors: beyond, the last wave
-// matters little.
+// Largest result, of one matmul, that is worth fusing: four waves of tiles of 128 x 256 on 132
+// multiprocessors. Beyond, the last wave matters little.
 constexpr int64_t kMostResults = int64_t{4} * 132 * 128 * 256;
 
 class ProductKernel final : public Kernel {
@@ -39,8 +39,8 @@ class ProductKernel final : public Kernel {
   const bool may_pair_;
 };
 
-// Both as a batch: from one to the other is a stride of whole elements, none between the left operands. The
-// library's tiles are fetched by descriptors that have no room for negative strides.
+// Both become one batch: right operands and results are at a stride of whole elements, the left operand is
+// shared. Strides must not be negative: the library's tiles are fetched by descriptors without room for that.
 Fused ProductKernel::fuse(std::span<const ComingLaunch> coming) const {
   const auto* other = coming.size() < 2 ? nullptr : dynamic_cast<const ProductKernel*>(coming[1].kernel);
   if (other == nullptr || !pairs_with(*other)) return {};
@@ -61,7 +61,7 @@ Fused ProductKernel::fuse(std::span<const ComingLaunch> coming) const {
   if (to_b % element != 0 || to_c % element != 0 || *pair.b_stride < shape_.b_elements() ||
       *pair.c_stride < shape_.c_elements())
     return {};
-  // The second launch's workspace lies beside what the first writes, but what the first alone reads may lie
+  // The second launch's workspace is apart from the first one's results, but inputs of the first alone may be
   // where the second writes.
   pair.most_workspace = LtProduct::workspace_bytes(shape_);
   const auto bytes = [&](int64_t elements) { return elements * element; };

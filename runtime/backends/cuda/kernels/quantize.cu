@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kChunk = 16384;  // elements of a partial maximum; a multiple of every pack
 
-// fp8_scale (graph/base/fp8.h) of the largest magnitude, NaN for one that was.
+// fp8_scale (graph/base/fp8.h) of the largest magnitude, NaN if that is NaN.
 struct ScaleOf {
   double largest_fraction;  // of the format's largest number
   int largest_exponent;
@@ -23,7 +23,8 @@ struct ScaleOf {
   }
 };
 
-// The largest magnitude of a chunk, kVec elements at a time; the scale, where there is one chunk alone.
+// Finds the largest magnitude of a chunk, kVec elements at a time; stores the scale if there is only one
+// chunk.
 template <class T, int kVec>
 struct ChunkLargest {
   const T* x;
@@ -64,7 +65,7 @@ struct LargestOfChunks {
   }
 };
 
-// Codes 16 i to 16 i + 15. The scale is a power of two: to multiply by its inverse rounds nothing.
+// Codes 16 i to 16 i + 15. The scale is a power of two, so multiplying by its inverse rounds nothing.
 template <class T>
 struct Quantize {
   static constexpr int kCodes = 16;

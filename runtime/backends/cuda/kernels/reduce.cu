@@ -6,7 +6,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// A team makes a result from the elements that it is reduced from.
+// A team reduces the elements of one result.
 template <class T, class Op>
 struct Reduce {
   using W = Wide<T>;
@@ -45,8 +45,8 @@ Result<Prepared> reduce(const KernelSpec& spec, double start, double factor) {
 
 constexpr int kColumnWarps = 8;
 
-// The sums of a chunk of rows, a pack of columns a thread: a block takes 32 packs, each of its warps every
-// kColumnWarps-th row, and the warps' sums meet in order.
+// Sums a chunk of rows, a pack of columns a thread: a block takes 32 packs, each of its warps every
+// kColumnWarps-th row, and the warps' sums are added in order.
 template <class T>
 __global__ void __launch_bounds__(32 * kColumnWarps)
     packed_columns_kernel(const T* x, ColumnChunks shape, Wide<T>* partial) {
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(32 * kColumnWarps)
       load_pack(x + row * shape.cols + col, value);
       for (int i = 0; i < kVec; ++i) sums[i] += value[i];
     }
-    // Lanes side by side: no two in one bank.
+    // Lanes are adjacent: no two in one bank.
 #pragma unroll
   for (int i = 0; i < kVec; ++i) total[warp][i * 32 + lane] = sums[i];
   __syncthreads();

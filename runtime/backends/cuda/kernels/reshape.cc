@@ -1,4 +1,4 @@
-// Ops whose bytes stay in order, or are all zero.
+// Ops that keep the order of bytes, or make all of them zero.
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 

@@ -9,8 +9,8 @@ namespace tessera::cuda {
 
 namespace {
 
-// Row = one position. One angle serves the pair i of all heads. In place too: a thread reads its pair before
-// it stores it.
+// A block rotates one position (row). One angle serves the pair i of all heads. Works in place: a thread
+// reads its pair before it stores it.
 template <class T>
 struct Rope {
   using W = Wide<T>;
@@ -37,7 +37,7 @@ struct Rope {
 };
 
 // The same, kVec pairs at a time: a block takes as many positions as give each of its threads an angle to
-// make, and turns all their heads by them. `half` is a multiple of kVec and at most kPackedThreads.
+// compute, and rotates all their heads by them. `half` is a multiple of kVec and at most kPackedThreads.
 constexpr int kPackedThreads = 256;
 
 template <class T, int kVec>
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kPackedThreads) packed_rope_kernel(Rope<T> rop
   for (int item = thread; item < positions * in_row; item += kPackedThreads) {
     const int position = item / in_row, pack = item % packs * kVec;
     const int64_t head = (first * rope.H + item / packs) * rope.D;
-    // First the pairs' first elements, then their second ones; or both in turn.
+    // Load the pairs' first elements, then their second ones; or both interleaved.
     const int64_t at = head + (rope.interleaved ? 2 * pack : pack), step = rope.interleaved ? kVec : half;
     W x[2][kVec], sine[kVec], cosine[kVec];
     load_pack(rope.x + at, x[0]);

@@ -1,4 +1,4 @@
-// Kernels over the rows of a tensor: a team of threads (a warp, or a block) makes a row. Sums go in a tree
+// Kernels over the rows of a tensor: a team of threads (a warp, or a block) computes a row. Sums form a tree
 // whose shape depends on the length of the row alone, so that the same inputs give the same bits.
 #pragma once
 
@@ -23,7 +23,7 @@ struct Plus {
     return a + b;
   }
 };
-// A NaN on either side wins.
+// Maximum in which a NaN on either side wins.
 struct Larger {
   template <class W>
   __device__ W operator()(W a, W b) const {
@@ -36,8 +36,8 @@ struct Team {
   static constexpr int size = kThreads;
   int rank;
 
-  // Of one value a thread; every thread gets the result, the same bits in all of them. Called by all of the
-  // team. What any of them has read or written before, others may write or read afterwards.
+  // Reduces one value a thread; every thread gets the result, the same bits in all of them. Called by the
+  // whole team. It is also a barrier: memory read or written before it may be written or read after it.
   template <class W, class Op>
   __device__ W reduce(W value, Op op) const {
     if constexpr (kThreads == 32) __syncwarp();  // shuffles order no memory
@@ -74,7 +74,7 @@ struct Team {
   }
 };
 
-// The bound keeps a block of 1024 within the registers of a multiprocessor.
+// The launch bound keeps a block of 1024 within the registers of a multiprocessor.
 template <int kThreads, class F>
 __global__ void __launch_bounds__(kThreads == 32 ? 256 : kThreads) rows_kernel(F f, int64_t rows) {
   constexpr int kTeams = kThreads == 32 ? 8 : 1;
@@ -93,7 +93,7 @@ void launch_teams(cudaStream_t stream, int64_t rows, F f) {
       <<<static_cast<unsigned>(blocks < kGrid ? blocks : kGrid), kThreads * kTeams, 0, stream>>>(f, rows);
 }
 
-// The same; `cols` is the work in a row and settles the size of the team.
+// The same; `cols`, the work in a row, decides the size of the team.
 template <class F>
 void launch_rows(cudaStream_t stream, int64_t rows, int64_t cols, F f) {
   if (cols <= 256)
@@ -104,15 +104,15 @@ void launch_rows(cudaStream_t stream, int64_t rows, int64_t cols, F f) {
     launch_teams<1024>(stream, rows, f);
 }
 
-// A kernel that makes one row at a time: `make(args)` gives f(team, row).
+// A kernel over rows: `make(args)` gives f(team, row).
 template <class Make>
 Prepared by_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) {
   return memory_bound(
       spec, make_kernel([=](const LaunchArgs& args) { launch_rows(args.stream, rows, cols, make(args)); }));
 }
 
-// The same with 16 bytes at a time where rows and addresses allow it: `make(args, kVec)` gives f for packs of
-// kVec elements, a std::integral_constant, of T.
+// A kernel over rows with 16 bytes at a time where rows and addresses allow it: `make(args, kVec)` gives f
+// for packs of kVec elements, a std::integral_constant, of T.
 template <class T, class Make>
 Prepared by_packed_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) {
   constexpr int kVec = 16 / static_cast<int>(sizeof(T));

@@ -1,6 +1,5 @@
-// Additions of one element. A chain of them, in which each adds to the last one's result (the square of the
-// gradient norm, parameter by parameter), is one launch: as long as a model has parameters, and otherwise
-// that many launches.
+// Additions of one element. A chain, in which each adds to the last one's result (the square of the gradient
+// norm, parameter by parameter), is one launch instead of one a parameter.
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/operand_ranges.h"
@@ -13,7 +12,7 @@ constexpr int kMostAddends = 1024;
 
 template <class T>
 struct Chain {
-  const T* addend[kMostAddends];  // the first is what the others are added to
+  const T* addend[kMostAddends];  // the first is the initial value
   T* out;
   int32_t addends;
 };
@@ -25,7 +24,7 @@ struct PlainAdd : NoSetUp {
   }
 };
 
-// All threads fetch, one adds: in order, rounding as the additions by themselves do.
+// All threads fetch, one adds: in order, rounding as the separate additions do.
 template <class T>
 __global__ void __launch_bounds__(256) chain_kernel(const __grid_constant__ Chain<T> chain) {
   __shared__ T value[kMostAddends];
@@ -47,7 +46,7 @@ class ScalarAdd final : public Kernel {
   }
   bool fuses() const override { return true; }
   double launch_share() const override { return kShareOfMany; }
-  // The sum grows in one place, which no addend lies in.
+  // The sum stays in one place, which overlaps no addend.
   Fused fuse(std::span<const ComingLaunch> coming) const override {
     auto chain = std::make_shared<Chain<T>>();
     chain->out = coming[0].args.out<T>(0);

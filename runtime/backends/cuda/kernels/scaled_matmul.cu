@@ -1,6 +1,6 @@
-// Products of numbers of 8 bits. cuBLASLt takes them with both operands contiguous along what is summed over,
-// and extents that are multiples of 16: operands that lie otherwise are laid out so in the workspace, a byte
-// an element. Each is read so by one product alone: x and dy transposed for dw, w transposed for dx.
+// scaled_matmul: matmuls of 8-bit numbers. cuBLASLt wants both operands contiguous along k, and extents that
+// are multiples of 16; other operands are packed so in the workspace, a byte an element. Each packed operand
+// serves one matmul: x and dy transposed for dw, w transposed for dx.
 #include <cmath>
 
 #include "runtime/backends/cuda/cuda_status.h"
@@ -19,7 +19,7 @@ constexpr int64_t kUnit = 16, kLine = 256;
 int64_t padded(int64_t extent) { return (extent + kUnit - 1) / kUnit * kUnit; }
 int64_t lines(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
-// C [M, N] = A [M, K] B [K, N], by which operands of the op they are and how these lie.
+// ScaledShape: C [M, N] = A [M, K] B [K, N], with the op's operands that A and B are, and their layouts.
 struct ScaledShape {
   int64_t M, N, K;
   int a, b;                   // operands; their scales are 2 + a and 2 + b
@@ -138,8 +138,8 @@ struct PadCodes {
   }
 };
 
-// [rows, cols] -> [padded cols, padded rows], zeros beyond, in tiles by way of shared memory; a thread reads
-// and writes four neighbours. `fours`: rows of `from` begin at multiples of four.
+// [rows, cols] -> [padded cols, padded rows], zeros beyond, in tiles through shared memory; a thread reads
+// and writes four adjacent ones. `fours`: rows of `from` begin at multiples of four.
 constexpr int kTile = 64, kTileFours = kTile / 4, kTileThreads = 256;
 
 __global__ void __launch_bounds__(kTileThreads)
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-// An operand as the library wants it: [padded rows, padded K].
+// An operand packed for the library: [padded rows, padded K].
 struct Packing {
   int64_t rows, K;
   bool along_k;
@@ -192,7 +192,7 @@ struct Packing {
   }
 };
 
-// What the library has left, with its padding or not -> y, bias added.
+// The library's result, padded or not -> y, bias added.
 template <class T>
 struct FinishScaled {
   const T *sums, *bias;
@@ -215,7 +215,7 @@ Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& s) {
   shape.scaled = true;
   shape.b_dtype = spec.input_dtype(s.b);
   shape.c_dtype = spec.output_dtype(0);
-  // Biases of the library are of 16 bits, and as long as a row.
+  // The library's biases have 16 bits and the length of a row.
   shape.has_bias = s.has_bias && !is_padded && sizeof(T) == 2;
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
                        LtProduct::create(shape, LtChoices(spec).take()));
@@ -248,7 +248,8 @@ Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& s) {
   prepared.workspace_bytes = kLine + a.bytes() + b.bytes() + c_bytes + LtProduct::workspace_bytes(shape);
   prepared.bytes += 2.0 * double(a.bytes() + b.bytes() + c_bytes);
   prepared.flops = flops_of(s);
-  // Of the rate of dense bf16 products, which device_info states: twice that, and as much of it.
+  // Share of the rate of dense bf16 matmuls, which device_info states: codes run at twice that rate, and
+  // reach 0.7 of it.
   prepared.efficiency = 2 * 0.7;
   return Result<Prepared>(std::move(prepared));
 }
@@ -266,8 +267,8 @@ Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& shap
 
 }  // namespace
 
-// x [M, K], w [K, N] or [N, K], scales, bias [N] -> y [M, N]. Of the shards of k only the one that begins at
-// 0 adds the bias.
+// x [M, K], w [K, N] or [N, K], scales, bias [N] -> y [M, N]. When k is split, the shard at offset 0 alone
+// adds the bias.
 Result<Prepared> prepare_scaled_matmul_lt(const KernelSpec& spec) {
   return on_tensor_cores(spec, matmul_shape(spec));
 }

@@ -1,4 +1,4 @@
-// Device memory for as long as kernels are tried out, outside of any arena.
+// ScratchMemory: device memory outside any arena, for trying out kernels.
 #pragma once
 
 #include <cuda_runtime_api.h>

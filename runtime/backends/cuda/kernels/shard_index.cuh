@@ -1,5 +1,5 @@
-// ShardIndex: where the elements of a shard lie in the whole tensor, for random numbers that do not depend on
-// how it is split.
+// ShardIndex: the place of a shard's elements in the whole tensor, for random numbers that do not depend on
+// the sharding.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace tessera::cuda {
 
-// The row-major index in the whole tensor of an element of a shard that is one range of every dim. Dims that
-// lie in the shard as they do in the whole count as one; that leaves rows, matrices of rows, and tensors of
+// The row-major index in the whole tensor of an element of a shard that is one range of every dim. Dims
+// contiguous in the shard as in the whole count as one; that leaves rows, matrices of rows, and tensors of
 // those.
 struct ShardIndex {
   int64_t begin = 0;                          // of the shard's first element

@@ -75,7 +75,7 @@ struct LogSumExp {
     W most = minus_infinity<W>(), sum = 0;
     team.each(cols, [&](int64_t c) { most = Larger{}(most, widen(x[at + c])); });
     most = team.max(most);
-    // Of an infinite maximum the logarithm is known without the sum; NaN stays NaN.
+    // An infinite maximum decides the result without the sum; NaN stays NaN.
     const W base = isinf(most) ? W(0) : most;
     team.each(cols, [&](int64_t c) { sum += exp(widen(x[at + c]) - base); });
     sum = team.sum(sum);

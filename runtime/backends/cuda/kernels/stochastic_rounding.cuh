@@ -1,5 +1,5 @@
-// Rounding to bf16 by random bits, bit for bit as the CPU backend does it: a value becomes one of its two
-// neighbours, the upper one with the probability that makes the expectation the value itself.
+// StochasticRounding: rounding to bf16 by random bits, with the bits of the CPU backend. A value becomes one
+// of its two neighbours, the upper one with the probability that makes the expectation the value itself.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace tessera::cuda {
 
-// What an update writes a parameter's value with.
+// Rounds and stores a parameter's value in an update.
 struct StochasticRounding {
   static constexpr bool kHasSeed = true;
-  // Of each parameter: its own random numbers, and where its shard lies.
+  // Each parameter has random numbers of its own, and a place of its shard.
   struct Own {
     uint64_t salt = 0;
     ShardIndex index;
@@ -21,21 +21,21 @@ struct StochasticRounding {
   const int64_t* seed_at = nullptr;
   uint64_t seed = 0;
   Own own;
-  // The bits of the last eight elements, of which a thread mostly takes all.
+  // The bits of the last eight elements, of which a thread usually takes all.
   mutable uint64_t block = ~uint64_t{0};
   mutable PhiloxBits bits{};
 
   void bind(const void* seed_operand) { seed_at = static_cast<const int64_t*>(seed_operand); }
-  // Launches that share a seed are made together, whatever is the parameters' own.
+  // Equal seeds mean one launch, whatever the parameters' own data are.
   bool operator==(const StochasticRounding& other) const { return seed_at == other.seed_at; }
   __device__ void begin() { seed = static_cast<uint64_t>(*seed_at); }
   __host__ __device__ void take(const Own& next) {
     own = next;
     block = ~uint64_t{0};
   }
-  // A number of bf16, for element `i` of the shard.
+  // Returns a bf16 number for element `i` of the shard.
   __device__ float operator()(int64_t i, float value) const {
-    if (value != value) return value;  // adding might make a number of a NaN
+    if (value != value) return value;  // adding could turn a NaN into a number
     const uint64_t at = own.index.at(i);
     if (at / 8 != block) {
       block = at / 8;
@@ -48,7 +48,7 @@ struct StochasticRounding {
   }
 };
 
-// The value itself: storing it rounds to nearest.
+// The value unchanged: storing it rounds to nearest.
 struct NearestRounding {
   static constexpr bool kHasSeed = false;
   struct Own {};

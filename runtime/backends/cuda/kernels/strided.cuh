@@ -1,4 +1,4 @@
-// Row-major operands whose dims are permuted, dropped or repeated.
+// StridedBox: row-major operands whose dims are permuted, dropped or repeated.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/rows.cuh"

@@ -1,5 +1,5 @@
 // Sums of squares, in double: a gradient has more elements than f32 has steps. A block sums a chunk, another
-// one the chunks of a tensor. Those of many tensors, as the gradient norm wants them, are two launches in
+// one the chunks of a tensor. The sums of many tensors, as the gradient norm wants them, are two launches in
 // all.
 #include <algorithm>
 
@@ -16,7 +16,7 @@ constexpr int64_t kChunk = 16384;  // elements of a partial sum
 constexpr int kThreads = 256;
 constexpr int kFewTensors = 64, kManyTensors = 1000;  // parameters of a kernel have 32764 bytes in all
 
-// Tensors whose chunks follow one another.
+// Tensors with consecutive chunks.
 template <class T, int kMost>
 struct Squares {
   const T* x[kMost];
@@ -118,8 +118,8 @@ class SumSquares final : public Kernel {
   }
 
  private:
-  // Partial sums of all at once lie in memory of their own: the workspaces of kernels that follow one another
-  // are one place. Null where there is none to be had.
+  // Partial sums of all tensors have memory of their own, since the workspaces of consecutive kernels are one
+  // place. Null where the allocation fails.
   template <int kMost>
   static std::unique_ptr<Kernel> many(std::span<const ComingLaunch> members) {
     struct Settled {

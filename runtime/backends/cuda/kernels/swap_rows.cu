@@ -5,7 +5,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// One value an attention row: too few to be worth a way through shared memory.
+// One value an attention row: too few to be worth staging in shared memory.
 struct SwapRows {
   const float* from;
   float* to;

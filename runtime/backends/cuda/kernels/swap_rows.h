@@ -1,4 +1,4 @@
-// Two dims of f32 exchanged: the order of rows and heads that cuDNN wants is not that of the op.
+// swap_rows: exchanges two dims of f32, since cuDNN orders rows and heads differently from the op.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -13,8 +13,8 @@ struct Gather {
   __device__ void operator()(int64_t i) const { y[i] = x[box.offset_of(i)]; }
 };
 
-// [batch, rows, cols] -> [batch, cols, rows] by way of shared memory, so that reads and writes are both in
-// runs.
+// [batch, rows, cols] -> [batch, cols, rows] through shared memory, so that reads and writes are both
+// contiguous.
 constexpr int kTile = 32, kTileRows = 8;
 
 template <class T>
