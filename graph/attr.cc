@@ -30,7 +30,8 @@ std::string to_text(const AttrValue& value) {
   switch (static_cast<AttrType>(value.index())) {
     case AttrType::kI64: return to_text(std::get<int64_t>(value));
     case AttrType::kF64: {
-      // A real always shows that it is one: "1.0", so that reading it back gives the same alternative.
+      // A real always prints with a point or exponent, "1.0", so that reading it back gives the same
+      // alternative.
       std::string text = to_text(std::get<double>(value));
       return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
     }

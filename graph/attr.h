@@ -23,14 +23,14 @@ struct Attr {
   friend bool operator==(const Attr&, const Attr&) = default;
 };
 
-// What an op accepts. A missing attribute takes `default_value`; nullopt means that it must be given.
+// An attribute that an op accepts. A missing one takes `default_value`; nullopt means that it must be given.
 struct AttrSpec {
   std::string_view name;
   AttrType type;
   std::optional<AttrValue> default_value;
   std::string_view meaning;  // one line for messages and `docs`
-  // Added when graphs without it were stored already: while it has its default, fingerprints leave it out, so
-  // that plans and choices made for such graphs keep fitting them.
+  // Added when graphs without it were stored already. Fingerprints leave it out while it has its default, so
+  // that plans and choices made for such graphs stay valid.
   bool is_late = false;
 };
 

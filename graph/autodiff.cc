@@ -7,7 +7,8 @@
 
 namespace tessera {
 
-// Walks the forward nodes backwards and asks each op's vjp for the gradients of its operands.
+// Differentiator: visits the forward nodes in reverse and asks each op's vjp for the gradients of its
+// operands.
 class Differentiator {
  public:
   explicit Differentiator(Graph& graph)
@@ -34,9 +35,9 @@ class Differentiator {
   std::vector<bool> needs_;  // by forward tensor: leads to a trainable parameter
   std::vector<std::vector<TensorId>>
       contributions_;                           // by forward tensor: addends of its gradient, last use first
-  std::vector<TensorId> activation_gradients_;  // emitted tensors that other nodes' vjps go on from
+  std::vector<TensorId> activation_gradients_;  // emitted tensors that vjps of other nodes read
 
-  // The node being differentiated. Copies: emitting nodes moves the graph's arrays.
+  // The node being differentiated. A copy, since emitting nodes reallocates the graph's arrays.
   Node node_;
   std::vector<TensorType> input_types_, output_types_;
   std::vector<std::optional<TensorId>> output_grads_;
@@ -153,7 +154,7 @@ Status Differentiator::record_parameter_gradients() {
     graph_.set_scope(graph_.tensor(parameter).name);
     TSR_ASSIGN_OR_RETURN(const std::optional<TensorId> total, total_gradient(parameter, kNoNode));
     graph_.add_gradient(parameter, *total);
-    // Named for people; a tensor that is the gradient of two parameters keeps its first name.
+    // Names are for people; a tensor that is the gradient of two parameters keeps its first name.
     const std::string name = graph_.tensor(parameter).name + ".grad";
     if (graph_.tensor(*total).name.starts_with('%') && !graph_.find_tensor(name))
       TSR_RETURN_IF_ERROR(graph_.rename(*total, name));
@@ -161,8 +162,8 @@ Status Differentiator::record_parameter_gradients() {
   return {};
 }
 
-// A node is backward_input when, within the vjp that emitted it, a result of it leads to the gradient of an
-// activation; the others only make parameter gradients.
+// Marks the nodes of a vjp. A node is backward_input when one of its results leads, within that vjp, to the
+// gradient of an activation; the others make only parameter gradients.
 void Differentiator::mark_weight_nodes() {
   std::vector<bool> leads(graph_.tensors().size());
   for (TensorId gradient : activation_gradients_) leads[index(gradient)] = true;

@@ -10,9 +10,10 @@
 
 namespace tessera {
 
-// What an op's `vjp` sees: its node, the gradients of its outputs, and a way to emit nodes. Nodes that make the
-// gradient of an activation are phase backward_input; those that only make a parameter's gradient backward_weight
-// (the builder tells them apart by what `set_input_grad` is called on, so vjp code does not).
+// VjpBuilder: an op's view in its `vjp`: the node, the gradients of its outputs, and a way to emit nodes.
+// Nodes that make the gradient of an activation are phase backward_input; those that only make a parameter's
+// gradient backward_weight. The builder tells them apart by the operand of `set_input_grad`, so vjp code does
+// not.
 class VjpBuilder {
  public:
   const Node& node() const;
@@ -41,9 +42,9 @@ class VjpBuilder {
   NodeId node_;
 };
 
-// Appends to `graph` the gradients of the scalar `loss` with respect to every trainable parameter that it depends on
-// and records them with Graph::add_gradient, in parameter order. Contributions to one gradient are summed by `add`
-// nodes in reverse order of use. A parameter the loss does not reach has no entry.
+// Appends to `graph` the gradients of the scalar `loss` with respect to every trainable parameter that it
+// depends on and records them with Graph::add_gradient, in parameter order. Contributions to one gradient are
+// summed by `add` nodes in reverse order of use. A parameter that the loss does not depend on has no entry.
 Status differentiate(Graph& graph, TensorId loss);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Cluster: the devices a plan may use, as measured rates and limits. Plain data; made by runtime/ from the
-// devices present, from a preset (parallel/pricing/cluster_presets.h), or read from a JSON file for hardware
-// that is absent.
+// Cluster: the devices a plan may use, as measured rates and limits. Plain data. runtime/ makes it from the
+// devices present; or it is a preset (parallel/pricing/cluster_presets.h), or read from a JSON file for
+// hardware that is absent.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +25,24 @@ struct MatrixRate {
 
 struct DeviceKind {
   std::string name;               // "cpu", "h200"
-  int64_t memory_bytes = 0;       // what a plan may use of it (device tier)
+  int64_t memory_bytes = 0;       // device memory that a plan may use
   double matmul_flops_per_s = 0;  // f32, large product
   double memory_bytes_per_s = 0;  // streaming
   double launch_s = 0;            // fixed cost of one kernel
 
-  // Of other element types; those not listed run at the f32 rate. Products of 8-bit floats of any two formats
-  // are listed as e4m3, and not computed at all where they are not.
+  // Rates of other element types; unlisted types run at the f32 rate. Matmuls of 8-bit floats of any two
+  // formats are listed as e4m3; where that is not listed, the device has none.
   std::vector<MatrixRate> matrix_rates = {};
 
-  // Rate by shape. A product is computed in tiles, `multiprocessors` at a time, so that the last wave may be
-  // partly idle; each tile costs as much as `tile_ramp` more steps of the contracted dim (filling and
-  // draining it).
+  // Rate by shape. A matmul is computed in tiles, `multiprocessors` at a time, so that the last wave may be
+  // partly idle. Each tile costs as much as `tile_ramp` more steps of the contracted dim, for filling and
+  // draining the pipeline.
   int32_t multiprocessors = 0;  // 0: any shape reaches the full rate
   double tile_ramp = 0;
-  double batched_share = 1;  // part of the rate that batches of small products (attention scores) reach
+  double batched_share = 1;  // part of the rate that batches of small matmuls (attention scores) reach
 
-  // Host time to issue one kernel where kernels are issued one by one (eager frameworks); devices wait for
-  // it.
+  // Host time to issue one kernel where kernels are issued one by one (eager frameworks); the device waits
+  // meanwhile.
   double issue_s = 0;
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
@@ -55,8 +55,8 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
-// A link as groups of one size see it: what one member sends and receives on a ring, and the fixed time of
-// one whole collective.
+// A link as groups of one size use it: the bytes that one member sends and receives on a ring, and the fixed
+// time of one whole collective.
 struct GroupLink {
   int32_t members = 0;
   Link link;
@@ -65,22 +65,22 @@ struct GroupLink {
 
 struct Cluster {
   std::vector<DeviceKind> kinds = {};
-  std::vector<int32_t> devices = {};  // kind of each device; those of a node are neighbours
-  // Devices that share cores and bandwidth (CPU virtual devices): with n of them busy each runs at 1/n of the
+  std::vector<int32_t> devices = {};  // kind of each device; the devices of a node are consecutive
+  // Number of cores that devices share (CPU virtual devices): with n busy devices each runs at 1/n of the
   // rate, down from `shared_cores` on. 0 when devices share nothing.
   int32_t shared_cores = 0;
   Link link;  // between any two devices (of one node)
 
   int32_t node_devices = 0;                // devices of one node; 0: all devices are in one
   std::vector<GroupLink> node_links = {};  // inside a node by group size, ascending; empty: `link` for all
-  Link network;  // out of one node, for all its devices together; latency of one hop
+  Link network;                            // out of one node, shared by all its devices; latency of one hop
 
   int64_t host_memory_bytes = 0;  // of one node
   Link host_link;                 // one device to its host's memory, each direction
   int64_t file_bytes = 0;         // of one node
   Link file_link;                 // one node to its files
 
-  // Measured prices of the devices at hand, in place of the rates above; null: none. Never changed, so that
+  // Measured prices of the devices present, in place of the rates above; null: none. Never changed, so that
   // copies of a cluster share it; compared by identity.
   std::shared_ptr<const DeviceProfile> profile = nullptr;
   friend bool operator==(const Cluster&, const Cluster&) = default;

@@ -1,7 +1,6 @@
-// DeviceProfile: what one kind of device was measured to take, by shape. Plain data; made by `tessera
-// calibrate`, read from a JSON file (serialize/device_profile_json.h), priced by
-// parallel/pricing/profile_prices.h. More work is never cheaper: along every axis of every table seconds do
-// not fall.
+// DeviceProfile: measured times of one kind of device, by shape. Plain data; made by `tessera calibrate`,
+// read from a JSON file (serialize/device_profile_json.h), priced by parallel/pricing/profile_prices.h. More
+// work never costs less: seconds never fall along any axis of any table.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +12,19 @@
 
 namespace tessera {
 
-// Seconds of one op on a grid. An axis is "bytes" (what the op reads and writes), or the factors of the op's
-// rule whose extents are multiplied: "k", "ts"; "*" stands for all factors that no other axis names. Between
-// marks it lies on straight lines, below the first it stays, beyond the last it grows in proportion.
+// PriceTable: seconds of one op on a grid. An axis is "bytes" (read and written by the op), or the factors of
+// the op's rule whose extents are multiplied: "k", "ts"; "*" stands for all factors that no other axis names.
+// Interpolation is linear between marks, constant below the first, and proportional beyond the last.
 struct PriceTable {
   std::string op;  // "matmul"; empty: any op without a table, by bytes
   std::string
-      form;  // an attribute's value that the table is for: "trans_w=1"; empty: any. The first that fits
+      form;  // value of an attribute that the table is for: "trans_w=1"; empty: any. The first match counts
   DType dtype = DType::kF32;
   std::vector<std::string> axes;
   std::vector<std::vector<double>> marks;  // by axis, ascending
   std::vector<double> seconds;             // row-major, the last axis innermost
   // The same with one device on each of DeviceProfile::cores; empty where devices share nothing. Where
-  // `seconds` are more, help from other cores costs more than it saves.
+  // `seconds` are larger, help from other cores costs more than it saves.
   std::vector<double> shared_seconds;
   friend bool operator==(const PriceTable&, const PriceTable&) = default;
 };
@@ -36,7 +35,7 @@ struct PriceCurve {
   friend bool operator==(const PriceCurve&, const PriceCurve&) = default;
 };
 
-// By bytes of the group's whole tensor, from when the last member arrives.
+// Seconds by bytes of the group's whole tensor, from the arrival of the last member.
 struct CollectivePrice {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   int32_t members = 2;
@@ -50,24 +49,24 @@ struct CopyPrice {
   friend bool operator==(const CopyPrice&, const CopyPrice&) = default;
 };
 
-// Which way of computing a kernel was the fastest when all were timed: `variant` for the question that
-// runtime/kernel_description.h writes as `kernel`.
+// AlgorithmChoice: the fastest variant of a kernel when all were timed. `kernel` is the query as
+// runtime/kernel_description.h writes it.
 struct AlgorithmChoice {
   std::string kernel, variant;
   friend bool operator==(const AlgorithmChoice&, const AlgorithmChoice&) = default;
 };
 struct AlgorithmChoices {
-  // Of the device, its libraries and the build that took the times (kernel_fingerprint): to any other the
-  // choices mean nothing.
+  // Fingerprint of the device, its libraries and the build that was timed (kernel_fingerprint): for any other
+  // the choices mean nothing.
   uint64_t backend = 0;
   std::vector<AlgorithmChoice> choices;  // sorted by kernel, each once
   friend bool operator==(const AlgorithmChoices&, const AlgorithmChoices&) = default;
 };
 
 struct DeviceProfile {
-  std::string device;  // DeviceKind::name of what was measured
+  std::string device;  // DeviceKind::name of the measured device
   int32_t cores = 0;   // that devices share, all busy in `shared_seconds`; 0: devices share nothing
-  double run_s = 0;    // of one run, beside its instructions
+  double run_s = 0;    // fixed time of one run, in addition to its instructions
   // From the end of an instruction to the beginning of one on another stream that waits for it: with cores to
   // spare, and while every core computes, when whoever waits has to get one first.
   double handover_s = 0, busy_handover_s = 0;
@@ -78,7 +77,7 @@ struct DeviceProfile {
   std::vector<CollectivePrice> collectives;  // sorted by kind and members
   PriceCurve messages;                       // from one device to another
   std::vector<CopyPrice> copies;
-  uint64_t checksum = 0;  // of the file it was read from or is written to, the algorithms aside
+  uint64_t checksum = 0;  // of the file it was read from or is written to, except the algorithms
   AlgorithmChoices algorithms;
 
   bool empty() const { return kernels.empty(); }

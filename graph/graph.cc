@@ -21,7 +21,7 @@ std::string label(std::string_view op, std::string_view scope) {
 
 std::string default_name(size_t id) { return format("%{}", id); }
 
-// "%<n>" belongs to tensor n, so that a fresh activation never meets its name in use.
+// "%<n>" belongs to tensor n, so that the name of a new activation is never in use.
 Status check_name(std::string_view name, size_t id) {
   if (name.empty()) return invalid("a tensor wants a name");
   if (name.size() > kMaxNameBytes)
@@ -118,7 +118,7 @@ Result<std::vector<Attr>> complete_attrs(const OpDef& op, std::vector<Attr> give
   return complete;
 }
 
-// infer may meet anything in an untrusted file: what it throws becomes a Status.
+// infer may see anything from an untrusted file: exceptions become a Status.
 Result<std::vector<TensorType>> run_infer(const OpDef& op, std::span<const TensorType> inputs,
                                           std::span<const Attr> attrs, std::span<const Symbol> symbols) {
   std::vector<TensorType> types;
@@ -489,7 +489,7 @@ Status Graph::verify() const {
     const Tensor& parameter = tensor(gradient.parameter);
     if (parameter.kind != TensorKind::kParameter)
       return corrupt(format("gradient of '{}', which is not a parameter", parameter.name));
-    // Of a bf16 parameter the gradient may be the wider one.
+    // The gradient of a bf16 parameter may be f32.
     const TensorType wide{parameter.type.dtype == DType::kBF16 ? DType::kF32 : parameter.type.dtype,
                           parameter.type.shape};
     if (parameter.type != type(gradient.gradient) && wide != type(gradient.gradient))

@@ -32,7 +32,7 @@ inline constexpr size_t index(NodeId id) { return static_cast<size_t>(id); }
 // Stored in model files: append, never renumber.
 enum class TensorKind : uint8_t { kInput = 0, kParameter = 1, kConstant = 2, kState = 3, kActivation = 4 };
 
-// backward_input and backward_weight are separate nodes, so that zero-bubble schedules fall out.
+// backward_input and backward_weight are separate nodes, which zero-bubble schedules need.
 enum class Phase : uint8_t { kForward = 0, kBackwardInput = 1, kBackwardWeight = 2, kUpdate = 3 };
 
 struct Tensor {
@@ -75,7 +75,7 @@ struct NamedTensor {
 
 class Graph {
  public:
-  // Declares a symbol, or returns the existing one; the extent to write into shapes.
+  // Declares a symbol, or finds the existing one; returns the extent to write into shapes.
   int64_t symbol(std::string_view name, int64_t capacity = 0);
   std::span<const Symbol> symbols() const { return symbols_; }
 
@@ -89,12 +89,13 @@ class Graph {
   // The same for ops with one output, the common case.
   Result<TensorId> add(std::string_view op, std::initializer_list<TensorId> inputs, std::vector<Attr> attrs = {});
 
-  // Applied to nodes appended from here on.
+  // Sets the scope of nodes appended from here on.
   void set_scope(std::string scope) { scope_ = std::move(scope); }
   const std::string& scope() const { return scope_; }
   void set_phase(Phase phase, NodeId forward = kNoNode) { phase_ = phase; forward_ = forward; }
 
-  // Of a node that exists: autodiff tells weight gradients from input gradients once it has seen all uses.
+  // Sets the phase of an existing node: autodiff tells weight gradients from input gradients once it has seen
+  // all uses.
   void set_phase_of(NodeId node, Phase phase);
 
   Status rename(TensorId tensor, std::string name);
@@ -119,11 +120,12 @@ class Graph {
   // The same graph with symbols replaced; every symbol that some shape uses must be given.
   Result<Graph> bind(std::span<const std::pair<std::string, int64_t>> values) const;
 
-  // The same, leaving the symbols that `values` does not name ("B" while the planner still chooses it).
+  // The same, keeping the symbols that `values` does not name ("B" while the planner still chooses it).
   Result<Graph> bind_partly(std::span<const std::pair<std::string, int64_t>> values) const;
 
-  // Everything a reader of an untrusted file needs: topology, names, kinds, attributes, types equal to infer's,
-  // updates type-equal to their targets, gradients to their parameters (of bf16 ones f32 will do).
+  // Checks everything that a reader of an untrusted file needs: topology, names, kinds, attributes, types
+  // equal to infer's, updates type-equal to their targets, gradients to their parameters (or f32 for bf16
+  // ones).
   Status verify() const;
 
   // A hash of structure, types and attributes (not of names); equal graphs hash equal on every machine.
@@ -137,7 +139,7 @@ class Graph {
 
   std::vector<Symbol> symbols_;
   std::vector<Tensor> tensors_;
-  // All but "%<n>", which is tensor n.
+  // All names except "%<n>", which is tensor n.
   std::unordered_map<std::string, TensorId, NameHash, std::equal_to<>> named_;
   std::vector<Node> nodes_;
   std::vector<NamedTensor> outputs_;

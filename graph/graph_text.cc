@@ -30,7 +30,7 @@ void TextReader::advance() {
       if (rest_[length] == '\n') ++line_;
       token_.text += rest_[length];
     }
-    // A string that does not close is punctuation that nobody wants, and so an error at its place.
+    // An unclosed string becomes a punctuation token that no rule accepts, so the error names its place.
     if (length >= rest_.size()) token_ = {Kind::kPunctuation, "unclosed \""};
     rest_.remove_prefix(std::min(length + 1, rest_.size()));
     return;

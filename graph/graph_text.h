@@ -10,7 +10,7 @@
 namespace tessera {
 
 std::string_view phase_name(Phase phase);        // "backward_input"
-std::string quoted_name(std::string_view name);  // bare where it reads back so, else "in quotes"
+std::string quoted_name(std::string_view name);  // bare where that reads back, else "in quotes"
 std::string type_text(const TensorType& type, const Graph& graph);  // "f32[B, T, 64]"
 
 // A reader of tokens: words, quoted strings, numbers, punctuation, line ends. Comments run from '#' to the

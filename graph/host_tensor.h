@@ -1,4 +1,4 @@
-// HostTensor: a whole (global) tensor in ordinary memory, row-major and contiguous; owned or borrowed.
+// HostTensor: a whole (global) tensor in host memory, row-major and contiguous; owned or borrowed.
 #pragma once
 
 #include <cstddef>

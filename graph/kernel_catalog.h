@@ -1,4 +1,4 @@
-// KernelCatalog: what a kernel needs is asked, not guessed. runtime/ implements it from the backend's
+// KernelCatalog: the needs of kernels, answered by the backend. runtime/ implements it from the backend's
 // `prepare`; a saved device profile implements it for hardware that is absent.
 #pragma once
 
@@ -20,9 +20,9 @@ struct KernelChoice {
 class KernelCatalog {
  public:
   virtual ~KernelCatalog() = default;
-  // The kernel that would run `op` on these local operands, or why none would. Thread-safe.
+  // The kernel that would run `op` on these local operands, or the reason why none would. Thread-safe.
   virtual Result<KernelChoice> query(const OpDef& op, const OpView& view) const = 0;
-  // Whether kernels that do what several do one after another are worth asking for (parallel/lowering/kernel_fusion.h).
+  // Whether fused kernels are worth asking for (parallel/lowering/kernel_fusion.h).
   virtual bool fuses() const { return false; }
   // Changes whenever an answer could; recorded in the Program.
   virtual uint64_t fingerprint() const = 0;

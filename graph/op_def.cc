@@ -58,7 +58,7 @@ class ExtentSolver {
     int dim;
   };
 
-  // True when it made a factor known.
+  // Solves one equation; true when it made a factor known.
   Result<bool> solve_one(const Equation& equation) {
     int64_t known_product = 1;  // a symbol only ever multiplies ones
     size_t unknown = known_.size(), unknown_count = 0;
@@ -84,7 +84,7 @@ class ExtentSolver {
     int64_t extent = equation.extent;
     if (known_product != 1) {
       if (known_product == 0 && equation.extent == 0)
-        return false;  // any extent would do: another operand says
+        return false;  // any extent fits: another operand decides
       if (is_symbol(known_product) || is_symbol(extent) || known_product == 0 || extent % known_product != 0)
         return mismatch(equation, known_product);
       extent /= known_product;

@@ -18,8 +18,9 @@ namespace tessera {
 class VjpBuilder;    // graph/autodiff.h
 class PhaseBuilder;  // graph/phases.h
 
-// Where this shard lies in a factor: up to two ranges [begin, end) of a global extent (two for zig-zag orders).
-// Ops whose result depends on position (causal mask, vocabulary offset, dropout's logical index) read it from here.
+// FactorView: this shard's part of a factor: up to two ranges [begin, end) of a global extent (two for
+// zig-zag orders). Ops whose result depends on position (causal mask, vocabulary offset, dropout's logical
+// index) read it from here.
 struct FactorView {
   char name = '?';
   int64_t global_extent = 0;
@@ -29,7 +30,8 @@ struct FactorView {
   int64_t end[2] = {0, 0};
 };
 
-// One instance of an op on local operands. `factors` follows the order of the rule; it is empty inside `sharding`.
+// OpView: one instance of an op on local operands. `factors` follows the order of the rule; it is empty
+// inside `sharding`.
 struct OpView {
   std::span<const Attr> attrs;
   std::span<const TensorType> inputs;
@@ -48,7 +50,8 @@ struct OpDef {
   int32_t version = 1;
   std::span<const AttrSpec> attrs = {};
 
-  // Operand types (global or local, symbols allowed) -> result types, or what is wrong with them.
+  // Operand types (global or local, symbols allowed) -> result types, or an error that says what is wrong
+  // with them.
   Result<std::vector<TensorType>> (*infer)(std::span<const TensorType> inputs, std::span<const Attr> attrs) = nullptr;
 
   Status (*vjp)(VjpBuilder& builder) = nullptr;  // null: not differentiable
@@ -60,23 +63,26 @@ struct OpDef {
   // statistics, merge, finish (ALGEBRA rule 8). A plan that splits such a factor is lowered through it. Null: none.
   Status (*phases)(PhaseBuilder& builder) = nullptr;
 
-  // Name of the op that puts together the results of two ranges of a factor that the outputs lack: its inputs are the
-  // outputs of the one, then of the other. Empty: they are added up. attention over kv: "attention_merge".
+  // Name of the op that merges the results of two ranges of a factor that the outputs lack: its inputs are
+  // the outputs of the one, then of the other. Empty: they are added up. attention over kv:
+  // "attention_merge".
   std::string_view chunk_merge = {};
 
-  // in_place[i] = input whose buffer output i may take over when nothing else reads it; empty for none. Kernels of
-  // such an op must be correct both in place and out of place.
+  // in_place[i] = input whose buffer output i may reuse when nothing else reads it; empty for none. Kernels
+  // of such an op must be correct both in place and out of place.
   std::span<const int> in_place = {};
 
-  // Inputs of which only the shape is used (the table of embedding_grad): no buffer is passed to the kernel (null),
-  // nothing is resharded, gathered or kept alive for them. Their local extents follow from the rule.
+  // Inputs of which only the shape is used (the table of embedding_grad): the kernel gets no buffer for them
+  // (null), and they are not resharded, gathered or kept alive. Their local extents follow from the rule.
   std::span<const int> shape_only = {};
 
-  // Of a part of the batch its result will do for that part (a scale that codes are rounded by): each micro-batch has
-  // its own, where a maximum over the batch is otherwise refused (parallel/sharding/batch_cut.h).
+  // Whether a result computed from a part of the batch serves that part (a scale that codes are rounded by).
+  // Then each micro-batch has its own; a maximum over the batch is otherwise refused
+  // (parallel/sharding/batch_cut.h).
   bool any_part = false;
 
-  // The op whose measured times are this one's, where it has none itself: factors of the same names mean the same.
+  // The op whose measured times stand for this one's, where it has none: factors of the same names mean the
+  // same.
   std::string_view priced_as = {};
 
   // Output 0 is input 0's bytes under another shape (split_dim, merge_dims): lowering shares the buffer and launches
@@ -84,10 +90,10 @@ struct OpDef {
   bool is_view = false;
 };
 
-// An attribute that fingerprints leave out: a late one with its default.
+// Whether fingerprints leave the attribute out: a late one with its default.
 bool is_implied(const OpDef& op, const Attr& attr);
 
-// Sets `extent` (and multiplies out products) of every factor of `rule` from operand shapes; reports a mismatch.
+// Sets `extent` of every factor of `rule` from operand shapes (products included); reports a mismatch.
 // Symbols are extents too: equal symbols match.
 Status bind_extents(ShardingRule& rule, std::span<const TensorType> inputs, std::span<const TensorType> outputs);
 

@@ -1,6 +1,6 @@
-// Phases: an op that normalises over a factor, taken apart into local statistics, their sum, and a finish, so
-// that the factor may be split (ALGEBRA rule 8). `OpDef::phases` emits the chain; `expand_phases` puts it in
-// the place of every node whose plan splits a factor of kind kPhased.
+// Phases: an op that normalises over a factor, split into local statistics, their sum, and a finish, so that
+// the factor may be sharded (ALGEBRA rule 8). `OpDef::phases` emits the chain; `expand_phases` replaces every
+// node whose plan splits a factor of kind kPhased.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// What an op's `phases` sees: the node, and a way to emit the nodes that stand for it. Factors of the emitted
-// ops have the names that they have in the op's own rule; the plan of the node is theirs.
+// PhaseBuilder: an op's view in its `phases`: the node, and a way to emit the nodes that replace it. Factors
+// of the emitted ops have the names that they have in the op's own rule; the node's plan applies to them.
 class PhaseBuilder {
  public:
   PhaseBuilder(Graph& graph, const Node& node, std::vector<TensorId> inputs)
@@ -27,7 +27,7 @@ class PhaseBuilder {
   Result<std::vector<TensorId>> emit_all(std::string_view op, std::initializer_list<TensorId> inputs,
                                          std::vector<Attr> attrs = {});
 
-  // What stands for the results of the node, in order.
+  // Sets the replacements of the node's results, in order.
   void set_outputs(std::vector<TensorId> outputs) { outputs_ = std::move(outputs); }
   const std::vector<TensorId>& outputs() const { return outputs_; }
 
@@ -42,7 +42,7 @@ struct ExpandedPhases {
   Plan plan;
 };
 
-// Nothing when no node needs it. `graph` may hold symbols; equal fingerprints are not kept.
+// nullopt when no node needs it. `graph` may hold symbols. The fingerprint changes.
 Result<std::optional<ExpandedPhases>> expand_phases(const Graph& graph, const Plan& plan);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // Plan: decisions only. Small, printable, editable by hand and diffable; `lower` turns it into a Program.
 //
-// The graph it speaks of is the whole step (forward, backward, update nodes) and is named by fingerprint.
+// Its graph is the whole step (forward, backward, update nodes), named by fingerprint.
 #pragma once
 
 #include <cstdint>
@@ -20,30 +20,32 @@ namespace tessera {
 // Stored in plan files: append, never renumber.
 enum class ChunkOrder : uint8_t { kBroadcast = 0, kRotating = 1 };
 
-// Compute sharding of one node.
+// NodePlan: compute sharding of one node.
 struct NodePlan {
   int32_t stage = 0;
   std::vector<std::pair<char, std::vector<AxisId>>> factor_axes;  // factors not listed are unsharded; sorted by name
-  // Axes along which a sum-partial passes through: the inputs of rule.linear[carry_set] are taken as partial over
-  // them, the outputs are partial over them.
+  // Axes along which a partial sum passes through: the inputs of rule.linear[carry_set] are partial over
+  // them, and so are the outputs.
   std::vector<AxisId> carried;
   int32_t carry_set = -1;
-  // Chunks (panels, operator splitting): the factor is cut in `chunks` index ranges; per range the operands that have
-  // the factor are sliced and gathered, the kernel runs on the slice, outputs that have it are laid side by side and
-  // those that lack it are added up (ALGEBRA rule 7). Rotating: as many chunks as ranks on the factor's axis; each
-  // rank starts at its own shard and passes what moves on along a ring (ring attention over kv).
+  // Chunks (panels, operator splitting): the factor is split into `chunks` index ranges. For each range the
+  // operands that have the factor are sliced and gathered, the kernel runs on the slice, outputs that have it
+  // are concatenated and outputs that lack it are added up (ALGEBRA rule 7). Rotating: as many chunks as
+  // ranks on the factor's axis; each rank starts at its own shard and passes the moving operands along a ring
+  // (ring attention over kv).
   char chunk_factor = 0;  // 0: not chunked
   int32_t chunks = 1;     // g
   ChunkOrder chunk_order = ChunkOrder::kBroadcast;
   Tier tier = Tier::kDevice;  // where the kernel runs: kHost for optimizer steps beside offloaded state
-  // Units beyond the rule's own: shards of the factor are whole multiples (query heads in whole KV groups, a merged
-  // head dim in whole heads). Factors not listed have the rule's unit; sorted by name.
+  // Units in addition to the rule's own: shards of the factor are whole multiples (query heads in whole KV
+  // groups, a merged head dim in whole heads). Factors not listed have the rule's unit; sorted by name.
   std::vector<std::pair<char, int64_t>> factor_units;
   friend bool operator==(const NodePlan&, const NodePlan&) = default;
 };
 
-// Where a tensor lives between runs or between uses. For a gradient: the spec in which micro-batches accumulate
-// (may be partial). For a parameter: stored spec; kernels gather it on use when they want it wider.
+// Placement: the place of a tensor between runs or between uses. For a gradient: the spec in which
+// micro-batches accumulate (may be partial). For a parameter: the stored spec; kernels that want it wider
+// gather it on use.
 struct Placement {
   int32_t mesh = 0;  // index into Plan::stages
   ShardingSpec stored;
@@ -57,8 +59,8 @@ struct StoredTensor {
   friend bool operator==(const StoredTensor&, const StoredTensor&) = default;
 };
 
-// A stage of the pipeline. Stages may share devices (interleaved and V schedules: stage s and another on the same
-// ranks); all meshes have equal axes, and two meshes have equal devices or none in common.
+// A stage of the pipeline. Stages may share devices (interleaved and V schedules: stage s and another on the
+// same ranks); all meshes have equal axes, and two meshes have equal devices or none in common.
 struct Stage {
   DeviceMesh mesh;
   friend bool operator==(const Stage&, const Stage&) = default;
@@ -76,7 +78,8 @@ enum class ScheduleKind : uint8_t {
   kZbV = 6,
 };
 
-// An activation that leaves the device after its last forward use and comes back before its first backward use.
+// OffloadedTensor: an activation that leaves the device after its last forward use and returns before its
+// first backward use.
 struct OffloadedTensor {
   TensorId tensor = kNoTensor;
   Tier tier = Tier::kHost;
@@ -103,10 +106,10 @@ struct Plan {
                                         // than "re" in the sharding algebra's volumes), from parameters and their
                                         // narrow copies for all micro-batches; sorted
   std::vector<OffloadedTensor> offload;  // saved activations; sorted by tensor
-  // Axes over which the token order is zig-zag: rank i of N holds the i-th and the (2N-1-i)-th piece, so that causal
-  // attention costs every rank the same. Only dims of symbol T may lie on them, and never whole.
+  // Axes over which the token order is zig-zag: rank i of N holds the i-th and the (2N-1-i)-th piece, so that
+  // causal attention costs every rank the same. Only dims of symbol T may be split over them, and always are.
   std::vector<AxisId> zigzag;
-  int32_t prefetch = 1;  // gathers and tier copies are issued this many nodes ahead of their reader
+  int32_t prefetch = 1;  // gathers and tier copies are issued this many nodes before their reader
   ScheduleKind schedule = ScheduleKind::kNone;
   int64_t global_batch = 0;           // sequences in one step (value of symbol B over all ranks and micro-batches)
   int32_t micro_batches = 1;          // m; B of one micro-batch over all data-parallel ranks = global_batch / m
@@ -116,7 +119,7 @@ struct Plan {
   const StoredTensor* find_stored(TensorId tensor) const;
 };
 
-// Text form, exact both ways; nodes and tensors appear by name beside their ids (graph/plan_text.cc).
+// Text form, exact both ways; nodes and tensors appear by name and id (graph/plan_text.cc).
 std::string print(const Plan& plan, const Graph& graph);
 Result<Plan> parse_plan(std::string_view text, const Graph& graph);
 

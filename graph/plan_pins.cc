@@ -3,7 +3,8 @@
 namespace tessera {
 
 bool matches(std::string_view pattern, std::string_view name) {
-  // The last '*' passed, and how much of the name it stood for: where the rest fails it stands for one more.
+  // The last '*' passed, and the length that it matched so far. When the rest fails, it matches one letter
+  // more.
   size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

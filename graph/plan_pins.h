@@ -1,7 +1,7 @@
-// PlanPins: single decisions that are the user's, beside the words of --parallel. The planner chooses the
+// PlanPins: single decisions of the user, in addition to the words of --parallel. The planner chooses the
 // rest around them; a candidate that cannot have them is refused with the reason.
 //
-// Names may hold '*', which stands for anything: "block.*.fc.weight".
+// Names may hold '*', which matches anything: "block.*.fc.weight".
 #pragma once
 
 #include <string>
@@ -12,22 +12,22 @@
 namespace tessera {
 
 struct PlanPins {
-  // Parameter or state -> where it is stored, as a plan's text has it: "{[tp], []}" by the axes of the plan's
-  // mesh.
+  // Parameter or state -> its placement, in the notation of a plan's text: "{[tp], []}" by the axes of the
+  // plan's mesh.
   std::vector<std::pair<std::string, std::string>> stored;
   // Operation, named by a parameter that it reads or its scope -> factors over axes: "n over tp, m over dp";
   // "whole".
   std::vector<std::pair<std::string, std::string>> ops;
   // Scopes of forward operations, or tensors, that are kept for backward and never computed again.
   std::vector<std::string> keep;
-  // Scopes with which the second, third, ... stage of the pipeline begins.
+  // Scopes at which the second, third, ... stage of the pipeline begins.
   std::vector<std::string> stages;
 
   bool empty() const { return stored.empty() && ops.empty() && keep.empty() && stages.empty(); }
   friend bool operator==(const PlanPins&, const PlanPins&) = default;
 };
 
-// Whether `name` is what `pattern` says.
+// Whether `name` matches `pattern`.
 bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace tessera

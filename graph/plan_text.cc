@@ -1,8 +1,8 @@
-// The text form of a Plan, exact both ways: decisions by the names of the graph beside their ids, so that a
-// plan can be read, edited by hand and compared.
+// The text form of a Plan, exact both ways: decisions by the names and ids of the graph, so that a plan can
+// be read, edited by hand and compared.
 //
 //   plan {
-//     graph 0x5c1e…                                      fingerprint of the graph it speaks of
+//     graph 0x5c1e…                                      fingerprint of its graph
 //     strategy "dp=2,tp=2"
 //     symbol T = 128
 //     global_batch 8; micro_batches 2; schedule none
@@ -12,9 +12,10 @@
 //     recompute 9 %9
 //     keep_gathered 5 block.0.q
 //     offload 9 %9 host
-//     zigzag [cp]; prefetch 2                            the former only beside some axis, the latter unless
-//     1 node 3 %8 matmul: {a: [dp], n: [tp]} units {n: 8} chunks k 4 node 4 %9 add: {} stage 1 carried [tp]
-//     carry_set 0 tier host node 5 %9 attention: {b: [dp]} chunks s 4 rotating
+//     zigzag [cp]; prefetch 2                            only if not empty; only if not 1
+//     node 3 %8 matmul: {a: [dp], n: [tp]} units {n: 8} chunks k 4
+//     node 4 %9 add: {} stage 1 carried [tp] carry_set 0 tier host
+//     node 5 %9 attention: {b: [dp]} chunks s 4 rotating
 //   }
 #include <algorithm>
 #include <charconv>
@@ -82,7 +83,7 @@ class PlanPrinter {
                   index(tensor) < graph_.tensors().size() ? quoted_name(graph_.tensor(tensor).name) : "?");
   }
 
-  // The mesh of a stage; an empty one where a plan under construction names a stage that is missing.
+  // The mesh of a stage; an empty one where a plan under construction names a missing stage.
   const DeviceMesh& mesh(int32_t stage) const {
     static const DeviceMesh kNone;
     return stage >= 0 && static_cast<size_t>(stage) < plan_.stages.size()
@@ -274,7 +275,7 @@ class PlanReader {
     return {};
   }
 
-  // Meshes come before what names them, in order.
+  // Reads the meshes, which come in order, before the lines that name them.
   Status mesh() {
     TSR_ASSIGN_OR_RETURN(const int32_t stage, count("mesh", 0));
     if (static_cast<size_t>(stage) != plan_.stages.size())
@@ -295,7 +296,7 @@ class PlanReader {
     return &plan_.stages[static_cast<size_t>(stage)].mesh;
   }
 
-  // "<id> <name>": they must agree, so that an edit cannot hit another tensor by mistake.
+  // Reads "<id> <name>", which must agree, so that an edit cannot change another tensor by mistake.
   Result<TensorId> tensor() {
     TSR_ASSIGN_OR_RETURN(const int64_t id, in_.integer());
     TSR_ASSIGN_OR_RETURN(const std::string name, in_.name());
@@ -345,7 +346,7 @@ class PlanReader {
     return {};
   }
 
-  // "[dp, tp]"
+  // Reads "[dp, tp]".
   Status names(std::vector<std::string>& into) {
     TSR_RETURN_IF_ERROR(in_.expect("["));
     while (!in_.accept("]")) {
@@ -375,7 +376,7 @@ class PlanReader {
           format("node {} is '{}' {} in the graph, not '{}' {}", id, name, of.op->name, result, op));
     TSR_RETURN_IF_ERROR(in_.expect(":"));
 
-    // The stage names the mesh of the axes before it, so axes are looked up at the end.
+    // Axes are looked up at the end, since the stage, which names their mesh, comes after them.
     NodePlan node;
     std::vector<std::pair<char, std::vector<std::string>>> factor_axes;
     std::vector<std::string> carried;

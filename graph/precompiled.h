@@ -1,5 +1,5 @@
-// What most files of the layers include, compiled once (TSR_PRECOMPILED_HEADERS). No file includes this one.
-// Standard headers above all: a noun of the project seen by every file would clash with names local to some.
+// Headers that most files include, compiled once (TSR_PRECOMPILED_HEADERS). No file includes this one. Mostly
+// standard headers: a type of the project visible in every file would clash with local names.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The text form of a Graph. Tensors appear in id order and nodes where their first result stands, so that
-// parsing gives the same ids back.
+// The text form of a Graph. Tensors appear in id order and nodes at their first result, so that parsing gives
+// the same ids back.
 #include <algorithm>
 
 #include "graph/base/text.h"

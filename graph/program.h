@@ -1,5 +1,6 @@
-// Program: the consequence of (Graph, Plan, KernelCatalog) and the only truth: priced, sized, executed and traced.
-// Per rank: slots with fixed arena offsets and flat lists of instructions from a small closed set. Plain data.
+// Program: the consequence of (Graph, Plan, KernelCatalog), and the only form that is priced, sized, executed
+// and traced. Per rank: slots with fixed arena offsets and flat lists of instructions from a small closed
+// set. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +29,10 @@ enum class SlotKind : uint8_t {
   kWorkspace = 6,  // scratch of one kernel
 };
 
-// Bytes [offset, offset + bytes) of the rank's arena for its tier. Slots whose lifetimes do not meet share bytes.
+// Bytes [offset, offset + bytes) of the rank's arena for its tier. Slots whose lifetimes do not overlap share
+// bytes.
 struct Slot {
-  std::string name;  // tensor name, or what it is for: "gather(w1)", "workspace(matmul 7)"
+  std::string name;  // tensor name, or purpose: "gather(w1)", "workspace(matmul 7)"
   SlotKind kind = SlotKind::kTransient;
   Tier tier = Tier::kDevice;
   int64_t bytes = 0;
@@ -44,7 +46,7 @@ struct SlotRef {
   friend bool operator==(const SlotRef&, const SlotRef&) = default;
 };
 
-// What `prepare` is given; shared by all instructions that launch the same kernel.
+// KernelDesc: the input of `prepare`; shared by all instructions that launch the same kernel.
 struct KernelDesc {
   const OpDef* op = nullptr;
   std::vector<Attr> attrs;
@@ -65,14 +67,14 @@ struct KernelInst {
 
 enum class CollectiveKind : uint8_t { kAllReduce = 0, kAllGather = 1, kReduceScatter = 2, kAllToAll = 3, kBroadcast = 4 };
 
-// Layout. The group's whole tensor is seen as [outer, whole, inner] where `whole` is the split dim and member i owns
-// extents[i] of it (in group order), so a local piece is [outer, extents[i], inner], contiguous.
+// Layout. The group's whole tensor is seen as [outer, whole, inner] where `whole` is the split dim and member
+// i owns extents[i] of it (in group order), so a local piece is [outer, extents[i], inner], contiguous.
 //   all_reduce:      in, out: the whole tensor; outer = inner = 1.
 //   all_gather:      in: my piece; out: the whole.
 //   reduce_scatter:  in: the whole; out: my piece, reduced in group order.
-//   all_to_all:      two split dims: the tensor is [outer, first, middle, second, inner]; in: whole in one and split
-//                    in the other, out: the reverse. `extents` belongs to the dim split in `in`, `extents2` to the one
-//                    split in `out`; `in_split_first` says which of the two comes first.
+//   all_to_all:      two split dims: the tensor is [outer, first, middle, second, inner]; in: whole in one and
+//                    split in the other, out: the reverse. `extents` belongs to the dim split in `in`,
+//                    `extents2` to the one split in `out`; `in_split_first` says which of the two comes first.
 //   broadcast:       `root` (group position) to all; outer = inner = 1, extents unused.
 struct CollectiveInst {
   CollectiveKind kind = CollectiveKind::kAllReduce;
@@ -89,9 +91,9 @@ struct CollectiveInst {
   int32_t micro_batch = 0;
 };
 
-// Messages from one rank to another match in program order, and hold up only what touches their bytes: each peer and
-// direction has a stream of its own (graph/analysis/dependencies.h). A send is done when the receiver has the bytes;
-// until then whoever writes over them waits. `peer` is a global rank.
+// Messages from one rank to another match in program order, and block only accesses to their bytes: each peer
+// and direction has a stream of its own (graph/analysis/dependencies.h). A send is done when the receiver has
+// the bytes; until then an instruction that overwrites them waits. `peer` is a global rank.
 struct SendInst { int32_t peer = -1; int64_t bytes = 0; SlotRef in; NodeId node = kNoNode; int32_t micro_batch = 0; };
 struct RecvInst { int32_t peer = -1; int64_t bytes = 0; SlotRef out; NodeId node = kNoNode; int32_t micro_batch = 0; };
 
@@ -105,8 +107,9 @@ struct CopyInst {
 
 using Instruction = std::variant<KernelInst, CollectiveInst, SendInst, RecvInst, CopyInst>;  // closed
 
-// How a global tensor and this rank's slots correspond: `box` of the global tensor, row-major and contiguous at
-// `at`. An input of m micro-batches has m pieces. Ranks that replicate a box all list it; a fetch reads the lowest.
+// Piece: the correspondence of a global tensor and this rank's slots: `box` of the global tensor, row-major
+// and contiguous at `at`. An input of m micro-batches has m pieces. Ranks that replicate a box all list it; a
+// fetch reads the lowest.
 struct Piece {
   SlotRef at;
   Box box;

@@ -1,5 +1,5 @@
 // ShardingRule: an op's loop nest as named factors, einsum style: "btk,kn->btn". It is the whole index
-// structure of the op: from it follow the candidate placements (assign mesh axes to a factor), the local
+// structure of the op. From it follow the candidate placements (assign mesh axes to a factor), the local
 // shapes, whether an output is sharded or partial, and the collective when a consumer disagrees.
 //
 // A tensor dim is an ordered product of factors, major to minor: "(kg)" is q-heads = kv heads x group. A dim
@@ -43,8 +43,8 @@ struct ShardingRule {
   // none.
   std::vector<std::vector<int>> linear;
 
-  // Two factors that index one order (a causal mask's queries and keys): what lies at `earlier` counts only
-  // for what lies there or behind it at `later`. 0: no such pair.
+  // Two factors that index one order (a causal mask's queries and keys): an element at position p of
+  // `earlier` affects only positions p and later of `later`. 0: no such pair.
   struct Order {
     char later = 0, earlier = 0;
   };

@@ -25,7 +25,7 @@ Range split_range(Range whole, int64_t unit, int32_t parts, int32_t part) {
   const auto start = [&](int64_t p) {
     return whole.begin + unit * (p * each + std::min<int64_t>(p, larger));
   };
-  // What does not fill a unit (validate refuses it) stays with the last part, so that the parts always tile.
+  // A remainder below a unit (validate refuses it) stays with the last part, so that the parts always tile.
   return {start(part), part + 1 == parts ? whole.end : start(part + 1)};
 }
 

@@ -1,9 +1,9 @@
-// ShardingSpec: how one tensor lies on a mesh. Per tensor dim an ordered list of axes (major to minor) that split it,
-// plus the axes along which the value is only one addend ("partial"); along every other axis it is replicated.
-// Prints {[dp], [sp, tp]} partial(sum: ep).
+// ShardingSpec: the layout of one tensor on a mesh. Per tensor dim an ordered list of axes (major to minor)
+// that split it, plus the axes along which the value is only one addend ("partial"); along every other axis
+// it is replicated. Prints {[dp], [sp, tp]} partial(sum: ep).
 //
-// Splits nest: each axis of the list divides the chunk left by the previous one, in whole units, larger parts first.
-// Only the last axis of a dim can be gathered, scattered onto or exchanged.
+// Splits nest: each axis of the list divides the chunk left by the previous one, in whole units, larger parts
+// first. Only the last axis of a dim can be gathered, scattered onto or exchanged.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Range {
 // A box of a global tensor, one range per dim.
 using Box = std::vector<Range>;
 
-// The part `part` of `parts` when `extent` is cut in whole units, larger parts first.
+// Part `part` of `parts` when `extent` is split in whole units, larger parts first.
 Range split_range(Range whole, int64_t unit, int32_t parts, int32_t part);
 
 Range local_range(int64_t extent, const DimSharding& dim, const DeviceMesh& mesh, std::span<const int32_t> coordinates);

@@ -1,5 +1,5 @@
-// One event of a trace, measured or predicted: both have the same form, so that they can be laid beside each
-// other.
+// TraceEvent: one event of a trace, measured or predicted: both have the same form, so that they can be
+// compared.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct TraceEvent {
   std::string category;              // "kernel", "collective", "p2p", "copy"
   int64_t begin_ns = 0, end_ns = 0;  // since the session, or the simulated run, began
   int32_t micro_batch = 0;
-  int64_t bytes = 0;  // what it moves; operands and results of a kernel
+  int64_t bytes = 0;  // bytes it moves; operands and results of a kernel
   std::string entry;  // "train_step", "decode"
-  // Of kernels alone: the variant that runs, its operands, and what it has to do at least (OpCost).
+  // For kernels only: the variant that runs, its operands, and its least work (OpCost).
   std::string variant, operands;
   double flops = 0, memory_bytes = 0;
 };

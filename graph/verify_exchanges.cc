@@ -1,5 +1,5 @@
-// Whether the ranks of a Program meet: every group is listed by all its members, every send has its receive,
-// and no entry waits for ever.
+// verify_exchanges: the ranks of a Program agree. Every group is listed by all its members, every send has
+// its receive, and no entry deadlocks.
 #include <map>
 #include <utility>
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 
 Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
 
-// A group is known by its ranks and by which of the groups of just these ranks it is.
+// Groups are identified by their ranks, and by their order among groups of the same ranks.
 Status verify_groups(const Program& program) {
   std::map<std::pair<std::vector<int32_t>, int32_t>, size_t> members;
   for (const RankProgram& rank : program.ranks) {

@@ -1,5 +1,5 @@
-// Structure of a Program from an untrusted file: after this, no kernel, collective or copy can touch a byte
-// outside of its slots, and no index is out of range.
+// verify: the structure of a Program from an untrusted file. After it, no kernel, collective or copy can
+// touch a byte outside of its slots, and no index is out of range.
 #include "graph/verify_program.h"
 
 #include <algorithm>
@@ -89,14 +89,13 @@ class RankVerifier {
   Status kernel_desc(const KernelDesc& kernel) const {
     if (kernel.op == nullptr || find_op(kernel.op->name) != kernel.op)
       return corrupt("its op does not exist");
-    // What infer or the rule refuse, or throw at, is a corrupt program.
+    // A refusal or exception of infer or the rule means a corrupt program.
     const Status status = catch_status([&] { return kernel_types(kernel); });
     if (status.ok() || status.code() == StatusCode::kOutOfMemory) return status;
     return corrupt(format("{}: {}", kernel.op->name, status.message()));
   }
 
-  // Kernels trust their operand shapes and factor ranges, so those must be what the op's own infer and rule
-  // say.
+  // Checks operand shapes and factor ranges, which kernels trust, against the op's own infer and rule.
   Status kernel_types(const KernelDesc& kernel) const {
     const OpDef& op = *kernel.op;
     if (kernel.attrs.size() != op.attrs.size())
@@ -150,8 +149,8 @@ class RankVerifier {
     return {};
   }
 
-  // `bytes` at `ref` lie inside its slot; `element` is what its address must be a multiple of. Kernels and
-  // communicators reach memory, of the device or the host, not the file.
+  // Checks that `bytes` at `ref` are inside its slot, at a multiple of `element`. Kernels and communicators
+  // reach memory, of the device or the host, not the file.
   Status within(const SlotRef& ref, int64_t bytes, int64_t element = 1, bool in_memory = true) const {
     if (bytes < 0) return corrupt("a size is out of range");
     if (ref.slot < 0 || static_cast<size_t>(ref.slot) >= rank_.slots.size())
@@ -313,7 +312,8 @@ class RankVerifier {
   const RankProgram& rank_;
 };
 
-// Ranks may hold different tensors (pipeline stages do); what several hold is of one type.
+// SharedNames: ranks may hold different tensors (pipeline stages do); a tensor that several hold has one
+// type.
 class SharedNames {
  public:
   Status add(std::string_view what, const std::vector<Binding>& bindings) {

@@ -1,5 +1,4 @@
-// The second half of verify(Program): what ranks say to each other. Called once every rank is sound by
-// itself.
+// The second half of verify(Program): agreement between ranks. Called once every rank is valid by itself.
 #pragma once
 
 #include "graph/base/status.h"
@@ -7,8 +6,8 @@
 
 namespace tessera {
 
-// Groups are listed alike by all members; running every entry, each collective meets the same one on every
-// member, each receive its send, and nothing waits for ever.
+// Groups are listed equally by all members. In every entry, each collective matches the same one on every
+// member, each receive its send, and nothing deadlocks.
 Status verify_exchanges(const Program& program);
 
 }  // namespace tessera

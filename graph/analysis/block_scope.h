@@ -1,4 +1,4 @@
-// Blocks of a model, told by the scopes of its nodes.
+// Blocks of a model, by the scopes of its nodes.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// "block.3" of "block.3.ffn", whatever the words: up to the first part that is a number; empty for none.
+// The part of a scope up to its first number: "block.3" of "block.3.ffn". Empty for none.
 inline std::string_view block_scope(std::string_view scope) {
   for (size_t begin = 0; begin < scope.size();) {
     const size_t end = std::min(scope.find('.', begin), scope.size());

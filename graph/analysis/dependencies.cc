@@ -11,10 +11,10 @@ namespace tessera {
 
 namespace {
 
-// Who last wrote each byte of one arena, and who has read it since.
+// ArenaHistory: the last writer of each byte of one arena, and its readers since.
 class ArenaHistory {
  public:
-  // Appends to `found` what an access by `instruction` has to wait for, then takes it down.
+  // Appends to `found` the instructions that an access by `instruction` has to wait for, then records it.
   void access(int64_t begin, int64_t end, bool is_write, int32_t instruction, std::vector<int32_t>& found) {
     split(begin);
     split(end);
@@ -71,7 +71,7 @@ class Analysis {
   }
 
  private:
-  // What every instruction needs, by bytes and by the order within a communicator; ascending.
+  // Finds the instructions that each one needs, by bytes and by the order within a communicator; ascending.
   void find_needs() {
     std::array<ArenaHistory, 3> arenas;
     std::vector<int32_t> last_of_channel(rank_.groups.size(), -1);
@@ -104,7 +104,7 @@ class Analysis {
 
   Tier tier_of(const SlotRef& ref) const { return rank_.slots[static_cast<size_t>(ref.slot)].tier; }
 
-  // The stream for an instruction that something could run beside.
+  // The stream for an instruction that could overlap with others.
   StreamId preferred(const Instruction& instruction) const {
     if (std::holds_alternative<CollectiveInst>(instruction)) return {StreamKind::kCollectives, -1};
     if (const auto* send = std::get_if<SendInst>(&instruction)) return {StreamKind::kSend, send->peer};
@@ -125,8 +125,8 @@ class Analysis {
     now_.resize(all.size());
   }
 
-  // Gives the instruction its stream and its waits. Vector clocks: known_[i][t] instructions of stream t are
-  // done once instruction i is. The latest need comes first, since its clock may cover the earlier ones.
+  // Assigns the instruction's stream and waits. Vector clocks: known_[i][t] instructions of stream t are done
+  // once instruction i is. The latest need comes first, since its clock may cover the earlier ones.
   void place(size_t i) {
     if (stays_inline(i)) ids_[i] = {};
     const auto mine = static_cast<size_t>(
@@ -149,8 +149,8 @@ class Analysis {
     std::ranges::copy(now_, known_.begin() + static_cast<std::ptrdiff_t>(i * streams));
   }
 
-  // Small ones do so only where computation need not wait for others because of it: those before it in its
-  // communicator.
+  // Whether the instruction stays on the compute stream. Small ones do, except where computation would have
+  // to wait for others because of it: for those before it in its communicator.
   bool stays_inline(size_t i) const {
     if (ids_[i].kind != StreamKind::kCollectives && ids_[i].kind != StreamKind::kCopies) return false;
     if (!can_overlap(i)) return true;
@@ -180,7 +180,7 @@ class Analysis {
   // Whether the computation next to `i`, before or after it in program order, is independent of it.
   bool can_overlap(size_t i) const {
     constexpr size_t kFarthest =
-        64;  // beyond that many non-compute instructions in a row, we take it that it can
+        64;  // with more non-compute instructions than that in a row, assume that it can
     size_t before = i, after = i + 1;
     while (before > 0 && ids_[before - 1].kind != StreamKind::kCompute) --before;
     while (after < code_.size() && ids_[after].kind != StreamKind::kCompute) ++after;
@@ -204,7 +204,7 @@ class Analysis {
   const std::vector<Instruction>& code_;
   const StreamOptions& options_;
   std::vector<std::vector<int32_t>> needs_;  // by instruction
-  std::vector<StreamId> ids_;                // by instruction: preferred, until it is placed
+  std::vector<StreamId> ids_;                // by instruction: the preferred stream, until it is placed
   std::vector<int32_t> known_, now_;
   Dependencies result_;
 };

@@ -1,17 +1,18 @@
-// Which instructions of one rank may run side by side: every instruction has a stream, runs in its stream's
-// order, and waits for what it depends on in the others. Pure: executor and simulator use the same answer.
+// Dependencies: the instructions of one rank that may run concurrently. Every instruction has a stream, runs
+// in its stream's order, and waits for what it depends on in the others. Pure: executor and simulator use the
+// same answer.
 //
-// Dependencies come from bytes: an instruction waits for those before it, in program order, that write what
-// it reads, read what it writes or write what it writes, in any arena, whichever slots the bytes belong to at
-// the time. Every wait is thus on an instruction earlier in the program. What waits in program order cannot
-// deadlock where the whole program, run in order, does not; sends alone are outside of that argument (see
+// Dependencies come from bytes, in any arena, whichever slots the bytes belong to at the time. An instruction
+// waits for earlier ones, in program order, that write what it reads, read what it writes or write what it
+// writes. Every wait is thus on an earlier instruction. Waits in program order cannot deadlock where the
+// whole program, run in order, does not; sends alone are outside of that argument (see
 // graph/analysis/replay.h).
 //
 // Kernels and copies inside a tier compute. Collectives, and copies between tiers, have a stream of their own
-// kind unless nothing could run beside them: neither the computation before (which they need) nor the one
-// after (which needs them). Then, and when they are small, they stay on the compute stream and cost no
-// hand-over. Every peer has a stream for what is sent to it and one for what is received from it, so that
-// neither ever holds up anything else and the messages of a pair match in program order.
+// kind unless nothing could overlap with them: neither the computation before (which they need) nor the one
+// after (which needs them). Then, and when they are small, they stay on the compute stream and need no stream
+// switch. Every peer has one stream for sends to it and one for receives from it, so that neither ever blocks
+// anything else and the messages of a pair match in program order.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct StreamId {
 };
 std::string to_text(const StreamId& id);  // "compute", "collectives", "copies", "send to 1", "receive from 1"
 
-// The stream's place among the rows of a trace: the same for every entry of a program.
+// Row of the stream in a trace: the same for every entry of a program.
 int32_t track_of(const StreamId& id);
 
 struct Stream {
@@ -40,7 +41,7 @@ struct Stream {
   std::vector<int32_t> code;  // its instructions, in program order
 };
 
-// Done once the instruction at `position` of the stream's code is done.
+// A wait until the instruction at `position` of the stream's code is done.
 struct StreamWait {
   int32_t stream = 0, position = 0;
   friend bool operator==(const StreamWait&, const StreamWait&) = default;
@@ -50,7 +51,7 @@ struct Dependencies {
   std::vector<Stream> streams;            // sorted by id; [0] is compute, which is always there
   std::vector<int32_t> stream, position;  // by instruction
   std::vector<int32_t> wait_begin;        // by instruction, and one more
-  std::vector<StreamWait> waits;          // of other streams only; none that another one implies
+  std::vector<StreamWait> waits;          // on other streams only; none that another one implies
 
   std::span<const StreamWait> waits_of(int32_t instruction) const {
     const auto at = static_cast<size_t>(instruction);
@@ -60,17 +61,18 @@ struct Dependencies {
 };
 
 struct StreamOptions {
-  // Collectives and tier copies below this stay on the compute stream: handing over costs more than they do.
-  // But not behind one of the same communicator that is still under way.
+  // Collectives and tier copies below this size stay on the compute stream, where they cost less than a
+  // stream switch. But not behind one of the same communicator that is still in flight.
   int64_t inline_below_bytes = int64_t{32} << 10;
 };
 
-// What executor and simulator take: where ranks fill the cores that they share, threads of their own for
-// other streams only wait for the system's next slice, and copying by a core overlaps nothing. So only what
-// takes longer than such a wait is handed over. `shared_cores` 0: devices have engines of their own.
+// Options that executor and simulator use. Where ranks fill the cores that they share, a thread for another
+// stream has to wait for the scheduler's next slice, and a copy by a core overlaps nothing. So only
+// instructions that take longer than such a wait move to another stream. `shared_cores` 0: devices have
+// engines of their own.
 StreamOptions usual_streams(size_t ranks, int32_t shared_cores);
 
-// `entry` is one of the program's, which verify() has found sound.
+// `entry` belongs to the program and has passed verify().
 Dependencies find_dependencies(const RankProgram& rank, const EntryPoint& entry,
                                const StreamOptions& options = {});
 

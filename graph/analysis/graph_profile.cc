@@ -12,8 +12,8 @@ bool only_shape_of(const OpDef& op, size_t input) {
   return std::ranges::find(op.shape_only, static_cast<int>(input)) != op.shape_only.end();
 }
 
-// Storage of values, without an allocator: views look at other values, and each value dies with its last
-// reader.
+// Storage of values, without an allocator: views share the value that they view, and each value dies with its
+// last reader.
 class Storage {
  public:
   explicit Storage(const Graph& graph) : graph_(graph), base_(graph.tensors().size()) {
@@ -38,7 +38,7 @@ class Storage {
     }
   }
 
-  // Whole values of activations; the rest outlives the run or is fed.
+  // Whether it is an activation's own value; other values outlive the run or are fed.
   bool is_activation(size_t tensor) const { return graph_.tensors()[tensor].producer != kNoNode; }
   bool is_saved(TensorId tensor) const { return is_saved_[base_[index(tensor)]]; }
   bool is_view(TensorId tensor) const { return base_[index(tensor)] != index(tensor); }

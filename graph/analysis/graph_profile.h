@@ -1,5 +1,5 @@
-// What a graph computes, moves and keeps on one device, found from shapes alone: nothing runs, nothing is
-// allocated.
+// GraphProfile: the work, traffic and memory of a graph on one device, computed from shapes alone: nothing
+// runs, nothing is allocated.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,10 @@ namespace tessera {
 struct WorkTotals {
   double flops = 0;  // a multiply and an add are two
   double bytes_read = 0, bytes_written = 0;
-  // Results of forward nodes that backward or update nodes read, each once, views as what they look at.
+  // Results of forward nodes that backward or update nodes read, each once; a view counts as the value it
+  // views.
   int64_t saved_bytes = 0;
-  // Most bytes of activations beside the saved ones that are alive at once, operands and results included.
+  // Peak bytes of activations other than the saved ones, operands and results included.
   int64_t transient_bytes = 0;
   int64_t nodes = 0;
 
@@ -25,7 +26,7 @@ struct WorkTotals {
   friend bool operator==(const WorkTotals&, const WorkTotals&) = default;
 };
 
-// Backward is both of its phases.
+// kBackward covers both backward phases.
 enum class WorkPhase : uint8_t { kForward = 0, kBackward = 1, kUpdate = 2 };
 WorkPhase work_phase(Phase phase);
 

@@ -1,5 +1,5 @@
-// What one instruction is, for people and for analyses: its name in traces and messages, the bytes that it
-// moves, the bytes of the arenas that it reads and writes.
+// Descriptions of instructions, for people and for analyses: names in traces and messages, bytes moved, bytes
+// of the arenas read and written.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,13 @@ namespace tessera {
 std::string instruction_label(const RankProgram& rank, const Instruction& instruction);
 // "kernel", "collective", "p2p" or "copy".
 std::string_view instruction_category(const Instruction& instruction);
-// The group's whole tensor of a collective; what is sent, received or copied; operands and results of a
-// kernel.
+// Bytes of a collective's whole tensor, of a message or copy, or of a kernel's operands and results.
 int64_t instruction_bytes(const RankProgram& rank, const Instruction& instruction);
 int32_t micro_batch_of(const Instruction& instruction);
-// Everything that a trace says of the instruction but when it ran, on which rank and stream.
+// The trace event of the instruction, complete except time, rank and stream.
 TraceEvent traced(const RankProgram& rank, const EntryPoint& entry, const Instruction& instruction);
-// "rank 3 at instruction 17 (all_reduce dp), waiting for ranks 0, 1, 2"; nobody is named for what waits for
-// nobody.
+// "rank 3 at instruction 17 (all_reduce dp), waiting for ranks 0, 1, 2". No ranks are named where it waits
+// for none.
 std::string waiting_text(const RankProgram& rank, int32_t rank_index, const EntryPoint& entry,
                          int32_t instruction);
 
@@ -33,8 +32,8 @@ struct ByteAccess {
   int64_t begin = 0, end = 0;
   bool is_write = false;
 };
-// What the instruction touches, reads before writes. Strided rows count with the gaps between them. `out` is
-// emptied first; its memory is reused.
+// Finds the bytes that the instruction accesses, reads before writes. Strided rows count with the gaps
+// between them. `out` is emptied first; its memory is reused.
 void find_accesses(const RankProgram& rank, const Instruction& instruction, std::vector<ByteAccess>& out);
 
 }  // namespace tessera

@@ -30,7 +30,7 @@ std::string describe(const CollectiveInst& it) {
                 it.middle, it.inner, list(it.extents), list(it.extents2), it.root, index(it.node));
 }
 
-// One instruction that has been reached and now waits for the others that it meets.
+// An instruction that has been reached and waits for its peers.
 struct Arrival {
   int32_t rank, instruction;
   int64_t at_ns;
@@ -85,7 +85,7 @@ class Player {
     return program_.ranks[rank].entries[entry_].code;
   }
 
-  // The groups with one member list are told apart by which of them, in each rank's list, they are.
+  // Numbers the groups. Groups with equal members are told apart by their order in each rank's list.
   void number_groups() {
     std::map<std::pair<std::vector<int32_t>, int32_t>, size_t> numbers;
     for (size_t rank = 0; rank < states_.size(); ++rank) {
@@ -104,7 +104,7 @@ class Player {
     runnable_.push_back(rank);
   }
 
-  // Every stream of the rank as far as it goes.
+  // Advances every stream of the rank as far as possible.
   Status advance(size_t rank) {
     for (bool moved = true; moved;) {
       moved = false;
@@ -208,7 +208,7 @@ class Player {
     wake(rank);
   }
 
-  // The first instruction in program order that has not run says why a rank stands still.
+  // Reports, for a rank that cannot go on, the first instruction in program order that has not run.
   Status check_finished() const {
     std::vector<std::string> waiting;
     for (size_t rank = 0; rank < states_.size(); ++rank) {

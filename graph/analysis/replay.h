@@ -1,12 +1,12 @@
-// Replays one entry of a Program on all ranks at once, on paper: streams run in order, instructions wait as
-// their dependencies say, a collective begins when all its members have arrived, a send when its receive has.
-// What comes out is when each instruction runs, the same whatever order ranks are looked at; or, where all
-// that is left waits for something that never comes, who waits for what.
+// Replay: a simulated run of one entry of a Program on all ranks at once. Streams run in order, instructions
+// wait as their dependencies say, a collective begins when all its members have arrived, a send when its
+// receive has. The result is when each instruction runs, the same in whatever order ranks are visited; or, in
+// a deadlock, which rank waits for which.
 //
-// A send occupies its stream until the message is taken, so bytes that it reads are not written over before.
-// That is the one wait that program order does not account for: ranks may each hold back a receive for the
-// sake of a send that the other has to take. `verify` replays every entry with everything but sends and
-// receives on one stream, which waits for more than any other assignment of streams.
+// A send occupies its stream until the message is taken, so bytes that it reads are not overwritten before.
+// That is the one wait outside program order: ranks may each delay a receive for a send that the other has to
+// take. `verify` replays every entry with everything except sends and receives on one stream, which waits for
+// more than any other assignment of streams.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ struct Replay {
   int64_t end_ns = 0;
 };
 
-// Nanoseconds of one instruction once it has begun; of a collective the longest among its members counts, of
-// a message the sender's.
+// Nanoseconds of one instruction once it has begun. A collective takes the longest of its members' times, a
+// message the sender's.
 using ReplayDuration = std::function<int64_t(int32_t rank, int32_t instruction)>;
 
-// `ranks` [rank]: of entry `entry` in each rank's program. kCorrupt for messages and collectives that do not
-// match and for waits without end.
+// `ranks` [rank]: dependencies of entry `entry` in each rank's program. kCorrupt for messages and collectives
+// that do not match and for deadlocks.
 Result<Replay> replay(const Program& program, size_t entry, std::span<const Dependencies> ranks,
                       const ReplayDuration& duration);
 

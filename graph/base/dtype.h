@@ -20,7 +20,7 @@ enum class DType : uint8_t {
   kU8 = 7,
   kQ8_0 = 8,  // GGML: 32 elements as f16 scale + 32 i8
   kQ4_0 = 9,  // GGML: 32 elements as f16 scale + 16 bytes of nibbles
-  kE4M3 = 10,  // codes of 8-bit floats, which mean something together with their tensor's scale (fp8.h)
+  kE4M3 = 10,  // codes of 8-bit floats; a value needs the tensor's scale too (fp8.h)
   kE5M2 = 11,
 };
 inline constexpr int kDTypeCount = 12;

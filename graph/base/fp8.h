@@ -1,10 +1,10 @@
 // The 8-bit floats as bits (OCP 8-bit Floating Point Specification): e4m3, which has no infinities (E4M3FN:
-// NaN is 0x7f and 0xff, the largest number 448), and e5m2 (as IEEE types; the largest number 57344). To them
-// nearest, ties to even, and saturating: what lies beyond the largest number, infinities included, becomes
-// it. NaN stays NaN.
+// NaN is 0x7f and 0xff, the largest number 448), and e5m2 (as IEEE types; the largest number 57344).
+// Conversion rounds to nearest, ties to even, and saturates: values beyond the largest number, infinities
+// included, become it. NaN stays NaN.
 //
 // A tensor in them has one scale, a power of two: value = code * scale. So scaling rounds nothing, a product
-// of the values is the product of the codes times both scales, and another scale changes only what it moves
+// of the values is the product of the codes times both scales, and another scale changes only the values
 // below the smallest normal number.
 #pragma once
 
@@ -65,7 +65,7 @@ inline uint8_t fp8_from_f32(float value, const Fp8Format& format) {
   return static_cast<uint8_t>(sign | std::min<uint32_t>(code, format.largest));
 }
 
-// Rounded once: f32 on the way is rounded to odd, which keeps on which side of every tie a number lies.
+// Rounds once: the intermediate f32 is rounded to odd, which keeps the side of every tie.
 inline uint8_t fp8_from_f64(double value, const Fp8Format& format) {
   const auto near = static_cast<float>(value);
   if (static_cast<double>(near) == value || value != value) return fp8_from_f32(near, format);
@@ -74,10 +74,10 @@ inline uint8_t fp8_from_f64(double value, const Fp8Format& format) {
   return fp8_from_f32(std::bit_cast<float>(bits | 1), format);
 }
 
-// The scale of a tensor whose largest magnitude is `amax`: the least power of two by which it fits; of
-// numbers that are not finite infinity, which makes every product of the tensor infinite or NaN. It does not
-// fall as amax grows, so the scale of a whole is the largest of its parts' scales. Within 2^-126 to 2^126,
-// where 1 / scale is normal too.
+// The scale of a tensor whose largest magnitude is `amax`: the least power of two by which it fits. A
+// magnitude that is not finite gives infinity, which makes every product of the tensor infinite or NaN. The
+// scale never falls as amax grows, so the scale of a whole is the largest of its parts' scales. It is within
+// 2^-126 to 2^126, where 1 / scale is normal too.
 inline double fp8_scale(double amax, const Fp8Format& format) {
   constexpr int kLeast = -126, kMost = 126;
   if (!(amax <= std::numeric_limits<double>::max())) return std::numeric_limits<double>::infinity();

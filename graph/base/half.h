@@ -1,4 +1,4 @@
-// The 16-bit floats as bits: f16 (IEEE binary16) and bf16 (the upper half of an f32). To a narrower type
+// The 16-bit floats as bits: f16 (IEEE binary16) and bf16 (the upper half of an f32). Conversion rounds to
 // nearest, ties to even; NaN stays NaN.
 #pragma once
 
@@ -31,7 +31,7 @@ inline uint16_t f16_from_f32(float value) {
   if (value != value) return static_cast<uint16_t>(sign | 0x7e00);
   const float magnitude = std::bit_cast<float>(bits & 0x7fffffff);
   if (magnitude >= 65520.0f) return static_cast<uint16_t>(sign | 0x7c00);
-  // Below the normal numbers steps are of 2^-24: adding a number whose last place is that rounds to them.
+  // Below the normal numbers steps are 2^-24: adding a number whose last place is that rounds to them.
   if (magnitude < 0x1p-14f) {
     const uint32_t steps = std::bit_cast<uint32_t>(magnitude + 0.5f) - std::bit_cast<uint32_t>(0.5f);
     return static_cast<uint16_t>(sign | steps);

@@ -1,5 +1,5 @@
-// Hash: a 64-bit hash of a stream of words and texts, equal on every machine. For fingerprints of plain data;
-// not cryptographic.
+// Hash: a 64-bit hash of a stream of integers and texts, equal on every machine. For fingerprints of plain
+// data; not cryptographic.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Perturbation: short waits at random, for tests that want threads to meet in every order. Nothing when off.
+// Perturbation: short random waits, for tests that want every order of threads. Disabled by seed 0.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class Perturbation {
       std::this_thread::yield();
   }
 
-  // A seed of its own for one part of what `seed` perturbs; 0 stays 0.
+  // The seed of part `index`, derived from `seed`; 0 stays 0.
   static uint64_t part(uint64_t seed, uint64_t index) {
     if (seed == 0) return 0;
     uint64_t mixed = (seed + index) * 0x9e3779b97f4a7c15u;

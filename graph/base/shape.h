@@ -1,5 +1,5 @@
 // Shape: extents of a tensor, at most kMaxRank dims. An extent is a count >= 0, or a symbol ("B", "T") that a
-// Graph declares and `bind` replaces by a number before lowering; a symbol is stored as -1 - symbol index.
+// Graph declares and `bind` replaces by a number before lowering. A symbol is stored as -1 - symbol index.
 #pragma once
 
 #include <array>

@@ -62,7 +62,7 @@ Status status_from_current_exception() noexcept {
     return Status::out_of_memory();
   } catch (const std::system_error& e) {
     try {
-      // What std::thread throws where the system refuses one.
+      // std::thread throws this where the system refuses a thread.
       if (e.code() == std::errc::resource_unavailable_try_again)
         return Status(
             StatusCode::kOutOfMemory,

@@ -44,7 +44,7 @@ class [[nodiscard]] Status {
   std::string_view message() const;   // empty for success
   std::string to_string() const;      // "invalid_argument: message", "ok"
 
-  // The same error with `context` and ": " put in front of its message; success stays success.
+  // The same error, its message prefixed by `context` and ": "; success stays success.
   Status with_context(std::string_view context) const;
 
  private:
@@ -55,7 +55,7 @@ class [[nodiscard]] Status {
   std::shared_ptr<const Rep> rep_;  // shared: a status is copied to every waiter of a failed run
 };
 
-// What TSR_CHECK throws.
+// InternalError: thrown by TSR_CHECK.
 class InternalError : public std::exception {
  public:
   InternalError(const char* file, int line, std::string_view what);

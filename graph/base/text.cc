@@ -102,7 +102,7 @@ std::string bytes_text(int64_t bytes) {
     value /= 1024;
     ++unit;
   }
-  // Not printf, whose decimal point is the host application's.
+  // to_chars, not printf, whose decimal point depends on the host application's locale.
   std::array<char, 40> digits;
   const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
                                         std::chars_format::fixed, unit == 0 ? 0 : 2)
@@ -128,7 +128,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates) {
-  // No name that was meant is longer; files and callers may hold some of megabytes.
+  // Names that anyone meant are shorter; files and callers may hold some of megabytes.
   constexpr size_t kCompared = 256;
   std::vector<std::pair<size_t, std::string_view>> scored;
   for (const std::string_view candidate : candidates)

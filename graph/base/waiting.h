@@ -8,11 +8,11 @@
 
 namespace tessera {
 
-// The word that waiters watch. int, because that is what std::atomic::wait maps onto a futex without a shared
-// table.
+// WaitWord: the variable that waiters watch. An int, because std::atomic::wait maps that onto a futex without
+// a shared table.
 using WaitWord = std::atomic<int>;
 
-// Looks at `done()` for at most 50 us, giving the core away between looks; what it last returned.
+// Polls `done()` for at most 50 us, yielding the core between polls; returns its last value.
 template <class Done>
 bool spin_until(Done&& done) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(50);

@@ -1,8 +1,8 @@
-// A bidirectional encoder in the manner of BERT: learned positions, attention in both directions, layer_norm
-// after each half, gelu, and the head that guesses masked tokens: a dense layer, gelu, layer_norm, and the
-// embedding with a bias of its own.
+// A bidirectional encoder as BERT: learned positions, attention in both directions, layer_norm after each
+// half, gelu, and the masked-token head: a dense layer, gelu, layer_norm, and the embedding with a bias of
+// its own.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
-// Which tokens are masked is the data's business: labels hold what stood there and -1 everywhere else.
+// The data decide which tokens are masked: labels hold the original token there and -1 everywhere else.
 #include "graph/base/text.h"
 #include "graph/models/families.h"
 #include "graph/models/layer_builder.h"

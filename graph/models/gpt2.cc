@@ -33,7 +33,7 @@ Gpt2Sizes read(ConfigReader& config) {
   return m;
 }
 
-// Dropout of what joins the residual stream; absent (no node, no seed) when the probability is 0.
+// Dropout on the branches of the residual stream; absent (no node, no seed) when the probability is 0.
 class Dropout {
  public:
   Dropout(LayerBuilder& b, double p)

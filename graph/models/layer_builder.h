@@ -1,5 +1,5 @@
 // LayerBuilder: a Graph under construction, in the words of model code. The first error sticks: later calls
-// do nothing, and `finish` returns it, so that a model reads as its layers and not as its error checks.
+// do nothing, and `finish` returns it. Model code therefore needs no error checks.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class LayerBuilder {
   TensorId linear(TensorId x, std::string weight, int64_t k, int64_t n);
   // The same with "<name>.weight" and "<name>.bias".
   TensorId linear_with_bias(TensorId x, const std::string& name, int64_t k, int64_t n);
-  TensorId project(TensorId x, TensorId weight);  // by a weight that exists (a tied head)
+  TensorId project(TensorId x, TensorId weight);  // by an existing weight (a tied head)
 
   TensorId split_heads(TensorId x, int64_t head_size);  // [B, T, H*D] -> [B, T, H, D]
   TensorId merge_heads(TensorId x);                     // and back
@@ -47,8 +47,8 @@ class LayerBuilder {
   Status status_;
 };
 
-// Reads a ModelConfig and remembers what was read, so that a size that the family does not know is an error
-// and not silently ignored. Errors go to the builder.
+// ConfigReader: reads a ModelConfig and records the keys read, so that a size unknown to the family is an
+// error. Errors go to the builder.
 class ConfigReader {
  public:
   ConfigReader(const ModelConfig& config, LayerBuilder& builder) : config_(config), builder_(builder) {}
@@ -58,7 +58,7 @@ class ConfigReader {
   double real(std::string_view name, double otherwise);
   bool flag(std::string_view name, bool otherwise);
   void check(bool holds, std::string message);
-  // Call when all is read, before layers are built; false when something is wrong.
+  // Call after reading, before layers are built; false after an error.
   bool done();
 
  private:

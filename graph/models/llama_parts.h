@@ -1,4 +1,4 @@
-// What the families that begin as Llama share: its attention half and the ends of the model.
+// Shared by the families that begin as Llama: its attention half and the ends of the model.
 #pragma once
 
 #include <cstdint>

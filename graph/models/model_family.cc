@@ -121,7 +121,8 @@ Initializer initializer_for(const Graph& graph, TensorId parameter) {
         leaf.find("norm") != std::string_view::npos ? Initializer::Kind::kOnes : Initializer::Kind::kZeros,
         0};
 
-  // Low-rank adapters begin as nothing: the second matrix is zero, the first keeps the size of what it reads.
+  // Low-rank adapters add nothing at first: the second matrix is zero, the first keeps the scale of its
+  // input.
   if (leaf == "lora_b") return {Initializer::Kind::kZeros, 0};
   if (leaf == "lora_a") {
     const auto read = static_cast<double>(std::max(tensor.type.shape[0], tensor.type.shape[1]));

@@ -14,8 +14,8 @@
 namespace tessera {
 
 // Hyper-parameters in the letters of the shorthand: L layers, C channels, H heads, KV key-value heads, F
-// feed-forward width, V vocabulary, T context length, D head size, E experts, K experts of a token. Families read what they need and fill in
-// defaults.
+// feed-forward width, V vocabulary, T context length, D head size, E experts, K experts of a token. Families
+// read the ones they need and fill in defaults.
 struct ModelConfig {
   std::string family;                    // "llama", "gpt2", ...
   std::map<std::string, int64_t> sizes;  // "L" -> 12
@@ -27,7 +27,8 @@ struct ModelFamily {
   std::string_view name;
   std::string_view example;  // "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048"
   // Inputs "tokens", "positions" i32[B, T]; output "logits" f32[B, T, V]; parameters named as in
-  // docs/models.md. Output "aux_loss" f32[] where the family has a loss of its own, which add_token_loss adds.
+  // docs/models.md. Output "aux_loss" f32[] where the family has a loss of its own, which add_token_loss
+  // adds.
   Result<Graph> (*build)(const ModelConfig& config);
 };
 
@@ -37,7 +38,7 @@ std::span<const ModelFamily> all_model_families();
 Result<ModelConfig> parse_shorthand(std::string_view text);  // "gpt2:L=12,C=768,H=12,V=50257,T=1024"
 Result<Graph> build_model(const ModelConfig& config);
 
-// Initial value of a parameter: how, so that whoever fills memory can do it in parts and in parallel.
+// Initializer: a parameter's initial distribution, so that memory can be filled in parts and in parallel.
 struct Initializer {
   enum class Kind { kZeros, kOnes, kNormal } kind = Kind::kZeros;
   double stddev = 0;

@@ -1,8 +1,8 @@
-// Mixture of experts in the manner of Mixtral: Llama whose feed-forward half is E of them, of which a router
-// picks K for every token.
+// Mixture of experts as Mixtral: Llama whose feed-forward half is E of them, of which a router picks K for
+// every token.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V], aux_loss f32 []
-// A sequence is a group: it has slots of its own at every expert, `capacity` times the even share, and what
-// finds none passes the layer by on the residual stream. capacity=0: nothing is dropped.
+// A sequence is a group: it has slots of its own at every expert, `capacity` times the even share. A token
+// without a slot skips the layer on the residual stream. capacity=0: nothing is dropped.
 #include "graph/base/text.h"
 #include "graph/models/families.h"
 #include "graph/models/llama_parts.h"
@@ -30,9 +30,9 @@ MoeSizes read(ConfigReader& config) {
   return m;
 }
 
-// The balance loss of a layer, E * sum_e fraction[e] * mean probability[e], and the router's z-loss, the mean
-// square of the log of what the softmax divides by; both of every sequence by itself and then averaged, so
-// that they do not depend on how a batch is cut.
+// AuxiliaryLoss: the balance loss of a layer, E * sum_e fraction[e] * mean probability[e], and the router's
+// z-loss, the mean square of the log of the softmax's denominator. Both are computed for every sequence and
+// then averaged, so that they do not depend on how a batch is split.
 class AuxiliaryLoss {
  public:
   AuxiliaryLoss(LayerBuilder& b, const MoeSizes& m) : b_(b), m_(m) {}

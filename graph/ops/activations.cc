@@ -1,5 +1,5 @@
 // Activations and their gradients, element by element. The gradient of an activation is an op of its own, so
-// that one kernel reads x and dy once; tanh and sigmoid are differentiated from their result y.
+// that one kernel reads x and dy once. tanh and sigmoid are differentiated from their result y.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 
@@ -22,7 +22,7 @@ Inferred infer_unary_grad(std::string_view op, Types in) {
   return std::vector<TensorType>{in[0]};
 }
 
-// dx = <op>_grad(x, dy), or of y where `from_result`.
+// dx = <op>_grad(x, dy), or <op>_grad(y, dy) where `from_result`.
 Status unary_vjp(VjpBuilder& b, std::string_view grad_op, bool from_result) {
   const auto dy = b.output_grad(0);
   if (!dy) return {};
@@ -35,7 +35,6 @@ ShardingRule grad_sharding(const OpView& view) { return pointwise_rule(view, {{1
 }  // namespace
 
 // --- relu: y = max(x, 0); dx = dy where x > 0
-// -------------------------------------------------------------------
 
 extern const OpDef kRelu = {
     .name = "relu",
@@ -56,7 +55,6 @@ extern const OpDef kReluGrad = {
 
 // --- gelu: y = x * Phi(x), Phi the normal distribution function, or with approximate = "tanh"
 //     y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), the form of GPT-2
-//     ------------------------------
 
 namespace {
 const AttrSpec kGeluAttrs[] = {
@@ -102,7 +100,6 @@ extern const OpDef kGeluGrad = {
 };
 
 // --- silu: y = x * sigmoid(x); dx = dy * s * (1 + x * (1 - s)), s = sigmoid(x)
-// ---------------------------------
 
 extern const OpDef kSilu = {
     .name = "silu",
@@ -122,7 +119,6 @@ extern const OpDef kSiluGrad = {
 };
 
 // --- tanh: dx = dy * (1 - y^2)
-// ----------------------------------------------------------------------------------
 
 extern const OpDef kTanh = {
     .name = "tanh",
@@ -142,7 +138,6 @@ extern const OpDef kTanhGrad = {
 };
 
 // --- sigmoid: y = 1 / (1 + exp(-x)); dx = dy * y * (1 - y)
-// ------------------------------------------------------
 
 extern const OpDef kSigmoid = {
     .name = "sigmoid",

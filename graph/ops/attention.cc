@@ -38,16 +38,15 @@ Status vjp(VjpBuilder& b) {
   return {};
 }
 
-// Axes on g, beside k: the queries of a KV head are spread, its keys and values are there on all (ALGEBRA
-// rule 4).
+// g may be sharded in addition to k: the queries of a KV head are split, its keys and values replicated
+// (ALGEBRA rule 4).
 ShardingRule sharding(const OpView& view) {
   ShardingRule rule = make_rule("bt(kg)d,bskd,bskd->bt(kg)d,bt(kg)", {}, "sd");
   if (attr_i64(view.attrs, "causal") != 0) rule.order = {'t', 's'};
   return rule;
 }
 
-// Two products of D multiply-adds for every query and key that it sees; the exponentials are small beside
-// them.
+// Two products of D multiply-adds for every query and key that it sees; the exponentials are negligible.
 OpCost cost(const OpView& view) {
   return traffic_cost(view, 4.0 * visible_pairs(view, view.inputs[0].shape, view.inputs[1].shape) *
                                 static_cast<double>(view.inputs[0].shape[3]));
@@ -66,8 +65,8 @@ extern const OpDef kAttention = {.name = attention::kName,
 // attention_merge(out_a, lse_a, out_b, lse_b): attention over two disjoint sets of keys, from attention over
 // each:
 //   lse = log(exp(lse_a) + exp(lse_b)),   out = exp(lse_a - lse) * out_a + exp(lse_b - lse) * out_b
-//   out_a, out_b [B, T, H, D], lse_a, lse_b [B, T, H] -> out, lse.  -inf stands for no keys.  Made by
-//   lowering when keys come in slices: no gradient.
+//   out_a, out_b [B, T, H, D], lse_a, lse_b [B, T, H] -> out, lse.  -inf stands for no keys.
+// Made by lowering when keys come in slices: no gradient.
 namespace attention_merge {
 
 constexpr std::string_view kName = "attention_merge";
@@ -121,7 +120,7 @@ ShardingRule sharding(const OpView& view) {
   return rule;
 }
 
-// Five products for every pair: the scores again, dout . v, and the three gradients.
+// Five products for every pair: the recomputed scores, dout . v, and the three gradients.
 OpCost cost(const OpView& view) {
   return traffic_cost(view, 10.0 * visible_pairs(view, view.inputs[1].shape, view.inputs[2].shape) *
                                 static_cast<double>(view.inputs[1].shape[3]));
@@ -135,9 +134,9 @@ extern const OpDef kAttentionGrad = {.name = attention_grad::kName,
                                      .sharding = attention_grad::sharding,
                                      .cost = attention_grad::cost};
 
-// attention_cached(q, k_cache, v_cache, start): causal attention over a cache. Query i of sequence b stands
-// at position start[b] + i and sees the cached positions up to it; a query at a negative position sees none
-// and gives 0.
+// attention_cached(q, k_cache, v_cache, start): causal attention over a cache. Query i of sequence b is at
+// position start[b] + i and sees the cached positions up to it; a query at a negative position sees none and
+// gives 0.
 //   q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] i32 -> out [B, T, H, D].  For decoding: no
 //   gradient.
 namespace attention_cached {
@@ -154,7 +153,7 @@ Inferred infer(Types in, Attrs) {
 
 ShardingRule sharding(const OpView&) { return make_rule("bt(kg)d,bskd,bskd,b->bt(kg)d", {}, "sd"); }
 
-// How much of the cache is filled is not known here: all of it is counted.
+// The fill of the cache is not known here: all of it is counted.
 OpCost cost(const OpView& view) {
   return traffic_cost(view, 4.0 * static_cast<double>(view.inputs[0].shape.elements()) *
                                 static_cast<double>(view.inputs[1].shape[1]));

@@ -33,8 +33,7 @@ double visible_pairs(const OpView& view, const Shape& q, const Shape& k) {
   const int64_t queries = q[1], keys = k[1];
   if (attr_i64(view.attrs, "causal") == 0)
     return rows * static_cast<double>(queries) * static_cast<double>(keys);
-  // Over a range of keys that begins at `first` the query at position p sees min(p + 1 - first, keys) of
-  // them.
+  // With keys from `first` on, the query at position p sees min(p + 1 - first, keys) of them.
   const auto seen_before = [](int64_t position, int64_t first, int64_t count) {
     position = std::max<int64_t>(position - first, 0);
     const double ramp = static_cast<double>(std::min(position, count));

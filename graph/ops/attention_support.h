@@ -1,5 +1,4 @@
-// What the attention ops share: the shapes of queries, keys and values, and how many pairs a causal mask
-// leaves.
+// Shared by the attention ops: the shapes of queries, keys and values, and the number of unmasked pairs.
 #pragma once
 
 #include "graph/ops/op_support.h"
@@ -10,7 +9,7 @@ namespace tessera::ops {
 Status check_attention_operands(std::string_view op, Types inputs, int q, int k, int v);
 
 // (query, head, key) triples that are not masked, on the local shapes of q and k; reads the attribute
-// "causal" and where the shard lies in the factor t.
+// "causal" and the shard's range of factor t.
 double visible_pairs(const OpView& view, const Shape& q, const Shape& k);
 
 }  // namespace tessera::ops

@@ -27,7 +27,7 @@ Inferred infer(Types in, Attrs) {
 
 ShardingRule sharding(const OpView&) { return make_rule("bskd,btkd,b,b->bskd", {{0, 1}}, "st"); }
 
-// In place, the new rows are all that moves.
+// In place, so only the new rows move.
 OpCost cost(const OpView& view) {
   const auto moved = static_cast<double>(bytes(view.inputs[1]));
   return {.flops = 0, .bytes_read = moved, .bytes_written = moved};

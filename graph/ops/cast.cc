@@ -22,7 +22,7 @@ Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_count("cast", in, 1));
   const std::string& name = attr_string(attrs, "dtype");
   const std::optional<DType> dtype = dtype_from_name(name);
-  // Numbers of 8 bits are made with a scale: quantize.
+  // 8-bit floats need a scale, which quantize makes.
   if (!dtype || info(*dtype).block_elements != 1 || is_fp8(*dtype))
     return Status(StatusCode::kInvalidArgument,
                   format("cast: dtype is '{}', wanted one of f32, f64, f16, bf16, i32, i64, i8, u8", name));
@@ -39,7 +39,7 @@ Status vjp(VjpBuilder& b) {
   return set_grad(b, 0, [&] { return b.emit("cast", {*dy}, {{"dtype", to_text(in[0].dtype)}}); });
 }
 
-// An addend may be cast before the sum is made: what that rounds is of the order of one rounding an addend.
+// An addend may be cast before the sum is formed: the error is of the order of one rounding an addend.
 ShardingRule sharding(const OpView& view) {
   return pointwise_rule(view, between_floats(view.inputs, view.attrs) ? LinearSets{{0}} : LinearSets{});
 }

@@ -8,7 +8,6 @@ namespace tessera {
 using namespace ops;
 
 // --- sum_squares(x) = sum over all elements of x^2:  x [d0, ..., dn] -> [] (f64 in an f64 graph, else f32)
-// ---------
 
 namespace {
 Inferred squares_infer(Types in, Attrs) {
@@ -41,7 +40,6 @@ extern const OpDef kSumSquares = {
 
 // --- clip_scale(s, loss_scale): norm = sqrt(s) / loss_scale, scale = min(1, max_norm / (norm + 1e-6)) /
 // loss_scale
-// -----------
 //     s [], loss_scale [] optional (else 1): what the gradients were multiplied by -> scale [], norm []
 //     A norm that is not finite makes the scale 0, which the optimizers take as "leave everything as it is".
 

@@ -1,7 +1,7 @@
-// Cross entropy over a vocabulary that may be sharded, in phases: the statistics m = row_max(x), s =
-// row_sum_exp(x, m) and picked = pick(x, labels) are each local sums (or maxima) that merge over the shards;
-// cross_entropy finishes from them without the logits. Its gradient goes to the logits alone, in one piece;
-// the statistics are not differentiated, so a loss that depends on them in another way is an error of
+// Cross entropy over a vocabulary that may be sharded, in phases. The statistics m = row_max(x), s =
+// row_sum_exp(x, m) and picked = pick(x, labels) are local sums (or maxima) that merge over the shards;
+// cross_entropy finishes from them without the logits. Its gradient goes to the logits only, in one piece.
+// The statistics are not differentiated, so a loss that depends on them in another way is an error of
 // `differentiate`.
 #include "graph/base/text.h"
 #include "graph/ops/row_support.h"
@@ -107,8 +107,8 @@ extern const OpDef kPick = {
     .name = pick::kName, .infer = pick::infer, .sharding = pick::sharding, .cost = pick::cost};
 
 // cross_entropy(x, labels, m, s, picked)[...] = log s + m - picked, 0 where the label is negative (ignored)
-//   shape of x [..., V], labels [...] i32, m, s, picked [...] -> loss [...].  x is named for its gradient
-//   alone.
+//   shape of x [..., V], labels [...] i32, m, s, picked [...] -> loss [...].  x is an operand only for its
+//   gradient.
 namespace cross_entropy {
 
 constexpr std::string_view kName = "cross_entropy";
@@ -132,7 +132,7 @@ Status vjp(VjpBuilder& b) {
   });
 }
 
-// v is replicated, not reduced: the statistics are complete, and the shape of x moves nothing.
+// v is replicated, not reduced: the statistics are complete, and x, a shape, moves no bytes.
 ShardingRule sharding(const OpView& view) {
   const std::string rows = rows_of(view);
   return make_rule(format("{}v,{},{},{},{}->{}", rows, rows, rows, rows, rows, rows), {}, "v");

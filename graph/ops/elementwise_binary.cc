@@ -1,5 +1,4 @@
-// Binary element by element: x, y same type [d0, ..., dn] -> z the same. The result may take over the buffer
-// of x.
+// Binary element-wise ops: x, y same type [d0, ..., dn] -> z the same. The result may reuse the buffer of x.
 #include "graph/ops/op_support.h"
 
 namespace tessera {
@@ -16,7 +15,6 @@ Inferred infer_pair(std::string_view op, Types in) {
 }  // namespace
 
 // --- add: z = x + y. Jointly linear: two addends of a partial sum add up to an addend of the sum.
-// ---------------
 
 namespace {
 Status add_vjp(VjpBuilder& b) {
@@ -41,7 +39,6 @@ extern const OpDef kAdd = {
 };
 
 // --- sub: z = x - y
-// ---------------------------------------------------------------------------------------------
 
 namespace {
 Status sub_vjp(VjpBuilder& b) {
@@ -65,7 +62,6 @@ extern const OpDef kSub = {
 };
 
 // --- mul: z = x * y; dx = dz * y, dy = dz * x
-// -------------------------------------------------------------------
 
 namespace {
 Status mul_vjp(VjpBuilder& b) {
@@ -89,7 +85,6 @@ extern const OpDef kMul = {
 };
 
 // --- div: z = x / y; dx = dz / y, dy = -dz * z / y
-// --------------------------------------------------------------
 
 namespace {
 Status div_vjp(VjpBuilder& b) {

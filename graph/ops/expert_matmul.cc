@@ -1,5 +1,5 @@
 // expert_matmul(x, w, load)[e, b, s, n] = sum_k x[e, b, s, k] * w[e, k, n]: every expert's own weight over
-// its slots. With `load` only the first load[e, b] slots are computed and the others are 0, whatever x holds
+// its slots. With `load` only the first load[e, b] slots are computed; the others are 0, whatever x holds
 // there.
 //   x [E, B, S, K], w [E, K, N] ([E, N, K] when trans_w = 1), load [E, B] i32 optional -> y [E, B, S, N]
 // expert_matmul_weight_grad(x, dy, load)[e, k, n] = sum over b and the slots s < load of x[e, b, s, k] *
@@ -47,7 +47,7 @@ Inferred infer(Types in, Attrs attrs) {
       {in[0].dtype, with_last(without_last(in[0].shape), in[1].shape[trans ? 1 : 2])}};
 }
 
-// dx = dy w^T and dw = x^T dy, both over the taken slots alone.
+// dx = dy w^T and dw = x^T dy, both over the taken slots only.
 Status vjp(VjpBuilder& b) {
   const auto dy = b.output_grad(0);
   if (!dy) return {};

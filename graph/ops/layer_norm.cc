@@ -150,13 +150,13 @@ extern const OpDef kLayerNormGradWeight = {.name = layer_norm_grad_weight::kName
                                            .sharding = layer_norm_grad_weight::sharding,
                                            .cost = layer_norm_grad_weight::cost};
 
-// Both gradients at once, with another one of x: dx as of layer_norm_grad_input plus addend, dw and db as of
-// layer_norm_grad_weight.
+// layer_norm_grad: both gradients at once, with another gradient of x added: dx as layer_norm_grad_input plus
+// addend, dw and db as layer_norm_grad_weight.
 //   dy, x [..., C], w [C], mean [...], rstd [...], addend [..., C] optional -> dx [..., C], dw [C], db [C];
-//   with column_sums also [C], the sum of dx over all but its last dim.
-// Linear in dy and addend together. What lowering makes of the two and of the sums that follow
-// (parallel/lowering/kernel_fusion.h), so that dy and x are read once, and dx not again for the gradient of
-// the bias before it.
+//   with column_sums also [C], the sum of dx over all dims except its last.
+// Linear in dy and addend together. Lowering makes it from the two ops and the sums that follow
+// (parallel/lowering/kernel_fusion.h), so that dy and x are read once, and dx is not read again for the
+// gradient of the bias before it.
 namespace layer_norm_grad {
 
 constexpr std::string_view kName = "layer_norm_grad";
@@ -201,8 +201,8 @@ extern const OpDef kLayerNormGrad = {.name = layer_norm_grad::kName,
                                      .in_place = kInPlaceFirst};
 
 // add_layer_norm(x, addend, w, b): sum = x + addend, rounded to its type, and layer_norm of that
-//   x, addend [..., C], w, b [C] -> sum, y [..., C], mean [...], rstd [...].  What add and layer_norm become
-//   where nothing lies between them on a device (parallel/lowering/kernel_fusion.h).
+//   x, addend [..., C], w, b [C] -> sum, y [..., C], mean [...], rstd [...].  Lowering makes it from adjacent
+//   add and layer_norm on a device (parallel/lowering/kernel_fusion.h).
 namespace add_layer_norm {
 
 constexpr std::string_view kName = "add_layer_norm";

@@ -1,9 +1,9 @@
-// The output head x w^T and the cross entropy of its logits as one op, so that no [..., V] tensor of logits
-// exists: kernels make a few rows of them at a time in their workspace. With dlogits[..., v] = softmax(x
-// w^T)[..., v] - [v = labels[...]], the gradient takes three products as head and loss apart do, for it makes
-// loss and gradient from the same logits (graph/transform/fused_loss.h puts it in the place of the forward
-// op). A vocabulary that is split needs maximum and sum of every row from all shards first: its phased form
-// makes the logits three times.
+// linear_cross_entropy: the output head x w^T and the cross entropy of its logits as one op, so that no [...,
+// V] tensor of logits exists: kernels make a few rows of them at a time in their workspace. The gradient is
+// dlogits[..., v] = softmax(x w^T)[..., v] - [v = labels[...]]. It takes three matmuls, as many as separate
+// head and loss, since it makes loss and gradient from the same logits (graph/transform/fused_loss.h replaces
+// the forward op by it). A sharded vocabulary needs maximum and sum of every row from all shards first: its
+// phased form makes the logits three times.
 #include "graph/base/text.h"
 #include "graph/ops/product_support.h"
 #include "graph/ops/row_support.h"
@@ -50,7 +50,7 @@ Status check_scalar(std::string_view op, Types in, int i, std::string_view name)
 // c is whole: the loss is not linear in logits that are addends.
 ShardingRule head_rule(const std::string& text) { return make_rule(text, {}, "c"); }
 
-// `products` of the head, and what else is done for every logit. Logits stay in the workspace.
+// Cost of `products` matmuls of the head and `others` operations a logit. Logits stay in the workspace.
 OpCost head_cost(const OpView& view, double products, double others) {
   const double rows = static_cast<double>(without_last(view.inputs[0].shape).elements());
   const double C = static_cast<double>(view.inputs[1].shape[1]),
@@ -244,8 +244,8 @@ extern const OpDef kLinearRowSums = {.name = linear_row_sums::kName,
 
 // linear_cross_entropy_finish(shapes of x, w, labels, m, s, picked, scale) = scale * sum over rows of log s +
 // m - picked
-//   shapes of x [..., C], w [V, C], labels [...] i32, m, s, picked [...], scale [] -> loss [].  Its operands
-//   are complete on every shard of v: the one that begins at 0 has the loss, the others 0.
+//   shapes of x [..., C], w [V, C], labels [...] i32, m, s, picked [...], scale [] -> loss [].  Operands are
+//   complete on every shard of v: the one that begins at 0 gets the loss, the others 0.
 namespace linear_cross_entropy_finish {
 
 constexpr std::string_view kName = "linear_cross_entropy_finish";

@@ -1,6 +1,6 @@
-// log_sum_exp(x)[...] = log(sum_v exp(x[..., v])), -inf of nothing
-//   x [..., V] -> y [...] of the same dtype.  v is whole. For short rows (a router's z-loss); the phases of a
-//   cross entropy over a vocabulary are ops of their own.
+// log_sum_exp(x)[...] = log(sum_v exp(x[..., v])), -inf for an empty row
+//   x [..., V] -> y [...] of the same dtype.  v is whole. For short rows (a router's z-loss); a cross entropy
+//   over a vocabulary has ops for its phases.
 #include "graph/base/text.h"
 #include "graph/ops/row_support.h"
 

@@ -1,6 +1,6 @@
-// The factor on the loss that keeps gradients of f16 within its range (Micikevicius et al., "Mixed precision
-// training", ICLR 2018). It is a power of two, so that scaling rounds nothing, and lives on the devices as
-// the distance of its exponent from that of the first step: state begins as zeros.
+// Loss scaling: the factor on the loss that keeps gradients of f16 within its range (Micikevicius et al.,
+// "Mixed precision training", ICLR 2018). It is a power of two, so that scaling rounds nothing. The devices
+// hold the distance of its exponent from that of the first step: state begins as zeros.
 #include <cmath>
 
 #include "graph/base/text.h"
@@ -18,7 +18,6 @@ Status check_scalar(std::string_view op, Types in, int i, std::string_view name)
 }  // namespace
 
 // --- loss_scaling(offset) = initial * 2^offset.  offset [] -> scale []
-// ------------------------------------------------------------------
 
 namespace {
 const AttrSpec kScaleAttrs[] = {
@@ -47,9 +46,8 @@ extern const OpDef kLossScaling = {
 };
 
 // --- loss_scaling_update(offset, good, norm) -> offset, good:  all []
-// ------------------------------------------------------------------
-//     A norm that is not finite: half the factor. `interval` steps with a finite one after another: twice.
-//     good counts those since the last change.
+//     A norm that is not finite halves the factor; `interval` consecutive steps with a finite one double it.
+//     `good` counts those since the last change.
 
 namespace {
 const AttrSpec kUpdateAttrs[] = {

@@ -13,7 +13,6 @@ namespace tessera {
 using namespace ops;
 
 // --- matmul
-// -----------------------------------------------------------------------------------------------------
 
 namespace {
 const AttrSpec kMatmulAttrs[] = {
@@ -73,8 +72,8 @@ Status matmul_vjp(VjpBuilder& b) {
   return set_grad(b, 2, [&] { return b.emit("sum_leading", {*dpre}); });
 }
 
-// A shard of k makes an addend of y. The bias belongs into one addend only: the kernel adds it where k begins
-// at 0. Behind an activation k must be whole.
+// A shard of k makes an addend of y. The bias belongs to one addend only: the kernel adds it where k begins
+// at 0. With an activation k must be whole.
 ShardingRule matmul_sharding(const OpView& view) {
   const std::string leading = leading_letters(view.inputs[0].shape.rank() - 1, "kn");
   const bool bias = view.inputs.size() == 3, activation = has_activation(view.attrs);
@@ -103,7 +102,6 @@ extern const OpDef kMatmul = {
 };
 
 // --- matmul_weight_grad
-// -----------------------------------------------------------------------------------------
 
 namespace {
 const AttrSpec kWeightGradAttrs[] = {

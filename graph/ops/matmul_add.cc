@@ -1,7 +1,7 @@
 // matmul_add(x, w, addend, bias)[..., n] = sum_k x[..., k] * w[k, n] + addend[..., n] + bias[n], rounded
 // once.
 //   x [..., K], w [K, N] ([N, K] when trans_w = 1), addend [..., N], bias [N] optional -> y [..., N]
-// What add makes of a product and another tensor, where nothing lies between them on a device
+// Lowering makes it from an add and the matmul before it on the same device
 // (parallel/lowering/kernel_fusion.h): a residual, or a sum of gradients.
 #include "graph/base/text.h"
 #include "graph/ops/product_support.h"
@@ -30,7 +30,7 @@ Inferred infer(Types in, Attrs attrs) {
   return y;
 }
 
-// A shard of k makes an addend of y. What is added belongs into one of them only: the kernel adds it where k
+// A shard of k makes an addend of y. Addend and bias belong to one of them only: the kernel adds them where k
 // begins at 0.
 ShardingRule sharding(const OpView& view) {
   const std::string leading = leading_letters(view.inputs[0].shape.rank() - 1, "kn");

@@ -1,8 +1,8 @@
 // matmul_gelu_grad(dy, w, pre)[..., n] = gelu'(pre[..., n]) * sum_k dy[..., k] * w[k, n], gelu in its tanh
 // form.
 //   dy [..., K], w [K, N] ([N, K] when trans_w = 1), pre [..., N] -> dpre [..., N]
-// What gelu_grad makes of the product dy w, where that is the gradient of gelu(pre)
-// (graph/transform/gelu_products.h).
+// graph/transform/gelu_products.h makes it from gelu_grad and the matmul dy w that gives the gradient of
+// gelu(pre).
 #include "graph/base/text.h"
 #include "graph/ops/product_support.h"
 
@@ -25,7 +25,7 @@ Inferred infer(Types in, Attrs attrs) {
   return std::vector<TensorType>{{in[0].dtype, dpre}};
 }
 
-// A shard of k makes an addend of dpre, since all of them are multiplied by the same.
+// A shard of k makes an addend of dpre, since all of them have the same factor.
 ShardingRule sharding(const OpView& view) {
   const std::string leading = leading_letters(view.inputs[0].shape.rank() - 1, "kn");
   const std::string w = attr_i64(view.attrs, "trans_w") == 1 ? "nk" : "kn";

@@ -1,7 +1,7 @@
-// Tokens to the slots of their experts and back. Slots are [E, B, S, C]: with the batch split over an axis on
-// the tokens' side and the experts split over it on theirs, going from one layout to the other is one
-// all-to-all of whole slots. Taken slots come first, the rest is zero; how many are taken travels beside them
-// (load of moe_route).
+// Dispatch of tokens to the slots of their experts, and combination back. Slots are [E, B, S, C]. With the
+// batch split over an axis on the tokens' side and the experts split over it on theirs, the change of layout
+// is one all-to-all of whole slots. Taken slots come first, the rest is zero; the number of taken ones is
+// another tensor (load of moe_route).
 #include "graph/base/text.h"
 #include "graph/ops/row_support.h"
 
@@ -11,7 +11,7 @@ using namespace ops;
 
 namespace {
 
-// Operand i are slots [E, B, S, C] of sequences [B, T, C], as many as `tokens` (operand j) has.
+// Checks that operand i is slots [E, B, S, C] for the sequences [B, T, C] of `tokens` (operand j).
 Status check_slots(std::string_view op, Types in, int i, std::string_view name) {
   TSR_RETURN_IF_ERROR(check_float(op, in, i, name));
   return check_rank(op, in, i, name, 4);
@@ -42,14 +42,14 @@ Status check_gate(std::string_view op, Types in, int i, DType dtype, int expert)
   return check_shape(op, in, i, "gate", in[static_cast<size_t>(expert)].shape);
 }
 
-// Rows of C that are moved for the [B, T, K] choices.
+// Number of elements moved for the [B, T, K] choices.
 double moved(const TensorType& choices, const TensorType& rows) {
   return static_cast<double>(choices.shape.elements()) * static_cast<double>(last_extent(rows.shape));
 }
 
 }  // namespace
 
-// moe_dispatch(x, token)[e, b, s] = x[b, token[e, b, s]], 0 for a token that is not there (-1, another shard)
+// moe_dispatch(x, token)[e, b, s] = x[b, token[e, b, s]], 0 for an absent token (-1, another shard)
 //   x [B, T, C], token [E, B, S] i32 -> [E, B, S, C].  Linear in x; a shard of t makes an addend.
 namespace moe_dispatch {
 
@@ -154,7 +154,7 @@ extern const OpDef kMoeCombine = {.name = moe_combine::kName,
                                   .cost = moe_combine::cost};
 
 // moe_combine_grad_input(dz, expert, slot, gate)[e, b, s] = gate[b, t, j] * dz[b, t] where choice j of token
-// t has slot s of expert e; 0 where nobody has it. A slot has one owner at most.
+// t has slot s of expert e; 0 for an empty slot. A slot has at most one owner.
 //   dz [B, T, C], expert, slot [B, T, K] i32, gate [B, T, K], shape of y [E, B, S, C] -> dy [E, B, S, C]
 namespace moe_combine_grad_input {
 

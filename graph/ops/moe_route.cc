@@ -1,9 +1,9 @@
-// Routing of a mixture of experts: which experts a token goes to, at which of their slots, with which weight.
+// Routing of a mixture of experts: the experts of each token, the slots there, and the weights.
 //
 // A group is one sequence (the groups' factor is the batch factor b): every sequence has `capacity` slots at
-// every expert, filled in the order of its tokens, and what finds no slot is dropped. So which token is
-// dropped depends on the tokens before it in the same sequence, and on nothing else: not on how the batch is
-// cut over devices or micro-batches.
+// every expert, filled in the order of its tokens. A choice without a free slot is dropped. So drops depend
+// only on the tokens before it in the same sequence, not on how the batch is split over devices or
+// micro-batches.
 #include <algorithm>
 #include <cmath>
 
@@ -39,12 +39,12 @@ int64_t slots(int64_t T, int64_t E, int64_t k, double capacity) {
 }  // namespace
 
 // moe_route(probs): every token takes the k experts of its k largest probabilities, largest first (the lower
-// index of equals), and at each of them the next free slot, tokens in order, and of one token the larger
+// index of equals). At each expert it takes the next free slot: tokens in order, and for one token the larger
 // probability first.
 //   probs [B, T, E] -> expert [B, T, K] i32; slot [B, T, K] i32, -1: dropped; gate [B, T, K], the
-//   probability, divided by the sum of the token's k with normalize = 1; token [E, B, S] i32, who has the
-//   slot, -1: nobody; load [E, B] i32, slots taken: the first ones. S = min(T, ceil(capacity * k * T / E)),
-//   at least 1; T with capacity = 0: then nothing is dropped.
+//   probability, divided by the sum of the token's k with normalize = 1; token [E, B, S] i32, the owner of
+//   the slot, -1: none; load [E, B] i32, number of slots taken: the first ones. S = min(T, ceil(capacity * k
+//   * T / E)), at least 1; T with capacity = 0: then nothing is dropped.
 // Differentiable in gate.
 namespace moe_route {
 
@@ -86,7 +86,7 @@ Status vjp(VjpBuilder& b) {
   });
 }
 
-// A token's slot depends on all tokens before it, so that t is whole.
+// t is whole, since a token's slot depends on all tokens before it.
 ShardingRule sharding(const OpView&) { return make_rule("bte->btk,btk,btk,ebs,eb", {}, "tkes"); }
 
 OpCost cost(const OpView& view) {
@@ -103,8 +103,8 @@ extern const OpDef kMoeRoute = {.name = moe_route::kName,
                                 .sharding = moe_route::sharding,
                                 .cost = moe_route::cost};
 
-// The gradient of the gates, to the probabilities that were chosen: dgate itself, or with normalize = 1 and
-// gates g = p / sum(p):  dp[j] = (dgate[j] - sum_i dgate[i] * g[i]) / sum(p)
+// moe_route_grad: the gradient of the chosen probabilities from that of the gates: dgate itself, or with
+// normalize = 1 and gates g = p / sum(p):  dp[j] = (dgate[j] - sum_i dgate[i] * g[i]) / sum(p)
 //   probs [B, T, E], expert [B, T, K] i32, dgate [B, T, K] -> dprobs [B, T, E].  Linear in dgate.
 namespace moe_route_grad {
 
@@ -139,10 +139,10 @@ extern const OpDef kMoeRouteGrad = {.name = moe_route_grad::kName,
                                     .sharding = moe_route_grad::sharding,
                                     .cost = moe_route_grad::cost};
 
-// moe_fraction(expert)[b, e] = how often expert e was chosen in sequence b, dropped or not, / (T * K)
+// moe_fraction(expert)[b, e] = number of choices of expert e in sequence b, dropped or not, / (T * K)
 //   expert [B, T, K] i32, shape of probs [B, T, E] -> [B, E] of the dtype of probs. The balance loss of
-//   Switch Transformers is E * sum_e fraction[e] * mean_t probs[t, e]; it is 1 where all experts are used
-//   alike. No gradient: counts are constant almost everywhere.
+//   Switch Transformers is E * sum_e fraction[e] * mean_t probs[t, e]; it is 1 where the load is even. No
+//   gradient: counts are constant almost everywhere.
 namespace moe_fraction {
 
 constexpr std::string_view kName = "moe_fraction";

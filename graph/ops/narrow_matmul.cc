@@ -1,13 +1,13 @@
-// narrow_matmul(x, w, scale, bias)[..., n] = sum_k x[..., k] * W[n, k] + bias[n]: a product whose weight is
+// narrow_matmul(x, w, scale, bias)[..., n] = sum_k x[..., k] * W[n, k] + bias[n]: a matmul whose weight is
 // stored in fewer bits than it is computed in. It is widened as it is read, so that a few rows (decoding)
-// cost the bytes of the narrow weight.
+// cost the bytes of the stored weight.
 //   x [..., K] of any float type, bias [N] of it optional -> y [..., N]
 //   w [N, K] bf16 or f16: W = w, there is no scale
 //   w [N, K] i8, scale [N, G] f16: W[n, k] = w[n, k] * scale[n, k / (K / G)]
 //   w [N, K / 2] u8, two numbers of 4 bits a byte, scale [N, G] f16: of every 32 numbers byte i of 16 holds
-//   number i
-//     in its low half and number 16 + i in its high half, both with 8 added; K / G is a multiple of 32.
-// Weights of integers do not train: there is no gradient.
+//     number i in its low half and number 16 + i in its high half, both with 8 added; K / G is a multiple
+//     of 32.
+// Integer weights do not train: there is no gradient.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 
@@ -66,8 +66,8 @@ Inferred narrow_matmul_infer(Types in, Attrs) {
   return std::vector<TensorType>{{in[0].dtype, with_last(without_last(in[0].shape), n)}};
 }
 
-// k is cut between groups (g), never inside one (u, or v in bytes). Of its shards the one that begins at 0
-// adds the bias, as in matmul.
+// k is split between groups (g), never inside one (u, or v in bytes). The shard that begins at 0 adds the
+// bias, as in matmul.
 ShardingRule narrow_matmul_sharding(const OpView& view) {
   const std::string leading = leading_letters(view.inputs[0].shape.rank() - 1, "knguv");
   const bool scaled = has_scale(view.inputs);

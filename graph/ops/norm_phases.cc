@@ -1,5 +1,5 @@
-// layer_norm and rms_norm over a channel that is split: local statistics, which add up over the shards, and
-// what finishes from them. The number of channels is the factor's global extent, so a shard divides by the
+// Phases of layer_norm and rms_norm over a split channel: local statistics, which add up over the shards, and
+// ops that finish from them. The number of channels is the factor's global extent, so a shard divides by the
 // whole. For lowering; models use the ops themselves.
 #include "graph/base/text.h"
 #include "graph/ops/row_support.h"
@@ -63,7 +63,7 @@ OpCost cost(const OpView& view) {
 extern const OpDef kRowSum = {
     .name = row_sum::kName, .infer = row_sum::infer, .sharding = row_sum::sharding, .cost = row_sum::cost};
 
-// row_sum_squares(x, s)[...] = sum_c (x[..., c] - s[...] / C)^2, without s: of the values themselves
+// row_sum_squares(x, s)[...] = sum_c (x[..., c] - s[...] / C)^2; without s, sum_c x[..., c]^2
 //   x [..., C], s [...] optional -> ss [...] (f64 in an f64 graph, else f32)
 namespace row_sum_squares {
 

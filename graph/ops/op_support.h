@@ -1,5 +1,5 @@
-// What the files of graph/ops share: checks with exact messages, sharding rules of the common forms, and
-// costs read off operand types. Everything works on symbols too: extents are compared for equality and never
+// Shared by the files of graph/ops: checks with exact messages, sharding rules of the common forms, and costs
+// from operand types. Everything works on symbols too: extents are compared for equality and never
 // multiplied.
 #pragma once
 
@@ -20,10 +20,10 @@ using Attrs = std::span<const Attr>;
 using Inferred = Result<std::vector<TensorType>>;
 using LinearSets = std::vector<std::vector<int>>;
 
-// --- infer: each returns what was found, what was wanted, and the operand by its index and the name given
-// -------
+// --- infer: each error names the value found, the value wanted, and the operand by its index and the name
+// given
 
-// The real attribute `name` is at least `least` and below `below`.
+// Checks that the real attribute `name` is at least `least` and below `below`.
 Status check_range(std::string_view op, Attrs attrs, std::string_view name, double least, double below);
 constexpr double kUnbounded = 1e300;
 
@@ -34,19 +34,18 @@ Status check_dtype(std::string_view op, Types inputs, int i, std::string_view na
 Status check_integer(std::string_view op, Types inputs, int i, std::string_view name);  // i32 or i64
 Status check_rank(std::string_view op, Types inputs, int i, std::string_view name, int wanted);
 Status check_rank_at_least(std::string_view op, Types inputs, int i, std::string_view name, int least);
-// Inputs i and j have the same shape; `check_same_type` wants the same dtype as well.
+// Checks that inputs i and j have the same shape; `check_same_type` compares the dtype as well.
 Status check_same_shape(std::string_view op, Types inputs, int i, int j);
 Status check_same_type(std::string_view op, Types inputs, int i, int j);
 Status check_shape(std::string_view op, Types inputs, int i, std::string_view name, const Shape& wanted);
 Status check_extent(std::string_view op, Types inputs, int i, std::string_view name, int dim, int64_t wanted);
-// A tensor dim named by an attribute: 0 <= dim < rank.
+// Checks a tensor dim named by an attribute: 0 <= dim < rank.
 Status check_dim(std::string_view op, std::string_view attr, int64_t dim, int rank);
 
 // Statistics, scalars and optimizer moments that belong to values of `dtype`: f64 in an f64 graph, else f32.
 inline DType statistics_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-// The attribute of ops whose sums over rows may leave without being rounded, for those that want them in f32
-// anyway.
+// The attribute of ops whose sums over rows may stay in f32, for readers that want them so.
 inline constexpr AttrSpec kWideSums = {.name = "wide",
                                        .type = AttrType::kI64,
                                        .default_value = AttrValue(int64_t{0}),
@@ -64,9 +63,8 @@ Shape with_last(const Shape& leading, int64_t last);
 inline int64_t last_extent(const Shape& shape) { return shape[shape.rank() - 1]; }
 
 // --- vjp
-// ------------------------------------------------------------------------------------------------------------
 
-// Sets the gradient of input i to what `make` emits, when anyone wants it.
+// Sets the gradient of input i to the tensor that `make` emits, when it is needed.
 template <class Make>
 Status set_grad(VjpBuilder& builder, int i, Make&& make) {
   if (!builder.needs_grad(i)) return {};
@@ -77,11 +75,10 @@ Status set_grad(VjpBuilder& builder, int i, Make&& make) {
 // For ops that no gradient flows through (zeros_like, integer ops): leaves every input without one.
 Status no_gradient(VjpBuilder& builder);
 
-// OpDef::in_place of an op whose first result may take over the buffer of its first operand.
+// OpDef::in_place of an op whose first result may reuse the buffer of its first operand.
 inline constexpr int kInPlaceFirst[] = {0};
 
 // --- sharding
-// -------------------------------------------------------------------------------------------------------
 
 // Letters of `count` leading dims: "abc", leaving out those in `taken` (by convention "kn", "v", "c", ...).
 std::string leading_letters(int count, std::string_view taken = {});
@@ -89,16 +86,16 @@ std::string leading_letters(int count, std::string_view taken = {});
 // parse_rule, the linear sets, and factors that may not be sharded.
 ShardingRule make_rule(std::string_view text, LinearSets linear = {}, std::string_view replicated = {});
 
-// Factors that a result has, and yet are summed over for the others.
+// Marks factors as summed over too, although one of the results has them.
 void reduce_too(ShardingRule& rule, std::string_view factors);
 
-// Every operand has the dims a, b, c, ... of the first input, but for scalars, which have none.
+// A rule in which every operand has the dims a, b, c, ... of the first input, except scalars, which have
+// none.
 ShardingRule pointwise_rule(const OpView& view, LinearSets linear = {});
 
 // --- cost
-// -----------------------------------------------------------------------------------------------------------
 
-// Reads every input but those in `shape_only`, writes every output.
+// Reads every input except those in `shape_only`, writes every output.
 OpCost traffic_cost(const OpView& view, double flops, std::span<const int> shape_only = {});
 // The same with `flops` per element of output 0.
 OpCost elementwise_cost(const OpView& view, double flops_per_element, std::span<const int> shape_only = {});

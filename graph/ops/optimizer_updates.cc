@@ -1,14 +1,14 @@
-// One optimizer step of one parameter. Element by element, so any sharding of parameter and state will do
+// Updates: one optimizer step of one parameter. Element-wise, so any sharding of parameter and state is valid
 // (ZeRO).
 //   lr, step, gscale are scalars (f64 in an f64 graph, else f32), as are the elements of the state tensors.
-//   gscale, when given, multiplies the gradient; gscale = 0 leaves parameter and state exactly as they are,
-//   which is how a step whose gradient is not finite is skipped.
-//   The stochastic ones keep a bf16 parameter without a wider copy of it. What they make of it (in the type
-//   of gradient and state, then f32) lies between two neighbours in bf16 and becomes the upper one with the
-//   probability that makes the expectation the value itself: 16 random bits are added below the last bit that
-//   is kept, and what is below is dropped. The bits are those of Philox4x32-10 with key `seed` and counter
-//   (i / 8, salt), the (i % 8)th 16 of its 128, where i is the row-major index of the element in the whole
-//   parameter, never in the shard: any sharding rounds every element alike. `salt` tells parameters apart.
+//   gscale, when given, multiplies the gradient. gscale = 0 leaves parameter and state exactly as they are,
+//   so that a step whose gradient is not finite changes nothing. Stochastic updates keep a bf16 parameter
+//   without a wider copy. The new value (in the type of gradient and state, then f32) is between two
+//   neighbours in bf16 and becomes the upper one with the probability that makes the expectation the value
+//   itself: 16 random bits are added below the last bit that is kept, and the rest is dropped. The bits are
+//   those of Philox4x32-10 with key `seed` and counter (i / 8, salt), the (i % 8)th 16 of its 128, where i is
+//   the row-major index of the element in the whole parameter, never in the shard: any sharding rounds every
+//   element the same. `salt` tells parameters apart.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 
@@ -17,7 +17,7 @@ namespace tessera {
 using namespace ops;
 
 namespace {
-// p, g of one float type; `states` tensors after them of p's shape; then scalars.
+// Checks p, g of one float type; `states` tensors after them of p's shape; then scalars.
 Status check_update(std::string_view op, Types in, int states, int scalars) {
   TSR_RETURN_IF_ERROR(check_count(op, in, 2 + states + scalars, 2 + states + scalars + 1));
   TSR_RETURN_IF_ERROR(check_float(op, in, 0, "parameter"));
@@ -31,7 +31,7 @@ Status check_update(std::string_view op, Types in, int states, int scalars) {
   return {};
 }
 
-// p bf16, g of another float type; `states` tensors after them as g; then scalars as g, and the seed.
+// Checks p bf16, g of another float type; `states` tensors after them as g; then scalars as g, and the seed.
 Status check_stochastic(std::string_view op, Types in, int states, int scalars) {
   TSR_RETURN_IF_ERROR(check_count(op, in, 2 + states + scalars + 2));
   TSR_RETURN_IF_ERROR(check_dtype(op, in, 0, "parameter", DType::kBF16));
@@ -51,13 +51,12 @@ const AttrSpec kSalt = {"salt", AttrType::kI64, AttrValue(int64_t{0}),
 }  // namespace
 
 // --- adamw_update (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019)
-// --------------------
 //   p, g, m, v, lr, step (1 for the first), gscale optional -> p, m, v
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 //   p = p - lr (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + eps) + weight_decay p)
 
 namespace {
-// With the salt of adamw_update_stochastic, which the other one leaves out.
+// The salt is for adamw_update_stochastic only.
 const AttrSpec kAdamwAttrs[] = {
     {"beta1", AttrType::kF64, AttrValue(0.9), "decay of the mean of gradients"},
     {"beta2", AttrType::kF64, AttrValue(0.999), "decay of the mean of squared gradients"},
@@ -105,12 +104,11 @@ extern const OpDef kAdamwUpdateStochastic = {
 };
 
 // --- sgd_update
-// --------------------------------------------------------------------------------------------------
 //   p, g, buf, lr, gscale optional -> p, buf
 //   buf = momentum buf + g + weight_decay p,  p = p - lr buf
 
 namespace {
-// With the salt of sgd_update_stochastic, which the other one leaves out.
+// The salt is for sgd_update_stochastic only.
 const AttrSpec kSgdAttrs[] = {
     {"momentum", AttrType::kF64, AttrValue(0.9), "share of the last step kept"},
     {"weight_decay", AttrType::kF64, AttrValue(0.0), "added to the gradient, times the parameter"},

@@ -1,5 +1,5 @@
-// Numbers of 8 bits with one scale a tensor (graph/base/fp8.h), in two ops: the scale is that of the whole
-// tensor, a maximum over its shards; quantizing needs no more than that.
+// 8-bit floats with one scale a tensor (graph/base/fp8.h), in two ops: the scale is that of the whole tensor,
+// a maximum over its shards; quantize then works on each shard.
 #include <string>
 
 #include "graph/base/fp8.h"
@@ -24,10 +24,9 @@ Result<DType> code_dtype(std::string_view op, Attrs attrs) {
 }  // namespace
 
 // --- quantize_scale(x) = the least power of two s with |x| / s <= the largest number of `dtype`, for all
-// elements;
-//     infinity where one of them is not finite; 2^-126 of zeros and of nothing.
+// elements
+//     infinity where one of them is not finite; 2^-126 for zeros and for an empty tensor.
 //     x [d0, ..., dn] -> [] (f64 in an f64 graph, else f32)
-//     --------------------------------------------------------
 
 namespace {
 Inferred scale_infer(Types in, Attrs attrs) {
@@ -37,7 +36,7 @@ Inferred scale_infer(Types in, Attrs attrs) {
   return std::vector<TensorType>{{statistics_dtype(in[0].dtype), Shape{}}};
 }
 
-// The scale does not fall as elements grow, so the largest of the shards' scales is the whole's.
+// The scale never falls as elements grow, so the largest of the shards' scales is that of the whole.
 ShardingRule scale_sharding(const OpView& view) {
   ShardingRule rule = pointwise_rule(view);
   for (Factor& factor : rule.factors) factor.reduce = ReduceKind::kMax;
@@ -57,7 +56,6 @@ extern const OpDef kQuantizeScale = {
 
 // --- quantize(x, scale) = the codes of x / scale: nearest, ties to even, saturating; NaN stays NaN
 //     x [d0, ..., dn], scale [] -> codes [d0, ..., dn] of `dtype`
-//     -----------------------------------------------------------
 
 namespace {
 Inferred quantize_infer(Types in, Attrs attrs) {

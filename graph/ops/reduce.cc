@@ -35,7 +35,6 @@ std::string drop_letters(const std::string& letters, std::span<const int64_t> ax
 }  // namespace
 
 // --- sum_leading(x)[n] = sum over all other dims of x[..., n]: the gradient of a bias
-// ---------------------------
 //     x [..., N] -> y [N], with wide = 1 in f32 of 16-bit x
 
 namespace {
@@ -72,10 +71,8 @@ extern const OpDef kSumLeading = {
         [](const OpView& v) { return traffic_cost(v, static_cast<double>(v.inputs[0].shape.elements())); },
 };
 
-// --- reduce_sum, reduce_mean, reduce_max: x -> y without the dims `axes`. The mean divides by the global
-// extents; the
-//     mean of nothing is 0, the maximum of nothing -infinity.
-//     ---------------------------------------------------
+// --- reduce_sum, reduce_mean, reduce_max: x -> y without the dims `axes`.
+//     The mean divides by the global extents; the mean of no elements is 0, their maximum -infinity.
 
 namespace {
 const AttrSpec kReduceAttrs[] = {
@@ -132,7 +129,7 @@ extern const OpDef kReduceMean = {
     .cost = reduce_cost,
 };
 
-// Not differentiable: which of several equal maxima would carry the gradient is not ours to pick.
+// Not differentiable: nothing decides which of several equal maxima gets the gradient.
 extern const OpDef kReduceMax = {
     .name = "reduce_max",
     .attrs = kReduceAttrs,
@@ -142,9 +139,9 @@ extern const OpDef kReduceMax = {
 };
 
 // --- broadcast: x repeated along the dims `axes` of `like` that it lacks; with mean = 1 divided by their
-// global extents.
-//     The adjoint of reduce_sum and reduce_mean. x, shape: like -> y, the shape of like and the dtype of x
-//     ------
+// extents
+//     (global). The adjoint of reduce_sum and reduce_mean. x, shape: like -> y, the shape of like, the dtype
+//     of x
 
 namespace {
 const AttrSpec kBroadcastAttrs[] = {

@@ -115,7 +115,7 @@ extern const OpDef kTranspose;
 extern const OpDef kZerosLike;
 
 namespace {
-// Sorted by name: find_op searches by halves.
+// Sorted by name, for the binary search of find_op.
 std::span<const OpDef* const> table() {
   static const OpDef* const kOps[] = {
       &kAdamwUpdate,

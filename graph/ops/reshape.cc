@@ -22,7 +22,6 @@ std::string letters_with(int rank, int64_t dim, std::string_view at) {
 }  // namespace
 
 // --- split_dim: [..., n, ...] -> [..., n / inner, inner, ...]. The outer part may be sharded, the inner not.
-// --------
 
 namespace {
 const AttrSpec kSplitAttrs[] = {
@@ -75,7 +74,6 @@ extern const OpDef kSplitDim = {
 };
 
 // --- merge_dims: [..., m, n, ...] -> [..., m * n, ...]. m may be sharded, n not.
-// --------------------------------
 
 namespace {
 const AttrSpec kMergeAttrs[] = {

@@ -134,10 +134,10 @@ extern const OpDef kRmsNormGradWeight = {.name = rms_norm_grad_weight::kName,
                                          .sharding = rms_norm_grad_weight::sharding,
                                          .cost = rms_norm_grad_weight::cost};
 
-// Both gradients at once, with another one of x: dx as of rms_norm_grad_input plus addend, dw as of
-// rms_norm_grad_weight.
+// rms_norm_grad: both gradients at once, with another gradient of x added: dx as rms_norm_grad_input plus
+// addend, dw as rms_norm_grad_weight.
 //   dy, x [..., C], w [C], rstd [...], addend [..., C] optional -> dx [..., C], dw [C].
-// Linear in dy and addend together. What lowering makes of the two and of the sum that follows
+// Linear in dy and addend together. Lowering makes it from the two ops and the sum that follows
 // (parallel/lowering/kernel_fusion.h), so that dy and x are read once.
 namespace rms_norm_grad {
 
@@ -176,8 +176,8 @@ extern const OpDef kRmsNormGrad = {.name = rms_norm_grad::kName,
                                    .in_place = kInPlaceFirst};
 
 // add_rms_norm(x, addend, w): sum = x + addend, rounded to its type, and rms_norm of that
-//   x, addend [..., C], w [C] -> sum, y [..., C], rstd [...].  What add and rms_norm become where nothing
-//   lies between them on a device (parallel/lowering/kernel_fusion.h).
+//   x, addend [..., C], w [C] -> sum, y [..., C], rstd [...].  Lowering makes it from adjacent add and
+//   rms_norm on a device (parallel/lowering/kernel_fusion.h).
 namespace add_rms_norm {
 
 constexpr std::string_view kName = "add_rms_norm";

@@ -1,5 +1,5 @@
-// rope(x, positions): rotary position embedding (Su et al., 2021). The pair (u, v) number i of a head turns
-// by the angle a = positions[b, t] * theta^(-2i/D):  u' = u cos a - v sin a,  v' = u sin a + v cos a
+// rope(x, positions): rotary position embedding (Su et al., 2021). The pair (u, v) number i of a head is
+// rotated by the angle a = positions[b, t] * theta^(-2i/D):  u' = u cos a - v sin a,  v' = u sin a + v cos a
 //   x [B, T, H, D] with even D, positions [B, T] i32 -> y [B, T, H, D].  Linear in x.
 #include <algorithm>
 

@@ -1,9 +1,10 @@
 // sample(logits, temperature, top_k, top_p, seed, start, length): one token for each sequence.
 //   temperature 0: the token with the largest logit, the lowest one on a tie. Otherwise softmax(logits /
 //   temperature) over the top_k likeliest tokens (0: all), cut to the shortest head whose probability reaches
-//   top_p (1: all), and one uniform number, a function of seed, the position start[b] + length[b] and the
-//   sequence b alone: a run repeats exactly, in one piece or resumed, and on any number of devices. logits
-//   [B, V], temperature [], top_k [] i32, top_p [], seed [] i64, start, length [B] i32 -> token [B] i32.
+//   top_p (1: all), and one uniform number. That is a function of seed, the position start[b] + length[b] and
+//   the sequence b alone: a run repeats exactly, in one piece or resumed, and on any number of devices.
+//   logits [B, V], temperature [], top_k [] i32, top_p [], seed [] i64, start, length [B] i32 -> token [B]
+//   i32.
 #include "graph/ops/row_support.h"
 
 namespace tessera {

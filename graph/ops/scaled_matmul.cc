@@ -1,7 +1,7 @@
-// Products of numbers of 8 bits, each operand codes and the scale of its tensor (graph/ops/quantize.cc).
-// Codes are multiplied exactly and summed wide; both scales follow the sum. Operands may be of different
-// formats: forward multiplies e4m3 by e4m3, gradients are e5m2. graph/transform/fp8_products.h makes them of
-// matmul and its gradients.
+// scaled_matmul: matmuls of 8-bit floats; each operand is codes and the scale of its tensor
+// (graph/ops/quantize.cc). Codes are multiplied exactly and summed wide; both scales follow the sum. Operands
+// may have different formats: forward multiplies e4m3 by e4m3, gradients are e5m2.
+// graph/transform/fp8_products.h makes them from matmul and its gradients.
 #include "graph/base/fp8.h"
 #include "graph/base/text.h"
 #include "graph/ops/product_support.h"
@@ -30,11 +30,10 @@ Status check_scales(std::string_view op, Types in) {
 }
 }  // namespace
 
-// --- scaled_matmul(x, w, x_scale, w_scale, bias)[..., n] = x_scale * w_scale * sum_k x[..., k] * w[k, n] +
-// bias[n]
+// --- scaled_matmul(x, w, x_scale, w_scale, bias)[..., n]
+//     = x_scale * w_scale * sum_k x[..., k] * w[k, n] + bias[n]
 //     x [..., K], w [K, N] ([N, K] when trans_w = 1), both e4m3 or e5m2, scales [], bias [N] optional -> y
 //     [..., N]
-//     --------------------------------------------------------------------------------------------------------
 
 namespace {
 const AttrSpec kMatmulAttrs[] = {
@@ -67,8 +66,8 @@ Inferred matmul_infer(Types in, Attrs attrs) {
   return std::vector<TensorType>{{dtype, y}};
 }
 
-// A shard of k makes an addend of y: scales are those of whole tensors. Of the shards the one that begins at
-// 0 adds the bias. Codes are no addends of anything, so no set of operands is linear.
+// A shard of k makes an addend of y: scales are those of whole tensors. The shard that begins at 0 adds the
+// bias. Codes cannot be partial sums, so no set of operands is linear.
 ShardingRule matmul_sharding(const OpView& view) {
   const std::string leading = leading_letters(view.inputs[0].shape.rank() - 1, "kn");
   const std::string w = attr_i64(view.attrs, "trans_w") == 1 ? "nk" : "kn";
@@ -90,12 +89,10 @@ extern const OpDef kScaledMatmul = {
     .cost = matmul_cost,
 };
 
-// --- scaled_matmul_weight_grad(x, dy, x_scale, dy_scale)[k, n] = x_scale * dy_scale * the sum over the
-// leading dims
-//     of x[..., k] * dy[..., n]
+// --- scaled_matmul_weight_grad(x, dy, x_scale, dy_scale)[k, n]
+//     = x_scale * dy_scale * sum over the leading dims of x[..., k] * dy[..., n]
 //     x [..., K], dy [..., N], both e4m3 or e5m2, scales [] -> dw [K, N] ([N, K] when trans_w = 1), as the
 //     scales
-//     ------------------------------------------------------------------------------------------------------------
 
 namespace {
 const AttrSpec kWeightGradAttrs[] = {

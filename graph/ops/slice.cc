@@ -1,8 +1,8 @@
 // slice(x): rows [begin, end) of one dim.   [..., n, ...] -> [..., end - begin, ...]
 // pad(x): zeros around one dim.             [..., n, ...] -> [..., before + n + after, ...]
 // concat(x0, x1, ...): one after another along one dim.
-// That dim is whole on every shard and concrete; its extents differ between operands, so each has a factor of
-// its own.
+// That dim is whole on every shard and concrete. Its extents differ between operands, so each has its own
+// factor.
 #include <algorithm>
 
 #include "graph/base/text.h"
@@ -34,7 +34,6 @@ Status check_concrete(std::string_view op, Types in, size_t i, int64_t dim) {
 }  // namespace
 
 // --- slice
-// ------------------------------------------------------------------------------------------------------
 
 namespace {
 const AttrSpec kSliceAttrs[] = {
@@ -72,7 +71,7 @@ ShardingRule slice_sharding(const OpView& view) {
   return make_rule(letters_with(rank, dim, 'x') + "->" + letters_with(rank, dim, 'y'), {{0}}, "xy");
 }
 
-// Of x only the rows kept are read.
+// Only the kept rows of x are read.
 OpCost slice_cost(const OpView& view) {
   const double moved = static_cast<double>(bytes(view.outputs[0]));
   return {.flops = 0, .bytes_read = moved, .bytes_written = moved};
@@ -89,7 +88,6 @@ extern const OpDef kSlice = {
 };
 
 // --- pad
-// --------------------------------------------------------------------------------------------------------
 
 namespace {
 const AttrSpec kPadAttrs[] = {
@@ -140,7 +138,6 @@ extern const OpDef kPad = {
 };
 
 // --- concat
-// -----------------------------------------------------------------------------------------------------
 
 namespace {
 // One factor per operand and one for the result; upper case, away from those of the other dims.

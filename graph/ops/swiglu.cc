@@ -9,7 +9,6 @@ namespace tessera {
 using namespace ops;
 
 // --- swiglu
-// -----------------------------------------------------------------------------------------------------
 
 namespace {
 Inferred infer(Types in, Attrs) {
@@ -40,7 +39,6 @@ extern const OpDef kSwiglu = {
 };
 
 // --- swiglu_grad
-// ------------------------------------------------------------------------------------------------
 
 namespace {
 Inferred grad_infer(Types in, Attrs) {

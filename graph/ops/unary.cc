@@ -1,5 +1,5 @@
-// Element by element functions of one operand: x [d0, ..., dn] -> y the same type. Their gradients are made
-// of the binary ops.
+// Unary element-wise functions: x [d0, ..., dn] -> y the same type. Their gradients are made of the binary
+// ops.
 #include "graph/ops/op_support.h"
 
 namespace tessera {
@@ -18,7 +18,6 @@ ShardingRule linear_sharding(const OpView& view) { return pointwise_rule(view, {
 }  // namespace
 
 // --- exp: dx = dy * y
-// -------------------------------------------------------------------------------------------
 
 namespace {
 Status exp_vjp(VjpBuilder& b) {
@@ -38,7 +37,6 @@ extern const OpDef kExp = {
 };
 
 // --- log: dx = dy / x
-// -------------------------------------------------------------------------------------------
 
 namespace {
 Status log_vjp(VjpBuilder& b) {
@@ -58,7 +56,6 @@ extern const OpDef kLog = {
 };
 
 // --- sqrt: dx = dy / (2 y)
-// --------------------------------------------------------------------------------------
 
 namespace {
 Status sqrt_vjp(VjpBuilder& b) {
@@ -81,7 +78,6 @@ extern const OpDef kSqrt = {
 };
 
 // --- square: dx = 2 x dy
-// ----------------------------------------------------------------------------------------
 
 namespace {
 Status square_vjp(VjpBuilder& b) {
@@ -104,7 +100,6 @@ extern const OpDef kSquare = {
 };
 
 // --- neg: y = -x
-// ------------------------------------------------------------------------------------------------
 
 namespace {
 Status neg_vjp(VjpBuilder& b) {
@@ -124,7 +119,6 @@ extern const OpDef kNeg = {
 };
 
 // --- scale: y = factor * x
-// --------------------------------------------------------------------------------------
 
 namespace {
 const AttrSpec kScaleAttrs[] = {
@@ -149,7 +143,6 @@ extern const OpDef kScale = {
 };
 
 // --- scale_by: y = s * x, s [] (f64 in an f64 graph, else f32); ds = sum of dy * x
-// -----------------------------
 
 namespace {
 Inferred scale_by_infer(Types in, Attrs) {

@@ -1,4 +1,4 @@
-// The emitters behind the table of optimizers (one declaration pair and one row each), and what they share.
+// Emitters behind the table of optimizers (one declaration pair and one row each), and their shared helpers.
 #pragma once
 
 #include <map>
@@ -19,8 +19,8 @@ Status emit_sgd(const OptimizerContext& context, const std::map<std::string, dou
 // State "<parameter>.<slot>": the parameter's shape, in f32 (f64 for an f64 parameter) whatever its dtype.
 Result<TensorId> add_optimizer_state(const OptimizerContext& context, std::string_view slot);
 
-// op(parameter, gradient, state..., scalars..., gradient scale if clipping) -> new parameter, new state...,
-// and the updates that put them in place. Every hyper-parameter is an attribute of the op.
+// Emits op(parameter, gradient, state..., scalars..., gradient scale if clipping) -> new parameter, new
+// state..., and the updates that store them. Every hyper-parameter is an attribute of the op.
 Status emit_update(const OptimizerContext& context, std::string_view op, std::span<const TensorId> state,
                    std::span<const TensorId> scalars, const std::map<std::string, double>& hyper);
 

@@ -25,13 +25,13 @@ std::string stem_of(std::string_view weight) {
 
 bool is_product(const Node& node) { return node.op->name == "matmul"; }
 
-// The product that makes `id`, if one does.
+// The matmul that makes `id`, or null.
 const Node* product_of(const Graph& graph, TensorId id) {
   const NodeId producer = graph.tensor(id).producer;
   return producer != kNoNode && is_product(graph.node(producer)) ? &graph.node(producer) : nullptr;
 }
 
-// Whether a node adds an adapter's product to the frozen one's.
+// Whether a node adds an adapter's matmul to the frozen one's.
 bool joins(const Graph& graph, const Node& node) {
   if (node.op->name != "add" || node.inputs.size() != 2) return false;
   const Node* base = product_of(graph, node.inputs[0]);
@@ -73,7 +73,7 @@ class Adapting {
     TensorId a = kNoTensor, b = kNoTensor;
   };
 
-  // One pair a weight, however many products read it.
+  // One pair a weight, however many matmuls read it.
   Result<Pair> pair_of(TensorId weight, bool transposed) {
     Pair& pair = pairs_[index(weight)];
     if (pair.a != kNoTensor) return pair;
@@ -108,7 +108,7 @@ class Adapting {
     TSR_ASSIGN_OR_RETURN(const TensorId up, graph.add("matmul", {low, pair.b}, plain));
     TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("add", {base[0], up}));
     std::vector<TensorId> results = {sum};
-    // What the product would have applied to its result now follows the sum.
+    // The matmul's activation now follows the sum.
     if (const std::string& activation = attr_string(node.attrs, "activation"); activation != "none") {
       TSR_ASSIGN_OR_RETURN(const TensorId active, graph.add(activation, {sum}));
       results = {active, sum};

@@ -1,8 +1,7 @@
-// Low-rank adapters: beside a product of a frozen weight W a second one of two small matrices that train,
+// Low-rank adapters: a second matmul of two small trainable matrices next to a matmul of a frozen weight W,
 //   y = x W + factor * (x A) B,   factor = alpha / rank,
-// as ordinary nodes, so that every strategy, kernel and file that knows products knows adapters. A starts at
-// random and B at zero: an adapted model computes what the model did. Graph -> graph, before
-// differentiation.
+// as ordinary nodes, so that every strategy, kernel and file supports them. A starts at random and B at zero:
+// an adapted model computes what the model did. Graph -> graph, before differentiation.
 #pragma once
 
 #include <span>
@@ -15,14 +14,14 @@
 
 namespace tessera {
 
-// Matrices that nothing but products read, as their weight: those of the blocks, where parameters are named
+// Matrices that only matmuls read, as their weight: those of the blocks, where parameters are named
 // "block.*", else all.
 std::vector<TensorId> adaptable_weights(const Graph& forward);
 
-// Adapters beside every product of `weights`, named after them: "block.0.q.weight" gets "block.0.q.lora_a"
-// and "block.0.q.lora_b", stored as the weight is (its rows or columns `rank`). All other parameters are
-// frozen. kInvalidArgument: a weight that is not adaptable, a rank above the weight's, adapters already
-// there.
+// AdapterOptions: adapters for every matmul of `weights`, named after them: "block.0.q.weight" gets
+// "block.0.q.lora_a" and "block.0.q.lora_b", stored as the weight is (its rows or columns `rank`). All other
+// parameters are frozen. kInvalidArgument: a weight that is not adaptable, a rank above the weight's,
+// adapters already there.
 struct AdapterOptions {
   int64_t rank = 16;
   double alpha = 0;  // 0: the rank, for a factor of 1
@@ -30,8 +29,8 @@ struct AdapterOptions {
 Result<Graph> with_adapters(const Graph& forward, std::span<const TensorId> weights,
                             const AdapterOptions& options);
 
-// What is there: names of parameters. `transposed`: weight [N, K], a [rank, K], b [N, rank]; else weight
-// [K, N], a [K, rank], b [rank, N].
+// An existing adapter, by the names of its parameters. `transposed`: weight [N, K], a [rank, K], b [N, rank];
+// else weight [K, N], a [K, rank], b [rank, N].
 struct Adapter {
   std::string weight, a, b;
   double factor = 1;
@@ -39,10 +38,11 @@ struct Adapter {
 };
 std::vector<Adapter> find_adapters(const Graph& forward);
 
-// Whether a parameter so named is one of an adapter's two.
+// Whether a parameter of that name is one of an adapter's two.
 bool is_adapter_name(std::string_view parameter);
 
-// The graph without them, all parameters trainable: what a merged model computes, once W += factor * A B.
+// The graph without adapters, all parameters trainable: the function of a merged model, once W += factor * A
+// B.
 Result<Graph> without_adapters(const Graph& forward);
 
 }  // namespace tessera

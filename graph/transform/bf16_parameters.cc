@@ -78,7 +78,7 @@ class Narrowing {
     }
     TSR_RETURN_IF_ERROR(copy_.copy_node(id));
     for (const auto& [parameter, now] : own) copy_.replace(parameter, now);
-    // What names a removed cast as its forward node goes where the cast's reader does.
+    // A node whose forward node was a removed cast now names the cast's reader.
     for (const TensorId input : node.inputs)
       if (const NodeId made = copy_.source().tensor(input).producer;
           made != kNoNode && removed_[index(made)] && copy_.mapped_node(made) == kNoNode)
@@ -86,8 +86,7 @@ class Narrowing {
     return {};
   }
 
-  // Each reader has its own, which lives no longer than its reader needs it; who wants the shape alone takes
-  // any.
+  // A cast for each reader, so that it lives no longer than needed; a reader of the shape alone shares any.
   Result<TensorId> cast_for(const Node& reader, TensorId parameter, bool is_read) {
     TensorId& any = casts_[index(parameter)];
     if (!is_read && any != kNoTensor) return any;

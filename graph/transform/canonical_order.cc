@@ -52,7 +52,7 @@ class CanonicalOrder {
     }
   }
 
-  // In the order in which they are visited, each once.
+  // Producers of `tensors`, in the order in which they are visited, each once.
   std::vector<NodeId> producers_of(std::vector<TensorId> tensors) const {
     std::ranges::stable_sort(
         tensors, {}, [&](TensorId id) { return std::pair(bool{is_weight_[index(id)]}, layers_[index(id)]); });
@@ -64,7 +64,7 @@ class CanonicalOrder {
     return nodes;
   }
 
-  // With what it needs before it. Models are deep: no recursion.
+  // Places `root` after all nodes that it needs. Models are deep: no recursion.
   void place(NodeId root) {
     struct Visit {
       NodeId node;
@@ -95,7 +95,7 @@ class CanonicalOrder {
     return {};
   }
 
-  // Nothing where it is there already or is made by a node.
+  // Copies a tensor that no node makes, once.
   Status copy_source(TensorId id) {
     if (graph_.tensor(id).producer != kNoNode || copy_.mapped(id) != kNoTensor) return {};
     return copy_.copy_tensor(id);
@@ -103,8 +103,8 @@ class CanonicalOrder {
 
   const Graph& graph_;
   GraphCopy copy_;
-  std::vector<int32_t> layers_;  // by tensor: on the longest way to it
-  std::vector<bool> is_weight_;  // by tensor: a parameter, or made of them alone
+  std::vector<int32_t> layers_;  // by tensor: layers on the longest path to it
+  std::vector<bool> is_weight_;  // by tensor: a parameter, or computed from parameters alone
   std::vector<bool> placed_;     // by node
   std::vector<NodeId> order_;
 };

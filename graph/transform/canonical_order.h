@@ -1,5 +1,5 @@
-// Graph -> graph: the same nodes in an order that follows from their structure alone, so that neither names
-// nor the order in which somebody happened to write a model down decide how it is planned, placed and summed.
+// Graph -> graph: the same nodes in an order that follows from their structure alone. Neither names nor the
+// order in which a model was written down then decide how it is planned, placed and summed.
 #pragma once
 
 #include "graph/base/result.h"
@@ -7,16 +7,15 @@
 
 namespace tessera {
 
-// Depth first from the results: a node comes after its operands, of which those behind fewer layers come
-// first (a layer is a node that joins a parameter with something else), else the one passed first; what is
-// made of parameters alone, and the parameters themselves, come right before their first reader. Models
-// written down from their inputs to their results, layer by layer, so keep their order or nearly. Inputs come
-// first, in the order of their first use; nodes that no output, update or gradient is reached from come last
-// in the order given, and so do tensors that nobody reads.
+// The order is depth first from the results: a node comes after its operands. Operands behind fewer layers
+// come first (a layer is a node that joins a parameter with something else), else the one passed first.
+// Parameters, and nodes computed from them alone, come right before their first reader. Models written down
+// from inputs to results, layer by layer, so keep their order or nearly. Inputs come first, in the order of
+// their first use. Nodes that no output, update or gradient depends on come last in the order given, and so
+// do unread tensors.
 //
-// Names, scopes, outputs, updates and gradients stay what they are; ids do not, nor the names "%<n>" that
-// follow from them. A graph that holds nodes of another phase than forward comes back as it is: their order
-// is that of whoever differentiated it.
+// Names, scopes, outputs, updates and gradients stay; ids change, and with them the names "%<n>". A graph
+// with nodes of another phase than forward is returned unchanged: its order is that of its differentiation.
 Result<Graph> in_canonical_order(const Graph& graph);
 
 }  // namespace tessera

@@ -15,8 +15,8 @@ namespace {
 
 Status unsuitable(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
 
-// [B, T, ...] -> [B, T, ...] with every row computed from its own row of operand 0 and from operands without
-// rows: read off the op's rule, so that it also holds for ops to come.
+// Whether every row of [B, T, ...] depends only on its own row of operand 0 and on operands without rows.
+// Read off the op's rule, so that it also holds for future ops.
 bool is_row_wise(const Graph& graph, const Node& node) {
   std::vector<TensorType> inputs, outputs;
   for (TensorId input : node.inputs) inputs.push_back(graph.type(input));
@@ -93,8 +93,8 @@ class Decoder {
       for (TensorId input : node.inputs) ++uses_[index(input)];
   }
 
-  // The earliest tensor from which one row is enough: back from the logits over row-wise nodes whose results
-  // nobody else reads. The projection onto the vocabulary then runs on one row of each sequence.
+  // Chooses the earliest tensor of which one row is enough: back from the logits over row-wise nodes whose
+  // results have no other reader. The projection onto the vocabulary then runs on one row of each sequence.
   void choose_selected_row() {
     selected_ = logits_;
     for (;;) {
@@ -130,7 +130,7 @@ class Decoder {
     return add_cached_attention(node).with_context(format("attention '{}'", node.scope));
   }
 
-  // A chunk does not know how many slots the tokens before it took: nothing is dropped.
+  // Nothing may be dropped: a chunk does not know how many slots the tokens before it took.
   Status add_unbounded_routing(const Node& node) {
     std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
     for (Attr& attr : attrs)
@@ -144,7 +144,7 @@ class Decoder {
     return {};
   }
 
-  // A state of the scope, numbered where a scope holds several attentions.
+  // Adds a cache to the scope's state, numbered where a scope holds several attentions.
   Result<TensorId> add_cache(const Node& node, std::string_view which, TensorId rows) {
     TensorType type = forward_.type(rows);  // [B, T, KV, D]
     type.shape.set(1, options_.cache_capacity);
@@ -223,7 +223,7 @@ class Decoder {
 }  // namespace
 
 Result<Graph> make_decoding(const Graph& forward, const DecodingOptions& options) {
-  // A model may carry a loss and other outputs; of these only the logits are wanted.
+  // Only the logits are needed; a model may have a loss and other outputs.
   Graph logits_only = forward;
   const auto logits = forward.find_output("logits");
   logits_only.clear_outputs();

@@ -1,4 +1,4 @@
-// Graph -> graph: dropout is for training alone; elsewhere it is the identity.
+// Graph -> graph: removal of dropout, which is for training only.
 #pragma once
 
 #include "graph/base/result.h"

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kUnit = 16;  // bytes that tensor cores read at once
 
-// The parameter that `tensor` is, or is a cast of; else none.
+// The parameter that `tensor` is, or is a cast of; kNoTensor for none.
 TensorId parameter_of(const Graph& graph, TensorId tensor) {
   const auto is_parameter = [&](TensorId id) { return graph.tensor(id).kind == TensorKind::kParameter; };
   if (is_parameter(tensor)) return tensor;
@@ -28,7 +28,7 @@ TensorId parameter_of(const Graph& graph, TensorId tensor) {
   return is_parameter(source) ? source : kNoTensor;
 }
 
-// Forward products that are taken, by node.
+// Forward matmuls to convert, by node.
 std::vector<bool> taken_products(const Graph& graph) {
   std::vector<bool> taken(graph.nodes().size(), false);
   for (size_t n = 0; n < taken.size(); ++n) {
@@ -60,7 +60,7 @@ class Fp8Copy {
                  "a weight whose extents are multiples of {}; use another precision",
                  kUnit));
     const Graph& source = copy_.source();
-    // Tensors come after what they are made of.
+    // Tensors come after those that they are computed from.
     for (size_t t = 0; t < source.tensors().size(); ++t) {
       const TensorId id{static_cast<uint32_t>(t)};
       const Tensor& tensor = source.tensor(id);
@@ -88,7 +88,7 @@ class Fp8Copy {
       if (node.op->name == "matmul_weight_grad" && node.inputs[0] == forward.inputs[0])
         return weight_gradient(id);
     }
-    // The cast to f32 that mixed precision puts behind the gradient of a weight.
+    // The cast to f32 that mixed precision adds after the gradient of a weight.
     if (node.op->name == "cast" && wide_gradients_.contains(node.inputs[0])) {
       const TensorId now = copy_.mapped(node.inputs[0]);
       if (to_text(graph().type(now).dtype) == attr_string(node.attrs, "dtype"))
@@ -97,7 +97,7 @@ class Fp8Copy {
     return copy_.copy_node(id);
   }
 
-  // y = x w + bias. An activation that rides along becomes a node of its own.
+  // y = x w + bias. An activation of the matmul becomes a node of its own.
   Status forward_product(NodeId id) {
     const Node& node = copy_.source().node(id);
     set_scope_and_phase(node, Phase::kForward, kNoNode);
@@ -128,8 +128,8 @@ class Fp8Copy {
     return take_place_of(node.outputs[0], dx);
   }
 
-  // dw = x^T dy, in f32 (f64). Mixed precision rounds it and casts it back; here it is the parameter's
-  // gradient as it is, which nothing but the update waits for.
+  // dw = x^T dy, in f32 (f64). Mixed precision would round it and cast it back; here it is the parameter's
+  // gradient as it is, which only the update waits for.
   Status weight_gradient(NodeId id) {
     const Node& node = copy_.source().node(id);
     const Quantized& x = once_.at({node.inputs[0], "e4m3"});
@@ -173,7 +173,7 @@ class Fp8Copy {
     return made[0];
   }
 
-  // Both gradients read the same codes. They are made in the phase of the first that may run.
+  // The codes of a gradient, which both matmuls read. They belong to the phase of the first that may run.
   Result<Quantized> quantized_gradient(const Node& reader, TensorId dy) {
     set_scope_and_phase(reader, Phase::kBackwardInput, copy_.mapped_node(reader.forward));
     Result<Quantized> made = quantized_once(dy, "e5m2");
@@ -181,7 +181,7 @@ class Fp8Copy {
     return made;
   }
 
-  // Of a tensor of the source, for all its readers.
+  // Quantizes a tensor of the source once, for all its readers.
   Result<Quantized> quantized_once(TensorId old, const std::string& dtype) {
     const auto known = once_.find({old, dtype});
     if (known != once_.end()) return known->second;
@@ -216,7 +216,7 @@ class Fp8Copy {
   const std::vector<bool> taken_;        // by node
   std::map<NodeId, Quantized> weights_;  // by forward node
   std::map<std::pair<TensorId, std::string>, Quantized> once_;
-  std::set<TensorId> wide_gradients_;  // of weights, by the tensors of the source that casts alone read
+  std::set<TensorId> wide_gradients_;  // gradients of weights, by the source's tensors that only casts read
 };
 
 }  // namespace

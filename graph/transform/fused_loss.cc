@@ -13,7 +13,7 @@ namespace tessera {
 
 namespace {
 
-// Inputs, parameters and the rest that no node makes; what is mapped already stays.
+// Copies a tensor that no node makes; one that is mapped already stays.
 Status copy_source(GraphCopy& copy, TensorId id) {
   return copy.mapped(id) == kNoTensor ? copy.copy_tensor(id) : Status();
 }
@@ -115,7 +115,8 @@ namespace {
 
 // --- loss and gradient from the same logits ---
 
-// A forward node of the loss, its gradient, and the nodes that make what arrives there, in order.
+// LossPair: a forward node of the loss, its gradient, and the nodes that compute the incoming gradient, in
+// order.
 struct LossPair {
   NodeId loss, gradient;
   std::vector<NodeId> arriving;
@@ -162,13 +163,13 @@ class PairCopy {
     }
   }
 
-  // Of operand `i` only the type is used, and the loss's scale has the same one.
+  // Whether operand `i` may be the loss's scale instead: only its type is used, which is the same.
   bool may_be_scale(const Node& node, size_t i, const LossPair& pair) const {
     return std::ranges::find(node.op->shape_only, static_cast<int>(i)) != node.op->shape_only.end() &&
            step_.type(node.inputs[i]) == step_.type(step_.node(pair.loss).inputs[3]);
   }
 
-  // Collects what makes `tensor`, all of it scalars; false where that needs the loss.
+  // Collects the nodes that compute `tensor`, all scalar; false where one needs the loss.
   bool find_arriving(TensorId tensor, LossPair& pair) const {
     const NodeId producer = step_.tensor(tensor).producer;
     if (producer == kNoNode || index(producer) < index(pair.loss)) return true;
@@ -181,7 +182,7 @@ class PairCopy {
     return true;
   }
 
-  // The nodes that make what arrives are made twice: other gradients start from them too, in the backward
+  // Adds the nodes of the incoming gradient a second time: other gradients use them too, in the backward
   // phase.
   Status add(const LossPair& pair) {
     const Node &loss = step_.node(pair.loss), &gradient = step_.node(pair.gradient);

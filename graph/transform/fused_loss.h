@@ -8,14 +8,14 @@
 namespace tessera {
 
 // A forward graph whose loss is that of `add_token_loss` on logits = matmul(x, w), w stored [V, C], without
-// bias: with the nodes from the logits to their scaled sum replaced. Of an evaluation then only the loss is
-// computed, of a training step (make_training_step) loss and gradient together. kUnsupported, with the
-// reason, where the head is another one.
+// bias. The nodes from the logits to their scaled sum are replaced. An evaluation then computes only the
+// loss, a training step (make_training_step) loss and gradient together. kUnsupported, with the reason, where
+// the head is another one.
 Result<Graph> with_fused_loss(const Graph& forward_with_loss);
 
 // A differentiated graph in which linear_cross_entropy and its gradient are one node, of the forward phase:
-// the gradient makes the loss, too, from the same logits. Nothing changes where the gradient that arrives at
-// the loss is made from the loss itself.
+// the gradient also gives the loss, from the same logits. Unchanged where the incoming gradient depends on
+// the loss itself.
 Result<Graph> with_loss_beside_gradient(const Graph& step);
 
 }  // namespace tessera

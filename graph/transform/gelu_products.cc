@@ -19,7 +19,7 @@ class Products {
     for (const Gradient& gradient : step.gradients()) read(gradient.gradient);
   }
 
-  // The product that `node`, a gelu_grad, is to be part of; kNoNode for none.
+  // The matmul that `node`, a gelu_grad, is to join; kNoNode for none.
   NodeId of(const Node& node) const {
     if (node.op->name != "gelu_grad" || attr_string(node.attrs, "approximate") != "tanh") return kNoNode;
     const TensorId dy = node.inputs[1];
@@ -46,7 +46,7 @@ Result<Graph> with_gelu_gradients_in_products(const Graph& step) {
     if (const NodeId product = products.of(node); product != kNoNode) leaves[index(product)] = true;
   GraphCopy copy(step);
   Graph& graph = copy.graph();
-  // Tensors come after what they are made of.
+  // Tensors come after those that they are computed from.
   for (size_t t = 0; t < step.tensors().size(); ++t) {
     const TensorId id{static_cast<uint32_t>(t)};
     const Tensor& tensor = step.tensor(id);
@@ -62,7 +62,7 @@ Result<Graph> with_gelu_gradients_in_products(const Graph& step) {
       continue;
     }
     const Node& product = step.node(replaced);
-    // Of the product, whose work nearly all of it is, it takes the place in the model.
+    // It gets the matmul's scope, since nearly all of its work is the matmul's.
     graph.set_scope(product.scope);
     graph.set_phase(product.phase, product.forward == kNoNode ? kNoNode : copy.mapped_node(product.forward));
     TSR_ASSIGN_OR_RETURN(const TensorId dpre,

@@ -8,7 +8,7 @@ namespace tessera {
 
 GraphCopy::GraphCopy(const Graph& source)
     : source_(source), tensors_(source.tensors().size(), kNoTensor), nodes_(source.nodes().size(), kNoNode) {
-  // In the same order, so that symbol extents keep their meaning.
+  // Symbols keep their order, so that symbol extents keep their meaning.
   for (const Symbol& symbol : source.symbols()) graph_.symbol(symbol.name, symbol.capacity);
 }
 

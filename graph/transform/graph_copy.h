@@ -1,5 +1,5 @@
-// GraphCopy: a graph being made from another one, node by node. Keeps the map from old to new ids, so that a
-// transformation says only what it changes.
+// GraphCopy: a graph being made from another one, node by node. It keeps the map from old to new ids, so that
+// a transformation states only its changes.
 #pragma once
 
 #include <vector>
@@ -23,9 +23,9 @@ class GraphCopy {
   Status copy_node(NodeId old) { return copy_node(old, source_.node(old).attrs); }
   // The same with other attributes.
   Status copy_node(NodeId old, std::vector<Attr> attrs);
-  // Lets `now` stand for `old` from here on.
+  // Replaces `old` by `now` from here on.
   void replace(TensorId old, TensorId now) { tensors_[index(old)] = now; }
-  // Nodes copied later that name `old` as their forward node name `now`.
+  // Makes `now` the forward node of nodes copied later whose forward node is `old`.
   void replace_node(NodeId old, NodeId now) { nodes_[index(old)] = now; }
   NodeId mapped_node(NodeId old) const { return nodes_[index(old)]; }
   // The new id of a tensor; kNoTensor when it was not copied.

@@ -21,7 +21,7 @@ Status copy_source(GraphCopy& copy, TensorId id, DType dtype) {
   return {};
 }
 
-// An attribute "dtype" names the element type of a result.
+// Copies a node whose attribute "dtype" names the element type of a result.
 Status copy_typed_node(GraphCopy& copy, NodeId id, DType dtype) {
   const Node& node = copy.source().node(id);
   std::vector<Attr> attrs = node.attrs;
@@ -76,7 +76,7 @@ class MixedCopy {
     return is == compute_ && way.widen ? DType::kF32 : is;
   }
 
-  // A parameter is cast for each of its readers, which may lie in different stages of a pipeline. So its
+  // Casts a parameter for each of its readers, which may be in different stages of a pipeline. So its
   // gradient is a sum of casts to f32, not the cast of a sum.
   Result<TensorId> cast(TensorId now, DType dtype) {
     if (type_of(now) == dtype) return now;
@@ -92,7 +92,7 @@ class MixedCopy {
 
   Status copy_node(NodeId id) {
     const Node& node = copy_.source().node(id);
-    // A cast says itself what it makes.
+    // A cast has its result type as an attribute.
     const bool is_cast = node.op->name == "cast";
     Status refused;
     for (const Way& way : kWays) {

@@ -1,4 +1,4 @@
-// Graph -> graph: without the nodes whose results nobody reads.
+// Graph -> graph: removal of unread nodes.
 #pragma once
 
 #include "graph/base/result.h"
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// Drops every node from which no output, update or gradient can be reached. Inputs, parameters, constants and
-// state stay, used or not: they are what the outside knows by name.
+// Drops every node that no output, update or gradient depends on. Inputs, parameters, constants and state
+// stay, used or not: callers know them by name.
 Result<Graph> prune(const Graph& graph);
 
 }  // namespace tessera

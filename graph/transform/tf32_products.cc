@@ -11,7 +11,7 @@ namespace tessera {
 Result<Graph> with_tf32_products(const Graph& graph) {
   GraphCopy copy(graph);
   bool found = false;
-  // Tensors come after what they are made of.
+  // Tensors come after those that they are computed from.
   for (size_t t = 0; t < graph.tensors().size(); ++t) {
     const TensorId id{static_cast<uint32_t>(t)};
     const Tensor& tensor = graph.tensor(id);

@@ -16,8 +16,8 @@ namespace tessera {
 
 namespace {
 
-// Larger than any norm of f32 gradients whose sum of squares is finite: scales nothing, and still finds the
-// norm.
+// Larger than any norm of f32 gradients whose sum of squares is finite: it scales nothing, and still finds
+// the norm.
 constexpr double kNoBound = 1e30;
 
 // Scalars beside values of `dtype`.
@@ -31,7 +31,7 @@ Result<TensorId> find_loss(const Graph& graph) {
   return *loss;
 }
 
-// The graph with `loss` as its only output, in the order that follows from that.
+// The graph with `loss` as its only output, in canonical order.
 Result<Graph> only_loss(const Graph& forward_with_loss, TensorId loss) {
   Graph graph = forward_with_loss;
   graph.clear_outputs();
@@ -75,7 +75,7 @@ Status add_token_loss(Graph& graph) {
 
 namespace {
 
-// The defaults of an optimizer with what the caller overrides.
+// The defaults of an optimizer, overridden by the caller's values.
 Result<std::map<std::string, double>> hyper_parameters(const OptimizerDef& optimizer,
                                                        const std::map<std::string, double>& overrides) {
   std::map<std::string, double> hyper = optimizer.defaults();
@@ -123,7 +123,7 @@ class LossScale {
     TSR_ASSIGN_OR_RETURN(made.offset_, graph.add_tensor("loss_scaling.offset", scalar, TensorKind::kState));
     return made;
   }
-  // In a copy of the graph, and with what only the update needs.
+  // Continues in a copy of the graph, and adds what only the update needs.
   Status go_on(Graph& graph) {
     const auto offset = graph.find_tensor("loss_scaling.offset");
     if (!offset) return Status(StatusCode::kInternal, "the factor on the loss was lost");
@@ -132,7 +132,7 @@ class LossScale {
                          graph.add_tensor("loss_scaling.good", graph.type(offset_), TensorKind::kState));
     return {};
   }
-  // Made anew where it is wanted: what the forward pass has made is gone when parameters are updated.
+  // Computed again for each use: the forward pass's value is gone when parameters are updated.
   Result<TensorId> factor(Graph& graph) const {
     return graph.add("loss_scaling", {offset_}, {{"initial", scaling_.initial}});
   }

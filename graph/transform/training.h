@@ -16,32 +16,32 @@ namespace tessera {
 // Vocabulary-parallel by construction: its phases (max, sum of exponentials, picked logit) are separate nodes.
 Status add_token_loss(Graph& graph);
 
-// The loss is multiplied by a power of two before it is differentiated, so that small gradients of f16 are not lost, and
-// the gradients are divided by it where they are used: without overflow it changes no bit. A gradient that is not
-// finite leaves the step out and halves the factor; `interval` steps without one double it. All of that is decided on
-// the devices, in state "loss_scaling.offset" and "loss_scaling.good".
+// LossScaling: the loss is multiplied by a power of two before it is differentiated, so that small gradients
+// of f16 do not underflow, and gradients are divided by it where they are used: without overflow it changes
+// no bit. A gradient that is not finite skips the step and halves the factor; `interval` steps without one
+// double it. The devices decide all of that, in state "loss_scaling.offset" and "loss_scaling.good".
 struct LossScaling {
   double initial = 0;  // a power of two; 0: the loss is not scaled
   int64_t interval = 2000;
 };
 
-// The loss already is output "loss" (own models): nothing to add.
+// TrainingOptions. A model with a loss of its own already has output "loss": nothing is added.
 struct TrainingOptions {
   OptimizerOptions optimizer;
   double clip_norm = 0;  // bound on the global gradient norm; 0: none
   LossScaling loss_scaling;
-  bool fp8_products = false;      // linear layers of blocks in 8 bits, as graph/transform/fp8_products.h says
-  bool gelu_in_products = false;  // gradients through gelu, as graph/transform/gelu_products.h says
+  bool fp8_products = false;  // linear layers of blocks in 8 bits (graph/transform/fp8_products.h)
+  bool gelu_in_products = false;  // gradients through gelu (graph/transform/gelu_products.h)
 };
 
-// forward (+ loss) -> forward, backward, update. Adds inputs "lr" f32[] and "step" f32[] (1 for the first step),
-// optimizer state "<parameter>.<slot>", outputs "loss" and "grad_norm" (before clipping), updates. Drops the other
-// outputs and what only they need. The norm is always found: a step whose gradient is not finite changes nothing.
-// The order in which the model's nodes were written down does not matter (canonical_order.h).
+// forward (+ loss) -> forward, backward, update. Adds inputs "lr" f32[] and "step" f32[] (1 for the first
+// step), optimizer state "<parameter>.<slot>", outputs "loss" and "grad_norm" (before clipping), updates.
+// Drops the other outputs and the nodes that only they need. The norm is always computed: a step whose
+// gradient is not finite changes nothing. The order of the model's nodes does not matter (canonical_order.h).
 Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingOptions& options);
 
-// forward + loss only, without dropout; output "loss": of the tokens, without a model's auxiliary loss. The products
-// are those of the step that is evaluated.
+// forward + loss only, without dropout; output "loss": of the tokens, without a model's auxiliary loss. The
+// matmuls are those of the evaluated step.
 Result<Graph> make_evaluation(const Graph& forward_with_loss, bool fp8_products = false);
 
 }  // namespace tessera

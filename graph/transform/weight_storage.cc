@@ -16,7 +16,7 @@ constexpr int64_t kInt8Group = 64, kSmallGroup = 32;
 
 bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
-// Who reads a parameter, directly or through a cast to 16 bits.
+// Uses: the readers of a parameter, directly or through a cast to 16 bits.
 struct Uses {
   int products = 0, tables = 0;
   int others = 0;  // of the parameter itself
@@ -93,7 +93,7 @@ class Storing {
     }
   }
 
-  // What the parameter is stored as; its own type where it stays.
+  // The type in which the parameter is stored; its own where it stays.
   DType storage_of(TensorId id) const {
     const Tensor& tensor = copy_.source().tensor(id);
     const Uses& uses = uses_[index(id)];
@@ -143,7 +143,7 @@ class Storing {
       return parameter_of(node.inputs[input]) == node.inputs[input];
     };
     if (node.op->name == "cast" && is_stored(0) && is_direct(0)) {
-      // What is stored stands for its cast.
+      // The stored weight replaces its cast.
       copy_.replace(node.outputs[0], copy_.mapped(node.inputs[0]));
       return {};
     }
@@ -152,7 +152,7 @@ class Storing {
     return copy_.copy_node(id);
   }
 
-  // With an activation the value before it is a result too.
+  // With an activation, the value before it is a result too.
   Status add_product(NodeId id) {
     const Node& node = copy_.source().node(id);
     Graph& graph = copy_.graph();
@@ -196,7 +196,7 @@ class Storing {
   GraphCopy copy_;
   const WeightFormat format_;
   std::vector<Uses> uses_;        // by tensor of the source
-  std::vector<bool> stored_;      // the same: a parameter that is not stored as it was
+  std::vector<bool> stored_;      // a parameter that is stored in another type than its own
   std::vector<TensorId> scales_;  // the same: of the new graph
 };
 
@@ -208,7 +208,7 @@ Status not_storable(float value) {
              static_cast<double>(value)));
 }
 
-// `count` numbers with one scale: i8 symmetric around 0. Returns the scale as it is stored.
+// Stores `count` numbers with one scale: i8 symmetric around 0. Returns the scale as it is stored.
 Result<uint16_t> store_int8(const float* from, int64_t count, int8_t* to) {
   float largest = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -225,8 +225,8 @@ Result<uint16_t> store_int8(const float* from, int64_t count, int8_t* to) {
   return bits;
 }
 
-// 4 bits: the number furthest from 0 becomes -8 exactly, so the scale may be negative and all 16 values are
-// used.
+// Stores 4-bit numbers. The one furthest from 0 becomes -8 exactly, so the scale may be negative and all 16
+// values are used.
 Result<uint16_t> store_int4(const float* from, int64_t count, uint8_t* to) {
   float furthest = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
-// Graph -> graph: weights stored in fewer bits than they are computed in, for models that only run. What
-// reads a weight as it is stored becomes `narrow_matmul`; decoding then costs the bytes that are stored.
+// Graph -> graph: weights stored in fewer bits than they are computed in, for models that only run. A matmul
+// that reads a weight as it is stored becomes `narrow_matmul`; decoding then costs the stored bytes.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,11 @@ enum class WeightFormat : uint8_t {
 std::optional<WeightFormat> weight_format_from_name(
     std::string_view name);  // "model", "bf16", "int8", "int4"
 
-// Stored so are f32 parameters that nothing but products read, as transposed weight [N, K] (from activations
-// in f32 or after a cast to 16 bits): in `format`. Tables of embeddings, also where a product shares them,
-// and rows that are no multiple of 32 numbers are stored in bf16 at least; parameters of which only casts to
-// 16 bits are read, in that type. All others (norms, biases, experts' weights) stay. Names stay; scales are
-// parameters of their own
-// (`scale_name`). kFailedPrecondition: a graph with gradients.
+// Stores in `format` the f32 parameters that only matmuls read, as transposed weight [N, K] (from activations
+// in f32 or after a cast to 16 bits). Tables of embeddings, also where a matmul shares them, and rows that
+// are no multiple of 32 numbers are stored in bf16 at least. Parameters of which only casts to 16 bits are
+// read are stored in that type. All others (norms, biases, experts' weights) stay. Names stay; scales are
+// parameters of their own (`scale_name`). kFailedPrecondition: a graph with gradients.
 Result<Graph> with_stored_weights(const Graph& graph, WeightFormat format);
 inline std::string scale_name(std::string_view weight) { return std::string(weight) + ".scale"; }
 
