@@ -1,7 +1,6 @@
 #include "runtime/backend_registry.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 
 #include <cstddef>
 #include <mutex>
@@ -9,6 +8,7 @@
 #include "graph/base/text.h"
 #include "runtime/device_turns.h"
 #include "runtime/host_services.h"
+#include "runtime/plugin_file.h"
 
 namespace tessera {
 
@@ -42,14 +42,6 @@ Status check_table(const tsr_backend_api* api, std::string_view name) {
     return Status(StatusCode::kUnsupported, format("a plugin named '{}' was wanted, it calls itself '{}'",
                                                    name, api->name ? api->name : ""));
   return {};
-}
-
-std::string folder_of_this_library() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&take_error), &info) == 0 || info.dli_fname == nullptr) return ".";
-  const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
 bool is_name(std::string_view name) {
@@ -108,12 +100,8 @@ struct BackendRegistry::Impl {
   }
 
   Status load(Entry& row) {
-    const std::string folder = options.plugin_path.empty() ? folder_of_this_library() : options.plugin_path;
     const std::string file = format("libtessera_{}.so", row.name);
-    const std::string path = folder + "/" + file;
-    struct stat attributes {};
-    if (stat(path.c_str(), &attributes) != 0)
-      return Status(StatusCode::kNotFound, format("{} not found in {}", file, folder));
+    TSR_ASSIGN_OR_RETURN(const std::string path, find_plugin_file(options.plugin_path, row.name));
     // Never closed: a plugin may leave threads and driver state behind.
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)

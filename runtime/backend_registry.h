@@ -1,5 +1,5 @@
-// BackendRegistry: the backends a runtime can use. Built-in ones are handed over as entry functions; the others are
-// dlopened from the plugin path on first use. Absence is information, never an error.
+// BackendRegistry: the backends a runtime can use. Built-in ones are handed over as entry functions; the
+// others are dlopened from the plugin path on first use. Absence is information, never an error.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace tessera {
 
 struct RegistryOptions {
   std::vector<tsr_backend_entry> built_in;
-  std::string plugin_path;   // folder of libtessera_<name>.so; empty: beside libtessera
-  int32_t threads = 0;       // of the shared pool; 0: the size of the cpuset
+  std::string plugin_path;  // folder of libtessera_<name>.so; empty: next to libtessera
+  int32_t threads = 0;      // of the shared pool; 0: the size of the cpuset
   // Log records, from any thread. May be empty.
   void (*log)(void* context, int32_t level, const char* message) = nullptr;
   void* log_context = nullptr;
@@ -27,7 +27,7 @@ class DeviceTurns;
 struct BackendInfo {
   std::string name;
   bool available = false;
-  std::string reason;        // why not, in one line
+  std::string reason;  // why not, in one line
   int32_t device_count = 0;
   std::vector<std::string> devices;
 };
@@ -41,8 +41,8 @@ class BackendRegistry {
 
   // Loads the plugin when it is not there yet; kNotFound or kUnsupported with the reason.
   Result<const tsr_backend_api*> find(std::string_view name);
-  std::vector<BackendInfo> list();      // built-ins and every plugin known by name, present or not
-  const tsr_host_api& host() const;     // with this registry's pool and log
+  std::vector<BackendInfo> list();   // built-ins and every plugin known by name, present or not
+  const tsr_host_api& host() const;  // with this registry's pool and log
   DeviceTurns& turns();
 
  private:

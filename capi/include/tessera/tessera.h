@@ -158,7 +158,9 @@ TSR_API void tsr_options_free(tsr_options* options);
  *
  * Options
  *   threads       i64   threads that kernels may use; 0 (default): as many as the process may run on
- *   plugin_path   str   folder of libtessera_<backend>.so; default: beside libtessera
+ *   plugin_path   str   folder of libtessera_<backend>.so; default: next to libtessera, or next to the program
+ *                       that it is linked into; never the working directory. A plugin is not loaded where it or its
+ *                       folder can be written by others than owner and root: tsr_runtime_backends says so
  *   profile       str   what prices plans where their own options do not say: a file of tsr_calibration_save;
  *                       "auto": the one in the cache folder, where there is one of these devices; "none"
  *                       (default): built-in rates
