@@ -1,5 +1,6 @@
 #include "graph/graph_text.h"
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -105,7 +106,7 @@ Status TextReader::end_of_line() {
 Status TextReader::wrong(std::string_view wanted) const {
   const std::string found = token_.kind == Kind::kEnd    ? "the end of the text"
                             : token_.kind == Kind::kLine ? "the end of the line"
-                                                         : "'" + token_.text + "'";
+                                                         : "'" + quote(token_.text) + "'";
   return error(format("found {}, wanted {}", found, wanted));
 }
 

@@ -2,15 +2,14 @@
 #include "serialize/cluster_json.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "serialize/json.h"
 
 namespace tessera {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tessera-cluster";
 constexpr int64_t kVersion = 1;
@@ -34,7 +33,7 @@ class Reader {
     if (!json_.is_object()) return;
     for (const auto& [key, value] : json_.items())
       if (std::find(asked_.begin(), asked_.end(), key) == asked_.end())
-        fail(format("has the unknown key '{}'", key));
+        fail(format("has the unknown key '{}'", quote(key)));
   }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
@@ -44,7 +43,7 @@ class Reader {
     const Json* value = find(key);
     if (value == nullptr) return;
     if (!value->is_number() || !(value->get<double>() >= 0 && value->get<double>() <= most))
-      return fail(format("has {} = {}, wanted a number from 0 to {}", key, value->dump(), most));
+      return fail(format("has {} = {}, wanted a number from 0 to {}", key, quote_json(*value), most));
     target = value->get<double>();
   }
   void seconds(const char* key, double& target) { number(key, target, kMostSeconds); }
@@ -59,13 +58,13 @@ class Reader {
     const Json* value = find(key);
     if (value == nullptr) return;
     if (!value->is_number_integer() || value->get<int64_t>() < 0 || value->get<int64_t>() > most)
-      return fail(format("has {} = {}, wanted a whole number from 0 to {}", key, value->dump(), most));
+      return fail(format("has {} = {}, wanted a whole number from 0 to {}", key, quote_json(*value), most));
     target = static_cast<T>(value->get<int64_t>());
   }
   void text(const char* key, std::string& target) {
     const Json* value = find(key);
     if (value == nullptr) return;
-    if (!value->is_string()) return fail(format("has {} = {}, wanted text", key, value->dump()));
+    if (!value->is_string()) return fail(format("has {} = {}, wanted text", key, quote_json(*value)));
     target = value->get<std::string>();
   }
   void link(const char* key, Link& target) {
@@ -79,7 +78,7 @@ class Reader {
   void list(const char* key, Each each) {
     const Json* value = find(key);
     if (value == nullptr) return;
-    if (!value->is_array()) return fail(format("has {} = {}, wanted a list", key, value->dump()));
+    if (!value->is_array()) return fail(format("has {} = {}, wanted a list", key, quote_json(*value)));
     for (size_t i = 0; i < value->size(); ++i) {
       Reader inner((*value)[i], format("{}.{}[{}]", where_, key, i), failure_);
       each(inner);
@@ -116,7 +115,7 @@ DeviceKind read_kind(Reader& in) {
     rate.text("dtype", dtype);
     rate.rate("flops_per_s", one.flops_per_s);
     const auto known = dtype_from_name(dtype);
-    if (!known) return rate.fail(format("has dtype = '{}', which is no element type", dtype));
+    if (!known) return rate.fail(format("has dtype = '{}', which is no element type", quote(dtype)));
     if (*known == DType::kE5M2)
       return rate.fail("has dtype = 'e5m2'; products of 8-bit floats are listed once, as e4m3");
     if (*known == DType::kE4M3 && one.flops_per_s <= 0)
@@ -187,8 +186,7 @@ std::string cluster_to_json(const Cluster& cluster) {
 }
 
 Result<Cluster> cluster_from_json(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return Status(StatusCode::kCorrupt, "cluster: the text is not JSON");
+  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, "cluster"));
   Cluster cluster;
   std::string failure, format_name;
   int64_t version = 0;
@@ -196,7 +194,7 @@ Result<Cluster> cluster_from_json(std::string_view text) {
     Reader in(json, "cluster", failure);
     in.text("format", format_name);
     in.count("version", version);
-    if (format_name != kFormat) in.fail(format("has format '{}', wanted '{}'", format_name, kFormat));
+    if (format_name != kFormat) in.fail(format("has format '{}', wanted '{}'", quote(format_name), kFormat));
     if (version != kVersion) in.fail(format("has version {}, this build reads {}", version, kVersion));
     in.list("kinds", [&](Reader& kind) { cluster.kinds.push_back(read_kind(kind)); });
     in.list("devices", [&](Reader& run) {
@@ -211,7 +209,7 @@ Result<Cluster> cluster_from_json(std::string_view text) {
         cluster.devices.insert(cluster.devices.end(), static_cast<size_t>(count), static_cast<int32_t>(k));
         return;
       }
-      run.fail(format("has kind = '{}', which is not among the kinds", name));
+      run.fail(format("has kind = '{}', which is not among the kinds", quote(name)));
     });
     in.count("shared_cores", cluster.shared_cores, INT32_MAX);
     in.link("link", cluster.link);

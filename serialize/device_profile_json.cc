@@ -10,24 +10,22 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "graph/op_def.h"
 #include "serialize/envelope.h"
+#include "serialize/json.h"
 
 namespace tessera {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::string_view kFormat = "tessera-device-profile";
 constexpr int64_t kVersion = 2, kVersionWithAlgorithms = 3;
 constexpr size_t kMostBytes = size_t{16} << 20;
-constexpr int kMostDepth = 8;
 constexpr size_t kMostAxes = 4, kMostMarks = 256, kMostPoints = size_t{1} << 18;
 constexpr size_t kMostChoices = size_t{1} << 16;
 constexpr std::string_view kCollectives[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
@@ -87,6 +85,8 @@ uint64_t checksum_of(const Json& content) {
   return xxh3(std::as_bytes(std::span(text)));
 }
 
+std::string shown(const Json& value) { return quote_json(value, 80); }
+
 // Reads one object with exactly the given keys; the first mistake anywhere is kept.
 class Object {
  public:
@@ -99,7 +99,7 @@ class Object {
       if (json.is_object() && !json.contains(key)) fail(format("has no key '{}'", key));
     if (!json.is_object()) return;
     for (const auto& [key, value] : json.items())
-      if (std::ranges::find(keys, key) == keys.end()) fail(format("has the unknown key '{}'", key));
+      if (std::ranges::find(keys, key) == keys.end()) fail(format("has the unknown key '{}'", quote(key)));
   }
 
   std::string text(const char* key, size_t most = 256) const {
@@ -163,11 +163,6 @@ class Object {
   bool good() const { return failure_.empty(); }
 
  private:
-  static std::string shown(const Json& value) {
-    std::string text = value.dump();
-    if (text.size() > 60) text = text.substr(0, 57) + "...";
-    return text;
-  }
   // JSON has no infinities: a literal beyond the range of f64 is refused by the parser.
   double real(const Json& value, const std::string& name, bool may_be_zero) const {
     const bool fits = value.is_number() && std::isfinite(value.get<double>()) &&
@@ -221,8 +216,7 @@ void read_axes(const Object& in, PriceTable& table) {
     const bool factors =
         name == "*" || (!name.empty() && name.size() <= 26 &&
                         std::ranges::all_of(name, [](char c) { return c >= 'a' && c <= 'z'; }));
-    if (!factors)
-      in.fail(format("has {} = {}, wanted bytes, factors or *", where, axis.dump().substr(0, 40)));
+    if (!factors) in.fail(format("has {} = {}, wanted bytes, factors or *", where, shown(axis)));
     table.axes.push_back(name);
   });
   in.list("marks", [&](const Json& marks, const std::string& where) {
@@ -375,18 +369,9 @@ std::string device_profile_to_json(DeviceProfile& profile) {
 }
 
 Result<DeviceProfile> device_profile_from_json(std::string_view text) {
-  if (text.size() > kMostBytes) return refuse(format("{} bytes, wanted at most {}", text.size(), kMostBytes));
-  Json file;
-  bool too_deep = false;
-  try {
-    file = Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
-      too_deep |= depth > kMostDepth;
-      return depth <= kMostDepth;
-    });
-  } catch (const Json::exception& error) {
-    return refuse(format("it is no JSON ({})", error.what()));
-  }
-  if (too_deep) return refuse(format("it nests deeper than {}", kMostDepth));
+  Result<Json> read = parse_json(text, "its text", kMostBytes);
+  if (!read.ok()) return refuse(std::string(read.status().message()));
+  Json& file = *read;
   std::string failure;
   const bool has_algorithms =
       file.is_object() && file.contains("version") && file["version"] == Json(kVersionWithAlgorithms);
@@ -395,10 +380,10 @@ Result<DeviceProfile> device_profile_from_json(std::string_view text) {
   const Object in(file, "the file", failure, keys);
   if (!file.is_object()) return refuse(failure);
   if (file.contains("format") && file["format"] != Json(kFormat))
-    return refuse(format("its format is {}, wanted '{}'", file["format"].dump().substr(0, 60), kFormat));
+    return refuse(format("its format is {}, wanted '{}'", shown(file["format"]), kFormat));
   if (file.contains("version") && file["version"] != Json(kVersion) && !has_algorithms)
-    return refuse(format("its version is {}, this build reads {} and {}",
-                         file["version"].dump().substr(0, 60), kVersion, kVersionWithAlgorithms));
+    return refuse(format("its version is {}, this build reads {} and {}", shown(file["version"]), kVersion,
+                         kVersionWithAlgorithms));
   const std::string checksum = in.text("checksum");
   if (!failure.empty()) return refuse(failure);
   DeviceProfile profile = read_content(file["content"], failure);

@@ -1,12 +1,10 @@
 #include "serialize/explanation_json.h"
 
-#include <nlohmann/json.hpp>
+#include "serialize/json.h"
 
 namespace tessera {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kTiers[] = {"device", "host", "file"};
 
@@ -153,7 +151,7 @@ std::string explanation_to_json(const Explanation& it, bool drawings) {
                      {"bytes", it.curve.bytes}};
   }
   // Names in hostile files need not be UTF-8.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump(json);
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include "serialize/atomic_file.h"
 #include "serialize/envelope.h"
 #include "serialize/flatbuffer_reader.h"
+#include "serialize/json.h"
 #include "serialize/schema/plan_generated.h"
 
 namespace tessera {
@@ -17,7 +18,6 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
 constexpr std::string_view kWhat = "plan file";
-constexpr int64_t kMaxJsonBytes = int64_t{1} << 28;
 
 Status wrong(std::string message) { return Status(StatusCode::kCorrupt, "plan: " + std::move(message)); }
 
@@ -176,8 +176,8 @@ class PlanReader {
     plan.micro_batches = stored.micro_batches();
     TSR_RETURN_IF_ERROR(each(stored.symbols(), plan.symbols, &PlanReader::symbol));
     if (const file::Estimate* estimate = stored.estimate()) {
-      plan.estimate = {
-          estimate->step_time_s(), estimate->compute_s(), estimate->communication_s(), {}, estimate->gap(), estimate->profile()};
+      plan.estimate = {estimate->step_time_s(), estimate->compute_s(), estimate->communication_s(), {},
+                       estimate->gap(),         estimate->profile()};
       TSR_ASSIGN_OR_RETURN(plan.estimate.arena_bytes, reader_.numbers<int64_t>(estimate->arena_bytes()));
     }
     return plan;
@@ -375,7 +375,7 @@ Result<Plan> load_plan(const std::string& path) {
   Result<Plan> plan = wrong("not read");
   if (!path.ends_with(".json")) {
     plan = plan_from_bytes(std::move(source));
-  } else if (source->size() > kMaxJsonBytes) {
+  } else if (source->size() > static_cast<int64_t>(kMostJsonBytes)) {
     plan = wrong(format("{} bytes of JSON are more than any plan has", source->size()));
   } else {
     std::string text(static_cast<size_t>(source->size()), '\0');

@@ -3,16 +3,15 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "serialize/json.h"
 #include "serialize/plan_file.h"
 
 namespace tessera {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tessera-plan";
 constexpr int64_t kVersion = 1;
@@ -149,7 +148,8 @@ class Members {
     for (const Json& axis : array(name)) {
       const auto id = axis.is_string() ? mesh.find_axis(axis.get<std::string>()) : std::nullopt;
       if (!id)
-        return fail(format("{}: '{}' has {}, which is no axis of its mesh", where_, name, axis.dump())), axes;
+        return fail(format("{}: '{}' has {}, which is no axis of its mesh", where_, name, quote_json(axis))),
+               axes;
       axes.push_back(*id);
     }
     return axes;
@@ -167,7 +167,7 @@ class Members {
       if (!value.is_number_integer() ||
           (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX}) ||
           !std::in_range<Int>(value.get<int64_t>())) {
-        return fail(format("{}: '{}' has {}", where_, name, value.dump())), values;
+        return fail(format("{}: '{}' has {}", where_, name, quote_json(value))), values;
       }
       values.push_back(static_cast<Int>(value.get<int64_t>()));
     }
@@ -312,7 +312,7 @@ Result<uint64_t> fingerprint_from(const std::string& text) {
     const auto [stop, error] = std::from_chars(text.data() + 2, end, value, 16);
     if (error == std::errc() && stop == end) return value;
   }
-  return wrong(format("a fingerprint is '{}'; wanted 0x and up to 16 digits", text));
+  return wrong(format("a fingerprint is '{}'; wanted 0x and up to 16 digits", quote(text)));
 }
 
 Result<Plan> plan_from(const Json& json) {
@@ -426,7 +426,8 @@ Result<std::string> plan_to_json(const Plan& plan) {
 
 Result<Plan> plan_from_json(std::string_view text) {
   try {
-    TSR_ASSIGN_OR_RETURN(Plan plan, plan_from(Json::parse(text.begin(), text.end())));
+    TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, "plan"));
+    TSR_ASSIGN_OR_RETURN(Plan plan, plan_from(json));
     TSR_RETURN_IF_ERROR(check_plan(plan));
     return plan;
   } catch (const Json::exception& error) {

@@ -1,14 +1,12 @@
 #include "serialize/plan_pins_json.h"
 
-#include <nlohmann/json.hpp>
-
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "serialize/json.h"
 
 namespace tessera {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Status bad(std::string what) {
   return Status(
@@ -22,7 +20,7 @@ Status read_table(const Json& json, const std::string& key,
                   std::vector<std::pair<std::string, std::string>>& out) {
   if (!json.is_object()) return bad(format("'{}' is not an object of names and texts", key));
   for (const auto& [name, value] : json.items()) {
-    if (!value.is_string()) return bad(format("'{}' of '{}' is not a text", key, name));
+    if (!value.is_string()) return bad(format("'{}' of '{}' is not a text", key, quote(name)));
     out.emplace_back(name, value.get<std::string>());
   }
   return {};
@@ -40,8 +38,8 @@ Status read_list(const Json& json, const std::string& key, std::vector<std::stri
 }  // namespace
 
 Result<PlanPins> plan_pins_from_json(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object()) return bad("the text is not a JSON object");
+  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, "pins"));
+  if (!json.is_object()) return bad("the text is not a JSON object");
   PlanPins pins;
   for (const auto& [key, value] : json.items()) {
     if (key == "stored")
@@ -53,7 +51,7 @@ Result<PlanPins> plan_pins_from_json(std::string_view text) {
     else if (key == "stages")
       TSR_RETURN_IF_ERROR(read_list(value, key, pins.stages));
     else
-      return bad(format("unknown key '{}'; known: stored, ops, keep, stages", key));
+      return bad(format("unknown key '{}'; known: stored, ops, keep, stages", quote(key)));
   }
   return pins;
 }

@@ -150,8 +150,7 @@ Json certificate_json(const SearchRequest& request, const Cluster& cluster, cons
 }
 
 Result<std::string> check_certificate_text(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return wrong("is not JSON");
+  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, "certificate"));
   Reader reader(json);
   if (const std::string format_name = reader.text("format"); reader.status().ok() && format_name != kFormat)
     return wrong(format("its format is '{}', wanted '{}'", format_name, kFormat));

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "capi/engine/estimate.h"
-#include "capi/engine/json.h"
 #include "graph/base/result.h"
 #include "graph/cluster.h"
+#include "serialize/json.h"
 
 namespace tessera {
 

@@ -7,9 +7,9 @@
 #include <unordered_map>
 
 #include "capi/engine/initialize.h"
-#include "capi/engine/json.h"
 #include "capi/engine/text_file.h"
 #include "graph/base/text.h"
+#include "serialize/json.h"
 
 namespace tessera {
 

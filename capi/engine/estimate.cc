@@ -7,7 +7,6 @@
 #include <set>
 
 #include "capi/engine/certificate.h"
-#include "capi/engine/json.h"
 #include "capi/engine/options.h"
 #include "capi/engine/text_file.h"
 #include "graph/base/text.h"
@@ -22,6 +21,7 @@
 #include "serialize/cluster_json.h"
 #include "serialize/explanation_json.h"
 #include "serialize/explanation_page.h"
+#include "serialize/json.h"
 
 namespace tessera {
 

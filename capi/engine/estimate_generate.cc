@@ -1,12 +1,12 @@
 #include "capi/engine/estimate_generate.h"
 
 #include "capi/engine/estimate.h"
-#include "capi/engine/json.h"
 #include "graph/base/text.h"
 #include "parallel/analytic/explain_generate.h"
 #include "parallel/analytic/kinds_search.h"
 #include "serialize/explanation_json.h"
 #include "serialize/explanation_page.h"
+#include "serialize/json.h"
 
 namespace tessera {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "capi/engine/json.h"
 #include "graph/analysis/graph_profile.h"
+#include "serialize/json.h"
 
 namespace tessera {
 

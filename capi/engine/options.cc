@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -22,7 +23,7 @@ void OptionReader::fail(Status status) {
 
 void OptionReader::wrong_type(std::string_view key, std::string_view wanted, const AttrValue& found) {
   fail(Status(StatusCode::kInvalidArgument,
-              format("{}: option '{}' is {}, wanted {}", consumer_, key, to_text(found), wanted)));
+              format("{}: option '{}' is {}, wanted {}", consumer_, key, quote(to_text(found)), wanted)));
 }
 
 int64_t OptionReader::i64(std::string_view key, int64_t otherwise, int64_t low, int64_t high) {
@@ -77,7 +78,7 @@ std::string OptionReader::choice(std::string_view key, std::string otherwise,
   if (std::find(choices.begin(), choices.end(), found) == choices.end()) {
     const std::vector<std::string> names(choices.begin(), choices.end());
     fail(Status(StatusCode::kInvalidArgument, format("{}: option '{}' is '{}', wanted one of {}", consumer_,
-                                                     key, found, join(names, ", "))));
+                                                     key, quote(found), join(names, ", "))));
   }
   return found;
 }
@@ -98,8 +99,8 @@ Status OptionReader::finish() {
   TSR_RETURN_IF_ERROR(first_error_);
   for (const auto& [key, value] : options_) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    return Status(StatusCode::kInvalidArgument, format("{}: unknown option '{}'; nearest: {}", consumer_, key,
-                                                       join(nearest_names(key, known_), ", ")));
+    return Status(StatusCode::kInvalidArgument, format("{}: unknown option '{}'; nearest: {}", consumer_,
+                                                       quote(key), join(nearest_names(key, known_), ", ")));
   }
   return {};
 }

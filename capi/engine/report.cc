@@ -3,8 +3,8 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "capi/engine/json.h"
 #include "graph/base/text.h"
+#include "serialize/json.h"
 
 namespace tessera {
 namespace {

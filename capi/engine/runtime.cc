@@ -6,8 +6,8 @@
 
 #include "capi/engine/built_in_backends.h"
 #include "capi/engine/device_profiles.h"
-#include "capi/engine/json.h"
 #include "graph/base/text.h"
+#include "serialize/json.h"
 
 namespace tessera {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "capi/engine/json.h"
 #include "graph/base/text.h"
+#include "serialize/json.h"
 #include "serialize/plan_pins_json.h"
 
 namespace tessera {
@@ -148,17 +148,15 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   TSR_RETURN_IF_ERROR(reader.finish());
 
   if (stop.starts_with('[')) {
-    const Json list = Json::parse(stop, nullptr, false);
-    if (!list.is_array())
+    const Result<Json> list = parse_json(stop, "generator: option 'stop'");
+    if (!list.ok())
       return Status(StatusCode::kInvalidArgument,
-                    format("generator: option 'stop' is {}, wanted a text or a JSON "
-                           "array of texts",
-                           stop));
-    for (const Json& item : list) {
+                    format("{}; wanted a text, or a JSON array of texts", list.status().message()));
+    for (const Json& item : *list) {
       if (!item.is_string() || item.get<std::string>().empty())
         return Status(
             StatusCode::kInvalidArgument,
-            format("generator: option 'stop' holds {}, wanted texts that are not empty", dump(item)));
+            format("generator: option 'stop' holds {}, wanted texts that are not empty", quote_json(item)));
       settings.stop.push_back(item.get<std::string>());
     }
   } else if (!stop.empty()) {

@@ -1,9 +1,9 @@
 #include "capi/engine/shared_model.h"
 
 #include "capi/engine/initialize.h"
-#include "capi/engine/json.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "serialize/json.h"
 
 namespace tessera {
 namespace {

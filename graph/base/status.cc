@@ -3,6 +3,8 @@
 #include <new>
 #include <system_error>
 
+#include "graph/base/quote.h"
+
 namespace tessera {
 
 std::string_view status_code_name(StatusCode code) {
@@ -23,8 +25,15 @@ std::string_view status_code_name(StatusCode code) {
   return "unknown";
 }
 
+namespace {
+// Of a message; the longest that means something has half of it. A name or a text in it may be of any size.
+constexpr size_t kMostMessageBytes = 2000;
+}  // namespace
+
 Status::Status(StatusCode code, std::string message)
-    : rep_(std::make_shared<const Rep>(Rep{code, std::move(message)})) {}
+    : rep_(std::make_shared<const Rep>(Rep{code, message.size() <= kMostMessageBytes
+                                                     ? std::move(message)
+                                                     : quote(message, kMostMessageBytes)})) {}
 
 Status Status::out_of_memory() noexcept {
   // Made at load time, so that reporting exhaustion allocates nothing.

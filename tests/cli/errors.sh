@@ -85,7 +85,7 @@ expect 'checksum|xxh3|corrupt' "$tessera" inspect "$work/flipped.tsr" --verify
 for change in 's/"cores": [0-9]*/"cores": 3/' '0,/"seconds": \[/s//"seconds": [ -1,/' 's/"version": [0-9]*/"version": 7/' '$d'; do
   sed "$change" "$work/profile.json" >"$work/changed.json"
   ! cmp -s "$work/profile.json" "$work/changed.json" || { echo "FAILED: $change changes nothing"; exit 1; }
-  expect 'changed.json.*(cores|checksum|above 0|version is 7|no JSON).*calibrate' "$tessera" plan "$model" --devices cpu:2 --profile "$work/changed.json"
+  expect 'changed.json.*(cores|checksum|above 0|version is 7|not JSON).*calibrate' "$tessera" plan "$model" --devices cpu:2 --profile "$work/changed.json"
 done
 # A learning rate that makes the loss overflow: stops, says so, and keeps the last good checkpoint.
 expect 'finite|nan' "$tessera" train "$model" --data "$text" --steps 200 --batch 4 --seq 16 --lr 1e6 --weight-decay 1 --clip-norm 0 \

@@ -89,7 +89,7 @@ TEST_CASE("a profile that was changed after it was written is refused by its che
 TEST_CASE("a profile that cannot be is refused with the place and the value") {
   CHECK(says(refusal(changed("[1e-06,2e-06]", "[-1e-06,2e-06]")), "seconds[0] = -1e-06"));
   CHECK(says(refusal(changed("[1e-06,2e-06]", "[0.0,2e-06]")), "above 0"));
-  CHECK(says(refusal(changed("[1e-06,2e-06]", "[1e999,2e-06]")), "no JSON"));
+  CHECK(says(refusal(changed("[1e-06,2e-06]", "[1e999,2e-06]")), "not JSON"));
   CHECK(says(refusal(changed("[1e-06,2e-06]", "[null,2e-06]")), "seconds[0] = null"));
   CHECK(says(refusal(changed("[1e-06,2e-06]", "[1e-06]")), "1 seconds"));
   // A larger product, transfer or group of bytes that is cheaper than a smaller one.

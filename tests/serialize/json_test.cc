@@ -1,0 +1,75 @@
+// Every reader of JSON, given text that is deep, long, or both: an error whose message is short.
+#include "serialize/json.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "serialize/cluster_json.h"
+#include "serialize/device_profile_json.h"
+#include "serialize/plan_file.h"
+#include "serialize/plan_pins_json.h"
+
+namespace tessera {
+namespace {
+
+std::string repeated(std::string_view part, size_t times) {
+  std::string text;
+  for (size_t i = 0; i < times; ++i) text += part;
+  return text;
+}
+
+// The same mistakes, wherever they may be.
+std::vector<std::string> hostile_texts() {
+  constexpr size_t kDeep = 80000, kLong = size_t{2} << 20;
+  const std::string deep_list = repeated("[", kDeep) + repeated("]", kDeep),
+                    deep_object = repeated("{\"a\":", kDeep) + "1" + repeated("}", kDeep), name(kLong, 'n'),
+                    text = "\"" + name + "\"";
+  std::vector<std::string> texts = {
+      deep_list,         deep_object, repeated("[", kDeep), text, name, "[" + repeated("1,", kLong) + "1]",
+      "{" + text + ":1}"};
+  for (const char* key : {"format", "version", "kinds", "devices", "link", "strategy", "graph_fingerprint",
+                          "stages", "nodes", "schedule", "stored", "ops", "keep", "checksum", "content"})
+    for (const std::string& value : {deep_list, text, "{" + text + ":" + text + "}", "[" + text + "]"})
+      texts.push_back("{\"" + std::string(key) + "\":" + value + "}");
+  return texts;
+}
+
+void check_refused(const Status& status) {
+  CHECK_FALSE(status.ok());
+  CHECK(status.code() != StatusCode::kInternal);
+  CHECK(status.message().size() <= 2000);
+}
+
+}  // namespace
+
+TEST_CASE("every_reader_of_json_refuses_deep_and_long_texts_in_a_short_message") {
+  for (const std::string& text : hostile_texts()) {
+    check_refused(cluster_from_json(text).status());
+    check_refused(plan_from_json(text).status());
+    check_refused(device_profile_from_json(text).status());
+    // Pins may have names of any length.
+    const Status pins = plan_pins_from_json(text).status();
+    CHECK(pins.code() != StatusCode::kInternal);
+    CHECK(pins.message().size() <= 2000);
+  }
+}
+
+TEST_CASE("json_is_read_to_its_depth_and_no_deeper") {
+  const auto nested = [](int depth) {
+    return repeated("[", static_cast<size_t>(depth)) + repeated("]", static_cast<size_t>(depth));
+  };
+  CHECK(parse_json(nested(kMostJsonDepth), "a text").ok());
+  CHECK(parse_json(nested(kMostJsonDepth + 1), "a text").status().to_string() ==
+        "corrupt: a text: its JSON nests deeper than 64 at byte 64");
+  CHECK(parse_json("\"" + repeated("[", 1000) + "\\\"[\"", "a text").ok());  // in a string, brackets are text
+  CHECK(parse_json("[1,2]", "a text", 4).status().to_string() ==
+        "corrupt: a text: 5 bytes of JSON, wanted at most 4");
+  CHECK(parse_json("[1,", "a text")
+            .status()
+            .to_string()
+            .starts_with("corrupt: a text: the text is not JSON: "));
+}
+
+}  // namespace tessera
