@@ -133,7 +133,7 @@ std::string read_file(const std::string& path) {
   std::FILE* file = standard ? stdin : std::fopen(path.c_str(), "rb");
   if (!file) throw Error(TSR_NOT_FOUND, "cannot open " + path + ": " + std::strerror(errno));
   std::string text;
-  std::array<char, size_t{1} << 16> part;
+  std::array<char, size_t{1} << 14> part;
   while (const size_t got = std::fread(part.data(), 1, part.size(), file)) text.append(part.data(), got);
   const int error = std::ferror(file) ? errno : 0;  // a folder, an input that was closed
   if (!standard) std::fclose(file);

@@ -131,6 +131,10 @@ typedef struct tsr_host_api {
    * never waits on a communicator. Work partitions must depend on shapes, never on thread_count. */
   void (*parallel_for)(void* host, int64_t tasks, void (*body)(void* context, int64_t task), void* context);
   int32_t (*thread_count)(void* host);
+  /* Memory for one task, at least `bytes`, aligned to 64: what is too large for the stack of a thread. NULL without
+   * memory. Given back when the task ends, and kept for the next. */
+  void* (*take_scratch)(void* host, size_t bytes);
+  void (*give_scratch)(void* host, void* memory);
 } tsr_host_api;
 
 /* Memory tiers as tessera Tier: 0 device, 1 host (pinned where that matters). */

@@ -44,6 +44,12 @@ HostServices::HostServices(int32_t threads, void (*log)(void*, int32_t, const ch
     static_cast<HostServices*>(host)->pool_.parallel_for(tasks, body, context);
   };
   api_.thread_count = [](void* host) { return static_cast<HostServices*>(host)->pool_.thread_count(); };
+  api_.take_scratch = [](void* host, size_t bytes) {
+    return static_cast<HostServices*>(host)->scratch_.take(bytes);
+  };
+  api_.give_scratch = [](void* host, void* memory) {
+    static_cast<HostServices*>(host)->scratch_.give(memory);
+  };
 }
 
 Status take_error(tsr_abi_error* error) {

@@ -1,10 +1,11 @@
-// HostServices: what the host gives to backends (errors, log, thread pool), and how it takes their errors
-// back.
+// HostServices: what the host gives to backends (errors, log, thread pool, scratch), and how it takes their
+// errors back.
 #pragma once
 
 #include "graph/base/status.h"
 #include "runtime/backend_abi.h"
 #include "runtime/backend_registry.h"
+#include "runtime/scratch_blocks.h"
 #include "runtime/thread_pool.h"
 
 namespace tessera {
@@ -23,6 +24,7 @@ class HostServices {
 
  private:
   ThreadPool pool_;
+  ScratchBlocks scratch_;
   void (*log_)(void*, int32_t, const char*);
   void* log_context_;
   tsr_host_api api_;

@@ -171,7 +171,7 @@ Status RankExecutor::start_threads() {
   if (!blocking_) return {};
   return catch_status([&] {
     for (size_t i = 1; i < streams_.size(); ++i)
-      streams_[i]->thread = std::thread([this, stream = streams_[i].get()] { thread_loop(*stream); });
+      streams_[i]->thread = Thread([this, stream = streams_[i].get()] { thread_loop(*stream); });
     return Status();
   });
 }

@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <thread>
 #include <vector>
 
 #include "graph/analysis/dependencies.h"
 #include "graph/base/perturbation.h"
+#include "graph/base/thread.h"
 #include "graph/base/waiting.h"
 #include "runtime/backend_abi.h"
 
@@ -67,7 +67,7 @@ struct RankStream {
   std::atomic<int32_t> instruction{-1};  // that it is at
 
   // Of every stream but the first, where the backend blocks: a thread that sleeps until `start` is raised.
-  std::thread thread;
+  Thread thread;
   WaitWord start{0};
   int32_t entry = -1;
 

@@ -9,17 +9,16 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 
 #include "graph/analysis/issue_order.h"
 #include "graph/base/text.h"
+#include "graph/base/thread.h"
 #include "graph/base/waiting.h"
 #include "runtime/host_services.h"
 #include "runtime/memory_probe.h"
 #include "runtime/rank_executor.h"
 #include "runtime/session_comms.h"
 #include "runtime/session_values.h"
-#include "runtime/stack_room.h"
 #include "runtime/watchdog.h"
 
 namespace tessera {
@@ -60,7 +59,7 @@ struct Session::Impl {
   std::unique_ptr<Watchdog> watchdog;
 
   // The run in progress. The caller publishes it and raises `generation`; the last rank raises `done`.
-  std::vector<std::thread> threads;
+  std::vector<Thread> threads;
   WaitWord generation{0}, done{0};
   std::atomic<int32_t> remaining{0};
   std::atomic<bool> closing{false}, in_run{false};
@@ -82,7 +81,6 @@ struct Session::Impl {
   void stop_threads();
   void rank_loop(int32_t rank);
   void run_rank(int32_t rank);
-  void run_first_rank();
   void run_all(const SessionEntry& entry);
   void fail(const Status& status);
   void stop_run();
@@ -235,7 +233,7 @@ void Session::Impl::stop_threads() {
   closing = true;
   generation.fetch_add(1, std::memory_order_acq_rel);
   generation.notify_all();
-  for (std::thread& thread : threads) thread.join();
+  for (Thread& thread : threads) thread.join();
   threads.clear();
 }
 
@@ -272,16 +270,6 @@ void Session::Impl::run_rank(int32_t rank) {
     done.fetch_add(1, std::memory_order_acq_rel);
     done.notify_all();
   }
-}
-
-// Rank 0 is the caller: one thread less to wake, and as many threads as ranks for the system to place.
-void Session::Impl::run_first_rank() {
-  if (has_stack_for_kernels()) return run_rank(0);
-  const Status ran = catch_status([&] {
-    std::thread([this] { run_rank(0); }).join();
-    return Status();
-  });
-  if (!ran.ok()) run_rank(0);  // no thread is to be had
 }
 
 // The first error of a run is the one to report; those of ranks that were then woken are not.
@@ -328,7 +316,8 @@ void Session::Impl::run_all(const SessionEntry& entry) {
   const int before = done.load(std::memory_order_acquire);
   generation.fetch_add(1, std::memory_order_acq_rel);
   generation.notify_all();
-  run_first_rank();
+  // Rank 0 is the caller: one thread less to wake, and as many threads as ranks for the system to place.
+  run_rank(0);
   wait_while(done, before, may_spin);
   in_run.store(false, std::memory_order_release);
 }

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "graph/base/thread.h"
 #include "graph/base/waiting.h"
 
 namespace tessera {
@@ -72,7 +73,7 @@ struct ThreadPool::Impl {
   std::atomic<int32_t> busy{0};    // callers inside parallel_for and workers that help them
   pid_t pid = getpid();
   int32_t threads = 1;
-  std::vector<std::thread> workers;
+  std::vector<Thread> workers;
 
   // A worker that helps gives its core back once callers fill them all: more threads than cores would only
   // take turns, and a rank would take the longer the more its neighbours compute. As many leave as are too
@@ -122,6 +123,15 @@ struct ThreadPool::Impl {
         choice.job = job;
     }
     return choice;
+  }
+
+  void close() {
+    {
+      const std::lock_guard lock(mutex);
+      closing = true;
+    }
+    work.notify_all();
+    workers.clear();  // joins
   }
 
   void work_loop() {
@@ -174,8 +184,13 @@ int32_t ThreadPool::cpuset_size() {
 ThreadPool::ThreadPool(int32_t threads) : impl_(std::make_unique<Impl>()) {
   impl_->threads = threads > 0 ? threads : cpuset_size();
   impl_->workers.reserve(static_cast<size_t>(impl_->threads - 1));
-  for (int32_t i = 1; i < impl_->threads; ++i)
-    impl_->workers.emplace_back([impl = impl_.get()] { impl->work_loop(); });
+  try {
+    for (int32_t i = 1; i < impl_->threads; ++i)
+      impl_->workers.emplace_back([impl = impl_.get()] { impl->work_loop(); });
+  } catch (...) {  // those that there are wait to be told
+    impl_->close();
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -185,12 +200,7 @@ ThreadPool::~ThreadPool() {
     (void)impl_.release();
     return;
   }
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->closing = true;
-  }
-  impl_->work.notify_all();
-  for (std::thread& worker : impl_->workers) worker.join();
+  impl_->close();
 }
 
 int32_t ThreadPool::thread_count() const { return impl_->threads; }

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <thread>
+
+#include "graph/base/thread.h"
 
 namespace tessera {
 
@@ -32,7 +33,7 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable closing_changed_;
   bool closing_ = false;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace tessera

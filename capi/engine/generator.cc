@@ -49,7 +49,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   generator->note_reads();
   generator->report_.launches = generator->running_->session().launches(kDecode);
   TSR_RETURN_IF_ERROR(generator->feed_sampling());
-  generator->worker_ = std::thread([raw = generator.get()] { raw->work(); });
+  generator->worker_ = Thread([raw = generator.get()] { raw->work(); });
   return generator;
 }
 

@@ -13,12 +13,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "capi/engine/report.h"
 #include "capi/engine/running.h"
 #include "capi/engine/settings.h"
+#include "graph/base/thread.h"
 
 namespace tessera {
 
@@ -79,7 +79,7 @@ class Generator {
   Status failure_;  // of the job, delivered by next after its pieces
   std::atomic<bool> cancelled_{false};
   GeneratorReport report_;
-  std::thread worker_;  // last: everything above exists while it runs
+  Thread worker_;  // last: everything above exists while it runs
 };
 
 }  // namespace tessera

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <functional>
-#include <future>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "capi/engine/trace_json.h"
 #include "graph/base/text.h"
+#include "graph/base/thread.h"
 #include "graph/transform/weight_storage.h"
 
 namespace tessera {
@@ -88,20 +88,37 @@ Status Running::write_parameters(const SharedModel& model, uint64_t seed) {
   };
   const tsr_host_api& host = prepared_->runtime->registry().host();
   const auto at_once = static_cast<size_t>(std::max(1, host.thread_count(host.host)));
-  const std::launch how = at_once > 1 ? std::launch::async : std::launch::deferred;
-  std::deque<std::pair<std::string_view, std::future<Result<StoredWeight>>>> coming;
+  struct Coming {
+    const std::string* name;
+    std::optional<Result<StoredWeight>> made;
+    Thread thread;  // last: it writes to the others
+  };
+  std::deque<Coming> coming;
   auto next = parameters_.begin();
   for (;;) {
-    for (; next != parameters_.end() && coming.size() < at_once; ++next)
-      if (!scales.contains(next->first))
-        coming.emplace_back(next->first,
-                            std::async(how, make, std::cref(next->first), std::cref(next->second)));
+    for (; next != parameters_.end() && coming.size() < at_once; ++next) {
+      if (scales.contains(next->first)) continue;
+      Coming& one = coming.emplace_back();
+      one.name = &next->first;
+      const auto work = [&make, &one, type = &next->second] {
+        const Status status = catch_status([&] {
+          one.made.emplace(make(*one.name, *type));
+          return Status();
+        });
+        if (!status.ok()) one.made.emplace(status);
+      };
+      if (at_once > 1)
+        one.thread = Thread(work);
+      else
+        work();
+    }
     if (coming.empty()) return {};
-    const std::string_view name = coming.front().first;
-    TSR_ASSIGN_OR_RETURN(const StoredWeight stored, coming.front().second.get());
+    const std::string& name = *coming.front().name;
+    coming.front().thread.join();
+    TSR_ASSIGN_OR_RETURN(const StoredWeight stored, std::move(*coming.front().made));
     coming.pop_front();
     TSR_RETURN_IF_ERROR(session_->write(name, stored.numbers));
-    if (stored.scales) TSR_RETURN_IF_ERROR(session_->write(scale_name(std::string(name)), *stored.scales));
+    if (stored.scales) TSR_RETURN_IF_ERROR(session_->write(scale_name(name), *stored.scales));
   }
 }
 

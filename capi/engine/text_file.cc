@@ -44,7 +44,7 @@ Result<std::string> read_to_end(std::FILE* file, std::string_view name, size_t m
   const bool sized = known && S_ISREG(about.st_mode);
   if (sized && static_cast<size_t>(about.st_size) <= most) text.reserve(static_cast<size_t>(about.st_size));
   const size_t most_unsized = sized ? SIZE_MAX : most_without_size();
-  std::array<char, size_t{1} << 16> part;
+  std::array<char, size_t{1} << 14> part;
   while (const size_t got = std::fread(part.data(), 1, part.size(), file)) {
     if (got > most - text.size())
       return Status(StatusCode::kInvalidArgument, format("{} is longer than {} bytes", name, most));

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <queue>
 #include <thread>
 
 #include "graph/base/text.h"
+#include "graph/base/thread.h"
 #include "parallel/analytic/wide_solver.h"
 #include "parallel/analytic/wide_space.h"
 
@@ -47,12 +50,26 @@ void side_by_side(size_t count, int32_t threads, const std::function<void(size_t
     return;
   }
   std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr error;  // guarded by `mutex`
   const auto run = [&] {
-    for (size_t i = next++; i < count; i = next++) work(i);
+    try {
+      for (size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+    }
   };
-  std::vector<std::jthread> others;
-  for (size_t i = 1; i < used; ++i) others.emplace_back(run);
-  run();
+  {
+    std::vector<Thread> others;
+    try {
+      for (size_t i = 1; i < used; ++i) others.emplace_back(run);
+    } catch (...) {  // no more threads: those that there are look at all of it
+    }
+    run();
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 bool same_shape(const ForeignPlan& a, const ForeignPlan& b) {

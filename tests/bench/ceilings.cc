@@ -138,6 +138,8 @@ tsr_host_api host_with_threads(int threads) {
                  for (int64_t task = next++; task < tasks; task = next++) body(context, task);
                });
   };
+  host.take_scratch = [](void*, size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); };
+  host.give_scratch = [](void*, void* memory) { std::free(memory); };
   return host;
 }
 

@@ -36,6 +36,8 @@ tsr_host_api host_with_threads(int threads) {
     work();
     for (std::thread& helper : helpers) helper.join();
   };
+  host.take_scratch = [](void*, size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); };
+  host.give_scratch = [](void*, void* memory) { std::free(memory); };
   return host;
 }
 

@@ -1,6 +1,7 @@
 #include "tests/ops/kernel_run.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "graph/base/text.h"
@@ -107,6 +108,8 @@ tsr_host_api host_api(bool last_task_first) {
       for (int64_t task = tasks; task-- > 0;) body(context, task);
     };
   api.thread_count = [](void*) { return 1; };
+  api.take_scratch = [](void*, size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); };
+  api.give_scratch = [](void*, void* memory) { std::free(memory); };
   return api;
 }
 

@@ -1,7 +1,6 @@
 #include "runtime/session.h"
 
 #include <doctest/doctest.h>
-#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 #include "allocation_count.h"
 #include "graph/base/text.h"
 #include "program_builder.h"
-#include "runtime/stack_room.h"
 #include "test_devices.h"
 
 namespace tessera {
@@ -82,34 +80,6 @@ TEST_CASE("any_number_of_ranks_computes_the_same_step") {
     f.session->reset_communication();
     CHECK(f.session->communication().empty());
   }
-}
-
-TEST_CASE("callers_with_little_stack_run_sessions_too") {
-  Fixture f(2);
-  REQUIRE(f.session->run("step").ok());
-  const auto expected = floats(f.session->fetch("step", "y").value());
-  struct Seen {
-    Fixture& f;
-    bool has_room = true;
-    Status status;
-  } seen{f, true, {}};
-  pthread_attr_t little;
-  pthread_attr_init(&little);
-  pthread_attr_setstacksize(&little, size_t{256} << 10);
-  pthread_t caller{};
-  const auto run = [](void* opaque) -> void* {
-    auto& s = *static_cast<Seen*>(opaque);
-    s.has_room = has_stack_for_kernels();
-    s.status = s.f.session->run("step");
-    return nullptr;
-  };
-  REQUIRE(pthread_create(&caller, &little, run, &seen) == 0);
-  pthread_join(caller, nullptr);
-  pthread_attr_destroy(&little);
-  CHECK(!seen.has_room);
-  CHECK(has_stack_for_kernels());
-  CHECK_MESSAGE(seen.status.ok(), seen.status.to_string());
-  CHECK(floats(f.session->fetch("step", "y").value()) == expected);
 }
 
 TEST_CASE("the_same_bits_for_any_thread_count") {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -40,7 +41,30 @@ class Pool {
   }
 
  private:
+  friend class Scratch;
   const tsr_host_api& host_;
+};
+
+// Floats of one task, for tiles: stacks hold no more than 16 KiB of them, since hosts of this library run threads
+// with little. Throws std::bad_alloc.
+class Scratch {
+ public:
+  Scratch(const Pool& pool, int64_t floats)
+      : host_(pool.host_), memory_(host_.take_scratch(host_.host, static_cast<size_t>(floats) * sizeof(float))) {
+    if (memory_ == nullptr) throw std::bad_alloc();
+    next_ = static_cast<float*>(memory_);
+  }
+  ~Scratch() { host_.give_scratch(host_.host, memory_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  // The next so many, a multiple of 16: aligned to 64 bytes, not initialized.
+  float* floats(int64_t count) { return std::exchange(next_, next_ + count); }
+
+ private:
+  const tsr_host_api& host_;
+  void* memory_;
+  float* next_ = nullptr;
 };
 
 struct LaunchArgs {

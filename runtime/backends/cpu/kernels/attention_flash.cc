@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kTileRows = 64;  // queries of a tile
 constexpr int64_t kTileKeys = 64;  // keys of a tile
-constexpr int64_t kMaxHead = 256;  // D that the tiles on the stack are sized for: 208 KiB
+constexpr int64_t kMaxHead = 256;  // D: the tiles of a task are at most 545 KiB
 constexpr int64_t kDirectRows =
     1;  // up to this many queries per key-value head keys are read in place, unpacked
 
@@ -173,15 +173,18 @@ float online_softmax(float* scores, int64_t count, float& top, float& sum) {
 }
 
 // Tile `tile` of the rows of (b, kv).
-void attend_tile(const AttentionShape& e, const AttentionBuffers& x, int64_t b, int64_t kv, int64_t tile) {
+void attend_tile(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool, int64_t b, int64_t kv,
+                 int64_t tile) {
   const int64_t width = padded(e.D, kPanel), key_stride = e.KV * e.D;
   const int64_t begin = tile * kTileRows, count = std::min(kTileRows, e.rows() - begin);
   const int64_t rows = padded(count, kMR);
   const int64_t start = x.start == nullptr ? 0 : x.start[b];
-  alignas(64) float q[kTileRows * kMaxHead];
-  alignas(64) float out[kTileRows * kMaxHead];
-  alignas(64) float keys[kMaxHead * kTileKeys];
-  alignas(64) float scores[kTileRows * kTileKeys];
+  const int64_t wide = kTileRows * width;  // of a tile of 64 rows, queries' or keys'
+  Scratch scratch(pool, 3 * wide + kTileRows * kTileKeys);
+  float* const q = scratch.floats(wide);
+  float* const out = scratch.floats(wide);
+  float* const keys = scratch.floats(wide);
+  float* const scores = scratch.floats(kTileRows * kTileKeys);
   int64_t visible[kTileRows], most = 0;
   float top[kTileRows], sum[kTileRows];
   for (int64_t i = 0; i < rows; ++i) {
@@ -265,7 +268,7 @@ void attention(const AttentionShape& e, const AttentionBuffers& x, const Pool& p
     // The last tiles see the most keys: they go first.
     pool.parallel_for(e.B * e.KV * tiles, [&](int64_t task) {
       const int64_t pair = task % (e.B * e.KV);
-      attend_tile(e, x, pair / e.KV, pair % e.KV, tiles - 1 - task / (e.B * e.KV));
+      attend_tile(e, x, pool, pair / e.KV, pair % e.KV, tiles - 1 - task / (e.B * e.KV));
     });
   }
 }
@@ -273,21 +276,23 @@ void attention(const AttentionShape& e, const AttentionBuffers& x, const Pool& p
 // Adds the pairs of row tiles [tile_begin, tile_end) and key blocks [block_begin, block_end) of (b, kv) to dq
 // (unless null), and to dk and dv (unless null). The two halves of the sums are formed in ascending order of
 // tile and block.
-void attend_grad(const AttentionShape& e, const AttentionGradBuffers& x, int64_t b, int64_t kv,
-                 int64_t tile_begin, int64_t tile_end, int64_t block_begin, int64_t block_end, bool want_dq,
-                 bool want_dkv) {
+void attend_grad(const AttentionShape& e, const AttentionGradBuffers& x, const Pool& pool, int64_t b,
+                 int64_t kv, int64_t tile_begin, int64_t tile_end, int64_t block_begin, int64_t block_end,
+                 bool want_dq, bool want_dkv) {
   const DF d;
   const int64_t width = padded(e.D, kPanel), key_stride = e.KV * e.D;
-  alignas(64) float q[kTileRows * kMaxHead];
-  alignas(64) float dout[kTileRows * kMaxHead];
-  alignas(64) float dq[kTileRows * kMaxHead];
-  alignas(64) float keys[kMaxHead * kTileKeys];
-  alignas(64) float values[kMaxHead * kTileKeys];
-  alignas(64) float key_copy[kTileKeys * kMaxHead];
-  alignas(64) float dk[kTileKeys * kMaxHead];
-  alignas(64) float dv[kTileKeys * kMaxHead];
-  alignas(64) float p[kTileRows * kTileKeys];
-  alignas(64) float ds[kTileRows * kTileKeys];
+  const int64_t wide = kTileRows * width;  // of a tile of 64 rows, queries' or keys'
+  Scratch scratch(pool, 8 * wide + 2 * kTileRows * kTileKeys);
+  float* const q = scratch.floats(wide);
+  float* const dout = scratch.floats(wide);
+  float* const dq = scratch.floats(wide);
+  float* const keys = scratch.floats(wide);
+  float* const values = scratch.floats(wide);
+  float* const key_copy = scratch.floats(wide);
+  float* const dk = scratch.floats(wide);
+  float* const dv = scratch.floats(wide);
+  float* const p = scratch.floats(kTileRows * kTileKeys);
+  float* const ds = scratch.floats(kTileRows * kTileKeys);
   for (int64_t key_block = block_begin; key_block < block_end; ++key_block) {
     const int64_t s = key_block * kTileKeys, block = std::min(kTileKeys, e.S - s);
     const int64_t first = e.key(b, s, kv) * e.D, block_rows = padded(block, kMR);
@@ -366,17 +371,17 @@ void attention_grad(const AttentionShape& e, const AttentionGradBuffers& x, cons
   if (pairs * blocks == 0) return;
   if (pairs >= 8) {  // enough to share out: the scores are formed once for all three gradients
     pool.parallel_for(pairs, [&](int64_t pair) {
-      attend_grad(e, x, pair / e.KV, pair % e.KV, 0, tiles, 0, blocks, true, true);
+      attend_grad(e, x, pool, pair / e.KV, pair % e.KV, 0, tiles, 0, blocks, true, true);
     });
     return;
   }
   pool.parallel_for(pairs * blocks, [&](int64_t task) {
     const int64_t pair = task % pairs, block = task / pairs;
-    attend_grad(e, x, pair / e.KV, pair % e.KV, 0, tiles, block, block + 1, false, true);
+    attend_grad(e, x, pool, pair / e.KV, pair % e.KV, 0, tiles, block, block + 1, false, true);
   });
   pool.parallel_for(pairs * tiles, [&](int64_t task) {
     const int64_t pair = task % pairs, tile = tiles - 1 - task / pairs;
-    attend_grad(e, x, pair / e.KV, pair % e.KV, tile, tile + 1, 0, blocks, true, false);
+    attend_grad(e, x, pool, pair / e.KV, pair % e.KV, tile, tile + 1, 0, blocks, true, false);
   });
 }
 

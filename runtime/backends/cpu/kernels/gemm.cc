@@ -138,10 +138,11 @@ void prefetch_block(const Gemm& g, const float* b, int64_t columns, int64_t k_co
 }
 
 // C[row_begin.., column panels] of one chunk: A is packed, B is packed here.
-void strip(const Gemm& g, const GemmBuffers& buffers, const float* packed_a, int64_t chunk_row,
-           int64_t row_begin, int64_t row_end, int64_t k_begin, int64_t k_end, int64_t panel_begin,
-           int64_t panel_end) {
-  alignas(64) float b_panel[kKC * kNR];
+void strip(const Gemm& g, const GemmBuffers& buffers, const Pool& pool, const float* packed_a,
+           int64_t chunk_row, int64_t row_begin, int64_t row_end, int64_t k_begin, int64_t k_end,
+           int64_t panel_begin, int64_t panel_end) {
+  Scratch scratch(pool, kKC * kNR);
+  float* const b_panel = scratch.floats(kKC * kNR);
   const int64_t depth = k_end - k_begin;
   for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
     const int64_t column = panel * kNR;
@@ -204,7 +205,7 @@ void packed_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
       pool.parallel_for(panel_tasks * row_tasks, [&](int64_t task) {
         const int64_t row = task % row_tasks * rows_per_task;
         const int64_t panel = task / row_tasks * panels_per_task;
-        strip(g, buffers, packed_a, chunk_row, chunk_row + row,
+        strip(g, buffers, pool, packed_a, chunk_row, chunk_row + row,
               chunk_row + std::min(rows, row + rows_per_task), k_begin, k_end, panel,
               std::min(panels, panel + panels_per_task));
       });
