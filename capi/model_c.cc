@@ -93,6 +93,13 @@ tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options
   });
 }
 
+tsr_status* tsr_model_check_path(const char* path) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{path, "path"}}));
+    return SharedModel::check_path(path);
+  });
+}
+
 tsr_status* tsr_model_verify(const char* path) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{path, "path"}}));

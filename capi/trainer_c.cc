@@ -50,6 +50,13 @@ tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder) {
   });
 }
 
+tsr_status* tsr_trainer_check_folder(const char* folder) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{folder, "folder"}}));
+    return Trainer::check_folder(folder);
+  });
+}
+
 tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}}));

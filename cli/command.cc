@@ -176,6 +176,7 @@ void check_output(const std::string& path, Output output) {
     throw Error(TSR_NOT_FOUND, path + ": there is no folder '" + folder + "'; make it first");
   if (access(folder.c_str(), W_OK) != 0)
     throw Error(TSR_IO, path + ": the folder '" + folder + "' cannot be written to: " + std::strerror(errno));
+  if (output == Output::kFile) check(tsr_model_check_path(path.c_str()));
 }
 
 void print_json(const Json& object) {

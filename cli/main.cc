@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <new>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -61,11 +62,8 @@ std::string check_integer(const std::string& word) {
   return {};
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::signal(SIGXFSZ,
-              SIG_IGN);  // a write beyond the limit on file sizes fails, and is answered as a full disk is
+// Parses and carries out; what fails is said on stderr.
+int run(int argc, char** argv) {
   CLI::App app{"Fine-tune and run models on every device of this machine."};
   app.footer(
       "Example:\n  tessera import model.gguf -o model.tsr\n"
@@ -96,9 +94,22 @@ int main(int argc, char** argv) {
     }
     const int code = app.exit(error);
     return code == 0 ? 0 : 2;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // a write beyond the limit on file sizes fails, and is answered as a full disk is
+  try {
+    return run(argc, argv);
   } catch (const cli::Error& error) {
     std::cerr << "tessera: " << error.what() << '\n';
     return error.code() == TSR_CANCELLED ? 130 : 1;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "tessera: the process is out of memory\n";
+    return 1;
   } catch (const std::exception& error) {
     std::cerr << "tessera: " << error.what() << '\n';
     return 1;

@@ -103,7 +103,8 @@ void train(const Arguments& args) {
   const int64_t every = args.checkpoint_every.value_or(args.steps / 10 + (args.steps % 10 > 0 ? 1 : 0));
   check_output(args.output);
   check_output(args.trace, Output::kText);
-  if (every > 0 && !is_folder(checkpoint)) check_output(checkpoint);
+  const bool saves = every > 0 && !checkpoint.empty();
+  if (saves) check(tsr_trainer_check_folder(checkpoint.c_str()));
 
   const Runtime runtime = open_runtime(args);
   const Model model = adapted(open_model(args.model, args.seed), args.adapters);
@@ -122,34 +123,37 @@ void train(const Arguments& args) {
               << before["devices"].size() << " device(s)"
               << (done > 0 ? "; resumed at step " + std::to_string(done) : "") << '\n';
 
+  // What fails from here on leaves the last checkpoint, if there is one.
+  const auto name_checkpoint = [&](const auto& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      if (checkpoint.empty() || !is_folder(checkpoint)) throw;
+      throw Error(error.code(),
+                  std::string(error.what()) + "; the last good checkpoint is " + checkpoint + " (--resume)");
+    }
+  };
   std::vector<double> losses, seconds;
   const int64_t tokens = args.batch * args.seq;
-  const bool saves = every > 0 && !checkpoint.empty();
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, interrupt);
   {
     Progress progress;
     while (done < args.steps && interrupted == 0) {
       tsr_step step{};
       step.struct_size = sizeof step;
-      try {
-        check(tsr_trainer_step(trainer.get(), &step));
-      } catch (const Error& error) {
-        const bool kept = !checkpoint.empty() && is_folder(checkpoint);
-        throw Error(error.code(),
-                    std::string(error.what()) +
-                        (kept ? "; the last good checkpoint is " + checkpoint + " (--resume)" : ""));
-      }
+      name_checkpoint([&] { check(tsr_trainer_step(trainer.get(), &step)); });
       done = step.step;
       losses.push_back(step.loss);
       seconds.push_back(step.seconds);
       progress.show(
           progress_line(step, args.steps, tokens, median(seconds) * static_cast<double>(args.steps - done)));
-      if (saves && done % every == 0) check(tsr_trainer_save(trainer.get(), checkpoint.c_str()));
+      if (saves && done % every == 0)
+        name_checkpoint([&] { check(tsr_trainer_save(trainer.get(), checkpoint.c_str())); });
     }
   }
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   if (done < args.steps) {
-    if (saves) check(tsr_trainer_save(trainer.get(), checkpoint.c_str()));
+    if (saves) name_checkpoint([&] { check(tsr_trainer_save(trainer.get(), checkpoint.c_str())); });
     throw Error(TSR_CANCELLED, "stopped at step " + std::to_string(done) +
                                    (saves ? "; go on with --resume " + checkpoint
                                           : "; nothing of it is kept (--out, --checkpoint and "
@@ -160,7 +164,7 @@ void train(const Arguments& args) {
   result["losses"] = losses;
   if (args.eval_fraction > 0) {
     double loss = 0;
-    check(tsr_trainer_evaluate(trainer.get(), &loss));
+    name_checkpoint([&] { check(tsr_trainer_evaluate(trainer.get(), &loss)); });
     result["eval_loss"] = loss;
   } else {
     result["eval_loss"] = nullptr;
@@ -175,8 +179,10 @@ void train(const Arguments& args) {
   result["steps"] = done;
 
   if (!args.output.empty()) {
-    check(tsr_trainer_store(trainer.get(), model.get()));
-    check(tsr_model_save(model.get(), args.output.c_str(), nullptr));
+    name_checkpoint([&] {
+      check(tsr_trainer_store(trainer.get(), model.get()));
+      check(tsr_model_save(model.get(), args.output.c_str(), nullptr));
+    });
     result["out"] = args.output;
   }
   if (!args.trace.empty()) {

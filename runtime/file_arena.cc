@@ -16,7 +16,8 @@ namespace tessera {
 namespace {
 
 Status io_error(std::string_view what, int error) {
-  return Status(StatusCode::kIo, format("{}: {}", what, std::strerror(error)));
+  return Status(error == ENOMEM ? StatusCode::kOutOfMemory : StatusCode::kIo,
+                format("{}: {}", what, std::strerror(error)));
 }
 
 // A file that no folder lists, so that nothing is left behind even by a process that is killed. File systems

@@ -1,6 +1,8 @@
 #include "serialize/atomic_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,7 +19,9 @@ namespace tessera {
 
 Status io_error(const std::string& path, std::string_view what) {
   const int error = errno;
-  const StatusCode code = error == ENOENT || error == ENOTDIR ? StatusCode::kNotFound : StatusCode::kIo;
+  const StatusCode code = error == ENOENT || error == ENOTDIR ? StatusCode::kNotFound
+                          : error == ENOMEM                   ? StatusCode::kOutOfMemory
+                                                              : StatusCode::kIo;
   return Status(code, format("{}: {}: {}", path, what, std::strerror(error)));
 }
 
@@ -46,7 +50,10 @@ Result<std::string> target_of(const std::string& path) {
   };
   if (path.empty()) return Status(StatusCode::kInvalidArgument, "the name of the file to write is empty");
   struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return path;  // new, or what creating it will tell
+  if (stat(path.c_str(), &info) != 0) {
+    if (errno == ENAMETOOLONG) return io_error(path, "cannot create");
+    return path;  // new, or what creating it will tell
+  }
   if (S_ISDIR(info.st_mode)) return wrong("is a folder");
   if (!S_ISREG(info.st_mode)) return wrong("is a device, pipe or socket");
   char* resolved = realpath(path.c_str(), nullptr);
@@ -56,17 +63,71 @@ Result<std::string> target_of(const std::string& path) {
   return target;
 }
 
+// Temporary names of `path` begin with this. A name that is long is cut, so that there is room for the rest.
+std::string temporary_prefix(const std::string& path) {
+  constexpr size_t kMostNameBytes = 200;  // of 255
+  const size_t slash = path.rfind('/'), name = slash == std::string::npos ? 0 : slash + 1;
+  return path.substr(0, name + kMostNameBytes) + ".tmp-";
+}
+
+// "PID-ATTEMPT", after the prefix.
+bool ends_like_temporary(std::string_view rest) {
+  const size_t dash = rest.find('-');
+  const auto digits = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  return dash != std::string_view::npos && digits(rest.substr(0, dash)) && digits(rest.substr(dash + 1));
+}
+
+bool is_same_file(int descriptor, const std::string& name) {
+  struct stat open_file {
+  }, named{};
+  return fstat(descriptor, &open_file) == 0 && stat(name.c_str(), &named) == 0 &&
+         open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+}
+
+// Removes temporary files that nobody holds the lock of: their writers were killed. Where the file system has
+// no locks, none is removed.
+void remove_leftovers(const std::string& prefix) {
+  const std::string folder = parent_folder(prefix), start = prefix.substr(prefix.rfind('/') + 1);
+  DIR* const stream = opendir(folder.c_str());
+  if (stream == nullptr) return;
+  while (const dirent* entry = readdir(stream)) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(start) || !ends_like_temporary(name.substr(start.size()))) continue;
+    const std::string path = folder + "/" + std::string(name);
+    const int descriptor = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0) continue;
+    struct stat info {};
+    if (fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && flock(descriptor, LOCK_EX | LOCK_NB) == 0)
+      unlink(path.c_str());
+    close(descriptor);
+  }
+  closedir(stream);
+}
+
 }  // namespace
 
 Result<AtomicFile> AtomicFile::create(const std::string& path_as_given) {
   TSR_ASSIGN_OR_RETURN(const std::string path, target_of(path_as_given));
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    const std::string temporary = format("{}.tmp-{}-{}", path, static_cast<int64_t>(getpid()), attempt);
+  const std::string prefix = temporary_prefix(path);
+  remove_leftovers(prefix);
+  int32_t lost_files = 0;
+  for (int64_t attempt = 0;; ++attempt) {
+    const std::string temporary = format("{}{}-{}", prefix, static_cast<int64_t>(getpid()), attempt);
     const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor >= 0) return AtomicFile(path, temporary, descriptor);
-    if (errno != EEXIST) return io_error(path, "cannot create a file beside it");
+    if (descriptor < 0) {
+      if (errno == EEXIST) continue;
+      return io_error(path, "cannot create a file next to it");
+    }
+    const bool lost = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!lost && is_same_file(descriptor, temporary)) return AtomicFile(path, temporary, descriptor);
+    close(descriptor);  // another process took it for a leftover before it was locked
+    if (++lost_files == 100)
+      return Status(
+          StatusCode::kIo,
+          format("{}: {} temporary files next to it were locked or removed by others", path, lost_files));
   }
-  return Status(StatusCode::kIo, format("{}: too many temporary files '{}.tmp-*' lie beside it", path, path));
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
@@ -117,16 +178,9 @@ Status AtomicFile::overwrite(uint64_t position, std::span<const std::byte> bytes
 
 Status AtomicFile::commit() {
   if (fsync(descriptor_) != 0) return io_error(path_, "cannot sync");
-  if (close(std::exchange(descriptor_, -1)) != 0) {
-    Status status = io_error(path_, "cannot close");
-    unlink(temporary_.c_str());
-    return status;
-  }
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
-    Status status = io_error(path_, "cannot rename onto it");
-    unlink(temporary_.c_str());
-    return status;
-  }
+  // While the lock is held: without it, another writer takes the file for a leftover.
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) return io_error(path_, "cannot rename onto it");
+  close(std::exchange(descriptor_, -1));  // of what is synced
   return sync_folder(parent_folder(path_));
 }
 

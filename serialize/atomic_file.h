@@ -15,7 +15,10 @@ class AtomicFile {
  public:
   // The path may be new, a file, or a link to one, which stays a link. kInvalidArgument for a folder, and for
   // devices, pipes and sockets: a rename would put a file in their place.
+  // Temporary files of `path` whose writers were killed are removed: a writer holds a lock on its own.
   static Result<AtomicFile> create(const std::string& path);
+  // What `create` would say; leaves nothing behind but what was there.
+  static Status check(const std::string& path) { return create(path).status(); }
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
@@ -40,7 +43,7 @@ class AtomicFile {
 Status sync_folder(const std::string& folder);
 std::string parent_folder(const std::string& path);  // "." for a bare name
 
-// kIo (or kNotFound) with the path, what was tried and the system's words for errno.
+// kIo (or kNotFound, or kOutOfMemory) with the path, what was tried and the system's words for errno.
 Status io_error(const std::string& path, std::string_view what);
 
 }  // namespace tessera

@@ -19,9 +19,7 @@ Status ByteCursor::read_bytes(std::span<std::byte> out, std::string_view what) {
   if (size > left()) return truncated(what, position_, out.size(), left());
   if (size == 0) return {};
   constexpr int64_t kWindow = 1 << 16;
-  if (auto bytes = source_.map(position_, size); bytes.size() == out.size()) {
-    std::memcpy(out.data(), bytes.data(), out.size());
-  } else if (size >= kWindow) {
+  if (size >= kWindow) {
     TSR_RETURN_IF_ERROR(source_.read_at(position_, out));
   } else {
     const bool inside = position_ >= window_begin_ &&

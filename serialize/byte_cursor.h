@@ -39,7 +39,7 @@ class ByteCursor {
 
   const ByteSource& source_;
   int64_t position_;
-  std::vector<std::byte> window_;  // read ahead, for sources that cannot be mapped
+  std::vector<std::byte> window_;  // read ahead; not mapped, where a file cut shorter ends the process
   int64_t window_begin_ = 0;
 };
 

@@ -281,6 +281,17 @@ Status save_checkpoint(const std::string& folder_as_given, const CheckpointInfo&
   return exists(previous) ? remove_checkpoint(previous) : Status();
 }
 
+Status check_checkpoint_folder(const std::string& folder_as_given) {
+  if (folder_as_given.empty())
+    return Status(StatusCode::kInvalidArgument, "the name of the checkpoint's folder is empty");
+  const std::string folder = real_folder(folder_as_given), previous = folder + ".previous";
+  if (exists(folder)) TSR_RETURN_IF_ERROR(check_replaceable(folder));
+  if (exists(previous)) TSR_RETURN_IF_ERROR(check_replaceable(previous));
+  SavingFolder saving(folder + ".saving");
+  TSR_RETURN_IF_ERROR(saving.open_empty());
+  return AtomicFile::check(saving.path() + "/manifest");
+}
+
 Result<CheckpointReader> CheckpointReader::open(const std::string& folder_as_given) {
   std::string folder = real_folder(folder_as_given);
   if (!exists(folder) && exists(folder + ".previous"))

@@ -28,6 +28,10 @@ using ReadTensor = std::function<Status(std::string_view name, std::span<std::by
 // nothing.
 Status save_checkpoint(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read);
 
+// Whether `folder` could be saved to now: what save_checkpoint would say before it writes a tensor. Removes
+// what a killed save left, and leaves nothing itself.
+Status check_checkpoint_folder(const std::string& folder);
+
 class CheckpointReader {
  public:
   static Result<CheckpointReader> open(

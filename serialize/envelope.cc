@@ -60,17 +60,12 @@ Result<IndexBytes> read_index(std::shared_ptr<const ByteSource> source, std::str
     return corrupt(
         format("index of {} bytes at {} in a file of {}", envelope.index_bytes, envelope.index_offset, size));
   }
-  const auto offset = static_cast<int64_t>(envelope.index_offset),
-             bytes = static_cast<int64_t>(envelope.index_bytes);
-  IndexBytes index{source->map(offset, bytes), source, envelope.index_offset};
-  const bool aligned = reinterpret_cast<uintptr_t>(index.bytes.data()) % alignof(uint64_t) == 0;
-  if (index.bytes.size() != envelope.index_bytes || !aligned) {
-    auto copy = std::make_shared<std::vector<uint64_t>>(envelope.index_bytes / 8 + 1);
-    const auto writable = std::as_writable_bytes(std::span(*copy)).first(envelope.index_bytes);
-    TSR_RETURN_IF_ERROR(source->read_at(offset, writable));
-    index.bytes = writable;
-    index.owner = copy;
-  }
+  const auto offset = static_cast<int64_t>(envelope.index_offset);
+  // A copy: a mapping ends the process where the file is cut shorter meanwhile.
+  const auto copy = std::make_shared<std::vector<uint64_t>>(envelope.index_bytes / 8 + 1);
+  const auto writable = std::as_writable_bytes(std::span(*copy)).first(envelope.index_bytes);
+  TSR_RETURN_IF_ERROR(source->read_at(offset, writable));
+  const IndexBytes index{writable, copy, envelope.index_offset};
   if (xxh3(index.bytes) != envelope.index_xxh3) return corrupt("the index's checksum is wrong");
   return index;
 }

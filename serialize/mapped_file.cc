@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "graph/base/text.h"
 #include "serialize/model.h"
@@ -42,6 +43,16 @@ class MemorySource final : public ByteSource {
   std::shared_ptr<const void> owner_;
 };
 
+struct File {
+  int descriptor = -1;
+  explicit File(int opened) : descriptor(opened) {}
+  File(File&& other) noexcept : descriptor(std::exchange(other.descriptor, -1)) {}
+  File& operator=(File&&) = delete;
+  ~File() {
+    if (descriptor >= 0) close(descriptor);
+  }
+};
+
 struct Mapping {
   void* address = nullptr;
   size_t size = 0;
@@ -58,9 +69,25 @@ class FileSource final : public ByteSource {
         bytes_({static_cast<const std::byte*>(mapping->address), mapping->size}, mapping) {}
 
   int64_t size() const override { return bytes_.size(); }
+
   Status read_at(int64_t offset, std::span<std::byte> out) const override {
-    return bytes_.read_at(offset, out);
+    const File file = reopen();
+    // The name leads to another file now, or to none: what is mapped has no name to be cut by.
+    if (file.descriptor < 0 || out.empty() || bytes_.map(offset, static_cast<int64_t>(out.size())).empty())
+      return bytes_.read_at(offset, out);
+    for (size_t done = 0; done < out.size();) {
+      const ssize_t got = pread(file.descriptor, out.data() + done, out.size() - done,
+                                static_cast<off_t>(offset + static_cast<int64_t>(done)));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return Status(StatusCode::kIo, format("{}: cannot read: {}", path_, std::strerror(errno)));
+      if (got == 0)
+        return Status(StatusCode::kCorrupt, format("{}: ends at {} of {} bytes: it was cut while it was read",
+                                                   path_, offset + static_cast<int64_t>(done), size()));
+      done += static_cast<size_t>(got);
+    }
+    return {};
   }
+
   std::span<const std::byte> map(int64_t offset, int64_t bytes) const override {
     return bytes_.map(offset, bytes);
   }
@@ -82,16 +109,19 @@ class FileSource final : public ByteSource {
   }
 
  private:
+  // By name again: models take no descriptors. None where the name leads elsewhere now.
+  File reopen() const {
+    File file(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat now {};
+    if (file.descriptor >= 0 &&
+        (fstat(file.descriptor, &now) != 0 || now.st_dev != found_.st_dev || now.st_ino != found_.st_ino))
+      close(std::exchange(file.descriptor, -1));
+    return file;
+  }
+
   const std::string path_;
   const struct stat found_;
   const MemorySource bytes_;
-};
-
-struct File {
-  int descriptor = -1;
-  ~File() {
-    if (descriptor >= 0) close(descriptor);
-  }
 };
 
 }  // namespace
@@ -104,12 +134,14 @@ std::shared_ptr<const ByteSource> bytes_in_memory(std::span<const std::byte> byt
 Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path) {
   auto failed = [&path](std::string_view what) {
     const int error = errno;
-    return Status(error == ENOENT ? StatusCode::kNotFound : StatusCode::kIo,
-                  format("{}: {}: {}", path, what, std::strerror(error)));
+    const StatusCode code = error == ENOENT   ? StatusCode::kNotFound
+                            : error == ENOMEM ? StatusCode::kOutOfMemory
+                                              : StatusCode::kIo;
+    return Status(code, format("{}: {}: {}", path, what, std::strerror(error)));
   };
   // Without waiting: a pipe that nobody writes to is no regular file either. For those it makes no
   // difference.
-  File file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.descriptor < 0) return failed("cannot open");
   struct stat info {};
   if (fstat(file.descriptor, &info) != 0) return failed("cannot stat");

@@ -35,6 +35,7 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual int64_t size() const = 0;
+  // kCorrupt where a file has been cut shorter since it was opened; never through a mapping.
   virtual Status read_at(int64_t offset, std::span<std::byte> out) const = 0;
   // The bytes without a copy, when they can be had (a mapping, memory); empty otherwise. Valid while the
   // source lives.

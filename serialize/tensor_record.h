@@ -40,8 +40,8 @@ Status check_record(const TensorRecord& record, uint64_t begin, uint64_t end);
 // No two of the same shard overlap, no name appears twice.
 Status check_records(std::span<const TensorRecord> records);
 
-// The contents; raw ones stay where they are when `source` can be mapped, and then are hashed only if
-// `verify`.
+// The contents. Raw ones stay where they are when `source` can be mapped; with `verify` they are copied and
+// hashed.
 Result<HostTensor> read_tensor(const std::shared_ptr<const ByteSource>& source, const TensorRecord& record,
                                bool verify);
 

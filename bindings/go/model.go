@@ -117,6 +117,14 @@ func (m *Model) Save(path string) error {
 	return failure(raw.Tsr_model_save(c, path, 0))
 }
 
+// CheckModelPath says whether Save could write path now, before hours of work.
+func CheckModelPath(path string) error {
+	if err := noNUL("path", path); err != nil {
+		return err
+	}
+	return failure(raw.Tsr_model_check_path(path))
+}
+
 // Info is a JSON report of what the model holds.
 func (m *Model) Info() (string, error) {
 	c, done := (*handle)(m).use()

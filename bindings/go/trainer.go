@@ -94,6 +94,14 @@ func (t *Trainer) Save(folder string) error {
 	return failure(raw.Tsr_trainer_save(c, folder))
 }
 
+// CheckCheckpointFolder says whether Save could write folder now, before the first step.
+func CheckCheckpointFolder(folder string) error {
+	if err := noNUL("folder", folder); err != nil {
+		return err
+	}
+	return failure(raw.Tsr_trainer_check_folder(folder))
+}
+
 // Resume goes on from a checkpoint.
 func (t *Trainer) Resume(folder string) error {
 	if err := noNUL("folder", folder); err != nil {

@@ -93,6 +93,8 @@ Status Trainer::save(const std::string& folder) {
       });
 }
 
+Status Trainer::check_folder(const std::string& folder) { return check_checkpoint_folder(folder); }
+
 Status Trainer::resume(const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(const CheckpointReader checkpoint, CheckpointReader::open(folder));
   TSR_RETURN_IF_ERROR(check_agreement(checkpoint.info(), checkpoint_info(), settings_.evaluate_only));

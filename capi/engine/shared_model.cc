@@ -3,6 +3,7 @@
 #include "capi/engine/initialize.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "serialize/atomic_file.h"
 #include "serialize/json.h"
 
 namespace tessera {
@@ -80,6 +81,8 @@ Result<std::shared_ptr<SharedModel>> SharedModel::from_graph(const Graph& graph,
   model.graph = graph;
   return std::make_shared<SharedModel>(std::move(model), static_cast<uint64_t>(seed));
 }
+
+Status SharedModel::check_path(const std::string& path) { return AtomicFile::check(path); }
 
 Status SharedModel::save(const std::string& path, const Options& options) {
   OptionReader reader(options, "save");

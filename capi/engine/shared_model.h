@@ -23,6 +23,7 @@ class SharedModel {
   static Result<std::shared_ptr<SharedModel>> from_graph(const Graph& graph, const Options& options);
 
   Status save(const std::string& path, const Options& options);
+  static Status check_path(const std::string& path);  // what save would say at once
 
   Graph graph() const;
   Model snapshot() const;                            // shares the values

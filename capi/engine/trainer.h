@@ -39,6 +39,7 @@ class Trainer {
   Result<double> evaluate();
 
   Status save(const std::string& folder);
+  static Status check_folder(const std::string& folder);  // what save would say at once
   Status resume(const std::string& folder);
   Status store(SharedModel& model);
   Result<HostTensor> read(std::string_view name);
@@ -75,7 +76,7 @@ class Trainer {
   int64_t runs_ = 0;   // training runs of this object
   int64_t allocations_after_first_ = 0, allocations_at_first_ = 0, allocations_elsewhere_ = 0;
   std::vector<CommReport> communication_elsewhere_;  // of evaluations, to leave out of the report
-  std::vector<MemoryReport> memory_;                 // as of the second step; arenas as of the last evaluation
+  std::vector<MemoryReport> memory_;  // as of the second step; arenas as of the last evaluation
   std::atomic<bool> cancelled_{false};
 };
 

@@ -51,6 +51,21 @@ expect 'device, pipe or socket' "$tessera" new llama:L=1,C=32,H=2,F=64,V=256,T=6
 expect '256 tokens, the model V=100' "$tessera" new llama:L=1,C=32,H=2,F=64,V=100,T=64 --tokenizer bytes -o "$work/small-vocabulary.tsr"
 [ -p "$work/pipe" ] || { echo "FAILED: a pipe was replaced by a file"; exit 1; }
 rm "$work/pipe"
+# What a save at the end would fail at is said before the first step, and a save that fails names the last good one.
+mkdir "$work/foreign" && echo mine >"$work/foreign/notes.txt"
+expect "'notes.txt' in it is no part of a checkpoint" "$tessera" train "$model" --data "$text" --steps 1000000 --checkpoint "$work/foreign" --out "$work/never.tsr"
+expect 'File name too long' "$tessera" train "$model" --data "$text" --steps 1000000 --out "$work/$(printf 'n%.0s' {1..256})"
+expect 'File name too long' "$tessera" train "$model" --data "$text" --steps 1000000 --out "$work/$(printf 'n%.0s' {1..240})"
+(until [ -e "$work/spoilt/manifest" ] && echo mine >"$work/spoilt/notes.txt"; do sleep 0.01; done) &
+expect "no part of a checkpoint.*the last good checkpoint is $work/spoilt \\(--resume\\)" "$tessera" train "$model" --data "$text" --seq 16 --batch 2 --steps 1000000 \
+  --checkpoint-every 1 --checkpoint "$work/spoilt" --out "$work/never.tsr"
+wait
+# Text that nests deeper than anything that is meant.
+printf '[%.0s' {1..80000} >"$work/deep.json"
+expect 'nests deeper than 64' "$tessera" plan gpt2:L=12,C=768,H=12,V=50257,T=1024 --cluster "$work/deep.json"
+expect 'nests deeper than 64' "$tessera" plan --check "$work/deep.json"
+expect 'nests deeper than 64' "$tessera" plan "$model" --profile "$work/deep.json"
+expect 'nests deeper than 64' "$tessera" plan "$model" --pins "$work/deep.json"
 # A text that is a pipe is read to its end.
 # (Or - for standard input; names longer than the system takes, folders and inputs that are closed are told as such.)
 losses() { "$tessera" train "$model" --steps 2 --seq 32 --json --data "$1" | sed 's/"eval_loss".*//'; }

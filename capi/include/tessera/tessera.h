@@ -397,7 +397,10 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
 /* A forward graph, named parameter values, a tokenizer and metadata. Any thread; locks inside. Tensor data of
  * a file stays in the file (mapped) until it is used. So a model's file must not be written to while the model
  * lives: replace it by renaming another to it, as tsr_model_save does. Where that was done all the same, functions
- * that use its values fail with TSR_FAILED_PRECONDITION, but views of tsr_model_read cannot. */
+ * that use its values fail with TSR_FAILED_PRECONDITION, but views of tsr_model_read cannot. Graph, tokenizer and
+ * metadata are copied while the file is opened, never mapped: a file that is cut shorter meanwhile is TSR_CORRUPT.
+ * Values have no such protection: where the file is cut shorter while a call reads them, the system ends the process
+ * (SIGBUS). */
 
 /* From a file: .tsr or GGUF, told apart by its first bytes. TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT,
  * TSR_UNSUPPORTED. */
@@ -451,6 +454,10 @@ TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_m
 /* Writes a .tsr file: to a temporary name, synced, renamed over `path`. Parameters not drawn yet are drawn.
  * Options: compress (i64, default 0). TSR_IO. */
 TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options);
+/* Whether tsr_model_save could write `path` now, to know it before hours of work: name, folder and permissions.
+ * What a killed save of `path` left next to it is removed, as by tsr_model_save. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND,
+ * TSR_IO. */
+TSR_API tsr_status* tsr_model_check_path(const char* path);
 
 /* Reads a .tsr file through and checks every checksum. TSR_CORRUPT names the tensor. */
 TSR_API tsr_status* tsr_model_verify(const char* path);
@@ -831,6 +838,10 @@ TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss)
  * (TSR_INVALID_ARGUMENT names the first difference). Where it fails on the way (TSR_CORRUPT for damaged tensors,
  * TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
+/* Whether tsr_trainer_save could write `folder` now, before the first step: TSR_FAILED_PRECONDITION where it holds
+ * what is no part of a checkpoint or another process saves to it, TSR_NOT_FOUND, TSR_IO. What a killed save left is
+ * removed; the checkpoint in it stays. */
+TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
 /* Present values of all parameters into `model`, which may be the one trained or another with these
