@@ -106,8 +106,8 @@ struct Plan {
                                         // than "re" in the sharding algebra's volumes), from parameters and their
                                         // narrow copies for all micro-batches; sorted
   std::vector<OffloadedTensor> offload;  // saved activations; sorted by tensor
-  // Axes over which the token order is zig-zag: rank i of N holds the i-th and the (2N-1-i)-th piece, so that
-  // causal attention costs every rank the same. Only dims of symbol T may be split over them, and always are.
+  // Axes over which sequences are zig-zag: rank i of N holds the i-th and the (2N-1-i)-th piece, so that causal
+  // attention costs every rank the same. Whatever else lies on these axes (rows of weights, say) is in order.
   std::vector<AxisId> zigzag;
   int32_t prefetch = 1;  // gathers and tier copies are issued this many nodes before their reader
   ScheduleKind schedule = ScheduleKind::kNone;

@@ -142,7 +142,7 @@ std::vector<FactorView> EntryEmitter::views_of(NodeId id) const {
       views[f].end[0] += extent * micro_batch_;
     }
     const DimSharding& split = layout_.nodes[index(id)].factors[f];
-    if (layout_.is_zigzag(split)) layout_.zigzag_view(split, views[f]);
+    if (layout_.is_zigzag(id, f, split)) layout_.zigzag_view(split, views[f]);
   }
   return views;
 }

@@ -31,6 +31,7 @@ struct SharedSlot {
   ShardingSpec spec;
   TensorKind kind = TensorKind::kParameter;
   SlotRef at;
+  bool zigzag = false;  // a sequence of it lies so
 };
 using SharedSlots = std::map<std::string, SharedSlot>;
 

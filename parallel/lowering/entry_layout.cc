@@ -28,8 +28,16 @@ const NodePlan& EntryLayout::nodes_plan(NodeId id) const {
   return plan->nodes.empty() ? kWhole : plan->nodes[index(id)];
 }
 
-bool EntryLayout::is_zigzag(AxisId axis) const {
+bool EntryLayout::is_zigzag_axis(AxisId axis) const {
   return std::ranges::find(plan->zigzag, axis) != plan->zigzag.end();
+}
+
+bool EntryLayout::is_zigzag(TensorId id, size_t dim, const DimSharding& split) const {
+  return !split.axes.empty() && is_zigzag_axis(split.axes[0]) && sequences.dims[index(id)][dim];
+}
+
+bool EntryLayout::is_zigzag(NodeId id, size_t factor, const DimSharding& split) const {
+  return !split.axes.empty() && is_zigzag_axis(split.axes[0]) && sequences.factors[index(id)][factor];
 }
 
 void EntryLayout::zigzag_view(const DimSharding& split, FactorView& view) const {
@@ -50,7 +58,7 @@ void EntryLayout::zigzag_view(const DimSharding& split, FactorView& view) const 
 
 namespace {
 
-constexpr std::string_view kBatch = "B", kTime = "T";
+constexpr std::string_view kBatch = "B";
 
 Status check_mesh(const DeviceMesh& mesh) {
   constexpr int64_t kMostDevices = 1 << 16;
@@ -176,19 +184,12 @@ class LayoutMaker {
 
  private:
   void find_batch() {
-    std::optional<int64_t> time_extent;
-    for (size_t s = 0; s < symbolic_.symbols().size(); ++s) {
+    for (size_t s = 0; s < symbolic_.symbols().size(); ++s)
       if (symbolic_.symbols()[s].name == kBatch) batch_extent_ = symbol_extent(static_cast<int32_t>(s));
-      if (symbolic_.symbols()[s].name == kTime) time_extent = symbol_extent(static_cast<int32_t>(s));
-    }
     for (const Tensor& tensor : symbolic_.tensors()) {
       const auto dims = tensor.type.shape.dims();
-      const auto dim_of = [&](const std::optional<int64_t>& extent) {
-        const auto at = extent ? std::ranges::find(dims, *extent) : dims.end();
-        return at == dims.end() ? -1 : static_cast<int>(at - dims.begin());
-      };
-      layout_.batch_dim.push_back(dim_of(batch_extent_));
-      layout_.time_dim.push_back(dim_of(time_extent));
+      const auto at = batch_extent_ ? std::ranges::find(dims, *batch_extent_) : dims.end();
+      layout_.batch_dim.push_back(at == dims.end() ? -1 : static_cast<int>(at - dims.begin()));
     }
   }
 
@@ -221,6 +222,28 @@ class LayoutMaker {
       layout_.batch_factors.push_back(std::move(batch));
       layout_.nodes.push_back(std::move(sharding));
     }
+    if (layout_.plan->zigzag.empty()) return {};
+    std::vector<ShardingRule> rules;
+    for (const NodeSharding& sharding : layout_.nodes) rules.push_back(sharding.rule);
+    layout_.sequences = find_sequence_dims(symbolic_, layout_.graph, rules);
+    return check_zigzag();
+  }
+
+  // A sequence that lies on another axis first would be in another order than one that lies on the zig-zag
+  // axis alone.
+  Status check_zigzag() const {
+    for (size_t n = 0; n < layout_.nodes.size(); ++n)
+      for (size_t f = 0; f < layout_.nodes[n].factors.size(); ++f) {
+        const std::vector<AxisId>& axes = layout_.nodes[n].factors[f].axes;
+        for (size_t a = 1; a < axes.size(); ++a)
+          if (layout_.sequences.factors[n][f] && layout_.is_zigzag_axis(axes[a]))
+            return Status(
+                StatusCode::kUnsupported,
+                format("{}: a sequence lies on the zig-zag axis '{}' after axis '{}'; the zig-zag axis "
+                       "comes first",
+                       describe(layout_.graph, NodeId{static_cast<uint32_t>(n)}),
+                       layout_.mesh.axes[axes[a]].name, layout_.mesh.axes[axes[0]].name));
+      }
     return {};
   }
 

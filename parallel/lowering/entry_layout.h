@@ -7,6 +7,7 @@
 #include "graph/phases.h"
 #include "parallel/lowering/lower.h"
 #include "parallel/sharding/batch_cut.h"
+#include "parallel/sharding/graph_dims.h"
 #include "parallel/sharding/node_sharding.h"
 #include "parallel/sharding/reshard.h"
 #include "parallel/sharding/schedule.h"
@@ -32,7 +33,6 @@ struct EntryLayout {
   // By tensor. `batch_dim`: the dim whose extent is symbol B, or -1. `spec`: where the value first lies:
   // stored for inputs, parameters, constants and state; as produced for activations.
   std::vector<int> batch_dim;
-  std::vector<int> time_dim;  // the same for symbol T
   std::vector<ShardingSpec> spec;
   // Values that update nodes, updates or outputs without a batch take from the other phases: with several
   // micro-batches they are summed, lying as `accumulate` says (a gradient's stored spec; else as produced).
@@ -61,9 +61,12 @@ struct EntryLayout {
   TensorType whole_type(TensorId id) const;
   const NodePlan& nodes_plan(NodeId id) const;  // the default one where the plan lists no nodes
 
-  // Zig-zag order: the axis that a dim lies on first decides, further axes cut what it leaves.
-  bool is_zigzag(AxisId axis) const;
-  bool is_zigzag(const DimSharding& split) const { return !split.axes.empty() && is_zigzag(split.axes[0]); }
+  // Zig-zag order: of sequences alone; whatever else lies on the axis is in order. The axis that a sequence
+  // lies on first decides, further axes cut what it leaves.
+  SequenceDims sequences;  // of plans with a zig-zag axis; else empty
+  bool is_zigzag_axis(AxisId axis) const;
+  bool is_zigzag(TensorId id, size_t dim, const DimSharding& split) const;
+  bool is_zigzag(NodeId id, size_t factor, const DimSharding& split) const;
   // Turns the range of a view, in the order of the shards, into the tokens that it stands for.
   void zigzag_view(const DimSharding& split, FactorView& view) const;
 };

@@ -16,10 +16,11 @@ SlotKind slot_kind(TensorKind kind) {
 }
 
 // One piece, or, where the box lies zig-zag along a dim, the two ranges of every row before that dim.
-void add_pieces(const EntryLayout& layout, const ShardingSpec& spec, const TensorType& type, Box box,
-                SlotRef at, std::vector<Piece>& all) {
+void add_pieces(const EntryLayout& layout, TensorId id, const ShardingSpec& spec, Box box, SlotRef at,
+                std::vector<Piece>& all) {
+  const TensorType& type = layout.tensor(id).type;
   for (size_t d = 0; d < box.size(); ++d) {
-    if (!layout.is_zigzag(spec.dims[d])) continue;
+    if (!layout.is_zigzag(id, d, spec.dims[d])) continue;
     FactorView view;
     view.global_extent = type.shape[static_cast<int>(d)];
     view.begin[0] = box[d].begin;
@@ -78,6 +79,8 @@ Status EntryEmitter::add_persistent_slots() {
 Status EntryEmitter::add_shared_slot(TensorId id) {
   const Tensor& tensor = layout_.tensor(id);
   const ShardingSpec& spec = layout_.spec[index(id)];
+  bool zigzag = false;
+  for (size_t d = 0; d < spec.dims.size(); ++d) zigzag |= layout_.is_zigzag(id, d, spec.dims[d]);
   if (const auto at = shared_.find(tensor.name); at != shared_.end()) {
     const SharedSlot& known = at->second;
     if (known.kind != tensor.kind || known.type != tensor.type)
@@ -87,13 +90,18 @@ Status EntryEmitter::add_shared_slot(TensorId id) {
       return Status(StatusCode::kInvalidArgument,
                     format("'{}' lies as {} here and as {} in an earlier entry; plan the entries alike",
                            tensor.name, to_text(spec, layout_.mesh), to_text(known.spec, layout_.mesh)));
+    if (known.zigzag != zigzag)
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("'{}' lies zig-zag {}; plan the entries alike", tensor.name,
+                 zigzag ? "here and in order in an earlier entry" : "in an earlier entry and in order here"));
     persistent_[id] = known.at;
     return {};
   }
   const SlotRef at = builder_.add_slot(tensor.name, slot_kind(tensor.kind), local_bytes(id, spec), -1,
                                        layout_.tier[index(id)]);
   persistent_[id] = at;
-  shared_[tensor.name] = {tensor.type, spec, tensor.kind, at};
+  shared_[tensor.name] = {tensor.type, spec, tensor.kind, at, zigzag};
   RankProgram& program = builder_.program;
   auto& bindings = tensor.kind == TensorKind::kParameter ? program.parameters
                    : tensor.kind == TensorKind::kState   ? program.states
@@ -132,8 +140,7 @@ std::vector<Piece> EntryEmitter::pieces(TensorId id, const ShardingSpec& spec, S
       part[static_cast<size_t>(dim)].begin += j * shape[dim];
       part[static_cast<size_t>(dim)].end += j * shape[dim];
     }
-    add_pieces(layout_, spec, layout_.tensor(id).type, std::move(part),
-               {at.slot, at.offset + j * local_bytes(id, spec)}, all);
+    add_pieces(layout_, id, spec, std::move(part), {at.slot, at.offset + j * local_bytes(id, spec)}, all);
   }
   return all;
 }

@@ -41,21 +41,21 @@ Result<EntryEmitter::Route> EntryEmitter::route(TensorId id, const ShardingSpec&
     best_cost = cost;
     best = Route{c, std::move(*path)};
   }
-  if (best) {
-    TSR_RETURN_IF_ERROR(check_path(id, best->path));
-    return std::move(*best);
-  }
-  return why.with_context(format("'{}' for {}", layout_.tensor(id).name,
-                                 node == kNoNode ? "an output" : describe(layout_.graph, node)));
+  if (best) why = check_path(id, best->path);
+  if (!why.ok())
+    return why.with_context(format("'{}' for {}", layout_.tensor(id).name,
+                                   node == kNoNode ? "an output" : describe(layout_.graph, node)));
+  return std::move(*best);
 }
 
 // A zig-zag order holds along the sequence only while it is split: whole, its tokens would be out of order.
 Status EntryEmitter::check_path(TensorId id, const ReshardPath& path) const {
-  const int time = layout_.time_dim[index(id)];
-  if (time < 0) return {};
+  if (layout_.plan->zigzag.empty()) return {};
+  const std::vector<bool>& sequences = layout_.sequences.dims[index(id)];
+  const auto is_sequence = [&](int dim) { return dim >= 0 && sequences[static_cast<size_t>(dim)]; };
   for (const Move& move : path.moves)
     for (const AxisId axis : move.axes)
-      if (layout_.is_zigzag(axis) && (move.dim == time || move.to_dim == time))
+      if (layout_.is_zigzag_axis(axis) && (is_sequence(move.dim) || is_sequence(move.to_dim)))
         return Status(
             StatusCode::kUnsupported,
             format("'{}' lies zig-zag over axis '{}' and would be put together or cut along it ({}); "

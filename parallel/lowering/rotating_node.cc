@@ -103,7 +103,7 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
     // Whether slice i counts exactly for the ranks from i on.
     bool counts_onward_only() const {
       const ShardingRule& rule = sharding_.rule;
-      if (rule.order.earlier != plan_.chunk_factor || e_.layout_.is_zigzag(home_)) return false;
+      if (rule.order.earlier != plan_.chunk_factor || e_.layout_.is_zigzag(id_, factor_, home_)) return false;
       const Factor* later = rule.find(rule.order.later);
       const DimSharding& split = sharding_.factors[static_cast<size_t>(later - rule.factors.data())];
       if (split.axes != home_.axes) return false;
@@ -162,7 +162,7 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
       const Range range = slice_range(owner);
       view.begin[0] = range.begin;
       view.end[0] = range.end;
-      if (e_.layout_.is_zigzag(home_)) e_.layout_.zigzag_view({home_.axes, view.unit}, view);
+      if (e_.layout_.is_zigzag(id_, factor_, home_)) e_.layout_.zigzag_view({home_.axes, view.unit}, view);
       std::vector<TensorType> in_types, out_types;
       std::vector<SlotRef> ins = fixed_, outs;
       size_t m = 0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,5 +24,17 @@ struct GraphDims {
 
 // `symbolic` has symbol B, `bound` and `units` the same graph without symbols.
 GraphDims find_dims(const Graph& symbolic, const Graph& bound, const Units& units);
+
+// Every dim and every factor that runs along a sequence: all that factors lead to, forwards and backwards,
+// from the sequences of inputs. Parameters and state that have such a dim are among them (weights that mix
+// tokens).
+struct SequenceDims {
+  std::vector<std::vector<bool>> dims;     // by tensor and dim
+  std::vector<std::vector<bool>> factors;  // by node and factor of its rule
+};
+
+// `rules`: by node, extents bound.
+SequenceDims find_sequence_dims(const Graph& symbolic, const Graph& bound,
+                                std::span<const ShardingRule> rules);
 
 }  // namespace tessera

@@ -26,6 +26,7 @@ const std::vector<Layout> kLayouts = {
     {"cpu:8", "tp=2.5d:2x2x2"},
     {"cpu:8", "tp=3d:2x2x2"},
     {"cpu:3", "cp=ring:3"},
+    {"cpu:2", "cp=ring:2,zero=1"},
     {"cpu:4", "cp=ulysses:2,dp=2,zero=1"},
     {"cpu:2", "pp=2:1f1b,mb=3"},
     {"cpu:2", "pp=2:zb-v,mb=3"},
