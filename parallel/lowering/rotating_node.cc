@@ -48,9 +48,10 @@ Status EntryEmitter::emit_rotating(NodeId id, Era era) {
       if (first == inputs_.end()) return refuse("no operand has it");
       const auto i = static_cast<size_t>(first - inputs_.begin());
       for (const Copy& copy : e_.copies_of(input(i), era_)) {
+        // The outermost: what lies on axes behind it is a part of a slice.
         const DimSharding& split = copy.spec.dims[static_cast<size_t>(first->dim)];
-        const bool fits = !split.axes.empty() && std::ranges::find(axes, split.axes.back()) != axes.end();
-        if (fits) home_ = {{split.axes.back()}, split.unit};
+        const auto outermost = std::ranges::find_first_of(split.axes, axes);
+        if (outermost != split.axes.end()) home_ = {{*outermost}, split.unit};
       }
       if (home_.axes.empty() && axes.size() == 1) home_ = {{axes[0]}, 1};
       if (home_.axes.empty())

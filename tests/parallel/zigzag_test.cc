@@ -70,3 +70,10 @@ TEST_CASE("sequences are found through a whole step; weights and their state hav
       CHECK(found.dims[t][static_cast<size_t>(d)] == (tensor.type.shape[d] == kTokens));
   }
 }
+
+TEST_CASE("keys go around the axis that their sequence lies on first, not another of as many ranks") {
+  // One KV head: tp splits the queries of it, and with sp the keys' sequence lies over cp and tp.
+  const Graph step = training_step("llama:L=1,C=8,H=4,KV=1,F=16,V=17,T=24", true, 1).value();
+  const auto program = program_of(step, "cp=ring:2,tp=2,sp", kBatch, kTokens);
+  CHECK_MESSAGE(program.ok(), program.status().to_string());
+}
