@@ -206,7 +206,7 @@ std::optional<Propagator::Weight> Propagator::weight_of(NodeId id) const {
         weight.contracted = factor;
         weight.looked_up = !shared;
       } else if (shared) {
-        weight.common = factor;
+        if (factor->kind == FactorKind::kPass) weight.common = factor;
       } else {
         weight.brought = factor;
       }

@@ -51,6 +51,12 @@ TEST_CASE("a fused loss trains as logits do where the head is not tied, and besi
   }
 }
 
+TEST_CASE("a fused loss beside experts that are spread: the channels of its head are no experts") {
+  const Job job = job_of("moe:L=1,C=16,H=4,KV=2,F=24,E=4,V=37,T=16");
+  for (const std::string_view words : {"ep=2", "ep=2,tp=2,sp"})
+    check(measure(job, words, {}, format("fused loss: {}", words)));
+}
+
 TEST_CASE("a fused loss at the end of a pipeline") {
   for (const bool tied : {true, false}) {
     Job job = job_of("gpt2:L=4,C=16,H=4,V=37,T=8");
