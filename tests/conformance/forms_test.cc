@@ -50,28 +50,6 @@ TESSERA_FORMS("llama", "llama")
 TESSERA_FORMS("encoder", "encoder")
 TESSERA_FORMS("moe", "moe")
 
-TEST_SUITE("parity mixtures") {
-  TEST_CASE("random mixtures of forms train as one device does") {
-    print_header();
-    const std::vector<Form> all = mixtures(full() ? 200 : 40, 20);
-    size_t at = 0;
-    for (const Form& form : all) {
-      // 4 KV heads over 3 leave one, which Ulysses cannot split.
-      const bool whole_heads =
-          form.words.find("tp=3") != form.words.npos && form.words.find("ulysses") != form.words.npos;
-      const std::string_view family = form.needs == Needs::kExperts ? "moe"
-                                      : whole_heads                 ? "gpt2"
-                                      : at % 3 == 0                 ? "gpt2"
-                                      : at % 3 == 1                 ? "llama"
-                                                                    : "encoder";
-      ++at;
-      Row row = measure({.model = model_for(family, form.needs)}, form.words);
-      row.devices = form.devices;
-      check(row);
-    }
-  }
-}
-
 TEST_CASE("words that do not fit are refused with the nearest that do") {
   for (const Refusal& refusal : refusals()) {
     CAPTURE(refusal.words);
