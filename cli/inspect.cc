@@ -12,11 +12,64 @@ struct Arguments : Common {
   ProfileQuestion question;
 };
 
+// "tokens i32[B, T], positions i32[B, T]"
+std::string tensor_list(const Json& tensors) {
+  std::string list;
+  for (const Json& tensor : tensors) {
+    std::string shape;
+    for (const Json& extent : tensor["shape"])
+      shape += (shape.empty() ? "" : ", ") + (extent.is_string() ? extent.get<std::string>() : extent.dump());
+    list += (list.empty() ? "" : ", ") + tensor["name"].get<std::string>() + ' ' +
+            tensor["dtype"].get<std::string>() + '[' + shape + ']';
+  }
+  return list.empty() ? "none" : list;
+}
+
+void print_keys(const char* heading, const Json& keys) {
+  if (keys.empty()) return;
+  std::cout << heading << '\n';
+  for (const auto& [key, value] : keys.items())
+    std::cout << "  " << key << " = " << value.get<std::string>() << '\n';
+}
+
+void print_graph_summary(const Json& info) {
+  std::cout << "graph         " << info["graph_nodes"].get<int64_t>() << " nodes";
+  const char* before = ": ";
+  for (const Json& op : info["ops"]) {
+    std::cout << before << op["count"].get<int64_t>() << ' ' << op["op"].get<std::string>();
+    before = ", ";
+  }
+  std::cout << "\ninputs        " << tensor_list(info["inputs"]) << "\noutputs       "
+            << tensor_list(info["outputs"]) << '\n';
+  for (const Json& symbol : info["symbols"])
+    if (const int64_t most = symbol["capacity"].get<int64_t>(); most > 0)
+      std::cout << "  " << symbol["name"].get<std::string>() << " <= " << most << '\n';
+}
+
+// What the file held, beside what became of it.
+void print_file(const Json& file) {
+  if (file.is_null()) return;
+  std::cout << "file          " << file["format"].get<std::string>();
+  const char* before = ": ";
+  for (const Json& stored : file["stored"]) {
+    std::cout << before << stored["tensors"].get<int64_t>() << " tensors of "
+              << stored["type"].get<std::string>() << " (" << bytes_text(stored["bytes"].get<int64_t>()) << ")";
+    before = ", ";
+  }
+  std::cout << '\n';
+  print_keys("keys read", file["keys_used"]);
+  print_keys("keys not used", file["keys_unused"]);
+}
+
 void print_info(const Json& info) {
-  std::cout << "architecture  " << info["architecture"].get<std::string>() << "\nparameters    "
-            << info["parameters"].get<int64_t>() << " (" << bytes_text(info["parameter_bytes"].get<int64_t>())
-            << ")\n"
-            << "graph         " << info["graph_nodes"].get<int64_t>() << " nodes\n";
+  const std::string architecture = info["architecture"].get<std::string>();
+  std::cout << "architecture  " << (architecture.empty() ? "none: a graph of its own" : architecture)
+            << "\nparameters    " << info["parameters"].get<int64_t>() << " in " << info["tensors"].size()
+            << " tensors (" << bytes_text(info["parameter_bytes"].get<int64_t>()) << ")";
+  if (const int64_t frozen = info["frozen_parameters"].get<int64_t>(); frozen > 0)
+    std::cout << ", " << frozen << " of them frozen";
+  std::cout << '\n';
+  print_graph_summary(info);
   if (info["tokenizer"].is_null())
     std::cout << "tokenizer     none\n";
   else
@@ -24,6 +77,7 @@ void print_info(const Json& info) {
               << info["tokenizer"]["vocabulary_size"].get<int64_t>() << " tokens\n";
   for (const auto& [key, value] : info["metadata"].items())
     std::cout << "  " << key << " = " << value.get<std::string>().substr(0, 100) << '\n';
+  print_file(info["file"]);
 }
 }  // namespace
 

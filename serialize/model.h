@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/base/result.h"
@@ -20,6 +21,18 @@ namespace tessera {
 
 class ByteSource;
 
+struct StoredTensors {
+  std::string type;  // the file's word for it: "q8_0"; of compressed ones "f32, compressed"
+  int64_t tensors = 0, bytes = 0;
+};
+
+// What a model's file held, for people. Empty for a model of none.
+struct ModelOrigin {
+  std::string format;  // "gguf", "tsr"
+  std::vector<StoredTensors> stored;
+  std::vector<std::pair<std::string, std::string>> used, unused;  // keys of its metadata, with their values
+};
+
 struct Model {
   Graph graph;  // forward; inputs "tokens" i32[B, T] and "positions" i32[B, T] for language models; output
                 // "logits"
@@ -28,6 +41,7 @@ struct Model {
   std::map<std::string, HostTensor, std::less<>>
       parameters;                            // by name; absent for a description without weights
   std::shared_ptr<const ByteSource> source;  // that keeps alive those of a file; null for a model of none
+  ModelOrigin origin;
 };
 
 // Random access to the bytes of a file, for models that come from a path, from memory or through a callback.

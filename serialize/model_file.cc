@@ -99,6 +99,7 @@ Result<Model> load_model(std::shared_ptr<const ByteSource> source) {
   for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {
     parameters.emplace(model.graph.tensor(id).name, id);
   }
+  std::map<std::string, StoredTensors> stored;
   for (const TensorRecord& record : index.records) {
     auto found = parameters.find(record.name);
     if (found == parameters.end() || model.graph.type(found->second) != record.type) {
@@ -109,6 +110,15 @@ Result<Model> load_model(std::shared_ptr<const ByteSource> source) {
     }
     TSR_ASSIGN_OR_RETURN(HostTensor tensor, read_tensor(source, record, false));
     model.parameters.emplace(record.name, std::move(tensor));
+    const bool packed = record.codec == TensorCodec::kZstd;
+    StoredTensors& sum = stored[to_text(record.type.dtype) + (packed ? ", compressed" : "")];
+    ++sum.tensors;
+    sum.bytes += static_cast<int64_t>(record.stored_bytes);
+  }
+  model.origin.format = "tsr";
+  for (auto& [type, sum] : stored) {
+    sum.type = type;
+    model.origin.stored.push_back(std::move(sum));
   }
   return model;
 }

@@ -1,5 +1,9 @@
 #include "capi/engine/shared_model.h"
 
+#include <algorithm>
+#include <functional>
+#include <map>
+
 #include "capi/engine/initialize.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
@@ -34,6 +38,28 @@ Json shape_json(const Graph& graph, const Shape& shape) {
 Json tensor_json(const Graph& graph, const std::string& name, TensorId id) {
   const TensorType& type = graph.type(id);
   return {{"name", name}, {"dtype", to_text(type.dtype)}, {"shape", shape_json(graph, type.shape)}};
+}
+
+// The most frequent first.
+Json ops_json(const Graph& graph) {
+  std::map<std::string_view, int64_t> counts;
+  for (const Node& node : graph.nodes()) ++counts[node.op->name];
+  std::vector<std::pair<std::string_view, int64_t>> ops(counts.begin(), counts.end());
+  std::ranges::stable_sort(ops, std::ranges::greater(), &std::pair<std::string_view, int64_t>::second);
+  Json json = Json::array();
+  for (const auto& [op, count] : ops) json.push_back({{"op", op}, {"count", count}});
+  return json;
+}
+
+// What the model's file held; null for a model of none.
+Json origin_json(const ModelOrigin& origin) {
+  if (origin.format.empty()) return nullptr;
+  Json stored = Json::array(), used = Json::object(), unused = Json::object();
+  for (const StoredTensors& it : origin.stored)
+    stored.push_back({{"type", it.type}, {"tensors", it.tensors}, {"bytes", it.bytes}});
+  for (const auto& [key, value] : origin.used) used[key] = value;
+  for (const auto& [key, value] : origin.unused) unused[key] = value;
+  return {{"format", origin.format}, {"stored", stored}, {"keys_used", used}, {"keys_unused", unused}};
 }
 
 }  // namespace
@@ -207,10 +233,11 @@ int64_t SharedModel::context_length() const {
 std::string SharedModel::info_json() const {
   const std::lock_guard lock(mutex_);
   const Graph& graph = model_.graph;
-  int64_t elements = 0, size = 0;
+  int64_t elements = 0, frozen = 0, size = 0;
   Json tensors = Json::array(), inputs = Json::array(), outputs = Json::array(), symbols = Json::array();
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
     elements += graph.type(id).shape.elements();
+    if (!graph.tensor(id).trainable) frozen += graph.type(id).shape.elements();
     size += bytes(graph.type(id));
     tensors.push_back(tensor_json(graph, graph.tensor(id).name, id));
   }
@@ -237,7 +264,10 @@ std::string SharedModel::info_json() const {
                {"symbols", symbols},
                {"metadata", model_.metadata},
                {"tokenizer", tokenizer},
-               {"graph_nodes", graph.nodes().size()}};
+               {"graph_nodes", graph.nodes().size()},
+               {"ops", ops_json(graph)},
+               {"frozen_parameters", frozen},
+               {"file", origin_json(model_.origin)}};
   return dump(json);
 }
 

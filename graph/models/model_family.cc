@@ -77,6 +77,14 @@ Result<ModelConfig> parse_shorthand(std::string_view text) {
   return config;
 }
 
+std::string to_text(const ModelConfig& config) {
+  std::vector<std::string> parts;
+  for (const auto& [name, size] : config.sizes) parts.push_back(format("{}={}", name, size));
+  for (const auto& [name, real] : config.reals) parts.push_back(format("{}={}", name, real));
+  for (const auto& [name, flag] : config.flags) parts.push_back(format("{}={}", name, flag ? 1 : 0));
+  return config.family + (parts.empty() ? "" : ":") + join(parts, ",");
+}
+
 Result<Graph> build_model(const ModelConfig& config) {
   const ModelFamily* family = find_model_family(config.family);
   if (family == nullptr) return unknown_family(config.family);

@@ -36,6 +36,7 @@ const ModelFamily* find_model_family(std::string_view name);
 std::span<const ModelFamily> all_model_families();
 
 Result<ModelConfig> parse_shorthand(std::string_view text);  // "gpt2:L=12,C=768,H=12,V=50257,T=1024"
+std::string to_text(const ModelConfig& config);               // a shorthand, which parses to the same
 Result<Graph> build_model(const ModelConfig& config);
 
 // Initializer: a parameter's initial distribution, so that memory can be filled in parts and in parallel.

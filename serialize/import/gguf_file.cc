@@ -273,11 +273,39 @@ Result<GgufFile> GgufFile::open(std::shared_ptr<const ByteSource> source) {
   return file;
 }
 
+std::string value_text(const GgufValue& value) {
+  constexpr size_t kMostBytes = 80;
+  if (auto* number = std::get_if<uint64_t>(&value)) return to_text(*number);
+  if (auto* number = std::get_if<int64_t>(&value)) return to_text(*number);
+  if (auto* number = std::get_if<double>(&value)) return to_text(*number);
+  if (auto* flag = std::get_if<bool>(&value)) return to_text(*flag);
+  if (auto* array = std::get_if<GgufArray>(&value)) {
+    constexpr std::string_view kNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                           "bool", "string", "array", "u64", "i64", "f64"};
+    const auto element = static_cast<size_t>(array->element);
+    return format("[{} x {}]", array->count, element < std::size(kNames) ? kNames[element] : "unknown");
+  }
+  const auto& text = std::get<std::string>(value);
+  return text.size() <= kMostBytes ? text
+                                   : format("{}... ({} bytes)", text.substr(0, kMostBytes), text.size());
+}
+
+const GgufValue* GgufFile::find(std::string_view key) const {
+  read_.emplace(key);
+  const auto found = metadata_.find(key);
+  return found == metadata_.end() ? nullptr : &found->second;
+}
+
+bool GgufFile::has_array(std::string_view key) const {
+  const auto found = metadata_.find(key);
+  return found != metadata_.end() && std::holds_alternative<GgufArray>(found->second);
+}
+
 Result<int64_t> GgufFile::integer(std::string_view key, std::optional<int64_t> fallback) const {
-  auto found = metadata_.find(key);
-  if (found == metadata_.end()) return fallback ? Result<int64_t>(*fallback) : Result<int64_t>(missing(key));
-  if (auto* value = std::get_if<int64_t>(&found->second)) return *value;
-  if (auto* value = std::get_if<uint64_t>(&found->second)) {
+  const GgufValue* found = find(key);
+  if (found == nullptr) return fallback ? Result<int64_t>(*fallback) : Result<int64_t>(missing(key));
+  if (auto* value = std::get_if<int64_t>(found)) return *value;
+  if (auto* value = std::get_if<uint64_t>(found)) {
     if (*value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
       return static_cast<int64_t>(*value);
   }
@@ -285,32 +313,32 @@ Result<int64_t> GgufFile::integer(std::string_view key, std::optional<int64_t> f
 }
 
 Result<double> GgufFile::real(std::string_view key, std::optional<double> fallback) const {
-  auto found = metadata_.find(key);
-  if (found == metadata_.end()) return fallback ? Result<double>(*fallback) : Result<double>(missing(key));
-  if (auto* value = std::get_if<double>(&found->second)) return *value;
+  const GgufValue* found = find(key);
+  if (found == nullptr) return fallback ? Result<double>(*fallback) : Result<double>(missing(key));
+  if (auto* value = std::get_if<double>(found)) return *value;
   return wrong_type(key, "a floating-point number");
 }
 
 Result<bool> GgufFile::flag(std::string_view key, std::optional<bool> fallback) const {
-  auto found = metadata_.find(key);
-  if (found == metadata_.end()) return fallback ? Result<bool>(*fallback) : Result<bool>(missing(key));
-  if (auto* value = std::get_if<bool>(&found->second)) return *value;
+  const GgufValue* found = find(key);
+  if (found == nullptr) return fallback ? Result<bool>(*fallback) : Result<bool>(missing(key));
+  if (auto* value = std::get_if<bool>(found)) return *value;
   return wrong_type(key, "a bool");
 }
 
 Result<std::string> GgufFile::text(std::string_view key, std::optional<std::string> fallback) const {
-  auto found = metadata_.find(key);
-  if (found == metadata_.end())
+  const GgufValue* found = find(key);
+  if (found == nullptr)
     return fallback ? Result<std::string>(*fallback) : Result<std::string>(missing(key));
-  if (auto* value = std::get_if<std::string>(&found->second)) return *value;
+  if (auto* value = std::get_if<std::string>(found)) return *value;
   return wrong_type(key, "a string");
 }
 
 Result<std::vector<std::string>> GgufFile::texts(std::string_view key) const {
-  auto found = metadata_.find(key);
+  const GgufValue* found = find(key);
   std::vector<std::string> values;
-  if (found == metadata_.end()) return values;
-  auto* array = std::get_if<GgufArray>(&found->second);
+  if (found == nullptr) return values;
+  auto* array = std::get_if<GgufArray>(found);
   if (array == nullptr || array->element != GgufType::kString) return wrong_type(key, "an array of strings");
   ByteCursor cursor(*source_, array->offset);
   values.reserve(array->count);  // open() has found this many in the file
@@ -322,10 +350,10 @@ Result<std::vector<std::string>> GgufFile::texts(std::string_view key) const {
 }
 
 Result<std::vector<int64_t>> GgufFile::integers(std::string_view key) const {
-  auto found = metadata_.find(key);
+  const GgufValue* found = find(key);
   std::vector<int64_t> values;
-  if (found == metadata_.end()) return values;
-  auto* array = std::get_if<GgufArray>(&found->second);
+  if (found == nullptr) return values;
+  auto* array = std::get_if<GgufArray>(found);
   if (array == nullptr) return wrong_type(key, "an array of integers");
   ByteCursor cursor(*source_, array->offset);
   for (uint64_t i = 0; i < array->count; ++i) {
@@ -344,10 +372,10 @@ Result<std::vector<int64_t>> GgufFile::integers(std::string_view key) const {
 }
 
 Result<std::vector<float>> GgufFile::floats(std::string_view key) const {
-  auto found = metadata_.find(key);
+  const GgufValue* found = find(key);
   std::vector<float> values;
-  if (found == metadata_.end()) return values;
-  auto* array = std::get_if<GgufArray>(&found->second);
+  if (found == nullptr) return values;
+  auto* array = std::get_if<GgufArray>(found);
   if (array == nullptr || array->element != GgufType::kF32) return wrong_type(key, "an array of f32");
   ByteCursor cursor(*source_, array->offset);
   values.reserve(array->count);

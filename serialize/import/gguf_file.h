@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -39,6 +41,8 @@ struct GgufArray {
 };
 
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
+// For people: a long text is cut, an array is its count and type.
+std::string value_text(const GgufValue& value);
 
 struct GgufTensor {
   std::string name;
@@ -65,6 +69,9 @@ class GgufFile {
   const std::map<std::string, GgufTensor, std::less<>>& tensors() const { return tensors_; }
 
   bool has(std::string_view key) const { return metadata_.contains(key); }
+  bool has_array(std::string_view key) const;
+  // Whether one of the readers below was asked for the key. Those are for one thread.
+  bool was_read(std::string_view key) const { return read_.contains(key); }
   // Missing keys give `fallback`; without one they are an error, like values of another type or out of range.
   Result<int64_t> integer(std::string_view key, std::optional<int64_t> fallback = {}) const;
   Result<double> real(std::string_view key, std::optional<double> fallback = {}) const;
@@ -79,6 +86,9 @@ class GgufFile {
   std::shared_ptr<const ByteSource> source_;
   std::map<std::string, GgufValue, std::less<>> metadata_;
   std::map<std::string, GgufTensor, std::less<>> tensors_;
+  // The value, or null where there is none.
+  const GgufValue* find(std::string_view key) const;
+  mutable std::set<std::string, std::less<>> read_;
 };
 
 }  // namespace tessera

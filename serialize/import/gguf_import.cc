@@ -1,21 +1,19 @@
 // GGUF model -> Model: hyper-parameters give the graph through its family, tensors become its parameters by
 // name. Weights lie as [N, K] in both, so nothing is transposed; what is not f32 is turned into f32.
 #include <algorithm>
-#include <cmath>
-#include <functional>
+#include <map>
 #include <set>
 
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "serialize/import/dequantize.h"
 #include "serialize/import/gguf_file.h"
+#include "serialize/import/gguf_hyperparameters.h"
 #include "serialize/import/gguf_tokenizer.h"
 #include "serialize/model.h"
 
 namespace tessera {
 namespace {
-
-constexpr int64_t kMaxLayers = 1024;
 
 // How a parameter of ours is called in the file. `part`: which third of the rows of a fused tensor; -1: all.
 struct NameRule {
@@ -53,77 +51,14 @@ constexpr NameRule kGpt2BlockNames[] = {
 
 Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
 
-// Sizes that both families have; `prefix` is "llama.".
-Status read_common_sizes(const GgufFile& file, const std::string& prefix, ModelConfig& config) {
-  TSR_ASSIGN_OR_RETURN(config.sizes["L"], file.integer(prefix + "block_count"));
-  TSR_ASSIGN_OR_RETURN(config.sizes["C"], file.integer(prefix + "embedding_length"));
-  TSR_ASSIGN_OR_RETURN(config.sizes["H"], file.integer(prefix + "attention.head_count"));
-  TSR_ASSIGN_OR_RETURN(config.sizes["F"], file.integer(prefix + "feed_forward_length"));
-  TSR_ASSIGN_OR_RETURN(config.sizes["T"], file.integer(prefix + "context_length"));
-  if (config.sizes["L"] > kMaxLayers) {
-    return unsupported(
-        format("{}block_count is {}; at most {} are read", prefix, config.sizes["L"], kMaxLayers));
-  }
-  TSR_ASSIGN_OR_RETURN(const bool causal, file.flag(prefix + "attention.causal", true));
-  if (!causal) return unsupported(prefix + "attention.causal is false; only causal models can be imported");
-  if (config.sizes["H"] < 1)
-    return Status(StatusCode::kCorrupt, prefix + "attention.head_count is not positive");
-  return {};
-}
-
-Status read_llama(const GgufFile& file, ModelConfig& config) {
-  TSR_RETURN_IF_ERROR(read_common_sizes(file, "llama.", config));
-  TSR_ASSIGN_OR_RETURN(config.sizes["KV"], file.integer("llama.attention.head_count_kv", config.sizes["H"]));
-  const int64_t head_size = config.sizes["C"] / config.sizes["H"];
-  TSR_ASSIGN_OR_RETURN(config.sizes["D"], file.integer("llama.attention.key_length", head_size));
-  TSR_ASSIGN_OR_RETURN(config.reals["norm_eps"], file.real("llama.attention.layer_norm_rms_epsilon"));
-  TSR_ASSIGN_OR_RETURN(config.reals["rope_theta"], file.real("llama.rope.freq_base", 10000.0));
-  TSR_ASSIGN_OR_RETURN(int64_t value_size, file.integer("llama.attention.value_length", config.sizes["D"]));
-  TSR_ASSIGN_OR_RETURN(int64_t rotated, file.integer("llama.rope.dimension_count", config.sizes["D"]));
-  if (rotated != config.sizes["D"] || value_size != config.sizes["D"]) {
-    return unsupported(format("heads of {} with {} rotated and values of {}; all three must be equal",
-                              config.sizes["D"], rotated, value_size));
-  }
-  // As the format's reference reader has it: linear where no type is said, by the factor or its older name.
-  TSR_ASSIGN_OR_RETURN(std::string scaling, file.text("llama.rope.scaling.type", "linear"));
-  TSR_ASSIGN_OR_RETURN(double factor, file.real("llama.rope.scale_linear", 1.0));
-  TSR_ASSIGN_OR_RETURN(factor, file.real("llama.rope.scaling.factor", factor));
-  const bool unscaled = scaling == "none" || (scaling == "linear" && (factor == 1.0 || factor == 0.0));
-  if (!unscaled) {
-    return unsupported(format("rotary positions with {} scaling by {} are not supported", scaling, factor));
-  }
-  // Attention to the last `window` tokens alone is what all of a context that is no longer gives.
-  TSR_ASSIGN_OR_RETURN(const int64_t window,
-                       file.integer("llama.attention.sliding_window", config.sizes["T"]));
-  if (window > 0) config.sizes["T"] = std::min(config.sizes["T"], window);
-  // What some variants multiply by; 0 stands for nothing.
-  for (const char* key : {"llama.logit_scale", "llama.embedding_scale", "llama.residual_scale"}) {
-    TSR_ASSIGN_OR_RETURN(const double factor, file.real(key, 1.0));
-    if (factor != 1.0 && factor != 0.0)
-      return unsupported(format("{} is {}; only models without it can be imported", key, factor));
-  }
-  TSR_ASSIGN_OR_RETURN(const double attention, file.real("llama.attention.scale", 0.0));
-  if (attention != 0.0 && std::abs(attention * std::sqrt(static_cast<double>(config.sizes["D"])) - 1) > 1e-5)
-    return unsupported(format("llama.attention.scale is {}, wanted one over the root of the head size {}",
-                              attention, config.sizes["D"]));
-  TSR_ASSIGN_OR_RETURN(int64_t experts, file.integer("llama.expert_count", 0));
-  if (experts != 0) return unsupported(format("a mixture of {} experts is not supported", experts));
-  return {};
-}
-
-Status read_gpt2(const GgufFile& file, ModelConfig& config) {
-  TSR_RETURN_IF_ERROR(read_common_sizes(file, "gpt2.", config));
-  TSR_ASSIGN_OR_RETURN(config.reals["norm_eps"], file.real("gpt2.attention.layer_norm_epsilon"));
-  return {};
-}
-
 struct Architecture {
   std::string_view name;  // ours and the file's
-  Status (*read)(const GgufFile&, ModelConfig&);
+  Result<ModelConfig> (*read)(const GgufFile&);
   std::span<const NameRule> names, block_names;
 };
-constexpr Architecture kArchitectures[] = {{"llama", read_llama, kLlamaNames, kLlamaBlockNames},
-                                           {"gpt2", read_gpt2, kGpt2Names, kGpt2BlockNames}};
+constexpr Architecture kArchitectures[] = {
+    {"llama", read_llama_hyperparameters, kLlamaNames, kLlamaBlockNames},
+    {"gpt2", read_gpt2_hyperparameters, kGpt2Names, kGpt2BlockNames}};
 
 struct TheirName {
   std::string name;
@@ -198,16 +133,35 @@ Result<HostTensor> read_parameter(const GgufFile& file, const GgufTensor& tensor
   return read_f32(file, type, stored, tensor.offset + (part < 0 ? 0 : part * bytes), bytes);
 }
 
+// Before any is read: what is missing is told at once, and costs nothing.
+Status check_tensors(const GgufFile& file, const Architecture& architecture, const Model& model) {
+  std::vector<std::string> missing;
+  for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {
+    TSR_ASSIGN_OR_RETURN(TheirName theirs, their_name(architecture, model.graph.tensor(id).name));
+    if (!file.tensors().contains(theirs.name) && (missing.empty() || missing.back() != theirs.name))
+      missing.push_back(std::move(theirs.name));
+  }
+  if (missing.empty()) return {};
+  constexpr size_t kNamed = 3;
+  const std::string more =
+      missing.size() > kNamed ? format(" and {} more", missing.size() - kNamed) : std::string();
+  const auto named = std::span(missing).first(std::min(missing.size(), kNamed));
+  const std::string remedy = file.tensors().empty() && model.tokenizer
+                                 ? "; the file holds a vocabulary alone, which can be used as a tokenizer"
+                                 : "";
+  return Status(StatusCode::kCorrupt,
+                format("{} '{}'{} {} missing{}", missing.size() == 1 ? "tensor" : "tensors",
+                       join(named, "', '"), more, missing.size() == 1 ? "is" : "are", remedy));
+}
+
 Status read_parameters(const GgufFile& file, const Architecture& architecture,
                        const std::set<std::string>& left_out, Model& model) {
+  TSR_RETURN_IF_ERROR(check_tensors(file, architecture, model));
   std::set<std::string> used = left_out;
   for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {
     const Tensor& parameter = model.graph.tensor(id);
     TSR_ASSIGN_OR_RETURN(TheirName theirs, their_name(architecture, parameter.name));
     auto tensor = file.tensors().find(theirs.name);
-    if (tensor == file.tensors().end()) {
-      return Status(StatusCode::kCorrupt, format("tensor '{}' is missing", theirs.name));
-    }
     TSR_ASSIGN_OR_RETURN(HostTensor value, read_parameter(file, tensor->second, theirs.part, parameter.type));
     model.parameters.emplace(parameter.name, std::move(value));
     used.insert(theirs.name);
@@ -222,13 +176,42 @@ Status read_parameters(const GgufFile& file, const Architecture& architecture,
   return {};
 }
 
-void read_metadata(const GgufFile& file, Model& model) {
+Status read_metadata(const GgufFile& file, Model& model) {
   for (const auto& [key, value] : file.metadata()) {
     constexpr std::string_view kPrefix = "general.";
-    if (!key.starts_with(kPrefix)) continue;
-    if (auto* text = std::get_if<std::string>(&value)) model.metadata[key.substr(kPrefix.size())] = *text;
+    if (!key.starts_with(kPrefix) || !std::holds_alternative<std::string>(value)) continue;
+    TSR_ASSIGN_OR_RETURN(model.metadata[key.substr(kPrefix.size())], file.text(key));
   }
   model.metadata["source_format"] = "gguf";
+  return {};
+}
+
+// Of a model that lies in several files, each has a part of the tensors.
+Status check_whole(const GgufFile& file) {
+  TSR_ASSIGN_OR_RETURN(const int64_t count, file.integer("split.count", 1));
+  TSR_ASSIGN_OR_RETURN(const int64_t number, file.integer("split.no", 0));
+  if (count <= 1) return {};
+  return unsupported(format("this is part {} of a model in {} files (split.count); merge them into one first "
+                            "(llama-gguf-split --merge)",
+                            number + 1, count));
+}
+
+ModelOrigin origin_of(const GgufFile& file) {
+  ModelOrigin origin;
+  origin.format = "gguf";
+  std::map<std::string, StoredTensors> by_type;
+  for (const auto& [name, tensor] : file.tensors()) {
+    StoredTensors& stored = by_type[std::string(gguf_tensor_type(tensor.type)->name)];
+    ++stored.tensors;
+    stored.bytes += tensor.bytes;
+  }
+  for (auto& [type, stored] : by_type) {
+    stored.type = type;
+    origin.stored.push_back(stored);
+  }
+  for (const auto& [key, value] : file.metadata())
+    (file.was_read(key) ? origin.used : origin.unused).emplace_back(key, value_text(value));
+  return origin;
 }
 
 }  // namespace
@@ -237,18 +220,17 @@ Result<Model> import_gguf(std::shared_ptr<const ByteSource> source) {
   TSR_ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(std::move(source)));
   Model model;
   TSR_ASSIGN_OR_RETURN(model.tokenizer, gguf_tokenizer(file));
-  read_metadata(file, model);
+  TSR_RETURN_IF_ERROR(read_metadata(file, model));
   TSR_ASSIGN_OR_RETURN(std::string name, file.text("general.architecture"));
   auto architecture = std::ranges::find(kArchitectures, name, &Architecture::name);
   if (architecture == std::end(kArchitectures)) {
-    // A vocabulary alone is worth having whatever model it belongs to.
-    if (file.tensors().empty() && model.tokenizer) return model;
-    return unsupported(format("general.architecture is '{}'; llama and gpt2 can be imported", name));
+    const bool vocabulary_alone = file.tensors().empty() && model.tokenizer;
+    return unsupported(format("general.architecture is '{}'; llama and gpt2 can be imported{}", name,
+                              vocabulary_alone ? "; its vocabulary can be used as a tokenizer" : ""));
   }
 
-  ModelConfig config;
-  config.family = name;
-  TSR_RETURN_IF_ERROR(architecture->read(file, config));
+  TSR_RETURN_IF_ERROR(check_whole(file));
+  TSR_ASSIGN_OR_RETURN(ModelConfig config, architecture->read(file));
   model.metadata["context_length"] = to_text(config.sizes["T"]);
   std::set<std::string> left_out;
   const auto embedding = file.tensors().find("token_embd.weight");
@@ -265,7 +247,9 @@ Result<Model> import_gguf(std::shared_ptr<const ByteSource> source) {
     TSR_ASSIGN_OR_RETURN(config.sizes["V"], file.integer(name + ".vocab_size", tokens));
   }
   TSR_ASSIGN_OR_RETURN(model.graph, build_model(config));
-  if (!file.tensors().empty()) TSR_RETURN_IF_ERROR(read_parameters(file, *architecture, left_out, model));
+  model.metadata["description"] = to_text(config);
+  TSR_RETURN_IF_ERROR(read_parameters(file, *architecture, left_out, model));
+  model.origin = origin_of(file);
   return model;
 }
 

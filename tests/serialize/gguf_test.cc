@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "graph/base/text.h"
+#include "graph/models/model_family.h"
 #include "serialize/import/dequantize.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
@@ -86,16 +88,33 @@ TEST_CASE("the_stories_model_becomes_a_tied_llama_with_its_vocabulary") {
   CHECK((*tokenizer)->decode((*tokenizer)->encode(text)) == text);
 }
 
-TEST_CASE("a_vocabulary_file_gives_a_graph_without_weights") {
-  TSR_SHARED_FILE(path, "tokenizers/ggml-vocab-gpt-2.gguf");
-  auto source = open_file(path);
-  REQUIRE(source.ok());
-  auto model = import_gguf(*source);
-  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
-  CHECK(model->parameters.empty());
-  auto table = model->graph.find_tensor("token_embedding");
-  REQUIRE(table.has_value());
-  CHECK(to_text(model->graph.type(*table)) == "f32[50257, 768]");
+TEST_CASE("a_file_without_tensors_is_refused_and_its_vocabulary_stays_usable") {
+  GgufWriter bare = small_llama_metadata();
+  check_refused(bare, StatusCode::kCorrupt, "'token_embd.weight', 'blk.0.attn_norm.weight', ");
+  check_refused(bare, StatusCode::kCorrupt, " and 18 more are missing");
+  check_refused(bare, StatusCode::kCorrupt, "can be used as a tokenizer");
+  // Sizes that no memory holds cost nothing.
+  bare.u32("llama.vocab_size", 1000000000);
+  check_refused(bare, StatusCode::kCorrupt, "are missing");
+  GgufWriter other;
+  other.text("general.architecture", "bert").text("tokenizer.ggml.model", "bert").texts(
+      "tokenizer.ggml.tokens", {"[UNK]", "a"});
+  check_refused(other, StatusCode::kUnsupported, "its vocabulary can be used as a tokenizer");
+}
+
+TEST_CASE("every_missing_tensor_is_refused_by_name") {
+  const std::vector<std::string> all = small_llama_tensors(false);
+  for (const std::string& left_out : all) {
+    CAPTURE(left_out);
+    const Status status = import_status(small_llama(false, left_out).finish());
+    // Without an output projection the embedding is one.
+    if (left_out == "output.weight") {
+      CHECK(status.ok());
+    } else {
+      CHECK(status.code() == StatusCode::kCorrupt);
+      CHECK(status.message().find("tensor '" + left_out + "' is missing") != std::string_view::npos);
+    }
+  }
 }
 
 TEST_CASE("llama_parameters_come_in_place_and_by_name") {
@@ -313,9 +332,88 @@ TEST_CASE("what_a_variant_computes_otherwise_is_taken_in_or_refused") {
   scaled = with("llama.rope.scaling.factor", 1);
   scaled.text("llama.rope.scaling.type", "linear");
   CHECK(import_status(scaled.finish()).ok());
+  // These multiply or bound whatever else is said, so that no type of scaling makes them nothing.
+  for (const std::string_view key :
+       {"llama.rope.scaling.attn_factor", "llama.rope.scaling.yarn_attn_factor",
+        "llama.rope.scaling.yarn_ext_factor", "llama.rope.scaling.yarn_log_multiplier",
+        "llama.attn_logit_softcapping", "llama.final_logit_softcapping", "llama.attention.clamp_kqv",
+        "llama.attention.max_alibi_bias"}) {
+    for (const std::string_view type : {"", "none", "linear"}) {
+      GgufWriter factor = with(key, 1.5f);
+      if (!type.empty()) factor.text("llama.rope.scaling.type", type);
+      check_refused(factor, StatusCode::kUnsupported, std::string(key) + " is 1.5");
+    }
+  }
+  CHECK(import_status(with("llama.rope.scaling.attn_factor", 1).finish()).ok());
+  GgufWriter parallel = small_llama(false);
+  parallel.flag("llama.use_parallel_residual", true);
+  check_refused(parallel, StatusCode::kUnsupported, "use_parallel_residual");
+  GgufWriter grouped = small_gpt2();
+  grouped.u32("gpt2.attention.head_count_kv", 1);
+  check_refused(grouped, StatusCode::kUnsupported, "2 heads with 1 of keys");
   GgufWriter both_ways = small_llama(false);
   both_ways.flag("llama.attention.causal", false);
   check_refused(both_ways, StatusCode::kUnsupported, "attention.causal");
   CHECK(import_status(with("llama.attention.scale", 0.5f).finish()).ok());  // 1 / sqrt(4)
   CHECK(import_status(with("llama.logit_scale", 1).finish()).ok());
+}
+
+TEST_CASE("values_by_layer_are_taken_where_all_are_equal") {
+  const auto layered = [](std::string_view key, const std::vector<uint32_t>& values) {
+    GgufWriter w = small_llama_metadata(key);
+    w.numbers(key, 4, values);
+    small_llama_tensors(false, &w);
+    return w;
+  };
+  const auto plain = import_gguf(source_of(small_llama(false).finish()));
+  REQUIRE(plain.ok());
+  for (const auto& [key, value] : {std::pair<std::string, uint32_t>{"llama.attention.head_count", 2},
+                                   {"llama.attention.head_count_kv", 1},
+                                   {"llama.feed_forward_length", 16}}) {
+    CAPTURE(key);
+    const auto model = import_gguf(source_of(layered(key, {value, value}).finish()));
+    REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+    CHECK(model->graph.fingerprint() == plain->graph.fingerprint());
+    check_refused(layered(key, {value, value + 1}), StatusCode::kUnsupported, "in layer 1; only models");
+    check_refused(layered(key, {value}), StatusCode::kCorrupt, "has 1 values, the model has 2 layers");
+    check_refused(layered(key, {}), StatusCode::kCorrupt, "has 0 values");
+  }
+}
+
+TEST_CASE("a_part_of_a_model_in_several_files_is_refused") {
+  for (const uint16_t count : {0, 1}) {
+    GgufWriter w = small_llama(false);
+    w.scalar("split.count", 2, count).scalar("split.no", 2, uint16_t{0});
+    CHECK(import_status(w.finish()).ok());
+  }
+  GgufWriter w = small_llama(false);
+  w.scalar("split.no", 2, uint16_t{0}).scalar("split.count", 2, uint16_t{2});
+  check_refused(w, StatusCode::kUnsupported, "part 1 of a model in 2 files");
+}
+
+TEST_CASE("what_was_read_of_a_file_can_be_told") {
+  GgufWriter w = small_llama(true);
+  w.f32("llama.rope.freq_base", 500).text("tokenizer.chat_template", std::string(200, 'x'));
+  w.u32("llama.never_heard_of", 3);
+  const auto model = import_gguf(source_of(w.finish()));
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  const ModelOrigin& origin = model->origin;
+  CHECK(origin.format == "gguf");
+  REQUIRE(origin.stored.size() == 1);
+  CHECK(origin.stored[0].type == "f32");
+  CHECK(origin.stored[0].tensors == 20);
+  using Entry = std::pair<std::string, std::string>;
+  const auto holds = [](const std::vector<Entry>& list, const Entry& entry) {
+    return std::ranges::find(list, entry) != list.end();
+  };
+  CHECK(holds(origin.used, {"llama.rope.freq_base", "500"}));
+  CHECK(holds(origin.used, {"llama.attention.head_count_kv", "1"}));
+  CHECK(holds(origin.used, {"tokenizer.ggml.tokens", "[12 x string]"}));
+  CHECK(holds(origin.unused, {"llama.never_heard_of", "3"}));
+  CHECK(holds(origin.unused, {"tokenizer.chat_template", std::string(80, 'x') + "... (200 bytes)"}));
+  CHECK(origin.used.size() + origin.unused.size() == w.value_count);
+  // The description makes the same graph.
+  const auto config = parse_shorthand(model->metadata.at("description"));
+  REQUIRE_MESSAGE(config.ok(), config.status().to_string());
+  CHECK(build_model(*config)->fingerprint() == model->graph.fingerprint());
 }

@@ -128,27 +128,42 @@ class UnmappedSource final : public ByteSource {
   std::string bytes_;
 };
 
-// A complete little llama: 2 layers, C 8, H 2, KV 1, F 16, V 12, T 16, with a SentencePiece vocabulary.
-inline GgufWriter small_llama(bool tied) {
+// A little llama: 2 layers, C 8, H 2, KV 1, F 16, V 12, T 16, with a SentencePiece vocabulary. `left_out`: a key
+// that the metadata lacks.
+inline GgufWriter small_llama_metadata(std::string_view left_out = {}) {
   GgufWriter w;
   w.text("general.architecture", "llama").text("general.name", "small");
-  w.u32("llama.block_count", 2).u32("llama.embedding_length", 8).u32("llama.attention.head_count", 2);
-  w.u32("llama.attention.head_count_kv", 1)
-      .u32("llama.feed_forward_length", 16)
-      .u32("llama.context_length", 16);
-  w.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f).u32("llama.rope.dimension_count", 4);
+  const auto u32 = [&](std::string_view key, uint32_t value) {
+    if (key != left_out) w.u32(key, value);
+  };
+  u32("llama.block_count", 2);
+  u32("llama.embedding_length", 8);
+  u32("llama.attention.head_count", 2);
+  u32("llama.attention.head_count_kv", 1);
+  u32("llama.feed_forward_length", 16);
+  u32("llama.context_length", 16);
+  w.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  u32("llama.rope.dimension_count", 4);
   std::vector<std::string> tokens = {"<unk>", "<s>", "</s>", "▁", "a", "b", "ab", "▁ab", "c", "d", "e", "f"};
   std::vector<float> scores = {0, 0, 0, -3, -4, -5, -1, -2, -6, -7, -8, -9};
   std::vector<int32_t> types = {2, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   w.text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", tokens);
   w.numbers("tokenizer.ggml.scores", 6, scores).numbers("tokenizer.ggml.token_type", 5, types);
+  return w;
+}
+
+// Names of its tensors, which are added to `w` where it is given, but for `left_out`.
+inline std::vector<std::string> small_llama_tensors(bool tied, GgufWriter* w = nullptr,
+                                                    std::string_view left_out = {}) {
+  std::vector<std::string> names;
   float next = 0;
   auto tensor = [&](const std::string& name, std::vector<uint64_t> dims) {
     size_t count = 1;
     for (uint64_t dim : dims) count *= dim;
     std::vector<float> values(count);
     for (float& value : values) value = (next += 1.0f) / 1024;
-    w.tensor_f32(name, dims, values);
+    names.push_back(name);
+    if (w != nullptr && name != left_out) w->tensor_f32(name, dims, values);
   };
   tensor("token_embd.weight", {8, 12});
   for (std::string block : {"blk.0.", "blk.1."}) {
@@ -164,6 +179,12 @@ inline GgufWriter small_llama(bool tied) {
   }
   tensor("output_norm.weight", {8});
   if (!tied) tensor("output.weight", {8, 12});
+  return names;
+}
+
+inline GgufWriter small_llama(bool tied, std::string_view left_out = {}) {
+  GgufWriter w = small_llama_metadata();
+  small_llama_tensors(tied, &w, left_out);
   return w;
 }
 

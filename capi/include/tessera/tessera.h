@@ -402,7 +402,9 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
  * Values have no such protection: where the file is cut shorter while a call reads them, the system ends the process
  * (SIGBUS). */
 
-/* From a file: .tsr or GGUF, told apart by its first bytes. TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT,
+/* From a file: .tsr or GGUF, told apart by its first bytes. A GGUF file must hold all tensors of its model (of one
+ * that holds a vocabulary alone, use tsr_tokenizer_load), and what it computes must be what the family computes:
+ * the message names the first key or tensor that is something else. TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT,
  * TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
 
@@ -464,7 +466,12 @@ TSR_API tsr_status* tsr_model_verify(const char* path);
 
 /* {"architecture", "parameters": count of elements, "parameter_bytes", "tensors": [{"name", "dtype",
  *  "shape"}], "inputs": [...], "outputs": [...], "symbols": [{"name", "capacity"}], "metadata": {...},
- *  "tokenizer": null | {"kind", "vocabulary_size", "bos", "eos"}, "graph_nodes"} */
+ *  "tokenizer": null | {"kind", "vocabulary_size", "bos", "eos"}, "graph_nodes", "ops": [{"op", "count"}], the most
+ *  frequent first, "frozen_parameters": count of elements, "file": null | {"format": "tsr" | "gguf", "stored":
+ *  [{"type": "q8_0", "tensors", "bytes"}], "keys_used": {...}, "keys_unused": {...}}}
+ * keys_used are the entries of a GGUF file's metadata that were looked at, with their values; keys_unused those
+ * that were not. Metadata "description" of a model of one of the families is its shorthand, as for
+ * tsr_model_new. */
 TSR_API tsr_status* tsr_model_info(tsr_model* model, char* buffer, size_t capacity, size_t* out_size);
 
 /* *out_size is 0 when the key is absent. Setting "" removes it. */
