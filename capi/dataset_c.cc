@@ -1,4 +1,6 @@
 // tsr_dataset.
+#include <algorithm>
+
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "graph/base/text.h"
@@ -64,12 +66,18 @@ tsr_status* tsr_dataset_batch(const tsr_dataset* dataset, int64_t step, int64_t 
                     format("step {}, batch {}, {} training samples: wanted step >= 0, batch >= 1, their "
                            "product below 2^63, and samples",
                            step, batch, dataset->value->train_samples()));
-    std::vector<int32_t> ids;
-    for (int64_t row = 0; row < batch; ++row) {
+    const int64_t width = dataset->value->seq() + 1;  // below 2^25, so that the product stays below 2^49
+    const auto count = static_cast<size_t>(batch * width);
+    const size_t fits = items ? std::min(capacity, count) : 0;
+    for (size_t done = 0; done < fits;) {
+      const auto row = static_cast<int64_t>(done) / width;
       const std::span<const int32_t> sample = dataset->value->training_sample(step * batch + row);
-      ids.insert(ids.end(), sample.begin(), sample.end());
+      const size_t part = std::min(fits - done, sample.size());
+      std::copy_n(sample.begin(), part, items + done);
+      done += part;
     }
-    return put_array<int32_t>(ids, items, capacity, out_count);
+    if (out_count) *out_count = count;
+    return {};
   });
 }
 
