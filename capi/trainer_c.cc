@@ -71,6 +71,14 @@ tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model) {
   });
 }
 
+tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, tsr_model* model, const char* path,
+                                   const tsr_options* options) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {model, "model"}, {path, "path"}}));
+    return trainer->value->save_model(*model->value, path, options ? options->value : Options{});
+  });
+}
+
 tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {name, "name"}, {out_tensor, "out_tensor"}}));

@@ -74,6 +74,10 @@ Status verify_checksums(const std::string& path);
 // Written to a temporary name beside `path`, fsynced, renamed: `path` holds the old or the new file, never a
 // part.
 Status save_model(const Model& model, const std::string& path, SaveOptions options = {});
+// With every parameter of the graph as `read` gives it, one at a time: memory stays at the largest.
+using ReadParameter = std::function<Result<HostTensor>(const std::string& name)>;
+Status save_model(const Model& model, const ReadParameter& read, const std::string& path,
+                  SaveOptions options = {});
 
 Result<Model> import_gguf(std::shared_ptr<const ByteSource> source);
 

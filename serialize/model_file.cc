@@ -141,7 +141,11 @@ Status verify_checksums(const std::string& path) {
   return {};
 }
 
-Status save_model(const Model& model, const std::string& path, SaveOptions options) {
+namespace {
+
+// `names` in the order of the file.
+Status save_parameters(const Model& model, std::span<const std::string> names, const ReadParameter& read,
+                       const std::string& path, SaveOptions options) {
   TSR_RETURN_IF_ERROR(model.graph.verify());
   TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
   const Envelope placeholder{};
@@ -149,7 +153,8 @@ Status save_model(const Model& model, const std::string& path, SaveOptions optio
   FlatBufferBuilder builder;
   builder.ForceDefaults(true);  // -0.0 is not the default 0.0
   std::vector<Offset<file::TensorData>> parameters;
-  for (const auto& [name, tensor] : model.parameters) {
+  for (const std::string& name : names) {
+    TSR_ASSIGN_OR_RETURN(const HostTensor tensor, read(name));
     auto id = model.graph.find_tensor(name);
     if (!id || model.graph.tensor(*id).kind != TensorKind::kParameter ||
         model.graph.type(*id) != tensor.type) {
@@ -174,6 +179,26 @@ Status save_model(const Model& model, const std::string& path, SaveOptions optio
   const Envelope envelope = make_envelope(kModelMagic, file.position(), index_offset, index);
   TSR_RETURN_IF_ERROR(file.overwrite(0, std::as_bytes(std::span(&envelope, 1))));
   return file.commit();
+}
+
+}  // namespace
+
+Status save_model(const Model& model, const std::string& path, SaveOptions options) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : model.parameters) names.push_back(name);
+  const auto read = [&](const std::string& name) -> Result<HostTensor> {
+    return model.parameters.find(name)->second;
+  };
+  return save_parameters(model, names, read, path, options);
+}
+
+Status save_model(const Model& model, const ReadParameter& read, const std::string& path,
+                  SaveOptions options) {
+  std::vector<std::string> names;
+  for (const TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter))
+    names.push_back(model.graph.tensor(id).name);
+  std::ranges::sort(names);
+  return save_parameters(model, names, read, path, options);
 }
 
 }  // namespace tessera

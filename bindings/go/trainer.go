@@ -121,6 +121,19 @@ func (t *Trainer) Store(model *Model) error {
 	return failure(raw.Tsr_trainer_store(c, modelC))
 }
 
+// SaveModel writes the .tsr file that Store and then model's Save would write; model stays as it is, and one
+// tensor at a time is in host memory. Options: compress.
+func (t *Trainer) SaveModel(model *Model, path string, options Options) error {
+	if err := noNUL("path", path); err != nil {
+		return err
+	}
+	c, done := (*handle)(t).use()
+	defer done()
+	modelC, modelDone := (*handle)(model).use()
+	defer modelDone()
+	return options.with(func(o uintptr) uintptr { return raw.Tsr_trainer_save_model(c, modelC, path, o) })
+}
+
 // Report is JSON: plan, memory, communication.
 func (t *Trainer) Report() (string, error) {
 	c, done := (*handle)(t).use()

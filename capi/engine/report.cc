@@ -139,7 +139,11 @@ std::string trainer_json(const TrainerReport& report, const PlanRecord& plan) {
                    {"plan", plan_object(plan)},
                    {"devices", memory_array(report.memory)},
                    {"comm", comm_array(report.communication)},
-                   {"allocations_after_first_step", report.allocations_after_first_step}});
+                   {"allocations_after_first_step", report.allocations_after_first_step},
+                   {"saving",
+                    {{"model_bytes", report.model_bytes},
+                     {"checkpoint_bytes", report.checkpoint_bytes},
+                     {"memory_bytes", report.saving_memory_bytes}}}});
 }
 
 std::string generator_json(const GeneratorReport& report, const PlanRecord& plan) {

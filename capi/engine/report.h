@@ -20,6 +20,8 @@ struct TrainerReport {
   int64_t step = 0, skipped_steps = 0, tokens_per_step = 0, allocations_after_first_step = 0;
   std::vector<MemoryReport> memory;
   std::vector<CommReport> communication;
+  // Of tensors: in a model's file, in a checkpoint, and of the largest in memory while either is written.
+  int64_t model_bytes = 0, checkpoint_bytes = 0, saving_memory_bytes = 0;
 };
 std::string trainer_json(const TrainerReport& report, const PlanRecord& plan);
 

@@ -110,16 +110,12 @@ Result<std::shared_ptr<SharedModel>> SharedModel::from_graph(const Graph& graph,
 
 Status SharedModel::check_path(const std::string& path) { return AtomicFile::check(path); }
 
-Status SharedModel::save(const std::string& path, const Options& options) {
+Status SharedModel::save(const std::string& path, const Options& options, const ReadParameter& read) {
   OptionReader reader(options, "save");
   const bool compress = reader.flag("compress", false);
   TSR_RETURN_IF_ERROR(reader.finish());
-  Model copy = snapshot();
-  for (const TensorId id : copy.graph.tensors_of_kind(TensorKind::kParameter)) {
-    const std::string& name = copy.graph.tensor(id).name;
-    TSR_ASSIGN_OR_RETURN(copy.parameters[name], peek(name, seed_));
-  }
-  return save_model(copy, path, SaveOptions{.compress = compress});
+  const auto own = [this](const std::string& name) { return peek(name, seed_); };
+  return save_model(snapshot(), read ? read : own, path, SaveOptions{.compress = compress});
 }
 
 Graph SharedModel::graph() const {
@@ -148,6 +144,11 @@ Result<TensorId> SharedModel::find_parameter(std::string_view name) const {
     names.push_back(model_.graph.tensor(parameter).name);
   return Status(StatusCode::kNotFound, format("the model has no parameter '{}'; nearest: {}", name,
                                               join(nearest_names(name, names), ", ")));
+}
+
+Status SharedModel::check_parameter(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  return find_parameter(name).status();
 }
 
 Result<const HostTensor*> SharedModel::find_value(std::string_view name) const {

@@ -22,7 +22,8 @@ class SharedModel {
   static Result<std::shared_ptr<SharedModel>> describe(std::string_view description, const Options& options);
   static Result<std::shared_ptr<SharedModel>> from_graph(const Graph& graph, const Options& options);
 
-  Status save(const std::string& path, const Options& options);
+  // Values are read one at a time, by `peek` or by what is given in its place.
+  Status save(const std::string& path, const Options& options, const ReadParameter& read = {});
   static Status check_path(const std::string& path);  // what save would say at once
 
   Graph graph() const;
@@ -33,6 +34,7 @@ class SharedModel {
   Result<HostTensor> peek(std::string_view parameter, uint64_t seed) const;
   uint64_t seed() const { return seed_; }
   Status write(std::string_view parameter, const HostTensor& value);
+  Status check_parameter(std::string_view name) const;  // kNotFound names the nearest
 
   std::string metadata(std::string_view key) const;
   void set_metadata(std::string key, std::string value);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 
 #include "capi/engine/initialize.h"
 #include "capi/engine/report.h"
@@ -294,11 +295,28 @@ Result<double> Trainer::evaluate() {
 Status Trainer::store(SharedModel& model) {
   TSR_RETURN_IF_ERROR(check_values());
   for (const auto& [name, type] : running_->parameters()) {
-    TSR_ASSIGN_OR_RETURN(HostTensor value, running_->session().read(name));
-    if (settings_.bf16_weights && type.dtype == DType::kBF16) value = widened_to_f32(value);
+    TSR_ASSIGN_OR_RETURN(const HostTensor value, stored_value(name, type));
     TSR_RETURN_IF_ERROR(model.write(name, value));
   }
   return {};
+}
+
+Result<HostTensor> Trainer::stored_value(std::string_view name, const TensorType& type) {
+  TSR_ASSIGN_OR_RETURN(HostTensor value, running_->session().read(name));
+  return settings_.bf16_weights && type.dtype == DType::kBF16 ? widened_to_f32(value) : std::move(value);
+}
+
+Status Trainer::save_model(SharedModel& model, const std::string& path, const Options& options) {
+  cancelled_ = false;
+  TSR_RETURN_IF_ERROR(check_values());
+  std::map<std::string_view, const TensorType*> trained;
+  for (const auto& [name, type] : running_->parameters()) trained.emplace(name, &type);
+  for (const auto& [name, type] : trained) TSR_RETURN_IF_ERROR(model.check_parameter(name));
+  return model.save(path, options, [&](const std::string& name) -> Result<HostTensor> {
+    if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the file is as it was");
+    const auto found = trained.find(name);
+    return found == trained.end() ? model.peek(name, model.seed()) : stored_value(name, *found->second);
+  });
 }
 
 Result<HostTensor> Trainer::read(std::string_view name) {
@@ -320,6 +338,16 @@ std::string Trainer::report_json() {
   report.memory = memory_.empty() ? running_->session().memory() : memory_;
   report.communication = running_->session().communication();
   subtract(report.communication, communication_elsewhere_);
+  const auto count = [&](const std::string&, const TensorType& type, bool is_parameter) {
+    const bool widens = is_parameter && settings_.bf16_weights && type.dtype == DType::kBF16;
+    const int64_t own = bytes(type), as_model = widens ? 2 * own : own;
+    report.checkpoint_bytes += own;
+    if (is_parameter) report.model_bytes += as_model;
+    // A piece in the file tier is read on its own first, a narrow one kept until it is widened.
+    report.saving_memory_bytes = std::max(report.saving_memory_bytes, widens ? own + as_model : own);
+  };
+  for (const auto& [name, type] : running_->parameters()) count(name, type, true);
+  for (const auto& [name, type] : running_->states()) count(name, type, false);
   return trainer_json(report, running_->record());
 }
 

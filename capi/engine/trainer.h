@@ -42,6 +42,9 @@ class Trainer {
   static Status check_folder(const std::string& folder);  // what save would say at once
   Status resume(const std::string& folder);
   Status store(SharedModel& model);
+  // The file that `store` and then saving the model would write; the model stays as it is, and one tensor at a
+  // time is in host memory.
+  Status save_model(SharedModel& model, const std::string& path, const Options& options);
   Result<HostTensor> read(std::string_view name);
   Status write(std::string_view name, const HostTensor& value) {
     return running_->session().write(name, value);
@@ -61,6 +64,7 @@ class Trainer {
   Status feed_labelled(std::string_view entry);
   Result<double> evaluate_dataset();
   CheckpointInfo checkpoint_info() const;
+  Result<HostTensor> stored_value(std::string_view name, const TensorType& type);  // as the model has it
   Status check_values() const;  // kFailedPrecondition where those on the devices are lost
   void note_measurements();
   void note_reach();  // of the arenas, where evaluation has gone beyond training

@@ -852,8 +852,14 @@ TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
 /* Present values of all parameters into `model`, which may be the one trained or another with these
- * parameters. */
+ * parameters. The model then holds a copy of them in host memory. */
 TSR_API tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model);
+
+/* Writes the .tsr file that tsr_trainer_store and then tsr_model_save would write, byte for byte, without that copy:
+ * `model` stays as it is, and one tensor at a time is in host memory. Options: compress, as for
+ * tsr_model_save. */
+TSR_API tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, tsr_model* model, const char* path,
+                                           const tsr_options* options);
 
 /* One parameter or optimizer state ("<parameter>.m") by name. read is TSR_FAILED_PRECONDITION where the values are
  * lost. */
@@ -863,7 +869,9 @@ TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, co
 /* {"step", "tokens_per_step", "plan": {as tsr_plan_info}, "devices": [{"name", "arena_bytes": {"predicted",
  *  "measured"}, "max_live_bytes", and "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
  *  "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
- *  "allocations_after_first_step", "skipped_steps"}. An arena holds steps and evaluations: measured is as far as those
+ *  "allocations_after_first_step", "skipped_steps", "saving": {"model_bytes", "checkpoint_bytes": that a file of
+ *  tsr_trainer_save_model and a folder of tsr_trainer_save hold, "memory_bytes": that either takes while it is
+ *  written}}. An arena holds steps and evaluations: measured is as far as those
  * reached that were run. */
 TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size);
 TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size);

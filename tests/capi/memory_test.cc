@@ -1,0 +1,123 @@
+// Memory that a call takes beside what it is for: read off the process's own peak.
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+
+#include "c_api.h"
+#include "small_training.h"
+#include "tests/number_after.h"
+
+using namespace capi_test;
+using tessera::test::number_after;
+
+namespace {
+
+// Kibibytes of a line of /proc/self/status, in bytes.
+int64_t status_bytes(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind(name, 0) == 0) return std::stoll(line.substr(name.size())) * 1024;
+  return 0;
+}
+
+// Bytes by which the process's resident memory grows at most while `body` runs; -1 where the kernel does not
+// reset its peak.
+template <class Body>
+int64_t growth(Body&& body) {
+  std::ofstream("/proc/self/clear_refs") << 5;
+  const int64_t before = status_bytes("VmHWM:");
+  if (before > status_bytes("VmRSS:") + (int64_t{4} << 20)) return -1;
+  body();
+  return status_bytes("VmHWM:") - before;
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// 25 MiB of parameters, the largest of 1 MiB.
+Model wide_llama() { return described_with_bytes("llama:L=6,C=256,H=4,F=1024,V=256,T=32", 3); }
+
+}  // namespace
+
+TEST_CASE("a trained model's file is written one tensor at a time, byte for byte as through the model") {
+  const Runtime rt = runtime();
+  const Dataset data = repeated_text("the cat sat on the mat and the dog sat on the log. ", 60, 16, 0.1);
+  for (const char* weights : {"model", "bf16"}) {
+    INFO(weights);
+    const Model model = wide_llama();
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(rt.get(), model.get(), data.get(),
+                       options({{"devices", std::string("cpu:2")},
+                                {"parallel", std::string("dp=2,zero=3")},
+                                {"batch", int64_t{2}},
+                                {"weights", std::string(weights)}})
+                           .get(),
+                       &made));
+    const Trainer trainer(made);
+    ok(tsr_trainer_step(made, nullptr));
+    const Scratch scratch;
+    const std::string direct = scratch / "direct.tsr", through = scratch / "through.tsr";
+    const int64_t streamed = growth([&] { ok(tsr_trainer_save_model(made, model.get(), direct.c_str(), nullptr)); });
+    const int64_t stored = growth([&] {
+      ok(tsr_trainer_store(made, model.get()));
+      ok(tsr_model_save(model.get(), through.c_str(), nullptr));
+    });
+    CHECK(contents(direct) == contents(through));
+    const std::string report = text([&](auto... out) { return tsr_trainer_report(made, out...); });
+    CHECK(number_after(report, "\"model_bytes\":") > 24 * kMiB);
+    CHECK(number_after(report, "\"model_bytes\":") < static_cast<int64_t>(contents(direct).size()));
+    CHECK(number_after(report, "\"memory_bytes\":") < 2 * kMiB);
+    if (streamed < 0 || stored < 0) continue;
+    CHECK(stored > 20 * kMiB);
+    CHECK(streamed < 6 * kMiB);
+  }
+}
+
+TEST_CASE("a model without the parameters that were trained is not written") {
+  const Runtime rt = runtime();
+  const Model model = mlp_model();
+  tsr_trainer* made = nullptr;
+  ok(tsr_trainer_new(rt.get(), model.get(), nullptr, nullptr, &made));
+  const Trainer trainer(made);
+  const Model other = described_with_bytes("llama:L=1,C=32,H=2,F=32,V=256,T=8", 1);
+  const Scratch scratch;
+  const Error error = take(tsr_trainer_save_model(made, other.get(), (scratch / "m.tsr").c_str(), nullptr));
+  CHECK(error.code == TSR_NOT_FOUND);
+  CHECK(error.message.find("no parameter 'b1'") != std::string::npos);
+  CHECK(std::filesystem::is_empty(scratch.path));
+}
+
+TEST_CASE("drawn values are written as they are drawn") {
+  const Model model = wide_llama();
+  const Scratch scratch;
+  const int64_t taken = growth([&] { ok(tsr_model_save(model.get(), (scratch / "m.tsr").c_str(), nullptr)); });
+  if (taken >= 0) CHECK(taken < 6 * kMiB);
+}
+
+TEST_CASE("the size of a batch is told without making it, and what fits of it is given") {
+  std::vector<int32_t> tokens(1000);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  tsr_dataset* made = nullptr;
+  ok(tsr_dataset_new_tokens(tokens.data(), tokens.size(), options({{"seq", int64_t{9}}}).get(), &made));
+  const Dataset data(made);
+  size_t count = 0;
+  const int64_t taken = growth([&] { ok(tsr_dataset_batch(made, 0, 1 << 24, nullptr, 0, &count)); });
+  CHECK(count == (size_t{1} << 24) * 10);
+  if (taken >= 0) CHECK(taken < 4 * kMiB);
+  std::vector<int32_t> whole(70), part(70, -1);
+  ok(tsr_dataset_batch(made, 3, 7, whole.data(), whole.size(), &count));
+  CHECK(count == 70);
+  for (const size_t capacity : {size_t{0}, size_t{1}, size_t{10}, size_t{33}, size_t{69}}) {
+    std::fill(part.begin(), part.end(), -1);
+    ok(tsr_dataset_batch(made, 3, 7, part.data(), capacity, &count));
+    CHECK(count == 70);
+    CHECK(std::equal(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(capacity), whole.begin()));
+    CHECK(std::count(part.begin(), part.end(), -1) == static_cast<std::ptrdiff_t>(70 - capacity));
+  }
+  CHECK(take(tsr_dataset_batch(made, 0, (1 << 24) + 1, nullptr, 0, &count)).code == TSR_INVALID_ARGUMENT);
+}
