@@ -92,11 +92,38 @@ std::string resume_folder(const std::string& text) {
   return text;
 }
 
+// The folder of the run's checkpoints; empty: none is named. With --out it is the result's own, so that what was
+// resumed stays as it is; a run that is resumed alone goes on in its folder.
+std::string checkpoint_folder(const Arguments& args) {
+  if (!args.checkpoint.empty()) return args.checkpoint;
+  if (!args.output.empty()) return args.output + ".checkpoint";
+  return args.resume.empty() ? "" : resume_folder(args.resume);
+}
+
+// Standard error, also with --json: what is not said now is found out after hours.
+void say_what_is_kept(const Arguments& args, const std::string& checkpoint, int64_t every, const Json& saving) {
+  const bool saves = every > 0 && !checkpoint.empty();
+  if (args.output.empty() && !saves) {
+    std::cerr << "warning: nothing of this run is kept: "
+              << (checkpoint.empty() ? "--out FILE writes the model, --checkpoint FOLDER only checkpoints"
+                                     : "--checkpoint-every is 0 and there is no --out FILE")
+              << '\n';
+    return;
+  }
+  if (args.json) return;
+  const auto size = [&](const char* key) { return bytes_text(saving[key].get<int64_t>()); };
+  std::string kept;
+  if (saves)
+    kept = "checkpoints of " + size("checkpoint_bytes") + " to " + checkpoint + " every " +
+           std::to_string(every) + " steps";
+  if (!args.output.empty())
+    kept += (kept.empty() ? "" : ", ") + ("the model of " + size("model_bytes") + " to " + args.output);
+  std::cerr << "saves " << kept << "; " << size("memory_bytes") << " of memory while saving\n";
+}
+
 void train(const Arguments& args) {
-  // By default ten checkpoints a run, beside the result; a resumed run goes on in its folder.
-  std::string checkpoint = args.checkpoint;
-  if (checkpoint.empty() && !args.resume.empty()) checkpoint = resume_folder(args.resume);
-  if (checkpoint.empty() && !args.output.empty()) checkpoint = args.output + ".checkpoint";
+  // By default ten checkpoints a run.
+  const std::string checkpoint = checkpoint_folder(args);
   if (args.checkpoint_every && *args.checkpoint_every < 0)
     throw Error(TSR_INVALID_ARGUMENT, "--checkpoint-every is " + std::to_string(*args.checkpoint_every) +
                                           ", wanted a number of steps, or 0 for no checkpoints");
@@ -123,15 +150,23 @@ void train(const Arguments& args) {
               << before["devices"].size() << " device(s)"
               << (done > 0 ? "; resumed at step " + std::to_string(done) : "") << '\n';
 
-  // What fails from here on leaves the last checkpoint, if there is one.
+  say_what_is_kept(args, checkpoint, every, before["saving"]);
+
+  // What fails from here on leaves the last checkpoint: the one that was resumed, then this run's own.
+  std::string last_good = args.resume.empty() ? "" : resume_folder(args.resume);
   const auto name_checkpoint = [&](const auto& work) {
     try {
       work();
     } catch (const Error& error) {
-      if (checkpoint.empty() || !is_folder(checkpoint)) throw;
+      if (last_good.empty()) throw;
       throw Error(error.code(),
-                  std::string(error.what()) + "; the last good checkpoint is " + checkpoint + " (--resume)");
+                  std::string(error.what()) + "; the last good checkpoint is " + last_good + " (--resume)");
     }
+  };
+  int64_t saved_at = done;
+  const auto save = [&] {
+    name_checkpoint([&] { check(tsr_trainer_save(trainer.get(), checkpoint.c_str())); });
+    last_good = checkpoint, saved_at = done;
   };
   std::vector<double> losses, seconds;
   const int64_t tokens = args.batch * args.seq;
@@ -147,18 +182,19 @@ void train(const Arguments& args) {
       seconds.push_back(step.seconds);
       progress.show(
           progress_line(step, args.steps, tokens, median(seconds) * static_cast<double>(args.steps - done)));
-      if (saves && done % every == 0)
-        name_checkpoint([&] { check(tsr_trainer_save(trainer.get(), checkpoint.c_str())); });
+      if (saves && done % every == 0) save();
     }
   }
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   if (done < args.steps) {
-    if (saves) name_checkpoint([&] { check(tsr_trainer_save(trainer.get(), checkpoint.c_str())); });
+    if (saves) save();
     throw Error(TSR_CANCELLED, "stopped at step " + std::to_string(done) +
                                    (saves ? "; go on with --resume " + checkpoint
                                           : "; nothing of it is kept (--out, --checkpoint and "
                                             "--checkpoint-every say where and how often)"));
   }
+  // A number of steps that is no multiple of `every` is finished all the same.
+  if (saves && (saved_at != done || last_good != checkpoint)) save();
 
   Json result;
   result["losses"] = losses;
@@ -179,12 +215,11 @@ void train(const Arguments& args) {
   result["steps"] = done;
 
   if (!args.output.empty()) {
-    name_checkpoint([&] {
-      check(tsr_trainer_store(trainer.get(), model.get()));
-      check(tsr_model_save(model.get(), args.output.c_str(), nullptr));
-    });
+    name_checkpoint(
+        [&] { check(tsr_trainer_save_model(trainer.get(), model.get(), args.output.c_str(), nullptr)); });
     result["out"] = args.output;
   }
+  if (saves) result["checkpoint"] = checkpoint;
   if (!args.trace.empty()) {
     write_file(args.trace, text(tsr_trainer_trace, trainer.get()));
   }
@@ -206,6 +241,7 @@ void train(const Arguments& args) {
               << comm["axis"].get<std::string>() << ": " << comm["calls"].get<int64_t>() << " calls, "
               << comm["bytes"].get<int64_t>() << " bytes\n";
   if (!args.output.empty()) std::cout << "wrote      " << args.output << '\n';
+  if (saves) std::cout << "checkpoint " << checkpoint << '\n';
 }
 
 }  // namespace
@@ -215,7 +251,9 @@ void register_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "fine-tune a model on a text, on every device given");
   command->footer(
       "Example:\n  tessera train model.tsr --data text.txt --steps 200 --devices cpu:2 --out tuned.tsr\n"
-      "  tessera train model.tsr --data text.txt --steps 200 --resume tuned.tsr.checkpoint --out tuned.tsr\n"
+      "  tessera train model.tsr --data text.txt --steps 200 --resume tuned.tsr --out tuned.tsr     (goes on)\n"
+      "  tessera train model.tsr --data text.txt --steps 300 --resume tuned.tsr --out further.tsr   (tuned.tsr and "
+      "its checkpoint stay)\n"
       "  tessera train model.tsr --data text.txt --devices cpu:4 --parallel dp=2,tp=2,zero=1 --out tuned.tsr "
       "--json\n"
       "  tessera train model.tsr --data text.txt --lora 8 --out adapted.tsr   (then: tessera merge)");
@@ -257,10 +295,12 @@ void register_train(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--seed", args->seed, "of data order and dropout")->capture_default_str();
   command->add_option("--checkpoint", args->checkpoint,
-                      "folder (default: the one of --resume, else OUT.checkpoint)");
+                      "folder (default: OUT.checkpoint; without --out the one of --resume)");
   command->add_option("--checkpoint-every", args->checkpoint_every,
                       "steps between checkpoints (default STEPS/10; 0: none)");
-  command->add_option("--resume", args->resume, "go on from this checkpoint");
+  command->add_option("--resume", args->resume,
+                      "go on from this checkpoint (or the model beside it), which with another --out or "
+                      "--checkpoint stays as it is");
   command->add_option("--trace", args->trace, "write what ran, for Perfetto or chrome://tracing");
   command->add_option("--offload-folder", args->offload_folder,
                       "for what is offloaded to file (default $TMPDIR)");

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """resume.py TESSERA MODEL TEXT FOLDER: kill -9 in mid-training and go on: same last loss to the bit on equal devices,
-within 1e-5 relative on others."""
+within 1e-5 relative on others. What is resumed stays as it is, unless the run goes on in its place."""
+import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +22,10 @@ def result(command):
     return json.loads(run.stdout.splitlines()[-1])
 
 
+def digest(folder):
+    return {name: hashlib.sha256(open(f"{folder}/{name}", "rb").read()).hexdigest() for name in sorted(os.listdir(folder))}
+
+
 whole = result([*COMMON, "--out", f"{folder}/whole.tsr", "--devices", "cpu:2"])
 checkpoint = f"{folder}/killed.tsr.checkpoint"
 process = subprocess.Popen([*COMMON, "--out", f"{folder}/killed.tsr", "--devices", "cpu:2"], stdout=subprocess.DEVNULL)
@@ -32,7 +36,7 @@ process.send_signal(signal.SIGKILL)
 process.wait()
 if os.path.exists(f"{folder}/killed.tsr"):
     sys.exit("the run ended before it could be killed: nothing was shown")
-shutil.copytree(checkpoint, f"{folder}/other.checkpoint")
+before = digest(checkpoint)
 same = result([*COMMON, "--out", f"{folder}/resumed.tsr", "--devices", "cpu:2", "--resume", checkpoint])
 if len(same["losses"]) >= STEPS:
     sys.exit("resuming began from the first step")
@@ -40,12 +44,27 @@ if same["losses"] != whole["losses"][-len(same["losses"]):] or same["eval_loss"]
     sys.exit(f"resumed run differs: {same['losses'][-1]!r} against {whole['losses'][-1]!r}")
 if open(f"{folder}/resumed.tsr", "rb").read() != open(f"{folder}/whole.tsr", "rb").read():
     sys.exit("the resumed model's file differs from the uninterrupted one's")
+if digest(checkpoint) != before or same["checkpoint"] != f"{folder}/resumed.tsr.checkpoint":
+    sys.exit(f"--resume X --out Y: checkpoints went to {same['checkpoint']}, X changed: {digest(checkpoint) != before}")
 print(f"killed after checkpoint, resumed for {len(same['losses'])} steps: same losses and model to the bit")
-other = result([*COMMON, "--out", f"{folder}/other.tsr", "--devices", "cpu:3", "--resume", f"{folder}/other.checkpoint"])
+other = result([*COMMON, "--out", f"{folder}/other.tsr", "--devices", "cpu:3", "--resume", checkpoint])
 worst = max(abs(a - b) / abs(b) for a, b in zip(other["losses"], whole["losses"][-len(other["losses"]):]))
 print(f"resumed on cpu:3: worst relative difference {worst:.1e}")
 if worst > 1e-5:
     sys.exit("that is too much")
+
+# Resumed alone, a run goes on in its folder, and says so; a run that keeps nothing says that before its first step.
+alone = result([*COMMON, "--devices", "cpu:2", "--resume", checkpoint])
+if alone["checkpoint"] != checkpoint or digest(checkpoint) != digest(f"{folder}/whole.tsr.checkpoint"):
+    sys.exit(f"--resume X alone ended in {alone['checkpoint']}, not as the uninterrupted run's checkpoint")
+for options, kept in ((["--checkpoint-every", "0"], False), (["--checkpoint", f"{folder}/alone"], True), ([], False)):
+    run = subprocess.run([tessera, "train", model, "--data", text, "--seq", "32", "--steps", "3", "--json", *options],
+                         capture_output=True, text=True)
+    if run.returncode != 0 or ("nothing of this run is kept" in run.stderr) == kept or len(run.stdout.splitlines()) != 1:
+        sys.exit(f"train {options}: exit {run.returncode}, says {run.stderr!r}, result {run.stdout!r}")
+    if kept and digest(f"{folder}/alone").keys() != {"manifest", "shard-00000"}:
+        sys.exit("a run with --checkpoint alone left no checkpoint")
+print("what is resumed stays, what is kept is said")
 
 # Asked to stop, by Ctrl-C or as jobs are ended: the step in progress is finished and kept where anything is.
 for number, every in ((signal.SIGINT, "1000000"), (signal.SIGTERM, "1000000"), (signal.SIGINT, "0")):
