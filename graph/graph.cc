@@ -5,13 +5,11 @@
 
 #include "graph/base/hash.h"
 #include "graph/base/text.h"
+#include "graph/limits.h"
 
 namespace tessera {
 
 namespace {
-
-constexpr size_t kMaxNameBytes = 1024;
-constexpr int64_t kMaxTensorBytes = int64_t{1} << 60;  // products of extents stay far from overflow
 
 Status invalid(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
 
@@ -24,8 +22,9 @@ std::string default_name(size_t id) { return format("%{}", id); }
 // "%<n>" belongs to tensor n, so that the name of a new activation is never in use.
 Status check_name(std::string_view name, size_t id) {
   if (name.empty()) return invalid("a tensor wants a name");
-  if (name.size() > kMaxNameBytes)
-    return invalid(format("a tensor name has {} bytes, at most {} are allowed", name.size(), kMaxNameBytes));
+  if (name.size() > kMaxTensorNameBytes)
+    return invalid(
+        format("a tensor name has {} bytes, at most {} are allowed", name.size(), kMaxTensorNameBytes));
   if (std::ranges::any_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }))
     return invalid("a tensor name holds a control character");
   if (name[0] == '%' && parse_i64(name.substr(1)) && name != default_name(id))
@@ -48,7 +47,7 @@ Status check_type(const TensorType& type, std::span<const Symbol> symbols) {
       extent = std::max<int64_t>(1, symbols[static_cast<size_t>(symbol)].capacity);
     }
     if (__builtin_mul_overflow(elements, std::max<int64_t>(1, extent), &elements) ||
-        elements > kMaxTensorBytes / 8)
+        elements > kMaxTensorElements)
       return invalid(format("{} is larger than any memory", type));
   }
   const int32_t block = info(type.dtype).block_elements;
@@ -227,8 +226,8 @@ void Graph::set_trainable(TensorId parameter, bool trainable) {
 void Graph::set_phase_of(NodeId node, Phase phase) { nodes_[tessera::index(node)].phase = phase; }
 
 Status Graph::add_output(std::string name, TensorId tensor) {
-  if (name.empty() || name.size() > kMaxNameBytes)
-    return invalid("an output wants a name of 1 to 1024 bytes");
+  if (name.empty() || name.size() > kMaxTensorNameBytes)
+    return invalid(format("an output wants a name of 1 to {} bytes", kMaxTensorNameBytes));
   if (tessera::index(tensor) >= tensors_.size())
     return invalid(format("output '{}': tensor {} does not exist", name, tessera::index(tensor)));
   for (NamedTensor& output : outputs_)
@@ -466,10 +465,12 @@ Status Graph::verify() const {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (outputs_[i].name.empty() || !exists(outputs_[i].tensor))
       return corrupt(format("output {} is malformed", i));
-    for (size_t j = 0; j < i; ++j)
-      if (outputs_[i].name == outputs_[j].name)
-        return corrupt(format("two outputs are named '{}'", outputs_[i].name));
   }
+  std::vector<std::string_view> output_names;
+  for (const NamedTensor& output : outputs_) output_names.push_back(output.name);
+  std::ranges::sort(output_names);
+  if (const auto twice = std::ranges::adjacent_find(output_names); twice != output_names.end())
+    return corrupt(format("two outputs are named '{}'", *twice));
   std::vector<bool> updated(tensors_.size());
   for (const Update& update : updates_) {
     if (!exists(update.target) || !exists(update.value))

@@ -26,6 +26,7 @@
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
 #include "serialize/envelope.h"
+#include "serialize/file_limits.h"
 #include "serialize/flatbuffer_reader.h"
 #include "serialize/schema/checkpoint_generated.h"
 #include "serialize/tensor_record.h"
@@ -41,8 +42,6 @@ struct CheckpointFiles {
 namespace {
 
 constexpr std::string_view kWhat = "checkpoint manifest";
-constexpr uint64_t kShardBytes = uint64_t{1} << 30;
-constexpr size_t kMaxShards = 65536;
 
 std::string shard_name(size_t index) {
   std::string digits = std::to_string(index);
@@ -270,6 +269,7 @@ Status save_checkpoint(const std::string& folder_as_given, const CheckpointInfo&
                        const ReadTensor& read) {
   if (folder_as_given.empty())
     return Status(StatusCode::kInvalidArgument, "the name of the checkpoint's folder is empty");
+  TSR_RETURN_IF_ERROR(check_storable(info));
   const std::string folder = real_folder(folder_as_given), previous = folder + ".previous";
   if (!exists(folder) && exists(previous)) TSR_RETURN_IF_ERROR(rename_folder(previous, folder));
   if (exists(folder)) TSR_RETURN_IF_ERROR(check_replaceable(folder));

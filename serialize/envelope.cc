@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "serialize/file_limits.h"
 
 namespace tessera {
 namespace {

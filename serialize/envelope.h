@@ -32,9 +32,6 @@ inline constexpr int64_t kDataAlignment = 64;
 inline constexpr std::string_view kModelMagic = "TSRMODEL", kCheckpointMagic = "TSRCHKPT",
                                   kPlanMagic = "TSRPLAN1";
 
-// FlatBuffers stop at 2 GiB; so does what a reader is willing to look at.
-inline constexpr uint64_t kMaxIndexBytes = (uint64_t{1} << 31) - 2;
-
 inline constexpr uint64_t align_data(uint64_t offset) { return (offset + 63) / 64 * 64; }
 
 uint64_t xxh3(std::span<const std::byte> bytes);

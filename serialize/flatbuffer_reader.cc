@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/limits.h"
+
 namespace tessera {
 
 Status FlatBufferReader::take(uint64_t bytes) {
@@ -39,7 +41,6 @@ Result<std::map<std::string, std::string>> FlatBufferReader::key_values(
 }
 
 Result<TensorType> FlatBufferReader::type(const file::TensorType& stored, int64_t symbols) {
-  constexpr int64_t kMaxElements = int64_t{1} << 56;
   TensorType type;
   if (stored.dtype() >= kDTypeCount) {
     return Status(StatusCode::kCorrupt,
@@ -57,7 +58,7 @@ Result<TensorType> FlatBufferReader::type(const file::TensorType& stored, int64_
       return Status(StatusCode::kCorrupt,
                     format("a shape uses symbol {}, there are {}", -1 - extent, symbols));
     }
-    if (extent > 0 && (__builtin_mul_overflow(elements, extent, &elements) || elements > kMaxElements)) {
+    if (extent > 0 && (__builtin_mul_overflow(elements, extent, &elements) || elements > kMaxTensorElements)) {
       return Status(StatusCode::kCorrupt, "a shape has more elements than any memory");
     }
     type.shape.push_back(extent);

@@ -28,7 +28,8 @@ class FlatBufferReader {
   static Result<const Root*> root(const IndexBytes& index, const char* identifier, std::string_view what) {
     flatbuffers::Verifier::Options options;
     options.max_depth = 16;
-    options.max_tables = 4'000'000;
+    // A table takes 8 bytes or more, with the reference to it; more of them than fit are one that is shared.
+    options.max_tables = static_cast<flatbuffers::uoffset_t>(index.bytes.size() / 8 + 1);
     flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(index.bytes.data()), index.bytes.size(),
                                    options);
     if (!verifier.VerifyBuffer<Root>(identifier)) {

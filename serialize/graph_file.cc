@@ -1,6 +1,9 @@
 #include "serialize/graph_file.h"
 
 #include <set>
+#include <tuple>
+
+#include "serialize/file_limits.h"
 
 namespace tessera {
 namespace {
@@ -57,17 +60,14 @@ class GraphReader {
   GraphReader(const file::Graph& stored, FlatBufferReader& reader) : stored_(stored), reader_(reader) {}
 
   Result<Graph> read() {
-    // Names are looked up one by one, so their number is kept to what models have.
-    const std::pair<std::string_view, size_t> counts[] = {{"symbols", size_of(stored_.symbols())},
-                                                          {"outputs", size_of(stored_.outputs())},
-                                                          {"tensors", size_of(stored_.tensors())}};
-    const size_t limits[] = {64, 1024, 65536};
-    for (size_t i = 0; i < std::size(counts); ++i) {
-      if (counts[i].second > limits[i]) {
-        return Status(StatusCode::kUnsupported, format("the graph has {} {}, at most {} are read",
-                                                       counts[i].second, counts[i].first, limits[i]));
-      }
-    }
+    const std::tuple<std::string_view, size_t, size_t> counts[] = {
+        {"symbols", size_of(stored_.symbols()), kMaxFileSymbols},
+        {"outputs", size_of(stored_.outputs()), kMaxFileOutputs},
+        {"tensors", size_of(stored_.tensors()), kMaxFileTensors}};
+    for (const auto& [what, count, most] : counts)
+      if (count > most)
+        return Status(StatusCode::kUnsupported,
+                      format("the graph has {} {}, at most {} are read", count, what, most));
     TSR_RETURN_IF_ERROR(symbols());
     // Ids are positions: tensors are made in their order, and an activation is the next result of the next
     // node.

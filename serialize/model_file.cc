@@ -4,6 +4,7 @@
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
 #include "serialize/envelope.h"
+#include "serialize/file_limits.h"
 #include "serialize/flatbuffer_reader.h"
 #include "serialize/graph_file.h"
 #include "serialize/model.h"
@@ -147,6 +148,7 @@ namespace {
 Status save_parameters(const Model& model, std::span<const std::string> names, const ReadParameter& read,
                        const std::string& path, SaveOptions options) {
   TSR_RETURN_IF_ERROR(model.graph.verify());
+  TSR_RETURN_IF_ERROR(check_storable(model));
   TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
   const Envelope placeholder{};
   TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(&placeholder, 1))));

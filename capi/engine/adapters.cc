@@ -5,6 +5,7 @@
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
+#include "serialize/file_limits.h"
 
 namespace tessera {
 namespace {
@@ -55,6 +56,7 @@ Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, cons
     TSR_ASSIGN_OR_RETURN(weights, matching_parameters(made.graph, on, weights, "adapters"));
   }
   TSR_ASSIGN_OR_RETURN(made.graph, with_adapters(made.graph, weights, adapters));
+  TSR_RETURN_IF_ERROR(check_storable(made));
   return shared_from(std::move(made), model);
 }
 

@@ -8,6 +8,7 @@
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "serialize/atomic_file.h"
+#include "serialize/file_limits.h"
 #include "serialize/json.h"
 
 namespace tessera {
@@ -90,6 +91,7 @@ Result<std::shared_ptr<SharedModel>> SharedModel::describe(std::string_view desc
   model.metadata["description"] = std::string(description);
   if (const auto context = config.sizes.find("T"); context != config.sizes.end())
     model.metadata["context_length"] = to_text(context->second);
+  TSR_RETURN_IF_ERROR(check_storable(model));
   return std::make_shared<SharedModel>(std::move(model), static_cast<uint64_t>(seed));
 }
 
@@ -105,6 +107,7 @@ Result<std::shared_ptr<SharedModel>> SharedModel::from_graph(const Graph& graph,
                            to_text(graph.type(id))));
   Model model;
   model.graph = graph;
+  TSR_RETURN_IF_ERROR(check_storable(model));
   return std::make_shared<SharedModel>(std::move(model), static_cast<uint64_t>(seed));
 }
 

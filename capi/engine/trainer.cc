@@ -9,6 +9,7 @@
 #include "capi/engine/report.h"
 #include "graph/base/text.h"
 #include "graph/transform/bf16_parameters.h"
+#include "serialize/file_limits.h"
 
 namespace tessera {
 namespace {
@@ -90,6 +91,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
                                .host_memory_limit = settings.compute.host_memory_limit,
                                .watchdog_s = settings.watchdog_s};
   TSR_ASSIGN_OR_RETURN(trainer->running_, Running::create(std::move(prepared), session));
+  TSR_RETURN_IF_ERROR(check_storable(trainer->checkpoint_info()));
   // A model without weights draws them from the trainer's seed when one is given, else from its own.
   const bool own_seed = options.find("seed") != options.end();
   TSR_RETURN_IF_ERROR(trainer->running_->write_parameters(*model, own_seed ? settings.seed : model->seed()));
