@@ -1,6 +1,5 @@
 #include "capi/engine/text_file.h"
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "graph/base/memory_limit.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -18,13 +18,7 @@ namespace tessera {
 namespace {
 
 // Half of the memory that this process may have: a text and its tokens want more than the other half.
-size_t most_without_size() {
-  size_t bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  struct rlimit space {};
-  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
-    bytes = std::min<size_t>(bytes, space.rlim_cur);
-  return bytes / 2;
-}
+size_t most_without_size() { return static_cast<size_t>(process_memory_limit()) / 2; }
 
 Status read_failure(int error, std::string_view verb, std::string_view name) {
   if (error == EISDIR)

@@ -1,11 +1,11 @@
 #include "runtime/backends/cpu/rates.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <thread>
+
+#include "graph/base/memory_limit.h"
 
 namespace tessera::cpu {
 
@@ -30,7 +30,7 @@ constexpr double kBytesPerSecondPerCore = 8e9;
 constexpr double kMostBytesPerSecond = 60e9;
 constexpr double kLaunchSeconds = 2e-6;
 constexpr double kBarrierSeconds = 10e-6;
-constexpr double kUsableShare = 0.8;  // of physical memory; the rest is the host program's
+constexpr double kUsableShare = 0.8;  // of the process's memory; the rest is the host program's
 
 int32_t cpuset_cores() {
   cpu_set_t set;
@@ -40,13 +40,7 @@ int32_t cpuset_cores() {
 }
 
 int64_t memory_limit() {
-  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  // A container's limit; the file holds "max" when there is none.
-  if (std::FILE* file = std::fopen("/sys/fs/cgroup/memory.max", "r"); file != nullptr) {
-    long long limit = 0;
-    if (std::fscanf(file, "%lld", &limit) == 1 && limit > 0) bytes = std::min<int64_t>(bytes, limit);
-    std::fclose(file);
-  }
+  const int64_t bytes = process_memory_limit();
   // Physical memory varies by a few pages between boots; whole 64 MiB do not.
   constexpr int64_t kUnit = int64_t{64} << 20;
   return std::max(kUnit, static_cast<int64_t>(static_cast<double>(bytes) * kUsableShare) / kUnit * kUnit);
