@@ -120,6 +120,8 @@ Cluster DeviceSet::cluster() const {
   cluster.shared_cores = info.shared_cores > 0 ? impl_->threads : 0;
   cluster.link = Link{info.link_bytes_per_s, info.link_latency_s};
   cluster.host_link = Link{info.host_link_bytes_per_s, info.host_link_latency_s};
+  // Files as a solid-state disk has them; a profile may know better. Priced where the planner offloads to them.
+  if (info.shared_cores > 0) cluster.file_link = Link{1e9, 1e-4};
   cluster.profile = impl_->profile;
   return cluster;
 }

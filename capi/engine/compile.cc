@@ -8,6 +8,7 @@
 #include "capi/engine/followed_plan.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
+#include "parallel/pricing/host_tier.h"
 #include "parallel/pricing/simulator.h"
 
 namespace tessera {
@@ -27,6 +28,23 @@ void add_idle_ranks(Program& program, const Plan& plan, int32_t devices) {
   while (program.ranks.size() < static_cast<size_t>(devices)) program.ranks.push_back(idle);
 }
 
+// What leaves a device that has no memory of its own: where it goes, and what counts.
+std::vector<std::string> offload_reasons(const Program& program, const Cluster& cluster) {
+  std::vector<std::string> reasons;
+  int64_t host = 0, file = 0;
+  for (const RankProgram& rank : program.ranks) host += rank.host_arena_bytes, file += rank.file_arena_bytes;
+  if (!shares_host_memory(cluster)) return reasons;
+  if (host > 0)
+    reasons.push_back(format("{} of offloaded tensors in host memory count under the memory limit: it is the "
+                             "devices' own memory; @file takes them out of it",
+                             bytes_text(host)));
+  if (file > 0)
+    reasons.push_back(format("{} of tensors lie in a file (option offload_folder, default $TMPDIR): host memory "
+                             "is the devices' own here",
+                             bytes_text(file)));
+  return reasons;
+}
+
 Result<Compiled> compiled_from(EntryPlans planned, const DeviceSet& devices, bool trace = false,
                                int64_t memory_limit = 0) {
   std::vector<PlannedEntry>& entries = planned.entries;
@@ -41,7 +59,8 @@ Result<Compiled> compiled_from(EntryPlans planned, const DeviceSet& devices, boo
   for (int32_t rank = 0; rank < devices.size(); ++rank) {
     const RankProgram& program = compiled.program.ranks[static_cast<size_t>(rank)];
     record->devices.push_back(
-        {devices.device_name(rank), program.arena_bytes, program.max_live_bytes, program.peak});
+        {devices.device_name(rank), program.arena_bytes, program.host_arena_bytes, program.file_arena_bytes,
+         program.max_live_bytes, program.peak});
   }
   if (trace) {
     TSR_ASSIGN_OR_RETURN(const Simulation simulation,
@@ -51,6 +70,7 @@ Result<Compiled> compiled_from(EntryPlans planned, const DeviceSet& devices, boo
   record->cluster = devices.cluster();
   record->devices_text = devices.text();
   record->memory_limit = limit_of(record->cluster, memory_limit);
+  record->reasons = offload_reasons(compiled.program, record->cluster);
   record->entries = std::move(entries);
   record->candidates = std::move(planned.candidates);
   record->search = std::move(planned.search);

@@ -23,7 +23,7 @@ namespace tessera {
 struct PlanRecord {
   struct Device {
     std::string name;
-    int64_t arena_bytes = 0;
+    int64_t arena_bytes = 0, host_arena_bytes = 0, file_arena_bytes = 0;
     int64_t max_live_bytes = 0;
     std::string peak;
   };

@@ -137,7 +137,7 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
       if (!too_large || (attempt == 0 && (least.limit == 0 || request.any_that_fits))) return planned;
       break;
     }
-    const int64_t over = planned->largest_arena() - limit;
+    const int64_t over = planned->largest_limited_bytes(cluster) - limit;
     if (over <= 0 || !request.compute.plan_file.empty()) return planned;
     const std::vector<int64_t>& alone = planned->entries[0].plan.estimate.arena_bytes;
     if (!alone.empty()) asked = std::min(asked, std::ranges::max(alone));
@@ -152,20 +152,20 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
   if (!least.plan) return plan_once(smallest, least.limit, cluster, catalog, nullptr);
   Result<EntryPlans> planned = plan_once(smallest, least.limit, cluster, catalog, nullptr, &*least.plan);
   if (!planned.ok() || given.any_that_fits) return planned;
-  if (planned->largest_arena() > limit) {
+  if (planned->largest_limited_bytes(cluster) > limit) {
     // Plans with which the first entry is as small need not be alike for the others. What is found where
     // nothing is asked of it is the one that smaller limits are told of.
     LeastFound other;
     if (plan_once(smallest, 1, cluster, catalog, &other).ok() || !other.plan) return planned;
     Result<EntryPlans> told = plan_once(smallest, other.limit, cluster, catalog, nullptr, &*other.plan);
-    if (!told.ok() || told->largest_arena() >= planned->largest_arena()) return planned;
+    if (!told.ok() || told->largest_limited_bytes(cluster) >= planned->largest_limited_bytes(cluster)) return planned;
     planned = std::move(told);
     least = std::move(other);
-    if (planned->largest_arena() > limit) return planned;
+    if (planned->largest_limited_bytes(cluster) > limit) return planned;
   }
   // A plan that is of use is searched for, so that its gap and what else there is are known.
   Result<EntryPlans> searched = plan_once(smallest, least.limit, cluster, catalog, nullptr);
-  if (searched.ok() && searched->largest_arena() <= limit) return searched;
+  if (searched.ok() && searched->largest_limited_bytes(cluster) <= limit) return searched;
   return planned;
 }
 
@@ -183,7 +183,7 @@ Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans&
     const Result<EntryPlans> planned = plan_within(priced, limit, larger, catalog);
     // Words may ask for another number of devices.
     if (!planned.ok()) return false;
-    return planned->largest_arena() <= limit;
+    return planned->largest_limited_bytes(larger) <= limit;
   };
   std::string advice;
   if (given < kMostDevices && request.compute.plan_file.empty()) {
@@ -197,7 +197,7 @@ Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans&
   const auto fullest = std::ranges::max_element(smallest.program.ranks, {}, &RankProgram::arena_bytes);
   std::vector<std::string> names;
   for (const GraphToPlan& graph : request.graphs) names.push_back(graph.name);
-  const int64_t bytes = smallest.largest_arena();
+  const int64_t bytes = smallest.largest_limited_bytes(cluster);
   return Status(StatusCode::kOutOfMemory,
                 format("no plan for {} fits {} a device; the smallest limit that works is {} ({} bytes) with "
                        "'{}'. Its peak: {}{}",
@@ -214,9 +214,9 @@ Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const Compu
   const int64_t limit = limit_of(cluster, compute.memory_limit);
   const PlanRequest request{graphs, compute, batch, profile_of(devices), shared};
   TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_within(request, limit, cluster, devices.catalog()));
-  if (limit > 0 && planned.largest_arena() > limit) {
+  if (limit > 0 && planned.largest_limited_bytes(cluster) > limit) {
     if (compute.plan_file.empty()) return nothing_fits(request, limit, planned, cluster, devices.catalog());
-    const int64_t largest = planned.largest_arena();
+    const int64_t largest = planned.largest_limited_bytes(cluster);
     return Status(
         StatusCode::kOutOfMemory,
         format("the plan '{}' needs {} bytes ({}) on a device, the memory limit is {} bytes ({}); peak: {}",

@@ -17,6 +17,7 @@
 #include "graph/plan.h"
 #include "graph/program.h"
 #include "parallel/planner/planner.h"
+#include "parallel/pricing/host_tier.h"
 #include "runtime/device_set.h"
 
 namespace tessera {
@@ -46,9 +47,10 @@ struct EntryPlans {
   PlanSearch search;
   Program program;
 
-  int64_t largest_arena() const {
+  // What a memory limit bounds, of the fullest device (parallel/pricing/host_tier.h).
+  int64_t largest_limited_bytes(const Cluster& cluster) const {
     int64_t largest = 0;
-    for (const RankProgram& rank : program.ranks) largest = std::max(largest, rank.arena_bytes);
+    for (const RankProgram& rank : program.ranks) largest = std::max(largest, limited_bytes(rank, cluster));
     return largest;
   }
 };

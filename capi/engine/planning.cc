@@ -54,7 +54,8 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
                        runtime.open_devices(settings.compute.devices, settings.compute.profile));
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, language_model, settings, devices));
   auto record = std::make_shared<PlanRecord>(*compiled.record);
-  record->reasons = frozen_plan_reasons(forward, language_model, settings, devices, *record);
+  std::vector<std::string> frozen = frozen_plan_reasons(forward, language_model, settings, devices, *record);
+  record->reasons.insert(record->reasons.begin(), frozen.begin(), frozen.end());
   record->program = std::make_shared<const Program>(std::move(compiled.program));
   return std::shared_ptr<const PlanRecord>(std::move(record));
 }

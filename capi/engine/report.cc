@@ -30,11 +30,16 @@ Json plan_object(const PlanRecord& record) {
   char profile[24] = "";
   if (plan.estimate.profile != 0)
     std::snprintf(profile, sizeof profile, "%016" PRIx64, plan.estimate.profile);
-  for (const PlanRecord::Device& device : record.devices)
+  for (const PlanRecord::Device& device : record.devices) {
     devices.push_back({{"name", device.name},
                        {"arena_bytes", {{"predicted", device.arena_bytes}}},
                        {"max_live_bytes", device.max_live_bytes},
                        {"peak", device.peak}});
+    if (device.host_arena_bytes > 0)
+      devices.back()["host_arena_bytes"] = Json{{"predicted", device.host_arena_bytes}};
+    if (device.file_arena_bytes > 0)
+      devices.back()["file_arena_bytes"] = Json{{"predicted", device.file_arena_bytes}};
+  }
   for (const Candidate& candidate : record.candidates)
     candidates.push_back({{"strategy", candidate.strategy},
                           {"step_seconds", candidate.step_time_s},

@@ -10,6 +10,7 @@
 #include "parallel/planner/recompute_search.h"
 #include "parallel/planner/recompute_set.h"
 #include "parallel/pricing/cost_model.h"
+#include "parallel/pricing/host_tier.h"
 #include "parallel/pricing/simulator.h"
 #include "parallel/strategy/apply_pins.h"
 #include "parallel/strategy/propagation.h"
@@ -173,9 +174,9 @@ PlanAttempt PlanAttempts::with_set(PlanAttempt base, double beat_s) const {
       TSR_RETURN_IF_ERROR(lower_all_alike(it));
       at = tried.emplace(set, std::move(it)).first;
     }
-    return MeasuredSet{at->second.candidate.step_time_s, at->second.plan.estimate.arena_bytes};
+    return MeasuredSet{at->second.candidate.step_time_s, at->second.limited_bytes};
   };
-  const auto found = search_recompute_set(*choices, base.plan.estimate.arena_bytes, base.limit, all, measure,
+  const auto found = search_recompute_set(*choices, base.limited_bytes, base.limit, all, measure,
                                           {.beat_s = beat_s});
   if (!found.ok()) return refuse(std::move(base), found.status());
   if (*found) return with_effort(std::move(tried.at(**found)));
@@ -240,13 +241,18 @@ Status PlanAttempts::take(PlanAttempt& it, const Program& program) const {
   estimate.compute_s = first.compute_s;
   estimate.communication_s = first.communication_s;
   estimate.arena_bytes.assign(cluster_.devices.size(), 0);  // idle devices hold nothing
+  it.limited_bytes = estimate.arena_bytes;
   it.candidate.arena_bytes = 0;
   it.fullest = 0;
   for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
     const RankProgram& part = program.ranks[rank];
-    if (rank < estimate.arena_bytes.size()) estimate.arena_bytes[rank] = part.arena_bytes;
-    if (part.arena_bytes <= it.candidate.arena_bytes && rank > 0) continue;
-    it.candidate.arena_bytes = part.arena_bytes;
+    const int64_t limited = limited_bytes(part, cluster_);
+    if (rank < estimate.arena_bytes.size()) {
+      estimate.arena_bytes[rank] = part.arena_bytes;
+      it.limited_bytes[rank] = limited;
+    }
+    if (limited <= it.candidate.arena_bytes && rank > 0) continue;
+    it.candidate.arena_bytes = limited;
     it.peak = part.peak;
     it.fullest = static_cast<int32_t>(rank);
   }

@@ -26,6 +26,7 @@ struct PlanAttempt {
   Plan plan;
   std::string peak;
   int32_t fullest = 0;  // rank
+  std::vector<int64_t> limited_bytes;  // by device: what the limit bounds
   int64_t collectives = 0;
   bool lowered = false;
   bool exact = false;  // all ranks lowered and simulated

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 // What "auto" may stand for, cheapest in time first; memory decides.
-std::vector<StrategySpec> settle_auto(const StrategySpec& given) {
+std::vector<StrategySpec> settle_auto(const StrategySpec& given, Tier away) {
   std::vector<StrategySpec> all = {given};
   if (given.recompute == RecomputeForm::kAuto) {
     all = {given, given, given};
@@ -22,12 +22,12 @@ std::vector<StrategySpec> settle_auto(const StrategySpec& given) {
     all[2].recompute = RecomputeForm::kFull;
   }
   if (!given.offload.automatic) return all;
-  constexpr Tier kHost = Tier::kHost, kDevice = Tier::kDevice;
+  constexpr Tier kDevice = Tier::kDevice;
   const OffloadWords choices[] = {{},
-                                  {false, kDevice, kDevice, kHost, kDevice},
-                                  {false, kDevice, kDevice, kHost, kHost},
-                                  {false, kHost, kHost, kHost, kDevice},
-                                  {false, kHost, kHost, kHost, kHost}};
+                                  {false, kDevice, kDevice, away, kDevice},
+                                  {false, kDevice, kDevice, away, away},
+                                  {false, away, away, away, kDevice},
+                                  {false, away, away, away, away}};
   std::vector<StrategySpec> each;
   for (const OffloadWords& words : choices)
     for (StrategySpec spec : all) {
@@ -41,7 +41,7 @@ std::vector<StrategySpec> worded_roots(const SpaceOfGraph& space, const Strategy
   std::vector<StrategySpec> roots;
   const int32_t others = pins.spec.cp * pins.spec.ep * pins.spec.pp;
   if (devices % others != 0) return roots;
-  for (const StrategySpec& given : settle_auto(pins.spec))
+  for (const StrategySpec& given : settle_auto(pins.spec, space.away))
     for (const int32_t tp : divisors(devices / others)) {
       const int32_t dp = devices / others / tp;
       if ((pins.tp && given.tp != tp) || (pins.dp && given.dp != dp)) continue;
@@ -174,8 +174,9 @@ int64_t smaller_micro_batch(const StrategySpec& spec, int64_t batch) {
 
 }  // namespace
 
-SpaceOfGraph space_of(const Graph& graph, int64_t batch, int64_t tokens) {
+SpaceOfGraph space_of(const Graph& graph, int64_t batch, int64_t tokens, Tier away) {
   SpaceOfGraph space;
+  space.away = away;
   space.trains = !graph.gradients().empty();
   space.may_cut = space.trains && cut_batch(graph).ok();
   space.batch = batch;
@@ -204,8 +205,8 @@ std::vector<StrategySpec> plan_roots(const SpaceOfGraph& space, const StrategyPi
   return roots;
 }
 
-StrategySpec with_moves(StrategySpec spec) {
-  spec.offload.activations = Tier::kHost;
+StrategySpec with_moves(StrategySpec spec, Tier away) {
+  spec.offload.activations = away;
   return spec;
 }
 
@@ -231,12 +232,13 @@ std::vector<SpaceNode> savings_of(const SpaceNode& node, const SpaceOfGraph& spa
     below.back().spec.chunks *= 2;
   }
   if (node.last < SavingStep::kOffload) {
-    constexpr Tier kHost = Tier::kHost, kDevice = Tier::kDevice;
-    for (const OffloadWords& words : {OffloadWords{false, kDevice, kDevice, kHost, kDevice},
-                                      OffloadWords{false, kDevice, kDevice, kDevice, kHost},
-                                      OffloadWords{false, kDevice, kHost, kHost, kDevice},
-                                      OffloadWords{false, kHost, kHost, kHost, kDevice},
-                                      OffloadWords{false, kHost, kHost, kHost, kHost}}) {
+    constexpr Tier kDevice = Tier::kDevice;
+    const Tier away = space.away;
+    for (const OffloadWords& words : {OffloadWords{false, kDevice, kDevice, away, kDevice},
+                                      OffloadWords{false, kDevice, kDevice, kDevice, away},
+                                      OffloadWords{false, kDevice, away, away, kDevice},
+                                      OffloadWords{false, away, away, away, kDevice},
+                                      OffloadWords{false, away, away, away, away}}) {
       below.push_back({spec, SavingStep::kOffload});
       below.back().spec.offload = words;
     }

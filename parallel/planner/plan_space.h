@@ -19,8 +19,9 @@ struct SpaceOfGraph {
   int64_t tokens = 0;   // of a sequence; 0: the graph has none
   int64_t experts = 0;  // of one layer; 0: none
   int64_t blocks = 0;   // that a pipeline may be cut between; 0: not told by scope, anywhere
+  Tier away = Tier::kHost;  // where to leave a device for (parallel/pricing/host_tier.h)
 };
-SpaceOfGraph space_of(const Graph& graph, int64_t batch, int64_t tokens);
+SpaceOfGraph space_of(const Graph& graph, int64_t batch, int64_t tokens, Tier away = Tier::kHost);
 
 // With words: what they leave open of (dp, tp, sp, zero), on all devices. Without: every factorisation of all
 // devices, and of fewer, into pipeline, context, experts, tensor forms and data; sp, zero, kept gathers,
@@ -28,8 +29,8 @@ SpaceOfGraph space_of(const Graph& graph, int64_t batch, int64_t tokens);
 std::vector<StrategySpec> plan_roots(const SpaceOfGraph& space, const StrategyPins& pins, bool has_words,
                                      int32_t devices);
 
-// The same, and activations may wait for backward in host memory.
-StrategySpec with_moves(StrategySpec spec);
+// The same, and activations may wait for backward in another tier.
+StrategySpec with_moves(StrategySpec spec, Tier away = Tier::kHost);
 
 // How a node came about: options are added in one order, so that no strategy is reached twice.
 enum class SavingStep : uint8_t { kNone, kMicroBatch, kRecompute, kChunks, kOffload };

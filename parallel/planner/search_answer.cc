@@ -26,7 +26,7 @@ double SearchRun::bound_of_sets(const SpaceNode& node) {
   const double kept_s = bounds_->seconds_within(node.spec, limit_);
   return node.spec.offload.activations != Tier::kDevice
              ? kept_s
-             : std::min(kept_s, bounds_->seconds_within(with_moves(node.spec), limit_));
+             : std::min(kept_s, bounds_->seconds_within(with_moves(node.spec, space_.away), limit_));
 }
 
 Result<PlanResult> SearchRun::any_within(bool none) {

@@ -5,6 +5,7 @@
 
 #include "parallel/planner/plan_search.h"
 #include "parallel/planner/working_bytes.h"
+#include "parallel/pricing/host_tier.h"
 
 namespace tessera {
 
@@ -30,7 +31,7 @@ SearchRun::SearchRun(const Graph& graph, const Cluster& cluster, const KernelCat
 
 Result<PlanResult> SearchRun::run() {
   TSR_ASSIGN_OR_RETURN(bound_graph_, graph_.bind_partly(options_.symbols));
-  space_ = space_of(graph_, options_.global_batch, tokens());
+  space_ = space_of(graph_, options_.global_batch, tokens(), offload_tier(cluster_));
   TSR_ASSIGN_OR_RETURN(roots_, search_roots(space_, options_, static_cast<int32_t>(cluster_.devices.size())));
   may_save_ = !roots_.has_words;
   PlanBounds bounds(bound_graph_, space_, cluster_, catalog_);

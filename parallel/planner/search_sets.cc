@@ -53,7 +53,7 @@ size_t SearchRun::try_sets(size_t best) {
   };
   const auto consider = [&](const StrategySpec& spec, double step_s, int64_t bytes) {
     consider_one(spec, step_s, bytes);
-    if (spec.offload.activations == Tier::kDevice) consider_one(with_moves(spec), step_s, bytes);
+    if (spec.offload.activations == Tier::kDevice) consider_one(with_moves(spec, space_.away), step_s, bytes);
   };
   for (const PlanAttempt& it : attempts_)
     if (it.lowered && !it.fits() && it.node.spec.recompute == RecomputeForm::kNone)

@@ -62,7 +62,9 @@ InstructionPrice copy_price(const RankProgram& program, const CopyInst& copy, co
   if (cluster.profile != nullptr)
     if (const auto seconds = copy_seconds(*cluster.profile, tier_of(copy.in), tier_of(copy.out), bytes))
       return divided(*seconds, 0, cluster);
-  if (const Link& link = cluster.host_link; link.bytes_per_s > 0 && tier_of(copy.in) != tier_of(copy.out)) {
+  const bool in_file = tier_of(copy.in) == Tier::kFile || tier_of(copy.out) == Tier::kFile;
+  const Link& link = in_file && cluster.file_link.bytes_per_s > 0 ? cluster.file_link : cluster.host_link;
+  if (link.bytes_per_s > 0 && tier_of(copy.in) != tier_of(copy.out)) {
     const double seconds = link.latency_s + bytes / link.bytes_per_s;
     return {seconds, seconds};
   }

@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "c_api.h"
+#include "tests/number_after.h"
 
 using namespace capi_test;
+using tessera::test::number_after;
 
 namespace {
 
@@ -68,17 +70,23 @@ TEST_CASE("a model four times the memory limit trains with offload, to the bit a
   const int64_t limit = kStationary / 4;
   Trainer refused;
   CHECK(make(rt, model, data, "offload=none", limit, 0, refused).code == TSR_OUT_OF_MEMORY);
+  // Host memory is the device's own: what lies there counts under its limit.
+  const std::string to_host = "mb=1,recompute=full,offload=params+grads+optimizer";
+  const Error counted = make(rt, model, data, to_host, limit, 0, refused);
+  CHECK(counted.code == TSR_OUT_OF_MEMORY);
+  CHECK(number_after(counted.message, " (") > kStationary);
   struct Way {
     std::string words;
-    int64_t host_limit;  // 0: none
+    int64_t limit, host_limit;  // 0: none
   };
-  // Through a file the host holds the buffers of one layer at a time, under a limit of its own.
-  for (const auto& [words, host_limit] :
-       {Way{"mb=1,recompute=full,offload=params+grads+optimizer", 0},
-        Way{"mb=1,recompute=full,offload=params@file+grads@file+optimizer@file", kStationary / 8}}) {
+  // Through a file the host holds the buffers of one layer at a time, under a limit of its own. The planner alone
+  // finds that, too.
+  for (const auto& [words, device_limit, host_limit] :
+       {Way{to_host, 0, 0}, Way{"offload=auto,recompute=full,mb=1", limit, kStationary / 8},
+        Way{"mb=1,recompute=full,offload=params@file+grads@file+optimizer@file", limit, kStationary / 8}}) {
     INFO(words);
     Trainer trainer;
-    const Error error = make(rt, model, data, words, limit, host_limit, trainer);
+    const Error error = make(rt, model, data, words, device_limit, host_limit, trainer);
     INFO(error.message);
     REQUIRE(error.code == TSR_OK);
     CHECK(steps(trainer, 4) == wanted);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "parallel/pricing/host_tier.h"
 #include "parallel/pricing/simulator.h"
 #include "tests/parallel/step_graphs.h"
 
@@ -13,7 +14,7 @@ namespace tessera {
 struct Tried {
   bool admitted = false;
   double seconds = 0;
-  int64_t bytes = 0;  // of the fullest rank
+  int64_t bytes = 0;  // of the fullest rank, as a memory limit counts them
 };
 
 inline Tried tried(const Graph& step, const Plan& plan, const Cluster& cluster) {
@@ -21,7 +22,7 @@ inline Tried tried(const Graph& step, const Plan& plan, const Cluster& cluster) 
   const auto program = lower(std::span(&entry, 1), FakeCatalog());
   if (!program.ok()) return {};
   Tried result{true, simulate(*program, "step", cluster).value().seconds(), 0};
-  for (const RankProgram& rank : program->ranks) result.bytes = std::max(result.bytes, rank.arena_bytes);
+  for (const RankProgram& rank : program->ranks) result.bytes = std::max(result.bytes, limited_bytes(rank, cluster));
   return result;
 }
 

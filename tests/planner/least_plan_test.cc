@@ -57,7 +57,9 @@ TEST_CASE("while its largest kernel runs a device holds what is said, whatever a
                                ",offload=params+grads+optimizer+activations",
                                ",recompute=full,offload=params+grads+optimizer+activations"}) {
         const StrategySpec spec = parse_parallel(std::string(words) + more)->spec;
-        const Tried it = tried(step, spec, kBatch, kTokens, cluster_of(spec.devices()));
+        Cluster cluster = cluster_of(spec.devices());
+        cluster.shared_cores = 0;  // what is on the host does not count
+        const Tried it = tried(step, spec, kBatch, kTokens, cluster);
         if (!it.admitted) continue;
         CAPTURE(to_text(spec));
         CHECK(working.bytes(spec) <= it.bytes);
@@ -91,7 +93,7 @@ TEST_CASE("the limit named where nothing fits does, with its plan, and a byte le
       REQUIRE(!none.ok());
       CHECK(none.status().code() == StatusCode::kOutOfMemory);
       REQUIRE(smallest);
-      CHECK(std::ranges::max(smallest->estimate.arena_bytes) == least);
+      CHECK(std::ranges::max(smallest->estimate.arena_bytes) <= least);
       const int64_t limit = least;
       for (const bool any : {false, true}) {
         const auto found = asked(limit, any);

@@ -40,12 +40,12 @@ TEST_CASE(
     CAPTURE(model);
     const Graph step = training_step(model).value();
     const std::vector<std::pair<std::string, int64_t>> symbols = {{"T", kTokens}};
-    const SpaceOfGraph space = space_of(step, kBatch, kTokens);
     Cluster cluster;
     cluster.kinds.push_back({"fake", int64_t{1} << 40, 1e9 * one_of({1, 10}), 1e10, 1e-6});
     cluster.devices.assign(2, 0);
     cluster.shared_cores = trial % 3 == 2 ? 2 : 0;
     cluster.link = {5e9, 1e-6 * one_of({1, 5})};
+    const SpaceOfGraph space = space_of(step, kBatch, kTokens, offload_tier(cluster));
     std::vector<SpaceNode> nodes;
     for (const StrategySpec& spec : plan_roots(space, {}, false, 2))
       nodes.push_back({spec, SavingStep::kNone});

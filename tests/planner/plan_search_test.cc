@@ -207,9 +207,9 @@ TEST_CASE("no pipeline is smaller than its bytes say, nor faster with a set of a
 
 TEST_CASE("nothing in the whole space that fits is faster than the plan by more than its gap") {
   const Graph step = gpt2();
-  const SpaceOfGraph space = space_of(step, kBatch, kTokens);
   for (const Sharing sharing : {kNothing, kCores, kCalibratedCores}) {
     const Cluster cluster = cluster_of(2, sharing);
+    const SpaceOfGraph space = space_of(step, kBatch, kTokens, offload_tier(cluster));
     std::vector<SpaceNode> nodes;
     for (const StrategySpec& spec : plan_roots(space, {}, false, 2))
       nodes.push_back({spec, SavingStep::kNone});

@@ -576,8 +576,9 @@ TSR_API tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* gra
 TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
 
 /* {"mesh": "dp=2, tp=2", "strategy": "dp=2,tp=2,zero=1", "predicted_step_seconds", "gap", "global_batch",
- *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}}],
- *  "candidates": [{"strategy", "step_seconds", "arena_bytes", "rejected"}]} */
+ *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}, and
+ *  "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
+ *  "candidates": [{"strategy", "step_seconds", "arena_bytes": what the memory limit bounds, "rejected"}]} */
 TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
 /* What one run (of the training step) should do, as tsr_trainer_trace writes what it did: the same events at
  * predicted times. TSR_FAILED_PRECONDITION without the option "trace". */
@@ -760,7 +761,10 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        and the fastest is kept in the profile's file. From then on it is taken, with tune or
  *                        without, by every program on this device with this build and cuBLASLt, and may leave
  *                        other bits than before. Needs a profile; nothing to time on cpu (default 0)
- *   memory_limit   i64 bytes or str "2GiB", per device (default: the device's)
+ *   memory_limit   i64 bytes or str "2GiB", per device (default: the device's. Of all CPU devices together that is
+ *                        80 % of the least of physical memory, the control groups' limits and what is left of
+ *                        RLIMIT_AS and RLIMIT_DATA.) Tensors offloaded to host memory count too on CPU devices,
+ *                        whose own memory that is; there the planner offloads to a file
  *   batch          i64   sequences (rows) in one step, over all devices (default 8)
  *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's
  *   symbols        str   values of further symbols of an own graph: "N=10,M=4"
