@@ -80,7 +80,7 @@ TEST_CASE("random mixtures of the whole grammar train as one device does") {
   const int64_t parts = variable("TESSERA_MIXTURES_PARTS", 1), part = variable("TESSERA_MIXTURES_PART", 0);
   const bool verbose = variable("TESSERA_MIXTURES_VERBOSE", 0) != 0 || only >= 0;
   const Runtime rt = runtime();
-  Drawing drawing(seed);
+  Drawing drawing(seed), elsewhere(seed + 2000);
   Dice dice(seed + 1000);
   Jobs jobs;
   Table table;
@@ -97,8 +97,8 @@ TEST_CASE("random mixtures of the whole grammar train as one device does") {
     attempt.fused_loss = dice.one_in(4) && job.description.starts_with("encoder") == false ? "on" : "off";
     if (i % 5 == 0) {
       for (int other = 0; other < 8; ++other) {
-        const Mixture elsewhere = Drawing(dice.below(1U << 30)).next();
-        if (suits(job, elsewhere)) attempt.others.push_back(layout_for(elsewhere, job, dice));
+        const Mixture mixture_there = elsewhere.next();
+        if (suits(job, mixture_there)) attempt.others.push_back(layout_for(mixture_there, job, dice));
       }
       attempt.others.push_back({"", 1});
     }

@@ -8,6 +8,10 @@ namespace {
 
 constexpr int64_t kMostDevices = 8;
 
+// Mixtures that were wrong once; every sample begins with them.
+const Mixture kOnceWrong[] = {{kRing, kZero1},   {kRing, kZero2},      {kRing, kZero3},
+                              {kTp, kSp, kRing}, {kTp, kRing, kZero3}, {kRing, kZero3, kChunks}};
+
 // Words of one range exclude each other.
 constexpr std::pair<Word, Word> kAlternatives[] = {{kTp, kTp3d},
                                                    {kRing, kUlysses},
@@ -89,6 +93,7 @@ int64_t least_devices(const Mixture& mixture) {
 
 Mixture Drawing::next() {
   const auto any = [&] { return static_cast<Word>(dice_.below(kWords)); };
+  if (next_ < std::size(kOnceWrong)) return kOnceWrong[next_++];
   if (dice_.one_in(100)) {  // the word that takes all devices, beside others that take some
     for (;;)
       if (Mixture pair = {kTp3d, any()}; least_devices(pair) == 16 && !excludes(pair[0], pair[1])) {

@@ -82,6 +82,7 @@ class Drawing {
   static size_t at(size_t a, size_t b, size_t c) { return (a * kWords + b) * kWords + c; }
 
   Dice dice_;
+  size_t next_ = 0;  // of those that were wrong once
   std::vector<Count> pairs_ = std::vector<Count>(static_cast<size_t>(kWords) * kWords);
   std::vector<Count> triples_ = std::vector<Count>(static_cast<size_t>(kWords) * kWords * kWords);
 };

@@ -29,7 +29,7 @@ void check_inputs(const RankProgram& rank, bool last) {
 TEST_CASE("rows that zero spreads over a zig-zag axis are in order, sequences are not") {
   const Graph step = training_step(kModel, true, 1).value();
   for (const std::string_view words : {"cp=ring:2,zero=1", "cp=ring:2,zero=2", "cp=ring:3,zero=3",
-                                       "cp=gather:2,zero=3,chunks=2", "cp=ring:2,tp=2,sp,zero=3"}) {
+                                       "cp=ring:2,zero=3,chunks=2", "cp=ring:2,tp=2,sp,zero=3"}) {
     CAPTURE(words);
     const auto plan = plan_of(step, words, kBatch, kTokens);
     REQUIRE_MESSAGE(plan.ok(), plan.status().to_string());
