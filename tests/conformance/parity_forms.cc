@@ -4,6 +4,7 @@
 #include <random>
 
 #include "graph/base/text.h"
+#include "tests/full.h"
 
 namespace tessera::parity {
 
@@ -251,9 +252,6 @@ std::vector<Form> mixtures(int count, uint32_t seed) {
   return result;
 }
 
-bool full() {
-  const char* value = std::getenv("TESSERA_TEST_FULL");
-  return value != nullptr && std::string_view(value) == "1";
-}
+bool full() { return test::full(); }
 
 }  // namespace tessera::parity

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <random>
 
+#include "tests/full.h"
 #include "tests/planner/decision_graphs.h"
 #include "tests/planner/integer_program.h"
+#include "tests/skip.h"
 
 using namespace tessera;
 using namespace tessera::testing;
@@ -56,13 +58,15 @@ TEST_CASE("the best decision is that of enumeration, on 300 random graphs and bu
 // Elimination and CBC agree on graphs of 20 to 60 nodes, with and without a row for memory.
 TEST_CASE("on graphs of 20 to 60 operations the best decision is that of an integer program") {
   if (!cbc_is_installed()) {
-    MESSAGE("SKIPPED: no `cbc` here (package coinor-cbc; ./dev test installs it)");
+    test::skip("no `cbc` here (package coinor-cbc; ./dev test installs it)");
     return;
   }
   std::mt19937 random(2);
+  // Two budgets a graph that has a solution.
+  const int wanted_with_memory = test::full() ? 44 : 12;
   int with_memory = 0, infeasible = 0;
   double worst_relaxation = 0;
-  for (int trial = 0; trial < 60 && with_memory < 44; ++trial) {
+  for (int trial = 0; trial < 60 && with_memory < wanted_with_memory; ++trial) {
     const int nodes = 20 + (trial % 3) * 20;
     const DecisionGraph graph = random_decisions(random, nodes, 5, nodes / 4, 3);
     const auto free = best_decision(graph, INT64_MAX);
@@ -99,8 +103,8 @@ TEST_CASE("on graphs of 20 to 60 operations the best decision is that of an inte
   }
   MESSAGE(with_memory, " with a budget; the linear relaxation is off by at most ", 100 * worst_relaxation,
           " %");
-  CHECK(with_memory == 44);
-  CHECK(infeasible > 0);
+  CHECK(with_memory == wanted_with_memory);
+  if (test::full()) CHECK(infeasible > 0);
 }
 
 TEST_CASE("thinned frontiers are still within the budget, and say how far off they may be") {

@@ -21,6 +21,7 @@
 #include "parallel/analytic/step_time.h"
 #include "parallel/pricing/cluster_presets.h"
 #include "published_runs.h"
+#include "tests/skip.h"
 
 using namespace tessera;
 using namespace tessera::planner_test;
@@ -64,7 +65,7 @@ std::vector<MeasuredStep> with_width(const std::vector<MeasuredStep>& rows, int6
 TEST_CASE("constants fitted on one model size predict the other on one node") {
   const auto rows = read_measured_steps(false);
   if (!rows) {
-    MESSAGE("skipped: no measured steps in the test data");
+    test::skip("no shared data (TESSERA_TEST_DATA names the folder that has it)");
     return;
   }
   REQUIRE(rows->size() == 720);
@@ -90,7 +91,7 @@ TEST_CASE("constants fitted on one model size predict the other on one node") {
 TEST_CASE("constants fitted on one model size predict the other on many nodes") {
   const auto rows = read_measured_steps(true);
   if (!rows) {
-    MESSAGE("skipped: no measured steps in the test data");
+    test::skip("no shared data (TESSERA_TEST_DATA names the folder that has it)");
     return;
   }
   REQUIRE(rows->size() == 41);
