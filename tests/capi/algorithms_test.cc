@@ -20,6 +20,7 @@
 #include "runtime/session.h"
 #include "tests/capi/c_api.h"
 #include "tests/capi/small_training.h"
+#include "tests/skip.h"
 #include "tests/test_backend.h"
 
 using namespace tessera;
@@ -258,11 +259,15 @@ std::vector<double> losses_of_training(const std::string& profile, int64_t tune)
 
 }  // namespace
 
-TEST_CASE("on a GPU, real or emulated, a run without times taken computes what the run that took them did") {
+TEST_CASE("on a GPU, real or emulated, a run without times taken computes what the run that took them did" *
+          doctest::test_suite("gpu")) {
   RegistryOptions options;
   options.plugin_path = test::plugin_folder();
   BackendRegistry registry(options);
-  if (!registry.find("cuda").ok()) return;
+  if (!registry.find("cuda").ok()) {
+    test::skip("no CUDA device, real or emulated");
+    return;
+  }
   const capi_test::Scratch scratch;
   const std::string path = scratch / "profile.json";
   DeviceProfile profile;

@@ -21,13 +21,13 @@ if [ -f "$model" ]; then
     parallel=(); [ $n -eq 1 ] || parallel=(--parallel "tp=$n")
     "$tessera" generate "$work/s.tsr" --prompt "" -n 200 --temp 0 --devices cpu:$n "${parallel[@]}" >"$work/out$n.txt"
     cmp "$work/out$n.txt" "$data/models/stories260K.greedy200.txt" || fail "greedy transcript differs on cpu:$n"
-    echo "greedy transcript, cpu:$n: exact"
+    echo "ok: greedy transcript, cpu:$n: exact"
   done
   for vocabulary in gpt-2 llama-spm; do
     python3 "$here/tokens.py" "$tessera" "$data/tokenizers/ggml-vocab-$vocabulary.gguf"
   done
 else
-  echo "SKIPPED: transcript and token ids need the shared data ($data); training runs on a new model instead"
+  echo "skipped | the published transcript and token ids | no shared data (TESSERA_TEST_DATA names the folder that has it)"
   "$tessera" new llama:L=5,C=64,H=8,KV=4,F=172,V=512,T=256,tied=1 --seed 1 -o "$work/s.tsr" --tokenizer bytes
 fi
 python3 "$here/parity.py" "$tessera" "$work/s.tsr" "$text"

@@ -46,10 +46,10 @@ if open(f"{folder}/resumed.tsr", "rb").read() != open(f"{folder}/whole.tsr", "rb
     sys.exit("the resumed model's file differs from the uninterrupted one's")
 if digest(checkpoint) != before or same["checkpoint"] != f"{folder}/resumed.tsr.checkpoint":
     sys.exit(f"--resume X --out Y: checkpoints went to {same['checkpoint']}, X changed: {digest(checkpoint) != before}")
-print(f"killed after checkpoint, resumed for {len(same['losses'])} steps: same losses and model to the bit")
+print(f"ok: killed after checkpoint, resumed for {len(same['losses'])} steps: same losses and model to the bit")
 other = result([*COMMON, "--out", f"{folder}/other.tsr", "--devices", "cpu:3", "--resume", checkpoint])
 worst = max(abs(a - b) / abs(b) for a, b in zip(other["losses"], whole["losses"][-len(other["losses"]):]))
-print(f"resumed on cpu:3: worst relative difference {worst:.1e}")
+print(f"ok: resumed on cpu:3: worst relative difference {worst:.1e}")
 if worst > 1e-5:
     sys.exit("that is too much")
 
@@ -79,4 +79,4 @@ for number, every in ((signal.SIGINT, "1000000"), (signal.SIGTERM, "1000000"), (
     hint = f"go on with --resume {out}.checkpoint" if every != "0" else "nothing of it is kept"
     if process.wait() != 130 or kept != (every != "0") or hint not in said or os.path.exists(out):
         sys.exit(f"signal {number}, --checkpoint-every {every}: exit {process.returncode}, checkpoint {kept}: {said}")
-    print(f"signal {number}, --checkpoint-every {every}: {said.strip()}")
+    print(f"ok: signal {number}, --checkpoint-every {every}: {said.strip()}")

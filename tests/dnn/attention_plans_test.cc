@@ -9,6 +9,7 @@
 #include "graph/base/text.h"
 #include "runtime/backends/cuda/kernels/attention_dnn_graph.h"
 #include "runtime/backends/cuda/kernels/dnn_plan.h"
+#include "tests/skip.h"
 
 namespace tessera::cuda {
 namespace {
@@ -17,13 +18,14 @@ namespace {
 const Dnn* library() {
   static const Dnn* const loaded = []() -> const Dnn* {
     if (dlopen(TSR_TEST_DRIVER, RTLD_NOW | RTLD_LOCAL) == nullptr) {
-      std::printf("%s\n", dlerror());
+      MESSAGE(dlerror());
       return nullptr;
     }
     const Result<const Dnn*> found = dnn();
-    if (!found.ok()) std::printf("skipped: %s\n", std::string(found.status().message()).c_str());
+    if (!found.ok()) MESSAGE(found.status().to_string());
     return found.ok() ? *found : nullptr;
   }();
+  if (loaded == nullptr) test::skip("no usable cuDNN on this machine");
   return loaded;
 }
 

@@ -23,7 +23,7 @@ c++ -std=c++11 "${strict[@]}" "$work/header.cc" $(pkg-config --cflags --libs tes
 c++ "$work/header.cc" $(pkg-config --cflags tessera) -static-libstdc++ "$(pkg-config --variable=libdir tessera)/libtessera.a" \
   $(pkg-config --static --libs-only-l tessera | sed 's/-ltessera\b//') -o "$work/header_static"
 LD_LIBRARY_PATH= "$work/header_static"
-echo "header: C11 and C++11 with ${strict[*]}; shared and static"
+echo "ok: header: C11 and C++11 with ${strict[*]}; shared and static"
 
 text=/usr/share/games/fortunes/computers
 head -c 60000 "$text" >"$work/text.txt"
@@ -36,7 +36,7 @@ cd "$work"
 "${memcheck[@]}" ./finetune small.tsr text.txt tuned.tsr cpu:2 3 | tee c.txt
 "${memcheck[@]}" ./generate tuned.tsr "A computer" 8
 "${memcheck[@]}" ./own_model
-echo "C samples: clean under valgrind"
+echo "ok: C samples: clean under valgrind"
 
 bash "$here/bindings/go/build.sh" "$work/go/tessera"
 cp -r "$here/samples/go" "$work/go/samples"
@@ -46,12 +46,12 @@ go mod edit -replace "tessera=$work/go/tessera"
 go build -o "$work/finetune_go" ./finetune
 cp -r "$here/tests/install/go" checks
 go run ./checks/texts "$work/small.tsr"
-echo "Go: empty texts, and texts with NULs in them, cross both ways"
+echo "ok: Go: empty texts, and texts with NULs in them, cross both ways"
 go run ./checks/handles "$work/small.tsr" "$work/text.txt"
-echo "Go: nil, zero and closed handles are refused; Close may meet other calls"
+echo "ok: Go: nil, zero and closed handles are refused; Close may meet other calls"
 cd "$work"
 ./finetune small.tsr text.txt tuned_c.tsr cpu:2 20 >c.txt
 ./finetune_go small.tsr text.txt tuned_go.tsr cpu:2 20 >go.txt
 diff <(grep '^step' c.txt) <(grep '^step' go.txt) || { echo "FAILED: C and Go differ"; exit 1; }
 cmp tuned_c.tsr tuned_go.tsr
-echo "Go sample: $(tail -1 go.txt), every loss equal to the C sample's to the bit, and the same model file"
+echo "ok: Go sample: $(tail -1 go.txt), every loss equal to the C sample's to the bit, and the same model file"

@@ -8,6 +8,8 @@
 namespace tessera::conformance {
 namespace {
 
+TEST_SUITE_BEGIN("gpu");
+
 TEST_CASE("after_a_capture_that_failed_kernels_are_launched_as_before") {
   CudaDevice device;
   if (!device.is_there()) return;
@@ -39,6 +41,8 @@ TEST_CASE("after_a_capture_that_failed_kernels_are_launched_as_before") {
   CHECK(sums == std::vector<float>(4, 3.0f));  // 1 + 1, and 1 once more: of the capture nothing ran
   api.kernel_destroy(add);
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace tessera::conformance

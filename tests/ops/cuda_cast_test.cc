@@ -19,6 +19,8 @@ uint16_t bf16_bits(float x) {
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
+TEST_SUITE_BEGIN("gpu");
+
 TEST_CASE("casts_of_many_tensors_are_one_launch_and_round_to_nearest") {
   CudaDevice device;
   if (!device.is_there()) return;
@@ -103,6 +105,8 @@ TEST_CASE("casts_of_many_tensors_are_one_launch_and_round_to_nearest") {
       for (const Tensor& tensor : tensors) api.kernel_destroy(tensor.kernel);
     }
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace tessera::conformance

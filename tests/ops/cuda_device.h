@@ -16,6 +16,7 @@
 #include "runtime/host_services.h"
 #include "runtime/kernel_description.h"
 #include "tests/ops/kernel_run.h"
+#include "tests/skip.h"
 #include "tests/test_backend.h"
 
 namespace tessera::conformance {
@@ -56,8 +57,13 @@ class CudaDevice {
     api_->stream_destroy(stream_);
     api_->device_close(device_);
   }
-  bool is_there() const { return api_ != nullptr; }
-  bool is_emulated() const {  // tests/cuda_emulator
+  // Where it is not, the case in progress is counted as skipped.
+  bool is_there() const {
+    if (api_ == nullptr) test::skip("no CUDA device, real or emulated");
+    return api_ != nullptr;
+  }
+  // tests/cuda_emulator; of a real one nothing is counted that only the emulator can tell.
+  bool is_emulated() const {
     tsr_abi_device_info info{};
     info.struct_size = sizeof(info);
     REQUIRE(take_error(api_->device_info(0, &info)).ok());
@@ -73,6 +79,20 @@ class CudaDevice {
     dlclose(library);
     REQUIRE(bool(count != nullptr));
     return count();
+  }
+  // Whether this build has kernels for elements of the type (TSR_FEW_TYPES).
+  bool has(DType dtype) const {
+    if (dtype != DType::kF16 && dtype != DType::kF64) return true;
+    const TensorType type{dtype, Shape{8}};
+    const Question question = Question::of("add", {}, {type, type});
+    const KernelDescription description(*question.op, question.view(), "");
+    tsr_abi_kernel_info info{};
+    info.struct_size = sizeof(info);
+    return take_error(api_->kernel_query(0, &description.abi(), &info)).ok();
+  }
+  std::vector<DType> those_of(std::vector<DType> types) const {
+    std::erase_if(types, [&](DType dtype) { return !has(dtype); });
+    return types;
   }
   const tsr_backend_api& api() const { return *api_; }
   tsr_abi_device* device() const { return device_; }

@@ -90,6 +90,8 @@ struct Experts {
   }
 };
 
+TEST_SUITE_BEGIN("gpu");
+
 TEST_CASE("experts_leave_out_slots_without_a_token_whatever_these_hold") {
   CudaDevice device;
   if (!device.is_there()) return;
@@ -111,6 +113,8 @@ TEST_CASE("copies_of_slots_beyond_32_mib_are_made_and_summed_some_experts_at_a_t
   const Experts experts(3, 44, 1000, 32, 32);  // 11.3 MB an expert: two, then one
   CHECK(experts.weight_grad(device, "cublaslt") == experts.expected_weight_grad());
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace tessera::conformance

@@ -9,6 +9,7 @@
 #include "graph/base/text.h"
 #include "tests/ops/foreign_backend.h"
 #include "tests/ops/kernel_run.h"
+#include "tests/skip.h"
 
 namespace tessera::conformance {
 namespace {
@@ -39,14 +40,20 @@ struct Shape3 {
 constexpr Shape3 kShapes[] = {{16, 32, 48}, {80, 16, 64}, {13, 32, 48},  {16, 20, 48},
                               {32, 16, 40}, {5, 7, 9},    {64, 144, 272}};
 
+TEST_SUITE_BEGIN("gpu");
+
 TEST_CASE("products of 8-bit floats with results of 16 bits and a bias are those of their numbers") {
-  if (foreign_backend_name().empty()) return;
+  if (foreign_backend_name().empty()) {
+    test::skip("no CUDA device, real or emulated");
+    return;
+  }
   int compared = 0;
   for (const auto& [M, N, K] : kShapes)
     for (const DType x_dtype : {DType::kE4M3, DType::kE5M2})
       for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32})
         for (const int64_t trans : {int64_t{1}, int64_t{0}})
           for (const bool has_bias : {true, false}) {
+            if (!foreign_backend_has(dtype)) continue;
             const auto k = static_cast<size_t>(K);
             std::vector<Array> operands = {
                 filled({x_dtype, {M, K}}, 1, 400),
@@ -81,7 +88,10 @@ TEST_CASE("products of 8-bit floats with results of 16 bits and a bias are those
 }
 
 TEST_CASE("a tensor with a number that is not finite makes all of its products infinite or nan") {
-  if (foreign_backend_name().empty()) return;
+  if (foreign_backend_name().empty()) {
+    test::skip("no CUDA device, real or emulated");
+    return;
+  }
   for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
                            std::numeric_limits<double>::quiet_NaN()}) {
     Array x = filled({DType::kF32, {16, 32}}, 1, 1);
@@ -98,6 +108,8 @@ TEST_CASE("a tensor with a number that is not finite makes all of its products i
     for (const double value : (*y)[0].values()) CHECK(!std::isfinite(value));
   }
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace tessera::conformance

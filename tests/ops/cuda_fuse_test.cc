@@ -35,10 +35,12 @@ Update place_update(Layout& layout, DType dtype, int64_t count, int states,
   return update;
 }
 
+TEST_SUITE_BEGIN("gpu");
+
 TEST_CASE("updates_of_many_tensors_are_one_launch_with_the_bits_of_many") {
   CudaDevice device;
   if (!device.is_there()) return;
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
+  for (const DType dtype : device.those_of({DType::kF32, DType::kF64, DType::kBF16}))
     for (const bool adamw : {true, false})
       for (const double scale : {0.5, 0.0}) {
         CAPTURE(to_text(dtype));
@@ -124,7 +126,7 @@ TEST_CASE("an_update_that_needs_another_one_before_it_begins_a_new_launch") {
 TEST_CASE("a_chain_of_scalar_additions_is_one_launch_in_their_order") {
   CudaDevice device;
   if (!device.is_there()) return;
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+  for (const DType dtype : device.those_of({DType::kF32, DType::kF64, DType::kBF16})) {
     CAPTURE(to_text(dtype));
     tsr_abi_kernel* kernel = device.prepare("add", {}, {{dtype, {}}, {dtype, {}}});
     Layout layout;
@@ -152,7 +154,7 @@ TEST_CASE("a_chain_of_scalar_additions_is_one_launch_in_their_order") {
 TEST_CASE("sums_of_squares_of_many_tensors_are_one_launch_with_the_bits_of_many") {
   CudaDevice device;
   if (!device.is_there()) return;
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16})
+  for (const DType dtype : device.those_of({DType::kF32, DType::kF64, DType::kF16, DType::kBF16}))
     for (const int more : {2, 70}) {
       CAPTURE(to_text(dtype));
       CAPTURE(more);
@@ -186,6 +188,8 @@ TEST_CASE("sums_of_squares_of_many_tensors_are_one_launch_with_the_bits_of_many"
       for (const Placed& each : placed) device.api().kernel_destroy(each.kernel);
     }
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace tessera::conformance

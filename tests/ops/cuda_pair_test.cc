@@ -26,10 +26,12 @@ struct Two {
   }
 };
 
+TEST_SUITE_BEGIN("gpu");
+
 TEST_CASE("products_of_one_left_operand_are_one_launch_with_the_bits_of_two") {
   CudaDevice device;
   if (!device.is_there()) return;
-  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32})
+  for (const DType dtype : device.those_of({DType::kBF16, DType::kF16, DType::kF32}))
     for (const bool trans : {true, false})
       for (const bool swapped : {false, true}) {
         CAPTURE(to_text(dtype));
@@ -84,6 +86,8 @@ TEST_CASE("products_that_are_no_batch_stay_apart") {
         2);  // what the first reads is written over
   for (tsr_abi_kernel* each : {kernel, wider, activated}) device.api().kernel_destroy(each);
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace tessera::conformance

@@ -41,6 +41,8 @@ std::vector<float> product(CudaDevice& device, const Question& question, const s
 
 const TensorType kX{DType::kF32, Shape{96, 200}}, kW{DType::kF32, Shape{200, 64}};
 
+TEST_SUITE_BEGIN("gpu");
+
 TEST_CASE("the_algorithm_that_was_the_fastest_is_named_and_taken") {
   CudaDevice device;
   if (!device.is_there()) return;
@@ -190,6 +192,8 @@ TEST_CASE("an_algorithm_that_is_not_proposed_is_refused") {
   CHECK(ask(device, question, other).status().message().find("does not propose") != std::string::npos);
   CHECK_FALSE(ask(device, question, "reference:0000").ok());
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace tessera::conformance

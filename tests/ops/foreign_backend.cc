@@ -1,11 +1,14 @@
 #include "tests/ops/foreign_backend.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
 
 #include "runtime/backend_registry.h"
 #include "runtime/host_services.h"
+#include "tests/ops/kernel_run.h"
 #include "tests/test_backend.h"
 
 namespace tessera::conformance {
@@ -23,6 +26,17 @@ class ForeignDevice {
   const tsr_backend_api& api() const { return *api_; }
   tsr_abi_device* device() const { return device_; }
   tsr_abi_stream* stream() const { return stream_; }
+
+  // Allocations, launches and compilations, which an emulated device counts; 0 on a real one.
+  size_t work() const {
+    Dl_info plugin{};
+    if (dladdr(reinterpret_cast<const void*>(api_->kernel_query), &plugin) == 0) return 0;
+    void* library = dlopen(plugin.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) return 0;
+    const auto count = reinterpret_cast<size_t (*)()>(dlsym(library, "tessera_emulated_work"));
+    dlclose(library);
+    return count != nullptr ? count() : 0;
+  }
 
   Result<std::byte*> memory(int64_t bytes) {
     if (bytes > memory_bytes_) {
@@ -68,14 +82,25 @@ std::string_view foreign_backend_name() {
   return name == nullptr || std::string_view(name) == "cpu" ? "" : name;
 }
 
+bool foreign_backend_has(DType dtype) {
+  const OpDef* const op = find_op("add");
+  const TensorType type{dtype, Shape{8}};
+  const auto instance = make_instance(*op, {}, {type, type});
+  return instance.ok() && PreparedKernel::prepare({"add", foreign_backend_name(), nullptr}, *instance).ok();
+}
+
 Result<std::shared_ptr<const ForeignKernel>> ForeignKernel::prepare(const tsr_abi_kernel_desc& desc) {
   TSR_ASSIGN_OR_RETURN(ForeignDevice* const on, ForeignDevice::get());
   tsr_abi_kernel_info info{};
   info.struct_size = sizeof(info);
   tsr_abi_kernel_desc asked = desc;
   asked.variant = std::getenv("TESSERA_TEST_VARIANT");
+  const size_t work = on->work();
   if (asked.variant == nullptr || !take_error(on->api().kernel_query(0, &asked, &info)).ok())
     TSR_RETURN_IF_ERROR(take_error(on->api().kernel_query(0, &desc, &info)));
+  if (on->work() != work)
+    return Status(StatusCode::kInternal,
+                  format("kernel_query of {} allocates, launches or compiles: it only answers", desc.op));
   std::shared_ptr<ForeignKernel> made(new ForeignKernel());
   made->workspace_bytes_ = info.workspace_bytes;
   // As programs do: exactly the variant that the query named.

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "graph/base/dtype.h"
 #include "graph/base/result.h"
 #include "runtime/backend_abi.h"
 
@@ -15,6 +16,10 @@ namespace tessera::conformance {
 
 // The name in TESSERA_TEST_BACKEND, or empty: the CPU's kernels alone.
 std::string_view foreign_backend_name();
+
+// Whether that backend has kernels for elements of the type at all: a build may leave some out
+// (TSR_FEW_TYPES).
+bool foreign_backend_has(DType dtype);
 
 // The kernel that the backend picks for a description, or the variant asked for, on its first device.
 class ForeignKernel {

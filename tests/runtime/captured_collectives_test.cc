@@ -3,12 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "collective_steps.h"
+#include "runtime/device_turns.h"
+#include "tests/skip.h"
 
 namespace tessera {
 namespace {
@@ -17,6 +22,7 @@ using test::kRanks;
 using test::kStepMany;
 using test::Shape4;
 using test::Steps;
+using test::test_backend;
 
 bool says(const std::vector<CommReport>& left, const std::vector<CommReport>& right) {
   return std::ranges::equal(left, right, [](const CommReport& a, const CommReport& b) {
@@ -66,16 +72,22 @@ TEST_CASE("a_step_that_goes_by_way_of_the_host_anywhere_is_captured_on_no_rank")
   }
 }
 
-TEST_CASE("where_one_rank_cannot_capture_none_does") {
+TEST_CASE("where_one_rank_cannot_capture_none_does" * doctest::test_suite("gpu")) {
   Steps wanted(true), issued(false);
-  if (!wanted.expects_graphs) return;
+  if (!wanted.expects_graphs) {
+    test::skip("it wants four emulated GPUs and their NCCL");
+    return;
+  }
   setenv("TESSERA_EMULATED_GRAPHS_FAIL_ON", "2", 1);
   for (int step = 0; step < 4; ++step) {
     for (Steps* each : {&wanted, &issued}) each->run();
     wanted.check_same(issued);
   }
   unsetenv("TESSERA_EMULATED_GRAPHS_FAIL_ON");
-  if (wanted.is_captured()) return;  // a GPU, which nothing fails on
+  if (wanted.is_captured()) {
+    test::skip("nothing fails on a real GPU when it is told to");
+    return;
+  }
   CHECK(wanted.log.find("rank 2, entry 'step' is not captured, and is issued kernel by kernel: ") !=
         std::string::npos);
   CHECK(wanted.log.find("it could not be on another rank") != std::string::npos);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collective_steps.h"
+#include "tests/skip.h"
 
 namespace tessera {
 namespace {
@@ -27,8 +28,10 @@ class EmulatedNccl {
 
 // Four devices of the emulator, with an NCCL that has nothing wrong with it.
 bool can_be_emulated() {
-  if (test::test_backend() != "cuda" || std::getenv("TESSERA_EMULATOR_SEED") == nullptr) return false;
-  return Steps(false).expects_graphs;
+  const bool can = test::test_backend() == "cuda" && std::getenv("TESSERA_EMULATOR_SEED") != nullptr &&
+                   Steps(false).expects_graphs;
+  if (!can) test::skip("it wants four emulated GPUs and their NCCL");
+  return can;
 }
 
 int count(const std::string& text, std::string_view part) {
@@ -45,6 +48,8 @@ void check_runs(Steps& steps, Steps& wanted, bool is_captured) {
     CHECK(steps.is_captured() == (is_captured && step > 0));
   }
 }
+
+TEST_SUITE_BEGIN("gpu");
 
 TEST_CASE("with_an_nccl_that_is_too_old_steps_are_issued_and_the_log_says_which_would_do") {
   if (!can_be_emulated()) return;
@@ -84,7 +89,7 @@ TEST_CASE("nccl_is_started_for_collectives_that_it_carries_and_for_no_messages")
   }
 }
 
-// Only the emulator's devices are used by nobody else, and its NCCL connects without memory.
+// Only the emulator's devices are used by nobody else. Its NCCL takes memory when a rank first calls.
 TEST_CASE("no_step_allocates_memory_of_a_device") {
   if (!can_be_emulated()) return;
   for (const Shape4& shape : {Shape4{}, Shape4{.sends = true}, Shape4{.uneven = true}}) {
@@ -128,6 +133,8 @@ TEST_CASE("a_call_of_nccl_that_fails_is_the_error_of_every_rank_and_no_later_ses
       check_runs(steps, again, true);
     }
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace tessera

@@ -16,6 +16,7 @@
 #include "serialize/model.h"
 #include "tests/serialize/gguf_writer.h"
 #include "tests/serialize/test_data.h"
+#include "tests/skip.h"
 
 using namespace tessera;
 using namespace tessera::testing;
@@ -287,7 +288,7 @@ TEST_CASE("a_full_disk_leaves_the_old_file_and_no_other") {
     return names_in(folder.path()) == std::vector<std::string>{"m.tsr"} ? 0 : 5;
   });
   if (status == 77) {
-    MESSAGE("SKIPPED: mounting a small file system needs privileges");
+    test::skip("mounting a small file system needs privileges");
     return;
   }
   CHECK(status == 0);

@@ -10,6 +10,8 @@
 #include <iterator>
 #include <string>
 
+#include "tests/skip.h"
+
 namespace tessera::testing {
 
 // The shared data folder, or empty; then the caller says that it skips.
@@ -19,13 +21,12 @@ inline std::string shared_data() {
   return std::filesystem::is_directory(beside) ? beside : "";
 }
 
-// TSR_SHARED_FILE("models/x.gguf"): its path, or returns from the test after saying that it skips.
-#define TSR_SHARED_FILE(variable, name)                                                              \
-  const std::string variable = ::tessera::testing::shared_data() + "/" + (name);                     \
-  if (!std::filesystem::exists(variable)) {                                                          \
-    MESSAGE("SKIPPED: no shared data at '" << variable                                               \
-                                           << "'; set TESSERA_TEST_DATA to the folder that has it"); \
-    return;                                                                                          \
+// TSR_SHARED_FILE("models/x.gguf"): its path, or returns from the test, which counts as skipped.
+#define TSR_SHARED_FILE(variable, name)                                                       \
+  const std::string variable = ::tessera::testing::shared_data() + "/" + (name);              \
+  if (!std::filesystem::exists(variable)) {                                                   \
+    ::tessera::test::skip("no shared data (TESSERA_TEST_DATA names the folder that has it)"); \
+    return;                                                                                   \
   }
 
 inline std::string read_text_file(const std::string& path) {
