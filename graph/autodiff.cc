@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "graph/graph_text.h"
 
 namespace tessera {
 
@@ -74,7 +75,8 @@ Status VjpBuilder::set_input_grad(int i, TensorId grad) {
   if (!needs_grad(i)) return {};
   if (owner_.graph_.type(grad) != input_type(i))
     return Status(StatusCode::kInternal, format("the gradient of operand {} is {}, the operand {}", i,
-                                                owner_.graph_.type(grad), input_type(i)));
+                                                type_text(owner_.graph_.type(grad), owner_.graph_),
+                                                type_text(input_type(i), owner_.graph_)));
   owner_.contributions_[index(input(i))].push_back(grad);
   if (owner_.graph_.tensor(input(i)).kind == TensorKind::kActivation)
     owner_.activation_gradients_.push_back(grad);
@@ -188,7 +190,7 @@ Status Differentiator::run(TensorId loss) {
                   index(loss) >= forward_tensors_
                       ? std::string("the loss does not exist")
                       : format("the loss '{}' is {}, wanted a scalar such as f32[]", graph_.tensor(loss).name,
-                               graph_.type(loss)));
+                               type_text(graph_.type(loss), graph_)));
   find_needs();
   if (!needs_[index(loss)] || graph_.tensor(loss).producer == kNoNode)
     return Status(StatusCode::kInvalidArgument,

@@ -5,6 +5,7 @@
 
 #include "graph/base/hash.h"
 #include "graph/base/text.h"
+#include "graph/graph_text.h"
 #include "graph/limits.h"
 
 namespace tessera {
@@ -48,14 +49,14 @@ Status check_type(const TensorType& type, std::span<const Symbol> symbols) {
     }
     if (__builtin_mul_overflow(elements, std::max<int64_t>(1, extent), &elements) ||
         elements > kMaxTensorElements)
-      return invalid(format("{} is larger than any memory", type));
+      return invalid(format("{} is larger than any memory", type_text(type, symbols)));
   }
   const int32_t block = info(type.dtype).block_elements;
   if (block > 1) {
     const int64_t last = type.shape.rank() == 0 ? 1 : type.shape[type.shape.rank() - 1];
     if (is_symbol(last) || last % block != 0)
-      return invalid(
-          format("{}: the last extent is not a multiple of the block of {} elements", type, block));
+      return invalid(format("{}: the last extent is not a multiple of the block of {} elements",
+                            type_text(type, symbols), block));
   }
   return {};
 }
@@ -117,14 +118,33 @@ Result<std::vector<Attr>> complete_attrs(const OpDef& op, std::vector<Attr> give
   return complete;
 }
 
+// The same error with symbols by name: to_text of a shape, which knows no graph, writes the first as "$0".
+Status name_symbols(const Status& error, std::span<const Symbol> symbols) {
+  if (error.ok() || error.message().find('$') == std::string_view::npos) return error;
+  std::string message;
+  const std::string_view text = error.message();
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i + 1;
+    while (text[i] == '$' && end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+    const std::optional<int64_t> symbol = parse_i64(text.substr(i + 1, end - i - 1));
+    if (end > i + 1 && symbol && static_cast<size_t>(*symbol) < symbols.size())
+      message += symbols[static_cast<size_t>(*symbol)].name;
+    else
+      message += text.substr(i, end - i);
+    i = end;
+  }
+  return Status(error.code(), std::move(message));
+}
+
 // infer may see anything from an untrusted file: exceptions become a Status.
 Result<std::vector<TensorType>> run_infer(const OpDef& op, std::span<const TensorType> inputs,
                                           std::span<const Attr> attrs, std::span<const Symbol> symbols) {
   std::vector<TensorType> types;
-  TSR_RETURN_IF_ERROR(catch_status([&]() -> Status {
+  const Status inferred = catch_status([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(types, op.infer(inputs, attrs));
     return {};
-  }));
+  });
+  if (!inferred.ok()) return name_symbols(inferred, symbols);
   if (types.empty()) return Status(StatusCode::kInternal, "infer found no results");
   for (const TensorType& type : types) TSR_RETURN_IF_ERROR(check_type(type, symbols));
   return types;
@@ -410,7 +430,8 @@ Status verify_node(const Graph& graph, size_t id) {
     if (index(output.producer) != id || output.output_index != i || output.kind != TensorKind::kActivation)
       return corrupt(format("result '{}' does not name the node as its producer", output.name));
     if (output.type != (*types)[i])
-      return corrupt(format("result '{}' is {}, infer finds {}", output.name, output.type, (*types)[i]));
+      return corrupt(format("result '{}' is {}, infer finds {}", output.name, type_text(output.type, graph),
+                            type_text((*types)[i], graph)));
   }
   return {};
 }
@@ -479,7 +500,8 @@ Status Graph::verify() const {
     if (target.kind != TensorKind::kParameter && target.kind != TensorKind::kState)
       return corrupt(format("update of '{}', which is neither parameter nor state", target.name));
     if (target.type != type(update.value))
-      return corrupt(format("update of '{}' ({}) by a {}", target.name, target.type, type(update.value)));
+      return corrupt(format("update of '{}' ({}) by a {}", target.name, type_text(target.type, *this),
+                            type_text(type(update.value), *this)));
     if (updated[tessera::index(update.target)]) return corrupt(format("'{}' is updated twice", target.name));
     updated[tessera::index(update.target)] = true;
   }
@@ -494,8 +516,8 @@ Status Graph::verify() const {
     const TensorType wide{parameter.type.dtype == DType::kBF16 ? DType::kF32 : parameter.type.dtype,
                           parameter.type.shape};
     if (parameter.type != type(gradient.gradient) && wide != type(gradient.gradient))
-      return corrupt(
-          format("gradient of '{}' ({}) is a {}", parameter.name, parameter.type, type(gradient.gradient)));
+      return corrupt(format("gradient of '{}' ({}) is a {}", parameter.name, type_text(parameter.type, *this),
+                            type_text(type(gradient.gradient), *this)));
     if (differentiated[tessera::index(gradient.parameter)])
       return corrupt(format("'{}' has two gradients", parameter.name));
     differentiated[tessera::index(gradient.parameter)] = true;

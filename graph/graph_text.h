@@ -1,6 +1,7 @@
 // Words and tokens shared by the text forms of graphs and plans.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,7 +12,8 @@ namespace tessera {
 
 std::string_view phase_name(Phase phase);        // "backward_input"
 std::string quoted_name(std::string_view name);  // bare where that reads back, else "in quotes"
-std::string type_text(const TensorType& type, const Graph& graph);  // "f32[B, T, 64]"
+std::string type_text(const TensorType& type, std::span<const Symbol> symbols);  // "f32[B, T, 64]"
+std::string type_text(const TensorType& type, const Graph& graph);
 
 // A reader of tokens: words, quoted strings, numbers, punctuation, line ends. Comments run from '#' to the
 // line's end. Every error names the line.

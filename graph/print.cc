@@ -109,13 +109,18 @@ std::string quoted_name(std::string_view name) {
   return is_bare(name) ? std::string(name) : to_text(AttrValue(std::string(name)));
 }
 
-std::string type_text(const TensorType& type, const Graph& graph) {
+std::string type_text(const TensorType& type, std::span<const Symbol> symbols) {
   std::vector<std::string> extents;
-  for (int64_t extent : type.shape.dims())
-    extents.push_back(is_symbol(extent)
-                          ? quoted_name(graph.symbols()[static_cast<size_t>(symbol_index(extent))].name)
-                          : to_text(extent));
+  for (int64_t extent : type.shape.dims()) {
+    const auto symbol = static_cast<size_t>(symbol_index(extent));
+    extents.push_back(is_symbol(extent) && symbol < symbols.size() ? quoted_name(symbols[symbol].name)
+                                                                   : to_text(Shape{extent}));
+  }
   return to_text(type.dtype) + "[" + join(extents, ", ") + "]";
+}
+
+std::string type_text(const TensorType& type, const Graph& graph) {
+  return type_text(type, graph.symbols());
 }
 
 std::string print(const Graph& graph) { return Printer(graph).print(); }

@@ -5,6 +5,8 @@
 
 #include "serialize/file_limits.h"
 
+#include "graph/graph_text.h"
+
 namespace tessera {
 namespace {
 
@@ -166,7 +168,8 @@ class GraphReader {
     TSR_ASSIGN_OR_RETURN(std::string name, reader_.text(tensor.name()));
     if (static_cast<TensorKind>(tensor.kind()) != TensorKind::kActivation || tensor.frozen() ||
         type != graph_.type(id)) {
-      return wrong(format("'{}' is {} in the file, but {} makes {}", name, type, op, graph_.type(id)));
+      return wrong(format("'{}' is {} in the file, but {} makes {}", name, type_text(type, graph_), op,
+                          type_text(graph_.type(id), graph_)));
     }
     if (name != graph_.tensor(id).name) TSR_RETURN_IF_ERROR(graph_.rename(id, name));
     return {};

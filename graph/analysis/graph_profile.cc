@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "graph/graph_text.h"
 
 namespace tessera {
 
@@ -103,7 +104,7 @@ Result<GraphProfile> profile_graph(const Graph& graph) {
     if (!tensor.type.shape.is_concrete())
       return Status(StatusCode::kInvalidArgument,
                     format("tensor '{}' has the type {}: give every symbol a value", tensor.name,
-                           to_text(tensor.type)));
+                           type_text(tensor.type, graph)));
   const Storage storage(graph);
   GraphProfile profile;
   std::vector<int64_t> alive(graph.tensors().size(), 0);  // bytes, of transient values now alive

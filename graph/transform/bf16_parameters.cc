@@ -7,6 +7,7 @@
 #include "graph/base/half.h"
 #include "graph/base/hash.h"
 #include "graph/base/text.h"
+#include "graph/graph_text.h"
 #include "graph/transform/graph_copy.h"
 
 namespace tessera {
@@ -142,7 +143,7 @@ class Narrowing {
             StatusCode::kInvalidArgument,
             format("bf16 parameters are rounded with random bits from an input 'seed' {}; the graph "
                    "has a tensor of that name that is a {}",
-                   to_text(wanted), to_text(tensor.type)));
+                   to_text(wanted), type_text(tensor.type, graph)));
       seed_ = *found;
       return seed_;
     }

@@ -200,3 +200,49 @@ TEST_CASE("pruning drops what nobody reads and keeps inputs and parameters") {
   CHECK(print(*pruned) ==
         "graph {\n  input x: f32[4]\n  parameter w: f32[4]\n  a = relu(x) : f32[4]\n  output a = a\n}\n");
 }
+
+// Every op is given operands that it mostly refuses: no message may call a symbol by its number.
+TEST_CASE("messages of shapes call symbols by their names") {
+  int refused = 0, named = 0;
+  uint32_t state = 1;
+  const auto draw = [&](size_t count) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % count;
+  };
+  for (const OpDef* op : all_ops())
+    for (int round = 0; round < 40; ++round) {
+      Graph graph;
+      const int64_t batch = graph.symbol("B"), sequence = graph.symbol("T", 1024);
+      const Shape shapes[] = {
+          {batch, sequence, 64},  {batch, sequence}, {sequence, batch, 8}, {batch}, {64, 64}, {64}, {},
+          {batch, 4, sequence, 8}};
+      std::vector<TensorId> inputs;
+      for (size_t i = 0, count = 1 + draw(4); i < count; ++i)
+        inputs.push_back(*graph.add_tensor(format("x{}", i),
+                                           {draw(4) == 0 ? DType::kI32 : DType::kF32, shapes[draw(8)]},
+                                           TensorKind::kInput));
+      std::vector<Attr> attrs;
+      for (const AttrSpec& spec : op->attrs) {
+        if (spec.default_value) continue;
+        constexpr const char* kTexts[] = {"f32", "sum", "none"};
+        if (spec.type == AttrType::kI64)
+          attrs.push_back({std::string(spec.name), static_cast<int64_t>(draw(4))});
+        if (spec.type == AttrType::kF64) attrs.push_back({std::string(spec.name), 0.5});
+        if (spec.type == AttrType::kString)
+          attrs.push_back({std::string(spec.name), std::string(kTexts[draw(3)])});
+        if (spec.type == AttrType::kI64List)
+          attrs.push_back(
+              {std::string(spec.name), std::vector<int64_t>(1 + draw(3), static_cast<int64_t>(draw(3)))});
+      }
+      const auto outputs = graph.add_node(op->name, inputs, attrs);
+      const std::string message(outputs.status().message());
+      refused += outputs.ok() ? 0 : 1;
+      named += message.find("[B") != std::string::npos ? 1 : 0;
+      CHECK_MESSAGE(message.find('$') == std::string::npos, message);
+    }
+  CHECK(refused > 1000);
+  CHECK(named > 100);
+  CHECK(error_of("graph {\nsymbol B; symbol \"my T\"; input x: f32[B, \"my T\", 8]; parameter w: f32[4, 2]\n"
+                 "y = matmul(x, w)\n}")
+            .find("$") == std::string::npos);
+}
