@@ -146,7 +146,9 @@ Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path) {
   struct stat info {};
   if (fstat(file.descriptor, &info) != 0) return failed("cannot stat");
   if (!S_ISREG(info.st_mode))
-    return Status(StatusCode::kInvalidArgument, format("{}: not a regular file", path));
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: is {}, wanted a file", path,
+                         S_ISDIR(info.st_mode) ? "a folder" : "a device, pipe or socket"));
   auto mapping = std::make_shared<Mapping>();
   if (info.st_size > 0) {  // mmap refuses length 0
     const auto size = static_cast<size_t>(info.st_size);

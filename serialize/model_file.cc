@@ -8,6 +8,7 @@
 #include "serialize/flatbuffer_reader.h"
 #include "serialize/graph_file.h"
 #include "serialize/model.h"
+#include "serialize/model_format.h"
 #include "serialize/schema/model_generated.h"
 #include "serialize/tensor_record.h"
 
@@ -133,6 +134,11 @@ Result<Model> load_model(const std::string& path) {
 
 Status verify_checksums(const std::string& path) {
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<const ByteSource> source, open_file(path));
+  const Result<ModelFormat> format_of_file = model_format(*source);
+  if (!format_of_file.ok()) return format_of_file.status().with_context(path);
+  if (*format_of_file == ModelFormat::kGguf)
+    return Status(StatusCode::kUnsupported,
+                  format("{}: a GGUF file holds no checksums; import it to a .tsr file, which does", path));
   auto index = read_model_index(source, nullptr);
   if (!index.ok()) return index.status().with_context(path);
   for (const TensorRecord& record : index->records) {

@@ -4,15 +4,15 @@
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_tokenizer.h"
 #include "serialize/model.h"
+#include "serialize/model_format.h"
 
 namespace tessera {
 namespace {
 
 Result<std::optional<TokenizerData>> read(const std::string& path) {
   TSR_ASSIGN_OR_RETURN(const auto source, open_file(path));
-  std::byte magic[4] = {};
-  if (source->size() >= 4) TSR_RETURN_IF_ERROR(source->read_at(0, magic));
-  if (std::string_view(reinterpret_cast<const char*>(magic), 4) == "GGUF") {
+  TSR_ASSIGN_OR_RETURN(const ModelFormat format, model_format(*source));
+  if (format == ModelFormat::kGguf) {
     TSR_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(source));
     return gguf_tokenizer(file);
   }

@@ -6,10 +6,12 @@
 
 #include "capi/engine/initialize.h"
 #include "graph/base/text.h"
+#include "graph/graph_text.h"
 #include "graph/models/model_family.h"
 #include "serialize/atomic_file.h"
 #include "serialize/file_limits.h"
 #include "serialize/json.h"
+#include "serialize/model_format.h"
 
 namespace tessera {
 namespace {
@@ -66,10 +68,8 @@ Json origin_json(const ModelOrigin& origin) {
 }  // namespace
 
 Result<std::shared_ptr<SharedModel>> SharedModel::load(std::shared_ptr<const ByteSource> source) {
-  std::byte magic[4] = {};
-  if (source->size() >= 4) TSR_RETURN_IF_ERROR(source->read_at(0, magic));
-  const std::string_view text(reinterpret_cast<const char*>(magic), 4);
-  Result<Model> model = text == "GGUF" ? import_gguf(source) : load_model(source);
+  TSR_ASSIGN_OR_RETURN(const ModelFormat format, model_format(*source));
+  Result<Model> model = format == ModelFormat::kGguf ? import_gguf(source) : load_model(source);
   if (!model.ok()) return model.status();
   model->source = std::move(source);
   auto shared = std::make_shared<SharedModel>(std::move(model).value(), 0);
@@ -104,7 +104,7 @@ Result<std::shared_ptr<SharedModel>> SharedModel::from_graph(const Graph& graph,
     if (!graph.type(id).shape.is_concrete())
       return Status(StatusCode::kInvalidArgument,
                     format("parameter '{}' is {}: a parameter's extents are numbers", graph.tensor(id).name,
-                           to_text(graph.type(id))));
+                           type_text(graph.type(id), graph)));
   Model model;
   model.graph = graph;
   TSR_RETURN_IF_ERROR(check_storable(model));
