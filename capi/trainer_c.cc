@@ -64,6 +64,14 @@ tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder) {
   });
 }
 
+tsr_status* tsr_checkpoint_info(const char* folder, char* buffer, size_t capacity, size_t* out_size) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{folder, "folder"}}));
+    TSR_ASSIGN_OR_RETURN(const std::string info, checkpoint_json(folder));
+    return put_text(info, buffer, capacity, out_size);
+  });
+}
+
 tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {model, "model"}}));

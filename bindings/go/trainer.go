@@ -112,6 +112,14 @@ func (t *Trainer) Resume(folder string) error {
 	return failure(raw.Tsr_trainer_resume(c, folder))
 }
 
+// CheckpointInfo is JSON: what a checkpoint holds, and the adapters of the model that it is of.
+func CheckpointInfo(folder string) (string, error) {
+	if err := noNUL("folder", folder); err != nil {
+		return "", err
+	}
+	return text(func(b []byte, n *uint64) uintptr { return raw.Tsr_checkpoint_info(folder, b, n) })
+}
+
 // Store writes the present values of all parameters into model.
 func (t *Trainer) Store(model *Model) error {
 	c, done := (*handle)(t).use()

@@ -60,6 +60,17 @@ Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, cons
   return shared_from(std::move(made), model);
 }
 
+std::optional<AdapterSummary> adapter_summary(const Graph& graph) {
+  const std::vector<Adapter> all = find_adapters(graph);
+  if (all.empty()) return std::nullopt;
+  const Shape& a = graph.type(*graph.find_tensor(all[0].a)).shape;
+  AdapterSummary summary;
+  summary.rank = a[all[0].transposed ? 0 : 1];
+  summary.alpha = all[0].factor * static_cast<double>(summary.rank);
+  for (const Adapter& it : all) summary.on += (summary.on.empty() ? "" : ",") + it.weight;
+  return summary;
+}
+
 Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
   Model made = model.snapshot();
   const std::vector<Adapter> all = find_adapters(made.graph);

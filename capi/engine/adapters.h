@@ -1,7 +1,10 @@
 // Low-rank adapters of models: models with them, and models that have taken them in.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "capi/engine/shared_model.h"
 
@@ -9,6 +12,14 @@ namespace tessera {
 
 // Options rank, alpha, on (tessera.h). The values of `model` are shared, not copied; it stays as it is.
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options);
+
+// What add_adapters was asked for, read off the graph that it made; nullopt for one without adapters.
+struct AdapterSummary {
+  int64_t rank = 0;
+  double alpha = 0;
+  std::string on;  // names of the weights, comma-separated
+};
+std::optional<AdapterSummary> adapter_summary(const Graph& graph);
 
 // W + factor * A B in place of every weight with an adapter; the graph is the one without them.
 Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model);

@@ -73,6 +73,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   TSR_ASSIGN_OR_RETURN(trainer->settings_, read_trainer_settings(options, dataset ? dataset->seq() : 0));
   const TrainerSettings& settings = trainer->settings_;
   const Graph forward = model->graph();
+  trainer->adapters_ = adapter_summary(forward);
   if (dataset) {
     TSR_RETURN_IF_ERROR(check_vocabulary(forward, *dataset));
     const int64_t context = model->context_length();

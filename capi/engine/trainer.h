@@ -4,10 +4,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "capi/engine/adapters.h"
 #include "capi/engine/dataset.h"
 #include "capi/engine/running.h"
 #include "capi/engine/settings.h"
@@ -70,6 +72,7 @@ class Trainer {
   void note_reach();  // of the arenas, where evaluation has gone beyond training
 
   TrainerSettings settings_;
+  std::optional<AdapterSummary> adapters_;  // of the model
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<Running> running_;
   std::vector<int32_t> tokens_, labels_;  // [batch, seq]
@@ -83,5 +86,8 @@ class Trainer {
   std::vector<MemoryReport> memory_;  // as of the second step; arenas as of the last evaluation
   std::atomic<bool> cancelled_{false};
 };
+
+// What a checkpoint holds, as tsr_checkpoint_info has it.
+Result<std::string> checkpoint_json(const std::string& folder);
 
 }  // namespace tessera
