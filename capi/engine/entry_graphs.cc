@@ -66,7 +66,10 @@ Result<Graph> step_of(const Graph& with_loss, const TrainerSettings& settings) {
 }
 
 Result<Graph> evaluation_of(const Graph& with_loss, const TrainerSettings& settings) {
-  return with_parameters_as_set(make_evaluation(with_loss, settings.step.fp8_products), settings);
+  TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss, settings.step.fp8_products));
+  if (settings.eval_weights != WeightFormat::kModel)
+    return with_stored_weights(evaluation, settings.eval_weights);
+  return with_parameters_as_set(std::move(evaluation), settings);
 }
 
 Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings) {

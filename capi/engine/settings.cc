@@ -91,7 +91,14 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   // Gradients of f16 need it: below 6e-8 nothing is left of them.
   if (settings.precision == DType::kF16 && !reader.has("loss_scaling"))
     settings.step.loss_scaling.initial = 65536;
-  settings.bf16_weights = reader.choice("weights", "model", {"model", "bf16"}) == "bf16";
+  settings.evaluate_only = reader.flag("evaluate_only", false);
+  // Weights that are only read may be stored in any format that generators know.
+  const std::string weights = settings.evaluate_only
+                                  ? reader.choice("weights", "model", {"model", "bf16", "int8", "int4"})
+                                  : reader.choice("weights", "model", {"model", "bf16"});
+  settings.bf16_weights = weights == "bf16";
+  if (weights.starts_with("int"))
+    settings.eval_weights = weight_format_from_name(weights).value_or(WeightFormat::kModel);
   if (settings.bf16_weights && settings.precision == DType::kF16)
     reader.fail(Status(StatusCode::kInvalidArgument,
                        "trainer: option 'weights' is bf16, whose numbers f16 (option 'precision') does not "
@@ -105,7 +112,6 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   settings.fused_loss = fused == "on" ? FusedLoss::kOn : fused == "off" ? FusedLoss::kOff : FusedLoss::kAuto;
   settings.frozen = reader.text("frozen");
   settings.eval_batches = reader.i64("eval_batches", 0, 0);
-  settings.evaluate_only = reader.flag("evaluate_only", false);
   settings.measure_memory = reader.flag("measure_memory", true);
   settings.compute.trace = reader.flag("trace", false);
   settings.watchdog_s = reader.f64("watchdog", settings.watchdog_s, 0, 1e9);

@@ -45,6 +45,7 @@ struct TrainerSettings {
   DType precision = DType::kF32;
   bool tf32_products = false;  // beside f32: graph/transform/tf32_products.h
   bool bf16_weights = false;   // but for those that train, with this: graph/transform/bf16_parameters.h
+  WeightFormat eval_weights = WeightFormat::kModel;  // int8 and int4, of a trainer that evaluates only
   FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;
   int64_t eval_batches = 0;

@@ -192,3 +192,78 @@ TEST_CASE("the report tells how far evaluation reached into arenas, where that i
   CHECK(trained < arena("\"predicted\":"));
   CHECK(arena("\"measured\":") == arena("\"predicted\":"));
 }
+
+TEST_CASE("a checkpoint tells the adapters of its model, and is resumed by a model that has the same") {
+  const Scratch scratch;
+  const std::string folder = scratch / "checkpoint";
+  const Runtime runtime = capi_test::runtime();
+  const Dataset dataset = bytes_dataset();
+  const Model base = described(kModel);
+  const auto trainer_of = [&](const Model& model) {
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(runtime.get(), model.get(), dataset.get(), options({{"batch", 2}}).get(), &made));
+    return Trainer(made);
+  };
+  const auto resumed = [&](const Trainer& trainer) {
+    return take(tsr_trainer_resume(trainer.get(), folder.c_str()));
+  };
+  {
+    const Trainer trainer =
+        trainer_of(adapted(base, {{"rank", 3}, {"alpha", 6.0}, {"on", "block.*.q.weight"}}));
+    one_step(trainer);
+    ok(tsr_trainer_save(trainer.get(), folder.c_str()));
+  }
+  const std::string info = text([&](char* buffer, size_t capacity, size_t* size) {
+    return tsr_checkpoint_info(folder.c_str(), buffer, capacity, size);
+  });
+  CHECK(info.find(R"("step":1,)") != std::string::npos);
+  CHECK(info.find(R"("adapters":{"rank":3,"alpha":6.0,"on":"block.0.q.weight,block.1.q.weight"})") !=
+        std::string::npos);
+
+  const Error plain = resumed(trainer_of(base));
+  CHECK(plain.code == TSR_INVALID_ARGUMENT);
+  CHECK_MESSAGE(plain.message.find("rank 3 and alpha 6") != std::string::npos, plain.message);
+  CHECK(plain.message.find("--lora 3") != std::string::npos);
+  const Error other = resumed(trainer_of(adapted(base, {{"rank", 3}, {"on", "block.*.q.weight"}})));
+  CHECK_MESSAGE(
+      other.message.find("rank 3 and alpha 6, this model's rank 3 and alpha 3") != std::string::npos,
+      other.message);
+  const Trainer same =
+      trainer_of(adapted(base, {{"rank", 3}, {"alpha", 6.0}, {"on", "block.0.q.weight,block.1.q.weight"}}));
+  CHECK(resumed(same).code == TSR_OK);
+
+  ok(tsr_trainer_save(trainer_of(base).get(), folder.c_str()));
+  const Error without = resumed(same);
+  CHECK_MESSAGE(
+      without.message.find("without low-rank adapters, this model has some of rank 3") != std::string::npos,
+      without.message);
+  size_t size = 0;
+  CHECK(take(tsr_checkpoint_info((scratch / "none").c_str(), nullptr, 0, &size)).code == TSR_NOT_FOUND);
+}
+
+TEST_CASE("evaluating alone may store weights as a generator does") {
+  const Runtime runtime = capi_test::runtime();
+  const Dataset dataset = bytes_dataset();
+  const Model model = described("llama:L=2,C=64,H=4,F=96,V=256,T=64");
+  const auto loss = [&](const char* weights, const char* devices) {
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(
+        runtime.get(), model.get(), dataset.get(),
+        options({{"weights", std::string(weights)}, {"devices", std::string(devices)}, {"evaluate_only", 1}})
+            .get(),
+        &made));
+    return capi_test::evaluated(Trainer(made));
+  };
+  const double whole = loss("model", "cpu:1");
+  for (const char* weights : {"bf16", "int8", "int4"}) {
+    CAPTURE(weights);
+    const double stored = loss(weights, "cpu:1");
+    CHECK(stored != whole);
+    CHECK(stored == doctest::Approx(whole).epsilon(5e-3));
+    CHECK(loss(weights, "cpu:2") == doctest::Approx(stored).epsilon(1e-4));
+  }
+  tsr_trainer* made = nullptr;
+  const Error refused = take(tsr_trainer_new(runtime.get(), model.get(), dataset.get(),
+                                             options({{"weights", std::string("int8")}}).get(), &made));
+  CHECK(refused.message.find("wanted one of model, bf16") != std::string::npos);
+}

@@ -793,7 +793,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        was found; gradients and optimizer state stay f32. With precision f32, tf32 or bf16, on
  *                        any device. Drawn from seed, step, parameter and element: the same whatever the plan.
  *                        Weights that are read begin rounded to nearest. Checkpoints hold bf16 and are resumed
- *                        with the same choice; tsr_trainer_store writes the same numbers in the model's type
+ *                        with the same choice; tsr_trainer_store writes the same numbers in the model's type. With
+ *                        evaluate_only also int8 and int4, as for a generator
  *   fused_loss     str   on: output head and token loss are computed together, a few rows at a time, so that no
  *                        logits are held; off: apart; auto (default): together on GPUs where no plan is slower
  *                        for it
@@ -854,6 +855,11 @@ TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
  * removed; the checkpoint in it stays. */
 TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
+
+/* What a checkpoint holds: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "adapters": null | {"rank",
+ * "alpha", "on"}, the options of tsr_model_add_adapters that make the model it is of, "tensors": [{"name", "dtype",
+ * "shape"}]}. */
+TSR_API tsr_status* tsr_checkpoint_info(const char* folder, char* buffer, size_t capacity, size_t* out_size);
 
 /* Present values of all parameters into `model`, which may be the one trained or another with these
  * parameters. The model then holds a copy of them in host memory. */
