@@ -23,6 +23,38 @@ c++ -std=c++11 "${strict[@]}" "$work/header.cc" $(pkg-config --cflags --libs tes
 c++ "$work/header.cc" $(pkg-config --cflags tessera) -static-libstdc++ "$(pkg-config --variable=libdir tessera)/libtessera.a" \
   $(pkg-config --static --libs-only-l tessera | sed 's/-ltessera\b//') -o "$work/header_static"
 LD_LIBRARY_PATH= "$work/header_static"
+# Without any shared library. Debian has no static Highway, so that a stand-in shows that nothing else is missing.
+# shellcheck disable=SC2207
+fully_static=(cc -static "$work/header.c" $(pkg-config --static --cflags --libs tessera))
+if "${fully_static[@]}" -o "$work/header_full" 2>"$work/static.log"; then
+  echo "ok: fully static: as it is"
+else
+  grep -q 'cannot find -lhwy' "$work/static.log" || { cat "$work/static.log"; exit 1; }
+  cat >"$work/hwy.cc" <<'CODE'
+#include <hwy/targets.h>
+namespace hwy {
+int64_t SupportedTargets() { return HWY_STATIC_TARGET; }
+ChosenTarget& GetChosenTarget() { static ChosenTarget chosen; return chosen; }
+}
+CODE
+  c++ -c "$work/hwy.cc" -o "$work/hwy.o" && ar rcs "$work/libhwy.a" "$work/hwy.o"
+  "${fully_static[@]}" -L"$work" -o "$work/header_full" 2>"$work/static.log" || { cat "$work/static.log"; exit 1; }
+  echo "ok: fully static: with a libhwy.a, which this system lacks"
+fi
+LD_LIBRARY_PATH= "$work/header_full"
+doc=$work/prefix/share/doc/tessera
+for file in LICENSE README.md docs/architecture.md samples/c/finetune.c; do
+  [ -s "$doc/$file" ] || { echo "FAILED: $file is not installed"; exit 1; }
+done
+# Links of what is installed lead somewhere, but those to the source tree.
+python3 - "$doc" <<'CODE'
+import pathlib, re, sys
+for page in pathlib.Path(sys.argv[1]).rglob("*.md"):
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        wanted = (page.parent / link).resolve()
+        assert wanted.exists() or not link.endswith(".md") and "/" in link, f"{page}: {link} leads nowhere"
+CODE
+echo "ok: documents and the licence are installed"
 echo "ok: header: C11 and C++11 with ${strict[*]}; shared and static"
 
 text=/usr/share/games/fortunes/computers
