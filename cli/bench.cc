@@ -1,19 +1,21 @@
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <random>
-#include <set>
 
 #include "command.h"
 #include "kernel_times.h"
+#include "plan_text.h"
 
 namespace cli {
 
 namespace {
 struct Arguments : Common {
   std::string model, mode = "train", precision, weights, fused_loss;
-  int64_t batch = 4, seq = 128, steps = 7, tokens = 64;
+  int64_t batch = 8, seq = 128, steps = 7, tokens = 64;
   double peak_tflops = 0, product_tflops = 0, copy_gbs = 0;
   bool kernels = false;
 };
@@ -232,21 +234,54 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
   return result;
 }
 
+// "12.6 GB/s"; `unit` after the prefix: "FLOP/s", "B/s".
+std::string scaled_text(double value, const std::string& unit) {
+  constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
+  size_t prefix = 0;
+  for (; value >= 1000 && prefix + 1 < std::size(kPrefixes); ++prefix) value /= 1000;
+  char text[48];
+  std::snprintf(text, sizeof text, "%.3g ", value);
+  return text + (kPrefixes[prefix] + unit);
+}
+
+void print_train(const Json& result) {
+  const auto real = [&](const char* key) { return result[key].get<double>(); };
+  const Json& rounds = result["seconds"];
+  const auto [fastest, slowest] = std::minmax_element(rounds.begin(), rounds.end());
+  std::cout << "step       " << seconds_text(real("step_seconds")) << ", the median of " << rounds.size()
+            << " (" << seconds_text(fastest->get<double>()) << " to " << seconds_text(slowest->get<double>())
+            << ")\n"
+            << "predicted  " << seconds_text(real("predicted_step_seconds")) << " by plan "
+            << result["plan"].get<std::string>() << '\n'
+            << "speed      " << rate_text(real("tokens_per_second")) << " tokens/s\n"
+            << "model      " << result["parameters"].get<int64_t>() << " parameters, "
+            << scaled_text(real("flops_per_token"), "FLOP") << " a token, "
+            << scaled_text(real("model_flops_per_second"), "FLOP/s") << '\n';
+  if (result.contains("mfu"))
+    std::cout << "mfu        " << percent_text(real("mfu")) << " of "
+              << scaled_text(real("peak_flops_per_second"), "FLOP/s") << " a device\n";
+}
+
+void print_decode(const Json& result) {
+  const auto real = [&](const char* key) { return result[key].get<double>(); };
+  std::cout << "prefill    " << rate_text(real("prefill_tokens_per_second")) << " tokens/s, "
+            << scaled_text(real("prefill_flops_per_second"), "FLOP/s") << '\n'
+            << "decode     " << rate_text(real("decode_tokens_per_second")) << " tokens/s, "
+            << seconds_text(1 / real("decode_tokens_per_second")) << " a token, "
+            << scaled_text(real("decode_bytes_per_second"), "B/s") << '\n'
+            << "model      " << result["parameters"].get<int64_t>() << " parameters, a token reads "
+            << bytes_text(static_cast<int64_t>(real("bytes_per_token"))) << '\n';
+}
+
 void print_result(const Json& result) {
-  for (const auto& [key, value] : result.items()) {
-    if (key == "kernels") continue;
-    if (key == "devices") {
-      for (const Json& device : value) {
-        std::cout << "memory  " << device["name"].get<std::string>() << "  arena "
-                  << bytes_text(device["arena_bytes"]["predicted"]);
-        if (device.contains("device_bytes"))
-          std::cout << ", device predicted " << bytes_text(device["device_bytes"]["predicted"])
-                    << ", measured " << bytes_text(device["device_bytes"]["measured"]);
-        std::cout << '\n';
-      }
-      continue;
-    }
-    std::cout << key << "  " << value.dump() << '\n';
+  result["mode"] == "train" ? print_train(result) : print_decode(result);
+  for (const Json& device : result["devices"]) {
+    std::cout << "memory     " << device["name"].get<std::string>() << "  arena "
+              << bytes_text(device["arena_bytes"]["predicted"]);
+    if (device.contains("device_bytes"))
+      std::cout << ", device predicted " << bytes_text(device["device_bytes"]["predicted"]) << ", measured "
+                << bytes_text(device["device_bytes"]["measured"]);
+    std::cout << '\n';
   }
   if (result.contains("kernels")) std::cout << kernel_table(result["kernels"], kRows);
 }
@@ -275,7 +310,9 @@ void register_bench(CLI::App& app) {
   command->add_option("--weights", args->weights,
                       "bf16; decode: also int8 or int4 (default: as the model has them)");
   command->add_option("--tokens", args->tokens, "decode: tokens to generate")->capture_default_str();
-  command->add_option("--steps", args->steps, "counted rounds, after one that is not")->capture_default_str();
+  command->add_option("--steps", args->steps, "counted rounds, after one that is not")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
   command->add_option("--peak-tflops", args->peak_tflops,
                       "train: the peak of one device that mfu is a share of (default: of bf16, where known)");
   command->add_flag("--kernels", args->kernels,

@@ -1,6 +1,7 @@
 #include <iostream>
 
 #include "command.h"
+#include "progress.h"
 
 namespace cli {
 
@@ -27,6 +28,7 @@ void register_calibrate(CLI::App& app) {
   command->add_option("--threads", args->threads, "threads for kernels; 0: all cores of this process")
       ->capture_default_str();
   add_json(*command, *args);
+  add_quiet(*command, *args);
   command->callback([args] {
     check_output(args->output);
     const Runtime runtime = open_runtime(*args);
@@ -37,7 +39,7 @@ void register_calibrate(CLI::App& app) {
         make<Calibration>(tsr_calibration_new, runtime.get(), static_cast<const tsr_options*>(options.get()));
     const auto* reading = static_cast<const tsr_calibration*>(calibration.get());
     {
-      Progress progress;
+      Progress progress(*args);
       for (double done = 0; done < 1;) {
         progress.show(std::to_string(static_cast<int>(100 * done)) + " %  " +
                       text(tsr_calibration_next, reading));

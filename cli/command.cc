@@ -105,6 +105,17 @@ Model adapted(Model model, const Adapters& adapters) {
   return make<Model>(tsr_model_add_adapters, model.get(), static_cast<const tsr_options*>(options.get()));
 }
 
+Adapters missing_adapters(const std::string& checkpoint, const Model& model) {
+  const Json saved = Json::parse(text(tsr_checkpoint_info, checkpoint.c_str()));
+  if (saved["adapters"].is_null()) return {};
+  const Json info = Json::parse(text(tsr_model_info, model.get()));
+  for (const Json& tensor : info["tensors"])
+    if (tensor["name"].get<std::string>().ends_with(".lora_a")) return {};
+  const Json& adapters = saved["adapters"];
+  return {adapters["rank"].get<int64_t>(), adapters["alpha"].get<double>(),
+          adapters["on"].get<std::string>()};
+}
+
 Tokenizer open_tokenizer(const std::string& text) {
   if (text == "bytes") return make<Tokenizer>(tsr_tokenizer_new_bytes);
   return make<Tokenizer>(tsr_tokenizer_load, text.c_str());
@@ -198,16 +209,6 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
-Progress::~Progress() {
-  if (shown_) std::cerr << '\n';
-}
-void Progress::show(const std::string& line) {
-  if (!terminal_) return;
-  std::cerr << '\r' << line << "\x1b[K" << std::flush;
-  shown_ = true;
 }
 
 }  // namespace cli

@@ -41,6 +41,7 @@ struct Common {
   int64_t measure = 0;
   bool tune = false;
   bool json = false;
+  bool quiet = false;
 };
 void add_json(CLI::App& command, Common& common);
 void add_placement(CLI::App& command,
@@ -62,6 +63,8 @@ struct Adapters {
 };
 void add_adapter_options(CLI::App& command, Adapters& adapters);
 Model adapted(Model model, const Adapters& adapters);
+// Adapters that the checkpoint's model has and `model` lacks; rank 0: none.
+Adapters missing_adapters(const std::string& checkpoint, const Model& model);
 
 // "bytes", or the tokenizer of a .tsr or GGUF file.
 Tokenizer open_tokenizer(const std::string& text);
@@ -82,17 +85,5 @@ void check_output(const std::string& path, Output output = Output::kFile);
 void print_json(const Json& object);  // on one line of stdout, reals exact
 std::string bytes_text(int64_t bytes);
 double median(std::vector<double> values);
-
-// A line on stderr that is overwritten by the next; nothing when stderr is no terminal.
-class Progress {
- public:
-  Progress();
-  ~Progress();  // ends the line
-  void show(const std::string& line);
-
- private:
-  bool terminal_;
-  bool shown_ = false;
-};
 
 }  // namespace cli

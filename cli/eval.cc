@@ -1,5 +1,6 @@
 #include <cmath>
 #include <iostream>
+#include <optional>
 
 #include "command.h"
 
@@ -8,7 +9,8 @@ namespace cli {
 namespace {
 struct Arguments : Common {
   std::string model, data;
-  int64_t batch = 8, seq = 128;
+  std::optional<std::string> weights, precision;
+  std::optional<int64_t> batch, seq;
   bool special = false;
 };
 }  // namespace
@@ -16,11 +18,18 @@ struct Arguments : Common {
 void register_eval(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("eval", "mean loss of a model on a text");
-  command->footer("Example:\n  tessera eval model.tsr --data text.txt --seq 128");
+  command->footer(
+      "Example:\n  tessera eval model.tsr --data text.txt --seq 128\n"
+      "  tessera eval model.tsr --data text.txt --weights int8     (what `generate --weights int8` computes "
+      "with)");
   command->add_option("model", args->model, ".tsr or GGUF file")->required();
   add_data(*command, args->data);
-  command->add_option("--batch", args->batch, "sequences at once, over all devices")->capture_default_str();
-  command->add_option("--seq", args->seq, "tokens a sequence")->capture_default_str();
+  command->add_option("--batch", args->batch, "sequences at once, over all devices (default 8)");
+  command->add_option("--seq", args->seq, "tokens a sequence (default 128)");
+  command->add_option("--precision", args->precision,
+                      "f32, tf32, bf16, f16 or fp8: what is computed in (default f32)");
+  command->add_option("--weights", args->weights,
+                      "bf16, int8 or int4: how matrices are kept (default model: as they are)");
   command->add_flag("--special", args->special,
                     "recognise control tokens written out in the text, such as </s>");
   add_placement(*command, *args);
@@ -37,7 +46,8 @@ void register_eval(CLI::App& app) {
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "batch", args->batch);
-    set(options, "seq", args->seq);
+    set(options, "precision", args->precision);
+    set(options, "weights", args->weights);
     set(options, "evaluate_only", int64_t{1});
     const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
                                           static_cast<const tsr_dataset*>(dataset.get()),

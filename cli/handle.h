@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -79,6 +80,12 @@ inline void set(const Options& options, const char* key, double value) {
 }
 inline void set(const Options& options, const char* key, const std::string& value) {
   check(tsr_options_set_str(options.get(), key, value.c_str()));
+}
+
+// Nothing where the command line has nothing: the library's default then counts.
+template <class T>
+void set(const Options& options, const char* key, const std::optional<T>& value) {
+  if (value) set(options, key, *value);
 }
 
 }  // namespace cli

@@ -6,21 +6,23 @@
 #include <system_error>
 
 #include "command.h"
+#include "plan_text.h"
+#include "progress.h"
 
 namespace cli {
 
 namespace {
 
 struct Arguments : Common {
-  std::string model, data, output, resume, checkpoint, schedule = "constant", optimizer = "adamw", frozen,
-                                                       trace, offload_folder, precision, weights, fused_loss;
-  double watchdog = 60;
-  int64_t steps = 100, batch = 8, seq = 128, warmup = 0;
-  double lr = 1e-3, lr_end = 0, clip_norm = 1, eval_fraction = 0.1;
+  std::string model, data, output, resume, checkpoint, frozen, trace, offload_folder, precision, weights,
+      fused_loss;
+  int64_t steps = 100;
+  double eval_fraction = 0.1;
   bool special = false;
-  std::optional<double> loss_scaling, weight_decay, momentum, dropout;
-  std::optional<int64_t> checkpoint_every;
-  int64_t eval_batches = 0;
+  // Absent: the library decides.
+  std::optional<std::string> schedule, optimizer;
+  std::optional<double> lr, lr_end, clip_norm, watchdog, loss_scaling, weight_decay, momentum, dropout;
+  std::optional<int64_t> batch, seq, warmup, checkpoint_every, eval_batches;
   Adapters adapters;
 };
 
@@ -55,15 +57,15 @@ Options trainer_options(const Arguments& args) {
   set(options, "optimizer", args.optimizer);
   set(options, "clip_norm", args.clip_norm);
   set(options, "seed", args.seed);
-  if (args.weight_decay) set(options, "weight_decay", *args.weight_decay);
-  if (args.momentum) set(options, "momentum", *args.momentum);
-  if (args.dropout) set(options, "dropout", *args.dropout);
+  set(options, "weight_decay", args.weight_decay);
+  set(options, "momentum", args.momentum);
+  set(options, "dropout", args.dropout);
   if (!args.precision.empty()) set(options, "precision", args.precision);
   if (!args.weights.empty()) set(options, "weights", args.weights);
   if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
-  if (args.loss_scaling) set(options, "loss_scaling", *args.loss_scaling);
+  set(options, "loss_scaling", args.loss_scaling);
   if (!args.frozen.empty()) set(options, "frozen", args.frozen);
-  if (args.eval_batches != 0) set(options, "eval_batches", args.eval_batches);
+  set(options, "eval_batches", args.eval_batches);
   if (!args.trace.empty()) set(options, "trace", int64_t{1});
   if (!args.offload_folder.empty()) set(options, "offload_folder", args.offload_folder);
   set(options, "watchdog", args.watchdog);
@@ -89,19 +91,22 @@ bool is_folder(const std::string& path) {
 std::string resume_folder(const std::string& text) {
   if (is_folder(text)) return text;
   if (is_folder(text + ".checkpoint")) return text + ".checkpoint";
-  return text;
+  throw Error(TSR_NOT_FOUND,
+              "--resume " + text + ": there is no such folder, nor " + text +
+                  ".checkpoint; wanted a checkpoint's folder, or the model that it lies beside");
 }
 
-// The folder of the run's checkpoints; empty: none is named. With --out it is the result's own, so that what was
-// resumed stays as it is; a run that is resumed alone goes on in its folder.
+// The folder of the run's checkpoints; empty: none is named. With --out it is the result's own, so that what
+// was resumed stays as it is; a run that is resumed alone goes on in its folder.
 std::string checkpoint_folder(const Arguments& args) {
   if (!args.checkpoint.empty()) return args.checkpoint;
   if (!args.output.empty()) return args.output + ".checkpoint";
   return args.resume.empty() ? "" : resume_folder(args.resume);
 }
 
-// Standard error, also with --json: what is not said now is found out after hours.
-void say_what_is_kept(const Arguments& args, const std::string& checkpoint, int64_t every, const Json& saving) {
+// The warning comes whatever is quiet: what is not said now is found out after hours.
+void say_what_is_kept(const Arguments& args, const std::string& checkpoint, int64_t every,
+                      const Json& saving) {
   const bool saves = every > 0 && !checkpoint.empty();
   if (args.output.empty() && !saves) {
     std::cerr << "warning: nothing of this run is kept: "
@@ -110,7 +115,7 @@ void say_what_is_kept(const Arguments& args, const std::string& checkpoint, int6
               << '\n';
     return;
   }
-  if (args.json) return;
+  if (is_quiet(args)) return;
   const auto size = [&](const char* key) { return bytes_text(saving[key].get<int64_t>()); };
   std::string kept;
   if (saves)
@@ -134,7 +139,15 @@ void train(const Arguments& args) {
   if (saves) check(tsr_trainer_check_folder(checkpoint.c_str()));
 
   const Runtime runtime = open_runtime(args);
-  const Model model = adapted(open_model(args.model, args.seed), args.adapters);
+  Model given = open_model(args.model, args.seed);
+  Adapters adapters = args.adapters;
+  if (adapters.rank == 0 && !args.resume.empty()) {
+    adapters = missing_adapters(resume_folder(args.resume), given);
+    if (adapters.rank != 0 && !is_quiet(args))
+      std::cerr << "adapters of rank " << adapters.rank << ", as the checkpoint has them (--lora "
+                << adapters.rank << ")\n";
+  }
+  const Model model = adapted(std::move(given), adapters);
   const Dataset dataset = training_data(args, model);
   const Options options = trainer_options(args);
   const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
@@ -144,12 +157,15 @@ void train(const Arguments& args) {
 
   Json before = Json::parse(text(tsr_trainer_report, trainer.get()));
   int64_t done = before["step"].get<int64_t>();
-  if (!args.json)
+  if (!is_quiet(args))
     std::cerr << "plan " << before["plan"]["strategy"].get<std::string>() << "; "
               << bytes_text(before["devices"][0]["arena_bytes"]["predicted"].get<int64_t>()) << " on "
               << before["devices"].size() << " device(s)"
               << (done > 0 ? "; resumed at step " + std::to_string(done) : "") << '\n';
 
+  if (done >= args.steps && !args.resume.empty() && !is_quiet(args))
+    std::cerr << "nothing is left to do: the checkpoint is at step " << done << " of --steps " << args.steps
+              << "; to go on, give --steps more than " << done << '\n';
   say_what_is_kept(args, checkpoint, every, before["saving"]);
 
   // What fails from here on leaves the last checkpoint: the one that was resumed, then this run's own.
@@ -169,10 +185,10 @@ void train(const Arguments& args) {
     last_good = checkpoint, saved_at = done;
   };
   std::vector<double> losses, seconds;
-  const int64_t tokens = args.batch * args.seq;
+  const int64_t tokens = before["tokens_per_step"].get<int64_t>();
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, interrupt);
   {
-    Progress progress;
+    Progress progress(args);
     while (done < args.steps && interrupted == 0) {
       tsr_step step{};
       step.struct_size = sizeof step;
@@ -230,8 +246,9 @@ void train(const Arguments& args) {
     std::cout << "held out   " << result["eval_loss"].get<double>()
               << " nats a token (unigram entropy of the text " << result["unigram_entropy"].get<double>()
               << ")\n";
-  std::cout << "speed      " << result["tokens_per_second"].get<double>() << " tokens/s, "
-            << result["step_seconds"].get<double>() << " s a step\n";
+  if (!seconds.empty())
+    std::cout << "speed      " << rate_text(result["tokens_per_second"].get<double>()) << " tokens/s, "
+              << seconds_text(result["step_seconds"].get<double>()) << " a step\n";
   for (const Json& device : result["devices"])
     std::cout << "memory     " << device["name"].get<std::string>() << "  predicted "
               << device["arena_bytes"]["predicted"].get<int64_t>() << ", measured "
@@ -251,8 +268,10 @@ void register_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "fine-tune a model on a text, on every device given");
   command->footer(
       "Example:\n  tessera train model.tsr --data text.txt --steps 200 --devices cpu:2 --out tuned.tsr\n"
-      "  tessera train model.tsr --data text.txt --steps 200 --resume tuned.tsr --out tuned.tsr     (goes on)\n"
-      "  tessera train model.tsr --data text.txt --steps 300 --resume tuned.tsr --out further.tsr   (tuned.tsr and "
+      "  tessera train model.tsr --data text.txt --steps 200 --resume tuned.tsr --out tuned.tsr     (goes "
+      "on)\n"
+      "  tessera train model.tsr --data text.txt --steps 300 --resume tuned.tsr --out further.tsr   "
+      "(tuned.tsr and "
       "its checkpoint stay)\n"
       "  tessera train model.tsr --data text.txt --devices cpu:4 --parallel dp=2,tp=2,zero=1 --out tuned.tsr "
       "--json\n"
@@ -261,18 +280,18 @@ void register_train(CLI::App& app) {
   add_data(*command, args->data);
   command->add_option("--out", args->output, ".tsr file to write; checkpoints go to OUT.checkpoint");
   command->add_option("--steps", args->steps, "optimizer steps")->capture_default_str();
-  command->add_option("--batch", args->batch, "sequences in one step, over all devices")
-      ->capture_default_str();
-  command->add_option("--seq", args->seq, "tokens a sequence")->capture_default_str();
-  command->add_option("--lr", args->lr, "peak learning rate")->capture_default_str();
-  command->add_option("--schedule", args->schedule, "constant, cosine or linear")->capture_default_str();
-  command->add_option("--warmup", args->warmup, "steps of linear rise")->capture_default_str();
-  command->add_option("--lr-end", args->lr_end, "last rate as a fraction of lr")->capture_default_str();
-  command->add_option("--optimizer", args->optimizer, "adamw or sgd")->capture_default_str();
+  command->add_option("--batch", args->batch, "sequences in one step, over all devices (default 8)");
+  command->add_option("--seq", args->seq, "tokens a sequence (default 128)");
+  command->add_option("--lr", args->lr, "peak learning rate (default 1e-4; from scratch 1e-3 and more)");
+  command->add_option("--schedule", args->schedule, "constant (default), cosine or linear");
+  command->add_option("--warmup", args->warmup, "steps of linear rise (default 10; 0: none)");
+  command->add_option("--lr-end", args->lr_end,
+                      "rate at the end of the schedule as a fraction of lr (default 0)");
+  command->add_option("--optimizer", args->optimizer, "adamw (default) or sgd");
   command->add_option("--weight-decay", args->weight_decay, "default: 0.01 for adamw, 0 for sgd");
   command->add_option("--momentum", args->momentum, "of sgd (default 0.9)");
-  command->add_option("--clip-norm", args->clip_norm, "bound on the global gradient norm; 0: none")
-      ->capture_default_str();
+  command->add_option("--clip-norm", args->clip_norm,
+                      "bound on the global gradient norm (default 1.0); 0: none");
   command->add_option(
       "--loss-scaling", args->loss_scaling,
       "first factor on the loss, a power of two, then adapted; 0: none (default: 65536 with f16)");
@@ -291,8 +310,8 @@ void register_train(CLI::App& app) {
                     "recognise control tokens written out in the text, such as </s>");
   command->add_option("--eval-fraction", args->eval_fraction, "last part of the text, held out")
       ->capture_default_str();
-  command->add_option("--eval-batches", args->eval_batches, "most batches of it to evaluate; 0: all")
-      ->capture_default_str();
+  command->add_option("--eval-batches", args->eval_batches,
+                      "most batches of it to evaluate (default 0: all)");
   command->add_option("--seed", args->seed, "of data order and dropout")->capture_default_str();
   command->add_option("--checkpoint", args->checkpoint,
                       "folder (default: OUT.checkpoint; without --out the one of --resume)");
@@ -304,12 +323,11 @@ void register_train(CLI::App& app) {
   command->add_option("--trace", args->trace, "write what ran, for Perfetto or chrome://tracing");
   command->add_option("--offload-folder", args->offload_folder,
                       "for what is offloaded to file (default $TMPDIR)");
-  command
-      ->add_option("--watchdog", args->watchdog,
-                   "seconds without progress after which a step fails; 0: never")
-      ->capture_default_str();
+  command->add_option("--watchdog", args->watchdog,
+                      "seconds without progress after which a step fails (default 60; 0: never)");
   add_placement(*command, *args);
   add_json(*command, *args);
+  add_quiet(*command, *args);
   command->callback([args] { train(*args); });
 }
 

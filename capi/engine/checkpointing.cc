@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "capi/engine/adapters.h"
-#include "capi/engine/json.h"
 #include "capi/engine/trainer.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/bf16_parameters.h"
+#include "serialize/json.h"
 
 namespace tessera {
 namespace {

@@ -17,6 +17,28 @@ expect 'smallest|would work|limit' "$tessera" train "$model" --data "$text" --me
 expect "no backend.*here: cpu" "$tessera" train "$model" --data "$text" --devices gpu:1
 expect 'cuda' "$tessera" generate "$model" --devices cuda
 expect 'use precision f32' "$tessera" train "$model" --data "$text" --precision bf16
+# Words that cannot be understood: what was found, and the nearest that is known.
+expect "unknown option '--bogus'; did you mean" "$tessera" --bogus
+expect "unknown option '--stepz'; did you mean --steps" "$tessera" train "$model" --stepz 3
+expect "'--steps' before a command; after its name it belongs to: train" "$tessera" --steps 3 train "$model"
+expect "no command is called 'trian'; did you mean train" "$tessera" trian "$model"
+expect 'a command is missing: devices, import' "$tessera"
+expect "did you mean --prompt 'Once upon a time'" "$tessera" generate "$model" "Once upon a time"
+expect "did you mean --data '$text'" "$tessera" train "$model" "$text"
+expect 'several words wants quotes' "$tessera" generate "$model" --prompt Once upon a time
+expect 'is the file to import' "$tessera" import "$model" -o "$model"
+expect "steps has no value, wanted an integer" "$tessera" train "$model" --data "$text" --steps
+expect "lr is '1e-3x', wanted a number" "$tessera" train "$model" --data "$text" --lr 1e-3x
+expect 'steps is given more than once' "$tessera" train "$model" --data "$text" --steps 3 --steps 4
+# Files that are no models.
+echo "some notes" >"$work/notes.txt"
+expect 'wanted a .tsr file .* or a GGUF file .*; this looks like text' "$tessera" import "$work/notes.txt" -o "$work/notes.tsr"
+[ ! -e "$work/notes.tsr" ] || { echo "FAILED: a model was written from notes"; exit 1; }
+printf 'PK\003\004' >"$work/model.pt"
+expect 'zip archive, as PyTorch' "$tessera" inspect "$work/model.pt"
+printf '\100\000\000\000\000\000\000\000{"a":{}}' >"$work/model.safetensors"
+expect 'a safetensors file: convert it to GGUF' "$tessera" generate "$work/model.safetensors"
+expect 'is a folder, wanted a file' "$tessera" inspect "$work"
 # Numbers that are none, or beyond what is held; words that would change nothing.
 expect 'did you mean' "$tessera" frobnicate
 expect '64 bits' "$tessera" train "$model" --data "$text" --steps 99999999999999999999

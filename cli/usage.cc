@@ -1,0 +1,157 @@
+#include "usage.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace cli {
+
+namespace {
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j)
+      diagonal =
+          std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])}));
+  }
+  return row[b.size()];
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+  const auto found =
+      std::ranges::min_element(known, {}, [&](const std::string& it) { return edit_distance(word, it); });
+  return found == known.end() ? "" : *found;
+}
+
+// Quoted, on one line, and short enough to be read.
+std::string quoted(const std::string& word) {
+  constexpr size_t kMost = 60;
+  std::string text;
+  for (const char c : word.substr(0, kMost)) text += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  return "'" + text + (word.size() > kMost ? "...'" : "'");
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+std::vector<const CLI::App*> all_commands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::string unknown_option(const CLI::App& app, const CLI::App& command, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  std::string message = "unknown option " + quoted(name);
+  if (&command == &app) {
+    std::string owners;
+    for (const CLI::App* other : all_commands(app))
+      if (std::ranges::count(option_names(*other), name) > 0)
+        owners += (owners.empty() ? "" : ", ") + other->get_name();
+    if (!owners.empty()) return message + " before a command; after its name it belongs to: " + owners;
+  }
+  return message + "; did you mean " + nearest(name, option_names(command)) + "?";
+}
+
+// A word where none was expected is mostly the text or file of an option.
+std::string extra_word(const CLI::App& command, const std::string& word) {
+  static constexpr std::pair<const char*, const char*> kOptionFor[] = {
+      {"generate", "--prompt"}, {"train", "--data"}, {"eval", "--data"},
+      {"import", "--out"},      {"new", "--out"},    {"merge", "--out"},
+  };
+  const std::string message = "unexpected word " + quoted(word);
+  if (command.get_name() == "tokenize") return message + "; a text of several words wants quotes around it";
+  for (const auto& [name, option] : kOptionFor) {
+    if (command.get_name() != name) continue;
+    if (command.count(option) == 0) return message + "; did you mean " + option + " " + quoted(word) + "?";
+    if (option == std::string("--prompt"))
+      return message + "; a text of several words wants quotes around it";
+    if (option == std::string("--data"))
+      return message + "; several files are joined by `cat FILES |` and --data -";
+  }
+  return message;
+}
+
+std::string command_list(const CLI::App& app) {
+  std::string list;
+  for (const CLI::App* command : all_commands(app)) list += (list.empty() ? "" : ", ") + command->get_name();
+  return list;
+}
+
+// "an integer" for the options that the library reads as INT.
+std::string wanted_text(const CLI::App& command, const std::string& option) {
+  const CLI::Option* found = command.get_option_no_throw(option);
+  const std::string type = found == nullptr ? "" : found->get_type_name();
+  return type.starts_with("INT")     ? "an integer"
+         : type.starts_with("FLOAT") ? "a number"
+         : type.starts_with("TEXT")  ? "a text"
+                                     : "a value";
+}
+
+// The parser's messages that do not say what was found and what was wanted.
+std::string value_message(const CLI::App& command, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {  // "Could not convert: --steps = abc"
+    const size_t colon = text.find(": "), equals = text.find(" = ");
+    if (colon != std::string::npos && equals != std::string::npos && equals > colon) {
+      const std::string option = text.substr(colon + 2, equals - colon - 2);
+      return option + " is " + quoted(text.substr(equals + 3)) + ", wanted " + wanted_text(command, option);
+    }
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {  // "--steps: 1 required INT missing"
+    const std::string option = text.substr(0, text.find(':'));
+    if (text.find(" missing") != std::string::npos)
+      return option + " has no value, wanted " + wanted_text(command, option) + " after it";
+    if (text.find("At Most 1") != std::string::npos) return option + " is given more than once";
+  }
+  return text;
+}
+
+std::string misspelt_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : all_commands(app)) names.push_back(command->get_name());
+  std::string message = "no command is called " + quoted(word);
+  const std::string near = nearest(word, names);
+  if (edit_distance(word, near) <= std::max<size_t>(2, word.size() / 2))
+    return message + "; did you mean " + near + "?";
+  return message + "; there are " + command_list(app);
+}
+
+}  // namespace
+
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  for (const CLI::App* sub : app.get_subcommands()) command = sub;
+  const std::string help =
+      " (see `tessera " + (command == &app ? "" : command->get_name() + " ") + "--help`)";
+  const bool about_count = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+                           dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if (!about_count) return value_message(*command, error) + help;
+  // What was not understood is the likelier reason for what is missing, options before words.
+  std::vector<std::string> rest = app.remaining();
+  if (command != &app) {
+    const std::vector<std::string> own = command->remaining();
+    rest.insert(rest.end(), own.begin(), own.end());
+  }
+  const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
+  if (const auto option = std::ranges::find_if(rest, is_option); option != rest.end()) {
+    const bool before = std::ranges::count(app.remaining(), *option) > 0;
+    return unknown_option(app, before ? app : *command, *option) + help;
+  }
+  if (!rest.empty())
+    return (command == &app ? misspelt_command(app, rest.front()) : extra_word(*command, rest.front())) +
+           help;
+  if (command == &app) return "a command is missing: " + command_list(app) + help;
+  return std::string(error.what()) + help;
+}
+
+}  // namespace cli

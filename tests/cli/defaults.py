@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Defaults are the same in tessera.h, in the library and in every command's help: defaults.py TESSERA HEADER MODEL TEXT."""
+import json
+import re
+import subprocess
+import sys
+
+TESSERA, HEADER, MODEL, TEXT = sys.argv[1:]
+# What a command decides for itself, and why.
+OWN = {
+    ("generate", "max_tokens"),   # a screenful, where the library goes on until the context is full
+    ("train", "eval_fraction"),   # a loss on text held out, which the library leaves to the caller
+}
+ALIASES = {"tokens": "max_tokens", "temp": "temperature"}  # of the command -> the library's
+
+
+def header_defaults(consumer):
+    """{option: default} of the list of options above a function; those without a plain value are left out."""
+    text = open(HEADER).read()
+    comment = text[: text.index(consumer + "(")].rsplit("/*", 1)[1]
+    found = {}
+    for match in re.finditer(r"^ \*   (\w[\w, ]*?)  +(?:i64|f64|str)\b(.*?)(?=^ \*   \w|\Z|^ \* \S)", comment, re.M | re.S):
+        body = re.sub(r"\s*\n \* *", " ", match.group(2))
+        value = re.search(r"(\S+) \(default\)|\(?default:? \"?([\w.:+-]+)", body)
+        if value and "," not in match.group(1) and " " not in match.group(1).strip():
+            found[match.group(1)] = (value.group(1) or value.group(2)).strip(',;.:"()')
+    return found
+
+
+def help_defaults(command):
+    text = subprocess.run([TESSERA, command, "--help"], check=True, capture_output=True, text=True).stdout
+    assert "Example:" in text, f"{command} --help has no example"
+    found = {}
+    for match in re.finditer(r"^  (-[^\n]*?)(?=^  -|^\S|\Z)", text, re.M | re.S):
+        entry = re.sub(r"\s+", " ", match.group(1))
+        names = re.findall(r"--([\w-]+)", entry.split(" ")[0].replace(",", " "))
+        value = re.search(r"\[([\w.:+-]+)\]", entry) or re.search(r"\(default:? ([\w.:+-]+)", entry) or re.search(r"(\S+) \(default\)", entry)
+        for name in names:
+            key = ALIASES.get(name, name).replace("-", "_")
+            if value:
+                found.setdefault(key, value.group(1).strip(",;."))
+    return found
+
+
+def same(a, b):
+    try:
+        return float(a) == float(b)
+    except ValueError:
+        return a == b
+
+
+LISTS = {"train": ["tsr_trainer_new", "tsr_dataset_new_file"], "eval": ["tsr_trainer_new", "tsr_dataset_new_file"],
+         "generate": ["tsr_generator_new"], "plan": ["tsr_trainer_new", "tsr_generator_new"], "bench": ["tsr_trainer_new"]}
+compared = 0
+for command, consumers in LISTS.items():
+    shown = help_defaults(command)
+    for consumer in consumers:
+        for key, wanted in header_defaults(consumer).items():
+            if key in shown and (command, key) not in OWN:
+                compared += 1
+                assert same(shown[key], wanted), f"`{command} --help` says that {key} is {shown[key]}, {HEADER} {wanted}"
+assert compared >= 25, f"only {compared} defaults were found in both; do the lists still read as they did?"
+
+# What the header says is what the library does: a run that is told every default is the run that is told none.
+SHORT = ["--data", TEXT, "--steps", "3", "--seq", "16", "--json", "--quiet"]
+stated = header_defaults("tsr_trainer_new")
+told = []
+for key in ("batch", "lr", "schedule", "warmup", "optimizer", "clip_norm", "seed", "precision", "weights", "eval_batches"):
+    assert key in stated, f"{HEADER} states no default of {key}"
+    told += ["--" + key.replace("_", "-"), stated[key]]
+runs = []
+for extra in ([], told):
+    out = subprocess.run([TESSERA, "train", MODEL, *SHORT, *extra], check=True, capture_output=True, text=True).stdout
+    runs.append(json.loads(out.strip().splitlines()[-1])["losses"])
+assert runs[0] == runs[1], f"losses with the defaults {runs[0]}, with what the header says they are {runs[1]}"
+print(f"ok: defaults: {compared} are the same in header and help, and are what the library does")

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# What people do with the command: sizes told on import, runs that are resumed, progress, statistics, Ctrl-C.
+# Arguments: tessera, model, text, folder.
+set -euo pipefail
+tessera=$1 model=$2 text=$3 work=$4
+fail() { echo "FAILED: $*"; exit 1; }
+says() { grep -qE -- "$2" "$1" || { cat "$1"; fail "no '$2' in $1"; }; }  # says FILE PATTERN
+lacks() { ! grep -qE -- "$2" "$1" || { cat "$1"; fail "'$2' in $1"; }; }
+train() { "$tessera" train "$model" --data "$text" --batch 2 --seq 16 "$@"; }
+
+"$tessera" import "$model" -o "$work/again.tsr" >"$work/import.txt"
+says "$work/import.txt" '^size       [0-9.]+ .iB( of [a-z0-9_ ,]+)? -> [0-9.]+ .iB of f32'
+
+# A run that is done says so, and what it says of speed is nothing.
+train --steps 2 --lora 2 --lora-alpha 4 --out "$work/lora.tsr" >"$work/out.txt" 2>"$work/err.txt"
+says "$work/out.txt" '^speed .* tokens/s'
+train --steps 2 --resume "$work/lora.tsr" --out "$work/lora2.tsr" >"$work/out.txt" 2>"$work/err.txt"
+says "$work/err.txt" 'adapters of rank 2, as the checkpoint has them'
+says "$work/err.txt" 'nothing is left to do: the checkpoint is at step 2 of --steps 2; .* --steps more than 2'
+lacks "$work/out.txt" '^speed'
+# Adapters of another rank are told by both ranks.
+! train --steps 3 --lora 3 --resume "$work/lora.tsr" 2>"$work/err.txt" >"$work/out.txt" || fail "rank 3 resumed rank 2"
+says "$work/err.txt" 'rank 2 and alpha 4, this model.s rank 3 and alpha 3'
+# --quiet: stderr has nothing.
+train --steps 2 --quiet --out "$work/quiet.tsr" >"$work/out.txt" 2>"$work/err.txt"
+[ ! -s "$work/err.txt" ] || { cat "$work/err.txt"; fail "--quiet is not quiet"; }
+
+# Progress where stderr is a file, and Ctrl-C: status 130, a checkpoint, and how to go on. (Background jobs of scripts
+# ignore SIGINT; SIGTERM is the same to the command.)
+train --steps 10000000 --checkpoint-every 1000000 --out "$work/long.tsr" >"$work/out.txt" 2>"$work/err.txt" &
+job=$!
+for _ in $(seq 300); do grep -q '^step ' "$work/err.txt" && break; sleep 0.1; done
+kill -TERM $job
+status=0; wait $job || status=$?
+[ $status -eq 130 ] || fail "exit $status after SIGTERM, wanted 130"
+says "$work/err.txt" '^step [0-9]+/10000000  loss .* tokens/s'
+says "$work/err.txt" 'stopped at step [0-9]+; go on with --resume'
+[ -d "$work/long.tsr.checkpoint" ] && [ ! -e "$work/long.tsr" ] || fail "SIGTERM: no checkpoint, or a model was written"
+
+"$tessera" generate "$model" --prompt Hi -n 4 --temp 0 --stats >"$work/out.txt" 2>"$work/err.txt"
+says "$work/err.txt" '^generated  4 tokens in '
+lacks "$work/err.txt" '[{}"]'
+"$tessera" bench "$model" --steps 2 --batch 2 --seq 16 >"$work/out.txt"
+"$tessera" bench "$model" --mode decode --steps 1 --seq 8 --tokens 4 >>"$work/out.txt"
+says "$work/out.txt" '^step       [0-9.]+ m?s, the median of 2'
+lacks "$work/out.txt" '[0-9]\.[0-9]{5}|["{}]'
+for weights in bf16 int8; do
+  "$tessera" eval "$model" --data "$text" --seq 32 --weights $weights | grep -q '^loss [0-9.]* nats' || fail "eval --weights $weights"
+done
+# No home, no terminal, nothing to write to: what needs none of them works.
+env -i PATH="$PATH" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" "$tessera" eval "$model" --data "$text" --seq 32 >/dev/null
+for command in devices import inspect new tokenize plan train eval generate bench calibrate merge; do
+  "$tessera" $command --help >"$work/help.txt"
+  says "$work/help.txt" '^Example:'
+done
+echo "ok: sizes, resumed runs, progress, statistics and Ctrl-C are as people are told"
