@@ -4,9 +4,9 @@
     cases.py LOG...                     one line `passed failed skipped`; then, for each reason, `reason<TAB>cases`
     cases.py --self-test
 
-Cases are: each of a doctest program (its closing line); each program of ctest that is none; each row `parity | ...` or
-`perturbed | ...`; each line that begins with `ok`. Of a line `skipped | case | reason` the case is skipped: doctest
-counts it as passed, in its closing line behind it.
+Cases are: each of a doctest program (its closing line); each program of ctest that is none; each row that begins with
+`parity |`, `perturbed |`, `limits |` or `kills |`; each line that begins with `ok`. Of a line `skipped | case | reason`
+the case is skipped: doctest counts it as passed, in its closing line behind it.
 """
 import collections
 import re
@@ -15,7 +15,7 @@ import sys
 DOCTEST = re.compile(r"\[doctest\] test cases:\s*\d+ \|\s*(\d+) passed \|\s*(\d+) failed")
 CTEST_BEGIN = re.compile(r"\d+/\d+ Testing: (\S+)")
 CTEST_END = re.compile(r"Test (Passed|Failed)\.")
-ROW = re.compile(r"parity \| (?!form )|perturbed \| |ok\b")
+ROW = re.compile(r"parity \| (?!form )|perturbed \| |limits \| |kills \| |ok\b")
 SKIPPED = re.compile(r"skipped \| (.*?) \| (.*)")
 
 

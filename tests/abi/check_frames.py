@@ -31,7 +31,7 @@ def frames(library):
 def main():
     most = int(sys.argv[2]) if len(sys.argv) > 2 else 32 << 10
     if platform.machine() not in ("x86_64", "amd64"):
-        print(f"SKIPPED: frames are read from x86-64 code, this is {platform.machine()}")
+        print(f"skipped | frames of the library | they are read from x86-64 code, this is {platform.machine()}")
         return
     found = sorted(set(frames(sys.argv[1])), reverse=True)
     if not found:

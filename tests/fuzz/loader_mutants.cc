@@ -1,7 +1,7 @@
 // loader_mutants [COUNT = 2000] [FIRST = 0]: reads COUNT broken files, shared out over the loaders. Every one
 // must end as a Status that is no internal error, or be accepted and work; and at least 30 % of each loader's
 // mutants must get past its header checks, or they would test nothing else. Build with
-// -DTSR_SANITIZE=address,undefined.
+// sanitizers (CMakeLists.txt).
 //
 // A mutant is a function of its number: `loader_mutants 1 NUMBER` runs one again.
 #include <signal.h>
