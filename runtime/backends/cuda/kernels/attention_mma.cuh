@@ -104,6 +104,9 @@ template <class F>
 Result<Prepared> dispatch_mma(DType dtype, const AttentionShape& shape, F&& f) {
   if (dtype != DType::kF16 && dtype != DType::kBF16)
     return Status(StatusCode::kUnsupported, "the tensor cores take f16 and bf16");
+#ifdef TSR_FEW_TYPES
+  if (dtype == DType::kF16) return Status(StatusCode::kUnsupported, "this build has kernels for bf16 alone");
+#endif
   if (shape.D < 8 || shape.D > 128 || shape.D % 8 != 0)
     return Status(StatusCode::kUnsupported, format("heads of {}: multiples of 8 up to 128", shape.D));
   if (!(shape.scale > 0)) return Status(StatusCode::kUnsupported, "a scale that is not above 0");
@@ -112,7 +115,10 @@ Result<Prepared> dispatch_mma(DType dtype, const AttentionShape& shape, F&& f) {
     return shape.D <= 64 ? f(zero, std::integral_constant<int, 64>{})
                          : f(zero, std::integral_constant<int, 128>{});
   };
-  return dtype == DType::kF16 ? widths(__half{}) : widths(__nv_bfloat16{});
+#ifndef TSR_FEW_TYPES
+  if (dtype == DType::kF16) return widths(__half{});
+#endif
+  return widths(__nv_bfloat16{});
 }
 
 }  // namespace tessera::cuda

@@ -76,8 +76,10 @@ template <class F>
 Result<Prepared> dispatch_plain(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kF32: return f(float{});
+#ifndef TSR_FEW_TYPES
     case DType::kF64: return f(double{});
     case DType::kF16: return f(__half{});
+#endif
     case DType::kBF16: return f(__nv_bfloat16{});
     case DType::kI32: return f(int32_t{});
     case DType::kI64: return f(int64_t{});

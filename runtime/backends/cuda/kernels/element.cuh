@@ -80,17 +80,24 @@ __device__ inline W minus_infinity() {
   return static_cast<W>(-INFINITY);
 }
 
-// f(float{}), f(double{}), f(__half{}) or f(__nv_bfloat16{}); kUnsupported for other types.
+// f(float{}), f(double{}), f(__half{}) or f(__nv_bfloat16{}); kUnsupported for other types. A build with
+// TSR_FEW_TYPES has f32 and bf16, which stand for the others: these are the same templates.
 template <class F>
 Result<Prepared> dispatch_float(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kF32: return f(float{});
+    case DType::kBF16: return f(__nv_bfloat16{});
+#ifdef TSR_FEW_TYPES
+    default:
+      return Status(StatusCode::kUnsupported,
+                    format("dtype {}: this build has kernels for f32 and bf16 alone", to_text(dtype)));
+#else
     case DType::kF64: return f(double{});
     case DType::kF16: return f(__half{});
-    case DType::kBF16: return f(__nv_bfloat16{});
     default:
       return Status(StatusCode::kUnsupported,
                     format("dtype {}: this kernel computes in f32, f64, f16 or bf16", to_text(dtype)));
+#endif
   }
 }
 

@@ -127,7 +127,9 @@ template <class F>
 Result<Prepared> dispatch_weight(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kBF16: return f(FloatWeight<__nv_bfloat16>{});
+#ifndef TSR_FEW_TYPES
     case DType::kF16: return f(FloatWeight<__half>{});
+#endif
     case DType::kI8: return f(Int8Weight{});
     case DType::kU8: return f(Int4Weight{});
     default: return Status(StatusCode::kUnsupported, format("weights of {}", to_text(dtype)));
