@@ -44,6 +44,12 @@ struct Session::Impl {
     watchdog.reset();
     stop_threads();
     for (const auto& rank : ranks) rank->leave_comms();
+    // Who frees memory of a device waits for all that runs there, and holds up what a rank of another run
+    // still has to launch for that to end: it comes when nobody runs.
+    const DeviceSet::Impl& devices = executable->impl().devices->impl();
+    static const std::atomic<bool> kNever = false;
+    if (!ranks.empty() && !has_flag(*devices.api, TSR_BACKEND_BLOCKING))
+      last_turn.emplace(*devices.turns, *devices.api, devices.ordinals, kNever);
   }
 
   std::shared_ptr<Executable> executable;  // shared: its Program and kernels outlive every session on them
@@ -51,6 +57,7 @@ struct Session::Impl {
   SessionOptions options;
   const pid_t pid = getpid();
   RunSignals signals;
+  std::optional<DeviceTurns::Turn> last_turn;  // ends after all that has memory of a device
   RankExecutors ranks;
   SessionComms comms;
   MemoryProbes probes;  // of each rank's arenas; empty when not measuring

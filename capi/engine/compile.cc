@@ -132,8 +132,6 @@ bool splits_fused_vocabulary(const PlannedEntry& entry) {
   return false;
 }
 
-bool on_gpu(const DeviceSet& devices) { return devices.text().starts_with("cuda"); }
-
 Result<Compiled> compile_training_with_loss(const Graph& forward, bool language_model,
                                             const TrainerSettings& settings,
                                             const std::shared_ptr<DeviceSet>& devices) {
@@ -142,7 +140,7 @@ Result<Compiled> compile_training_with_loss(const Graph& forward, bool language_
   TrainerSettings apart = settings, fused = settings;
   apart.fused_loss = FusedLoss::kOff;
   fused.fused_loss = FusedLoss::kOn;
-  if (!language_model || !on_gpu(*devices))
+  if (!language_model || !devices->catalog().fuses())
     return compile_training_as_set(forward, language_model, apart, devices);
   auto together = compile_training_as_set(forward, language_model, fused, devices);
   if (together.ok() && !splits_fused_vocabulary(together->record->entries[0])) return together;
@@ -164,12 +162,29 @@ Result<Compiled> with_remedy(Result<Compiled> made, DType precision, const Devic
              info(precision).name, devices.text(), made.status().message()));
 }
 
+// Whether products of this type have a kernel there.
+bool computes_in(const DeviceSet& devices, DType dtype) {
+  const OpDef* const op = find_op("matmul");
+  const TensorType operand{dtype, {16, 16}};
+  const std::vector<TensorType> inputs = {operand, operand}, outputs = {operand};
+  std::vector<Attr> attrs;
+  for (const AttrSpec& spec : op->attrs)
+    attrs.push_back({std::string(spec.name), spec.default_value.value_or(AttrValue{})});
+  ShardingRule rule = op->sharding({attrs, inputs, outputs, {}});
+  if (!bind_extents(rule, inputs, outputs).ok()) return false;
+  std::vector<FactorView> factors;
+  for (const Factor& factor : rule.factors)
+    factors.push_back({factor.name, factor.extent, factor.unit, 1, {0, 0}, {factor.extent, 0}});
+  return devices.catalog().query(*op, {attrs, inputs, outputs, factors}).ok();
+}
+
 }  // namespace
 
 TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices) {
-  if (settings.step.fp8_products) settings.precision = on_gpu(devices) ? DType::kBF16 : DType::kF32;
-  // cuBLASLt has that at the end of its products of two bytes an element.
-  settings.step.gelu_in_products = on_gpu(devices) && settings.precision != DType::kF32;
+  if (settings.step.fp8_products)
+    settings.precision = computes_in(devices, DType::kBF16) ? DType::kBF16 : DType::kF32;
+  // Libraries have that at the end of products of two bytes an element.
+  settings.step.gelu_in_products = devices.catalog().fuses() && settings.precision != DType::kF32;
   return settings;
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# check.sh BUILD: the CUDA backend on the CPU. Every op against its references, collectives of GPUs that share one
-# device, of four with NCCL between them and of four with nothing but the host, and a model that four train as one does.
+# check.sh BUILD: the CUDA backend on the CPU. Every op against its references, every test that talks to the plugin
+# itself, collectives of GPUs that share one device, of four with NCCL between them and of four with nothing but the
+# host, and a model that four train as one does.
 set -euo pipefail
 build=$(cd "$1" && pwd)
 export TESSERA_PLUGIN_PATH=$build/emulated TESSERA_EMULATOR_SEED=1
@@ -10,7 +11,10 @@ trap 'rm -rf "$scratch"' EXIT
 export TESSERA_TEST_BACKEND=cuda
 "$build/tests/test_ops" -tc='every_op_passes_the_five_checks*' >"$scratch/ops.txt" 2>&1 &
 ops=$!
-"$build/tests/test_ops" -tc='every_op_in_f16_and_bf16*'
+for program in ops backends capi; do "$build/tests/test_$program" -ts=gpu; done
+for cudnn in large missing refuses fails wrong unordered; do
+  TESSERA_EMULATED_CUDNN=$cudnn "$build/tests/test_ops" -sf='*cuda_dnn_test*'
+done
 wait $ops || { cat "$scratch/ops.txt"; exit 1; }
 cat "$scratch/ops.txt"
 TESSERA_EMULATOR_DEVICES=4 TESSERA_EMULATED_PEERS=none TESSERA_EMULATED_NCCL=missing \
@@ -36,7 +40,7 @@ export TESSERA_EMULATOR_DEVICES=4
 for parallel in dp=4,zero=3 tp=2,dp=2,zero=1 dp=2,pp=2; do
   # The last where GPUs do not reach each other's memory.
   found=$(TESSERA_EMULATED_PEERS=$([ $parallel = dp=2,pp=2 ] && echo none) trained cuda:0,1,2,3 $parallel)
-  echo "trained on four emulated GPUs | $parallel | loss $found | one CPU $wanted"
+  echo "ok: trained on four emulated GPUs | $parallel | loss $found | one CPU $wanted"
   # Sums in another order, in f32; printed to six figures.
   echo "$found $wanted" | awk '{ for (i = 1; i <= 2; ++i) if (!($i > 0) || ($i - $(i + 2)) ^ 2 > (1e-5 * $i) ^ 2) exit 1 }' ||
     { echo "that is not what one device makes of it"; exit 1; }

@@ -332,6 +332,7 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t descriptor) {
         b.layout.dims[3] != c.layout.dims[3])
       return bad("a product of extents that do not fit");
   }
+  if (content.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) emulator::note_work();
   content.finished = true;
   return CUDNN_STATUS_SUCCESS;
 }

@@ -1,5 +1,6 @@
 // Launches of kernels, and what is set of a kernel for them.
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -18,6 +19,7 @@ using namespace emulator;
 constexpr int kMostThreads = 1024;
 
 size_t g_overlaps = 0;
+std::atomic<size_t> g_work = 0;
 
 // What was set of a kernel, on a device.
 struct FunctionSettings {
@@ -78,6 +80,7 @@ cudaError_t enqueue(const Config& given, Compiled& compiled, const void* name, s
   stream_of(config.stream)->ends_in_kernel = true;
   stream_of(config.stream)->carveout = settings.carveout;
   g_overlaps += config.overlaps;
+  note_work();
   return cudaSuccess;
 }
 
@@ -87,10 +90,13 @@ Compiled& compiled(const void* kernel) {
   return all[kernel];
 }
 
+void note_work() { ++g_work; }
+
 }  // namespace emulator
 
 extern "C" {
 
+__attribute__((visibility("default"))) size_t tessera_emulated_work() { return g_work; }
 __attribute__((visibility("default"))) size_t tessera_emulated_overlaps() {
   const std::lock_guard lock(g_mutex);
   return g_overlaps;

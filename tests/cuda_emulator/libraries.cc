@@ -18,6 +18,7 @@ namespace {
 
 // What the opaque structs hold here.
 struct Desc {
+  const void* self;  // what the library makes may point into itself: a copy of its bytes is none
   cublasComputeType_t compute;
   cudaDataType_t scale;
   int32_t trans_a, trans_b;
@@ -63,6 +64,13 @@ T get(const Opaque* opaque) {
 template <class T, class Opaque>
 void put(Opaque* opaque, const T& value) {
   std::memcpy(opaque, &value, sizeof(T));
+}
+
+Desc desc_of(const cublasLtMatmulDescOpaque_t* at) {
+  const auto desc = get<Desc>(at);
+  if (desc.self == at) return desc;
+  std::fprintf(stderr, "cuda emulator: a copy of a descriptor of cuBLASLt is used\n");
+  std::abort();
 }
 
 int64_t value_bytes(cudaDataType type) {
@@ -122,7 +130,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t desc_at, const vo
                         const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
                         cublasLtMatrixLayout_t d_at, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                         size_t workspace_bytes, cudaStream_t stream) {
-  const Desc desc = get<Desc>(desc_at);
+  const Desc desc = desc_of(desc_at);
   const Layout la = get<Layout>(a_at), lb = get<Layout>(b_at), ld = get<Layout>(d_at);
   if (algorithm == nullptr || reinterpret_cast<uintptr_t>(workspace) % 256 != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -226,8 +234,8 @@ CublasLt make_lt() {
   lt.matmul = multiply;
   lt.desc_create = [](cublasLtMatmulDesc_t* out, cublasComputeType_t compute, cudaDataType_t scale) {
     *out = new cublasLtMatmulDescOpaque_t{};
-    put(*out, Desc{compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0,
-                   nullptr, nullptr});
+    put(*out, Desc{*out, compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr,
+                   nullptr, 0, nullptr, nullptr});
     return CUBLAS_STATUS_SUCCESS;
   };
   lt.desc_destroy = [](cublasLtMatmulDesc_t desc) {
@@ -236,7 +244,7 @@ CublasLt make_lt() {
   };
   lt.desc_set = [](cublasLtMatmulDesc_t at, cublasLtMatmulDescAttributes_t attribute, const void* value,
                    size_t bytes) {
-    Desc desc = get<Desc>(at);
+    Desc desc = desc_of(at);
     const auto take = [&](auto& field) {
       if (bytes != sizeof(field)) return CUBLAS_STATUS_INVALID_VALUE;
       std::memcpy(&field, value, bytes);
@@ -299,13 +307,13 @@ CublasLt make_lt() {
                     int* count) {
     *count = 0;
     // As the library: f64 has no epilogues.
-    if (get<Layout>(d).type == CUDA_R_64F && get<Desc>(desc).epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    if (get<Layout>(d).type == CUDA_R_64F && desc_of(desc).epilogue != CUBLASLT_EPILOGUE_DEFAULT)
       return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (!takes(get<Desc>(desc), get<Layout>(a), get<Layout>(b), get<Layout>(d)))
+    if (!takes(desc_of(desc), get<Layout>(a), get<Layout>(b), get<Layout>(d)))
       return CUBLAS_STATUS_NOT_SUPPORTED;
     // Where operands of the epilogue lie says how they are aligned, and the value before an activation has to
     // be.
-    const Desc with = get<Desc>(desc);
+    const Desc with = desc_of(desc);
     if ((has_bias(with) && with.bias == nullptr) || (has_aux(with) && alignment_of(with.aux) < 16))
       return CUBLAS_STATUS_INVALID_VALUE;
     for (uint32_t place = 0; place < kWays && *count < wanted; ++place) {

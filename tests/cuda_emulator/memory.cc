@@ -69,6 +69,7 @@ cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
 cudaError_t cudaMalloc(void** out, size_t bytes) {
   const std::lock_guard lock(g_mutex);
   if (const cudaError_t error = outside_of_captures("cudaMalloc"); error != cudaSuccess) return error;
+  note_work();
   if (bytes == 0) {
     *out = nullptr;
     return cudaSuccess;

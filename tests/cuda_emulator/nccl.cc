@@ -103,6 +103,7 @@ struct ncclComm {
   std::shared_ptr<Group> group;
   size_t rank;
   int device;
+  std::map<Kind, void*> connections = {};  // memory of the device, from the first call of a kind on
   uint64_t issued = 0, captured = 0;
   bool is_gone = false;
 };
@@ -197,12 +198,12 @@ void meet_in_order(cudaStream_t stream) {
   emulator::note_meeting(stream);
 }
 
-// The rank's part of the next round; returns when all have come to it.
-ncclResult_t take_part(ncclComm_t comm, const Call& call, cudaStream_t stream) {
+// The rank comes to the next round, whose number this is.
+uint64_t arrive(ncclComm_t comm, const Call& call, cudaStream_t stream) {
   Group& group = *comm->group;
-  std::unique_lock lock(group.mutex);
-  if (group.is_aborted) return ncclInternalError;  // kernels of a graph end at once
+  const std::lock_guard lock(group.mutex);
   const uint64_t number = comm->issued++;
+  if (group.is_aborted) return number;
   Group::Round& round = group.rounds[number];
   round.calls.resize(group.members, call);
   round.streams.resize(group.members);
@@ -218,10 +219,47 @@ ncclResult_t take_part(ncclComm_t comm, const Call& call, cudaStream_t stream) {
     emulator::enqueue_meeting(round.streams, [calls = round.calls] { carry_out(calls); });
     group.changed.notify_all();
   }
+  return number;
+}
+
+// Returns when all have come to it.
+ncclResult_t leave(ncclComm_t comm, uint64_t number) {
+  Group& group = *comm->group;
+  std::unique_lock lock(group.mutex);
+  const auto found = group.rounds.find(number);
+  if (found == group.rounds.end()) return ncclInternalError;  // aborted: kernels of a graph end at once
+  Group::Round& round = found->second;
   group.changed.wait(lock, [&] { return round.arrived == group.members || group.is_aborted; });
   if (round.arrived < group.members) return ncclInternalError;
   if (++round.left == group.members) group.rounds.erase(number);
   return ncclSuccess;
+}
+
+// Between ncclGroupStart and ncclGroupEnd nobody waits: a thread calls for all ranks.
+bool is_complete(Group& group, uint64_t number) {
+  const std::lock_guard lock(group.mutex);
+  const auto found = group.rounds.find(number);
+  return found != group.rounds.end() && found->second.arrived == group.members;
+}
+thread_local bool t_in_group = false;
+thread_local std::vector<std::pair<ncclComm_t, uint64_t>> t_arrived;
+
+ncclResult_t take_part(ncclComm_t comm, const Call& call, cudaStream_t stream) {
+  {
+    const std::lock_guard lock(comm->group->mutex);
+    if (comm->group->is_aborted) return ncclInternalError;
+  }
+  const uint64_t number = arrive(comm, call, stream);
+  if (!t_in_group) return leave(comm, number);
+  t_arrived.emplace_back(comm, number);
+  return ncclSuccess;
+}
+
+// As the library does when a rank first calls.
+ncclResult_t connect(ncclComm_t comm, Kind kind) {
+  if (comm->connections.contains(kind)) return ncclSuccess;
+  constexpr size_t kBytes = size_t{1} << 16;
+  return cudaMalloc(&comm->connections[kind], kBytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 // At once, or whenever a graph that holds it is launched.
@@ -234,6 +272,7 @@ ncclResult_t issue(ncclComm_t comm, Call call, cudaStream_t stream) {
       (!emulator::is_device_memory(call.out) || (reads && !emulator::is_device_memory(call.in))))
     return ncclInvalidArgument;
   if (call.root < 0 || call.root >= static_cast<int>(group.members)) return ncclInvalidArgument;
+  if (const ncclResult_t connected = connect(comm, call.kind); connected != ncclSuccess) return connected;
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   (void)cudaStreamIsCapturing(stream, &status);
   if (status != cudaStreamCaptureStatusActive) return take_part(comm, call, stream);
@@ -245,8 +284,13 @@ ncclResult_t issue(ncclComm_t comm, Call call, cudaStream_t stream) {
 }
 
 // The last of the ends to be aborted returns when no graph holds any: the library's frees them all then.
+void disconnect(ncclComm_t comm) {
+  for (const auto& [kind, memory] : comm->connections) (void)cudaFree(memory);
+  comm->connections.clear();
+}
 void abort_end(ncclComm_t comm) {
   if (std::exchange(comm->is_gone, true)) refuse("a communicator ends twice");
+  disconnect(comm);
   Group& group = *comm->group;
   std::unique_lock lock(group.mutex);
   group.is_aborted = true;
@@ -276,6 +320,7 @@ tessera::cuda::Nccl make_nccl() {
     if (std::exchange(comm->is_gone, true)) refuse("a communicator ends twice");
     const std::lock_guard lock(comm->group->mutex);
     if (comm->group->held > 0) refuse("a communicator ends before a graph that holds it");
+    disconnect(comm);
     return ncclSuccess;
   };
   nccl.abort = [](ncclComm_t comm) {
@@ -301,6 +346,19 @@ tessera::cuda::Nccl make_nccl() {
   nccl.broadcast = [](const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                       cudaStream_t stream) {
     return issue(comm, {Kind::kBroadcast, in, out, count, type, ncclSum, root}, stream);
+  };
+  nccl.group_start = [] {
+    if (std::exchange(t_in_group, true)) refuse("a group in a group");
+    return ncclSuccess;
+  };
+  nccl.group_end = [] {
+    if (!std::exchange(t_in_group, false)) refuse("the end of a group that has not begun");
+    ncclResult_t result = ncclSuccess;
+    for (const auto& [comm, number] : std::exchange(t_arrived, {})) {
+      if (!is_complete(*comm->group, number)) return ncclInternalError;  // the call of another rank failed
+      if (const ncclResult_t left = leave(comm, number); left != ncclSuccess) result = left;
+    }
+    return result;
   };
   nccl.error_string = [](ncclResult_t result) -> const char* {
     return result == ncclInvalidArgument ? "invalid argument" : "an error of the emulated NCCL";

@@ -15,6 +15,7 @@ namespace emulator {
 inline constexpr size_t kMostUnaskedShared = 49152;  // of a block, static and dynamic
 size_t most_shared();                                // that a kernel may ask for on this device
 bool is_device_memory(const void* at);               // allocated, pinned memory of the host too
+void note_work();                                    // an allocation, a launch, or that something is compiled
 void run_kernel(const Config& config, const std::function<void()>& body);
 // On `stream`, as late as it may be. `seconds` is what events say that it took.
 void enqueue_work(cudaStream_t stream, std::function<void()> work, double seconds = 0);

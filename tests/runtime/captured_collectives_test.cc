@@ -122,6 +122,25 @@ TEST_CASE("after_an_abort_no_graph_of_before_is_launched") {
 }
 
 // Each runs as if it were alone; beside each other their collectives would have no order on the devices.
+TEST_CASE("a_session_gives_memory_back_when_nobody_runs_on_its_devices" * doctest::test_suite("gpu")) {
+  Steps steps(false);
+  steps.run();
+  const std::atomic<bool> never = false;
+  std::atomic<bool> is_gone = false;
+  const std::vector<int32_t> one_of_them = {0};
+  std::optional<DeviceTurns::Turn> turn;
+  turn.emplace(steps.registry.turns(), *steps.registry.find(test_backend()).value(), one_of_them, never);
+  std::thread end([&] {
+    steps.session.reset();
+    is_gone = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(!is_gone);
+  turn.reset();
+  end.join();
+  CHECK(is_gone);
+}
+
 TEST_CASE("sessions_on_the_same_devices_take_turns") {
   for (const bool capture : {false, true}) {
     Steps first(capture), alone(capture);

@@ -96,13 +96,9 @@ void CommGroup::start_nccl() {
   }
   std::vector<ncclComm_t> comms(ordinals_.size());
   const ncclResult_t result = (*library)->init_all(comms.data(), members(), ordinals_.data());
-  if (result != ncclSuccess) {
-    note(format("NCCL does not start, collectives go through {}: ncclCommInitAll of {} devices: {}", instead,
-                members(), (*library)->error_string(result)));
-    return;
-  }
-  nccl_comms_ = std::move(comms);
   nccl_ = *library;
+  if (result != ncclSuccess) return give_up_nccl("ncclCommInitAll", result);
+  nccl_comms_ = std::move(comms);
   int version = 0;
   can_be_captured_ = nccl_->version(&version) == ncclSuccess && version >= kOldestCaptured;
   static std::once_flag said;
@@ -112,6 +108,16 @@ void CommGroup::start_nccl() {
           "NCCL is {}, steps that communicate are graphs with {} or later: they are issued kernel by kernel",
           version_text(version), version_text(kOldestCaptured)));
     });
+}
+
+void CommGroup::give_up_nccl(std::string_view what, ncclResult_t result) {
+  note(format("NCCL does not start, collectives go through {}: {} of {} devices: {}",
+              shares_memory_ ? "peer memory" : "memory of the host", what, members(),
+              nccl_->error_string(result)));
+  for (const ncclComm_t comm : nccl_comms_) (void)nccl_->abort(comm);
+  nccl_comms_.clear();
+  nccl_ = nullptr;
+  can_be_captured_ = false;
 }
 
 Status CommGroup::reach_each_other() {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -84,6 +85,8 @@ class CommGroup {
   Status make_room(Mailbox::Slot& slot, int32_t from, int32_t to, int64_t bytes);
 
   const Nccl* nccl() const { return nccl_; }  // null: the shared path alone
+  // Before any use: from now on without, as `what` failed.
+  void give_up_nccl(std::string_view what, ncclResult_t result);
   ncclComm_t nccl_comm(int32_t position) const { return nccl_comms_[static_cast<size_t>(position)]; }
   // Whether what goes to NCCL may be captured: from 2.26 on a communicator outlives the graphs that hold it,
   // also where it is aborted while they run.

@@ -10,6 +10,7 @@
 #include "runtime/backends/cuda/comm_group.h"
 #include "runtime/backends/cuda/copies.h"
 #include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/nccl_calls.h"
 
 namespace tessera::cuda {
 
@@ -23,10 +24,6 @@ Status check_not_captured(cudaStream_t stream) {
   TSR_RETURN_IF_ERROR(from_cuda(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing"));
   if (capture == cudaStreamCaptureStatusNone) return {};
   return Status(StatusCode::kUnsupported, "what members meet for on the host cannot be captured");
-}
-
-int64_t bytes_of(const tsr_abi_collective& what, int64_t elements) {
-  return dtype_bytes(static_cast<DType>(what.dtype), elements);
 }
 
 // out [outer, whole, inner] <- each member's [outer, extent, inner].
@@ -82,34 +79,6 @@ Status exchange_blocks(cudaStream_t stream, const CommGroup& group, const tsr_ab
   return {};
 }
 
-ncclDataType_t nccl_type(int32_t dtype) {
-  switch (static_cast<DType>(dtype)) {
-    case DType::kF32: return ncclFloat32;
-    case DType::kF64: return ncclFloat64;
-    case DType::kF16: return ncclFloat16;
-    case DType::kBF16: return ncclBfloat16;
-    case DType::kI32: return ncclInt32;
-    case DType::kI64: return ncclInt64;
-    default: return ncclInt8;
-  }
-}
-
-// Whether NCCL's collectives can express it: even pieces, each contiguous.
-bool nccl_can(const tsr_abi_collective& what) {
-  if (info(static_cast<DType>(what.dtype)).block_elements != 1) return false;
-  switch (what.kind) {
-    case kAllReduce:
-    case kBroadcast: return what.elements > 0;
-    case kAllGather:
-    case kReduceScatter: {
-      const int64_t* end = what.extents + what.member_count;
-      return what.outer == 1 && what.elements > 0 &&
-             std::adjacent_find(what.extents, end, std::not_equal_to<>()) == end;
-    }
-    default: return false;
-  }
-}
-
 // Allocates memory for what NCCL cannot express. An allocation in the middle of a step may wait for kernels,
 // also of devices that reach the memory, and these for a member that has not issued yet.
 Status prepare(CommGroup& group, const tsr_abi_comm_use& use) {
@@ -136,6 +105,7 @@ Result<std::vector<std::unique_ptr<Communicator>>> Communicator::create(const st
   const bool wants_nccl =
       use == nullptr || std::any_of(use->collectives, use->collectives + use->collective_count, nccl_can);
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<CommGroup> group, CommGroup::create(ordinals, wants_nccl));
+  if (use != nullptr && group->nccl() != nullptr) TSR_RETURN_IF_ERROR(connect_nccl(*group, *use));
   if (use != nullptr) TSR_RETURN_IF_ERROR(prepare(*group, *use));
   std::vector<std::unique_ptr<Communicator>> ends;
   for (int32_t i = 0; i < group->members(); ++i)
@@ -207,28 +177,9 @@ Status Communicator::through_nccl(cudaStream_t stream, const tsr_abi_collective&
   // NCCL writes its result on every rank; a broadcast's root may have no output of its own.
   if (out == nullptr) out = const_cast<void*>(in);
   const Nccl& nccl = *group_->nccl();
-  const ncclComm_t comm = group_->nccl_comm(position_);
-  const ncclDataType_t type = nccl_type(what.dtype);
-  const ncclRedOp_t op = what.reduce == 0 ? ncclSum : ncclMax;
-  // Types without a reduction are moved as bytes.
-  const auto count = [&](int64_t elements) {
-    return static_cast<size_t>(type == ncclInt8 ? bytes_of(what, elements) : elements);
-  };
   if (!group_->enter_nccl()) return aborted();
-  ncclResult_t result = ncclSuccess;
-  switch (what.kind) {
-    case kAllReduce: result = nccl.all_reduce(in, out, count(what.elements), type, op, comm, stream); break;
-    case kAllGather:
-      result = nccl.all_gather(in, out, count(what.extents[0] * what.inner), type, comm, stream);
-      break;
-    case kReduceScatter:
-      result = nccl.reduce_scatter(in, out, count(what.extents[0] * what.inner), type, op, comm, stream);
-      break;
-    case kBroadcast:
-      result = nccl.broadcast(in, out, count(what.elements), type, what.root, comm, stream);
-      break;
-    default: break;
-  }
+  const ncclResult_t result =
+      call_nccl(nccl, what, nccl_count(what), in, out, group_->nccl_comm(position_), stream);
   group_->leave_nccl();
   if (result == ncclSuccess) {
     count_message(counters_, what.kind, ring_bytes(what, position_));

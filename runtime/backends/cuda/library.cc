@@ -39,6 +39,8 @@ Result<Nccl> load_nccl() {
   TSR_RETURN_IF_ERROR(bind(library, "ncclAllGather", api.all_gather));
   TSR_RETURN_IF_ERROR(bind(library, "ncclReduceScatter", api.reduce_scatter));
   TSR_RETURN_IF_ERROR(bind(library, "ncclBroadcast", api.broadcast));
+  TSR_RETURN_IF_ERROR(bind(library, "ncclGroupStart", api.group_start));
+  TSR_RETURN_IF_ERROR(bind(library, "ncclGroupEnd", api.group_end));
   TSR_RETURN_IF_ERROR(bind(library, "ncclGetErrorString", api.error_string));
   TSR_RETURN_IF_ERROR(bind(library, "ncclGetVersion", api.version));
   return api;

@@ -35,6 +35,8 @@ struct Nccl {
   decltype(&::ncclAllGather) all_gather;
   decltype(&::ncclReduceScatter) reduce_scatter;
   decltype(&::ncclBroadcast) broadcast;
+  decltype(&::ncclGroupStart) group_start;
+  decltype(&::ncclGroupEnd) group_end;
   decltype(&::ncclGetErrorString) error_string;
   decltype(&::ncclGetVersion) version;
 };

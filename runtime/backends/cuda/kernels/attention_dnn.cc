@@ -3,6 +3,7 @@
 #include "runtime/backends/cuda/kernels/attention_dnn.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -17,6 +18,7 @@
 #include "runtime/backends/cuda/cuda_status.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/swap_rows.h"
+#include "runtime/backends/cuda/notes.h"
 
 namespace tessera::cuda {
 
@@ -175,7 +177,7 @@ Result<std::shared_ptr<AttentionDnn>> plan_attention(const Dnn& dnn, const DnnAt
       std::make_shared<Planned>(shape, part, handle, std::move(plan).value()));
 }
 
-Result<Prepared> prepare(const KernelSpec& spec, bool is_gradient, PrepareFn plain) {
+Result<Prepared> prepare(const KernelSpec& spec, bool is_gradient, PrepareFn own, PrepareFn plain) {
   const auto query = spec.input_dims(is_gradient ? 1 : 0), key = spec.input_dims(is_gradient ? 2 : 1);
   const DnnAttention shape{spec.input_dtype(0),     query[0],   query[1], query[2], key[1], key[2], query[3],
                            spec.i64("causal") == 1, is_gradient};
@@ -184,17 +186,31 @@ Result<Prepared> prepare(const KernelSpec& spec, bool is_gradient, PrepareFn pla
       if (const tsr_abi_factor& factor = spec.factor(name); factor.begin[0] != 0 || factor.range_count > 1)
         return Status(StatusCode::kUnsupported, "a causal mask of a shard that does not begin at 0");
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<AttentionDnn> dnn, attention_dnn(shape, nullptr));
-  TSR_RETURN_IF_ERROR(check_attention_dnn(shape, dnn->engine()));
-  // For views at odd addresses.
-  TSR_ASSIGN_OR_RETURN(Prepared other, plain(spec));
+  // For views at odd addresses, and where the library turns out not to do what it should.
+  Result<Prepared> best = own(spec);
+  if (!best.ok()) best = plain(spec);
+  if (!best.ok()) return best.status();
+  const std::shared_ptr<const Kernel> other = std::move(best->kernel);
+  const auto is_sound = std::make_shared<std::atomic<bool>>(false);
   const double given = spec.f64("scale");
   const auto scale = static_cast<float>(given != 0 ? given : 1 / std::sqrt(static_cast<double>(shape.D)));
-  Prepared prepared = memory_bound(
-      spec,
-      where_aligned(spec, make_kernel([=](const LaunchArgs& args) { return dnn->launch(args, scale); }),
-                    std::move(other.kernel)),
-      std::max(dnn->workspace_bytes(), other.workspace_bytes));
-  prepared.settle = [=] { return dnn->compile(); };
+  Prepared prepared =
+      memory_bound(spec,
+                   where_aligned(spec, make_kernel([=](const LaunchArgs& args) {
+                                   return is_sound->load(std::memory_order_relaxed) ? dnn->launch(args, scale)
+                                                                                    : other->launch(args);
+                                 }),
+                                 make_kernel([=](const LaunchArgs& args) { return other->launch(args); })),
+                   std::max(dnn->workspace_bytes(), best->workspace_bytes));
+  // A question compiles and runs nothing: what the library does is seen before the first launch.
+  prepared.settle = [=]() -> Status {
+    Status sound = check_attention_dnn(shape, dnn->engine());
+    if (sound.ok() && !(sound = dnn->compile()).ok())
+      note(format("cuDNN is not used for attention: {}: {}", dnn->engine().text(), sound.message()));
+    if (sound.code() == StatusCode::kOutOfMemory) return sound;
+    is_sound->store(sound.ok(), std::memory_order_relaxed);
+    return {};
+  };
   // Two products, or five; half of each where the mask leaves half.
   prepared.flops = (is_gradient ? 5.0 : 2.0) * (shape.causal ? 1.0 : 2.0) *
                    double(shape.B * shape.T * shape.H) * double(shape.S) * double(shape.D);
@@ -226,12 +242,12 @@ Result<std::shared_ptr<AttentionDnn>> attention_dnn(const DnnAttention& shape, c
 
 // q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
 Result<Prepared> prepare_attention_dnn(const KernelSpec& spec) {
-  return prepare(spec, false, prepare_attention);
+  return prepare(spec, false, prepare_attention_mma, prepare_attention);
 }
 
 // dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H] -> dq, dk, dv
 Result<Prepared> prepare_attention_grad_dnn(const KernelSpec& spec) {
-  return prepare(spec, true, prepare_attention_grad);
+  return prepare(spec, true, prepare_attention_grad_mma, prepare_attention_grad);
 }
 
 }  // namespace tessera::cuda

@@ -99,7 +99,7 @@ LtProduct::~LtProduct() {
   if (lt_ == nullptr) return;
   for (cublasLtMatrixLayout_t layout : {a_, b_, c_})
     if (layout != nullptr) lt_->layout_destroy(layout);
-  if (desc_ != nullptr) lt_->desc_destroy(desc_);
+  for (const cublasLtMatmulDesc_t desc : descs_) lt_->desc_destroy(desc);
 }
 
 // cuBLASLt is column-major, where a row-major matrix is its own transpose: C^T [N, M] = op(B)^T op(A)^T. So
@@ -118,31 +118,13 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
   if (shape.batches > std::numeric_limits<int32_t>::max())
     return Status(StatusCode::kUnsupported, format("cuBLASLt: {} products at once", shape.batches));
 
-  TSR_RETURN_IF_ERROR(from_cublas(lt_->desc_create(&desc_, types.compute, types.scale), "a descriptor"));
-  const cublasOperation_t op_b = shape.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const cublasOperation_t op_a = shape.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  TSR_RETURN_IF_ERROR(
-      from_cublas(lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &op_b, sizeof(op_b)), "an attribute"));
-  TSR_RETURN_IF_ERROR(
-      from_cublas(lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_TRANSB, &op_a, sizeof(op_a)), "an attribute"));
-  // A bias is as long as C^T has rows: N.
-  if (const cublasLtEpilogue_t epilogue = epilogue_of(shape); epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-    TSR_RETURN_IF_ERROR(from_cublas(
-        lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)), "an epilogue"));
-  if (shape.has_gelu_grad || (shape.has_gelu && shape.has_pre)) {
-    const int64_t ld = shape.N;  // as C^T
-    TSR_RETURN_IF_ERROR(from_cublas(
-        lt_->desc_set(desc_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof(ld)), "an epilogue"));
-  }
   cudaDataType_t data = types.data;
   if (shape.scaled) {
-    // The heuristic wants to see that there are scales; launches say where.
-    const void* somewhere = &kSomeScale;
-    for (const auto scale : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
-      TSR_RETURN_IF_ERROR(from_cublas(lt_->desc_set(desc_, scale, &somewhere, sizeof(somewhere)), "a scale"));
     TSR_ASSIGN_OR_RETURN(const Types b_types, types_of(shape.b_dtype));
     data = b_types.data;
   }
+  TSR_ASSIGN_OR_RETURN(const cublasLtMatmulDesc_t desc, make_desc());
+  give_back(desc);
   const auto layout = [&](cublasLtMatrixLayout_t& out, const std::optional<int64_t>& batch_stride,
                           int64_t rows, int64_t cols, int64_t ld = 0) -> Status {
     if (ld == 0) ld = rows;
@@ -187,6 +169,54 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
   return {};
 }
 
+Result<cublasLtMatmulDesc_t> LtProduct::make_desc() const {
+  TSR_ASSIGN_OR_RETURN(const Types types, types_of(shape_.dtype, shape_.tf32));
+  cublasLtMatmulDesc_t desc = nullptr;
+  TSR_RETURN_IF_ERROR(from_cublas(lt_->desc_create(&desc, types.compute, types.scale), "a descriptor"));
+  Status status;
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value, std::string_view what) {
+    if (status.ok()) status = from_cublas(lt_->desc_set(desc, attribute, &value, sizeof(value)), what);
+  };
+  const cublasOperation_t op_b = shape_.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t op_a = shape_.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  set(CUBLASLT_MATMUL_DESC_TRANSA, op_b, "an attribute");
+  set(CUBLASLT_MATMUL_DESC_TRANSB, op_a, "an attribute");
+  // A bias is as long as C^T has rows: N.
+  if (const cublasLtEpilogue_t epilogue = epilogue_of(shape_); epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue, "an epilogue");
+  // As C^T.
+  if (shape_.has_gelu_grad || (shape_.has_gelu && shape_.has_pre))
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape_.N, "an epilogue");
+  if (shape_.scaled) {
+    // The heuristic wants to see that there are scales; launches say where.
+    const void* somewhere = &kSomeScale;
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, somewhere, "a scale");
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, somewhere, "a scale");
+  }
+  if (!status.ok()) {
+    lt_->desc_destroy(desc);
+    return status;
+  }
+  return desc;
+}
+
+Result<cublasLtMatmulDesc_t> LtProduct::take_desc() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!descs_.empty()) {
+      const cublasLtMatmulDesc_t desc = descs_.back();
+      descs_.pop_back();
+      return desc;
+    }
+  }
+  return make_desc();  // another rank has it
+}
+
+void LtProduct::give_back(cublasLtMatmulDesc_t desc) const {
+  const std::lock_guard lock(mutex_);
+  descs_.push_back(desc);
+}
+
 std::string LtProduct::text() const {
   return format("{}{} x {} x {} of {}{} (epilogue {})",
                 shape_.batches == 1 ? std::string() : format("{} times ", shape_.batches), shape_.M, shape_.N,
@@ -210,8 +240,8 @@ uint32_t LtProduct::alignment() const {
 
 Result<std::vector<cublasLtMatmulAlgo_t>> LtProduct::proposals(uint32_t alignment, int count) const {
   cublasLtMatmulPreference_t preference = nullptr;
-  TSR_RETURN_IF_ERROR(from_cublas(lt_->preference_create(&preference), "a preference"));
-  Status status;
+  TSR_ASSIGN_OR_RETURN(const cublasLtMatmulDesc_t local, make_desc());
+  Status status = from_cublas(lt_->preference_create(&preference), "a preference");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
     if (status.ok())
       status = from_cublas(lt_->preference_set(preference, attribute, &value, sizeof(value)), "a preference");
@@ -227,27 +257,27 @@ Result<std::vector<cublasLtMatmulAlgo_t>> LtProduct::proposals(uint32_t alignmen
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
   // The heuristic reads from the addresses of the epilogue's operands how they are aligned, and from nothing
   // else: some that are so and not more. The value before an activation is always at a multiple of 16 bytes.
-  cublasLtMatmulDescOpaque_t local = *desc_;
   constexpr uintptr_t kPlace = uintptr_t{1} << 20;
   if (shape_.has_bias) {
     const uintptr_t bias = kPlace + alignment;
     if (status.ok())
-      status = from_cublas(lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)),
-                           "a bias");
+      status =
+          from_cublas(lt_->desc_set(local, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "a bias");
   }
   if (shape_.has_pre || shape_.has_gelu_grad) {
     const uintptr_t pre = kPlace + kAlignment;
     if (status.ok())
-      status = from_cublas(
-          lt_->desc_set(&local, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)), "an epilogue");
+      status = from_cublas(lt_->desc_set(local, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)),
+                           "an epilogue");
   }
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(count));
   int returned = 0;
   if (status.ok())
     status = from_cublas(
-        lt_->heuristic(handle_, &local, b_, a_, c_, c_, preference, count, found.data(), &returned),
+        lt_->heuristic(handle_, local, b_, a_, c_, c_, preference, count, found.data(), &returned),
         "the heuristic");
-  lt_->preference_destroy(preference);
+  if (preference != nullptr) lt_->preference_destroy(preference);
+  lt_->desc_destroy(local);
   std::vector<cublasLtMatmulAlgo_t> usable;
   for (int i = 0; status.ok() && i < returned; ++i)
     if (found[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
@@ -304,9 +334,14 @@ Status LtProduct::launch(const LtOperands& operands, void* workspace, cudaStream
 
 Status LtProduct::launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOperands& operands,
                             void* workspace, cudaStream_t stream) const {
-  // Pointers of scales and of the epilogue live in the descriptor, and ranks may share a kernel: a copy is
-  // what is launched.
-  cublasLtMatmulDescOpaque_t desc = *desc_;
+  TSR_ASSIGN_OR_RETURN(const cublasLtMatmulDesc_t desc, take_desc());
+  const Status status = launch_with(desc, algorithm, operands, workspace, stream);
+  give_back(desc);
+  return status;
+}
+
+Status LtProduct::launch_with(cublasLtMatmulDesc_t desc, const cublasLtMatmulAlgo_t& algorithm,
+                              const LtOperands& operands, void* workspace, cudaStream_t stream) const {
   workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(workspace) + kWorkspaceUnit - 1) /
                                       kWorkspaceUnit * kWorkspaceUnit);
   const float one = 1, zero = 0;
@@ -317,17 +352,17 @@ Status LtProduct::launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOpera
   const auto& [a, b, c, bias, pre, addend, a_scale, b_scale] = operands;
   if (shape_.scaled) {  // as operands, scales change places
     TSR_RETURN_IF_ERROR(from_cublas(
-        lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b_scale, sizeof(b_scale)), "a scale"));
+        lt_->desc_set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b_scale, sizeof(b_scale)), "a scale"));
     TSR_RETURN_IF_ERROR(from_cublas(
-        lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a_scale, sizeof(a_scale)), "a scale"));
+        lt_->desc_set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a_scale, sizeof(a_scale)), "a scale"));
   }
   if (bias != nullptr)
     TSR_RETURN_IF_ERROR(
-        from_cublas(lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "a bias"));
+        from_cublas(lt_->desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)), "a bias"));
   if (pre != nullptr)
     TSR_RETURN_IF_ERROR(from_cublas(
-        lt_->desc_set(&desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)), "an epilogue"));
-  return from_cublas(lt_->matmul(handle_, &desc, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a,
+        lt_->desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof(pre)), "an epilogue"));
+  return from_cublas(lt_->matmul(handle_, desc, f64_ ? static_cast<const void*>(&one_f64) : &one, b, b_, a,
                                  a_, beta, shape_.adds ? addend : c, c_, c, c_, &algorithm, workspace,
                                  static_cast<size_t>(workspace_bytes_), stream),
                      "the product");

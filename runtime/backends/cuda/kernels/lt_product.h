@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -89,6 +90,8 @@ class LtProduct {
   Result<cublasLtMatmulAlgo_t> algorithm_of(std::string_view word) const;
   Status launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOperands& operands, void* workspace,
                    cudaStream_t stream) const;
+  Status launch_with(cublasLtMatmulDesc_t desc, const cublasLtMatmulAlgo_t& algorithm,
+                     const LtOperands& operands, void* workspace, cudaStream_t stream) const;
   std::string text() const;  // of the shape, for messages
   DType c_type() const;
   // Bytes, of operands that an algorithm is chosen for: 16, or less where a product of several begins at
@@ -101,7 +104,13 @@ class LtProduct {
   LtShape shape_{};
   const CublasLt* lt_ = nullptr;
   cublasLtHandle_t handle_ = nullptr;
-  cublasLtMatmulDesc_t desc_ = nullptr;
+  // Pointers of scales and of the epilogue live in a descriptor, and ranks may share a product: a launch
+  // takes one for itself. At least one is here when nobody launches.
+  Result<cublasLtMatmulDesc_t> make_desc() const;
+  Result<cublasLtMatmulDesc_t> take_desc() const;
+  void give_back(cublasLtMatmulDesc_t desc) const;
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::vector<cublasLtMatmulDesc_t> descs_;
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
   // For operands at multiples of 16 bytes, and for operands anywhere.
   cublasLtMatmulAlgo_t aligned_{}, unaligned_{};
