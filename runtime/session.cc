@@ -46,10 +46,23 @@ struct Session::Impl {
     for (const auto& rank : ranks) rank->leave_comms();
     // Who frees memory of a device waits for all that runs there, and holds up what a rank of another run
     // still has to launch for that to end: it comes when nobody runs.
+    if (!ranks.empty()) take_turn(last_turn);
+  }
+  // A turn on the devices outside of a run, where what is issued to them ends later.
+  void take_turn(std::optional<DeviceTurns::Turn>& turn) {
     const DeviceSet::Impl& devices = executable->impl().devices->impl();
     static const std::atomic<bool> kNever = false;
-    if (!ranks.empty() && !has_flag(*devices.api, TSR_BACKEND_BLOCKING))
-      last_turn.emplace(*devices.turns, *devices.api, devices.ordinals, kNever);
+    if (!has_flag(*devices.api, TSR_BACKEND_BLOCKING))
+      turn.emplace(*devices.turns, *devices.api, devices.ordinals, kNever);
+  }
+  // Communicators call their library once when they are made, which is a run like others.
+  Status connect() {
+    std::optional<DeviceTurns::Turn> turn;
+    if (ranks.size() > 1) take_turn(turn);
+    TSR_RETURN_IF_ERROR(comms.create());
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      ranks[rank]->set_comms(comms.ends_of(static_cast<int32_t>(rank)));
+    return {};
   }
 
   std::shared_ptr<Executable> executable;  // shared: its Program and kernels outlive every session on them
@@ -183,9 +196,7 @@ Status Session::Impl::setup() {
       }
     }
   }
-  TSR_RETURN_IF_ERROR(comms.create());
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    ranks[rank]->set_comms(comms.ends_of(static_cast<int32_t>(rank)));
+  TSR_RETURN_IF_ERROR(connect());
   TSR_RETURN_IF_ERROR(values.zero_states());
   TSR_RETURN_IF_ERROR(start_threads());
   if (options.watchdog_s <= 0 || ranks.size() < 2) return {};
@@ -383,9 +394,7 @@ bool Session::failed() const { return impl_->failed; }
 Status Session::restore() {
   if (impl_->in_forked_child()) return impl_->usable();
   for (const auto& rank : impl_->ranks) rank->leave_comms();
-  TSR_RETURN_IF_ERROR(impl_->comms.create());
-  for (size_t rank = 0; rank < impl_->ranks.size(); ++rank)
-    impl_->ranks[rank]->set_comms(impl_->comms.ends_of(static_cast<int32_t>(rank)));
+  TSR_RETURN_IF_ERROR(impl_->connect());
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->failed = false;
