@@ -41,10 +41,7 @@ void fill(Job& job, uint32_t seed) {
   tsr_model* made = nullptr;
   ok(tsr_model_new(job.description.c_str(), options({{"seed", int64_t{seed % 1000}}}).get(), &made));
   job.model.reset(made);
-  if (job.adapters) {
-    ok(tsr_model_add_adapters(job.model.get(), options({{"rank", int64_t{3}}, {"alpha", 6.0}}).get(), &made));
-    job.model.reset(made);
-  }
+  if (job.adapter_rank > 0) job.model = with_adapters(job.model, job);
   perturb(job.model, dice, job.parameters);
   const int64_t samples = job.batch * 4 + job.batch / 2 + 2;
   std::vector<int32_t> tokens(static_cast<size_t>(samples * job.seq + 1));
@@ -59,8 +56,20 @@ void fill(Job& job, uint32_t seed) {
 
 }  // namespace
 
+Model with_adapters(const Model& model, Job& job) {
+  for (;;) {
+    tsr_model* made = nullptr;
+    const auto alpha = static_cast<double>(2 * job.adapter_rank);
+    const Error error = take(tsr_model_add_adapters(
+        model.get(), options({{"rank", job.adapter_rank}, {"alpha", alpha}}).get(), &made));
+    if (error.code == TSR_OK) return Model(made);
+    REQUIRE_MESSAGE(job.adapter_rank > 1, error.message);
+    job.adapter_rank = 1;  // a side of a weight is smaller
+  }
+}
+
 std::string Job::text() const {
-  std::string all = description + (adapters ? " adapters" : "");
+  std::string all = description + (adapter_rank > 0 ? " adapters of " + number(adapter_rank) : "");
   for (const auto& [key, value] : settings) {
     all += std::string(" ") + key + "=";
     if (const auto* integer = std::get_if<int64_t>(&value)) all += number(*integer);
@@ -96,7 +105,7 @@ Job draw_job(const Mixture& mixture, Dice& dice) {
   const std::string sizes = "L=" + number(job.layers) + ",C=" + number(channels) + ",H=" + number(job.heads);
   const std::string rest =
       ",F=" + width + ",V=" + number(job.vocabulary) + ",T=24,tied=" + number(dice.below(2));
-  job.adapters = dice.one_in(8);
+  job.adapter_rank = dice.one_in(8) ? dice.one_of({1, 1, 3}) : 0;
   const int64_t family = contains(mixture, kEp) ? 3 : dice.below(4);
   if (family == 0) job.description = "gpt2:" + sizes + rest + (dice.one_in(4) ? ",dropout=0.2" : "");
   if (family == 1) job.description = "llama:" + sizes + ",KV=" + number(kv) + rest;
@@ -104,7 +113,6 @@ Job draw_job(const Mixture& mixture, Dice& dice) {
   if (family == 3) {
     job.experts = dice.one_of({2, 3, 4, 5});
     job.routes = true;
-    if (job.experts < 3) job.experts = job.adapters ? 4 : job.experts;  // ranks of adapters are below it
     job.description = "moe:" + sizes + ",KV=" + number(kv) + ",E=" + number(job.experts) +
                       ",K=" + number(dice.one_of({1, 2})) +
                       (dice.one_in(3)   ? ",capacity=0"
@@ -122,7 +130,7 @@ Job draw_job(const Mixture& mixture, Dice& dice) {
   job.settings.emplace_back("clip_norm", static_cast<double>(dice.one_of({0, 0, 1, 4})) / 4);
   if (dice.one_in(3)) job.settings.emplace_back("schedule", std::string("cosine"));
   if (dice.one_in(6)) job.settings.emplace_back("loss_scaling", 1024.0);
-  if (!job.adapters && dice.one_in(6))
+  if (job.adapter_rank == 0 && dice.one_in(6))
     job.settings.emplace_back("frozen", std::string("block.0.*,token_embedding"));
   if (job.rounding == Rounding::kTf32) job.settings.emplace_back("precision", std::string("tf32"));
   if (job.rounding == Rounding::kFp8) job.settings.emplace_back("precision", std::string("fp8"));
@@ -145,7 +153,7 @@ Job other_data(const Job& job) {
   other.settings = job.settings;
   other.layers = job.layers, other.heads = job.heads, other.experts = job.experts;
   other.vocabulary = job.vocabulary, other.batch = job.batch, other.seq = job.seq;
-  other.rounding = job.rounding, other.routes = job.routes, other.adapters = job.adapters;
+  other.rounding = job.rounding, other.routes = job.routes, other.adapter_rank = job.adapter_rank;
   fill(other, 4711);
   return other;
 }

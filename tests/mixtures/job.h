@@ -31,8 +31,8 @@ struct Job {
   std::vector<capi_test::Setting> settings;
   int64_t layers = 1, heads = 1, experts = 1, vocabulary = 2, batch = 1, seq = 1;
   Rounding rounding = Rounding::kF32;
-  bool routes = false;  // experts: a number next to another may be ranked the other way
-  bool adapters = false;
+  bool routes = false;       // experts: a number next to another may be ranked the other way
+  int64_t adapter_rank = 0;  // 0: none
   capi_test::Model model;
   capi_test::Dataset data;
   std::vector<std::string> parameters, stored;  // those and their optimizer state, once a run has found it
@@ -40,6 +40,9 @@ struct Job {
 
   std::string text() const;
 };
+
+// The model with the job's adapters; of rank 1 where one of its weights is too small for more.
+capi_test::Model with_adapters(const capi_test::Model& model, Job& job);
 
 // One that the mixture fits: enough layers for its stages, experts where it spreads them.
 Job draw_job(const Mixture& mixture, Dice& dice);

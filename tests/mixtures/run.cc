@@ -216,12 +216,7 @@ void resume(tsr_runtime* runtime, Job& job, const Attempt& attempt, const Traine
     tsr_model* stored = nullptr;
     must(tsr_model_new(job.description.c_str(), nullptr, &stored), "model");
     Model result(stored);
-    if (job.adapters) {
-      must(tsr_model_add_adapters(result.get(), options({{"rank", int64_t{3}}, {"alpha", 6.0}}).get(),
-                                  &stored),
-           "adapters");
-      result.reset(stored);
-    }
+    if (job.adapter_rank > 0) result = with_adapters(result, job);
     must(tsr_trainer_store(other.get(), result.get()), "store");
     Options alone = settings_of(job, {"", 1});
     ok(tsr_options_set_i64(alone.get(), "evaluate_only", 1));
