@@ -1,4 +1,5 @@
 // tsr_program, tsr_session.
+#include "capi/engine/followed_plan.h"
 #include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
@@ -20,8 +21,10 @@ tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size
       TSR_RETURN_IF_ERROR(check_struct_size(entry.struct_size, sizeof(tsr_entry), "tsr_entry"));
       TSR_RETURN_IF_ERROR(
           required({{entry.name, "entry.name"}, {entry.graph, "entry.graph"}, {entry.plan, "entry.plan"}}));
-      planned.push_back({entry.name, std::make_shared<const Graph>(entry.graph->value),
-                         entry.plan->value->entries[0].plan});
+      const Plan& plan = entry.plan->value->entries[0].plan;
+      Result<Graph> graph = graph_of_plan(plan, entry.graph->value);
+      if (!graph.ok()) return graph.status().with_context(format("entry '{}'", entry.name));
+      planned.push_back({entry.name, std::make_shared<const Graph>(std::move(graph).value()), plan});
       at += entry.struct_size;
     }
     TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_entries(std::move(planned), *devices->value));

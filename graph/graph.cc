@@ -20,7 +20,10 @@ std::string label(std::string_view op, std::string_view scope) {
 
 std::string default_name(size_t id) { return format("%{}", id); }
 
-// "%<n>" belongs to tensor n, so that the name of a new activation is never in use.
+// "%<n>" belongs to activation n, so that the name of a new one is never in use. Other tensors keep their names in a
+// graph of another order, where that would be another's.
+constexpr size_t kNamed = SIZE_MAX;
+
 Status check_name(std::string_view name, size_t id) {
   if (name.empty()) return invalid("a tensor wants a name");
   if (name.size() > kMaxTensorNameBytes)
@@ -167,7 +170,7 @@ Result<TensorId> Graph::add_tensor(std::string name, TensorType type, TensorKind
   if (kind > TensorKind::kState)
     return invalid(format(
         "tensor '{}': activations come from nodes alone; wanted input, parameter, constant or state", name));
-  TSR_RETURN_IF_ERROR(check_name(name, tensors_.size()));
+  TSR_RETURN_IF_ERROR(check_name(name, kNamed));
   if (find_tensor(name)) return invalid(format("a tensor named '{}' exists already", name));
   TSR_RETURN_IF_ERROR(check_type(type, symbols_).with_context(format("tensor '{}'", name)));
   Tensor tensor;
@@ -175,7 +178,7 @@ Result<TensorId> Graph::add_tensor(std::string name, TensorType type, TensorKind
   tensor.type = type;
   tensor.kind = kind;
   const auto id = TensorId(static_cast<uint32_t>(tensors_.size()));
-  if (tensor.name != default_name(tensors_.size())) named_.emplace(tensor.name, id);
+  named_.emplace(tensor.name, id);
   tensors_.push_back(std::move(tensor));
   return id;
 }
@@ -228,7 +231,8 @@ Result<TensorId> Graph::add(std::string_view op, std::initializer_list<TensorId>
 }
 
 Status Graph::rename(TensorId tensor, std::string name) {
-  TSR_RETURN_IF_ERROR(check_name(name, tessera::index(tensor)));
+  const bool is_activation = this->tensor(tensor).kind == TensorKind::kActivation;
+  TSR_RETURN_IF_ERROR(check_name(name, is_activation ? tessera::index(tensor) : kNamed));
   const auto existing = find_tensor(name);
   if (existing && *existing != tensor) return invalid(format("a tensor named '{}' exists already", name));
   std::string& held = tensors_[tessera::index(tensor)].name;

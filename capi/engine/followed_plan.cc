@@ -4,9 +4,19 @@
 
 #include "capi/engine/text_file.h"
 #include "graph/base/text.h"
+#include "graph/transform/canonical_order.h"
 #include "parallel/strategy/strategy.h"
 
 namespace tessera {
+
+Result<Graph> graph_of_plan(const Plan& plan, const Graph& given) {
+  TSR_ASSIGN_OR_RETURN(Graph ordered, in_canonical_order(given));
+  if (plan.graph_fingerprint == ordered.fingerprint()) return ordered;
+  if (plan.graph_fingerprint == given.fingerprint()) return given;
+  return Status(StatusCode::kInvalidArgument,
+                format("the plan is of graph {}, this graph is {}: make the plan again from the same graph",
+                       plan.graph_fingerprint, ordered.fingerprint()));
+}
 
 Result<Plan> read_plan_file(const std::string& path, const Graph& graph) {
   TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan"));

@@ -1,4 +1,4 @@
-// Plans that come from a file, to be followed: read, and held against what is asked for.
+// Plans that were made before, to be followed: read, and held against their graph and what is asked for.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,10 @@
 #include "graph/program.h"
 
 namespace tessera {
+
+// `given` in the order that `plan` numbers its nodes and tensors in: the canonical one, or, for plans of earlier
+// versions, the order given. Names are those of `given`. kInvalidArgument where the plan is another graph's.
+Result<Graph> graph_of_plan(const Plan& plan, const Graph& given);
 
 // The plan of `graph` in the file at `path`.
 Result<Plan> read_plan_file(const std::string& path, const Graph& graph);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "capi/engine/followed_plan.h"
 #include "capi/engine/frozen_plan.h"
 #include "capi/engine/text_file.h"
 #include "capi/engine/trace_json.h"
@@ -84,13 +85,9 @@ Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devi
   TSR_ASSIGN_OR_RETURN(const Graph ordered, in_canonical_order(given));
   const Result<Plan> of_ordered = parse_plan(text, ordered);
   const bool fits = of_ordered.ok() && of_ordered->graph_fingerprint == ordered.fingerprint();
-  const Graph& graph = fits ? ordered : given;
-  TSR_ASSIGN_OR_RETURN(Plan plan, parse_plan(text, graph));
-  if (plan.graph_fingerprint != graph.fingerprint())
-    return Status(StatusCode::kInvalidArgument,
-                  format("the plan is of graph {}, this graph is {}: make the plan again from the same graph",
-                         plan.graph_fingerprint, graph.fingerprint()));
-  std::vector<PlannedEntry> entries = {{"main", std::make_shared<const Graph>(graph), std::move(plan)}};
+  TSR_ASSIGN_OR_RETURN(Plan plan, parse_plan(text, fits ? ordered : given));
+  TSR_ASSIGN_OR_RETURN(Graph graph, graph_of_plan(plan, given));
+  std::vector<PlannedEntry> entries = {{"main", std::make_shared<const Graph>(std::move(graph)), std::move(plan)}};
   TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_entries(std::move(entries), devices));
   return with_program(std::move(compiled));
 }

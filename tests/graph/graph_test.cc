@@ -85,7 +85,9 @@ TEST_CASE("names are unique, and %<number> belongs to its own tensor") {
   CHECK(!graph.add_tensor("x", {DType::kF32, {4}}, TensorKind::kInput).ok());
   CHECK(!graph.add_tensor("", {DType::kF32, {4}}, TensorKind::kInput).ok());
   CHECK(!graph.add_tensor("a\nb", {DType::kF32, {4}}, TensorKind::kInput).ok());
-  CHECK(!graph.add_tensor("%9", {DType::kF32, {4}}, TensorKind::kInput).ok());
+  for (const char* name : {"%9", "%1"})  // of another tensor, and what would be its own
+    CHECK(!graph.add_tensor(name, {DType::kF32, {4}}, TensorKind::kInput).ok());
+  CHECK(!graph.rename(x, "%0").ok());
   CHECK(!graph.add_tensor("a", {DType::kF32, {4}}, TensorKind::kActivation).ok());
   CHECK(!graph.add_tensor("a", {DType::kQ8_0, {4, 33}}, TensorKind::kParameter).ok());
   CHECK(!graph.add_tensor("a", {DType::kF32, {symbol_extent(0)}}, TensorKind::kParameter).ok());

@@ -682,8 +682,9 @@ typedef struct tsr_entry {
   size_t struct_size;
   const char* name; /* "train_step" */
   tsr_graph* graph;
-  const tsr_plan* plan; /* of this graph */
+  const tsr_plan* plan; /* of this graph, or of one that differs in names alone */
 } tsr_entry;
+/* TSR_INVALID_ARGUMENT for a plan of another graph. */
 TSR_API tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size_t entry_count,
                                     tsr_program** out_program);
 /* {"fingerprint", "devices": [{"name", "arena_bytes": {"predicted"}, "max_live_bytes", "peak"}],
