@@ -7,10 +7,10 @@ namespace tessera {
 
 struct LearningRate {
   enum class Kind { kConstant, kCosine, kLinear } kind = Kind::kConstant;
-  double peak = 1e-3;
-  double end_fraction = 0;  // last rate / peak
-  int64_t warmup = 0;       // steps of linear rise; step `warmup` has the peak
-  int64_t steps = 100;      // afterwards the last rate stays
+  double peak = 1e-4;       // for weights that are trained already; from scratch 1e-3 and more
+  double end_fraction = 0;  // of the peak, at the end of the way down, which would be step `steps` + 1
+  int64_t warmup = 10;      // steps of linear rise; step `warmup` has the peak
+  int64_t steps = 100;      // the rate of the last one stays
 
   double at(int64_t step) const;  // step 1, 2, ...
 };

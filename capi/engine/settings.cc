@@ -73,10 +73,10 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   } else {
     reader.fail(symbols.status());
   }
-  settings.rate.steps = reader.i64("steps", 100, 1);
-  settings.rate.peak = reader.f64("lr", 1e-3, 0, 1e6);
-  settings.rate.warmup = reader.i64("warmup", 0, 0);
-  settings.rate.end_fraction = reader.f64("lr_end", 0, 0, 1);
+  settings.rate.steps = reader.i64("steps", settings.rate.steps, 1);
+  settings.rate.peak = reader.f64("lr", settings.rate.peak, 0, 1e6);
+  settings.rate.warmup = reader.i64("warmup", settings.rate.warmup, 0);
+  settings.rate.end_fraction = reader.f64("lr_end", settings.rate.end_fraction, 0, 1);
   const std::string schedule = reader.choice("schedule", "constant", {"constant", "cosine", "linear"});
   settings.rate.kind = schedule == "cosine"   ? LearningRate::Kind::kCosine
                        : schedule == "linear" ? LearningRate::Kind::kLinear

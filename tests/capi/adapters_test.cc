@@ -69,6 +69,7 @@ TEST_CASE(
                        options({{"devices", std::string(parallel == std::string("dp=1") ? "cpu:1" : "cpu:2")},
                                 {"parallel", std::string(parallel)},
                                 {"lr", 1e-2},
+                                {"warmup", 0},
                                 {"steps", 30},
                                 {"batch", 4}})
                            .get(),

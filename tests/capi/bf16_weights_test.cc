@@ -39,6 +39,7 @@ class Training {
                     {"parallel", choice.parallel},
                     {"optimizer", choice.optimizer},
                     {"lr", choice.lr},
+                    {"warmup", int64_t{0}},
                     {"seed", choice.seed},
                     {"evaluate_only", choice.evaluate_only}});
   }

@@ -111,17 +111,39 @@ TEST_CASE("the entropy of token frequencies takes memory by the tokens there are
   CHECK(entropy == doctest::Approx(1.5 * std::log(2.0)));  // shares 1/2, 1/4, 1/4
 }
 
-TEST_CASE("the learning rate rises to its peak at the end of the warmup and falls to its end") {
+TEST_CASE("the learning rate rises to its peak at the end of the warmup and falls towards its end") {
   LearningRate rate{LearningRate::Kind::kCosine, 1.0, 0.1, 10, 110};
   CHECK(rate.at(1) == doctest::Approx(0.1));
   CHECK(rate.at(10) == doctest::Approx(1.0));
-  CHECK(rate.at(60) == doctest::Approx(0.55));
-  CHECK(rate.at(110) == doctest::Approx(0.1));
-  CHECK(rate.at(1000) == doctest::Approx(0.1));
+  CHECK(rate.at(11) == doctest::Approx(1.0));
+  CHECK(rate.at(61) == doctest::Approx(0.55));
+  CHECK(rate.at(110) == doctest::Approx(0.1 + 0.9 * 0.5 * (1 + std::cos(std::acos(-1.0) * 0.99))));
+  CHECK(rate.at(1000) == rate.at(110));
   rate.kind = LearningRate::Kind::kLinear;
-  CHECK(rate.at(35) == doctest::Approx(0.775));
+  CHECK(rate.at(36) == doctest::Approx(0.775));
   rate.kind = LearningRate::Kind::kConstant;
   CHECK(rate.at(500) == doctest::Approx(1.0));
+}
+
+TEST_CASE("every step of every schedule has a rate, and none rises after the warmup") {
+  for (const auto kind :
+       {LearningRate::Kind::kConstant, LearningRate::Kind::kCosine, LearningRate::Kind::kLinear})
+    for (const int64_t warmup : {0, 1, 7, 20, 30})
+      for (const int64_t steps : {1, 2, 20}) {
+        CAPTURE(warmup);
+        CAPTURE(steps);
+        const LearningRate rate{kind, 1.0, 0.0, warmup, steps};
+        for (int64_t step = 1; step <= steps + 2; ++step) {
+          CHECK(rate.at(step) > 0);
+          CHECK(rate.at(step) <= 1);
+          if (step > warmup + 1) CHECK(rate.at(step) <= rate.at(step - 1));
+        }
+        // The usual convention (get_linear_schedule_with_warmup counts steps from 0): (N - i) / (N - W).
+        if (kind != LearningRate::Kind::kLinear || warmup >= steps) continue;
+        for (int64_t step = warmup + 1; step <= steps; ++step)
+          CHECK(rate.at(step) == doctest::Approx(static_cast<double>(steps - (step - 1)) /
+                                                 static_cast<double>(steps - warmup)));
+      }
 }
 
 TEST_CASE("streamed text holds back unfinished characters and gives every byte in the end") {

@@ -770,11 +770,14 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's
  *   symbols        str   values of further symbols of an own graph: "N=10,M=4"
  *   steps          i64   length of the schedule (default 100); tsr_trainer_step may go on after it, at the
- *                        last rate
- *   lr             f64   peak learning rate (default 1e-3)
- *   schedule       str   constant (default) | cosine | linear: from lr down to lr * lr_end over `steps`
- *   warmup         i64   steps of linear rise from 0 (default 0)
- *   lr_end         f64   last rate as a fraction of lr (default 0 for cosine and linear)
+ *                        rate of its last step
+ *   lr             f64   peak learning rate (default 1e-4: for weights that are trained already; from scratch
+ *                        1e-3 and more is usual)
+ *   schedule       str   constant (default) | cosine | linear: from lr down to lr * lr_end over `steps`. As is
+ *                        usual, the end lies one step after the last, whose rate thus is above it: step s of a
+ *                        linear schedule has lr * (steps - s + 1) / (steps - warmup)
+ *   warmup         i64   steps of linear rise: step s of them has lr * s / warmup (default 10; 0: none)
+ *   lr_end         f64   of cosine and linear: the rate at the end as a fraction of lr (default 0)
  *   optimizer      str   adamw (default) | sgd
  *   beta1 beta2 eps      f64   of adamw (0.9, 0.999, 1e-8)
  *   momentum       f64   of sgd (0.9)
