@@ -21,16 +21,26 @@ tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_
 }
 
 tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size) {
+  return tsr_generator_start_with(generator, nullptr, prompt, size);
+}
+
+tsr_status* tsr_generator_start_with(tsr_generator* generator, const tsr_options* options, const char* prompt,
+                                     size_t size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{generator, "generator"}, {prompt, "prompt"}}));
-    return generator->value->start(text_of(prompt, size));
+    return generator->value->start(text_of(prompt, size), options ? options->value : Options{});
   });
 }
 
 tsr_status* tsr_generator_start_tokens(tsr_generator* generator, const int32_t* ids, size_t count) {
+  return tsr_generator_start_tokens_with(generator, nullptr, ids, count);
+}
+
+tsr_status* tsr_generator_start_tokens_with(tsr_generator* generator, const tsr_options* options,
+                                            const int32_t* ids, size_t count) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{generator, "generator"}, {ids, "ids"}}));
-    return generator->value->start(std::vector<int32_t>(ids, ids + count));
+    return generator->value->start(std::vector<int32_t>(ids, ids + count), options ? options->value : Options{});
   });
 }
 

@@ -176,6 +176,7 @@ Json bench_train(const Arguments& args, const Runtime& runtime, const Model& mod
 
 Generator new_generator(const Arguments& args, const Runtime& runtime, const Model& model, bool trace) {
   Options options = common_options(args, trace);
+  set(options, "temperature", 0.0);
   set(options, "max_tokens", trace ? std::min(args.tokens, kTracedTokens) : args.tokens);
   set(options, "context", args.seq + args.tokens + 1);
   return make<Generator>(tsr_generator_new, runtime.get(), model.get(), options.get());

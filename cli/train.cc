@@ -50,10 +50,10 @@ Options trainer_options(const Arguments& args) {
   set(options, "batch", args.batch);
   set(options, "seq", args.seq);
   set(options, "steps", args.steps);
-  if (args.lr) set(options, "lr", *args.lr);
+  set(options, "lr", args.lr);
   set(options, "lr_end", args.lr_end);
   set(options, "schedule", args.schedule);
-  if (args.warmup) set(options, "warmup", *args.warmup);
+  set(options, "warmup", args.warmup);
   set(options, "optimizer", args.optimizer);
   set(options, "clip_norm", args.clip_norm);
   set(options, "seed", args.seed);

@@ -33,6 +33,21 @@ func (g *Generator) Start(prompt string) error {
 	return failure(raw.Tsr_generator_start(c, prompt))
 }
 
+// StartWith begins a new text with settings of its own: the options that the header lists under
+// tsr_generator_start_with. One generator so draws any number of samples, each from a seed of its own.
+func (g *Generator) StartWith(prompt string, options Options) error {
+	c, done := (*handle)(g).use()
+	defer done()
+	return options.with(func(o uintptr) uintptr { return raw.Tsr_generator_start_with(c, o, prompt) })
+}
+
+// Report is JSON: tokens, the seed that the text was drawn from, speed, memory.
+func (g *Generator) Report() (string, error) {
+	c, done := (*handle)(g).use()
+	defer done()
+	return text(func(b []byte, n *uint64) uintptr { return raw.Tsr_generator_report(c, b, n) })
+}
+
 // Next waits for the next piece of text; io.EOF when the text is complete. A piece may be empty.
 func (g *Generator) Next() (string, error) {
 	c, done := (*handle)(g).use()

@@ -43,12 +43,10 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
   generator->vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
   generator->tokenizer_ = model->tokenizer();
-  if (!generator->tokenizer_ && !settings.stop.empty())
-    return Status(StatusCode::kFailedPrecondition, "generator: option 'stop' needs a model with a tokenizer");
+  TSR_RETURN_IF_ERROR(generator->check_stop(settings.text));
   generator->report_.context = settings.context;
   generator->note_reads();
   generator->report_.launches = generator->running_->session().launches(kDecode);
-  TSR_RETURN_IF_ERROR(generator->feed_sampling());
   generator->worker_ = Thread([raw = generator.get()] { raw->work(); });
   return generator;
 }
@@ -87,38 +85,50 @@ void Generator::note_reads() {
     }
 }
 
-Status Generator::feed_sampling() {
+Status Generator::check_stop(const TextSettings& text) const {
+  if (tokenizer_ || text.stop.empty()) return {};
+  return Status(StatusCode::kFailedPrecondition, "generator: option 'stop' needs a model with a tokenizer");
+}
+
+Status Generator::feed_sampling(const TextSettings& text, int64_t drawn) {
   std::vector<std::string_view> entries = {kDecode};
   for (const PrefillChunk& chunk : kPrefillChunks) entries.push_back(chunk.entry);
   for (const std::string_view entry : entries) {
     if (!running_->has_entry(entry)) continue;
-    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "temperature", settings_.temperature));
-    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "top_k", static_cast<double>(settings_.top_k)));
-    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "top_p", settings_.top_p));
-    const std::array<int64_t, 1> seed{settings_.seed};  // not through a double: all 64 bits count
+    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "temperature", text.temperature));
+    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "top_k", static_cast<double>(text.top_k)));
+    TSR_RETURN_IF_ERROR(running_->feed_scalar(entry, "top_p", text.top_p));
+    const std::array<int64_t, 1> seed{drawn};  // not through a double: all 64 bits count
     TSR_RETURN_IF_ERROR(running_->feed(
         entry, "seed", HostTensor{{DType::kI64, Shape{}}, std::as_bytes(std::span(seed)), nullptr}));
   }
   return {};
 }
 
-Status Generator::start(std::string_view prompt) {
+Status Generator::start(std::string_view prompt, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(TextSettings text, read_text_settings(options, settings_.text));
   if (!tokenizer_)
     return Status(StatusCode::kFailedPrecondition,
                   "the model has no tokenizer: give it one, or start from token ids");
   const TokenizerData& data = tokenizer_->data();
   std::vector<int32_t> ids;
   if (data.bos >= 0 && (data.add_bos || prompt.empty())) ids.push_back(data.bos);
-  const std::vector<int32_t> encoded = tokenizer_->encode(prompt, settings_.special);
+  const std::vector<int32_t> encoded = tokenizer_->encode(prompt, text.special);
   ids.insert(ids.end(), encoded.begin(), encoded.end());
   if (ids.empty())
     return Status(StatusCode::kInvalidArgument,
                   "the prompt is empty and the tokenizer has no beginning-of-sequence token to start from");
-  return start(std::move(ids));
+  return begin(std::move(ids), std::move(text));
 }
 
-Status Generator::start(std::vector<int32_t> prompt) {
+Status Generator::start(std::vector<int32_t> prompt, const Options& options) {
+  TSR_ASSIGN_OR_RETURN(TextSettings text, read_text_settings(options, settings_.text));
+  return begin(std::move(prompt), std::move(text));
+}
+
+Status Generator::begin(std::vector<int32_t> prompt, TextSettings text) {
   TSR_RETURN_IF_ERROR(runtime().check_process());
+  TSR_RETURN_IF_ERROR(check_stop(text));
   if (prompt.empty()) return Status(StatusCode::kInvalidArgument, "a prompt needs at least one token");
   if (static_cast<int64_t>(prompt.size()) > settings_.context)
     return Status(
@@ -140,6 +150,9 @@ Status Generator::start(std::vector<int32_t> prompt) {
   report_.tokens = 0;
   report_.prefill_seconds = report_.decode_seconds = 0;
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
+  report_.seed = text.seed ? *text.seed : Runtime::draw_seed();
+  TSR_RETURN_IF_ERROR(feed_sampling(text, report_.seed));
+  text_ = std::move(text);
   job_ = std::move(prompt);
   last_entry_.clear();
   started_ = true;
@@ -255,17 +268,17 @@ Result<int32_t> Generator::prefill(std::span<const int32_t> prompt) {
 
 bool Generator::ends(int32_t token) const {
   if (tokenizer_ && (token == tokenizer_->data().bos || token == tokenizer_->data().eos)) return true;
-  return std::find(settings_.stop_ids.begin(), settings_.stop_ids.end(), token) != settings_.stop_ids.end();
+  return std::find(text_.stop_ids.begin(), text_.stop_ids.end(), token) != text_.stop_ids.end();
 }
 
 Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
-  TextStream echoed({}), stream(settings_.stop);
+  TextStream echoed({}), stream(text_.stop);
   const auto decode = [this](int32_t token, int32_t previous) {
     return tokenizer_ ? tokenizer_->decode_one(token, previous) : std::string();
   };
   int32_t previous = -1;
   for (const int32_t token : prompt) {
-    if (settings_.echo && !(tokenizer_ && token == tokenizer_->data().bos) &&
+    if (text_.echo && !(tokenizer_ && token == tokenizer_->data().bos) &&
         !put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, echoed.add(decode(token, previous))}))
       return Finish::kCancelled;
     previous = token;
@@ -274,7 +287,7 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
   // Every token but the last one sampled is written to the cache.
   const int64_t count = static_cast<int64_t>(prompt.size());
   int64_t room = settings_.context - count + 1;
-  if (settings_.max_tokens > 0) room = std::min(room, settings_.max_tokens);
+  if (text_.max_tokens > 0) room = std::min(room, text_.max_tokens);
 
   auto begin = std::chrono::steady_clock::now();
   TSR_ASSIGN_OR_RETURN(int32_t token, prefill(prompt));

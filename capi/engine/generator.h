@@ -43,8 +43,9 @@ class Generator {
                                                    const Options& options);
   ~Generator();
 
-  Status start(std::string_view prompt);
-  Status start(std::vector<int32_t> prompt);
+  // `options`: those of one text (read_text_settings); what they leave out is as the generator was made.
+  Status start(std::string_view prompt, const Options& options = {});
+  Status start(std::vector<int32_t> prompt, const Options& options = {});
   Result<TextPiece> next(double timeout_s);  // negative: as long as it takes
   Result<HostTensor> logits();
   Result<std::string> report_json();
@@ -56,7 +57,9 @@ class Generator {
   Generator() = default;
   void work();  // the worker thread
   Result<Finish> generate(std::span<const int32_t> prompt);
-  Status feed_sampling();
+  Status check_stop(const TextSettings& text) const;
+  Status begin(std::vector<int32_t> prompt, TextSettings text);
+  Status feed_sampling(const TextSettings& text, int64_t seed);
   void note_reads();
   Result<int32_t> advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
                           int64_t start);
@@ -66,6 +69,7 @@ class Generator {
   void wait_until_idle(std::unique_lock<std::mutex>& lock);
 
   GeneratorSettings settings_;
+  TextSettings text_;                           // of the text in progress; the worker reads it
   std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
   std::unique_ptr<Running> running_;
   std::string last_entry_;  // that ran for this text; empty before the first

@@ -156,6 +156,7 @@ std::string generator_json(const GeneratorReport& report, const PlanRecord& plan
       {"prompt_tokens", report.prompt_tokens},
       {"tokens", report.tokens},
       {"context", report.context},
+      {"seed", report.seed},
       {"prefill_seconds", report.prefill_seconds},
       {"decode_seconds", report.decode_seconds},
       {"launches_per_token", report.launches},

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <random>
 
 #include "capi/engine/built_in_backends.h"
 #include "capi/engine/device_profiles.h"
@@ -73,6 +74,11 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options) {
     runtime->cache_folder_ = home + "/.cache/tessera";
   runtime->registry_ = std::make_unique<BackendRegistry>(std::move(registry));
   return runtime;
+}
+
+int64_t Runtime::draw_seed() {
+  std::random_device entropy;
+  return static_cast<int64_t>((uint64_t{entropy()} << 32 | entropy()) >> 11);
 }
 
 bool Runtime::in_creating_process() const { return getpid() == process_; }

@@ -44,6 +44,9 @@ class Runtime {
   Status check_process() const;
   bool in_creating_process() const;
 
+  // A seed that nobody chose: from 0 to 2^53 - 1, which every reader of JSON takes exactly.
+  static int64_t draw_seed();
+
   // With the profile that `profile` names (capi/engine/device_profiles.h); nothing: the runtime's own.
   Result<std::shared_ptr<DeviceSet>> open_devices(std::string_view text, std::string_view profile = {});
   // Where profiles lie that nobody named a place for; empty when there is no such folder.

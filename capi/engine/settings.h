@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,24 +56,32 @@ struct TrainerSettings {
   std::string offload_folder;
 };
 
-struct GeneratorSettings {
-  ComputeSettings compute;
-  int64_t context = 0;  // 0: the model's
-  int64_t max_tokens = 0;
-  double temperature = 0, top_p = 1;
-  DType precision = DType::kF32;  // of activations and caches
-  bool tf32_products = false;     // beside f32
-  WeightFormat weights = WeightFormat::kModel;
-  int64_t top_k = 0, seed = 0;
+// How one text of a generator is drawn and where it ends.
+struct TextSettings {
+  int64_t max_tokens = 0;  // 0: until the context is full
+  double temperature = 0.8, top_p = 1;
+  int64_t top_k = 0;
+  std::optional<int64_t> seed;  // none: every text draws one of its own
   bool echo = false;
   bool special = false;  // control tokens written out in a prompt are these tokens
   std::vector<std::string> stop;
   std::vector<int64_t> stop_ids;
 };
 
+struct GeneratorSettings {
+  ComputeSettings compute;
+  int64_t context = 0;            // 0: the model's
+  DType precision = DType::kF32;  // of activations and caches
+  bool tf32_products = false;     // beside f32
+  WeightFormat weights = WeightFormat::kModel;
+  TextSettings text;  // of texts that say nothing else
+};
+
 // `dataset_seq`: the dataset's, 0 without one.
 Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq);
 Result<GeneratorSettings> read_generator_settings(const Options& options);
+// Options of one text; what they leave out is as in `otherwise`.
+Result<TextSettings> read_text_settings(const Options& options, const TextSettings& otherwise);
 
 // Fills in the context that was not given; kInvalidArgument when it is beyond the model's (`longest`, 0:
 // unknown).

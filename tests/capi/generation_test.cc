@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <set>
 
 #include "c_api.h"
 #include "naive_llama.h"
@@ -51,9 +52,15 @@ Generated collect(tsr_generator* generator) {
   }
 }
 
+// Takes the likeliest token unless told otherwise.
 Generator generator(const Runtime& rt, const Model& model, std::initializer_list<Setting> settings) {
   tsr_generator* made = nullptr;
-  ok(tsr_generator_new(rt.get(), model.get(), options(settings).get(), &made));
+  const Options chosen = options(settings);
+  if (std::ranges::none_of(settings, [](const Setting& setting) {
+        return std::string_view(setting.first) == "temperature";
+      }))
+    ok(tsr_options_set_f64(chosen.get(), "temperature", 0));
+  ok(tsr_generator_new(rt.get(), model.get(), chosen.get(), &made));
   return Generator(made);
 }
 
@@ -194,6 +201,59 @@ TEST_CASE("sampling repeats for a seed and differs between seeds") {
   };
   CHECK(sample(1, "cpu:1") == sample(1, "cpu:1"));
   CHECK(sample(1, "cpu:1") != sample(2, "cpu:1"));
+}
+
+TEST_CASE("one generator draws any number of samples, and each can be repeated by the seed that its report names") {
+  const Runtime rt = runtime();
+  const Model model = random_bytes_model();
+  tsr_generator* made = nullptr;  // as it is made by default
+  ok(tsr_generator_new(rt.get(), model.get(), options({{"max_tokens", int64_t{12}}}).get(), &made));
+  const Generator from(made);
+  const auto text_of = [&](std::initializer_list<Setting> settings) {
+    ok(tsr_generator_start_with(from.get(), options(settings).get(), "ab", TSR_TEXT_END));
+    return collect(from.get());
+  };
+  const auto seed = [&] {
+    const std::string said = text([&](auto... out) { return tsr_generator_report(from.get(), out...); });
+    return std::stoll(said.substr(said.find("\"seed\":") + 7));
+  };
+  // Without a seed every start is a sample of its own, named in the report.
+  std::set<std::vector<int32_t>> texts;
+  std::vector<int32_t> last;
+  for (int i = 0; i < 40; ++i) {
+    last = generate(from, "ab").tokens;
+    texts.insert(last);
+  }
+  CHECK(texts.size() == 40);
+  const int64_t drawn = seed();
+  CHECK(drawn >= 0);
+  CHECK(drawn < int64_t{1} << 53);
+  CHECK(text_of({{"seed", drawn}}).tokens == last);
+  CHECK(seed() == drawn);
+  // Nothing of a text's own settings is left for the next.
+  const std::vector<int32_t> greedy = text_of({{"temperature", 0.0}, {"max_tokens", int64_t{5}}}).tokens;
+  CHECK(greedy.size() == 5);
+  CHECK(text_of({{"temperature", 0.0}, {"seed", int64_t{3}}}).tokens.size() == 12);
+  CHECK(text_of({{"top_k", int64_t{1}}, {"max_tokens", int64_t{5}}}).tokens == greedy);
+  CHECK(generate(from, "ab").tokens.size() == 12);
+  const std::vector<int32_t> ids = {'a', 'b'};
+  ok(tsr_generator_start_tokens_with(from.get(), options({{"seed", drawn}}).get(), ids.data(), ids.size()));
+  CHECK(collect(from.get()).tokens == last);
+  const std::string stop = std::to_string(greedy[2]);
+  CHECK(text_of({{"temperature", 0.0}, {"stop_ids", stop}}).finish == TSR_FINISH_STOP);
+  CHECK(text_of({{"temperature", 0.0}}).finish == TSR_FINISH_LENGTH);
+  CHECK(text_of({{"echo", int64_t{1}}}).text.starts_with("ab"));
+  // A generator with a seed repeats it for texts without one of their own.
+  const Generator seeded = generator(rt, model, {{"seed", drawn}, {"temperature", 0.8}, {"max_tokens", int64_t{12}}});
+  CHECK(generate(seeded, "ab").tokens == last);
+  CHECK(generate(seeded, "ab").tokens == last);
+
+  const auto refused = [&](std::initializer_list<Setting> settings) {
+    return take(tsr_generator_start_with(from.get(), options(settings).get(), "ab", TSR_TEXT_END));
+  };
+  CHECK(refused({{"temprature", 1.0}}).message.find("nearest: temperature") != std::string::npos);
+  CHECK(refused({{"context", int64_t{8}}}).code == TSR_INVALID_ARGUMENT);
+  CHECK(refused({{"top_p", 2.0}}).message.find("'top_p' is 2, wanted between 0 and 1") != std::string::npos);
 }
 
 TEST_CASE("a generation ends at its limits: tokens, context, stop ids") {

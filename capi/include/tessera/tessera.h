@@ -904,13 +904,6 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   devices, parallel, measure, memory_limit   as for the trainer
  *   context      i64   tokens that the cache holds, prompt included (default: the model's context length, at
  *                      most 2048)
- *   max_tokens   i64   tokens to generate (default 0: until the context is full)
- *   temperature  f64   0 (default): always the likeliest token
- *   top_k        i64   sample among this many (default 0: all)
- *   top_p        f64   and among the likeliest that sum to this (default 1)
- *   seed         i64   (default 0)
- *   echo         i64   1: the prompt comes out too, in front (default 0)
- *   special      i64   1: control tokens written out in the prompt, such as <s>, are these tokens (default 0)
  *   precision    str   f32 (default) | tf32 | bf16: what activations and caches are computed in; bf16 needs devices
  *                      with such kernels (cuda), and keeps weights in bf16 at least. tf32: f32, but products with f32
  *                      weights may round what they multiply to 10 bits of mantissa, as in training
@@ -918,6 +911,15 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *                      devices. int8 and int4 have a scale for each 64 and 32 numbers of a row; tables of embeddings
  *                      are bf16 then. Generating costs little more than reading them once a token
  *   trace        i64   1: record what runs, for tsr_generator_trace (default 0)
+ * and what texts have unless tsr_generator_start_with says otherwise:
+ *   max_tokens   i64   tokens to generate (default 0: until the context is full)
+ *   temperature  f64   default 0.8; 0: always the likeliest token
+ *   top_k        i64   sample among this many (default 0: all)
+ *   top_p        f64   and among the likeliest that sum to this (default 1)
+ *   seed         i64   of the sampling: with it a prompt gives the same text each time. Where it is not given
+ *                      every text draws a seed of its own, which the report names, so that it can be repeated
+ *   echo         i64   1: the prompt comes out too, in front (default 0)
+ *   special      i64   1: control tokens written out in the prompt, such as <s>, are these tokens (default 0)
  *   stop         str   a text that ends the generation and is left out; several as a JSON array of strings
  *   stop_ids     str   "2,13": further tokens that end it; the tokenizer's BOS and EOS always do
  * The model needs the inputs "tokens" and "positions" and the output "logits". */
@@ -930,6 +932,15 @@ TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, co
  * they are, count >= 1. */
 TSR_API tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size);
 TSR_API tsr_status* tsr_generator_start_tokens(tsr_generator* generator, const int32_t* ids, size_t count);
+
+/* The same, with settings of this text alone: the options max_tokens to stop_ids of tsr_generator_new. What they
+ * leave out is as the generator was made. So one generator draws any number of samples:
+ *     tsr_options_set_i64(options, "seed", n);
+ *     tsr_generator_start_with(generator, options, prompt, TSR_TEXT_END); */
+TSR_API tsr_status* tsr_generator_start_with(tsr_generator* generator, const tsr_options* options,
+                                             const char* prompt, size_t size);
+TSR_API tsr_status* tsr_generator_start_tokens_with(tsr_generator* generator, const tsr_options* options,
+                                                    const int32_t* ids, size_t count);
 
 enum {
   TSR_PIECE = 0,   /* a token, and the text that became certain with it (perhaps none yet) */
@@ -952,8 +963,8 @@ typedef struct tsr_piece {
  * of all pieces, joined, are the generated text, without BOS or a leading dummy space. */
 TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_piece* out_piece);
 
-/* {"prompt_tokens", "tokens", "prefill_seconds", "decode_seconds", "plan": {as tsr_plan_info}, "devices":
- * [as tsr_session_report], "token_reads": {"parameter_bytes", "full_cache_bytes"}, "launches_per_token"}; token_reads
+/* {"prompt_tokens", "tokens", "seed" (of this text), "prefill_seconds", "decode_seconds", "plan": {as
+ * tsr_plan_info}, "devices": [as tsr_session_report], "token_reads": {"parameter_bytes", "full_cache_bytes"}, "launches_per_token"}; token_reads
  * is what computing one token reads on all devices, of caches as if they were full, and the last how many kernels it
  * launches on one of them. */
 TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, char* buffer, size_t capacity,

@@ -61,6 +61,8 @@ func main() {
 		t.Close()
 	}
 	refused("generator", (*tessera.Generator)(nil).Start("a"), "generator")
+	refused("generator", (*tessera.Generator)(nil).StartWith("a", nil), "generator")
+	refused("generator", second((*tessera.Generator)(nil).Report()), "generator")
 	refused("generator", second((*tessera.Generator)(nil).Next()), "generator")
 	refused("model", second((*tessera.Model)(nil).Info()), "model")
 	refused("runtime", second((*tessera.Runtime)(nil).Backends()), "runtime")

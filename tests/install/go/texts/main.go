@@ -43,19 +43,34 @@ func main() {
 	check(err)
 	const prompt = "a\x00b"
 	check(generator.Start(prompt))
+	echo := collect(generator)
+	wanted("echo", echo[:min(len(prompt), len(echo))], prompt)
+	// Settings of one text: a sample for each seed, the same for the same, and the report names it.
+	sample := func(seed int) string {
+		check(generator.StartWith("ab", tessera.Options{"seed": seed, "temperature": 2.0, "max_tokens": 20, "echo": false}))
+		return collect(generator)
+	}
+	first := sample(1)
+	wanted("sample of another seed differs", sample(2) != first, true)
+	wanted("sample of the same seed", sample(1), first)
+	report, err := generator.Report()
+	check(err)
+	wanted("seed in the report", strings.Contains(report, `"seed":1,`), true)
+	// Nothing is a text to continue; bytes alone have no token to begin with.
+	err = generator.Start("")
+	wanted("begun from nothing", err != nil && strings.Contains(err.Error(), "the prompt is empty"), true)
+}
+
+func collect(generator *tessera.Generator) string {
 	var text strings.Builder
 	for {
 		piece, err := generator.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return text.String()
 		}
 		check(err)
 		text.WriteString(piece)
 	}
-	wanted("echo", text.String()[:min(len(prompt), text.Len())], prompt)
-	// Nothing is a text to continue; bytes alone have no token to begin with.
-	err = generator.Start("")
-	wanted("begun from nothing", err != nil && strings.Contains(err.Error(), "the prompt is empty"), true)
 }
 
 func min(a, b int) int { // of the language since Go 1.21
