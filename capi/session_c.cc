@@ -8,6 +8,10 @@
 using namespace tessera;
 using namespace tessera::capi;
 
+namespace {
+const Runtime& runtime_of(const tsr_session* session) { return *session->value->prepared()->runtime; }
+}  // namespace
+
 tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size_t entry_count,
                             tsr_program** out_program) {
   return guard([&]() -> Status {
@@ -79,6 +83,7 @@ tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options, ts
 tsr_status* tsr_session_write(tsr_session* session, const char* name, const tsr_tensor* value) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}, {name, "name"}, {value, "value"}}));
+    TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
     return session->value->session().write(name, value->value);
   });
 }
@@ -86,6 +91,7 @@ tsr_status* tsr_session_write(tsr_session* session, const char* name, const tsr_
 tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr_tensor** out_tensor) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}, {name, "name"}, {out_tensor, "out_tensor"}}));
+    TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
     TSR_ASSIGN_OR_RETURN(HostTensor value, session->value->session().read(name));
     *out_tensor = new tsr_tensor{std::move(value), nullptr, name};
     return {};
@@ -95,6 +101,7 @@ tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr_tensor*
 tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}, {model, "model"}}));
+    TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
     return session->value->write_parameters(*model->value, model->value->seed());
   });
 }
@@ -104,6 +111,7 @@ tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(
         required({{session, "session"}, {entry, "entry"}, {input, "input"}, {value, "value"}}));
+    TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
     return session->value->feed(entry, input, value->value);
   });
 }
@@ -111,6 +119,7 @@ tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char
 tsr_status* tsr_session_run(tsr_session* session, const char* entry) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}, {entry, "entry"}}));
+    TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
     return session->value->run(entry);
   });
 }
@@ -120,6 +129,7 @@ tsr_status* tsr_session_fetch(tsr_session* session, const char* entry, const cha
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(
         required({{session, "session"}, {entry, "entry"}, {output, "output"}, {out_tensor, "out_tensor"}}));
+    TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
     TSR_ASSIGN_OR_RETURN(HostTensor value, session->value->session().fetch(entry, output));
     *out_tensor = new tsr_tensor{std::move(value), nullptr, output};
     return {};
@@ -127,12 +137,13 @@ tsr_status* tsr_session_fetch(tsr_session* session, const char* entry, const cha
 }
 
 void tsr_session_cancel(tsr_session* session) {
-  if (session) session->value->cancel();
+  if (session && runtime_of(session).in_creating_process()) session->value->cancel();
 }
 
 tsr_status* tsr_session_restore(tsr_session* session) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}}));
+    TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
     return session->value->restore();
   });
 }
@@ -140,6 +151,7 @@ tsr_status* tsr_session_restore(tsr_session* session) {
 tsr_status* tsr_session_report(tsr_session* session, char* buffer, size_t capacity, size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}}));
+    TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
     Session& running = session->value->session();
     return put_text(session_json(running.memory(), running.communication(), running.allocations()), buffer,
                     capacity, out_size);
@@ -149,6 +161,7 @@ tsr_status* tsr_session_report(tsr_session* session, char* buffer, size_t capaci
 tsr_status* tsr_session_trace(tsr_session* session, char* buffer, size_t capacity, size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{session, "session"}}));
+    TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
     if (session->trace.empty()) session->trace = session->value->trace_json();
     TSR_RETURN_IF_ERROR(put_text(session->trace, buffer, capacity, out_size));
     if (buffer && capacity > session->trace.size()) session->trace.clear();
@@ -157,5 +170,5 @@ tsr_status* tsr_session_trace(tsr_session* session, char* buffer, size_t capacit
 }
 
 void tsr_session_free(tsr_session* session) {
-  if (session && session->value->prepared()->runtime->in_creating_process()) delete session;
+  if (session && runtime_of(session).in_creating_process()) delete session;
 }

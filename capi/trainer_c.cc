@@ -20,6 +20,7 @@ tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_da
 tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_tensor* value) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {input, "input"}, {value, "value"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     return trainer->value->feed(input, value->value);
   });
 }
@@ -27,6 +28,7 @@ tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_
 tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     if (out_step) TSR_RETURN_IF_ERROR(check_struct_size(out_step->struct_size, sizeof(tsr_step), "tsr_step"));
     TSR_ASSIGN_OR_RETURN(const StepInfo info, trainer->value->step());
     if (out_step)
@@ -38,6 +40,7 @@ tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step) {
 tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_loss, "out_loss"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     TSR_ASSIGN_OR_RETURN(*out_loss, trainer->value->evaluate());
     return {};
   });
@@ -46,6 +49,7 @@ tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss) {
 tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     return trainer->value->save(folder);
   });
 }
@@ -60,6 +64,7 @@ tsr_status* tsr_trainer_check_folder(const char* folder) {
 tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     return trainer->value->resume(folder);
   });
 }
@@ -75,6 +80,7 @@ tsr_status* tsr_checkpoint_info(const char* folder, char* buffer, size_t capacit
 tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {model, "model"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     return trainer->value->store(*model->value);
   });
 }
@@ -90,6 +96,7 @@ tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, tsr_model* model, const
 tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {name, "name"}, {out_tensor, "out_tensor"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     TSR_ASSIGN_OR_RETURN(HostTensor value, trainer->value->read(name));
     *out_tensor = new tsr_tensor{std::move(value), nullptr, name};
     return {};
@@ -99,6 +106,7 @@ tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor*
 tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_tensor* value) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {name, "name"}, {value, "value"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     return trainer->value->write(name, value->value);
   });
 }
@@ -106,6 +114,7 @@ tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_
 tsr_status* tsr_trainer_report(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     return put_text(trainer->value->report_json(), buffer, capacity, out_size);
   });
 }
@@ -113,6 +122,7 @@ tsr_status* tsr_trainer_report(tsr_trainer* trainer, char* buffer, size_t capaci
 tsr_status* tsr_trainer_trace(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     if (trainer->trace.empty()) trainer->trace = trainer->value->trace_json();
     TSR_RETURN_IF_ERROR(put_text(trainer->trace, buffer, capacity, out_size));
     if (buffer && capacity > trainer->trace.size()) trainer->trace.clear();
@@ -123,13 +133,14 @@ tsr_status* tsr_trainer_trace(tsr_trainer* trainer, char* buffer, size_t capacit
 tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_plan, "out_plan"}}));
+    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
     *out_plan = new tsr_plan{trainer->value->plan()};
     return {};
   });
 }
 
 void tsr_trainer_cancel(tsr_trainer* trainer) {
-  if (trainer) trainer->value->cancel();
+  if (trainer && trainer->value->runtime().in_creating_process()) trainer->value->cancel();
 }
 
 void tsr_trainer_free(tsr_trainer* trainer) {

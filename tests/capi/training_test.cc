@@ -404,15 +404,52 @@ TEST_CASE("after fork the child gets errors, not a hang") {
   const Trainer trainer = mlp_trainer(rt, model, {{"devices", std::string("cpu:2")}});
   feed(trainer, 0);
   step(trainer);
+  tsr_devices* opened = nullptr;
+  ok(tsr_devices_open(rt.get(), "cpu:2", &opened));
+  const Devices owner(opened);
+  const Graph graph = mlp_graph();
+  tsr_plan* plan_raw = nullptr;
+  ok(tsr_plan_new_for_graph(opened, graph.get(), options({{"batch", int64_t{8}}}).get(), &plan_raw));
+  const Plan of_graph(plan_raw);
+  const tsr_entry entry = {sizeof(tsr_entry), "main", graph.get(), plan_raw};
+  tsr_program* program_raw = nullptr;
+  ok(tsr_program_new(opened, &entry, 1, &program_raw));
+  const Program program(program_raw);
+  tsr_session *session_raw = nullptr, *other = nullptr;
+  ok(tsr_session_new(program_raw, nullptr, &session_raw));
+  const Session session(session_raw);
+  const Tensor x = tensor_f32({8, 8}, noise(64, 0)), w1 = tensor_f32({8, 16}, noise(128, 0));
+  const Scratch scratch;
+  const std::string folder = scratch / "of_the_child";
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
     alarm(20);
     tsr_devices* devices = nullptr;
-    tsr_status* opened = tsr_devices_open(rt.get(), "cpu:2", &devices);
-    tsr_status* stepped = tsr_trainer_step(trainer.get(), nullptr);
-    const bool refused = tsr_status_code(opened) == TSR_FAILED_PRECONDITION &&
-                         tsr_status_code(stepped) == TSR_FAILED_PRECONDITION;
+    tsr_tensor* value = nullptr;
+    tsr_plan* plan = nullptr;
+    double loss = 0;
+    size_t size = 0;
+    bool refused = true;
+    for (tsr_status* answer :
+         {tsr_devices_open(rt.get(), "cpu:2", &devices), tsr_trainer_step(trainer.get(), nullptr),
+          tsr_trainer_evaluate(trainer.get(), &loss), tsr_trainer_save(trainer.get(), folder.c_str()),
+          tsr_trainer_resume(trainer.get(), folder.c_str()), tsr_trainer_store(trainer.get(), model.get()),
+          tsr_trainer_read(trainer.get(), "w1", &value), tsr_trainer_write(trainer.get(), "w1", w1.get()),
+          tsr_trainer_feed(trainer.get(), "x", x.get()),
+          tsr_trainer_report(trainer.get(), nullptr, 0, &size),
+          tsr_trainer_trace(trainer.get(), nullptr, 0, &size), tsr_trainer_plan(trainer.get(), &plan),
+          tsr_session_new(program.get(), nullptr, &other), tsr_session_write(session.get(), "w1", w1.get()),
+          tsr_session_read(session.get(), "w1", &value), tsr_session_write_model(session.get(), model.get()),
+          tsr_session_feed(session.get(), "main", "x", x.get()), tsr_session_run(session.get(), "main"),
+          tsr_session_fetch(session.get(), "main", "out", &value), tsr_session_restore(session.get()),
+          tsr_session_report(session.get(), nullptr, 0, &size),
+          tsr_session_trace(session.get(), nullptr, 0, &size)})
+      refused = refused && tsr_status_code(answer) == TSR_FAILED_PRECONDITION;
+    refused = refused && !std::filesystem::exists(folder);
+    tsr_trainer_cancel(trainer.get());
+    tsr_session_cancel(session.get());
+    tsr_session_free(session.get());
     tsr_trainer_free(trainer.get());
     tsr_runtime_free(rt.get());
     // A runtime made here works.
