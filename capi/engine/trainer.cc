@@ -110,7 +110,24 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
             trainer->running_->feed(entry, "positions", view(positions, settings.batch, seq)));
   }
   trainer->dataset_ = std::move(dataset);
+  trainer->index_inputs_ = index_inputs(*trainer->running_->record().entries.front().graph);
   return trainer;
+}
+
+Status Trainer::check_feed(std::string_view input, const HostTensor& value) const {
+  const auto own = [&](std::string_view remedy) {
+    return Status(StatusCode::kInvalidArgument,
+                  format("input '{}' is fed by the trainer in every step: {}", input, remedy));
+  };
+  if (input == "lr") return own("set the rate with the options lr, schedule and warmup");
+  if (input == "step") return own("it is the number of the step");
+  if (input == "seed") return own("it is drawn from the option seed");
+  if (dataset_ && (input == "tokens" || input == "labels" || input == "loss_scale"))
+    return own("it comes from the dataset; to feed it, make a trainer without one of a graph with the output "
+               "'loss' (tsr_graph_token_loss)");
+  for (const IndexInput& index : index_inputs_)
+    if (index.name == input) return check_rows(index, value);
+  return {};
 }
 
 Status Trainer::feed(std::string_view input, const HostTensor& value) {
@@ -119,10 +136,17 @@ Status Trainer::feed(std::string_view input, const HostTensor& value) {
   for (const std::string_view entry : {kTrain, kEval}) {
     for (std::string& name : running_->input_names(entry)) names.push_back(std::move(name));
     if (!running_->has_input(entry, input)) continue;
+    if (!found) TSR_RETURN_IF_ERROR(check_feed(input, value));
     found = true;
     TSR_RETURN_IF_ERROR(running_->feed(entry, input, value));
   }
-  if (found) return {};
+  if (found) {
+    loss_scale_fed_ = loss_scale_fed_ || input == "loss_scale";
+    const bool is_label = std::ranges::any_of(
+        index_inputs_, [&](const IndexInput& index) { return index.is_label && index.name == input; });
+    if (is_label) label_count_ = count_labels(value);
+    return {};
+  }
   return Status(StatusCode::kNotFound, format("the graph has no input '{}'; nearest: {}", input,
                                               join(nearest_names(input, names), ", ")));
 }
@@ -142,6 +166,16 @@ Status Trainer::feed_training_batch() {
   }
   TSR_RETURN_IF_ERROR(feed_labelled(kTrain));
   return running_->feed_scalar(kTrain, "loss_scale", 1.0 / static_cast<double>(labels_.size()));
+}
+
+// One over the labels of the whole batch that count; of a loss without labels, or with several inputs of them,
+// one over the batch.
+Status Trainer::feed_loss_scale(std::string_view entry) {
+  if (loss_scale_fed_) return {};
+  const int64_t inputs = std::ranges::count_if(index_inputs_, &IndexInput::is_label);
+  const int64_t counted = inputs == 1 ? label_count_.value_or(0) : settings_.batch;
+  return running_->feed_scalar(entry, "loss_scale",
+                               1.0 / static_cast<double>(std::max<int64_t>(1, counted)));
 }
 
 std::shared_ptr<const PlanRecord> Trainer::plan() const {
@@ -204,8 +238,7 @@ Result<StepInfo> Trainer::run_step() {
   if (dataset_) {
     TSR_RETURN_IF_ERROR(feed_training_batch());
   } else {
-    TSR_RETURN_IF_ERROR(
-        running_->feed_scalar(kTrain, "loss_scale", 1.0 / static_cast<double>(settings_.batch)));
+    TSR_RETURN_IF_ERROR(feed_loss_scale(kTrain));
   }
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "lr", info.lr));
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "step", static_cast<double>(info.step)));
@@ -289,7 +322,7 @@ Result<double> Trainer::evaluate() {
     note();
     return loss;
   }
-  TSR_RETURN_IF_ERROR(running_->feed_scalar(kEval, "loss_scale", 1.0 / static_cast<double>(settings_.batch)));
+  TSR_RETURN_IF_ERROR(feed_loss_scale(kEval));
   TSR_RETURN_IF_ERROR(running_->run(kEval));
   note();
   return running_->fetch_scalar(kEval, "loss");

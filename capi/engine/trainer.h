@@ -13,6 +13,7 @@
 #include "capi/engine/dataset.h"
 #include "capi/engine/running.h"
 #include "capi/engine/settings.h"
+#include "graph/analysis/index_inputs.h"
 #include "serialize/checkpoint.h"
 
 namespace tessera {
@@ -33,6 +34,7 @@ class Trainer {
                                                  std::shared_ptr<const Dataset> dataset,
                                                  const Options& options);
 
+  // Refuses what the trainer feeds itself, and integers that number no row of what they index.
   Status feed(std::string_view input, const HostTensor& value);
   // A loss or gradient that is not finite is kFailedPrecondition; the program left the update out. With a
   // scaled loss the next batch (of a dataset; else the same again) is taken instead, as long as that may
@@ -61,6 +63,8 @@ class Trainer {
  private:
   Trainer() = default;
   Result<StepInfo> run_step();  // one run of the program, which may leave the step out
+  Status check_feed(std::string_view input, const HostTensor& value) const;
+  Status feed_loss_scale(std::string_view entry);  // unless the caller feeds it
   Status feed_training_batch();
   Status feed_eval_batch(int64_t first, int64_t rows, double scale);
   Status feed_labelled(std::string_view entry);
@@ -75,6 +79,9 @@ class Trainer {
   std::optional<AdapterSummary> adapters_;  // of the model
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<Running> running_;
+  std::vector<IndexInput> index_inputs_;
+  bool loss_scale_fed_ = false;           // by the caller
+  std::optional<int64_t> label_count_;    // of the labels fed last, where the graph has one input of labels
   std::vector<int32_t> tokens_, labels_;  // [batch, seq]
   int64_t step_ = 0;                      // updates made
   int64_t position_ = 0;                  // batches taken from the dataset: steps and skipped steps

@@ -187,6 +187,97 @@ TEST_CASE("a step whose gradient is not finite is refused and changes nothing") 
   }
 }
 
+TEST_CASE("labels of one's own: the mean over those that count, unless loss_scale is fed; no index out of range") {
+  const Runtime rt = runtime();
+  const Model base = described("llama:L=1,C=16,H=2,F=24,V=64,T=16");
+  tsr_graph *graph = nullptr, *with_loss = nullptr;
+  ok(tsr_model_graph(base.get(), &graph));
+  const Graph forward(graph);
+  ok(tsr_graph_token_loss(graph, &with_loss));
+  const Graph loss_graph(with_loss);
+  tsr_model* model_raw = nullptr;
+  ok(tsr_model_new_from_graph(with_loss, nullptr, &model_raw));
+  const Model model(model_raw);
+  constexpr int64_t kBatch = 4, kSeq = 8;
+  const auto ints = [](const std::vector<int32_t>& values) {
+    const int64_t dims[] = {kBatch, kSeq};
+    tsr_tensor* made = nullptr;
+    ok(tsr_tensor_new(TSR_I32, 2, dims, &made));
+    std::copy(values.begin(), values.end(), static_cast<int32_t*>(tsr_tensor_writable(made)));
+    return Tensor(made);
+  };
+  std::vector<int32_t> tokens, positions, labels, masked;
+  for (int32_t i = 0; i < kBatch * kSeq; ++i) {
+    tokens.push_back(i * 7 % 64);
+    positions.push_back(i % kSeq);
+    labels.push_back((i * 7 + 5) % 64);
+    masked.push_back(i % 9 == 0 ? labels.back() : i % 2 == 0 ? -1 : -100);
+  }
+  struct Form {
+    const char *devices, *parallel;
+  };
+  for (const auto& [devices, parallel] : {Form{"cpu:1", ""}, Form{"cpu:2", "dp=2,mb=1"}}) {
+    CAPTURE(devices);
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(rt.get(), model.get(), nullptr,
+                       options({{"batch", kBatch},
+                                {"seq", kSeq},
+                                {"lr", 0.0},
+                                {"devices", std::string(devices)},
+                                {"parallel", std::string(parallel)}})
+                           .get(),
+                       &made));
+    const Trainer trainer(made);
+    ok(tsr_trainer_feed(made, "tokens", ints(tokens).get()));
+    ok(tsr_trainer_feed(made, "positions", ints(positions).get()));
+    ok(tsr_trainer_feed(made, "labels", ints(labels).get()));
+    const double whole = step(trainer).loss;
+    CHECK(whole > 3);  // about log 64, for every label
+    CHECK(whole < 6);
+    CHECK(evaluated(trainer) == doctest::Approx(whole));
+    ok(tsr_trainer_feed(made, "labels", ints(masked).get()));
+    const double of_some = step(trainer).loss;
+    CHECK(of_some > 3);
+    CHECK(of_some < 6);
+    CHECK(evaluated(trainer) == doctest::Approx(of_some));
+    // A scale of the caller's is obeyed, step after step.
+    ok(tsr_trainer_feed(made, "loss_scale", tensor_f32({}, {1.0f}).get()));
+    const auto count = static_cast<double>(std::ranges::count_if(masked, [](int32_t label) { return label >= 0; }));
+    for (int i = 0; i < 2; ++i) CHECK(step(trainer).loss == doctest::Approx(count * of_some));
+    CHECK(evaluated(trainer) == doctest::Approx(count * of_some));
+    // No label at all: no loss, and no division by zero.
+    ok(tsr_trainer_feed(made, "labels", ints(std::vector<int32_t>(kBatch * kSeq, -1)).get()));
+    CHECK(step(trainer).loss == 0);
+
+    const auto refused = [&](const char* input, std::vector<int32_t> values, int32_t bad) {
+      values[3] = bad;
+      const Error error = take(tsr_trainer_feed(made, input, ints(values).get()));
+      CHECK(error.code == TSR_INVALID_ARGUMENT);
+      return error.message;
+    };
+    CHECK(refused("tokens", tokens, 99999) ==
+          "input 'tokens' holds 99999 at place 3, wanted 0 to 63: 'token_embedding' has 64 rows");
+    CHECK(refused("tokens", tokens, -1).find("wanted 0 to 63") != std::string::npos);
+    CHECK(refused("labels", labels, 64).find("holds 64 at place 3, wanted 0 to 63, or -1 to leave") !=
+          std::string::npos);
+    for (const char* own : {"lr", "step"})
+      CHECK(take(tsr_trainer_feed(made, own, tensor_f32({}, {1}).get())).message.find("is fed by the trainer") !=
+            std::string::npos);
+  }
+}
+
+TEST_CASE("what a dataset gives cannot be fed beside it, and the message says what can be done") {
+  const Runtime rt = runtime();
+  const Model model = tiny_llama();
+  const Trainer trainer = llama_trainer(rt, model, tiny_text(), "cpu:1", "");
+  for (const char* input : {"tokens", "labels", "loss_scale"}) {
+    const Error error = take(tsr_trainer_feed(trainer.get(), input, tensor_f32({}, {1}).get()));
+    CHECK(error.code == TSR_INVALID_ARGUMENT);
+    CHECK(error.message.find("comes from the dataset; to feed it, make a trainer without one") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE(
     "a factor on the loss that is too large is halved until the step is made, which has the bits of none") {
   const Runtime rt = runtime();

@@ -709,7 +709,8 @@ TSR_API tsr_status* tsr_session_read(tsr_session* session, const char* name, tsr
 /* All parameters of the program from a model. */
 TSR_API tsr_status* tsr_session_write_model(tsr_session* session, tsr_model* model);
 
-/* Inputs keep their value until fed again. Outputs keep theirs until the next run; before the first of their entry there is
+/* Inputs keep their value until fed again; indices outside a table or vocabulary mean what docs/ops.md says of the
+ * op that reads them (mostly 0). Outputs keep theirs until the next run; before the first of their entry there is
  * nothing to fetch (TSR_FAILED_PRECONDITION). */
 TSR_API tsr_status* tsr_session_feed(tsr_session* session, const char* entry, const char* input,
                                      const tsr_tensor* value);
@@ -743,10 +744,11 @@ TSR_API void tsr_session_free(tsr_session* session);
  * With a dataset the model is a language model (inputs "tokens", "positions", output "logits") and its loss
  * is the mean token loss. Without one (dataset NULL) the graph has a scalar output "loss" of its own and
  * inputs that are fed by tsr_trainer_feed. Where such a graph has the input "loss_scale" (f32 []), the
- * trainer feeds 1 / batch: a loss written as reduce_sum(...) * loss_scale is exact under any number of
- * micro-batches. (So is a reduce_mean, and a penalty on weights beside either; of a graph that they would change,
- * such as one with a norm over the batch, they are refused, and plans have one.) An input "seed" (i64 [], for
- * dropout) is fed too; the names "lr" and "step" are the training step's own.
+ * trainer feeds 1 / (labels of the whole batch that are not negative), or where no single input holds the labels
+ * of a cross entropy 1 / batch, until you feed another value: a loss written as reduce_sum(...) * loss_scale is
+ * exact under any number of micro-batches. (So is a reduce_mean, and a penalty on weights beside either; of a
+ * graph that they would change, such as one with a norm over the batch, they are refused, and plans have one.) An
+ * input "seed" (i64 [], for dropout) is fed too; the names "lr" and "step" are the training step's own.
  *
  * Options
  *   devices        str   "cpu:4" (default "cpu:1")
@@ -824,7 +826,9 @@ TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, cons
                                     const tsr_options* options, tsr_trainer** out_trainer);
 
 /* Feeds an input of an own graph; it keeps its value until fed again. Copies. dims are those of the whole
- * batch. */
+ * batch. TSR_INVALID_ARGUMENT for token ids, positions and labels outside the tables and the vocabulary that they
+ * index (a negative label is left out of the loss), and for what the trainer feeds itself: "lr", "step", "seed",
+ * and with a dataset "tokens", "labels" and "loss_scale". */
 TSR_API tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_tensor* value);
 
 typedef struct tsr_step {

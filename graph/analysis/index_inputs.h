@@ -1,0 +1,32 @@
+// IndexInput: an input of a graph whose integers number the rows of some tensor (token ids of a vocabulary,
+// positions, labels of a loss), read off the ops that it is an operand of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+#include "graph/host_tensor.h"
+
+namespace tessera {
+
+struct IndexInput {
+  std::string name;
+  int64_t rows = 0;       // 0 <= value < rows
+  bool is_label = false;  // negative values are ignored by the loss
+  std::string counted;    // the tensor with these rows, or the op that reads them; for messages
+};
+
+// In the order of the inputs. An input that passes through other ops first is left out, and so is one whose
+// rows are a symbol.
+std::vector<IndexInput> index_inputs(const Graph& graph);
+
+// kInvalidArgument names the first value that numbers no row.
+Status check_rows(const IndexInput& input, const HostTensor& value);
+
+// Labels that count: those that are not negative.
+int64_t count_labels(const HostTensor& labels);
+
+}  // namespace tessera
