@@ -1,6 +1,7 @@
 // tessera: the command. Everything that it does goes through tessera.h.
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <new>
@@ -60,19 +61,27 @@ int run(int argc, char** argv) {
   return kFailed;
 }
 
+int without_memory() {
+  std::fputs("tessera: the process is out of memory\n", stderr);
+  return kFailed;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   // A write beyond the limit on file sizes fails, and is answered as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
+  // An exception needs memory itself; where there was none when the program started, it ends the process.
+  void* const volatile room = std::malloc(size_t{256} << 10);  // volatile: not left out
+  if (room == nullptr) return without_memory();
+  std::free(room);
   try {
     return run(argc, argv);
   } catch (const cli::Error& error) {
     std::cerr << "tessera: " << error.what() << '\n';
     return error.code() == TSR_CANCELLED ? kInterrupted : kFailed;
   } catch (const std::bad_alloc&) {
-    std::cerr << "tessera: the process is out of memory\n";
-    return kFailed;
+    return without_memory();
   } catch (const std::exception& error) {
     std::cerr << "tessera: " << error.what() << '\n';
     return kFailed;

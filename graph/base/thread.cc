@@ -1,6 +1,10 @@
 #include "graph/base/thread.h"
 
+#include <sys/mman.h>
+
+#include <cerrno>
 #include <memory>
+#include <new>
 #include <system_error>
 
 namespace tessera {
@@ -9,6 +13,12 @@ namespace {
 
 void throw_unless_zero(int error, const char* what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
+}
+
+bool has_room_for_stack() {
+  constexpr size_t kBytes = kThreadStackBytes + kThreadGuardBytes;
+  void* const room = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return room != MAP_FAILED && munmap(room, kBytes) == 0;
 }
 
 struct Attributes {
@@ -34,7 +44,10 @@ Thread::Thread(std::function<void()> body) {
     (*taken)();
     return nullptr;
   };
-  throw_unless_zero(pthread_create(&thread_, &attributes.value, run, given.get()), "pthread_create");
+  const int error = pthread_create(&thread_, &attributes.value, run, given.get());
+  // The same code tells that there are too many threads, and that a stack has no room.
+  if (error == EAGAIN && !has_room_for_stack()) throw std::bad_alloc();
+  throw_unless_zero(error, "pthread_create");
   (void)given.release();
   joinable_ = true;
 }
