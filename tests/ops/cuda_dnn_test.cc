@@ -3,6 +3,7 @@
 // (TESSERA_EMULATED_CUDNN=missing|refuses|fails|wrong|unordered|large, one process each).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -52,6 +53,18 @@ std::string variant_of(CudaDevice& device, const Attention& n, bool is_gradient)
 std::string told() {
   const char* told = std::getenv("TESSERA_EMULATED_CUDNN");
   return told != nullptr ? told : "";
+}
+
+// Whether the device is an emulated one whose library is told one of these; else the case counts as skipped.
+bool runs_here(CudaDevice& device, std::vector<std::string> modes = {}) {
+  if (!device.is_there()) return false;
+  if (!device.is_emulated()) {
+    test::skip("what a real cuDNN offers is its own affair");
+    return false;
+  }
+  if (modes.empty() || std::ranges::find(modes, told()) != modes.end()) return true;
+  test::skip("the emulated cuDNN is told to be another one");
+  return false;
 }
 
 // Outputs' bytes, one after the other.
@@ -110,9 +123,8 @@ std::vector<std::byte> run(CudaDevice& device, const Question& question, const c
 TEST_SUITE_BEGIN("gpu");
 
 TEST_CASE("attention_goes_to_cudnn_where_it_is_there_and_does_what_it_should") {
-  if (test::test_backend() != "cuda") return;
   CudaDevice device;
-  if (!device.is_there() || !device.is_emulated()) return;  // what a real library offers is its own affair
+  if (!runs_here(device)) return;
   const std::string mode = told();
   const bool is_good = mode.empty() || mode == "large";
   // A question runs nothing: what the library does shows when a kernel is prepared.
@@ -138,9 +150,8 @@ TEST_CASE("attention_goes_to_cudnn_where_it_is_there_and_does_what_it_should") {
 }
 
 TEST_CASE("what_cudnn_does_not_do_in_one_order_or_at_all_goes_to_the_own_kernels") {
-  if (test::test_backend() != "cuda" || !told().empty()) return;
   CudaDevice device;
-  if (!device.is_there() || !device.is_emulated()) return;
+  if (!runs_here(device, {""})) return;
   const auto is_own = [&](const Attention& n) {
     return variant_of(device, n, false) != "cudnn" && variant_of(device, n, true) != "cudnn";
   };
@@ -154,9 +165,8 @@ TEST_CASE("what_cudnn_does_not_do_in_one_order_or_at_all_goes_to_the_own_kernels
 }
 
 TEST_CASE("a_gradient_by_parts_of_the_batch_is_that_of_the_whole_batch") {
-  if (test::test_backend() != "cuda") return;
   CudaDevice device;
-  if (!device.is_there() || !device.is_emulated() || (!told().empty() && told() != "large")) return;
+  if (!runs_here(device, {"", "large"})) return;
   const Attention whole{.B = 4}, one{.B = 1};
   const auto info = ask(device, question_of(whole, true), "cudnn"),
              part = ask(device, question_of(one, true), "cudnn");
