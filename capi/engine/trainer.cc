@@ -221,12 +221,6 @@ Result<StepInfo> Trainer::step() {
                info.step, info.loss, info.grad_norm));
   }
   ++step_;
-  if (!std::isfinite(info.loss))
-    return Status(
-        StatusCode::kFailedPrecondition,
-        format("step {}: the loss is {} while its gradient is finite; the step was made; resume from a "
-               "checkpoint if that is not wanted",
-               info.step, info.loss));
   info.seconds = seconds_since(begin);
   return info;
 }

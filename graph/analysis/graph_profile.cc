@@ -32,7 +32,8 @@ class Storage {
         if (only_shape_of(*node.op, i) || node.op->is_view) continue;
         const size_t base = base_[index(node.inputs[i])];
         last_reader_[base] = std::max(last_reader_[base], static_cast<int64_t>(n));
-        if (node.phase != Phase::kForward && is_activation(base) &&
+        const bool is_backward = node.phase == Phase::kBackwardInput || node.phase == Phase::kBackwardWeight;
+        if (is_backward && is_activation(base) &&
             graph.node(graph.tensors()[base].producer).phase == Phase::kForward)
           is_saved_[base] = true;
       }

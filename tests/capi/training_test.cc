@@ -188,6 +188,64 @@ TEST_CASE("a step whose gradient is not finite is refused and changes nothing") 
   }
 }
 
+TEST_CASE("a step whose loss is not finite is refused and changes nothing, though its gradient is finite") {
+  const Runtime rt = runtime();
+  // The loss has an addend that no weight reaches.
+  static constexpr const char* kText = R"(graph {
+  symbol B
+  input x: f32[B, 8]
+  input extra: f32[B, 8]
+  parameter w: f32[8, 4]
+  o = matmul(x, w) : f32[B, 4]
+  fit = reduce_mean(o) {axes = [0, 1]} : f32[]
+  rest = reduce_mean(extra) {axes = [0, 1]} : f32[]
+  loss = add(fit, rest) : f32[]
+  output loss = loss
+})";
+  tsr_graph* graph = nullptr;
+  ok(tsr_graph_parse(kText, TSR_TEXT_END, &graph));
+  const Graph owner(graph);
+  tsr_model* model_raw = nullptr;
+  ok(tsr_model_new_from_graph(graph, nullptr, &model_raw));
+  const Model model(model_raw);
+  struct Form {
+    const char *devices, *parallel, *optimizer;
+  };
+  for (const auto& [devices, parallel, optimizer] :
+       {Form{"cpu:1", "", "adamw"}, Form{"cpu:1", "mb=2", "sgd"}, Form{"cpu:2", "dp=2", "adamw"},
+        Form{"cpu:2", "dp=2,zero=2,mb=2", "adamw"}}) {
+    CAPTURE(parallel);
+    const Trainer trainer = mlp_trainer(rt, model,
+                                        {{"devices", std::string(devices)},
+                                         {"parallel", std::string(parallel)},
+                                         {"optimizer", std::string(optimizer)}});
+    const auto feed_extra = [&](float last) {
+      std::vector<float> values(64, 1.0f);
+      values.back() = last;
+      ok(tsr_trainer_feed(trainer.get(), "x", tensor_f32({8, 8}, noise(64, 1)).get()));
+      ok(tsr_trainer_feed(trainer.get(), "extra", tensor_f32({8, 8}, values).get()));
+    };
+    feed_extra(1);
+    const double grad_norm = step(trainer).grad_norm;
+    CHECK(grad_norm > 0);
+    const char* state = std::string(optimizer) == "sgd" ? "w.momentum" : "w.m";
+    const std::vector<float> w = parameter(trainer, "w"), m = parameter(trainer, state);
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      feed_extra(bad);
+      const Error error = take(tsr_trainer_step(trainer.get(), nullptr));
+      CHECK(error.code == TSR_FAILED_PRECONDITION);
+      CHECK(error.message.find("step 2") != std::string::npos);
+      CHECK(parameter(trainer, "w") == w);
+      CHECK(parameter(trainer, state) == m);
+    }
+    feed_extra(1);
+    const tsr_step next = step(trainer);
+    CHECK(next.step == 2);
+    CHECK(next.grad_norm == doctest::Approx(grad_norm));
+    CHECK(parameter(trainer, "w") != w);
+  }
+}
+
 TEST_CASE("labels of one's own: the mean over those that count, unless loss_scale is fed; no index out of range") {
   const Runtime rt = runtime();
   const Model base = described("llama:L=1,C=16,H=2,F=24,V=64,T=16");
