@@ -118,6 +118,10 @@ Adapters missing_adapters(const std::string& checkpoint, const Model& model) {
 
 Tokenizer open_tokenizer(const std::string& text) {
   if (text == "bytes") return make<Tokenizer>(tsr_tokenizer_new_bytes);
+  std::error_code ignored;
+  if (!std::filesystem::exists(text, ignored))
+    throw Error(TSR_NOT_FOUND,
+                "tokenizer '" + text + "': there is no such file; wanted `bytes`, or a .tsr or GGUF file");
   return make<Tokenizer>(tsr_tokenizer_load, text.c_str());
 }
 

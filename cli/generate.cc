@@ -80,6 +80,7 @@ void register_generate(CLI::App& app) {
   command->callback([args] {
     const Runtime runtime = open_runtime(*args);
     const Model model = open_model(args->model);
+    (void)model_tokenizer(model, args->model);  // its absence is told before anything is planned
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "max_tokens", args->count);

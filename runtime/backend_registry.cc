@@ -140,7 +140,8 @@ Result<const tsr_backend_api*> BackendRegistry::find(std::string_view name) {
   for (const Impl::Entry& other : impl_->entries)
     if (other.api != nullptr) usable.push_back(other.name);
   return Status(row.status.code(),
-                format("no backend '{}': {}; here: {}", name, row.status.message(), join(usable, ", ")));
+                format("no backend '{}': {}; here: {}, as in '{}:2'", name, row.status.message(), join(usable, ", "),
+                       usable.empty() ? "cpu" : usable.front()));
 }
 
 std::vector<BackendInfo> BackendRegistry::list() {

@@ -35,6 +35,13 @@ Result<std::string_view> plain_text(std::string_view text) {
           format("dataset: the text begins with the byte-order mark of {}, wanted UTF-8; convert it "
                  "(iconv -f {} -t UTF-8)",
                  mark.encoding, mark.encoding));
+  for (const std::string_view magic : {"TSRMODEL"sv, "GGUF"sv})
+    if (text.starts_with(magic))
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("dataset: the text begins with {}, as model files do, wanted plain text: were model and "
+                 "text given in the wrong order?",
+                 magic));
   if (constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf"; text.starts_with(kUtf8Mark))
     text.remove_prefix(kUtf8Mark.size());
   return text;

@@ -9,8 +9,7 @@
 namespace tessera {
 namespace {
 
-Result<std::optional<TokenizerData>> read(const std::string& path) {
-  TSR_ASSIGN_OR_RETURN(const auto source, open_file(path));
+Result<std::optional<TokenizerData>> read(const std::shared_ptr<const ByteSource>& source) {
   TSR_ASSIGN_OR_RETURN(const ModelFormat format, model_format(*source));
   if (format == ModelFormat::kGguf) {
     TSR_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(source));
@@ -23,7 +22,9 @@ Result<std::optional<TokenizerData>> read(const std::string& path) {
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const std::string& path) {
-  Result<std::optional<TokenizerData>> data = read(path);
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const ByteSource> source,
+                       open_file(path));  // names the path itself
+  Result<std::optional<TokenizerData>> data = read(source);
   if (!data.ok()) return data.status().with_context(path);
   if (!data->has_value()) return Status(StatusCode::kNotFound, format("{} holds no tokenizer", path));
   return Tokenizer::create(std::move(**data));

@@ -38,6 +38,10 @@ printf 'PK\003\004' >"$work/model.pt"
 expect 'zip archive, as PyTorch' "$tessera" inspect "$work/model.pt"
 printf '\100\000\000\000\000\000\000\000{"a":{}}' >"$work/model.safetensors"
 expect 'a safetensors file: convert it to GGUF' "$tessera" generate "$work/model.safetensors"
+expect 'given in the wrong order' "$tessera" train "$model" --data "$model"
+expect "tokenizer 'byte': there is no such file; wanted .bytes., or" "$tessera" tokenize byte x
+expect "no backend '2'.*as in 'cpu:2'" "$tessera" generate "$model" --devices 2
+expect 'has no tokenizer; make the model with' "$tessera" generate llama:L=1,C=32,H=2,F=64,V=256,T=64 --prompt x
 expect 'is a folder, wanted a file' "$tessera" inspect "$work"
 # Numbers that are none, or beyond what is held; words that would change nothing.
 expect 'did you mean' "$tessera" frobnicate
