@@ -41,7 +41,7 @@ TEST_CASE("an_absent_plugin_is_information") {
   options.plugin_path = "/nonexistent";
   BackendRegistry registry(options);
   CHECK(DeviceSet::open(registry, "cuda").status().to_string() ==
-        "not_found: no backend 'cuda': libtessera_cuda.so not found in /nonexistent; here: cpu");
+        "not_found: no backend 'cuda': libtessera_cuda.so not found in /nonexistent; here: cpu, as in 'cpu:2'");
   const auto backends = registry.list();
   REQUIRE(backends.size() == 3);
   CHECK(backends[0].name == "cpu");
