@@ -58,7 +58,7 @@ void register_generate(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--temp,--temperature", args->temperature,
                       "0: always the likeliest token (default 0.8)");
-  command->add_option("--top-k", args->top_k, "sample among this many; 0: all (default)");
+  command->add_option("--top-k", args->top_k, "sample among this many (default 0: all)");
   command->add_option("--top-p", args->top_p, "and among the likeliest that sum to this (default 1)");
   command->add_option("--stop", args->stop, "a text that ends the generation; may be repeated");
   command->add_option(

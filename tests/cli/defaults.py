@@ -9,9 +9,13 @@ TESSERA, HEADER, MODEL, TEXT = sys.argv[1:]
 # What a command decides for itself, and why.
 OWN = {
     ("generate", "max_tokens"),   # a screenful, where the library goes on until the context is full
+    ("bench", "steps"),           # rounds that are timed
     ("train", "eval_fraction"),   # a loss on text held out, which the library leaves to the caller
 }
 ALIASES = {"tokens": "max_tokens", "temp": "temperature"}  # of the command -> the library's
+
+
+WORDS = {"the", "and", "as", "a", "none"}  # that begin a description: no value
 
 
 def header_defaults(consumer):
@@ -24,7 +28,7 @@ def header_defaults(consumer):
         value = re.search(r"(\S+) \(default\)|\(?default:? \"?([\w.:+-]+)", body)
         if value and "," not in match.group(1) and " " not in match.group(1).strip():
             found[match.group(1)] = (value.group(1) or value.group(2)).strip(',;.:"()')
-    return found
+    return {key: value for key, value in found.items() if value not in WORDS}
 
 
 def help_defaults(command):
@@ -38,8 +42,8 @@ def help_defaults(command):
         for name in names:
             key = ALIASES.get(name, name).replace("-", "_")
             if value:
-                found.setdefault(key, value.group(1).strip(",;."))
-    return found
+                found.setdefault(key, value.group(1).strip(",;.:"))
+    return {key: value for key, value in found.items() if value not in WORDS}
 
 
 def same(a, b):

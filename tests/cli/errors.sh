@@ -44,7 +44,7 @@ expect "no backend '2'.*as in 'cpu:2'" "$tessera" generate "$model" --devices 2
 expect 'has no tokenizer; make the model with' "$tessera" generate llama:L=1,C=32,H=2,F=64,V=256,T=64 --prompt x
 expect 'is a folder, wanted a file' "$tessera" inspect "$work"
 # Numbers that are none, or beyond what is held; words that would change nothing.
-expect 'did you mean' "$tessera" frobnicate
+expect "no command is called 'frobnicate'" "$tessera" frobnicate
 expect '64 bits' "$tessera" train "$model" --data "$text" --steps 99999999999999999999
 for option in weight-decay momentum dropout loss-scaling; do
   expect 'is nan, wanted' "$tessera" train "$model" --data "$text" --steps 1 --optimizer sgd --$option nan
