@@ -1,5 +1,6 @@
 #include "command.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <system_error>
 
 namespace cli {
@@ -143,17 +145,32 @@ Dataset open_dataset(const std::string& path, const Tokenizer& tokenizer, const 
   return make<Dataset>(tsr_dataset_new_file, path.c_str(), tokenizer.get(), options.get());
 }
 
-std::string read_file(const std::string& path) {
+std::string read_file(const std::string& path, int64_t most) {
   const bool standard = path == "-";
-  std::FILE* file = standard ? stdin : std::fopen(path.c_str(), "rb");
-  if (!file) throw Error(TSR_NOT_FOUND, "cannot open " + path + ": " + std::strerror(errno));
+  const std::string name = standard ? "standard input" : path;
+  const std::unique_ptr<std::FILE, void (*)(std::FILE*)> file(
+      standard ? stdin : std::fopen(path.c_str(), "rb"), [](std::FILE* it) {
+        if (it != stdin) std::fclose(it);
+      });
+  if (!file) throw Error(TSR_NOT_FOUND, "cannot open " + name + ": " + std::strerror(errno));
+  struct stat about {};
+  const bool known = fstat(fileno(file.get()), &about) == 0;
+  // A terminal's input ends; of /dev/zero and /dev/random there is always more.
+  if (known && S_ISCHR(about.st_mode) && isatty(fileno(file.get())) == 0)
+    throw Error(TSR_INVALID_ARGUMENT, name + " is a device; give a file or a pipe");
+  const int64_t half = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 2;
+  const int64_t bound = std::min(most, half);
   std::string text;
   std::array<char, size_t{1} << 14> part;
-  while (const size_t got = std::fread(part.data(), 1, part.size(), file)) text.append(part.data(), got);
-  const int error = std::ferror(file) ? errno : 0;  // a folder, an input that was closed
-  if (!standard) std::fclose(file);
-  if (error != 0)
-    throw Error(TSR_IO, "cannot read " + (standard ? "standard input" : path) + ": " + std::strerror(error));
+  while (const size_t got = std::fread(part.data(), 1, part.size(), file.get())) {
+    if (static_cast<int64_t>(text.size() + got) > bound)
+      throw Error(TSR_INVALID_ARGUMENT, name + " is longer than " + bytes_text(bound) +
+                                            (half < most ? ", half of the memory that is here" : "") +
+                                            ", the most that is read; give less of it, or another file");
+    text.append(part.data(), got);
+  }
+  if (std::ferror(file.get()))  // a folder, an input that was closed
+    throw Error(TSR_IO, "cannot read " + name + ": " + std::strerror(errno));
   return text;
 }
 

@@ -74,8 +74,9 @@ Tokenizer model_tokenizer(const Model& model, const std::string& path);
 void add_data(CLI::App& command, std::string& path);
 Dataset open_dataset(const std::string& path, const Tokenizer& tokenizer, const Options& options);
 
-// All of a file, or of standard input for "-".
-std::string read_file(const std::string& path);
+// All of a file, or of standard input for "-". Throws for more than `most` bytes or half of the memory, and
+// for what has no end.
+std::string read_file(const std::string& path, int64_t most = INT64_MAX);
 // At once or not at all; straight into what a link, a device or a pipe leads to.
 void write_file(const std::string& path, const std::string& content);
 // Throws where no file can be written, before hours of work are lost; nothing for "". A text may also go to a

@@ -1,11 +1,10 @@
 // PlanPins: single decisions of the user, in addition to the words of --parallel. The planner chooses the
 // rest around them; a candidate that cannot have them is refused with the reason.
 //
-// Names may hold '*', which matches anything: "block.*.fc.weight".
+// Names may hold '*' (graph/base/wildcard.h): "block.*.fc.weight".
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,8 +25,5 @@ struct PlanPins {
   bool empty() const { return stored.empty() && ops.empty() && keep.empty() && stages.empty(); }
   friend bool operator==(const PlanPins&, const PlanPins&) = default;
 };
-
-// Whether `name` matches `pattern`.
-bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace tessera

@@ -138,8 +138,8 @@ Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& pat
                                                           const Options& options) {
   TSR_RETURN_IF_ERROR(check_format(path));
   TSR_RETURN_IF_ERROR(read_cut(options, true).status());
-  TSR_ASSIGN_OR_RETURN(const std::string text,
-                       path == "-" ? read_standard_input("dataset") : read_text_file(path, "dataset"));
+  TSR_ASSIGN_OR_RETURN(const std::string text, path == "-" ? read_standard_input("dataset")
+                                                           : read_text_file(path, "dataset", SIZE_MAX));
   return from_text(text, tokenizer, options);
 }
 

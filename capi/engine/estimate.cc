@@ -29,7 +29,7 @@ namespace {
 
 Result<Cluster> open_cluster(const std::string& text) {
   if (!text.ends_with(".json")) return cluster_preset(text);
-  const Result<std::string> content = read_text_file(text, "cluster file");
+  const Result<std::string> content = read_text_file(text, "cluster file", kMostClusterBytes);
   if (!content.ok())
     return Status(
         content.status().code(),

@@ -19,7 +19,7 @@ Result<Graph> graph_of_plan(const Plan& plan, const Graph& given) {
 }
 
 Result<Plan> read_plan_file(const std::string& path, const Graph& graph) {
-  TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan"));
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan", kMostPlanBytes));
   Result<Plan> plan = parse_plan(text, graph);
   if (!plan.ok()) return plan.status().with_context(format("plan '{}'", path));
   if (plan->graph_fingerprint != graph.fingerprint())

@@ -94,7 +94,7 @@ Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devi
 
 Result<std::shared_ptr<const PlanRecord>> load_graph_plan(const DeviceSet& devices, const Graph& graph,
                                                           const std::string& path) {
-  TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan"));
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan", kMostPlanBytes));
   Result<std::shared_ptr<const PlanRecord>> record = parse_graph_plan(devices, graph, text);
   if (!record.ok()) return record.status().with_context(format("plan '{}'", path));
   return record;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "graph/base/wildcard.h"
 #include "graph/transform/graph_copy.h"
 
 namespace tessera {
@@ -25,16 +26,6 @@ Status copy_dropout(GraphCopy& copy, NodeId id, double p) {
   copy.replace(node.outputs[0], outputs[0]);
   const std::string& name = copy.source().tensor(node.outputs[0]).name;
   return name.starts_with('%') ? Status() : copy.graph().rename(outputs[0], name);
-}
-
-bool matches(std::string_view pattern, std::string_view name) {
-  if (pattern.empty()) return name.empty();
-  if (pattern[0] == '*') {
-    for (size_t skip = 0; skip <= name.size(); ++skip)
-      if (matches(pattern.substr(1), name.substr(skip))) return true;
-    return false;
-  }
-  return !name.empty() && pattern[0] == name[0] && matches(pattern.substr(1), name.substr(1));
 }
 
 }  // namespace
@@ -63,13 +54,14 @@ Result<Graph> with_dropout(const Graph& graph, double p) {
 Result<std::vector<TensorId>> matching_parameters(const Graph& graph, std::string_view patterns,
                                                   std::span<const TensorId> of, std::string_view purpose) {
   std::vector<TensorId> all;
+  std::vector<bool> taken(graph.tensors().size(), false);
   for (const std::string& part : split(patterns, ',')) {
     const std::string_view pattern = trim(part);
     bool found = false;
     for (const TensorId id : of) {
-      if (!matches(pattern, graph.tensor(id).name)) continue;
-      if (std::ranges::find(all, id) == all.end()) all.push_back(id);
-      found = true;
+      if (!matches_wildcard(pattern, graph.tensor(id).name)) continue;
+      if (!taken[static_cast<size_t>(id)]) all.push_back(id);
+      taken[static_cast<size_t>(id)] = found = true;
     }
     if (!found) {
       std::vector<std::string> names;

@@ -18,7 +18,7 @@ namespace tessera {
 namespace {
 
 // Half of the memory that this process may have: a text and its tokens want more than the other half.
-size_t most_without_size() { return static_cast<size_t>(process_memory_limit()) / 2; }
+size_t half_of_memory() { return static_cast<size_t>(process_memory_limit()) / 2; }
 
 Status read_failure(int error, std::string_view verb, std::string_view name) {
   if (error == EISDIR)
@@ -34,20 +34,22 @@ Result<std::string> read_to_end(std::FILE* file, std::string_view name, size_t m
   // A terminal's input ends; of /dev/zero and /dev/random there is always more.
   if (known && S_ISCHR(about.st_mode) && isatty(fileno(file)) == 0)
     return Status(StatusCode::kInvalidArgument, format("{} is a device; give a file or a pipe", name));
-  std::string text;
+  const size_t half = half_of_memory(), bound = std::min(most, half);
+  const std::string_view why = half < most ? ", half of the memory that is here" : "";
   const bool sized = known && S_ISREG(about.st_mode);
-  if (sized && static_cast<size_t>(about.st_size) <= most) text.reserve(static_cast<size_t>(about.st_size));
-  const size_t most_unsized = sized ? SIZE_MAX : most_without_size();
+  const auto size = static_cast<size_t>(about.st_size);
+  if (sized && size > bound)
+    return Status(StatusCode::kInvalidArgument,
+                  format("{} has {}, wanted at most {}{}", name, bytes_text(about.st_size),
+                         bytes_text(static_cast<int64_t>(bound)), why));
+  std::string text;
+  if (sized) text.reserve(size);
   std::array<char, size_t{1} << 14> part;
   while (const size_t got = std::fread(part.data(), 1, part.size(), file)) {
-    if (got > most - text.size())
-      return Status(StatusCode::kInvalidArgument, format("{} is longer than {} bytes", name, most));
-    if (got > most_unsized - text.size())
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("{} has not ended after {}, half of the memory that is here; give less of it (head -c), "
-                 "or a file",
-                 name, bytes_text(static_cast<int64_t>(text.size()))));
+    if (got > bound - text.size())
+      return Status(StatusCode::kInvalidArgument,
+                    format("{} has not ended after {}{}; give less of it (head -c), or another file", name,
+                           bytes_text(static_cast<int64_t>(bound)), why));
     text.append(part.data(), got);
   }
   if (std::ferror(file)) return read_failure(errno, "read", name);

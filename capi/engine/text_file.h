@@ -10,12 +10,15 @@
 
 namespace tessera {
 
-// Its bytes; a pipe is read to its end. `what` it is begins messages. kNotFound, kInvalidArgument for a
-// folder, a device that is no terminal and for more than `most` bytes, kIo. A pipe or socket that has not
-// ended after half of the memory that this process may have is kInvalidArgument too.
-Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most = SIZE_MAX);
+// Longest plans and clusters, as text; a plan names every tensor and node of its graph.
+inline constexpr size_t kMostPlanBytes = size_t{256} << 20, kMostClusterBytes = size_t{16} << 20;
 
-// The same of what remains of standard input.
+// Its bytes; a pipe is read to its end. `what` it is begins messages. kNotFound; kInvalidArgument for a
+// folder, for a device that is no terminal, and for more than `most` bytes or than half of the memory that
+// this process may have; kIo.
+Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most);
+
+// What remains of standard input, at most half of the memory.
 Result<std::string> read_standard_input(std::string_view what);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "graph/base/wildcard.h"
 #include "parallel/sharding/node_sharding.h"
 #include "parallel/sharding/parameter_copies.h"
 
@@ -21,12 +22,13 @@ bool names_node(const Graph& graph, const Node& node, std::string_view pattern) 
   if (node.phase != Phase::kForward) return false;
   for (std::string_view scope = node.scope; !scope.empty();
        scope = scope.substr(0, scope.rfind('.') == std::string_view::npos ? 0 : scope.rfind('.')))
-    if (matches(pattern, scope)) return true;
+    if (matches_wildcard(pattern, scope)) return true;
   for (const TensorId input : node.inputs)
-    if (graph.tensor(input).kind == TensorKind::kParameter && matches(pattern, graph.tensor(input).name))
+    if (graph.tensor(input).kind == TensorKind::kParameter &&
+        matches_wildcard(pattern, graph.tensor(input).name))
       return true;
   return std::ranges::any_of(node.outputs,
-                             [&](TensorId id) { return matches(pattern, graph.tensor(id).name); });
+                             [&](TensorId id) { return matches_wildcard(pattern, graph.tensor(id).name); });
 }
 
 Status unknown(std::string_view what, std::string_view name, std::vector<std::string> known) {
@@ -84,7 +86,7 @@ Status pin_stored(const Graph& graph, const PlanPins& pins, Plan& plan) {
     TSR_ASSIGN_OR_RETURN(const ShardingSpec spec, parse_spec(text, mesh));
     for (StoredTensor& stored : plan.stored) {
       const Tensor& tensor = graph.tensor(stored.tensor);
-      if (!is_stored(tensor) || !matches(pattern, tensor.name)) continue;
+      if (!is_stored(tensor) || !matches_wildcard(pattern, tensor.name)) continue;
       TSR_RETURN_IF_ERROR(
           validate(spec, tensor.type.shape, mesh).with_context(format("pins: '{}'", tensor.name)));
       for (Placement& placement : stored.placements) placement.stored = spec;
@@ -120,8 +122,9 @@ Status pin_ops(const Graph& graph, const PlanPins& pins, Plan& plan) {
 
 Status check_pins(const Graph& graph, const PlanPins& pins) {
   for (const auto& [pattern, text] : pins.stored)
-    if (std::ranges::none_of(graph.tensors(),
-                             [&](const Tensor& it) { return is_stored(it) && matches(pattern, it.name); }))
+    if (std::ranges::none_of(graph.tensors(), [&](const Tensor& it) {
+          return is_stored(it) && matches_wildcard(pattern, it.name);
+        }))
       return unknown("parameter or state", pattern, stored_names(graph));
   const auto check_node = [&](const std::string& pattern) -> Status {
     if (std::ranges::any_of(graph.nodes(), [&](const Node& it) { return names_node(graph, it, pattern); }))

@@ -1,10 +1,10 @@
-#include "graph/plan_pins.h"
+#include "graph/base/wildcard.h"
 
 namespace tessera {
 
-bool matches(std::string_view pattern, std::string_view name) {
-  // The last '*' passed, and the length that it matched so far. When the rest fails, it matches one letter
-  // more.
+bool matches_wildcard(std::string_view pattern, std::string_view name) {
+  // The last '*' passed, and how much of the name it stood for: where the rest fails it stands for one more.
+  // No star before it need stand for more: it took the earliest match of what lies between them.
   size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
