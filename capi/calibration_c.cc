@@ -9,6 +9,7 @@ tsr_status* tsr_calibration_new(tsr_runtime* runtime, const tsr_options* options
                                 tsr_calibration** out_calibration) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {out_calibration, "out_calibration"}}));
+    const CancelScope scope(runtime->value->cancel_signal());
     const Options none;
     OptionReader reader(options ? options->value : none, "calibration");
     const std::string devices = reader.text("devices", "cpu");

@@ -13,6 +13,7 @@ tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_
                               tsr_generator** out_generator) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_generator, "out_generator"}}));
+    const CancelScope scope(runtime->value->cancel_signal());
     TSR_ASSIGN_OR_RETURN(auto generator, Generator::create(runtime->value, model->value,
                                                            options ? options->value : Options{}));
     *out_generator = new tsr_generator{std::move(generator), {}, {}};

@@ -14,6 +14,7 @@ tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_optio
                          tsr_plan** out_plan) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_plan, "out_plan"}}));
+    const CancelScope scope(runtime->value->cancel_signal());
     TSR_ASSIGN_OR_RETURN(auto record,
                          plan_model(*runtime->value, *model->value, options ? options->value : Options{}));
     *out_plan = new tsr_plan{std::move(record)};
@@ -25,6 +26,7 @@ tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const
                                    tsr_plan** out_plan) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {graph, "graph"}, {out_plan, "out_plan"}}));
+    const CancelScope scope(devices->runtime->cancel_signal());
     TSR_RETURN_IF_ERROR(devices->runtime->check_process());
     TSR_ASSIGN_OR_RETURN(auto record,
                          plan_graph(*devices->value, graph->value, options ? options->value : Options{}));
@@ -67,6 +69,7 @@ tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* graph, cons
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(
         required({{devices, "devices"}, {graph, "graph"}, {path, "path"}, {out_plan, "out_plan"}}));
+    const CancelScope scope(devices->runtime->cancel_signal());
     TSR_RETURN_IF_ERROR(devices->runtime->check_process());
     TSR_ASSIGN_OR_RETURN(auto record, load_graph_plan(*devices->value, graph->value, path));
     *out_plan = new tsr_plan{std::move(record)};
@@ -79,6 +82,7 @@ tsr_status* tsr_plan_parse_for_graph(tsr_devices* devices, tsr_graph* graph, con
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(
         required({{devices, "devices"}, {graph, "graph"}, {text, "text"}, {out_plan, "out_plan"}}));
+    const CancelScope scope(devices->runtime->cancel_signal());
     TSR_RETURN_IF_ERROR(devices->runtime->check_process());
     TSR_ASSIGN_OR_RETURN(auto record, parse_graph_plan(*devices->value, graph->value, text_of(text, size)));
     *out_plan = new tsr_plan{std::move(record)};

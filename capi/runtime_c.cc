@@ -38,6 +38,11 @@ tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char*
   });
 }
 
+// Signal handlers may call it: no lock, no allocation.
+void tsr_runtime_cancel(tsr_runtime* runtime) {
+  if (runtime) runtime->value->cancel_signal().raise();
+}
+
 void tsr_runtime_free(tsr_runtime* runtime) {
   if (runtime && runtime->value->in_creating_process()) delete runtime;
 }

@@ -16,6 +16,7 @@ tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size
                             tsr_program** out_program) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {entries, "entries"}, {out_program, "out_program"}}));
+    const CancelScope scope(devices->runtime->cancel_signal());
     TSR_RETURN_IF_ERROR(devices->runtime->check_process());
     std::vector<PlannedEntry> planned;
     // The caller's struct may be longer than ours.

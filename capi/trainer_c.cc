@@ -9,6 +9,7 @@ tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_da
                             const tsr_options* options, tsr_trainer** out_trainer) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_trainer, "out_trainer"}}));
+    const CancelScope scope(runtime->value->cancel_signal());
     TSR_ASSIGN_OR_RETURN(auto trainer,
                          Trainer::create(runtime->value, model->value, dataset ? dataset->value : nullptr,
                                          options ? options->value : Options{}));

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "command.h"
+#include "interruptible.h"
 #include "kernel_times.h"
 #include "plan_text.h"
 
@@ -116,9 +117,9 @@ Trainer new_trainer(const Arguments& args, const Runtime& runtime, const Model& 
   set(options, "clip_norm", 0.0);
   set(options, "measure_memory", int64_t{0});
   if (!args.fused_loss.empty()) set(options, "fused_loss", args.fused_loss);
-  return make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
-                       static_cast<const tsr_dataset*>(dataset.get()),
-                       static_cast<const tsr_options*>(options.get()));
+  return make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
+                                     static_cast<const tsr_dataset*>(dataset.get()),
+                                     static_cast<const tsr_options*>(options.get()));
 }
 
 double step_seconds(const Trainer& trainer) {
@@ -179,7 +180,7 @@ Generator new_generator(const Arguments& args, const Runtime& runtime, const Mod
   set(options, "temperature", 0.0);
   set(options, "max_tokens", trace ? std::min(args.tokens, kTracedTokens) : args.tokens);
   set(options, "context", args.seq + args.tokens + 1);
-  return make<Generator>(tsr_generator_new, runtime.get(), model.get(), options.get());
+  return make_interruptible<Generator>(tsr_generator_new, runtime, model.get(), options.get());
 }
 
 // Greedy decoding of `tokens` tokens after a prompt of `seq`.

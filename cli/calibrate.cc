@@ -1,6 +1,7 @@
 #include <iostream>
 
 #include "command.h"
+#include "interruptible.h"
 #include "progress.h"
 
 namespace cli {
@@ -35,15 +36,16 @@ void register_calibrate(CLI::App& app) {
     const Options options = make<Options>(tsr_options_new);
     set(options, "devices", args->devices);
     set(options, "seconds", args->seconds);
-    const Calibration calibration =
-        make<Calibration>(tsr_calibration_new, runtime.get(), static_cast<const tsr_options*>(options.get()));
+    const Calibration calibration = make_interruptible<Calibration>(
+        tsr_calibration_new, runtime, static_cast<const tsr_options*>(options.get()));
     const auto* reading = static_cast<const tsr_calibration*>(calibration.get());
     {
       Progress progress(*args);
       for (double done = 0; done < 1;) {
         progress.show(std::to_string(static_cast<int>(100 * done)) + " %  " +
                       text(tsr_calibration_next, reading));
-        check(tsr_calibration_step(calibration.get(), &done));
+        const Interruptible interruptible(runtime);
+        interruptible.check(tsr_calibration_step(calibration.get(), &done));
       }
     }
     const std::string path =

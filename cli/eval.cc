@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "command.h"
+#include "interruptible.h"
 
 namespace cli {
 
@@ -49,9 +50,9 @@ void register_eval(CLI::App& app) {
     set(options, "precision", args->precision);
     set(options, "weights", args->weights);
     set(options, "evaluate_only", int64_t{1});
-    const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
-                                          static_cast<const tsr_dataset*>(dataset.get()),
-                                          static_cast<const tsr_options*>(options.get()));
+    const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
+                                                        static_cast<const tsr_dataset*>(dataset.get()),
+                                                        static_cast<const tsr_options*>(options.get()));
     double loss = 0;
     check(tsr_trainer_evaluate(trainer.get(), &loss));
     if (args->json) return print_json({{"eval_loss", loss}, {"perplexity", std::exp(loss)}});

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "command.h"
+#include "interruptible.h"
 #include "plan_text.h"
 
 namespace cli {
@@ -94,7 +95,8 @@ void register_generate(CLI::App& app) {
     if (!args->weights.empty()) set(options, "weights", args->weights);
     set(options, "context", args->context);
     if (!args->stop.empty()) set(options, "stop", Json(args->stop).dump());
-    const Generator generator = make<Generator>(tsr_generator_new, runtime.get(), model.get(), options.get());
+    const Generator generator =
+        make_interruptible<Generator>(tsr_generator_new, runtime, model.get(), options.get());
     check(tsr_generator_start(generator.get(), args->prompt.data(), args->prompt.size()));
     std::string all;
     std::vector<int32_t> tokens;

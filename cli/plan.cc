@@ -4,12 +4,16 @@
 #include <sstream>
 
 #include "command.h"
+#include "interruptible.h"
 #include "plan_generate.h"
 #include "plan_text.h"
 
 namespace cli {
 
 namespace {
+// Longest files of decisions and of proofs, whose parsed forms are many times as large.
+constexpr int64_t kMostPinBytes = int64_t{16} << 20, kMostCertificateBytes = int64_t{256} << 20;
+
 struct Arguments : Common {
   Adapters adapters;
   std::string frozen, model, output, mode = "train", optimizer = "adamw", cluster, features, trace, report,
@@ -269,7 +273,8 @@ void register_plan(CLI::App& app) {
   add_json(*command, *args);
   command->callback([args, command] {
     if (!args->checked.empty()) {
-      const Json check = Json::parse(text(tsr_plan_check, read_file(args->checked).c_str()));
+      const Json check =
+          Json::parse(text(tsr_plan_check, read_file(args->checked, kMostCertificateBytes).c_str()));
       args->json ? print_json(check) : print_check(check);
       return;
     }
@@ -325,7 +330,7 @@ void register_plan(CLI::App& app) {
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "mode", args->mode);
-    if (!args->pins.empty()) set(options, "pins", read_file(args->pins));
+    if (!args->pins.empty()) set(options, "pins", read_file(args->pins, kMostPinBytes));
     if (!args->precision.empty()) set(options, "precision", args->precision);
     if (!args->weights.empty()) set(options, "weights", args->weights);
     if (args->mode == "train") {
@@ -338,7 +343,7 @@ void register_plan(CLI::App& app) {
     } else if (args->context != 0) {
       set(options, "context", args->context);
     }
-    const Plan plan = make<Plan>(tsr_plan_new, runtime.get(), model.get(), options.get());
+    const Plan plan = make_interruptible<Plan>(tsr_plan_new, runtime, model.get(), options.get());
     drain_log(runtime);
     if (!args->trace.empty())
       write_file(args->trace, text(tsr_plan_trace, static_cast<const tsr_plan*>(plan.get())));

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "command.h"
+#include "interruptible.h"
 #include "plan_text.h"
 #include "progress.h"
 
@@ -150,9 +151,9 @@ void train(const Arguments& args) {
   const Model model = adapted(std::move(given), adapters);
   const Dataset dataset = training_data(args, model);
   const Options options = trainer_options(args);
-  const Trainer trainer = make<Trainer>(tsr_trainer_new, runtime.get(), model.get(),
-                                        static_cast<const tsr_dataset*>(dataset.get()),
-                                        static_cast<const tsr_options*>(options.get()));
+  const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
+                                                      static_cast<const tsr_dataset*>(dataset.get()),
+                                                      static_cast<const tsr_options*>(options.get()));
   if (!args.resume.empty()) check(tsr_trainer_resume(trainer.get(), resume_folder(args.resume).c_str()));
 
   Json before = Json::parse(text(tsr_trainer_report, trainer.get()));

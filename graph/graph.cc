@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "graph/base/cancellation.h"
 #include "graph/base/hash.h"
 #include "graph/base/text.h"
 #include "graph/graph_text.h"
@@ -142,6 +143,7 @@ Status name_symbols(const Status& error, std::span<const Symbol> symbols) {
 // infer may see anything from an untrusted file: exceptions become a Status.
 Result<std::vector<TensorType>> run_infer(const OpDef& op, std::span<const TensorType> inputs,
                                           std::span<const Attr> attrs, std::span<const Symbol> symbols) {
+  cancellation_point();
   std::vector<TensorType> types;
   const Status inferred = catch_status([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(types, op.infer(inputs, attrs));

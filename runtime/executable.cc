@@ -1,3 +1,4 @@
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "runtime/executable_impl.h"
 #include "runtime/kernel_description.h"
@@ -45,6 +46,7 @@ Result<std::shared_ptr<Executable>> Executable::prepare(std::shared_ptr<DeviceSe
   impl->kernels.resize(impl->program.ranks.size());
   for (size_t rank = 0; rank < impl->program.ranks.size(); ++rank) {
     for (const KernelDesc& desc : impl->program.ranks[rank].kernels) {
+      cancellation_point();
       Result<tsr_abi_kernel*> kernel = prepare_kernel(*set.api, set.devices[rank], set.ordinals[rank], desc);
       if (!kernel.ok())
         return kernel.status().with_context(format("rank {}: preparing {}", static_cast<int64_t>(rank),

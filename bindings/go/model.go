@@ -26,6 +26,18 @@ func (r *Runtime) Backends() (string, error) {
 	return text(func(b []byte, n *uint64) uintptr { return raw.Tsr_runtime_backends(c, b, n) })
 }
 
+// Cancel ends calls in progress on other goroutines that plan, load or measure with this runtime (NewTrainer,
+// NewGenerator, ...) with an Error of code Cancelled. With a context:
+//
+//	stop := context.AfterFunc(ctx, runtime.Cancel)
+//	defer stop()
+//	trainer, err := tessera.NewTrainer(runtime, model, dataset, options)
+func (r *Runtime) Cancel() {
+	c, done := (*handle)(r).use()
+	defer done()
+	raw.Tsr_runtime_cancel(c)
+}
+
 // Tokenizer turns text into token ids and back. Immutable; any goroutine.
 type Tokenizer handle
 

@@ -38,10 +38,9 @@ constexpr StepProbe kSteps[] = {
 };
 
 // Priced by shape, not by bytes.
-const std::set<std::string_view> kByShape = {"matmul",        "matmul_weight_grad",
-                                             "scaled_matmul", "scaled_matmul_weight_grad",
-                                             "expert_matmul", "expert_matmul_weight_grad",
-                                             "attention",     "attention_grad"};
+const std::set<std::string_view> kByShape = {
+    "matmul",        "matmul_weight_grad",        "scaled_matmul", "scaled_matmul_weight_grad",
+    "expert_matmul", "expert_matmul_weight_grad", "attention",     "attention_grad"};
 
 // A step that ranks side by side are measured in, as wide as what virtual devices are used for.
 constexpr StepProbe kOffloading = {"gpt2:L=2,C=128,H=4,V=256,T=64", "adamw", 4, 64,
@@ -129,6 +128,7 @@ std::string Calibration::next() const { return next_ < pieces_.size() ? pieces_[
 Status Calibration::step() {
   if (next_ == pieces_.size()) return {};
   TSR_RETURN_IF_ERROR(runtime_->check_process());
+  const CancelScope scope(runtime_->cancel_signal());
   TSR_RETURN_IF_ERROR(pieces_[next_].measure().with_context(pieces_[next_].name));
   ++next_;
   return {};

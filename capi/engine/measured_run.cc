@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "graph/analysis/dependencies.h"
+#include "graph/base/cancellation.h"
 
 namespace tessera {
 
@@ -128,6 +129,7 @@ Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program prog
   std::vector<double> outside, runs, handovers;
   const double begun_s = now_s();
   for (int32_t round = 0; round <= options.rounds; ++round) {
+    cancellation_point();
     if (round > 3 && now_s() - begun_s > options.budget_s) break;
     const double before_s = now_s();
     TSR_RETURN_IF_ERROR(session->run(entry));

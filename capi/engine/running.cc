@@ -8,6 +8,7 @@
 #include <set>
 
 #include "capi/engine/trace_json.h"
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "graph/base/thread.h"
 #include "graph/transform/weight_storage.h"
@@ -113,6 +114,7 @@ Status Running::write_parameters(const SharedModel& model, uint64_t seed) {
         work();
     }
     if (coming.empty()) return {};
+    cancellation_point();
     const std::string& name = *coming.front().name;
     coming.front().thread.join();
     TSR_ASSIGN_OR_RETURN(const StoredWeight stored, std::move(*coming.front().made));

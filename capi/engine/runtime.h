@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "capi/engine/options.h"
+#include "graph/base/cancellation.h"
 #include "runtime/backend_registry.h"
 #include "runtime/device_set.h"
 
@@ -52,6 +53,8 @@ class Runtime {
   // Where profiles lie that nobody named a place for; empty when there is no such folder.
   const std::string& cache_folder() const { return cache_folder_; }
   BackendRegistry& registry() { return *registry_; }
+  // Raised by whoever wants the long calls in progress to end; they heed it in a CancelScope.
+  CancelSignal& cancel_signal() { return cancel_signal_; }
   LogQueue& log() { return log_; }
 
  private:
@@ -59,6 +62,7 @@ class Runtime {
   int64_t process_ = 0;
   std::string profile_, cache_folder_;
   LogQueue log_;
+  CancelSignal cancel_signal_;
   std::unique_ptr<BackendRegistry> registry_;
 };
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "graph/analysis/instructions.h"
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -77,6 +78,7 @@ class Analysis {
     std::vector<int32_t> last_of_channel(rank_.groups.size(), -1);
     std::vector<ByteAccess> accesses;
     for (size_t i = 0; i < code_.size(); ++i) {
+      cancellation_point();
       std::vector<int32_t>& needs = needs_[i];
       find_accesses(rank_, code_[i], accesses);
       for (const ByteAccess& access : accesses)

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graph/analysis/instructions.h"
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -107,6 +108,7 @@ class Player {
   // Advances every stream of the rank as far as possible.
   Status advance(size_t rank) {
     for (bool moved = true; moved;) {
+      cancellation_point();
       moved = false;
       for (size_t stream = 0; stream < states_[rank].streams.size(); ++stream)
         while (true) {

@@ -3,6 +3,7 @@
 #include <new>
 #include <system_error>
 
+#include "graph/base/cancellation.h"
 #include "graph/base/quote.h"
 
 namespace tessera {
@@ -78,6 +79,12 @@ Status status_from_current_exception() noexcept {
             "the system lets this process have no more threads: raise the limit (ulimit -u, or that of the "
             "container), or use fewer devices");
       return Status(StatusCode::kInternal, e.what());
+    } catch (...) {
+      return Status::out_of_memory();
+    }
+  } catch (const Cancelled& e) {
+    try {
+      return Status(StatusCode::kCancelled, e.what());
     } catch (...) {
       return Status::out_of_memory();
     }

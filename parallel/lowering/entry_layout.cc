@@ -5,6 +5,7 @@
 #include <span>
 #include <tuple>
 
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "parallel/lowering/pipeline_layout.h"
 #include "parallel/sharding/parameter_copies.h"
@@ -209,6 +210,7 @@ class LayoutMaker {
   Status shard_nodes() {
     const size_t count = layout_.graph.nodes().size();
     for (size_t n = 0; n < count; ++n) {
+      cancellation_point();
       const NodeId id{static_cast<uint32_t>(n)};
       const NodePlan plan =
           layout_.plan->nodes.empty() ? NodePlan{} : without_unit_axes(layout_.plan->nodes[n], layout_.mesh);

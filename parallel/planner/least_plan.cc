@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "graph/base/cancellation.h"
 #include "parallel/strategy/propagation.h"
 
 namespace tessera {
@@ -108,6 +109,7 @@ class Search {
 
   void add(const SpaceNode& node) {
     if (!seen_.insert(to_text(node.spec)).second) return;
+    cancellation_point();
     const int64_t bytes = least_bytes(space_, node.spec);
     if (!goal_.nothing_else || bytes <= goal_.enough) open_.push_back({node, bytes});
   }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "graph/analysis/block_scope.h"
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "parallel/lowering/kernel_fusion.h"
 #include "parallel/pricing/cost_model.h"
@@ -118,6 +119,7 @@ PlanBounds::PlanBounds(const Graph& graph, const SpaceOfGraph& space, const Clus
 // One of `parts` equal parts, cut along one factor or two.
 PlanBounds::Work PlanBounds::work_of_part(const KernelDesc& whole, const ShardingRule& rule,
                                           int32_t parts) const {
+  cancellation_point();
   RankProgram one;
   one.kernels.resize(1);
   KernelInst launch;

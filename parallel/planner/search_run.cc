@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/base/cancellation.h"
 #include "parallel/planner/plan_search.h"
 #include "parallel/planner/working_bytes.h"
 #include "parallel/pricing/host_tier.h"
@@ -77,6 +78,7 @@ int64_t SearchRun::tokens() const {
 }
 
 void SearchRun::come_up(const SpaceNode& node, double at_least_s, int64_t saves_from) {
+  cancellation_point();
   ++search_.configurations;
   double bound_s = 0, likely_s = at_least_s;
   if (options_.like == nullptr) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "graph/base/cancellation.h"
 #include "graph/device_profile.h"
 
 namespace tessera {
@@ -42,6 +43,7 @@ class SharedPlayer {
       woken_.push_back(rank);
     }
     for (;;) {
+      cancellation_point();
       start_all();
       if (under_way_.empty() && handovers_.empty()) break;
       pass_time();

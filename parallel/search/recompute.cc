@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -69,6 +70,7 @@ class Chain {
     bool found = false;
     exact = classes == 0;
     for (size_t p = 0; p <= n_; ++p) {
+      cancellation_point();
       prune(labels[p], classes, most_labels, p, best, exact);
       for (size_t l = 0; l < labels[p].size(); ++l) {
         const Label label = labels[p][l];

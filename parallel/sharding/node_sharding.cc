@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -207,6 +208,7 @@ std::string describe(const Graph& graph, NodeId id) {
 }
 
 Result<ShardingRule> rule_of(const Graph& graph, const Node& node) {
+  cancellation_point();
   const std::vector<TensorType> inputs = types_of(graph, node.inputs),
                                 outputs = types_of(graph, node.outputs);
   if (node.op->sharding == nullptr)

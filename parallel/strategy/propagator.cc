@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "parallel/sharding/schedule.h"
 
@@ -60,8 +61,10 @@ Result<Plan> Propagator::run() {
   mark_gradients();
   mark_tables();
   plan_.nodes.resize(graph_.nodes().size());
-  for (size_t n = 0; n < graph_.nodes().size(); ++n)
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    cancellation_point();
     TSR_RETURN_IF_ERROR(visit(NodeId{static_cast<uint32_t>(n)}));
+  }
   if (gathers_sequence_) plan_.zigzag.clear();
   store();
   return std::move(plan_);

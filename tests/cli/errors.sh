@@ -103,6 +103,20 @@ expect "dataset '/dev/zero' is a device" "$tessera" train "$model" --data /dev/z
 expect "dataset from standard input is a device" bash -c "'$tessera' train '$model' --data - </dev/zero"
 # A pipe without an end is given up at half of the memory.
 expect 'standard input has not ended after [0-9.]+ .iB, half of the memory' bash -c "ulimit -v 1000000; yes | '$tessera' eval '$model' --data -"
+# So is every other text that is read whole, at its own bound: no input ends the machine's memory.
+for input in "plan $model --pins" "plan --check" "tokenize bytes --file"; do
+  expect '/dev/zero is a device; give a file or a pipe' "$tessera" $input /dev/zero
+done
+expect 'standard input is longer than 16.00 MiB' bash -c "yes | '$tessera' plan '$model' --pins -"
+# Ctrl-C ends planning, however long it would take.
+status=0
+timeout --preserve-status -s INT 2 "$tessera" plan llama:L=2000,C=64,H=4,F=96,V=256,T=64 --devices cpu:2 >"$work/stdout" 2>"$work/stderr" || status=$?
+[ $status -eq 130 ] && grep -q 'interrupted; nothing was written' "$work/stderr" || { echo "FAILED: exit $status after Ctrl-C while planning"; cat "$work/stderr"; exit 1; }
+truncate -s 1T "$work/sparse.json"
+expect 'has 1.00 TiB, wanted at most .*, half of the memory' "$tessera" train "$model" --data "$work/sparse.json"
+expect 'has 1.00 TiB, wanted at most 256.00 MiB' "$tessera" train "$model" --data "$text" --plan "$work/sparse.json"
+expect 'has 1.00 TiB, wanted at most 16.00 MiB' "$tessera" plan "$model" --profile "$work/sparse.json"
+expect 'has 1.00 TiB, wanted at most 16.00 MiB' "$tessera" plan llama:L=1,C=32,H=2,F=64,V=256,T=64 --cluster "$work/sparse.json"
 for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
   printf '\357\273\277a text' | iconv -f UTF-8 -t $encoding >"$work/wide.txt"
   expect "iconv -f ${encoding%[LB]E} -t UTF-8" "$tessera" train "$model" --data "$work/wide.txt"

@@ -183,6 +183,12 @@ enum { TSR_LOG_DEBUG = 0, TSR_LOG_INFO = 1, TSR_LOG_WARNING = 2, TSR_LOG_ERROR =
  * into `capacity` stays queued, with its needed size in *out_size. */
 TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char* buffer,
                                          size_t capacity, size_t* out_size);
+
+/* Any thread, and signal handlers: calls in progress on this runtime that plan, load or measure return TSR_CANCELLED
+ * within about a tenth of a second, and leave nothing behind: tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
+ * tsr_trainer_new, tsr_generator_new, tsr_calibration_new and tsr_calibration_step (which measures the piece again when
+ * it is called again). Without one it does nothing: calls that begin later are not cancelled. */
+TSR_API void tsr_runtime_cancel(tsr_runtime* runtime);
 TSR_API void tsr_runtime_free(tsr_runtime* runtime);
 
 /* ================================================================ devices */

@@ -1,0 +1,32 @@
+// Interruptible: Ctrl-C while the library plans, loads or measures ends that call, with a message; a second
+// one ends the process at once.
+#pragma once
+
+#include "handle.h"
+
+namespace cli {
+
+// One at a time.
+class Interruptible {
+ public:
+  explicit Interruptible(const Runtime& runtime);
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+  // Throws for an error, and where Ctrl-C came.
+  void check(tsr_status* status) const;
+};
+
+// make<Plan>(tsr_plan_new, runtime.get(), ...), with Ctrl-C.
+template <class H, class Function, class... Args>
+H make_interruptible(Function function, const Runtime& runtime, Args... arguments) {
+  const Interruptible interruptible(runtime);
+  typename H::pointer raw = nullptr;
+  tsr_status* const status = function(runtime.get(), arguments..., &raw);
+  H made(raw);
+  interruptible.check(status);
+  return made;
+}
+
+}  // namespace cli

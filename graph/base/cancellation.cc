@@ -1,0 +1,23 @@
+#include "graph/base/cancellation.h"
+
+namespace tessera {
+
+namespace {
+
+// The innermost scope of this thread: a parameter of everything that it calls.
+thread_local const CancelScope* innermost = nullptr;
+
+}  // namespace
+
+CancelScope::CancelScope(const CancelSignal& signal)
+    : signal_(signal), before_(signal.times_raised()), outer_(innermost) {
+  innermost = this;
+}
+
+CancelScope::~CancelScope() { innermost = outer_; }
+
+void cancellation_point() {
+  if (innermost != nullptr && innermost->is_cancelled()) throw Cancelled();
+}
+
+}  // namespace tessera
