@@ -4,6 +4,8 @@
 #include <bit>
 #include <numeric>
 
+#include "graph/base/cancellation.h"
+
 namespace tessera {
 
 namespace {
@@ -41,29 +43,43 @@ class ExtentSort {
   std::vector<uint32_t> starts_;
 };
 
-// Placed buffers by stretch of time, so that only those that may meet a new one are looked at.
+// A union of extents, those that touch put together: buffers packed side by side are one.
+class Occupied {
+ public:
+  void add(Extent extent) {
+    const auto first = std::ranges::lower_bound(parts_, extent.from, {}, &Extent::to);
+    auto last = first;
+    for (; last != parts_.end() && last->from <= extent.to; ++last)
+      extent = {std::min(extent.from, last->from), std::max(extent.to, last->to)};
+    if (first == last) {
+      parts_.insert(first, extent);
+    } else {
+      *first = extent;
+      parts_.erase(first + 1, last);
+    }
+  }
+  const std::vector<Extent>& parts() const { return parts_; }
+
+ private:
+  std::vector<Extent> parts_;  // sorted; gaps between them
+};
+
+// What is occupied when: a tree over stretches of time, so that only what may meet a new buffer is looked at,
+// and what lies side by side only once.
 class Timeline {
  public:
   Timeline(std::span<const Lifetime> all, int32_t end)
       : all_(all),
-        placed_(all.size()),
-        alive_(static_cast<size_t>(end / kStretch + 1)),
-        begin_(alive_.size()) {}
+        stretches_(std::bit_ceil(static_cast<uint32_t>(end / kStretch + 1))),
+        covered_(2 * static_cast<size_t>(stretches_)),
+        inside_(covered_.size()),
+        partly_(stretches_) {}
 
   // The lowest end of the tightest gap among placed buffers that live at the same time.
   int64_t best_fit(size_t item) {
     const Lifetime& it = all_[item];
     met_.clear();
-    const auto meet = [&](const std::vector<uint32_t>& others) {
-      for (const uint32_t other : others) {
-        const Placed& o = placed_[other];
-        if (o.first <= it.last && o.last >= it.first) met_.push_back(o.extent);
-      }
-    };
-    // Each of them once: those that are there when it begins, and those that begin later.
-    const int32_t first = it.first / kStretch, last = it.last / kStretch;
-    meet(alive_[static_cast<size_t>(first)]);
-    for (int32_t s = first + 1; s <= last; ++s) meet(begin_[static_cast<size_t>(s)]);
+    meet(it, {1, 0, stretches_});
     sort_(met_, highest_);
     const int64_t wanted = align_slot(it.bytes) / kSlotAlignment;
     int64_t end = 0, best = -1, best_gap = INT64_MAX;
@@ -78,12 +94,8 @@ class Timeline {
   void place(size_t item, int64_t offset) {
     const Lifetime& it = all_[item];
     const int64_t from = offset / kSlotAlignment;
-    placed_[item] = {{from, from + align_slot(it.bytes) / kSlotAlignment}, it.first, it.last};
     highest_ = std::max(highest_, from);
-    const int32_t first = it.first / kStretch, last = it.last / kStretch;
-    begin_[static_cast<size_t>(first)].push_back(static_cast<uint32_t>(item));
-    for (int32_t s = first; s <= last; ++s)
-      alive_[static_cast<size_t>(s)].push_back(static_cast<uint32_t>(item));
+    occupy({{from, from + align_slot(it.bytes) / kSlotAlignment}, it.first, it.last}, {1, 0, stretches_});
   }
 
  private:
@@ -92,9 +104,43 @@ class Timeline {
     Extent extent;
     int32_t first = 0, last = 0;
   };
+  // Of the tree, over the stretches [begin, end).
+  struct Part {
+    size_t node;
+    uint32_t begin, end;
+    int32_t first() const { return static_cast<int32_t>(begin) * kStretch; }
+    int32_t last() const { return static_cast<int32_t>(end) * kStretch - 1; }
+    bool is_stretch() const { return end - begin == 1; }
+    Part left() const { return {2 * node, begin, begin + (end - begin) / 2}; }
+    Part right() const { return {2 * node + 1, begin + (end - begin) / 2, end}; }
+  };
+
+  void meet(const Lifetime& it, const Part& part) {
+    if (it.last < part.first() || it.first > part.last()) return;
+    const auto take = [&](const Occupied& occupied) {
+      met_.insert(met_.end(), occupied.parts().begin(), occupied.parts().end());
+    };
+    take(covered_[part.node]);
+    if (it.first <= part.first() && it.last >= part.last()) return take(inside_[part.node]);
+    if (!part.is_stretch()) return meet(it, part.left()), meet(it, part.right());
+    for (const Placed& other : partly_[part.begin])
+      if (other.first <= it.last && other.last >= it.first) met_.push_back(other.extent);
+  }
+
+  void occupy(const Placed& it, const Part& part) {
+    if (it.last < part.first() || it.first > part.last()) return;
+    if (it.first <= part.first() && it.last >= part.last()) return covered_[part.node].add(it.extent);
+    inside_[part.node].add(it.extent);
+    if (part.is_stretch()) return partly_[part.begin].push_back(it);
+    occupy(it, part.left());
+    occupy(it, part.right());
+  }
+
   std::span<const Lifetime> all_;
-  std::vector<Placed> placed_;                        // by item
-  std::vector<std::vector<uint32_t>> alive_, begin_;  // by stretch: those that live in it, that begin in it
+  const uint32_t stretches_;
+  std::vector<Occupied> covered_,
+      inside_;  // by node: all of its time; some of it, as told by the nodes below
+  std::vector<std::vector<Placed>> partly_;  // by stretch: some of its time
   std::vector<Extent> met_;
   ExtentSort sort_;
   int64_t highest_ = 0;  // where the last of all extents begins
@@ -107,6 +153,7 @@ ArenaLayout place_in_order(std::span<const Lifetime> all, const std::vector<size
   layout.offsets.assign(all.size(), 0);
   Timeline timeline(all, end);
   for (const size_t item : order) {
+    cancellation_point();
     if (all[item].bytes == 0) continue;
     layout.offsets[item] = timeline.best_fit(item);
     timeline.place(item, layout.offsets[item]);

@@ -1,7 +1,9 @@
 #include "parallel/lowering/entry_emitter.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -22,6 +24,7 @@ Result<EntryPoint> EntryEmitter::emit() {
   enter_micro_batch(0);
   TSR_RETURN_IF_ERROR(emit_once());
   for (size_t task = 0; task < tasks_.size(); ++task) {
+    cancellation_point();
     enter_micro_batch(tasks_[task].micro_batch);
     TSR_RETURN_IF_ERROR(emit_task(task));
   }
@@ -48,7 +51,18 @@ void EntryEmitter::find_last_reads() {
   };
   for (size_t task = 0; task < tasks_.size(); ++task)
     if (tasks_[task].kind == TaskKind::kNode) read(read, tasks_[task].node, task);
-  for (const Update& update : graph.updates()) last_read_.push_back(last[index(update.target)]);
+  last_read_at_.resize(tasks_.size());
+  for (size_t u = 0; u < graph.updates().size(); ++u) {
+    const Update& update = graph.updates()[u];
+    last_read_.push_back(last[index(update.target)]);
+    updates_with_[update.value].push_back(u);
+    if (last_read_[u] < tasks_.size()) last_read_at_[last_read_[u]].push_back(u);
+  }
+}
+
+std::span<const size_t> EntryEmitter::updates_with(TensorId value) const {
+  const auto at = updates_with_.find(value);
+  return at == updates_with_.end() ? std::span<const size_t>() : at->second;
 }
 
 void EntryEmitter::enter_micro_batch(int32_t micro_batch) {
@@ -68,6 +82,7 @@ void EntryEmitter::enter_micro_batch(int32_t micro_batch) {
 
 void EntryEmitter::add_copy(TensorId id, Copy copy) {
   values()[index(id)].push_back(copy);
+  for (const size_t update : updates_with(id)) ready_.insert(update);
   const Tensor& tensor = layout_.tensor(id);
   const bool lasts = tensor.producer == kNoNode
                          ? !(tensor.kind == TensorKind::kInput && layout_.batch_dim[index(id)] >= 0)
@@ -225,9 +240,8 @@ SlotRef EntryEmitter::output_slot(NodeId id, size_t output, size_t task) {
 
   const auto updates = layout_.graph.updates();
   const int in_place = output < node.op->in_place.size() ? node.op->in_place[output] : -1;
-  for (size_t u = 0; u < updates.size() && in_place >= 0; ++u) {
-    if (updates[u].value != tensor || node.inputs[static_cast<size_t>(in_place)] != updates[u].target)
-      continue;
+  for (const size_t u : in_place >= 0 ? updates_with(tensor) : std::span<const size_t>()) {
+    if (node.inputs[static_cast<size_t>(in_place)] != updates[u].target) continue;
     const ShardingSpec& stored = layout_.spec[index(updates[u].target)];
     const ShardingSpec& read = layout_.nodes[index(id)].inputs[static_cast<size_t>(in_place)];
     const bool last = last_read_[u] <= task && micro_batch_ + 1 == layout_.micro_batches;
@@ -318,21 +332,28 @@ Status EntryEmitter::fill_outputs(TensorId tensor, Era era, NodeId node) {
 }
 
 Status EntryEmitter::commit_updates(size_t task) {
-  const auto updates = layout_.graph.updates();
-  const bool end = task == tasks_.size();
-  for (size_t u = 0; u < updates.size(); ++u) {
-    if (committed_[u] || (!end && (last_read_[u] > task || micro_batch_ + 1 != layout_.micro_batches)))
-      continue;
-    if (values()[index(updates[u].value)].empty() || !persistent_.contains(updates[u].target))
-      continue;  // not made yet, or not to be kept here
-    const NodeId producer = layout_.tensor(updates[u].value).producer;
-    const SlotRef at = persistent_[updates[u].target];
-    committed_[u] = true;
-    TSR_RETURN_IF_ERROR(obtain(updates[u].value, layout_.spec[index(updates[u].target)], Era::kUpdate,
-                               producer, tier_at(at), &at)
-                            .status());
+  if (task == tasks_.size()) {
+    for (size_t u = 0; u < last_read_.size(); ++u) TSR_RETURN_IF_ERROR(commit_update(u));
+    return {};
   }
+  ready_.insert(last_read_at_[task].begin(), last_read_at_[task].end());
+  if (micro_batch_ + 1 != layout_.micro_batches) return {};
+  // What cannot be yet comes up again: when its value is made, or with the task that reads the old one last.
+  for (const size_t u : std::exchange(ready_, {}))
+    if (last_read_[u] <= task) TSR_RETURN_IF_ERROR(commit_update(u));
   return {};
+}
+
+// Nothing where it is done, its value is not made yet, or it is not to be kept here.
+Status EntryEmitter::commit_update(size_t u) {
+  const Update& update = layout_.graph.updates()[u];
+  if (committed_[u] || values()[index(update.value)].empty() || !persistent_.contains(update.target))
+    return {};
+  const SlotRef at = persistent_[update.target];
+  committed_[u] = true;
+  return obtain(update.value, layout_.spec[index(update.target)], Era::kUpdate,
+                layout_.tensor(update.value).producer, tier_at(at), &at)
+      .status();
 }
 
 // Inputs, parameters and state that are fetched as they are.

@@ -16,6 +16,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,6 +70,7 @@ class EntryEmitter {
 
   // entry_emitter.cc
   void find_last_reads();
+  std::span<const size_t> updates_with(TensorId value) const;
   void enter_micro_batch(int32_t micro_batch);
   Status emit_once();
   Status emit_task(size_t task);
@@ -90,7 +92,9 @@ class EntryEmitter {
                                             Tier tier);
   Status accumulate(NodeId id);
   Status fill_outputs(TensorId tensor, Era era, NodeId node);
+  // Those that can be: their value is made, and nothing reads the old one after `task`.
   Status commit_updates(size_t task);
+  Status commit_update(size_t update);
   Status copy_persistent_outputs();
   Tier tier_of(NodeId id) const;
 
@@ -146,6 +150,9 @@ class EntryEmitter {
   std::vector<bool> output_written_;
   std::vector<size_t> last_read_;  // by update: task after which nothing reads the old value
   std::vector<bool> committed_;    // by update
+  std::map<TensorId, std::vector<size_t>> updates_with_;  // by value
+  std::vector<std::vector<size_t>> last_read_at_;         // by task: updates of what it reads last
+  std::set<size_t> ready_;                                // updates that may have become possible
 };
 
 }  // namespace tessera

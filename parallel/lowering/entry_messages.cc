@@ -44,9 +44,9 @@ Status EntryEmitter::receive(const Task& task, size_t at) {
   inst.micro_batch = micro_batch_;
   // A mirror takes its new value where it keeps it, once nothing reads the old one.
   const auto updates = layout_.graph.updates();
-  for (size_t u = 0; u < updates.size() && inst.out.slot < 0; ++u) {
+  for (const size_t u : updates_with(task.tensor)) {
     const TensorId target = updates[u].target;
-    if (updates[u].value != task.tensor || task.total || committed_[u] || !persistent_.contains(target) ||
+    if (inst.out.slot >= 0 || task.total || committed_[u] || !persistent_.contains(target) ||
         last_read_[u] > at || tier_at(persistent_[target]) != Tier::kDevice ||
         !same_layout(spec, layout_.spec[index(target)], layout_.tensor(target).type.shape, layout_.mesh))
       continue;
@@ -62,6 +62,7 @@ Status EntryEmitter::receive(const Task& task, size_t at) {
     totals_[task.tensor] = {copy};
   } else {
     values()[index(task.tensor)].push_back(copy);
+    for (const size_t update : updates_with(task.tensor)) ready_.insert(update);
   }
   if (inst.bytes > 0) out_.code.emplace_back(inst);
   return {};
