@@ -18,7 +18,7 @@ RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, con
       options_(options),
       signals_(signals),
       blocking_(has_flag(api_, TSR_BACKEND_BLOCKING)),
-      ranks_(executable.program.ranks.size()),
+      ranks_(working_ranks(executable.program)),
       may_spin_(static_cast<int32_t>(ranks_) <= devices_.threads),
       has_spare_cores_(static_cast<int32_t>(ranks_) < devices_.threads),
       device_(devices_.devices[static_cast<size_t>(rank)]),
@@ -28,12 +28,7 @@ RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, con
                   : nullptr) {}
 
 RankExecutor::~RankExecutor() {
-  closing_ = true;
-  for (const auto& stream : streams_) {
-    stream->start.fetch_add(1, std::memory_order_acq_rel);
-    stream->start.notify_all();
-    if (stream->thread.joinable()) stream->thread.join();
-  }
+  for (const auto& stream : streams_) stream->thread.reset();
   captures_.clear();
   timers_.reset();
   for (tsr_abi_event* event : events_) api_.event_destroy(event);
@@ -49,7 +44,8 @@ Result<std::unique_ptr<RankExecutor>> RankExecutor::create(const Executable::Imp
     TSR_ASSIGN_OR_RETURN(made->memory_,
                          RankMemory::create(made->api_, made->device_, made->program_, options.file_folder));
     TSR_RETURN_IF_ERROR(made->resolve());
-    return made->start_threads();
+    made->give_threads();
+    return {};
   };
   if (const Status status = build(); !status.ok())
     return status.with_context(format("rank {} ({})", rank, executable.devices->device_name(rank)));
@@ -167,24 +163,20 @@ Status RankExecutor::prepare_issue(size_t entry, std::span<RankStream* const> st
 
 // ---- threads
 
-Status RankExecutor::start_threads() {
-  if (!blocking_) return {};
-  return catch_status([&] {
-    for (size_t i = 1; i < streams_.size(); ++i)
-      streams_[i]->thread = Thread([this, stream = streams_[i].get()] { thread_loop(*stream); });
-    return Status();
-  });
+void RankExecutor::give_threads() {
+  if (!blocking_) return;
+  for (size_t i = 1; i < streams_.size(); ++i)
+    streams_[i]->thread = std::make_unique<OnCallThreads>(
+        1,
+        [this, stream = streams_[i].get()](int32_t) {
+          walk(*stream, stream->entry);
+          finish_stream();
+        },
+        false);
 }
 
-void RankExecutor::thread_loop(RankStream& stream) {
-  int seen = 0;
-  for (;;) {
-    wait_while(stream.start, seen, false);
-    seen = stream.start.load(std::memory_order_acquire);
-    if (closing_) return;
-    walk(stream, stream.entry);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
-  }
+void RankExecutor::finish_stream() {
+  if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
 }
 
 // ---- running
@@ -201,8 +193,13 @@ void RankExecutor::run(int32_t index) {
     RankStream& stream = *streams_[i];
     if (stream.steps[entry].empty()) continue;
     stream.entry = index;
-    stream.start.fetch_add(1, std::memory_order_acq_rel);
-    stream.start.notify_one();
+    const Status called = catch_status([&] {
+      stream.thread->call();
+      return Status();
+    });
+    if (called.ok()) continue;
+    signals_.fail(called);
+    finish_stream();
   }
   walk(*streams_[0], index);
   for (int left; (left = running_.load(std::memory_order_acquire)) > 0;)

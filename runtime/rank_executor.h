@@ -2,9 +2,9 @@
 // once, so that running one is a walk over flat lists that allocates nothing.
 //
 // Every instruction waits for exactly what graph/analysis/dependencies.h says. On a backend that blocks, each
-// stream but the first has a thread, made with the session where the program has such streams at all; the
-// caller of `run` walks the first. Elsewhere the caller issues to all streams in program order, with events
-// between them.
+// stream but the first has a thread, which begins with the first run that uses it and ends when none has come
+// for a while; the caller of `run` walks the first. Elsewhere the caller issues to all streams in program
+// order, with events between them.
 #pragma once
 
 #include <atomic>
@@ -84,8 +84,8 @@ class RankExecutor {
   Status resolve_entry(size_t entry, const Dependencies& dependencies);
   Status prepare_issue(size_t entry, std::span<RankStream* const> streams);
   RankStream& stream_of(const StreamId& id);
-  Status start_threads();
-  void thread_loop(RankStream& stream);
+  void give_threads();
+  void finish_stream();
 
   void walk(RankStream& stream, int32_t entry);
   void issue_all(int32_t entry);
@@ -106,7 +106,7 @@ class RankExecutor {
   const SessionOptions options_;
   RunSignals& signals_;
   const bool blocking_;
-  const size_t ranks_;  // of the program
+  const size_t ranks_;  // of the program, at work
   const bool may_spin_, has_spare_cores_;
   tsr_abi_device* device_;
   std::unique_ptr<RankMemory> memory_;
@@ -121,7 +121,6 @@ class RankExecutor {
   std::optional<StepResolver> resolver_;  // once there is memory
   RankComms comms_;
   WaitWord running_{0};  // streams with a thread that have not finished the run
-  std::atomic<bool> closing_{false};
 };
 
 }  // namespace tessera

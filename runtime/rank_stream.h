@@ -4,13 +4,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "graph/analysis/dependencies.h"
 #include "graph/base/perturbation.h"
-#include "graph/base/thread.h"
 #include "graph/base/waiting.h"
 #include "runtime/backend_abi.h"
+#include "runtime/on_call_threads.h"
 
 namespace tessera {
 
@@ -66,9 +67,8 @@ struct RankStream {
   std::atomic<StreamActivity> activity{StreamActivity::kIdle};
   std::atomic<int32_t> instruction{-1};  // that it is at
 
-  // Of every stream but the first, where the backend blocks: a thread that sleeps until `start` is raised.
-  Thread thread;
-  WaitWord start{0};
+  // Of every stream but the first, where the backend blocks: the thread that walks it, through `entry`.
+  std::unique_ptr<OnCallThreads> thread;
   int32_t entry = -1;
 
   struct Record {

@@ -12,10 +12,10 @@
 
 #include "graph/analysis/issue_order.h"
 #include "graph/base/text.h"
-#include "graph/base/thread.h"
 #include "graph/base/waiting.h"
 #include "runtime/host_services.h"
 #include "runtime/memory_probe.h"
+#include "runtime/on_call_threads.h"
 #include "runtime/rank_executor.h"
 #include "runtime/session_comms.h"
 #include "runtime/session_values.h"
@@ -42,7 +42,7 @@ struct Session::Impl {
         values(executable->impl(), ranks, probes) {}
   ~Impl() {
     watchdog.reset();
-    stop_threads();
+    others.reset();
     for (const auto& rank : ranks) rank->leave_comms();
     // Who frees memory of a device waits for all that runs there, and holds up what a rank of another run
     // still has to launch for that to end: it comes when nobody runs.
@@ -78,11 +78,12 @@ struct Session::Impl {
   std::vector<int64_t> used_before;  // of each rank's device, before the arenas; empty where that is not told
   std::unique_ptr<Watchdog> watchdog;
 
-  // The run in progress. The caller publishes it and raises `generation`; the last rank raises `done`.
-  std::vector<Thread> threads;
-  WaitWord generation{0}, done{0};
+  // The run in progress. The caller publishes it and calls the threads of the other ranks; the last rank
+  // raises `done`.
+  std::unique_ptr<OnCallThreads> others;  // thread i runs rank i + 1
+  WaitWord done{0};
   std::atomic<int32_t> remaining{0};
-  std::atomic<bool> closing{false}, in_run{false};
+  std::atomic<bool> in_run{false};
   std::atomic<const SessionEntry*> current{nullptr};
   std::atomic<int64_t> runs{0};
   bool may_spin = false;
@@ -97,11 +98,8 @@ struct Session::Impl {
   Status setup();
   Status note_used_memory();
   int64_t arenas_beside(size_t rank) const;
-  Status start_threads();
-  void stop_threads();
-  void rank_loop(int32_t rank);
   void run_rank(int32_t rank);
-  void run_all(const SessionEntry& entry);
+  Status run_all(const SessionEntry& entry);
   void fail(const Status& status);
   void stop_run();
   Status check_host_memory() const;
@@ -198,13 +196,13 @@ Status Session::Impl::setup() {
   }
   TSR_RETURN_IF_ERROR(connect());
   TSR_RETURN_IF_ERROR(values.zero_states());
-  TSR_RETURN_IF_ERROR(start_threads());
-  if (options.watchdog_s <= 0 || ranks.size() < 2) return {};
-  return catch_status([&] {
+  may_spin = static_cast<int32_t>(ranks.size()) <= executable->devices().impl().threads;
+  others = std::make_unique<OnCallThreads>(
+      static_cast<int32_t>(ranks.size()) - 1, [this](int32_t thread) { run_rank(thread + 1); }, may_spin);
+  if (options.watchdog_s > 0 && ranks.size() > 1)
     watchdog = std::make_unique<Watchdog>(
         options.watchdog_s, [this] { return look(); }, [this] { bark(); });
-    return Status();
-  });
+  return {};
 }
 
 // ---- standing still
@@ -237,24 +235,6 @@ void Session::Impl::bark() {
   stop_run();
 }
 
-Status Session::Impl::start_threads() {
-  may_spin = static_cast<int32_t>(ranks.size()) <= executable->devices().impl().threads;
-  threads.reserve(ranks.size());
-  return catch_status([&] {
-    for (size_t rank = 1; rank < ranks.size(); ++rank)
-      threads.emplace_back([this, rank] { rank_loop(static_cast<int32_t>(rank)); });
-    return Status();
-  });
-}
-
-void Session::Impl::stop_threads() {
-  closing = true;
-  generation.fetch_add(1, std::memory_order_acq_rel);
-  generation.notify_all();
-  for (Thread& thread : threads) thread.join();
-  threads.clear();
-}
-
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::~Session() {
@@ -270,16 +250,6 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<Executable> exe
 }
 
 // ---- running
-
-void Session::Impl::rank_loop(int32_t rank) {
-  int seen = 0;
-  for (;;) {
-    wait_while(generation, seen, may_spin);
-    seen = generation.load(std::memory_order_acquire);
-    if (closing) return;
-    run_rank(rank);
-  }
-}
 
 void Session::Impl::run_rank(int32_t rank) {
   const int32_t index = current.load(std::memory_order_relaxed)->index[static_cast<size_t>(rank)];
@@ -321,23 +291,30 @@ Status Session::Impl::usable() const {
   return {};
 }
 
-void Session::Impl::run_all(const SessionEntry& entry) {
+// An error where a rank has no thread: nothing was begun.
+Status Session::Impl::run_all(const SessionEntry& entry) {
   const DeviceSet::Impl& devices = executable->impl().devices->impl();
   std::optional<DeviceTurns::Turn> turn;
   if (ranks.size() > 1 && !has_flag(*devices.api, TSR_BACKEND_BLOCKING))
     turn.emplace(*devices.turns, *devices.api, devices.ordinals, signals.stop);
-  if (signals.stop.load(std::memory_order_acquire)) return;
+  if (signals.stop.load(std::memory_order_acquire)) return {};
   current.store(&entry, std::memory_order_release);
   runs.fetch_add(1, std::memory_order_relaxed);
   in_run.store(true, std::memory_order_release);
   remaining.store(static_cast<int32_t>(ranks.size()), std::memory_order_relaxed);
   const int before = done.load(std::memory_order_acquire);
-  generation.fetch_add(1, std::memory_order_acq_rel);
-  generation.notify_all();
-  // Rank 0 is the caller: one thread less to wake, and as many threads as ranks for the system to place.
-  run_rank(0);
-  wait_while(done, before, may_spin);
+  const Status called = catch_status([&] {
+    if (watchdog != nullptr) watchdog->expect_run();
+    others->call();
+    return Status();
+  });
+  if (called.ok()) {
+    // Rank 0 is the caller: one thread less to wake, and as many threads as ranks for the system to place.
+    run_rank(0);
+    wait_while(done, before, may_spin);
+  }
   in_run.store(false, std::memory_order_release);
+  return called;
 }
 
 Status Session::Impl::run(const SessionEntry& entry) {
@@ -354,10 +331,11 @@ Status Session::Impl::run(const SessionEntry& entry) {
     first_error = Status();
     signals.stop.store(false, std::memory_order_relaxed);
   }
-  run_all(entry);
+  const Status begun = run_all(entry);
   {
     const std::lock_guard lock(mutex);
     running = false;
+    if (!begun.ok()) return begun;
     if (cancelled)
       first_error = Status(StatusCode::kCancelled, format("entry '{}' was cancelled", entry.name));
     if (!first_error.ok()) {

@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 namespace tessera {
 
+namespace {
+
+constexpr int64_t kIdleLooks = 4;  // without a run, after which the thread ends
+
+}  // namespace
+
 Watchdog::Watchdog(double seconds, std::function<Sight()> look, std::function<void()> bark)
-    : look_(std::move(look)), bark_(std::move(bark)), thread_([this, seconds] { watch(seconds); }) {}
+    : seconds_(seconds), look_(std::move(look)), bark_(std::move(bark)) {}
 
 Watchdog::~Watchdog() {
   {
@@ -18,15 +25,29 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
+void Watchdog::expect_run() {
+  const std::lock_guard lock(mutex_);
+  is_expecting_ = true;
+  if (is_watching_) return;
+  // One that has ended has left the mutex, or is about to: it is joined.
+  thread_ = Thread([this] { watch(); });
+  is_watching_ = true;
+}
+
 // Counts looks rather than time: a process that was stopped for a while has not stood still.
-void Watchdog::watch(double seconds) {
-  const double period_s = std::clamp(seconds / 8, 0.001, 1.0);
-  const auto limit = static_cast<int64_t>(std::ceil(seconds / period_s));
-  int64_t looks = 0, done = -1;
+void Watchdog::watch() {
+  const double period_s = std::clamp(seconds_ / 8, 0.001, 1.0);
+  const auto limit = static_cast<int64_t>(std::ceil(seconds_ / period_s));
+  int64_t looks = 0, idle_looks = 0, done = -1;
   std::unique_lock lock(mutex_);
   while (
       !closing_changed_.wait_for(lock, std::chrono::duration<double>(period_s), [&] { return closing_; })) {
     const Sight sight = look_();
+    idle_looks = sight.running || std::exchange(is_expecting_, false) ? 0 : idle_looks + 1;
+    if (idle_looks == kIdleLooks) {
+      is_watching_ = false;
+      return;
+    }
     const bool stands = sight.running && !sight.computes && sight.communicates && sight.done == done;
     done = sight.done;
     looks = stands ? looks + 1 : 0;

@@ -1,5 +1,6 @@
 // Watchdog: finds runs that stand still: for a given time no rank computes, at least one is inside a
-// communicator, and nothing finishes. A long kernel is no stand-still, however long it takes.
+// communicator, and nothing finishes. A long kernel is no stand-still, however long it takes. Its thread
+// begins with the first run and ends when none has been seen for a while.
 #pragma once
 
 #include <atomic>
@@ -25,14 +26,18 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
- private:
-  void watch(double seconds);
+  // Before a run. Throws std::system_error where the system refuses a thread.
+  void expect_run();
 
+ private:
+  void watch();
+
+  const double seconds_;
   std::function<Sight()> look_;
   std::function<void()> bark_;
   std::mutex mutex_;
   std::condition_variable closing_changed_;
-  bool closing_ = false;
+  bool closing_ = false, is_watching_ = false, is_expecting_ = false;  // guarded by mutex_
   Thread thread_;
 };
 

@@ -47,19 +47,14 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   generator->report_.context = settings.context;
   generator->note_reads();
   generator->report_.launches = generator->running_->session().launches(kDecode);
-  generator->worker_ = Thread([raw = generator.get()] { raw->work(); });
   return generator;
 }
 
+// The worker waits for its job, which ends soon.
 Generator::~Generator() {
-  if (!worker_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    cancelled_ = true;
-  }
+  const std::lock_guard lock(mutex_);
+  cancelled_ = true;
   changed_.notify_all();
-  worker_.join();
 }
 
 // From the instructions of "decode". A table is read by rows (OpCost), every other parameter whole.
@@ -153,10 +148,10 @@ Status Generator::begin(std::vector<int32_t> prompt, TextSettings text) {
   report_.seed = text.seed ? *text.seed : Runtime::draw_seed();
   TSR_RETURN_IF_ERROR(feed_sampling(text, report_.seed));
   text_ = std::move(text);
+  worker_.call();
   job_ = std::move(prompt);
   last_entry_.clear();
   started_ = true;
-  changed_.notify_all();
   return {};
 }
 
@@ -204,28 +199,24 @@ bool Generator::put(TextPiece piece) {
 }
 
 void Generator::work() {
-  for (;;) {
-    std::vector<int32_t> prompt;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || job_; });
-      if (stopping_) return;
-      prompt = std::move(*job_);
-      job_.reset();
-      busy_ = true;
-    }
-    Finish finish = Finish::kNone;
-    Status status = catch_status([&]() -> Status {
-      TSR_ASSIGN_OR_RETURN(finish, generate(prompt));
-      return {};
-    });
-    // In one stroke: who sees the end may read the logits.
+  std::vector<int32_t> prompt;
+  {
     const std::lock_guard lock(mutex_);
-    if (status.ok()) pieces_.push_back(TextPiece{TextPiece::Kind::kEnd, finish, -1, {}});
-    failure_ = std::move(status);
-    busy_ = false;
-    changed_.notify_all();
+    prompt = std::move(*job_);
+    job_.reset();
+    busy_ = true;
   }
+  Finish finish = Finish::kNone;
+  Status status = catch_status([&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(finish, generate(prompt));
+    return {};
+  });
+  // In one stroke: who sees the end may read the logits.
+  const std::lock_guard lock(mutex_);
+  if (status.ok()) pieces_.push_back(TextPiece{TextPiece::Kind::kEnd, finish, -1, {}});
+  failure_ = std::move(status);
+  busy_ = false;
+  changed_.notify_all();
 }
 
 Result<int32_t> Generator::advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,

@@ -1,6 +1,7 @@
 // Generator: continues a text token by token. A worker thread computes and queues pieces; `next` collects
-// them. One thread at a time, but for `cancel`. In a forked child, where no worker is and what it locked
-// stays locked, everything is kFailedPrecondition.
+// them. It begins with a text and ends soon after the last: an idle generator has none. One thread at a time,
+// but for `cancel`. In a forked child, where no worker is and what it locked stays locked, everything is
+// kFailedPrecondition.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,7 @@
 #include "capi/engine/report.h"
 #include "capi/engine/running.h"
 #include "capi/engine/settings.h"
-#include "graph/base/thread.h"
+#include "runtime/on_call_threads.h"
 
 namespace tessera {
 
@@ -55,7 +56,7 @@ class Generator {
 
  private:
   Generator() = default;
-  void work();  // the worker thread
+  void work();  // the job, on the worker thread
   Result<Finish> generate(std::span<const int32_t> prompt);
   Status check_stop(const TextSettings& text) const;
   Status begin(std::vector<int32_t> prompt, TextSettings text);
@@ -79,11 +80,12 @@ class Generator {
   std::condition_variable changed_;
   std::deque<TextPiece> pieces_;
   std::optional<std::vector<int32_t>> job_;
-  bool busy_ = false, started_ = false, stopping_ = false;
+  bool busy_ = false, started_ = false;
   Status failure_;  // of the job, delivered by next after its pieces
   std::atomic<bool> cancelled_{false};
   GeneratorReport report_;
-  Thread worker_;  // last: everything above exists while it runs
+  OnCallThreads worker_{1, [this](int32_t) { work(); },
+                        false};  // last: everything above exists while it runs
 };
 
 }  // namespace tessera

@@ -231,6 +231,12 @@ int32_t track_of(const StreamId& id) {
   return kFirstOfPeers + 2 * id.peer + (id.kind == StreamKind::kReceive ? 1 : 0);
 }
 
+size_t working_ranks(const Program& program) {
+  return static_cast<size_t>(std::ranges::count_if(program.ranks, [](const RankProgram& rank) {
+    return std::ranges::any_of(rank.entries, [](const EntryPoint& entry) { return !entry.code.empty(); });
+  }));
+}
+
 StreamOptions usual_streams(size_t ranks, int32_t shared_cores) {
   if (shared_cores == 0 || ranks < static_cast<size_t>(shared_cores)) return {};
   return {.inline_below_bytes = int64_t{1} << 20};

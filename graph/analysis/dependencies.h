@@ -66,8 +66,11 @@ struct StreamOptions {
   int64_t inline_below_bytes = int64_t{32} << 10;
 };
 
-// Options that executor and simulator use. Where ranks fill the cores that they share, a thread for another
-// stream has to wait for the scheduler's next slice, and a copy by a core overlaps nothing. So only
+// Ranks that have something to do: plans may leave devices idle, which then cost the others nothing.
+size_t working_ranks(const Program& program);
+
+// Options that executor and simulator use. Where `ranks` at work fill the cores that they share, a thread for
+// another stream has to wait for the scheduler's next slice, and a copy by a core overlaps nothing. So only
 // instructions that take longer than such a wait move to another stream. `shared_cores` 0: devices have
 // engines of their own.
 StreamOptions usual_streams(size_t ranks, int32_t shared_cores);

@@ -79,7 +79,8 @@ TEST_CASE("a run that stands still is ended, and every rank says where it waits"
 int barks(std::function<Watchdog::Sight()> look) {
   std::atomic<int> count{0};
   {
-    const Watchdog watchdog(0.04, std::move(look), [&] { ++count; });
+    Watchdog watchdog(0.04, std::move(look), [&] { ++count; });
+    watchdog.expect_run();
     std::this_thread::sleep_for(200ms);
   }
   return count;
