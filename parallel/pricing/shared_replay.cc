@@ -29,7 +29,12 @@ class SharedPlayer {
  public:
   SharedPlayer(const Program& program, size_t entry, std::span<const Dependencies> ranks,
                std::span<const std::vector<InstructionPrice>> prices, const Cluster& cluster)
-      : program_(program), entry_(entry), dependencies_(ranks), prices_(prices), cluster_(cluster) {}
+      : program_(program),
+        entry_(entry),
+        dependencies_(ranks),
+        prices_(prices),
+        cluster_(cluster),
+        working_ranks_(static_cast<int32_t>(working_ranks(program))) {}
 
   Result<Replay> run() {
     const size_t count = program_.ranks.size();
@@ -171,7 +176,7 @@ class SharedPlayer {
     double step_s = INFINITY;
     seconds_.clear();
     for (const Task& task : under_way_) {
-      seconds_.push_back(seconds_at(task.price, cluster_, busy_, static_cast<int32_t>(streams_.size())));
+      seconds_.push_back(seconds_at(task.price, cluster_, busy_, working_ranks_));
       step_s = std::min(step_s, task.left * seconds_.back());
     }
     if (!handovers_.empty() && handovers_.front().end_s - now_s_ <= step_s) {
@@ -216,6 +221,7 @@ class SharedPlayer {
   const std::span<const Dependencies> dependencies_;
   const std::span<const std::vector<InstructionPrice>> prices_;
   const Cluster& cluster_;
+  const int32_t working_ranks_;
   std::vector<std::vector<StreamState>> streams_;  // [rank][stream]
   std::vector<std::vector<size_t>> meeting_of_;    // [rank][group]
   std::vector<Meeting> meetings_;

@@ -20,7 +20,7 @@ Result<Simulation> simulate(const Program& program, std::string_view entry, cons
   Simulation simulation;
   simulation.entry = static_cast<size_t>(found - entries.begin());
   const StreamOptions streams =
-      options.streams.value_or(usual_streams(program.ranks.size(), cluster.shared_cores));
+      options.streams.value_or(usual_streams(working_ranks(program), cluster.shared_cores));
   for (const RankProgram& rank : program.ranks)
     simulation.dependencies.push_back(find_dependencies(rank, rank.entries[simulation.entry], streams));
 

@@ -95,6 +95,20 @@ TEST_CASE("a stage that waits leaves its core to the others") {
   CHECK(shared->seconds() < 1.25 * apart->seconds());  // updates of both stages do run at once
 }
 
+TEST_CASE("idle ranks take no time from those that work") {
+  Program program = lowered("");
+  Cluster cluster = machine(2);
+  auto profile = std::make_shared<DeviceProfile>();
+  profile->cores = 2;
+  profile->together = profile->crowded = 1.5;
+  cluster.profile = profile;
+  const double alone = simulate(program, "train_step", cluster).value().seconds();
+  RankProgram idle;
+  idle.entries.push_back({"train_step", {}, {}, {}});
+  program.ranks.resize(4, idle);
+  CHECK(simulate(program, "train_step", cluster).value().seconds() == alone);
+}
+
 TEST_CASE("what ranks lose to each other comes on top, with more than there are cores the most") {
   Cluster cluster = machine(4);
   auto profile = std::make_shared<DeviceProfile>();
