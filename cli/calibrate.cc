@@ -1,3 +1,4 @@
+#include <cmath>
 #include <iostream>
 
 #include "command.h"
@@ -53,13 +54,16 @@ void register_calibrate(CLI::App& app) {
     check(tsr_calibration_save(reading, path.empty() ? nullptr : path.c_str()));
     const Json profile = Json::parse(text(tsr_calibration_text, reading));
     const Json& content = profile["content"];
+    const double others = content.value("others_share", 0.0);  // absent where it is little
+    drain_log(runtime);
     if (args->json)
       return print_json({{"profile", path},
                          {"checksum", profile["checksum"]},
                          {"device", content["device"]},
                          {"cores", content["cores"]},
                          {"kernels", content["kernels"].size()},
-                         {"collectives", content["collectives"].size()}});
+                         {"collectives", content["collectives"].size()},
+                         {"others_share", others}});
     double peak = 0;  // of f32 products: the largest of each table
     for (const Json& table : content["kernels"]) {
       if (table["op"] != "matmul" || table["dtype"] != "f32" || table["form"] == "allow_tf32=1") continue;
@@ -71,6 +75,11 @@ void register_calibrate(CLI::App& app) {
               << "measured   " << content["kernels"].size() << " tables of kernels, "
               << content["collectives"].size() << " of collectives, " << content["copies"].size()
               << " of copies; f32 products reach " << static_cast<int64_t>(peak / 1e9) << " GFLOP/s\n"
+              << (others > 0
+                      ? "warning    other processes took " + std::to_string(std::lround(100 * others)) +
+                            " % of the cores meanwhile: prices are too high; measure again while "
+                            "nothing else runs\n"
+                      : std::string())
               << "profile    " << path << " (checksum " << profile["checksum"].get<std::string>() << ")\n";
   });
 }

@@ -73,6 +73,9 @@ struct DeviceProfile {
   // What ranks that share cores lose to each other beside what their kernels do: everything takes so many
   // times as long with two or more of them, and with more than there are cores. At least 1.
   double together = 1, crowded = 1;
+  // Of the cores' time while it was measured, what other processes took, where that is more than a little (10 %):
+  // prices are too high then, and uneven.
+  double others_share = 0;
   std::vector<PriceTable> kernels;           // sorted by op, form and dtype
   std::vector<CollectivePrice> collectives;  // sorted by kind and members
   PriceCurve messages;                       // from one device to another

@@ -2,7 +2,7 @@
 // and from version 3 on "algorithms": {"device", "backend", "checksum", "choices": [{"kernel", "variant"}]}:
 // those are added while prices, and the checksum by which plans name them, stay. A profile without them is
 // written as version 2. A checksum is of what it is for printed on one line, so that indentation does not
-// matter.
+// matter. "others_share" is there only where other processes took more than a little of the cores meanwhile.
 #include "serialize/device_profile_json.h"
 
 #include <algorithm>
@@ -53,17 +53,19 @@ Json content_of(const DeviceProfile& profile) {
     copies.push_back({{"from", kTiers[static_cast<size_t>(price.from)]},
                       {"to", kTiers[static_cast<size_t>(price.to)]},
                       {"curve", to_json(price.curve)}});
-  return {{"device", profile.device},
-          {"cores", profile.cores},
-          {"run_s", profile.run_s},
-          {"handover_s", profile.handover_s},
-          {"busy_handover_s", profile.busy_handover_s},
-          {"together", profile.together},
-          {"crowded", profile.crowded},
-          {"kernels", kernels},
-          {"collectives", collectives},
-          {"messages", to_json(profile.messages)},
-          {"copies", copies}};
+  Json content = {{"device", profile.device},
+                  {"cores", profile.cores},
+                  {"run_s", profile.run_s},
+                  {"handover_s", profile.handover_s},
+                  {"busy_handover_s", profile.busy_handover_s},
+                  {"together", profile.together},
+                  {"crowded", profile.crowded},
+                  {"kernels", kernels},
+                  {"collectives", collectives},
+                  {"messages", to_json(profile.messages)},
+                  {"copies", copies}};
+  if (profile.others_share > 0) content["others_share"] = profile.others_share;
+  return content;
 }
 
 std::string hexadecimal(uint64_t value) {
@@ -265,9 +267,12 @@ PriceTable read_table(const Json& json, const std::string& where, std::string& f
 }
 
 DeviceProfile read_content(const Json& json, std::string& failure) {
-  const Object in(json, "content", failure,
-                  {"device", "cores", "run_s", "handover_s", "busy_handover_s", "together", "crowded",
-                   "kernels", "collectives", "messages", "copies"});
+  std::vector<const char*> keys = {"device",          "cores",    "run_s",   "handover_s",
+                                   "busy_handover_s", "together", "crowded", "kernels",
+                                   "collectives",     "messages", "copies"};
+  const bool was_busy = json.is_object() && json.contains("others_share");  // only then is it told
+  if (was_busy) keys.push_back("others_share");
+  const Object in(json, "content", failure, keys);
   DeviceProfile profile;
   profile.device = in.text("device");
   profile.cores = in.count("cores", 0, 1 << 16);
@@ -279,6 +284,9 @@ DeviceProfile read_content(const Json& json, std::string& failure) {
   if (profile.together < 1 || profile.crowded < profile.together)
     in.fail(format("has together = {} and crowded = {}, wanted 1 or more and no fall", profile.together,
                    profile.crowded));
+  if (was_busy) profile.others_share = in.number("others_share");
+  if (profile.others_share > 1)
+    in.fail(format("has others_share = {}, wanted a share up to 1", profile.others_share));
   std::set<std::string> seen;
   const auto once = [&](const std::string& name, const std::string& where) {
     if (!seen.insert(name).second) in.fail(format("has {} twice, again at {}", name, where));

@@ -22,6 +22,7 @@ constexpr double kLeastSecondsForAll = 10;
 // has to live with that: there the slowest pass counts.
 constexpr int kPasses = 5;
 constexpr int32_t kRounds = 5;  // of a pass, at most
+constexpr double kLittle = 0.1;  // share of the cores that other processes may take
 const std::vector<int64_t> kSizes = {int64_t{4} << 10, int64_t{64} << 10, int64_t{512} << 10,
                                      int64_t{4} << 20, int64_t{16} << 20};
 
@@ -129,9 +130,28 @@ Status Calibration::step() {
   if (next_ == pieces_.size()) return {};
   TSR_RETURN_IF_ERROR(runtime_->check_process());
   const CancelScope scope(runtime_->cancel_signal());
+  const std::optional<CpuLoad> before = read_cpu_load();
   TSR_RETURN_IF_ERROR(pieces_[next_].measure().with_context(pieces_[next_].name));
+  if (before && profile_.cores > 0) note_others(*before, pieces_[next_].name);
   ++next_;
+  if (next_ == pieces_.size() && clock_s_ > 0 && others_s_ / clock_s_ > kLittle)
+    profile_.others_share = std::round(100 * others_s_ / clock_s_) / 100;
   return {};
+}
+
+// Said once, in the log; the profile tells of the whole.
+void Calibration::note_others(const CpuLoad& before, const std::string& piece) {
+  const std::optional<CpuLoad> after = read_cpu_load();
+  if (!after) return;
+  const double clock_s = after->clock_s - before.clock_s, share = share_of_others(before, *after);
+  clock_s_ += clock_s;
+  others_s_ += share * clock_s;
+  // The system counts in hundredths of a second.
+  if (has_warned_ || share <= kLittle || clock_s < 0.2) return;
+  has_warned_ = true;
+  runtime_->log().add(2, format("calibration: other processes took {} % of the cores while it measured {}: prices will "
+                                "be too high; measure again while nothing else runs",
+                                std::llround(100 * share), piece));
 }
 
 Result<std::vector<MeasuredPoint>> Calibration::measure_probes(const std::vector<Probe>& probes,

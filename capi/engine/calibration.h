@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "capi/engine/cpu_load.h"
 #include "capi/engine/fitted_prices.h"
 #include "capi/engine/price_grids.h"
 #include "capi/engine/probe_program.h"
@@ -50,6 +51,7 @@ class Calibration {
   Status measure_copies(double budget_s);
   Status measure_handover(double budget_s);
   Status measure_crowd(double budget_s);
+  void note_others(const CpuLoad& before, const std::string& piece);
   void fit();
   Status fit_crowd();
 
@@ -58,6 +60,8 @@ class Calibration {
   std::shared_ptr<DeviceSet> one_, all_;  // all_: one on each of the shared cores; null where none are shared
   int32_t most_members_ = 1;
   double seconds_ = 60;
+  double clock_s_ = 0, others_s_ = 0;  // of all pieces; others_s_: times the share that others took
+  bool has_warned_ = false;
   bool is_coarse_ = false;  // too little time for every grid
   std::vector<Piece> pieces_;
   double all_weights_ = 0;

@@ -76,6 +76,18 @@ TEST_CASE("a profile read back is the profile written, and the same bytes come o
   CHECK(device_profile_from_json(nlohmann::ordered_json::parse(text).dump(4)).ok());
 }
 
+TEST_CASE("a profile tells what other processes took meanwhile, where that was more than a little") {
+  CHECK(text_of_example().find("others_share") == std::string::npos);
+  DeviceProfile busy = example();
+  busy.others_share = 0.37;
+  const std::string text = device_profile_to_json(busy);
+  CHECK(text.find("\"others_share\": 0.37") != std::string::npos);
+  const auto back = device_profile_from_json(text);
+  REQUIRE_MESSAGE(back.ok(), back.status().to_string());
+  CHECK(*back == busy);
+  CHECK(says(refusal(changed("\"copies\"", "\"others_share\":1.5,\"copies\"")), "others_share = 1.5"));
+}
+
 TEST_CASE("a profile that was changed after it was written is refused by its checksum") {
   CHECK(says(refusal(changed("1.5e-06", "1.6e-06")), "changed after it was written"));
   CHECK(says(refusal(changed("\"cpu (2 cores, avx2)\"", "\"cpu (4 cores, avx2)\"")), "checksum"));

@@ -212,7 +212,8 @@ TSR_API void tsr_devices_free(tsr_devices* devices);
 /* Measures the devices of a backend (matrix products by shape and element type, attention, kernels of
  * training steps, how devices share cores, collectives, messages, copies between tiers) and makes their
  * profile: a JSON file, versioned, with a checksum over its content. Plans priced with it say so ("profile"
- * in tsr_plan_info). Run it while nothing else runs.
+ * in tsr_plan_info). Run it while nothing else runs: where other processes take more than a tenth of the shared cores
+ * meanwhile, the log says so, and the profile's content has "others_share".
  *
  * Options
  *   devices   str   "cpu" (default), "cuda", "cuda:0,1"
@@ -908,7 +909,7 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
 /* ================================================================ generator */
 
 /* Continues a text, token by token, on all devices given. A thread of its own computes; tsr_generator_next
- * collects.
+ * collects. Without a text in progress it holds no thread, a second later: so do sessions and trainers.
  *
  * Options
  *   devices, parallel, measure, memory_limit   as for the trainer
