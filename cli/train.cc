@@ -127,6 +127,16 @@ void say_what_is_kept(const Arguments& args, const std::string& checkpoint, int6
   std::cerr << "saves " << kept << "; " << size("memory_bytes") << " of memory while saving\n";
 }
 
+// ", 12.00 MiB in a file" of a device whose tensors leave it; "" of others.
+std::string offloaded_text(const Json& device) {
+  std::string text;
+  for (const auto& [key, where] : {std::pair("host_arena_bytes", " in host memory"),
+                                   std::pair("file_arena_bytes", " in a file (--offload-folder)")})
+    if (device.contains(key))
+      text += ", " + bytes_text(device[key]["predicted"].get<int64_t>()) + where;
+  return text;
+}
+
 void train(const Arguments& args) {
   // By default ten checkpoints a run.
   const std::string checkpoint = checkpoint_folder(args);
@@ -160,7 +170,8 @@ void train(const Arguments& args) {
   int64_t done = before["step"].get<int64_t>();
   if (!is_quiet(args))
     std::cerr << "plan " << before["plan"]["strategy"].get<std::string>() << "; "
-              << bytes_text(before["devices"][0]["arena_bytes"]["predicted"].get<int64_t>()) << " on "
+              << bytes_text(before["devices"][0]["arena_bytes"]["predicted"].get<int64_t>())
+              << offloaded_text(before["devices"][0]) << " on "
               << before["devices"].size() << " device(s)"
               << (done > 0 ? "; resumed at step " + std::to_string(done) : "") << '\n';
 
@@ -253,7 +264,7 @@ void train(const Arguments& args) {
   for (const Json& device : result["devices"])
     std::cout << "memory     " << device["name"].get<std::string>() << "  predicted "
               << device["arena_bytes"]["predicted"].get<int64_t>() << ", measured "
-              << device["arena_bytes"]["measured"].get<int64_t>() << " bytes\n";
+              << device["arena_bytes"]["measured"].get<int64_t>() << " bytes" << offloaded_text(device) << '\n';
   for (const Json& comm : result["comm"])
     std::cout << "comm       " << comm["collective"].get<std::string>() << " over "
               << comm["axis"].get<std::string>() << ": " << comm["calls"].get<int64_t>() << " calls, "
