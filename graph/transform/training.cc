@@ -93,8 +93,9 @@ Result<std::map<std::string, double>> hyper_parameters(const OptimizerDef& optim
 }
 
 // The factor on every gradient: 1 within the bound, less above it, 0 when the norm is not finite, which
-// leaves parameters and state as they are. 0 times the loss is an addend: nothing where the loss is finite, and
-// where it is not, neither is the norm.
+// leaves parameters and state as they are. 0 times the square of the loss is an addend: nothing where the loss is
+// finite, and where it is not, neither is the norm. (A square reads the loss whole, as the output does; an addend of
+// it would be reduced once more.)
 Result<std::vector<TensorId>> add_gradient_scale(Graph& graph, double clip_norm, TensorId loss_scale) {
   graph.set_scope("clip");
   TSR_ASSIGN_OR_RETURN(const TensorId loss, find_loss(graph));
@@ -102,7 +103,8 @@ Result<std::vector<TensorId>> add_gradient_scale(Graph& graph, double clip_norm,
   for (const Gradient& gradient : std::vector<Gradient>(graph.gradients().begin(), graph.gradients().end())) {
     TSR_ASSIGN_OR_RETURN(const TensorId squares, graph.add("sum_squares", {gradient.gradient}));
     if (sum == kNoTensor) {
-      TSR_ASSIGN_OR_RETURN(sum, graph.add("scale", {loss}, {{"factor", 0.0}}));
+      TSR_ASSIGN_OR_RETURN(const TensorId square, graph.add("square", {loss}));
+      TSR_ASSIGN_OR_RETURN(sum, graph.add("scale", {square}, {{"factor", 0.0}}));
       if (const DType dtype = graph.type(squares).dtype; graph.type(sum).dtype != dtype) {
         TSR_ASSIGN_OR_RETURN(sum, graph.add("cast", {sum}, {{"dtype", to_text(dtype)}}));
       }
