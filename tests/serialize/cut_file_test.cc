@@ -45,7 +45,7 @@ TEST_CASE("a_file_that_is_cut_while_its_index_is_read_is_corrupt") {
   std::vector<std::string> tokens(20000, "a token of some length");
   writer.text("general.architecture", "llama").texts("tokenizer.ggml.tokens", tokens);
   for (const uint64_t kept : {0, 64, 4096}) {
-    fs::copy_file(std::string(TSR_SOURCE_DIR) + "/tests/data/model-1.tsr", path,
+    fs::copy_file(TSR_SOURCE_DIR "/tests/data/model-1.tsr", path,
                   fs::copy_options::overwrite_existing);
     check_cut(path, std::min<uint64_t>(kept, fs::file_size(path) / 2), load);
     write_text_file(path, writer.finish());
@@ -56,7 +56,7 @@ TEST_CASE("a_file_that_is_cut_while_its_index_is_read_is_corrupt") {
 TEST_CASE("a_file_that_was_replaced_by_renaming_is_read_as_it_was") {
   const ScratchFolder scratch;
   const std::string path = scratch / "file";
-  fs::copy_file(std::string(TSR_SOURCE_DIR) + "/tests/data/model-1.tsr", path);
+  fs::copy_file(TSR_SOURCE_DIR "/tests/data/model-1.tsr", path);
   auto source = open_file(path);
   REQUIRE(source.ok());
   write_text_file(scratch / "other", "short");
