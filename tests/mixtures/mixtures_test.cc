@@ -2,7 +2,7 @@
 // trains as one device does, a fifth of them are saved and go on under another layout, or it is refused for a
 // known reason.
 //
-//   TESSERA_MIXTURES=5000        how many (default 100; 3000 with TESSERA_TEST_FULL=1)
+//   TESSERA_MIXTURES=5000        how many (default 60; 3000 with TESSERA_TEST_FULL=1)
 //   TESSERA_MIXTURES_SEED=2      another draw
 //   TESSERA_MIXTURES_ONLY=17     this one alone, as drawn with the others; TESSERA_MIXTURES_VERBOSE=1 prints
 //   each TESSERA_MIXTURES_PARTS=2 TESSERA_MIXTURES_PART=0      every second one, so that processes can share
@@ -74,7 +74,7 @@ void print(const Table& table, const Drawing& drawing, double seconds) {
 TEST_CASE("random mixtures of the whole grammar train as one device does") {
   const char* full = std::getenv("TESSERA_TEST_FULL");
   const bool all = full != nullptr && std::string_view(full) == "1";
-  const int64_t count = variable("TESSERA_MIXTURES", all ? 3000 : 100),
+  const int64_t count = variable("TESSERA_MIXTURES", all ? 3000 : 60),
                 only = variable("TESSERA_MIXTURES_ONLY", -1);
   const auto seed = static_cast<uint32_t>(variable("TESSERA_MIXTURES_SEED", 1));
   const int64_t parts = variable("TESSERA_MIXTURES_PARTS", 1), part = variable("TESSERA_MIXTURES_PART", 0);
