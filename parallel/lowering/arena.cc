@@ -14,6 +14,9 @@ struct Extent {
   int64_t from = 0, to = 0;  // in units of kSlotAlignment
 };
 
+// A layout that is larger than none can be by no more than one part in so many is not improved on.
+constexpr int64_t kClose = 1000;
+
 // Sorts extents by where they begin, those that begin together in any order: in a few passes, as comparing
 // them is most of what placing thousands of buffers would take.
 class ExtentSort {
@@ -197,13 +200,14 @@ ArenaLayout layout_arena(std::span<const Lifetime> lifetimes) {
   };
   ArenaLayout best;
   const auto attempt = [&](const std::vector<size_t>& order) {
-    if (!best.offsets.empty() && best.bytes <= bound) return;
+    if (!best.offsets.empty() && best.bytes - bound <= bound / kClose) return;
     const int64_t beat = best.offsets.empty() ? INT64_MAX : best.bytes;
     ArenaLayout layout = place_in_order(lifetimes, order, end, beat);
     if (best.offsets.empty() || layout.bytes < best.bytes) best = std::move(layout);
   };
-  attempt(by([&](size_t i) { return size(i) * span(i); }));
+  // Buffers of one size fill each other's places, so that this order is the fastest too.
   attempt(by([&](size_t i) { return std::pair(size(i), span(i)); }));
+  attempt(by([&](size_t i) { return size(i) * span(i); }));
   attempt(by([&](size_t i) { return std::pair(span(i), size(i)); }));
   attempt(by([&](size_t i) { return std::pair(int64_t{-lifetimes[i].first}, span(i)); }));
   attempt(by([&](size_t i) { return std::pair(int64_t{lifetimes[i].last}, span(i)); }));

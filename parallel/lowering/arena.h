@@ -27,8 +27,8 @@ struct ArenaLayout {
 // Bytes alive at the worst moment: no layout can be smaller.
 int64_t max_live_bytes(std::span<const Lifetime> lifetimes);
 
-// Best fit in several orders (size, size times lifetime, lifetime, time of birth); the smallest result is
-// kept. Deterministic.
+// Best fit in several orders (size, size times lifetime, lifetime, time of birth), until one comes within a
+// thousandth of max_live_bytes; the smallest result is kept. Deterministic.
 ArenaLayout layout_arena(std::span<const Lifetime> lifetimes);
 
 }  // namespace tessera

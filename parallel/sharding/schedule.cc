@@ -32,6 +32,10 @@ std::vector<size_t> update_positions(const Graph& graph, int32_t delay) {
       if (at != last_read.end() && reads_input(nodes[n], i)) at->second = n;
     }
   }
+  std::vector<size_t> last_replaced(nodes.size(), 0);  // by node: last read of what its results replace
+  for (const Update& update : graph.updates())
+    if (const NodeId producer = graph.tensor(update.value).producer; producer != kNoNode)
+      last_replaced[index(producer)] = std::max(last_replaced[index(producer)], last_read[update.target]);
   std::vector<size_t> position(nodes.size(), 0);
   for (size_t n = 0; n < nodes.size(); ++n) {
     position[n] = n;
@@ -43,9 +47,7 @@ std::vector<size_t> update_positions(const Graph& graph, int32_t delay) {
       const size_t wait = graph.node(producer).phase == Phase::kUpdate ? 0 : static_cast<size_t>(delay);
       position[n] = std::max(position[n], std::min(position[index(producer)] + wait, nodes.size() - 1));
     }
-    for (const Update& update : graph.updates())
-      if (graph.tensor(update.value).producer == NodeId{static_cast<uint32_t>(n)})
-        position[n] = std::max(position[n], last_read[update.target]);
+    position[n] = std::max(position[n], last_replaced[n]);
   }
   return position;
 }
