@@ -116,7 +116,7 @@ void register_generate(CLI::App& app) {
     const bool on_terminal = !args->json && isatty(STDOUT_FILENO) == 1;
     if (on_terminal) std::cout << std::endl;  // or the shell's prompt follows the text
     if (args->stats && !args->json) {
-      if (!on_terminal && isatty(STDERR_FILENO) == 1) std::cerr << '\n';
+      if (!on_terminal) std::cerr << '\n';  // both may lead to the same place
       print_stats(report);
     }
     drain_log(runtime);

@@ -35,14 +35,14 @@ def help_defaults(command):
     text = subprocess.run([TESSERA, command, "--help"], check=True, capture_output=True, text=True).stdout
     assert "Example:" in text, f"{command} --help has no example"
     found = {}
-    for match in re.finditer(r"^  (-[^\n]*?)(?=^  -|^\S|\Z)", text, re.M | re.S):
+    for match in re.finditer(r"^  (-.*?)(?=^  -|^\S|\Z)", text, re.M | re.S):
         entry = re.sub(r"\s+", " ", match.group(1))
         names = re.findall(r"--([\w-]+)", entry.split(" ")[0].replace(",", " "))
-        value = re.search(r"\[([\w.:+-]+)\]", entry) or re.search(r"\(default:? ([\w.:+-]+)", entry) or re.search(r"(\S+) \(default\)", entry)
+        value = re.search(r"^\S+ [A-Z]+=(\S+)|^\S+ [A-Z]+ \[(\S+)\]", entry) or re.search(r"\(default:? ([\w.:+-]+)", entry) or re.search(r"(\S+) \(default\)", entry)
         for name in names:
             key = ALIASES.get(name, name).replace("-", "_")
             if value:
-                found.setdefault(key, value.group(1).strip(",;.:"))
+                found.setdefault(key, next(filter(None, value.groups())).strip(",;.:"))
     return {key: value for key, value in found.items() if value not in WORDS}
 
 

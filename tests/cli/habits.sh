@@ -2,7 +2,8 @@
 # What people do with the command: sizes told on import, runs that are resumed, progress, statistics, Ctrl-C.
 # Arguments: tessera, model, text, folder.
 set -euo pipefail
-tessera=$1 model=$2 text=$3 work=$4
+tessera=$1 model=$2 text=$4/habits.txt work=$4
+head -c 20000 "$3" >"$text"
 fail() { echo "FAILED: $*"; exit 1; }
 says() { grep -qE -- "$2" "$1" || { cat "$1"; fail "no '$2' in $1"; }; }  # says FILE PATTERN
 lacks() { ! grep -qE -- "$2" "$1" || { cat "$1"; fail "'$2' in $1"; }; }
@@ -27,7 +28,8 @@ train --steps 2 --quiet --out "$work/quiet.tsr" >"$work/out.txt" 2>"$work/err.tx
 
 # Progress where stderr is a file, and Ctrl-C: status 130, a checkpoint, and how to go on. (Background jobs of scripts
 # ignore SIGINT; SIGTERM is the same to the command.)
-train --steps 10000000 --checkpoint-every 1000000 --out "$work/long.tsr" >"$work/out.txt" 2>"$work/err.txt" &
+"$tessera" train "$model" --data "$text" --batch 2 --seq 16 --steps 10000000 --checkpoint-every 1000000 --out "$work/long.tsr" \
+  >"$work/out.txt" 2>"$work/err.txt" &
 job=$!
 for _ in $(seq 300); do grep -q '^step ' "$work/err.txt" && break; sleep 0.1; done
 kill -TERM $job
