@@ -975,9 +975,9 @@ typedef struct tsr_piece {
 TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_piece* out_piece);
 
 /* {"prompt_tokens", "tokens", "seed" (of this text), "prefill_seconds", "decode_seconds", "plan": {as
- * tsr_plan_info}, "devices": [as tsr_session_report], "token_reads": {"parameter_bytes", "full_cache_bytes"}, "launches_per_token"}; token_reads
- * is what computing one token reads on all devices, of caches as if they were full, and the last how many kernels it
- * launches on one of them. */
+ * tsr_plan_info}, "devices": [as tsr_session_report], "token_reads": {"parameter_bytes", "full_cache_bytes"},
+ * "launches_per_token"}; token_reads is what computing one token reads on all devices, of caches as if they were
+ * full, and the last how many kernels it launches on one of them. */
 TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, char* buffer, size_t capacity,
                                          size_t* out_size);
 
