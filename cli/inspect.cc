@@ -76,7 +76,7 @@ void print_info(const Json& info) {
     std::cout << "tokenizer     " << info["tokenizer"]["kind"].get<std::string>() << ", "
               << info["tokenizer"]["vocabulary_size"].get<int64_t>() << " tokens\n";
   for (const auto& [key, value] : info["metadata"].items())
-    std::cout << "  " << key << " = " << value.get<std::string>().substr(0, 100) << '\n';
+    std::cout << "  " << key << " = " << value.get<std::string>().substr(0, 200) << '\n';
   print_file(info["file"]);
 }
 }  // namespace

@@ -67,6 +67,9 @@ Json origin_json(const ModelOrigin& origin) {
 
 }  // namespace
 
+SharedModel::SharedModel(Model model, uint64_t seed)
+    : model_(std::move(model)), blocks_(block_count(model_.graph)), seed_(seed) {}
+
 Result<std::shared_ptr<SharedModel>> SharedModel::load(std::shared_ptr<const ByteSource> source) {
   TSR_ASSIGN_OR_RETURN(const ModelFormat format, model_format(*source));
   Result<Model> model = format == ModelFormat::kGguf ? import_gguf(source) : load_model(source);
@@ -169,7 +172,7 @@ Result<HostTensor> SharedModel::read(std::string_view parameter) {
   if (found) return *found;
   const Tensor& tensor = model_.graph.tensor(id);
   TSR_ASSIGN_OR_RETURN(HostTensor value,
-                       draw(initializer_for(model_.graph, id), tensor.type, seed_, tensor.name));
+                       draw(initializer_for(model_.graph, id, blocks_), tensor.type, seed_, tensor.name));
   model_.parameters.emplace(parameter, value);
   return value;
 }
@@ -183,7 +186,7 @@ Result<HostTensor> SharedModel::peek(std::string_view parameter, uint64_t seed) 
     TSR_ASSIGN_OR_RETURN(const HostTensor* found, find_value(parameter));
     if (found) return *found;
     type = model_.graph.type(id);
-    initializer = initializer_for(model_.graph, id);
+    initializer = initializer_for(model_.graph, id, blocks_);
   }
   return draw(initializer, type, seed, parameter);  // long, and of several threads at once
 }

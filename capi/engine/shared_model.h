@@ -16,7 +16,7 @@ namespace tessera {
 
 class SharedModel {
  public:
-  SharedModel(Model model, uint64_t seed) : model_(std::move(model)), seed_(seed) {}
+  SharedModel(Model model, uint64_t seed);
 
   static Result<std::shared_ptr<SharedModel>> load(std::shared_ptr<const ByteSource> source);
   static Result<std::shared_ptr<SharedModel>> describe(std::string_view description, const Options& options);
@@ -51,6 +51,7 @@ class SharedModel {
   mutable std::mutex mutex_;
   Model model_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // made from model_.tokenizer
+  const int64_t blocks_;  // of the graph, for drawing
   const uint64_t seed_;
 };
 

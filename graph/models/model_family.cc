@@ -100,9 +100,7 @@ Result<Graph> build_model(const ModelConfig& config) {
   return graph;
 }
 
-namespace {
-
-// Blocks of the model: one more than the largest i of a parameter "block.<i>.…".
+// One more than the largest i of a parameter "block.<i>.…".
 int64_t block_count(const Graph& graph) {
   int64_t count = 0;
   for (const Tensor& tensor : graph.tensors()) {
@@ -113,12 +111,10 @@ int64_t block_count(const Graph& graph) {
   return count;
 }
 
-}  // namespace
-
 // GPT-2's scheme for the families of this folder, by the names of docs/models.md: normal(0.02), and
 // projections back onto the residual stream smaller by sqrt(2 L), so that its variance does not grow with
 // depth. Other matrices get He's sqrt(2 / fan-in).
-Initializer initializer_for(const Graph& graph, TensorId parameter) {
+Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t blocks) {
   const Tensor& tensor = graph.tensor(parameter);
   std::string_view name = tensor.name;
   if (name.ends_with(".bias")) return {Initializer::Kind::kZeros, 0};
@@ -138,7 +134,6 @@ Initializer initializer_for(const Graph& graph, TensorId parameter) {
   }
 
   constexpr double kStddev = 0.02;
-  const int64_t blocks = block_count(graph);
   if (blocks > 0) {
     const bool residual = name.starts_with("block.") && (leaf == "o" || leaf == "down" || leaf == "proj");
     return {Initializer::Kind::kNormal,

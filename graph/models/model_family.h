@@ -44,6 +44,11 @@ struct Initializer {
   enum class Kind { kZeros, kOnes, kNormal } kind = Kind::kZeros;
   double stddev = 0;
 };
-Initializer initializer_for(const Graph& graph, TensorId parameter);
+// `blocks`: of the model, as `block_count` finds them by the names of all parameters.
+Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t blocks);
+int64_t block_count(const Graph& graph);
+inline Initializer initializer_for(const Graph& graph, TensorId parameter) {
+  return initializer_for(graph, parameter, block_count(graph));
+}
 
 }  // namespace tessera

@@ -64,7 +64,7 @@ for options, kept in ((["--checkpoint-every", "0"], False), (["--checkpoint", f"
         sys.exit(f"train {options}: exit {run.returncode}, says {run.stderr!r}, result {run.stdout!r}")
     if kept and digest(f"{folder}/alone").keys() != {"manifest", "shard-00000"}:
         sys.exit("a run with --checkpoint alone left no checkpoint")
-print("what is resumed stays, what is kept is said")
+print("ok: what is resumed stays, what is kept is said")
 
 # Asked to stop, by Ctrl-C or as jobs are ended: the step in progress is finished and kept where anything is.
 for number, every in ((signal.SIGINT, "1000000"), (signal.SIGTERM, "1000000"), (signal.SIGINT, "0")):
