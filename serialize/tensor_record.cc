@@ -145,7 +145,7 @@ Result<HostTensor> read_tensor(const std::shared_ptr<const ByteSource>& source, 
     verify = true;  // every byte has passed by anyway
   } else {
     const auto offset = static_cast<int64_t>(record.offset), size = static_cast<int64_t>(record.stored_bytes);
-    if (!verify) tensor = HostTensor{record.type, source->map(offset, size), source};
+    tensor = HostTensor{record.type, verify ? std::span<const std::byte>() : source->map(offset, size), source};
     const bool aligned = reinterpret_cast<uintptr_t>(tensor.data.data()) % alignof(double) == 0;
     if (tensor.data.size() != record.stored_bytes || !aligned) {
       std::span<std::byte> contents;

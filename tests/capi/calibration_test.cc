@@ -82,7 +82,7 @@ TEST_CASE("a calibration in coarse grids is written, read, and says in the plan 
   write(path, other);
   CHECK(take(plan_with(rt, path, &ignored)).code == TSR_CORRUPT);
   write(path, written.substr(0, written.size() / 2));
-  CHECK(take(plan_with(rt, path, &ignored)).message.find("no JSON") != std::string::npos);
+  CHECK(take(plan_with(rt, path, &ignored)).message.find("not JSON") != std::string::npos);
   CHECK(take(plan_with(rt, path + ".absent", &ignored)).code == TSR_NOT_FOUND);
   // Good, but measured with other threads than this runtime has.
   write(path, written);

@@ -448,7 +448,7 @@ class DeviceProfileLoader final : public Loader {
     auto profile = device_profile_from_json(text);
     if (profile.ok()) (void)device_profile_to_json(*profile);
     // The content is looked at before its checksum is.
-    const bool is_json = profile.status().message().find("no JSON") == std::string_view::npos;
+    const bool is_json = profile.status().message().find("not JSON") == std::string_view::npos;
     return {is_json, profile.status()};
   }
 

@@ -172,7 +172,7 @@ TEST_CASE("another format, another version, a truncated file and no file at all 
   CHECK(says(refusal(changed("tessera-device-profile", "tessera-cluster")), "tessera-cluster"));
   const std::string text = text_of_example();
   for (const size_t size : {size_t{0}, size_t{1}, text.size() / 3, text.size() / 2, text.size() - 3})
-    CHECK(says(refusal(text.substr(0, size)), "no JSON"));
+    CHECK(says(refusal(text.substr(0, size)), "not JSON"));
   CHECK(says(refusal("[]"), "not an object"));
   CHECK(says(refusal("{}"), "no key"));
   CHECK(says(refusal(std::string(100, '[') + std::string(100, ']')), "nests deeper"));
