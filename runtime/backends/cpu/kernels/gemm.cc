@@ -175,6 +175,9 @@ void strip(const Gemm& g, const GemmBuffers& buffers, const Pool& pool, const fl
 void packed_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
   const GemmCut cut(g);
   float* packed_a = static_cast<float*>(buffers.workspace);
+  // The planned rows are a multiple of the widest panel; narrower panels may end before them. Touching the
+  // end makes every run use the planned bytes, whatever the vectors.
+  packed_a[cut.chunk_rows * cut.chunk_depth - 1] = 0;
   const int64_t panels = ceil_div(g.n, kNR);
   for (int64_t chunk_row = 0; chunk_row < g.m; chunk_row += cut.chunk_rows) {
     const int64_t rows = std::min(cut.chunk_rows, g.m - chunk_row);
