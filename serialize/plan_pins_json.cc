@@ -38,7 +38,9 @@ Status read_list(const Json& json, const std::string& key, std::vector<std::stri
 }  // namespace
 
 Result<PlanPins> plan_pins_from_json(std::string_view text) {
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, "pins"));
+  const Result<Json> read = parse_json(text, "the text");
+  if (!read.ok()) return bad(std::string(read.status().message()));
+  const Json& json = *read;
   if (!json.is_object()) return bad("the text is not a JSON object");
   PlanPins pins;
   for (const auto& [key, value] : json.items()) {
