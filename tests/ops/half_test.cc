@@ -79,6 +79,12 @@ TEST_CASE("every_op_in_f16_and_bf16_equals_the_reference_in_f64_on_the_same_oper
   int compared = 0;
   std::vector<DType> types = {DType::kBF16, DType::kF16};
   std::erase_if(types, [](DType dtype) { return !foreign_backend_has(dtype); });
+  // A build of few types has no kernels that read or write the others.
+  std::vector<DType> absent = {DType::kF16, DType::kF64};
+  std::erase_if(absent, [](DType dtype) { return foreign_backend_has(dtype); });
+  const auto is_absent = [&](const TensorType& type) {
+    return std::ranges::find(absent, type.dtype) != absent.end();
+  };
   for (const OpDef* op : all_ops()) {
     if (!wanted(op->name)) continue;
     auto file = read_case_file(kCases + std::string(op->name) + ".txt");
@@ -97,6 +103,8 @@ TEST_CASE("every_op_in_f16_and_bf16_equals_the_reference_in_f64_on_the_same_oper
         const std::string where = format("{}:{} {}", file->path, c.line, dtype);
         const auto instance = instance_of(*op, c, dtype);
         if (!instance.ok()) continue;  // the op has no such type
+        if (std::ranges::any_of(instance->inputs, is_absent) || std::ranges::any_of(instance->outputs, is_absent))
+          continue;
         const auto kernel = PreparedKernel::prepare(kernels[0], *instance);
         CHECK_MESSAGE(kernel.ok(), where << ": " << kernel.status().to_string());
         if (!kernel.ok()) continue;
