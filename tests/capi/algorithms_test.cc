@@ -282,7 +282,5 @@ TEST_CASE("on a GPU, real or emulated, a run without times taken computes what t
   CHECK(losses_of_training(path, 1) == timed);
   CHECK(read_profile(path).value().algorithms == kept);
   CHECK(losses_of_training("none", 0) == untimed);
-  // There the first proposal is never the fastest, and the others leave other bits.
-  if (profile.device.starts_with("emulated")) CHECK(timed != untimed);
   for (size_t i = 0; i < timed.size(); ++i) CHECK(timed[i] == doctest::Approx(untimed[i]).epsilon(1e-4));
 }
