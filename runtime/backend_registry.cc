@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "graph/base/text.h"
-#include "runtime/device_turns.h"
+#include "runtime/device_run_lock.h"
 #include "runtime/host_services.h"
 #include "runtime/plugin_file.h"
 
@@ -65,7 +65,7 @@ struct BackendRegistry::Impl {
 
   RegistryOptions options;
   HostServices services;
-  DeviceTurns turns;
+  DeviceRunLock run_lock;
   std::mutex mutex;
   std::vector<Entry> entries;  // guarded by `mutex`
 
@@ -126,7 +126,7 @@ BackendRegistry::BackendRegistry(RegistryOptions options)
 BackendRegistry::~BackendRegistry() = default;
 
 const tsr_host_api& BackendRegistry::host() const { return impl_->services.api(); }
-DeviceTurns& BackendRegistry::turns() { return impl_->turns; }
+DeviceRunLock& BackendRegistry::run_lock() { return impl_->run_lock; }
 
 Result<const tsr_backend_api*> BackendRegistry::find(std::string_view name) {
   if (!is_name(name))

@@ -22,7 +22,7 @@ struct RegistryOptions {
   void* log_context = nullptr;
 };
 
-class DeviceTurns;
+class DeviceRunLock;
 
 struct BackendInfo {
   std::string name;
@@ -43,7 +43,7 @@ class BackendRegistry {
   Result<const tsr_backend_api*> find(std::string_view name);
   std::vector<BackendInfo> list();   // built-ins and every plugin known by name, present or not
   const tsr_host_api& host() const;  // with this registry's pool and log
-  DeviceTurns& turns();
+  DeviceRunLock& run_lock();
 
  private:
   struct Impl;

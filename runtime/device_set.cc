@@ -71,7 +71,7 @@ Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, st
   auto impl = std::make_unique<Impl>();
   impl->api = api;
   impl->host = &registry.host();
-  impl->turns = &registry.turns();
+  impl->run_lock = &registry.run_lock();
   impl->text = std::string(trimmed);
   impl->threads = impl->host->thread_count(impl->host->host);
   impl->info.struct_size = sizeof(impl->info);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "runtime/device_catalog.h"
+#include "runtime/device_run_lock.h"
 #include "runtime/device_set.h"
-#include "runtime/device_turns.h"
 #include "runtime/host_services.h"
 
 namespace tessera {
@@ -18,7 +18,7 @@ struct DeviceSet::Impl {
   }
   const tsr_backend_api* api = nullptr;
   const tsr_host_api* host = nullptr;
-  DeviceTurns* turns = nullptr;  // the registry's
+  DeviceRunLock* run_lock = nullptr;  // the registry's
   std::string text;
   std::vector<int32_t> ordinals;
   std::vector<tsr_abi_device*> devices;  // one per rank

@@ -23,7 +23,7 @@ RankExecutor::RankExecutor(const Executable::Impl& executable, int32_t rank, con
       has_spare_cores_(static_cast<int32_t>(ranks_) < devices_.threads),
       device_(devices_.devices[static_cast<size_t>(rank)]),
       fused_(api_, device_),
-      timers_(options.trace && !blocking_ && DeviceTimers::are_there(api_)
+      timers_(options.trace && !blocking_ && DeviceTimers::is_supported(api_)
                   ? std::make_unique<DeviceTimers>(api_, device_)
                   : nullptr) {}
 
@@ -150,9 +150,9 @@ Status RankExecutor::prepare_issue(size_t entry, std::span<RankStream* const> st
   const bool is_wanted = options_.capture && !host_times && can_capture(api_),
              may_capture = is_wanted && !sends && !uses_file;
   if (communicates) {
-    CaptureAgreement& agreement = signals_.agreements[name];
-    agreement.join(may_capture);
-    capture.agree_with(agreement);
+    CaptureVote& vote = signals_.votes[name];
+    vote.add_member(may_capture);
+    capture.set_vote(vote);
   }
   if (may_capture)
     capture.allow();
@@ -169,7 +169,7 @@ void RankExecutor::give_threads() {
     streams_[i]->thread = std::make_unique<OnCallThreads>(
         1,
         [this, stream = streams_[i].get()](int32_t) {
-          walk(*stream, stream->entry);
+          run_stream(*stream, stream->entry);
           finish_stream();
         },
         false);
@@ -201,7 +201,7 @@ void RankExecutor::run(int32_t index) {
     signals_.fail(called);
     finish_stream();
   }
-  walk(*streams_[0], index);
+  run_stream(*streams_[0], index);
   for (int left; (left = running_.load(std::memory_order_acquire)) > 0;)
     wait_while(running_, left, may_spin_);
 }
@@ -225,15 +225,15 @@ void RankExecutor::wake() {
   for (const auto& capture : captures_) capture->stop();
 }
 
-void RankExecutor::leave_comms() {
-  for (const auto& capture : captures_) capture->leave_comms();
+void RankExecutor::release_comms() {
+  for (const auto& capture : captures_) capture->release_comms();
   comms_ = {};
 }
 
-void RankExecutor::walk(RankStream& stream, int32_t entry) {
+void RankExecutor::run_stream(RankStream& stream, int32_t entry) {
   const Status status = catch_status([&]() -> Status {
     for (const Step& step : stream.steps[static_cast<size_t>(entry)]) {
-      TSR_RETURN_IF_ERROR(step_once(stream, entry, step));
+      TSR_RETURN_IF_ERROR(run_step(stream, entry, step));
       stream.done.fetch_add(1, std::memory_order_acq_rel);
       if (step.is_awaited) stream.done.notify_all();
     }
@@ -243,7 +243,7 @@ void RankExecutor::walk(RankStream& stream, int32_t entry) {
   if (!status.ok()) signals_.fail(status);
 }
 
-Status RankExecutor::step_once(RankStream& stream, int32_t entry, const Step& step) {
+Status RankExecutor::run_step(RankStream& stream, int32_t entry, const Step& step) {
   stream.instruction.store(step.instruction, std::memory_order_relaxed);
   stream.perturbation.pause();
   if (step.wait_begin != step.wait_end) {
@@ -328,18 +328,18 @@ void RankExecutor::issue_all(int32_t entry) {
 
 Status RankExecutor::execute(const RankStream& stream, const Step& step) {
   tsr_abi_stream* const on = stream.stream;
-  const auto meets = static_cast<size_t>(step.meets);
+  const auto channel = static_cast<size_t>(step.channel);
   switch (step.kind) {
     case Step::Kind::kKernel:
       return take_error(api_.kernel_launch(step.kernel, on, step.inputs, step.outputs, step.workspace));
     case Step::Kind::kCollective:
       return take_error(
-          api_.comm_collective(comms_.groups[meets]->comm, on, &step.collective, step.in, step.out));
+          api_.comm_collective(comms_.groups[channel]->comm, on, &step.collective, step.in, step.out));
     // Of the two ends of a pair's communicator the sender's is the first.
     case Step::Kind::kSend:
-      return take_error(api_.comm_send(comms_.sends[meets], on, 1, step.in, step.row_bytes));
+      return take_error(api_.comm_send(comms_.sends[channel], on, 1, step.in, step.row_bytes));
     case Step::Kind::kReceive:
-      return take_error(api_.comm_recv(comms_.receives[meets], on, 0, step.out, step.row_bytes));
+      return take_error(api_.comm_recv(comms_.receives[channel], on, 0, step.out, step.row_bytes));
     case Step::Kind::kCopy:
       return take_error(api_.copy(on, step.in, step.out, step.rows, step.row_bytes, step.in_stride_bytes,
                                   step.out_stride_bytes));
@@ -376,18 +376,18 @@ void RankExecutor::log(int32_t level, const std::string& text) const {
   if (devices_.host->log != nullptr) devices_.host->log(devices_.host->host, level, text.c_str());
 }
 
-RankExecutor::Standing RankExecutor::standing() const {
-  Standing standing;
+RankExecutor::Progress RankExecutor::progress() const {
+  Progress progress;
   for (const auto& stream : streams_) {
     const StreamActivity activity = stream->activity.load(std::memory_order_relaxed);
-    standing.computes |= activity == StreamActivity::kComputes;
-    standing.communicates |= activity == StreamActivity::kCommunicates;
-    standing.done += stream->done.load(std::memory_order_relaxed);
+    progress.computes |= activity == StreamActivity::kComputes;
+    progress.communicates |= activity == StreamActivity::kCommunicates;
+    progress.done += stream->done.load(std::memory_order_relaxed);
   }
-  return standing;
+  return progress;
 }
 
-std::string RankExecutor::waits(int32_t index) const {
+std::string RankExecutor::waiting_text(int32_t index) const {
   const EntryPoint& entry = program_.entries[static_cast<size_t>(index)];
   std::string communicating, waiting;
   for (const auto& stream : streams_) {
@@ -395,14 +395,15 @@ std::string RankExecutor::waits(int32_t index) const {
     const int32_t at = stream->instruction.load(std::memory_order_relaxed);
     if (activity == StreamActivity::kIdle || at < 0 || static_cast<size_t>(at) >= entry.code.size()) continue;
     std::string& text = activity == StreamActivity::kWaits ? waiting : communicating;
-    text += format("{}{}", text.empty() ? "" : " and ", waiting_text(program_, rank_, entry, at));
+    text += format("{}{}", text.empty() ? "" : " and ", tessera::waiting_text(program_, rank_, entry, at));
   }
   if (communicating.empty() && waiting.empty()) return format("rank {} is done", rank_);
   return !communicating.empty() ? communicating : waiting + " for another stream";
 }
 
 void RankExecutor::record(RankStream& stream, int32_t entry, const Step& step, int64_t begin_ns) {
-  stream.note({entry, step.instruction, begin_ns - signals_.origin_ns, host_now_ns() - signals_.origin_ns});
+  stream.add_record(
+      {entry, step.instruction, begin_ns - signals_.origin_ns, host_now_ns() - signals_.origin_ns});
 }
 
 int64_t RankExecutor::allocations_in_runs() const {

@@ -3,7 +3,7 @@
 //
 // Every instruction waits for exactly what graph/analysis/dependencies.h says. On a backend that blocks, each
 // stream but the first has a thread, which begins with the first run that uses it and ends when none has come
-// for a while; the caller of `run` walks the first. Elsewhere the caller issues to all streams in program
+// for a while; the caller of `run` runs the first. Elsewhere the caller issues to all streams in program
 // order, with events between them.
 #pragma once
 
@@ -17,28 +17,25 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/capture_agreement.h"
-#include "runtime/device_timers.h"
 #include "runtime/entry_capture.h"
 #include "runtime/executable_impl.h"
-#include "runtime/fused_launches.h"
 #include "runtime/rank_memory.h"
 #include "runtime/rank_stream.h"
-#include "runtime/step_resolver.h"
+#include "runtime/step_issue.h"
 
 namespace tessera {
 
 // What the ranks of a run share.
 struct RunSignals {
-  std::atomic<bool> stop{false};                       // nothing new is begun once it is set
-  std::function<void(const Status&)> fail;             // sets it, wakes everybody; from any thread
-  int64_t origin_ns = 0;                               // of traces
-  std::map<std::string, CaptureAgreement> agreements;  // by entry; grows while executors are made
+  std::atomic<bool> stop{false};             // nothing new is begun once it is set
+  std::function<void(const Status&)> fail;   // sets it, wakes everybody; from any thread
+  int64_t origin_ns = 0;                     // of traces
+  std::map<std::string, CaptureVote> votes;  // by entry; grows while executors are made
 };
 
 // The ends of communicators that one rank holds.
 struct RankComms {
-  std::vector<CommEnd*> groups;                // by RankProgram::groups
+  std::vector<CommMember*> groups;             // by RankProgram::groups
   std::vector<tsr_abi_comm*> sends, receives;  // by peer; null where there are none
 };
 
@@ -55,7 +52,7 @@ class RankExecutor {
   tsr_abi_stream* stream() const { return streams_[0]->stream; }  // for copies between runs
   void set_comms(RankComms comms) { comms_ = std::move(comms); }
   // Before communicators end: drops the graphs that hold them. What communicates begins with a first run.
-  void leave_comms();
+  void release_comms();
 
   // Runs entry `index` of this rank's program and waits for all its streams. What goes wrong is reported to
   // the signals, at once.
@@ -63,12 +60,12 @@ class RankExecutor {
   void wake();  // from any thread, after `stop` is set: nobody waits for an instruction any more
 
   // For the watchdog, from any thread.
-  struct Standing {
+  struct Progress {
     bool computes = false, communicates = false;
     int64_t done = 0;  // instructions of this run
   };
-  Standing standing() const;
-  std::string waits(int32_t index) const;  // where each stream stands, and for whom
+  Progress progress() const;
+  std::string waiting_text(int32_t index) const;  // where each stream stands, and for whom
 
   int64_t launches(int32_t index) const;  // of kernels, in a run of the entry
   bool is_captured(int32_t index) const;  // runs of the entry are one launch from here on
@@ -87,10 +84,10 @@ class RankExecutor {
   void give_threads();
   void finish_stream();
 
-  void walk(RankStream& stream, int32_t entry);
+  void run_stream(RankStream& stream, int32_t entry);
   void issue_all(int32_t entry);
   Status issue_steps(int32_t entry, CollectiveOrder& order);
-  Status step_once(RankStream& stream, int32_t entry, const Step& step);
+  Status run_step(RankStream& stream, int32_t entry, const Step& step);
   bool spins_for(const RankStream& other) const;
   bool wait_for(const StepWait& wait) const;
   Status execute(const RankStream& stream, const Step& step);

@@ -27,12 +27,12 @@ struct StepWait {
 
 // One instruction with everything looked up.
 struct Step {
-  // kFused: a kernel that runs as part of a launch before it on the stream (fused_launches.h).
+  // kFused: a kernel that runs as part of a launch before it on the stream (step_issue.h).
   enum class Kind : uint8_t { kKernel, kCollective, kSend, kReceive, kCopy, kFileRead, kFileWrite, kFused };
   Kind kind = Kind::kKernel;
   bool is_awaited = false;               // by another stream
   int32_t instruction = 0;               // index in the entry's code
-  int32_t meets = -1;                    // group of a collective, peer of a send or receive
+  int32_t channel = -1;                  // group of a collective, peer of a send or receive
   int32_t wait_begin = 0, wait_end = 0;  // in RankExecutor's list
   tsr_abi_event* event = nullptr;        // recorded after it
   tsr_abi_event* begins = nullptr;       // for traces, where the device tells times: before and after it
@@ -67,7 +67,7 @@ struct RankStream {
   std::atomic<StreamActivity> activity{StreamActivity::kIdle};
   std::atomic<int32_t> instruction{-1};  // that it is at
 
-  // Of every stream but the first, where the backend blocks: the thread that walks it, through `entry`.
+  // The thread that runs `entry` on it: where the backend blocks, every stream except the first has one.
   std::unique_ptr<OnCallThreads> thread;
   int32_t entry = -1;
 
@@ -77,7 +77,7 @@ struct RankStream {
   };
   std::vector<Record> records;  // of the trace
   int64_t growths = 0;          // of `records` during runs
-  void note(const Record& record) {
+  void add_record(const Record& record) {
     growths += records.size() == records.capacity();
     records.push_back(record);
   }

@@ -43,25 +43,25 @@ struct Session::Impl {
   ~Impl() {
     watchdog.reset();
     others.reset();
-    for (const auto& rank : ranks) rank->leave_comms();
+    for (const auto& rank : ranks) rank->release_comms();
     // Who frees memory of a device waits for all that runs there, and holds up what a rank of another run
     // still has to launch for that to end: it comes when nobody runs.
-    if (!ranks.empty()) take_turn(last_turn);
+    if (!ranks.empty()) lock_devices(last_guard);
   }
   // A turn on the devices outside of a run, where what is issued to them ends later.
-  void take_turn(std::optional<DeviceTurns::Turn>& turn) {
+  void lock_devices(std::optional<DeviceRunLock::Guard>& guard) {
     const DeviceSet::Impl& devices = executable->impl().devices->impl();
     static const std::atomic<bool> kNever = false;
     if (!has_flag(*devices.api, TSR_BACKEND_BLOCKING))
-      turn.emplace(*devices.turns, *devices.api, devices.ordinals, kNever);
+      guard.emplace(*devices.run_lock, *devices.api, devices.ordinals, kNever);
   }
   // Communicators call their library once when they are made, which is a run like others.
   Status connect() {
-    std::optional<DeviceTurns::Turn> turn;
-    if (ranks.size() > 1) take_turn(turn);
+    std::optional<DeviceRunLock::Guard> guard;
+    if (ranks.size() > 1) lock_devices(guard);
     TSR_RETURN_IF_ERROR(comms.create());
     for (size_t rank = 0; rank < ranks.size(); ++rank)
-      ranks[rank]->set_comms(comms.ends_of(static_cast<int32_t>(rank)));
+      ranks[rank]->set_comms(comms.members_of(static_cast<int32_t>(rank)));
     return {};
   }
 
@@ -70,7 +70,7 @@ struct Session::Impl {
   SessionOptions options;
   const pid_t pid = getpid();
   RunSignals signals;
-  std::optional<DeviceTurns::Turn> last_turn;  // ends after all that has memory of a device
+  std::optional<DeviceRunLock::Guard> last_guard;  // ends after all that has memory of a device
   RankExecutors ranks;
   SessionComms comms;
   MemoryProbes probes;  // of each rank's arenas; empty when not measuring
@@ -96,16 +96,16 @@ struct Session::Impl {
   bool in_forked_child() const { return pid != getpid(); }
 
   Status setup();
-  Status note_used_memory();
-  int64_t arenas_beside(size_t rank) const;
+  Status record_used_memory();
+  int64_t arenas_on_device_of(size_t rank) const;
   void run_rank(int32_t rank);
   Status run_all(const SessionEntry& entry);
   void fail(const Status& status);
   void stop_run();
   Status check_host_memory() const;
   Status check_order() const;
-  Watchdog::Sight look() const;
-  void bark();
+  Watchdog::Progress poll() const;
+  void on_stall();
 
   Status usable() const;
   Status run(const SessionEntry& entry);
@@ -155,7 +155,7 @@ Result<int64_t> used_memory(const Executable::Impl& executable, size_t rank) {
 }  // namespace
 
 // Kernels are prepared by now, and the libraries that they need opened.
-Status Session::Impl::note_used_memory() {
+Status Session::Impl::record_used_memory() {
   for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
     TSR_ASSIGN_OR_RETURN(const int64_t used, used_memory(executable->impl(), rank));
     used_before.push_back(used);
@@ -164,7 +164,7 @@ Status Session::Impl::note_used_memory() {
 }
 
 // Device arenas of all ranks on this rank's device.
-int64_t Session::Impl::arenas_beside(size_t rank) const {
+int64_t Session::Impl::arenas_on_device_of(size_t rank) const {
   const std::vector<int32_t>& ordinals = executable->impl().devices->impl().ordinals;
   int64_t bytes = 0;
   for (size_t other = 0; other < program.ranks.size(); ++other)
@@ -175,7 +175,7 @@ int64_t Session::Impl::arenas_beside(size_t rank) const {
 Status Session::Impl::setup() {
   TSR_RETURN_IF_ERROR(check_host_memory());
   TSR_RETURN_IF_ERROR(check_order());
-  TSR_RETURN_IF_ERROR(note_used_memory());
+  TSR_RETURN_IF_ERROR(record_used_memory());
   signals.origin_ns = now_ns();
   signals.fail = [this](const Status& status) { fail(status); };
   for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {
@@ -201,31 +201,31 @@ Status Session::Impl::setup() {
       static_cast<int32_t>(ranks.size()) - 1, [this](int32_t thread) { run_rank(thread + 1); }, may_spin);
   if (options.watchdog_s > 0 && ranks.size() > 1)
     watchdog = std::make_unique<Watchdog>(
-        options.watchdog_s, [this] { return look(); }, [this] { bark(); });
+        options.watchdog_s, [this] { return poll(); }, [this] { on_stall(); });
   return {};
 }
 
 // ---- standing still
 
-Watchdog::Sight Session::Impl::look() const {
-  Watchdog::Sight sight;
-  sight.running = in_run.load(std::memory_order_acquire);
-  if (!sight.running) return sight;
-  sight.done = runs.load(std::memory_order_relaxed) << 32;
+Watchdog::Progress Session::Impl::poll() const {
+  Watchdog::Progress progress;
+  progress.running = in_run.load(std::memory_order_acquire);
+  if (!progress.running) return progress;
+  progress.done = runs.load(std::memory_order_relaxed) << 32;
   for (const auto& rank : ranks) {
-    const RankExecutor::Standing standing = rank->standing();
-    sight.computes |= standing.computes;
-    sight.communicates |= standing.communicates;
-    sight.done += standing.done;
+    const RankExecutor::Progress mine = rank->progress();
+    progress.computes |= mine.computes;
+    progress.communicates |= mine.communicates;
+    progress.done += mine.done;
   }
-  return sight;
+  return progress;
 }
 
-void Session::Impl::bark() {
+void Session::Impl::on_stall() {
   const SessionEntry* entry = current.load(std::memory_order_acquire);
   std::vector<std::string> waits;
   for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (entry->index[rank] >= 0) waits.push_back(ranks[rank]->waits(entry->index[rank]));
+    if (entry->index[rank] >= 0) waits.push_back(ranks[rank]->waiting_text(entry->index[rank]));
   const Status status(StatusCode::kTimeout,
                       format("entry '{}': no rank has computed or finished anything for {} s; {}",
                              entry->name, options.watchdog_s, join(waits, "; ")));
@@ -273,7 +273,7 @@ void Session::Impl::fail(const Status& status) {
 
 void Session::Impl::stop_run() {
   signals.stop.store(true, std::memory_order_seq_cst);
-  executable->impl().devices->impl().turns->wake();
+  executable->impl().devices->impl().run_lock->wake();
   comms.abort();
   for (const auto& rank : ranks) rank->wake();
 }
@@ -294,9 +294,9 @@ Status Session::Impl::usable() const {
 // An error where a rank has no thread: nothing was begun.
 Status Session::Impl::run_all(const SessionEntry& entry) {
   const DeviceSet::Impl& devices = executable->impl().devices->impl();
-  std::optional<DeviceTurns::Turn> turn;
+  std::optional<DeviceRunLock::Guard> guard;
   if (ranks.size() > 1 && !has_flag(*devices.api, TSR_BACKEND_BLOCKING))
-    turn.emplace(*devices.turns, *devices.api, devices.ordinals, signals.stop);
+    guard.emplace(*devices.run_lock, *devices.api, devices.ordinals, signals.stop);
   if (signals.stop.load(std::memory_order_acquire)) return {};
   current.store(&entry, std::memory_order_release);
   runs.fetch_add(1, std::memory_order_relaxed);
@@ -371,7 +371,7 @@ bool Session::failed() const { return impl_->failed; }
 
 Status Session::restore() {
   if (impl_->in_forked_child()) return impl_->usable();
-  for (const auto& rank : impl_->ranks) rank->leave_comms();
+  for (const auto& rank : impl_->ranks) rank->release_comms();
   TSR_RETURN_IF_ERROR(impl_->connect());
   {
     const std::lock_guard lock(impl_->mutex);
@@ -439,7 +439,7 @@ std::vector<MemoryReport> Session::memory() {
       report.file_measured_bytes = file->highest();
     report.max_live_bytes = program.max_live_bytes;
     if (impl_->used_before[rank] >= 0) {
-      report.device_predicted_bytes = impl_->used_before[rank] + impl_->arenas_beside(rank);
+      report.device_predicted_bytes = impl_->used_before[rank] + impl_->arenas_on_device_of(rank);
       const Result<int64_t> used = used_memory(impl_->executable->impl(), rank);
       report.device_measured_bytes = used.ok() ? *used : -1;
     }

@@ -7,7 +7,7 @@
 #include "graph/base/text.h"
 #include "runtime/backend_collective.h"
 #include "runtime/host_services.h"
-#include "runtime/step_resolver.h"
+#include "runtime/step_issue.h"
 
 namespace tessera {
 
@@ -39,7 +39,8 @@ std::map<SessionComms::SetKey, SessionComms::Use> SessionComms::uses() const {
           use.message_bytes = std::max(use.message_bytes, send->bytes);
         } else if (const auto* collective = std::get_if<CollectiveInst>(&instruction)) {
           const Group& group = part.groups[static_cast<size_t>(collective->group)];
-          const tsr_abi_collective what = described(*collective, static_cast<int32_t>(group.ranks.size()));
+          const tsr_abi_collective what =
+              to_abi_collective(*collective, static_cast<int32_t>(group.ranks.size()));
           std::vector<tsr_abi_collective>& known = uses[{group.ranks, group.axis}].collectives;
           if (std::ranges::none_of(known, [&](const auto& other) { return same_collective(other, what); }))
             known.push_back(what);
@@ -68,7 +69,7 @@ Status SessionComms::add(const std::vector<int32_t>& ranks, const std::string& a
                                      : api.comm_create(devices.data(), count, comms.data()))
                           .with_context(format("communicator '{}'", axis)));
   Set& set = sets_.emplace_back(Set{ranks, axis, {}});
-  for (tsr_abi_comm* comm : comms) set.ends.push_back({comm, {}});
+  for (tsr_abi_comm* comm : comms) set.members.push_back({comm, {}});
   return {};
 }
 
@@ -102,50 +103,50 @@ Status SessionComms::perturb() const {
     return Status(StatusCode::kUnsupported, format("backend '{}' cannot be perturbed", api.name));
   uint64_t index = 1 << 20;  // apart from those of streams
   for (const Set& set : sets_)
-    for (const CommEnd& end : set.ends)
-      api.comm_perturb(end.comm, Perturbation::part(perturbation_seed_, index++));
+    for (const CommMember& member : set.members)
+      api.comm_perturb(member.comm, Perturbation::part(perturbation_seed_, index++));
   return {};
 }
 
 void SessionComms::destroy() {
   for (const Set& set : sets_)
-    for (const CommEnd& end : set.ends) executable_.api().comm_destroy(end.comm);
+    for (const CommMember& member : set.members) executable_.api().comm_destroy(member.comm);
   sets_.clear();
 }
 
 void SessionComms::abort() {
   const std::lock_guard lock(mutex_);
-  for (const Set& set : sets_) executable_.api().comm_abort(set.ends[0].comm);
+  for (const Set& set : sets_) executable_.api().comm_abort(set.members[0].comm);
 }
 
-RankComms SessionComms::ends_of(int32_t rank) {
-  RankComms ends;
+RankComms SessionComms::members_of(int32_t rank) {
+  RankComms comms;
   const std::vector<RankProgram>& ranks = executable_.program.ranks;
   for (const Group& group : ranks[static_cast<size_t>(rank)].groups)
-    ends.groups.push_back(&find(group.ranks, group.axis)->ends[static_cast<size_t>(group.position)]);
-  ends.sends.resize(ranks.size());
-  ends.receives.resize(ranks.size());
+    comms.groups.push_back(&find(group.ranks, group.axis)->members[static_cast<size_t>(group.position)]);
+  comms.sends.resize(ranks.size());
+  comms.receives.resize(ranks.size());
   for (const Set& set : sets_) {
     if (set.axis != kP2pAxis) continue;
-    if (set.ranks[0] == rank) ends.sends[static_cast<size_t>(set.ranks[1])] = set.ends[0].comm;
-    if (set.ranks[1] == rank) ends.receives[static_cast<size_t>(set.ranks[0])] = set.ends[1].comm;
+    if (set.ranks[0] == rank) comms.sends[static_cast<size_t>(set.ranks[1])] = set.members[0].comm;
+    if (set.ranks[1] == rank) comms.receives[static_cast<size_t>(set.ranks[0])] = set.members[1].comm;
   }
-  return ends;
+  return comms;
 }
 
 std::vector<SessionComms::Counts> SessionComms::counts() const {
   std::vector<Counts> counts(executable_.program.ranks.size());
   for (const Set& set : sets_) {
-    for (size_t position = 0; position < set.ends.size(); ++position) {
-      const CommEnd& end = set.ends[position];
-      const tsr_abi_comm_counters counters = counted(executable_.api(), end.comm);
+    for (size_t position = 0; position < set.members.size(); ++position) {
+      const CommMember& member = set.members[position];
+      const tsr_abi_comm_counters counters = read_counters(executable_.api(), member.comm);
       Counts& mine = counts[static_cast<size_t>(set.ranks[position])];
       for (int32_t kind = 0; kind < static_cast<int32_t>(std::size(kNames)); ++kind) {
-        const int64_t of_all = counters.calls[kind] + end.replayed.calls[kind];
+        const int64_t of_all = counters.calls[kind] + member.replayed.calls[kind];
         if (of_all == 0) continue;
         auto& [calls, bytes] = mine[{kind, set.axis}];
         calls += of_all;
-        bytes += counters.bytes[kind] + end.replayed.bytes[kind];
+        bytes += counters.bytes[kind] + member.replayed.bytes[kind];
       }
     }
   }

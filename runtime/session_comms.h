@@ -24,9 +24,9 @@ class SessionComms {
   SessionComms(const SessionComms&) = delete;
   SessionComms& operator=(const SessionComms&) = delete;
 
-  Status create();                  // replaces those there are; what was counted stays counted
-  void abort();                     // from any thread; every waiter returns kAborted
-  RankComms ends_of(int32_t rank);  // good until `create`
+  Status create();                     // replaces those there are; what was counted stays counted
+  void abort();                        // from any thread; every waiter returns kAborted
+  RankComms members_of(int32_t rank);  // good until `create`
   std::vector<CommReport> report() const;
   void reset_report();
 
@@ -34,7 +34,7 @@ class SessionComms {
   struct Set {
     std::vector<int32_t> ranks;
     std::string axis;
-    std::vector<CommEnd> ends;  // by position; each stays where it is
+    std::vector<CommMember> members;  // by position; each stays where it is
   };
   // What one rank has done: by collective and axis.
   using Counts = std::map<std::pair<int32_t, std::string>, std::pair<int64_t, int64_t>>;  // -> calls, bytes

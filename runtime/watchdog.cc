@@ -13,8 +13,8 @@ constexpr int64_t kIdleLooks = 4;  // without a run, after which the thread ends
 
 }  // namespace
 
-Watchdog::Watchdog(double seconds, std::function<Sight()> look, std::function<void()> bark)
-    : seconds_(seconds), look_(std::move(look)), bark_(std::move(bark)) {}
+Watchdog::Watchdog(double seconds, std::function<Progress()> poll, std::function<void()> on_stall)
+    : seconds_(seconds), poll_(std::move(poll)), on_stall_(std::move(on_stall)) {}
 
 Watchdog::~Watchdog() {
   {
@@ -34,25 +34,25 @@ void Watchdog::expect_run() {
   is_watching_ = true;
 }
 
-// Counts looks rather than time: a process that was stopped for a while has not stood still.
+// Counts polls rather than time: a process that was stopped for a while has not stood still.
 void Watchdog::watch() {
   const double period_s = std::clamp(seconds_ / 8, 0.001, 1.0);
   const auto limit = static_cast<int64_t>(std::ceil(seconds_ / period_s));
-  int64_t looks = 0, idle_looks = 0, done = -1;
+  int64_t polls = 0, idle_looks = 0, done = -1;
   std::unique_lock lock(mutex_);
   while (
       !closing_changed_.wait_for(lock, std::chrono::duration<double>(period_s), [&] { return closing_; })) {
-    const Sight sight = look_();
-    idle_looks = sight.running || std::exchange(is_expecting_, false) ? 0 : idle_looks + 1;
+    const Progress now = poll_();
+    idle_looks = now.running || std::exchange(is_expecting_, false) ? 0 : idle_looks + 1;
     if (idle_looks == kIdleLooks) {
       is_watching_ = false;
       return;
     }
-    const bool stands = sight.running && !sight.computes && sight.communicates && sight.done == done;
-    done = sight.done;
-    looks = stands ? looks + 1 : 0;
-    if (looks != limit) continue;
-    bark_();
+    const bool is_stalled = now.running && !now.computes && now.communicates && now.done == done;
+    done = now.done;
+    polls = is_stalled ? polls + 1 : 0;
+    if (polls != limit) continue;
+    on_stall_();
   }
 }
 

@@ -15,13 +15,13 @@ namespace tessera {
 
 class Watchdog {
  public:
-  // What all ranks together are doing, at one look.
-  struct Sight {
+  // What all ranks together are doing, at one poll.
+  struct Progress {
     bool running = false, computes = false, communicates = false;
     int64_t done = 0;  // grows with every instruction, over all runs
   };
-  // `look` and `bark` are called from the watchdog's thread; bark once for every stand-still.
-  Watchdog(double seconds, std::function<Sight()> look, std::function<void()> bark);
+  // `poll` and `on_stall` are called from the watchdog's thread; on_stall once for every stand-still.
+  Watchdog(double seconds, std::function<Progress()> poll, std::function<void()> on_stall);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -33,8 +33,8 @@ class Watchdog {
   void watch();
 
   const double seconds_;
-  std::function<Sight()> look_;
-  std::function<void()> bark_;
+  std::function<Progress()> poll_;
+  std::function<void()> on_stall_;
   std::mutex mutex_;
   std::condition_variable closing_changed_;
   bool closing_ = false, is_watching_ = false, is_expecting_ = false;  // guarded by mutex_

@@ -13,7 +13,7 @@
 
 #include "graph/base/half.h"
 #include "graph/base/text.h"
-#include "runtime/entry_graph.h"
+#include "runtime/entry_capture.h"
 #include "runtime/host_services.h"
 #include "runtime/kernel_description.h"
 #include "tests/test_backend.h"
@@ -205,7 +205,7 @@ class Bench {
     const int count = std::clamp(static_cast<int>((small_ ? 1e-3 : 0.02) / std::max(rough, 1e-7)), 1, 2000);
     EntryGraph graph;
     graph.allow(*api_, device_);
-    graph.note_run();
+    graph.count_run();
     tsr_abi_stream* const streams[] = {stream_};
     if (graph.wants_capture()) (void)graph.capture(streams, [&] { return issue(count); });
     const auto once = [&] { return graph.is_captured() ? graph.launch(stream_) : issue(count); };

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "collective_steps.h"
-#include "runtime/device_turns.h"
+#include "runtime/device_run_lock.h"
 #include "tests/skip.h"
 
 namespace tessera {
@@ -132,8 +132,8 @@ TEST_CASE("a_session_gives_memory_back_when_nobody_runs_on_its_devices" * doctes
   const std::atomic<bool> never = false;
   std::atomic<bool> is_gone = false;
   const std::vector<int32_t> one_of_them = {0};
-  std::optional<DeviceTurns::Turn> turn;
-  turn.emplace(steps.registry.turns(), *steps.registry.find(test_backend()).value(), one_of_them, never);
+  std::optional<DeviceRunLock::Guard> turn;
+  turn.emplace(steps.registry.run_lock(), *steps.registry.find(test_backend()).value(), one_of_them, never);
   std::thread end([&] {
     steps.session.reset();
     is_gone = true;

@@ -30,7 +30,7 @@ struct Behaviour {
   bool by_way_of_host = false;    // the collective is none that a capture may hold
   bool fails_in_capture = false;  // with an error
   bool throws_in_capture = false;
-  bool stops_in_capture = false;  // the run, of which everybody hears before it has come to the agreement
+  bool stops_in_capture = false;  // the run, of which everybody hears before it has come to the vote
 };
 
 // Ranks of a run that all communicate in one entry.
@@ -38,11 +38,11 @@ struct Ranks {
   explicit Ranks(size_t count) : behaviours(count), counters(count), ends(count), log(count) {
     for (size_t rank = 0; rank < count; ++rank) {
       ends[rank].comm = reinterpret_cast<tsr_abi_comm*>(&counters[rank]);
-      agreement.join(true);
+      vote.add_member(true);
       captures.push_back(std::make_unique<EntryCapture>(
           api, nullptr, two_streams(), [this, rank](CollectiveOrder&) { return issue(rank); },
           [this, rank](int32_t, const std::string& what) { log[rank] += what + "; "; }));
-      captures.back()->agree_with(agreement);
+      captures.back()->set_vote(vote);
       captures.back()->allow();
     }
   }
@@ -63,7 +63,7 @@ struct Ranks {
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < captures.size(); ++rank)
       threads.emplace_back([this, rank, &statuses] {
-        CommEnd* const mine[] = {&ends[rank]};
+        CommMember* const mine[] = {&ends[rank]};
         statuses[rank] = catch_status([&] { return captures[rank]->run(mine); });
         if (!statuses[rank].ok()) stop();
       });
@@ -80,7 +80,7 @@ struct Ranks {
   }
   void restore() {
     is_stopped = false;
-    for (const auto& capture : captures) capture->leave_comms();
+    for (const auto& capture : captures) capture->release_comms();
   }
   size_t count_captured() const {
     size_t count = 0;
@@ -94,11 +94,11 @@ struct Ranks {
   const tsr_backend_api api = recording_api();
   std::vector<Behaviour> behaviours;
   std::vector<tsr_abi_comm_counters> counters;
-  std::vector<CommEnd> ends;
+  std::vector<CommMember> ends;
   std::vector<std::string> log;
   std::array<std::atomic<int>, 2> issued{};  // outside of captures, inside
   std::atomic<bool> is_stopped = false;
-  CaptureAgreement agreement;
+  CaptureVote vote;
   std::vector<std::unique_ptr<EntryCapture>> captures;
 };
 
@@ -124,7 +124,7 @@ TEST_CASE("an_entry_is_issued_then_captured_and_launched_then_launched") {
       CHECK(recorder().log == wanted);
     }
     CHECK(log == "1 captured: it is one launch from here on");
-    capture.leave_comms();  // it holds none
+    capture.release_comms();  // it holds none
     CHECK(capture.is_captured());
   }
   CHECK(recorder().graphs == 0);
@@ -201,7 +201,7 @@ TEST_CASE("one_rank_by_way_of_the_host_keeps_all_from_beginning_a_capture") {
 
 TEST_CASE("a_rank_that_never_can_keeps_the_others_from_asking") {
   Ranks ranks(2);
-  ranks.agreement.join(false);  // and never comes
+  ranks.vote.add_member(false);  // and never comes
   for (int run = 0; run < 3; ++run) ranks.run_well();
   CHECK(ranks.count_captured() == 0);
   for (const std::string& log : ranks.log)

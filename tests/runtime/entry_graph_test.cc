@@ -1,11 +1,10 @@
 // EntryGraph against a backend that writes down what it is called with.
-#include "runtime/entry_graph.h"
-
 #include <doctest/doctest.h>
 
 #include <cstddef>
 
 #include "recording_api.h"
+#include "runtime/entry_capture.h"
 
 namespace tessera {
 namespace {
@@ -20,7 +19,7 @@ TEST_CASE("an_entry_is_captured_after_its_first_run_with_every_stream_forked_and
     EntryGraph graph;
     graph.allow(api, nullptr);
     CHECK(!graph.wants_capture());
-    graph.note_run();
+    graph.count_run();
     REQUIRE(graph.wants_capture());
     const auto streams = two_streams();
     REQUIRE(graph
@@ -46,7 +45,7 @@ TEST_CASE("a_capture_that_fails_is_ended_and_not_tried_again") {
   const tsr_backend_api api = recording_api();
   EntryGraph graph;
   graph.allow(api, nullptr);
-  graph.note_run();
+  graph.count_run();
   const auto streams = two_streams();
   const Status status =
       graph.capture(streams, [] { return Status(StatusCode::kUnsupported, "not in a graph"); });
@@ -54,7 +53,7 @@ TEST_CASE("a_capture_that_fails_is_ended_and_not_tried_again") {
   CHECK(recorder().log == " begin on 1; record 100 on 1; 2 waits for 100; end on 1;");
   CHECK(recorder().graphs == 0);
   CHECK(!graph.is_captured());
-  graph.note_run();
+  graph.count_run();
   CHECK(!graph.wants_capture());
 }
 
@@ -63,7 +62,7 @@ TEST_CASE("a_backend_that_cannot_capture_is_never_asked_to") {
   api.capture_end = nullptr;
   EntryGraph graph;
   graph.allow(api, nullptr);
-  graph.note_run();
+  graph.count_run();
   CHECK(!graph.wants_capture());
   api = recording_api();
   api.struct_size = offsetof(tsr_backend_api, capture_begin);

@@ -1,11 +1,11 @@
 // FusedLaunches against a backend that fuses as told and writes down what it is called with.
-#include "runtime/fused_launches.h"
-
 #include <doctest/doctest.h>
 
 #include <cstddef>
 #include <string>
 #include <vector>
+
+#include "runtime/step_issue.h"
 
 namespace tessera {
 namespace {

@@ -75,8 +75,8 @@ TEST_CASE("a run that stands still is ended, and every rank says where it waits"
   CHECK(session->run("step").ok());
 }
 
-// How often a watchdog of 40 ms barks in 200 ms at what `look` shows.
-int barks(std::function<Watchdog::Sight()> look) {
+// Stalls that a watchdog of 40 ms reports in 200 ms of what `poll` shows.
+int stalls_of(std::function<Watchdog::Progress()> poll) {
   std::atomic<int> count{0};
   {
     Watchdog watchdog(0.04, std::move(look), [&] { ++count; });
@@ -86,15 +86,15 @@ int barks(std::function<Watchdog::Sight()> look) {
   return count;
 }
 
-TEST_CASE("a watchdog barks once at a stand-still") {
-  CHECK(barks([] { return Watchdog::Sight{true, false, true, 7}; }) == 1);
+TEST_CASE("a watchdog reports a stall once") {
+  CHECK(stalls_of([] { return Watchdog::Progress{true, false, true, 7}; }) == 1);
 }
 
 TEST_CASE("a watchdog leaves long kernels, slow progress and idleness alone") {
-  CHECK(barks([] { return Watchdog::Sight{true, true, true, 7}; }) == 0);
-  CHECK(barks([] { return Watchdog::Sight{false, false, false, 7}; }) == 0);
+  CHECK(stalls_of([] { return Watchdog::Progress{true, true, true, 7}; }) == 0);
+  CHECK(stalls_of([] { return Watchdog::Progress{false, false, false, 7}; }) == 0);
   int64_t done = 0;
-  CHECK(barks([&] { return Watchdog::Sight{true, false, true, ++done}; }) == 0);
+  CHECK(stalls_of([&] { return Watchdog::Progress{true, false, true, ++done}; }) == 0);
 }
 
 }  // namespace

@@ -1,0 +1,106 @@
+// Steps before they are issued: StepResolver resolves instructions to pointers, FusedLaunches joins kernels
+// into fewer launches, DeviceTimers records when the device runs them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "runtime/backend_abi.h"
+#include "runtime/rank_memory.h"
+#include "runtime/rank_stream.h"
+
+namespace tessera {
+
+// The collective in the form of the backend's table; points into `what`.
+tsr_abi_collective to_abi_collective(const CollectiveInst& what, int32_t members);
+
+// StepResolver: looks up the addresses, kernels and files that the instructions of one rank name, so that
+// executing one looks up nothing.
+class StepResolver {
+ public:
+  // The arguments must outlive it; it must outlive the steps.
+  StepResolver(const tsr_backend_api& api, const RankProgram& program,
+               const std::vector<tsr_abi_kernel*>& kernels, const RankMemory& memory);
+  StepResolver(const StepResolver&) = delete;
+  StepResolver& operator=(const StepResolver&) = delete;
+
+  // Fills `step`, except streams and waits, from an instruction of the program; call once for each.
+  // kUnsupported for a copy that the backend cannot do.
+  Status resolve(const Instruction& instruction, Step& step);
+
+ private:
+  Status resolve_copy(const CopyInst& copy, Step& step) const;
+
+  const tsr_backend_api& api_;
+  const RankProgram& program_;
+  const std::vector<tsr_abi_kernel*>& kernels_;
+  const RankMemory& memory_;
+  std::vector<void*> pointers_;  // operand lists of all kernels, which steps point into; never grows
+};
+
+// FusedLaunches: consecutive kernels of a stream as fewer launches, which the backend makes (kernel_fuse).
+// The updates at the end of a training step, one a parameter, would otherwise cost hundreds of launches of a
+// few microseconds. Addresses are fixed when a session is made, and so are fused launches.
+class FusedLaunches {
+ public:
+  // Fuses nothing where the backend has no kernel_fuse.
+  FusedLaunches(const tsr_backend_api& api, tsr_abi_device* device) : api_(api), device_(device) {}
+  ~FusedLaunches();
+  FusedLaunches(const FusedLaunches&) = delete;
+  FusedLaunches& operator=(const FusedLaunches&) = delete;
+
+  // Fuses the steps of one entry on one stream, with their waits. The first step of a fused launch does the
+  // work of all, the others become Step::Kind::kFused. A step that waits for another stream begins a new
+  // launch, as does a kernel after any other step: no step runs before its dependencies, and a wait for a
+  // member waits for the launch.
+  Status fuse(std::span<Step> steps);
+
+  size_t count() const { return kernels_.size(); }
+
+ private:
+  Status fuse_run(std::span<Step> kernels);
+
+  const tsr_backend_api& api_;
+  tsr_abi_device* device_;
+  std::vector<tsr_abi_kernel*> kernels_;
+};
+
+// Whether the backend has kernel_fuse.
+bool can_fuse(const tsr_backend_api& api);
+
+// DeviceTimers: times at which the device runs the steps of a rank, for traces: an event before and after
+// each step, also in captured graphs. For backends that can time events and do not block.
+class DeviceTimers {
+ public:
+  // Whether the backend has timed events.
+  static bool is_supported(const tsr_backend_api& api);
+
+  DeviceTimers(const tsr_backend_api& api, tsr_abi_device* device) : api_(api), device_(device) {}
+  ~DeviceTimers();
+  DeviceTimers(const DeviceTimers&) = delete;
+  DeviceTimers& operator=(const DeviceTimers&) = delete;
+
+  // Gives the step its two events, if it is issued to a stream.
+  Status add(Step& step);
+  // Marks the beginning of a run on `stream`, which is idle, so that the device passes the mark now. It is
+  // never part of a graph.
+  Status begin(tsr_abi_stream* stream);
+  // Adds one record for each of the finished `steps` of entry `entry` to its stream, in nanoseconds since
+  // `origin_ns` of the host's clock.
+  Status read(int32_t entry, const std::vector<std::pair<RankStream*, int32_t>>& steps, int64_t origin_ns);
+
+ private:
+  const tsr_backend_api& api_;
+  tsr_abi_device* device_;
+  std::vector<tsr_abi_event*> events_;
+  tsr_abi_event* run_began_ = nullptr;  // at `run_began_ns_` of the host
+  int64_t run_began_ns_ = 0;
+};
+
+// Nanoseconds of the host's steady clock.
+int64_t host_now_ns();
+
+}  // namespace tessera
