@@ -1,5 +1,5 @@
-// C++ comfort for backends: a read-only view of the kernel description that crosses the ABI. Header-only, includes
-// graph/base alone, so that a plugin links nothing of libtessera.
+// KernelSpec: a read-only C++ view of the kernel description that crosses the ABI, for backends. Header-only,
+// includes only graph/base, so that a plugin links nothing of libtessera.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class KernelSpec {
   int64_t input_elements(int i) const { return elements(input(i)); }
   int64_t output_elements(int i) const { return elements(output(i)); }
 
-  // Attributes are complete and typed (Graph::add_node saw to it); a missing one is a bug and throws.
+  // Attributes are complete and typed (by Graph::add_node); a missing one is a bug and throws.
   int64_t i64(std::string_view name) const { return attr(name).i64; }
   double f64(std::string_view name) const { return attr(name).f64; }
   std::string_view string(std::string_view name) const { return attr(name).string; }
@@ -40,7 +40,7 @@ class KernelSpec {
     return {a.ints, static_cast<size_t>(a.count)};
   }
 
-  // The factor's view: where this shard lies in it. Null when the op has no such factor.
+  // The shard's view of the factor. Null when the op has no such factor.
   const tsr_abi_factor* find_factor(char name) const {
     for (int i = 0; i < desc_.factor_count; ++i)
       if (desc_.factors[i].name == name) return &desc_.factors[i];

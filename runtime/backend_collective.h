@@ -1,6 +1,5 @@
-// What backends that carry collectives out themselves do alike: what a member can see to be wrong with a
-// description, what only all of them together can, and the bytes that count as a member's. Header-only, as
-// backend_table.h is.
+// Collectives, as far as the backends that implement them share code: checks of a description by one member,
+// checks by all of them together, and the bytes that a member counts. Header-only, like backend_table.h.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +14,8 @@
 
 namespace tessera {
 
-// What counters are kept by: CollectiveKind of graph/program.h, and messages; and of all of them those that a
-// capture may hold when they are issued again.
+// Indices of counters after those of CollectiveKind (graph/program.h): messages, and calls of any kind that a
+// capture may replay.
 enum MessageKind : int32_t {
   kAllReduce,
   kAllGather,
@@ -28,7 +27,7 @@ enum MessageKind : int32_t {
   kCapturable
 };
 
-// Of the first `count` members. Where a member's own part begins: the sum up to it.
+// Sum of the first `count` members' extents, which is the offset of the next member's part.
 inline int64_t sum_of_extents(const int64_t* extents, int32_t count) {
   return std::accumulate(extents, extents + count, int64_t{0});
 }
@@ -46,7 +45,7 @@ inline MemberShare all_reduce_share(int64_t elements, int32_t members, int32_t m
   return {begin, end - begin};
 }
 
-// kInvalidArgument for what the member at `position` of a group of `members` sees before it meets the others.
+// Checks what the member at `position` of a group of `members` can see alone; kInvalidArgument.
 // `can_reduce(dtype, reduce)`: whether the backend has the reduction; kUnsupported where it lacks it.
 template <class CanReduce>
 Status check_collective(const tsr_abi_collective& what, int32_t position, int32_t members, const void* in,
@@ -76,7 +75,7 @@ Status check_collective(const tsr_abi_collective& what, int32_t position, int32_
   if (two_dims) whole *= what.middle * sum_of_extents(what.extents2, members);
   if (whole != what.elements)
     return wrong(format("extents make {} elements, the whole tensor has {}", whole, what.elements));
-  // A member that owns nothing of a split dim passes an empty buffer, which may lie anywhere.
+  // A member that owns nothing of a split dim passes an empty buffer, whose address may be anything.
   const bool empty = what.extents[position] == 0 || (two_dims && what.extents2[position] == 0);
   if (what.elements > 0 && !empty && in == out && in != nullptr && members > 1)
     return wrong("in and out are one buffer");
@@ -107,7 +106,7 @@ inline bool same_collective(const tsr_abi_collective& a, const tsr_abi_collectiv
          same(a.extents2, b.extents2);
 }
 
-// kInternal unless all members mean the same collective; `what_of(i)`: what member i describes.
+// kInternal unless all members describe the same collective; `what_of(i)`: the description of member i.
 template <class WhatOf>
 Status check_agreement(int32_t position, int32_t members, WhatOf&& what_of) {
   const tsr_abi_collective& mine = what_of(position);
@@ -123,7 +122,8 @@ Status check_agreement(int32_t position, int32_t members, WhatOf&& what_of) {
   return {};
 }
 
-// The member's share of what a ring would move: the shares of all members add up to a ring's total exactly.
+// The member's share of the bytes that a ring would move: the shares of all members add up to a ring's total
+// exactly.
 inline int64_t ring_bytes(const tsr_abi_collective& what, int32_t position) {
   const int64_t others = what.member_count - 1;
   const auto bytes = [&](int64_t elements) { return dtype_bytes(static_cast<DType>(what.dtype), elements); };

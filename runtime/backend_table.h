@@ -1,6 +1,5 @@
-// What backends do alike behind the functions of their table: errors at the edge of the ABI, the choice of a
-// kernel from a list, the answer of a query and its fingerprint. Header-only, so that a plugin links nothing
-// of libtessera.
+// Backend tables, as far as backends share code: errors at the edge of the ABI, the choice of a kernel from a
+// list, the answer of a query and its fingerprint. Header-only, so that a plugin links nothing of libtessera.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +15,8 @@
 
 namespace tessera {
 
-// The one thing that a backend keeps from its entry: calls without a device report errors too. Every host of
-// a process passes the same function, which ignores its first argument.
+// BackendErrors: makes errors for calls without a device too. It is all that a backend keeps from its entry.
+// Every host of a process passes the same function, which ignores its first argument.
 class BackendErrors {
  public:
   void keep(const tsr_host_api& host) { make_error_.store(host.make_error); }
@@ -35,15 +34,15 @@ class BackendErrors {
   std::atomic<decltype(tsr_host_api::make_error)> make_error_{nullptr};
 };
 
-// A kernel that a row of a table has prepared; its name is the row's or the description's.
+// KernelChoice: a kernel prepared by a row of a table; its name is the row's or the description's.
 template <class Prepared>
 struct KernelChoice {
   std::string_view variant;
   Prepared prepared;
 };
 
-// Whether `wanted` names the row's variant. Of a row with `has_algorithms` it may go on after a colon, for
-// the row's `prepare` to read (kernel_tune).
+// Whether `wanted` names the row's variant. With `has_algorithms` the name may continue after a colon, which
+// the row's `prepare` reads (kernel_tune).
 template <class Entry>
 bool names_variant(const Entry& row, std::string_view wanted) {
   if (wanted == row.variant) return true;
@@ -84,7 +83,7 @@ auto choose_kernel(std::string_view backend, std::span<const Entry> table, const
   return Answer(Status(StatusCode::kUnsupported, format("no kernel for '{}': {}", desc.op, declined)));
 }
 
-// seconds = max(flops / (efficiency * peak), bytes / bandwidth) + what a launch costs.
+// seconds = max(flops / (efficiency * peak), bytes / bandwidth) + launch cost.
 template <class Prepared, class Rates>
 Status answer_query(const KernelChoice<Prepared>& choice, const Rates& rates, tsr_abi_kernel_info& out) {
   if (choice.variant.size() >= sizeof(out.variant))
@@ -98,7 +97,7 @@ Status answer_query(const KernelChoice<Prepared>& choice, const Rates& rates, ts
   return {};
 }
 
-// FNV-1a over `basis`, everything but the table that answers follow from, and the table.
+// FNV-1a over `basis` (all inputs of answers except the table) and the table.
 template <class Entry>
 uint64_t table_fingerprint(std::string_view basis, std::span<const Entry> table) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -114,7 +113,7 @@ uint64_t table_fingerprint(std::string_view basis, std::span<const Entry> table)
   return hash;
 }
 
-// Into a struct of the caller's, which may be shorter.
+// Copies into a struct of the caller's, which may be shorter.
 inline void copy_counters(const tsr_abi_comm_counters& counters, tsr_abi_comm_counters* out) {
   const size_t bytes = std::min(out->struct_size, sizeof(counters));
   std::memcpy(out, &counters, bytes);

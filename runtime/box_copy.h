@@ -12,7 +12,7 @@ namespace tessera {
 
 int64_t box_elements(const Box& box);
 
-// The box must lie inside the global shape (verify saw to it). Issued on `stream`, not waited for.
+// The box must be inside the global shape (verified before). Issued on `stream`, not waited for.
 Status copy_into_slot(const tsr_backend_api& api, tsr_abi_stream* stream, const std::byte* global,
                       const TensorType& type, const Box& box, void* local);
 Status copy_out_of_slot(const tsr_backend_api& api, tsr_abi_stream* stream, const void* local,

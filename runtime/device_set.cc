@@ -20,8 +20,8 @@ Status not_understood(std::string_view text, std::string_view why) {
           text, why));
 }
 
-// "4" of a virtual backend is a count; "0,1" of a real one is a list of ordinals; nothing is one virtual
-// device, or every real one.
+// Devices after the colon: "4" of a virtual backend is a count; "0,1" of a real one is a list of ordinals.
+// Without a colon it is one virtual device, or every real one.
 Result<std::vector<int32_t>> parse_ordinals(std::string_view text, std::string_view rest, bool has_rest,
                                             int32_t present) {
   std::vector<int32_t> ordinals;
@@ -81,7 +81,7 @@ Result<std::shared_ptr<DeviceSet>> DeviceSet::open(BackendRegistry& registry, st
     std::string name = format("{}:{}", backend, ordinal);
     TSR_RETURN_IF_ERROR(take_error(api->device_open(impl->host, ordinal, &device)).with_context(name));
     impl->devices.push_back(device);
-    // Several ranks on one device stay apart by their rank.
+    // Several ranks on one device are told apart by their rank.
     if (std::ranges::count(ordinals, ordinal) > 1)
       name += format("/{}", static_cast<int64_t>(impl->names.size()));
     impl->names.push_back(std::move(name));

@@ -26,13 +26,13 @@ class DeviceSet {
   const std::string& device_name(int32_t rank) const;
   // Rates and limits as the backend reports them, with the profile when one was given.
   Cluster cluster() const;
-  // What these devices were measured to take, and the file it lies in; before the set is shared. False where
-  // the profile's algorithms are not used, because another device, library or build chose them.
+  // Sets the measured profile of these devices and its file, before the set is shared. False where the
+  // profile's algorithms are not used, because another device, library or build chose them.
   bool use_profile(std::shared_ptr<const DeviceProfile> profile, std::string path = {});
   const std::string& profile_path() const;  // empty for none
   const KernelCatalog& catalog() const;           // answers from the backend's kernel_query, cached; thread-safe
 
-  // For runtime/ alone.
+  // For runtime/ only.
   struct Impl;
   Impl& impl() { return *impl_; }
 

@@ -1,4 +1,4 @@
-// What a DeviceSet holds; for runtime/ alone.
+// The members of a DeviceSet; for runtime/ only.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ struct DeviceSet::Impl {
   std::shared_ptr<const DeviceProfile> profile;  // shared with the clusters made from this set
   std::string profile_path;
 
-  // Of the machine that `info` speaks of, the share that this runtime's pool is.
+  // This runtime's pool as a share of the machine that `info` describes.
   double pool_share() const {
     return info.shared_cores > 0 ? static_cast<double>(threads) / static_cast<double>(info.shared_cores)
                                  : 1.0;

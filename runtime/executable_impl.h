@@ -1,4 +1,4 @@
-// What an Executable holds; for runtime/ alone.
+// The members of an Executable; for runtime/ only.
 #pragma once
 
 #include <memory>

@@ -20,8 +20,8 @@ Status io_error(std::string_view what, int error) {
                 format("{}: {}", what, std::strerror(error)));
 }
 
-// A file that no folder lists, so that nothing is left behind even by a process that is killed. File systems
-// without such files get one that is taken from its folder at once.
+// Opens a file that no folder lists, so that it disappears even when the process is killed. File systems
+// without such files get one that is unlinked at once.
 int open_nameless(const std::string& folder) {
 #ifdef O_TMPFILE
   const int descriptor = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

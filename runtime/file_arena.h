@@ -1,6 +1,6 @@
-// FileArena: one rank's arena of the file tier: a file without a name, sized when it is made, gone when the
-// process is, however it ends. Read and written piece by piece, never mapped: what it holds does not count as
-// host memory.
+// FileArena: one rank's arena of the file tier: a file without a name, sized when it is made, which
+// disappears with the process, however that ends. It is read and written piece by piece, never mapped, so it
+// does not count as host memory.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@ namespace tessera {
 
 class FileArena {
  public:
-  // In `folder`; empty: $TMPDIR, else /tmp. kIo names the folder and the bytes when the disk has no room for
-  // them.
+  // Creates it in `folder`; empty: $TMPDIR, else /tmp. kIo names the folder and the bytes when the disk is
+  // too small.
   static Result<std::unique_ptr<FileArena>> create(const std::string& folder, int64_t bytes);
   ~FileArena();
   FileArena(const FileArena&) = delete;
   FileArena& operator=(const FileArena&) = delete;
 
-  // Any thread; the bytes lie inside the arena.
+  // Any thread; the bytes must be inside the arena.
   Status read(int64_t offset, void* out, int64_t bytes) const;
   Status write(int64_t offset, const void* in, int64_t bytes);  // in null: zero bytes
   int64_t highest() const {

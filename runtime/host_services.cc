@@ -11,14 +11,14 @@ namespace tessera {
 
 namespace {
 
-// Handed out when there is no memory for an error object; never freed.
+// The error object for out of memory; never freed.
 tsr_abi_error* out_of_memory_error() {
   static tsr_abi_error error{Status::out_of_memory()};
   return &error;
 }
 
-// Uses nothing of `host`, so a backend may also call it where it has no device (kernel_query), whichever
-// registry loaded it last.
+// Does not use `host`, so a backend may also call it without a device (kernel_query), whichever registry
+// loaded it last.
 tsr_abi_error* make_error(void*, int32_t code, const char* message) {
   try {
     const bool known =

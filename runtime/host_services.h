@@ -30,10 +30,10 @@ class HostServices {
   tsr_host_api api_;
 };
 
-// Takes ownership; null is success.
+// Converts a backend's error and frees it; null is success.
 Status take_error(tsr_abi_error* error);
 
-// The backend says `flag`, one of TSR_BACKEND_*.
+// Whether the backend sets `flag`, one of TSR_BACKEND_*.
 bool has_flag(const tsr_backend_api& api, uint32_t flag);
 
 }  // namespace tessera

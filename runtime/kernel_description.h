@@ -10,11 +10,10 @@
 
 namespace tessera {
 
-// Borrows names and strings from `op` and `view`, which must outlive it; the table itself points into this
-// object.
+// Borrows names and strings from `op` and `view`, which must outlive it; the table points into this object.
 class KernelDescription {
  public:
-  // `variant` empty: the backend's choice.
+  // Empty `variant`: the backend chooses.
   KernelDescription(const OpDef& op, const OpView& view, std::string variant);
   KernelDescription(const KernelDescription&) = delete;
   KernelDescription& operator=(const KernelDescription&) = delete;
@@ -29,9 +28,9 @@ class KernelDescription {
   tsr_abi_kernel_desc desc_{};
 };
 
-// Everything that an answer may depend on, as one byte string; equal for equal questions.
+// The query as one byte string: equal for equal queries, and different where an answer may differ.
 std::string question_key(const OpDef& op, const OpView& view);
-// The same for files, on one line: "matmul f32[8, 64], f32[64, 32] -> f32[8, 32] #0123456789abcdef".
+// The query as one line of text, for files: "matmul f32[8, 64], f32[64, 32] -> f32[8, 32] #0123456789abcdef".
 std::string question_text(const OpDef& op, const OpView& view);
 
 }  // namespace tessera

@@ -65,7 +65,7 @@ Status MemoryProbe::after_run(size_t entry) {
   return scan(transient_, first ? kPatternA : kPatternB);
 }
 
-// Until it is done: a run begins on several streams, which do not wait for this one.
+// Fills and waits: a run begins on several streams, which do not wait for this one.
 Status MemoryProbe::fill(const std::vector<Interval>& intervals, int32_t byte) {
   for (const Interval& interval : intervals)
     TSR_RETURN_IF_ERROR(
@@ -73,7 +73,7 @@ Status MemoryProbe::fill(const std::vector<Interval>& intervals, int32_t byte) {
   return take_error(api_.stream_synchronize(stream_));
 }
 
-// From the top down, and no further than what is known to be touched.
+// Scans from the top down, as far as the highest byte known to be touched.
 Status MemoryProbe::scan(const std::vector<Interval>& intervals, int32_t byte) {
   const auto poison = static_cast<std::byte>(byte);
   for (auto interval = intervals.rbegin(); interval != intervals.rend(); ++interval) {

@@ -1,13 +1,14 @@
-// MemoryProbe: finds the highest byte of one arena that runs really touch, by poisoning it before and looking
-// after.
+// MemoryProbe: finds the highest byte of one arena that runs touch, by poisoning it before runs and scanning
+// it after.
 //
 // The whole arena starts as pattern A. Before the first and the second run of each entry point the bytes that
 // no persistent slot (parameter, state, constant, input, output) ever covers are filled again, with A and
-// then with B, so that a byte which happens to equal the poison in one run shows in the other. Both read as
-// NaN or huge numbers, so a kernel that reads what nobody wrote spoils the result instead of passing by luck.
+// then with B, so that a byte which happens to equal the poison in one run shows in the other. Both patterns
+// read as NaN or huge numbers, so a kernel that reads unwritten bytes spoils the result instead of passing by
+// luck.
 //
-// On devices with memory of their own, workspaces count as touched once their kernel has run: a library asks
-// for what its algorithm may want, and need not write all of it.
+// On devices with memory of their own, workspaces count as touched once their kernel has run: a library
+// requests the workspace that its algorithm may need, and need not write all of it.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +21,14 @@ namespace tessera {
 
 class MemoryProbe {
  public:
-  // `arena` is the one of `tier`, device or host.
+  // `arena` is that of `tier`, device or host.
   MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, Tier tier, void* arena,
               const RankProgram& program);
 
   Status poison_all();
   Status before_run(size_t entry);
   Status after_run(size_t entry);
-  // The host copied to bytes up to `end`: known without looking.
+  // Records that the host wrote bytes up to `end`, which need no scan.
   void touched(int64_t end) {
     if (end > highest_) highest_ = end;
   }
@@ -48,8 +49,8 @@ class MemoryProbe {
   int64_t arena_bytes_;
   std::vector<Interval> persistent_, transient_;  // disjoint, sorted; together the arena
   std::vector<int32_t> runs_;                     // by entry
-  std::vector<int64_t> lent_;      // by entry: where the last of its workspaces ends that count as touched
-  std::vector<std::byte> window_;  // what a scan looks through
+  std::vector<int64_t> lent_;                     // by entry: end of its last workspace, counted as touched
+  std::vector<std::byte> window_;                 // what a scan looks through
   int64_t highest_ = 0;
 };
 

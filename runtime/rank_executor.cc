@@ -52,7 +52,7 @@ Result<std::unique_ptr<RankExecutor>> RankExecutor::create(const Executable::Imp
   return made;
 }
 
-// ---- looking everything up
+// ---- resolving
 
 RankStream& RankExecutor::stream_of(const StreamId& id) {
   return **std::ranges::find_if(streams_, [&](const auto& stream) { return stream->id == id; });
@@ -121,9 +121,9 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
   return blocking_ ? Status() : prepare_issue(entry, streams);
 }
 
-// Of a backend that does not block: launches that become one, timers, and how the entry's runs go.
+// Prepares an entry for a backend that does not block: fused launches, timers and capture.
 Status RankExecutor::prepare_issue(size_t entry, std::span<RankStream* const> streams) {
-  // Host times would give a launch to the first of its instructions.
+  // Host times would attribute a fused launch to the first of its instructions.
   const bool host_times = options_.trace && timers_ == nullptr;
   if (options_.fuse_launches && !host_times)
     for (RankStream* stream : streams) TSR_RETURN_IF_ERROR(fused_.fuse(stream->steps[entry]));
@@ -183,7 +183,7 @@ void RankExecutor::finish_stream() {
 
 void RankExecutor::run(int32_t index) {
   const auto entry = static_cast<size_t>(index);
-  // An exchange, so that a `wake` that came before is seen together with the `stop` before it.
+  // An exchange, so that an earlier `wake` is seen together with the `stop` before it.
   for (const auto& stream : streams_) stream->done.exchange(0, std::memory_order_acq_rel);
   if (!blocking_) return issue_all(index);
   int helpers = 0;
@@ -261,21 +261,21 @@ Status RankExecutor::run_step(RankStream& stream, int32_t entry, const Step& ste
   return {};
 }
 
-// Not for messages, which come late, nor for copies when their threads need the core.
+// Whether to spin: not for messages, which come late, nor for copies when their threads need the core.
 bool RankExecutor::spins_for(const RankStream& other) const {
   if (other.id.kind == StreamKind::kSend || other.id.kind == StreamKind::kReceive) return false;
   if (other.id.kind == StreamKind::kCopies) return has_spare_cores_;
   return may_spin_;
 }
 
-// False once the run has failed.
+// Waits for the other stream; false once the run has failed.
 bool RankExecutor::wait_for(const StepWait& wait) const {
   for (int done; (done = wait.stream->done.load(std::memory_order_acquire)) < wait.count;)
     wait_while(wait.stream->done, done, spins_for(*wait.stream));
   return !signals_.stop.load(std::memory_order_acquire);
 }
 
-// One thread issues to all streams; the device keeps the order.
+// Issues to all streams from one thread; the device keeps the order.
 Status RankExecutor::issue_steps(int32_t entry, CollectiveOrder& order) {
   for (const auto& [stream, position] : order_[static_cast<size_t>(entry)]) {
     const Step& step = stream->steps[static_cast<size_t>(entry)][static_cast<size_t>(position)];
@@ -294,7 +294,7 @@ Status RankExecutor::issue_steps(int32_t entry, CollectiveOrder& order) {
     const int64_t begin_ns = options_.trace ? host_now_ns() : 0;
     if (step.begins != nullptr)
       TSR_RETURN_IF_ERROR(take_error(api_.event_record(step.begins, stream->stream)));
-    // Members of a group meet on the host, and a receive waits there: the watchdog looks at what issues.
+    // Members of a group wait for each other on the host, and so does a receive: tell the watchdog.
     stream->instruction.store(step.instruction, std::memory_order_relaxed);
     if (step.communicates()) stream->activity.store(StreamActivity::kCommunicates, std::memory_order_relaxed);
     const Status done = execute(*stream, step);
@@ -322,7 +322,7 @@ void RankExecutor::issue_all(int32_t entry) {
   streams_[0]->activity.store(StreamActivity::kIdle, std::memory_order_relaxed);
   if (status.ok()) return;
   signals_.fail(status);
-  // What was issued before still reads and writes this rank's arenas, and its peers'.
+  // Earlier launches still access this rank's arenas, and its peers'.
   for (const auto& stream : streams_) (void)take_error(api_.stream_synchronize(stream->stream));
 }
 
@@ -335,7 +335,7 @@ Status RankExecutor::execute(const RankStream& stream, const Step& step) {
     case Step::Kind::kCollective:
       return take_error(
           api_.comm_collective(comms_.groups[channel]->comm, on, &step.collective, step.in, step.out));
-    // Of the two ends of a pair's communicator the sender's is the first.
+    // The sender is the first member of a pair's communicator.
     case Step::Kind::kSend:
       return take_error(api_.comm_send(comms_.sends[channel], on, 1, step.in, step.row_bytes));
     case Step::Kind::kReceive:
@@ -362,7 +362,7 @@ Status RankExecutor::execute(const RankStream& stream, const Step& step) {
   return {};
 }
 
-// ---- telling
+// ---- reports
 
 Status RankExecutor::failure(int32_t entry, const Step& step, const Status& status) const {
   const EntryPoint& point = program_.entries[static_cast<size_t>(entry)];

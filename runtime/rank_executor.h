@@ -1,5 +1,5 @@
-// RankExecutor: one rank of a session. Owns its arenas and streams; its entry points are resolved to pointers
-// once, so that running one is a walk over flat lists that allocates nothing.
+// RankExecutor: one rank of a session. Owns its arenas and streams. Its entry points are resolved to pointers
+// once, so that running one reads flat lists and allocates nothing.
 //
 // Every instruction waits for exactly what graph/analysis/dependencies.h says. On a backend that blocks, each
 // stream but the first has a thread, which begins with the first run that uses it and ends when none has come
@@ -25,15 +25,15 @@
 
 namespace tessera {
 
-// What the ranks of a run share.
+// RunSignals: state shared by the ranks of a run.
 struct RunSignals {
-  std::atomic<bool> stop{false};             // nothing new is begun once it is set
-  std::function<void(const Status&)> fail;   // sets it, wakes everybody; from any thread
+  std::atomic<bool> stop{false};             // once set, nothing new begins
+  std::function<void(const Status&)> fail;   // sets it, wakes all waiters; from any thread
   int64_t origin_ns = 0;                     // of traces
   std::map<std::string, CaptureVote> votes;  // by entry; grows while executors are made
 };
 
-// The ends of communicators that one rank holds.
+// RankComms: one rank's members of communicators.
 struct RankComms {
   std::vector<CommMember*> groups;             // by RankProgram::groups
   std::vector<tsr_abi_comm*> sends, receives;  // by peer; null where there are none
@@ -51,26 +51,26 @@ class RankExecutor {
   RankMemory& memory() { return *memory_; }
   tsr_abi_stream* stream() const { return streams_[0]->stream; }  // for copies between runs
   void set_comms(RankComms comms) { comms_ = std::move(comms); }
-  // Before communicators end: drops the graphs that hold them. What communicates begins with a first run.
+  // Drops graphs that hold communicators, before these end. Entries that communicate start over.
   void release_comms();
 
-  // Runs entry `index` of this rank's program and waits for all its streams. What goes wrong is reported to
-  // the signals, at once.
+  // Runs entry `index` of this rank's program and waits for all its streams. Errors go to the signals, at
+  // once.
   void run(int32_t index);
-  void wake();  // from any thread, after `stop` is set: nobody waits for an instruction any more
+  void wake();  // from any thread, after `stop` is set: ends all waits for instructions
 
-  // For the watchdog, from any thread.
+  // The state for the watchdog, from any thread.
   struct Progress {
     bool computes = false, communicates = false;
     int64_t done = 0;  // instructions of this run
   };
   Progress progress() const;
-  std::string waiting_text(int32_t index) const;  // where each stream stands, and for whom
+  std::string waiting_text(int32_t index) const;  // current instruction of each stream and its peers
 
-  int64_t launches(int32_t index) const;  // of kernels, in a run of the entry
-  bool is_captured(int32_t index) const;  // runs of the entry are one launch from here on
+  int64_t launches(int32_t index) const;  // kernel launches in a run of the entry
+  bool is_captured(int32_t index) const;  // whether runs of the entry are one launch by now
 
-  // Growth of this object's own buffers during runs: the trace is the only one that can grow.
+  // Growth of this object's buffers during runs: only the trace can grow.
   int64_t allocations_in_runs() const;
   std::vector<TraceEvent> take_trace();  // by stream
 
@@ -114,7 +114,7 @@ class RankExecutor {
   FusedLaunches fused_;
   std::vector<StepWait> waits_;
   std::vector<tsr_abi_event*> events_;
-  std::unique_ptr<DeviceTimers> timers_;  // for a trace, on a device that tells times
+  std::unique_ptr<DeviceTimers> timers_;  // for a trace, on a device that can time events
   std::optional<StepResolver> resolver_;  // once there is memory
   RankComms comms_;
   WaitWord running_{0};  // streams with a thread that have not finished the run

@@ -21,14 +21,14 @@ class RankMemory {
   RankMemory& operator=(const RankMemory&) = delete;
 
   void* arena(Tier tier) const { return arenas_[static_cast<size_t>(tier)]; }  // null for the file tier
-  FileArena* file() const { return file_.get(); }                              // null when nothing lies there
+  FileArena* file() const { return file_.get(); }  // null when the file tier is empty
   const Slot& slot(const SlotRef& ref) const { return program_.slots[static_cast<size_t>(ref.slot)]; }
   bool in_file(const SlotRef& ref) const { return ref.slot >= 0 && slot(ref).tier == Tier::kFile; }
   void* address(const SlotRef& ref) const;  // null for slot -1 and in the file
   int64_t offset(const SlotRef& ref) const { return slot(ref).offset + ref.offset; }
 
-  // One piece of a whole tensor in host memory. Issued on `stream`, not waited for, but for pieces in the
-  // file.
+  // Copies one piece of a whole tensor from or to host memory. Issued on `stream`, not waited for, except for
+  // pieces in the file.
   Status write(tsr_abi_stream* stream, const std::byte* global, const TensorType& type, const Piece& piece);
   Status read(tsr_abi_stream* stream, const TensorType& type, const Piece& piece, std::byte* global) const;
   Status zero(tsr_abi_stream* stream, const SlotRef& at, int64_t bytes);

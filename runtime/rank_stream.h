@@ -1,5 +1,5 @@
-// RankStream: one stream of one rank: its resolved instructions by entry, how far a run has come, and what it
-// is doing.
+// RankStream: one stream of one rank: its resolved instructions by entry, the progress of a run, and the
+// present activity.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,15 @@ namespace tessera {
 
 struct RankStream;
 
-// `count` instructions of `stream` have to be done first. The event is of the last of them, where there are
-// events.
+// A wait until `count` instructions of `stream` are done. The event is that of the last of them, where there
+// are events.
 struct StepWait {
   RankStream* stream = nullptr;
   int32_t count = 0;
   tsr_abi_event* event = nullptr;
 };
 
-// One instruction with everything looked up.
+// Step: one instruction, resolved.
 struct Step {
   // kFused: a kernel that runs as part of a launch before it on the stream (step_issue.h).
   enum class Kind : uint8_t { kKernel, kCollective, kSend, kReceive, kCopy, kFileRead, kFileWrite, kFused };
@@ -35,7 +35,7 @@ struct Step {
   int32_t channel = -1;                  // group of a collective, peer of a send or receive
   int32_t wait_begin = 0, wait_end = 0;  // in RankExecutor's list
   tsr_abi_event* event = nullptr;        // recorded after it
-  tsr_abi_event* begins = nullptr;       // for traces, where the device tells times: before and after it
+  tsr_abi_event* begins = nullptr;       // for traces, where the device can time events: before and after it
   tsr_abi_event* ends = nullptr;
   tsr_abi_kernel* kernel = nullptr;
   const void* const* inputs = nullptr;
@@ -52,7 +52,7 @@ struct Step {
   }
 };
 
-// What a stream was doing when somebody looked.
+// Activity of a stream, as the watchdog sees it.
 enum class StreamActivity : uint8_t { kIdle, kWaits, kComputes, kCommunicates };
 
 struct RankStream {
@@ -61,7 +61,8 @@ struct RankStream {
   std::vector<std::vector<Step>> steps;  // by entry
   Perturbation perturbation;
 
-  // Done instructions of the present run, with kStopped on top once the run has failed. Others wait on it.
+  // Number of done instructions of the present run, with kStopped added once the run has failed. Others wait
+  // on it.
   static constexpr int kStopped = 1 << 30;
   WaitWord done{0};
   std::atomic<StreamActivity> activity{StreamActivity::kIdle};

@@ -75,7 +75,7 @@ struct Session::Impl {
   SessionComms comms;
   MemoryProbes probes;  // of each rank's arenas; empty when not measuring
   SessionValues values;
-  std::vector<int64_t> used_before;  // of each rank's device, before the arenas; empty where that is not told
+  std::vector<int64_t> used_before;  // of each rank's device, before the arenas; empty where unknown
   std::unique_ptr<Watchdog> watchdog;
 
   // The run in progress. The caller publishes it and calls the threads of the other ranks; the last rank
@@ -111,7 +111,7 @@ struct Session::Impl {
   Status run(const SessionEntry& entry);
 };
 
-// ---- life
+// ---- setup
 
 Status Session::Impl::check_host_memory() const {
   int64_t needed = 0;
@@ -124,8 +124,8 @@ Status Session::Impl::check_host_memory() const {
              bytes_text(needed), needed, bytes_text(options.host_memory_limit), options.host_memory_limit));
 }
 
-// A backend that does not block has one thread issue for all streams of a rank: better refused than stood
-// still.
+// Refuses an order that would deadlock on a backend that does not block, where one thread issues for all
+// streams of a rank.
 Status Session::Impl::check_order() const {
   const tsr_backend_api& api = executable->impl().api();
   if (program.ranks.size() < 2 || has_flag(api, TSR_BACKEND_BLOCKING)) return {};
@@ -140,7 +140,7 @@ Status Session::Impl::check_order() const {
 
 namespace {
 
-// Of the device that a rank is on; -1 where the backend does not tell.
+// Used memory of a rank's device; -1 where the backend does not tell.
 Result<int64_t> used_memory(const Executable::Impl& executable, size_t rank) {
   const tsr_backend_api& api = executable.api();
   if (api.struct_size < offsetof(tsr_backend_api, memory_info) + sizeof(api.memory_info) ||
@@ -154,7 +154,7 @@ Result<int64_t> used_memory(const Executable::Impl& executable, size_t rank) {
 
 }  // namespace
 
-// Kernels are prepared by now, and the libraries that they need opened.
+// Called once kernels are prepared, and the libraries that they need are open.
 Status Session::Impl::record_used_memory() {
   for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
     TSR_ASSIGN_OR_RETURN(const int64_t used, used_memory(executable->impl(), rank));
@@ -205,7 +205,7 @@ Status Session::Impl::setup() {
   return {};
 }
 
-// ---- standing still
+// ---- stalls
 
 Watchdog::Progress Session::Impl::poll() const {
   Watchdog::Progress progress;

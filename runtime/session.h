@@ -39,30 +39,32 @@ class Executable {
 struct SessionOptions {
   // Poison the arenas and find the highest byte that runs touch; costs two scans.
   bool measure_memory = false;
-  // Record begin and end of every instruction: of the device where it tells times (then what runs is what
-  // runs without a trace), else of the host, with every launch by itself.
+  // Record begin and end of every instruction: of the device where it can time events (then launches are
+  // those of a run without a trace), else of the host, with every launch by itself.
   bool trace = false;
   bool fuse_launches = true;     // false: every kernel by itself
-  bool capture = true;           // false: every run is issued, where the backend could capture it
+  bool capture = true;           // false: every run is issued, even where the backend could capture it
   std::string file_folder = {};  // of the file tier; empty: $TMPDIR, else /tmp
-  // All ranks' host arenas together; 0: no limit. What does not fit is refused before anything is allocated.
+  // Limit on all ranks' host arenas together; 0: none. A program above it is refused before anything is
+  // allocated.
   int64_t host_memory_limit = 0;
-  // A run in which nothing finishes for so long, while no rank computes, is aborted with kTimeout; 0: never.
-  // Needs a backend that blocks: others wait inside their driver.
+  // A run in which nothing finishes for this time, while no rank computes, is aborted with kTimeout; 0:
+  // never. Needs a backend that blocks: others wait inside their driver.
   double watchdog_s = 0;
-  std::optional<StreamOptions> streams = {};  // what overlaps; nothing: usual_streams
-  uint64_t perturbation_seed = 0;  // tests: random short waits before instructions and inside communicators
+  std::optional<StreamOptions> streams = {};  // streams that may overlap; none: usual_streams
+  uint64_t perturbation_seed = 0;  // tests: short random waits before instructions and inside communicators
 };
 
-// Of the arenas, highest byte touched so far; -1 where not measured. The file tier is always measured.
+// Sizes of the arenas, and the highest byte touched so far; -1 where not measured. The file tier is always
+// measured.
 struct MemoryReport {
   std::string device;
   int64_t predicted_bytes = 0, measured_bytes = -1;  // device tier: the Program's arena
   int64_t host_predicted_bytes = 0, host_measured_bytes = -1;
   int64_t file_predicted_bytes = 0, file_measured_bytes = 0;
   int64_t max_live_bytes = 0;
-  // Of all the device's memory, whoever uses it: what was used before the arenas of this session were made,
-  // and those; and what is used now. -1 where the backend does not tell.
+  // Memory of the whole device, all users included: predicted is the amount used before this session's arenas
+  // plus those; measured is the amount used now. -1 where the backend does not tell.
   int64_t device_predicted_bytes = -1, device_measured_bytes = -1;
 };
 
@@ -87,7 +89,7 @@ class Session {
   Result<HostTensor> read(std::string_view name);
   Status read_into(std::string_view name, std::span<std::byte> out);
 
-  // Inputs of an entry hold their value until fed again.
+  // Feeds an input of an entry, which keeps its value until fed again.
   Status feed(std::string_view entry, std::string_view input, const HostTensor& value);
   // Runs on all ranks and returns when all are done. The first error on any rank aborts the others'
   // communicators and is returned; after an error the session accepts only `write`, `read` and destruction
@@ -97,7 +99,7 @@ class Session {
   Result<HostTensor> fetch(std::string_view entry, std::string_view output);
   void cancel();        // from any thread: the run in progress returns kCancelled
   bool failed() const;  // since the last failed or cancelled run, until restore
-  Status restore();     // after an error: communicators are made anew; state must be written again
+  Status restore();     // after an error: communicators are made again; state must be written again
   Status zero_state();  // all state to zeros
 
   std::vector<MemoryReport> memory();
@@ -105,10 +107,10 @@ class Session {
   void reset_communication();
   int64_t allocations() const;  // allocations made by run() since creation, on the runtime's own paths
   std::vector<TraceEvent> take_trace();
-  // Of kernels in a run of the entry, on the rank with the most; 0 where there is no such entry. A backend
-  // that makes one launch of several has fewer of them than the program has instructions.
+  // Kernel launches in a run of the entry, on the rank with the most; 0 for an unknown entry. A backend that
+  // fuses launches has fewer than the program has kernels.
   int64_t launches(std::string_view entry) const;
-  // Runs of the entry are one launch on each of its ranks from here on, since a backend captured it.
+  // Whether runs of the entry are one launch on each of its ranks by now, since a backend captured it.
   bool is_captured(std::string_view entry) const;
   const Executable& executable() const;
 

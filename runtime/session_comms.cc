@@ -31,7 +31,7 @@ std::map<SessionComms::SetKey, SessionComms::Use> SessionComms::uses() const {
     const RankProgram& part = ranks[static_cast<size_t>(rank)];
     for (const Group& group : part.groups) uses.try_emplace({group.ranks, group.axis});
     for (const EntryPoint& entry : part.entries) {
-      std::map<int32_t, int32_t> messages;  // of one run, by who gets them
+      std::map<int32_t, int32_t> messages;  // of one run, by receiver
       for (const Instruction& instruction : entry.code) {
         if (const auto* send = std::get_if<SendInst>(&instruction)) {
           Use& use = uses[{{rank, send->peer}, kP2pAxis}];

@@ -1,6 +1,6 @@
-// SessionComms: the communicators of one session: one for every distinct group of the Program, and one of two
-// members, sender first, for every pair of ranks that a message goes between, each way its own: what is under
-// way from one rank to another waits for nothing else. Can be aborted from any thread and made anew.
+// SessionComms: the communicators of one session. There is one for every distinct group of the Program, and
+// one of two members, sender first, for every ordered pair of ranks that exchange messages, so that messages
+// one way wait for nothing else. Can be aborted from any thread and made again.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ class SessionComms {
   SessionComms(const SessionComms&) = delete;
   SessionComms& operator=(const SessionComms&) = delete;
 
-  Status create();                     // replaces those there are; what was counted stays counted
+  Status create();                     // replaces the present ones; counts are kept
   void abort();                        // from any thread; every waiter returns kAborted
   RankComms members_of(int32_t rank);  // good until `create`
   std::vector<CommReport> report() const;
@@ -36,10 +36,10 @@ class SessionComms {
     std::string axis;
     std::vector<CommMember> members;  // by position; each stays where it is
   };
-  // What one rank has done: by collective and axis.
+  // Counts of one rank, by collective and axis.
   using Counts = std::map<std::pair<int32_t, std::string>, std::pair<int64_t, int64_t>>;  // -> calls, bytes
 
-  // What a set is made for: see tsr_abi_comm_use.
+  // Use: the calls that a communicator is made for (tsr_abi_comm_use).
   struct Use {
     std::vector<tsr_abi_collective> collectives;
     int32_t messages = 0;
@@ -58,8 +58,8 @@ class SessionComms {
   const Executable::Impl& executable_;
   const uint64_t perturbation_seed_;
   std::vector<Set> sets_;
-  std::vector<Counts> kept_;   // of communicators since replaced, by rank
-  std::vector<Counts> taken_;  // when the report was reset, by rank
+  std::vector<Counts> kept_;   // of replaced communicators, by rank
+  std::vector<Counts> taken_;  // at the last reset of the report, by rank
   mutable std::mutex mutex_;   // abort against create
 };
 

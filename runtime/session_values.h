@@ -1,5 +1,5 @@
-// SessionValues: the named tensors of one session as its ranks hold them: which rank has which piece, what
-// was written already, and the way in and out. One thread at a time, and not during a run.
+// SessionValues: the named tensors of one session: the pieces that each rank holds, which ones are written,
+// and copies in and out. One thread at a time, and not during a run.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace tessera {
 using RankExecutors = std::vector<std::unique_ptr<RankExecutor>>;
 using MemoryProbes = std::vector<std::vector<MemoryProbe>>;  // by rank
 
-// A named tensor as the ranks hold it.
+// A named tensor and its pieces on the ranks.
 struct SessionTensor {
   std::string name;
   TensorType global;
@@ -33,12 +33,12 @@ struct SessionTensor {
   bool written = false;
 };
 
-// An entry point as the ranks know it.
+// An entry point and its index on each rank.
 struct SessionEntry {
   std::string name;
-  std::vector<int32_t> index;  // in each rank's program; -1 where the rank has no part in it
+  std::vector<int32_t> index;  // in each rank's program; -1 where the rank has no such entry
   std::vector<SessionTensor> inputs, outputs;
-  bool ran = false;  // to its end, at least once: before, its outputs hold nothing
+  bool ran = false;  // to its end, at least once; until then its outputs are empty
 };
 
 class SessionValues {
@@ -47,7 +47,7 @@ class SessionValues {
   // later.
   SessionValues(Executable::Impl& executable, const RankExecutors& ranks, MemoryProbes& probes);
 
-  // The nearest names are in the message where there is none of this name.
+  // The error for an unknown name holds the nearest names.
   Result<SessionEntry*> find_entry(std::string_view name);
   Result<SessionTensor*> find_tensor(std::string_view name);  // parameters, states, constants
   Result<SessionTensor*> find_input(std::string_view entry, std::string_view name);
@@ -73,7 +73,7 @@ class SessionValues {
   std::vector<SessionTensor> tensors_;  // parameters, states, constants
   std::unordered_map<std::string, size_t> tensor_index_;
   std::vector<SessionEntry> entries_;
-  size_t unwritten_ = 0;  // parameters and constants that nobody has written yet
+  size_t unwritten_ = 0;  // parameters and constants without a value
 };
 
 }  // namespace tessera

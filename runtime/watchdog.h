@@ -15,12 +15,12 @@ namespace tessera {
 
 class Watchdog {
  public:
-  // What all ranks together are doing, at one poll.
+  // The activity of all ranks together, at one poll.
   struct Progress {
     bool running = false, computes = false, communicates = false;
     int64_t done = 0;  // grows with every instruction, over all runs
   };
-  // `poll` and `on_stall` are called from the watchdog's thread; on_stall once for every stand-still.
+  // Both are called from the watchdog's thread, on_stall once for every stall.
   Watchdog(double seconds, std::function<Progress()> poll, std::function<void()> on_stall);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
