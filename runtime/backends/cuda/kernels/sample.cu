@@ -1,25 +1,20 @@
-// The next token of every sequence, drawn as the CPU backend draws it: the same random bits, weights in
-// double, and the distribution walked through in the same order. A row of logits is read by many blocks, in
-// four launches:
+// sample: the next token of every sequence, drawn as the CPU backend draws it: the same random bits, weights
+// in double, and the tokens in the same order. Many blocks read a row of logits, in four launches:
 //   top      the largest logit of each part of a row
-//   weigh    weights e^(-(top - x) / temperature): a sum for each part where the walk goes by token; where it
-//            goes by likelihood, number and sum of the tokens in each of 1024 bins by top - x. Sums are of
+//   weigh    weights e^(-(top - x) / temperature). Drawing by token needs their sum for each part; drawing by
+//            likelihood needs the number and sum of the tokens in each of 1024 bins by top - x. Sums are of
 //            whole numbers, 2^-59 each, so that their order does not matter
-//   gather   where the walk goes by likelihood, the tokens of the bins that may be kept, bin by bin
-//   draw     a block a sequence: what top_k and top_p keep and where the draw falls lies in one bin each,
-//            whose few tokens it sorts, or in one part
-// Nothing is known on the host of temperature, top_k and top_p: what has nothing to do ends at once. A bin of
+//   gather   for a draw by likelihood, the tokens of the bins that may be kept, bin by bin
+//   draw     a block a sequence: the limits of top_k and top_p and the draw fall into one bin each, whose few
+//            tokens are sorted, or into one part
+// The host does not know temperature, top_k and top_p: a launch that is not needed ends at once. A bin of
 // more tokens than a block sorts (thousands within 1/32 of a logit) is searched three bits at a time.
 #include "runtime/backends/cuda/kernels/factor_index.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/overlap.cuh"
 #include "runtime/backends/cuda/kernels/philox.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
-#include "runtime/backends/cuda/kernels/sampling_bins.cuh"
-#include "runtime/backends/cuda/kernels/sampling_block.cuh"
-#include "runtime/backends/cuda/kernels/sampling_choice.cuh"
-#include "runtime/backends/cuda/kernels/sampling_row.cuh"
-#include "runtime/backends/cuda/kernels/sampling_walk.cuh"
+#include "runtime/backends/cuda/kernels/sampling.cuh"
 
 namespace tessera::cuda {
 
@@ -27,7 +22,7 @@ using namespace sampling;
 
 namespace {
 
-// Also clears the bins of the row.
+// Finds the largest logit of the part. Also clears the bins of the row.
 template <class T>
 __global__ void __launch_bounds__(kThreads) top_kernel(const Sample<T> s) {
   let_next_begin();
@@ -56,7 +51,7 @@ __global__ void __launch_bounds__(kThreads) weigh_kernel(const Sample<T> s) {
   let_next_begin();
   wait_for_previous();
   using W = Wide<T>;
-  // Of 1024 tokens: numbers of 20 bits add up to no more than 32.
+  // Sums of 1024 numbers of 20 bits need 30 bits, so 32 suffice.
   constexpr uint32_t kLimb = (1u << 20) - 1;
   __shared__ uint32_t low[kBins], middle[kBins], high[kBins], count[kBins];
   const Block team{static_cast<int>(threadIdx.x)};
@@ -98,8 +93,8 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(const Sample<T> s) {
   let_next_begin();
   wait_for_previous();
   using W = Wide<T>;
-  __shared__ Before before;
-  __shared__ int32_t count[kBins];  // of this block, then where they begin
+  __shared__ BinPrefix before;
+  __shared__ int32_t count[kBins];  // tokens of this block, then where they begin
   const Block team{static_cast<int>(threadIdx.x)};
   const PartOfRow<T> own(s);
   const Choice<W> choice = s.choice(team, own.b);
@@ -145,7 +140,7 @@ __device__ int32_t draw_by_token(const Sample<T>& s, const Block& team, const Ch
     before += sums[part];
   }
   int32_t part = first_of(team, found);
-  // Where rounding left a crumb, the last part that has any probability.
+  // Rounding may leave a remainder: then the last part with any probability is drawn.
   left = part == INT32_MAX ? INFINITY : team.max(part == found ? left_in_part : -1.0);
   if (part == INT32_MAX) part = last_of(team, any);
 
@@ -172,7 +167,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) draw_kernel(const Sample<T> s) {
   let_next_begin();
   wait_for_previous();
-  using Memory = typename Walk<T>::Memory;
+  using Memory = typename LikelihoodDraw<T>::Memory;
   __shared__ Memory memory;
   const Block team{static_cast<int>(threadIdx.x)};
   const int64_t b = blockIdx.x;
@@ -185,7 +180,7 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(const Sample<T> s) {
     const double uniform = uniform_from_bits(random.word[0], random.word[1]);
     if (choice.by_likelihood) {
       memory.before.add_up(team, s.bins + b * kBins);
-      drawn = Walk<T>{s, team, choice, s.places + b * s.V, memory}.draw(uniform);
+      drawn = LikelihoodDraw<T>{s, team, choice, s.places + b * s.V, memory}.draw(uniform);
     } else {
       drawn = draw_by_token(s, team, choice, b, uniform);
     }
