@@ -42,7 +42,7 @@ Status sync_folder(const std::string& folder) {
 
 namespace {
 
-// The file that `path` means, which may be new: a link is followed.
+// The file that `path` refers to, which may be new: links are followed.
 Result<std::string> target_of(const std::string& path) {
   const auto wrong = [&](std::string_view found) {
     return Status(StatusCode::kInvalidArgument,

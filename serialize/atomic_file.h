@@ -1,6 +1,6 @@
-// AtomicFile: a file that appears whole or not at all. Written under a temporary name beside its path,
-// fsynced and renamed by `commit`, which also fsyncs the folder; without `commit` the temporary goes away and
-// the path keeps what it had. One thread.
+// AtomicFile: a file that appears whole or not at all. It is written under a temporary name next to its path,
+// fsynced and renamed by `commit`, which also fsyncs the folder. Without `commit` the temporary file is
+// removed and the path keeps its old contents. One thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class AtomicFile {
 
   Status append(std::span<const std::byte> bytes);
   Status pad_to(uint64_t position);                                       // zeros
-  Status overwrite(uint64_t position, std::span<const std::byte> bytes);  // of what has been appended
+  Status overwrite(uint64_t position, std::span<const std::byte> bytes);  // of the appended bytes
   uint64_t position() const { return position_; }
   Status commit();
 
@@ -39,7 +39,7 @@ class AtomicFile {
   uint64_t position_ = 0;
 };
 
-// So that a rename or a new name in `folder` survives a power cut.
+// Syncs a folder, so that a rename or a new name in it survives a power cut.
 Status sync_folder(const std::string& folder);
 std::string parent_folder(const std::string& path);  // "." for a bare name
 

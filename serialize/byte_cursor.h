@@ -1,5 +1,5 @@
-// ByteCursor: reads little-endian values from a ByteSource of unknown honesty. Every read is checked against
-// the bytes that are left, so a length taken from the file never leads to an allocation larger than the file.
+// ByteCursor: reads little-endian values from an untrusted ByteSource. Every read is checked against the
+// bytes that are left, so a length taken from the file never leads to an allocation larger than the file.
 #pragma once
 
 #include <bit>

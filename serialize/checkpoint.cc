@@ -1,13 +1,13 @@
 // Checkpoint folder:
-//   manifest        envelope + index (schema/checkpoint.fbs): step, values, and for every tensor shard, place
-//   and xxh3 shard-00000…    the tensors' bytes, each tensor whole and 64-byte aligned
+//   manifest        envelope + index (schema/checkpoint.fbs): step, values, and place and xxh3 of every
+//   tensor shard-00000…    the tensors' bytes, each tensor whole and 64-byte aligned
 //
-// Saving to F writes everything to F.saving, fsyncs files and folder, and then exchanges the two names in one
-// step (renameat2 with RENAME_EXCHANGE); what is then F.saving, the old checkpoint, is removed. Where the
-// file system cannot exchange, F is renamed to F.previous and F.saving to F. Cut at any point, F is the old
-// or the new checkpoint, or (between those two renames) absent with F.previous holding the old one: `open`
-// reads that, the next save renames it back. A left-over F.saving is removed by the next save; while one is
-// being written it is locked.
+// Saving to F writes everything to F.saving, fsyncs files and folder, and exchanges the two names in one step
+// (renameat2 with RENAME_EXCHANGE); F.saving, now the old checkpoint, is removed. Where the file system
+// cannot exchange, F is renamed to F.previous and F.saving to F. Interrupted at any point, F is the old or
+// the new checkpoint, or (between those two renames) absent with F.previous holding the old one: `open` reads
+// that, and the next save renames it back. A left-over F.saving is removed by the next save; a folder being
+// written is locked.
 #include "serialize/checkpoint.h"
 
 #include <dirent.h>
@@ -53,7 +53,7 @@ bool exists(const std::string& path) {
   return lstat(path.c_str(), &info) == 0;
 }
 
-// Also the temporary names that a killed save may leave inside.
+// Whether the name belongs to a checkpoint, including temporary names that a killed save may leave.
 bool is_ours(std::string_view entry) { return entry.starts_with("manifest") || entry.starts_with("shard-"); }
 
 Result<std::vector<std::string>> entries_of(const std::string& folder) {
@@ -69,7 +69,7 @@ Result<std::vector<std::string>> entries_of(const std::string& folder) {
   return entries;
 }
 
-// A folder that is about to be replaced holds a checkpoint and nothing that somebody may miss.
+// Checks that a folder about to be replaced holds a checkpoint and nothing that anyone could miss.
 Status check_replaceable(const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(std::vector<std::string> entries, entries_of(folder));
   for (const std::string& entry : entries) {
@@ -97,8 +97,7 @@ Status rename_folder(const std::string& from, const std::string& to) {
   return rename(from.c_str(), to.c_str()) == 0 ? Status() : io_error(from, "cannot rename to " + to);
 }
 
-// Without a trailing slash, and through a symbolic link to the real folder, so that names beside it can be
-// made.
+// The folder without a trailing slash, symbolic links resolved, so that names next to it can be made.
 std::string real_folder(std::string folder) {
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   if (char* resolved = realpath(folder.c_str(), nullptr)) {
@@ -108,7 +107,7 @@ std::string real_folder(std::string folder) {
   return folder;
 }
 
-// Holds F.saving for one saver.
+// SavingFolder: F.saving, locked for one saver.
 class SavingFolder {
  public:
   explicit SavingFolder(std::string path) : path_(std::move(path)) {}
@@ -126,7 +125,7 @@ class SavingFolder {
         return io_error(path_, "cannot make the folder");
       descriptor_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
       if (descriptor_ < 0) return io_error(path_, "cannot open the folder");
-      // Some file systems have no locks (ENOSYS, ENOLCK, ENOTSUP): there a folder is held without.
+      // Some file systems have no locks (ENOSYS, ENOLCK, ENOTSUP): continue without.
       if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         close(std::exchange(descriptor_, -1));
         return Status(StatusCode::kFailedPrecondition,
@@ -149,7 +148,7 @@ class SavingFolder {
   bool finished_ = false;
 };
 
-// The new checkpoint lies in `saving`; gives it the name `folder`.
+// Renames the new checkpoint in `saving` to `folder`.
 Status put_in_place(const std::string& saving, const std::string& folder) {
   const std::string parent = parent_folder(folder), previous = folder + ".previous";
   if (!exists(folder)) {
@@ -295,7 +294,7 @@ Status check_checkpoint_folder(const std::string& folder_as_given) {
 Result<CheckpointReader> CheckpointReader::open(const std::string& folder_as_given) {
   std::string folder = real_folder(folder_as_given);
   if (!exists(folder) && exists(folder + ".previous"))
-    folder += ".previous";  // a save was cut between two renames
+    folder += ".previous";  // a save was interrupted between two renames
   CheckpointReader reader;
   Result<std::shared_ptr<CheckpointFiles>> files = read_files(folder, reader.info_);
   if (!files.ok()) return files.status().with_context(folder);

@@ -1,5 +1,5 @@
 // Checkpoint: a folder with a manifest and shards, independent of the layout that it was saved under: whole
-// tensors by name, read and written in parts. Written to a temporary name, fsynced, renamed over.
+// tensors by name, read and written in parts. Written to a temporary name, fsynced, and renamed.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct CheckpointInfo {
   std::vector<std::pair<std::string, TensorType>> tensors;  // parameters and state, in stored order
 };
 
-// Pulls one tensor at a time: memory stays at the largest tensor.
+// Reads one tensor at a time: memory stays at the largest tensor.
 using ReadTensor = std::function<Status(std::string_view name, std::span<std::byte> out)>;
 
-// `folder` becomes the new checkpoint or stays as it was. Full disk, a kill or a power cut at any point loses
-// nothing.
+// Makes `folder` the new checkpoint, or leaves it as it was. A full disk, a kill or a power cut at any point
+// loses nothing.
 Status save_checkpoint(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read);
 
 // Whether `folder` could be saved to now: what save_checkpoint would say before it writes a tensor. Removes
@@ -35,7 +35,7 @@ Status check_checkpoint_folder(const std::string& folder);
 class CheckpointReader {
  public:
   static Result<CheckpointReader> open(
-      const std::string& folder);  // checks manifest and sizes; assumes hostility
+      const std::string& folder);  // checks manifest and sizes of an untrusted folder
   const CheckpointInfo& info() const { return info_; }
   Result<HostTensor> read(std::string_view name) const;  // checks its xxh3
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kFormat = "tessera-cluster";
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMostDevices = 1 << 20;
-// Beyond what any machine has, and still far from where sums and quotients of them leave their types.
+// Limits beyond any machine, and still far from where sums and quotients overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 constexpr double kMostSeconds = 1e6, kMostRate = 1e30, kMostRamp = 1e9;
 
@@ -22,7 +22,7 @@ Json link_to_json(const Link& link) {
   return Json{{"bytes_per_s", link.bytes_per_s}, {"latency_s", link.latency_s}};
 }
 
-// One JSON object being read; keeps the first mistake, and knows which keys were asked for.
+// Reader: one JSON object; keeps the first error, and the keys that were read.
 class Reader {
  public:
   Reader(const Json& json, std::string where, std::string& failure)
@@ -38,7 +38,7 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // A number from zero to `most`; what is absent keeps its default.
+  // Reads a number from zero to `most`; a missing one keeps its default.
   void number(const char* key, double& target, double most) {
     const Json* value = find(key);
     if (value == nullptr) return;
@@ -47,7 +47,7 @@ class Reader {
     target = value->get<double>();
   }
   void seconds(const char* key, double& target) { number(key, target, kMostSeconds); }
-  // A second; 0 where there is none.
+  // Reads a rate per second; 0 where there is none.
   void rate(const char* key, double& target) {
     number(key, target, kMostRate);
     if (target > 0 && target < 1) fail(format("has {} = {}, wanted 0, or 1 to {}", key, target, kMostRate));

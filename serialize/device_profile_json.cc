@@ -74,7 +74,7 @@ std::string hexadecimal(uint64_t value) {
   return text;
 }
 
-// All but their checksum.
+// The algorithms without their checksum.
 Json algorithms_of(const AlgorithmChoices& algorithms, const std::string& device) {
   Json choices = Json::array();
   for (const AlgorithmChoice& choice : algorithms.choices)
@@ -137,7 +137,7 @@ class Object {
       all.push_back(real(value[i], format("{}[{}]", name, i), false));
     return all;
   }
-  // A word of `words` as its place among them.
+  // Index of a word among `words`.
   size_t word(const char* key, std::span<const std::string_view> words) const {
     const std::string name = text(key);
     const auto found = std::ranges::find(words, name);
@@ -187,7 +187,7 @@ void check_ascending(const Object& in, const std::vector<double>& marks, const s
           format("has {}[{}] = {} after {}, wanted them to rise", name, i, marks[i], marks[i - 1]));
 }
 
-// More work never takes less time: along every axis.
+// Checks that along every axis more work never takes less time.
 void check_monotonic(const Object& in, const std::vector<std::vector<double>>& marks,
                      const std::vector<double>& seconds, const std::string& name) {
   size_t stride = 1;

@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-// Sets profile.checksum to that of what is written.
+// Sets profile.checksum to that of the text.
 std::string device_profile_to_json(DeviceProfile& profile);
 
 // kCorrupt says what was found and wanted: not JSON, another format or version, unknown or missing keys,
 // numbers that are not positive and finite, tables whose size does not fit their marks, more work that takes
-// less time, content that is not what the checksum was made of.
+// less time, content that does not match the checksum.
 Result<DeviceProfile> device_profile_from_json(std::string_view text);
 
 }  // namespace tessera

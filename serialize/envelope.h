@@ -1,6 +1,5 @@
-// Envelope: the 64 bytes that every file of ours starts with. They name the kind of file and say where its
-// FlatBuffer (the index) lies, how long file and index are, and what they hash to. All integers are
-// little-endian.
+// Envelope: the first 64 bytes of every file of ours. They hold the kind of file, the place of its FlatBuffer
+// (the index), the sizes of file and index, and their hashes. All integers are little-endian.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ namespace tessera {
 
 struct Envelope {
   char magic[8];
-  uint32_t version;       // a reader refuses a larger one than its own
+  uint32_t version;       // a reader refuses a version above its own
   uint32_t header_bytes;  // 64
   uint64_t file_bytes;
   uint64_t index_offset;  // a multiple of 64

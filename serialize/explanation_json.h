@@ -1,24 +1,22 @@
 // Explanations as JSON, one line. Keys:
 //   lowered, subject, cluster, strategy, mesh, devices, global_batch, micro_batches, step_seconds,
 //   bound_seconds and gap (where known),
-//   serving   where text is generated (the step is then a request): {objective, prompt, new, sequences,
-//             replicas, prefill_batch, first_token_seconds, token_seconds, tokens_per_second}
-//   time      [{cause, axis, seconds, hidden_seconds, phase (of serving)}]: seconds add up to step_seconds
-//   critical  the device that finishes last
-//   memory    [{cause, bytes, tier}]: those of tier "device" add up to memory_bytes
+//   serving     where text is generated (the step is then a request): {objective, prompt, new, sequences,
+//               replicas, prefill_batch, first_token_seconds, token_seconds, tokens_per_second}
+//   time        [{cause, axis, seconds, hidden_seconds, phase (of serving)}]: seconds add up to step_seconds
+//   critical    the device that finishes last
+//   memory      [{cause, bytes, tier}]: those of tier "device" add up to memory_bytes
 //   memory_bytes, memory_limit (where there is one), bytes_by_device
-//   peak      {device, entry, instruction, instructions, what, largest: [{name, cause, bytes}]}
-//   blocks    [{name, count, stage, ops: [[name, factors]], parameters: [[name, stored]], recomputed,
-//   recompute,
-//             offloaded, chunks}]
-//   tensors   [{name, kind, type, sharding, tier, stage, bytes, first, last, note, count}]
-//   runners_up [{strategy, step_seconds, loses_seconds, bytes, over_bytes, why, tokens_per_second (of
-//   serving)}] reasons   [text]
+//   peak        {device, entry, instruction, instructions, what, largest: [{name, cause, bytes}]}
+//   blocks      [{name, count, stage, ops: [[name, factors]], parameters: [[name, stored]], recomputed,
+//               recompute, offloaded, chunks}]
+//   tensors     [{name, kind, type, sharding, tier, stage, bytes, first, last, note, count}]
+//   runners_up  [{strategy, step_seconds, loses_seconds, bytes, over_bytes, why, tokens_per_second (of
+//   serving)}] reasons     [text]
 // and with `drawings`
-//   timeline  {rows: [[device, stream]], causes, labels, complete, spans: [[row, cause, label, micro_batch,
-//   begin_ns,
-//             end_ns]]}
-//   curve     {causes, in_time, position, bytes: [[bytes at each position] by cause]}
+//   timeline    {rows: [[device, stream]], causes, labels, complete,
+//               spans: [[row, cause, label, micro_batch, begin_ns, end_ns]]}
+//   curve       {causes, in_time, position, bytes: [[bytes at each position] by cause]}
 #pragma once
 
 #include <string>

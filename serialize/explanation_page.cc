@@ -10,7 +10,7 @@ namespace tessera {
 std::string explanation_to_page(const Explanation& explanation) {
   constexpr std::string_view kMark = "/*EXPLANATION*/null";
   const std::string json = explanation_to_json(explanation, true);
-  // Inside a script element nothing may look like its end.
+  // Inside a script element no text may look like the element's end.
   std::string safe;
   safe.reserve(json.size());
   for (const char c : json)

@@ -1,6 +1,5 @@
-// An explanation as one HTML page that needs nothing else: timeline, memory, decisions, tensors, runners-up.
-// The page is serialize/explanation_page.html, made part of the library when it is built; it draws the
-// explanation's JSON.
+// An explanation as one self-contained HTML page: timeline, memory, decisions, tensors, runners-up. The page
+// is serialize/explanation_page.html, compiled into the library; it draws the explanation's JSON.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Reading FlatBuffers of unknown honesty. A verified buffer may still point at one string from a million
-// places, so what is copied out of it is counted, and no more than the buffer's own size is given out.
-// Internal to serialize/*.cc.
+// FlatBufferReader: reads untrusted FlatBuffers. A verified buffer may still refer to one string from a
+// million places, so the bytes copied out of it are counted, and limited to the buffer's own size. Internal
+// to serialize/*.cc.
 #pragma once
 
 #include <flatbuffers/flatbuffers.h>
@@ -23,7 +23,7 @@ class FlatBufferReader {
  public:
   explicit FlatBufferReader(const IndexBytes& index) : left_(index.bytes.size()) {}
 
-  // Runs FlatBuffers' verifier with caps on depth and tables; the root table, or what is wrong.
+  // Runs FlatBuffers' verifier with limits on depth and tables; returns the root table.
   template <class Root>
   static Result<const Root*> root(const IndexBytes& index, const char* identifier, std::string_view what) {
     flatbuffers::Verifier::Options options;
@@ -66,7 +66,7 @@ class FlatBufferReader {
   Result<TensorType> type(const file::TensorType& stored, int64_t symbols);
   Result<TensorRecord> record(const file::TensorData& stored);
 
-  // To be called for every table whose contents are kept: what one takes in the buffer at least.
+  // Call it for every table whose contents are kept: it counts the least size of one in the buffer.
   Status take_table() { return take(12); }
 
  private:
@@ -74,7 +74,7 @@ class FlatBufferReader {
   uint64_t left_;
 };
 
-// The other way.
+// Writes a type.
 flatbuffers::Offset<file::TensorType> write_type(flatbuffers::FlatBufferBuilder& builder,
                                                  const TensorType& type);
 flatbuffers::Offset<file::TensorData> write_record(flatbuffers::FlatBufferBuilder& builder,

@@ -15,7 +15,7 @@ using flatbuffers::Offset;
 
 uint32_t raw(TensorId id) { return static_cast<uint32_t>(id); }
 
-// type: index of the alternative, which says where the value is.
+// `type` is the index of the alternative that holds the value.
 Offset<file::Attr> write_attr(FlatBufferBuilder& builder, const Attr& attr) {
   auto name = builder.CreateString(attr.name);
   const auto type = static_cast<uint8_t>(attr.value.index());
@@ -256,7 +256,7 @@ Offset<file::Graph> write_graph(FlatBufferBuilder& builder, const Graph& graph) 
 
 Result<Graph> read_graph(const file::Graph& stored, FlatBufferReader& reader) {
   Result<Graph> graph = wrong("not read");
-  // Ops meet whatever the file says; what they throw is an error like any other.
+  // Ops see unchecked values of the file; their exceptions become errors.
   Status status = catch_status([&]() -> Status {
     graph = GraphReader(stored, reader).read();
     return graph.status();

@@ -9,7 +9,7 @@ namespace tessera {
 
 flatbuffers::Offset<file::Graph> write_graph(flatbuffers::FlatBufferBuilder& builder, const Graph& graph);
 
-// Builds the graph anew through add_tensor and add_node, so that nothing is believed: types must come out as
+// Rebuilds the graph through add_tensor and add_node, so that nothing is trusted: types must come out as
 // stored.
 Result<Graph> read_graph(const file::Graph& stored, FlatBufferReader& reader);
 

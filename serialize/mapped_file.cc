@@ -1,4 +1,4 @@
-// ByteSource over a mapping, and over memory that somebody else owns.
+// ByteSource over a mapping, and over borrowed memory.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -92,8 +92,8 @@ class FileSource final : public ByteSource {
     return bytes_.map(offset, bytes);
   }
 
-  // By name, so that models take no descriptors: where the name leads to another file now, what is mapped
-  // lives on.
+  // Checks by name, so that models hold no descriptors. Where the name refers to another file by now, the
+  // mapped one still exists.
   Status unchanged() const override {
     struct stat now {};
     if (stat(path_.c_str(), &now) != 0 || now.st_dev != found_.st_dev || now.st_ino != found_.st_ino)

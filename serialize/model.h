@@ -44,18 +44,19 @@ struct Model {
   ModelOrigin origin;
 };
 
-// Random access to the bytes of a file, for models that come from a path, from memory or through a callback.
+// ByteSource: random access to the bytes of a file, for models from a path, from memory or through a
+// callback.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual int64_t size() const = 0;
   // kCorrupt where a file has been cut shorter since it was opened; never through a mapping.
   virtual Status read_at(int64_t offset, std::span<std::byte> out) const = 0;
-  // The bytes without a copy, when they can be had (a mapping, memory); empty otherwise. Valid while the
-  // source lives.
+  // The bytes without a copy where possible (a mapping, memory); empty otherwise. Valid while the source
+  // exists.
   virtual std::span<const std::byte> map(int64_t offset, int64_t bytes) const = 0;
-  // kFailedPrecondition where what is mapped was written to since: its values are no longer those of one
-  // file, and reading beyond an end that came nearer ends the process.
+  // kFailedPrecondition if a mapped file was written to since: its values no longer belong to one file, and
+  // reading beyond a nearer end would kill the process.
   virtual Status unchanged() const { return {}; }
 };
 Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path);  // mmap
@@ -66,12 +67,12 @@ struct SaveOptions {
   bool compress = false;  // zstd frames
 };
 
-// Checks structure and offsets, stays lazy about tensor data. Assumes a hostile file.
+// Checks structure and offsets of an untrusted file; tensor data are read later, on demand.
 Result<Model> load_model(std::shared_ptr<const ByteSource> source);
 Result<Model> load_model(const std::string& path);
-// Every xxh3; kCorrupt names the tensor.
+// Checks every xxh3; kCorrupt names the tensor.
 Status verify_checksums(const std::string& path);
-// Written to a temporary name beside `path`, fsynced, renamed: `path` holds the old or the new file, never a
+// Writes to a temporary name next to `path`, fsynced, renamed: `path` holds the old or the new file, never a
 // part.
 Status save_model(const Model& model, const std::string& path, SaveOptions options = {});
 // With every parameter of the graph as `read` gives it, one at a time: memory stays at the largest.

@@ -33,7 +33,7 @@ Offset<file::Tokenizer> write_tokenizer(FlatBufferBuilder& builder, const Tokeni
                                data.add_eos, data.add_space_prefix);
 }
 
-// Numbers and names only; Tokenizer::create checks what they mean.
+// Reads numbers and names only; Tokenizer::create checks them.
 Result<TokenizerData> read_tokenizer(const file::Tokenizer& stored, FlatBufferReader& reader) {
   TokenizerData data;
   if (stored.kind() > static_cast<uint8_t>(TokenizerKind::kWordPiece)) {

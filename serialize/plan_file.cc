@@ -289,7 +289,8 @@ Status check_plan(const Plan& plan) {
   return {};
 }
 
-// What the first format had no words for: a reader of that format must not take the plan for another one.
+// Whether the plan has decisions that the first format cannot express: its readers must not take it for
+// another one.
 static bool decides_more(const Plan& plan) {
   const auto node_does = [](const NodePlan& node) {
     return node.chunk_factor != 0 || node.chunk_order != ChunkOrder::kBroadcast || node.tier != Tier::kDevice;

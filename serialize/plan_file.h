@@ -1,6 +1,6 @@
 // Plan files: JSON for people and other programs, FlatBuffers for size and speed. Both are exact: what is
-// loaded equals what was saved. A plan speaks of tensors and nodes by id, so it belongs to the graph that its
-// fingerprint names.
+// loaded equals what was saved. A plan refers to tensors and nodes by id, so it belongs to the graph with its
+// fingerprint.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// What can be said without the graph: stages, axes, tiers and kinds exist, counts are positive, names are
-// unique, estimates are numbers. Saving and loading both check it.
+// Checks a plan without its graph: stages, axes, tiers and kinds exist, counts are positive, names are
+// unique, estimates are numbers. Saving and loading both call it.
 Status check_plan(const Plan& plan);
 
 Result<std::string> plan_to_json(const Plan& plan);

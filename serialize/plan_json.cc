@@ -1,5 +1,5 @@
-// The JSON form of a plan. Axes go by name and defaults are left out, so that it can be read and edited; the
-// graph's fingerprint is hexadecimal text, since many readers of JSON lose integers above 2^53.
+// The JSON form of a plan. Axes appear by name and defaults are left out, so that it can be read and edited.
+// The graph's fingerprint is hexadecimal text, since many readers of JSON lose integers above 2^53.
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -86,7 +86,7 @@ Json to_json(const Placement& placement, const Plan& plan) {
   return json;
 }
 
-// One object of the text: members are asked for by name, and what nobody asked for is an error.
+// Members: one JSON object, read by name; unread members are an error.
 class Members {
  public:
   Members(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
@@ -121,7 +121,7 @@ class Members {
     if (!value->is_string()) return fail(format("{}: '{}' is not a string", where_, name)), "";
     return value->get<std::string>();
   }
-  // The position of a word among `words`; the first when absent.
+  // Index of a word among `words`; 0 when absent.
   size_t word(std::string_view name, std::span<const std::string_view> words) {
     const std::string found = text(name, std::string(words[0]));
     for (size_t i = 0; i < words.size(); ++i) {
@@ -222,7 +222,7 @@ Result<Stage> stage_from(const Json& json, size_t id) {
   return stage;
 }
 
-// The mesh that the axes of an entry are names of.
+// The mesh whose axes an entry names.
 Result<const DeviceMesh*> mesh_of(const Plan& plan, int32_t stage, std::string_view where) {
   if (stage < 0 || static_cast<size_t>(stage) >= plan.stages.size()) {
     return wrong(format("{} names stage {}, there are {}", where, stage, plan.stages.size()));
@@ -390,7 +390,7 @@ Result<std::string> plan_to_json(const Plan& plan) {
   }
   json["recompute"] = Json::array();
   for (TensorId tensor : plan.recompute) json["recompute"].push_back(static_cast<uint32_t>(tensor));
-  // Left out where they say nothing, so that the first version can read plans that it can carry out.
+  // Left out when empty, so that the first version can read the plans that it can execute.
   if (!plan.keep_gathered.empty()) {
     json["keep_gathered"] = Json::array();
     for (TensorId tensor : plan.keep_gathered) json["keep_gathered"].push_back(static_cast<uint32_t>(tensor));

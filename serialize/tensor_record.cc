@@ -13,14 +13,14 @@ namespace {
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 26;
 constexpr int kCompressionLevel = 3;
-// A reader allocates at most this many bytes per byte of file. What packs better is stored as it is.
+// A reader allocates at most this many bytes per byte of file. Better compressible data are stored raw.
 constexpr uint64_t kMaxRatio = 1024;
 
 Status corrupt(const TensorRecord& record, const std::string& why) {
   return Status(StatusCode::kCorrupt, format("tensor '{}': {}", record.name, why));
 }
 
-// Frames of all chunks one after the other, or nothing when compression does not pay.
+// Consecutive frames of all chunks; empty when compression does not pay.
 std::vector<std::byte> compress_chunks(std::span<const std::byte> contents, std::vector<uint64_t>& sizes) {
   std::vector<std::byte> frames, frame(ZSTD_compressBound(kChunkBytes));
   for (size_t begin = 0; begin < contents.size(); begin += kChunkBytes) {

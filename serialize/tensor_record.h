@@ -1,5 +1,5 @@
-// TensorRecord: one tensor's bytes in a file: where they lie, how they are packed, what they hash to. Shared
-// by model files and checkpoint shards.
+// TensorRecord: one tensor's bytes in a file: place, compression and hash. Shared by model files and
+// checkpoint shards.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +31,13 @@ struct TensorRecord {
   uint32_t shard = 0;
 };
 
-// Appends the tensor at the next aligned position of `file`. Compressed only where that helps.
+// Appends the tensor at the next aligned position of `file`; compressed only where that helps.
 Result<TensorRecord> append_tensor(AtomicFile& file, std::string_view name, const TensorType& type,
                                    std::span<const std::byte> contents, bool compress);
 
-// Size against type, codec, alignment, and place inside [begin, end) of the file.
+// Checks size against type, codec, alignment, and place inside [begin, end) of the file.
 Status check_record(const TensorRecord& record, uint64_t begin, uint64_t end);
-// No two of the same shard overlap, no name appears twice.
+// Checks that no two of the same shard overlap, and no name appears twice.
 Status check_records(std::span<const TensorRecord> records);
 
 // The contents. Raw ones stay where they are when `source` can be mapped; with `verify` they are copied and

@@ -1,4 +1,4 @@
-// Stored element types to f32, bit for bit as GGML defines them.
+// dequantize: stored element types to f32, with the bits that GGML defines.
 #pragma once
 
 #include <cstddef>

@@ -53,7 +53,7 @@ Result<std::string> read_string(ByteCursor& cursor, std::string_view what) {
   return cursor.read_text(length, what);
 }
 
-// Moves past an array's elements, or says that the file is too short for them.
+// Skips an array's elements; an error if the file is too short for them.
 Status skip_elements(ByteCursor& cursor, GgufType element, uint64_t count, int depth, std::string_view key) {
   const auto left = static_cast<uint64_t>(cursor.left());
   if (const int64_t bytes = scalar_bytes(element); bytes > 0) {

@@ -1,6 +1,6 @@
-// GgufFile: the table of contents of a GGUF file (versions 2 and 3): metadata and where each tensor lies.
-// Reading it checks every length, offset, alignment and name; arrays are only measured and stay in the file
-// until asked for.
+// GgufFile: the table of contents of a GGUF file (versions 2 and 3): metadata and the place of each tensor.
+// Opening it checks every length, offset, alignment and name; arrays are only measured and stay in the file
+// until they are read.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ struct GgufTensor {
   int64_t bytes = 0;
 };
 
-// A tensor type that can be imported, or null. Names of others are known for messages.
+// A tensor type that can be imported, or null. Names of other types are known for messages.
 struct GgufTensorType {
   uint32_t id;
   std::string_view name;

@@ -1,5 +1,5 @@
 // GGUF model -> Model: hyper-parameters give the graph through its family, tensors become its parameters by
-// name. Weights lie as [N, K] in both, so nothing is transposed; what is not f32 is turned into f32.
+// name. Weights are [N, K] in both, so nothing is transposed; other types than f32 are converted to f32.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -80,7 +80,7 @@ Result<TheirName> their_name(const Architecture& architecture, std::string_view 
   return TheirName{prefix + std::string(rule->theirs), rule->part};
 }
 
-// Whether two tensors hold the same bytes: a file may spell out a tied output projection.
+// Whether two tensors hold the same bytes: a file may store a tied output projection twice.
 Result<bool> same_contents(const GgufFile& file, const GgufTensor& a, const GgufTensor& b) {
   if (a.type != b.type || a.dims != b.dims) return false;
   std::vector<std::byte> left(size_t{1} << 18), right(left.size());
@@ -95,7 +95,7 @@ Result<bool> same_contents(const GgufFile& file, const GgufTensor& a, const Gguf
   return true;
 }
 
-// `bytes` at `offset` of the file as f32: in place when they are, else converted.
+// Reads `bytes` at `offset` of the file as f32: in place if stored so, else converted.
 Result<HostTensor> read_f32(const GgufFile& file, const TensorType& type, DType stored, int64_t offset,
                             int64_t bytes) {
   if (stored == DType::kF32) {

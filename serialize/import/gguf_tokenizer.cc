@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// What a vocabulary is when the file leaves it open, as the format's reference reader has it.
+// Defaults for keys missing in the file, as in the format's reference reader.
 struct Defaults {
   std::string_view model;
   TokenizerKind kind;
@@ -25,7 +25,7 @@ Result<int32_t> token_id(const GgufFile& file, std::string_view name, int32_t fa
   TSR_ASSIGN_OR_RETURN(int64_t id, file.integer(key, fallback));
   if (id == 0xffffffff || id == -1) return -1;  // both are in use for "none"
   if (id >= 0 && id < static_cast<int64_t>(count)) return static_cast<int32_t>(id);
-  if (!file.has(key)) return -1;  // a default that this vocabulary is too small for
+  if (!file.has(key)) return -1;  // this vocabulary is too small for the default
   return Status(StatusCode::kCorrupt, format("{} is {}, the vocabulary has {} tokens", key, id, count));
 }
 

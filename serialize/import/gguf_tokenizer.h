@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Nothing when the file holds no vocabulary. Tokenizer::create checks the contents.
+// nullopt when the file holds no vocabulary. Tokenizer::create checks the contents.
 Result<std::optional<TokenizerData>> gguf_tokenizer(const GgufFile& file);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Byte-level BPE (GPT-2): bytes are written as printable characters, words are cut by the pre-tokenizer's
-// pattern, and inside a word the neighbouring pair that stands first in the list of merges is joined,
+// Byte-level BPE (GPT-2): bytes are written as printable characters, and the pre-tokenizer's pattern splits
+// the text into words. Inside a word the adjacent pair that is first in the list of merges is joined,
 // leftmost first.
 #include <array>
 #include <queue>
@@ -130,7 +130,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
   struct Pair {
     uint32_t rank;
     int32_t left, right;
-    uint32_t left_piece, right_piece, merged;  // the first two tell an outdated pair
+    uint32_t left_piece, right_piece, merged;  // the first two detect an outdated pair
     bool operator<(const Pair& other) const {
       return rank > other.rank || (rank == other.rank && left > other.left);
     }
@@ -151,7 +151,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     return types;
   }
 
-  // Never the reading of a word: SpecialTokens find these.
+  // Special tokens are never the result of encoding a word: SpecialTokens finds them.
   bool is_special(int32_t id) const {
     const TokenType type = types_[static_cast<size_t>(id)];
     return type == TokenType::kControl || type == TokenType::kUnknown;
@@ -234,7 +234,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
   SpecialTokens special_;
   std::unique_ptr<const PreTokenizer> pre_tokenizer_;
   std::unordered_map<std::string_view, uint8_t> bytes_by_character_;
-  // Every string that merging can meet has a number, so that a merge is one look-up of two numbers.
+  // Every string that merging can produce has a number, so that a merge is one look-up of two numbers.
   std::unordered_map<std::string, uint32_t> pieces_;
   std::vector<int32_t> token_of_piece_;  // -1: occurs only between merges
   std::array<uint32_t, 256> piece_of_byte_{};

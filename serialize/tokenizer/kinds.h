@@ -1,5 +1,5 @@
-// The tokenizer kinds behind Tokenizer::create. `data` has been checked: sizes agree, ids are in range,
-// `types` is complete and scores are numbers.
+// Tokenizer kinds behind Tokenizer::create. `data` has been checked: sizes agree, ids are in range, `types`
+// is complete and scores are numbers.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ Result<std::shared_ptr<const Tokenizer>> create_sentencepiece_tokenizer(Tokenize
 Result<std::shared_ptr<const Tokenizer>> create_byte_level_bpe_tokenizer(TokenizerData data);
 Result<std::shared_ptr<const Tokenizer>> create_wordpiece_tokenizer(TokenizerData data);
 
-// Bytes of the first UTF-8 character of `text`, which is not empty. Where the bytes are no UTF-8, a lead byte
-// takes only the continuation bytes that follow it, so that a broken character never swallows a good one.
+// Bytes of the first UTF-8 character of `text`, which is not empty. In invalid UTF-8 a lead byte takes only
+// the continuation bytes that follow it, so that a broken character never swallows a good one.
 inline size_t first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const size_t wanted = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf8 ? 4 : 1;

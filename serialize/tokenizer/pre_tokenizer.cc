@@ -32,8 +32,8 @@ constexpr std::string_view kDeepSeek3 =
 constexpr std::string_view kBloom = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
 constexpr std::string_view kCjk = R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)";
 
-// Unicode's White_Space. PCRE2's \s has the Mongolian vowel separator (U+180E) too, which has not been white
-// space since Unicode 6.3, nor is to any other engine that these patterns run in.
+// Unicode's White_Space. PCRE2's \s also has the Mongolian vowel separator (U+180E), which Unicode 6.3
+// removed, and which no other engine of these patterns matches.
 constexpr std::string_view kWhiteSpace =
     R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 

@@ -1,8 +1,8 @@
-// SentencePiece BPE with byte fallback (Llama): spaces become "▁", then the neighbouring pair whose
-// concatenation is the token with the highest score merges, leftmost first, until none is left. Control,
-// unknown and byte tokens are no result of merging, however they are spelt; an unused token is one on the
-// way, and falls apart again at the end. What is no token becomes its bytes, or where the vocabulary has no
-// tokens for those, the unknown token: one for all that stands together.
+// SentencePiece BPE with byte fallback (Llama): spaces become "▁", then the adjacent pair whose concatenation
+// is the token with the highest score merges, leftmost first, until none is left. Merging never yields
+// control, unknown and byte tokens, however they are spelt. An unused token may be an intermediate result,
+// and is split again at the end. A piece that is no token becomes its bytes, or where the vocabulary has no
+// tokens for those, one unknown token for consecutive pieces.
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -125,7 +125,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   struct Pair {
     float score;
     int32_t left, right;
-    uint32_t size;  // of both together when the pair was formed: tells an outdated pair
+    uint32_t size;  // of both together when the pair was formed: detects an outdated pair
     bool operator<(const Pair& other) const {
       return score < other.score || (score == other.score && left > other.left);
     }
@@ -139,7 +139,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     std::vector<int32_t> ids;
   };
 
-  // Words, each with its spaces in front, merge apart: what the whole would become, in less time and memory.
+  // Words, each with its leading spaces, merge separately: the same result in less time and memory.
   void encode_words(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
     const size_t first = ids.size();
     while (!text.empty()) {
@@ -224,7 +224,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     }
   }
 
-  // A piece that merges no further.
+  // Appends a piece that merges no further.
   void put(std::string_view piece, std::vector<int32_t>& ids) const {
     if (auto found = ids_.find(piece); found != ids_.end()) {
       ids.push_back(found->second);

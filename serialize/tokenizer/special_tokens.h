@@ -1,5 +1,5 @@
 // SpecialTokens: finds tokens that are matched as whole strings before any merging: user-defined ones always,
-// control and unknown ones only where the caller allows it. Immutable; any thread.
+// control and unknown ones only on request. Immutable; any thread.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ class SpecialTokens {
  public:
   SpecialTokens(std::span<const std::string> tokens, std::span<const TokenType> types);
 
-  // Longer tokens win over shorter ones wherever they overlap, then lower ids, then earlier positions. Takes
-  // memory for fragments and for the longest chain of overlapping tokens alone. No fragment is empty.
+  // Longer tokens win over shorter ones where they overlap, then lower ids, then earlier positions. Memory is
+  // for fragments and for the longest chain of overlapping tokens only. No fragment is empty.
   std::vector<TextFragment> split(std::string_view text, bool parse_special) const;
 
  private:
@@ -46,7 +46,7 @@ class SpecialTokens {
   uint32_t child(uint32_t node, uint8_t byte) const;
   // The longest token that begins there and has at most `most` bytes.
   Occurrence longest_at(std::string_view text, size_t begin, size_t most, bool parse_special) const;
-  // `chain` has the longest token at every position where one begins, in order; left are those that win, in
+  // `chain` has the longest token at every position where one begins, in order; the winners are left, in
   // order.
   void choose(std::string_view text, bool parse_special, std::vector<Occurrence>& chain) const;
 

@@ -1,5 +1,5 @@
-// WordCache: ids of the words that one call of `encode` has met already: texts repeat most of their words.
-// Holds a bounded number of short ones, the first it is given. One thread.
+// WordCache: ids of words already encoded in one call of `encode`: texts repeat most of their words. Holds a
+// bounded number of short words, the first it is given. One thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tessera {
 
 class WordCache {
  public:
-  // The ids kept for `word`, valid until the next keep; null where there are none. A word may have no ids.
+  // The ids kept for `word`, valid until the next `keep`; null for none. A word may have no ids.
   const std::vector<int32_t>* find(std::string_view word) const {
     const auto found = words_.find(word);
     return found == words_.end() ? nullptr : &found->second;

@@ -1,7 +1,7 @@
-// WordPiece (BERT): text is lower-cased and stripped of accents, cut at spaces, punctuation and Chinese
-// characters, and each word becomes the longest tokens from its left; a word that cannot be covered is the
-// unknown token. Tokens that start a word are written "▁word" in the vocabulary, those that continue one
-// without a mark.
+// WordPiece (BERT): text is lower-cased, stripped of accents, and split at spaces, punctuation and Chinese
+// characters. Each word becomes the longest tokens from its left; a word that cannot be covered is the
+// unknown token. The vocabulary writes tokens that start a word as "▁word", those that continue one without a
+// mark.
 #include <utf8proc.h>
 
 #include <algorithm>
