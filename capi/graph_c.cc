@@ -17,7 +17,7 @@ Result<TensorId> value_of(const Graph& graph, tsr_value value) {
                 format("value {} is not of this graph, which has {}", value, graph.tensors().size()));
 }
 
-// Integers become reals where the op wants reals; everything else is checked by add_node.
+// Converts integers to reals where the op wants reals; add_node checks everything else.
 std::vector<Attr> attributes_for(std::string_view op, const tsr_options* options) {
   std::vector<Attr> attrs;
   if (!options) return attrs;

@@ -1,4 +1,4 @@
-// The boundary: everything thrown becomes a status, every argument is looked at before it is used.
+// The boundary of the C API: exceptions become a status, every argument is checked before use.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace tessera::capi {
 
-// NULL for success. Never fails: without memory it is a status made beforehand.
+// NULL for success. Never fails: without memory it returns a preallocated status.
 tsr_status* to_c(Status status) noexcept;
 
 void release(tsr_status* status) noexcept;
@@ -29,7 +29,7 @@ struct Named {
   const void* pointer;
   const char* name;
 };
-// kInvalidArgument naming the first that is NULL.
+// kInvalidArgument naming the first argument that is NULL.
 Status required(std::initializer_list<Named> arguments);
 
 // The caller's text: `size` bytes, or up to its NUL.
@@ -48,7 +48,7 @@ Status put_array(std::span<const T> items, T* out, size_t capacity, size_t* out_
 
 Result<TensorType> tensor_type(tsr_dtype dtype, int32_t rank, const int64_t* dims, bool symbols_allowed);
 
-// A struct of the caller's whose size is set.
+// Checks that the size of a caller's struct is set.
 Status check_struct_size(size_t found, size_t smallest, const char* name);
 
 }  // namespace tessera::capi

@@ -1,5 +1,5 @@
-// What stands behind the handles of tessera.h. Each holds shared ownership of an engine object, so handles
-// may be freed in any order. Marshalling only: no decisions are made here.
+// The structs behind the handles of tessera.h. Each shares ownership of an engine object, so handles may be
+// freed in any order. Marshalling only: no decisions are made here.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// tsr_runtime, tsr_devices. What a forked child frees is left alone: its threads stayed with the parent.
+// tsr_runtime, tsr_devices. In a forked child, frees have no effect: its threads stayed with the parent.
 #include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"

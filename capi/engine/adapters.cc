@@ -16,7 +16,7 @@ std::shared_ptr<SharedModel> shared_from(Model model, const SharedModel& like) {
   return made;
 }
 
-// One row of the sum at a time, in double; rows of W as it is stored.
+// Adds in double, one row at a time; W has rows as it is stored.
 template <class T>
 HostTensor merged(const HostTensor& weight, const HostTensor& a, const HostTensor& b, const Adapter& it) {
   // W [R, S] += factor * left [R, r] right [r, S].

@@ -1,4 +1,4 @@
-// Low-rank adapters of models: models with them, and models that have taken them in.
+// Low-rank adapters of models: adding them, and merging them into the weights.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Options rank, alpha, on (tessera.h). The values of `model` are shared, not copied; it stays as it is.
+// Options rank, alpha, on (tessera.h). The result shares the values of `model`, which stays as it is.
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options);
 
 // What add_adapters was asked for, read off the graph that it made; nullopt for one without adapters.

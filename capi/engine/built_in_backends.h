@@ -1,4 +1,4 @@
-// The backends linked into the library. They reach the registry as entry functions, the same that a plugin
+// The backends linked into the library. The registry gets them as entry functions, like those that a plugin
 // exports.
 #pragma once
 

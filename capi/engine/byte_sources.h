@@ -1,4 +1,4 @@
-// Bytes of a model that come from outside: borrowed memory, or a callback.
+// Byte sources from outside: borrowed memory, or a callback.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Runs release(context) when the last user lets go; null release: nobody is told.
+// Runs release(context) when the last owner lets go; `release` may be null.
 std::shared_ptr<const void> releasing(void (*release)(void* context), void* context);
 
 struct ReadCallback {

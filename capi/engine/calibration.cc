@@ -15,18 +15,18 @@ namespace tessera {
 namespace {
 
 constexpr double kLeastSecondsForAll = 10;
-// Everything is measured once in each pass: what a machine does beside, and where a host puts the cores that
-// it lends, stays for seconds, and would decide about whatever is measured meanwhile. With every core at work
-// on its own the median of the passes counts. One rank that the others' cores help takes up to twice as long
-// while the host has put them far apart (another cache: 360 ns from core to core instead of 80), and a plan
-// has to live with that: there the slowest pass counts.
+// Every pass measures everything once: disturbances last for seconds (other work on the machine, where a host
+// places the cores that it lends), and would bias whatever is measured meanwhile. With every core at work on
+// its own the median of the passes counts. One rank that other cores help takes up to twice as long while the
+// host has placed them far apart (another cache: 360 ns from core to core instead of 80), and a plan has to
+// live with that: there the slowest pass counts.
 constexpr int kPasses = 5;
 constexpr int32_t kRounds = 5;  // of a pass, at most
 constexpr double kLittle = 0.1;  // share of the cores that other processes may take
 const std::vector<int64_t> kSizes = {int64_t{4} << 10, int64_t{64} << 10, int64_t{512} << 10,
                                      int64_t{4} << 20, int64_t{16} << 20};
 
-// Together they hold every op of a training step, each at sizes far apart.
+// Together the probes contain every op of a training step, each at sizes far apart.
 constexpr StepProbe kSteps[] = {
     {"gpt2:L=1,C=64,H=2,V=256,T=64", "adamw", 2, 32},
     {"gpt2:L=1,C=64,H=2,V=256,T=128", "adamw", 8, 128},
@@ -43,11 +43,11 @@ const std::set<std::string_view> kByShape = {
     "matmul",        "matmul_weight_grad",        "scaled_matmul", "scaled_matmul_weight_grad",
     "expert_matmul", "expert_matmul_weight_grad", "attention",     "attention_grad"};
 
-// A step that ranks side by side are measured in, as wide as what virtual devices are used for.
+// A step measured with several ranks at once, as wide as the models that virtual devices are used for.
 constexpr StepProbe kOffloading = {"gpt2:L=2,C=128,H=4,V=256,T=64", "adamw", 4, 64,
                                    "dp=1,offload=activations@host"};
 constexpr std::string_view kBesideModel = "gpt2:L={},C=128,H=4,V=512,T=64";
-constexpr int32_t kMostCrowdedCores = 8;  // with more, nobody asks for more devices than there are cores
+constexpr int32_t kMostCrowdedCores = 8;  // more devices than cores are not measured on larger machines
 
 Status fill(Session& session, const std::string&) { return fill_probes(session); }
 
@@ -65,7 +65,7 @@ Result<std::unique_ptr<Calibration>> Calibration::create(std::shared_ptr<Runtime
   const bool listed = made->one_->size() > 1;
   made->most_members_ = made->one_->size();
   const Cluster cluster = made->one_->cluster();
-  // Several that are real: the first of them stands for all. Of virtual ones one is like another.
+  // Of several real devices the first stands for all. Virtual ones are equal.
   if (listed) {
     const std::string first = cluster.shared_cores > 0 ? made->backend_ : made->one_->device_name(0);
     TSR_ASSIGN_OR_RETURN(made->one_, runtime->open_devices(first));
@@ -90,7 +90,7 @@ void Calibration::list_pieces() {
     pieces_.push_back({std::move(name), weight,
                        [this, at, measure = std::move(measure)] { return measure(budget_s(pieces_[at])); }});
   };
-  // Of virtual devices those of f32 are the fastest; where TF32 is allowed they round, and take as long.
+  // The kernels of virtual devices are f32; with TF32 allowed they round, and take as long.
   grids_ = price_grids(is_coarse_, profile_.cores == 0);
   for (int pass = 0; pass < kPasses; ++pass) {
     for (PriceGrid& grid : grids_)
@@ -243,7 +243,7 @@ void Calibration::fit() {
     profile_.kernels.push_back(fit_table(name.first, name.second, points, all_ != nullptr));
     any.insert(any.end(), points.begin(), points.end());
   }
-  // Work rounded to half octaves, so that each has many ops.
+  // Work is rounded to half octaves, so that each has many ops.
   for (MeasuredPoint& point : any)
     point.work = std::exp2(std::round(2 * std::log2(std::max(1.0, point.work))) / 2);
   if (!any.empty()) profile_.kernels.push_back(fit_table("", DType::kF32, any, all_ != nullptr));
@@ -326,8 +326,8 @@ Status Calibration::measure_handover(double budget) {
   return {};
 }
 
-// Whole steps of one rank on every core, all computing at once; and of twice as many, that do so or take
-// turns.
+// Measures whole steps of one rank on every core, all computing at once; and of twice as many ranks, which do
+// so or wait for each other in turn.
 Status Calibration::measure_crowd(double budget) {
   const int32_t cores = profile_.cores;
   if (cores > kMostCrowdedCores) return {};
@@ -356,9 +356,9 @@ Status Calibration::measure_crowd(double budget) {
   return {};
 }
 
-// What they take against what the prices foretell of them. Of more ranks than cores the most that any
-// strategy loses counts: what is near the best is then left to fewer. The median of all passes: what else the
-// machine does in one of them must not decide.
+// Fits the factors between measured and predicted steps. For more ranks than cores the largest loss of any
+// strategy counts: the planner then chooses fewer ranks when the choice is close. The median of all passes,
+// so that disturbances in one of them do not decide.
 Status Calibration::fit_crowd() {
   const auto priced = std::make_shared<const DeviceProfile>(profile_);
   for (const Crowd& it : crowd_) {

@@ -20,14 +20,14 @@ namespace tessera {
 
 class Calibration {
  public:
-  // `devices`: "cpu", "cuda", "cuda:0,1". `seconds`: what all pieces together should take, about.
+  // `devices`: "cpu", "cuda", "cuda:0,1". `seconds`: approximate time of all pieces together.
   static Result<std::unique_ptr<Calibration>> create(std::shared_ptr<Runtime> runtime,
                                                      const std::string& devices, double seconds);
 
   double done() const;                         // share of the pieces; 1: the profile is complete
-  std::string next() const;                    // what is measured next, for people: "matrix products"
+  std::string next() const;                    // next measurement, for people: "matrix products"
   Status step();                               // measures it
-  Result<DeviceProfile> profile() const;       // kFailedPrecondition before all is done
+  Result<DeviceProfile> profile() const;       // kFailedPrecondition before the last piece
   Result<std::string> text() const;            // of the profile's file
   Status save(const std::string& path) const;  // nothing: default_path()
   std::string default_path() const;
@@ -42,7 +42,7 @@ class Calibration {
 
   void list_pieces();
   double budget_s(const Piece& piece) const;
-  // Seconds of every probe alone, and shared; empty where no kernel takes it.
+  // Seconds of every probe alone, and shared; empty where no kernel accepts it.
   Result<std::vector<MeasuredPoint>> measure_probes(const std::vector<Probe>& probes, double budget_s);
   Status measure_grid(PriceGrid& grid, double budget_s);
   Status measure_step(const StepProbe& probe, double budget_s);
@@ -57,7 +57,8 @@ class Calibration {
 
   std::shared_ptr<Runtime> runtime_;
   std::string backend_;
-  std::shared_ptr<DeviceSet> one_, all_;  // all_: one on each of the shared cores; null where none are shared
+  std::shared_ptr<DeviceSet> one_,
+      all_;  // all_: one device on each of the shared cores; null where none are shared
   int32_t most_members_ = 1;
   double seconds_ = 60;
   double clock_s_ = 0, others_s_ = 0;  // of all pieces; others_s_: times the share that others took
@@ -66,18 +67,19 @@ class Calibration {
   std::vector<Piece> pieces_;
   double all_weights_ = 0;
   size_t next_ = 0;
-  // A training step's kernels that go by their bytes, in order, and what each took in every pass.
+  // StepPasses: the kernels of a training step that are priced by bytes, in order, with their times in every
+  // pass.
   struct StepPasses {
     std::vector<std::pair<std::string, DType>> kernels;
     std::vector<std::vector<MeasuredPoint>> passes;
   };
   std::map<std::string_view, StepPasses> steps_;  // by model
   std::vector<PriceGrid> grids_;
-  // Of all passes.
+  // Points of all passes, by kind and number of members.
   std::map<std::pair<CollectiveKind, int32_t>, std::vector<MeasuredPoint>> collectives_;  // and members
   std::vector<MeasuredPoint> messages_;
   std::map<std::pair<Tier, Tier>, std::vector<MeasuredPoint>> copies_;
-  // Ranks side by side, and the seconds of their steps.
+  // Crowd: several ranks at once, and the seconds of their steps.
   struct Crowd {
     int32_t ranks;
     std::string parallel;

@@ -21,7 +21,7 @@ Status wrong(std::string message) {
   return Status(StatusCode::kCorrupt, "certificate: " + std::move(message));
 }
 
-// FNV-1a of the cluster in full: prices depend on all of it.
+// FNV-1a of the whole cluster, since prices depend on all of it.
 std::string fingerprint(const Cluster& cluster) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : cluster_to_json(cluster)) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
@@ -31,7 +31,7 @@ std::string fingerprint(const Cluster& cluster) {
   return text;
 }
 
-// Members by name and kind; the first that is not as it should be is the error.
+// Reader: reads members by name and kind; keeps the first error.
 class Reader {
  public:
   explicit Reader(const Json& json) : json_(json) {
@@ -176,7 +176,7 @@ Result<std::string> check_certificate_text(std::string_view text) {
                         request.cluster, fingerprint(cluster), cluster_fingerprint));
   TSR_ASSIGN_OR_RETURN(StepSearchOptions options, search_options(request));
   options.wide = json["version"] != 1;
-  // Nothing else fitted, so that the space is the larger one.
+  // The larger space, searched since nothing else fitted.
   if (const auto found = json.find("last_resort"); found != json.end() && *found == true)
     options.shard = options.offload = true;
   TSR_ASSIGN_OR_RETURN(const CertificateCheck check,

@@ -1,5 +1,5 @@
-// Certificates of searched steps as JSON files: everything that a check needs to be done elsewhere, by
-// somebody else, later.
+// Certificates of searched steps as JSON files: everything that an independent check needs, elsewhere or
+// later.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ struct StepSearchResult;
 
 Json certificate_json(const SearchRequest& request, const Cluster& cluster, const StepSearchResult& result);
 
-// Searches nothing: derives the space from the request, and proves every claim again. JSON of what was
-// checked; kCorrupt names the first claim that does not hold, with what was found and wanted.
+// Checks a certificate without a search: derives the space from the request, and proves every claim again.
+// Returns JSON of the claims; kCorrupt names the first false one, with the value found and wanted.
 Result<std::string> check_certificate_text(std::string_view text);
 
 }  // namespace tessera

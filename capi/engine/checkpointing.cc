@@ -1,5 +1,5 @@
-// Trainer::save and Trainer::resume. A checkpoint holds whole tensors by name and the few numbers that a
-// trainer is besides; nothing in it depends on devices or plan.
+// Trainer::save and Trainer::resume. A checkpoint holds whole tensors by name and the trainer's few numbers;
+// nothing in it depends on devices or plan.
 #include <algorithm>
 #include <vector>
 
@@ -25,7 +25,7 @@ Result<int64_t> number(const CheckpointInfo& info, const std::string& key) {
   return *value;
 }
 
-// A parameter that was trained in bf16, in a model of f32.
+// Whether a parameter trained in bf16 is resumed in a model of f32.
 bool widens(const TensorType& from, const TensorType& to) {
   return from.dtype == DType::kBF16 && to == TensorType{DType::kF32, from.shape};
 }
@@ -75,7 +75,7 @@ Status check_agreement(const CheckpointInfo& found, const CheckpointInfo& wanted
     if (parameters_only) break;
     const auto theirs = found.values.find(std::string(key)), ours = wanted.values.find(std::string(key));
     if (theirs != found.values.end() && theirs->second == ours->second) continue;
-    if (key == "data")  // fingerprints, which tell nobody anything
+    if (key == "data")  // fingerprints, which mean nothing to people
       return Status(
           StatusCode::kInvalidArgument,
           "the checkpoint was made with other data: wanted the same tokens, and the dataset's options "
@@ -126,7 +126,7 @@ CheckpointInfo Trainer::checkpoint_info() const {
     info.values[std::string(kOn)] = adapters_->on;
   }
   info.values["data"] = dataset_ ? to_text(dataset_->fingerprint()) : "fed";
-  // For people; a resumed run follows its own options.
+  // Recorded for people; a resumed run follows its own options.
   info.values["seed"] = to_text(settings_.seed);
   info.values["lr"] = to_text(settings_.rate.peak);
   info.values["steps"] = to_text(settings_.rate.steps);
@@ -175,7 +175,7 @@ Status Trainer::resume(const std::string& folder) {
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
   torn_ = true;
   for (const auto& [name, type] : checkpoint_info().tensors) {
-    // A checkpoint of a run whose loss was not scaled: the factor begins anew.
+    // The checkpoint is of a run without loss scaling: the factor starts over.
     if (name.starts_with("loss_scaling.") &&
         std::ranges::none_of(checkpoint.info().tensors,
                              [&](const auto& saved) { return saved.first == name; })) {

@@ -14,8 +14,7 @@
 namespace tessera {
 namespace {
 
-// A plan may leave devices idle: it then says so by an arena of nothing for them, and they run programs of
-// nothing.
+// Adds empty programs for devices that a plan leaves idle; such a plan has arenas of size 0 for them.
 void add_idle_ranks(Program& program, const Plan& plan, int32_t devices) {
   if (plan.estimate.arena_bytes.size() != static_cast<size_t>(devices)) return;
   const auto busy =
@@ -95,7 +94,7 @@ Result<Compiled> plan_all(std::span<const GraphToPlan> graphs, const ComputeSett
   TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_entries(graphs, compute, batch, devices));
   TSR_ASSIGN_OR_RETURN(Compiled compiled,
                        compiled_from(std::move(planned), *devices, compute.trace, compute.memory_limit));
-  // Several entries share an arena, which then is larger than the first alone has promised.
+  // With several entries the shared arena is larger than the first entry alone promises.
   if (!compute.plan_file.empty() && graphs.size() == 1)
     TSR_RETURN_IF_ERROR(check_promise(compiled.record->entries[0].plan, compiled.program)
                             .with_context(format("plan '{}'", compute.plan_file)));
@@ -121,8 +120,8 @@ Result<Compiled> compile_training_as_set(const Graph& forward, bool language_mod
   return plan_all(graphs, settings.compute, settings.batch, devices);
 }
 
-// Split over the vocabulary the fused loss makes its logits three times, and apart they are but a share of
-// them.
+// Whether the vocabulary is split: the fused loss would make its logits three times, and the logits of a
+// shard are small.
 bool splits_fused_vocabulary(const PlannedEntry& entry) {
   const std::span<const Node> nodes = entry.graph->nodes();
   for (size_t n = 0; n < nodes.size() && n < entry.plan.nodes.size(); ++n)
@@ -144,7 +143,7 @@ Result<Compiled> compile_training_with_loss(const Graph& forward, bool language_
     return compile_training_as_set(forward, language_model, apart, devices);
   auto together = compile_training_as_set(forward, language_model, fused, devices);
   if (together.ok() && !splits_fused_vocabulary(together->record->entries[0])) return together;
-  // Another head, a plan made for logits, memory, or a vocabulary that is split.
+  // Use logits: another head, a plan made for logits, memory, or a vocabulary that is split.
   auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
   if (!together.ok() || !with_logits.ok())
     return with_logits.ok() ? std::move(with_logits) : std::move(together);
@@ -152,7 +151,7 @@ Result<Compiled> compile_training_with_loss(const Graph& forward, bool language_
   return seconds(*together) < seconds(*with_logits) ? std::move(together) : std::move(with_logits);
 }
 
-// What to do where a model cannot be computed in the precision asked for.
+// Adds a remedy to an error, where a model cannot be computed in the requested precision.
 Result<Compiled> with_remedy(Result<Compiled> made, DType precision, const DeviceSet& devices) {
   if (made.ok() || precision == DType::kF32 || made.status().code() != StatusCode::kUnsupported) return made;
   return Status(

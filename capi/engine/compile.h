@@ -18,8 +18,7 @@
 
 namespace tessera {
 
-// What was decided and what it costs; the first entry is the one that was planned, the others follow its
-// placement.
+// PlanRecord: the plan's decisions and costs. The first entry was planned; the others follow its placement.
 struct PlanRecord {
   struct Device {
     std::string name;
@@ -31,13 +30,13 @@ struct PlanRecord {
   std::vector<Candidate> candidates;
   PlanSearch search;
   std::vector<Device> devices;
-  std::vector<TraceEvent> predicted_trace;  // of the first entry; where asked for
-  // What explains it: the program, where the record is a plan's; else it is with whoever runs it.
+  std::vector<TraceEvent> predicted_trace;  // of the first entry; on request
+  // The program for explanations, where the record belongs to a plan; else its runner has it.
   std::shared_ptr<const Program> program;
   Cluster cluster;
   std::string devices_text;          // "cpu:4"
   int64_t memory_limit = 0;          // bytes a device; 0: none
-  std::vector<std::string> reasons;  // what else explains it: what frozen parameters change
+  std::vector<std::string> reasons;  // further reasons: the effect of frozen parameters
 };
 
 struct Compiled {
@@ -45,31 +44,32 @@ struct Compiled {
   Program program;
 };
 
-// What depends on the devices: the element type beside products of fp8, and what their libraries have fused.
+// Fills in the settings that depend on the devices: the element type next to fp8, and fused library
+// epilogues.
 TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices);
 
-// Entries "train_step" and "eval" (that one alone when settings.evaluate_only).
-// language_model: the loss is made from "logits"; else the graph has its own output "loss".
+// Compiles entries "train_step" and "eval" (only the latter with settings.evaluate_only). With language_model
+// the loss is made from "logits"; else the graph has its own output "loss".
 Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
                                   const std::shared_ptr<DeviceSet>& devices);
 
-// A prompt is read in chunks, largest first.
+// PrefillChunk: a prompt is processed in chunks, largest first.
 struct PrefillChunk {
   std::string_view entry;
   int64_t tokens;
 };
-// The largest is for GPUs: their products compute faster than weights are read from 300 to 600 rows on.
+// The largest is for GPUs: from 300 to 600 rows on, their matmuls take longer than reading the weights.
 inline constexpr PrefillChunk kPrefillChunks[] = {
     {"prefill.1024", 1024}, {"prefill.128", 128}, {"prefill.16", 16}};
 
-// Entries "decode" (one token) and those of kPrefillChunks that the context and devices take.
+// Compiles entries "decode" (one token) and those of kPrefillChunks that fit the context and devices.
 Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,
                                     const std::shared_ptr<DeviceSet>& devices);
 
-// Any graph, one entry "main".
+// Compiles any graph as one entry "main".
 Result<Compiled> compile_graph(const Graph& graph, const PlanOptions& options, const DeviceSet& devices);
 
-// Entries that already have plans.
+// Compiles entries that already have plans.
 Result<Compiled> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices);
 
 }  // namespace tessera

@@ -17,13 +17,13 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Without the byte-order mark that some editors put before UTF-8: no model should learn it. UTF-8 holds no
-// byte fe or ff: what begins with a mark of 16 or 32 bits is not meant as the bytes it is.
+// Strips the UTF-8 byte-order mark that some editors write: no model should learn it. Text with a mark of 16
+// or 32 bits is refused, since bytes fe and ff never occur in UTF-8.
 Result<std::string_view> plain_text(std::string_view text) {
   struct Mark {
     std::string_view bytes, encoding;
   };
-  // Those of 32 bits first: UTF-16 of little-endian machines begins like them.
+  // 32-bit marks first: the UTF-16 mark of little-endian machines is their prefix.
   constexpr Mark kMarks[] = {{"\xff\xfe\0\0"sv, "UTF-32"},
                              {"\0\0\xfe\xff"sv, "UTF-32"},
                              {"\xff\xfe"sv, "UTF-16"},
@@ -47,7 +47,7 @@ Result<std::string_view> plain_text(std::string_view text) {
   return text;
 }
 
-// One JSON object a line: trained on as it stands, a model would learn braces and the names of fields.
+// Refuses one JSON object a line: trained on as it is, a model would learn braces and field names.
 Status check_format(std::string_view path) {
   for (const std::string_view ending : {".jsonl"sv, ".ndjson"sv})
     if (path.ends_with(ending))

@@ -1,6 +1,6 @@
-// Dataset: token ids cut into samples of seq + 1 (inputs and labels shifted by one), stride seq. Immutable;
-// any thread. Which sample stands at place n of the training order is a pure function of (seed, n): nothing
-// to save or restore.
+// Dataset: token ids split into samples of seq + 1 (inputs and labels shifted by one), stride seq. Immutable;
+// any thread. The sample at place n of the training order is a pure function of (seed, n): nothing to save or
+// restore.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ class Dataset {
   int64_t train_samples() const { return train_samples_; }
   int64_t eval_samples() const { return eval_samples_; }
   int32_t largest_token() const { return largest_token_; }
-  // Of the token frequencies of the whole text, nats a token: the loss of a model that knows only those.
+  // Entropy of the token frequencies of the whole text, nats a token: the loss of a model that knows only
+  // those.
   double unigram_entropy() const;
   uint64_t fingerprint() const;  // of tokens, cut and order
 
@@ -42,7 +43,7 @@ class Dataset {
     double eval_fraction;
     bool shuffle;
     uint64_t seed;
-    bool special;  // control tokens written out in a text are these tokens
+    bool special;  // control tokens written out in a text are read as such
   };
   static Result<Cut> read_cut(const Options& options, bool of_text);
   static Result<std::shared_ptr<const Dataset>> cut_tokens(std::vector<int32_t> tokens, const Cut& cut);
@@ -58,7 +59,7 @@ class Dataset {
 };
 
 // Place i of a random permutation of 0..count-1 that depends on `key` alone, without storing it: a Feistel
-// network on the next power of four, walked until it lands inside (at most 4 rounds on average).
+// network on the next power of four, repeated until the result is in range (at most 4 rounds on average).
 int64_t permuted(int64_t i, int64_t count, uint64_t key);
 
 }  // namespace tessera

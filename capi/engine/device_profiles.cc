@@ -95,7 +95,8 @@ Status keep_fastest_algorithms(const Program& program, DeviceSet& devices) {
   TSR_ASSIGN_OR_RETURN(AlgorithmChoices timed, time_algorithms(program, before.algorithms, devices));
   if (timed != before.algorithms) {
     TSR_ASSIGN_OR_RETURN(DeviceProfile now, read_profile(path));
-    std::map<std::string, std::string> all;  // who wrote first has computed with it
+    std::map<std::string, std::string>
+        all;  // the first writer's choices win, since it has computed with them
     if (now.algorithms.backend == timed.backend)
       for (AlgorithmChoice& choice : now.algorithms.choices)
         all.emplace(std::move(choice.kernel), std::move(choice.variant));

@@ -52,19 +52,20 @@ struct PlanRequest {
   std::span<const GraphToPlan> graphs;
   const ComputeSettings& compute;
   int64_t batch;
-  uint64_t profile;                     // checksum of what the prices come from
-  std::shared_ptr<DeviceSet> measured;  // where plans are run to choose between them; null: nowhere
-  bool any_that_fits = false;           // whether one fits is the question, not which is the fastest
+  uint64_t profile;                     // checksum of the source of the prices
+  std::shared_ptr<DeviceSet> measured;  // devices that try plans to choose between them; null: none
+  bool any_that_fits = false;           // whether any plan that fits will do, fast or not
   KnownAttempts* known = nullptr;       // of the first entry, under other limits
 };
 
-// What would do where the first entry does not fit.
+// LeastFound: the least memory found to suffice, where the first entry does not fit.
 struct LeastFound {
   int64_t limit = 0;         // the smallest
   std::optional<Plan> plan;  // with it
 };
 
-// With `limit` for the first entry, which alone is searched, or is `settled`; the others follow it.
+// Plans all entries once: searches the first under `limit`, unless `settled` is its plan; the others follow
+// it.
 Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cluster& cluster,
                              const KernelCatalog& catalog, LeastFound* least, const Plan* settled = nullptr) {
   EntryPlans planned;
@@ -76,7 +77,7 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
     options.global_batch = request.batch;
     options.symbols = graph.symbols;
     options.memory_limit = limit;
-    options.advise = false;  // that is for all entries together
+    options.advise = false;  // advice is for all entries together
     PlannedEntry entry{graph.name, graph.graph, {}};
     if (entries.empty() && settled != nullptr) {
       entry.plan = *settled;
@@ -96,10 +97,10 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
           options.finalists = static_cast<int32_t>(compute.measure);
           options.measure = measured_steps(request.measured, graph.graph);
         }
-      } else {  // parameters and state stay where the first entry has them
+      } else {  // parameters and state stay at the first entry's placement
         options.like = &entries[0].plan;
         options.like_graph = entries[0].graph.get();
-        options.memory_limit = kNoLimit;  // what all come to together is what counts
+        options.memory_limit = kNoLimit;  // the limit applies to all entries together
       }
       Result<PlanResult> made = make_plan(*graph.graph, cluster, catalog, options);
       if (!made.ok()) return made.status().with_context(format("planning '{}'", graph.name));
@@ -116,10 +117,10 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
   return planned;
 }
 
-// The planner sees the first entry alone; when the others make the arena larger than the limit, it is asked
-// again for a plan of which as much less is used: the same plan would come back for a limit that is merely
-// smaller. In the end it leaves them as much room as it can. What comes back fits, or is the smallest that
-// was found.
+// Plans entries that fit together. The planner sees only the first entry; when the others make the arena
+// exceed the limit, it is asked again for a plan that uses that much less: a smaller limit alone would bring
+// the same plan back. At last it leaves them as much room as it can. The result fits, or is the smallest
+// found.
 Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cluster& cluster,
                                const KernelCatalog& catalog) {
   constexpr int kAttempts = 5;
@@ -133,7 +134,7 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
     Result<EntryPlans> planned = plan_once(request, asked, cluster, catalog, &least);
     if (!planned.ok()) {
       const bool too_large = planned.status().code() == StatusCode::kOutOfMemory;
-      // Where the first entry alone does not fit, all together do not.
+      // When the first entry alone does not fit, all together do not.
       if (!too_large || (attempt == 0 && (least.limit == 0 || request.any_that_fits))) return planned;
       break;
     }
@@ -145,7 +146,7 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
   }
   PlanRequest smallest = request;
   smallest.any_that_fits = false;
-  if (least.limit == 0) {  // asked in vain before anything was found too large
+  if (least.limit == 0) {  // tried without success before anything was found too large
     const Result<EntryPlans> refused = plan_once(smallest, 1, cluster, catalog, &least);
     if (refused.ok() || least.limit == 0) return refused;
   }
@@ -163,25 +164,25 @@ Result<EntryPlans> plan_within(const PlanRequest& given, int64_t limit, const Cl
     least = std::move(other);
     if (planned->largest_limited_bytes(cluster) > limit) return planned;
   }
-  // A plan that is of use is searched for, so that its gap and what else there is are known.
+  // Search for a usable plan, so that its gap and the alternatives are known.
   Result<EntryPlans> searched = plan_once(smallest, least.limit, cluster, catalog, nullptr);
   if (searched.ok() && searched->largest_limited_bytes(cluster) <= limit) return searched;
   return planned;
 }
 
-// What would do, in place of a plan that is too large.
+// The error for plans that are too large, with a remedy.
 Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans& smallest,
                     const Cluster& cluster, const KernelCatalog& catalog) {
   const auto given = static_cast<int32_t>(cluster.devices.size());
   constexpr int32_t kMostDevices = 16;
-  PlanRequest priced = request;  // on devices that are not there nothing is run
+  PlanRequest priced = request;  // nothing is tried on devices that are absent
   priced.measured = nullptr;
   priced.any_that_fits = true;
   const auto fits = [&](int32_t count) -> Result<bool> {
     Cluster larger = cluster;
     larger.devices.resize(static_cast<size_t>(count), cluster.devices.back());
     const Result<EntryPlans> planned = plan_within(priced, limit, larger, catalog);
-    // Words may ask for another number of devices.
+    // The words may want another number of devices.
     if (!planned.ok()) return false;
     return planned->largest_limited_bytes(larger) <= limit;
   };

@@ -27,20 +27,20 @@ struct GraphToPlan {
   std::shared_ptr<const Graph> graph;
   std::vector<std::pair<std::string, int64_t>> symbols;
 
-  // With those of `symbols` that the graph has.
+  // Binds those of `symbols` that the graph has.
   static GraphToPlan of(std::string name, std::shared_ptr<const Graph> graph,
                         const std::vector<std::pair<std::string, int64_t>>& symbols);
 };
 
-// One entry point with the graph and plan that it comes from.
+// PlannedEntry: one entry point with its graph and plan.
 struct PlannedEntry {
   std::string name;
   std::shared_ptr<const Graph> graph;
   Plan plan;
 };
 
-// What was planned for some entries that share an arena, and the program that it comes to. The first is the
-// one that was searched for, the others follow its placement.
+// EntryPlans: plans of entries that share an arena, and their program. The first was searched for; the others
+// follow its placement.
 struct EntryPlans {
   std::vector<PlannedEntry> entries;
   std::vector<Candidate> candidates;
@@ -55,19 +55,19 @@ struct EntryPlans {
   }
 };
 
-// The program of what is planned.
+// Makes the program of the plans.
 Status lower_entries(EntryPlans& plans, const KernelCatalog& catalog);
 
-// Searches for the first entry, or reads its plan from the file that `compute` names, and has the others
-// follow it. kOutOfMemory, with what would do, where they do not fit together.
+// Searches a plan for the first entry, or reads it from the file that `compute` names; the others follow it.
+// kOutOfMemory, with a remedy, where they do not fit together.
 Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const ComputeSettings& compute,
                                 int64_t batch, const std::shared_ptr<DeviceSet>& devices);
 
-// Bytes of a device that plans may fill: `memory_limit`, or where that is 0 what the smallest device has. 0:
-// none.
+// Bytes of a device that plans may fill: `memory_limit`, or if that is 0 the memory of the smallest device.
+// 0: no limit.
 int64_t limit_of(const Cluster& cluster, int64_t memory_limit);
 
-// Checksum of what the prices come from.
+// Checksum of the source of the devices' prices.
 uint64_t profile_of(const DeviceSet& devices);
 
 }  // namespace tessera

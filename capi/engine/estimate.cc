@@ -49,7 +49,7 @@ Json seconds_object(const StepTime& time) {
           {"update", time.update_s}};
 }
 
-// Names of the words given, to tell what is pinned.
+// Names in the words given, which are pinned.
 std::set<std::string> names_of(std::string_view words) {
   std::set<std::string> names;
   for (const std::string& word : split(words, ',')) names.emplace(trim(word.substr(0, word.find('='))));
@@ -78,16 +78,16 @@ struct Estimate {
   std::string cluster_text, parallel, features;
   int64_t devices = 0;  // given
   int64_t batch = 0, memory_limit = 0;
-  std::string batch_words;  // where the batch is chosen, from what
-  double bound_per_s = 0;   // sequences; and how many batches were looked at
+  std::string batch_words;  // range from which the batch is chosen
+  double bound_per_s = 0;   // sequences; number of batches tried
   int64_t batches = 0;
   TransformerShape model;
-  Cluster cluster;                         // of one kind, for several what stands for those used
-  FoundStep found;                         // the plan, of a search that was settled on
+  Cluster cluster;                         // of one kind; with several kinds, those that are used
+  FoundStep found;                         // the chosen plan
   std::optional<StepSearchResult> search;  // absent where the plan was given
   Json certificate;                        // where one was asked for
   std::vector<std::string> reasons;
-  // Of the plan: with what was given up for it.
+  // Gap of the chosen plan, including the time given up for robustness.
   double gap() const { return std::max(0.0, 1 - search->bound_s / found.time.step_s); }
 };
 
@@ -95,7 +95,7 @@ struct Estimate {
 
 Result<Fleet> open_fleet(const std::string& text) {
   Fleet fleet;
-  // A file may have a + in its name.
+  // A file name may contain a +.
   if (text.ends_with(".json") && std::ifstream(text).good()) {
     TSR_ASSIGN_OR_RETURN(Cluster cluster, open_cluster(text));
     fleet.clusters.push_back(std::move(cluster));
@@ -126,7 +126,7 @@ Result<StepSearchOptions> search_options(const SearchRequest& request) {
   for (const std::string& word : split(request.parallel, ','))
     if (trim(word).starts_with("pp=") && word.find(':') != std::string::npos)
       search.virtual_stages = plan.virtual_stages, search.schedule = plan.schedule;
-  // The whole space; what slows plans down to save memory only where asked for, or where nothing fits
+  // Search the whole space; memory savers that slow plans down only on request, or where nothing fits
   // without.
   search.wide = true;
   if (pinned.contains("cp")) search.cp = plan.cp;
@@ -141,7 +141,7 @@ Result<StepSearchOptions> search_options(const SearchRequest& request) {
 
 namespace {
 
-// Of plans nearly as fast as the search's the steadiest.
+// Chooses, among plans nearly as fast as the best, the most robust.
 void settle(Estimate& it, const StepSearchOptions& options, double within) {
   it.found = it.search->best;
   auto steady = steady_step(it.model, it.cluster, options, *it.search, within);
@@ -160,7 +160,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   OptionReader reader(options, "estimate");
   Estimate it;
   it.cluster_text = reader.text("cluster");
-  // A number, or a range of them to choose from.
+  // A number, or a range to choose from.
   const auto batch = options.find("batch");
   if (batch != options.end() && std::holds_alternative<std::string>(batch->second))
     it.batch_words = reader.text("batch");
@@ -232,7 +232,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
                "is of all: pin some of tp, dp, pp, cp or the micro-batch, or leave out 'certificate'",
                it.search->solved));
   if (certified) it.certificate = certificate_json(request, it.cluster, *it.search);
-  if (it.search->stage_kinds) {  // stages of kinds of their own: as they were cut
+  if (it.search->stage_kinds) {  // stages of different kinds: as they were split
     it.found = it.search->best;
     return it;
   }
@@ -241,7 +241,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
   return it;
 }
 
-// The last is to stand first.
+// Puts the last reason first.
 std::vector<std::string> kind_reasons(const StepSearchResult& search) {
   std::vector<std::string> reasons;
   for (size_t i = search.kinds.size(); i-- > 1;) {

@@ -1,4 +1,4 @@
-// Prices of training steps on clusters that need not be present.
+// Estimates of training steps on clusters that may be absent.
 #pragma once
 
 #include <string>
@@ -10,23 +10,23 @@
 
 namespace tessera {
 
-// A preset ("dgx-a100-80gb:512") or a JSON file (a name ending in ".json"), or several of them with + between
+// A preset ("dgx-a100-80gb:512") or a JSON file (a name ending in ".json"), or several of them joined by +
 // ("dgx-a100-80gb:8+dgx-h100:8").
 Result<Fleet> open_fleet(const std::string& text);
 
-// What a search was asked for, in the words it was asked with.
+// SearchRequest: the options of a search, in the caller's words.
 struct SearchRequest {
   std::string description, cluster, parallel, features;
   int64_t batch = 1, memory_limit = 0;
 };
 
-// What is named in `parallel` is pinned.
+// Choices named in `parallel` are pinned.
 Result<StepSearchOptions> search_options(const SearchRequest& request);
 
-// JSON, as tessera.h says of tsr_plan_estimate.
+// JSON, documented in tessera.h at tsr_plan_estimate.
 Result<std::string> estimate_step(std::string_view description, const Options& options);
 
-// The same explained, as one HTML page.
+// The explanation as one HTML page.
 Result<std::string> estimate_page(std::string_view description, const Options& options);
 
 }  // namespace tessera

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// "tp=4,pp=2,dp=1": what is pinned.
+// Reads pinned sizes: "tp=4,pp=2,dp=1".
 Status read_pins(std::string_view parallel, GenerateOptions& options) {
   for (const std::string& part : split(parallel, ',')) {
     const std::string_view word = trim(part);

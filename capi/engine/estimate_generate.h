@@ -1,4 +1,4 @@
-// Prices and plans of generating text on clusters that need not be present.
+// Estimates of text generation on clusters that may be absent.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace tessera {
 // Whether the options of tsr_plan_estimate ask for generation (mode=generate).
 bool wants_generation(const Options& options);
 
-// JSON, as tessera.h says of tsr_plan_estimate.
+// JSON, documented in tessera.h at tsr_plan_estimate.
 Result<std::string> estimate_generation(std::string_view description, const Options& options);
 
-// The same explained, as one HTML page.
+// The explanation as one HTML page.
 Result<std::string> estimate_generation_page(std::string_view description, const Options& options);
 
 }  // namespace tessera

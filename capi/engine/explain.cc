@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Frozen parameters change what a plan should be: it is said where there are any.
+// Adds the effect of frozen parameters, if any.
 void explain_frozen(const Graph& graph, Explanation& explanation) {
   int64_t trained = 0, all = 0;
   for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
@@ -27,7 +27,7 @@ void explain_frozen(const Graph& graph, Explanation& explanation) {
              trained, all));
 }
 
-// What was run to choose between plans, fastest first.
+// Adds the plans that were tried, fastest first.
 void explain_measured(const PlanRecord& record, Explanation& explanation) {
   std::vector<const Candidate*> measured;
   for (const Candidate& it : record.candidates)

@@ -1,4 +1,4 @@
-// Explanations of plans that were made through the engine, as JSON and as a page.
+// Explanations of the engine's plans, as JSON and as a page.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Of the plan's own program, or of the one given where the record has none (a trainer's).
+// Explains the plan's own program, or the one given where the record has none (a trainer's).
 Result<Explanation> explain_plan(const PlanRecord& record, bool drawings);
 
 Result<std::string> plan_explanation_json(const PlanRecord& record);

@@ -35,7 +35,7 @@ std::vector<double> never_falling(std::vector<double> seconds) {
   }
   seconds.clear();
   for (const Block& block : blocks) seconds.insert(seconds.end(), block.count, std::exp(block.mean()));
-  // Means of neighbouring blocks that differ by rounding alone.
+  // Means of adjacent blocks may differ by rounding: make them monotonic.
   for (size_t i = 1; i < seconds.size(); ++i) seconds[i] = std::max(seconds[i], seconds[i - 1]);
   return seconds;
 }
@@ -66,7 +66,7 @@ void limit_to_scale(std::vector<double>& seconds, const std::vector<std::vector<
 
 namespace {
 
-// The values along one axis that pass through `start`.
+// The values along one axis from `start` on.
 std::vector<double> line_of(const std::vector<double>& seconds, size_t start, size_t stride, size_t count) {
   std::vector<double> line;
   for (size_t i = 0; i < count; ++i) line.push_back(seconds[start + i * stride]);
@@ -76,7 +76,7 @@ std::vector<double> line_of(const std::vector<double>& seconds, size_t start, si
 }  // namespace
 
 void settle(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks) {
-  // One axis undoes a little of what another did, less each time.
+  // Sweeps over all axes: one axis undoes a little of another's work, less each time.
   constexpr int kSweeps = 20;
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     size_t stride = 1;
@@ -85,7 +85,7 @@ void settle(std::vector<double>& seconds, const std::vector<std::vector<double>>
       for (size_t start = 0; start < seconds.size(); ++start) {
         if (start / stride % count != 0) continue;
         std::vector<double> line = never_falling(line_of(seconds, start, stride, count));
-        // Rates, from the last mark to the first, do not fall either.
+        // Rates never fall either, from the last mark to the first.
         std::vector<double> rates;
         for (size_t i = count; i-- > 0;) rates.push_back(line[i] / marks[axis][i]);
         rates = never_falling(std::move(rates));

@@ -1,4 +1,4 @@
-// Measured seconds -> what a profile may hold: curves and tables on which more work is never cheaper.
+// Fitted prices: measured seconds -> curves and tables of a profile, on which more work never costs less.
 #pragma once
 
 #include <vector>
@@ -15,30 +15,30 @@ struct MeasuredPoint {
 // Least change on logarithms that makes the values never fall (pool adjacent violators).
 std::vector<double> never_falling(std::vector<double> seconds);
 
-// Along every axis of a row-major grid: each value at least those of less work.
+// Raises values of a row-major grid along every axis to at least those of less work.
 void raise_to_monotonic(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
 
-// Along every axis: twice the work takes at most twice as long, so that a part of a kernel is never cheaper
-// than its share. What computes does so; what was measured otherwise was disturbed.
+// Lowers values along every axis so that twice the work takes at most twice as long: a part of a kernel then
+// never costs less than its share. Compute does scale so; other measurements were disturbed.
 void limit_to_scale(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
 
-// Both, by about the least change on logarithms, so that a value that was disturbed gives way to its
-// neighbours and not they to it.
+// Both, by about the least change on logarithms, so that a disturbed value moves towards its neighbours and
+// not they towards it.
 void settle(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
 
-// Points of equal work become their median; then never falling; then at most one mark for every factor of
-// `spacing` in work, but for the first and the last.
+// Takes the median of points of equal work, makes it monotonic, and keeps at most one mark for every factor
+// of `spacing` in work, besides the first and the last.
 PriceCurve fit_curve(std::vector<MeasuredPoint> points, double spacing = 1.6);
 
-// The same for both times of a kernel; the table goes by bytes.
+// The same for both times of a kernel; the table's axis is bytes.
 PriceTable fit_table(std::string op, DType dtype, const std::vector<MeasuredPoint>& points, bool is_shared);
 
-// The same points measured in several passes: of each the slowest with the help of all cores, and the median
-// with every core at work on its own. Help comes from as far away as the host has put its cores for the
-// moment, and a plan has to live with that.
+// Combines the points of several passes: the slowest of each with the help of all cores, the median with
+// every core at work on its own. The host may place helping cores far apart, and a plan has to live with
+// that.
 std::vector<MeasuredPoint> put_together(const std::vector<std::vector<MeasuredPoint>>& passes);
 
-// Fills the table of a grid with its points, row-major, settled.
+// Fills the table of a grid with its points, row-major, monotonic.
 PriceTable fill_table(PriceTable table, const std::vector<MeasuredPoint>& points, bool is_shared);
 
 }  // namespace tessera

@@ -20,11 +20,11 @@ Result<Graph> graph_of_plan(const Plan& plan, const Graph& given);
 // The plan of `graph` in the file at `path`.
 Result<Plan> read_plan_file(const std::string& path, const Graph& graph);
 
-// What it says in two places must agree, and it must be for this batch and these symbols.
+// Checks that the plan is consistent, and for this batch and these symbols.
 Status check_followed(const Plan& plan, const Graph& graph, int64_t batch,
                       const std::vector<std::pair<std::string, int64_t>>& symbols);
 
-// The bytes that it promises are those of its program, unless it was changed since.
+// Checks that the promised bytes are those of its program, unless the plan was edited.
 Status check_promise(const Plan& plan, const Program& program);
 
 }  // namespace tessera

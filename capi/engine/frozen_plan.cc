@@ -17,14 +17,14 @@
 namespace tessera {
 namespace {
 
-// Of the fullest device at its peak, and of the step.
+// Parts of the fullest device's peak, and of the step.
 struct Parts {
   int64_t state = 0;  // gradients and optimizer state
   int64_t bytes = 0;
   double step_s = 0, reduced_s = 0;  // reduced: communication over data-parallel ranks, hidden or not
 };
 
-// Of `step` under a plan.
+// The parts of `step` under a plan.
 Result<Parts> parts_of(const Graph& step, const Plan& plan, const Cluster& cluster,
                        const DeviceSet& devices) {
   const EntrySpec entry{"train_step", &step, &plan};
@@ -44,8 +44,8 @@ Result<Parts> parts_of(const Graph& step, const Plan& plan, const Cluster& clust
   return parts;
 }
 
-// The forward nodes that are in both, in their order: all but those of adapters. What joins an adapter's
-// product to its weight's stands for the latter.
+// The forward nodes in both models, in order: all except those of adapters. The sum of a weight's matmul and
+// its adapter's stands for the former.
 std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, TensorId>& joined) {
   std::set<std::string> names;
   for (const Adapter& adapter : find_adapters(step)) names.insert({adapter.a, adapter.b});
@@ -69,7 +69,7 @@ std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, Tens
   return values;
 }
 
-// The values of `to` that stand where those of `set` do in `from`, the same model with adapters or without.
+// Translates the values in `set` from `from` to `to`, the same model with adapters or without.
 std::vector<TensorId> carried(const std::vector<TensorId>& set, const Graph& from, const Graph& to) {
   std::map<TensorId, TensorId> joined, unused, place;
   const std::vector<TensorId> here = values_of_model(from, joined), there = values_of_model(to, unused);
@@ -84,8 +84,8 @@ std::vector<TensorId> carried(const std::vector<TensorId>& set, const Graph& fro
   return {found.begin(), found.end()};
 }
 
-// `plan` of `step` as a plan of `trained`: its strategy, on as many devices, and the values that it computes
-// again or moves.
+// `plan` of `step` as a plan of `trained`: the same strategy on as many devices, with the same values
+// recomputed or moved.
 Result<Plan> same_plan(const Graph& step, const Plan& plan, StrategySpec spec, const Graph& trained,
                        const TrainerSettings& settings, const Cluster& cluster, const DeviceSet& devices) {
   const bool has_set = spec.recompute == RecomputeForm::kSome;
@@ -117,7 +117,7 @@ Result<Plan> same_plan(const Graph& step, const Plan& plan, StrategySpec spec, c
   return std::move(planned.plan);
 }
 
-// Of the plan as it is, and of the same one with all parameters trained.
+// Parts under the plan, and under the same one with all parameters trained.
 std::pair<Result<Parts>, Result<Parts>> both(const Graph& step, const Plan& plan, const Graph& trained,
                                              const TrainerSettings& settings, const DeviceSet& devices) {
   const auto pins = parse_parallel(plan.strategy == "single" ? "dp=1" : plan.strategy);
@@ -136,7 +136,7 @@ int64_t largest_arena(const PlanRecord& record) {
   return bytes;
 }
 
-// What the frozen model's strategy has less of than full training's.
+// Describes where the frozen model's strategy needs less than full training's.
 std::vector<std::string> less_needed(const std::string& frozen, const std::string& full) {
   const auto a = parse_parallel(frozen == "single" ? "" : frozen),
              b = parse_parallel(full == "single" ? "" : full);
@@ -176,7 +176,7 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
   std::vector<std::string> reasons;
   const std::string& strategy = compiled.entries[0].plan.strategy;
 
-  // The same plan with all parameters trained.
+  // The same plan, with all parameters trained.
   if (const Result<Graph> trained_step = training_step(*whole, language_model, full); trained_step.ok()) {
     const auto [frozen, trained] = both(step, compiled.entries[0].plan, *trained_step, full, *devices);
     if (trained.ok() && frozen.ok()) {

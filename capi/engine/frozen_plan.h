@@ -1,5 +1,5 @@
-// Why a model with frozen parameters is planned differently from one that is trained in full, for the devices
-// at hand: both are planned, and this very plan is lowered for full training too.
+// Reasons why a model with frozen parameters is planned differently from one trained in full, on the devices
+// present. Both are planned, and the frozen model's plan is also lowered for full training.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Sentences; none where nothing is frozen. `compiled` is what compile_training made of the other arguments.
-// Full training is of the model without adapters.
+// Sentences; none where nothing is frozen. `compiled` is the result of compile_training for the other
+// arguments. Full training means the model without adapters.
 std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language_model,
                                              const TrainerSettings& settings,
                                              const std::shared_ptr<DeviceSet>& devices,

@@ -57,7 +57,7 @@ Generator::~Generator() {
   changed_.notify_all();
 }
 
-// From the instructions of "decode". A table is read by rows (OpCost), every other parameter whole.
+// Counts from the instructions of "decode". Tables are read by rows (OpCost), every other parameter whole.
 void Generator::note_reads() {
   for (const RankProgram& rank : running_->session().executable().program().ranks)
     for (const EntryPoint& entry : rank.entries) {
@@ -157,7 +157,7 @@ Status Generator::begin(std::vector<int32_t> prompt, TextSettings text) {
 
 void Generator::cancel() {
   if (!runtime().in_creating_process()) return;
-  const std::lock_guard lock(mutex_);  // else a worker about to wait for room could miss it
+  const std::lock_guard lock(mutex_);  // otherwise a worker about to wait for room could miss it
   cancelled_ = true;
   changed_.notify_all();
 }
@@ -183,7 +183,7 @@ Result<TextPiece> Generator::next(double timeout_s) {
     return Status(StatusCode::kInternal, "the text ended without saying so");
   }
   TextPiece piece = pieces_.front();
-  // The end stays: asking again gives the same answer.
+  // The end is never removed: asking again gives the same answer.
   if (piece.kind != TextPiece::Kind::kEnd) pieces_.pop_front();
   changed_.notify_all();
   return piece;
@@ -236,14 +236,14 @@ Result<int32_t> Generator::advance(std::string_view entry, int64_t chunk, std::s
   return token;
 }
 
-// The prompt in chunks, the last of which may be partly padding (`length` says so). Returns the token sampled
-// after the last; those sampled after earlier chunks mean nothing.
+// Processes the prompt in chunks, the last of which may be partly padding (`length` says so). Returns the
+// token sampled after the last; tokens sampled after earlier chunks mean nothing.
 Result<int32_t> Generator::prefill(std::span<const int32_t> prompt) {
   const int64_t count = static_cast<int64_t>(prompt.size());
   int32_t token = -1;
   for (int64_t done = 0; done < count && !cancelled_;) {
     const int64_t rest = count - done;
-    // The largest that is full; the smallest may be partly padding.
+    // The largest chunk that is full; the smallest may be partly padding.
     PrefillChunk chunk{kDecode, 1};
     for (const PrefillChunk& larger : std::views::reverse(kPrefillChunks))
       if (running_->has_entry(larger.entry) && (rest >= larger.tokens || (chunk.tokens == 1 && rest > 1)))
@@ -274,8 +274,8 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
       return Finish::kCancelled;
     previous = token;
   }
-  (void)stream.add(echoed.finish());  // the beginning of a character, which what follows may finish
-  // Every token but the last one sampled is written to the cache.
+  (void)stream.add(echoed.finish());  // the beginning of a character, which later bytes may complete
+  // Every token except the last one sampled is written to the cache.
   const int64_t count = static_cast<int64_t>(prompt.size());
   int64_t room = settings_.context - count + 1;
   if (text_.max_tokens > 0) room = std::min(room, text_.max_tokens);

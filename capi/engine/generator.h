@@ -73,7 +73,7 @@ class Generator {
   TextSettings text_;                           // of the text in progress; the worker reads it
   std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
   std::unique_ptr<Running> running_;
-  std::string last_entry_;  // that ran for this text; empty before the first
+  std::string last_entry_;  // last entry run for this text; empty before the first
   int32_t vocabulary_ = 0;
 
   std::mutex mutex_;

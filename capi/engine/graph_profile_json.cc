@@ -20,7 +20,7 @@ Json object_of(const WorkTotals& work) {
           {"nodes", work.nodes}};
 }
 
-// Totals under names, in the order in which they first appear, whole and by phase.
+// Grouped: totals by name, in the order of first appearance, whole and by phase.
 class Grouped {
  public:
   void add(const std::string& name, WorkPhase phase, const WorkTotals& work) {

@@ -1,4 +1,4 @@
-// The profile of a graph as JSON, as tessera.h says of tsr_graph_profile.
+// The profile of a graph as JSON, documented in tessera.h at tsr_graph_profile.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// First values of parameters: drawn from (seed, name, element index) alone, so they do not depend on the
-// layout, on the other parameters, or on the order in which they are asked for.
+// Initial values of parameters: drawn from (seed, name, element index) alone, so they depend neither on the
+// layout, nor on other parameters, nor on the order of requests.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The tokenizer inside a file, without the rest of the model: .tsr, GGUF, or a vocabulary-only GGUF.
+// The tokenizer of a file, without the rest of the model: .tsr, GGUF, or a vocabulary-only GGUF.
 #pragma once
 
 #include <memory>

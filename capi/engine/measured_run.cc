@@ -44,8 +44,8 @@ Result<Intervals> intervals_of(std::vector<TraceEvent> events, const Program& pr
   return intervals;
 }
 
-// From when the last of those who meet begins. Here every rank has the same instructions but for the two ends
-// of a message, which stand at the same place.
+// Seconds from the moment when the last participant begins. Every rank has the same instructions here, except
+// the two ends of a message, which are at the same place.
 std::vector<std::vector<double>> seconds_of(const Intervals& intervals, const Program& program) {
   std::vector<std::vector<double>> seconds(intervals.size());
   for (size_t rank = 0; rank < intervals.size(); ++rank) {
@@ -60,7 +60,7 @@ std::vector<std::vector<double>> seconds_of(const Intervals& intervals, const Pr
   return seconds;
 }
 
-// How late instructions begin that other streams held up.
+// Collects the delay between an instruction and one that waited for it on another stream.
 void add_handovers(const Intervals& intervals, const Program& program, std::vector<double>& handovers) {
   for (size_t rank = 0; rank < intervals.size(); ++rank) {
     const RankProgram& part = program.ranks[rank];

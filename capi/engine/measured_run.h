@@ -1,4 +1,4 @@
-// Runs a Program several times and says what each of its instructions took.
+// Runs a Program several times and measures each of its instructions.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace tessera {
 
 struct MeasuredRun {
   std::vector<std::vector<double>> seconds;  // [rank][instruction] of entry 0
-  double outside_s = 0;                      // of one run beside its instructions: handing over and back
-  double run_s = 0;                          // of one run, the median
-  // From the end of an instruction to the beginning of one on another stream that stood waiting for it, the
-  // mean without the longest fiftieth; 0 where none does.
+  double outside_s = 0;  // fixed time of one run besides its instructions: starting and ending it
+  double run_s = 0;      // of one run, the median
+  // From the end of an instruction to the beginning of one on another stream that waited for it: the mean
+  // without the longest fiftieth; 0 where none waits.
   double handover_s = 0;
 };
 
 struct MeasureOptions {
   double budget_s = 1;  // rounds stop once this is used up, after three
   int32_t rounds = 9;   // at most
-  bool traces = true;   // false: `run_s` alone is measured, without what tracing takes
+  bool traces = true;   // false: only `run_s` is measured, without the cost of tracing
 };
 
-// Where it traces, every rank has the same instructions, but for the two ends of a message. The lower
-// quartile over rounds, after one that is not counted: what else the machine does only ever adds. Collectives
-// and messages count from when the last of those who meet has arrived. `fill` writes what kernels read.
+// With traces every rank must have the same instructions, except the two ends of a message. The lower
+// quartile over rounds counts, after one that is not counted: disturbances only ever add. Collectives and
+// messages count from the arrival of the last participant. `fill` writes the kernels' inputs.
 Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program program,
                                 const MeasureOptions& options,
                                 const std::function<Status(Session&, const std::string& entry)>& fill);

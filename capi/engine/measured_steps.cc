@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kEntry = "step";
-// A turn is as many steps as fit into that, four at least; each plan has so many turns.
+// A turn is as many steps as fit into its budget, at least four; each plan has so many turns.
 constexpr MeasureOptions kTurn{.budget_s = 0.06, .rounds = 20, .traces = false};
 constexpr int kTurns = 6;
 

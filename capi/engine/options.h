@@ -1,5 +1,5 @@
-// Options: keyed values from outside. OptionReader takes them out by type and, at the end, refuses what
-// nobody asked for, naming the nearest keys that somebody would have.
+// Options: keyed values from outside. OptionReader reads them by type and, at the end, refuses unknown keys,
+// naming the nearest known ones.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace tessera {
 // The alternatives are those of an op attribute, so that one set serves both.
 using Options = std::map<std::string, AttrValue, std::less<>>;
 
-// Of limits on memory: sums of such with what is used stay within 64 bits.
+// Largest limit on memory: sums of limits and used bytes stay within 64 bits.
 inline constexpr int64_t kMostBytes = int64_t{1} << 60;
 
-// One use: read every known key once, then `finish`. The first error is kept and reported by `finish`, so
-// reads can be written as initialisers.
+// OptionReader: read every known key once, then `finish`. The first error is kept and reported by `finish`,
+// so reads can be written as initialisers.
 class OptionReader {
  public:
-  // `consumer` names who reads, for messages: "trainer".
+  // `consumer` names the reader in messages: "trainer".
   OptionReader(const Options& options, std::string consumer)
       : options_(options), consumer_(std::move(consumer)) {}
 
@@ -33,13 +33,13 @@ class OptionReader {
   double f64(std::string_view key, double otherwise, double low = -1e300, double high = 1e300);
   bool flag(std::string_view key, bool otherwise) { return i64(key, otherwise ? 1 : 0, 0, 1) != 0; }
   std::string text(std::string_view key, std::string otherwise = {});
-  // One of `choices`; the error lists them.
+  // Reads one of `choices`; the error lists them.
   std::string choice(std::string_view key, std::string otherwise,
                      std::initializer_list<std::string_view> choices);
   int64_t bytes(std::string_view key, int64_t otherwise);  // an integer, or "2GiB"; at most kMostBytes
   bool has(std::string_view key) const { return options_.find(key) != options_.end(); }
 
-  // Known to the caller but read elsewhere (one set of options serves several readers).
+  // Accepts keys that the caller reads elsewhere (one set of options serves several readers).
   void accept(std::initializer_list<std::string_view> keys);
 
   void fail(Status status);

@@ -30,7 +30,7 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
   if (const auto found = options.find("mode"); found != options.end()) {
     OptionReader reader(options, "plan");
     mode = reader.choice("mode", mode, {"train", "generate"});
-    // The others are for the next reader, which also says what is unknown.
+    // Other keys are for the next reader, which also refuses unknown ones.
     for (const auto& [key, value] : options) reader.accept({key});
     TSR_RETURN_IF_ERROR(reader.finish());
     rest.erase("mode");
@@ -81,7 +81,7 @@ Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, c
 
 Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devices, const Graph& given,
                                                            std::string_view text) {
-  // Plans speak of the order that graphs are planned in; files of earlier versions of the order given.
+  // Plans use the canonical order of graphs; files of earlier versions the given order.
   TSR_ASSIGN_OR_RETURN(const Graph ordered, in_canonical_order(given));
   const Result<Plan> of_ordered = parse_plan(text, ordered);
   const bool fits = of_ordered.ok() && of_ordered->graph_fingerprint == ordered.fingerprint();

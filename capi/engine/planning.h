@@ -1,4 +1,4 @@
-// Planning without running: what a trainer or generator made from these options would do and need.
+// Planning without running: the plans that a trainer or generator with these options would have.
 #pragma once
 
 #include <memory>
@@ -10,21 +10,21 @@
 
 namespace tessera {
 
-// Options of the trainer, or of the generator with mode = "generate".
+// Options are the trainer's, or the generator's with mode = "generate".
 Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const SharedModel& model,
                                                      const Options& options);
 
-// Any graph, with options batch, symbols, parallel, pins, memory_limit.
+// Plans any graph, with options batch, symbols, parallel, pins, memory_limit.
 Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, const Graph& graph,
                                                      const Options& options);
 
-// A plan's text, from memory or a file, for the graph that it was made of.
+// Reads a plan's text, from memory or a file, for its graph.
 Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devices, const Graph& graph,
                                                            std::string_view text);
 Result<std::shared_ptr<const PlanRecord>> load_graph_plan(const DeviceSet& devices, const Graph& graph,
                                                           const std::string& path);
 
-// What the plan should do, as a trace; needs the option "trace" when it was made.
+// The predicted run as a trace; needs the option "trace" when the plan was made.
 Result<std::string> predicted_trace_json(const PlanRecord& record);
 std::string plan_text(const PlanRecord& record);
 Status save_plan_text(const PlanRecord& record, const std::string& path);

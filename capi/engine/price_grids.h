@@ -1,5 +1,5 @@
-// The shapes that `tessera calibrate` measures ops at which are priced by shape: products, those of experts,
-// attention.
+// Price grids: the shapes at which `tessera calibrate` measures ops that are priced by shape: matmuls, expert
+// matmuls, attention.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// One op at every point of a price table, which has no seconds yet.
+// PriceGrid: one op at every point of a price table, which has no seconds yet.
 struct PriceGrid {
   std::string name;   // for people
   double weight = 1;  // of the time
@@ -20,9 +20,8 @@ struct PriceGrid {
   std::vector<std::vector<MeasuredPoint>> passes = {};
 };
 
-// Coarse: where there is no time for more than a few shapes. Tensor cores: products of 16 bits are
-// measured at as many shapes as those of f32, since that is what is computed in, and products that may
-// multiply in TF32, and those of 8 bits, have tables of their own.
+// `is_coarse`: a few shapes only, for short calibrations. `has_tensor_cores`: 16-bit matmuls are measured at
+// as many shapes as f32, since models compute in them; TF32 and 8-bit matmuls have tables of their own.
 std::vector<PriceGrid> price_grids(bool is_coarse, bool has_tensor_cores);
 
 }  // namespace tessera

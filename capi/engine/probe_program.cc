@@ -17,8 +17,8 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kAlign = 256;
-// Operands move on through this much memory, whatever larger kernels need beside, so that they are as warm as
-// a step has them: not in a core's first cache, but where its last kernels left them.
+// Operands rotate through this much memory, in addition to the needs of larger kernels, so that they are as
+// warm as in a step: not in a core's first cache, but where the last kernels left them.
 constexpr int64_t kWindowBytes = int64_t{2} << 20;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -34,7 +34,7 @@ void add_slot(RankProgram& rank, std::string name, SlotKind kind, int64_t bytes,
   rank.max_live_bytes = rank.arena_bytes;
 }
 
-// The whole group of all ranks, as rank `position` sees it.
+// The group of all ranks, for rank `position`.
 Group everybody(int32_t ranks, int32_t position) {
   Group group;
   group.ranks.resize(static_cast<size_t>(ranks));
@@ -49,11 +49,11 @@ Binding bind_whole(const std::string& name, int32_t slot, int64_t bytes) {
   return {name, type, {{SlotRef{slot, 0}, Box{Range{0, bytes / 4}}}}};
 }
 
-// A window of a rank's slot: what is read, or what is written.
+// Window: the part of a rank's slot that is read or written.
 class Window {
  public:
   explicit Window(int32_t slot) : slot_(slot) {}
-  // Room for all operands of the next kernel.
+  // Makes room for all operands of the next kernel.
   void begin(int64_t bytes) {
     if (at_ + bytes > std::max(kWindowBytes, bytes)) at_ = 0;
   }
@@ -156,7 +156,7 @@ Status fill_probes(Session& session) {
   const Program& program = session.executable().program();
   const Binding& binding = program.ranks[0].parameters[0];
   const TensorType& type = binding.global;
-  // Multiples of 1/64 below one: no half of their bits is a NaN in any 16-bit type.
+  // Multiples of 1/64 below one: neither half of their bits is a NaN in any 16-bit type.
   std::vector<float> values(static_cast<size_t>(type.shape.elements()));
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(static_cast<int>(i * 37 % 127) - 63) / 64.0f;
@@ -192,7 +192,7 @@ Result<StepProgram> step_program(const StepProbe& probe, const Cluster& one_devi
 
 namespace {
 
-// What an integer input may hold: it lies below the rows of every table that it is looked up in.
+// Upper bound of an integer input: the rows of the smallest table that it looks up.
 int64_t rows_looked_up(const Graph& step, std::string_view input) {
   int64_t rows = 251;
   for (const Node& node : step.nodes()) {
@@ -213,7 +213,7 @@ int64_t rows_looked_up(const Graph& step, std::string_view input) {
 }  // namespace
 
 Status fill_step(Session& session, const std::string& entry, const Program& program, const Graph& step) {
-  // Stages of a pipeline hold parameters and inputs of their own.
+  // Stages of a pipeline have different parameters and inputs.
   std::map<std::string, const Binding*> parameters, inputs;
   for (const RankProgram& rank : program.ranks) {
     for (const Binding& binding : rank.parameters) parameters.emplace(binding.name, &binding);

@@ -1,4 +1,5 @@
-// Programs made to be measured: kernels side by side, collectives and copies by size, whole training steps.
+// Probe programs, made to be measured: concurrent kernels, collectives and copies by size, whole training
+// steps.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +19,19 @@ struct Probe {
   std::vector<TensorType> inputs;
 };
 
-// One instruction a probe, in order, the same on `ranks` ranks, which meet before each where there are
-// several. Probes that no kernel takes are left out: `kept` says which ones are there. Instruction of probe
-// kept[i]: i when ranks is 1, else 2 i + 1.
+// ProbeProgram: one instruction a probe, in order, the same on `ranks` ranks, with a barrier before each if
+// there are several. Probes that no kernel accepts are left out: `kept` lists the others. Instruction of
+// probe kept[i]: i when ranks is 1, else 2 i + 1.
 struct ProbeProgram {
   Program program;
   std::vector<size_t> kept;
 };
 Result<ProbeProgram> probe_program(const std::vector<Probe>& probes, const KernelCatalog& catalog,
                                    int32_t ranks);
-// Small numbers in what is read; of these programs and those of collectives, messages and copies.
+// Writes small numbers to the inputs of these programs, and of those of collectives, messages and copies.
 Status fill_probes(Session& session);
 
-// A training step of one device, the same on `ranks` ranks that do not meet.
+// StepProbe: a training step of one device, the same on `ranks` independent ranks.
 struct StepProbe {
   std::string_view model;  // "gpt2:L=1,C=64,..."
   std::string_view optimizer;
@@ -43,13 +44,13 @@ struct StepProgram {
 };
 Result<StepProgram> step_program(const StepProbe& probe, const Cluster& one_device,
                                  const KernelCatalog& catalog, int32_t ranks);
-// The step on all devices of `cluster`, as `probe.parallel` says.
+// The step on all devices of `cluster`, parallel as `probe.parallel`.
 Result<StepProgram> step_on_all(const StepProbe& probe, const Cluster& cluster, const KernelCatalog& catalog);
 Status fill_step(Session& session, const std::string& entry, const Program& program, const Graph& step);
 
 // Every kind of collective at every size (bytes of the whole tensor), kind by kind.
 Program collectives_program(int32_t ranks, const std::vector<int64_t>& sizes);
-// From rank 0 to rank 1.
+// Messages from rank 0 to rank 1.
 Program messages_program(const std::vector<int64_t>& sizes);
 Program copies_program(Tier from, Tier to, const std::vector<int64_t>& sizes);
 

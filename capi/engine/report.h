@@ -1,4 +1,4 @@
-// Reports as JSON text: plans, programs, what a session measured. Keys are documented in tessera.h.
+// Reports as JSON text: plans, programs, measurements of a session. Keys are documented in tessera.h.
 #pragma once
 
 #include <span>
@@ -30,7 +30,7 @@ struct GeneratorReport {
   int64_t seed = 0;      // that the text is drawn from
   int64_t launches = 0;  // of kernels, a token
   double prefill_seconds = 0, decode_seconds = 0;
-  // What a token reads, over all ranks: parameters, and the caches if they were full.
+  // Bytes read for one token, over all ranks: parameters, and the caches if they were full.
   int64_t parameter_bytes_read = 0, cache_bytes_read = 0;
   std::vector<MemoryReport> memory;
 };

@@ -1,4 +1,4 @@
-// Copies of a forward graph with one thing changed; graphs are append-only, so a change is a copy.
+// Modified copies of a forward graph: graphs are append-only, so a change is a copy.
 #pragma once
 
 #include <span>
@@ -14,12 +14,12 @@ bool has_op(const Graph& graph, std::string_view op);
 // Every dropout op gets probability `p`.
 Result<Graph> with_dropout(const Graph& graph, double p);
 
-// Those of `of` whose name matches one of `patterns` (comma-separated, '*' matches any characters).
+// Parameters of the graph whose name matches one of `patterns` (comma-separated, '*' matches any characters).
 // kNotFound, beginning with `purpose`, when a pattern matches nothing.
 Result<std::vector<TensorId>> matching_parameters(const Graph& graph, std::string_view patterns,
                                                   std::span<const TensorId> of, std::string_view purpose);
 
-// Parameters whose name matches one of `patterns` (comma-separated, '*' matches any characters) stop being
+// Makes parameters whose name matches one of `patterns` (comma-separated, '*' matches any characters) not
 // trainable. kNotFound when a pattern matches nothing.
 Status freeze(Graph& graph, std::string_view patterns);
 

@@ -68,14 +68,14 @@ Result<std::unique_ptr<Running>> Running::create(std::shared_ptr<const Prepared>
   return running;
 }
 
-// Drawing and rounding random values takes some 12 ns an element: as many threads as kernels may use make the
-// values of the next parameters while one is copied to the devices.
+// Drawing and rounding random values takes some 12 ns an element: as many threads as kernels may use compute
+// the next parameters while one is copied to the devices.
 Status Running::write_parameters(const SharedModel& model, uint64_t seed) {
   std::map<std::string_view, const TensorType*> types;
   for (const auto& [name, type] : parameters_) types.emplace(name, &type);
   const std::vector<std::string> given = model.parameter_names();
   const std::set<std::string_view> own(given.begin(), given.end());
-  std::set<std::string> scales;  // that are written with their weights
+  std::set<std::string> scales;  // written together with their weights
   for (const auto& [name, type] : parameters_)
     if (!own.contains(scale_name(name))) scales.insert(scale_name(name));
 

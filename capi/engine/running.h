@@ -1,5 +1,5 @@
-// Running: what a Trainer and a Generator both stand on: a compiled Program in memory on opened devices,
-// filled with a model's parameters. One thread at a time, but for `cancel`.
+// Running: the common base of Trainer and Generator: a compiled Program in memory on opened devices, filled
+// with a model's parameters. One thread at a time, except for `cancel`.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// A Program made ready on opened devices; shared by the sessions that run it. Nothing large is allocated yet.
+// A Program loaded on opened devices; shared by the sessions that run it. Nothing large is allocated yet.
 struct Prepared {
   std::shared_ptr<Runtime> runtime;  // first: outlives the devices
   std::shared_ptr<DeviceSet> devices;
@@ -30,10 +30,10 @@ class Running {
   static Result<std::unique_ptr<Running>> create(std::shared_ptr<const Prepared> prepared,
                                                  SessionOptions options);
 
-  // Every parameter from the model, stored as the program has it; those without a value are drawn from `seed`.
+  // Writes every parameter, stored as the program has it: the model's value, or one drawn from `seed`.
   Status write_parameters(const SharedModel& model, uint64_t seed);
 
-  // Feeds a number to the scalar input `name` of `entry` in the input's own type; nothing when it has no such
+  // Feeds a number to the scalar input `name` of `entry` in the input's own type; no effect without that
   // input.
   Status feed_scalar(std::string_view entry, std::string_view name, double value);
   Status feed(std::string_view entry, std::string_view name, const HostTensor& value);
@@ -44,13 +44,13 @@ class Running {
   bool has_entry(std::string_view entry) const;
   std::vector<std::string> input_names(std::string_view entry) const;
 
-  // Forbids anything but `restore` after a failed run.
+  // After a failed run every call except `restore` is refused.
   Status run(std::string_view entry);
   bool failed() const { return session_->failed(); }
   Status restore() { return session_->restore(); }
   Result<double> fetch_scalar(std::string_view entry, std::string_view name);
 
-  // Any thread; stops a run in progress, and does nothing without one.
+  // Stops a run in progress, if any; any thread.
   void cancel();
 
   // Global types of parameters and states over all ranks, by name.

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// The one place where the environment is read; documented in tessera.h.
+// The only function that reads the environment; documented in tessera.h.
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";

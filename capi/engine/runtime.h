@@ -1,5 +1,5 @@
-// Runtime: what a host program configures once: backends, the thread pool of their kernels, the log queue.
-// Any thread. Shared by the devices, sessions, trainers and generators made from it.
+// Runtime: the host program's configuration, made once: backends, the thread pool of their kernels, the log
+// queue. Any thread. Shared by the devices, sessions, trainers and generators made from it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class LogQueue {
  public:
   LogQueue(int32_t lowest_level, size_t capacity) : lowest_level_(lowest_level), capacity_(capacity) {}
   void add(int32_t level, std::string_view text);
-  // The oldest record, which leaves the queue only when its text is below `room` bytes.
+  // Returns the oldest record. It leaves the queue only when its text is below `room` bytes.
   std::optional<LogRecord> take(size_t room);
 
  private:
@@ -41,7 +41,7 @@ class Runtime {
  public:
   static Result<std::shared_ptr<Runtime>> create(const Options& options);
 
-  // kFailedPrecondition in a child of fork: the pool's threads stayed with the parent.
+  // kFailedPrecondition in a forked child: the pool's threads exist only in the parent.
   Status check_process() const;
   bool in_creating_process() const;
 
@@ -50,7 +50,7 @@ class Runtime {
 
   // With the profile that `profile` names (capi/engine/device_profiles.h); nothing: the runtime's own.
   Result<std::shared_ptr<DeviceSet>> open_devices(std::string_view text, std::string_view profile = {});
-  // Where profiles lie that nobody named a place for; empty when there is no such folder.
+  // The default folder of profiles; empty when there is none.
   const std::string& cache_folder() const { return cache_folder_; }
   BackendRegistry& registry() { return *registry_; }
   // Raised by whoever wants the long calls in progress to end; they heed it in a CancelScope.

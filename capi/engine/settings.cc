@@ -140,7 +140,7 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   settings.precision = dtype_from_name(precision).value_or(DType::kF32);
   settings.step.fp8_products = precision == "fp8";
   settings.tf32_products = precision == "tf32";
-  // Gradients of f16 need it: below 6e-8 nothing is left of them.
+  // Gradients of f16 need it: they underflow below 6e-8.
   if (settings.precision == DType::kF16 && !reader.has("loss_scaling"))
     settings.step.loss_scaling.initial = 65536;
   settings.evaluate_only = reader.flag("evaluate_only", false);
@@ -191,7 +191,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   settings.weights =
       weight_format_from_name(reader.choice("weights", "model", {"model", "bf16", "int8", "int4"}))
           .value_or(WeightFormat::kModel);
-  // Casts of every weight in every step would cost more than they save.
+  // Casting every weight in every step would cost more than it saves.
   if (settings.precision == DType::kBF16 && settings.weights == WeightFormat::kModel)
     settings.weights = WeightFormat::kBF16;
   settings.text = read_text(reader, settings.text);

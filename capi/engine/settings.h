@@ -15,22 +15,22 @@
 
 namespace tessera {
 
-// Where and how to compute; common to both.
+// ComputeSettings: devices, plan and precision; common to trainers and generators.
 struct ComputeSettings {
   std::string devices = "cpu:1";
-  std::string parallel;   // pins; empty leaves all to the planner
+  std::string parallel;   // pins; empty: the planner decides
   std::string plan_file;  // instead of planning
   std::string profile;    // device profile: a file, "auto" or "none"; empty: the runtime's
-  PlanPins pins;          // single decisions beside `parallel`
+  PlanPins pins;          // single decisions in addition to `parallel`
   int64_t memory_limit = 0;
   int64_t host_memory_limit = 0;  // all ranks together
-  int64_t measure = 0;            // this many of the plans predicted fastest are run, and the fastest taken
-  bool tune = false;              // algorithms that the profile does not know are timed, and kept in it
-  bool trace = false;             // what runs; and, in the plan, what should
+  int64_t measure = 0;            // number of fastest predicted plans that are tried; the fastest is used
+  bool tune = false;              // time algorithms unknown to the profile, and add them to it
+  bool trace = false;             // record runs; and predict them in the plan
 };
 
-// Head and token loss as one op that never holds the logits (graph/transform/fused_loss.h). kAuto: on GPUs,
-// where the plan is none the slower for it.
+// FusedLoss: head and token loss as one op that never holds the logits (graph/transform/fused_loss.h). kAuto:
+// on GPUs, where the plan is not slower.
 enum class FusedLoss : uint8_t { kAuto, kOn, kOff };
 
 struct TrainerSettings {
@@ -41,8 +41,8 @@ struct TrainerSettings {
   TrainingOptions step;
   uint64_t seed = 0;
   double dropout = -1;  // -1: as the model says
-  // Of what is computed; optimizer state is f32, and parameters are. With fp8 products (step): of everything
-  // else, settled when the devices are known.
+  // Element type of the computation; optimizer state and parameters are f32. With fp8 matmuls (step): the
+  // type of everything else, chosen once the devices are known.
   DType precision = DType::kF32;
   bool tf32_products = false;  // beside f32: graph/transform/tf32_products.h
   bool bf16_weights = false;   // but for those that train, with this: graph/transform/bf16_parameters.h
@@ -63,7 +63,7 @@ struct TextSettings {
   int64_t top_k = 0;
   std::optional<int64_t> seed;  // none: every text draws one of its own
   bool echo = false;
-  bool special = false;  // control tokens written out in a prompt are these tokens
+  bool special = false;  // control tokens written out in a prompt are read as such
   std::vector<std::string> stop;
   std::vector<int64_t> stop_ids;
 };
@@ -83,11 +83,10 @@ Result<GeneratorSettings> read_generator_settings(const Options& options);
 // Options of one text; what they leave out is as in `otherwise`.
 Result<TextSettings> read_text_settings(const Options& options, const TextSettings& otherwise);
 
-// Fills in the context that was not given; kInvalidArgument when it is beyond the model's (`longest`, 0:
-// unknown).
+// Fills in a missing context length; kInvalidArgument when it exceeds the model's (`longest`, 0: unknown).
 Status settle_context(GeneratorSettings& settings, int64_t longest);
 
-// Options of tsr_graph_training: those of the optimizer alone.
+// Options of tsr_graph_training: only the optimizer's.
 Result<TrainingOptions> read_training_options(const Options& options);
 
 }  // namespace tessera

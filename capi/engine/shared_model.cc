@@ -188,11 +188,11 @@ Result<HostTensor> SharedModel::peek(std::string_view parameter, uint64_t seed) 
     type = model_.graph.type(id);
     initializer = initializer_for(model_.graph, id, blocks_);
   }
-  return draw(initializer, type, seed, parameter);  // long, and of several threads at once
+  return draw(initializer, type, seed, parameter);  // slow, and concurrent
 }
 
 Status SharedModel::write(std::string_view parameter, const HostTensor& value) {
-  HostTensor held = value;  // what was there before leaves after the lock: its owner may call back
+  HostTensor held = value;  // the old value is freed after the lock: its owner may call back
   const std::lock_guard lock(mutex_);
   TSR_ASSIGN_OR_RETURN(const TensorId id, find_parameter(parameter));
   if (value.type != model_.graph.type(id))

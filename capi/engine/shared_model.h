@@ -1,5 +1,5 @@
-// SharedModel: a Model that several handles, trainers and generators hold at once. Any thread; one lock.
-// Parameters without a value are drawn when they are first asked for.
+// SharedModel: a Model shared by several handles, trainers and generators. Any thread; one lock. Parameters
+// without a value are drawn at first use.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class SharedModel {
   Model snapshot() const;                            // shares the values
   std::vector<std::string> parameter_names() const;  // in graph order
   Result<HostTensor> read(std::string_view parameter);
-  // As `read`, but a drawn value is not kept: for callers that copy it elsewhere at once.
+  // Like `read`, but a drawn value is not kept: for callers that copy it at once.
   Result<HostTensor> peek(std::string_view parameter, uint64_t seed) const;
   uint64_t seed() const { return seed_; }
   Status write(std::string_view parameter, const HostTensor& value);
@@ -45,7 +45,7 @@ class SharedModel {
 
  private:
   Result<TensorId> find_parameter(std::string_view name) const;
-  // Null where it was not drawn yet.
+  // Null if it was not drawn yet.
   Result<const HostTensor*> find_value(std::string_view name) const;
 
   mutable std::mutex mutex_;

@@ -27,11 +27,11 @@ Status read_failure(int error, std::string_view verb, std::string_view name) {
                 format("{}: cannot {}: {}", name, verb, std::strerror(error)));
 }
 
-// What is left of `file`; `name` begins messages.
+// Reads the rest of `file`; `name` begins messages.
 Result<std::string> read_to_end(std::FILE* file, std::string_view name, size_t most) {
   struct stat about {};
   const bool known = fstat(fileno(file), &about) == 0;
-  // A terminal's input ends; of /dev/zero and /dev/random there is always more.
+  // A terminal's input ends; /dev/zero and /dev/random never do.
   if (known && S_ISCHR(about.st_mode) && isatty(fileno(file)) == 0)
     return Status(StatusCode::kInvalidArgument, format("{} is a device; give a file or a pipe", name));
   const size_t half = half_of_memory(), bound = std::min(most, half);

@@ -1,4 +1,4 @@
-// Whole text files that users name: texts to train on, plans, profiles, clusters.
+// Text files that users name: training texts, plans, profiles, clusters.
 #pragma once
 
 #include <cstddef>

@@ -5,18 +5,18 @@
 namespace tessera {
 namespace {
 
-// Bytes at the end of `text` that begin a UTF-8 character and do not finish it: 0 to 3.
+// Bytes at the end of `text` that begin a UTF-8 character but do not complete it: 0 to 3.
 size_t unfinished_bytes(std::string_view text) {
   for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xc0) == 0x80) continue;  // a continuation: look further back for its start
+    if ((byte & 0xc0) == 0x80) continue;  // a continuation: its start is further back
     const size_t length = byte >= 0xf0 && byte < 0xf8 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
     return byte < 0xf8 && length > back ? back : 0;
   }
   return 0;
 }
 
-// Bytes at the end of `text` that are a proper beginning of `stop`.
+// Bytes at the end of `text` that are a proper prefix of `stop`.
 size_t begun_bytes(std::string_view text, std::string_view stop) {
   for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length)
     if (text.ends_with(stop.substr(0, length))) return length;

@@ -1,5 +1,5 @@
-// TextStream: bytes of tokens in, text that is certain out: whole UTF-8 characters, and never the beginning
-// of what may turn out to be a stop text.
+// TextStream: bytes of tokens in, final text out: whole UTF-8 characters, and never a prefix of a possible
+// stop text.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ class TextStream {
   explicit TextStream(std::vector<std::string> stop) : stop_(std::move(stop)) {}
 
   std::string add(std::string_view bytes);
-  // What was held back; bytes that never became a character come out as they are.
+  // Returns the bytes held back; those that never became a character are returned as they are.
   std::string finish();
-  bool stopped() const { return stopped_; }  // a stop text was met; it and what follows is left out
+  bool stopped() const { return stopped_; }  // a stop text was found; it and later text are dropped
 
  private:
   std::vector<std::string> stop_;

@@ -186,7 +186,7 @@ std::shared_ptr<const PlanRecord> Trainer::plan() const {
 }
 
 namespace {
-// So often the factor on the loss can be halved from the highest that it reaches.
+// Number of times that the factor on the loss can be halved from its maximum.
 constexpr int kMostLeftOut = 64;
 }  // namespace
 
@@ -212,7 +212,7 @@ Result<StepInfo> Trainer::step() {
     TSR_ASSIGN_OR_RETURN(info, run_step());
     if (std::isfinite(info.grad_norm)) break;
     ++skipped_;
-    // A factor on the loss may be too large for this step; the program has halved it.
+    // The factor on the loss may have been too large for this step; the program has halved it.
     if (settings_.step.loss_scaling.initial != 0 && left_out < kMostLeftOut && !cancelled_) continue;
     return Status(
         StatusCode::kFailedPrecondition,
@@ -236,7 +236,7 @@ Result<StepInfo> Trainer::run_step() {
   }
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "lr", info.lr));
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "step", static_cast<double>(info.step)));
-  // Of dropout and of rounding: 31 bits, exact in every type that a seed may have.
+  // Seed of dropout and rounding: 31 bits, exact in every type that a seed may have.
   const uint64_t seed = random_bits(settings_.seed, static_cast<uint64_t>(position_)) >> 33;
   TSR_RETURN_IF_ERROR(running_->feed_scalar(kTrain, "seed", static_cast<double>(seed)));
   TSR_RETURN_IF_ERROR(running_->run(kTrain));
@@ -272,7 +272,7 @@ Status Trainer::feed_eval_batch(int64_t first, int64_t rows, double scale) {
     std::copy(sample.begin(), sample.end() - 1, tokens_.begin() + row * seq);
     if (row < rows) {
       std::copy(sample.begin() + 1, sample.end(), labels_.begin() + row * seq);
-    } else {  // fills up the batch, counts for nothing
+    } else {  // padding of the batch, without weight
       std::fill_n(labels_.begin() + row * seq, seq, -1);
     }
   }
@@ -303,7 +303,7 @@ Result<double> Trainer::evaluate() {
   TSR_RETURN_IF_ERROR(check_values());
   const std::vector<CommReport> before = running_->session().communication();
   const int64_t allocations_before = running_->session().allocations();
-  // What evaluation did is no part of the training report, but how far it reached into the arenas is.
+  // Evaluation is left out of the training report, except the highest bytes it touched in the arenas.
   const auto note = [&] {
     note_reach();
     std::vector<CommReport> done = running_->session().communication();

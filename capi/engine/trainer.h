@@ -1,4 +1,4 @@
-// Trainer: the training loop's body. One thread at a time, but for `cancel`.
+// Trainer: the body of the training loop. One thread at a time, except for `cancel`.
 #pragma once
 
 #include <atomic>
@@ -36,9 +36,9 @@ class Trainer {
 
   // Refuses what the trainer feeds itself, and integers that number no row of what they index.
   Status feed(std::string_view input, const HostTensor& value);
-  // A loss or gradient that is not finite is kFailedPrecondition; the program left the update out. With a
-  // scaled loss the next batch (of a dataset; else the same again) is taken instead, as long as that may
-  // help.
+  // Runs one step. A loss or gradient that is not finite is kFailedPrecondition; the program skipped the
+  // update. With a scaled loss the next batch (of a dataset; else the same again) is tried instead, as long
+  // as that may help.
   Result<StepInfo> step();
   Result<double> evaluate();
 
@@ -73,7 +73,7 @@ class Trainer {
   Result<HostTensor> stored_value(std::string_view name, const TensorType& type);  // as the model has it
   Status check_values() const;  // kFailedPrecondition where those on the devices are lost
   void note_measurements();
-  void note_reach();  // of the arenas, where evaluation has gone beyond training
+  void note_reach();  // records the bytes that evaluation touched beyond training
 
   TrainerSettings settings_;
   std::optional<AdapterSummary> adapters_;  // of the model
