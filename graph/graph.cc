@@ -362,7 +362,7 @@ uint64_t Graph::fingerprint() const {
   }
   hash.add(static_cast<uint64_t>(nodes_.size()));
   for (const Node& node : nodes_) {
-    hash.add(node.op->name);
+    hash.add(node.op->former_name.empty() ? node.op->name : node.op->former_name);
     hash.add(node.op->version);
     hash.add(static_cast<uint8_t>(node.phase));
     hash.add(static_cast<uint32_t>(node.forward));

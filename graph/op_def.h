@@ -88,6 +88,10 @@ struct OpDef {
   // Output 0 is input 0's bytes under another shape (split_dim, merge_dims): lowering shares the buffer and launches
   // nothing.
   bool is_view = false;
+
+  // The op's name in files and calls from before a rename, which `find_op` still finds. Fingerprints hash it in place
+  // of `name`, so that plans, choices and prices made before stay valid. Empty: never renamed.
+  std::string_view former_name = {};
 };
 
 // Whether fingerprints leave the attribute out: a late one with its default.
@@ -98,7 +102,7 @@ bool is_implied(const OpDef& op, const Attr& attr);
 Status bind_extents(ShardingRule& rule, std::span<const TensorType> inputs, std::span<const TensorType> outputs);
 
 // The table in graph/ops/registry.cc.
-const OpDef* find_op(std::string_view name);  // null when unknown
+const OpDef* find_op(std::string_view name);  // by its present or former name; null when unknown
 std::span<const OpDef* const> all_ops();      // sorted by name
 
 }  // namespace tessera

@@ -371,7 +371,7 @@ class PlanReader {
     if (id < 0 || static_cast<size_t>(id) >= graph_.nodes().size())
       return in_.error(format("node {}: the graph has {} nodes", id, graph_.nodes().size()));
     const Node& of = graph_.nodes()[static_cast<size_t>(id)];
-    if (const std::string& name = graph_.tensor(of.outputs[0]).name; name != result || of.op->name != op)
+    if (const std::string& name = graph_.tensor(of.outputs[0]).name; name != result || of.op != find_op(op))
       return in_.error(
           format("node {} is '{}' {} in the graph, not '{}' {}", id, name, of.op->name, result, op));
     TSR_RETURN_IF_ERROR(in_.expect(":"));

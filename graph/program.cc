@@ -220,16 +220,16 @@ class ProgramPrinter {
   void line(const std::string& content) { text_ += content + "\n"; }
   static std::string micro_batch(int32_t j) { return j == 0 ? std::string() : format(" mb {}", j); }
 
-  std::string at(const SlotRef& ref) const {
+  std::string slot_text(const SlotRef& ref) const {
     if (ref.slot < 0) return "-";
     const std::string name = static_cast<size_t>(ref.slot) < rank_.slots.size()
                                  ? rank_.slots[static_cast<size_t>(ref.slot)].name
                                  : format("?{}", ref.slot);
     return ref.offset == 0 ? name : format("{}+{}", name, ref.offset);
   }
-  std::string all(const std::vector<SlotRef>& refs) const {
+  std::string slots_text(const std::vector<SlotRef>& refs) const {
     std::vector<std::string> parts;
-    for (const SlotRef& ref : refs) parts.push_back(at(ref));
+    for (const SlotRef& ref : refs) parts.push_back(slot_text(ref));
     return join(parts, ", ");
   }
   static std::string list(const std::vector<int64_t>& values) { return to_text(AttrValue(values)); }
@@ -240,7 +240,7 @@ class ProgramPrinter {
       for (const Piece& piece : binding.pieces) {
         std::vector<std::string> ranges;
         for (const Range& range : piece.box) ranges.push_back(format("{}:{}", range.begin, range.end));
-        pieces.push_back(format("[{}] at {}", join(ranges, ", "), at(piece.at)));
+        pieces.push_back(format("[{}] at {}", join(ranges, ", "), slot_text(piece.at)));
       }
       line(format("{} {} {}: {}", what, binding.name, binding.global, join(pieces, "; ")));
     }
@@ -250,8 +250,8 @@ class ProgramPrinter {
     if (i.kernel < 0 || static_cast<size_t>(i.kernel) >= rank_.kernels.size())
       return format("kernel ?{}", i.kernel);
     const KernelDesc& kernel = rank_.kernels[static_cast<size_t>(i.kernel)];
-    std::string line = format("{} = {}.{}({})", all(i.outputs), kernel.op == nullptr ? "?" : kernel.op->name,
-                              kernel.variant, all(i.inputs));
+    std::string line = format("{} = {}.{}({})", slots_text(i.outputs), kernel.op == nullptr ? "?" : kernel.op->name,
+                              kernel.variant, slots_text(i.inputs));
     std::vector<std::string> types;
     for (const TensorType& type : kernel.outputs) types.push_back(to_text(type));
     return line + " : " + join(types, ", ");
@@ -261,21 +261,21 @@ class ProgramPrinter {
                                  ? rank_.groups[static_cast<size_t>(i.group)].axis
                                  : format("?{}", i.group);
     std::string line =
-        format("{} = {} {} {}({}) {}[{}]", at(i.out), collective_name(i.kind), axis,
-               i.reduce == ReduceKind::kMax ? "max" : "sum", at(i.in), to_text(i.dtype), i.elements);
+        format("{} = {} {} {}({}) {}[{}]", slot_text(i.out), collective_name(i.kind), axis,
+               i.reduce == ReduceKind::kMax ? "max" : "sum", slot_text(i.in), to_text(i.dtype), i.elements);
     if (!i.extents.empty()) line += format(" {}", list(i.extents));
     if (!i.extents2.empty()) line += format(" {}", list(i.extents2));
     return line;
   }
   std::string text(const SendInst& i) const {
-    return format("send {} to {} {} bytes", at(i.in), i.peer, i.bytes);
+    return format("send {} to {} {} bytes", slot_text(i.in), i.peer, i.bytes);
   }
   std::string text(const RecvInst& i) const {
-    return format("{} = recv from {} {} bytes", at(i.out), i.peer, i.bytes);
+    return format("{} = recv from {} {} bytes", slot_text(i.out), i.peer, i.bytes);
   }
   std::string text(const CopyInst& i) const {
-    return format("{} = {} {} x {} bytes, strides {} -> {}", at(i.out),
-                  i.in.slot < 0 ? "fill" : "copy " + at(i.in), i.rows, i.row_bytes, i.in_stride_bytes,
+    return format("{} = {} {} x {} bytes, strides {} -> {}", slot_text(i.out),
+                  i.in.slot < 0 ? "fill" : "copy " + slot_text(i.in), i.rows, i.row_bytes, i.in_stride_bytes,
                   i.out_stride_bytes);
   }
 

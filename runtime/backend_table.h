@@ -35,10 +35,10 @@ class BackendErrors {
 };
 
 // KernelChoice: a kernel prepared by a row of a table; its name is the row's or the description's.
-template <class Prepared>
+template <class PreparedKernel>
 struct KernelChoice {
   std::string_view variant;
-  Prepared prepared;
+  PreparedKernel prepared;
 };
 
 // Whether `wanted` names the row's variant. With `has_algorithms` the name may continue after a colon, which
@@ -84,8 +84,8 @@ auto choose_kernel(std::string_view backend, std::span<const Entry> table, const
 }
 
 // seconds = max(flops / (efficiency * peak), bytes / bandwidth) + launch cost.
-template <class Prepared, class Rates>
-Status answer_query(const KernelChoice<Prepared>& choice, const Rates& rates, tsr_abi_kernel_info& out) {
+template <class PreparedKernel, class Rates>
+Status answer_query(const KernelChoice<PreparedKernel>& choice, const Rates& rates, tsr_abi_kernel_info& out) {
   if (choice.variant.size() >= sizeof(out.variant))
     return Status(StatusCode::kInternal, format("variant name '{}' is too long", choice.variant));
   std::memset(out.variant, 0, sizeof(out.variant));

@@ -83,7 +83,7 @@ Status Running::write_parameters(const SharedModel& model, uint64_t seed) {
     TSR_ASSIGN_OR_RETURN(HostTensor value, model.peek(name, seed));
     if (value.type == type) return StoredWeight{std::move(value), std::nullopt};
     const auto found = types.find(scale_name(name));
-    Result<StoredWeight> stored = store_weight(value, type, found == types.end() ? nullptr : found->second);
+    Result<StoredWeight> stored = quantize_weight(value, type, found == types.end() ? nullptr : found->second);
     if (!stored.ok()) return stored.status().with_context(format("parameter '{}'", name));
     return stored;
   };

@@ -139,7 +139,7 @@ class Player {
     const Arrival arrival{static_cast<int32_t>(rank), instruction, ready_ns};
     if (const auto* collective = std::get_if<CollectiveInst>(&what)) {
       state.has_arrived = true;
-      TSR_RETURN_IF_ERROR(meet(*collective, arrival));
+      TSR_RETURN_IF_ERROR(arrive(*collective, arrival));
     } else if (const auto* send = std::get_if<SendInst>(&what)) {
       state.has_arrived = true;
       Channel& channel = channels_[{arrival.rank, send->peer}];
@@ -156,7 +156,7 @@ class Player {
     return true;
   }
 
-  Status meet(const CollectiveInst& collective, const Arrival& arrival) {
+  Status arrive(const CollectiveInst& collective, const Arrival& arrival) {
     const RankState& mine = states_[static_cast<size_t>(arrival.rank)];
     Meeting& meeting = meetings_[mine.meeting_of_group[static_cast<size_t>(collective.group)]];
     if (!meeting.arrived.empty()) {

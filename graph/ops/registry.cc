@@ -62,7 +62,7 @@ extern const OpDef kMoeFraction;
 extern const OpDef kMoeRoute;
 extern const OpDef kMoeRouteGrad;
 extern const OpDef kMul;
-extern const OpDef kNarrowMatmul;
+extern const OpDef kQuantizedMatmul;
 extern const OpDef kNeg;
 extern const OpDef kPad;
 extern const OpDef kPick;
@@ -175,13 +175,13 @@ std::span<const OpDef* const> table() {
       &kMoeRoute,
       &kMoeRouteGrad,
       &kMul,
-      &kNarrowMatmul,
       &kNeg,
       &kPad,
       &kPick,
       &kPositions,
       &kQuantize,
       &kQuantizeScale,
+      &kQuantizedMatmul,
       &kReduceMax,
       &kReduceMean,
       &kReduceSum,
@@ -236,7 +236,9 @@ std::span<const OpDef* const> all_ops() { return table(); }
 const OpDef* find_op(std::string_view name) {
   const auto ops = all_ops();
   const auto at = std::ranges::lower_bound(ops, name, {}, [](const OpDef* op) { return op->name; });
-  return at != ops.end() && (*at)->name == name ? *at : nullptr;
+  if (at != ops.end() && (*at)->name == name) return *at;
+  const auto former = std::ranges::find(ops, name, [](const OpDef* op) { return op->former_name; });
+  return former != ops.end() && !name.empty() ? *former : nullptr;
 }
 
 }  // namespace tessera

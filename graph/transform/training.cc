@@ -130,7 +130,7 @@ class LossScale {
     return made;
   }
   // Continues in a copy of the graph, and adds what only the update needs.
-  Status go_on(Graph& graph) {
+  Status continue_in(Graph& graph) {
     const auto offset = graph.find_tensor("loss_scaling.offset");
     if (!offset) return Status(StatusCode::kInternal, "the factor on the loss was lost");
     offset_ = *offset;
@@ -195,7 +195,7 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
   if (options.gelu_in_products) {
     TSR_ASSIGN_OR_RETURN(step, with_gelu_gradients_in_products(step));
   }
-  if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->go_on(step));
+  if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->continue_in(step));
 
   TSR_ASSIGN_OR_RETURN(const TensorId lr, step.add_tensor("lr", scalar, TensorKind::kInput));
   TSR_ASSIGN_OR_RETURN(const TensorId step_number, step.add_tensor("step", scalar, TensorKind::kInput));

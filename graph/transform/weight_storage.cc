@@ -163,7 +163,7 @@ class Storing {
     if (scales_[index(parameter)] != kNoTensor) inputs.push_back(scales_[index(parameter)]);
     if (node.inputs.size() == 3) inputs.push_back(copy_.mapped(node.inputs[2]));
     graph.set_scope(node.scope);
-    TSR_ASSIGN_OR_RETURN(std::vector<TensorId> results, graph.add_node("narrow_matmul", inputs));
+    TSR_ASSIGN_OR_RETURN(std::vector<TensorId> results, graph.add_node("quantized_matmul", inputs));
     if (const std::string& activation = attr_string(node.attrs, "activation"); activation != "none") {
       TSR_ASSIGN_OR_RETURN(const TensorId active, graph.add(activation, {results[0]}));
       results = {active, results[0]};
@@ -261,7 +261,7 @@ Result<Graph> with_stored_weights(const Graph& graph, WeightFormat format) {
   return Storing(graph, format).run();
 }
 
-Result<StoredWeight> store_weight(const HostTensor& value, const TensorType& numbers,
+Result<StoredWeight> quantize_weight(const HostTensor& value, const TensorType& numbers,
                                   const TensorType* scales) {
   const bool packed = numbers.dtype == DType::kU8;
   const int64_t count = value.type.dtype == DType::kF32 ? value.type.shape.elements() : -1;

@@ -1,5 +1,5 @@
 // Graph -> graph: weights stored in fewer bits than they are computed in, for models that only run. A matmul
-// that reads a weight as it is stored becomes `narrow_matmul`; decoding then costs the stored bytes.
+// that reads a weight as it is stored becomes `quantized_matmul`; decoding then costs the stored bytes.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct StoredWeight {
   HostTensor numbers;
   std::optional<HostTensor> scales;
 };
-Result<StoredWeight> store_weight(const HostTensor& value, const TensorType& numbers,
+Result<StoredWeight> quantize_weight(const HostTensor& value, const TensorType& numbers,
                                   const TensorType* scales);
 
 }  // namespace tessera

@@ -138,6 +138,8 @@ std::optional<Seconds> kernel_seconds(const DeviceProfile& profile, const OpDef&
   const DType dtype = (is_wide ? view.inputs : view.outputs)[0].dtype;
   const PriceTable* any = find_table(profile, "", dtype, {});
   const PriceTable* table = find_table(profile, op.name, dtype, view.attrs);
+  if (table == nullptr && !op.former_name.empty())
+    table = find_table(profile, op.former_name, dtype, view.attrs);
   if (table == nullptr && !op.priced_as.empty()) table = find_table(profile, op.priced_as, dtype, view.attrs);
   if (table != nullptr) return fall_below(*table, look_up(*table, op, view), any, op, view);
   if (any == nullptr) return std::nullopt;

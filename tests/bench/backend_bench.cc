@@ -128,7 +128,7 @@ class Bench {
           return take_error(api_->kernel_launch(kernel, stream_, set.in.data(), set.out.data(), workspace));
         }));
     const TensorType& shown =
-        subject.op == "narrow_matmul" || subject.op == "matmul" ? subject.inputs[1] : subject.inputs[0];
+        subject.op == "quantized_matmul" || subject.op == "matmul" ? subject.inputs[1] : subject.inputs[0];
     const double rate = report(
         name != nullptr ? name : format("{} ({}) {}", subject.op, std::string(info.variant), to_text(shown)),
         seconds, cost.bytes_read + cost.bytes_written, subject.flops);
@@ -327,12 +327,12 @@ std::vector<Subject> subjects(DType dtype, bool small) {
                    top_k_below});
   // Weights in fewer bits, as decoding reads them.
   for (const auto& [out, in] : {std::pair(outer, side), std::pair(side, outer)}) {
-    all.push_back({"narrow_matmul", {of({1, in}), {DType::kBF16, {out, in}}}, {}, 0});
+    all.push_back({"quantized_matmul", {of({1, in}), {DType::kBF16, {out, in}}}, {}, 0});
     const int64_t group = in % 64 == 0 ? 64 : 32;
     all.push_back(
-        {"narrow_matmul", {of({1, in}), {DType::kI8, {out, in}}, {DType::kF16, {out, in / group}}}, {}, 0});
+        {"quantized_matmul", {of({1, in}), {DType::kI8, {out, in}}, {DType::kF16, {out, in / group}}}, {}, 0});
     all.push_back(
-        {"narrow_matmul", {of({1, in}), {DType::kU8, {out, in / 2}}, {DType::kF16, {out, in / 32}}}, {}, 0});
+        {"quantized_matmul", {of({1, in}), {DType::kU8, {out, in / 2}}, {DType::kF16, {out, in / 32}}}, {}, 0});
   }
   return all;
 }

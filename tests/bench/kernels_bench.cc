@@ -46,7 +46,7 @@ struct Case {
 
 // A prepared kernel with memory of its own.
 struct Instance {
-  cpu::Prepared prepared;
+  cpu::PreparedKernel prepared;
   std::vector<std::vector<char>> memory;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;

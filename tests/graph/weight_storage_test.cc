@@ -52,6 +52,18 @@ constexpr std::string_view kTied = R"(graph {
     output o = o
   })";
 
+// An op that was renamed is found by both names; fingerprints, by which plans and profiles name graphs, stay.
+TEST_CASE("a_graph_written_before_an_op_was_renamed_reads_as_the_same_graph") {
+  const auto text = [](const std::string& op) {
+    return "graph {\n  symbol B\n  input x: f32[B, 64]\n  parameter w: i8[32, 64]\n  parameter s: f16[32, 1]\n  y = " +
+           op + "(x, w, s) : f32[B, 32]\n  output y = y\n}";
+  };
+  const Graph before = ok(parse_graph(text("narrow_matmul"))), now = ok(parse_graph(text("quantized_matmul")));
+  CHECK(print(before) == print(now));
+  CHECK(before.fingerprint() == now.fingerprint());
+  CHECK(before.fingerprint() == 0x0806c4f53dc624d0);  // as before the rename
+}
+
 TEST_CASE("matrices_that_only_products_read_are_stored_as_integers_and_tables_in_bf16") {
   const Graph graph = ok(parse_graph(kTied));
   const Graph stored = ok(with_stored_weights(graph, WeightFormat::kInt4));
@@ -64,7 +76,7 @@ TEST_CASE("matrices_that_only_products_read_are_stored_as_integers_and_tables_in
   CHECK(type_of(stored, "odd") == "bf16[5, 48]");    // 48 is no multiple of 32
   CHECK(type_of(stored, "untransposed") == "f32[64, 64]");
   CHECK(type_of(stored, "norm") == "f32[64]");
-  CHECK(count(stored, "narrow_matmul") == 4);
+  CHECK(count(stored, "quantized_matmul") == 4);
   CHECK(count(stored, "matmul") == 1);
   CHECK(count(stored, "gelu") == 1);  // what rode on the product follows it
   const Graph int8 = ok(with_stored_weights(graph, WeightFormat::kInt8));
@@ -79,10 +91,10 @@ TEST_CASE("in_mixed_precision_what_is_read_through_casts_is_stored_as_the_casts_
   for (const char* name : {"table", "norm", "up", "up_bias", "down", "odd", "untransposed"})
     CHECK_MESSAGE(type_of(stored, name).starts_with("bf16"), name);
   CHECK(count(stored, "cast") == 0);
-  CHECK(count(stored, "narrow_matmul") == 0);  // operands of one type: the ordinary product
+  CHECK(count(stored, "quantized_matmul") == 0);  // operands of one type: the ordinary product
   const Graph int8 = ok(with_stored_weights(mixed, WeightFormat::kInt8));
   CHECK(type_of(int8, "up") == "i8[96, 64]");
-  CHECK(count(int8, "narrow_matmul") == 2);
+  CHECK(count(int8, "quantized_matmul") == 2);
   CHECK(type_of(int8, "table") == "bf16[7, 64]");
 }
 
@@ -115,8 +127,8 @@ TEST_CASE("a_stored_weight_is_within_half_a_step_of_the_weight") {
   for (size_t k = 96; k < 128; ++k) row[k] = 0;  // a group of zeros has a scale of zero
   const HostTensor value = HostTensor::copy_of<float>({DType::kF32, {1, 128}}, row);
   const TensorType scales8{DType::kF16, {1, 2}}, scales4{DType::kF16, {1, 4}};
-  const StoredWeight int8 = ok(store_weight(value, {DType::kI8, {1, 128}}, &scales8));
-  const StoredWeight int4 = ok(store_weight(value, {DType::kU8, {1, 64}}, &scales4));
+  const StoredWeight int8 = ok(quantize_weight(value, {DType::kI8, {1, 128}}, &scales8));
+  const StoredWeight int4 = ok(quantize_weight(value, {DType::kU8, {1, 64}}, &scales4));
   for (int64_t k = 0; k < 128; ++k) {
     const double wanted = row[static_cast<size_t>(k)];
     const double step8 = std::fabs(f32_from_f16(int8.scales->as<uint16_t>()[static_cast<size_t>(k / 64)]));
@@ -143,9 +155,9 @@ TEST_CASE("a_weight_that_no_scale_holds_is_refused_by_its_value") {
     std::vector<float> row(32, 1.0f);
     row[7] = bad;
     const HostTensor value = HostTensor::copy_of<float>({DType::kF32, {1, 32}}, row);
-    CHECK(store_weight(value, {DType::kI8, {1, 32}}, &scales).status().code() ==
+    CHECK(quantize_weight(value, {DType::kI8, {1, 32}}, &scales).status().code() ==
           StatusCode::kInvalidArgument);
-    CHECK(store_weight(value, {DType::kU8, {1, 16}}, &scales).status().code() ==
+    CHECK(quantize_weight(value, {DType::kU8, {1, 16}}, &scales).status().code() ==
           StatusCode::kInvalidArgument);
   }
 }

@@ -76,7 +76,7 @@ class Steps {
     }
     if (is_same)
       return put("matmul", {{"trans_w", int64_t{1}}, {"activation", activation}}, types, inputs, {y});
-    return put("narrow_matmul", {}, types, inputs, {y});
+    return put("quantized_matmul", {}, types, inputs, {y});
   }
 
   // matmul_add, in place unless `y` says otherwise.

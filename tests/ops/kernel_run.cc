@@ -163,7 +163,7 @@ Result<PreparedKernel> PreparedKernel::prepare(const cpu::KernelEntry& entry, co
       result.prepared_.workspace_bytes = result.foreign_->workspace_bytes();
       return {};
     }
-    Result<cpu::Prepared> prepared = entry.prepare(KernelSpec(description.desc()));
+    Result<cpu::PreparedKernel> prepared = entry.prepare(KernelSpec(description.desc()));
     if (!prepared.ok()) return prepared.status();
     result.prepared_ = std::move(prepared).value();
     return {};

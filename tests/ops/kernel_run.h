@@ -48,7 +48,7 @@ class PreparedKernel {
 
  private:
   OpInstance instance_;
-  cpu::Prepared prepared_;
+  cpu::PreparedKernel prepared_;
   std::shared_ptr<const ForeignKernel> foreign_;  // in place of prepared_.kernel
 };
 

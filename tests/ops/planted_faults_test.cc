@@ -27,11 +27,11 @@ OpDef copy_of(std::string_view op) { return *find_op(op); }
 
 // A kernel for two operands of one float type.
 template <class Body>
-Result<cpu::Prepared> planted(const KernelSpec& spec, Body body) {
-  return cpu::dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<cpu::Prepared> {
+Result<cpu::PreparedKernel> planted(const KernelSpec& spec, Body body) {
+  return cpu::dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<cpu::PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.output_elements(0);
-    cpu::Prepared prepared;
+    cpu::PreparedKernel prepared;
     prepared.kernel = cpu::make_kernel([=](const cpu::LaunchArgs& args) {
       body(args, args.in<T>(0), args.in<T>(1), args.out<T>(0), count);
     });
@@ -143,7 +143,7 @@ TEST_CASE("a_kernel_that_changes_an_operand_is_found") {
 }
 
 TEST_CASE("a_variant_that_declines_every_case_is_found") {
-  const auto kernels = with_kernel("add", [](const KernelSpec&) -> Result<cpu::Prepared> {
+  const auto kernels = with_kernel("add", [](const KernelSpec&) -> Result<cpu::PreparedKernel> {
     return Status(StatusCode::kUnsupported, "never in the mood");
   });
   CHECK(found(check_kernels(copy_of("add"), kernels, pairs()), "never in the mood"));
@@ -217,7 +217,7 @@ TEST_CASE("a_rule_with_the_wrong_reduction_is_found") {
 TEST_CASE("a_kernel_that_ignores_its_position_is_found") {
   // Tells every dropout kernel that it holds the beginning of the tensor.
   const std::vector<cpu::KernelEntry> kernels = {
-      {"dropout", "reference", [](const KernelSpec& spec) -> Result<cpu::Prepared> {
+      {"dropout", "reference", [](const KernelSpec& spec) -> Result<cpu::PreparedKernel> {
          std::vector<tsr_abi_factor> factors(spec.desc().factors,
                                              spec.desc().factors + spec.desc().factor_count);
          for (tsr_abi_factor& factor : factors) {
@@ -235,7 +235,7 @@ TEST_CASE("a_kernel_that_ignores_its_position_is_found") {
 
 TEST_CASE("a_bias_added_by_every_shard_of_the_inner_factor_is_found") {
   const std::vector<cpu::KernelEntry> kernels = {
-      {"matmul", "reference", [](const KernelSpec& spec) -> Result<cpu::Prepared> {
+      {"matmul", "reference", [](const KernelSpec& spec) -> Result<cpu::PreparedKernel> {
          tsr_abi_kernel_desc desc = spec.desc();
          std::vector<tsr_abi_factor> factors(desc.factors, desc.factors + desc.factor_count);
          for (tsr_abi_factor& factor : factors) factor.begin[0] = 0;

@@ -48,7 +48,7 @@ class CommGroup {
   }
 
   // Barrier of all members; false after an abort.
-  bool meet() {
+  bool barrier() {
     const int phase = phase_.load(std::memory_order_acquire);
     if (is_aborted()) return false;
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
@@ -238,7 +238,7 @@ Status Communicator::collective(const tsr_abi_collective& what, const void* in, 
                        [](int32_t dtype, int32_t reduce) { return find_reduce(dtype, reduce) != nullptr; }));
   perturbation_.pause();
   group_->publish(position_, what, in, out);
-  if (!group_->meet()) return aborted();
+  if (!group_->barrier()) return aborted();
   perturbation_.pause();
   // Every member reaches the same verdict, and leaves only when all have read the descriptions.
   Status status =
@@ -246,7 +246,7 @@ Status Communicator::collective(const tsr_abi_collective& what, const void* in, 
                       [&](int32_t member) -> const tsr_abi_collective& { return group_->what(member); });
   if (status.ok()) status = exchange(what);
   perturbation_.pause();
-  if (!group_->meet()) return aborted();
+  if (!group_->barrier()) return aborted();
   if (status.ok()) count_message(counters_, what.kind, ring_bytes(what, position_));
   return status;
 }

@@ -88,7 +88,7 @@ class Kernel {
   virtual void launch(const LaunchArgs& args) const = 0;
 };
 
-struct Prepared {
+struct PreparedKernel {
   std::unique_ptr<Kernel> kernel;
   int64_t workspace_bytes = 0;
   // For the time estimate: seconds = max(flops / (efficiency * peak), bytes / bandwidth) + launch cost.
@@ -109,7 +109,7 @@ std::unique_ptr<Kernel> make_kernel(Launch launch) {
   return std::make_unique<Lambda>(std::move(launch));
 }
 
-using PrepareFn = Result<Prepared> (*)(const KernelSpec& spec);
+using PrepareFn = Result<PreparedKernel> (*)(const KernelSpec& spec);
 
 // One row of kernel_table.cc: best first, "reference" last. A status of kUnsupported declines and the next
 // row of the same op is asked.
@@ -123,7 +123,7 @@ std::span<const KernelEntry> kernel_table();
 // dispatch_float(dtype, f): f(float{}) or f(double{}); kUnsupported for other types. The reference kernels
 // are templates over the element type and accumulate in double.
 template <class F>
-Result<Prepared> dispatch_float(DType dtype, F&& f) {
+Result<PreparedKernel> dispatch_float(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kF32: return f(float{});
     case DType::kF64: return f(double{});

@@ -13,7 +13,7 @@ namespace tessera::cuda {
 
 class AgreedCollectives {
  public:
-  bool holds(const tsr_abi_collective& what) const {
+  bool contains(const tsr_abi_collective& what) const {
     return std::ranges::any_of(all_,
                                [&](const Agreed& agreed) { return same_collective(agreed.what, what); });
   }

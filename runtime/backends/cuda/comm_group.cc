@@ -165,7 +165,7 @@ CommGroup::~CommGroup() {
   }
 }
 
-bool CommGroup::meet() {
+bool CommGroup::barrier() {
   const int phase = phase_.load(std::memory_order_acquire);
   if (is_aborted()) return false;
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members()) {

@@ -46,8 +46,8 @@ class CommGroup {
   // The member's staged memory has room for `bytes`. Nobody reads it any more.
   Status make_stage(int32_t position, int64_t bytes);
 
-  // All members meet; false after an abort.
-  bool meet();
+  // Barrier of all members; false after an abort.
+  bool barrier();
   // Wakes who waits on the host, and goes on: NCCL's communicators end in a thread of their own. Their end
   // waits for graphs that hold them, which belong to threads that wait for kernels of other communicators.
   void abort();

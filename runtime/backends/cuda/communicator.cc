@@ -196,7 +196,7 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
   TSR_RETURN_IF_ERROR(check_collective(what, position_, group_->members(), in, out, can_reduce));
   // The choice between NCCL and peer memory follows from the description alone.
   const bool by_nccl = group_->nccl() != nullptr && nccl_can(what);
-  if (by_nccl && agreed_.holds(what)) return through_nccl(stream, what, in, out);
+  if (by_nccl && agreed_.contains(what)) return through_nccl(stream, what, in, out);
   TSR_RETURN_IF_ERROR(check_not_captured(stream));
   CommGroup::Member& mine = group_->member(position_);
   mine.what = &what;
@@ -205,7 +205,7 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
   Status status;
   if (!by_nccl && !group_->shares_memory()) TSR_RETURN_IF_ERROR(stage(stream, what));
   if (!by_nccl) status = from_cuda(cudaEventRecord(mine.ready, stream), "an event");
-  if (!group_->meet()) return aborted();
+  if (!group_->barrier()) return aborted();
   // Every member reaches the same verdict, and leaves only when all have read the descriptions. (NCCL alone
   // would wait for ever, or take other bytes.)
   if (status.ok())
@@ -222,7 +222,7 @@ Status Communicator::collective(cudaStream_t stream, const tsr_abi_collective& w
     if (status.ok()) status = exchange(stream, what);
     if (status.ok()) status = from_cuda(cudaEventRecord(mine.done, stream), "an event");
   }
-  if (!group_->meet()) return aborted();
+  if (!group_->barrier()) return aborted();
   if (!status.ok()) return status;
   if (by_nccl) {
     agreed_.add(what);

@@ -4,37 +4,37 @@
 
 namespace tessera::cpu {
 
-Result<Prepared> prepare_relu(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_relu(const KernelSpec& spec) {
   return map_unary(spec, 1, [](double x) { return x > 0 ? x : 0; });
 }
-Result<Prepared> prepare_relu_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_relu_grad(const KernelSpec& spec) {
   return map_binary(spec, 1, [](double x, double dy) { return x > 0 ? dy : 0; });
 }
 
-Result<Prepared> prepare_gelu(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_gelu(const KernelSpec& spec) {
   if (spec.string("approximate") == "tanh") return map_unary(spec, 14, gelu_tanh);
   return map_unary(spec, 14, gelu_exact);
 }
-Result<Prepared> prepare_gelu_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_gelu_grad(const KernelSpec& spec) {
   if (spec.string("approximate") == "tanh")
     return map_binary(spec, 22, [](double x, double dy) { return dy * gelu_tanh_derivative(x); });
   return map_binary(spec, 22, [](double x, double dy) { return dy * gelu_exact_derivative(x); });
 }
 
-Result<Prepared> prepare_silu(const KernelSpec& spec) { return map_unary(spec, 8, silu); }
-Result<Prepared> prepare_silu_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_silu(const KernelSpec& spec) { return map_unary(spec, 8, silu); }
+Result<PreparedKernel> prepare_silu_grad(const KernelSpec& spec) {
   return map_binary(spec, 12, [](double x, double dy) { return dy * silu_derivative(x); });
 }
 
-Result<Prepared> prepare_tanh(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_tanh(const KernelSpec& spec) {
   return map_unary(spec, 8, [](double x) { return std::tanh(x); });
 }
-Result<Prepared> prepare_tanh_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_tanh_grad(const KernelSpec& spec) {
   return map_binary(spec, 3, [](double y, double dy) { return dy * (1 - y * y); });
 }
 
-Result<Prepared> prepare_sigmoid(const KernelSpec& spec) { return map_unary(spec, 7, sigmoid); }
-Result<Prepared> prepare_sigmoid_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_sigmoid(const KernelSpec& spec) { return map_unary(spec, 7, sigmoid); }
+Result<PreparedKernel> prepare_sigmoid_grad(const KernelSpec& spec) {
   return map_binary(spec, 3, [](double y, double dy) { return dy * y * (1 - y); });
 }
 

@@ -4,8 +4,8 @@
 namespace tessera::cpu {
 
 // x [..., N], b [N] -> y [..., N]
-Result<Prepared> prepare_add_bias(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_add_bias(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.output_elements(0), width = spec.input_elements(1);
     return reference_kernel(

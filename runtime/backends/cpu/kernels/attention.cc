@@ -73,8 +73,8 @@ double attend(const T* q, const T* k, const T* v, int64_t keys, int64_t stride, 
 }  // namespace
 
 // q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
-Result<Prepared> prepare_attention(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_attention(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using F = decltype(zero);
     const Extents e = extents(spec.input_dims(0), spec.input_dims(1));
     const FactorIndex t_index(spec.factor('t')), s_index(spec.factor('s'));
@@ -100,8 +100,8 @@ Result<Prepared> prepare_attention(const KernelSpec& spec) {
 // dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H] -> dq, dk, dv. First the queries
 // (dq and delta), then the keys, each of which sums over its queries in order: no two tasks write to one
 // place.
-Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_attention_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using F = decltype(zero);
     const Extents e = extents(spec.input_dims(1), spec.input_dims(2));
     const FactorIndex t_index(spec.factor('t')), s_index(spec.factor('s'));
@@ -167,8 +167,8 @@ Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
 
 // q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]. `start` is untrusted:
 // positions beyond the cache are not read, and a query before position 0 sees nothing.
-Result<Prepared> prepare_attention_cached(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_attention_cached(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using F = decltype(zero);
     const Extents e = extents(spec.input_dims(0), spec.input_dims(1));
     const FactorIndex t_index(spec.factor('t'));
@@ -191,8 +191,8 @@ Result<Prepared> prepare_attention_cached(const KernelSpec& spec) {
 }
 
 // out_a [B, T, H, D], lse_a [B, T, H], out_b, lse_b -> out, lse
-Result<Prepared> prepare_attention_merge(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_attention_merge(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using F = decltype(zero);
     const auto dims = spec.input_dims(0);
     const int64_t rows = dims[0] * dims[1] * dims[2], D = dims[3];

@@ -417,9 +417,9 @@ Result<AttentionShape> attention_shape(const KernelSpec& spec, int q, int k) {
   return e;
 }
 
-Prepared prepared_attention(const AttentionShape& e, std::unique_ptr<Kernel> kernel, double products) {
+PreparedKernel prepared_attention(const AttentionShape& e, std::unique_ptr<Kernel> kernel, double products) {
   const double pairs = static_cast<double>(e.B * e.H) * static_cast<double>(e.T) * static_cast<double>(e.S);
-  Prepared prepared;
+  PreparedKernel prepared;
   prepared.kernel = std::move(kernel);
   prepared.flops = products * 2 * pairs * static_cast<double>(e.D) * (e.causal && e.T == e.S ? 0.5 : 1);
   prepared.bytes =
@@ -431,7 +431,7 @@ Prepared prepared_attention(const AttentionShape& e, std::unique_ptr<Kernel> ker
 }  // namespace
 
 // q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
-Result<Prepared> prepare_attention_flash(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_flash(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(AttentionShape e, attention_shape(spec, 0, 1));
   e.causal = spec.i64("causal") == 1;
   return prepared_attention(e, make_kernel([e](const LaunchArgs& args) {
@@ -445,7 +445,7 @@ Result<Prepared> prepare_attention_flash(const KernelSpec& spec) {
 
 // q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]. `start` is untrusted:
 // positions beyond the cache are not read, and a query before position 0 sees nothing.
-Result<Prepared> prepare_attention_cached_flash(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_cached_flash(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const AttentionShape e, attention_shape(spec, 0, 1));
   return prepared_attention(e, make_kernel([e](const LaunchArgs& args) {
                               const AttentionBuffers x{args.in<float>(0),  args.in<float>(1),
@@ -457,10 +457,10 @@ Result<Prepared> prepare_attention_cached_flash(const KernelSpec& spec) {
 }
 
 // dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H] -> dq, dk, dv
-Result<Prepared> prepare_attention_grad_flash(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_grad_flash(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(AttentionShape e, attention_shape(spec, 1, 2));
   e.causal = spec.i64("causal") == 1;
-  Prepared prepared = prepared_attention(e, make_kernel([e](const LaunchArgs& args) {
+  PreparedKernel prepared = prepared_attention(e, make_kernel([e](const LaunchArgs& args) {
                                            const AttentionGradBuffers x{
                                                args.in<float>(0),  args.in<float>(1),
                                                args.in<float>(2),  args.in<float>(3),

@@ -9,7 +9,7 @@ namespace tessera::cpu {
 
 // cache [B, S, KV, D], new [B, T, KV, D], start, length [B] -> cache. Any dtype: rows move as bytes. `start`
 // and `length` are untrusted: rows outside the cache are dropped.
-Result<Prepared> prepare_cache_write(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_cache_write(const KernelSpec& spec) {
   const auto cache_dims = spec.input_dims(0);
   const int64_t B = cache_dims[0], S = cache_dims[1], T = spec.input_dims(1)[1];
   const int64_t row_bytes = dtype_bytes(spec.input_dtype(0), cache_dims[2] * cache_dims[3]);

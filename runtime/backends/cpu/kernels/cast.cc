@@ -80,7 +80,7 @@ To convert(From x) {
 }
 
 template <class F>
-Result<Prepared> dispatch_plain(DType dtype, F&& f) {
+Result<PreparedKernel> dispatch_plain(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kF32: return f(float{});
     case DType::kF64: return f(double{});
@@ -96,9 +96,9 @@ Result<Prepared> dispatch_plain(DType dtype, F&& f) {
 
 }  // namespace
 
-Result<Prepared> prepare_cast(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_cast(const KernelSpec& spec) {
   return dispatch_plain(spec.input_dtype(0), [&](auto from) {
-    return dispatch_plain(spec.output_dtype(0), [&](auto to) -> Result<Prepared> {
+    return dispatch_plain(spec.output_dtype(0), [&](auto to) -> Result<PreparedKernel> {
       using From = decltype(from);
       using To = decltype(to);
       const int64_t count = spec.output_elements(0);

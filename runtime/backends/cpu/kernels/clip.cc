@@ -7,11 +7,11 @@
 namespace tessera::cpu {
 
 // Partial sums stand in the workspace, one a task, added in order: the same bits for any number of threads.
-Result<Prepared> prepare_sum_squares(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_sum_squares(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.input_elements(0);
-    Prepared prepared =
+    PreparedKernel prepared =
         reference_kernel(spec, 2 * static_cast<double>(count), make_kernel([count](const LaunchArgs& args) {
                            const T* x = args.in<T>(0);
                            auto* partial = static_cast<double*>(args.workspace);
@@ -32,8 +32,8 @@ Result<Prepared> prepare_sum_squares(const KernelSpec& spec) {
   });
 }
 
-Result<Prepared> prepare_clip_scale(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_clip_scale(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const bool scaled = spec.input_count() == 2;
     return reference_kernel(

@@ -61,7 +61,7 @@ HWY_EXPORT(sum_columns);
 HWY_EXPORT(sum_rows_at);
 
 // x [..., N], b [N] -> y [..., N]
-Result<Prepared> prepare_add_bias_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_add_bias_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   return simd_prepared(
@@ -74,7 +74,7 @@ Result<Prepared> prepare_add_bias_simd(const KernelSpec& spec) {
 }
 
 // x [..., N] -> y [N]
-Result<Prepared> prepare_sum_leading_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_sum_leading_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   constexpr int64_t kColumns = 128;  // of a task
@@ -89,7 +89,7 @@ Result<Prepared> prepare_sum_leading_simd(const KernelSpec& spec) {
 
 // ids [R], dy [R, C] -> dtable [V, C]. Row by row: the same bits for any number of threads, and each table
 // row is written once.
-Result<Prepared> prepare_embedding_grad_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_embedding_grad_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const int64_t V = spec.output_dims(0)[0], C = spec.output_dims(0)[1], count = spec.input_elements(0);
   const FactorIndex v(spec.factor('v'));

@@ -15,8 +15,8 @@ double exp_above(double x, double m) {
 }  // namespace
 
 // x [R, V] -> m [R]. A NaN in the row makes the maximum NaN, so that a broken loss shows.
-Result<Prepared> prepare_row_max(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_row_max(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
@@ -39,8 +39,8 @@ Result<Prepared> prepare_row_max(const KernelSpec& spec) {
 }
 
 // x [R, V], m [R] -> s [R]
-Result<Prepared> prepare_row_sum_exp(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_row_sum_exp(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
@@ -60,8 +60,8 @@ Result<Prepared> prepare_row_sum_exp(const KernelSpec& spec) {
 }
 
 // x [R, V], labels [R] -> picked [R]
-Result<Prepared> prepare_pick(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_pick(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const FactorIndex v(spec.factor('v'));
@@ -79,8 +79,8 @@ Result<Prepared> prepare_pick(const KernelSpec& spec) {
 }
 
 // labels, m, s, picked [R] -> loss [R]
-Result<Prepared> prepare_cross_entropy(const KernelSpec& spec) {
-  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_cross_entropy(const KernelSpec& spec) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t rows = spec.output_elements(0);
     auto launch = [rows](const LaunchArgs& args) {
@@ -95,8 +95,8 @@ Result<Prepared> prepare_cross_entropy(const KernelSpec& spec) {
 }
 
 // x [R, V], labels, m, s, dloss [R] -> dx [R, V], which may be x itself
-Result<Prepared> prepare_cross_entropy_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_cross_entropy_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const FactorIndex v(spec.factor('v'));

@@ -5,8 +5,8 @@
 
 namespace tessera::cpu {
 
-Result<Prepared> prepare_dropout(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_dropout(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.output_elements(0);
     const double p = spec.f64("p"), kept = 1 / (1 - p);
@@ -19,7 +19,7 @@ Result<Prepared> prepare_dropout(const KernelSpec& spec) {
                               args.pool.parallel_ranges(
                                   count, kElementGrain, [&](int64_t begin, int64_t end) {
                                     for (int64_t i = begin; i < end; ++i) {
-                                      const auto bits = philox_bits(seed, salt, index.of(i));
+                                      const auto bits = philox_bits(seed, salt, index.to_global(i));
                                       const bool keep = uniform_from_bits(bits[0], bits[1]) >= p;
                                       y[i] = keep ? static_cast<T>(static_cast<double>(x[i]) * kept) : T{0};
                                     }

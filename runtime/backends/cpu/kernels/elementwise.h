@@ -22,7 +22,7 @@ inline double operand_bytes(const KernelSpec& spec, int skipped = -1) {
 }
 
 // Plain loops reach a small part of the peak.
-inline Prepared reference_kernel(const KernelSpec& spec, double flops, std::unique_ptr<Kernel> kernel) {
+inline PreparedKernel reference_kernel(const KernelSpec& spec, double flops, std::unique_ptr<Kernel> kernel) {
   return {.kernel = std::move(kernel),
           .workspace_bytes = 0,
           .flops = flops,
@@ -32,8 +32,8 @@ inline Prepared reference_kernel(const KernelSpec& spec, double flops, std::uniq
 
 // y = f(x)
 template <class F>
-Result<Prepared> map_unary(const KernelSpec& spec, double flops_per_element, F f) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> map_unary(const KernelSpec& spec, double flops_per_element, F f) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.output_elements(0);
     return reference_kernel(
@@ -49,8 +49,8 @@ Result<Prepared> map_unary(const KernelSpec& spec, double flops_per_element, F f
 
 // z = f(x, y)
 template <class F>
-Result<Prepared> map_binary(const KernelSpec& spec, double flops_per_element, F f) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> map_binary(const KernelSpec& spec, double flops_per_element, F f) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.output_elements(0);
     return reference_kernel(

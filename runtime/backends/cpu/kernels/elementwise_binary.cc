@@ -3,16 +3,16 @@
 
 namespace tessera::cpu {
 
-Result<Prepared> prepare_add(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_add(const KernelSpec& spec) {
   return map_binary(spec, 1, [](double x, double y) { return x + y; });
 }
-Result<Prepared> prepare_sub(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_sub(const KernelSpec& spec) {
   return map_binary(spec, 1, [](double x, double y) { return x - y; });
 }
-Result<Prepared> prepare_mul(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_mul(const KernelSpec& spec) {
   return map_binary(spec, 1, [](double x, double y) { return x * y; });
 }
-Result<Prepared> prepare_div(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_div(const KernelSpec& spec) {
   return map_binary(spec, 1, [](double x, double y) { return x / y; });
 }
 

@@ -233,7 +233,7 @@ HWY_EXPORT(map_function);
 namespace {
 
 // With `scalar_operand` the factor is read from operand 1 at launch.
-Result<Prepared> prepare_map(const KernelSpec& spec, Map map, double flops_per_element, float factor = 1,
+Result<PreparedKernel> prepare_map(const KernelSpec& spec, Map map, double flops_per_element, float factor = 1,
                              bool scalar_operand = false) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const int64_t count = spec.output_elements(0);
@@ -255,44 +255,44 @@ bool tanh_form(const KernelSpec& spec) { return spec.string("approximate") == "t
 
 }  // namespace
 
-Result<Prepared> prepare_add_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kAdd, 1); }
-Result<Prepared> prepare_sub_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSub, 1); }
-Result<Prepared> prepare_mul_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kMul, 1); }
-Result<Prepared> prepare_div_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kDiv, 1); }
-Result<Prepared> prepare_scale_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_add_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kAdd, 1); }
+Result<PreparedKernel> prepare_sub_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSub, 1); }
+Result<PreparedKernel> prepare_mul_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kMul, 1); }
+Result<PreparedKernel> prepare_div_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kDiv, 1); }
+Result<PreparedKernel> prepare_scale_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kScale, 1, static_cast<float>(spec.f64("factor")));
 }
-Result<Prepared> prepare_scale_by_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scale_by_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kScale, 1, 1, true);
 }
-Result<Prepared> prepare_neg_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kNeg, 1); }
-Result<Prepared> prepare_square_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSquare, 1); }
-Result<Prepared> prepare_sqrt_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSqrt, 4); }
-Result<Prepared> prepare_exp_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kExp, 20); }
-Result<Prepared> prepare_relu_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kRelu, 1); }
-Result<Prepared> prepare_relu_grad_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_neg_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kNeg, 1); }
+Result<PreparedKernel> prepare_square_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSquare, 1); }
+Result<PreparedKernel> prepare_sqrt_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSqrt, 4); }
+Result<PreparedKernel> prepare_exp_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kExp, 20); }
+Result<PreparedKernel> prepare_relu_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kRelu, 1); }
+Result<PreparedKernel> prepare_relu_grad_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kReluGrad, 1);
 }
-Result<Prepared> prepare_gelu_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_gelu_simd(const KernelSpec& spec) {
   return prepare_map(spec, tanh_form(spec) ? Map::kGeluTanh : Map::kGeluErf, 30);
 }
-Result<Prepared> prepare_gelu_grad_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_gelu_grad_simd(const KernelSpec& spec) {
   return prepare_map(spec, tanh_form(spec) ? Map::kGeluTanhGrad : Map::kGeluErfGrad, 40);
 }
-Result<Prepared> prepare_silu_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSilu, 25); }
-Result<Prepared> prepare_silu_grad_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_silu_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSilu, 25); }
+Result<PreparedKernel> prepare_silu_grad_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kSiluGrad, 30);
 }
-Result<Prepared> prepare_tanh_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kTanh, 35); }
-Result<Prepared> prepare_tanh_grad_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_tanh_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kTanh, 35); }
+Result<PreparedKernel> prepare_tanh_grad_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kTanhGrad, 3);
 }
-Result<Prepared> prepare_sigmoid_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSigmoid, 25); }
-Result<Prepared> prepare_sigmoid_grad_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_sigmoid_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSigmoid, 25); }
+Result<PreparedKernel> prepare_sigmoid_grad_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kSigmoidGrad, 3);
 }
-Result<Prepared> prepare_swiglu_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSwiglu, 26); }
-Result<Prepared> prepare_swiglu_grad_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_swiglu_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSwiglu, 26); }
+Result<PreparedKernel> prepare_swiglu_grad_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kSwigluGrad, 35);
 }
 

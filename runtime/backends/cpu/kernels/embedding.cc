@@ -9,8 +9,8 @@
 namespace tessera::cpu {
 
 // table [V, C], ids [R] -> y [R, C]. Ids are untrusted: any value but one of this shard's rows gives 0.
-Result<Prepared> prepare_embedding(const KernelSpec& spec) {
-  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_embedding(const KernelSpec& spec) {
+  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t table_rows = spec.input_dims(0)[0], C = spec.input_dims(0)[1],
                   count = spec.input_elements(1);
@@ -36,8 +36,8 @@ Result<Prepared> prepare_embedding(const KernelSpec& spec) {
 
 // ids [R], dy [R, C] -> dtable [V, C]. Row by row: the same bits for any number of threads, and each table
 // row is written once.
-Result<Prepared> prepare_embedding_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_embedding_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t V = spec.output_dims(0)[0], C = spec.output_dims(0)[1], count = spec.input_elements(0);
     const FactorIndex v(spec.factor('v'));

@@ -8,8 +8,8 @@
 namespace tessera::cpu {
 
 // x [E, B, S, K], w [E, K, N] or [E, N, K], load [E, B] -> y [E, B, S, N]. Sums in double, k ascending.
-Result<Prepared> prepare_expert_matmul(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_expert_matmul(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const ExpertRows rows(spec);
     const ProductOperand operand(spec);
@@ -44,8 +44,8 @@ Result<Prepared> prepare_expert_matmul(const KernelSpec& spec) {
 
 // x [E, B, S, K], dy [E, B, S, N], load [E, B] -> dw [E, K, N], or [E, N, K] when trans_w = 1. Sums in
 // double, sequences and slots ascending.
-Result<Prepared> prepare_expert_matmul_weight_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_expert_matmul_weight_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const ExpertRows rows(spec);
     const ProductOperand operand(spec);

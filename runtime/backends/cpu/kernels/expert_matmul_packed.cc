@@ -63,10 +63,10 @@ void touch_end(const LaunchArgs& args, int64_t bytes) {
 
 constexpr int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
 
-Prepared prepared(std::unique_ptr<Kernel> kernel, const ExpertRows& rows, int64_t k, int64_t n,
+PreparedKernel prepared(std::unique_ptr<Kernel> kernel, const ExpertRows& rows, int64_t k, int64_t n,
                   int64_t workspace) {
   const double e = double(rows.E), m = double(rows.B * rows.S);
-  Prepared p;
+  PreparedKernel p;
   p.kernel = std::move(kernel);
   p.workspace_bytes = workspace;
   p.flops = 2 * e * m * double(k) * double(n);
@@ -77,7 +77,7 @@ Prepared prepared(std::unique_ptr<Kernel> kernel, const ExpertRows& rows, int64_
 
 }  // namespace
 
-Result<Prepared> prepare_expert_matmul_packed(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_expert_matmul_packed(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const ExpertRows rows(spec);
   const bool tf32 = spec.i64("allow_tf32") == 1;
@@ -118,7 +118,7 @@ Result<Prepared> prepare_expert_matmul_packed(const KernelSpec& spec) {
 }
 
 // dw = x^T dy; with trans_w its transpose, dy^T x.
-Result<Prepared> prepare_expert_matmul_weight_grad_packed(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_expert_matmul_weight_grad_packed(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const ExpertRows rows(spec);
   const bool tf32 = spec.i64("allow_tf32") == 1;

@@ -39,8 +39,8 @@ void normalize(const Pool& pool, Rows rows, double eps, const Normalized<T>& n) 
 }  // namespace
 
 // x [R, C], w, b [C] -> y [R, C], mean [R], rstd [R]
-Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_layer_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows, eps = spec.f64("eps")](const LaunchArgs& args) {
@@ -53,8 +53,8 @@ Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
 }
 
 // x, addend [R, C], w, b [C] -> sum, y [R, C], mean [R], rstd [R]
-Result<Prepared> prepare_add_layer_norm(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_add_layer_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows, eps = spec.f64("eps")](const LaunchArgs& args) {
@@ -117,8 +117,8 @@ void weight_gradient(const Pool& pool, Rows rows, const T* dy, const T* x, const
 }  // namespace
 
 // dy, x [R, C], w [C], mean, rstd [R] -> dx [R, C]
-Result<Prepared> prepare_layer_norm_grad_input(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_layer_norm_grad_input(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
@@ -130,8 +130,8 @@ Result<Prepared> prepare_layer_norm_grad_input(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], mean, rstd [R] -> dw, db [C]
-Result<Prepared> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
@@ -143,8 +143,8 @@ Result<Prepared> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], w [C], mean, rstd [R], addend [R, C] -> dx [R, C], dw, db [C], with column_sums dx by column
-Result<Prepared> prepare_layer_norm_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_layer_norm_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const bool adds = spec.input_count() == 6, sums = spec.output_count() == 4;

@@ -244,7 +244,7 @@ class ChunkedHead final : public Kernel {
 };
 
 template <Pass pass, class Head>
-Prepared chunked(const KernelSpec& spec, Head head) {
+PreparedKernel chunked(const KernelSpec& spec, Head head) {
   const bool has_dw = makes_gradient(pass) && spec.i64("weight_grad") != 0;
   auto kernel = std::make_unique<ChunkedHead<Head, pass>>(head, FactorIndex(spec.factor('v')), has_dw);
   const HeadShape& shape = head.shape;
@@ -255,19 +255,19 @@ Prepared chunked(const KernelSpec& spec, Head head) {
 }
 
 template <Pass pass>
-Result<Prepared> reference(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> reference(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     return chunked<pass>(spec, PlainHead<decltype(zero)>{shape_of(spec), ProductOperand(spec)});
   });
 }
 
 template <Pass pass>
-Result<Prepared> packed(const KernelSpec& spec) {
+Result<PreparedKernel> packed(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const HeadShape shape = shape_of(spec);
   if (shape.rows == 0 || shape.V == 0 || shape.C == 0)
     return Status(StatusCode::kUnsupported, format("a head of {} x {} x {}", shape.rows, shape.V, shape.C));
-  Prepared prepared = chunked<pass>(spec, PackedHead{shape, spec.i64("allow_tf32") == 1});
+  PreparedKernel prepared = chunked<pass>(spec, PackedHead{shape, spec.i64("allow_tf32") == 1});
   prepared.efficiency = 0.8;
   return prepared;
 }
@@ -275,38 +275,38 @@ Result<Prepared> packed(const KernelSpec& spec) {
 }  // namespace
 
 // x [R, C], w [V, C], labels [R], scale [] -> loss []
-Result<Prepared> prepare_linear_cross_entropy(const KernelSpec& spec) { return reference<Pass::kLoss>(spec); }
-Result<Prepared> prepare_linear_cross_entropy_packed(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy(const KernelSpec& spec) { return reference<Pass::kLoss>(spec); }
+Result<PreparedKernel> prepare_linear_cross_entropy_packed(const KernelSpec& spec) {
   return packed<Pass::kLoss>(spec);
 }
 
 // x [R, C], w [V, C], labels [R], scale, dloss [] -> dx [R, C], loss [], dw [V, C]
-Result<Prepared> prepare_linear_cross_entropy_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy_grad(const KernelSpec& spec) {
   return reference<Pass::kGrad>(spec);
 }
-Result<Prepared> prepare_linear_cross_entropy_grad_packed(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy_grad_packed(const KernelSpec& spec) {
   return packed<Pass::kGrad>(spec);
 }
 
 // x [R, C], w [V, C] -> m [R]
-Result<Prepared> prepare_linear_row_max(const KernelSpec& spec) { return reference<Pass::kMax>(spec); }
-Result<Prepared> prepare_linear_row_max_packed(const KernelSpec& spec) { return packed<Pass::kMax>(spec); }
+Result<PreparedKernel> prepare_linear_row_max(const KernelSpec& spec) { return reference<Pass::kMax>(spec); }
+Result<PreparedKernel> prepare_linear_row_max_packed(const KernelSpec& spec) { return packed<Pass::kMax>(spec); }
 
 // x [R, C], w [V, C], labels, m [R] -> s, picked [R]
-Result<Prepared> prepare_linear_row_sums(const KernelSpec& spec) { return reference<Pass::kSums>(spec); }
-Result<Prepared> prepare_linear_row_sums_packed(const KernelSpec& spec) { return packed<Pass::kSums>(spec); }
+Result<PreparedKernel> prepare_linear_row_sums(const KernelSpec& spec) { return reference<Pass::kSums>(spec); }
+Result<PreparedKernel> prepare_linear_row_sums_packed(const KernelSpec& spec) { return packed<Pass::kSums>(spec); }
 
 // x [R, C], w [V, C], labels, m, s [R], scale, dloss [] -> dx [R, C], dw [V, C]
-Result<Prepared> prepare_linear_cross_entropy_grad_finish(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy_grad_finish(const KernelSpec& spec) {
   return reference<Pass::kGradFinish>(spec);
 }
-Result<Prepared> prepare_linear_cross_entropy_grad_finish_packed(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy_grad_finish_packed(const KernelSpec& spec) {
   return packed<Pass::kGradFinish>(spec);
 }
 
 // labels, m, s, picked [R], scale [] -> loss []: on the shard of v that begins at 0, else 0
-Result<Prepared> prepare_linear_cross_entropy_finish(const KernelSpec& spec) {
-  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_linear_cross_entropy_finish(const KernelSpec& spec) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t rows = spec.input_elements(2);
     const bool has_loss = spec.factor('v').begin[0] == 0;

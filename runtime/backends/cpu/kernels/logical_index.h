@@ -27,7 +27,7 @@ struct LogicalIndex {
     }
   }
 
-  uint64_t of(int64_t local) const {
+  uint64_t to_global(int64_t local) const {
     int64_t global = 0;
     for (int dim = rank - 1; dim >= 0; --dim) {
       global += factors[dim].to_global(local % dims[dim]) * strides[dim];

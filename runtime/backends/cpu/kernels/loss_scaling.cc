@@ -5,8 +5,8 @@
 
 namespace tessera::cpu {
 
-Result<Prepared> prepare_loss_scaling(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_loss_scaling(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     return reference_kernel(spec, 1, make_kernel([initial = spec.f64("initial")](const LaunchArgs& args) {
                               *args.out<T>(0) =
@@ -15,8 +15,8 @@ Result<Prepared> prepare_loss_scaling(const KernelSpec& spec) {
   });
 }
 
-Result<Prepared> prepare_loss_scaling_update(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_loss_scaling_update(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto interval = static_cast<double>(spec.i64("interval"));
     const double least = spec.f64("least"), most = spec.f64("most");

@@ -77,9 +77,9 @@ void multiply(const Pool& pool, const Product& p, ProductOperand operand, const 
 
 // x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. When k is split, the shard at offset 0
 // alone adds the bias.
-Result<Prepared> prepare_matmul(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_matmul(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const Activation activation, activation_named(spec.string("activation")));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Product product(spec);
     const ProductOperand operand(spec);
@@ -96,8 +96,8 @@ Result<Prepared> prepare_matmul(const KernelSpec& spec) {
 
 // x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. When k is split, the shard at offset 0
 // alone adds addend and bias.
-Result<Prepared> prepare_matmul_add(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_matmul_add(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Product product(spec);
     const ProductOperand operand(spec);
@@ -112,8 +112,8 @@ Result<Prepared> prepare_matmul_add(const KernelSpec& spec) {
 }
 
 // x [M, K], dy [M, N] -> dw [K, N], or [N, K] when trans_w = 1. Summed in double, m ascending.
-Result<Prepared> prepare_matmul_weight_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_matmul_weight_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     // dw^T = dy^T x is the same product with the operands exchanged.
     const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;

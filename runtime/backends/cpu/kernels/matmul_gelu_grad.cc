@@ -5,8 +5,8 @@
 namespace tessera::cpu {
 
 // dy [M, K], w [K, N] or [N, K], pre [M, N] -> dpre [M, N]. Sums in double, k ascending.
-Result<Prepared> prepare_matmul_gelu_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_matmul_gelu_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const bool trans = spec.i64("trans_w") == 1;
     const int64_t inner = spec.input_dims(0).back(), columns = spec.output_dims(0).back();

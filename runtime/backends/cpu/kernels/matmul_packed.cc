@@ -25,10 +25,10 @@ Result<Activation> activation_of(std::string_view name) {
                 format("activation '{}': the packed kernel fuses relu, gelu, silu", name));
 }
 
-Prepared prepared_gemm(const Gemm& gemm, std::unique_ptr<Kernel> kernel) {
+PreparedKernel prepared_gemm(const Gemm& gemm, std::unique_ptr<Kernel> kernel) {
   const double m = static_cast<double>(gemm.m), n = static_cast<double>(gemm.n),
                k = static_cast<double>(gemm.k);
-  Prepared prepared;
+  PreparedKernel prepared;
   prepared.kernel = std::move(kernel);
   prepared.workspace_bytes = gemm_workspace_bytes(gemm);
   prepared.flops = 2 * m * n * k;
@@ -40,7 +40,7 @@ Prepared prepared_gemm(const Gemm& gemm, std::unique_ptr<Kernel> kernel) {
 }  // namespace
 
 // y[m, n] = act(sum_k x[m, k] w[k, n] + bias[n]); pre is the value before act.
-Result<Prepared> prepare_matmul_packed(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const std::span<const int64_t> x = spec.input_dims(0), y = spec.output_dims(0);
   Gemm gemm;
@@ -72,7 +72,7 @@ Result<Prepared> prepare_matmul_packed(const KernelSpec& spec) {
 }
 
 // dw[k, n] = sum over rows of x[row, k] dy[row, n]; with trans_w dw[n, k], that is A = dy^T and B = x.
-Result<Prepared> prepare_matmul_weight_grad_packed(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_matmul_weight_grad_packed(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const bool transposed = spec.i64("trans_w") != 0;
   const int a = transposed ? 1 : 0;

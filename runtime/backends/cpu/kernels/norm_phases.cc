@@ -15,7 +15,7 @@ double channels_of(const KernelSpec& spec) {
 
 // Prepares a kernel that makes one row at a time: `row(args, r, r * C)`.
 template <class Row>
-Prepared by_rows(const KernelSpec& spec, Rows rows, double flops, Row row) {
+PreparedKernel by_rows(const KernelSpec& spec, Rows rows, double flops, Row row) {
   auto launch = [rows, row](const LaunchArgs& args) {
     args.pool.parallel_ranges(rows.count, row_grain(rows.cols), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) row(args, r, r * rows.cols);
@@ -27,8 +27,8 @@ Prepared by_rows(const KernelSpec& spec, Rows rows, double flops, Row row) {
 }  // namespace
 
 // x [R, C] -> s [R]
-Result<Prepared> prepare_row_sum(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_row_sum(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     return by_rows(spec, rows, 1, [rows](const LaunchArgs& args, int64_t r, int64_t at) {
@@ -41,8 +41,8 @@ Result<Prepared> prepare_row_sum(const KernelSpec& spec) {
 }
 
 // x [R, C], s [R] optional -> ss [R]
-Result<Prepared> prepare_row_sum_squares(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_row_sum_squares(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const double channels = channels_of(spec);
@@ -58,8 +58,8 @@ Result<Prepared> prepare_row_sum_squares(const KernelSpec& spec) {
 }
 
 // x [R, C], w, b [C], s, ss [R] -> y [R, C], mean, rstd [R]
-Result<Prepared> prepare_layer_norm_finish(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_layer_norm_finish(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const double channels = channels_of(spec), eps = spec.f64("eps");
@@ -77,8 +77,8 @@ Result<Prepared> prepare_layer_norm_finish(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], w [C], mean, rstd [R] -> sg, sgx [R]
-Result<Prepared> prepare_layer_norm_grad_sums(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_layer_norm_grad_sums(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     return by_rows(spec, rows, 6, [=](const LaunchArgs& args, int64_t r, int64_t at) {
@@ -97,8 +97,8 @@ Result<Prepared> prepare_layer_norm_grad_sums(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], w [C], mean, rstd, sg, sgx [R] -> dx [R, C]
-Result<Prepared> prepare_layer_norm_grad_finish(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_layer_norm_grad_finish(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const double channels = channels_of(spec);
@@ -115,8 +115,8 @@ Result<Prepared> prepare_layer_norm_grad_finish(const KernelSpec& spec) {
 }
 
 // x [R, C], w [C], ss [R] -> y [R, C], rstd [R]
-Result<Prepared> prepare_rms_norm_finish(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rms_norm_finish(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const double channels = channels_of(spec), eps = spec.f64("eps");
@@ -131,8 +131,8 @@ Result<Prepared> prepare_rms_norm_finish(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], w [C], rstd [R] -> sgx [R]
-Result<Prepared> prepare_rms_norm_grad_sums(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rms_norm_grad_sums(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     return by_rows(spec, rows, 4, [=](const LaunchArgs& args, int64_t r, int64_t at) {
@@ -147,8 +147,8 @@ Result<Prepared> prepare_rms_norm_grad_sums(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], w [C], rstd, sgx [R] -> dx [R, C]
-Result<Prepared> prepare_rms_norm_grad_finish(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rms_norm_grad_finish(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const double channels = channels_of(spec);

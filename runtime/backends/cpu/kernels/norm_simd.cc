@@ -164,7 +164,7 @@ double elements(Rows rows) { return static_cast<double>(rows.count) * static_cas
 }  // namespace
 
 // x [R, C], w, b [C] -> y [R, C], mean [R], rstd [R]
-Result<Prepared> prepare_layer_norm_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_layer_norm_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   const float eps = static_cast<float>(spec.f64("eps"));
@@ -188,7 +188,7 @@ Result<Prepared> prepare_layer_norm_simd(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], w [C], mean, rstd [R] -> dx [R, C]
-Result<Prepared> prepare_layer_norm_grad_input_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_layer_norm_grad_input_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   return simd_prepared(spec, 11 * elements(rows), make_kernel([=](const LaunchArgs& args) {
@@ -211,7 +211,7 @@ Result<Prepared> prepare_layer_norm_grad_input_simd(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], mean, rstd [R] -> dw, db [C]
-Result<Prepared> prepare_layer_norm_grad_weight_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_layer_norm_grad_weight_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   return simd_prepared(spec, 5 * elements(rows), make_kernel([=](const LaunchArgs& args) {
@@ -234,7 +234,7 @@ Result<Prepared> prepare_layer_norm_grad_weight_simd(const KernelSpec& spec) {
 }
 
 // x [R, C], w [C] -> y [R, C], rstd [R]
-Result<Prepared> prepare_rms_norm_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_rms_norm_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   const float eps = static_cast<float>(spec.f64("eps"));
@@ -258,7 +258,7 @@ Result<Prepared> prepare_rms_norm_simd(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], w [C], rstd [R] -> dx [R, C]
-Result<Prepared> prepare_rms_norm_grad_input_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_rms_norm_grad_input_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   return simd_prepared(spec, 9 * elements(rows), make_kernel([=](const LaunchArgs& args) {
@@ -281,7 +281,7 @@ Result<Prepared> prepare_rms_norm_grad_input_simd(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], rstd [R] -> dw [C]
-Result<Prepared> prepare_rms_norm_grad_weight_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_rms_norm_grad_weight_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   return simd_prepared(spec, 3 * elements(rows), make_kernel([=](const LaunchArgs& args) {

@@ -147,7 +147,7 @@ void keep(const float* from, float* to, int64_t begin, int64_t end) {
 
 // p, g, m, v, lr, step, (gscale) -> p, m, v. 28 bytes an element: bound by memory from a few thousand
 // elements on.
-Result<Prepared> prepare_adamw_update_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_adamw_update_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const int64_t count = spec.output_elements(0);
   const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
@@ -178,7 +178,7 @@ Result<Prepared> prepare_adamw_update_simd(const KernelSpec& spec) {
 }
 
 // p, g, buf, lr, (gscale) -> p, buf
-Result<Prepared> prepare_sgd_update_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_sgd_update_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const int64_t count = spec.output_elements(0);
   const float momentum = static_cast<float>(spec.f64("momentum"));
@@ -198,7 +198,7 @@ Result<Prepared> prepare_sgd_update_simd(const KernelSpec& spec) {
 }
 
 // Partial sums stand in the workspace, one a task, added in order: the same bits for any number of threads.
-Result<Prepared> prepare_sum_squares_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_sum_squares_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const int64_t count = spec.input_elements(0), tasks = (count + kUpdateGrain - 1) / kUpdateGrain;
   return simd_prepared(spec, 2 * static_cast<double>(count), make_kernel([=](const LaunchArgs& args) {

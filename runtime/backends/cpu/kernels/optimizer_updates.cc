@@ -39,7 +39,7 @@ struct Stochastic {
   uint16_t rounded(double p, int64_t i) {
     const auto narrow = static_cast<float>(p);
     if (narrow != narrow) return bf16_from_f32(narrow);  // adding might make a number of a NaN
-    const uint64_t at = index.of(i);
+    const uint64_t at = index.to_global(i);
     if (at / 8 != block) {
       block = at / 8;
       bits = philox_bits(seed, salt, block);
@@ -64,7 +64,7 @@ void keep(const LaunchArgs& args, int i, int o, int64_t begin, int64_t end) {
 
 // Gradient, state and scalars are in T, the parameter is as Rounding has it.
 template <class T, class Rounding>
-Prepared adamw_update(const KernelSpec& spec, const Rounding& rounding) {
+PreparedKernel adamw_update(const KernelSpec& spec, const Rounding& rounding) {
   using P = typename Rounding::Element;
   const int64_t count = spec.output_elements(0);
   const double beta1 = spec.f64("beta1"), beta2 = spec.f64("beta2");
@@ -102,7 +102,7 @@ Prepared adamw_update(const KernelSpec& spec, const Rounding& rounding) {
 }
 
 template <class T, class Rounding>
-Prepared sgd_update(const KernelSpec& spec, const Rounding& rounding) {
+PreparedKernel sgd_update(const KernelSpec& spec, const Rounding& rounding) {
   using P = typename Rounding::Element;
   const int64_t count = spec.output_elements(0);
   const double momentum = spec.f64("momentum"), weight_decay = spec.f64("weight_decay");
@@ -135,31 +135,31 @@ Prepared sgd_update(const KernelSpec& spec, const Rounding& rounding) {
 }  // namespace
 
 // p, g, m, v, lr, step, (gscale) -> p, m, v
-Result<Prepared> prepare_adamw_update(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_adamw_update(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     return adamw_update<T>(spec, InItsType<T>{});
   });
 }
 
 // p bf16, g, m, v, lr, step, gscale, seed -> p, m, v
-Result<Prepared> prepare_adamw_update_stochastic(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_adamw_update_stochastic(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
     return adamw_update<decltype(zero)>(spec, Stochastic(spec));
   });
 }
 
 // p, g, buf, lr, (gscale) -> p, buf
-Result<Prepared> prepare_sgd_update(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_sgd_update(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     return sgd_update<T>(spec, InItsType<T>{});
   });
 }
 
 // p bf16, g, buf, lr, gscale, seed -> p, buf
-Result<Prepared> prepare_sgd_update_stochastic(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_sgd_update_stochastic(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
     return sgd_update<decltype(zero)>(spec, Stochastic(spec));
   });
 }

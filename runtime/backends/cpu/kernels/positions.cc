@@ -5,7 +5,7 @@
 namespace tessera::cpu {
 
 // start [B] -> y [B, T]. Wraps instead of overflowing: `start` is untrusted.
-Result<Prepared> prepare_positions(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_positions(const KernelSpec& spec) {
   const int64_t B = spec.output_dims(0)[0], T = spec.output_dims(0)[1];
   const FactorIndex t_index(spec.factor('t'));
   auto launch = [=](const LaunchArgs& args) {

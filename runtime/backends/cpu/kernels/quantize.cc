@@ -21,12 +21,12 @@ Result<Fp8Format> format_of(const KernelSpec& spec) {
 }  // namespace
 
 // Maxima stand in the workspace, one a task. Numbers that are not finite give infinity, in any order.
-Result<Prepared> prepare_quantize_scale(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_quantize_scale(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const Fp8Format format, format_of(spec));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.input_elements(0);
-    Prepared prepared = reference_kernel(
+    PreparedKernel prepared = reference_kernel(
         spec, static_cast<double>(count), make_kernel([count, format](const LaunchArgs& args) {
           const T* x = args.in<T>(0);
           auto* largest = static_cast<double*>(args.workspace);
@@ -52,9 +52,9 @@ Result<Prepared> prepare_quantize_scale(const KernelSpec& spec) {
 }
 
 // The scale is a power of two, so multiplying by its inverse rounds nothing.
-Result<Prepared> prepare_quantize(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_quantize(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const Fp8Format format, format_of(spec));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.output_elements(0);
     return reference_kernel(

@@ -22,8 +22,8 @@ double global_count(const KernelSpec& spec, std::span<const int64_t> axes) {
 
 // y = finish(combine over the axes of x, from `start`), in double, in row-major order of the reduced dims.
 template <class Combine>
-Result<Prepared> reduce(const KernelSpec& spec, double start, double factor, Combine combine) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> reduce(const KernelSpec& spec, double start, double factor, Combine combine) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0), axes = spec.ints("axes");
     int64_t strides[TSR_ABI_MAX_RANK];
@@ -55,22 +55,22 @@ double plus(double a, double b) { return a + b; }
 
 }  // namespace
 
-Result<Prepared> prepare_reduce_sum(const KernelSpec& spec) { return reduce(spec, 0, 1, plus); }
+Result<PreparedKernel> prepare_reduce_sum(const KernelSpec& spec) { return reduce(spec, 0, 1, plus); }
 
-Result<Prepared> prepare_reduce_mean(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_reduce_mean(const KernelSpec& spec) {
   const double count = global_count(spec, spec.ints("axes"));
   return reduce(spec, 0, count == 0 ? 0 : 1 / count, plus);
 }
 
 // A NaN stays: comparisons with it are false on the side that keeps it.
-Result<Prepared> prepare_reduce_max(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_reduce_max(const KernelSpec& spec) {
   return reduce(spec, -std::numeric_limits<double>::infinity(), 1,
                 [](double a, double b) { return a >= b || a != a ? a : b; });
 }
 
 // x [M, N] -> y [N]; rows ascending.
-Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_sum_leading(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
@@ -80,8 +80,8 @@ Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
   });
 }
 
-Result<Prepared> prepare_broadcast(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_broadcast(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.output_dims(0), axes = spec.ints("axes");
     int64_t strides[TSR_ABI_MAX_RANK];
@@ -93,7 +93,7 @@ Result<Prepared> prepare_broadcast(const KernelSpec& spec) {
     const double count = spec.i64("mean") == 1 ? global_count(spec, axes) : 1;
     const double factor = count == 0 ? 0 : 1 / count;
     const int64_t elements = spec.output_elements(0);
-    Prepared prepared = reference_kernel(
+    PreparedKernel prepared = reference_kernel(
         spec, 0, make_kernel([=](const LaunchArgs& args) {
           const T* x = args.in<T>(0);
           T* y = args.out<T>(0);

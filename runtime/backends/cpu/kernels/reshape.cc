@@ -7,7 +7,7 @@ namespace tessera::cpu {
 
 namespace {
 // The bytes stay in order; nothing moves in place.
-Result<Prepared> copy_all(const KernelSpec& spec) {
+Result<PreparedKernel> copy_all(const KernelSpec& spec) {
   const int64_t bytes = dtype_bytes(spec.output_dtype(0), spec.output_elements(0));
   return reference_kernel(spec, 0, make_kernel([bytes](const LaunchArgs& args) {
                             if (args.inputs[0] == args.outputs[0]) return;
@@ -20,7 +20,7 @@ Result<Prepared> copy_all(const KernelSpec& spec) {
 }
 }  // namespace
 
-Result<Prepared> prepare_split_dim(const KernelSpec& spec) { return copy_all(spec); }
-Result<Prepared> prepare_merge_dims(const KernelSpec& spec) { return copy_all(spec); }
+Result<PreparedKernel> prepare_split_dim(const KernelSpec& spec) { return copy_all(spec); }
+Result<PreparedKernel> prepare_merge_dims(const KernelSpec& spec) { return copy_all(spec); }
 
 }  // namespace tessera::cpu

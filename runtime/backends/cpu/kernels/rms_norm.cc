@@ -34,8 +34,8 @@ void normalize(const Pool& pool, Rows rows, double eps, const Normalized<T>& n) 
 }  // namespace
 
 // x [R, C], w [C] -> y [R, C], rstd [R]
-Result<Prepared> prepare_rms_norm(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rms_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows, eps = spec.f64("eps")](const LaunchArgs& args) {
@@ -47,8 +47,8 @@ Result<Prepared> prepare_rms_norm(const KernelSpec& spec) {
 }
 
 // x, addend [R, C], w [C] -> sum, y [R, C], rstd [R]
-Result<Prepared> prepare_add_rms_norm(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_add_rms_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows, eps = spec.f64("eps")](const LaunchArgs& args) {
@@ -99,8 +99,8 @@ void weight_gradient(const Pool& pool, Rows rows, const T* dy, const T* x, const
 }  // namespace
 
 // dy, x [R, C], w [C], rstd [R] -> dx [R, C]
-Result<Prepared> prepare_rms_norm_grad_input(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rms_norm_grad_input(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
@@ -112,8 +112,8 @@ Result<Prepared> prepare_rms_norm_grad_input(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], rstd [R] -> dw [C]
-Result<Prepared> prepare_rms_norm_grad_weight(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rms_norm_grad_weight(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
@@ -124,8 +124,8 @@ Result<Prepared> prepare_rms_norm_grad_weight(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], w [C], rstd [R], addend [R, C] -> dx [R, C], dw [C]
-Result<Prepared> prepare_rms_norm_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rms_norm_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const bool adds = spec.input_count() == 5;

@@ -6,8 +6,8 @@
 namespace tessera::cpu {
 
 // x [B, T, H, D], positions [B, T] -> y [B, T, H, D]. One angle serves the pair i of all heads of a position.
-Result<Prepared> prepare_rope(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rope(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0);
     const int64_t rows = dims[0] * dims[1], H = dims[2], D = dims[3], half = D / 2;

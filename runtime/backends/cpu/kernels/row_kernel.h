@@ -40,7 +40,7 @@ void column_sums(const Pool& pool, Rows rows, const T* x, T* sums) {
 }
 
 // A reference kernel: plain loops reach some percent of the peak.
-inline Prepared reference_kernel(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, double flops,
+inline PreparedKernel reference_kernel(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, double flops,
                                  int64_t workspace_bytes = 0) {
   double traffic = 0;
   const auto add = [&](const tsr_abi_tensor& t) {
@@ -48,7 +48,7 @@ inline Prepared reference_kernel(const KernelSpec& spec, std::unique_ptr<Kernel>
   };
   for (int i = 0; i < spec.input_count(); ++i) add(spec.input(i));
   for (int i = 0; i < spec.output_count(); ++i) add(spec.output(i));
-  return Prepared{std::move(kernel), workspace_bytes, flops, traffic, 0.03};
+  return PreparedKernel{std::move(kernel), workspace_bytes, flops, traffic, 0.03};
 }
 
 }  // namespace tessera::cpu

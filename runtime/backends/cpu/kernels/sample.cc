@@ -17,12 +17,12 @@ namespace {
 template <class T>
 struct Logits {
   const T* values;
-  double at(int64_t token) const {
+  double logit(int64_t token) const {
     const double value = double(values[token]);
     return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
   }
   // Order of tokens: likelier first, the lower token on a tie. A total order, so that sorting has one result.
-  bool before(int32_t a, int32_t b) const { return at(a) > at(b) || (at(a) == at(b) && a < b); }
+  bool before(int32_t a, int32_t b) const { return logit(a) > logit(b) || (logit(a) == logit(b) && a < b); }
 };
 
 template <class T>
@@ -53,11 +53,11 @@ int32_t draw(Logits<T> logits, std::span<int32_t> order, double* weight, const C
   if (cut || choice.top_p < 1) std::sort(order.begin(), order.end(), before);
 
   const int32_t likeliest = *std::min_element(order.begin(), order.end(), before);
-  const double top = logits.at(likeliest);
+  const double top = logits.logit(likeliest);
   if (std::isinf(top)) return likeliest;
   double total = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    const double below = top - logits.at(order[i]);
+    const double below = top - logits.logit(order[i]);
     total += weight[i] = std::isinf(below) ? 0 : std::exp(-below / choice.temperature);
   }
   size_t count = order.size();
@@ -79,8 +79,8 @@ int32_t draw(Logits<T> logits, std::span<int32_t> order, double* weight, const C
 
 // logits [B, V], temperature, top_k, top_p, seed [], start, length [B] -> token [B]. A task a sequence, each
 // with its own part of the workspace.
-Result<Prepared> prepare_sample(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_sample(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t B = spec.input_dims(0)[0], V = spec.input_dims(0)[1];
     const FactorIndex b_index(spec.factor('b'));

@@ -64,8 +64,8 @@ double flops_of(const ProductShape& shape) {
 }
 
 // Codes are multiplied and summed in double, k ascending.
-Result<Prepared> reference(const KernelSpec& spec, const ProductShape& shape) {
-  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> reference(const KernelSpec& spec, const ProductShape& shape) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Codes a_codes(spec.input_dtype(shape.a)), b_codes(spec.input_dtype(shape.b));
     return reference_kernel(
@@ -92,7 +92,7 @@ constexpr int64_t kLine = 64;  // bytes: what the workspace is aligned to
 int64_t lines(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 // Widens both operands to f32, times their scales, which rounds nothing; then runs the packed Gemm.
-Result<Prepared> widened(const KernelSpec& spec, const ProductShape& shape) {
+Result<PreparedKernel> widened(const KernelSpec& spec, const ProductShape& shape) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   Gemm gemm;
   gemm.m = shape.m, gemm.n = shape.n, gemm.k = shape.k;
@@ -100,7 +100,7 @@ Result<Prepared> widened(const KernelSpec& spec, const ProductShape& shape) {
   gemm.b_row = shape.b_row, gemm.b_col = shape.b_col;
   const int64_t a_bytes = lines(4 * shape.m * shape.k), b_bytes = lines(4 * shape.n * shape.k);
   const Codes a_codes(spec.input_dtype(shape.a)), b_codes(spec.input_dtype(shape.b));
-  Prepared prepared;
+  PreparedKernel prepared;
   prepared.kernel = make_kernel([=](const LaunchArgs& args) {
     auto* memory = static_cast<std::byte*>(args.workspace);
     const auto widen = [&](int operand, const Codes& codes, int64_t count, std::byte* at) {
@@ -135,16 +135,16 @@ Result<Prepared> widened(const KernelSpec& spec, const ProductShape& shape) {
 
 // x [M, K], w [K, N] or [N, K], scales, bias [N] -> y [M, N]. When k is split, the shard at offset 0 alone
 // adds the bias.
-Result<Prepared> prepare_scaled_matmul(const KernelSpec& spec) { return reference(spec, matmul_shape(spec)); }
-Result<Prepared> prepare_scaled_matmul_widened(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scaled_matmul(const KernelSpec& spec) { return reference(spec, matmul_shape(spec)); }
+Result<PreparedKernel> prepare_scaled_matmul_widened(const KernelSpec& spec) {
   return widened(spec, matmul_shape(spec));
 }
 
 // x [M, K], dy [M, N], scales -> dw [K, N], or [N, K] when trans_w = 1
-Result<Prepared> prepare_scaled_matmul_weight_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scaled_matmul_weight_grad(const KernelSpec& spec) {
   return reference(spec, weight_grad_shape(spec));
 }
-Result<Prepared> prepare_scaled_matmul_weight_grad_widened(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scaled_matmul_weight_grad_widened(const KernelSpec& spec) {
   return widened(spec, weight_grad_shape(spec));
 }
 

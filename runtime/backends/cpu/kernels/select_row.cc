@@ -8,7 +8,7 @@ namespace tessera::cpu {
 
 // x [B, T, C], length [B] -> y [B, C]. Any dtype: rows are copied as bytes. `length` is untrusted: a row that
 // does not exist gives 0.
-Result<Prepared> prepare_select_row(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_select_row(const KernelSpec& spec) {
   const auto dims = spec.input_dims(0);
   const int64_t B = dims[0], T = dims[1], row_bytes = dtype_bytes(spec.input_dtype(0), dims[2]);
   auto launch = [=](const LaunchArgs& args) {

@@ -21,7 +21,7 @@ Status require_simd_f32(const KernelSpec& spec) {
   return {};
 }
 
-Prepared simd_prepared(const KernelSpec& spec, double flops, std::unique_ptr<Kernel> kernel,
+PreparedKernel simd_prepared(const KernelSpec& spec, double flops, std::unique_ptr<Kernel> kernel,
                        int64_t workspace_bytes) {
   double bytes = 0;
   const auto add = [&](const tsr_abi_tensor& tensor) {

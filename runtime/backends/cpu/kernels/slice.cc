@@ -28,7 +28,7 @@ int64_t rows_of(const tsr_abi_tensor& tensor, int64_t dim) { return tensor.dims[
 
 }  // namespace
 
-Result<Prepared> prepare_slice(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_slice(const KernelSpec& spec) {
   const int64_t dim = spec.i64("dim");
   const Runs runs(spec, dim);
   const int64_t in_run = rows_of(spec.input(0), dim) * runs.row_bytes;
@@ -45,7 +45,7 @@ Result<Prepared> prepare_slice(const KernelSpec& spec) {
                           }));
 }
 
-Result<Prepared> prepare_pad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_pad(const KernelSpec& spec) {
   const int64_t dim = spec.i64("dim");
   const Runs runs(spec, dim);
   const int64_t in_run = rows_of(spec.input(0), dim) * runs.row_bytes;
@@ -66,7 +66,7 @@ Result<Prepared> prepare_pad(const KernelSpec& spec) {
                           }));
 }
 
-Result<Prepared> prepare_concat(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_concat(const KernelSpec& spec) {
   const int64_t dim = spec.i64("dim");
   const Runs runs(spec, dim);
   std::vector<int64_t> pieces;

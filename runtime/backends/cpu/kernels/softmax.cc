@@ -7,8 +7,8 @@
 namespace tessera::cpu {
 
 // x [R, C] -> y [R, C]
-Result<Prepared> prepare_softmax(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_softmax(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {
@@ -28,8 +28,8 @@ Result<Prepared> prepare_softmax(const KernelSpec& spec) {
 }
 
 // y, dy [R, C] -> dx [R, C]
-Result<Prepared> prepare_softmax_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_softmax_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     auto launch = [rows](const LaunchArgs& args) {

@@ -144,7 +144,7 @@ void softmax_row_gradient(float* x, int64_t cols, float m, float s, float dloss,
 }
 
 // x [R, V] -> m [R]
-Result<Prepared> prepare_row_max_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_row_max_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   return simd_prepared(spec, 2 * elements(rows), make_kernel([=](const LaunchArgs& args) {
@@ -157,7 +157,7 @@ Result<Prepared> prepare_row_max_simd(const KernelSpec& spec) {
 }
 
 // x [R, V], m [R] -> s [R]
-Result<Prepared> prepare_row_sum_exp_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_row_sum_exp_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   return simd_prepared(
@@ -170,7 +170,7 @@ Result<Prepared> prepare_row_sum_exp_simd(const KernelSpec& spec) {
 }
 
 // x [R, V], labels, m, s, dloss [R] -> dx [R, V], which may be x itself
-Result<Prepared> prepare_cross_entropy_grad_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_cross_entropy_grad_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   const FactorIndex v(spec.factor('v'));
@@ -190,7 +190,7 @@ Result<Prepared> prepare_cross_entropy_grad_simd(const KernelSpec& spec) {
 }
 
 // x [R, C] -> y [R, C]
-Result<Prepared> prepare_softmax_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_softmax_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   return simd_prepared(spec, 20 * elements(rows), make_kernel([=](const LaunchArgs& args) {
@@ -203,7 +203,7 @@ Result<Prepared> prepare_softmax_simd(const KernelSpec& spec) {
 }
 
 // y, dy [R, C] -> dx [R, C]
-Result<Prepared> prepare_softmax_grad_simd(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_softmax_grad_simd(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const Rows rows = rows_of(spec.input_dims(0));
   return simd_prepared(

@@ -58,7 +58,7 @@ inline void row_major_strides(std::span<const int64_t> dims, int64_t* strides) {
 
 // For kernels that only move elements: f(an unsigned integer of the element's size).
 template <class F>
-Result<Prepared> dispatch_element_size(DType dtype, F&& f) {
+Result<PreparedKernel> dispatch_element_size(DType dtype, F&& f) {
   const DTypeInfo& element = info(dtype);
   if (element.block_elements == 1) switch (element.block_bytes) {
       case 1: return f(uint8_t{});

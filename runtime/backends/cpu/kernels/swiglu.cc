@@ -4,13 +4,13 @@
 
 namespace tessera::cpu {
 
-Result<Prepared> prepare_swiglu(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_swiglu(const KernelSpec& spec) {
   return map_binary(spec, 9, [](double gate, double up) { return silu(gate) * up; });
 }
 
 // gate, up, dy -> dgate, dup
-Result<Prepared> prepare_swiglu_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_swiglu_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.output_elements(0);
     return reference_kernel(

@@ -4,8 +4,8 @@
 
 namespace tessera::cpu {
 
-Result<Prepared> prepare_transpose(const KernelSpec& spec) {
-  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_transpose(const KernelSpec& spec) {
+  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     int64_t strides[TSR_ABI_MAX_RANK];
     row_major_strides(spec.input_dims(0), strides);

@@ -5,28 +5,28 @@
 
 namespace tessera::cpu {
 
-Result<Prepared> prepare_exp(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_exp(const KernelSpec& spec) {
   return map_unary(spec, 5, [](double x) { return std::exp(x); });
 }
-Result<Prepared> prepare_log(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_log(const KernelSpec& spec) {
   return map_unary(spec, 5, [](double x) { return std::log(x); });
 }
-Result<Prepared> prepare_sqrt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_sqrt(const KernelSpec& spec) {
   return map_unary(spec, 4, [](double x) { return std::sqrt(x); });
 }
-Result<Prepared> prepare_square(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_square(const KernelSpec& spec) {
   return map_unary(spec, 1, [](double x) { return x * x; });
 }
-Result<Prepared> prepare_neg(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_neg(const KernelSpec& spec) {
   return map_unary(spec, 1, [](double x) { return -x; });
 }
-Result<Prepared> prepare_scale(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scale(const KernelSpec& spec) {
   return map_unary(spec, 1, [factor = spec.f64("factor")](double x) { return x * factor; });
 }
 
 // x [...], s [] -> y [...]
-Result<Prepared> prepare_scale_by(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_scale_by(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.output_elements(0);
     return reference_kernel(spec, static_cast<double>(count), make_kernel([count](const LaunchArgs& args) {

@@ -5,9 +5,9 @@
 
 namespace tessera::cpu {
 
-Result<Prepared> prepare_zeros_like(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_zeros_like(const KernelSpec& spec) {
   const int64_t bytes = dtype_bytes(spec.output_dtype(0), spec.output_elements(0));
-  Prepared prepared = reference_kernel(spec, 0, make_kernel([bytes](const LaunchArgs& args) {
+  PreparedKernel prepared = reference_kernel(spec, 0, make_kernel([bytes](const LaunchArgs& args) {
                                          if (bytes > 0)
                                            std::memset(args.outputs[0], 0, static_cast<size_t>(bytes));
                                        }));

@@ -1,6 +1,6 @@
 // DecodeStep: the effect of a kernel as plain data, for the kernels that decoding a few rows consists of. A
 // matrix of such a step is read in a microsecond or two, as long as a launch takes. So all kernels between
-// two matrices become part of the launch that reads one (kernels/matvec_plan.h).
+// two matrices become part of the launch that reads one (kernels/gemv_plan.h).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tessera::cuda {
 
-struct MatvecPlan;
+struct GemvPlan;
 
 // x [rows, cols], w [cols], with is_layer_norm b [cols] -> y, (mean [rows],) rstd [rows]
 struct NormStep {
@@ -31,7 +31,7 @@ struct ProductStep {
   bool has_pre = false;
   int operands;
   MatmulActivation activation = MatmulActivation::kNone;
-  std::unique_ptr<Kernel> (*kernel)(const MatvecPlan& plan);  // of the types of this product
+  std::unique_ptr<Kernel> (*kernel)(const GemvPlan& plan);  // of the types of this product
 };
 // x [rows, H, D], positions [rows] -> y: rope
 struct RopeStep {

@@ -28,7 +28,7 @@ struct LogicalIndex {
       stride *= factor.global_extent;
     }
   }
-  __device__ uint64_t at(int64_t local) const {
+  __device__ uint64_t to_global(int64_t local) const {
     int64_t global = 0;
 #pragma unroll
     for (int dim = TSR_ABI_MAX_RANK - 1; dim >= 0; --dim) {  // constant bounds: no copy in local memory
@@ -49,7 +49,7 @@ struct Dropout {
   Index index;
   __device__ void begin() { seed = static_cast<uint64_t>(*seed_at); }
   __device__ void operator()(int64_t i, const W* x, W* y) const {
-    y[0] = random_53_bits(philox_bits(seed, salt, index.at(i))) >= dropped ? x[0] * kept : W(0);
+    y[0] = random_53_bits(philox_bits(seed, salt, index.to_global(i))) >= dropped ? x[0] * kept : W(0);
   }
 };
 
@@ -69,7 +69,7 @@ Result<Prepared> dropout(const KernelSpec& spec, const Index& index) {
 
 // x, seed [] -> y. An element draws the number that it would draw in the whole tensor.
 Result<Prepared> prepare_dropout(const KernelSpec& spec) {
-  const Result<ShardIndex> index = ShardIndex::of(spec);
+  const Result<ShardIndex> index = ShardIndex::create(spec);
   return index.ok() ? dropout(spec, *index) : dropout(spec, LogicalIndex(spec));
 }
 

@@ -110,11 +110,11 @@ class LtHeadProducts {
     made.chunk_ = shape.chunk();
     const int64_t last = (shape.rows - 1) % made.chunk_ + 1;
     TSR_ASSIGN_OR_RETURN(
-        made.whole_, made.of(choices, shape, made.chunk_, true, made.chunk_ < shape.rows, gradient, weight));
+        made.whole_, made.make_chunk(choices, shape, made.chunk_, true, made.chunk_ < shape.rows, gradient, weight));
     if (last == made.chunk_) {
       made.last_ = made.whole_;
     } else {
-      TSR_ASSIGN_OR_RETURN(made.last_, made.of(choices, shape, last, false, true, gradient, weight));
+      TSR_ASSIGN_OR_RETURN(made.last_, made.make_chunk(choices, shape, last, false, true, gradient, weight));
     }
     return made;
   }
@@ -148,7 +148,7 @@ class LtHeadProducts {
     all_.push_back(made);
     return made;
   }
-  Result<Chunk> of(LtChoices& choices, const HeadShape& shape, int64_t rows, bool is_first, bool adds,
+  Result<Chunk> make_chunk(LtChoices& choices, const HeadShape& shape, int64_t rows, bool is_first, bool adds,
                    bool gradient, bool weight) {
     const DType dtype = dtype_of(T{});
     Chunk made;

@@ -112,7 +112,7 @@ Result<StochasticRounding::Own> stochastic_own(const KernelSpec& spec) {
   if (spec.input_dtype(1) != DType::kF32)
     return Status(StatusCode::kUnsupported,
                   format("a gradient in {}: this kernel takes f32", to_text(spec.input_dtype(1))));
-  TSR_ASSIGN_OR_RETURN(const ShardIndex index, ShardIndex::of(spec));
+  TSR_ASSIGN_OR_RETURN(const ShardIndex index, ShardIndex::create(spec));
   return StochasticRounding::Own{static_cast<uint64_t>(spec.i64("salt")), index};
 }
 

@@ -14,7 +14,7 @@ namespace {
 // to divide it again ("may insert a device-side synchronization point", cudaFuncSetCacheConfig). By default
 // each kernel would get what it needs, most of them next to nothing. So kernels that are to share a
 // multiprocessor request the same, in per cent: 164 KB of 228 hold two of the largest blocks (attention over
-// a cache, 70 KB), and leave 92 KB of cache for 64 KB of loads in flight (matvec.cuh). It is a hint, and no
+// a cache, 70 KB), and leave 92 KB of cache for 64 KB of loads in flight (gemv.cuh). It is a hint, and no
 // error where it is not taken.
 constexpr int kSharedPercent = 72;
 

@@ -17,7 +17,7 @@ struct ShardIndex {
   int64_t row_stride = 0, matrix_stride = 0;  // from one to the next in the whole; 0: there is one
 
   // kUnsupported for shards of several ranges of a dim, or with more dims.
-  static Result<ShardIndex> of(const KernelSpec& spec) {
+  static Result<ShardIndex> create(const KernelSpec& spec) {
     struct Level {
       int64_t extent, stride;
     };
@@ -53,7 +53,7 @@ struct ShardIndex {
     return made;
   }
 
-  __device__ uint64_t at(int64_t local) const {
+  __device__ uint64_t to_global(int64_t local) const {
     int64_t index = begin;
     if (row_stride == 0) {
       index += local;

@@ -36,7 +36,7 @@ struct StochasticRounding {
   // Returns a bf16 number for element `i` of the shard.
   __device__ float operator()(int64_t i, float value) const {
     if (value != value) return value;  // adding could turn a NaN into a number
-    const uint64_t at = own.index.at(i);
+    const uint64_t at = own.index.to_global(i);
     if (at / 8 != block) {
       block = at / 8;
       bits = philox_bits(seed, own.salt, block);

@@ -1,4 +1,4 @@
-// The weight of narrow_matmul as its kernels read it.
+// The weight of quantized_matmul as its kernels read it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace tessera::cpu {
 
 // Extents of one product on local operands: x [M, K], weight [N, K] -> y [M, N].
-struct NarrowShape {
+struct QuantizedMatmulShape {
   DType dtype = DType::kBF16;  // of the weight
   int64_t M = 0, N = 0, K = 0;
   int64_t groups = 1;  // of a row, each with its scale
@@ -22,8 +22,8 @@ struct NarrowShape {
 };
 
 // When k is split, the shard at offset 0 alone adds the bias.
-inline NarrowShape narrow_shape(const KernelSpec& spec) {
-  NarrowShape shape;
+inline QuantizedMatmulShape quantized_matmul_shape(const KernelSpec& spec) {
+  QuantizedMatmulShape shape;
   shape.dtype = spec.input_dtype(1);
   shape.K = spec.input_dims(0).back();
   shape.N = spec.output_dims(0).back();
@@ -36,7 +36,7 @@ inline NarrowShape narrow_shape(const KernelSpec& spec) {
 }
 
 // Number k of row n, without its scale.
-inline float narrow_number(const NarrowShape& shape, const void* w, int64_t n, int64_t k) {
+inline float weight_number(const QuantizedMatmulShape& shape, const void* w, int64_t n, int64_t k) {
   const auto* row = static_cast<const uint8_t*>(w) + n * shape.row_bytes();
   switch (shape.dtype) {
     case DType::kBF16: return f32_from_bf16(reinterpret_cast<const uint16_t*>(row)[k]);

@@ -1,4 +1,4 @@
-#include "runtime/backends/cuda/kernels/product_pair.h"
+#include "runtime/backends/cuda/kernels/batched_gemm_fusion.h"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
-// MatvecPlan: one launch of matmuls of the same few rows with several matrices, and of the steps around them:
+// GemvPlan: one launch of matmuls of the same few rows with several matrices, and of the steps around them:
 // the norm of those rows, which every block computes for itself, and element-wise or pairwise steps on the
-// results. Plain data, and the parameter of the kernel (kernels/matvec.cuh).
+// results. Plain data, and the parameter of the kernel (kernels/gemv.cuh).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class Pairing : int32_t { kNone, kGated, kRope };
 
 // A matrix [N, K], or two of the same shape whose results n are combined (kGated). Addresses are null for
 // absent operands, and for results that a later step of the launch overwrites.
-struct MatvecPart {
+struct GemvPart {
   int64_t N;
   const void *w[2], *scale[2], *bias[2];
   const void* summand;  // [M, N]: added before anything is rounded
@@ -43,21 +43,21 @@ struct MatvecPart {
   constexpr int32_t items() const { return static_cast<int32_t>(pairing == Pairing::kRope ? N / 2 : N); }
 };
 
-struct MatvecNorm {
+struct GemvNorm {
   bool is_there, is_layer_norm;
   const void *x, *w, *b;
   void *y, *mean, *rstd;
   double eps, inverse;  // 1 / K
 };
 
-struct MatvecPlan {
+struct GemvPlan {
   static constexpr int kMostParts = 4;
   DType dtype, weight;
   int64_t M, K, row_bytes, groups, group;
   const void* x;  // [M, K]; with a norm, its result
-  MatvecNorm norm;
+  GemvNorm norm;
   int32_t parts, row_groups;
-  MatvecPart part[kMostParts];
+  GemvPart part[kMostParts];
   const int32_t *start, *length;  // [B], of cache rows: M = B T
   int64_t T;
   const void* next;  // first matrix of the next such launch, to be prefetched; null for none
@@ -65,7 +65,7 @@ struct MatvecPlan {
 };
 
 // A plan of one matmul.
-MatvecPlan plan_product(const DecodeStep& step, const LaunchArgs& args);
+GemvPlan plan_product(const DecodeStep& step, const LaunchArgs& args);
 
 // Fuses the first of `coming` with as many after it as fit one launch.
 Fused fuse_decode_steps(std::span<const ComingLaunch> coming);

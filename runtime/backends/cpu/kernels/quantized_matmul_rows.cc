@@ -1,14 +1,14 @@
-// narrow_matmul in f32. Up to 8 rows of x: dot products with each row of the weight, widened in registers as
+// quantized_matmul in f32. Up to 8 rows of x: dot products with each row of the weight, widened in registers as
 // it is read. More rows: the weight is widened a strip at a time and multiplied by the packed Gemm.
 #include <algorithm>
 
 #include "runtime/backends/cpu/kernels/gemm.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
-#include "runtime/backends/cpu/kernels/narrow_weight.h"
+#include "runtime/backends/cpu/kernels/quantized_weight.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/narrow_matmul_rows.cc"
+#define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/quantized_matmul_rows.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "runtime/backends/cpu/kernels/rows-inl.h"
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kUnit = 32;  // numbers widened at a time
 
-struct NarrowBuffers {
+struct QuantizedMatmulBuffers {
   const float* x;
   const uint8_t* w;
   const uint16_t* scale;  // null for none
@@ -84,7 +84,7 @@ struct Int4Row {
 // kRows rows of x with kColumns rows of the weight from n on. The numbers after the last whole unit of a row
 // (f32 alone has any) are summed one by one.
 template <class Row, int kRows, int kColumns>
-HWY_INLINE void dots(const NarrowShape& s, const NarrowBuffers& b, int64_t m, int64_t n) {
+HWY_INLINE void dots(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t m, int64_t n) {
   const DR d;
   const int64_t row_bytes = s.row_bytes(), group = s.has_scale() ? s.group() : s.K / kUnit * kUnit;
   const int64_t groups = s.has_scale() ? s.groups : 1;
@@ -125,14 +125,14 @@ HWY_INLINE void dots(const NarrowShape& s, const NarrowBuffers& b, int64_t m, in
     for (int r = 0; r < kRows; ++r) {
       float sum = hn::GetLane(hn::SumOfLanes(d, total[c][r]));
       for (int64_t k = group * groups; k < s.K; ++k)
-        sum += narrow_number(s, b.w, n + c, k) * b.x[(m + r) * s.K + k];
+        sum += weight_number(s, b.w, n + c, k) * b.x[(m + r) * s.K + k];
       if (b.bias != nullptr) sum += b.bias[n + c];
       b.y[(m + r) * s.N + n + c] = sum;
     }
 }
 
 template <class Row, int kRows>
-void columns(const NarrowShape& s, const NarrowBuffers& b, int64_t m, int64_t begin, int64_t end) {
+void columns(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t m, int64_t begin, int64_t end) {
   constexpr int kAtOnce = kRows == 1 ? 2 : 1;
   int64_t n = begin;
   for (; n + kAtOnce <= end; n += kAtOnce) dots<Row, kRows, kAtOnce>(s, b, m, n);
@@ -140,7 +140,7 @@ void columns(const NarrowShape& s, const NarrowBuffers& b, int64_t m, int64_t be
 }
 
 template <class Row>
-void all_rows(const NarrowShape& s, const NarrowBuffers& b, int64_t begin, int64_t end) {
+void all_rows(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t begin, int64_t end) {
   int64_t m = 0;
   for (; m + 4 <= s.M; m += 4) columns<Row, 4>(s, b, m, begin, end);
   for (; m + 2 <= s.M; m += 2) columns<Row, 2>(s, b, m, begin, end);
@@ -148,7 +148,7 @@ void all_rows(const NarrowShape& s, const NarrowBuffers& b, int64_t begin, int64
 }
 
 // Computes y[:, begin..end).
-void narrow_dots(const NarrowShape& s, const NarrowBuffers& b, int64_t begin, int64_t end) {
+void quantized_dots(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t begin, int64_t end) {
   switch (s.dtype) {
     case DType::kBF16: return all_rows<Bf16Row>(s, b, begin, end);
     case DType::kF16: return all_rows<F16Row>(s, b, begin, end);
@@ -158,7 +158,7 @@ void narrow_dots(const NarrowShape& s, const NarrowBuffers& b, int64_t begin, in
 }
 
 template <class Row>
-void widen_row(const NarrowShape& s, const NarrowBuffers& b, int64_t n, float* out) {
+void widen_row(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t n, float* out) {
   const DR d;
   const int64_t whole = s.K / kUnit * kUnit;
   for (int64_t k = 0; k < whole; k += kUnit) {
@@ -168,11 +168,11 @@ void widen_row(const NarrowShape& s, const NarrowBuffers& b, int64_t n, float* o
         hn::Set(d, b.scale == nullptr ? 1.0f : f32_from_f16(b.scale[n * s.groups + k / s.group()]));
     for (int64_t i = 0; i < kSteps; ++i) hn::StoreU(hn::Mul(weight[i], scale), d, out + k + i * kRowLanes);
   }
-  for (int64_t k = whole; k < s.K; ++k) out[k] = narrow_number(s, b.w, n, k);
+  for (int64_t k = whole; k < s.K; ++k) out[k] = weight_number(s, b.w, n, k);
 }
 
 // Widens rows [begin, end) of the weight to floats, consecutive in `out`.
-void narrow_widen(const NarrowShape& s, const NarrowBuffers& b, int64_t begin, int64_t end, float* out) {
+void widen_rows(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t begin, int64_t end, float* out) {
   for (int64_t n = begin; n < end; ++n, out += s.K) switch (s.dtype) {
       case DType::kBF16: widen_row<Bf16Row>(s, b, n, out); break;
       case DType::kF16: widen_row<F16Row>(s, b, n, out); break;
@@ -187,14 +187,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::cpu {
 
-HWY_EXPORT(narrow_dots);
-HWY_EXPORT(narrow_widen);
+HWY_EXPORT(quantized_dots);
+HWY_EXPORT(widen_rows);
 
 namespace {
 
 constexpr int64_t kFewRows = 8;
 
-NarrowBuffers buffers_of(const NarrowShape& shape, const LaunchArgs& args) {
+QuantizedMatmulBuffers buffers_of(const QuantizedMatmulShape& shape, const LaunchArgs& args) {
   return {.x = args.in<float>(0),
           .w = args.in<uint8_t>(1),
           .scale = shape.has_scale() ? args.in<uint16_t>(2) : nullptr,
@@ -205,16 +205,16 @@ NarrowBuffers buffers_of(const NarrowShape& shape, const LaunchArgs& args) {
 // Strips: pieces of the weight that are widened, then multiplied.
 struct Strips {
   int64_t columns;  // of y in a strip, except the last
-  explicit Strips(const NarrowShape& s) {
+  explicit Strips(const QuantizedMatmulShape& s) {
     constexpr int64_t kFloats = int64_t{1} << 20;  // 4 MiB: half of an L3 that two ranks share
     columns =
         std::clamp<int64_t>(kFloats / std::max<int64_t>(s.K, 1) / 48 * 48, 48, std::max<int64_t>(s.N, 1));
   }
-  static Gemm gemm(const NarrowShape& s, int64_t columns) {
+  static Gemm gemm(const QuantizedMatmulShape& s, int64_t columns) {
     return {.m = s.M, .n = columns, .k = s.K, .a_row = s.K, .a_col = 1, .b_row = 1, .b_col = s.K};
   }
-  int64_t floats(const NarrowShape& s) const { return (columns * (s.K + s.M) + 15) / 16 * 16; }
-  int64_t workspace_bytes(const NarrowShape& s) const {
+  int64_t floats(const QuantizedMatmulShape& s) const { return (columns * (s.K + s.M) + 15) / 16 * 16; }
+  int64_t workspace_bytes(const QuantizedMatmulShape& s) const {
     const int64_t last = s.N % columns;
     int64_t gemm_bytes = gemm_workspace_bytes(gemm(s, columns));
     if (last > 0) gemm_bytes = std::max(gemm_bytes, gemm_workspace_bytes(gemm(s, last)));
@@ -222,14 +222,14 @@ struct Strips {
   }
 };
 
-void run_strips(const NarrowShape& s, const Strips& strips, const LaunchArgs& args) {
-  const NarrowBuffers b = buffers_of(s, args);
+void run_strips(const QuantizedMatmulShape& s, const Strips& strips, const LaunchArgs& args) {
+  const QuantizedMatmulBuffers b = buffers_of(s, args);
   auto* strip = static_cast<float*>(args.workspace);
   for (int64_t n0 = 0; n0 < s.N; n0 += strips.columns) {
     const int64_t count = std::min(strips.columns, s.N - n0);
     float* product = strip + strips.columns * s.K;
     args.pool.parallel_ranges(count, 16, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(narrow_widen)(s, b, n0 + begin, n0 + end, strip + begin * s.K);
+      HWY_DYNAMIC_DISPATCH(widen_rows)(s, b, n0 + begin, n0 + end, strip + begin * s.K);
     });
     run_gemm(Strips::gemm(s, count),
              {.a = b.x,
@@ -245,12 +245,12 @@ void run_strips(const NarrowShape& s, const Strips& strips, const LaunchArgs& ar
 }  // namespace
 
 // x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]
-Result<Prepared> prepare_narrow_matmul_rows(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_quantized_matmul_rows(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(simd_supported());
   if (spec.input_dtype(0) != DType::kF32)
     return Status(StatusCode::kUnsupported,
                   format("dtype {}: this kernel computes in f32", to_text(spec.input_dtype(0))));
-  const NarrowShape shape = narrow_shape(spec);
+  const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
   if (shape.K == 0 || (shape.has_scale() && shape.group() % kUnit != 0))
     return Status(StatusCode::kUnsupported, format("groups of {}: wanted a multiple of {}",
                                                    shape.has_scale() ? shape.group() : 0, kUnit));
@@ -258,7 +258,7 @@ Result<Prepared> prepare_narrow_matmul_rows(const KernelSpec& spec) {
       2.0 * static_cast<double>(shape.M) * static_cast<double>(shape.N) * static_cast<double>(shape.K);
   if (shape.M > kFewRows) {
     const Strips strips(shape);
-    Prepared prepared = simd_prepared(
+    PreparedKernel prepared = simd_prepared(
         spec, flops, make_kernel([=](const LaunchArgs& args) { run_strips(shape, strips, args); }),
         strips.workspace_bytes(shape));
     prepared.efficiency = 0.7;
@@ -267,9 +267,9 @@ Result<Prepared> prepare_narrow_matmul_rows(const KernelSpec& spec) {
   // 64 KiB of the weight a task: enough to hand out, and in the cache for every row of x.
   const int64_t grain = std::max<int64_t>(4, (int64_t{64} << 10) / shape.row_bytes());
   return simd_prepared(spec, flops, make_kernel([=](const LaunchArgs& args) {
-                         const NarrowBuffers b = buffers_of(shape, args);
+                         const QuantizedMatmulBuffers b = buffers_of(shape, args);
                          args.pool.parallel_ranges(shape.N, grain, [&](int64_t begin, int64_t end) {
-                           HWY_DYNAMIC_DISPATCH(narrow_dots)(shape, b, begin, end);
+                           HWY_DYNAMIC_DISPATCH(quantized_dots)(shape, b, begin, end);
                          });
                        }));
 }

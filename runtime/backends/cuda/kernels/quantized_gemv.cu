@@ -1,14 +1,14 @@
-// narrow_matmul of up to 4 rows: numbers are widened in registers (matvec.cuh).
+// quantized_matmul of up to 4 rows: numbers are widened in registers (gemv.cuh).
 #include "runtime/backends/cuda/kernels/kernels.h"
-#include "runtime/backends/cuda/kernels/matvec.cuh"
+#include "runtime/backends/cuda/kernels/gemv.cuh"
 
 namespace tessera::cuda {
 
 // x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]
-Result<Prepared> prepare_narrow_matvec(const KernelSpec& spec) {
+Result<Prepared> prepare_quantized_gemv(const KernelSpec& spec) {
   if (spec.input_dtype(0) == DType::kF64)
     return Status(StatusCode::kUnsupported, "f64: this kernel sums in f32");
-  const NarrowShape shape = narrow_shape(spec);
+  const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     if constexpr (std::is_same_v<T, double>) {
@@ -18,15 +18,15 @@ Result<Prepared> prepare_narrow_matvec(const KernelSpec& spec) {
         using Weight = decltype(weight);
         // Rows begin at multiples of 16 bytes, and no chunk spans two groups.
         const int64_t unit = shape.dtype == DType::kU8 ? 32 : Weight::kNumbers;
-        if (shape.M < 1 || shape.M > kMatvecRows || shape.N < 1 || shape.K % unit != 0 ||
+        if (shape.M < 1 || shape.M > kGemvRows || shape.N < 1 || shape.K % unit != 0 ||
             (Weight::kScaled && shape.group() % unit != 0) || shape.N > INT32_MAX / 2 ||
-            shape.K > kMostMatvecK)
+            shape.K > kMostGemvK)
           return Status(
               StatusCode::kUnsupported,
               format(
                   "{} x {} x {} in groups of {}: up to {} rows, groups of a multiple of {}, up to {} columns",
-                  shape.M, shape.N, shape.K, shape.group(), kMatvecRows, unit, kMostMatvecK));
-        TSR_ASSIGN_OR_RETURN(Prepared other, prepare_narrow_matmul(spec));
+                  shape.M, shape.N, shape.K, shape.group(), kGemvRows, unit, kMostGemvK));
+        TSR_ASSIGN_OR_RETURN(Prepared other, prepare_quantized_matmul(spec));
         ProductStep product{};
         product.M = shape.M;
         product.N = shape.N;
@@ -36,7 +36,7 @@ Result<Prepared> prepare_narrow_matvec(const KernelSpec& spec) {
         product.group = shape.group();
         product.scale = Weight::kScaled ? 2 : -1;
         product.bias = shape.bias;
-        return memory_bound(spec, matvec_of_product<T, Weight>(spec, product, std::move(other.kernel)));
+        return memory_bound(spec, gemv_of_product<T, Weight>(spec, product, std::move(other.kernel)));
       });
     }
   });

@@ -1,4 +1,4 @@
-// Row sums of a block of matvec.cuh by plain multiplications: a warp takes kEach rows, its lanes chunks of
+// Row sums of a block of gemv.cuh by plain multiplications: a warp takes kEach rows, its lanes chunks of
 // them.
 //
 // The more rows a warp sums, the less often x is loaded and widened. For one row of x it does not matter: at
@@ -6,8 +6,8 @@
 // multiprocessor issues in a cycle. With 4 rows of x it is 72, and 56 with two rows a warp.
 #pragma once
 
-#include "runtime/backends/cuda/kernels/matvec_group.cuh"
-#include "runtime/backends/cuda/kernels/narrow_weight.cuh"
+#include "runtime/backends/cuda/kernels/gemv_group.cuh"
+#include "runtime/backends/cuda/kernels/quantized_weight.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -16,7 +16,7 @@ template <class T, class Weight, int kM, int kEach>
 struct LaneSums {
   using W = Wide<T>;
   using Chunk = typename Weight::Chunk;
-  static constexpr int kRows = kMatvecWarps * kEach;
+  static constexpr int kRows = kGemvWarps * kEach;
   static constexpr int kShares = 1;  // a warp has all of its rows
   static constexpr bool kScaled = Weight::kScaled;
 
@@ -25,11 +25,11 @@ struct LaneSums {
     const Chunk* row[kEach];
     const __half* scale[kEach];
   };
-  __device__ static Rows rows(const MatvecPlan& plan, const MatvecGroup& group) {
+  __device__ static Rows rows(const GemvPlan& plan, const GemvGroup& group) {
     Rows rows;
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
-      const MatvecRow at = group.row(static_cast<int>(threadIdx.x) / 32 * kEach + j);
+      const GemvRow at = group.row(static_cast<int>(threadIdx.x) / 32 * kEach + j);
       rows.row[j] = reinterpret_cast<const Chunk*>(group.begin(plan, at));
       rows.scale[j] = Weight::kScaled ? group.scale(plan, at) : nullptr;
     }
@@ -37,7 +37,7 @@ struct LaneSums {
   }
 
   // Writes totals [kM, kRows].
-  __device__ static void sum(const MatvecPlan& plan, const Rows& rows, const T* x, W* totals) {
+  __device__ static void sum(const GemvPlan& plan, const Rows& rows, const T* x, W* totals) {
     constexpr int kInFlight = 128 / static_cast<int>(sizeof(Chunk)) / kEach;
     constexpr int kNumbers = Weight::kNumbers, kRun = Weight::kRun;
     const int warp = static_cast<int>(threadIdx.x) / 32;

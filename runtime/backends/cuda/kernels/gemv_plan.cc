@@ -2,7 +2,7 @@
 // write what another block reads (except that the thread which reads an element may store the result there).
 // No two steps may write to the same place, unless the later one overwrites all of the earlier one's result,
 // which is then not stored at all.
-#include "runtime/backends/cuda/kernels/matvec_plan.h"
+#include "runtime/backends/cuda/kernels/gemv_plan.h"
 
 #include <algorithm>
 #include <memory>
@@ -40,7 +40,7 @@ class Planner {
     is_empty_ = false;
     return taken;
   }
-  const MatvecPlan& plan() const { return plan_; }
+  const GemvPlan& plan() const { return plan_; }
   const ProductStep& product() const { return *product_; }
 
  private:
@@ -63,7 +63,7 @@ class Planner {
     if (!is_empty_ || norm.cols % pack != 0 || norm.cols / pack > kMostNormPacks || bytes > kMostNormBytes ||
         !at_multiples_of_16(args, norm.is_layer_norm ? 3 : 2, norm.is_layer_norm ? 3 : 2))
       return false;
-    MatvecNorm& to = plan_.norm;
+    GemvNorm& to = plan_.norm;
     to = {true,
           norm.is_layer_norm,
           args.inputs[0],
@@ -86,7 +86,7 @@ class Planner {
   }
 
   bool add(const DecodeStep& step, const ProductStep& product, const LaunchArgs& args) {
-    if (plan_.parts == MatvecPlan::kMostParts ||
+    if (plan_.parts == GemvPlan::kMostParts ||
         !at_multiples_of_16(args, product.operands, product.has_pre ? 2 : 1))
       return false;
     if (product_ == nullptr && !plan_.norm.is_there) {
@@ -98,7 +98,7 @@ class Planner {
     if (product_ != nullptr && (product.kernel != product_->kernel || product.group != product_->group))
       return false;
     product_ = &product;
-    const MatvecPlan single = plan_product(step, args);
+    const GemvPlan single = plan_product(step, args);
     plan_.M = single.M;
     plan_.K = single.K;
     plan_.weight = single.weight;
@@ -107,7 +107,7 @@ class Planner {
     plan_.group = single.group;
     const int at = plan_.parts++;
     plan_.part[at] = single.part[0];
-    const MatvecPart& part = plan_.part[at];
+    const GemvPart& part = plan_.part[at];
     results_.push_back({part.y[0], Stage::kProduct});
     // The thread that reads an element stores its sum.
     const Range from(part.summand, part.summand == nullptr ? 0 : bytes(part)), to(part.y[0], bytes(part));
@@ -122,7 +122,7 @@ class Planner {
   bool add(const DecodeStep&, const RopeStep& rope, const LaunchArgs& args) {
     const int at = part_of(args.inputs[0], rope.rows * rope.H * rope.D, Stage::kMapped);
     if (at < 0 || rope.rows != plan_.M) return false;
-    MatvecPart& part = plan_.part[at];
+    GemvPart& part = plan_.part[at];
     part.pairing = Pairing::kRope;
     part.positions = args.in<int32_t>(1);
     part.D = rope.D;
@@ -142,7 +142,7 @@ class Planner {
     plan_.start = start;
     plan_.length = length;
     plan_.T = cache.T;
-    MatvecPart& part = plan_.part[at];
+    GemvPart& part = plan_.part[at];
     part.cache = args.outputs[0];
     part.S = cache.S;
     return read({start, cache.B * 4}) && read({length, cache.B * 4}) &&
@@ -158,7 +158,7 @@ class Planner {
     }
     const int at = part_of(args.inputs[0], map.count, Stage::kMapped);
     if (at < 0) return false;
-    MatvecPart& part = plan_.part[at];
+    GemvPart& part = plan_.part[at];
     part.has_map = true;
     part.map = map.kind;
     part.mapped = args.outputs[0];
@@ -172,7 +172,7 @@ class Planner {
               right = part_of(args.inputs[1], map.count, Stage::kAdded);
     if ((left < 0) == (right < 0)) return false;
     const int at = left < 0 ? right : left;
-    MatvecPart& part = plan_.part[at];
+    GemvPart& part = plan_.part[at];
     part.addend = args.inputs[left < 0 ? 0 : 1];
     part.added = args.outputs[0];
     const Range from(part.addend, bytes(part)), to(part.added, bytes(part));
@@ -186,7 +186,7 @@ class Planner {
     const int first = part_of(args.inputs[0], map.count, Stage::kMapped),
               second = part_of(args.inputs[1], map.count, Stage::kMapped);
     if (first != plan_.parts - 2 || second != plan_.parts - 1 || first < 0) return false;
-    MatvecPart &part = plan_.part[first], &other = plan_.part[second];
+    GemvPart &part = plan_.part[first], &other = plan_.part[second];
     if (part.N != other.N || part.pre != nullptr || other.pre != nullptr || part.summand != nullptr ||
         other.summand != nullptr || part.activation != MatmulActivation::kNone ||
         other.activation != MatmulActivation::kNone)
@@ -207,7 +207,7 @@ class Planner {
   }
 
   int64_t element() const { return dtype_bytes(plan_.dtype, 1); }
-  int64_t bytes(const MatvecPart& part) const { return plan_.M * part.N * element(); }
+  int64_t bytes(const GemvPart& part) const { return plan_.M * part.N * element(); }
 
   // The part whose whole result is the operand `at`, where `stage` can still follow; -1 for none.
   int part_of(const void* at, int64_t count, Stage stage) const {
@@ -250,7 +250,7 @@ class Planner {
     return true;
   }
   void leave_out(const Write& write) {
-    MatvecPart* part = write.part < 0 ? nullptr : &plan_.part[write.part];
+    GemvPart* part = write.part < 0 ? nullptr : &plan_.part[write.part];
     switch (write.target) {
       case Target::kNormed: plan_.norm.y = nullptr; break;
       case Target::kMean: plan_.norm.mean = nullptr; break;
@@ -265,7 +265,7 @@ class Planner {
   }
 
   bool is_empty_ = true, x_is_gone_ = false;
-  MatvecPlan plan_{};
+  GemvPlan plan_{};
   const ProductStep* product_ = nullptr;
   std::vector<Result> results_;  // by part
   std::vector<Range> reads_;
@@ -295,9 +295,9 @@ std::unique_ptr<Kernel> as_decode_step(std::unique_ptr<Kernel> kernel, const Dec
   return std::make_unique<DecodeStepKernel>(std::move(kernel), step);
 }
 
-MatvecPlan plan_product(const DecodeStep& step, const LaunchArgs& args) {
+GemvPlan plan_product(const DecodeStep& step, const LaunchArgs& args) {
   const auto& product = std::get<ProductStep>(step.what);
-  MatvecPlan plan{};
+  GemvPlan plan{};
   plan.dtype = step.dtype;
   plan.weight = product.weight;
   plan.M = product.M;
@@ -307,7 +307,7 @@ MatvecPlan plan_product(const DecodeStep& step, const LaunchArgs& args) {
   plan.group = product.group;
   plan.x = args.inputs[0];
   plan.parts = 1;
-  MatvecPart& part = plan.part[0];
+  GemvPart& part = plan.part[0];
   part.N = product.N;
   part.w[0] = args.inputs[1];
   part.scale[0] = product.scale < 0 ? nullptr : args.inputs[product.scale];
@@ -329,7 +329,7 @@ Fused fuse_decode_steps(std::span<const ComingLaunch> coming) {
     ++taken;
   }
   if (taken < 2 || planner.plan().parts == 0) return {};
-  MatvecPlan plan = planner.plan();
+  GemvPlan plan = planner.plan();
   for (const ComingLaunch& next : coming.subspan(static_cast<size_t>(taken))) {
     const DecodeStep* step = next.kernel->decode_step();
     const auto* product = step == nullptr ? nullptr : std::get_if<ProductStep>(&step->what);

@@ -1,6 +1,6 @@
-// Matmuls of a few rows with a transposed matrix of the same type (matvec.cuh).
+// Matmuls of a few rows with a transposed matrix of the same type (gemv.cuh).
 #include "runtime/backends/cuda/kernels/kernels.h"
-#include "runtime/backends/cuda/kernels/matvec.cuh"
+#include "runtime/backends/cuda/kernels/gemv.cuh"
 
 namespace tessera::cuda {
 
@@ -15,20 +15,20 @@ Result<Prepared> prepare_rows(const KernelSpec& spec, ProductStep product, Prepa
     product.N = spec.output_dims(0).back();
     product.M = product.N == 0 ? 0 : spec.output_elements(0) / product.N;
     product.weight = spec.input_dtype(1);
-    if (spec.i64("trans_w") != 1 || product.M < 1 || product.M > kMatvecRows ||
+    if (spec.i64("trans_w") != 1 || product.M < 1 || product.M > kGemvRows ||
         product.K % Weight::kNumbers != 0 || product.N > INT32_MAX / 2 || product.K > INT32_MAX)
       return Status(StatusCode::kUnsupported,
                     format("{} x {} x {}: up to {} rows with a transposed matrix, rows of a multiple of {}",
-                           product.M, product.N, product.K, kMatvecRows, Weight::kNumbers));
+                           product.M, product.N, product.K, kGemvRows, Weight::kNumbers));
     TSR_ASSIGN_OR_RETURN(Prepared elsewhere, other(spec));
-    return memory_bound(spec, matvec_of_product<T, Weight>(spec, product, std::move(elsewhere.kernel)));
+    return memory_bound(spec, gemv_of_product<T, Weight>(spec, product, std::move(elsewhere.kernel)));
   });
 }
 
 }  // namespace
 
 // x [M, K], w [N, K], bias [N] -> y [M, N], pre [M, N]
-Result<Prepared> prepare_matvec(const KernelSpec& spec) {
+Result<Prepared> prepare_gemv(const KernelSpec& spec) {
   ProductStep product{};
   TSR_ASSIGN_OR_RETURN(product.activation, matmul_activation(spec.string("activation")));
   product.bias = spec.input_count() == 3 && spec.factor('k').begin[0] == 0 ? 2 : -1;
@@ -38,7 +38,7 @@ Result<Prepared> prepare_matvec(const KernelSpec& spec) {
 
 // x [M, K], w [N, K], addend [M, N], bias [N] -> y [M, N]. When k is split, the shard at offset 0 alone adds
 // addend and bias.
-Result<Prepared> prepare_matvec_add(const KernelSpec& spec) {
+Result<Prepared> prepare_gemv_add(const KernelSpec& spec) {
   ProductStep product{};
   const bool adds = spec.factor('k').begin[0] == 0;
   product.addend = adds ? 2 : -1;

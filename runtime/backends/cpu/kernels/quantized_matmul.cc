@@ -1,14 +1,14 @@
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
-#include "runtime/backends/cpu/kernels/narrow_weight.h"
+#include "runtime/backends/cpu/kernels/quantized_weight.h"
 
 namespace tessera::cpu {
 
 // x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]. Sums in double, k ascending.
-Result<Prepared> prepare_narrow_matmul(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
-    const NarrowShape shape = narrow_shape(spec);
+    const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
     auto kernel = make_kernel([shape](const LaunchArgs& args) {
       const T *x = args.in<T>(0), *bias = shape.bias < 0 ? nullptr : args.in<T>(shape.bias);
       const uint16_t* scale = shape.has_scale() ? args.in<uint16_t>(2) : nullptr;
@@ -18,7 +18,7 @@ Result<Prepared> prepare_narrow_matmul(const KernelSpec& spec) {
           for (int64_t m = 0; m < shape.M; ++m) {
             double sum = bias ? static_cast<double>(bias[n]) : 0;
             for (int64_t k = 0; k < shape.K; ++k) {
-              double weight = narrow_number(shape, args.inputs[1], n, k);
+              double weight = weight_number(shape, args.inputs[1], n, k);
               if (scale) weight *= f32_from_f16(scale[n * shape.groups + k / shape.group()]);
               sum += static_cast<double>(x[m * shape.K + k]) * weight;
             }

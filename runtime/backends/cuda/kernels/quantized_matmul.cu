@@ -1,9 +1,9 @@
-// narrow_matmul of many rows: the weight is widened to the type of x, some of its rows at a time, and
+// quantized_matmul of many rows: the weight is widened to the type of x, some of its rows at a time, and
 // multiplied by cuBLASLt. Also the reference.
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_product.h"
-#include "runtime/backends/cuda/kernels/narrow_weight.cuh"
+#include "runtime/backends/cuda/kernels/quantized_weight.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -71,8 +71,8 @@ constexpr int64_t kStripBytes = int64_t{32} << 20;  // of the widened weight: mo
 }  // namespace
 
 // x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]
-Result<Prepared> prepare_narrow_matmul_lt(const KernelSpec& spec) {
-  const NarrowShape shape = narrow_shape(spec);
+Result<Prepared> prepare_quantized_matmul_lt(const KernelSpec& spec) {
+  const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     return dispatch_weight(shape.dtype, [&](auto weight) -> Result<Prepared> {
@@ -110,7 +110,7 @@ Result<Prepared> prepare_narrow_matmul_lt(const KernelSpec& spec) {
         products.push_back(last_product);
         product_bytes = std::max(product_bytes, LtProduct::workspace_bytes(strip));
       }
-      TSR_ASSIGN_OR_RETURN(Prepared other, prepare_narrow_matmul(spec));
+      TSR_ASSIGN_OR_RETURN(Prepared other, prepare_quantized_matmul(spec));
       auto launch = [=](const LaunchArgs& args) -> Status {
         auto* widened = static_cast<T*>(args.workspace);
         const auto* w = args.in<uint8_t>(1);
@@ -152,8 +152,8 @@ Result<Prepared> prepare_narrow_matmul_lt(const KernelSpec& spec) {
   });
 }
 
-Result<Prepared> prepare_narrow_matmul(const KernelSpec& spec) {
-  const NarrowShape shape = narrow_shape(spec);
+Result<Prepared> prepare_quantized_matmul(const KernelSpec& spec) {
+  const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
     using T = decltype(zero);
     return dispatch_weight(shape.dtype, [&](auto weight) -> Result<Prepared> {

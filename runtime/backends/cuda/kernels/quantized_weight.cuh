@@ -1,4 +1,4 @@
-// Weights as the kernels of matmul and narrow_matmul read them: a lane takes a chunk of a row (16 bytes, or 8
+// Weights as the kernels of matmul and quantized_matmul read them: a lane takes a chunk of a row (16 bytes, or 8
 // of 4-bit numbers), which is one or two runs of adjacent numbers.
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace tessera::cuda {
 
 // Extents of one product on local operands: x [M, K], weight [N, K] -> y [M, N].
-struct NarrowShape {
+struct QuantizedMatmulShape {
   DType dtype = DType::kBF16;  // of the weight
   int64_t M = 0, N = 0, K = 0;
   int64_t groups = 1;  // of a row, each with its scale
@@ -18,8 +18,8 @@ struct NarrowShape {
 };
 
 // When k is split, the shard at offset 0 alone adds the bias.
-inline NarrowShape narrow_shape(const KernelSpec& spec) {
-  NarrowShape shape;
+inline QuantizedMatmulShape quantized_matmul_shape(const KernelSpec& spec) {
+  QuantizedMatmulShape shape;
   shape.dtype = spec.input_dtype(1);
   shape.K = spec.input_dims(0).back();
   shape.N = spec.output_dims(0).back();

@@ -1,4 +1,4 @@
-// Row sums of a block of matvec.cuh for 4-bit weights and 16-bit x, on the tensor cores: plain
+// Row sums of a block of gemv.cuh for 4-bit weights and 16-bit x, on the tensor cores: plain
 // multiplications take 6 instructions a number, more than there are at a copy's rate (5.3 T numbers a second,
 // 29.6 T instructions).
 //
@@ -18,9 +18,9 @@
 // the other rows of x.
 #pragma once
 
-#include "runtime/backends/cuda/kernels/matvec_group.cuh"
+#include "runtime/backends/cuda/kernels/gemv_group.cuh"
 #include "runtime/backends/cuda/kernels/mma.cuh"
-#include "runtime/backends/cuda/kernels/narrow_weight.cuh"
+#include "runtime/backends/cuda/kernels/quantized_weight.cuh"
 
 namespace tessera::cuda {
 
@@ -37,9 +37,9 @@ struct TensorSums {
   using W = float;
   using Chunk = Pack<uint32_t, 4>;
   static constexpr int kNumbers = 32;                                                     // of a chunk
-  static_assert(kMostMatvecK / kNumbers * (kMostMatvecK / kNumbers) < int64_t{1} << 31);  // FastQuotient
+  static_assert(kMostGemvK / kNumbers * (kMostGemvK / kNumbers) < int64_t{1} << 31);  // FastQuotient
   static constexpr int kRows = 8 * kEach;
-  static constexpr int kShares = kMatvecWarps;  // every warp has a part of each sum
+  static constexpr int kShares = kGemvWarps;  // every warp has a part of each sum
   static constexpr bool kScaled = true;
   static_assert(kEach <= 2);
 
@@ -47,11 +47,11 @@ struct TensorSums {
     const Chunk* row[kEach];
     const __half* scale[kEach];
   };
-  __device__ static Rows rows(const MatvecPlan& plan, const MatvecGroup& group) {
+  __device__ static Rows rows(const GemvPlan& plan, const GemvGroup& group) {
     Rows rows;
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
-      const MatvecRow at = group.row(static_cast<int>(threadIdx.x) % 32 / 4 + 8 * j);
+      const GemvRow at = group.row(static_cast<int>(threadIdx.x) % 32 / 4 + 8 * j);
       rows.row[j] = reinterpret_cast<const Chunk*>(group.begin(plan, at));
       rows.scale[j] = group.scale(plan, at);
     }
@@ -59,7 +59,7 @@ struct TensorSums {
   }
 
   // Writes totals [kShares, kM, kRows].
-  __device__ static void sum(const MatvecPlan& plan, const Rows& rows, const T* x, W* totals) {
+  __device__ static void sum(const GemvPlan& plan, const Rows& rows, const T* x, W* totals) {
     constexpr int kInFlight = 128 / static_cast<int>(sizeof(Chunk)) / kEach;  // steps
     constexpr int kPasses = (kM + 1) / 2;                                     // two rows of x each
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -79,12 +79,12 @@ struct TensorSums {
     }
 
     W sum[kPasses][kEach] = {};
-    for (int begin = warp; begin < steps; begin += kMatvecWarps * kInFlight) {
+    for (int begin = warp; begin < steps; begin += kGemvWarps * kInFlight) {
       Chunk loaded[kInFlight][kEach];
       __half scale[kInFlight][kEach][2];  // of the chunks whose sums this lane gets
 #pragma unroll
       for (int u = 0; u < kInFlight; ++u) {
-        const int chunk = 4 * (begin + kMatvecWarps * u), own = at_most_last(chunk + i);
+        const int chunk = 4 * (begin + kGemvWarps * u), own = at_most_last(chunk + i);
         const int summed = at_most_last(chunk + 2 * (i % 2)), next = at_most_last(summed + 1);
         const uint32_t group[2] = {group_of(static_cast<uint32_t>(summed)),
                                    group_of(static_cast<uint32_t>(next))};
@@ -97,7 +97,7 @@ struct TensorSums {
       }
 #pragma unroll
       for (int u = 0; u < kInFlight; ++u) {
-        const int step = begin + kMatvecWarps * u, own = 4 * step + i;
+        const int step = begin + kGemvWarps * u, own = 4 * step + i;
         if (step >= steps) break;
         float product[kPasses][4] = {};
 #pragma unroll

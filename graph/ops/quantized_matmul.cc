@@ -1,4 +1,4 @@
-// narrow_matmul(x, w, scale, bias)[..., n] = sum_k x[..., k] * W[n, k] + bias[n]: a matmul whose weight is
+// quantized_matmul(x, w, scale, bias)[..., n] = sum_k x[..., k] * W[n, k] + bias[n]: a matmul whose weight is
 // stored in fewer bits than it is computed in. It is widened as it is read, so that a few rows (decoding)
 // cost the bytes of the stored weight.
 //   x [..., K] of any float type, bias [N] of it optional -> y [..., N]
@@ -17,7 +17,7 @@ using namespace ops;
 
 namespace {
 
-constexpr std::string_view kName = "narrow_matmul";
+constexpr std::string_view kName = "quantized_matmul";
 constexpr int64_t kPackedUnit = 32;  // numbers of 4 bits that share 16 bytes
 
 bool has_scale(Types in) { return in.size() > 1 && (in[1].dtype == DType::kI8 || in[1].dtype == DType::kU8); }
@@ -29,12 +29,12 @@ Status check_groups(Types in, int64_t k) {
   if (k > 0 && groups > 0 && k % groups == 0 && k / groups % unit == 0) return {};
   return Status(
       StatusCode::kInvalidArgument,
-      format("narrow_matmul: operand 2 (scale) is {}: {} numbers in {} groups, wanted equal groups of a "
+      format("quantized_matmul: operand 2 (scale) is {}: {} numbers in {} groups, wanted equal groups of a "
              "multiple of {}",
              in[2], k, groups, unit));
 }
 
-Inferred narrow_matmul_infer(Types in, Attrs) {
+Inferred quantized_matmul_infer(Types in, Attrs) {
   const bool scaled = has_scale(in);
   TSR_RETURN_IF_ERROR(check_count(kName, in, scaled ? 3 : 2, scaled ? 4 : 3));
   TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
@@ -43,13 +43,13 @@ Inferred narrow_matmul_infer(Types in, Attrs) {
   if (w != DType::kBF16 && w != DType::kF16 && !scaled)
     return Status(
         StatusCode::kInvalidArgument,
-        format("narrow_matmul: operand 1 (w) is {}, wanted bf16, f16, i8 or u8 (two numbers a byte)", in[1]));
+        format("quantized_matmul: operand 1 (w) is {}, wanted bf16, f16, i8 or u8 (two numbers a byte)", in[1]));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 1, "w", 2));
   const int64_t k = last_extent(in[0].shape), n = in[1].shape[0];
   if (scaled && (is_symbol(k) || k % 2 != 0) && w == DType::kU8)
     return Status(
         StatusCode::kInvalidArgument,
-        format("narrow_matmul: operand 0 (x) is {}, wanted an even last extent for numbers of 4 bits",
+        format("quantized_matmul: operand 0 (x) is {}, wanted an even last extent for numbers of 4 bits",
                in[0]));
   TSR_RETURN_IF_ERROR(check_extent(kName, in, 1, "w", 1, w == DType::kU8 ? k / 2 : k));
   if (scaled) {
@@ -68,7 +68,7 @@ Inferred narrow_matmul_infer(Types in, Attrs) {
 
 // k is split between groups (g), never inside one (u, or v in bytes). The shard that begins at 0 adds the
 // bias, as in matmul.
-ShardingRule narrow_matmul_sharding(const OpView& view) {
+ShardingRule quantized_matmul_sharding(const OpView& view) {
   const std::string leading = leading_letters(view.inputs[0].shape.rank() - 1, "knguv");
   const bool scaled = has_scale(view.inputs);
   const int bias = scaled ? 3 : 2;
@@ -80,18 +80,19 @@ ShardingRule narrow_matmul_sharding(const OpView& view) {
   return make_rule(leading + "(gu),n(gv),ng" + end, linear, "uv");
 }
 
-OpCost narrow_matmul_cost(const OpView& view) {
+OpCost quantized_matmul_cost(const OpView& view) {
   const double y = static_cast<double>(view.outputs[0].shape.elements());
   return traffic_cost(view, y * (2 * static_cast<double>(last_extent(view.inputs[0].shape)) + 1));
 }
 
 }  // namespace
 
-extern const OpDef kNarrowMatmul = {
+extern const OpDef kQuantizedMatmul = {
     .name = kName,
-    .infer = narrow_matmul_infer,
-    .sharding = narrow_matmul_sharding,
-    .cost = narrow_matmul_cost,
+    .infer = quantized_matmul_infer,
+    .sharding = quantized_matmul_sharding,
+    .cost = quantized_matmul_cost,
+    .former_name = "narrow_matmul",
 };
 
 }  // namespace tessera

@@ -6,26 +6,26 @@
 // bytes before it uses the first, 4 KB a warp, 64 KB for the 16 warps of a multiprocessor (two blocks, of at
 // most 128 registers a thread). While it waits, the first 4 KB of the warp's next rows are on their way to
 // the L2 cache, so that sums, barriers and the results of one group of rows cost no bandwidth. Before the
-// launch waits for its predecessor (overlap.cuh), every block prefetches its first kMatvecAhead bytes: they
+// launch waits for its predecessor (overlap.cuh), every block prefetches its first kGemvAhead bytes: they
 // arrive while the predecessor ends, or during it where it leaves bandwidth unused, as attention does. Where
 // the matrices are small, the rest of that allowance prefetches the matrix that is read next.
 //
-// Blocks. kMatvecBlocks stay resident and take one group of rows after another, so that each computes the
+// Blocks. kGemvBlocks stay resident and take one group of rows after another, so that each computes the
 // norm once. With a row a warp, 1536 rows are 192 groups of 8, 12 warps a multiprocessor and all of the
 // matrix in flight at once (a warp of 4 rows, 48 blocks of 8 warps, left 84 multiprocessors idle); 2 x 8960
 // rows are 2240 groups, 8 or 9 a block.
 //
-// Sums. By plain multiplications (matvec_lanes.cuh): a lane's own chunks in order and a tree over the lanes.
-// For matrices of 4 bits a number and x of 16 bits, on the tensor cores (matvec_tensor.cuh). Either way the
+// Sums. By plain multiplications (gemv_lanes.cuh): a lane's own chunks in order and a tree over the lanes.
+// For matrices of 4 bits a number and x of 16 bits, on the tensor cores (gemv_tensor.cuh). Either way the
 // bits depend neither on kEach nor on the grid nor on the rest of the launch. Each addition has one product
 // as operand, so that compilers have no choice of which to contract.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/activation_math.cuh"
 #include "runtime/backends/cuda/kernels/matmul_finish.cuh"
-#include "runtime/backends/cuda/kernels/matvec_lanes.cuh"
-#include "runtime/backends/cuda/kernels/matvec_plan.h"
-#include "runtime/backends/cuda/kernels/matvec_tensor.cuh"
+#include "runtime/backends/cuda/kernels/gemv_lanes.cuh"
+#include "runtime/backends/cuda/kernels/gemv_plan.h"
+#include "runtime/backends/cuda/kernels/gemv_tensor.cuh"
 #include "runtime/backends/cuda/kernels/norm_rows.cuh"
 #include "runtime/backends/cuda/kernels/overlap.cuh"
 #include "runtime/backends/cuda/kernels/rope.cuh"
@@ -35,10 +35,10 @@ namespace tessera::cuda {
 // Computes the rows of the norm in shared memory as the norm's kernel does (launch_rows), with the same
 // number of threads each. The first block stores them.
 template <class T>
-__device__ __noinline__ void matvec_norm(const MatvecPlan& plan, T* to) {
+__device__ __noinline__ void gemv_norm(const GemvPlan& plan, T* to) {
   using W = Wide<T>;
   constexpr int kVec = 16 / static_cast<int>(sizeof(T));
-  const MatvecNorm& norm = plan.norm;
+  const GemvNorm& norm = plan.norm;
   const int64_t K = plan.K;
   const bool stores = blockIdx.x == 0;
   const W inverse = W(norm.inverse), eps = W(norm.eps);
@@ -48,7 +48,7 @@ __device__ __noinline__ void matvec_norm(const MatvecPlan& plan, T* to) {
       const int warp = static_cast<int>(threadIdx.x) / 32;
       if (warp < plan.M) row(Team<32>{static_cast<int>(threadIdx.x) % 32}, warp);
     } else {
-      for (int64_t m = 0; m < plan.M; ++m) row(Team<kMatvecThreads>{static_cast<int>(threadIdx.x)}, m);
+      for (int64_t m = 0; m < plan.M; ++m) row(Team<kGemvThreads>{static_cast<int>(threadIdx.x)}, m);
     }
   };
   if (norm.is_layer_norm)
@@ -60,11 +60,11 @@ __device__ __noinline__ void matvec_norm(const MatvecPlan& plan, T* to) {
                                  eps, inverse});
   __syncthreads();
   if (stores && norm.y != nullptr)
-    for (int64_t i = threadIdx.x; i < plan.M * K; i += kMatvecThreads) static_cast<T*>(norm.y)[i] = to[i];
+    for (int64_t i = threadIdx.x; i < plan.M * K; i += kGemvThreads) static_cast<T*>(norm.y)[i] = to[i];
 }
 
 template <class W>
-__device__ inline W matvec_map(MapKind kind, W x) {
+__device__ inline W gemv_map(MapKind kind, W x) {
   switch (kind) {
     case MapKind::kGeluTanh: return gelu_tanh(x);
     case MapKind::kGeluExact: return gelu_exact(x);
@@ -76,16 +76,16 @@ __device__ inline W matvec_map(MapKind kind, W x) {
 // Stores the results of a group from its sums, totals [shares, M, rows]: a thread an item, rounded wherever
 // the separate kernels round.
 template <class T>
-__device__ __noinline__ void matvec_finish(const MatvecPlan& plan, int group, int rows, int shares,
+__device__ __noinline__ void gemv_finish(const GemvPlan& plan, int group, int rows, int shares,
                                            const Wide<T>* totals) {
   using W = Wide<T>;
-  const auto [part, first, slots] = MatvecGroup::of(plan, group, rows);
+  const auto [part, first, slots] = GemvGroup::of(plan, group, rows);
   const int m = static_cast<int>(threadIdx.x) / slots, slot = static_cast<int>(threadIdx.x) % slots,
             item = first + slot;
   if (m >= plan.M || item >= part.items()) return;
 
   const auto product = [&](int second) {
-    const MatvecRow row = matvec_row(part, item, second);
+    const GemvRow row = gemv_row(part, item, second);
     W sum = totals[m * rows + slot + second * slots];
     for (int share = 1; share < shares; ++share)
       sum += totals[(share * plan.M + m) * rows + slot + second * slots];
@@ -118,40 +118,40 @@ __device__ __noinline__ void matvec_finish(const MatvecPlan& plan, int group, in
     const W u = widen(value), v = widen(product(1));
     const auto turn = Turn<W>::of(part.sign * static_cast<double>(part.positions[m]), item % (part.D / 2),
                                   part.D, part.log_theta);
-    store(matvec_row(part, item, 0).n, narrow<T>(turn.first(u, v)));
-    store(matvec_row(part, item, 1).n, narrow<T>(turn.second(u, v)));
+    store(gemv_row(part, item, 0).n, narrow<T>(turn.first(u, v)));
+    store(gemv_row(part, item, 1).n, narrow<T>(turn.second(u, v)));
   } else {
-    store(item, part.has_map ? narrow<T>(matvec_map(part.map, widen(value))) : value);
+    store(item, part.has_map ? narrow<T>(gemv_map(part.map, widen(value))) : value);
   }
 }
 
-// `Sums` is the way a group's rows are summed (matvec_lanes.cuh, matvec_tensor.cuh): kRows rows of the
+// `Sums` is the way a group's rows are summed (gemv_lanes.cuh, gemv_tensor.cuh): kRows rows of the
 // matrix, each sum in kShares shares.
 template <class T, class Sums, int kM>
-__global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_constant__ MatvecPlan plan) {
-  constexpr int kRows = Sums::kRows, kEach = kRows / kMatvecWarps;
+__global__ void __launch_bounds__(kGemvThreads, 2) gemv_kernel(const __grid_constant__ GemvPlan plan) {
+  constexpr int kRows = Sums::kRows, kEach = kRows / kGemvWarps;
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ Wide<T> totals[2][Sums::kShares * kM * kRows];  // double buffered: one barrier a group suffices
   // A copy of the plan for the functions called: as parameters it would come through the caches, one miss
   // after another, between the sums and their results.
-  __shared__ MatvecPlan settled;
+  __shared__ GemvPlan settled;
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
 
   let_next_begin();
   if (plan.norm.is_there) {
     const int64_t line = 128 / static_cast<int64_t>(sizeof(T));
-    for (int64_t at = line * threadIdx.x; at < plan.K; at += line * kMatvecThreads) {
+    for (int64_t at = line * threadIdx.x; at < plan.K; at += line * kGemvThreads) {
       prefetch_to_l2(static_cast<const T*>(plan.norm.w) + at);
       if (plan.norm.is_layer_norm) prefetch_to_l2(static_cast<const T*>(plan.norm.b) + at);
     }
   }
   int64_t fetched = 0;
-  for (int64_t ahead = blockIdx.x; fetched < kMatvecAhead && ahead < plan.row_groups;
+  for (int64_t ahead = blockIdx.x; fetched < kGemvAhead && ahead < plan.row_groups;
        ahead += gridDim.x, fetched += kRows * plan.row_bytes) {
-    const MatvecGroup rows = MatvecGroup::of(plan, static_cast<int>(ahead), kRows);
+    const GemvGroup rows = GemvGroup::of(plan, static_cast<int>(ahead), kRows);
     for (int j = 0; j < kEach; ++j) {
-      const MatvecRow row = rows.row(warp * kEach + j);
+      const GemvRow row = rows.row(warp * kEach + j);
       const uint8_t* begin = rows.begin(plan, row);
       for (int64_t line = int64_t{128} * lane; line < plan.row_bytes; line += 128 * 32)
         prefetch_to_l2(begin + line);
@@ -161,27 +161,27 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
     }
   }
   if (plan.next != nullptr) {
-    const int64_t left = (kMatvecAhead - fetched) * gridDim.x;
+    const int64_t left = (kGemvAhead - fetched) * gridDim.x;
     const int64_t most = left < plan.next_bytes ? left : plan.next_bytes;
-    for (int64_t line = int64_t{128} * (blockIdx.x * kMatvecThreads + threadIdx.x); line < most;
-         line += int64_t{128} * kMatvecThreads * gridDim.x)
+    for (int64_t line = int64_t{128} * (blockIdx.x * kGemvThreads + threadIdx.x); line < most;
+         line += int64_t{128} * kGemvThreads * gridDim.x)
       prefetch_to_l2(static_cast<const uint8_t*>(plan.next) + line);
   }
-  constexpr unsigned kWords = sizeof(MatvecPlan) / sizeof(uint64_t);
-  static_assert(sizeof(MatvecPlan) % sizeof(uint64_t) == 0 && kWords <= kMatvecThreads);
+  constexpr unsigned kWords = sizeof(GemvPlan) / sizeof(uint64_t);
+  static_assert(sizeof(GemvPlan) % sizeof(uint64_t) == 0 && kWords <= kGemvThreads);
   if (threadIdx.x < kWords)
     reinterpret_cast<uint64_t*>(&settled)[threadIdx.x] =
         reinterpret_cast<const uint64_t*>(&plan)[threadIdx.x];
   int group = static_cast<int>(blockIdx.x);
-  typename Sums::Rows next = Sums::rows(plan, MatvecGroup::of(plan, group, kRows));
+  typename Sums::Rows next = Sums::rows(plan, GemvGroup::of(plan, group, kRows));
   __syncthreads();
   wait_for_previous();
 
   // Finds the rows of a group, and prefetches their first bytes: 4 KB a warp, a line a lane.
   const auto go_to = [&](int group) {
-    const MatvecGroup rows = MatvecGroup::of(plan, group, kRows);
+    const GemvGroup rows = GemvGroup::of(plan, group, kRows);
     constexpr int kLines = 32 / kEach;
-    const MatvecRow row = rows.row(warp * kEach + lane / kLines);
+    const GemvRow row = rows.row(warp * kEach + lane / kLines);
     const int64_t line = lane % kLines;
     if (128 * line < plan.row_bytes) prefetch_to_l2(rows.begin(plan, row) + 128 * line);
     if constexpr (Sums::kScaled)
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
   };
   const T* x = static_cast<const T*>(plan.x);
   if (plan.norm.is_there) {
-    matvec_norm(settled, reinterpret_cast<T*>(shared));
+    gemv_norm(settled, reinterpret_cast<T*>(shared));
     x = reinterpret_cast<const T*>(shared);
   }
 
@@ -199,67 +199,67 @@ __global__ void __launch_bounds__(kMatvecThreads, 2) matvec_kernel(const __grid_
     if (const int later = group + static_cast<int>(gridDim.x); later < plan.row_groups) next = go_to(later);
     Sums::sum(plan, rows, x, totals[turn]);
     __syncthreads();
-    matvec_finish<T>(settled, group, kRows, Sums::kShares, totals[turn]);
+    gemv_finish<T>(settled, group, kRows, Sums::kShares, totals[turn]);
   }
 }
 
 // Assigns groups of rows to blocks, for `each` rows a warp.
-inline void set_row_groups(MatvecPlan& plan, int each) {
+inline void set_row_groups(GemvPlan& plan, int each) {
   plan.row_groups = 0;
-  for (MatvecPart& part : std::span(plan.part, static_cast<size_t>(plan.parts))) {
-    const int32_t slots = kMatvecWarps * each / (part.pairing != Pairing::kNone ? 2 : 1);
+  for (GemvPart& part : std::span(plan.part, static_cast<size_t>(plan.parts))) {
+    const int32_t slots = kGemvWarps * each / (part.pairing != Pairing::kNone ? 2 : 1);
     part.first_group = plan.row_groups;
     plan.row_groups += part.items() / slots + (part.items() % slots != 0);
   }
 }
 
 template <class T, class Weight, int kM, int kEach>
-using MatvecSums = std::conditional_t<std::is_same_v<Weight, Int4Weight> && sizeof(T) == 2,
+using GemvSums = std::conditional_t<std::is_same_v<Weight, Int4Weight> && sizeof(T) == 2,
                                       TensorSums<T, kM, kEach>, LaneSums<T, Weight, kM, kEach>>;
 
 template <class T, class Weight, int kM>
-void launch_matvec_of(const LaunchArgs& args, MatvecPlan& plan) {
+void launch_gemv_of(const LaunchArgs& args, GemvPlan& plan) {
   const size_t bytes = plan.norm.is_there ? static_cast<size_t>(plan.M * plan.K) * sizeof(T) : 0;
   const auto grid = [&] {
-    return static_cast<unsigned>(plan.row_groups < kMatvecBlocks ? plan.row_groups : kMatvecBlocks);
+    return static_cast<unsigned>(plan.row_groups < kGemvBlocks ? plan.row_groups : kGemvBlocks);
   };
   // Two rows a warp where that helps and still gives every block some.
   if constexpr (Weight::kScaled || kM > 1) {
     set_row_groups(plan, 2);
-    if (plan.row_groups >= kMatvecBlocks) {
-      launch_overlapping(matvec_kernel<T, MatvecSums<T, Weight, kM, 2>, kM>, grid(), kMatvecThreads, bytes,
+    if (plan.row_groups >= kGemvBlocks) {
+      launch_overlapping(gemv_kernel<T, GemvSums<T, Weight, kM, 2>, kM>, grid(), kGemvThreads, bytes,
                          args, plan);
       return;
     }
   }
   set_row_groups(plan, 1);
-  launch_overlapping(matvec_kernel<T, MatvecSums<T, Weight, kM, 1>, kM>, grid(), kMatvecThreads, bytes, args,
+  launch_overlapping(gemv_kernel<T, GemvSums<T, Weight, kM, 1>, kM>, grid(), kGemvThreads, bytes, args,
                      plan);
 }
 template <class T, class Weight>
-void launch_matvec(const LaunchArgs& args, MatvecPlan plan) {
+void launch_gemv(const LaunchArgs& args, GemvPlan plan) {
   switch (plan.M) {
-    case 1: return launch_matvec_of<T, Weight, 1>(args, plan);
-    case 2: return launch_matvec_of<T, Weight, 2>(args, plan);
-    case 3: return launch_matvec_of<T, Weight, 3>(args, plan);
-    default: return launch_matvec_of<T, Weight, 4>(args, plan);
+    case 1: return launch_gemv_of<T, Weight, 1>(args, plan);
+    case 2: return launch_gemv_of<T, Weight, 2>(args, plan);
+    case 3: return launch_gemv_of<T, Weight, 3>(args, plan);
+    default: return launch_gemv_of<T, Weight, 4>(args, plan);
   }
 }
 
 template <class T, class Weight>
-std::unique_ptr<Kernel> matvec_of_plan(const MatvecPlan& plan) {
-  return make_kernel([plan](const LaunchArgs& args) { launch_matvec<T, Weight>(args, plan); });
+std::unique_ptr<Kernel> gemv_of_plan(const GemvPlan& plan) {
+  return make_kernel([plan](const LaunchArgs& args) { launch_gemv<T, Weight>(args, plan); });
 }
 // One gemv kernel, and the step that it contributes to launches of several.
 template <class T, class Weight>
-std::unique_ptr<Kernel> matvec_of_product(const KernelSpec& spec, ProductStep product,
+std::unique_ptr<Kernel> gemv_of_product(const KernelSpec& spec, ProductStep product,
                                           std::unique_ptr<Kernel> elsewhere) {
   product.row_bytes = Weight::row_bytes(product.K);
   product.operands = spec.input_count();
-  product.kernel = matvec_of_plan<T, Weight>;
+  product.kernel = gemv_of_plan<T, Weight>;
   const DecodeStep step{spec.input_dtype(0), product};
   auto alone = make_kernel(
-      [step](const LaunchArgs& args) { launch_matvec<T, Weight>(args, plan_product(step, args)); });
+      [step](const LaunchArgs& args) { launch_gemv<T, Weight>(args, plan_product(step, args)); });
   return as_decode_step(where_aligned(spec, std::move(alone), std::move(elsewhere)), step);
 }
 
