@@ -1,7 +1,6 @@
 // tsr_plan.
 #include "capi/engine/certificate.h"
 #include "capi/engine/estimate.h"
-#include "capi/engine/estimate_generate.h"
 #include "capi/engine/explain.h"
 #include "capi/engine/report.h"
 #include "capi/guard.h"

@@ -1,5 +1,5 @@
 // tsr_program, tsr_session.
-#include "capi/engine/followed_plan.h"
+#include "capi/engine/entry_plans.h"
 #include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"

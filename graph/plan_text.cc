@@ -450,4 +450,9 @@ std::string print(const Plan& plan, const Graph& graph) { return PlanPrinter(pla
 
 Result<Plan> parse_plan(std::string_view text, const Graph& graph) { return PlanReader(text, graph).read(); }
 
+const StoredTensor* Plan::find_stored(TensorId tensor) const {
+  const auto at = std::ranges::lower_bound(stored, tensor, {}, &StoredTensor::tensor);
+  return at != stored.end() && at->tensor == tensor ? &*at : nullptr;
+}
+
 }  // namespace tessera

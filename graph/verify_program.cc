@@ -1,6 +1,6 @@
 // verify: the structure of a Program from an untrusted file. After it, no kernel, collective or copy can
 // touch a byte outside of its slots, and no index is out of range.
-#include "graph/verify_program.h"
+#include "graph/analysis/replay.h"
 
 #include <algorithm>
 #include <map>
@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "graph/base/text.h"
 
@@ -344,6 +345,39 @@ Status verify_ranks_alike(const Program& program) {
       TSR_RETURN_IF_ERROR(shared.add(format("outputs of '{}'", entries[i].name), rank.entries[i].outputs));
     }
   }
+  return {};
+}
+
+// ---- agreement between ranks
+
+// Groups are identified by their ranks, and by their order among groups of the same ranks.
+Status verify_groups(const Program& program) {
+  std::map<std::pair<std::vector<int32_t>, int32_t>, size_t> members;
+  for (const RankProgram& rank : program.ranks) {
+    std::map<std::vector<int32_t>, int32_t> seen;
+    for (const Group& group : rank.groups) ++members[{group.ranks, seen[group.ranks]++}];
+  }
+  for (const auto& [key, count] : members)
+    if (count != key.first.size())
+      return corrupt(format("a group of {} ranks is listed by {} of them", key.first.size(), count));
+  return {};
+}
+
+Status verify_entry(const Program& program, size_t entry) {
+  const StreamOptions one_stream{.inline_below_bytes = INT64_MAX};
+  std::vector<Dependencies> dependencies;
+  for (const RankProgram& rank : program.ranks)
+    dependencies.push_back(find_dependencies(rank, rank.entries[entry], one_stream));
+  return replay(program, entry, dependencies, [](int32_t, int32_t) { return 0; }).status();
+}
+
+// Checks that ranks agree: groups are listed equally by all members, every send has its receive, and no entry
+// deadlocks. Every rank is valid by itself.
+Status verify_exchanges(const Program& program) {
+  TSR_RETURN_IF_ERROR(verify_groups(program));
+  for (size_t entry = 0; entry < program.ranks[0].entries.size(); ++entry)
+    TSR_RETURN_IF_ERROR(verify_entry(program, entry)
+                            .with_context(format("entry '{}'", program.ranks[0].entries[entry].name)));
   return {};
 }
 

@@ -1,5 +1,8 @@
 #include "serialize/explanation_json.h"
 
+#include <string_view>
+
+#include "serialize/explanation_page_html.h"
 #include "serialize/json.h"
 
 namespace tessera {
@@ -152,6 +155,22 @@ std::string explanation_to_json(const Explanation& it, bool drawings) {
   }
   // Names in hostile files need not be UTF-8.
   return dump(json);
+}
+
+std::string explanation_to_page(const Explanation& explanation) {
+  constexpr std::string_view kMark = "/*EXPLANATION*/null";
+  const std::string json = explanation_to_json(explanation, true);
+  // Inside a script element no text may look like the element's end.
+  std::string safe;
+  safe.reserve(json.size());
+  for (const char c : json)
+    if (c == '<')
+      safe += "\\u003c";
+    else
+      safe += c;
+  std::string page(kExplanationPage);
+  page.replace(page.find(kMark), kMark.size(), safe);
+  return page;
 }
 
 }  // namespace tessera

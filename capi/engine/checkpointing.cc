@@ -7,7 +7,7 @@
 #include "capi/engine/trainer.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
-#include "graph/transform/bf16_parameters.h"
+#include "graph/transform/precision.h"
 #include "serialize/json.h"
 
 namespace tessera {

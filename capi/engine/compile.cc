@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "capi/engine/entry_graphs.h"
-#include "capi/engine/followed_plan.h"
+#include "capi/engine/entry_plans.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
 #include "parallel/pricing/host_tier.h"
@@ -180,10 +180,10 @@ bool computes_in(const DeviceSet& devices, DType dtype) {
 }  // namespace
 
 TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices) {
-  if (settings.step.fp8_products)
+  if (settings.step.fp8_matmuls)
     settings.precision = computes_in(devices, DType::kBF16) ? DType::kBF16 : DType::kF32;
   // Libraries have that at the end of products of two bytes an element.
-  settings.step.gelu_in_products = devices.catalog().fuses() && settings.precision != DType::kF32;
+  settings.step.fused_gelu_gradients = devices.catalog().fuses() && settings.precision != DType::kF32;
   return settings;
 }
 

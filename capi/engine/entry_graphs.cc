@@ -5,11 +5,9 @@
 
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
-#include "graph/transform/bf16_parameters.h"
 #include "graph/transform/decoding.h"
-#include "graph/transform/fused_loss.h"
+#include "graph/transform/fusion.h"
 #include "graph/transform/precision.h"
-#include "graph/transform/tf32_products.h"
 #include "graph/transform/training.h"
 #include "graph/transform/weight_storage.h"
 
@@ -55,8 +53,8 @@ Result<Graph> forward_with_loss(const Graph& forward, bool language_model, const
   if (settings.precision != DType::kF32) {
     TSR_ASSIGN_OR_RETURN(with_loss, with_mixed_precision(with_loss, settings.precision));
   }
-  if (settings.tf32_products) {
-    TSR_ASSIGN_OR_RETURN(with_loss, with_tf32_products(with_loss));
+  if (settings.tf32_matmuls) {
+    TSR_ASSIGN_OR_RETURN(with_loss, with_tf32_matmuls(with_loss));
   }
   return with_loss;
 }
@@ -66,7 +64,7 @@ Result<Graph> step_of(const Graph& with_loss, const TrainerSettings& settings) {
 }
 
 Result<Graph> evaluation_of(const Graph& with_loss, const TrainerSettings& settings) {
-  TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss, settings.step.fp8_products));
+  TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss, settings.step.fp8_matmuls));
   if (settings.eval_weights != WeightFormat::kModel)
     return with_stored_weights(evaluation, settings.eval_weights);
   return with_parameters_as_set(std::move(evaluation), settings);
@@ -87,8 +85,8 @@ Result<Graph> decoding_of(const Graph& forward, const GeneratorSettings& setting
   TSR_ASSIGN_OR_RETURN(Graph decoding,
                        make_decoding(computed, {.cache_capacity = settings.context, .sample = true}));
   TSR_ASSIGN_OR_RETURN(decoding, with_stored_weights(decoding, settings.weights));
-  if (settings.tf32_products) {
-    TSR_ASSIGN_OR_RETURN(decoding, with_tf32_products(decoding));
+  if (settings.tf32_matmuls) {
+    TSR_ASSIGN_OR_RETURN(decoding, with_tf32_matmuls(decoding));
   }
   return decoding;
 }

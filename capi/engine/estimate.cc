@@ -20,7 +20,6 @@
 #include "parallel/pricing/cluster_presets.h"
 #include "serialize/cluster_json.h"
 #include "serialize/explanation_json.h"
-#include "serialize/explanation_page.h"
 #include "serialize/json.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-// Estimates of training steps on clusters that may be absent.
+// Estimates of training steps and of text generation on clusters that may be absent.
 #pragma once
 
 #include <string>
@@ -28,5 +28,14 @@ Result<std::string> estimate_step(std::string_view description, const Options& o
 
 // The explanation as one HTML page.
 Result<std::string> estimate_page(std::string_view description, const Options& options);
+
+// Whether the options of tsr_plan_estimate ask for generation (mode=generate).
+bool wants_generation(const Options& options);
+
+// JSON, documented in tessera.h at tsr_plan_estimate.
+Result<std::string> estimate_generation(std::string_view description, const Options& options);
+
+// The explanation as one HTML page.
+Result<std::string> estimate_generation_page(std::string_view description, const Options& options);
 
 }  // namespace tessera

@@ -1,11 +1,9 @@
-#include "capi/engine/estimate_generate.h"
 
 #include "capi/engine/estimate.h"
 #include "graph/base/text.h"
 #include "parallel/analytic/explain_generate.h"
 #include "parallel/analytic/kinds_search.h"
 #include "serialize/explanation_json.h"
-#include "serialize/explanation_page.h"
 #include "serialize/json.h"
 
 namespace tessera {

@@ -7,7 +7,6 @@
 #include "parallel/planner/explain_program.h"
 #include "parallel/pricing/simulator.h"
 #include "serialize/explanation_json.h"
-#include "serialize/explanation_page.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,3 @@
-#include "capi/engine/frozen_plan.h"
 
 #include <algorithm>
 #include <map>

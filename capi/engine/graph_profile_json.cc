@@ -1,4 +1,4 @@
-#include "capi/engine/graph_profile_json.h"
+#include "capi/engine/report.h"
 
 #include <algorithm>
 

@@ -2,7 +2,6 @@
 
 #include "graph/base/text.h"
 #include "serialize/import/gguf_file.h"
-#include "serialize/import/gguf_tokenizer.h"
 #include "serialize/model.h"
 #include "serialize/model_format.h"
 

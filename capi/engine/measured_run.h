@@ -6,7 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "graph/graph.h"
 #include "graph/program.h"
+#include "parallel/planner/planner.h"
 #include "runtime/device_set.h"
 #include "runtime/session.h"
 
@@ -36,5 +38,10 @@ Result<MeasuredRun> measure_run(std::shared_ptr<DeviceSet> devices, Program prog
 
 double lower_quartile(std::vector<double> values);
 double median(std::vector<double> values);
+
+// For PlanOptions.measure. One plan at a time holds memory; plans alternate, in both orders, so that a
+// machine whose speed drifts is fair to all; the fastest turn of a plan counts. Parameters are drawn as for a
+// fresh model, inputs are small numbers: token ids inside the smallest table that is looked up.
+MeasurePlans measured_steps(std::shared_ptr<DeviceSet> devices, std::shared_ptr<const Graph> graph);
 
 }  // namespace tessera

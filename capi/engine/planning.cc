@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <span>
 
-#include "capi/engine/followed_plan.h"
-#include "capi/engine/frozen_plan.h"
+#include "capi/engine/entry_plans.h"
+#include "capi/engine/explain.h"
+#include "capi/engine/report.h"
 #include "capi/engine/text_file.h"
-#include "capi/engine/trace_json.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
 #include "serialize/atomic_file.h"

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "capi/engine/compile.h"
+#include "capi/engine/options.h"
+#include "graph/graph.h"
+#include "graph/trace.h"
 #include "runtime/session.h"
 
 namespace tessera {
@@ -35,5 +38,12 @@ struct GeneratorReport {
   std::vector<MemoryReport> memory;
 };
 std::string generator_json(const GeneratorReport& report, const PlanRecord& plan);
+
+Result<std::string> graph_profile_json(const Graph& graph, const Options& options);
+
+// A trace in Chrome's format, which Perfetto and chrome://tracing open: a process for each rank, a thread for
+// each of its streams, a complete event for each instruction. Measured and predicted traces differ only in their
+// times. `devices`: names by rank; other ranks are shown by number.
+std::string trace_json(std::span<const TraceEvent> events, std::span<const std::string> devices);
 
 }  // namespace tessera

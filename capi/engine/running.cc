@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "capi/engine/trace_json.h"
+#include "capi/engine/report.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "graph/base/thread.h"

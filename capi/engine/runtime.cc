@@ -5,10 +5,15 @@
 #include <cstdlib>
 #include <random>
 
-#include "capi/engine/built_in_backends.h"
 #include "capi/engine/device_profiles.h"
 #include "graph/base/text.h"
+#include "runtime/backend_abi.h"
 #include "serialize/json.h"
+
+// The backends linked into the library, defined in runtime/backends/cpu and runtime/backends/null. The registry gets
+// them as entry functions, like those that a plugin exports.
+extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
+extern "C" const tsr_backend_api* tsr_null_backend_entry(const tsr_host_api* host);
 
 namespace tessera {
 namespace {
@@ -63,7 +68,7 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options) {
 
   const int32_t lowest = level == "debug" ? 0 : level == "info" ? 1 : level == "warning" ? 2 : 3;
   std::shared_ptr<Runtime> runtime(new Runtime(lowest, static_cast<size_t>(log_capacity)));
-  registry.built_in = built_in_backends();
+  registry.built_in = {tsr_cpu_backend_entry, tsr_null_backend_entry};
   registry.log = add_to_queue;
   registry.log_context = &runtime->log_;
   runtime->process_ = getpid();

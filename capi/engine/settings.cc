@@ -1,6 +1,8 @@
 #include "capi/engine/settings.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "graph/base/text.h"
 #include "serialize/json.h"
@@ -138,8 +140,8 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   if (reader.has("dropout")) settings.dropout = dropout;
   const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16", "f16", "fp8"});
   settings.precision = dtype_from_name(precision).value_or(DType::kF32);
-  settings.step.fp8_products = precision == "fp8";
-  settings.tf32_products = precision == "tf32";
+  settings.step.fp8_matmuls = precision == "fp8";
+  settings.tf32_matmuls = precision == "tf32";
   // Gradients of f16 need it: they underflow below 6e-8.
   if (settings.precision == DType::kF16 && !reader.has("loss_scaling"))
     settings.step.loss_scaling.initial = 65536;
@@ -155,7 +157,7 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
     reader.fail(Status(StatusCode::kInvalidArgument,
                        "trainer: option 'weights' is bf16, whose numbers f16 (option 'precision') does not "
                        "hold: wanted precision bf16 or f32"));
-  if (settings.bf16_weights && settings.step.fp8_products)
+  if (settings.bf16_weights && settings.step.fp8_matmuls)
     reader.fail(
         Status(StatusCode::kInvalidArgument,
                "trainer: option 'weights' is bf16, and fp8 (option 'precision') quantizes f32 parameters: "
@@ -187,7 +189,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   settings.compute.trace = reader.flag("trace", false);
   const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
   settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
-  settings.tf32_products = precision == "tf32";
+  settings.tf32_matmuls = precision == "tf32";
   settings.weights =
       weight_format_from_name(reader.choice("weights", "model", {"model", "bf16", "int8", "int4"}))
           .value_or(WeightFormat::kModel);
@@ -221,6 +223,17 @@ Result<TrainingOptions> read_training_options(const Options& options) {
   TrainingOptions step = read_step(reader);
   TSR_RETURN_IF_ERROR(reader.finish());
   return step;
+}
+
+double LearningRate::at(int64_t step) const {
+  if (step <= warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);
+  if (kind == Kind::kConstant || steps <= warmup) return peak;
+  // Step s lies at (s - 1 - warmup) / (steps - warmup) of the way down: the first step is at its beginning and
+  // no step is at its end, where a rate of 0 would waste the step.
+  const double done = static_cast<double>(std::min(step, steps) - 1 - warmup) /
+                      static_cast<double>(steps - warmup);
+  const double left = kind == Kind::kLinear ? 1 - done : 0.5 * (1 + std::cos(std::numbers::pi * done));
+  return peak * (end_fraction + (1 - end_fraction) * left);
 }
 
 }  // namespace tessera

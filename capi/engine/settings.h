@@ -7,13 +7,23 @@
 #include <utility>
 #include <vector>
 
-#include "capi/engine/learning_rate.h"
 #include "capi/engine/options.h"
 #include "graph/plan_pins.h"
 #include "graph/transform/training.h"
 #include "graph/transform/weight_storage.h"
 
 namespace tessera {
+
+// LearningRate: the rate of each step; a pure function of the step, so there is no schedule state to save.
+struct LearningRate {
+  enum class Kind { kConstant, kCosine, kLinear } kind = Kind::kConstant;
+  double peak = 1e-4;       // for weights that are trained already; from scratch 1e-3 and more
+  double end_fraction = 0;  // of the peak, at the end of the way down, which would be step `steps` + 1
+  int64_t warmup = 10;      // steps of linear rise; step `warmup` has the peak
+  int64_t steps = 100;      // the rate of the last one stays
+
+  double at(int64_t step) const;  // step 1, 2, ...
+};
 
 // ComputeSettings: devices, plan and precision; common to trainers and generators.
 struct ComputeSettings {
@@ -29,7 +39,7 @@ struct ComputeSettings {
   bool trace = false;             // record runs; and predict them in the plan
 };
 
-// FusedLoss: head and token loss as one op that never holds the logits (graph/transform/fused_loss.h). kAuto:
+// FusedLoss: head and token loss as one op that never holds the logits (graph/transform/fusion.h). kAuto:
 // on GPUs, where the plan is not slower.
 enum class FusedLoss : uint8_t { kAuto, kOn, kOff };
 
@@ -44,8 +54,8 @@ struct TrainerSettings {
   // Element type of the computation; optimizer state and parameters are f32. With fp8 matmuls (step): the
   // type of everything else, chosen once the devices are known.
   DType precision = DType::kF32;
-  bool tf32_products = false;  // beside f32: graph/transform/tf32_products.h
-  bool bf16_weights = false;   // but for those that train, with this: graph/transform/bf16_parameters.h
+  bool tf32_matmuls = false;  // beside f32: graph/transform/precision.h
+  bool bf16_weights = false;   // but for those that train, with this: graph/transform/precision.h
   WeightFormat eval_weights = WeightFormat::kModel;  // int8 and int4, of a trainer that evaluates only
   FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;
@@ -72,7 +82,7 @@ struct GeneratorSettings {
   ComputeSettings compute;
   int64_t context = 0;            // 0: the model's
   DType precision = DType::kF32;  // of activations and caches
-  bool tf32_products = false;     // beside f32
+  bool tf32_matmuls = false;     // beside f32
   WeightFormat weights = WeightFormat::kModel;
   TextSettings text;  // of texts that say nothing else
 };

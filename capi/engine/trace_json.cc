@@ -1,4 +1,4 @@
-#include "capi/engine/trace_json.h"
+#include "capi/engine/report.h"
 
 #include <map>
 #include <set>

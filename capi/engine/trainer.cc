@@ -8,7 +8,7 @@
 #include "capi/engine/initialize.h"
 #include "capi/engine/report.h"
 #include "graph/base/text.h"
-#include "graph/transform/bf16_parameters.h"
+#include "graph/transform/precision.h"
 #include "serialize/file_limits.h"
 
 namespace tessera {

@@ -4,7 +4,6 @@
 #include "graph/base/text.h"
 #include "graph/models/families.h"
 #include "graph/models/layer_builder.h"
-#include "graph/models/llama_parts.h"
 
 namespace tessera {
 

@@ -5,7 +5,6 @@
 // without a slot skips the layer on the residual stream. capacity=0: nothing is dropped.
 #include "graph/base/text.h"
 #include "graph/models/families.h"
-#include "graph/models/llama_parts.h"
 
 namespace tessera {
 

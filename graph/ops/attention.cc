@@ -1,7 +1,6 @@
 // Scaled dot-product attention without a T x S matrix in memory (Dao et al., 2022) and its gradient.
 #include "graph/base/text.h"
-#include "graph/ops/attention_support.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

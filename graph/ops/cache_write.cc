@@ -2,7 +2,8 @@
 // sequence b replaced by the first length[b] rows of new[b]. Rows that fall outside the cache are dropped.
 //   cache [B, S, KV, D], new [B, T, KV, D], start, length [B] i32 -> cache [B, S, KV, D], in place.
 //   Jointly linear in cache and new. For decoding: no gradient.
-#include "graph/ops/row_support.h"
+
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

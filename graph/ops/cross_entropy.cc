@@ -4,7 +4,7 @@
 // The statistics are not differentiated, so a loss that depends on them in another way is an error of
 // `differentiate`.
 #include "graph/base/text.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

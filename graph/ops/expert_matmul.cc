@@ -5,8 +5,7 @@
 // expert_matmul_weight_grad(x, dy, load)[e, k, n] = sum over b and the slots s < load of x[e, b, s, k] *
 // dy[e, b, s, n] ([e, n, k] when trans_w = 1).
 #include "graph/base/text.h"
-#include "graph/ops/product_support.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

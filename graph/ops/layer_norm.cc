@@ -1,6 +1,6 @@
 // Layer norm over the last dim (Ba, Kiros and Hinton, 2016) and its two gradients.
 #include "graph/base/text.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 #include "graph/phases.h"
 
 namespace tessera {

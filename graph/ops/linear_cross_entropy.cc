@@ -1,12 +1,11 @@
 // linear_cross_entropy: the output head x w^T and the cross entropy of its logits as one op, so that no [...,
 // V] tensor of logits exists: kernels make a few rows of them at a time in their workspace. The gradient is
 // dlogits[..., v] = softmax(x w^T)[..., v] - [v = labels[...]]. It takes three matmuls, as many as separate
-// head and loss, since it makes loss and gradient from the same logits (graph/transform/fused_loss.h replaces
+// head and loss, since it makes loss and gradient from the same logits (graph/transform/fusion.h replaces
 // the forward op by it). A sharded vocabulary needs maximum and sum of every row from all shards first: its
 // phased form makes the logits three times.
 #include "graph/base/text.h"
-#include "graph/ops/product_support.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 #include "graph/phases.h"
 
 namespace tessera {

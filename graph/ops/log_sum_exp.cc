@@ -2,7 +2,7 @@
 //   x [..., V] -> y [...] of the same dtype.  v is whole. For short rows (a router's z-loss); a cross entropy
 //   over a vocabulary has ops for its phases.
 #include "graph/base/text.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
-#include "graph/ops/product_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 // Lowering makes it from an add and the matmul before it on the same device
 // (parallel/lowering/kernel_fusion.h): a residual, or a sum of gradients.
 #include "graph/base/text.h"
-#include "graph/ops/product_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

@@ -1,10 +1,10 @@
 // matmul_gelu_grad(dy, w, pre)[..., n] = gelu'(pre[..., n]) * sum_k dy[..., k] * w[k, n], gelu in its tanh
 // form.
 //   dy [..., K], w [K, N] ([N, K] when trans_w = 1), pre [..., N] -> dpre [..., N]
-// graph/transform/gelu_products.h makes it from gelu_grad and the matmul dy w that gives the gradient of
+// graph/transform/fusion.h makes it from gelu_grad and the matmul dy w that gives the gradient of
 // gelu(pre).
 #include "graph/base/text.h"
-#include "graph/ops/product_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

@@ -3,7 +3,7 @@
 // is one all-to-all of whole slots. Taken slots come first, the rest is zero; the number of taken ones is
 // another tensor (load of moe_route).
 #include "graph/base/text.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

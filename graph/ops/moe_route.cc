@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "graph/base/text.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 // ops that finish from them. The number of channels is the factor's global extent, so a shard divides by the
 // whole. For lowering; models use the ops themselves.
 #include "graph/base/text.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

@@ -157,4 +157,124 @@ OpCost elementwise_cost(const OpView& view, double flops_per_element, std::span<
                       shape_only);
 }
 
+// --- matmuls
+
+Status check_flag(std::string_view op, Attrs attrs, std::string_view name) {
+  const int64_t value = attr_i64(attrs, name);
+  if (value == 0 || value == 1) return {};
+  return Status(StatusCode::kInvalidArgument, format("{}: {} is {}, wanted 0 or 1", op, name, value));
+}
+
+AttrSpec allow_tf32_spec() {
+  return {.name = "allow_tf32",
+          .type = AttrType::kI64,
+          .default_value = AttrValue(int64_t{0}),
+          .meaning = "1: f32 operands may be rounded to TF32 before they are multiplied",
+          .is_late = true};
+}
+
+Attr allow_tf32_as(Attrs attrs) { return {"allow_tf32", attr_i64(attrs, "allow_tf32")}; }
+
+Result<Shape> product_shape(std::string_view op, Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_flag(op, attrs, "trans_w"));
+  TSR_RETURN_IF_ERROR(check_rank_at_least(op, in, 0, "x", 1));
+  TSR_RETURN_IF_ERROR(check_rank(op, in, 1, "w", 2));
+  const int trans = attr_i64(attrs, "trans_w") == 1 ? 1 : 0;
+  const Shape &x = in[0].shape, &w = in[1].shape;
+  if (w[trans] == last_extent(x)) return with_last(without_last(x), w[1 - trans]);
+  return Status(StatusCode::kInvalidArgument,
+                format("{}: inner extents differ, x [{}] vs w [{}] (trans_w = {})", op, x, w, trans));
+}
+
+Result<Shape> weight_grad_shape(std::string_view op, Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_flag(op, attrs, "trans_w"));
+  for (const int i : {0, 1}) TSR_RETURN_IF_ERROR(check_rank_at_least(op, in, i, i ? "dy" : "x", 1));
+  const Shape &x = in[0].shape, &dy = in[1].shape;
+  if (!(without_last(x) == without_last(dy)))
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: leading extents differ, x [{}] vs dy [{}]", op, x, dy));
+  const int64_t k = last_extent(x), n = last_extent(dy);
+  return attr_i64(attrs, "trans_w") == 1 ? Shape{n, k} : Shape{k, n};
+}
+
+// --- rows
+
+Status check_row_statistic(std::string_view op, Types inputs, int i, std::string_view name,
+                           const TensorType& rows) {
+  TSR_RETURN_IF_ERROR(check_dtype(op, inputs, i, name, statistics_dtype(rows.dtype)));
+  return check_shape(op, inputs, i, name, without_last(rows.shape));
+}
+
+Status check_indices(std::string_view op, Types inputs, int i, std::string_view name, const Shape& wanted) {
+  TSR_RETURN_IF_ERROR(check_dtype(op, inputs, i, name, DType::kI32));
+  return check_shape(op, inputs, i, name, wanted);
+}
+
+Status check_not_differentiated(const VjpBuilder& builder, std::string_view op, int i,
+                                std::string_view name) {
+  if (!builder.output_grad(i)) return {};
+  return Status(StatusCode::kUnsupported,
+                format("{}: the loss depends on output {} ({}), which serves the backward pass and is not "
+                       "differentiated; compute it from output 0",
+                       op, i, name));
+}
+
+ShardingRule phased_rule(std::string_view text, LinearSets linear, char phased) {
+  ShardingRule rule = make_rule(text, std::move(linear));
+  rule.find(phased)->kind = FactorKind::kPhased;
+  return rule;
+}
+
+// --- attention
+
+Status check_attention_operands(std::string_view op, Types inputs, int q, int k, int v) {
+  TSR_RETURN_IF_ERROR(check_float(op, inputs, q, "q"));
+  TSR_RETURN_IF_ERROR(check_rank(op, inputs, q, "q", 4));
+  const TensorType& query = inputs[static_cast<size_t>(q)];
+  const TensorType& key = inputs[static_cast<size_t>(k)];
+  TSR_RETURN_IF_ERROR(check_dtype(op, inputs, k, "k", query.dtype));
+  TSR_RETURN_IF_ERROR(check_rank(op, inputs, k, "k", 4));
+  TSR_RETURN_IF_ERROR(check_extent(op, inputs, k, "k", 0, query.shape[0]));
+  TSR_RETURN_IF_ERROR(check_extent(op, inputs, k, "k", 3, query.shape[3]));
+  TSR_RETURN_IF_ERROR(check_same_type(op, inputs, v, k));
+  const int64_t heads = query.shape[2], kv_heads = key.shape[2];
+  const bool symbolic = is_symbol(heads) || is_symbol(kv_heads);
+  const bool divides = kv_heads > 0 ? heads % kv_heads == 0 : heads == 0;
+  if (heads != kv_heads && (symbolic || !divides))
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("{}: q {} has a number of heads (dim 2) that is no multiple of that of k {}; grouped queries "
+               "share one key head among H / KV query heads",
+               op, query, key));
+  return {};
+}
+
+double visible_pairs(const OpView& view, const Shape& q, const Shape& k) {
+  const double rows = static_cast<double>(q[0]) * static_cast<double>(q[2]);
+  const int64_t queries = q[1], keys = k[1];
+  if (attr_i64(view.attrs, "causal") == 0)
+    return rows * static_cast<double>(queries) * static_cast<double>(keys);
+  // With keys from `first` on, the query at position p sees min(p + 1 - first, keys) of them.
+  const auto seen_before = [](int64_t position, int64_t first, int64_t count) {
+    position = std::max<int64_t>(position - first, 0);
+    const double ramp = static_cast<double>(std::min(position, count));
+    return ramp * (ramp + 1) / 2 +
+           static_cast<double>(std::max<int64_t>(position - count, 0)) * static_cast<double>(count);
+  };
+  const auto ranges = [&](char name, int64_t extent) {
+    const auto at = std::ranges::find(view.factors, name, &FactorView::name);
+    FactorView whole;
+    whole.end[0] = extent;
+    return at == view.factors.end() ? whole : *at;
+  };
+  const FactorView t = ranges('t', queries), s = ranges('s', keys);
+  double pairs = 0;
+  for (int32_t i = 0; i < t.range_count; ++i)
+    for (int32_t j = 0; j < s.range_count; ++j) {
+      const int64_t count = s.end[j] - s.begin[j];
+      pairs += seen_before(t.end[i], s.begin[j], count) - seen_before(t.begin[i], s.begin[j], count);
+    }
+  return rows * pairs;
+}
+
 }  // namespace tessera::ops

@@ -105,4 +105,47 @@ OpCost elementwise_cost(const OpView& view) {
   return elementwise_cost(view, kFlopsPerElement);
 }
 
+// --- matmuls: y [..., N] = x [..., K] w, w stored [K, N] ([N, K] when trans_w = 1), and dw = x^T dy, stored as w is
+
+// Checks that an attribute is 0 or 1.
+Status check_flag(std::string_view op, Attrs attrs, std::string_view name);
+
+// "allow_tf32". 1: a kernel may round f32 operands to TF32 (graph/base/tf32.h) before it multiplies them, and
+// sums their products in f32; other types are multiplied as they are. Results, and the op's other steps, are
+// not rounded so.
+AttrSpec allow_tf32_spec();
+// The attribute with its value in `attrs`, for a node's gradient and phases.
+Attr allow_tf32_as(Attrs attrs);
+
+// The shape of y from operands 0 (x) and 1 (w).
+Result<Shape> product_shape(std::string_view op, Types in, Attrs attrs);
+
+// The shape of dw from operands 0 (x) and 1 (dy).
+Result<Shape> weight_grad_shape(std::string_view op, Types in, Attrs attrs);
+
+// --- rows: values of [..., C] with one statistic a row (norms, softmax, cross entropy)
+
+// Checks that operand i is a statistic of the rows of `rows` [..., C]: shape [...], f64 for f64 rows, else
+// f32.
+Status check_row_statistic(std::string_view op, Types inputs, int i, std::string_view name,
+                           const TensorType& rows);
+
+// Checks that operand i has the shape `wanted` and dtype i32.
+Status check_indices(std::string_view op, Types inputs, int i, std::string_view name, const Shape& wanted);
+
+// For a vjp: an error when a gradient reached output i, which serves only the backward pass.
+Status check_not_differentiated(const VjpBuilder& builder, std::string_view op, int i, std::string_view name);
+
+// make_rule for an op that normalises over `phased` and has a phased form.
+ShardingRule phased_rule(std::string_view text, LinearSets linear, char phased);
+
+// --- attention
+
+// q [B, T, H, D]; k, v [B, S, KV, D] of q's dtype; KV divides H.
+Status check_attention_operands(std::string_view op, Types inputs, int q, int k, int v);
+
+// (query, head, key) triples that are not masked, on the local shapes of q and k; reads the attribute
+// "causal" and the shard's range of factor t.
+double visible_pairs(const OpView& view, const Shape& q, const Shape& k);
+
 }  // namespace tessera::ops

@@ -1,6 +1,7 @@
 // positions(start, tokens)[b, t] = start[b] + t, with t counted over the whole sequence
 //   start [B] i32, shape of tokens [B, T] -> [B, T] i32.
-#include "graph/ops/row_support.h"
+
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

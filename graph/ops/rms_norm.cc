@@ -1,6 +1,6 @@
 // Root mean square norm over the last dim (Zhang and Sennrich, 2019) and its two gradients.
 #include "graph/base/text.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 #include "graph/phases.h"
 
 namespace tessera {

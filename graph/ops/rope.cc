@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "graph/base/text.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

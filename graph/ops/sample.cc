@@ -5,7 +5,8 @@
 //   the sequence b alone: a run repeats exactly, in one piece or resumed, and on any number of devices.
 //   logits [B, V], temperature [], top_k [] i32, top_p [], seed [] i64, start, length [B] i32 -> token [B]
 //   i32.
-#include "graph/ops/row_support.h"
+
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

@@ -1,10 +1,10 @@
 // scaled_matmul: matmuls of 8-bit floats; each operand is codes and the scale of its tensor
 // (graph/ops/quantize.cc). Codes are multiplied exactly and summed wide; both scales follow the sum. Operands
 // may have different formats: forward multiplies e4m3 by e4m3, gradients are e5m2.
-// graph/transform/fp8_products.h makes them from matmul and its gradients.
+// graph/transform/precision.h makes them from matmul and its gradients.
 #include "graph/base/fp8.h"
 #include "graph/base/text.h"
-#include "graph/ops/product_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

@@ -1,6 +1,7 @@
 // select_row(x, length)[b, c] = x[b, length[b] - 1, c], 0 where that row does not exist
 //   x [B, T, C], length [B] i32 -> y [B, C].  Linear in x. For decoding: no gradient.
-#include "graph/ops/row_support.h"
+
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

@@ -1,6 +1,6 @@
 // Softmax over the last dim and its gradient.
 #include "graph/base/text.h"
-#include "graph/ops/row_support.h"
+#include "graph/ops/op_support.h"
 
 namespace tessera {
 

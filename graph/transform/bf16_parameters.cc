@@ -1,4 +1,4 @@
-#include "graph/transform/bf16_parameters.h"
+#include "graph/transform/precision.h"
 
 #include <algorithm>
 #include <string>

@@ -5,7 +5,6 @@
 
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
-#include "graph/transform/dropout.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/prune.h"
 

@@ -1,4 +1,4 @@
-#include "graph/transform/fused_loss.h"
+#include "graph/transform/fusion.h"
 
 #include <algorithm>
 #include <map>
@@ -233,6 +233,6 @@ class PairCopy {
 
 }  // namespace
 
-Result<Graph> with_loss_beside_gradient(const Graph& step) { return PairCopy(step).run(); }
+Result<Graph> with_fused_loss_gradient(const Graph& step) { return PairCopy(step).run(); }
 
 }  // namespace tessera

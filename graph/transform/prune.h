@@ -1,4 +1,4 @@
-// Graph -> graph: removal of unread nodes.
+// Graph -> graph: removal of unread nodes, and of dropout, which is for training only.
 #pragma once
 
 #include "graph/base/result.h"
@@ -9,5 +9,8 @@ namespace tessera {
 // Drops every node that no output, update or gradient depends on. Inputs, parameters, constants and state
 // stay, used or not: callers know them by name.
 Result<Graph> prune(const Graph& graph);
+
+// The graph with every dropout replaced by its operand. Inputs that only dropouts read (their seed) go too.
+Result<Graph> without_dropout(const Graph& graph);
 
 }  // namespace tessera

@@ -6,10 +6,8 @@
 #include "graph/autodiff.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
-#include "graph/transform/dropout.h"
-#include "graph/transform/fp8_products.h"
-#include "graph/transform/fused_loss.h"
-#include "graph/transform/gelu_products.h"
+#include "graph/transform/fusion.h"
+#include "graph/transform/precision.h"
 #include "graph/transform/prune.h"
 
 namespace tessera {
@@ -188,12 +186,12 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
     step.set_scope("");
   }
   TSR_RETURN_IF_ERROR(differentiate(step, scaled_loss));
-  TSR_ASSIGN_OR_RETURN(step, with_loss_beside_gradient(step));
-  if (options.fp8_products) {
-    TSR_ASSIGN_OR_RETURN(step, with_fp8_products(step));
+  TSR_ASSIGN_OR_RETURN(step, with_fused_loss_gradient(step));
+  if (options.fp8_matmuls) {
+    TSR_ASSIGN_OR_RETURN(step, with_fp8_matmuls(step));
   }
-  if (options.gelu_in_products) {
-    TSR_ASSIGN_OR_RETURN(step, with_gelu_gradients_in_products(step));
+  if (options.fused_gelu_gradients) {
+    TSR_ASSIGN_OR_RETURN(step, with_fused_gelu_gradients(step));
   }
   if (loss_scale) TSR_RETURN_IF_ERROR(loss_scale->continue_in(step));
 
@@ -218,13 +216,13 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
   return prune(step);
 }
 
-Result<Graph> make_evaluation(const Graph& forward_with_loss, bool fp8_products) {
+Result<Graph> make_evaluation(const Graph& forward_with_loss, bool fp8_matmuls) {
   TSR_ASSIGN_OR_RETURN(TensorId loss, find_loss(forward_with_loss));
   if (const auto of_tokens = forward_with_loss.find_output("token_loss")) loss = *of_tokens;
   TSR_ASSIGN_OR_RETURN(const Graph evaluation, only_loss(forward_with_loss, loss));
   TSR_ASSIGN_OR_RETURN(Graph sure, without_dropout(evaluation));
-  if (fp8_products) {
-    TSR_ASSIGN_OR_RETURN(sure, with_fp8_products(sure));
+  if (fp8_matmuls) {
+    TSR_ASSIGN_OR_RETURN(sure, with_fp8_matmuls(sure));
   }
   return prune(sure);
 }

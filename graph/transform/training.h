@@ -30,8 +30,8 @@ struct TrainingOptions {
   OptimizerOptions optimizer;
   double clip_norm = 0;  // bound on the global gradient norm; 0: none
   LossScaling loss_scaling;
-  bool fp8_products = false;  // linear layers of blocks in 8 bits (graph/transform/fp8_products.h)
-  bool gelu_in_products = false;  // gradients through gelu (graph/transform/gelu_products.h)
+  bool fp8_matmuls = false;  // linear layers of blocks in 8 bits (graph/transform/precision.h)
+  bool fused_gelu_gradients = false;  // gradients through gelu (graph/transform/fusion.h)
 };
 
 // forward (+ loss) -> forward, backward, update. Adds inputs "lr" f32[] and "step" f32[] (1 for the first
@@ -42,6 +42,6 @@ Result<Graph> make_training_step(const Graph& forward_with_loss, const TrainingO
 
 // forward + loss only, without dropout; output "loss": of the tokens, without a model's auxiliary loss. The
 // matmuls are those of the evaluated step.
-Result<Graph> make_evaluation(const Graph& forward_with_loss, bool fp8_products = false);
+Result<Graph> make_evaluation(const Graph& forward_with_loss, bool fp8_matmuls = false);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Products of 8-bit floats in the linear layers of blocks (dtype=fp8), as graph/transform/fp8_products.h
+// Products of 8-bit floats in the linear layers of blocks (dtype=fp8), as graph/transform/precision.h
 // makes them: which layers, and on which devices. What they and their scales take is part of block_time.
 #pragma once
 

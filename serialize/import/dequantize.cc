@@ -1,4 +1,4 @@
-#include "serialize/import/dequantize.h"
+#include "serialize/import/gguf_file.h"
 
 #include <cstring>
 

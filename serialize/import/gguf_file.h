@@ -3,18 +3,23 @@
 // until they are read.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "graph/base/dtype.h"
+#include "graph/base/half.h"
 #include "graph/base/result.h"
 #include "serialize/model.h"
+#include "serialize/tokenizer/tokenizer.h"
 
 namespace tessera {
 
@@ -90,5 +95,14 @@ class GgufFile {
   const GgufValue* find(std::string_view key) const;
   mutable std::set<std::string, std::less<>> read_;
 };
+
+// The vocabulary of a GGUF file: "llama" (SentencePiece), "gpt2" (byte-level BPE), "bert" (WordPiece).
+// nullopt when the file holds no vocabulary. Tokenizer::create checks the contents.
+Result<std::optional<TokenizerData>> gguf_tokenizer(const GgufFile& file);
+
+// Converts stored element types to f32, with the bits that GGML defines.
+// f32, f16, bf16, q8_0 and q4_0; false for other types. `stored` holds out.size() elements, `out` whole
+// blocks.
+bool dequantize(DType dtype, std::span<const std::byte> stored, std::span<float> out);
 
 }  // namespace tessera

@@ -6,10 +6,8 @@
 
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
-#include "serialize/import/dequantize.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"
-#include "serialize/import/gguf_tokenizer.h"
 #include "serialize/model.h"
 
 namespace tessera {

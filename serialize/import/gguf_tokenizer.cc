@@ -1,4 +1,4 @@
-#include "serialize/import/gguf_tokenizer.h"
+#include "serialize/import/gguf_file.h"
 
 #include <algorithm>
 

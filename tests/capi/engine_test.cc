@@ -9,8 +9,8 @@
 
 #include "capi/engine/dataset.h"
 #include "capi/engine/initialize.h"
-#include "capi/engine/learning_rate.h"
 #include "capi/engine/rewrite.h"
+#include "capi/engine/settings.h"
 #include "capi/engine/text_stream.h"
 #include "graph/base/text.h"
 

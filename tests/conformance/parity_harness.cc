@@ -11,10 +11,9 @@
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/adapters.h"
-#include "graph/transform/fused_loss.h"
+#include "graph/transform/fusion.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/precision.h"
-#include "graph/transform/tf32_products.h"
 #include "graph/transform/training.h"
 #include "parallel/lowering/lower.h"
 #include "parallel/planner/planner.h"
@@ -113,8 +112,8 @@ Result<Graph> forward_graph(const Job& job) {
   if (job.precision != DType::kF32) {
     TSR_ASSIGN_OR_RETURN(forward, with_mixed_precision(forward, job.precision));
   }
-  if (job.tf32_products) {
-    TSR_ASSIGN_OR_RETURN(forward, with_tf32_products(forward));
+  if (job.tf32_matmuls) {
+    TSR_ASSIGN_OR_RETURN(forward, with_tf32_matmuls(forward));
   }
   for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter)) {
     const std::string& name = forward.tensor(id).name;
@@ -196,7 +195,7 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
   PlanResult evaluated;
   if (job.evaluates) {
     TSR_ASSIGN_OR_RETURN(const Graph forward, forward_graph(job));
-    TSR_ASSIGN_OR_RETURN(evaluation, make_evaluation(forward, job.fp8_products));
+    TSR_ASSIGN_OR_RETURN(evaluation, make_evaluation(forward, job.fp8_matmuls));
     PlanOptions beside;
     beside.global_batch = job.batch;
     beside.symbols = plan.symbols;
@@ -263,7 +262,7 @@ std::string key_of(const Job& job) {
                 to_text(job.rounded_weights), to_text(job.precision), job.batch, job.tokens, job.tied,
                 job.optimizer, job.lr, job.steps, job.clip_norm, job.loss_scaling, job.dropout,
                 join(job.trainable, ","), job.lora, job.gradients, job.evaluates, job.reordered,
-                job.fp8_products, job.tf32_products);
+                job.fp8_matmuls, job.tf32_matmuls);
 }
 
 // Ring-equivalent bytes of one training step, from its instructions.
@@ -306,8 +305,8 @@ Result<Graph> step_graph(const Job& job) {
   training.optimizer.name = job.optimizer;
   training.clip_norm = job.clip_norm;
   training.loss_scaling.initial = job.loss_scaling;
-  training.fp8_products = job.fp8_products;
-  training.gelu_in_products = job.gelu_in_products;
+  training.fp8_matmuls = job.fp8_matmuls;
+  training.fused_gelu_gradients = job.fused_gelu_gradients;
   TSR_ASSIGN_OR_RETURN(Graph step, make_training_step(forward, training));
   if (job.gradients)
     for (const Gradient& gradient : std::vector<Gradient>(step.gradients().begin(), step.gradients().end()))
@@ -351,7 +350,7 @@ const Outcome& on_one_device(const Job& job) {
   static std::map<std::string, Outcome> known;
   const auto [at, fresh] = known.try_emplace(key_of(job));
   Job plain = job;
-  plain.fused_loss = plain.gelu_in_products = plain.fuses_kernels = false;
+  plain.fused_loss = plain.fused_gelu_gradients = plain.fuses_kernels = false;
   if (fresh) at->second = run(plain, "single");
   return at->second;
 }

@@ -7,7 +7,7 @@
 
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
-#include "graph/transform/dropout.h"
+#include "graph/transform/prune.h"
 #include "graph/transform/training.h"
 #include "parallel/lowering/lower.h"
 #include "parallel/planner/planner.h"

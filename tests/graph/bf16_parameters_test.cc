@@ -1,4 +1,3 @@
-#include "graph/transform/bf16_parameters.h"
 
 #include <doctest/doctest.h>
 

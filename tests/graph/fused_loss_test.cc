@@ -1,5 +1,4 @@
 // with_fused_loss: what is replaced, what is refused, and what the step then computes.
-#include "graph/transform/fused_loss.h"
 
 #include <doctest/doctest.h>
 
@@ -7,6 +6,7 @@
 
 #include "graph/analysis/graph_profile.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/fusion.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
 #include "tests/ok.h"

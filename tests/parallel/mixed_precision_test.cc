@@ -1,7 +1,7 @@
 // Weights that are cast where they are used are split as the weights themselves would be.
 #include <doctest/doctest.h>
 
-#include "graph/transform/fused_loss.h"
+#include "graph/transform/fusion.h"
 #include "graph/transform/precision.h"
 #include "tests/parallel/step_graphs.h"
 #include "tests/parallel/volumes.h"

@@ -26,7 +26,7 @@ inline Result<Graph> training_step(std::string_view shorthand, bool tied = true,
   }
   TrainingOptions options;
   options.clip_norm = clip_norm;
-  options.fp8_products = fp8;
+  options.fp8_matmuls = fp8;
   return make_training_step(forward, options);
 }
 

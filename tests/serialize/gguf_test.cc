@@ -5,7 +5,6 @@
 
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
-#include "serialize/import/dequantize.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 #include "tests/serialize/gguf_writer.h"

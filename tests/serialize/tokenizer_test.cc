@@ -7,7 +7,6 @@
 
 #include "graph/base/text.h"
 #include "serialize/import/gguf_file.h"
-#include "serialize/import/gguf_tokenizer.h"
 #include "serialize/tokenizer/pre_tokenizer.h"
 #include "serialize/tokenizer/special_tokens.h"
 #include "tests/serialize/test_data.h"

@@ -1,4 +1,4 @@
-#include "runtime/backends/cuda/kernels/batched_gemm_fusion.h"
+#include "runtime/backends/cuda/kernels/lt_prepared.h"
 
 #include <utility>
 

@@ -31,4 +31,13 @@ inline Prepared lt_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kern
   return prepared;
 }
 
+// Fusion of two consecutive matmuls of one left operand and one shape into one batched launch, where either
+// alone leaves much of the device idle in its last wave of tiles. Gate and up of a Llama, and its keys and
+// values, over the tokens of a prompt.
+
+// A kernel of one plain matmul, C = A B. `may_pair`: whether the heuristic may choose the algorithm of a
+// fused pair, since no variant named one.
+std::unique_ptr<Kernel> make_product_kernel(const LtShape& shape, std::shared_ptr<const LtProduct> product,
+                                            bool may_pair);
+
 }  // namespace tessera::cuda

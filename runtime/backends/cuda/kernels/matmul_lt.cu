@@ -6,7 +6,6 @@
 #include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/kernels/matmul_finish.cuh"
-#include "runtime/backends/cuda/kernels/batched_gemm_fusion.h"
 
 namespace tessera::cuda {
 

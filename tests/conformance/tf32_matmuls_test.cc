@@ -18,7 +18,7 @@ Job job_of(std::string_view model = "gpt2:L=2,C=32,H=8,V=61,T=16") {
   Job job{.model = std::string(model)};
   job.dtype = DType::kF32;
   job.steps = 3;
-  job.tf32_products = true;
+  job.tf32_matmuls = true;
   return job;
 }
 
@@ -83,7 +83,7 @@ TEST_CASE(
       const auto [allow, all] = allowing(run(job, "tp=2").program);
       CHECK(all > 5);
       CHECK(allow == all);
-      job.tf32_products = false;
+      job.tf32_matmuls = false;
       CHECK(allowing(run(job, "tp=2").program) == std::pair(0, all));
     }
 }
@@ -92,7 +92,7 @@ TEST_CASE(
 // rounded, or lost more than that, would be off by nothing or by more.
 TEST_CASE("products in TF32 train as those in f32 do, but for the rounding of their operands") {
   Job rounding = job_of(), exact = rounding;
-  exact.tf32_products = false;
+  exact.tf32_matmuls = false;
   for (Job* job : {&rounding, &exact}) job->steps = 20, job->lr = 3e-3;
   const Outcome in_tf32 = run(rounding, "dp=2"), in_f32 = run(exact, "dp=2");
   REQUIRE_MESSAGE(in_tf32.ok(), in_tf32.error);

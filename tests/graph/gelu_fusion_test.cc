@@ -1,5 +1,4 @@
-// with_gelu_gradients_in_products: what becomes one node, and what stays.
-#include "graph/transform/gelu_products.h"
+// with_fused_gelu_gradients: what becomes one node, and what stays.
 
 #include <doctest/doctest.h>
 
@@ -7,6 +6,7 @@
 
 #include "graph/autodiff.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/fusion.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
 #include "tests/ok.h"
@@ -27,7 +27,7 @@ Graph step_of(std::string_view shorthand, bool in_products, DType dtype = DType:
   REQUIRE(add_token_loss(graph).ok());
   if (dtype != DType::kF32) graph = ok(with_mixed_precision(graph, dtype));
   TrainingOptions options;
-  options.gelu_in_products = in_products;
+  options.fused_gelu_gradients = in_products;
   return ok(make_training_step(graph, options));
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("every gelu of a GPT-2 is differentiated in the product that its gradi
 }
 
 TEST_CASE("the exact form of gelu, and a product that is read besides or not alone, stay apart") {
-  const Graph one = ok(with_gelu_gradients_in_products(differentiated(kGelu, kLoss)));
+  const Graph one = ok(with_fused_gelu_gradients(differentiated(kGelu, kLoss)));
   CHECK(count(one, "matmul_gelu_grad") == 1);
   for (const Graph& kept :
        {differentiated("  a = gelu(h) {approximate = \"none\"} : f32[4, 16]\n", kLoss),
@@ -79,7 +79,7 @@ TEST_CASE("the exact form of gelu, and a product that is read besides or not alo
                        "  z = square(a) : f32[4, 16]\n  s = reduce_sum(z) {axes = [0, 1]} : f32[]\n"
                        "  t = reduce_sum(y) {axes = [0, 1]} : f32[]\n  loss = add(s, t) : f32[]\n"
                        "  output loss = loss\n")}) {
-    const Graph same = ok(with_gelu_gradients_in_products(kept));
+    const Graph same = ok(with_fused_gelu_gradients(kept));
     CHECK(count(same, "matmul_gelu_grad") == 0);
     CHECK(same.fingerprint() == kept.fingerprint());
   }

@@ -16,7 +16,7 @@ namespace {
 Job job_of(std::string_view model = "gpt2:L=2,C=32,H=8,V=61,T=16") {
   Job job{.model = std::string(model)};
   job.steps = 3;
-  job.fp8_products = true;
+  job.fp8_matmuls = true;
   return job;
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("in micro-batches products in 8 bits differ by what underflows alone")
 // it.
 TEST_CASE("products in 8 bits train as those of 64 do, but for what 8 bits round") {
   Job narrow = job_of(), wide = narrow;
-  wide.fp8_products = false;
+  wide.fp8_matmuls = false;
   for (Job* job : {&narrow, &wide}) job->steps = 20, job->lr = 3e-3;
   const Outcome in_8 = run(narrow, "dp=2"), in_64 = run(wide, "dp=2");
   REQUIRE_MESSAGE(in_8.ok(), in_8.error);

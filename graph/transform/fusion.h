@@ -1,5 +1,5 @@
-// Graph -> graph: the output head and the token loss as one op that never holds the logits
-// (linear_cross_entropy).
+// Graph -> graph: fusion: the output head and the token loss as one op that never holds the logits
+// (linear_cross_entropy), and gelu's gradient in the matmul before it.
 #pragma once
 
 #include "graph/base/result.h"
@@ -16,6 +16,12 @@ Result<Graph> with_fused_loss(const Graph& forward_with_loss);
 // A differentiated graph in which linear_cross_entropy and its gradient are one node, of the forward phase:
 // the gradient also gives the loss, from the same logits. Unchanged where the incoming gradient depends on
 // the loss itself.
-Result<Graph> with_loss_beside_gradient(const Graph& step);
+Result<Graph> with_fused_loss_gradient(const Graph& step);
+
+// A differentiated graph in which every gelu_grad of the tanh form, of a matmul that nothing else reads, is
+// one matmul_gelu_grad: the matmul's result is not stored, nor rounded before it is multiplied. It pays where
+// a library has that epilogue (cuBLASLt, f16 and bf16). Matmuls that may multiply in TF32, which are f32,
+// stay as they are.
+Result<Graph> with_fused_gelu_gradients(const Graph& step);
 
 }  // namespace tessera

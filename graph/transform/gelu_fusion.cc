@@ -1,4 +1,4 @@
-#include "graph/transform/gelu_products.h"
+#include "graph/transform/fusion.h"
 
 #include <vector>
 
@@ -39,7 +39,7 @@ class Products {
 
 }  // namespace
 
-Result<Graph> with_gelu_gradients_in_products(const Graph& step) {
+Result<Graph> with_fused_gelu_gradients(const Graph& step) {
   const Products products(step);
   std::vector<bool> leaves(step.nodes().size(), false);
   for (const Node& node : step.nodes())

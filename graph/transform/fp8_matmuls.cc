@@ -1,4 +1,4 @@
-#include "graph/transform/fp8_products.h"
+#include "graph/transform/precision.h"
 
 #include <algorithm>
 #include <map>
@@ -221,6 +221,6 @@ class Fp8Copy {
 
 }  // namespace
 
-Result<Graph> with_fp8_products(const Graph& graph) { return Fp8Copy(graph).run(); }
+Result<Graph> with_fp8_matmuls(const Graph& graph) { return Fp8Copy(graph).run(); }
 
 }  // namespace tessera

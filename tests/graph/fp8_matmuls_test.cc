@@ -1,4 +1,3 @@
-#include "graph/transform/fp8_products.h"
 
 #include <doctest/doctest.h>
 
@@ -26,7 +25,7 @@ Graph model(const char* shorthand, DType compute = DType::kF32) {
 
 Graph step_of(const Graph& forward) {
   TrainingOptions options;
-  options.fp8_products = true;
+  options.fp8_matmuls = true;
   return ok(make_training_step(forward, options));
 }
 
@@ -99,7 +98,7 @@ TEST_CASE("routers_adapters_and_weights_of_other_extents_stay_as_they_are") {
     CHECK(ops_of(step)["scaled_matmul"] > 0);
     CHECK(ops_of(step)["matmul"] > 6 * 2);
   }
-  const auto refused = with_fp8_products(model("gpt2:L=1,C=24,H=4,F=56,V=64,T=16"));
+  const auto refused = with_fp8_matmuls(model("gpt2:L=1,C=24,H=4,F=56,V=64,T=16"));
   CHECK(refused.status().code() == StatusCode::kInvalidArgument);
   CHECK(refused.status().message().find("multiples of 16") != std::string::npos);
 }

@@ -1,4 +1,4 @@
-#include "graph/transform/tf32_products.h"
+#include "graph/transform/precision.h"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 
 #include "graph/base/tf32.h"
 #include "graph/models/model_family.h"
-#include "graph/transform/fused_loss.h"
+#include "graph/transform/fusion.h"
 #include "graph/transform/training.h"
 #include "tests/ok.h"
 
@@ -66,7 +66,7 @@ TEST_CASE("a_number_is_rounded_to_10_bits_of_mantissa_ties_to_even") {
 TEST_CASE("products_of_a_model_and_of_its_step_allow_tf32_where_that_is_asked_and_only_there") {
   const Graph forward = model("gpt2:L=2,C=32,H=4,V=64,T=16");
   const Graph plain = ok(make_training_step(forward, {})),
-              step = ok(make_training_step(ok(with_tf32_products(forward)), {}));
+              step = ok(make_training_step(ok(with_tf32_matmuls(forward)), {}));
   CHECK_MESSAGE(step.verify().ok(), step.verify().to_string());
   // q, k, v, o, fc, proj of two blocks, and the head: forward and the gradient of x; and of w.
   CHECK(allowing(plain) == std::map<std::string, int>{{"not matmul", 26}, {"not matmul_weight_grad", 13}});
@@ -74,20 +74,20 @@ TEST_CASE("products_of_a_model_and_of_its_step_allow_tf32_where_that_is_asked_an
   // The same graph in all else, and after differentiation too.
   CHECK(plain.nodes().size() == step.nodes().size());
   CHECK(plain.fingerprint() != step.fingerprint());
-  CHECK(ok(with_tf32_products(plain)).fingerprint() == step.fingerprint());
+  CHECK(ok(with_tf32_matmuls(plain)).fingerprint() == step.fingerprint());
 }
 
 TEST_CASE("experts_and_fused_losses_allow_tf32_forward_and_backward") {
   const Graph experts =
-      ok(make_training_step(ok(with_tf32_products(model("moe:L=1,C=32,H=4,F=32,E=4,K=2,V=64,T=16"))), {}));
+      ok(make_training_step(ok(with_tf32_matmuls(model("moe:L=1,C=32,H=4,F=32,E=4,K=2,V=64,T=16"))), {}));
   auto counts = allowing(experts);
   CHECK(counts["expert_matmul"] > 0);
   CHECK(counts["expert_matmul_weight_grad"] * 2 == counts["expert_matmul"]);
   for (const auto& [op, count] : counts) CHECK_MESSAGE(!op.starts_with("not "), op);
   // In either order.
   const Graph forward = model("gpt2:L=1,C=32,H=4,V=64,T=16");
-  const Graph fused = ok(with_tf32_products(ok(with_fused_loss(forward)))),
-              after = ok(with_fused_loss(ok(with_tf32_products(forward))));
+  const Graph fused = ok(with_tf32_matmuls(ok(with_fused_loss(forward)))),
+              after = ok(with_fused_loss(ok(with_tf32_matmuls(forward))));
   CHECK(fused.fingerprint() == after.fingerprint());
   counts = allowing(ok(make_training_step(fused, {})));
   CHECK(counts["linear_cross_entropy_grad"] == 1);
@@ -98,7 +98,7 @@ TEST_CASE("a_graph_without_a_product_of_f32_says_that_tf32_is_nothing_for_it") {
   Graph graph;
   const TensorId x = ok(graph.add_tensor("x", {DType::kBF16, {4, 4}}, TensorKind::kInput));
   REQUIRE(graph.add("matmul", {x, x}).ok());
-  const auto refused = with_tf32_products(graph);
+  const auto refused = with_tf32_matmuls(graph);
   REQUIRE(!refused.ok());
   CHECK(refused.status().code() == StatusCode::kInvalidArgument);
   CHECK(refused.status().message().find("use another precision") != std::string::npos);

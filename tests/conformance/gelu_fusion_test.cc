@@ -12,7 +12,7 @@ using namespace tessera::parity;
 TEST_CASE("gelu differentiated in products trains as apart, however tokens, widths and features are split") {
   Job job{.model = "gpt2:L=2,C=32,H=8,V=61,T=16"};
   job.steps = 3;
-  job.gelu_in_products = true;
+  job.fused_gelu_gradients = true;
   for (const std::string_view words :
        {"single", "dp=3", "mb=4", "tp=2", "tp=3,sp", "cp=ring:3", "dp=2,zero=3,mb=3",
         "dp=2,tp=2,sp,zero=3,mb=3", "tp=2d:2x2", "tp=2.5d:2x2x1", "tp=3d:2x2x2", "dp=2,recompute=full",
