@@ -10,7 +10,7 @@
 #include "capi/engine/generator.h"
 #include "capi/engine/options.h"
 #include "capi/engine/planning.h"
-#include "capi/engine/running.h"
+#include "capi/engine/program_runner.h"
 #include "capi/engine/runtime.h"
 #include "capi/engine/shared_model.h"
 #include "capi/engine/trainer.h"
@@ -55,10 +55,10 @@ struct tsr_plan {
   std::shared_ptr<const tessera::PlanRecord> value;
 };
 struct tsr_program {
-  std::shared_ptr<const tessera::Prepared> value;
+  std::shared_ptr<const tessera::LoadedProgram> value;
 };
 struct tsr_session {
-  std::unique_ptr<tessera::Running> value;
+  std::unique_ptr<tessera::ProgramRunner> value;
   std::string trace;  // taken from the session, until it has been read whole
 };
 struct tsr_trainer {

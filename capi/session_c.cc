@@ -32,7 +32,7 @@ tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size
       planned.push_back({entry.name, std::make_shared<const Graph>(std::move(graph).value()), plan});
       at += entry.struct_size;
     }
-    TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_entries(std::move(planned), *devices->value));
+    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_entries(std::move(planned), *devices->value));
     TSR_ASSIGN_OR_RETURN(auto prepared, prepare(devices->runtime, devices->value, std::move(compiled)));
     *out_program = new tsr_program{std::move(prepared)};
     return {};
@@ -42,7 +42,7 @@ tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size
 tsr_status* tsr_program_info(const tsr_program* program, char* buffer, size_t capacity, size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{program, "program"}}));
-    const Prepared& prepared = *program->value;
+    const LoadedProgram& prepared = *program->value;
     return put_text(program_json(prepared.executable->program(), *prepared.devices), buffer, capacity,
                     out_size);
   });
@@ -75,7 +75,7 @@ tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options, ts
                                 .host_memory_limit = reader.bytes("host_memory_limit", 0),
                                 .watchdog_s = reader.f64("watchdog", 0, 0, 1e9)};
     TSR_RETURN_IF_ERROR(reader.finish());
-    TSR_ASSIGN_OR_RETURN(auto running, Running::create(program->value, chosen));
+    TSR_ASSIGN_OR_RETURN(auto running, ProgramRunner::create(program->value, chosen));
     *out_session = new tsr_session{std::move(running), {}};
     return {};
   });

@@ -77,9 +77,9 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
   if (all.empty())
     return Status(StatusCode::kFailedPrecondition, "merge: the model has no adapters to take in");
   for (const Adapter& it : all) {
-    TSR_ASSIGN_OR_RETURN(const HostTensor weight, model.peek(it.weight, model.seed()));
-    TSR_ASSIGN_OR_RETURN(const HostTensor a, model.peek(it.a, model.seed()));
-    TSR_ASSIGN_OR_RETURN(const HostTensor b, model.peek(it.b, model.seed()));
+    TSR_ASSIGN_OR_RETURN(const HostTensor weight, model.read_uncached(it.weight, model.seed()));
+    TSR_ASSIGN_OR_RETURN(const HostTensor a, model.read_uncached(it.a, model.seed()));
+    TSR_ASSIGN_OR_RETURN(const HostTensor b, model.read_uncached(it.b, model.seed()));
     const DType dtype = weight.type.dtype;
     if (dtype != DType::kF32 && dtype != DType::kF64)
       return Status(StatusCode::kUnsupported,

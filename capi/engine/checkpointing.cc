@@ -173,7 +173,7 @@ Status Trainer::resume(const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(const int64_t position, number(checkpoint.info(), "position"));
   TSR_ASSIGN_OR_RETURN(const int64_t skipped, number(checkpoint.info(), "skipped"));
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
-  torn_ = true;
+  weights_invalid_ = true;
   for (const auto& [name, type] : checkpoint_info().tensors) {
     // The checkpoint is of a run without loss scaling: the factor starts over.
     if (name.starts_with("loss_scaling.") &&
@@ -186,7 +186,7 @@ Status Trainer::resume(const std::string& folder) {
     if (widens(value.type, type)) value = widened_to_f32(value);
     TSR_RETURN_IF_ERROR(running_->session().write(name, value));
   }
-  torn_ = false;
+  weights_invalid_ = false;
   step_ = checkpoint.info().step;
   position_ = position;
   skipped_ = skipped;

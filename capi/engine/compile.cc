@@ -44,10 +44,10 @@ std::vector<std::string> offload_reasons(const Program& program, const Cluster& 
   return reasons;
 }
 
-Result<Compiled> compiled_from(EntryPlans planned, const DeviceSet& devices, bool trace = false,
+Result<CompiledProgram> compiled_from(EntryPlans planned, const DeviceSet& devices, bool trace = false,
                                int64_t memory_limit = 0) {
   std::vector<PlannedEntry>& entries = planned.entries;
-  Compiled compiled;
+  CompiledProgram compiled;
   compiled.program = std::move(planned.program);
   add_idle_ranks(compiled.program, entries[0].plan, devices.size());
   if (static_cast<int32_t>(compiled.program.ranks.size()) != devices.size())
@@ -77,7 +77,7 @@ Result<Compiled> compiled_from(EntryPlans planned, const DeviceSet& devices, boo
   return compiled;
 }
 
-Status check_host_memory(const Compiled& compiled, int64_t limit) {
+Status check_host_memory(const CompiledProgram& compiled, int64_t limit) {
   int64_t needed = 0;
   for (const RankProgram& rank : compiled.program.ranks) needed += rank.host_arena_bytes;
   if (limit == 0 || needed <= limit) return {};
@@ -89,10 +89,10 @@ Status check_host_memory(const Compiled& compiled, int64_t limit) {
              bytes_text(limit)));
 }
 
-Result<Compiled> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
+Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,
                           const std::shared_ptr<DeviceSet>& devices) {
   TSR_ASSIGN_OR_RETURN(EntryPlans planned, plan_entries(graphs, compute, batch, devices));
-  TSR_ASSIGN_OR_RETURN(Compiled compiled,
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
                        compiled_from(std::move(planned), *devices, compute.trace, compute.memory_limit));
   // With several entries the shared arena is larger than the first entry alone promises.
   if (!compute.plan_file.empty() && graphs.size() == 1)
@@ -102,14 +102,14 @@ Result<Compiled> plan_all(std::span<const GraphToPlan> graphs, const ComputeSett
   return compiled;
 }
 
-Result<Compiled> compile_training_as_set(const Graph& forward, bool language_model,
+Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool language_model,
                                          const TrainerSettings& settings,
                                          const std::shared_ptr<DeviceSet>& devices) {
   TSR_ASSIGN_OR_RETURN(const Graph with_loss, forward_with_loss(forward, language_model, settings));
   std::vector<GraphToPlan> graphs;
   const auto add = [&](std::string name, Graph graph) {
     graphs.push_back(
-        GraphToPlan::of(std::move(name), std::make_shared<const Graph>(std::move(graph)), settings.symbols));
+        GraphToPlan::create(std::move(name), std::make_shared<const Graph>(std::move(graph)), settings.symbols));
   };
   if (!settings.evaluate_only) {
     TSR_ASSIGN_OR_RETURN(Graph step, step_of(with_loss, settings));
@@ -131,7 +131,7 @@ bool splits_fused_vocabulary(const PlannedEntry& entry) {
   return false;
 }
 
-Result<Compiled> compile_training_with_loss(const Graph& forward, bool language_model,
+Result<CompiledProgram> compile_training_with_loss(const Graph& forward, bool language_model,
                                             const TrainerSettings& settings,
                                             const std::shared_ptr<DeviceSet>& devices) {
   if (settings.fused_loss != FusedLoss::kAuto)
@@ -147,12 +147,12 @@ Result<Compiled> compile_training_with_loss(const Graph& forward, bool language_
   auto with_logits = compile_training_as_set(forward, language_model, apart, devices);
   if (!together.ok() || !with_logits.ok())
     return with_logits.ok() ? std::move(with_logits) : std::move(together);
-  const auto seconds = [](const Compiled& it) { return it.record->entries[0].plan.estimate.step_time_s; };
+  const auto seconds = [](const CompiledProgram& it) { return it.record->entries[0].plan.estimate.step_time_s; };
   return seconds(*together) < seconds(*with_logits) ? std::move(together) : std::move(with_logits);
 }
 
 // Adds a remedy to an error, where a model cannot be computed in the requested precision.
-Result<Compiled> with_remedy(Result<Compiled> made, DType precision, const DeviceSet& devices) {
+Result<CompiledProgram> with_remedy(Result<CompiledProgram> made, DType precision, const DeviceSet& devices) {
   if (made.ok() || precision == DType::kF32 || made.status().code() != StatusCode::kUnsupported) return made;
   return Status(
       StatusCode::kUnsupported,
@@ -179,7 +179,7 @@ bool computes_in(const DeviceSet& devices, DType dtype) {
 
 }  // namespace
 
-TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices) {
+TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices) {
   if (settings.step.fp8_matmuls)
     settings.precision = computes_in(devices, DType::kBF16) ? DType::kBF16 : DType::kF32;
   // Libraries have that at the end of products of two bytes an element.
@@ -187,26 +187,26 @@ TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices) {
   return settings;
 }
 
-Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& given,
+Result<CompiledProgram> compile_training(const Graph& forward, bool language_model, const TrainerSettings& given,
                                   const std::shared_ptr<DeviceSet>& devices) {
-  const TrainerSettings settings = settled(given, *devices);
+  const TrainerSettings settings = finalized(given, *devices);
   return with_remedy(compile_training_with_loss(forward, language_model, settings, devices),
                      settings.precision, *devices);
 }
 
-Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,
+Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
                                     const std::shared_ptr<DeviceSet>& devices) {
   TSR_ASSIGN_OR_RETURN(Graph decoding, decoding_of(forward, settings));
   const auto graph = std::make_shared<const Graph>(std::move(decoding));
-  std::vector<GraphToPlan> graphs = {GraphToPlan::of("decode", graph, {{"T", 1}})};
+  std::vector<GraphToPlan> graphs = {GraphToPlan::create("decode", graph, {{"T", 1}})};
   const bool on_cores = devices->cluster().shared_cores > 0;
   for (const PrefillChunk& chunk : kPrefillChunks)
     if (chunk.tokens <= settings.context && (chunk.tokens <= 128 || !on_cores))
-      graphs.push_back(GraphToPlan::of(std::string(chunk.entry), graph, {{"T", chunk.tokens}}));
+      graphs.push_back(GraphToPlan::create(std::string(chunk.entry), graph, {{"T", chunk.tokens}}));
   return with_remedy(plan_all(graphs, settings.compute, 1, devices), settings.precision, *devices);
 }
 
-Result<Compiled> compile_graph(const Graph& given, const PlanOptions& options, const DeviceSet& devices) {
+Result<CompiledProgram> compile_graph(const Graph& given, const PlanOptions& options, const DeviceSet& devices) {
   TSR_ASSIGN_OR_RETURN(const Graph graph, in_canonical_order(given));
   TSR_ASSIGN_OR_RETURN(PlanResult made, make_plan(graph, devices.cluster(), devices.catalog(), options));
   made.plan.estimate.profile = profile_of(devices);
@@ -218,7 +218,7 @@ Result<Compiled> compile_graph(const Graph& given, const PlanOptions& options, c
   return compiled_from(std::move(planned), devices, false, options.memory_limit);
 }
 
-Result<Compiled> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices) {
+Result<CompiledProgram> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices) {
   if (entries.empty()) return Status(StatusCode::kInvalidArgument, "a program needs at least one entry");
   EntryPlans planned{std::move(entries), {}, {}, {}};
   TSR_RETURN_IF_ERROR(lower_entries(planned, devices.catalog()));

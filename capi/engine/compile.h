@@ -39,18 +39,18 @@ struct PlanRecord {
   std::vector<std::string> reasons;  // further reasons: the effect of frozen parameters
 };
 
-struct Compiled {
+struct CompiledProgram {
   std::shared_ptr<const PlanRecord> record;
   Program program;
 };
 
 // Fills in the settings that depend on the devices: the element type next to fp8, and fused library
 // epilogues.
-TrainerSettings settled(TrainerSettings settings, const DeviceSet& devices);
+TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices);
 
 // Compiles entries "train_step" and "eval" (only the latter with settings.evaluate_only). With language_model
 // the loss is made from "logits"; else the graph has its own output "loss".
-Result<Compiled> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
+Result<CompiledProgram> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
                                   const std::shared_ptr<DeviceSet>& devices);
 
 // PrefillChunk: a prompt is processed in chunks, largest first.
@@ -63,13 +63,13 @@ inline constexpr PrefillChunk kPrefillChunks[] = {
     {"prefill.1024", 1024}, {"prefill.128", 128}, {"prefill.16", 16}};
 
 // Compiles entries "decode" (one token) and those of kPrefillChunks that fit the context and devices.
-Result<Compiled> compile_generation(const Graph& forward, const GeneratorSettings& settings,
+Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
                                     const std::shared_ptr<DeviceSet>& devices);
 
 // Compiles any graph as one entry "main".
-Result<Compiled> compile_graph(const Graph& graph, const PlanOptions& options, const DeviceSet& devices);
+Result<CompiledProgram> compile_graph(const Graph& graph, const PlanOptions& options, const DeviceSet& devices);
 
 // Compiles entries that already have plans.
-Result<Compiled> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices);
+Result<CompiledProgram> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices);
 
 }  // namespace tessera

@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-GraphToPlan GraphToPlan::of(std::string name, std::shared_ptr<const Graph> graph,
+GraphToPlan GraphToPlan::create(std::string name, std::shared_ptr<const Graph> graph,
                             const std::vector<std::pair<std::string, int64_t>>& symbols) {
   GraphToPlan made{std::move(name), std::move(graph), {}};
   for (const auto& value : symbols)
@@ -67,10 +67,10 @@ struct LeastFound {
   std::optional<Plan> plan;  // with it
 };
 
-// Plans all entries once: searches the first under `limit`, unless `settled` is its plan; the others follow
+// Plans all entries once: searches the first under `limit`, unless `given_plan` is its plan; the others follow
 // it.
 Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cluster& cluster,
-                             const KernelCatalog& catalog, LeastFound* least, const Plan* settled = nullptr) {
+                             const KernelCatalog& catalog, LeastFound* least, const Plan* given_plan = nullptr) {
   EntryPlans planned;
   std::vector<PlannedEntry>& entries = planned.entries;
   entries.reserve(request.graphs.size());
@@ -82,8 +82,8 @@ Result<EntryPlans> plan_once(const PlanRequest& request, int64_t limit, const Cl
     options.memory_limit = limit;
     options.advise = false;  // advice is for all entries together
     PlannedEntry entry{graph.name, graph.graph, {}};
-    if (entries.empty() && settled != nullptr) {
-      entry.plan = *settled;
+    if (entries.empty() && given_plan != nullptr) {
+      entry.plan = *given_plan;
       entry.plan.estimate.profile = request.profile;
     } else if (entries.empty() && !compute.plan_file.empty()) {
       TSR_ASSIGN_OR_RETURN(entry.plan, read_plan_file(compute.plan_file, *graph.graph));

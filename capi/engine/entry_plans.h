@@ -28,7 +28,7 @@ struct GraphToPlan {
   std::vector<std::pair<std::string, int64_t>> symbols;
 
   // Binds those of `symbols` that the graph has.
-  static GraphToPlan of(std::string name, std::shared_ptr<const Graph> graph,
+  static GraphToPlan create(std::string name, std::shared_ptr<const Graph> graph,
                         const std::vector<std::pair<std::string, int64_t>>& symbols);
 };
 

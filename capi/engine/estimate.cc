@@ -141,7 +141,7 @@ Result<StepSearchOptions> search_options(const SearchRequest& request) {
 namespace {
 
 // Chooses, among plans nearly as fast as the best, the most robust.
-void settle(Estimate& it, const StepSearchOptions& options, double within) {
+void prefer_robust_choice(Estimate& it, const StepSearchOptions& options, double within) {
   it.found = it.search->best;
   auto steady = steady_step(it.model, it.cluster, options, *it.search, within);
   if (!steady) return;
@@ -201,7 +201,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
     it.search = std::move(found.step);
     if (it.search->part) it.cluster = *it.search->part;
     search.global_batch = it.batch;
-    settle(it, search, within);
+    prefer_robust_choice(it, search, within);
     return it;
   }
   if (complete) {
@@ -236,7 +236,7 @@ Result<Estimate> find_estimate(std::string_view description, const Options& opti
     return it;
   }
   if (plan.lora > 0) it.reasons = frozen_reasons(it.model, it.cluster, search, it.search->best);
-  settle(it, search, within);
+  prefer_robust_choice(it, search, within);
   return it;
 }
 

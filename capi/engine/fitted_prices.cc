@@ -75,7 +75,7 @@ std::vector<double> line_of(const std::vector<double>& seconds, size_t start, si
 
 }  // namespace
 
-void settle(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks) {
+void make_consistent(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks) {
   // Sweeps over all axes: one axis undoes a little of another's work, less each time.
   constexpr int kSweeps = 20;
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
@@ -148,8 +148,8 @@ PriceTable fill_table(PriceTable table, const std::vector<MeasuredPoint>& points
     table.seconds.push_back(point.seconds);
     if (is_shared) table.shared_seconds.push_back(point.shared_seconds);
   }
-  settle(table.seconds, table.marks);
-  settle(table.shared_seconds, table.marks);
+  make_consistent(table.seconds, table.marks);
+  make_consistent(table.shared_seconds, table.marks);
   return table;
 }
 

@@ -24,7 +24,7 @@ void limit_to_scale(std::vector<double>& seconds, const std::vector<std::vector<
 
 // Both, by about the least change on logarithms, so that a disturbed value moves towards its neighbours and
 // not they towards it.
-void settle(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
+void make_consistent(std::vector<double>& seconds, const std::vector<std::vector<double>>& marks);
 
 // Takes the median of points of equal work, makes it monotonic, and keeps at most one mark for every factor
 // of `spacing` in work, besides the first and the last.

@@ -166,7 +166,7 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
 
   Result<Graph> whole = without_adapters(forward);  // all parameters trainable
   if (!whole.ok()) return {};
-  TrainerSettings full = settled(settings, *devices);
+  TrainerSettings full = finalized(settings, *devices);
   full.frozen.clear();
   full.compute.trace = false;
   full.fused_loss = has_op(step, "linear_cross_entropy_grad") ? FusedLoss::kOn : FusedLoss::kOff;
@@ -196,7 +196,7 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
     }
   }
 
-  const Result<Compiled> best = compile_training(*whole, language_model, full, devices);
+  const Result<CompiledProgram> best = compile_training(*whole, language_model, full, devices);
   if (!best.ok()) {
     reasons.push_back(format("Trained in full there would be no plan: {}", best.status().message()));
     return reasons;

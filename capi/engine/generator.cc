@@ -31,21 +31,21 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   std::unique_ptr<Generator> generator(new Generator);
   TSR_ASSIGN_OR_RETURN(generator->settings_, read_generator_settings(options));
   GeneratorSettings& settings = generator->settings_;
-  TSR_RETURN_IF_ERROR(settle_context(settings, model->context_length()));
+  TSR_RETURN_IF_ERROR(finalize_context(settings, model->context_length()));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
-  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, devices));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
   TSR_ASSIGN_OR_RETURN(generator->running_,
-                       Running::create(std::move(prepared), SessionOptions{.trace = settings.compute.trace}));
+                       ProgramRunner::create(std::move(prepared), SessionOptions{.trace = settings.compute.trace}));
   TSR_RETURN_IF_ERROR(generator->running_->write_parameters(*model, model->seed()));
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
   generator->vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
   generator->tokenizer_ = model->tokenizer();
   TSR_RETURN_IF_ERROR(generator->check_stop(settings.text));
   generator->report_.context = settings.context;
-  generator->note_reads();
+  generator->count_bytes_read();
   generator->report_.launches = generator->running_->session().launches(kDecode);
   return generator;
 }
@@ -58,7 +58,7 @@ Generator::~Generator() {
 }
 
 // Counts from the instructions of "decode". Tables are read by rows (OpCost), every other parameter whole.
-void Generator::note_reads() {
+void Generator::count_bytes_read() {
   for (const RankProgram& rank : running_->session().executable().program().ranks)
     for (const EntryPoint& entry : rank.entries) {
       if (entry.name != kDecode) continue;

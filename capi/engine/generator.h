@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "capi/engine/report.h"
-#include "capi/engine/running.h"
+#include "capi/engine/program_runner.h"
 #include "capi/engine/settings.h"
 #include "runtime/on_call_threads.h"
 
@@ -61,7 +61,7 @@ class Generator {
   Status check_stop(const TextSettings& text) const;
   Status begin(std::vector<int32_t> prompt, TextSettings text);
   Status feed_sampling(const TextSettings& text, int64_t seed);
-  void note_reads();
+  void count_bytes_read();
   Result<int32_t> advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
                           int64_t start);
   Result<int32_t> prefill(std::span<const int32_t> prompt);
@@ -72,7 +72,7 @@ class Generator {
   GeneratorSettings settings_;
   TextSettings text_;                           // of the text in progress; the worker reads it
   std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
-  std::unique_ptr<Running> running_;
+  std::unique_ptr<ProgramRunner> running_;
   std::string last_entry_;  // last entry run for this text; empty before the first
   int32_t vocabulary_ = 0;
 

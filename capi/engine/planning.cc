@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-std::shared_ptr<const PlanRecord> with_program(Compiled compiled) {
+std::shared_ptr<const PlanRecord> with_program(CompiledProgram compiled) {
   auto record = std::make_shared<PlanRecord>(*compiled.record);
   record->program = std::make_shared<const Program>(std::move(compiled.program));
   return record;
@@ -38,10 +38,10 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
   const Graph forward = model.graph();
   if (mode == "generate") {
     TSR_ASSIGN_OR_RETURN(GeneratorSettings settings, read_generator_settings(rest));
-    TSR_RETURN_IF_ERROR(settle_context(settings, model.context_length()));
+    TSR_RETURN_IF_ERROR(finalize_context(settings, model.context_length()));
     TSR_ASSIGN_OR_RETURN(const auto devices,
                          runtime.open_devices(settings.compute.devices, settings.compute.profile));
-    TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_generation(forward, settings, devices));
+    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
     return with_program(std::move(compiled));
   }
   const bool language_model = !forward.find_output("loss");
@@ -53,7 +53,7 @@ Result<std::shared_ptr<const PlanRecord>> plan_model(Runtime& runtime, const Sha
   TSR_ASSIGN_OR_RETURN(const TrainerSettings settings, read_trainer_settings(rest, 0));
   TSR_ASSIGN_OR_RETURN(const auto devices,
                        runtime.open_devices(settings.compute.devices, settings.compute.profile));
-  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, language_model, settings, devices));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_training(forward, language_model, settings, devices));
   auto record = std::make_shared<PlanRecord>(*compiled.record);
   std::vector<std::string> frozen = frozen_plan_reasons(forward, language_model, settings, devices, *record);
   record->reasons.insert(record->reasons.begin(), frozen.begin(), frozen.end());
@@ -75,7 +75,7 @@ Result<std::shared_ptr<const PlanRecord>> plan_graph(const DeviceSet& devices, c
   if (!pins.empty()) {
     TSR_ASSIGN_OR_RETURN(plan.pins, plan_pins_from_json(pins));
   }
-  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_graph(graph, plan, devices));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_graph(graph, plan, devices));
   return with_program(std::move(compiled));
 }
 
@@ -88,7 +88,7 @@ Result<std::shared_ptr<const PlanRecord>> parse_graph_plan(const DeviceSet& devi
   TSR_ASSIGN_OR_RETURN(Plan plan, parse_plan(text, fits ? ordered : given));
   TSR_ASSIGN_OR_RETURN(Graph graph, graph_of_plan(plan, given));
   std::vector<PlannedEntry> entries = {{"main", std::make_shared<const Graph>(std::move(graph)), std::move(plan)}};
-  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_entries(std::move(entries), devices));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_entries(std::move(entries), devices));
   return with_program(std::move(compiled));
 }
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "capi/engine/initialize.h"
-#include "capi/engine/running.h"
+#include "capi/engine/program_runner.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/training.h"

@@ -208,7 +208,7 @@ Result<TextSettings> read_text_settings(const Options& options, const TextSettin
   return text;
 }
 
-Status settle_context(GeneratorSettings& settings, int64_t longest) {
+Status finalize_context(GeneratorSettings& settings, int64_t longest) {
   constexpr int64_t kDefault = 2048;
   if (settings.context == 0) settings.context = longest > 0 ? std::min(longest, kDefault) : kDefault;
   if (longest > 0 && settings.context > longest)

@@ -94,7 +94,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options);
 Result<TextSettings> read_text_settings(const Options& options, const TextSettings& otherwise);
 
 // Fills in a missing context length; kInvalidArgument when it exceeds the model's (`longest`, 0: unknown).
-Status settle_context(GeneratorSettings& settings, int64_t longest);
+Status finalize_context(GeneratorSettings& settings, int64_t longest);
 
 // Options of tsr_graph_training: only the optimizer's.
 Result<TrainingOptions> read_training_options(const Options& options);

@@ -120,7 +120,7 @@ Status SharedModel::save(const std::string& path, const Options& options, const 
   OptionReader reader(options, "save");
   const bool compress = reader.flag("compress", false);
   TSR_RETURN_IF_ERROR(reader.finish());
-  const auto own = [this](const std::string& name) { return peek(name, seed_); };
+  const auto own = [this](const std::string& name) { return read_uncached(name, seed_); };
   return save_model(snapshot(), read ? read : own, path, SaveOptions{.compress = compress});
 }
 
@@ -177,7 +177,7 @@ Result<HostTensor> SharedModel::read(std::string_view parameter) {
   return value;
 }
 
-Result<HostTensor> SharedModel::peek(std::string_view parameter, uint64_t seed) const {
+Result<HostTensor> SharedModel::read_uncached(std::string_view parameter, uint64_t seed) const {
   TensorType type;
   Initializer initializer;
   {

@@ -31,7 +31,7 @@ class SharedModel {
   std::vector<std::string> parameter_names() const;  // in graph order
   Result<HostTensor> read(std::string_view parameter);
   // Like `read`, but a drawn value is not kept: for callers that copy it at once.
-  Result<HostTensor> peek(std::string_view parameter, uint64_t seed) const;
+  Result<HostTensor> read_uncached(std::string_view parameter, uint64_t seed) const;
   uint64_t seed() const { return seed_; }
   Status write(std::string_view parameter, const HostTensor& value);
   Status check_parameter(std::string_view name) const;  // kNotFound names the nearest

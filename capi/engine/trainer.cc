@@ -84,14 +84,14 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   }
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
-  TSR_ASSIGN_OR_RETURN(Compiled compiled, compile_training(forward, dataset != nullptr, settings, devices));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_training(forward, dataset != nullptr, settings, devices));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
   const SessionOptions session{.measure_memory = settings.measure_memory,
                                .trace = settings.compute.trace,
                                .file_folder = settings.offload_folder,
                                .host_memory_limit = settings.compute.host_memory_limit,
                                .watchdog_s = settings.watchdog_s};
-  TSR_ASSIGN_OR_RETURN(trainer->running_, Running::create(std::move(prepared), session));
+  TSR_ASSIGN_OR_RETURN(trainer->running_, ProgramRunner::create(std::move(prepared), session));
   TSR_RETURN_IF_ERROR(check_storable(trainer->checkpoint_info()));
   // A model without weights draws them from the trainer's seed when one is given, else from its own.
   const bool own_seed = options.find("seed") != options.end();
@@ -179,7 +179,7 @@ Status Trainer::feed_loss_scale(std::string_view entry) {
 }
 
 std::shared_ptr<const PlanRecord> Trainer::plan() const {
-  const std::shared_ptr<const Prepared>& prepared = running_->prepared();
+  const std::shared_ptr<const LoadedProgram>& prepared = running_->prepared();
   auto record = std::make_shared<PlanRecord>(*prepared->record);
   record->program = {prepared, &prepared->executable->program()};
   return record;
@@ -191,11 +191,11 @@ constexpr int kMostLeftOut = 64;
 }  // namespace
 
 Status Trainer::check_values() const {
-  if (!torn_ && !running_->failed()) return {};
+  if (!weights_invalid_ && !running_->failed()) return {};
   return Status(
       StatusCode::kFailedPrecondition,
       format("the values on the devices are lost ({}): resume from a checkpoint, or make a new trainer",
-             torn_ ? "a resume failed midway" : "a run failed or was cancelled"));
+             weights_invalid_ ? "a resume failed midway" : "a run failed or was cancelled"));
 }
 
 Result<StepInfo> Trainer::step() {
@@ -255,7 +255,7 @@ void Trainer::note_measurements() {
   if (runs_ <= 2) memory_ = running_->session().memory();
 }
 
-void Trainer::note_reach() {
+void Trainer::record_touched_bytes() {
   if (memory_.empty()) return;
   const std::vector<MemoryReport> now = running_->session().memory();
   for (size_t rank = 0; rank < memory_.size(); ++rank) {
@@ -305,7 +305,7 @@ Result<double> Trainer::evaluate() {
   const int64_t allocations_before = running_->session().allocations();
   // Evaluation is left out of the training report, except the highest bytes it touched in the arenas.
   const auto note = [&] {
-    note_reach();
+    record_touched_bytes();
     std::vector<CommReport> done = running_->session().communication();
     subtract(done, before);
     add(communication_elsewhere_, done);
@@ -345,7 +345,7 @@ Status Trainer::save_model(SharedModel& model, const std::string& path, const Op
   return model.save(path, options, [&](const std::string& name) -> Result<HostTensor> {
     if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the file is as it was");
     const auto found = trained.find(name);
-    return found == trained.end() ? model.peek(name, model.seed()) : stored_value(name, *found->second);
+    return found == trained.end() ? model.read_uncached(name, model.seed()) : stored_value(name, *found->second);
   });
 }
 

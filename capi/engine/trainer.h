@@ -11,7 +11,7 @@
 
 #include "capi/engine/adapters.h"
 #include "capi/engine/dataset.h"
-#include "capi/engine/running.h"
+#include "capi/engine/program_runner.h"
 #include "capi/engine/settings.h"
 #include "graph/analysis/index_inputs.h"
 #include "serialize/checkpoint.h"
@@ -73,12 +73,12 @@ class Trainer {
   Result<HostTensor> stored_value(std::string_view name, const TensorType& type);  // as the model has it
   Status check_values() const;  // kFailedPrecondition where those on the devices are lost
   void note_measurements();
-  void note_reach();  // records the bytes that evaluation touched beyond training
+  void record_touched_bytes();  // records the bytes that evaluation touched beyond training
 
   TrainerSettings settings_;
   std::optional<AdapterSummary> adapters_;  // of the model
   std::shared_ptr<const Dataset> dataset_;
-  std::unique_ptr<Running> running_;
+  std::unique_ptr<ProgramRunner> running_;
   std::vector<IndexInput> index_inputs_;
   bool loss_scale_fed_ = false;           // by the caller
   std::optional<int64_t> label_count_;    // of the labels fed last, where the graph has one input of labels
@@ -86,7 +86,7 @@ class Trainer {
   int64_t step_ = 0;                      // updates made
   int64_t position_ = 0;                  // batches taken from the dataset: steps and skipped steps
   int64_t skipped_ = 0;
-  bool torn_ = false;  // by a resume that failed midway: values of two trainings
+  bool weights_invalid_ = false;  // by a resume that failed midway: values of two trainings
   int64_t runs_ = 0;   // training runs of this object
   int64_t allocations_after_first_ = 0, allocations_at_first_ = 0, allocations_elsewhere_ = 0;
   std::vector<CommReport> communication_elsewhere_;  // of evaluations, to leave out of the report

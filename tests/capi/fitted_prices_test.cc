@@ -68,10 +68,10 @@ TEST_CASE("a grid settles: what obeys both rules stays, and a disturbed value gi
   for (const double m : marks[0])
     for (const double n : marks[1]) exact.push_back(1e-6 * (2 + 0.3 * m + 0.05 * n + 0.01 * m * n));
   std::vector<double> seconds = exact;
-  settle(seconds, marks);
+  make_consistent(seconds, marks);
   for (size_t i = 0; i < exact.size(); ++i) CHECK(seconds[i] == doctest::Approx(exact[i]).epsilon(1e-9));
   seconds[4] *= 30;  // (4, 8)
-  settle(seconds, marks);
+  make_consistent(seconds, marks);
   for (size_t i = 0; i < exact.size(); ++i) {
     CAPTURE(i);
     // Raising its neighbours to it would make one of them 13 times what it was.

@@ -1,4 +1,4 @@
-// Running: the common base of Trainer and Generator: a compiled Program in memory on opened devices, filled
+// ProgramRunner: the common base of Trainer and Generator: a compiled Program in memory on opened devices, filled
 // with a model's parameters. One thread at a time, except for `cancel`.
 #pragma once
 
@@ -16,18 +16,18 @@
 namespace tessera {
 
 // A Program loaded on opened devices; shared by the sessions that run it. Nothing large is allocated yet.
-struct Prepared {
+struct LoadedProgram {
   std::shared_ptr<Runtime> runtime;  // first: outlives the devices
   std::shared_ptr<DeviceSet> devices;
   std::shared_ptr<const PlanRecord> record;
   std::shared_ptr<Executable> executable;
 };
-Result<std::shared_ptr<const Prepared>> prepare(std::shared_ptr<Runtime> runtime,
-                                                std::shared_ptr<DeviceSet> devices, Compiled compiled);
+Result<std::shared_ptr<const LoadedProgram>> prepare(std::shared_ptr<Runtime> runtime,
+                                                std::shared_ptr<DeviceSet> devices, CompiledProgram compiled);
 
-class Running {
+class ProgramRunner {
  public:
-  static Result<std::unique_ptr<Running>> create(std::shared_ptr<const Prepared> prepared,
+  static Result<std::unique_ptr<ProgramRunner>> create(std::shared_ptr<const LoadedProgram> prepared,
                                                  SessionOptions options);
 
   // Writes every parameter, stored as the program has it: the model's value, or one drawn from `seed`.
@@ -60,13 +60,13 @@ class Running {
   Session& session() { return *session_; }
   std::string trace_json();  // what ran since the last call
   const PlanRecord& record() const { return *prepared_->record; }
-  const std::shared_ptr<const Prepared>& prepared() const { return prepared_; }
+  const std::shared_ptr<const LoadedProgram>& prepared() const { return prepared_; }
 
  private:
-  Running() = default;
+  ProgramRunner() = default;
   const Program& program() const { return prepared_->executable->program(); }
 
-  std::shared_ptr<const Prepared> prepared_;
+  std::shared_ptr<const LoadedProgram> prepared_;
   std::unique_ptr<Session> session_;
   std::vector<std::pair<std::string, TensorType>> parameters_, states_;
   std::mutex cancel_mutex_;

@@ -1,4 +1,4 @@
-#include "capi/engine/running.h"
+#include "capi/engine/program_runner.h"
 
 #include <algorithm>
 #include <array>
@@ -46,21 +46,21 @@ double scalar_value(const HostTensor& tensor) {
   return tensor.as<float>()[0];
 }
 
-Result<std::shared_ptr<const Prepared>> prepare(std::shared_ptr<Runtime> runtime,
-                                                std::shared_ptr<DeviceSet> devices, Compiled compiled) {
-  auto prepared = std::make_shared<Prepared>();
+Result<std::shared_ptr<const LoadedProgram>> prepare(std::shared_ptr<Runtime> runtime,
+                                                std::shared_ptr<DeviceSet> devices, CompiledProgram compiled) {
+  auto prepared = std::make_shared<LoadedProgram>();
   prepared->runtime = std::move(runtime);
   prepared->devices = std::move(devices);
   prepared->record = std::move(compiled.record);
   TSR_ASSIGN_OR_RETURN(prepared->executable,
                        Executable::prepare(prepared->devices, std::move(compiled.program)));
-  return std::shared_ptr<const Prepared>(std::move(prepared));
+  return std::shared_ptr<const LoadedProgram>(std::move(prepared));
 }
 
-Result<std::unique_ptr<Running>> Running::create(std::shared_ptr<const Prepared> prepared,
+Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create(std::shared_ptr<const LoadedProgram> prepared,
                                                  SessionOptions options) {
   TSR_RETURN_IF_ERROR(prepared->runtime->check_process());
-  std::unique_ptr<Running> running(new Running);
+  std::unique_ptr<ProgramRunner> running(new ProgramRunner);
   running->prepared_ = std::move(prepared);
   running->parameters_ = types_of(running->program(), &RankProgram::parameters);
   running->states_ = types_of(running->program(), &RankProgram::states);
@@ -70,7 +70,7 @@ Result<std::unique_ptr<Running>> Running::create(std::shared_ptr<const Prepared>
 
 // Drawing and rounding random values takes some 12 ns an element: as many threads as kernels may use compute
 // the next parameters while one is copied to the devices.
-Status Running::write_parameters(const SharedModel& model, uint64_t seed) {
+Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) {
   std::map<std::string_view, const TensorType*> types;
   for (const auto& [name, type] : parameters_) types.emplace(name, &type);
   const std::vector<std::string> given = model.parameter_names();
@@ -80,7 +80,7 @@ Status Running::write_parameters(const SharedModel& model, uint64_t seed) {
     if (!own.contains(scale_name(name))) scales.insert(scale_name(name));
 
   const auto make = [&](const std::string& name, const TensorType& type) -> Result<StoredWeight> {
-    TSR_ASSIGN_OR_RETURN(HostTensor value, model.peek(name, seed));
+    TSR_ASSIGN_OR_RETURN(HostTensor value, model.read_uncached(name, seed));
     if (value.type == type) return StoredWeight{std::move(value), std::nullopt};
     const auto found = types.find(scale_name(name));
     Result<StoredWeight> stored = quantize_weight(value, type, found == types.end() ? nullptr : found->second);
@@ -124,9 +124,9 @@ Status Running::write_parameters(const SharedModel& model, uint64_t seed) {
   }
 }
 
-bool Running::has_entry(std::string_view entry) const { return program().find_entry(0, entry) != nullptr; }
+bool ProgramRunner::has_entry(std::string_view entry) const { return program().find_entry(0, entry) != nullptr; }
 
-const TensorType* Running::find_input(std::string_view entry, std::string_view name) const {
+const TensorType* ProgramRunner::find_input(std::string_view entry, std::string_view name) const {
   for (size_t rank = 0; rank < program().ranks.size(); ++rank) {
     const EntryPoint* point = program().find_entry(static_cast<int32_t>(rank), entry);
     if (!point) continue;
@@ -136,7 +136,7 @@ const TensorType* Running::find_input(std::string_view entry, std::string_view n
   return nullptr;
 }
 
-std::vector<std::string> Running::input_names(std::string_view entry) const {
+std::vector<std::string> ProgramRunner::input_names(std::string_view entry) const {
   std::set<std::string> names;
   for (size_t rank = 0; rank < program().ranks.size(); ++rank)
     if (const EntryPoint* point = program().find_entry(static_cast<int32_t>(rank), entry))
@@ -144,11 +144,11 @@ std::vector<std::string> Running::input_names(std::string_view entry) const {
   return {names.begin(), names.end()};
 }
 
-Status Running::feed(std::string_view entry, std::string_view name, const HostTensor& value) {
+Status ProgramRunner::feed(std::string_view entry, std::string_view name, const HostTensor& value) {
   return session_->feed(entry, name, value);
 }
 
-Status Running::feed_scalar(std::string_view entry, std::string_view name, double value) {
+Status ProgramRunner::feed_scalar(std::string_view entry, std::string_view name, double value) {
   const TensorType* type = find_input(entry, name);
   if (!type) return {};
   Result<HostTensor> scalar = scalar_tensor(*type, value);
@@ -156,7 +156,7 @@ Status Running::feed_scalar(std::string_view entry, std::string_view name, doubl
   return session_->feed(entry, name, *scalar);
 }
 
-Status Running::run(std::string_view entry) {
+Status ProgramRunner::run(std::string_view entry) {
   TSR_RETURN_IF_ERROR(prepared_->runtime->check_process());
   if (failed())
     return Status(
@@ -175,19 +175,19 @@ Status Running::run(std::string_view entry) {
   return status;
 }
 
-Result<double> Running::fetch_scalar(std::string_view entry, std::string_view name) {
+Result<double> ProgramRunner::fetch_scalar(std::string_view entry, std::string_view name) {
   TSR_ASSIGN_OR_RETURN(const HostTensor value, session_->fetch(entry, name));
   return scalar_value(value);
 }
 
-std::string Running::trace_json() {
+std::string ProgramRunner::trace_json() {
   std::vector<std::string> devices;
   for (int32_t rank = 0; rank < prepared_->devices->size(); ++rank)
     devices.push_back(prepared_->devices->device_name(rank));
   return tessera::trace_json(session_->take_trace(), devices);
 }
 
-void Running::cancel() {
+void ProgramRunner::cancel() {
   const std::lock_guard lock(cancel_mutex_);
   if (running_) session_->cancel();
 }
