@@ -29,7 +29,7 @@ Inferred matmul_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_flag("matmul", attrs, "allow_tf32"));
   TSR_RETURN_IF_ERROR(check_float("matmul", in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_dtype("matmul", in, 1, "w", in[0].dtype));
-  TSR_ASSIGN_OR_RETURN(const Shape shape, product_shape("matmul", in, attrs));
+  TSR_ASSIGN_OR_RETURN(const Shape shape, matmul_shape("matmul", in, attrs));
   if (in.size() == 3) {
     TSR_RETURN_IF_ERROR(check_dtype("matmul", in, 2, "bias", in[0].dtype));
     TSR_RETURN_IF_ERROR(check_shape("matmul", in, 2, "bias", Shape{last_extent(shape)}));

@@ -20,7 +20,7 @@ Inferred infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_float("matmul_gelu_grad", in, 0, "dy"));
   TSR_RETURN_IF_ERROR(check_dtype("matmul_gelu_grad", in, 1, "w", in[0].dtype));
   TSR_RETURN_IF_ERROR(check_dtype("matmul_gelu_grad", in, 2, "pre", in[0].dtype));
-  TSR_ASSIGN_OR_RETURN(const Shape dpre, product_shape("matmul_gelu_grad", in, attrs));
+  TSR_ASSIGN_OR_RETURN(const Shape dpre, matmul_shape("matmul_gelu_grad", in, attrs));
   TSR_RETURN_IF_ERROR(check_shape("matmul_gelu_grad", in, 2, "pre", dpre));
   return std::vector<TensorType>{{in[0].dtype, dpre}};
 }

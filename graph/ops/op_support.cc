@@ -175,7 +175,7 @@ AttrSpec allow_tf32_spec() {
 
 Attr allow_tf32_as(Attrs attrs) { return {"allow_tf32", attr_i64(attrs, "allow_tf32")}; }
 
-Result<Shape> product_shape(std::string_view op, Types in, Attrs attrs) {
+Result<Shape> matmul_shape(std::string_view op, Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_flag(op, attrs, "trans_w"));
   TSR_RETURN_IF_ERROR(check_rank_at_least(op, in, 0, "x", 1));
   TSR_RETURN_IF_ERROR(check_rank(op, in, 1, "w", 2));

@@ -118,7 +118,7 @@ AttrSpec allow_tf32_spec();
 Attr allow_tf32_as(Attrs attrs);
 
 // The shape of y from operands 0 (x) and 1 (w).
-Result<Shape> product_shape(std::string_view op, Types in, Attrs attrs);
+Result<Shape> matmul_shape(std::string_view op, Types in, Attrs attrs);
 
 // The shape of dw from operands 0 (x) and 1 (dy).
 Result<Shape> weight_grad_shape(std::string_view op, Types in, Attrs attrs);

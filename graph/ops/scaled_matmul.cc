@@ -58,7 +58,7 @@ Inferred matmul_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_codes(kName, in, 1, "w"));
   TSR_RETURN_IF_ERROR(check_scales(kName, in));
   TSR_ASSIGN_OR_RETURN(const DType dtype, result_dtype(in, attrs));
-  TSR_ASSIGN_OR_RETURN(const Shape y, product_shape(kName, in, attrs));
+  TSR_ASSIGN_OR_RETURN(const Shape y, matmul_shape(kName, in, attrs));
   if (in.size() == 5) {
     TSR_RETURN_IF_ERROR(check_dtype(kName, in, 4, "bias", dtype));
     TSR_RETURN_IF_ERROR(check_shape(kName, in, 4, "bias", Shape{last_extent(y)}));

@@ -16,8 +16,8 @@
 #ifdef TSR_CUDNN
 #include "runtime/backends/cuda/dnn_library.h"
 #endif
+#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
-#include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/overlap.h"
 #include "runtime/backends/cuda/library.h"
 #include "runtime/backends/cuda/memory.h"
@@ -227,7 +227,7 @@ tsr_abi_error* fill(tsr_abi_stream* stream, void* out, int32_t byte, int64_t byt
 
 // ---- kernels
 
-Result<tessera::KernelChoice<Prepared>> choose(const tsr_abi_kernel_desc& desc) {
+Result<tessera::KernelChoice<PreparedKernel>> choose(const tsr_abi_kernel_desc& desc) {
   TSR_ASSIGN_OR_RETURN(auto choice, tessera::choose_kernel("cuda", kernel_table(), desc));
   const std::string_view words = LtChoices::words(desc.variant);
   const size_t named = words.empty() ? 0 : static_cast<size_t>(std::ranges::count(words, '.')) + 1;
@@ -258,7 +258,7 @@ tsr_abi_error* kernel_prepare(tsr_abi_device* device, const tsr_abi_kernel_desc*
   return guarded([&]() -> Status {
     const ScopedDevice current(device->ordinal);
     TSR_ASSIGN_OR_RETURN(auto choice, choose(*desc));
-    if (choice.prepared.settle) TSR_RETURN_IF_ERROR(choice.prepared.settle());
+    if (choice.prepared.compile) TSR_RETURN_IF_ERROR(choice.prepared.compile());
     log_notes(*device->host);
     *out = new tsr_abi_kernel{std::move(choice.prepared.kernel)};
     return {};

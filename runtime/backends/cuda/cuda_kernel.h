@@ -74,18 +74,18 @@ class Kernel {
   virtual const DecodeStep* decode_step() const { return nullptr; }
 };
 
-class LtProduct;
+class CublasLtMatmul;
 
-struct Prepared {
+struct PreparedKernel {
   std::unique_ptr<Kernel> kernel;
   int64_t workspace_bytes = 0;
   // For the time estimate: seconds = max(flops / (efficiency * peak), bytes / bandwidth) + launch cost.
   double flops = 0, bytes = 0, efficiency = 1;
   // Matmuls whose algorithm a variant can name (kernels/lt_choices.h), in the order of its words.
-  std::vector<std::shared_ptr<const LtProduct>> products = {};
+  std::vector<std::shared_ptr<const CublasLtMatmul>> products = {};
   // What a launch needs and an answer does not, where that takes long; empty for nothing. Any number of
   // calls.
-  std::function<Status()> settle = {};
+  std::function<Status()> compile = {};
 };
 
 // A kernel from a callable `void(const LaunchArgs&) const` or `Status(const LaunchArgs&) const`.
@@ -141,16 +141,16 @@ inline double operand_bytes(const KernelSpec& spec, int skipped = -1) {
 }
 
 // A kernel bound by memory: every operand once, at most of the bandwidth.
-inline Prepared memory_bound(const KernelSpec& spec, std::unique_ptr<Kernel> kernel,
-                             int64_t workspace_bytes = 0) {
-  Prepared prepared;
+inline PreparedKernel memory_bound(const KernelSpec& spec, std::unique_ptr<Kernel> kernel,
+                                   int64_t workspace_bytes = 0) {
+  PreparedKernel prepared;
   prepared.kernel = std::move(kernel);
   prepared.workspace_bytes = workspace_bytes;
   prepared.bytes = operand_bytes(spec) / 0.8 + 2.0 * static_cast<double>(workspace_bytes);
   return prepared;
 }
 
-using PrepareFn = Result<Prepared> (*)(const KernelSpec& spec);
+using PrepareFn = Result<PreparedKernel> (*)(const KernelSpec& spec);
 
 // One row of kernel_table.cc: best first. A status of kUnsupported declines and the next row of the same op
 // is asked.

@@ -41,36 +41,38 @@ struct SwigluGrad : NoSetUp {
 };
 
 template <int kIn, int kOut, class F>
-Result<Prepared> plain(const KernelSpec& spec) {
+Result<PreparedKernel> plain(const KernelSpec& spec) {
   return map_op<kIn, kOut>(spec, [](const LaunchArgs&, auto) { return F{}; });
 }
 
 // An activation that a gemv may end with.
 template <int kIn, class F>
-Result<Prepared> ending(const KernelSpec& spec, MapKind kind) {
-  TSR_ASSIGN_OR_RETURN(Prepared prepared, (plain<kIn, 1, F>(spec)));
+Result<PreparedKernel> ending(const KernelSpec& spec, MapKind kind) {
+  TSR_ASSIGN_OR_RETURN(PreparedKernel prepared, (plain<kIn, 1, F>(spec)));
   return as_decode_step(std::move(prepared), {spec.input_dtype(0), MapStep{kind, spec.output_elements(0)}});
 }
 
 }  // namespace
 
-Result<Prepared> prepare_relu(const KernelSpec& spec) { return ending<1, Relu>(spec, MapKind::kRelu); }
-Result<Prepared> prepare_relu_grad(const KernelSpec& spec) { return plain<2, 1, ReluGrad>(spec); }
-Result<Prepared> prepare_gelu(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_relu(const KernelSpec& spec) { return ending<1, Relu>(spec, MapKind::kRelu); }
+Result<PreparedKernel> prepare_relu_grad(const KernelSpec& spec) { return plain<2, 1, ReluGrad>(spec); }
+Result<PreparedKernel> prepare_gelu(const KernelSpec& spec) {
   return spec.string("approximate") == "tanh" ? ending<1, GeluTanh>(spec, MapKind::kGeluTanh)
                                               : ending<1, GeluExact>(spec, MapKind::kGeluExact);
 }
-Result<Prepared> prepare_gelu_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_gelu_grad(const KernelSpec& spec) {
   return spec.string("approximate") == "tanh" ? plain<2, 1, GeluTanhGrad>(spec)
                                               : plain<2, 1, GeluExactGrad>(spec);
 }
-Result<Prepared> prepare_silu(const KernelSpec& spec) { return ending<1, Silu>(spec, MapKind::kSilu); }
-Result<Prepared> prepare_silu_grad(const KernelSpec& spec) { return plain<2, 1, SiluGrad>(spec); }
-Result<Prepared> prepare_tanh(const KernelSpec& spec) { return plain<1, 1, Tanh>(spec); }
-Result<Prepared> prepare_tanh_grad(const KernelSpec& spec) { return plain<2, 1, TanhGrad>(spec); }
-Result<Prepared> prepare_sigmoid(const KernelSpec& spec) { return plain<1, 1, Sigmoid>(spec); }
-Result<Prepared> prepare_sigmoid_grad(const KernelSpec& spec) { return plain<2, 1, SigmoidGrad>(spec); }
-Result<Prepared> prepare_swiglu(const KernelSpec& spec) { return ending<2, Swiglu>(spec, MapKind::kSwiglu); }
-Result<Prepared> prepare_swiglu_grad(const KernelSpec& spec) { return plain<3, 2, SwigluGrad>(spec); }
+Result<PreparedKernel> prepare_silu(const KernelSpec& spec) { return ending<1, Silu>(spec, MapKind::kSilu); }
+Result<PreparedKernel> prepare_silu_grad(const KernelSpec& spec) { return plain<2, 1, SiluGrad>(spec); }
+Result<PreparedKernel> prepare_tanh(const KernelSpec& spec) { return plain<1, 1, Tanh>(spec); }
+Result<PreparedKernel> prepare_tanh_grad(const KernelSpec& spec) { return plain<2, 1, TanhGrad>(spec); }
+Result<PreparedKernel> prepare_sigmoid(const KernelSpec& spec) { return plain<1, 1, Sigmoid>(spec); }
+Result<PreparedKernel> prepare_sigmoid_grad(const KernelSpec& spec) { return plain<2, 1, SigmoidGrad>(spec); }
+Result<PreparedKernel> prepare_swiglu(const KernelSpec& spec) {
+  return ending<2, Swiglu>(spec, MapKind::kSwiglu);
+}
+Result<PreparedKernel> prepare_swiglu_grad(const KernelSpec& spec) { return plain<3, 2, SwigluGrad>(spec); }
 
 }  // namespace tessera::cuda

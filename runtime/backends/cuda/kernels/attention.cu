@@ -89,9 +89,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
   }
 }
 
-Result<Prepared> forward(const KernelSpec& spec, AttentionShape shape, bool cached) {
+Result<PreparedKernel> forward(const KernelSpec& spec, AttentionShape shape, bool cached) {
   TSR_RETURN_IF_ERROR(check_head(shape.D));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const int64_t blocks = shape.B * shape.H * ((shape.T + kAttentionTile - 1) / kAttentionTile);
@@ -99,7 +99,7 @@ Result<Prepared> forward(const KernelSpec& spec, AttentionShape shape, bool cach
     const size_t bytes = tile_bytes<W>(shape.D, 3);
     TSR_RETURN_IF_ERROR(allow_shared(attention_kernel<T>, bytes));
     const bool has_lse = spec.output_count() == 2;
-    Prepared prepared = memory_bound(
+    PreparedKernel prepared = memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
           if (blocks <= 0) return;
           const AttentionOperands<T> x{args.in<T>(0),  args.in<T>(1),
@@ -141,7 +141,7 @@ struct Merge {
 }  // namespace
 
 // q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
-Result<Prepared> prepare_attention(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention(const KernelSpec& spec) {
   AttentionShape shape = attention_shape(spec, 0, 1);
   shape.causal = spec.i64("causal") == 1;
   shape.t_index = FactorIndex(spec.factor('t'));
@@ -150,15 +150,15 @@ Result<Prepared> prepare_attention(const KernelSpec& spec) {
 }
 
 // q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]. `start` is untrusted.
-Result<Prepared> prepare_attention_cached(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_cached(const KernelSpec& spec) {
   AttentionShape shape = attention_shape(spec, 0, 1);
   shape.t_index = FactorIndex(spec.factor('t'));
   return forward(spec, shape, true);
 }
 
 // out_a [B, T, H, D], lse_a [B, T, H], out_b, lse_b -> out, lse
-Result<Prepared> prepare_attention_merge(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_attention_merge(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const auto dims = spec.input_dims(0);

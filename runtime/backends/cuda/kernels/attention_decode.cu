@@ -236,10 +236,10 @@ __global__ void __launch_bounds__(kMmaThreads)
 }  // namespace
 
 // q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]
-Result<Prepared> prepare_attention_decode(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_decode(const KernelSpec& spec) {
   AttentionShape shape = attention_shape(spec, 0, 1);
   shape.t_index = FactorIndex(spec.factor('t'));
-  return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<Prepared> {
+  return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<PreparedKernel> {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
     const int64_t queries = shape.T * shape.group(), groups = shape.B * shape.KV;
@@ -250,7 +250,7 @@ Result<Prepared> prepare_attention_decode(const KernelSpec& spec) {
     if (rows >= kMostGrid || groups * chunks >= kMostGrid)
       return Status(StatusCode::kUnsupported, format("{} rows, {} parts", rows, groups * chunks));
     TSR_RETURN_IF_ERROR(allow_shared(decode_kernel<T, kD>, kDecodeBytes<kD>));
-    TSR_ASSIGN_OR_RETURN(Prepared other, prepare_attention_cached(spec));
+    TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_attention_cached(spec));
     auto launch = [=](const LaunchArgs& args) {
       const AttentionOperands<T> x{args.in<T>(0),       args.in<T>(1),  args.in<T>(2),
                                    args.in<int32_t>(3), args.out<T>(0), nullptr};

@@ -177,7 +177,7 @@ Result<std::shared_ptr<AttentionDnn>> plan_attention(const Dnn& dnn, const DnnAt
       std::make_shared<Planned>(shape, part, handle, std::move(plan).value()));
 }
 
-Result<Prepared> prepare(const KernelSpec& spec, bool is_gradient, PrepareFn own, PrepareFn plain) {
+Result<PreparedKernel> prepare(const KernelSpec& spec, bool is_gradient, PrepareFn own, PrepareFn plain) {
   const auto query = spec.input_dims(is_gradient ? 1 : 0), key = spec.input_dims(is_gradient ? 2 : 1);
   const DnnAttention shape{spec.input_dtype(0),     query[0],   query[1], query[2], key[1], key[2], query[3],
                            spec.i64("causal") == 1, is_gradient};
@@ -187,14 +187,14 @@ Result<Prepared> prepare(const KernelSpec& spec, bool is_gradient, PrepareFn own
         return Status(StatusCode::kUnsupported, "a causal mask of a shard that does not begin at 0");
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<AttentionDnn> dnn, attention_dnn(shape, nullptr));
   // For views at odd addresses, and where the library turns out not to do what it should.
-  Result<Prepared> best = own(spec);
+  Result<PreparedKernel> best = own(spec);
   if (!best.ok()) best = plain(spec);
   if (!best.ok()) return best.status();
   const std::shared_ptr<const Kernel> other = std::move(best->kernel);
   const auto is_sound = std::make_shared<std::atomic<bool>>(false);
   const double given = spec.f64("scale");
   const auto scale = static_cast<float>(given != 0 ? given : 1 / std::sqrt(static_cast<double>(shape.D)));
-  Prepared prepared =
+  PreparedKernel prepared =
       memory_bound(spec,
                    where_aligned(spec, make_kernel([=](const LaunchArgs& args) {
                                    return is_sound->load(std::memory_order_relaxed) ? dnn->launch(args, scale)
@@ -203,7 +203,7 @@ Result<Prepared> prepare(const KernelSpec& spec, bool is_gradient, PrepareFn own
                                  make_kernel([=](const LaunchArgs& args) { return other->launch(args); })),
                    std::max(dnn->workspace_bytes(), best->workspace_bytes));
   // A question compiles and runs nothing: what the library does is seen before the first launch.
-  prepared.settle = [=]() -> Status {
+  prepared.compile = [=]() -> Status {
     Status sound = check_attention_dnn(shape, dnn->engine());
     if (sound.ok() && !(sound = dnn->compile()).ok())
       note(format("cuDNN is not used for attention: {}: {}", dnn->engine().text(), sound.message()));
@@ -241,12 +241,12 @@ Result<std::shared_ptr<AttentionDnn>> attention_dnn(const DnnAttention& shape, c
 }
 
 // q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
-Result<Prepared> prepare_attention_dnn(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_dnn(const KernelSpec& spec) {
   return prepare(spec, false, prepare_attention_mma, prepare_attention);
 }
 
 // dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H] -> dq, dk, dv
-Result<Prepared> prepare_attention_grad_dnn(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_grad_dnn(const KernelSpec& spec) {
   return prepare(spec, true, prepare_attention_grad_mma, prepare_attention_grad);
 }
 

@@ -93,8 +93,8 @@ class Check {
 
   // Attributes and factors of the op, nothing split. Scores spread three times as wide as usual, so that
   // errors in them show.
-  Result<Prepared> prepare(std::string_view op, std::initializer_list<size_t> inputs,
-                           std::initializer_list<size_t> outputs, PrepareFn best, PrepareFn plain) {
+  Result<PreparedKernel> prepare(std::string_view op, std::initializer_list<size_t> inputs,
+                                 std::initializer_list<size_t> outputs, PrepareFn best, PrepareFn plain) {
     std::vector<tsr_abi_tensor> in, out;
     for (const size_t i : inputs) in.push_back(operands_[i].abi());
     for (const size_t i : outputs) out.push_back(operands_[i].abi());
@@ -115,7 +115,7 @@ class Check {
     desc.inputs = in.data();
     desc.outputs = out.data();
     desc.factors = factors;
-    Result<Prepared> prepared = best(KernelSpec(desc));
+    Result<PreparedKernel> prepared = best(KernelSpec(desc));
     return prepared.ok() ? std::move(prepared) : plain(KernelSpec(desc));
   }
 
@@ -243,7 +243,7 @@ class Check {
   DnnEngine engine_;
   double scale_;
   std::array<Operand, kOperands> operands_;
-  Prepared forward_, gradient_;
+  PreparedKernel forward_, gradient_;
   ScratchMemory memory_;
   int64_t workspace_at_ = 0;
   cudaStream_t stream_ = nullptr;

@@ -139,13 +139,13 @@ __global__ void __launch_bounds__(kAttentionThreads)
 }  // namespace
 
 // dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H] -> dq, dk, dv
-Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_grad(const KernelSpec& spec) {
   AttentionShape shape = attention_shape(spec, 1, 2);
   shape.causal = spec.i64("causal") == 1;
   shape.t_index = FactorIndex(spec.factor('t'));
   shape.s_index = FactorIndex(spec.factor('s'));
   TSR_RETURN_IF_ERROR(check_head(shape.D));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const int64_t query_blocks = shape.B * shape.H * ((shape.T + kAttentionTile - 1) / kAttentionTile);
@@ -156,7 +156,7 @@ Result<Prepared> prepare_attention_grad(const KernelSpec& spec) {
     TSR_RETURN_IF_ERROR(allow_shared(query_grad_kernel<T>, bytes));
     TSR_RETURN_IF_ERROR(allow_shared(key_grad_kernel<T>, bytes));
     const int64_t queries = shape.B * shape.T * shape.H;
-    Prepared prepared = memory_bound(
+    PreparedKernel prepared = memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
           const AttentionGradOperands<T> x(args);
           launch_rows(args.stream, queries, shape.D, AttentionDelta<T>{x, shape.D});

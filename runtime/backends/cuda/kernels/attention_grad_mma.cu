@@ -184,12 +184,12 @@ __global__ void __launch_bounds__(kMmaThreads)
 }  // namespace
 
 // dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H] -> dq, dk, dv
-Result<Prepared> prepare_attention_grad_mma(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_grad_mma(const KernelSpec& spec) {
   AttentionShape shape = attention_shape(spec, 1, 2);
   shape.causal = spec.i64("causal") == 1;
   shape.t_index = FactorIndex(spec.factor('t'));
   shape.s_index = FactorIndex(spec.factor('s'));
-  return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<Prepared> {
+  return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<PreparedKernel> {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
     const int64_t query_blocks = shape.B * shape.H * ((shape.T + kMmaRows - 1) / kMmaRows);
@@ -198,7 +198,7 @@ Result<Prepared> prepare_attention_grad_mma(const KernelSpec& spec) {
       return Status(StatusCode::kUnsupported, format("{} and {} blocks", query_blocks, key_blocks));
     TSR_RETURN_IF_ERROR(allow_shared(query_grad_mma_kernel<T, kD>, kTileBytes<kD>));
     TSR_RETURN_IF_ERROR(allow_shared(key_grad_mma_kernel<T, kD>, kKeyGradBytes<kD>));
-    TSR_ASSIGN_OR_RETURN(Prepared other, prepare_attention_grad(spec));
+    TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_attention_grad(spec));
     const int64_t queries = shape.B * shape.T * shape.H;
     auto launch = [=](const LaunchArgs& args) {
       const AttentionGradOperands<T> x(args);
@@ -210,8 +210,9 @@ Result<Prepared> prepare_attention_grad_mma(const KernelSpec& spec) {
         key_grad_mma_kernel<T, kD>
             <<<static_cast<unsigned>(key_blocks), kMmaThreads, kKeyGradBytes<kD>, args.stream>>>(shape, x);
     };
-    Prepared prepared = memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)),
-                                     queries * static_cast<int64_t>(sizeof(float)));
+    PreparedKernel prepared =
+        memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)),
+                     queries * static_cast<int64_t>(sizeof(float)));
     prepared.flops = (shape.causal ? 7.0 : 14.0) * double(queries) * double(shape.S) * double(shape.D);
     prepared.efficiency = 0.3;
     return std::move(prepared);

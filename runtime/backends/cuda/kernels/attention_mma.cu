@@ -114,14 +114,15 @@ __global__ void __launch_bounds__(kMmaThreads, kD <= 64 ? 2 : 1)
 }
 
 // `plain` serves operands at addresses that are not aligned.
-Result<Prepared> forward(const KernelSpec& spec, const AttentionShape& shape, bool cached, PrepareFn plain) {
-  return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<Prepared> {
+Result<PreparedKernel> forward(const KernelSpec& spec, const AttentionShape& shape, bool cached,
+                               PrepareFn plain) {
+  return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<PreparedKernel> {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
     const int64_t blocks = shape.B * shape.H * ((shape.T + kMmaRows - 1) / kMmaRows);
     if (blocks >= kMostGrid) return Status(StatusCode::kUnsupported, format("{} blocks", blocks));
     TSR_RETURN_IF_ERROR(allow_shared(attention_mma_kernel<T, kD>, kForwardBytes<kD>));
-    TSR_ASSIGN_OR_RETURN(Prepared other, plain(spec));
+    TSR_ASSIGN_OR_RETURN(PreparedKernel other, plain(spec));
     const bool has_lse = spec.output_count() == 2;
     auto launch = [=](const LaunchArgs& args) {
       if (blocks <= 0) return;
@@ -131,7 +132,8 @@ Result<Prepared> forward(const KernelSpec& spec, const AttentionShape& shape, bo
       attention_mma_kernel<T, kD>
           <<<static_cast<unsigned>(blocks), kMmaThreads, kForwardBytes<kD>, args.stream>>>(shape, x);
     };
-    Prepared prepared = memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)));
+    PreparedKernel prepared =
+        memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)));
     prepared.flops =
         (shape.causal ? 2.0 : 4.0) * double(shape.B * shape.T * shape.H) * double(shape.S) * double(shape.D);
     prepared.efficiency = 0.35;  // of dense matmuls, on mma of this size
@@ -142,7 +144,7 @@ Result<Prepared> forward(const KernelSpec& spec, const AttentionShape& shape, bo
 }  // namespace
 
 // q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
-Result<Prepared> prepare_attention_mma(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_mma(const KernelSpec& spec) {
   AttentionShape shape = attention_shape(spec, 0, 1);
   shape.causal = spec.i64("causal") == 1;
   shape.t_index = FactorIndex(spec.factor('t'));
@@ -151,7 +153,7 @@ Result<Prepared> prepare_attention_mma(const KernelSpec& spec) {
 }
 
 // q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]
-Result<Prepared> prepare_attention_cached_mma(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_attention_cached_mma(const KernelSpec& spec) {
   AttentionShape shape = attention_shape(spec, 0, 1);
   shape.t_index = FactorIndex(spec.factor('t'));
   return forward(spec, shape, true, prepare_attention_cached);

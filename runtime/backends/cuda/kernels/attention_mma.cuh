@@ -101,7 +101,7 @@ __device__ inline float quad_sum(float x) {
 
 // f(T{}, width) for the types and heads these kernels take; width is a constant of 64 or 128.
 template <class F>
-Result<Prepared> dispatch_mma(DType dtype, const AttentionShape& shape, F&& f) {
+Result<PreparedKernel> dispatch_mma(DType dtype, const AttentionShape& shape, F&& f) {
   if (dtype != DType::kF16 && dtype != DType::kBF16)
     return Status(StatusCode::kUnsupported, "the tensor cores take f16 and bf16");
 #ifdef TSR_FEW_TYPES

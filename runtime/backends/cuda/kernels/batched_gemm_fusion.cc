@@ -15,7 +15,7 @@ constexpr int64_t kMostResults = int64_t{4} * 132 * 128 * 256;
 
 class ProductKernel final : public Kernel {
  public:
-  ProductKernel(const LtShape& shape, std::shared_ptr<const LtProduct> product, bool may_pair)
+  ProductKernel(const LtShape& shape, std::shared_ptr<const CublasLtMatmul> product, bool may_pair)
       : shape_(shape),
         product_(std::move(product)),
         may_pair_(may_pair && shape.M * shape.N <= kMostResults && shape.dtype != DType::kF64) {}
@@ -35,7 +35,7 @@ class ProductKernel final : public Kernel {
   }
 
   const LtShape shape_;
-  const std::shared_ptr<const LtProduct> product_;
+  const std::shared_ptr<const CublasLtMatmul> product_;
   const bool may_pair_;
 };
 
@@ -63,7 +63,7 @@ Fused ProductKernel::fuse(std::span<const ComingLaunch> coming) const {
     return {};
   // The second launch's workspace is apart from the first one's results, but inputs of the first alone may be
   // where the second writes.
-  pair.most_workspace = LtProduct::workspace_bytes(shape_);
+  pair.most_workspace = CublasLtMatmul::workspace_bytes(shape_);
   const auto bytes = [&](int64_t elements) { return elements * element; };
   OperandRanges touched;
   touched.add({one.inputs[0], bytes(shape_.a_elements()), false});
@@ -75,7 +75,7 @@ Fused ProductKernel::fuse(std::span<const ComingLaunch> coming) const {
     if (touched.depends(written)) return {};
     touched.add(written);
   }
-  Result<std::shared_ptr<const LtProduct>> product = LtProduct::create(pair);
+  Result<std::shared_ptr<const CublasLtMatmul>> product = CublasLtMatmul::create(pair);
   if (!product.ok()) return {};  // the library has none
   const LaunchArgs& first = swapped ? two : one;
   return {make_kernel([product = std::move(product).value(),
@@ -88,7 +88,7 @@ Fused ProductKernel::fuse(std::span<const ComingLaunch> coming) const {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_product_kernel(const LtShape& shape, std::shared_ptr<const LtProduct> product,
+std::unique_ptr<Kernel> make_product_kernel(const LtShape& shape, std::shared_ptr<const CublasLtMatmul> product,
                                             bool may_pair) {
   return std::make_unique<ProductKernel>(shape, std::move(product), may_pair);
 }

@@ -73,7 +73,7 @@ std::unique_ptr<Kernel> cast(int64_t count) {
 }
 
 template <class F>
-Result<Prepared> dispatch_plain(DType dtype, F&& f) {
+Result<PreparedKernel> dispatch_plain(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kF32: return f(float{});
 #ifndef TSR_FEW_TYPES
@@ -91,9 +91,9 @@ Result<Prepared> dispatch_plain(DType dtype, F&& f) {
 
 }  // namespace
 
-Result<Prepared> prepare_cast(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_cast(const KernelSpec& spec) {
   return dispatch_plain(spec.input_dtype(0), [&](auto from) {
-    return dispatch_plain(spec.output_dtype(0), [&](auto to) -> Result<Prepared> {
+    return dispatch_plain(spec.output_dtype(0), [&](auto to) -> Result<PreparedKernel> {
       return memory_bound(spec, cast<decltype(to), decltype(from)>(spec.output_elements(0)));
     });
   });

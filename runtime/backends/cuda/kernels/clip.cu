@@ -21,8 +21,8 @@ struct ClipScale {
 
 }  // namespace
 
-Result<Prepared> prepare_clip_scale(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_clip_scale(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const double max_norm = spec.f64("max_norm");
     const bool scaled = spec.input_count() == 2;

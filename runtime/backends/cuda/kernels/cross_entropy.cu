@@ -105,8 +105,8 @@ struct Grad {
 }  // namespace
 
 // x [R, V] -> m [R]
-Result<Prepared> prepare_row_max(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_row_max(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
@@ -116,8 +116,8 @@ Result<Prepared> prepare_row_max(const KernelSpec& spec) {
 }
 
 // x [R, V], m [R] -> s [R]
-Result<Prepared> prepare_row_sum_exp(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_row_sum_exp(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
@@ -127,8 +127,8 @@ Result<Prepared> prepare_row_sum_exp(const KernelSpec& spec) {
 }
 
 // x [R, V], labels [R] -> picked [R]
-Result<Prepared> prepare_pick(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_pick(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const FactorIndex v(spec.factor('v'));
@@ -141,23 +141,24 @@ Result<Prepared> prepare_pick(const KernelSpec& spec) {
 }
 
 // x (its shape alone), labels, m, s, picked [R] -> loss [R]
-Result<Prepared> prepare_cross_entropy(const KernelSpec& spec) {
-  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_cross_entropy(const KernelSpec& spec) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using W = Wide<decltype(zero)>;
     const int64_t rows = spec.output_elements(0);
-    Prepared prepared = memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
-                                       launch_each(args.stream, rows,
-                                                   Loss<W>{args.in<int32_t>(1), args.in<W>(2), args.in<W>(3),
-                                                           args.in<W>(4), args.out<W>(0)});
-                                     }));
+    PreparedKernel prepared = memory_bound(
+        spec, make_kernel([=](const LaunchArgs& args) {
+          launch_each(
+              args.stream, rows,
+              Loss<W>{args.in<int32_t>(1), args.in<W>(2), args.in<W>(3), args.in<W>(4), args.out<W>(0)});
+        }));
     prepared.bytes = operand_bytes(spec, 0);
     return std::move(prepared);
   });
 }
 
 // x [R, V], labels, m, s, dloss [R] -> dx [R, V], which may be x itself
-Result<Prepared> prepare_cross_entropy_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_cross_entropy_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));

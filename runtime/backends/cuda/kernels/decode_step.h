@@ -57,7 +57,7 @@ struct DecodeStep {
 
 // Wraps `kernel` and records the step that it performs.
 std::unique_ptr<Kernel> as_decode_step(std::unique_ptr<Kernel> kernel, const DecodeStep& step);
-inline Prepared as_decode_step(Prepared prepared, const DecodeStep& step) {
+inline PreparedKernel as_decode_step(PreparedKernel prepared, const DecodeStep& step) {
   prepared.kernel = as_decode_step(std::move(prepared.kernel), step);
   return prepared;
 }

@@ -50,8 +50,8 @@ struct CacheWrite {
 // A kernel that moves rows of `cols` elements, 16 bytes at a time where rows and addresses allow it:
 // make(U{}, cols) moves rows of so many U.
 template <class Make>
-Result<Prepared> by_moved_rows(const KernelSpec& spec, int64_t cols, Make make) {
-  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> by_moved_rows(const KernelSpec& spec, int64_t cols, Make make) {
+  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using Pack = unsigned __int128;
     constexpr auto kVec = static_cast<int64_t>(sizeof(Pack) / sizeof(zero));
     auto plain = make(zero, cols);
@@ -63,7 +63,7 @@ Result<Prepared> by_moved_rows(const KernelSpec& spec, int64_t cols, Make make) 
 }  // namespace
 
 // start [B] -> y [B, T]. Wraps instead of overflowing: `start` is untrusted.
-Result<Prepared> prepare_positions(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_positions(const KernelSpec& spec) {
   const int64_t count = spec.output_elements(0), T = spec.output_dims(0)[1];
   const FactorIndex t(spec.factor('t'));
   return memory_bound(
@@ -73,10 +73,10 @@ Result<Prepared> prepare_positions(const KernelSpec& spec) {
 }
 
 // x [B, T, C], length [B] -> y [B, C]. `length` is untrusted: a row that does not exist gives 0.
-Result<Prepared> prepare_select_row(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_select_row(const KernelSpec& spec) {
   const auto dims = spec.input_dims(0);
   const int64_t B = dims[0], rows = dims[1];
-  TSR_ASSIGN_OR_RETURN(Prepared prepared, by_moved_rows(spec, dims[2], [=](auto zero, int64_t cols) {
+  TSR_ASSIGN_OR_RETURN(PreparedKernel prepared, by_moved_rows(spec, dims[2], [=](auto zero, int64_t cols) {
                          using T = decltype(zero);
                          return make_kernel([=](const LaunchArgs& args) {
                            launch_rows(
@@ -90,11 +90,11 @@ Result<Prepared> prepare_select_row(const KernelSpec& spec) {
 
 // cache [B, S, KV, D], new [B, T, KV, D], start, length [B] -> cache. `start` and `length` are untrusted:
 // rows outside the cache are dropped.
-Result<Prepared> prepare_cache_write(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_cache_write(const KernelSpec& spec) {
   const auto dims = spec.input_dims(0);
   const int64_t B = dims[0], S = dims[1], rows = spec.input_dims(1)[1], row = dims[2] * dims[3];
   TSR_ASSIGN_OR_RETURN(
-      Prepared prepared, by_moved_rows(spec, row, [=](auto zero, int64_t cols) {
+      PreparedKernel prepared, by_moved_rows(spec, row, [=](auto zero, int64_t cols) {
         using T = decltype(zero);
         const auto cache_bytes = static_cast<size_t>(B * S * cols) * sizeof(T);
         return make_kernel([=](const LaunchArgs& args) -> Status {

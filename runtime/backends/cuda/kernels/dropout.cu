@@ -54,7 +54,7 @@ struct Dropout {
 };
 
 template <class Index>
-Result<Prepared> dropout(const KernelSpec& spec, const Index& index) {
+Result<PreparedKernel> dropout(const KernelSpec& spec, const Index& index) {
   const double p = spec.f64("p");
   const auto salt = static_cast<uint64_t>(spec.i64("salt"));
   // u >= p for u = n / 2^53, both exact in double.
@@ -68,7 +68,7 @@ Result<Prepared> dropout(const KernelSpec& spec, const Index& index) {
 }  // namespace
 
 // x, seed [] -> y. An element draws the number that it would draw in the whole tensor.
-Result<Prepared> prepare_dropout(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_dropout(const KernelSpec& spec) {
   const Result<ShardIndex> index = ShardIndex::create(spec);
   return index.ok() ? dropout(spec, *index) : dropout(spec, LogicalIndex(spec));
 }

@@ -83,7 +83,7 @@ __device__ inline W minus_infinity() {
 // f(float{}), f(double{}), f(__half{}) or f(__nv_bfloat16{}); kUnsupported for other types. A build with
 // TSR_FEW_TYPES has f32 and bf16, which stand for the others: these are the same templates.
 template <class F>
-Result<Prepared> dispatch_float(DType dtype, F&& f) {
+Result<PreparedKernel> dispatch_float(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kF32: return f(float{});
     case DType::kBF16: return f(__nv_bfloat16{});
@@ -103,7 +103,7 @@ Result<Prepared> dispatch_float(DType dtype, F&& f) {
 
 // For kernels that only move elements: f(an unsigned integer of the element's size).
 template <class F>
-Result<Prepared> dispatch_element_size(DType dtype, F&& f) {
+Result<PreparedKernel> dispatch_element_size(DType dtype, F&& f) {
   const DTypeInfo& element = info(dtype);
   if (element.block_elements == 1) switch (element.block_bytes) {
       case 1: return f(uint8_t{});

@@ -65,27 +65,27 @@ __global__ void __launch_bounds__(256)
 }
 
 template <int kIn, class F>
-Result<Prepared> plain(const KernelSpec& spec) {
+Result<PreparedKernel> plain(const KernelSpec& spec) {
   return map_op<kIn, 1>(spec, [](const LaunchArgs&, auto) { return F{}; });
 }
 
 }  // namespace
 
-Result<Prepared> prepare_add(const KernelSpec& spec) {
-  TSR_ASSIGN_OR_RETURN(Prepared prepared, (plain<2, Add>(spec)));
+Result<PreparedKernel> prepare_add(const KernelSpec& spec) {
+  TSR_ASSIGN_OR_RETURN(PreparedKernel prepared, (plain<2, Add>(spec)));
   return as_decode_step(std::move(prepared),
                         {spec.input_dtype(0), MapStep{MapKind::kAdd, spec.output_elements(0)}});
 }
-Result<Prepared> prepare_sub(const KernelSpec& spec) { return plain<2, Sub>(spec); }
-Result<Prepared> prepare_mul(const KernelSpec& spec) { return plain<2, Mul>(spec); }
-Result<Prepared> prepare_div(const KernelSpec& spec) { return plain<2, Div>(spec); }
-Result<Prepared> prepare_exp(const KernelSpec& spec) { return plain<1, Exp>(spec); }
-Result<Prepared> prepare_log(const KernelSpec& spec) { return plain<1, Log>(spec); }
-Result<Prepared> prepare_sqrt(const KernelSpec& spec) { return plain<1, Sqrt>(spec); }
-Result<Prepared> prepare_square(const KernelSpec& spec) { return plain<1, Square>(spec); }
-Result<Prepared> prepare_neg(const KernelSpec& spec) { return plain<1, Neg>(spec); }
+Result<PreparedKernel> prepare_sub(const KernelSpec& spec) { return plain<2, Sub>(spec); }
+Result<PreparedKernel> prepare_mul(const KernelSpec& spec) { return plain<2, Mul>(spec); }
+Result<PreparedKernel> prepare_div(const KernelSpec& spec) { return plain<2, Div>(spec); }
+Result<PreparedKernel> prepare_exp(const KernelSpec& spec) { return plain<1, Exp>(spec); }
+Result<PreparedKernel> prepare_log(const KernelSpec& spec) { return plain<1, Log>(spec); }
+Result<PreparedKernel> prepare_sqrt(const KernelSpec& spec) { return plain<1, Sqrt>(spec); }
+Result<PreparedKernel> prepare_square(const KernelSpec& spec) { return plain<1, Square>(spec); }
+Result<PreparedKernel> prepare_neg(const KernelSpec& spec) { return plain<1, Neg>(spec); }
 
-Result<Prepared> prepare_scale(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scale(const KernelSpec& spec) {
   const double factor = spec.f64("factor");
   return map_op<1, 1>(spec, [factor](const LaunchArgs&, auto) {
     Scale scale;
@@ -95,7 +95,7 @@ Result<Prepared> prepare_scale(const KernelSpec& spec) {
 }
 
 // x [...], s [] -> y [...]
-Result<Prepared> prepare_scale_by(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scale_by(const KernelSpec& spec) {
   return map_op<1, 1>(spec, [](const LaunchArgs& args, auto zero) {
     using W = Wide<decltype(zero)>;
     return ScaleBy<W>{args.in<W>(1), W(0)};
@@ -103,9 +103,9 @@ Result<Prepared> prepare_scale_by(const KernelSpec& spec) {
 }
 
 // x [..., N], b [N] -> y [..., N]
-Result<Prepared> prepare_add_bias(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_add_bias(const KernelSpec& spec) {
   const int64_t count = spec.output_elements(0), width = spec.input_elements(1);
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto by_packs = [=](auto vec) {
       constexpr int kVec = vec;

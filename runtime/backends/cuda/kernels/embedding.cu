@@ -42,12 +42,12 @@ struct Embedding {
 }  // namespace
 
 // table [V, C], ids [R] -> y [R, C]
-Result<Prepared> prepare_embedding(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_embedding(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t V = spec.input_dims(0)[0], C = spec.input_dims(0)[1], count = spec.input_elements(1);
     const FactorIndex v(spec.factor('v'));
-    Prepared prepared = by_packed_rows<T>(spec, count, C, [=](const LaunchArgs& args, auto packed) {
+    PreparedKernel prepared = by_packed_rows<T>(spec, count, C, [=](const LaunchArgs& args, auto packed) {
       return Embedding<T, packed.value>{args.in<T>(0), {args.in<int32_t>(1), v, V}, args.out<T>(0), C};
     });
     prepared.bytes = 2 * operand_bytes(spec, 0);  // only the rows of the table that are looked up
@@ -57,8 +57,8 @@ Result<Prepared> prepare_embedding(const KernelSpec& spec) {
 
 // ids [R], dy [R, C] -> dtable [V, C]. Positions grouped by id make the rows independent; each is written
 // once.
-Result<Prepared> prepare_embedding_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_embedding_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(1), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t V = spec.output_dims(0)[0], C = spec.output_dims(0)[1], count = spec.input_elements(0);
     if (V > INT32_MAX || count > INT32_MAX)

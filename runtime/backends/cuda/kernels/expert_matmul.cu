@@ -34,8 +34,8 @@ struct StoreBatch {
 }  // namespace
 
 // x [E, B, S, K], w [E, K, N] or [E, N, K], load [E, B] -> y [E, B, S, N]
-Result<Prepared> prepare_expert_matmul(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_expert_matmul(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0);
     const int64_t E = dims[0], B = dims[1], S = dims[2], K = dims[3], N = spec.output_dims(0)[3];
@@ -55,8 +55,8 @@ Result<Prepared> prepare_expert_matmul(const KernelSpec& spec) {
 }
 
 // x [E, B, S, K], dy [E, B, S, N], load [E, B] -> dw [E, K, N], or [E, N, K] when trans_w = 1
-Result<Prepared> prepare_expert_matmul_weight_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_expert_matmul_weight_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0);
     const int64_t E = dims[0], B = dims[1], S = dims[2];

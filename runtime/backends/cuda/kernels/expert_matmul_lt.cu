@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 #include "runtime/backends/cuda/kernels/element.cuh"
 #include "runtime/backends/cuda/kernels/expert_slots.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_prepared.h"
-#include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -59,8 +59,8 @@ constexpr int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 }  // namespace
 
 // x [E, B, S, K], w [E, K, N] or [E, N, K], load [E, B] -> y [E, B, S, N]
-Result<Prepared> prepare_expert_matmul_lt(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_expert_matmul_lt(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0);
     const int64_t E = dims[0], B = dims[1], S = dims[2], K = dims[3], N = spec.output_dims(0)[3];
@@ -69,8 +69,8 @@ Result<Prepared> prepare_expert_matmul_lt(const KernelSpec& spec) {
     LtShape shape{B * S, N, K, false, spec.i64("trans_w") == 1, spec.input_dtype(0), false};
     shape.batches = E;
     shape.tf32 = allows_tf32(spec);
-    TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
-                         LtProduct::create(shape, LtChoices(spec).take()));
+    TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const CublasLtMatmul> product,
+                         CublasLtMatmul::create(shape, LtChoices(spec).take()));
     const bool has_load = spec.input_count() == 3;
     const FactorIndex slots(spec.factor('s'));
     return lt_prepared(
@@ -88,8 +88,8 @@ Result<Prepared> prepare_expert_matmul_lt(const KernelSpec& spec) {
 
 // x [E, B, S, K], dy [E, B, S, N], load [E, B] -> dw [E, K, N], or [E, N, K] when trans_w = 1. With a load, x
 // and dy are copied, some experts at a time.
-Result<Prepared> prepare_expert_matmul_weight_grad_lt(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_expert_matmul_weight_grad_lt(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0);
     const int64_t E = dims[0], B = dims[1], S = dims[2];
@@ -106,13 +106,13 @@ Result<Prepared> prepare_expert_matmul_weight_grad_lt(const KernelSpec& spec) {
     shape.batches = experts;
     shape.tf32 = allows_tf32(spec);
     LtChoices choices(spec);
-    TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
-                         LtProduct::create(shape, choices.take()));
-    std::shared_ptr<const LtProduct> last_product = product;
+    TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const CublasLtMatmul> product,
+                         CublasLtMatmul::create(shape, choices.take()));
+    std::shared_ptr<const CublasLtMatmul> last_product = product;
     LtShape last_shape = shape;
     if (last != experts) {
       last_shape.batches = last;
-      TSR_ASSIGN_OR_RETURN(last_product, LtProduct::create(last_shape, choices.take()));
+      TSR_ASSIGN_OR_RETURN(last_product, CublasLtMatmul::create(last_shape, choices.take()));
     }
     const int64_t strip_bytes = static_cast<int64_t>(sizeof(T)) * experts * B * S;
     const int64_t left_bytes = has_load ? aligned(strip_bytes * M) : 0,
@@ -139,14 +139,14 @@ Result<Prepared> prepare_expert_matmul_weight_grad_lt(const KernelSpec& spec) {
       }
       return {};
     };
-    Prepared prepared = lt_prepared(spec, make_kernel(launch), shape, product);
+    PreparedKernel prepared = lt_prepared(spec, make_kernel(launch), shape, product);
     prepared.workspace_bytes =
         left_bytes + right_bytes +
-        std::max(LtProduct::workspace_bytes(shape), LtProduct::workspace_bytes(last_shape));
+        std::max(CublasLtMatmul::workspace_bytes(shape), CublasLtMatmul::workspace_bytes(last_shape));
     prepared.flops = 2.0 * double(E) * double(M) * double(N) * double(B * S);
     if (has_load) prepared.bytes += 2.0 * double(E) * double(expert_bytes);  // written and read again
     if (last != experts) prepared.products.push_back(last_product);
-    return Result<Prepared>(std::move(prepared));
+    return Result<PreparedKernel>(std::move(prepared));
   });
 }
 

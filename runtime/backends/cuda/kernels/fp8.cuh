@@ -38,7 +38,7 @@ inline __nv_fp8_interpretation_t fp8_interpretation(DType dtype) {
 
 // f(Code<kFormat, W>{}) for the format of `dtype`.
 template <class W, class F>
-Result<Prepared> dispatch_fp8(DType dtype, F&& f) {
+Result<PreparedKernel> dispatch_fp8(DType dtype, F&& f) {
   if (dtype == DType::kE4M3) return f(Code<__NV_E4M3, W>{});
   if (dtype == DType::kE5M2) return f(Code<__NV_E5M2, W>{});
   return Status(StatusCode::kUnsupported, format("dtype {}: this kernel reads e4m3 or e5m2", to_text(dtype)));

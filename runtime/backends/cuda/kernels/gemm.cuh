@@ -85,9 +85,9 @@ void launch_gemm(cudaStream_t stream, const GemmShape& shape, const A* a, const 
                                                                                      store);
 }
 
-inline Prepared gemm_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel,
-                              const GemmShape& shape) {
-  Prepared prepared = memory_bound(spec, std::move(kernel));
+inline PreparedKernel gemm_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel,
+                                    const GemmShape& shape) {
+  PreparedKernel prepared = memory_bound(spec, std::move(kernel));
   // Tiles are computed whole.
   prepared.flops = 2.0 * double(gemm_blocks(shape)) * kGemmTile * kGemmTile * double(shape.K);
   prepared.efficiency = 0.01;  // of the tensor cores' peak

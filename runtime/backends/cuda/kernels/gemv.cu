@@ -7,8 +7,8 @@ namespace tessera::cuda {
 namespace {
 
 // Prepares `product` with operands, results and activation known; `other` serves any address and shape.
-Result<Prepared> prepare_rows(const KernelSpec& spec, ProductStep product, PrepareFn other) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rows(const KernelSpec& spec, ProductStep product, PrepareFn other) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using Weight = SameWeight<T>;
     product.K = spec.input_dims(0).back();
@@ -20,7 +20,7 @@ Result<Prepared> prepare_rows(const KernelSpec& spec, ProductStep product, Prepa
       return Status(StatusCode::kUnsupported,
                     format("{} x {} x {}: up to {} rows with a transposed matrix, rows of a multiple of {}",
                            product.M, product.N, product.K, kGemvRows, Weight::kNumbers));
-    TSR_ASSIGN_OR_RETURN(Prepared elsewhere, other(spec));
+    TSR_ASSIGN_OR_RETURN(PreparedKernel elsewhere, other(spec));
     return memory_bound(spec, gemv_of_product<T, Weight>(spec, product, std::move(elsewhere.kernel)));
   });
 }
@@ -28,7 +28,7 @@ Result<Prepared> prepare_rows(const KernelSpec& spec, ProductStep product, Prepa
 }  // namespace
 
 // x [M, K], w [N, K], bias [N] -> y [M, N], pre [M, N]
-Result<Prepared> prepare_gemv(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_gemv(const KernelSpec& spec) {
   ProductStep product{};
   TSR_ASSIGN_OR_RETURN(product.activation, matmul_activation(spec.string("activation")));
   product.bias = spec.input_count() == 3 && spec.factor('k').begin[0] == 0 ? 2 : -1;
@@ -38,7 +38,7 @@ Result<Prepared> prepare_gemv(const KernelSpec& spec) {
 
 // x [M, K], w [N, K], addend [M, N], bias [N] -> y [M, N]. When k is split, the shard at offset 0 alone adds
 // addend and bias.
-Result<Prepared> prepare_gemv_add(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_gemv_add(const KernelSpec& spec) {
   ProductStep product{};
   const bool adds = spec.factor('k').begin[0] == 0;
   product.addend = adds ? 2 : -1;

@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kGemvThreads, 2) gemv_kernel(const __grid_cons
   __shared__ Wide<T> totals[2][Sums::kShares * kM * kRows];  // double buffered: one barrier a group suffices
   // A copy of the plan for the functions called: as parameters it would come through the caches, one miss
   // after another, between the sums and their results.
-  __shared__ GemvPlan settled;
+  __shared__ GemvPlan shared_plan;
 
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
 
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kGemvThreads, 2) gemv_kernel(const __grid_cons
   constexpr unsigned kWords = sizeof(GemvPlan) / sizeof(uint64_t);
   static_assert(sizeof(GemvPlan) % sizeof(uint64_t) == 0 && kWords <= kGemvThreads);
   if (threadIdx.x < kWords)
-    reinterpret_cast<uint64_t*>(&settled)[threadIdx.x] =
+    reinterpret_cast<uint64_t*>(&shared_plan)[threadIdx.x] =
         reinterpret_cast<const uint64_t*>(&plan)[threadIdx.x];
   int group = static_cast<int>(blockIdx.x);
   typename Sums::Rows next = Sums::rows(plan, GemvGroup::of(plan, group, kRows));
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kGemvThreads, 2) gemv_kernel(const __grid_cons
   };
   const T* x = static_cast<const T*>(plan.x);
   if (plan.norm.is_there) {
-    gemv_norm(settled, reinterpret_cast<T*>(shared));
+    gemv_norm(shared_plan, reinterpret_cast<T*>(shared));
     x = reinterpret_cast<const T*>(shared);
   }
 
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kGemvThreads, 2) gemv_kernel(const __grid_cons
     if (const int later = group + static_cast<int>(gridDim.x); later < plan.row_groups) next = go_to(later);
     Sums::sum(plan, rows, x, totals[turn]);
     __syncthreads();
-    gemv_finish<T>(settled, group, kRows, Sums::kShares, totals[turn]);
+    gemv_finish<T>(shared_plan, group, kRows, Sums::kShares, totals[turn]);
   }
 }
 

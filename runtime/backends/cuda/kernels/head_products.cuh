@@ -8,7 +8,7 @@
 #include "runtime/backends/cuda/kernels/gemm.cuh"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_prepared.h"
-#include "runtime/backends/cuda/kernels/lt_product.h"
+#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -119,7 +119,7 @@ class LtHeadProducts {
     return made;
   }
   int64_t workspace_bytes() const { return workspace_bytes_; }
-  const std::vector<std::shared_ptr<const LtProduct>>& all() const { return all_; }
+  const std::vector<std::shared_ptr<const CublasLtMatmul>>& all() const { return all_; }
 
   Status logits(const LaunchArgs& args, const T* x, const T* w, int64_t rows, T* l) const {
     return of(rows).logits->launch({.a = x, .b = w, .c = l}, args.workspace, args.stream);
@@ -134,7 +134,7 @@ class LtHeadProducts {
   }
 
  private:
-  using Product = std::shared_ptr<const LtProduct>;
+  using Product = std::shared_ptr<const CublasLtMatmul>;
   struct Chunk {
     Product logits, dx, dw, add_dw;
   };
@@ -142,9 +142,9 @@ class LtHeadProducts {
 
   Result<Product> product(LtChoices& choices, LtShape shape) {
     shape.tf32 = tf32_;
-    const int64_t bytes = LtProduct::workspace_bytes(shape);
+    const int64_t bytes = CublasLtMatmul::workspace_bytes(shape);
     workspace_bytes_ = workspace_bytes_ < bytes ? bytes : workspace_bytes_;
-    TSR_ASSIGN_OR_RETURN(Product made, LtProduct::create(shape, choices.take()));
+    TSR_ASSIGN_OR_RETURN(Product made, CublasLtMatmul::create(shape, choices.take()));
     all_.push_back(made);
     return made;
   }

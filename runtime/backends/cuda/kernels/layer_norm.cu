@@ -7,13 +7,13 @@
 namespace tessera::cuda {
 
 // x [R, C], w, b [C] -> y [R, C], mean [R], rstd [R]
-Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_layer_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
     const double eps = spec.f64("eps"), inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
-    Prepared prepared =
+    PreparedKernel prepared =
         by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
           return LayerNormRow<T, packed.value>{args.in<T>(0),  args.in<T>(1),  args.in<T>(2),
                                                args.out<T>(0), args.out<W>(1), args.out<W>(2),
@@ -25,8 +25,8 @@ Result<Prepared> prepare_layer_norm(const KernelSpec& spec) {
 }
 
 // x, addend [R, C], w, b [C] -> sum, y [R, C], mean [R], rstd [R]
-Result<Prepared> prepare_add_layer_norm(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_add_layer_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
@@ -42,16 +42,18 @@ Result<Prepared> prepare_add_layer_norm(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], w [C], mean, rstd [R] -> dx [R, C]
-Result<Prepared> prepare_layer_norm_grad_input(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_layer_norm_grad_input(const KernelSpec& spec) {
   return prepare_norm_grad_input<true>(spec);
 }
 
 // dy, x [R, C], mean, rstd [R] -> dw, db [C]
-Result<Prepared> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_layer_norm_grad_weight(const KernelSpec& spec) {
   return prepare_norm_grad_weight<true>(spec);
 }
 
 // dy, x [R, C], w [C], mean, rstd [R], addend [R, C] -> dx [R, C], dw, db [C], with column_sums dx by column
-Result<Prepared> prepare_layer_norm_grad(const KernelSpec& spec) { return prepare_norm_grad<true>(spec); }
+Result<PreparedKernel> prepare_layer_norm_grad(const KernelSpec& spec) {
+  return prepare_norm_grad<true>(spec);
+}
 
 }  // namespace tessera::cuda

@@ -126,15 +126,15 @@ class ChunkedHead final : public Kernel {
 };
 
 template <template <class> class Products>
-Result<Prepared> prepare_head(HeadPass pass, const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_head(HeadPass pass, const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const bool has_dw = makes_gradient(pass) && spec.i64("weight_grad") != 0;
     const HeadShape shape = head_shape<T>(spec, has_dw);
     constexpr bool kIsLt = std::is_same_v<Products<T>, LtHeadProducts<T>>;
     auto products = Products<T>::create(spec, shape, makes_gradient(pass), has_dw);
     if (!products.ok()) return products.status();
-    Prepared prepared;
+    PreparedKernel prepared;
     if constexpr (kIsLt) prepared.products = products->all();
     auto kernel = std::make_unique<ChunkedHead<T, Products<T>>>(pass, shape, std::move(products).value(),
                                                                 FactorIndex(spec.factor('v')), has_dw);
@@ -175,48 +175,48 @@ struct FinishRow {
 }  // namespace
 
 // x [R, C], w [V, C], labels [R], scale [] -> loss []
-Result<Prepared> prepare_linear_cross_entropy(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy(const KernelSpec& spec) {
   return prepare_head<PlainHeadProducts>(HeadPass::kLoss, spec);
 }
-Result<Prepared> prepare_linear_cross_entropy_lt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy_lt(const KernelSpec& spec) {
   return prepare_head<LtHeadProducts>(HeadPass::kLoss, spec);
 }
 
 // x [R, C], w [V, C], labels [R], scale, dloss [] -> dx [R, C], loss [], dw [V, C]
-Result<Prepared> prepare_linear_cross_entropy_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy_grad(const KernelSpec& spec) {
   return prepare_head<PlainHeadProducts>(HeadPass::kGrad, spec);
 }
-Result<Prepared> prepare_linear_cross_entropy_grad_lt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy_grad_lt(const KernelSpec& spec) {
   return prepare_head<LtHeadProducts>(HeadPass::kGrad, spec);
 }
 
 // x [R, C], w [V, C] -> m [R]
-Result<Prepared> prepare_linear_row_max(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_row_max(const KernelSpec& spec) {
   return prepare_head<PlainHeadProducts>(HeadPass::kMax, spec);
 }
-Result<Prepared> prepare_linear_row_max_lt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_row_max_lt(const KernelSpec& spec) {
   return prepare_head<LtHeadProducts>(HeadPass::kMax, spec);
 }
 
 // x [R, C], w [V, C], labels, m [R] -> s, picked [R]
-Result<Prepared> prepare_linear_row_sums(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_row_sums(const KernelSpec& spec) {
   return prepare_head<PlainHeadProducts>(HeadPass::kSums, spec);
 }
-Result<Prepared> prepare_linear_row_sums_lt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_row_sums_lt(const KernelSpec& spec) {
   return prepare_head<LtHeadProducts>(HeadPass::kSums, spec);
 }
 
 // x [R, C], w [V, C], labels, m, s [R], scale, dloss [] -> dx [R, C], dw [V, C]
-Result<Prepared> prepare_linear_cross_entropy_grad_finish(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy_grad_finish(const KernelSpec& spec) {
   return prepare_head<PlainHeadProducts>(HeadPass::kGradFinish, spec);
 }
-Result<Prepared> prepare_linear_cross_entropy_grad_finish_lt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_linear_cross_entropy_grad_finish_lt(const KernelSpec& spec) {
   return prepare_head<LtHeadProducts>(HeadPass::kGradFinish, spec);
 }
 
 // labels, m, s, picked [R], scale [] -> loss []: on the shard of v that begins at 0, else 0
-Result<Prepared> prepare_linear_cross_entropy_finish(const KernelSpec& spec) {
-  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_linear_cross_entropy_finish(const KernelSpec& spec) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using W = Wide<decltype(zero)>;
     const int64_t rows = spec.factor('v').begin[0] == 0 ? spec.input_elements(2) : 0;
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {

@@ -36,8 +36,8 @@ struct LossScaleUpdate {
 
 }  // namespace
 
-Result<Prepared> prepare_loss_scaling(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_loss_scaling(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using W = Wide<decltype(zero)>;
     const double initial = spec.f64("initial");
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
@@ -46,8 +46,8 @@ Result<Prepared> prepare_loss_scaling(const KernelSpec& spec) {
   });
 }
 
-Result<Prepared> prepare_loss_scaling_update(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_loss_scaling_update(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using W = Wide<decltype(zero)>;
     const W interval = static_cast<W>(spec.i64("interval")), least = static_cast<W>(spec.f64("least")),
             most = static_cast<W>(spec.f64("most"));

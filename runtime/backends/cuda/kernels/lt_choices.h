@@ -1,6 +1,6 @@
-// The algorithms that a variant names after its colon, a word (LtProduct::fastest) a product, in the order in
-// which a kernel makes its products: "cublaslt:31a2.00c7". Without them every product takes the heuristic's
-// first.
+// The algorithms that a variant names after its colon, a word (CublasLtMatmul::fastest) a product, in the
+// order in which a kernel makes its products: "cublaslt:31a2.00c7". Without them every product takes the
+// heuristic's first.
 #pragma once
 
 #include <string_view>

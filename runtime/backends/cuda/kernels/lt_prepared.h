@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runtime/backends/cuda/cuda_kernel.h"
-#include "runtime/backends/cuda/kernels/lt_product.h"
+#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 
 namespace tessera::cuda {
 
@@ -21,11 +21,11 @@ inline double lt_efficiency(const LtShape& shape) {
   return shape.dtype != DType::kF32 ? 0.7 : shape.tf32 ? 0.35 : 0.05;
 }
 
-inline Prepared lt_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, const LtShape& shape,
-                            std::shared_ptr<const LtProduct> product) {
-  Prepared prepared = memory_bound(spec, std::move(kernel));
+inline PreparedKernel lt_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kernel,
+                                  const LtShape& shape, std::shared_ptr<const CublasLtMatmul> product) {
+  PreparedKernel prepared = memory_bound(spec, std::move(kernel));
   prepared.products.push_back(std::move(product));
-  prepared.workspace_bytes = LtProduct::workspace_bytes(shape);
+  prepared.workspace_bytes = CublasLtMatmul::workspace_bytes(shape);
   prepared.flops = 2.0 * double(shape.batches) * double(shape.M) * double(shape.N) * double(shape.K);
   prepared.efficiency = lt_efficiency(shape);
   return prepared;
@@ -37,7 +37,7 @@ inline Prepared lt_prepared(const KernelSpec& spec, std::unique_ptr<Kernel> kern
 
 // A kernel of one plain matmul, C = A B. `may_pair`: whether the heuristic may choose the algorithm of a
 // fused pair, since no variant named one.
-std::unique_ptr<Kernel> make_product_kernel(const LtShape& shape, std::shared_ptr<const LtProduct> product,
-                                            bool may_pair);
+std::unique_ptr<Kernel> make_product_kernel(const LtShape& shape,
+                                            std::shared_ptr<const CublasLtMatmul> product, bool may_pair);
 
 }  // namespace tessera::cuda

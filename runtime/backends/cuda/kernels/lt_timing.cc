@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "runtime/backends/cuda/cuda_status.h"
-#include "runtime/backends/cuda/kernels/lt_product.h"
+#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 #include "runtime/backends/cuda/kernels/noise.h"
 #include "runtime/backends/cuda/kernels/scratch_memory.h"
 
@@ -62,7 +62,7 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-Result<std::string> LtProduct::fastest() const {
+Result<std::string> CublasLtMatmul::fastest() const {
   TSR_ASSIGN_OR_RETURN(const auto proposed, proposals(alignment(), kProposals));
   const int64_t a_count = shape_.batches * shape_.a_elements(),
                 b_count = shape_.batches * shape_.b_elements(),
@@ -136,7 +136,7 @@ Result<std::string> LtProduct::fastest() const {
   const Timed* best = &timed[0];
   for (const Timed& it : timed)
     if (median(it.seconds) <= kClearly * median(best->seconds)) best = &it;
-  return word_of(best->place, proposed[best->place]);
+  return algorithm_tag(best->place, proposed[best->place]);
 }
 
 }  // namespace tessera::cuda

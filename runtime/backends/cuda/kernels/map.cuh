@@ -125,8 +125,8 @@ struct SameValue : NoSetUp {
 
 // y = op(x): `make(args, W{})` gives the functor at launch, when its scalars are at known addresses.
 template <int kIn, int kOut, class Make>
-Result<Prepared> map_op(const KernelSpec& spec, Make make) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> map_op(const KernelSpec& spec, Make make) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.output_elements(0);
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {

@@ -49,9 +49,9 @@ Status check_blocks(const GemmShape& shape) {
 
 // x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. When k is split, the shard at offset 0
 // alone adds the bias.
-Result<Prepared> prepare_matmul(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_matmul(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const MatmulActivation activation, matmul_activation(spec.string("activation")));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const bool trans = spec.i64("trans_w") == 1, has_pre = spec.output_count() == 2;
     const bool has_bias = spec.input_count() == 3 && spec.factor('k').begin[0] == 0;
@@ -70,8 +70,8 @@ Result<Prepared> prepare_matmul(const KernelSpec& spec) {
 
 // x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. When k is split, the shard at offset 0
 // alone adds addend and bias.
-Result<Prepared> prepare_matmul_add(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_matmul_add(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const bool trans = spec.i64("trans_w") == 1;
     const bool adds = spec.factor('k').begin[0] == 0, has_bias = adds && spec.input_count() == 4;
@@ -89,8 +89,8 @@ Result<Prepared> prepare_matmul_add(const KernelSpec& spec) {
 }
 
 // dy [M, K], w [K, N] or [N, K], pre [M, N] -> dpre [M, N]
-Result<Prepared> prepare_matmul_gelu_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_matmul_gelu_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const bool trans = spec.i64("trans_w") == 1;
     const int64_t K = spec.input_dims(0).back(), N = spec.output_dims(0).back();
@@ -106,10 +106,10 @@ Result<Prepared> prepare_matmul_gelu_grad(const KernelSpec& spec) {
 }
 
 // x [M, K], dy [M, N] -> dw [K, N], or [N, K] when trans_w = 1
-Result<Prepared> prepare_matmul_weight_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_matmul_weight_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
-    return with_sums_type<T>(spec, [&](auto sum) -> Result<Prepared> {
+    return with_sums_type<T>(spec, [&](auto sum) -> Result<PreparedKernel> {
       using S = decltype(sum);
       // dw^T = dy^T x is the same product with the operands exchanged.
       const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;

@@ -1,9 +1,9 @@
 // Matmuls through cuBLASLt. Bias and gelu are epilogues where the library has them, else passes of their own.
 #include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_prepared.h"
-#include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/map.cuh"
 #include "runtime/backends/cuda/kernels/matmul_finish.cuh"
 
@@ -40,9 +40,9 @@ struct TimesGeluDerivative {
 
 // x [M, K], w [K, N] or [N, K], bias [N] -> y [M, N], pre [M, N]. When k is split, the shard at offset 0
 // alone adds the bias.
-Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_matmul_lt(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const MatmulActivation activation, matmul_activation(spec.string("activation")));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const bool trans = spec.i64("trans_w") == 1, has_pre = spec.output_count() == 2;
     const bool has_bias = spec.input_count() == 3 && spec.factor('k').begin[0] == 0;
@@ -56,7 +56,7 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
     LtShape plain{M, N, K, false, trans, spec.input_dtype(0), false};
     plain.tf32 = allows_tf32(spec);
     LtShape shape = plain;
-    Result<std::shared_ptr<const LtProduct>> product = Status(StatusCode::kUnsupported, "");
+    Result<std::shared_ptr<const CublasLtMatmul>> product = Status(StatusCode::kUnsupported, "");
     for (const bool gelu : {is_gelu, false}) {
       for (const bool bias : {has_bias, false}) {
         if (product.ok() || product.status().code() != StatusCode::kUnsupported || (gelu && bias != has_bias))
@@ -66,7 +66,7 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
         shape.has_gelu = gelu;
         shape.has_pre = gelu && has_pre;
         // nvcc takes the assignment for a result to keep
-        static_cast<void>(product = LtProduct::create(shape, algorithm));
+        static_cast<void>(product = CublasLtMatmul::create(shape, algorithm));
       }
     }
     if (!product.ok()) return product.status();
@@ -102,8 +102,8 @@ Result<Prepared> prepare_matmul_lt(const KernelSpec& spec) {
 
 // x [M, K], w [K, N] or [N, K], addend [M, N], bias [N] -> y [M, N]. When k is split, the shard at offset 0
 // alone adds addend and bias.
-Result<Prepared> prepare_matmul_add_lt(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_matmul_add_lt(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const bool adds = spec.factor('k').begin[0] == 0, has_bias = adds && spec.input_count() == 4;
     const int64_t K = spec.input_dims(0).back(), N = spec.output_dims(0).back();
@@ -114,10 +114,10 @@ Result<Prepared> prepare_matmul_add_lt(const KernelSpec& spec) {
     LtShape shape{M, N, K, false, spec.i64("trans_w") == 1, spec.input_dtype(0), has_bias};
     shape.adds = adds;
     shape.tf32 = allows_tf32(spec);
-    Result<std::shared_ptr<const LtProduct>> product = LtProduct::create(shape, algorithm);
+    Result<std::shared_ptr<const CublasLtMatmul>> product = CublasLtMatmul::create(shape, algorithm);
     if (has_bias && !product.ok() && product.status().code() == StatusCode::kUnsupported) {
       shape.has_bias = false;
-      static_cast<void>(product = LtProduct::create(shape, algorithm));
+      static_cast<void>(product = CublasLtMatmul::create(shape, algorithm));
     }
     if (!product.ok()) return product.status();
     const bool bias_follows = has_bias && !shape.has_bias;
@@ -143,8 +143,8 @@ Result<Prepared> prepare_matmul_add_lt(const KernelSpec& spec) {
 }
 
 // dy [M, K], w [K, N] or [N, K], pre [M, N] -> dpre [M, N]
-Result<Prepared> prepare_matmul_gelu_grad_lt(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_matmul_gelu_grad_lt(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t K = spec.input_dims(0).back(), N = spec.output_dims(0).back();
     const int64_t M = N == 0 ? 0 : spec.output_elements(0) / N;
@@ -153,10 +153,10 @@ Result<Prepared> prepare_matmul_gelu_grad_lt(const KernelSpec& spec) {
     const std::string_view algorithm = LtChoices(spec).take();
     LtShape shape{M, N, K, false, spec.i64("trans_w") == 1, spec.input_dtype(0), false};
     shape.has_gelu_grad = true;
-    Result<std::shared_ptr<const LtProduct>> product = LtProduct::create(shape, algorithm);
+    Result<std::shared_ptr<const CublasLtMatmul>> product = CublasLtMatmul::create(shape, algorithm);
     if (!product.ok() && product.status().code() == StatusCode::kUnsupported) {
       shape.has_gelu_grad = false;
-      static_cast<void>(product = LtProduct::create(shape, algorithm));
+      static_cast<void>(product = CublasLtMatmul::create(shape, algorithm));
     }
     if (!product.ok()) return product.status();
     const bool finishes = !shape.has_gelu_grad;
@@ -178,7 +178,7 @@ Result<Prepared> prepare_matmul_gelu_grad_lt(const KernelSpec& spec) {
 }
 
 // x [M, K], dy [M, N] -> dw [K, N], or [N, K] when trans_w = 1
-Result<Prepared> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
   // dw^T = dy^T x is the same product with the operands exchanged.
   const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;
   const int64_t M = spec.input_dims(left).back(), N = spec.input_dims(right).back();
@@ -189,8 +189,8 @@ Result<Prepared> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
   LtShape shape{M, N, K, true, false, spec.input_dtype(0), false};
   shape.tf32 = allows_tf32(spec);
   shape.wide_c = spec.i64("wide") == 1;
-  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
-                       LtProduct::create(shape, LtChoices(spec).take()));
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const CublasLtMatmul> product,
+                       CublasLtMatmul::create(shape, LtChoices(spec).take()));
   return lt_prepared(spec, make_kernel([=](const LaunchArgs& args) {
                        return product->launch(
                            {.a = args.inputs[left], .b = args.inputs[right], .c = args.outputs[0]},

@@ -108,8 +108,8 @@ struct CombineGradGate {
 }  // namespace
 
 // x [B, T, C], token [E, B, S] -> [E, B, S, C]. Tokens are untrusted: one outside this shard gives 0.
-Result<Prepared> prepare_moe_dispatch(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_moe_dispatch(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t B = spec.input_dims(0)[0], tokens = spec.input_dims(0)[1], C = spec.input_dims(0)[2];
     const int64_t S = spec.input_dims(1)[2], count = spec.input_elements(1);
@@ -121,8 +121,8 @@ Result<Prepared> prepare_moe_dispatch(const KernelSpec& spec) {
 }
 
 // dy [E, B, S, C], token [E, B, S] -> dx [B, T, C]. Slots grouped by token make the tokens independent.
-Result<Prepared> prepare_moe_dispatch_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_moe_dispatch_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t S = spec.input_dims(0)[2], C = spec.input_dims(0)[3], count = spec.input_elements(1);
     const int64_t B = spec.output_dims(0)[0], tokens = spec.output_dims(0)[1];
@@ -141,8 +141,8 @@ Result<Prepared> prepare_moe_dispatch_grad(const KernelSpec& spec) {
 }
 
 // y [E, B, S, C], expert, slot, gate [B, T, K] -> [B, T, C]
-Result<Prepared> prepare_moe_combine(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_moe_combine(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Slots slots(spec, spec.input_dims(0));
     const int64_t tokens = spec.input_dims(1)[1], K = spec.input_dims(1)[2];
@@ -155,8 +155,8 @@ Result<Prepared> prepare_moe_combine(const KernelSpec& spec) {
 }
 
 // dz [B, T, C], expert, slot, gate [B, T, K] -> dy [E, B, S, C]
-Result<Prepared> prepare_moe_combine_grad_input(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_moe_combine_grad_input(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Slots slots(spec, spec.output_dims(0));
     const int64_t tokens = spec.input_dims(1)[1], K = spec.input_dims(1)[2];
@@ -172,8 +172,8 @@ Result<Prepared> prepare_moe_combine_grad_input(const KernelSpec& spec) {
 }
 
 // y [E, B, S, C], expert, slot [B, T, K], dz [B, T, C] -> dgate [B, T, K]
-Result<Prepared> prepare_moe_combine_grad_gate(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_moe_combine_grad_gate(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Slots slots(spec, spec.input_dims(0));
     const int64_t tokens = spec.input_dims(1)[1], K = spec.input_dims(1)[2];

@@ -133,8 +133,8 @@ struct Fraction {
 }  // namespace
 
 // probs [B, T, E] -> expert, slot, gate [B, T, K], token [E, B, S], load [E, B]
-Result<Prepared> prepare_moe_route(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t B = spec.input_dims(0)[0], tokens = spec.input_dims(0)[1], E = spec.input_dims(0)[2];
     const int64_t K = spec.output_dims(0)[2], S = spec.output_dims(3)[2];
@@ -151,8 +151,8 @@ Result<Prepared> prepare_moe_route(const KernelSpec& spec) {
 }
 
 // probs [B, T, E], expert, dgate [B, T, K] -> dprobs [B, T, E]
-Result<Prepared> prepare_moe_route_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_moe_route_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     const int64_t K = spec.input_dims(1)[2];
@@ -166,8 +166,8 @@ Result<Prepared> prepare_moe_route_grad(const KernelSpec& spec) {
 }
 
 // expert [B, T, K] -> fraction [B, E], of the tokens of this shard over those of all
-Result<Prepared> prepare_moe_fraction(const KernelSpec& spec) {
-  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_moe_fraction(const KernelSpec& spec) {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t B = spec.output_dims(0)[0], E = spec.output_dims(0)[1];
     const int64_t choices = spec.input_dims(0)[1] * spec.input_dims(0)[2];

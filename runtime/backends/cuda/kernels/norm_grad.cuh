@@ -262,8 +262,8 @@ ColumnResults<S> norm_weight_results(const LaunchArgs& args, int first) {
 
 // dy, x [R, C], w [C], statistics [R] -> dx [R, C]
 template <bool kCentred>
-Result<Prepared> prepare_norm_grad_input(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_norm_grad_input(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
@@ -274,8 +274,8 @@ Result<Prepared> prepare_norm_grad_input(const KernelSpec& spec) {
 
 // dy, x [R, C], statistics [R] -> dw (, db) [C]
 template <bool kCentred>
-Result<Prepared> prepare_norm_grad_weight(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_norm_grad_weight(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     constexpr int kSums = kCentred ? 2 : 1;
@@ -294,10 +294,10 @@ Result<Prepared> prepare_norm_grad_weight(const KernelSpec& spec) {
 
 // dy, x [R, C], w [C], statistics [R], addend [R, C] or none -> dx [R, C], dw (, db (, dx by column)) [C]
 template <bool kCentred>
-Result<Prepared> prepare_norm_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_norm_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
-    return with_sums_type<T>(spec, [&](auto sum) -> Result<Prepared> {
+    return with_sums_type<T>(spec, [&](auto sum) -> Result<PreparedKernel> {
       using S = decltype(sum);
       using W = Wide<T>;
       constexpr int kSums = kCentred ? 2 : 1;

@@ -105,8 +105,8 @@ struct GradFinish {
   }
 };
 
-Result<Prepared> row_power(const KernelSpec& spec, bool squared) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> row_power(const KernelSpec& spec, bool squared) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
@@ -119,8 +119,8 @@ Result<Prepared> row_power(const KernelSpec& spec, bool squared) {
   });
 }
 
-Result<Prepared> finish(const KernelSpec& spec, bool centred) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> finish(const KernelSpec& spec, bool centred) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
@@ -143,8 +143,8 @@ Result<Prepared> finish(const KernelSpec& spec, bool centred) {
   });
 }
 
-Result<Prepared> grad_sums(const KernelSpec& spec, bool centred) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> grad_sums(const KernelSpec& spec, bool centred) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
@@ -161,8 +161,8 @@ Result<Prepared> grad_sums(const KernelSpec& spec, bool centred) {
   });
 }
 
-Result<Prepared> grad_finish(const KernelSpec& spec, bool centred) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> grad_finish(const KernelSpec& spec, bool centred) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
@@ -185,20 +185,24 @@ Result<Prepared> grad_finish(const KernelSpec& spec, bool centred) {
 }  // namespace
 
 // x [R, C] -> s [R]
-Result<Prepared> prepare_row_sum(const KernelSpec& spec) { return row_power(spec, false); }
+Result<PreparedKernel> prepare_row_sum(const KernelSpec& spec) { return row_power(spec, false); }
 // x [R, C], s [R] optional -> ss [R]
-Result<Prepared> prepare_row_sum_squares(const KernelSpec& spec) { return row_power(spec, true); }
+Result<PreparedKernel> prepare_row_sum_squares(const KernelSpec& spec) { return row_power(spec, true); }
 // x [R, C], w, b [C], s, ss [R] -> y [R, C], mean, rstd [R]
-Result<Prepared> prepare_layer_norm_finish(const KernelSpec& spec) { return finish(spec, true); }
+Result<PreparedKernel> prepare_layer_norm_finish(const KernelSpec& spec) { return finish(spec, true); }
 // x [R, C], w [C], ss [R] -> y [R, C], rstd [R]
-Result<Prepared> prepare_rms_norm_finish(const KernelSpec& spec) { return finish(spec, false); }
+Result<PreparedKernel> prepare_rms_norm_finish(const KernelSpec& spec) { return finish(spec, false); }
 // dy, x [R, C], w [C], mean, rstd [R] -> sg, sgx [R]
-Result<Prepared> prepare_layer_norm_grad_sums(const KernelSpec& spec) { return grad_sums(spec, true); }
+Result<PreparedKernel> prepare_layer_norm_grad_sums(const KernelSpec& spec) { return grad_sums(spec, true); }
 // dy, x [R, C], w [C], rstd [R] -> sgx [R]
-Result<Prepared> prepare_rms_norm_grad_sums(const KernelSpec& spec) { return grad_sums(spec, false); }
+Result<PreparedKernel> prepare_rms_norm_grad_sums(const KernelSpec& spec) { return grad_sums(spec, false); }
 // dy, x [R, C], w [C], mean, rstd, sg, sgx [R] -> dx [R, C]
-Result<Prepared> prepare_layer_norm_grad_finish(const KernelSpec& spec) { return grad_finish(spec, true); }
+Result<PreparedKernel> prepare_layer_norm_grad_finish(const KernelSpec& spec) {
+  return grad_finish(spec, true);
+}
 // dy, x [R, C], w [C], rstd, sgx [R] -> dx [R, C]
-Result<Prepared> prepare_rms_norm_grad_finish(const KernelSpec& spec) { return grad_finish(spec, false); }
+Result<PreparedKernel> prepare_rms_norm_grad_finish(const KernelSpec& spec) {
+  return grad_finish(spec, false);
+}
 
 }  // namespace tessera::cuda

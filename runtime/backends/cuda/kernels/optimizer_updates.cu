@@ -119,8 +119,8 @@ Result<StochasticRounding::Own> stochastic_own(const KernelSpec& spec) {
 }  // namespace
 
 // p, g, m, v, lr, step, (gscale) -> p, m, v
-Result<Prepared> prepare_adamw_update(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_adamw_update(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using F = Adamw<Wide<T>, NearestRounding>;
     return memory_bound(spec, std::make_unique<MapOfMany<T, 2, 1, 2, 2, F>>(
@@ -129,7 +129,7 @@ Result<Prepared> prepare_adamw_update(const KernelSpec& spec) {
 }
 
 // p bf16, g, m, v, lr, step, gscale, seed -> p, m, v
-Result<Prepared> prepare_adamw_update_stochastic(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_adamw_update_stochastic(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const StochasticRounding::Own own, stochastic_own(spec));
   using F = Adamw<float, StochasticRounding>;
   return memory_bound(spec, std::make_unique<MapOfMany<__nv_bfloat16, 1, 1, 3, 2, F>>(
@@ -137,8 +137,8 @@ Result<Prepared> prepare_adamw_update_stochastic(const KernelSpec& spec) {
 }
 
 // p, g, buf, lr, (gscale) -> p, buf
-Result<Prepared> prepare_sgd_update(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_sgd_update(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using F = Sgd<Wide<T>, NearestRounding>;
     return memory_bound(spec, std::make_unique<MapOfMany<T, 2, 1, 1, 1, F>>(
@@ -147,7 +147,7 @@ Result<Prepared> prepare_sgd_update(const KernelSpec& spec) {
 }
 
 // p bf16, g, buf, lr, gscale, seed -> p, buf
-Result<Prepared> prepare_sgd_update_stochastic(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_sgd_update_stochastic(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const StochasticRounding::Own own, stochastic_own(spec));
   using F = Sgd<float, StochasticRounding>;
   return memory_bound(spec, std::make_unique<MapOfMany<__nv_bfloat16, 1, 1, 2, 1, F>>(

@@ -100,9 +100,9 @@ bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointe
 
 }  // namespace
 
-Result<Prepared> prepare_quantize_scale(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_quantize_scale(const KernelSpec& spec) {
   const Fp8Format& format = fp8_format(*dtype_from_name(spec.string("dtype")));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     constexpr int kVec = 16 / static_cast<int>(sizeof(T));
@@ -128,9 +128,9 @@ Result<Prepared> prepare_quantize_scale(const KernelSpec& spec) {
   });
 }
 
-Result<Prepared> prepare_quantize(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_quantize(const KernelSpec& spec) {
   const __nv_fp8_interpretation_t format = fp8_interpretation(spec.output_dtype(0));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t count = spec.output_elements(0);
     return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {

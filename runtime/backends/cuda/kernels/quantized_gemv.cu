@@ -5,16 +5,16 @@
 namespace tessera::cuda {
 
 // x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]
-Result<Prepared> prepare_quantized_gemv(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_quantized_gemv(const KernelSpec& spec) {
   if (spec.input_dtype(0) == DType::kF64)
     return Status(StatusCode::kUnsupported, "f64: this kernel sums in f32");
   const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     if constexpr (std::is_same_v<T, double>) {
       return Status(StatusCode::kUnsupported, "f64");
     } else {
-      return dispatch_weight(shape.dtype, [&](auto weight) -> Result<Prepared> {
+      return dispatch_weight(shape.dtype, [&](auto weight) -> Result<PreparedKernel> {
         using Weight = decltype(weight);
         // Rows begin at multiples of 16 bytes, and no chunk spans two groups.
         const int64_t unit = shape.dtype == DType::kU8 ? 32 : Weight::kNumbers;
@@ -26,7 +26,7 @@ Result<Prepared> prepare_quantized_gemv(const KernelSpec& spec) {
               format(
                   "{} x {} x {} in groups of {}: up to {} rows, groups of a multiple of {}, up to {} columns",
                   shape.M, shape.N, shape.K, shape.group(), kGemvRows, unit, kMostGemvK));
-        TSR_ASSIGN_OR_RETURN(Prepared other, prepare_quantized_matmul(spec));
+        TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_quantized_matmul(spec));
         ProductStep product{};
         product.M = shape.M;
         product.N = shape.N;

@@ -1,8 +1,8 @@
 // quantized_matmul of many rows: the weight is widened to the type of x, some of its rows at a time, and
 // multiplied by cuBLASLt. Also the reference.
+#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
-#include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/kernels/quantized_weight.cuh"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
@@ -71,11 +71,11 @@ constexpr int64_t kStripBytes = int64_t{32} << 20;  // of the widened weight: mo
 }  // namespace
 
 // x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]
-Result<Prepared> prepare_quantized_matmul_lt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_quantized_matmul_lt(const KernelSpec& spec) {
   const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
-    return dispatch_weight(shape.dtype, [&](auto weight) -> Result<Prepared> {
+    return dispatch_weight(shape.dtype, [&](auto weight) -> Result<PreparedKernel> {
       using Weight = decltype(weight);
       const int64_t unit = shape.dtype == DType::kU8 ? 32 : Weight::kNumbers;
       if (shape.M < 1 || shape.N < 1 || shape.K < 1 || shape.K % unit != 0 ||
@@ -93,24 +93,24 @@ Result<Prepared> prepare_quantized_matmul_lt(const KernelSpec& spec) {
       strip.c_row = shape.N;
       LtChoices choices(spec);
       const std::string_view algorithm = choices.take();
-      Result<std::shared_ptr<const LtProduct>> first = LtProduct::create(strip, algorithm);
+      Result<std::shared_ptr<const CublasLtMatmul>> first = CublasLtMatmul::create(strip, algorithm);
       if (!first.ok() && first.status().code() == StatusCode::kUnsupported && strip.has_bias) {
         strip.has_bias = false;
-        static_cast<void>(first = LtProduct::create(strip, algorithm));
+        static_cast<void>(first = CublasLtMatmul::create(strip, algorithm));
       }
       if (!first.ok()) return first.status();
-      const std::shared_ptr<const LtProduct> product = std::move(first).value();
+      const std::shared_ptr<const CublasLtMatmul> product = std::move(first).value();
       const bool fused = strip.has_bias;
-      int64_t product_bytes = LtProduct::workspace_bytes(strip);
-      std::shared_ptr<const LtProduct> last_product = product;
-      std::vector<std::shared_ptr<const LtProduct>> products = {product};
+      int64_t product_bytes = CublasLtMatmul::workspace_bytes(strip);
+      std::shared_ptr<const CublasLtMatmul> last_product = product;
+      std::vector<std::shared_ptr<const CublasLtMatmul>> products = {product};
       if (last != columns) {
         strip.N = last;
-        TSR_ASSIGN_OR_RETURN(last_product, LtProduct::create(strip, choices.take()));
+        TSR_ASSIGN_OR_RETURN(last_product, CublasLtMatmul::create(strip, choices.take()));
         products.push_back(last_product);
-        product_bytes = std::max(product_bytes, LtProduct::workspace_bytes(strip));
+        product_bytes = std::max(product_bytes, CublasLtMatmul::workspace_bytes(strip));
       }
-      TSR_ASSIGN_OR_RETURN(Prepared other, prepare_quantized_matmul(spec));
+      TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_quantized_matmul(spec));
       auto launch = [=](const LaunchArgs& args) -> Status {
         auto* widened = static_cast<T*>(args.workspace);
         const auto* w = args.in<uint8_t>(1);
@@ -140,25 +140,25 @@ Result<Prepared> prepare_quantized_matmul_lt(const KernelSpec& spec) {
                       AddBias<T>{args.in<T>(shape.bias), args.out<T>(0), shape.N});
         return {};
       };
-      Prepared prepared =
+      PreparedKernel prepared =
           memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)), 0);
       prepared.workspace_bytes = columns * row + product_bytes;
       prepared.bytes += 2.0 * double(shape.N) * double(row);  // the widened weight, written and read
       prepared.flops = 2.0 * double(shape.M) * double(shape.N) * double(shape.K);
       prepared.efficiency = sizeof(T) > 2 ? 0.05 : 0.7;
       prepared.products = std::move(products);
-      return Result<Prepared>(std::move(prepared));
+      return Result<PreparedKernel>(std::move(prepared));
     });
   });
 }
 
-Result<Prepared> prepare_quantized_matmul(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
   const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
-    return dispatch_weight(shape.dtype, [&](auto weight) -> Result<Prepared> {
+    return dispatch_weight(shape.dtype, [&](auto weight) -> Result<PreparedKernel> {
       using Weight = decltype(weight);
-      Prepared prepared = memory_bound(
+      PreparedKernel prepared = memory_bound(
           spec, make_kernel([=](const LaunchArgs& args) {
             launch_each(args.stream, shape.M * shape.N,
                         SumOfProducts<T, Weight>{args.in<T>(0), args.in<uint8_t>(1),
@@ -169,7 +169,7 @@ Result<Prepared> prepare_quantized_matmul(const KernelSpec& spec) {
           }));
       prepared.flops = 2.0 * double(shape.M) * double(shape.N) * double(shape.K);
       prepared.efficiency = 0.01;
-      return Result<Prepared>(std::move(prepared));
+      return Result<PreparedKernel>(std::move(prepared));
     });
   });
 }

@@ -124,7 +124,7 @@ __device__ inline void int4_pairs(uint32_t word, uint32_t (&out)[4]) {
 
 // f(FloatWeight<...>{}), f(Int8Weight{}) or f(Int4Weight{}).
 template <class F>
-Result<Prepared> dispatch_weight(DType dtype, F&& f) {
+Result<PreparedKernel> dispatch_weight(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kBF16: return f(FloatWeight<__nv_bfloat16>{});
 #ifndef TSR_FEW_TYPES

@@ -26,8 +26,8 @@ struct Reduce {
 };
 
 template <class Op>
-Result<Prepared> reduce(const KernelSpec& spec, double start, double factor) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> reduce(const KernelSpec& spec, double start, double factor) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const auto dims = spec.input_dims(0), axes = spec.ints("axes");
@@ -87,20 +87,20 @@ struct Broadcast {
 
 }  // namespace
 
-Result<Prepared> prepare_reduce_sum(const KernelSpec& spec) { return reduce<Plus>(spec, 0, 1); }
-Result<Prepared> prepare_reduce_mean(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_reduce_sum(const KernelSpec& spec) { return reduce<Plus>(spec, 0, 1); }
+Result<PreparedKernel> prepare_reduce_mean(const KernelSpec& spec) {
   const double count = global_count(spec, spec.ints("axes"));
   return reduce<Plus>(spec, 0, count == 0 ? 0 : 1 / count);
 }
-Result<Prepared> prepare_reduce_max(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_reduce_max(const KernelSpec& spec) {
   return reduce<Larger>(spec, -std::numeric_limits<double>::infinity(), 1);
 }
 
 // x [M, N] -> y [N]
-Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_sum_leading(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
-    return with_sums_type<T>(spec, [&](auto sum) -> Result<Prepared> {
+    return with_sums_type<T>(spec, [&](auto sum) -> Result<PreparedKernel> {
       using S = decltype(sum);
       const int64_t cols = spec.output_elements(0), rows = cols == 0 ? 0 : spec.input_elements(0) / cols;
       const ColumnChunks shape(rows, cols);
@@ -122,8 +122,8 @@ Result<Prepared> prepare_sum_leading(const KernelSpec& spec) {
   });
 }
 
-Result<Prepared> prepare_broadcast(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_broadcast(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.output_dims(0), axes = spec.ints("axes");
     int64_t strides[TSR_ABI_MAX_RANK];
@@ -135,7 +135,7 @@ Result<Prepared> prepare_broadcast(const KernelSpec& spec) {
     const double count = spec.i64("mean") == 1 ? global_count(spec, axes) : 1;
     const Wide<T> factor = static_cast<Wide<T>>(count == 0 ? 0 : 1 / count);
     const int64_t elements = spec.output_elements(0);
-    Prepared prepared = memory_bound(
+    PreparedKernel prepared = memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
           launch_each(args.stream, elements, Broadcast<T>{args.in<T>(0), args.out<T>(0), box, factor});
         }));

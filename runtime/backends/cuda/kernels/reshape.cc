@@ -6,7 +6,7 @@ namespace tessera::cuda {
 
 namespace {
 
-Result<Prepared> copy_all(const KernelSpec& spec) {
+Result<PreparedKernel> copy_all(const KernelSpec& spec) {
   const int64_t bytes = dtype_bytes(spec.output_dtype(0), spec.output_elements(0));
   return memory_bound(spec, make_kernel([bytes](const LaunchArgs& args) -> Status {
                         if (bytes == 0 || args.inputs[0] == args.outputs[0]) return {};
@@ -19,12 +19,12 @@ Result<Prepared> copy_all(const KernelSpec& spec) {
 
 }  // namespace
 
-Result<Prepared> prepare_split_dim(const KernelSpec& spec) { return copy_all(spec); }
-Result<Prepared> prepare_merge_dims(const KernelSpec& spec) { return copy_all(spec); }
+Result<PreparedKernel> prepare_split_dim(const KernelSpec& spec) { return copy_all(spec); }
+Result<PreparedKernel> prepare_merge_dims(const KernelSpec& spec) { return copy_all(spec); }
 
-Result<Prepared> prepare_zeros_like(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_zeros_like(const KernelSpec& spec) {
   const int64_t bytes = dtype_bytes(spec.output_dtype(0), spec.output_elements(0));
-  Prepared prepared = memory_bound(
+  PreparedKernel prepared = memory_bound(
       spec, make_kernel([bytes](const LaunchArgs& args) -> Status {
         if (bytes == 0) return {};
         return from_cuda(cudaMemsetAsync(args.outputs[0], 0, static_cast<size_t>(bytes), args.stream),

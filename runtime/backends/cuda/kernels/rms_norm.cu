@@ -7,13 +7,13 @@
 namespace tessera::cuda {
 
 // x [R, C], w [C] -> y [R, C], rstd [R]
-Result<Prepared> prepare_rms_norm(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rms_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
     const double eps = spec.f64("eps"), inverse = 1 / double(rows.cols > 1 ? rows.cols : 1);
-    Prepared prepared =
+    PreparedKernel prepared =
         by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
           return RmsNormRow<T, packed.value>{args.in<T>(0), args.in<T>(1), args.out<T>(0), args.out<W>(1),
                                              rows.cols,     W(eps),        W(inverse)};
@@ -24,8 +24,8 @@ Result<Prepared> prepare_rms_norm(const KernelSpec& spec) {
 }
 
 // x, addend [R, C], w [C] -> sum, y [R, C], rstd [R]
-Result<Prepared> prepare_add_rms_norm(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_add_rms_norm(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const Rows rows = rows_of(spec.input_dims(0));
@@ -40,16 +40,18 @@ Result<Prepared> prepare_add_rms_norm(const KernelSpec& spec) {
 }
 
 // dy, x [R, C], w [C], rstd [R] -> dx [R, C]
-Result<Prepared> prepare_rms_norm_grad_input(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_rms_norm_grad_input(const KernelSpec& spec) {
   return prepare_norm_grad_input<false>(spec);
 }
 
 // dy, x [R, C], rstd [R] -> dw [C]
-Result<Prepared> prepare_rms_norm_grad_weight(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_rms_norm_grad_weight(const KernelSpec& spec) {
   return prepare_norm_grad_weight<false>(spec);
 }
 
 // dy, x [R, C], w [C], rstd [R], addend [R, C] -> dx [R, C], dw [C]
-Result<Prepared> prepare_rms_norm_grad(const KernelSpec& spec) { return prepare_norm_grad<false>(spec); }
+Result<PreparedKernel> prepare_rms_norm_grad(const KernelSpec& spec) {
+  return prepare_norm_grad<false>(spec);
+}
 
 }  // namespace tessera::cuda

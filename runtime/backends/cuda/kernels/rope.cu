@@ -85,8 +85,8 @@ __global__ void __launch_bounds__(kPackedThreads) packed_rope_kernel(Rope<T> rop
 }  // namespace
 
 // x [B, T, H, D], positions [B, T] -> y [B, T, H, D]
-Result<Prepared> prepare_rope(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_rope(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0);
     const int64_t rows = dims[0] * dims[1], H = dims[2], D = dims[3];
@@ -107,7 +107,7 @@ Result<Prepared> prepare_rope(const KernelSpec& spec) {
       });
       kernel = where_aligned(spec, std::move(packed), std::move(kernel));
     }
-    Prepared prepared = memory_bound(spec, std::move(kernel));
+    PreparedKernel prepared = memory_bound(spec, std::move(kernel));
     return as_decode_step(std::move(prepared),
                           {spec.input_dtype(0), RopeStep{rows, H, D, log_theta, sign, interleaved}});
   });

@@ -106,7 +106,7 @@ void launch_rows(cudaStream_t stream, int64_t rows, int64_t cols, F f) {
 
 // A kernel over rows: `make(args)` gives f(team, row).
 template <class Make>
-Prepared by_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) {
+PreparedKernel by_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) {
   return memory_bound(
       spec, make_kernel([=](const LaunchArgs& args) { launch_rows(args.stream, rows, cols, make(args)); }));
 }
@@ -114,7 +114,7 @@ Prepared by_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) 
 // A kernel over rows with 16 bytes at a time where rows and addresses allow it: `make(args, kVec)` gives f
 // for packs of kVec elements, a std::integral_constant, of T.
 template <class T, class Make>
-Prepared by_packed_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) {
+PreparedKernel by_packed_rows(const KernelSpec& spec, int64_t rows, int64_t cols, Make make) {
   constexpr int kVec = 16 / static_cast<int>(sizeof(T));
   auto plain = make_kernel([=](const LaunchArgs& args) {
     launch_rows(args.stream, rows, cols, make(args, std::integral_constant<int, 1>{}));

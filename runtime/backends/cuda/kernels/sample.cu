@@ -191,8 +191,8 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(const Sample<T> s) {
 }  // namespace
 
 // logits [B, V], temperature, top_k, top_p, seed [], start, length [B] -> token [B]
-Result<Prepared> prepare_sample(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_sample(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     Sample<T> shape{};
     shape.B = spec.input_dims(0)[0];

@@ -73,10 +73,10 @@ class ScalarAdd final : public Kernel {
 
 }  // namespace
 
-Result<Prepared> prepare_scalar_add(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scalar_add(const KernelSpec& spec) {
   if (spec.output_elements(0) != 1)
     return Status(StatusCode::kUnsupported, format("an addition of {} elements", spec.output_elements(0)));
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     return memory_bound(spec, std::make_unique<ScalarAdd<decltype(zero)>>());
   });
 }

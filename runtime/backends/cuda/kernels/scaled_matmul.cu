@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 #include "runtime/backends/cuda/kernels/fp8.cuh"
 #include "runtime/backends/cuda/kernels/gemm.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
-#include "runtime/backends/cuda/kernels/lt_product.h"
 #include "runtime/backends/cuda/rates.h"
 
 namespace tessera::cuda {
@@ -88,13 +88,13 @@ struct StoreScaled {
   }
 };
 
-Result<Prepared> plain(const KernelSpec& spec, const ScaledShape& s) {
+Result<PreparedKernel> plain(const KernelSpec& spec, const ScaledShape& s) {
   TSR_RETURN_IF_ERROR(check_device());
-  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<Prepared> {
+  return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
-    return dispatch_fp8<W>(spec.input_dtype(s.a), [&](auto a_code) -> Result<Prepared> {
-      return dispatch_fp8<W>(spec.input_dtype(s.b), [&](auto b_code) -> Result<Prepared> {
+    return dispatch_fp8<W>(spec.input_dtype(s.a), [&](auto a_code) -> Result<PreparedKernel> {
+      return dispatch_fp8<W>(spec.input_dtype(s.b), [&](auto b_code) -> Result<PreparedKernel> {
         using A = decltype(a_code);
         using B = decltype(b_code);
         const GemmShape shape{1,
@@ -206,7 +206,7 @@ struct FinishScaled {
 };
 
 template <class T>
-Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& s) {
+Result<PreparedKernel> on_tensor_cores(const KernelSpec& spec, const ScaledShape& s) {
   if (s.M == 0 || s.N == 0 || s.K == 0)
     return Status(StatusCode::kUnsupported, format("a product of {} x {} x {}", s.M, s.N, s.K));
   TSR_RETURN_IF_ERROR(check_device());
@@ -217,8 +217,8 @@ Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& s) {
   shape.c_dtype = spec.output_dtype(0);
   // The library's biases have 16 bits and the length of a row.
   shape.has_bias = s.has_bias && !is_padded && sizeof(T) == 2;
-  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const LtProduct> product,
-                       LtProduct::create(shape, LtChoices(spec).take()));
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const CublasLtMatmul> product,
+                       CublasLtMatmul::create(shape, LtChoices(spec).take()));
   const bool finishes = is_padded || s.has_bias != shape.has_bias;
   const Packing a{s.M, s.K, s.a_along_k}, b{s.N, s.K, s.b_along_k};
   const int64_t c_bytes = is_padded ? lines(shape.M * shape.N * static_cast<int64_t>(sizeof(T))) : 0;
@@ -242,19 +242,20 @@ Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& s) {
                   FinishScaled<T>{sums, shape.has_bias ? nullptr : bias, y, s.N, is_padded ? shape.N : s.N});
     return {};
   };
-  TSR_ASSIGN_OR_RETURN(Prepared other, plain(spec, s));
-  Prepared prepared = memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)));
+  TSR_ASSIGN_OR_RETURN(PreparedKernel other, plain(spec, s));
+  PreparedKernel prepared =
+      memory_bound(spec, where_aligned(spec, make_kernel(launch), std::move(other.kernel)));
   prepared.products.push_back(product);
-  prepared.workspace_bytes = kLine + a.bytes() + b.bytes() + c_bytes + LtProduct::workspace_bytes(shape);
+  prepared.workspace_bytes = kLine + a.bytes() + b.bytes() + c_bytes + CublasLtMatmul::workspace_bytes(shape);
   prepared.bytes += 2.0 * double(a.bytes() + b.bytes() + c_bytes);
   prepared.flops = flops_of(s);
   // Share of the rate of dense bf16 matmuls, which device_info states: codes run at twice that rate, and
   // reach 0.7 of it.
   prepared.efficiency = 2 * 0.7;
-  return Result<Prepared>(std::move(prepared));
+  return Result<PreparedKernel>(std::move(prepared));
 }
 
-Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& shape) {
+Result<PreparedKernel> on_tensor_cores(const KernelSpec& spec, const ScaledShape& shape) {
   switch (spec.output_dtype(0)) {
     case DType::kF32: return on_tensor_cores<float>(spec, shape);
     case DType::kBF16: return on_tensor_cores<__nv_bfloat16>(spec, shape);
@@ -269,16 +270,18 @@ Result<Prepared> on_tensor_cores(const KernelSpec& spec, const ScaledShape& shap
 
 // x [M, K], w [K, N] or [N, K], scales, bias [N] -> y [M, N]. When k is split, the shard at offset 0 alone
 // adds the bias.
-Result<Prepared> prepare_scaled_matmul_lt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scaled_matmul_lt(const KernelSpec& spec) {
   return on_tensor_cores(spec, matmul_shape(spec));
 }
-Result<Prepared> prepare_scaled_matmul(const KernelSpec& spec) { return plain(spec, matmul_shape(spec)); }
+Result<PreparedKernel> prepare_scaled_matmul(const KernelSpec& spec) {
+  return plain(spec, matmul_shape(spec));
+}
 
 // x [M, K], dy [M, N], scales -> dw [K, N], or [N, K] when trans_w = 1
-Result<Prepared> prepare_scaled_matmul_weight_grad_lt(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scaled_matmul_weight_grad_lt(const KernelSpec& spec) {
   return on_tensor_cores(spec, weight_grad_shape(spec));
 }
-Result<Prepared> prepare_scaled_matmul_weight_grad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_scaled_matmul_weight_grad(const KernelSpec& spec) {
   return plain(spec, weight_grad_shape(spec));
 }
 

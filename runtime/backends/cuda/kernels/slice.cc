@@ -26,13 +26,13 @@ struct Runs {
 
 }  // namespace
 
-Result<Prepared> prepare_slice(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_slice(const KernelSpec& spec) {
   const int64_t dim = spec.i64("dim");
   const Runs runs(spec, dim);
   const int64_t in_run = spec.input(0).dims[dim] * runs.row_bytes;
   const int64_t out_run = spec.output(0).dims[dim] * runs.row_bytes;
   const int64_t skipped = spec.i64("begin") * runs.row_bytes;
-  Prepared prepared =
+  PreparedKernel prepared =
       memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
                      return from_cuda(copy_rows(args.stream, args.in<char>(0) + skipped, args.outputs[0],
                                                 runs.outer, out_run, in_run, out_run),
@@ -42,7 +42,7 @@ Result<Prepared> prepare_slice(const KernelSpec& spec) {
   return prepared;
 }
 
-Result<Prepared> prepare_pad(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_pad(const KernelSpec& spec) {
   const int64_t dim = spec.i64("dim");
   const Runs runs(spec, dim);
   const int64_t in_run = spec.input(0).dims[dim] * runs.row_bytes;
@@ -62,7 +62,7 @@ Result<Prepared> prepare_pad(const KernelSpec& spec) {
       }));
 }
 
-Result<Prepared> prepare_concat(const KernelSpec& spec) {
+Result<PreparedKernel> prepare_concat(const KernelSpec& spec) {
   const int64_t dim = spec.i64("dim");
   const Runs runs(spec, dim);
   std::vector<int64_t> pieces;

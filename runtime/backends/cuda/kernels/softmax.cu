@@ -86,8 +86,8 @@ struct LogSumExp {
 }  // namespace
 
 // x [R, C] -> y [R, C]
-Result<Prepared> prepare_softmax(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_softmax(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
@@ -97,8 +97,8 @@ Result<Prepared> prepare_softmax(const KernelSpec& spec) {
 }
 
 // y, dy [R, C] -> dx [R, C]
-Result<Prepared> prepare_softmax_grad(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_softmax_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     return by_packed_rows<T>(spec, rows.count, rows.cols, [=](const LaunchArgs& args, auto packed) {
@@ -108,8 +108,8 @@ Result<Prepared> prepare_softmax_grad(const KernelSpec& spec) {
 }
 
 // x [R, V] -> y [R]
-Result<Prepared> prepare_log_sum_exp(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_log_sum_exp(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const Rows rows = rows_of(spec.input_dims(0));
     return by_rows(spec, rows.count, rows.cols, [=](const LaunchArgs& args) {

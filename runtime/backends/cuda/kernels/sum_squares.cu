@@ -122,19 +122,19 @@ class SumSquares final : public Kernel {
   // place. Null where the allocation fails.
   template <int kMost>
   static std::unique_ptr<Kernel> many(std::span<const ComingLaunch> members) {
-    struct Settled {
+    struct FusedSquares {
       Squares<T, kMost> all{};
       ScratchMemory memory;
     };
-    auto settled = std::make_shared<Settled>();
+    auto fused = std::make_shared<FusedSquares>();
     for (const ComingLaunch& member : members)
-      settled->all.add(member.args.in<T>(0), member.args.out<Wide<T>>(0),
-                       static_cast<const SumSquares&>(*member.kernel).count_);
+      fused->all.add(member.args.in<T>(0), member.args.out<Wide<T>>(0),
+                     static_cast<const SumSquares&>(*member.kernel).count_);
     const int64_t bytes =
-        std::max(settled->all.first_chunk[members.size()], 1) * static_cast<int64_t>(sizeof(double));
-    if (!settled->memory.allocate(bytes, "for partial sums of squares").ok()) return nullptr;
-    settled->all.partial = reinterpret_cast<double*>(settled->memory.at(0));
-    return make_kernel([settled](const LaunchArgs& args) { launch_squares(args.stream, settled->all); });
+        std::max(fused->all.first_chunk[members.size()], 1) * static_cast<int64_t>(sizeof(double));
+    if (!fused->memory.allocate(bytes, "for partial sums of squares").ok()) return nullptr;
+    fused->all.partial = reinterpret_cast<double*>(fused->memory.at(0));
+    return make_kernel([fused](const LaunchArgs& args) { launch_squares(args.stream, fused->all); });
   }
 
   int64_t count_;
@@ -142,8 +142,8 @@ class SumSquares final : public Kernel {
 
 }  // namespace
 
-Result<Prepared> prepare_sum_squares(const KernelSpec& spec) {
-  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_sum_squares(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     const int64_t count = spec.input_elements(0), chunks = (count + kChunk - 1) / kChunk;
     if (chunks > INT32_MAX)
       return Status(StatusCode::kUnsupported,

@@ -37,8 +37,8 @@ __global__ void transpose_kernel(const T* x, T* y, int64_t batch, int64_t rows, 
 
 }  // namespace
 
-Result<Prepared> prepare_transpose(const KernelSpec& spec) {
-  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<Prepared> {
+Result<PreparedKernel> prepare_transpose(const KernelSpec& spec) {
+  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0), perm = spec.ints("perm");
     const int64_t elements = spec.output_elements(0);

@@ -1,4 +1,4 @@
-#include "runtime/backends/cuda/kernels/lt_product.h"
+#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 
 #include <algorithm>
 #include <cmath>
@@ -85,17 +85,18 @@ cublasLtEpilogue_t epilogue_of(const LtShape& shape) {
 
 }  // namespace
 
-int64_t LtProduct::workspace_bytes(const LtShape& shape) {
+int64_t CublasLtMatmul::workspace_bytes(const LtShape& shape) {
   return library_workspace_bytes(shape) + kWorkspaceUnit;
 }
 
-Result<std::shared_ptr<const LtProduct>> LtProduct::create(const LtShape& shape, std::string_view algorithm) {
-  std::shared_ptr<LtProduct> made(new LtProduct());
-  TSR_RETURN_IF_ERROR(made->settle(shape, algorithm));
-  return std::shared_ptr<const LtProduct>(std::move(made));
+Result<std::shared_ptr<const CublasLtMatmul>> CublasLtMatmul::create(const LtShape& shape,
+                                                                     std::string_view algorithm) {
+  std::shared_ptr<CublasLtMatmul> made(new CublasLtMatmul());
+  TSR_RETURN_IF_ERROR(made->initialize(shape, algorithm));
+  return std::shared_ptr<const CublasLtMatmul>(std::move(made));
 }
 
-LtProduct::~LtProduct() {
+CublasLtMatmul::~CublasLtMatmul() {
   if (lt_ == nullptr) return;
   for (cublasLtMatrixLayout_t layout : {a_, b_, c_})
     if (layout != nullptr) lt_->layout_destroy(layout);
@@ -104,7 +105,7 @@ LtProduct::~LtProduct() {
 
 // cuBLASLt is column-major, where a row-major matrix is its own transpose: C^T [N, M] = op(B)^T op(A)^T. So
 // its first operand is B, its second A, and what lies transposed here stays transposed there.
-Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
+Status CublasLtMatmul::initialize(const LtShape& shape, std::string_view algorithm) {
   shape_ = shape;
   TSR_ASSIGN_OR_RETURN(lt_, cublas_lt());
   TSR_ASSIGN_OR_RETURN(handle_, handle_of_current_device(*lt_));
@@ -169,7 +170,7 @@ Status LtProduct::settle(const LtShape& shape, std::string_view algorithm) {
   return {};
 }
 
-Result<cublasLtMatmulDesc_t> LtProduct::make_desc() const {
+Result<cublasLtMatmulDesc_t> CublasLtMatmul::make_desc() const {
   TSR_ASSIGN_OR_RETURN(const Types types, types_of(shape_.dtype, shape_.tf32));
   cublasLtMatmulDesc_t desc = nullptr;
   TSR_RETURN_IF_ERROR(from_cublas(lt_->desc_create(&desc, types.compute, types.scale), "a descriptor"));
@@ -200,7 +201,7 @@ Result<cublasLtMatmulDesc_t> LtProduct::make_desc() const {
   return desc;
 }
 
-Result<cublasLtMatmulDesc_t> LtProduct::take_desc() const {
+Result<cublasLtMatmulDesc_t> CublasLtMatmul::take_desc() const {
   {
     const std::lock_guard lock(mutex_);
     if (!descs_.empty()) {
@@ -212,24 +213,24 @@ Result<cublasLtMatmulDesc_t> LtProduct::take_desc() const {
   return make_desc();  // another rank has it
 }
 
-void LtProduct::give_back(cublasLtMatmulDesc_t desc) const {
+void CublasLtMatmul::give_back(cublasLtMatmulDesc_t desc) const {
   const std::lock_guard lock(mutex_);
   descs_.push_back(desc);
 }
 
-std::string LtProduct::text() const {
+std::string CublasLtMatmul::text() const {
   return format("{}{} x {} x {} of {}{} (epilogue {})",
                 shape_.batches == 1 ? std::string() : format("{} times ", shape_.batches), shape_.M, shape_.N,
                 shape_.K, to_text(shape_.dtype), shape_.tf32 ? " as TF32" : "",
                 static_cast<int32_t>(epilogue_of(shape_)));
 }
 
-DType LtProduct::c_type() const {
+DType CublasLtMatmul::c_type() const {
   if (shape_.scaled) return shape_.c_dtype;
   return shape_.wide_c && !f64_ ? DType::kF32 : shape_.dtype;
 }
 
-uint32_t LtProduct::alignment() const {
+uint32_t CublasLtMatmul::alignment() const {
   if (shape_.batches == 1) return kAlignment;
   const auto strides =
       static_cast<uint64_t>(dtype_bytes(shape_.dtype, shape_.a_stride.value_or(shape_.a_elements())) |
@@ -238,7 +239,7 @@ uint32_t LtProduct::alignment() const {
   return static_cast<uint32_t>(std::min(uint64_t{kAlignment}, strides & (~strides + 1)));
 }
 
-Result<std::vector<cublasLtMatmulAlgo_t>> LtProduct::proposals(uint32_t alignment, int count) const {
+Result<std::vector<cublasLtMatmulAlgo_t>> CublasLtMatmul::proposals(uint32_t alignment, int count) const {
   cublasLtMatmulPreference_t preference = nullptr;
   TSR_ASSIGN_OR_RETURN(const cublasLtMatmulDesc_t local, make_desc());
   Status status = from_cublas(lt_->preference_create(&preference), "a preference");
@@ -289,7 +290,7 @@ Result<std::vector<cublasLtMatmulAlgo_t>> LtProduct::proposals(uint32_t alignmen
   return usable;
 }
 
-std::string LtProduct::word_of(size_t place, const cublasLtMatmulAlgo_t& algorithm) const {
+std::string CublasLtMatmul::algorithm_tag(size_t place, const cublasLtMatmulAlgo_t& algorithm) const {
   Hash hash;
   const auto add = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
     size_t written = 0;
@@ -309,17 +310,17 @@ std::string LtProduct::word_of(size_t place, const cublasLtMatmulAlgo_t& algorit
   return word;
 }
 
-Result<cublasLtMatmulAlgo_t> LtProduct::algorithm_of(std::string_view word) const {
+Result<cublasLtMatmulAlgo_t> CublasLtMatmul::algorithm_of(std::string_view word) const {
   TSR_ASSIGN_OR_RETURN(const auto proposed, proposals(alignment(), kProposals));
   for (size_t place = 0; place < proposed.size(); ++place)
-    if (word_of(place, proposed[place]) == word) return proposed[place];
+    if (algorithm_tag(place, proposed[place]) == word) return proposed[place];
   return Status(StatusCode::kFailedPrecondition,
                 format("cuBLASLt {} does not propose the algorithm '{}' for {}: plan again, with times taken "
                        "on this machine",
                        lt_->version(), word, text()));
 }
 
-Status LtProduct::launch(const LtOperands& operands, void* workspace, cudaStream_t stream) const {
+Status CublasLtMatmul::launch(const LtOperands& operands, void* workspace, cudaStream_t stream) const {
   const auto address = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
   const bool is_aligned = (address(operands.a) | address(operands.b) | address(operands.c) |
                            address(operands.bias) | address(operands.pre) | address(operands.addend)) %
@@ -332,16 +333,16 @@ Status LtProduct::launch(const LtOperands& operands, void* workspace, cudaStream
   return launch_as(is_aligned ? aligned_ : unaligned_, operands, workspace, stream);
 }
 
-Status LtProduct::launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOperands& operands,
-                            void* workspace, cudaStream_t stream) const {
+Status CublasLtMatmul::launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOperands& operands,
+                                 void* workspace, cudaStream_t stream) const {
   TSR_ASSIGN_OR_RETURN(const cublasLtMatmulDesc_t desc, take_desc());
   const Status status = launch_with(desc, algorithm, operands, workspace, stream);
   give_back(desc);
   return status;
 }
 
-Status LtProduct::launch_with(cublasLtMatmulDesc_t desc, const cublasLtMatmulAlgo_t& algorithm,
-                              const LtOperands& operands, void* workspace, cudaStream_t stream) const {
+Status CublasLtMatmul::launch_with(cublasLtMatmulDesc_t desc, const cublasLtMatmulAlgo_t& algorithm,
+                                   const LtOperands& operands, void* workspace, cudaStream_t stream) const {
   workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(workspace) + kWorkspaceUnit - 1) /
                                       kWorkspaceUnit * kWorkspaceUnit);
   const float one = 1, zero = 0;

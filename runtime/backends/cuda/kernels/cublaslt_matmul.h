@@ -63,16 +63,16 @@ struct LtOperands {
   const float *a_scale = nullptr, *b_scale = nullptr;
 };
 
-class LtProduct {
+class CublasLtMatmul {
  public:
   // For the current device; kUnsupported where cuBLASLt is absent or has no algorithm. `algorithm` is a word
   // that fastest() gave, of which operands at multiples of 16 bytes are computed: kFailedPrecondition where
   // this cuBLASLt does not propose it any more. Nothing: the heuristic's first.
-  static Result<std::shared_ptr<const LtProduct>> create(const LtShape& shape,
-                                                         std::string_view algorithm = {});
-  ~LtProduct();
-  LtProduct(const LtProduct&) = delete;
-  LtProduct& operator=(const LtProduct&) = delete;
+  static Result<std::shared_ptr<const CublasLtMatmul>> create(const LtShape& shape,
+                                                              std::string_view algorithm = {});
+  ~CublasLtMatmul();
+  CublasLtMatmul(const CublasLtMatmul&) = delete;
+  CublasLtMatmul& operator=(const CublasLtMatmul&) = delete;
 
   Status launch(const LtOperands& operands, void* workspace, cudaStream_t stream) const;
   static int64_t workspace_bytes(const LtShape& shape);  // of any alignment
@@ -82,11 +82,11 @@ class LtProduct {
   Result<std::string> fastest() const;
 
  private:
-  LtProduct() = default;
-  Status settle(const LtShape& shape, std::string_view algorithm);
+  CublasLtMatmul() = default;
+  Status initialize(const LtShape& shape, std::string_view algorithm);
   // What the heuristic proposes for operands at multiples of `alignment`, best first; at least one.
   Result<std::vector<cublasLtMatmulAlgo_t>> proposals(uint32_t alignment, int count) const;
-  std::string word_of(size_t place, const cublasLtMatmulAlgo_t& algorithm) const;
+  std::string algorithm_tag(size_t place, const cublasLtMatmulAlgo_t& algorithm) const;
   Result<cublasLtMatmulAlgo_t> algorithm_of(std::string_view word) const;
   Status launch_as(const cublasLtMatmulAlgo_t& algorithm, const LtOperands& operands, void* workspace,
                    cudaStream_t stream) const;
