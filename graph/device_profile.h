@@ -67,11 +67,11 @@ struct DeviceProfile {
   std::string device;  // DeviceKind::name of the measured device
   int32_t cores = 0;   // that devices share, all busy in `shared_seconds`; 0: devices share nothing
   double run_s = 0;    // fixed time of one run, in addition to its instructions
-  // From the end of an instruction to the beginning of one on another stream that waits for it: with cores to
-  // spare, and while every core computes, when whoever waits has to get one first.
+  // From the end of an instruction to the beginning of one on another stream that waits for it: with spare cores,
+  // and while every core computes, when the waiting thread has to get one first.
   double handover_s = 0, busy_handover_s = 0;
-  // What ranks that share cores lose to each other beside what their kernels do: everything takes so many
-  // times as long with two or more of them, and with more than there are cores. At least 1.
+  // Slowdown of ranks that share cores, in addition to that of their kernels: factors on all times with two or more
+  // ranks (contention), and with more ranks than cores (oversubscription). At least 1.
   double together = 1, crowded = 1;
   // Of the cores' time while it was measured, what other processes took, where that is more than a little (10 %):
   // prices are too high then, and uneven.

@@ -36,7 +36,7 @@ struct NodePlan {
   char chunk_factor = 0;  // 0: not chunked
   int32_t chunks = 1;     // g
   ChunkOrder chunk_order = ChunkOrder::kBroadcast;
-  Tier tier = Tier::kDevice;  // where the kernel runs: kHost for optimizer steps beside offloaded state
+  Tier tier = Tier::kDevice;  // where the kernel runs: kHost for optimizer steps of offloaded state
   // Units in addition to the rule's own: shards of the factor are whole multiples (query heads in whole KV
   // groups, a merged head dim in whole heads). Factors not listed have the rule's unit; sorted by name.
   std::vector<std::pair<char, int64_t>> factor_units;

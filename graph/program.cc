@@ -250,8 +250,9 @@ class ProgramPrinter {
     if (i.kernel < 0 || static_cast<size_t>(i.kernel) >= rank_.kernels.size())
       return format("kernel ?{}", i.kernel);
     const KernelDesc& kernel = rank_.kernels[static_cast<size_t>(i.kernel)];
-    std::string line = format("{} = {}.{}({})", slots_text(i.outputs), kernel.op == nullptr ? "?" : kernel.op->name,
-                              kernel.variant, slots_text(i.inputs));
+    std::string line =
+        format("{} = {}.{}({})", slots_text(i.outputs), kernel.op == nullptr ? "?" : kernel.op->name,
+               kernel.variant, slots_text(i.inputs));
     std::vector<std::string> types;
     for (const TensorType& type : kernel.outputs) types.push_back(to_text(type));
     return line + " : " + join(types, ", ");

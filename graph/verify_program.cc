@@ -1,7 +1,5 @@
 // verify: the structure of a Program from an untrusted file. After it, no kernel, collective or copy can
 // touch a byte outside of its slots, and no index is out of range.
-#include "graph/analysis/replay.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/analysis/replay.h"
 #include "graph/base/text.h"
 
 namespace tessera {

@@ -6,9 +6,8 @@
  * nothing of libtessera, is loaded with RTLD_NOW | RTLD_LOCAL, and calls back only through tsr_host_api. No function
  * throws, aborts or exits. Functions return NULL for success or an error made by tsr_host_api::make_error.
  *
- * Threads. One thread issues work for a device at a time (but see TSR_BACKEND_BLOCKING); different devices may be
- * driven from different threads.
- * Query functions (device_count, device_info, kernel_query) may be called from any thread at any time.
+ * Threads. One thread issues work for a device at a time (except with TSR_BACKEND_BLOCKING); different devices may be
+ * driven from different threads. Query functions (device_count, device_info, kernel_query) may be called from any thread at any time.
  */
 #ifndef TESSERA_RUNTIME_BACKEND_ABI_H_
 #define TESSERA_RUNTIME_BACKEND_ABI_H_
@@ -62,7 +61,7 @@ typedef struct tsr_abi_kernel_desc {
   const tsr_abi_tensor* inputs;
   const tsr_abi_tensor* outputs;
   const tsr_abi_factor* factors;
-  const char* variant; /* NULL: the best; else exactly this one, with what kernel_tune added to it, or an error */
+  const char* variant; /* NULL: the best; else exactly this one, with the name that kernel_tune added, or an error */
 } tsr_abi_kernel_desc;
 
 /* A launch as kernel_launch takes it. */
@@ -83,7 +82,7 @@ typedef struct tsr_abi_kernel_info {
 typedef struct tsr_abi_memory_info {
   size_t struct_size;   /* set by the caller */
   int64_t total_bytes;  /* of the device */
-  int64_t used_bytes;   /* now, by whoever: this process' arenas, context, libraries and code; other processes */
+  int64_t used_bytes;   /* now, by all users: this process' arenas, context, libraries and code; other processes */
 } tsr_abi_memory_info;
 
 typedef struct tsr_abi_device_info {
@@ -108,16 +107,16 @@ typedef struct tsr_abi_collective {
 
 typedef struct tsr_abi_comm_counters {
   size_t struct_size; /* set by the caller */
-  int64_t calls[8];   /* by CollectiveKind; 5 is send, 6 is recv; 7: of all, what a capture may hold from now on */
+  int64_t calls[8];   /* by CollectiveKind; 5 is send, 6 is recv; 7: calls of any kind that a capture may hold */
   int64_t bytes[8];   /* this member's share in ring-equivalent bytes, from the buffers really passed */
 } tsr_abi_comm_counters;
 
-/* What a communicator is going to carry. */
+/* The calls that a communicator is made for. */
 typedef struct tsr_abi_comm_use {
   size_t struct_size;                    /* set by the caller */
-  const tsr_abi_collective* collectives; /* those that differ from one another */
+  const tsr_abi_collective* collectives; /* each different one once */
   int32_t collective_count;
-  int32_t messages;      /* the most that one run sends from the first member to the second */
+  int32_t messages;      /* largest number that one run sends from the first member to the second */
   int64_t message_bytes; /* the largest of them */
 } tsr_abi_comm_use;
 
@@ -141,12 +140,12 @@ typedef struct tsr_host_api {
 enum { TSR_ALLOC_GUARDED = 1 /* place the end of the allocation against an inaccessible page where the backend can */ };
 
 enum {
-  /* What is issued is done when the function returns, and device memory is host memory: the host gives each stream of
-   * a device a thread of its own (so several threads may issue for one device, each to its stream), and needs no
-   * events. Without it one thread issues to all streams of a device, and events keep the order between them. */
+  /* Issued work is done when the function returns, and device memory is host memory. The host gives each stream of a
+   * device a thread of its own (so several threads may issue for one device, each to its stream), and needs no
+   * events. Without this flag one thread issues to all streams of a device, and events order them. */
   TSR_BACKEND_BLOCKING = 1,
-  /* Kernels that do what several do one after another (matmul_add, layer_norm_grad) save much of their time: programs
-   * are lowered to them where kernel_query says that they do. */
+  /* Fused kernels (matmul_add, layer_norm_grad) save much of the time of their parts: programs are lowered to them
+   * where kernel_query says so. */
   TSR_BACKEND_FUSES = 2
 };
 
@@ -179,7 +178,7 @@ typedef struct tsr_backend_api {
                          int64_t in_stride_bytes, int64_t out_stride_bytes);
   tsr_abi_error* (*fill)(tsr_abi_stream*, void* out, int32_t byte, int64_t bytes);
 
-  /* query answers from shapes alone; prepare settles everything; launch only launches: no allocation, no look-up by
+  /* query answers from shapes alone; prepare decides everything; launch only launches: no allocation, no look-up by
    * name, no host synchronisation. */
   tsr_abi_error* (*kernel_query)(int32_t ordinal, const tsr_abi_kernel_desc*, tsr_abi_kernel_info* out);
   tsr_abi_error* (*kernel_prepare)(tsr_abi_device*, const tsr_abi_kernel_desc*, tsr_abi_kernel** out);
@@ -188,7 +187,7 @@ typedef struct tsr_backend_api {
                                   void* workspace);
   uint64_t (*kernel_fingerprint)(int32_t ordinal); /* changes when an answer of kernel_query could */
 
-  /* One communicator over `count` devices of this process; out gets one end per member. */
+  /* One communicator over `count` devices of this process; out gets one object per member. */
   tsr_abi_error* (*comm_create)(tsr_abi_device* const* devices, int32_t count, tsr_abi_comm** out);
   void (*comm_destroy)(tsr_abi_comm*);
   tsr_abi_error* (*comm_collective)(tsr_abi_comm*, tsr_abi_stream*, const tsr_abi_collective*, const void* in, void* out);
@@ -204,40 +203,40 @@ typedef struct tsr_backend_api {
   void (*graph_destroy)(void* graph);
 
   /* Sends and receives between begin and end are one exchange: all are posted before any is waited for, so that a ring
-   * of ranks may send and receive at once. Issued by the owner of the end. Required of backends with comm_send. */
+   * of ranks may send and receive at once. Issued by the owner of the member. Required of backends with comm_send. */
   tsr_abi_error* (*comm_group_begin)(tsr_abi_comm*);
   tsr_abi_error* (*comm_group_end)(tsr_abi_comm*, tsr_abi_stream*);
 
   uint32_t flags; /* TSR_BACKEND_*; 0 when absent */
-  /* Optional, for tests: from now on this end waits now and then, as `seed` says, at points where other members could
-   * overtake it. 0: no more. */
+  /* Optional, for tests: this member makes short random waits, drawn from `seed`, where others could overtake it.
+   * 0: none. */
   void (*comm_perturb)(tsr_abi_comm*, uint64_t seed);
 
-  /* Optional: launches that follow one another on one stream as a single one (updates of many small tensors). Takes
-   * the first of `count` and as many after it as it likes: *taken, 0 for none. Launching *out, without operands and
-   * workspace, then leaves what they leave one after another, the same bits at the very addresses given here; it
-   * writes nothing else but memory of its own. kernel_destroy ends it, before the kernels that it was made of. */
+  /* Optional: fuses consecutive launches of one stream into one (updates of many small tensors). Takes the first of
+   * `count` and any number after it: *taken, 0 for none. Launching *out, without operands and workspace, gives the
+   * same bits at the same addresses as the launches one after another; it writes nothing else except memory of its
+   * own. kernel_destroy ends it, before the kernels that it was made of. */
   tsr_abi_error* (*kernel_fuse)(tsr_abi_device*, const tsr_abi_launch* launches, int32_t count, int32_t* taken,
                                 tsr_abi_kernel** out);
 
-  /* Optional: answers as kernel_query does, but where the variant can be computed in several ways, runs them on memory
-   * of its own, waits for them, and names the fastest after a colon: "cublaslt:31a2". kernel_query and kernel_prepare
-   * take that name in later processes too, as long as kernel_fingerprint stays what it is, and deliver that very way
-   * or an error. Different ways may leave different bits. Never called while something runs. */
+  /* Optional: like kernel_query, but where the variant has several algorithms, runs them on memory of its own, waits
+   * for them, and names the fastest after a colon: "cublaslt:31a2". kernel_query and kernel_prepare accept that name
+   * in later processes too, as long as kernel_fingerprint is the same, and deliver exactly that algorithm or an error.
+   * Different algorithms may give different bits. Never called while something runs. */
   tsr_abi_error* (*kernel_tune)(tsr_abi_device*, const tsr_abi_kernel_desc*, tsr_abi_kernel_info* out);
 
-  /* Optional: events that know when the device passed them, for traces. event_record, also into a capture, whose
-   * replays then record them, and event_destroy take them. elapsed_ns asks for the time from one to another of a
-   * device, both of them recorded and passed. */
+  /* Optional: events with the time at which the device passed them, for traces. event_record (also into a capture,
+   * whose replays then record them) and event_destroy accept them. elapsed_ns: the time between two recorded and
+   * passed events of a device. */
   tsr_abi_error* (*timed_event_create)(tsr_abi_device*, tsr_abi_event** out);
   tsr_abi_error* (*event_elapsed)(tsr_abi_event* begin, tsr_abi_event* end, int64_t* out_ns);
 
-  /* Optional: what the driver says of the device's memory. Null where device memory is host memory. */
+  /* Optional: the driver's figures of the device's memory. Null where device memory is host memory. */
   tsr_abi_error* (*memory_info)(tsr_abi_device*, tsr_abi_memory_info* out);
 
-  /* Optional: comm_create for what `use` says and nothing else. All that this takes is made here, so that no step
-   * allocates or begins anything while other members are under way: a device that stops for it may be one that they
-   * wait for. What `use` leaves out is neither begun nor made. */
+  /* Optional: comm_create for the calls in `use` only. All their resources are made here, so that no step allocates or
+   * connects anything while other members run: a device that stops for it may be one that they wait for. Nothing is
+   * made for calls that `use` leaves out. */
   tsr_abi_error* (*comm_create_for)(tsr_abi_device* const* devices, int32_t count, const tsr_abi_comm_use* use,
                                     tsr_abi_comm** out);
 } tsr_backend_api;

@@ -85,7 +85,8 @@ auto choose_kernel(std::string_view backend, std::span<const Entry> table, const
 
 // seconds = max(flops / (efficiency * peak), bytes / bandwidth) + launch cost.
 template <class PreparedKernel, class Rates>
-Status answer_query(const KernelChoice<PreparedKernel>& choice, const Rates& rates, tsr_abi_kernel_info& out) {
+Status answer_query(const KernelChoice<PreparedKernel>& choice, const Rates& rates,
+                    tsr_abi_kernel_info& out) {
   if (choice.variant.size() >= sizeof(out.variant))
     return Status(StatusCode::kInternal, format("variant name '{}' is too long", choice.variant));
   std::memset(out.variant, 0, sizeof(out.variant));

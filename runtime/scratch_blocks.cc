@@ -8,7 +8,7 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 }
 
-// Its memory follows it.
+// Header of a block, followed by its memory.
 struct alignas(64) ScratchBlocks::Block {
   size_t bytes;
   Block* next;

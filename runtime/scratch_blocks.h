@@ -1,6 +1,6 @@
-// ScratchBlocks: memory for tasks of kernels: tiles that are too large for a caller's stack. Blocks are lent
-// and come back, so that there are as many as tasks ever ran at once, and a run allocates none after the
-// first. Any thread.
+// ScratchBlocks: memory for tasks of kernels: tiles that are too large for a caller's stack. Blocks are
+// reused: their number is the largest number of concurrent tasks, and a run allocates none after the first.
+// Any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ class ScratchBlocks {
   ScratchBlocks& operator=(const ScratchBlocks&) = delete;
   ~ScratchBlocks();
 
-  // At least `bytes`, aligned to 64; the one given back last where it is large enough. Null without memory.
+  // A block of at least `bytes`, aligned to 64: the one returned last if it is large enough. Null without
+  // memory.
   void* take(size_t bytes) noexcept;
   void give(void* memory) noexcept;
 

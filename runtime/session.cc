@@ -44,11 +44,11 @@ struct Session::Impl {
     watchdog.reset();
     others.reset();
     for (const auto& rank : ranks) rank->release_comms();
-    // Who frees memory of a device waits for all that runs there, and holds up what a rank of another run
-    // still has to launch for that to end: it comes when nobody runs.
+    // Freeing device memory waits for everything that runs there, and blocks launches that another run still
+    // needs to end: so free it while no run holds the devices.
     if (!ranks.empty()) lock_devices(last_guard);
   }
-  // A turn on the devices outside of a run, where what is issued to them ends later.
+  // Holds the devices outside of a run, for work that is issued to them and ends later.
   void lock_devices(std::optional<DeviceRunLock::Guard>& guard) {
     const DeviceSet::Impl& devices = executable->impl().devices->impl();
     static const std::atomic<bool> kNever = false;

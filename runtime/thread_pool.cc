@@ -36,7 +36,7 @@ struct Job {
 
 // Moves the calling thread off `core` where it may run elsewhere, and leaves it free to go where it likes. A
 // system with few cores, all lately in use, wakes a worker on the core of the caller that it is to help, and
-// leaves it queued there for milliseconds beside an idle core.
+// leaves it queued there for milliseconds while another core is idle.
 void leave_core(int core) {
   if (core < 0 || core >= CPU_SETSIZE || sched_getcpu() != core) return;
   cpu_set_t all, others;
@@ -47,7 +47,7 @@ void leave_core(int core) {
   (void)sched_setaffinity(0, sizeof all, &all);
 }
 
-// One more while it lives.
+// Counted: adds one to a counter while it exists.
 class Counted {
  public:
   explicit Counted(std::atomic<int32_t>& count) : count_(count) {
@@ -75,16 +75,15 @@ struct ThreadPool::Impl {
   int32_t threads = 1;
   std::vector<Thread> workers;
 
-  // A worker that helps gives its core back once callers fill them all: more threads than cores would only
-  // take turns, and a rank would take the longer the more its neighbours compute. As many leave as are too
-  // many.
+  // Whether a helping worker should exit, once callers fill all cores: more threads than cores would only
+  // take turns, and slow down every rank. Exactly the surplus threads exit.
   bool gives_way() {
     for (int32_t now = busy.load(std::memory_order_relaxed); now > threads;)
       if (busy.compare_exchange_weak(now, now - 1, std::memory_order_relaxed)) return true;
     return false;
   }
 
-  // Until no task is left or, for a worker, it gives way; whether it did.
+  // Runs tasks until none is left or, for a worker, it should exit; returns whether it did.
   bool run_tasks(Job& job, bool is_worker) {
     for (;;) {
       if (is_worker && gives_way()) return true;
@@ -111,8 +110,8 @@ struct ThreadPool::Impl {
     Job* job = nullptr;
     int32_t listed = 0;
   };
-  // A listed job with tasks left, fewest helpers first so that concurrent callers share the workers; none
-  // while callers and those who help them already fill the cores.
+  // Chooses a listed job with tasks left, fewest helpers first so that concurrent callers share the workers;
+  // none while callers and their helpers already fill the cores.
   Choice choose() const {
     Choice choice;
     if (busy.load(std::memory_order_relaxed) >= threads) return choice;

@@ -1,8 +1,7 @@
 // ThreadPool: the one pool that kernels of all ranks share. The caller of parallel_for takes part, several
 // threads may call at once, nothing is pinned, and a call allocates nothing. Callers come first: once they
-// alone fill the cores, no worker helps any of them, so that ranks side by side have one core each. Tasks are
-// claimed one by one;
-// which thread runs a task is not defined, so a body's result must depend on the task's index alone.
+// alone fill the cores, no worker helps any of them, so that concurrent ranks have one core each. Tasks are
+// claimed one by one, by any thread, so a body's result must depend on the task's index alone.
 #pragma once
 
 #include <cstdint>

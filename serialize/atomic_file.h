@@ -17,7 +17,7 @@ class AtomicFile {
   // devices, pipes and sockets: a rename would put a file in their place.
   // Temporary files of `path` whose writers were killed are removed: a writer holds a lock on its own.
   static Result<AtomicFile> create(const std::string& path);
-  // What `create` would say; leaves nothing behind but what was there.
+  // The status that `create` would return; leaves the folder as it was.
   static Status check(const std::string& path) { return create(path).status(); }
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;

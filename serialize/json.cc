@@ -7,7 +7,7 @@ namespace tessera {
 
 namespace {
 
-// Where `text` first nests deeper than kMostJsonDepth; npos where it does not. Brackets in strings do not
+// The place where `text` first nests deeper than kMostJsonDepth; npos for none. Brackets in strings do not
 // count.
 size_t first_too_deep(std::string_view text) {
   int depth = 0;

@@ -1,5 +1,5 @@
-// JSON of users' files: every text from outside is read here, within bounds of size and depth. What is deep
-// ends a process, since values are printed and compared by recursion.
+// JSON of users' files: every text from outside is read here, within bounds of size and depth. Deep values
+// would overflow the stack, since they are printed and compared by recursion.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ Result<Json> parse_json(std::string_view text, std::string_view what, size_t mos
 // One line; bytes that are not UTF-8 (a name in a hostile file) become U+FFFD instead of an exception.
 std::string dump(const Json& value);
 
-// For messages: the beginning and the end of it.
+// The beginning and the end of a value, for messages.
 std::string quote_json(const Json& value, size_t most = 200);
 
 }  // namespace tessera

@@ -26,7 +26,7 @@ struct StoredTensors {
   int64_t tensors = 0, bytes = 0;
 };
 
-// What a model's file held, for people. Empty for a model of none.
+// ModelOrigin: the contents of a model's file, for people. Empty for a model without a file.
 struct ModelOrigin {
   std::string format;  // "gguf", "tsr"
   std::vector<StoredTensors> stored;
@@ -75,7 +75,7 @@ Status verify_checksums(const std::string& path);
 // Writes to a temporary name next to `path`, fsynced, renamed: `path` holds the old or the new file, never a
 // part.
 Status save_model(const Model& model, const std::string& path, SaveOptions options = {});
-// With every parameter of the graph as `read` gives it, one at a time: memory stays at the largest.
+// Saves the parameters that `read` returns, one at a time: memory stays at the largest.
 using ReadParameter = std::function<Result<HostTensor>(const std::string& name)>;
 Status save_model(const Model& model, const ReadParameter& read, const std::string& path,
                   SaveOptions options = {});

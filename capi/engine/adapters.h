@@ -13,7 +13,7 @@ namespace tessera {
 // Options rank, alpha, on (tessera.h). The result shares the values of `model`, which stays as it is.
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options);
 
-// What add_adapters was asked for, read off the graph that it made; nullopt for one without adapters.
+// AdapterSummary: the options of add_adapters, read off its graph; nullopt for a graph without adapters.
 struct AdapterSummary {
   int64_t rank = 0;
   double alpha = 0;

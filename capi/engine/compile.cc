@@ -27,7 +27,7 @@ void add_idle_ranks(Program& program, const Plan& plan, int32_t devices) {
   while (program.ranks.size() < static_cast<size_t>(devices)) program.ranks.push_back(idle);
 }
 
-// What leaves a device that has no memory of its own: where it goes, and what counts.
+// Reasons about offload from a device without memory of its own: the place of offloaded bytes, and the limit on them.
 std::vector<std::string> offload_reasons(const Program& program, const Cluster& cluster) {
   std::vector<std::string> reasons;
   int64_t host = 0, file = 0;

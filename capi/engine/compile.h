@@ -50,8 +50,9 @@ TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices);
 
 // Compiles entries "train_step" and "eval" (only the latter with settings.evaluate_only). With language_model
 // the loss is made from "logits"; else the graph has its own output "loss".
-Result<CompiledProgram> compile_training(const Graph& forward, bool language_model, const TrainerSettings& settings,
-                                  const std::shared_ptr<DeviceSet>& devices);
+Result<CompiledProgram> compile_training(const Graph& forward, bool language_model,
+                                         const TrainerSettings& settings,
+                                         const std::shared_ptr<DeviceSet>& devices);
 
 // PrefillChunk: a prompt is processed in chunks, largest first.
 struct PrefillChunk {
@@ -64,10 +65,11 @@ inline constexpr PrefillChunk kPrefillChunks[] = {
 
 // Compiles entries "decode" (one token) and those of kPrefillChunks that fit the context and devices.
 Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
-                                    const std::shared_ptr<DeviceSet>& devices);
+                                           const std::shared_ptr<DeviceSet>& devices);
 
 // Compiles any graph as one entry "main".
-Result<CompiledProgram> compile_graph(const Graph& graph, const PlanOptions& options, const DeviceSet& devices);
+Result<CompiledProgram> compile_graph(const Graph& graph, const PlanOptions& options,
+                                      const DeviceSet& devices);
 
 // Compiles entries that already have plans.
 Result<CompiledProgram> compile_entries(std::vector<PlannedEntry> entries, const DeviceSet& devices);

@@ -29,7 +29,7 @@ struct GraphToPlan {
 
   // Binds those of `symbols` that the graph has.
   static GraphToPlan create(std::string name, std::shared_ptr<const Graph> graph,
-                        const std::vector<std::pair<std::string, int64_t>>& symbols);
+                            const std::vector<std::pair<std::string, int64_t>>& symbols);
 };
 
 // PlannedEntry: one entry point with its graph and plan.
@@ -47,7 +47,7 @@ struct EntryPlans {
   PlanSearch search;
   Program program;
 
-  // What a memory limit bounds, of the fullest device (parallel/pricing/host_tier.h).
+  // Bytes under the memory limit, of the fullest device (parallel/pricing/host_tier.h).
   int64_t largest_limited_bytes(const Cluster& cluster) const {
     int64_t largest = 0;
     for (const RankProgram& rank : program.ranks) largest = std::max(largest, limited_bytes(rank, cluster));
@@ -70,8 +70,9 @@ int64_t limit_of(const Cluster& cluster, int64_t memory_limit);
 // Checksum of the source of the devices' prices.
 uint64_t profile_of(const DeviceSet& devices);
 
-// `given` in the order that `plan` numbers its nodes and tensors in: the canonical one, or, for plans of earlier
-// versions, the order given. Names are those of `given`. kInvalidArgument where the plan is another graph's.
+// `given` in the order that `plan` numbers its nodes and tensors in: the canonical one, or, for plans of
+// earlier versions, the order given. Names are those of `given`. kInvalidArgument where the plan is another
+// graph's.
 Result<Graph> graph_of_plan(const Plan& plan, const Graph& given);
 
 // The plan of `graph` in the file at `path`.

@@ -37,8 +37,9 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   const Graph forward = model->graph();
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
   TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
-  TSR_ASSIGN_OR_RETURN(generator->running_,
-                       ProgramRunner::create(std::move(prepared), SessionOptions{.trace = settings.compute.trace}));
+  TSR_ASSIGN_OR_RETURN(
+      generator->running_,
+      ProgramRunner::create(std::move(prepared), SessionOptions{.trace = settings.compute.trace}));
   TSR_RETURN_IF_ERROR(generator->running_->write_parameters(*model, model->seed()));
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
   generator->vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);

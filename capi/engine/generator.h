@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "capi/engine/report.h"
 #include "capi/engine/program_runner.h"
+#include "capi/engine/report.h"
 #include "capi/engine/settings.h"
 #include "runtime/on_call_threads.h"
 

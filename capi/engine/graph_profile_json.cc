@@ -1,7 +1,6 @@
-#include "capi/engine/report.h"
-
 #include <algorithm>
 
+#include "capi/engine/report.h"
 #include "graph/analysis/graph_profile.h"
 #include "serialize/json.h"
 

@@ -170,7 +170,8 @@ constexpr int kTurns = 6;
 
 Result<double> turn_of(const std::shared_ptr<DeviceSet>& devices, const std::shared_ptr<const Graph>& graph,
                        const Plan& plan) {
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_entries({{std::string(kEntry), graph, plan}}, *devices));
+  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled,
+                       compile_entries({{std::string(kEntry), graph, plan}}, *devices));
   const Program program = compiled.program;
   const auto fill = [&](Session& session, const std::string& entry) {
     return fill_step(session, entry, program, *graph);

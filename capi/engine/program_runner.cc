@@ -47,7 +47,8 @@ double scalar_value(const HostTensor& tensor) {
 }
 
 Result<std::shared_ptr<const LoadedProgram>> prepare(std::shared_ptr<Runtime> runtime,
-                                                std::shared_ptr<DeviceSet> devices, CompiledProgram compiled) {
+                                                     std::shared_ptr<DeviceSet> devices,
+                                                     CompiledProgram compiled) {
   auto prepared = std::make_shared<LoadedProgram>();
   prepared->runtime = std::move(runtime);
   prepared->devices = std::move(devices);
@@ -58,7 +59,7 @@ Result<std::shared_ptr<const LoadedProgram>> prepare(std::shared_ptr<Runtime> ru
 }
 
 Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create(std::shared_ptr<const LoadedProgram> prepared,
-                                                 SessionOptions options) {
+                                                             SessionOptions options) {
   TSR_RETURN_IF_ERROR(prepared->runtime->check_process());
   std::unique_ptr<ProgramRunner> running(new ProgramRunner);
   running->prepared_ = std::move(prepared);
@@ -83,7 +84,8 @@ Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) 
     TSR_ASSIGN_OR_RETURN(HostTensor value, model.read_uncached(name, seed));
     if (value.type == type) return StoredWeight{std::move(value), std::nullopt};
     const auto found = types.find(scale_name(name));
-    Result<StoredWeight> stored = quantize_weight(value, type, found == types.end() ? nullptr : found->second);
+    Result<StoredWeight> stored =
+        quantize_weight(value, type, found == types.end() ? nullptr : found->second);
     if (!stored.ok()) return stored.status().with_context(format("parameter '{}'", name));
     return stored;
   };
@@ -124,7 +126,9 @@ Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) 
   }
 }
 
-bool ProgramRunner::has_entry(std::string_view entry) const { return program().find_entry(0, entry) != nullptr; }
+bool ProgramRunner::has_entry(std::string_view entry) const {
+  return program().find_entry(0, entry) != nullptr;
+}
 
 const TensorType* ProgramRunner::find_input(std::string_view entry, std::string_view name) const {
   for (size_t rank = 0; rank < program().ranks.size(); ++rank) {

@@ -23,7 +23,8 @@ struct TrainerReport {
   int64_t step = 0, skipped_steps = 0, tokens_per_step = 0, allocations_after_first_step = 0;
   std::vector<MemoryReport> memory;
   std::vector<CommReport> communication;
-  // Of tensors: in a model's file, in a checkpoint, and of the largest in memory while either is written.
+  // Bytes of tensors in a model's file and in a checkpoint, and of the largest one, in memory while either is
+  // written.
   int64_t model_bytes = 0, checkpoint_bytes = 0, saving_memory_bytes = 0;
 };
 std::string trainer_json(const TrainerReport& report, const PlanRecord& plan);
@@ -42,8 +43,8 @@ std::string generator_json(const GeneratorReport& report, const PlanRecord& plan
 Result<std::string> graph_profile_json(const Graph& graph, const Options& options);
 
 // A trace in Chrome's format, which Perfetto and chrome://tracing open: a process for each rank, a thread for
-// each of its streams, a complete event for each instruction. Measured and predicted traces differ only in their
-// times. `devices`: names by rank; other ranks are shown by number.
+// each of its streams, a complete event for each instruction. Measured and predicted traces differ only in
+// their times. `devices`: names by rank; other ranks are shown by number.
 std::string trace_json(std::span<const TraceEvent> events, std::span<const std::string> devices);
 
 }  // namespace tessera

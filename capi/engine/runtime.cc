@@ -10,8 +10,8 @@
 #include "runtime/backend_abi.h"
 #include "serialize/json.h"
 
-// The backends linked into the library, defined in runtime/backends/cpu and runtime/backends/null. The registry gets
-// them as entry functions, like those that a plugin exports.
+// The backends linked into the library, defined in runtime/backends/cpu and runtime/backends/null. The
+// registry gets them as entry functions, like those that a plugin exports.
 extern "C" const tsr_backend_api* tsr_cpu_backend_entry(const tsr_host_api* host);
 extern "C" const tsr_backend_api* tsr_null_backend_entry(const tsr_host_api* host);
 

@@ -54,8 +54,8 @@ struct TrainerSettings {
   // Element type of the computation; optimizer state and parameters are f32. With fp8 matmuls (step): the
   // type of everything else, chosen once the devices are known.
   DType precision = DType::kF32;
-  bool tf32_matmuls = false;  // beside f32: graph/transform/precision.h
-  bool bf16_weights = false;   // but for those that train, with this: graph/transform/precision.h
+  bool tf32_matmuls = false;  // with f32: graph/transform/precision.h
+  bool bf16_weights = false;  // but for those that train, with this: graph/transform/precision.h
   WeightFormat eval_weights = WeightFormat::kModel;  // int8 and int4, of a trainer that evaluates only
   FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;
@@ -82,7 +82,7 @@ struct GeneratorSettings {
   ComputeSettings compute;
   int64_t context = 0;            // 0: the model's
   DType precision = DType::kF32;  // of activations and caches
-  bool tf32_matmuls = false;     // beside f32
+  bool tf32_matmuls = false;      // beside f32
   WeightFormat weights = WeightFormat::kModel;
   TextSettings text;  // of texts that say nothing else
 };

@@ -54,7 +54,7 @@ Json ops_json(const Graph& graph) {
   return json;
 }
 
-// What the model's file held; null for a model of none.
+// The contents of the model's file; null for a model without a file.
 Json origin_json(const ModelOrigin& origin) {
   if (origin.format.empty()) return nullptr;
   Json stored = Json::array(), used = Json::object(), unused = Json::object();

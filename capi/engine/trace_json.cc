@@ -1,8 +1,7 @@
-#include "capi/engine/report.h"
-
 #include <map>
 #include <set>
 
+#include "capi/engine/report.h"
 #include "graph/base/text.h"
 #include "serialize/json.h"
 

@@ -94,7 +94,7 @@ class Trainer {
   std::atomic<bool> cancelled_{false};
 };
 
-// What a checkpoint holds, as tsr_checkpoint_info has it.
+// The contents of a checkpoint, documented in tessera.h at tsr_checkpoint_info.
 Result<std::string> checkpoint_json(const std::string& folder);
 
 }  // namespace tessera

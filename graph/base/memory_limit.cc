@@ -49,7 +49,7 @@ std::vector<Hierarchy> hierarchies_of(std::string_view mounts) {
   return found;
 }
 
-// Of one group; files hold "max", or a number beyond any memory, where there is none.
+// The limit of one group; files hold "max", or a number beyond any memory, where there is none.
 int64_t limit_in(const std::string& folder, bool is_v2) {
   const std::string text = contents_of(folder + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
   const std::optional<int64_t> limit = parse_i64(trim(text));

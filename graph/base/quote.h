@@ -1,4 +1,4 @@
-// Quotes: what a message repeats of text from outside, which may be megabytes long.
+// Quotes: text from outside, which may be megabytes long, shortened for messages.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ std::string_view status_code_name(StatusCode code) {
 }
 
 namespace {
-// Of a message; the longest that means something has half of it. A name or a text in it may be of any size.
+// Largest message, twice the longest that makes sense. A name or a text in it may be of any size.
 constexpr size_t kMostMessageBytes = 2000;
 }  // namespace
 

@@ -105,7 +105,8 @@ OpCost elementwise_cost(const OpView& view) {
   return elementwise_cost(view, kFlopsPerElement);
 }
 
-// --- matmuls: y [..., N] = x [..., K] w, w stored [K, N] ([N, K] when trans_w = 1), and dw = x^T dy, stored as w is
+// --- matmuls: y [..., N] = x [..., K] w, w stored [K, N] ([N, K] when trans_w = 1), and dw = x^T dy, stored
+// as w is
 
 // Checks that an attribute is 0 or 1.
 Status check_flag(std::string_view op, Attrs attrs, std::string_view name);

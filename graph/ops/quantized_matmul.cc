@@ -43,7 +43,8 @@ Inferred quantized_matmul_infer(Types in, Attrs) {
   if (w != DType::kBF16 && w != DType::kF16 && !scaled)
     return Status(
         StatusCode::kInvalidArgument,
-        format("quantized_matmul: operand 1 (w) is {}, wanted bf16, f16, i8 or u8 (two numbers a byte)", in[1]));
+        format("quantized_matmul: operand 1 (w) is {}, wanted bf16, f16, i8 or u8 (two numbers a byte)",
+               in[1]));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 1, "w", 2));
   const int64_t k = last_extent(in[0].shape), n = in[1].shape[0];
   if (scaled && (is_symbol(k) || k % 2 != 0) && w == DType::kU8)

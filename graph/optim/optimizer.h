@@ -17,7 +17,7 @@ struct OptimizerOptions {
   std::map<std::string, double> hyper;      // overrides: adamw beta1 .9 beta2 .999 eps 1e-8 weight_decay .01; sgd momentum .9 weight_decay 0
 };
 
-// What an optimizer adds to the graph for one parameter.
+// OptimizerContext: the tensors of one parameter's update in the graph.
 struct OptimizerContext {
   Graph& graph;
   TensorId parameter, gradient;

@@ -1,5 +1,3 @@
-#include "graph/transform/precision.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "graph/base/text.h"
 #include "graph/graph_text.h"
 #include "graph/transform/graph_copy.h"
+#include "graph/transform/precision.h"
 
 namespace tessera {
 

@@ -1,5 +1,3 @@
-#include "graph/transform/precision.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -11,6 +9,7 @@
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/graph_copy.h"
+#include "graph/transform/precision.h"
 
 namespace tessera {
 

@@ -1,5 +1,3 @@
-#include "graph/transform/fusion.h"
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "graph/transform/fusion.h"
 #include "graph/transform/graph_copy.h"
 
 namespace tessera {

@@ -1,7 +1,6 @@
-#include "graph/transform/fusion.h"
-
 #include <vector>
 
+#include "graph/transform/fusion.h"
 #include "graph/transform/graph_copy.h"
 
 namespace tessera {

@@ -18,7 +18,7 @@ namespace {
 // the norm.
 constexpr double kNoBound = 1e30;
 
-// Scalars beside values of `dtype`.
+// Element type of scalars that go with values of `dtype`.
 DType scalar_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 Result<TensorId> find_loss(const Graph& graph) {

@@ -262,7 +262,7 @@ Result<Graph> with_stored_weights(const Graph& graph, WeightFormat format) {
 }
 
 Result<StoredWeight> quantize_weight(const HostTensor& value, const TensorType& numbers,
-                                  const TensorType* scales) {
+                                     const TensorType* scales) {
   const bool packed = numbers.dtype == DType::kU8;
   const int64_t count = value.type.dtype == DType::kF32 ? value.type.shape.elements() : -1;
   if (count < 0 || count != numbers.shape.elements() * (packed ? 2 : 1))

@@ -37,6 +37,6 @@ struct StoredWeight {
   std::optional<HostTensor> scales;
 };
 Result<StoredWeight> quantize_weight(const HostTensor& value, const TensorType& numbers,
-                                  const TensorType* scales);
+                                     const TensorType* scales);
 
 }  // namespace tessera

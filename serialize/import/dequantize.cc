@@ -1,9 +1,8 @@
-#include "serialize/import/gguf_file.h"
-
 #include <cstring>
 
 #include "graph/base/half.h"
 #include "graph/base/status.h"
+#include "serialize/import/gguf_file.h"
 
 namespace tessera {
 namespace {

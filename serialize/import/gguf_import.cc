@@ -184,7 +184,7 @@ Status read_metadata(const GgufFile& file, Model& model) {
   return {};
 }
 
-// Of a model that lies in several files, each has a part of the tensors.
+// Refuses one file of a split model, which has only a part of the tensors.
 Status check_whole(const GgufFile& file) {
   TSR_ASSIGN_OR_RETURN(const int64_t count, file.integer("split.count", 1));
   TSR_ASSIGN_OR_RETURN(const int64_t number, file.integer("split.no", 0));

@@ -1,8 +1,7 @@
-#include "serialize/import/gguf_file.h"
-
 #include <algorithm>
 
 #include "graph/base/text.h"
+#include "serialize/import/gguf_file.h"
 
 namespace tessera {
 namespace {

@@ -82,7 +82,7 @@ std::span<const SplitPattern> known_split_patterns() {
   return kKnown;
 }
 
-struct PreTokenizer::Compiled {
+struct PreTokenizer::CompiledPattern {
   struct Free {
     void operator()(pcre2_code* code) const { pcre2_code_free(code); }
   };
@@ -127,7 +127,7 @@ Result<std::unique_ptr<const PreTokenizer>> PreTokenizer::create(std::string_vie
 std::vector<std::string_view> PreTokenizer::split(std::string_view text) const {
   std::vector<std::string_view> pieces, next;
   if (!text.empty()) pieces.push_back(text);
-  for (const Compiled& compiled : compiled_) {
+  for (const CompiledPattern& compiled : compiled_) {
     std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(
         pcre2_match_data_create_from_pattern(compiled.code.get(), nullptr), &pcre2_match_data_free);
     if (match == nullptr) throw std::bad_alloc();

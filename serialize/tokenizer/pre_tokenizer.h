@@ -33,9 +33,9 @@ class PreTokenizer {
   bool whole_words_first() const { return whole_words_first_; }
 
  private:
-  struct Compiled;
+  struct CompiledPattern;
   PreTokenizer();
-  std::vector<Compiled> compiled_;
+  std::vector<CompiledPattern> compiled_;
   bool whole_words_first_ = false;
 };
 

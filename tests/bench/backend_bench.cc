@@ -329,10 +329,14 @@ std::vector<Subject> subjects(DType dtype, bool small) {
   for (const auto& [out, in] : {std::pair(outer, side), std::pair(side, outer)}) {
     all.push_back({"quantized_matmul", {of({1, in}), {DType::kBF16, {out, in}}}, {}, 0});
     const int64_t group = in % 64 == 0 ? 64 : 32;
-    all.push_back(
-        {"quantized_matmul", {of({1, in}), {DType::kI8, {out, in}}, {DType::kF16, {out, in / group}}}, {}, 0});
-    all.push_back(
-        {"quantized_matmul", {of({1, in}), {DType::kU8, {out, in / 2}}, {DType::kF16, {out, in / 32}}}, {}, 0});
+    all.push_back({"quantized_matmul",
+                   {of({1, in}), {DType::kI8, {out, in}}, {DType::kF16, {out, in / group}}},
+                   {},
+                   0});
+    all.push_back({"quantized_matmul",
+                   {of({1, in}), {DType::kU8, {out, in / 2}}, {DType::kF16, {out, in / 32}}},
+                   {},
+                   0});
   }
   return all;
 }

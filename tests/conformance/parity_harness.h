@@ -39,11 +39,11 @@ struct Job {
   bool evaluates = false;  // an evaluation of the trained weights beside the step, on the same mesh
   // Weights are rounded to it where they are used, which any backend can do; kF32: they are not.
   DType rounded_weights = DType::kF32;
-  DType precision = DType::kF32;  // bf16 or f16: mixed precision, which the CPU does not compute
-  bool fp8_matmuls = false;      // linear layers of blocks in 8 bits
-  bool tf32_matmuls = false;     // products of f32 in TF32
+  DType precision = DType::kF32;      // bf16 or f16: mixed precision, which the CPU does not compute
+  bool fp8_matmuls = false;           // linear layers of blocks in 8 bits
+  bool tf32_matmuls = false;          // products of f32 in TF32
   bool fused_gelu_gradients = false;  // gradients through gelu in their products; one device has them apart
-  bool fuses_kernels = false;     // joins what it can when lowering; one device has it apart
+  bool fuses_kernels = false;         // joins what it can when lowering; one device has it apart
   bool fused_loss = false;  // head and loss as one op; one device, against which it is held, keeps the logits
 };
 

@@ -1,5 +1,3 @@
-#include "graph/transform/precision.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "graph/base/tf32.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/fusion.h"
+#include "graph/transform/precision.h"
 #include "graph/transform/training.h"
 #include "tests/ok.h"
 

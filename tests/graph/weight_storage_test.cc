@@ -55,10 +55,12 @@ constexpr std::string_view kTied = R"(graph {
 // An op that was renamed is found by both names; fingerprints, by which plans and profiles name graphs, stay.
 TEST_CASE("a_graph_written_before_an_op_was_renamed_reads_as_the_same_graph") {
   const auto text = [](const std::string& op) {
-    return "graph {\n  symbol B\n  input x: f32[B, 64]\n  parameter w: i8[32, 64]\n  parameter s: f16[32, 1]\n  y = " +
+    return "graph {\n  symbol B\n  input x: f32[B, 64]\n  parameter w: i8[32, 64]\n  parameter s: f16[32, "
+           "1]\n  y = " +
            op + "(x, w, s) : f32[B, 32]\n  output y = y\n}";
   };
-  const Graph before = ok(parse_graph(text("narrow_matmul"))), now = ok(parse_graph(text("quantized_matmul")));
+  const Graph before = ok(parse_graph(text("narrow_matmul"))),
+              now = ok(parse_graph(text("quantized_matmul")));
   CHECK(print(before) == print(now));
   CHECK(before.fingerprint() == now.fingerprint());
   CHECK(before.fingerprint() == 0x0806c4f53dc624d0);  // as before the rename

@@ -366,8 +366,8 @@ TSR_API tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* opti
  * {"forward", "backward", "update"}, "saved_bytes", "ops": [{"op", "count", ...}], "blocks": [{"block",
  * ...}], "nodes": [...]}. Everywhere: "flops" (a multiply and an add are two), "bytes_read", "bytes_written",
  * "saved_bytes" (results of forward that backward reads), "transient_bytes" (the most that is live at once
- * beside what is kept; a sum over no nodes). Options: batch (i64, default 1), symbols ("T=128", every symbol
- * but B), nodes (i64, 1: list every node; default 0). */
+ * in addition to those; a sum over no nodes). Options: batch (i64, default 1), symbols ("T=128", every symbol
+ * except B), nodes (i64, 1: list every node; default 0). */
 TSR_API tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, char* buffer,
                                       size_t capacity, size_t* out_size);
 TSR_API void tsr_graph_free(tsr_graph* graph);
@@ -599,8 +599,8 @@ TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* it
  *   "bound_seconds", "gap"
  *   "time"           [{"cause", "axis", "seconds", "hidden_seconds"}]: seconds add up to the step of the
  *                    device that finishes last ("critical"). Causes: compute, recompute, communication
- *                    (exposed, over "axis"; "pp" between stages), offload, bubble, waiting, update. What runs
- *                    beside something else is hidden_seconds
+ *                    (exposed, over "axis"; "pp" between stages), offload, bubble, waiting, update. Overlapped
+ *                    time is hidden_seconds
  *   "memory"         [{"cause", "bytes", "tier"}] of the fullest device at its peak: those of tier "device"
  *                    add up to "memory_bytes", the arena, to the byte. Causes: parameters, optimizer, caches,
  *                    inputs, gradients, activations (kept for backward), logits, gathered (parameters, for
@@ -644,7 +644,7 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  *   features   str   what the software does, each with its default: "attention=fused,sp=off,dp_overlap=on,
  *                    scatter_sends=off,dtype=bf16,grad_dtype=f32,trainable=all"; attention may be unfused,
  *                    dtype f32, f16 or fp8: bf16 with products of 8 bits in the linear layers of blocks, on
- *                    devices that have a rate of them; trainable=lora:RANK: frozen but for adapters; then
+ *                    devices that have a rate of them; trainable=lora:RANK: frozen except adapters; then
  *                    "reasons" tell what that changes
  *   memory_limit     searched: bytes per device, or "40GiB" (default: the device's)
  *   certificate    i64   1: {"certificate"} of the whole space is added, for tsr_plan_check (default 0); not
@@ -675,7 +675,7 @@ TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_op
 
 /* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and for every
  * configuration of the searched space its bound and why it is closed ("bound", "solved", "too large").
- * Nothing is searched: the plan is priced and the space gone through anew, in another order; what was closed
+ * Nothing is searched: the plan is priced and the space gone through again, in another order; what was closed
  * is closed again or solved. Yields {"valid": true, "plan", "step_seconds", "bound_seconds", "gap",
  * "configurations", ...}. TSR_CORRUPT names the first claim that does not hold, with what was found and what
  * was wanted. */
@@ -753,7 +753,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  * inputs that are fed by tsr_trainer_feed. Where such a graph has the input "loss_scale" (f32 []), the
  * trainer feeds 1 / (labels of the whole batch that are not negative), or where no single input holds the labels
  * of a cross entropy 1 / batch, until you feed another value: a loss written as reduce_sum(...) * loss_scale is
- * exact under any number of micro-batches. (So is a reduce_mean, and a penalty on weights beside either; of a
+ * exact under any number of micro-batches. (So is a reduce_mean, and a penalty on weights in addition to either; of a
  * graph that they would change, such as one with a norm over the batch, they are refused, and plans have one.) An
  * input "seed" (i64 [], for dropout) is fed too; the names "lr" and "step" are the training step's own.
  *
@@ -763,7 +763,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        all planned)
  *   plan_file      str   a plan from tsr_plan_save instead of planning; it must be of this very graph
  *   profile        str   what prices the plan: a file, "auto" or "none" (default: the runtime's)
- *   pins           str   single decisions beside `parallel`, as JSON text; see tsr_plan_new (default: none)
+ *   pins           str   single decisions in addition to `parallel`, as JSON text; see tsr_plan_new (default: none)
  *   measure        i64   run so many of the plans predicted fastest for a moment each, and take the fastest
  *                        of those: for machines that prices do not foretell; the same question may then get
  *                        another plan (default 0)
@@ -827,7 +827,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   offload_folder str   where tensors offloaded to file go, in files without a name (default: $TMPDIR, else
  *                        /tmp)
  *   watchdog       f64   seconds without progress, while every device waits for others, after which a step
- *                        fails with TSR_TIMEOUT, naming who waits for what (default 60; 0: never)
+ *                        fails with TSR_TIMEOUT, naming the devices that wait and for what (default 60; 0: never)
  * TSR_OUT_OF_MEMORY before anything large is allocated when no plan fits. */
 TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                     const tsr_options* options, tsr_trainer** out_trainer);

@@ -19,7 +19,7 @@ namespace tessera::cuda {
 
 namespace {
 
-// Older ones lose communicators that graphs still hold.
+// Older versions destroy communicators that graphs still hold.
 constexpr int kOldestCaptured = NCCL_VERSION(2, 26, 0);
 std::string version_text(int version) {
   return format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
@@ -30,7 +30,7 @@ Status make_event(int32_t ordinal, cudaEvent_t& event) {
   return from_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
 }
 
-// Memory that all members read: of the current device, or pinned on the host.
+// Allocates memory that all members read: on the current device, or pinned on the host.
 Status allocate_shared(void*& memory, int64_t bytes, bool on_device) {
   const auto size = static_cast<size_t>(bytes);
   return from_cuda(on_device ? cudaMalloc(&memory, size)
@@ -47,7 +47,7 @@ Result<bool> can_reach(int32_t from, int32_t to) {
   return possible != 0;
 }
 
-// Kernels of `from` read and write the memory of `to`.
+// Lets kernels of device `from` access the memory of device `to`.
 Status reach(int32_t from, int32_t to) {
   const ScopedDevice current(from);
   const cudaError_t error = cudaDeviceEnablePeerAccess(to, 0);
@@ -79,9 +79,9 @@ Status CommGroup::connect(bool wants_nccl) {
   return {};
 }
 
-// Peers do without the library, and where it cannot start: too little shared memory in a container, say.
+// Members work without NCCL too, for example where a container has too little shared memory for it.
 void CommGroup::start_nccl() {
-  // It refuses two ranks on one device, and one member needs nobody.
+  // NCCL refuses two ranks on one device, and a single member needs no communication.
   const std::set<int32_t> distinct(ordinals_.begin(), ordinals_.end());
   if (members() < 2 || distinct.size() != ordinals_.size()) return;
   const Result<const Nccl*> library = cuda::nccl();
@@ -190,7 +190,7 @@ void CommGroup::abort() {
   phase_.fetch_add(1, std::memory_order_acq_rel);
   phase_.notify_all();
   for (Mailbox& box : mailboxes_) {
-    // Counts are wrong from here on; nobody looks at them again.
+    // Counts are wrong from here on, and never read again.
     for (WaitWord* word : {&box.posted, &box.taken}) {
       word->fetch_add(1, std::memory_order_acq_rel);
       word->notify_all();
@@ -204,8 +204,8 @@ void CommGroup::abort() {
   }
 }
 
-// Ends what waits on the devices; the communicators are gone afterwards. A call under way returns soon,
-// unless it connects to a peer that will not come: then only the abort itself ends it.
+// Ends waits on the devices and destroys the communicators. A call in progress returns soon, unless it
+// connects to a peer that will not come: then only the abort itself ends it.
 void CommGroup::abort_nccl() {
   constexpr auto kPatience = std::chrono::seconds(2);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -241,7 +241,7 @@ Status CommGroup::make_room(Mailbox::Slot& slot, int32_t from, int32_t to, int64
 Status CommGroup::make_stage(int32_t position, int64_t bytes) {
   Member& mine = member(position);
   if (bytes <= mine.staged_bytes) return {};
-  // What it holds may still be read.
+  // Other members may still read its memory.
   for (const Member& other : member_)
     TSR_RETURN_IF_ERROR(from_cuda(cudaEventSynchronize(other.done), "waiting for a collective"));
   const ScopedDevice current(ordinal(position));

@@ -1,4 +1,4 @@
-// CommGroup: what the ends of a communicator share. See communicator.h.
+// CommGroup: the state that the members of a communicator share. See communicator.h.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace tessera::cuda {
 
 class CommGroup {
  public:
-  // Creates events, lets the devices reach each other's memory where they can, and starts NCCL where it is
-  // wanted and every member has its own device.
+  // Creates events, gives the devices access to each other's memory where possible, and starts NCCL where it
+  // is wanted and every member has its own device.
   static Result<std::shared_ptr<CommGroup>> create(const std::vector<int32_t>& ordinals, bool wants_nccl);
   ~CommGroup();
   CommGroup(const CommGroup&) = delete;
@@ -26,12 +26,11 @@ class CommGroup {
   int32_t ordinal(int32_t position) const { return ordinals_[static_cast<size_t>(position)]; }
   bool is_aborted() const { return aborted_.load(std::memory_order_acquire); }
 
-  // Whether kernels and copies of every member reach the memory of all. Where they do not (cards without peer
-  // access, virtual machines that hide it), what others read lies in pinned memory of the host, which every
-  // device reaches.
+  // Whether every member's kernels and copies reach the memory of all. Otherwise (cards without peer access,
+  // virtual machines that hide it) members read each other's data from pinned memory of the host.
   bool shares_memory() const { return shares_memory_; }
 
-  // What a member shows the others.
+  // Member: the data that one member publishes.
   struct Member {
     const tsr_abi_collective* what = nullptr;
     const void* in = nullptr;
@@ -43,18 +42,19 @@ class CommGroup {
   Member& member(int32_t position) { return member_[static_cast<size_t>(position)]; }
   const Member& member(int32_t position) const { return member_[static_cast<size_t>(position)]; }
 
-  // The member's staged memory has room for `bytes`. Nobody reads it any more.
+  // Makes room for `bytes` in the member's staged memory, which no member reads any more.
   Status make_stage(int32_t position, int64_t bytes);
 
   // Barrier of all members; false after an abort.
   bool barrier();
-  // Wakes who waits on the host, and goes on: NCCL's communicators end in a thread of their own. Their end
-  // waits for graphs that hold them, which belong to threads that wait for kernels of other communicators.
+  // Wakes the members that wait on the host, and returns: a separate thread ends NCCL's communicators. Their
+  // end waits for graphs that hold them, which belong to threads that wait for kernels of other
+  // communicators.
   void abort();
 
-  // Messages from one member to another, in order. The sender copies into memory of the mailbox and goes on,
+  // Mailbox: messages from one member to another, in order. The sender copies into the mailbox and returns,
   // so that a thread that issues for several streams never waits for a peer that waits for it; the receiver
-  // waits until something was posted. Memory and events are made for what is announced, else by the sender,
+  // waits until a message was posted. Memory and events are made for announced messages, else by the sender,
   // at first use and where a message is larger than any before.
   struct Mailbox {
     static constexpr int kSlots = 16;  // at most: under way at once; beyond them the sender waits
@@ -63,8 +63,8 @@ class CommGroup {
       int64_t capacity = 0, bytes = 0;
       cudaEvent_t posted = nullptr, taken = nullptr;
     };
-    // Messages are counted round and round; counts begin just before they come round, so that all that sends
-    // more than a few goes past it.
+    // Counts of messages wrap around. They start just below the wrap, so that every run of more than a few
+    // messages exercises it.
     static constexpr int kFirst = INT32_MAX - 4;
     Slot slots[kSlots];
     uint32_t slot_count = kSlots;            // of them; a power of 2
@@ -74,25 +74,25 @@ class CommGroup {
     }
     Slot& slot(int number) { return slots[static_cast<uint32_t>(number) % slot_count]; }
   };
-  // Slots follow one another past the last number too.
+  // The slots stay in order across the wrap.
   static_assert((Mailbox::kSlots & (Mailbox::kSlots - 1)) == 0);
   Mailbox& mailbox(int32_t from, int32_t to) {
     return mailboxes_[static_cast<size_t>(from) * ordinals_.size() + static_cast<size_t>(to)];
   }
-  // Before any: no more than `messages` of at most `bytes` will be under way at once.
+  // Announces, before the first message, that at most `messages` of at most `bytes` are in flight at once.
   Status expect_messages(int32_t from, int32_t to, int32_t messages, int64_t bytes);
-  // The slot has events and room for `bytes`.
+  // Gives the slot events and room for `bytes`.
   Status make_room(Mailbox::Slot& slot, int32_t from, int32_t to, int64_t bytes);
 
   const Nccl* nccl() const { return nccl_; }  // null: the shared path alone
   // Before any use: from now on without, as `what` failed.
   void give_up_nccl(std::string_view what, ncclResult_t result);
   ncclComm_t nccl_comm(int32_t position) const { return nccl_comms_[static_cast<size_t>(position)]; }
-  // Whether what goes to NCCL may be captured: from 2.26 on a communicator outlives the graphs that hold it,
-  // also where it is aborted while they run.
+  // Whether NCCL's calls may be captured: from 2.26 on a communicator outlives the graphs that hold it, even
+  // when it is aborted while they run.
   bool can_be_captured() const { return can_be_captured_; }
-  // Around a call of NCCL: `abort` frees the communicators, and lets calls return first. False after an
-  // abort.
+  // Called before and after a call of NCCL: `abort` waits for calls to return before it frees the
+  // communicators. False after an abort.
   bool enter_nccl();
   void leave_nccl() { in_nccl_.fetch_sub(1); }
 

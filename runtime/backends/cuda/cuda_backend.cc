@@ -38,7 +38,7 @@ struct tsr_abi_stream {
   tsr_abi_device* device;
   cudaStream_t stream;
   bool may_overlap = false;  // what was issued last is a kernel that the next may overlap with
-  // For whatever else is issued.
+  // The stream, for work that does not overlap.
   cudaStream_t then() {
     may_overlap = false;
     return stream;
@@ -413,8 +413,8 @@ tsr_abi_error* capture_end(tsr_abi_stream* stream, void** out_graph) {
     const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
     (void)cudaGraphDestroy(graph);
     TSR_RETURN_IF_ERROR(from_cuda(error, "cudaGraphInstantiate"));
-    // What it wants of the device it gets now: a first launch that allocates would wait for kernels of NCCL
-    // on devices that reach this one, and they for this launch.
+    // Upload now: a first launch that allocates would wait for kernels of NCCL on devices that reach this
+    // one, and they for this launch.
     Status uploaded = from_cuda(cudaGraphUpload(executable, stream->stream), "cudaGraphUpload");
     if (uploaded.ok()) uploaded = from_cuda(cudaStreamSynchronize(stream->stream), "cudaGraphUpload");
     if (!uploaded.ok()) {

@@ -83,8 +83,7 @@ struct PreparedKernel {
   double flops = 0, bytes = 0, efficiency = 1;
   // Matmuls whose algorithm a variant can name (kernels/lt_choices.h), in the order of its words.
   std::vector<std::shared_ptr<const CublasLtMatmul>> products = {};
-  // What a launch needs and an answer does not, where that takes long; empty for nothing. Any number of
-  // calls.
+  // Does slow work that a launch needs and a query does not; empty for none. Any number of calls.
   std::function<Status()> compile = {};
 };
 

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kZone = 4096;
 constexpr unsigned char kMark = 0xc3;
 
-// Which allocations have zones: freeing gets the pointer alone.
+// Guards: the allocations with red zones, by pointer, since freeing gets nothing else.
 struct Guards {
   std::mutex mutex;
   std::map<void*, void*> base_of;  // memory -> allocation
@@ -31,8 +31,8 @@ cudaError_t allocate(int32_t tier, size_t bytes, void** out) {
   return tier == 0 ? cudaMalloc(out, bytes) : cudaHostAlloc(out, bytes, cudaHostAllocPortable);
 }
 
-// A stream to clear and compare memory on, and to wait for. Waiting for the device as a whole would fail
-// while some other thread captures a graph, and end its capture.
+// OwnStream: a stream for clearing and comparing memory. Waiting for the whole device would fail while
+// another thread captures a graph, and end its capture.
 class OwnStream {
  public:
   ~OwnStream() {
@@ -113,7 +113,7 @@ Status memory_free(int32_t tier, void* memory, int64_t bytes) {
   }
   Status status;
   OwnStream stream;
-  // What still runs may write there. (Where a capture is under way nothing is compared.)
+  // Running kernels may still write there. (During a capture nothing is compared.)
   if (guarded && cudaDeviceSynchronize() == cudaSuccess && stream.create() == cudaSuccess) {
     if (!zone_holds(stream, base, kZone))
       status = Status(StatusCode::kInternal, "something wrote before the start of an arena");

@@ -22,7 +22,7 @@ ncclResult_t call_nccl(const Nccl& nccl, const tsr_abi_collective& what, int64_t
 
 // Calls each collective once, on memory of its own, and waits. NCCL connects members, and allocates for it,
 // when they first call: in the middle of a step a device that stops for that may be one that others wait for.
-// Where a call fails the group goes on without NCCL.
+// If a call fails, the group continues without NCCL.
 Status connect_nccl(CommGroup& group, const tsr_abi_comm_use& use);
 
 }  // namespace tessera::cuda

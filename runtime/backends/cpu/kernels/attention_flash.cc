@@ -461,15 +461,15 @@ Result<PreparedKernel> prepare_attention_grad_flash(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(AttentionShape e, attention_shape(spec, 1, 2));
   e.causal = spec.i64("causal") == 1;
   PreparedKernel prepared = prepared_attention(e, make_kernel([e](const LaunchArgs& args) {
-                                           const AttentionGradBuffers x{
-                                               args.in<float>(0),  args.in<float>(1),
-                                               args.in<float>(2),  args.in<float>(3),
-                                               args.in<float>(4),  args.in<float>(5),
-                                               args.out<float>(0), args.out<float>(1),
-                                               args.out<float>(2), static_cast<float*>(args.workspace)};
-                                           HWY_DYNAMIC_DISPATCH(attention_grad)(e, x, args.pool);
-                                         }),
-                                         5);
+                                                 const AttentionGradBuffers x{
+                                                     args.in<float>(0),  args.in<float>(1),
+                                                     args.in<float>(2),  args.in<float>(3),
+                                                     args.in<float>(4),  args.in<float>(5),
+                                                     args.out<float>(0), args.out<float>(1),
+                                                     args.out<float>(2), static_cast<float*>(args.workspace)};
+                                                 HWY_DYNAMIC_DISPATCH(attention_grad)(e, x, args.pool);
+                                               }),
+                                               5);
   prepared.workspace_bytes = e.B * e.T * e.H * static_cast<int64_t>(sizeof(float));
   return prepared;
 }

@@ -233,8 +233,8 @@ HWY_EXPORT(map_function);
 namespace {
 
 // With `scalar_operand` the factor is read from operand 1 at launch.
-Result<PreparedKernel> prepare_map(const KernelSpec& spec, Map map, double flops_per_element, float factor = 1,
-                             bool scalar_operand = false) {
+Result<PreparedKernel> prepare_map(const KernelSpec& spec, Map map, double flops_per_element,
+                                   float factor = 1, bool scalar_operand = false) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const int64_t count = spec.output_elements(0);
   const int in_count = scalar_operand ? 1 : spec.input_count(), out_count = spec.output_count();
@@ -266,7 +266,9 @@ Result<PreparedKernel> prepare_scale_by_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kScale, 1, 1, true);
 }
 Result<PreparedKernel> prepare_neg_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kNeg, 1); }
-Result<PreparedKernel> prepare_square_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSquare, 1); }
+Result<PreparedKernel> prepare_square_simd(const KernelSpec& spec) {
+  return prepare_map(spec, Map::kSquare, 1);
+}
 Result<PreparedKernel> prepare_sqrt_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSqrt, 4); }
 Result<PreparedKernel> prepare_exp_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kExp, 20); }
 Result<PreparedKernel> prepare_relu_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kRelu, 1); }
@@ -287,11 +289,15 @@ Result<PreparedKernel> prepare_tanh_simd(const KernelSpec& spec) { return prepar
 Result<PreparedKernel> prepare_tanh_grad_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kTanhGrad, 3);
 }
-Result<PreparedKernel> prepare_sigmoid_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSigmoid, 25); }
+Result<PreparedKernel> prepare_sigmoid_simd(const KernelSpec& spec) {
+  return prepare_map(spec, Map::kSigmoid, 25);
+}
 Result<PreparedKernel> prepare_sigmoid_grad_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kSigmoidGrad, 3);
 }
-Result<PreparedKernel> prepare_swiglu_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSwiglu, 26); }
+Result<PreparedKernel> prepare_swiglu_simd(const KernelSpec& spec) {
+  return prepare_map(spec, Map::kSwiglu, 26);
+}
 Result<PreparedKernel> prepare_swiglu_grad_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kSwigluGrad, 35);
 }

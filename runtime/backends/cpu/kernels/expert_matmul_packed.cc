@@ -64,7 +64,7 @@ void touch_end(const LaunchArgs& args, int64_t bytes) {
 constexpr int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 PreparedKernel prepared(std::unique_ptr<Kernel> kernel, const ExpertRows& rows, int64_t k, int64_t n,
-                  int64_t workspace) {
+                        int64_t workspace) {
   const double e = double(rows.E), m = double(rows.B * rows.S);
   PreparedKernel p;
   p.kernel = std::move(kernel);

@@ -275,7 +275,9 @@ Result<PreparedKernel> packed(const KernelSpec& spec) {
 }  // namespace
 
 // x [R, C], w [V, C], labels [R], scale [] -> loss []
-Result<PreparedKernel> prepare_linear_cross_entropy(const KernelSpec& spec) { return reference<Pass::kLoss>(spec); }
+Result<PreparedKernel> prepare_linear_cross_entropy(const KernelSpec& spec) {
+  return reference<Pass::kLoss>(spec);
+}
 Result<PreparedKernel> prepare_linear_cross_entropy_packed(const KernelSpec& spec) {
   return packed<Pass::kLoss>(spec);
 }
@@ -290,11 +292,17 @@ Result<PreparedKernel> prepare_linear_cross_entropy_grad_packed(const KernelSpec
 
 // x [R, C], w [V, C] -> m [R]
 Result<PreparedKernel> prepare_linear_row_max(const KernelSpec& spec) { return reference<Pass::kMax>(spec); }
-Result<PreparedKernel> prepare_linear_row_max_packed(const KernelSpec& spec) { return packed<Pass::kMax>(spec); }
+Result<PreparedKernel> prepare_linear_row_max_packed(const KernelSpec& spec) {
+  return packed<Pass::kMax>(spec);
+}
 
 // x [R, C], w [V, C], labels, m [R] -> s, picked [R]
-Result<PreparedKernel> prepare_linear_row_sums(const KernelSpec& spec) { return reference<Pass::kSums>(spec); }
-Result<PreparedKernel> prepare_linear_row_sums_packed(const KernelSpec& spec) { return packed<Pass::kSums>(spec); }
+Result<PreparedKernel> prepare_linear_row_sums(const KernelSpec& spec) {
+  return reference<Pass::kSums>(spec);
+}
+Result<PreparedKernel> prepare_linear_row_sums_packed(const KernelSpec& spec) {
+  return packed<Pass::kSums>(spec);
+}
 
 // x [R, C], w [V, C], labels, m, s [R], scale, dloss [] -> dx [R, C], dw [V, C]
 Result<PreparedKernel> prepare_linear_cross_entropy_grad_finish(const KernelSpec& spec) {

@@ -1,5 +1,5 @@
-// quantized_matmul in f32. Up to 8 rows of x: dot products with each row of the weight, widened in registers as
-// it is read. More rows: the weight is widened a strip at a time and multiplied by the packed Gemm.
+// quantized_matmul in f32. Up to 8 rows of x: dot products with each row of the weight, widened in registers
+// as it is read. More rows: the weight is widened a strip at a time and multiplied by the packed Gemm.
 #include <algorithm>
 
 #include "runtime/backends/cpu/kernels/gemm.h"
@@ -132,7 +132,8 @@ HWY_INLINE void dots(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers
 }
 
 template <class Row, int kRows>
-void columns(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t m, int64_t begin, int64_t end) {
+void columns(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t m, int64_t begin,
+             int64_t end) {
   constexpr int kAtOnce = kRows == 1 ? 2 : 1;
   int64_t n = begin;
   for (; n + kAtOnce <= end; n += kAtOnce) dots<Row, kRows, kAtOnce>(s, b, m, n);
@@ -148,7 +149,8 @@ void all_rows(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, in
 }
 
 // Computes y[:, begin..end).
-void quantized_dots(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t begin, int64_t end) {
+void quantized_dots(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t begin,
+                    int64_t end) {
   switch (s.dtype) {
     case DType::kBF16: return all_rows<Bf16Row>(s, b, begin, end);
     case DType::kF16: return all_rows<F16Row>(s, b, begin, end);
@@ -172,7 +174,8 @@ void widen_row(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, i
 }
 
 // Widens rows [begin, end) of the weight to floats, consecutive in `out`.
-void widen_rows(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t begin, int64_t end, float* out) {
+void widen_rows(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t begin, int64_t end,
+                float* out) {
   for (int64_t n = begin; n < end; ++n, out += s.K) switch (s.dtype) {
       case DType::kBF16: widen_row<Bf16Row>(s, b, n, out); break;
       case DType::kF16: widen_row<F16Row>(s, b, n, out); break;

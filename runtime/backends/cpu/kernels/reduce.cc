@@ -39,9 +39,9 @@ Result<PreparedKernel> reduce(const KernelSpec& spec, double start, double facto
                               T* y = args.out<T>(0);
                               args.pool.parallel_ranges(results, grain, [&](int64_t begin, int64_t end) {
                                 int64_t i = begin;
-                                kept.walk(begin, end, [&](int64_t base) {
+                                kept.for_each_offset(begin, end, [&](int64_t base) {
                                   double value = start;
-                                  reduced.walk(0, each, [&](int64_t offset) {
+                                  reduced.for_each_offset(0, each, [&](int64_t offset) {
                                     value = combine(value, static_cast<double>(x[base + offset]));
                                   });
                                   y[i++] = static_cast<T>(value * factor);
@@ -99,7 +99,7 @@ Result<PreparedKernel> prepare_broadcast(const KernelSpec& spec) {
           T* y = args.out<T>(0);
           args.pool.parallel_ranges(elements, kElementGrain, [&](int64_t begin, int64_t end) {
             T* to = y + begin;
-            box.walk(begin, end, [&](int64_t offset) {
+            box.for_each_offset(begin, end, [&](int64_t offset) {
               *to++ = static_cast<T>(static_cast<double>(x[offset]) * factor);
             });
           });

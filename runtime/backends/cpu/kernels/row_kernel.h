@@ -41,7 +41,7 @@ void column_sums(const Pool& pool, Rows rows, const T* x, T* sums) {
 
 // A reference kernel: plain loops reach some percent of the peak.
 inline PreparedKernel reference_kernel(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, double flops,
-                                 int64_t workspace_bytes = 0) {
+                                       int64_t workspace_bytes = 0) {
   double traffic = 0;
   const auto add = [&](const tsr_abi_tensor& t) {
     traffic += static_cast<double>(dtype_bytes(static_cast<DType>(t.dtype), KernelSpec::elements(t)));

@@ -135,7 +135,9 @@ Result<PreparedKernel> widened(const KernelSpec& spec, const ProductShape& shape
 
 // x [M, K], w [K, N] or [N, K], scales, bias [N] -> y [M, N]. When k is split, the shard at offset 0 alone
 // adds the bias.
-Result<PreparedKernel> prepare_scaled_matmul(const KernelSpec& spec) { return reference(spec, matmul_shape(spec)); }
+Result<PreparedKernel> prepare_scaled_matmul(const KernelSpec& spec) {
+  return reference(spec, matmul_shape(spec));
+}
 Result<PreparedKernel> prepare_scaled_matmul_widened(const KernelSpec& spec) {
   return widened(spec, matmul_shape(spec));
 }

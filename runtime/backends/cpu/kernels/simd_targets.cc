@@ -22,7 +22,7 @@ Status require_simd_f32(const KernelSpec& spec) {
 }
 
 PreparedKernel simd_prepared(const KernelSpec& spec, double flops, std::unique_ptr<Kernel> kernel,
-                       int64_t workspace_bytes) {
+                             int64_t workspace_bytes) {
   double bytes = 0;
   const auto add = [&](const tsr_abi_tensor& tensor) {
     bytes += static_cast<double>(dtype_bytes(static_cast<DType>(tensor.dtype), KernelSpec::elements(tensor)));

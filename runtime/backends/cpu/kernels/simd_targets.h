@@ -27,6 +27,6 @@ Status require_simd_f32(const KernelSpec& spec);
 
 // A kernel bound by memory traffic: every operand is read or written once.
 PreparedKernel simd_prepared(const KernelSpec& spec, double flops, std::unique_ptr<Kernel> kernel,
-                       int64_t workspace_bytes = 0);
+                             int64_t workspace_bytes = 0);
 
 }  // namespace tessera::cpu

@@ -25,7 +25,7 @@ struct StridedBox {
   }
   // visit(offset) for the elements [begin, end) in row-major order.
   template <class Visit>
-  void walk(int64_t begin, int64_t end, Visit&& visit) const {
+  void for_each_offset(int64_t begin, int64_t end, Visit&& visit) const {
     if (begin >= end) return;
     int64_t at[TSR_ABI_MAX_RANK] = {};
     int64_t offset = 0;

@@ -12,15 +12,15 @@ Result<PreparedKernel> prepare_transpose(const KernelSpec& spec) {
     StridedBox box;
     for (int64_t dim : spec.ints("perm")) box.add(spec.input_dims(0)[static_cast<size_t>(dim)], strides[dim]);
     const int64_t elements = spec.output_elements(0);
-    return reference_kernel(spec, 0, make_kernel([=](const LaunchArgs& args) {
-                              const T* x = args.in<T>(0);
-                              T* y = args.out<T>(0);
-                              args.pool.parallel_ranges(
-                                  elements, kElementGrain, [&](int64_t begin, int64_t end) {
-                                    T* to = y + begin;
-                                    box.walk(begin, end, [&](int64_t offset) { *to++ = x[offset]; });
-                                  });
-                            }));
+    return reference_kernel(
+        spec, 0, make_kernel([=](const LaunchArgs& args) {
+          const T* x = args.in<T>(0);
+          T* y = args.out<T>(0);
+          args.pool.parallel_ranges(elements, kElementGrain, [&](int64_t begin, int64_t end) {
+            T* to = y + begin;
+            box.for_each_offset(begin, end, [&](int64_t offset) { *to++ = x[offset]; });
+          });
+        }));
   });
 }
 

@@ -24,15 +24,14 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr int64_t kUnit = 256;  // what the library wants its workspace aligned to
-// The gradient has its scores in memory: at a time those of so many bytes, into which go 2048 tokens with 32
-// heads. Larger batches go by parts.
+constexpr int64_t kUnit = 256;  // alignment of the library's workspace
+// Largest buffer of the gradient's scores, enough for 2048 tokens with 32 heads. Larger batches are split.
 constexpr int64_t kMostGradientBytes = int64_t{512} << 20;
 
 int64_t rounded(int64_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
-// One for all streams of a device: whoever issues sets the stream and holds the mutex. Never destroyed, as
-// the library is never closed.
+// Handle: one for all streams of a device; the issuing thread sets the stream and holds the mutex. Never
+// destroyed, as the library is never closed.
 struct Handle {
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
@@ -44,7 +43,7 @@ Result<Handle*> make_handle(const Dnn& dnn) {
   return made.release();
 }
 
-// Of the current one.
+// The handle of the current device.
 Result<Handle*> handle_of(const Dnn& dnn, int device) {
   static std::mutex mutex;
   static std::map<int, Result<Handle*>> handles;
@@ -54,14 +53,14 @@ Result<Handle*> handle_of(const Dnn& dnn, int device) {
   return found->second;
 }
 
-// What is refused before the library is asked: what it does not do, or not in one order, on this device.
+// Refuses shapes that the library does not support, or not deterministically, on this device.
 Status check_supported(const DnnAttention& n, int major) {
   const auto refuse = [](std::string why) { return Status(StatusCode::kUnsupported, std::move(why)); };
   if (n.dtype != DType::kF16 && n.dtype != DType::kBF16)
     return refuse("cuDNN's attention takes f16 and bf16");
   if (major < 8) return refuse(format("compute capability {}.x: fused attention begins with 8.0", major));
   if (n.B < 1 || n.H < 1 || n.KV < 1) return refuse("nothing to compute");
-  // Of one query, decoding's mask is applied wrongly to grouped heads; of one key there is no gradient.
+  // With one query, decoding's mask is wrong for grouped heads; with one key there is no gradient.
   if (n.T < 2 || n.S < 2) return refuse(format("{} queries and {} keys: at least 2 of each", n.T, n.S));
   if (n.is_gradient && major > 9)
     return refuse(format("compute capability {}.x: no gradient that sums in one order", major));
@@ -76,7 +75,7 @@ Status check_supported(const DnnAttention& n, int major) {
 
 class Planned final : public AttentionDnn {
  public:
-  // `part`: how many sequences of the batch at a time, a divisor of it.
+  // `part`: number of sequences at a time, a divisor of the batch.
   Planned(const DnnAttention& shape, int64_t part, Handle& handle, DnnPlan plan)
       : shape_(shape), part_(part), handle_(handle), plan_(std::move(plan)) {}
 
@@ -98,7 +97,7 @@ class Planned final : public AttentionDnn {
         reinterpret_cast<char*>(rounded(static_cast<int64_t>(reinterpret_cast<uintptr_t>(args.workspace))));
     auto* const rows = reinterpret_cast<float*>(workspace);
     for (int64_t first = 0; first < shape_.B; first += part_) {
-      // Where this part of an operand begins; the library only reads what it is given to read.
+      // The start of this part of an operand; the library never writes to its inputs.
       const auto at = [&](const void* base, int64_t row_elements) {
         return const_cast<char*>(static_cast<const char*>(base)) +
                dtype_bytes(shape_.dtype, first * row_elements);
@@ -138,7 +137,7 @@ class Planned final : public AttentionDnn {
     const std::lock_guard lock(handle_.mutex);
     Status status = dnn->status(dnn->set_stream(handle_.handle, stream), "go to a stream");
     if (status.ok()) status = plan_.execute(handle_.handle, bindings, workspace);
-    // Too late to decline.
+    // Declining is no longer possible.
     return status.ok() ? status : Status(StatusCode::kInternal, std::string(status.message()));
   }
 
@@ -228,7 +227,7 @@ Result<std::shared_ptr<AttentionDnn>> attention_dnn(const DnnAttention& shape, c
   TSR_RETURN_IF_ERROR(check_supported(shape, major));
   TSR_ASSIGN_OR_RETURN(const Dnn* const dnn, cuda::dnn());
   TSR_ASSIGN_OR_RETURN(Handle* const handle, handle_of(*dnn, device));
-  // Layers of one shape share a plan, and a question before a launch is made answers for it.
+  // Layers of one shape share a plan, and so do queries and launches.
   using Key = std::tuple<Handle*, DnnAttention, DnnEngine>;
   static std::mutex mutex;
   static std::map<Key, std::weak_ptr<AttentionDnn>> known;

@@ -1,4 +1,4 @@
-// Attention through cuDNN: what its kernels and their check share.
+// Attention through cuDNN, shared by its kernels and their check.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace tessera::cuda {
 
-// Operands and results as the op has them, on the current device. Compiled before the first launch; kept by
-// every kernel of the shape.
+// AttentionDnn: one shape of attention on the current device, with the op's operands and results. Compiled
+// before the first launch; shared by all kernels of the shape.
 class AttentionDnn {
  public:
   virtual ~AttentionDnn() = default;
@@ -19,12 +19,12 @@ class AttentionDnn {
   virtual int64_t workspace_bytes() const = 0;  // of any alignment
   virtual const DnnEngine& engine() const = 0;
 };
-// By the engine that the library proposes, or the `wanted` one. kUnsupported where there is none.
+// Uses the engine that the library proposes, or the `wanted` one. kUnsupported where there is none.
 Result<std::shared_ptr<AttentionDnn>> attention_dnn(const DnnAttention& shape, const DnnEngine* wanted);
 
-// Whether an engine does on a small problem of the kind of `shape` what the own kernels do, and twice leaves
-// the same bits. Answered by running them once a process and kind, on memory of its own; kUnsupported with
-// the first difference, which also goes to the log.
+// Checks on a small problem like `shape` that an engine agrees with the own kernels, and gives the same bits
+// twice. Runs once a process and kind of shape, on memory of its own; kUnsupported with the first difference,
+// which is also logged.
 Status check_attention_dnn(const DnnAttention& shape, const DnnEngine& engine);
 
 }  // namespace tessera::cuda

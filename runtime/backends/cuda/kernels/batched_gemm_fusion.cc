@@ -1,8 +1,7 @@
-#include "runtime/backends/cuda/kernels/lt_prepared.h"
-
 #include <utility>
 
 #include "graph/base/dtype.h"
+#include "runtime/backends/cuda/kernels/lt_prepared.h"
 #include "runtime/backends/cuda/operand_ranges.h"
 
 namespace tessera::cuda {
@@ -88,8 +87,8 @@ Fused ProductKernel::fuse(std::span<const ComingLaunch> coming) const {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_product_kernel(const LtShape& shape, std::shared_ptr<const CublasLtMatmul> product,
-                                            bool may_pair) {
+std::unique_ptr<Kernel> make_product_kernel(const LtShape& shape,
+                                            std::shared_ptr<const CublasLtMatmul> product, bool may_pair) {
   return std::make_unique<ProductKernel>(shape, std::move(product), may_pair);
 }
 

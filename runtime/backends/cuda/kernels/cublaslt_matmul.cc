@@ -27,7 +27,7 @@ struct Types {
   cublasComputeType_t compute;
 };
 
-// f32 is computed in f32: no TF32 unless somebody asks for it.
+// f32 is computed in f32: TF32 only on request.
 Result<Types> types_of(DType dtype, bool tf32 = false) {
   switch (dtype) {
     case DType::kF32:
@@ -58,10 +58,9 @@ Result<cublasLtHandle_t> handle_of_current_device(const CublasLt& lt) {
 constexpr float kSomeScale = 1;
 constexpr int64_t kWorkspaceUnit = 256;  // what cuBLASLt wants its workspace aligned to
 
-// Room for partial results of split sums, bounded: four, and where few results are long sums, as gradients of
-// weights are, so many that two tiles of 128 x 128 results come on each of 132 multiprocessors, of 512
-// addends or more. (768 x 768 results are 36 tiles: with four parts each 144, little more than half of two
-// waves.)
+// Workspace for partial results of split sums: four parts. Where few results are long sums, as gradients of
+// weights are, as many parts of at least 512 addends as give each of 132 multiprocessors two tiles of 128 x
+// 128 results. (768 x 768 results are 36 tiles: with four parts 144, little more than half of two waves.)
 int64_t library_workspace_bytes(const LtShape& shape) {
   constexpr int64_t kMost = int64_t{32} << 20, kShortest = 512;
   constexpr double kResults = 2.0 * 132 * 128 * 128, kFew = 4;
@@ -153,7 +152,7 @@ Status CublasLtMatmul::initialize(const LtShape& shape, std::string_view algorit
   }
   TSR_RETURN_IF_ERROR(layout(c_, shape.c_stride, shape.N, shape.M, shape.c_row));
 
-  // What does with less alignment does with more.
+  // An algorithm for less alignment also works with more.
   const auto least = static_cast<uint32_t>(shape.scaled ? kAlignment : dtype_bytes(shape.dtype, 1));
   const auto anywhere = proposals(least, 1);
   if (anywhere.ok()) aligned_ = unaligned_ = anywhere.value()[0];
@@ -189,7 +188,7 @@ Result<cublasLtMatmulDesc_t> CublasLtMatmul::make_desc() const {
   if (shape_.has_gelu_grad || (shape_.has_gelu && shape_.has_pre))
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape_.N, "an epilogue");
   if (shape_.scaled) {
-    // The heuristic wants to see that there are scales; launches say where.
+    // The heuristic only checks that scales exist; launches give their addresses.
     const void* somewhere = &kSomeScale;
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, somewhere, "a scale");
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, somewhere, "a scale");
@@ -253,11 +252,12 @@ Result<std::vector<cublasLtMatmulAlgo_t>> CublasLtMatmul::proposals(uint32_t ali
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
-  // Partial sums meet in the compute type and in one order; never in the output.
+  // Partial sums are added in the compute type and in one order; never in the output.
   const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
-  // The heuristic reads from the addresses of the epilogue's operands how they are aligned, and from nothing
-  // else: some that are so and not more. The value before an activation is always at a multiple of 16 bytes.
+  // The heuristic learns the alignment of the epilogue's operands from their addresses only: give it
+  // addresses with exactly that alignment. The value before an activation is always at a multiple of 16
+  // bytes.
   constexpr uintptr_t kPlace = uintptr_t{1} << 20;
   if (shape_.has_bias) {
     const uintptr_t bias = kPlace + alignment;
@@ -283,7 +283,7 @@ Result<std::vector<cublasLtMatmulAlgo_t>> CublasLtMatmul::proposals(uint32_t ali
   for (int i = 0; status.ok() && i < returned; ++i)
     if (found[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
       usable.push_back(found[static_cast<size_t>(i)].algo);
-  // Whatever the heuristic has against it, another kernel takes the product.
+  // Whatever the heuristic's reason, another kernel does the matmul.
   if (usable.empty())
     return Status(StatusCode::kUnsupported, format("cuBLASLt has no algorithm for {}{}{}", text(),
                                                    status.ok() ? "" : ": ", status.message()));

@@ -1,5 +1,5 @@
-// One product of cuBLASLt on row-major operands: descriptors, layouts and algorithms, settled when it is
-// made.
+// CublasLtMatmul: one cuBLASLt matmul of row-major operands. Descriptors, layouts and algorithms are chosen
+// when it is made.
 #pragma once
 
 #include <limits>
@@ -21,8 +21,8 @@ struct LtShape {
   bool trans_a, trans_b;
   DType dtype;
   bool has_bias;  // [N], added before C is rounded
-  // C is gelu (by tanh) of the product, and with `has_pre` the product goes to another matrix, rounded. f16
-  // and bf16 with N a multiple of 8 alone.
+  // C is gelu (by tanh) of the result; with `has_pre` the result itself is stored in another matrix, rounded.
+  // Only f16 and bf16 with N a multiple of 8.
   bool has_gelu = false, has_pre = false;
   int64_t c_row = 0;    // elements from a row of C to the next; 0: N
   int64_t a_row = 0;    // of A as it is stored; 0: K, transposed M
@@ -36,7 +36,7 @@ struct LtShape {
   // is of C's type, where that has 16 bits. Compute capability 8.9 and later, not e5m2 by e5m2.
   bool scaled = false;
   DType b_dtype = DType::kE4M3, c_dtype = DType::kF32;
-  // Of f32: operands are rounded to TF32, at the library's choice to the nearest or towards zero, and their
+  // f32 only: operands are rounded to TF32, at the library's choice to the nearest or towards zero, and their
   // products summed in f32.
   bool tf32 = false;
   // So many products, of operands that follow one another without a gap, or at these distances, in elements,
@@ -45,13 +45,13 @@ struct LtShape {
   std::optional<int64_t> a_stride, b_stride, c_stride;
   int64_t most_workspace = std::numeric_limits<int64_t>::max();  // where a launch has not what it would take
 
-  // Elements of an operand of one product, as it is stored.
+  // Elements of an operand of one matmul, as it is stored.
   int64_t a_elements() const { return trans_a ? K * (a_row == 0 ? M : a_row) : M * (a_row == 0 ? K : a_row); }
   int64_t b_elements() const { return K * N; }
   int64_t c_elements() const { return M * (c_row == 0 ? N : c_row); }
 };
 
-// What a launch works on. `bias` and `pre` as the shape says; `pre` is written with gelu, read with its
+// Operands of a launch. `bias` and `pre` as in the shape; `pre` is written with gelu, read with its
 // gradient. `addend` is of a shape that adds, and may be c.
 struct LtOperands {
   const void *a, *b;
@@ -59,7 +59,7 @@ struct LtOperands {
   const void* bias = nullptr;
   void* pre = nullptr;
   const void* addend = nullptr;
-  // Of a shape that is scaled: a number each, read on the device.
+  // Scaled shapes: one number each, read on the device.
   const float *a_scale = nullptr, *b_scale = nullptr;
 };
 
@@ -77,14 +77,14 @@ class CublasLtMatmul {
   Status launch(const LtOperands& operands, void* workspace, cudaStream_t stream) const;
   static int64_t workspace_bytes(const LtShape& shape);  // of any alignment
 
-  // Runs what the heuristic proposes on memory of its own, waits, and returns the word of the fastest: its
-  // place among the proposals as one digit, and three of a hash of its configuration. (lt_timing.cc)
+  // Runs the heuristic's proposals on memory of its own, waits, and returns the tag of the fastest: its place
+  // among the proposals as one digit, and three digits of a hash of its configuration. (lt_timing.cc)
   Result<std::string> fastest() const;
 
  private:
   CublasLtMatmul() = default;
   Status initialize(const LtShape& shape, std::string_view algorithm);
-  // What the heuristic proposes for operands at multiples of `alignment`, best first; at least one.
+  // The heuristic's proposals for operands at multiples of `alignment`, best first; at least one.
   Result<std::vector<cublasLtMatmulAlgo_t>> proposals(uint32_t alignment, int count) const;
   std::string algorithm_tag(size_t place, const cublasLtMatmulAlgo_t& algorithm) const;
   Result<cublasLtMatmulAlgo_t> algorithm_of(std::string_view word) const;
@@ -112,7 +112,7 @@ class CublasLtMatmul {
   mutable std::mutex mutex_;  // guards what follows
   mutable std::vector<cublasLtMatmulDesc_t> descs_;
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
-  // For operands at multiples of 16 bytes, and for operands anywhere.
+  // The algorithms for operands at multiples of 16 bytes, and for operands at any address.
   cublasLtMatmulAlgo_t aligned_{}, unaligned_{};
   bool takes_unaligned_ = false;  // else there is none for operands anywhere, of a product with an epilogue
   bool f64_ = false;

@@ -1,6 +1,6 @@
 // Matmuls of a few rows with a transposed matrix of the same type (gemv.cuh).
-#include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/gemv.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
 
 namespace tessera::cuda {
 

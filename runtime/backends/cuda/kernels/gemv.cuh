@@ -22,10 +22,10 @@
 #pragma once
 
 #include "runtime/backends/cuda/kernels/activation_math.cuh"
-#include "runtime/backends/cuda/kernels/matmul_finish.cuh"
 #include "runtime/backends/cuda/kernels/gemv_lanes.cuh"
 #include "runtime/backends/cuda/kernels/gemv_plan.h"
 #include "runtime/backends/cuda/kernels/gemv_tensor.cuh"
+#include "runtime/backends/cuda/kernels/matmul_finish.cuh"
 #include "runtime/backends/cuda/kernels/norm_rows.cuh"
 #include "runtime/backends/cuda/kernels/overlap.cuh"
 #include "runtime/backends/cuda/kernels/rope.cuh"
@@ -77,7 +77,7 @@ __device__ inline W gemv_map(MapKind kind, W x) {
 // the separate kernels round.
 template <class T>
 __device__ __noinline__ void gemv_finish(const GemvPlan& plan, int group, int rows, int shares,
-                                           const Wide<T>* totals) {
+                                         const Wide<T>* totals) {
   using W = Wide<T>;
   const auto [part, first, slots] = GemvGroup::of(plan, group, rows);
   const int m = static_cast<int>(threadIdx.x) / slots, slot = static_cast<int>(threadIdx.x) % slots,
@@ -215,7 +215,7 @@ inline void set_row_groups(GemvPlan& plan, int each) {
 
 template <class T, class Weight, int kM, int kEach>
 using GemvSums = std::conditional_t<std::is_same_v<Weight, Int4Weight> && sizeof(T) == 2,
-                                      TensorSums<T, kM, kEach>, LaneSums<T, Weight, kM, kEach>>;
+                                    TensorSums<T, kM, kEach>, LaneSums<T, Weight, kM, kEach>>;
 
 template <class T, class Weight, int kM>
 void launch_gemv_of(const LaunchArgs& args, GemvPlan& plan) {
@@ -227,14 +227,13 @@ void launch_gemv_of(const LaunchArgs& args, GemvPlan& plan) {
   if constexpr (Weight::kScaled || kM > 1) {
     set_row_groups(plan, 2);
     if (plan.row_groups >= kGemvBlocks) {
-      launch_overlapping(gemv_kernel<T, GemvSums<T, Weight, kM, 2>, kM>, grid(), kGemvThreads, bytes,
-                         args, plan);
+      launch_overlapping(gemv_kernel<T, GemvSums<T, Weight, kM, 2>, kM>, grid(), kGemvThreads, bytes, args,
+                         plan);
       return;
     }
   }
   set_row_groups(plan, 1);
-  launch_overlapping(gemv_kernel<T, GemvSums<T, Weight, kM, 1>, kM>, grid(), kGemvThreads, bytes, args,
-                     plan);
+  launch_overlapping(gemv_kernel<T, GemvSums<T, Weight, kM, 1>, kM>, grid(), kGemvThreads, bytes, args, plan);
 }
 template <class T, class Weight>
 void launch_gemv(const LaunchArgs& args, GemvPlan plan) {
@@ -253,13 +252,13 @@ std::unique_ptr<Kernel> gemv_of_plan(const GemvPlan& plan) {
 // One gemv kernel, and the step that it contributes to launches of several.
 template <class T, class Weight>
 std::unique_ptr<Kernel> gemv_of_product(const KernelSpec& spec, ProductStep product,
-                                          std::unique_ptr<Kernel> elsewhere) {
+                                        std::unique_ptr<Kernel> elsewhere) {
   product.row_bytes = Weight::row_bytes(product.K);
   product.operands = spec.input_count();
   product.kernel = gemv_of_plan<T, Weight>;
   const DecodeStep step{spec.input_dtype(0), product};
-  auto alone = make_kernel(
-      [step](const LaunchArgs& args) { launch_gemv<T, Weight>(args, plan_product(step, args)); });
+  auto alone =
+      make_kernel([step](const LaunchArgs& args) { launch_gemv<T, Weight>(args, plan_product(step, args)); });
   return as_decode_step(where_aligned(spec, std::move(alone), std::move(elsewhere)), step);
 }
 

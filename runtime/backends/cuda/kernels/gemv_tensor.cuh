@@ -36,7 +36,7 @@ template <class T, int kM, int kEach>
 struct TensorSums {
   using W = float;
   using Chunk = Pack<uint32_t, 4>;
-  static constexpr int kNumbers = 32;                                                     // of a chunk
+  static constexpr int kNumbers = 32;                                                 // of a chunk
   static_assert(kMostGemvK / kNumbers * (kMostGemvK / kNumbers) < int64_t{1} << 31);  // FastQuotient
   static constexpr int kRows = 8 * kEach;
   static constexpr int kShares = kGemvWarps;  // every warp has a part of each sum

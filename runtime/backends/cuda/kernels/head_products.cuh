@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 #include "runtime/backends/cuda/kernels/gemm.cuh"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
 #include "runtime/backends/cuda/kernels/lt_prepared.h"
-#include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 #include "runtime/backends/cuda/kernels/rows.cuh"
 
 namespace tessera::cuda {
@@ -109,8 +109,8 @@ class LtHeadProducts {
     LtChoices choices(spec);
     made.chunk_ = shape.chunk();
     const int64_t last = (shape.rows - 1) % made.chunk_ + 1;
-    TSR_ASSIGN_OR_RETURN(
-        made.whole_, made.make_chunk(choices, shape, made.chunk_, true, made.chunk_ < shape.rows, gradient, weight));
+    TSR_ASSIGN_OR_RETURN(made.whole_, made.make_chunk(choices, shape, made.chunk_, true,
+                                                      made.chunk_ < shape.rows, gradient, weight));
     if (last == made.chunk_) {
       made.last_ = made.whole_;
     } else {
@@ -149,7 +149,7 @@ class LtHeadProducts {
     return made;
   }
   Result<Chunk> make_chunk(LtChoices& choices, const HeadShape& shape, int64_t rows, bool is_first, bool adds,
-                   bool gradient, bool weight) {
+                           bool gradient, bool weight) {
     const DType dtype = dtype_of(T{});
     Chunk made;
     LtShape logits{rows, shape.V, shape.C, false, true, dtype, false};

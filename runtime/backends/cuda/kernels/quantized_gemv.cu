@@ -1,6 +1,6 @@
 // quantized_matmul of up to 4 rows: numbers are widened in registers (gemv.cuh).
-#include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/gemv.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
 
 namespace tessera::cuda {
 
@@ -19,8 +19,7 @@ Result<PreparedKernel> prepare_quantized_gemv(const KernelSpec& spec) {
         // Rows begin at multiples of 16 bytes, and no chunk spans two groups.
         const int64_t unit = shape.dtype == DType::kU8 ? 32 : Weight::kNumbers;
         if (shape.M < 1 || shape.M > kGemvRows || shape.N < 1 || shape.K % unit != 0 ||
-            (Weight::kScaled && shape.group() % unit != 0) || shape.N > INT32_MAX / 2 ||
-            shape.K > kMostGemvK)
+            (Weight::kScaled && shape.group() % unit != 0) || shape.N > INT32_MAX / 2 || shape.K > kMostGemvK)
           return Status(
               StatusCode::kUnsupported,
               format(

@@ -1,5 +1,5 @@
-// Weights as the kernels of matmul and quantized_matmul read them: a lane takes a chunk of a row (16 bytes, or 8
-// of 4-bit numbers), which is one or two runs of adjacent numbers.
+// Weights as the kernels of matmul and quantized_matmul read them: a lane takes a chunk of a row (16 bytes,
+// or 8 of 4-bit numbers), which is one or two runs of adjacent numbers.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/element.cuh"
