@@ -26,7 +26,7 @@ constexpr size_t kRows = 14;
 // Runs that a table of kernels is the mean of, after those in which everything is loaded and captured.
 constexpr int64_t kTracedRuns = 3, kTracedTokens = 16, kWarmUps = 2;
 
-// What the counts of operations need of a language model.
+// Sizes of a language model that the counts of operations need.
 struct Sizes {
   int64_t vocabulary = 0, parameters = 0;
   int64_t positions = 0;       // elements of a learned table of positions

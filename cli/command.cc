@@ -176,7 +176,7 @@ std::string read_file(const std::string& path, int64_t most) {
 
 void write_file(const std::string& path, const std::string& content) {
   check_output(path, Output::kText);
-  // What a link, a device or a pipe leads to is written in its place.
+  // A link, a device or a pipe is written through, in its place.
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::symlink_status(path, ignored);
   const bool whole = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);

@@ -69,7 +69,7 @@ void register_generate(CLI::App& app) {
                       "of the sampling, to repeat a text (default: another each time; --stats names it)");
   command->add_option(
       "--precision", args->precision,
-      "f32 or bf16: activations and caches; tf32: f32, but for matrix products (default: f32)");
+      "f32 or bf16: activations and caches; tf32: f32, except in matrix products (default: f32)");
   command->add_option("--weights", args->weights,
                       "bf16, int8 or int4: how matrices are kept (default: as they are)");
   command->add_flag("--echo", args->echo, "print the prompt too");

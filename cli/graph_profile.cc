@@ -36,7 +36,7 @@ void header(const char* what) {
 bool same_but_name(Json a, Json b) {
   a.erase("block");
   b.erase("block");
-  // What is alive outside of the block shows in its transient bytes.
+  // Tensors alive outside of the block show in its transient bytes.
   for (Json* one : {&a, &b}) {
     one->erase("transient_bytes");
     for (auto& [name, phase] : (*one)["phases"].items()) phase.erase("transient_bytes");

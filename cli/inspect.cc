@@ -46,7 +46,7 @@ void print_graph_summary(const Json& info) {
       std::cout << "  " << symbol["name"].get<std::string>() << " <= " << most << '\n';
 }
 
-// What the file held, beside what became of it.
+// The file's format, stored types and keys, with what became of each.
 void print_file(const Json& file) {
   if (file.is_null()) return;
   std::cout << "file          " << file["format"].get<std::string>();

@@ -7,13 +7,13 @@
 
 namespace cli {
 
-// What the device does at best; 0 where nobody knows.
+// The device's peak rates; 0 where unknown.
 struct Ceilings {
   double bytes_per_s = 0;  // of a large copy, read and written
   double flops_per_s = 0;  // of a large product
 };
 
-// Of the runs of `entry` in `trace` (tsr_trainer_trace), by kernel (op, variant, operands), the longest
+// The kernels of the runs of `entry` in `trace` (tsr_trainer_trace), by kernel (op, variant, operands), the longest
 // first:
 //   {"runs", "seconds", "floor_seconds", "launches", "kernels": [{"op", "variant", "operands", "count",
 //   "seconds",

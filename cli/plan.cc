@@ -105,7 +105,7 @@ bool says_length(const std::string& description, int64_t length) {
   return false;
 }
 
-// What would change nothing is refused: a plan that looks as if it heeded it would be of something else.
+// Options that would change nothing are refused: the plan would look as if it heeded them.
 void refuse_idle_options(const CLI::App& command, const Arguments& args, bool train, bool cluster) {
   const auto given = [&](std::initializer_list<const char*> names, const std::string& why) {
     for (const char* name : names)
@@ -258,7 +258,7 @@ void register_plan(CLI::App& app) {
       ->add_option("--certificate", args->certificate,
                    "with --cluster: write why no plan of the searched space is faster than the bound printed")
       ->needs("--cluster");
-  command->add_option("--check", args->checked, "prove a certificate anew, or say what in it does not hold")
+  command->add_option("--check", args->checked, "prove a certificate again, or name what does not hold")
       ->excludes(model);
   command->add_option("-o,--out", args->output, "save the plan, to edit it or to give it to --plan");
   command

@@ -121,7 +121,7 @@ void print_blocks(std::ostream& out, const Json& explanation, bool trains) {
     std::string line;
     for (const std::string& note : notes) line += (line.empty() ? "" : ", ") + note;
     out << "  " << (line.empty() ? name : padded(name, 20) + "  " + line) << '\n';
-    // Those of one assignment are one line; blocks that repeat what the one before has, none.
+    // Blocks of one assignment share a line; blocks that repeat the one before get none.
     if (i > 0 && block["ops"] == blocks[i - 1]["ops"]) continue;
     std::vector<std::pair<std::string, std::string>> groups;  // assignment -> operations
     for (const Json& op : block["ops"]) {

@@ -82,7 +82,7 @@ std::string progress_line(const tsr_step& step, int64_t steps, int64_t tokens, d
   return line;
 }
 
-// What cannot be looked at is none: reading or writing it says why.
+// A path that cannot be looked at counts as absent: reading or writing it says why.
 bool is_folder(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored);
@@ -180,7 +180,7 @@ void train(const Arguments& args) {
               << "; to go on, give --steps more than " << done << '\n';
   say_what_is_kept(args, checkpoint, every, before["saving"]);
 
-  // What fails from here on leaves the last checkpoint: the one that was resumed, then this run's own.
+  // A failure from here on leaves the last checkpoint: the one that was resumed, then this run's own.
   std::string last_good = args.resume.empty() ? "" : resume_folder(args.resume);
   const auto name_checkpoint = [&](const auto& work) {
     try {

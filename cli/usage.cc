@@ -136,7 +136,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
   const bool about_count = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
                            dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   if (!about_count) return value_message(*command, error) + help;
-  // What was not understood is the likelier reason for what is missing, options before words.
+  // An unknown option or word is the likelier reason for a missing one; options come before words.
   std::vector<std::string> rest = app.remaining();
   if (command != &app) {
     const std::vector<std::string> own = command->remaining();

@@ -73,7 +73,7 @@ struct DeviceProfile {
   // Slowdown of ranks that share cores, in addition to that of their kernels: factors on all times with two or more
   // ranks (contention), and with more ranks than cores (oversubscription). At least 1.
   double together = 1, crowded = 1;
-  // Of the cores' time while it was measured, what other processes took, where that is more than a little (10 %):
+  // Share of the cores' time that other processes took during the measurement, where above 10 %:
   // prices are too high then, and uneven.
   double others_share = 0;
   std::vector<PriceTable> kernels;           // sorted by op, form and dtype

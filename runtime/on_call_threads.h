@@ -1,5 +1,5 @@
-// OnCallThreads: threads that do a task each whenever they are called. They begin with the first call and end
-// when none has come for a while, so that whoever owns them costs no thread while idle.
+// OnCallThreads: threads that do a task each whenever they are called. They start with the first call and end
+// when none has come for a while, so an idle owner has no threads.
 #pragma once
 
 #include <atomic>

@@ -29,8 +29,15 @@ func (r *Runtime) Backends() (string, error) {
 // Cancel ends calls in progress on other goroutines that plan, load or measure with this runtime (NewTrainer,
 // NewGenerator, ...) with an Error of code Cancelled. With a context:
 //
-//	stop := context.AfterFunc(ctx, runtime.Cancel)
-//	defer stop()
+//	done := make(chan struct{})
+//	defer close(done)
+//	go func() {
+//		select {
+//		case <-ctx.Done():
+//			runtime.Cancel()
+//		case <-done:
+//		}
+//	}()
 //	trainer, err := tessera.NewTrainer(runtime, model, dataset, options)
 func (r *Runtime) Cancel() {
 	c, done := (*handle)(r).use()

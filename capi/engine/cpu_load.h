@@ -10,7 +10,7 @@ namespace tessera {
 
 // Counters since some moments of their own: only differences mean something.
 struct CpuLoad {
-  double busy_s = 0;  // of those cores, whoever uses them
+  double busy_s = 0;  // of those cores, by all processes
   double own_s = 0;   // of this process on any core
   double clock_s = 0;
   int cores = 0;

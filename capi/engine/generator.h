@@ -1,7 +1,7 @@
 // Generator: continues a text token by token. A worker thread computes and queues pieces; `next` collects
-// them. It begins with a text and ends soon after the last: an idle generator has none. One thread at a time,
-// but for `cancel`. In a forked child, where no worker is and what it locked stays locked, everything is
-// kFailedPrecondition.
+// them. The worker starts with a text and ends soon after the last: an idle generator has none. One thread at a
+// time, except for `cancel`. In a forked child everything is kFailedPrecondition: the worker does not exist there and
+// its locks stay locked.
 #pragma once
 
 #include <atomic>

@@ -53,7 +53,7 @@ class Runtime {
   // The default folder of profiles; empty when there is none.
   const std::string& cache_folder() const { return cache_folder_; }
   BackendRegistry& registry() { return *registry_; }
-  // Raised by whoever wants the long calls in progress to end; they heed it in a CancelScope.
+  // Ends the long calls in progress when raised; they heed it in a CancelScope.
   CancelSignal& cancel_signal() { return cancel_signal_; }
   LogQueue& log() { return log_; }
 

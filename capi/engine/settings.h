@@ -55,7 +55,7 @@ struct TrainerSettings {
   // type of everything else, chosen once the devices are known.
   DType precision = DType::kF32;
   bool tf32_matmuls = false;  // with f32: graph/transform/precision.h
-  bool bf16_weights = false;  // but for those that train, with this: graph/transform/precision.h
+  bool bf16_weights = false;  // except trained ones, with this: graph/transform/precision.h
   WeightFormat eval_weights = WeightFormat::kModel;  // int8 and int4, of a trainer that evaluates only
   FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;

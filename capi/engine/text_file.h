@@ -18,7 +18,7 @@ inline constexpr size_t kMostPlanBytes = size_t{256} << 20, kMostClusterBytes = 
 // this process may have; kIo.
 Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most);
 
-// What remains of standard input, at most half of the memory.
+// The rest of standard input, at most half of the memory.
 Result<std::string> read_standard_input(std::string_view what);
 
 }  // namespace tessera

@@ -50,7 +50,7 @@ std::vector<IndexInput> index_inputs(const Graph& graph) {
       const std::string counted(into.name.starts_with('%') ? node.op->name : std::string_view(into.name));
       const auto [at, is_new] =
           found.try_emplace(input, IndexInput{graph.tensor(input).name, rows, index.is_label, counted});
-      // What several ops read must suit them all.
+      // An index that several ops read must suit them all.
       if (!is_new && rows < at->second.rows) at->second.rows = rows, at->second.counted = counted;
       at->second.is_label = at->second.is_label && index.is_label;
     }

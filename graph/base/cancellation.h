@@ -37,7 +37,7 @@ class CancelScope {
   const CancelScope* const outer_;
 };
 
-// What a cancellation point throws; catch_status makes it kCancelled.
+// Exception of a cancellation point; catch_status makes it kCancelled.
 class Cancelled : public std::exception {
  public:
   const char* what() const noexcept override { return "cancelled, as asked by another thread"; }

@@ -1,5 +1,5 @@
-// Host tier of a cluster: memory beside the devices' own, or, of CPU devices, the very same memory. What leaves a
-// device for it then frees nothing, so it counts like the arena, and what is to leave goes to a file.
+// Host tier of a cluster: the host's memory, which for CPU devices is also the devices' own. Offloading to it then
+// frees nothing, so it counts like the arena, and tensors to offload go to a file.
 #pragma once
 
 #include <cstdint>

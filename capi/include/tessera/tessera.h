@@ -866,12 +866,12 @@ TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss)
  * TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
 /* Whether tsr_trainer_save could write `folder` now, before the first step: TSR_FAILED_PRECONDITION where it holds
- * what is no part of a checkpoint or another process saves to it, TSR_NOT_FOUND, TSR_IO. What a killed save left is
- * removed; the checkpoint in it stays. */
+ * files that are no part of a checkpoint or another process saves to it, TSR_NOT_FOUND, TSR_IO. Files that a killed
+ * save left are removed; the checkpoint in it stays. */
 TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
-/* What a checkpoint holds: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "adapters": null | {"rank",
+/* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "adapters": null | {"rank",
  * "alpha", "on"}, the options of tsr_model_add_adapters that make the model it is of, "tensors": [{"name", "dtype",
  * "shape"}]}. */
 TSR_API tsr_status* tsr_checkpoint_info(const char* folder, char* buffer, size_t capacity, size_t* out_size);
@@ -937,7 +937,7 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
 TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                       tsr_generator** out_generator);
 
-/* Begins anew; what was still to come of an earlier text is dropped. The text is encoded with BOS in front
+/* Starts again; pending pieces of an earlier text are dropped. The text is encoded with BOS in front
  * where the model has one; an empty text starts from BOS alone. TSR_INVALID_ARGUMENT for a prompt longer than
  * the context. tsr_generator_start needs a tokenizer (TSR_FAILED_PRECONDITION); start_tokens takes ids as
  * they are, count >= 1. */
