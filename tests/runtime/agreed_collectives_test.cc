@@ -22,15 +22,15 @@ TEST_CASE("what_was_agreed_on_is_known_again_by_its_contents") {
   AgreedCollectives agreed;
   {
     const std::vector<int64_t> gone{4, 4};
-    CHECK_FALSE(agreed.holds(gather_of(gone)));
+    CHECK_FALSE(agreed.contains(gather_of(gone)));
     agreed.add(gather_of(gone));
   }
   for (int64_t i = 0; i < 20; ++i) agreed.add(gather_of({100 + i, 100 + i, 100 + i}));
   const std::vector<int64_t> same{4, 4}, uneven{2, 6}, longer{4, 4, 0}, last{119, 119, 119};
-  CHECK(agreed.holds(gather_of(same)));
-  CHECK(agreed.holds(gather_of(last)));
-  CHECK_FALSE(agreed.holds(gather_of(uneven)));
-  CHECK_FALSE(agreed.holds(gather_of(longer)));
+  CHECK(agreed.contains(gather_of(same)));
+  CHECK(agreed.contains(gather_of(last)));
+  CHECK_FALSE(agreed.contains(gather_of(uneven)));
+  CHECK_FALSE(agreed.contains(gather_of(longer)));
   for (auto change :
        {+[](tsr_abi_collective& what) { what.kind = kReduceScatter; },
         +[](tsr_abi_collective& what) { what.reduce = 1; }, +[](tsr_abi_collective& what) { what.dtype = 1; },
@@ -43,7 +43,7 @@ TEST_CASE("what_was_agreed_on_is_known_again_by_its_contents") {
         +[](tsr_abi_collective& what) { what.extents = nullptr; }}) {
     tsr_abi_collective what = gather_of(same);
     change(what);
-    CHECK_FALSE(agreed.holds(what));
+    CHECK_FALSE(agreed.contains(what));
   }
 }
 

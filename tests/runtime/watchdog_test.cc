@@ -79,7 +79,7 @@ TEST_CASE("a run that stands still is ended, and every rank says where it waits"
 int stalls_of(std::function<Watchdog::Progress()> poll) {
   std::atomic<int> count{0};
   {
-    Watchdog watchdog(0.04, std::move(look), [&] { ++count; });
+    Watchdog watchdog(0.04, std::move(poll), [&] { ++count; });
     watchdog.expect_run();
     std::this_thread::sleep_for(200ms);
   }
