@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-build = sys.argv[1]
+build = os.path.abspath(sys.argv[1])
 COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 40
 tessera = f"{build}/cli/tessera"
 environment = {**os.environ, "TESSERA_PROFILE": "none"}

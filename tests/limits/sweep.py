@@ -13,7 +13,7 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from tiny_gguf import tiny_llama  # noqa: E402
 
-build = sys.argv[1]
+build = os.path.abspath(sys.argv[1])
 STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 60
 MIB = 1 << 20
 STACKS_KIB = [128, 144, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024, 2048, 4096, 8192]
