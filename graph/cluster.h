@@ -16,7 +16,7 @@ struct DeviceProfile;  // graph/device_profile.h
 
 enum class Tier : uint8_t { kDevice = 0, kHost = 1, kFile = 2 };
 
-// Sustained rate of large matrix products in one element type.
+// Sustained rate of large matmuls in one element type.
 struct MatrixRate {
   DType dtype = DType::kF32;
   double flops_per_s = 0;
@@ -26,12 +26,12 @@ struct MatrixRate {
 struct DeviceKind {
   std::string name;               // "cpu", "h200"
   int64_t memory_bytes = 0;       // device memory that a plan may use
-  double matmul_flops_per_s = 0;  // f32, large product
+  double matmul_flops_per_s = 0;  // f32, large matmul
   double memory_bytes_per_s = 0;  // streaming
   double launch_s = 0;            // fixed cost of one kernel
 
   // Rates of other element types; unlisted types run at the f32 rate. Matmuls of 8-bit floats of any two
-  // formats are listed as e4m3; where that is not listed, the device has none.
+  // formats are listed as e4m3; if e4m3 is not listed, the device has no such matmuls.
   std::vector<MatrixRate> matrix_rates = {};
 
   // Rate by shape. A matmul is computed in tiles, `multiprocessors` at a time, so that the last wave may be
@@ -39,7 +39,7 @@ struct DeviceKind {
   // draining the pipeline.
   int32_t multiprocessors = 0;  // 0: any shape reaches the full rate
   double tile_ramp = 0;
-  double batched_share = 1;  // part of the rate that batches of small matmuls (attention scores) reach
+  double batched_share = 1;  // fraction of the rate that batches of small matmuls (attention scores) reach
 
   // Host time to issue one kernel where kernels are issued one by one (eager frameworks); the device waits
   // meanwhile.
@@ -47,15 +47,15 @@ struct DeviceKind {
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
 
-// Time of a collective over n members that moves `bytes` per member on a ring: latency_s * steps + bytes /
-// rate.
+// Link: a collective that moves `bytes` per member around a ring takes latency_s * steps + bytes /
+// bytes_per_s.
 struct Link {
   double bytes_per_s = 0;
   double latency_s = 0;
   friend bool operator==(const Link&, const Link&) = default;
 };
 
-// A link as groups of one size use it: the bytes that one member sends and receives on a ring, and the fixed
+// GroupLink: a link for groups of one size. bytes_per_s is one member's rate on a ring, latency_s the fixed
 // time of one whole collective.
 struct GroupLink {
   int32_t members = 0;
@@ -67,7 +67,7 @@ struct Cluster {
   std::vector<DeviceKind> kinds = {};
   std::vector<int32_t> devices = {};  // kind of each device; the devices of a node are consecutive
   // Number of cores that devices share (CPU virtual devices): with n busy devices each runs at 1/n of the
-  // rate, down from `shared_cores` on. 0 when devices share nothing.
+  // rate; for n below `shared_cores` prices interpolate. 0: devices share nothing.
   int32_t shared_cores = 0;
   Link link;  // between any two devices (of one node)
 

@@ -24,7 +24,7 @@ enum class ChunkOrder : uint8_t { kBroadcast = 0, kRotating = 1 };
 struct NodePlan {
   int32_t stage = 0;
   std::vector<std::pair<char, std::vector<AxisId>>> factor_axes;  // factors not listed are unsharded; sorted by name
-  // Axes along which a partial sum passes through: the inputs of rule.linear[carry_set] are partial over
+  // Axes over which partial sums pass unreduced: the inputs of rule.linear[carry_set] are partial over
   // them, and so are the outputs.
   std::vector<AxisId> carried;
   int32_t carry_set = -1;
@@ -34,18 +34,18 @@ struct NodePlan {
   // ranks on the factor's axis; each rank starts at its own shard and passes the moving operands along a ring
   // (ring attention over kv).
   char chunk_factor = 0;  // 0: not chunked
-  int32_t chunks = 1;     // g
+  int32_t chunks = 1;     // g in ALGEBRA
   ChunkOrder chunk_order = ChunkOrder::kBroadcast;
   Tier tier = Tier::kDevice;  // where the kernel runs: kHost for optimizer steps of offloaded state
-  // Units in addition to the rule's own: shards of the factor are whole multiples (query heads in whole KV
+  // Units that replace the rule's own: shard extents are multiples of the unit (query heads in whole KV
   // groups, a merged head dim in whole heads). Factors not listed have the rule's unit; sorted by name.
   std::vector<std::pair<char, int64_t>> factor_units;
   friend bool operator==(const NodePlan&, const NodePlan&) = default;
 };
 
 // Placement: the place of a tensor between runs or between uses. For a gradient: the spec in which
-// micro-batches accumulate (may be partial). For a parameter: the stored spec; kernels that want it wider
-// gather it on use.
+// micro-batches accumulate (may be partial). For a parameter: the stored spec; kernels that need it less
+// sharded gather it on use.
 struct Placement {
   int32_t mesh = 0;  // index into Plan::stages
   ShardingSpec stored;
@@ -90,36 +90,36 @@ struct PlanEstimate {
   double step_time_s = 0;
   double compute_s = 0, communication_s = 0;
   std::vector<int64_t> arena_bytes;  // per device, device tier; equal to the Program's
-  double gap = -1;                   // (this - lower bound) / this; -1 when no bound was computed
+  double gap = -1;                   // 1 - lower bound / step_time_s; -1 when no bound was computed
   uint64_t profile = 0;              // checksum of the device profile that prices came from; 0: built-in rates
   friend bool operator==(const PlanEstimate&, const PlanEstimate&) = default;
 };
 
 struct Plan {
   uint64_t graph_fingerprint = 0;
-  std::string strategy;  // in the words of --parallel: "dp=2,tp=2,zero=1"; for people
+  std::string strategy;  // in --parallel syntax ("dp=2,tp=2,zero=1"), or a label ("by operation")
   std::vector<Stage> stages;
   std::vector<NodePlan> nodes;        // by NodeId
   std::vector<StoredTensor> stored;   // parameters, gradients, state, inputs; sorted by tensor id
   std::vector<TensorId> recompute;    // activations computed again for backward instead of kept; sorted
-  std::vector<TensorId> keep_gathered;  // what is gathered from these for forward is kept for backward ("kept" rather
-                                        // than "re" in the sharding algebra's volumes), from parameters and their
-                                        // narrow copies for all micro-batches; sorted
+  std::vector<TensorId> keep_gathered;  // tensors whose gathered copies stay from forward to backward ("kept" rather
+                                        // than "re" in ALGEBRA's volumes); of parameters and their low-precision
+                                        // copies, for all micro-batches; sorted
   std::vector<OffloadedTensor> offload;  // saved activations; sorted by tensor
-  // Axes over which sequences are zig-zag: rank i of N holds the i-th and the (2N-1-i)-th piece, so that causal
-  // attention costs every rank the same. Whatever else lies on these axes (rows of weights, say) is in order.
+  // Axes over which sequences are in zig-zag order: rank i of N holds pieces i and 2N-1-i of 2N, so that causal
+  // attention costs every rank the same. Other dims on these axes (rows of weights, say) keep plain order.
   std::vector<AxisId> zigzag;
   int32_t prefetch = 1;  // gathers and tier copies are issued this many nodes before their reader
   ScheduleKind schedule = ScheduleKind::kNone;
   int64_t global_batch = 0;           // sequences in one step (value of symbol B over all ranks and micro-batches)
   int32_t micro_batches = 1;          // m; B of one micro-batch over all data-parallel ranks = global_batch / m
-  std::vector<std::pair<std::string, int64_t>> symbols;  // the other symbols ("T") as bound
+  std::vector<std::pair<std::string, int64_t>> symbols;  // values of the other symbols, such as "T"
   PlanEstimate estimate;
 
   const StoredTensor* find_stored(TensorId tensor) const;
 };
 
-// Text form, exact both ways; nodes and tensors appear by name and id (graph/plan_text.cc).
+// Text form that round-trips exactly; nodes and tensors appear by name and id (graph/plan_text.cc).
 std::string print(const Plan& plan, const Graph& graph);
 Result<Plan> parse_plan(std::string_view text, const Graph& graph);
 

@@ -1,6 +1,6 @@
 // Checkpoint folder:
-//   manifest        envelope + index (schema/checkpoint.fbs): step, values, and place and xxh3 of every
-//   tensor shard-00000…    the tensors' bytes, each tensor whole and 64-byte aligned
+//   manifest        envelope + index (schema/checkpoint.fbs): step, values, each tensor's place and xxh3
+//   shard-00000…    the tensors' bytes, each tensor whole and 64-byte aligned
 //
 // Saving to F writes everything to F.saving, fsyncs files and folder, and exchanges the two names in one step
 // (renameat2 with RENAME_EXCHANGE); F.saving, now the old checkpoint, is removed. Where the file system

@@ -1,5 +1,5 @@
-// Checkpoint: a folder with a manifest and shards, independent of the layout that it was saved under: whole
-// tensors by name, read and written in parts. Written to a temporary name, fsynced, and renamed.
+// Checkpoint: a folder with a manifest and shards, independent of the sharding it was saved under: whole
+// tensors by name, read and written one at a time. Written to a temporary name, fsynced, and renamed.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ struct CheckpointInfo {
   std::vector<std::pair<std::string, TensorType>> tensors;  // parameters and state, in stored order
 };
 
-// Reads one tensor at a time: memory stays at the largest tensor.
+// Reads one tensor at a time, so that peak memory is one copy of the largest tensor.
 using ReadTensor = std::function<Status(std::string_view name, std::span<std::byte> out)>;
 
 // Makes `folder` the new checkpoint, or leaves it as it was. A full disk, a kill or a power cut at any point
 // loses nothing.
 Status save_checkpoint(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read);
 
-// Whether `folder` could be saved to now: what save_checkpoint would say before it writes a tensor. Removes
-// what a killed save left, and leaves nothing itself.
+// Checks that `folder` can be saved to: fails as save_checkpoint would before its first tensor. Removes
+// the remains of a killed save, and leaves no files of its own.
 Status check_checkpoint_folder(const std::string& folder);
 
 class CheckpointReader {

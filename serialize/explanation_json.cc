@@ -153,23 +153,23 @@ std::string explanation_to_json(const Explanation& it, bool drawings) {
                      {"position", it.curve.position},
                      {"bytes", it.curve.bytes}};
   }
-  // Names in hostile files need not be UTF-8.
+  // dump() replaces bytes that are not UTF-8, which names in untrusted files may hold.
   return dump(json);
 }
 
 std::string explanation_to_page(const Explanation& explanation) {
-  constexpr std::string_view kMark = "/*EXPLANATION*/null";
+  constexpr std::string_view kPlaceholder = "/*EXPLANATION*/null";
   const std::string json = explanation_to_json(explanation, true);
-  // Inside a script element no text may look like the element's end.
-  std::string safe;
-  safe.reserve(json.size());
+  // Escapes every '<': in a script element, "</script" in a name would end the element.
+  std::string escaped;
+  escaped.reserve(json.size());
   for (const char c : json)
     if (c == '<')
-      safe += "\\u003c";
+      escaped += "\\u003c";
     else
-      safe += c;
+      escaped += c;
   std::string page(kExplanationPage);
-  page.replace(page.find(kMark), kMark.size(), safe);
+  page.replace(page.find(kPlaceholder), kPlaceholder.size(), escaped);
   return page;
 }
 

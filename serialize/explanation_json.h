@@ -11,8 +11,8 @@
 //   blocks      [{name, count, stage, ops: [[name, factors]], parameters: [[name, stored]], recomputed,
 //               recompute, offloaded, chunks}]
 //   tensors     [{name, kind, type, sharding, tier, stage, bytes, first, last, note, count}]
-//   runners_up  [{strategy, step_seconds, loses_seconds, bytes, over_bytes, why, tokens_per_second (of
-//   serving)}] reasons     [text]
+//   runners_up  [{strategy, step_seconds, loses_seconds, bytes, over_bytes, why, tokens_per_second}]
+//   reasons     [text]
 // and with `drawings`
 //   timeline    {rows: [[device, stream]], causes, labels, complete,
 //               spans: [[row, cause, label, micro_batch, begin_ns, end_ns]]}

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-Result<std::optional<TokenizerData>> read(const std::shared_ptr<const ByteSource>& source) {
+Result<std::optional<TokenizerData>> read_tokenizer_data(const std::shared_ptr<const ByteSource>& source) {
   TSR_ASSIGN_OR_RETURN(const ModelFormat format, model_format(*source));
   if (format == ModelFormat::kGguf) {
     TSR_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(source));
@@ -22,8 +22,8 @@ Result<std::optional<TokenizerData>> read(const std::shared_ptr<const ByteSource
 
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const std::string& path) {
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const ByteSource> source,
-                       open_file(path));  // names the path itself
-  Result<std::optional<TokenizerData>> data = read(source);
+                       open_file(path));  // its errors already name the path
+  Result<std::optional<TokenizerData>> data = read_tokenizer_data(source);
   if (!data.ok()) return data.status().with_context(path);
   if (!data->has_value()) return Status(StatusCode::kNotFound, format("{} holds no tokenizer", path));
   return Tokenizer::create(std::move(**data));

@@ -243,38 +243,38 @@ Status check_attention_operands(std::string_view op, Types inputs, int q, int k,
   if (heads != kv_heads && (symbolic || !divides))
     return Status(
         StatusCode::kInvalidArgument,
-        format("{}: q {} has a number of heads (dim 2) that is no multiple of that of k {}; grouped queries "
+        format("{}: q {} must have a multiple of the heads (dim 2) of k {}; grouped queries "
                "share one key head among H / KV query heads",
                op, query, key));
   return {};
 }
 
 double visible_pairs(const OpView& view, const Shape& q, const Shape& k) {
-  const double rows = static_cast<double>(q[0]) * static_cast<double>(q[2]);
+  const double all_heads = static_cast<double>(q[0]) * static_cast<double>(q[2]);
   const int64_t queries = q[1], keys = k[1];
   if (attr_i64(view.attrs, "causal") == 0)
-    return rows * static_cast<double>(queries) * static_cast<double>(keys);
-  // With keys from `first` on, the query at position p sees min(p + 1 - first, keys) of them.
-  const auto seen_before = [](int64_t position, int64_t first, int64_t count) {
+    return all_heads * static_cast<double>(queries) * static_cast<double>(keys);
+  // Pairs of the queries before `position` with `count` keys from `first` on, under the causal mask.
+  const auto pairs_before = [](int64_t position, int64_t first, int64_t count) {
     position = std::max<int64_t>(position - first, 0);
     const double ramp = static_cast<double>(std::min(position, count));
     return ramp * (ramp + 1) / 2 +
            static_cast<double>(std::max<int64_t>(position - count, 0)) * static_cast<double>(count);
   };
-  const auto ranges = [&](char name, int64_t extent) {
+  const auto find_factor = [&](char name, int64_t extent) {
     const auto at = std::ranges::find(view.factors, name, &FactorView::name);
     FactorView whole;
     whole.end[0] = extent;
     return at == view.factors.end() ? whole : *at;
   };
-  const FactorView t = ranges('t', queries), s = ranges('s', keys);
+  const FactorView t = find_factor('t', queries), s = find_factor('s', keys);
   double pairs = 0;
   for (int32_t i = 0; i < t.range_count; ++i)
     for (int32_t j = 0; j < s.range_count; ++j) {
       const int64_t count = s.end[j] - s.begin[j];
-      pairs += seen_before(t.end[i], s.begin[j], count) - seen_before(t.begin[i], s.begin[j], count);
+      pairs += pairs_before(t.end[i], s.begin[j], count) - pairs_before(t.begin[i], s.begin[j], count);
     }
-  return rows * pairs;
+  return all_heads * pairs;
 }
 
 }  // namespace tessera::ops

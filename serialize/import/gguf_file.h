@@ -46,7 +46,7 @@ struct GgufArray {
 };
 
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
-// For people: a long text is cut, an array is its count and type.
+// The value as display text: a long string is truncated, an array is shown as its count and type.
 std::string value_text(const GgufValue& value);
 
 struct GgufTensor {
@@ -75,7 +75,7 @@ class GgufFile {
 
   bool has(std::string_view key) const { return metadata_.contains(key); }
   bool has_array(std::string_view key) const;
-  // Whether one of the readers below was asked for the key. Those are for one thread.
+  // Whether a getter below was called with the key. The getters record this, so they are not thread-safe.
   bool was_read(std::string_view key) const { return read_.contains(key); }
   // Missing keys give `fallback`; without one they are an error, like values of another type or out of range.
   Result<int64_t> integer(std::string_view key, std::optional<int64_t> fallback = {}) const;

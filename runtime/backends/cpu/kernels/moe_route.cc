@@ -9,9 +9,9 @@ namespace tessera::cpu {
 
 namespace {
 
-// Finds the k largest of p[0, E), largest first, the lower index of equals; distinct also where p holds NaN.
+// Finds the k largest of p[0, E), largest first, ties by lower index; k distinct indices even if p holds NaN.
 template <class T>
-void choose(const T* p, int64_t E, int64_t k, int32_t* expert) {
+void choose_experts(const T* p, int64_t E, int64_t k, int32_t* expert) {
   for (int64_t j = 0; j < k; ++j) {
     int32_t best = -1;
     for (int64_t e = 0; e < E; ++e) {
@@ -24,7 +24,7 @@ void choose(const T* p, int64_t E, int64_t k, int32_t* expert) {
 }
 
 template <class T>
-double sum_of(const T* p, const int32_t* expert, int64_t k) {
+double sum_chosen(const T* p, const int32_t* expert, int64_t k) {
   double sum = 0;
   for (int64_t j = 0; j < k; ++j) sum += double(p[expert[j]]);
   return sum;
@@ -48,8 +48,8 @@ Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
       args.pool.parallel_ranges(B * tokens, row_grain(E * K), [&](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {
           const T* p = probs + r * E;
-          choose(p, E, K, expert + r * K);
-          const double sum = normalize ? sum_of(p, expert + r * K, K) : 1;
+          choose_experts(p, E, K, expert + r * K);
+          const double sum = normalize ? sum_chosen(p, expert + r * K, K) : 1;
           for (int64_t j = 0; j < K; ++j)
             gate[r * K + j] = sum == 0 ? T(0) : T(double(p[expert[r * K + j]]) / sum);
         }
@@ -61,10 +61,10 @@ Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
             std::fill_n(token + (e * B + b) * S, S, -1);
           }
           for (int64_t t = 0; t < tokens; ++t)
-            for (int64_t at = (b * tokens + t) * K; at < (b * tokens + t + 1) * K; ++at) {
-              const int64_t here = expert[at] * B + b;
-              slot[at] = load[here] < S ? load[here]++ : -1;
-              if (slot[at] >= 0) token[here * S + slot[at]] = static_cast<int32_t>(t);
+            for (int64_t choice = (b * tokens + t) * K; choice < (b * tokens + t + 1) * K; ++choice) {
+              const int64_t bucket = expert[choice] * B + b;
+              slot[choice] = load[bucket] < S ? load[bucket]++ : -1;
+              if (slot[choice] >= 0) token[bucket * S + slot[choice]] = static_cast<int32_t>(t);
             }
         }
       });
@@ -87,19 +87,19 @@ Result<PreparedKernel> prepare_moe_route_grad(const KernelSpec& spec) {
           const int32_t* expert = args.in<int32_t>(1) + r * K;
           T* dp = args.out<T>(0) + r * E;
           std::fill_n(dp, E, T(0));
-          const auto known = [E](int32_t e) { return e >= 0 && e < E; };
+          const auto is_expert = [E](int32_t e) { return e >= 0 && e < E; };
           double sum = 1, mean = 0;
           if (normalize) {
             sum = 0;
             for (int64_t j = 0; j < K; ++j)
-              if (known(expert[j])) {
+              if (is_expert(expert[j])) {
                 sum += double(p[expert[j]]);
                 mean += double(dgate[j]) * double(p[expert[j]]);
               }
             mean = sum == 0 ? 0 : mean / sum;
           }
           for (int64_t j = 0; j < K; ++j)
-            if (known(expert[j]) && sum != 0) dp[expert[j]] = T((double(dgate[j]) - mean) / sum);
+            if (is_expert(expert[j]) && sum != 0) dp[expert[j]] = T((double(dgate[j]) - mean) / sum);
         }
       });
     };
@@ -107,13 +107,13 @@ Result<PreparedKernel> prepare_moe_route_grad(const KernelSpec& spec) {
   });
 }
 
-// expert [B, T, K] -> fraction [B, E], of the tokens of this shard over those of all
+// expert [B, T, K] -> fraction [B, E]: choices by this shard's tokens, divided by the choices of all tokens
 Result<PreparedKernel> prepare_moe_fraction(const KernelSpec& spec) {
   return dispatch_float(spec.output_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t B = spec.output_dims(0)[0], E = spec.output_dims(0)[1];
     const int64_t choices = spec.input_dims(0)[1] * spec.input_dims(0)[2];
-    const double all = double(spec.factor('t').global_extent) * double(spec.factor('k').global_extent);
+    const double total = double(spec.factor('t').global_extent) * double(spec.factor('k').global_extent);
     const FactorIndex experts(spec.factor('e'));
     auto launch = [=](const LaunchArgs& args) {
       const int32_t* expert = args.in<int32_t>(0);
@@ -124,7 +124,7 @@ Result<PreparedKernel> prepare_moe_fraction(const KernelSpec& spec) {
           std::fill_n(row, E, T(0));
           for (int64_t i = 0; i < choices; ++i)  // whole numbers: exact up to 2^24
             if (const int64_t e = experts.to_local(expert[b * choices + i]); e >= 0 && e < E) row[e] += T(1);
-          for (int64_t e = 0; e < E; ++e) row[e] = all == 0 ? T(0) : T(double(row[e]) / all);
+          for (int64_t e = 0; e < E; ++e) row[e] = total == 0 ? T(0) : T(double(row[e]) / total);
         }
       });
     };

@@ -16,14 +16,14 @@ class AttentionDnn {
   virtual ~AttentionDnn() = default;
   virtual Status compile() = 0;
   virtual Status launch(const LaunchArgs& args, float scale) const = 0;
-  virtual int64_t workspace_bytes() const = 0;  // of any alignment
+  virtual int64_t workspace_bytes() const = 0;  // the workspace may have any alignment
   virtual const DnnEngine& engine() const = 0;
 };
 // Uses the engine that the library proposes, or the `wanted` one. kUnsupported where there is none.
 Result<std::shared_ptr<AttentionDnn>> attention_dnn(const DnnAttention& shape, const DnnEngine* wanted);
 
-// Checks on a small problem like `shape` that an engine agrees with the own kernels, and gives the same bits
-// twice. Runs once a process and kind of shape, on memory of its own; kUnsupported with the first difference,
+// Checks on a small problem like `shape` that an engine agrees with our own kernels and is bitwise
+// reproducible. Runs once per process and problem, in its own memory; kUnsupported with the first difference,
 // which is also logged.
 Status check_attention_dnn(const DnnAttention& shape, const DnnEngine& engine);
 

@@ -65,7 +65,7 @@ Result<PreparedKernel> prepare_matmul_lt(const KernelSpec& spec) {
         shape.has_bias = bias;
         shape.has_gelu = gelu;
         shape.has_pre = gelu && has_pre;
-        // nvcc takes the assignment for a result to keep
+        // The cast: else nvcc warns that the assignment's result is discarded.
         static_cast<void>(product = CublasLtMatmul::create(shape, algorithm));
       }
     }
@@ -89,7 +89,7 @@ Result<PreparedKernel> prepare_matmul_lt(const KernelSpec& spec) {
                          if (finishes) {
                            Finish<T> finish{};
                            finish.bias = bias_follows ? bias : nullptr;
-                           finish.pre = bias_follows ? pre : nullptr;  // else the product left it there
+                           finish.pre = bias_follows ? pre : nullptr;  // else the matmul itself wrote it
                            finish.N = N;
                            finish.activation = activation;
                            launch_map<T, 1, 1>(args.stream, M * N, finish, {{sums}, {y}});
@@ -161,7 +161,7 @@ Result<PreparedKernel> prepare_matmul_gelu_grad_lt(const KernelSpec& spec) {
     if (!product.ok()) return product.status();
     const bool finishes = !shape.has_gelu_grad;
     return lt_prepared(spec, make_kernel([=, product = product.value()](const LaunchArgs& args) -> Status {
-                         // The library only reads `pre` there.
+                         // cuBLASLt only reads `pre` here.
                          void* pre = const_cast<void*>(args.inputs[2]);
                          TSR_RETURN_IF_ERROR(product->launch({.a = args.inputs[0],
                                                               .b = args.inputs[1],
@@ -179,7 +179,7 @@ Result<PreparedKernel> prepare_matmul_gelu_grad_lt(const KernelSpec& spec) {
 
 // x [M, K], dy [M, N] -> dw [K, N], or [N, K] when trans_w = 1
 Result<PreparedKernel> prepare_matmul_weight_grad_lt(const KernelSpec& spec) {
-  // dw^T = dy^T x is the same product with the operands exchanged.
+  // dw^T = dy^T x is the same matmul with the operands exchanged.
   const int left = spec.i64("trans_w") == 1 ? 1 : 0, right = 1 - left;
   const int64_t M = spec.input_dims(left).back(), N = spec.input_dims(right).back();
   int64_t K = 1;
