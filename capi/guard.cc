@@ -44,7 +44,7 @@ Status put_text(std::string_view text, char* buffer, size_t capacity, size_t* ou
 Result<TensorType> tensor_type(tsr_dtype dtype, int32_t rank, const int64_t* dims, bool symbols_allowed) {
   if (dtype < 0 || dtype >= kDTypeCount)
     return Status(StatusCode::kInvalidArgument,
-                  format("dtype is {}, wanted one of TSR_F32 .. TSR_E5M2", dtype));
+                  format("dtype is {}, wanted one of TSR_F32 .. TSR_Q2_0", dtype));
   if (rank < 0 || rank > kMaxRank)
     return Status(StatusCode::kInvalidArgument, format("rank is {}, wanted 0 to {}", rank, kMaxRank));
   if (rank > 0 && !dims) return Status(StatusCode::kInvalidArgument, "dims is NULL");

@@ -1,4 +1,5 @@
-// DType: element types. Block types (q8_0, q4_0) store `block_elements` elements in `block_bytes` bytes.
+// DType: element types. Block types (q4_0 to nvfp4) store `block_elements` consecutive elements of the last dimension
+// in `block_bytes` bytes, as GGUF files do; graph/base/blocks/ decodes and encodes them.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,31 @@ enum class DType : uint8_t {
   kQ4_0 = 9,  // GGML: 32 elements as f16 scale + 16 bytes of nibbles
   kE4M3 = 10,  // codes of 8-bit floats; a value needs the tensor's scale too (fp8.h)
   kE5M2 = 11,
+  kQ4_1 = 12,
+  kQ5_0 = 13,
+  kQ5_1 = 14,
+  kQ2_K = 15,
+  kQ3_K = 16,
+  kQ4_K = 17,
+  kQ5_K = 18,
+  kQ6_K = 19,
+  kIQ1_S = 20,
+  kIQ1_M = 21,
+  kIQ2_XXS = 22,
+  kIQ2_XS = 23,
+  kIQ2_S = 24,
+  kIQ3_XXS = 25,
+  kIQ3_S = 26,
+  kIQ4_NL = 27,
+  kIQ4_XS = 28,
+  kTQ1_0 = 29,
+  kTQ2_0 = 30,
+  kMXFP4 = 31,
+  kNVFP4 = 32,
+  kQ1_0 = 33,
+  kQ2_0 = 34,
 };
-inline constexpr int kDTypeCount = 12;
+inline constexpr int kDTypeCount = 35;
 
 struct DTypeInfo {
   std::string_view name;   // "f32", "q8_0"
@@ -33,6 +57,7 @@ struct DTypeInfo {
 };
 
 const DTypeInfo& info(DType dtype);
+inline bool is_block_type(DType dtype) { return info(dtype).block_elements > 1; }
 std::optional<DType> dtype_from_name(std::string_view name);
 inline std::string to_text(DType dtype) { return std::string(info(dtype).name); }
 

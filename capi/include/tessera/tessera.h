@@ -242,8 +242,13 @@ TSR_API void tsr_calibration_free(tsr_calibration* calibration);
 
 #define TSR_MAX_RANK 6
 
-/* Element types. Block types hold 32 elements in 34 (q8_0) and 18 (q4_0) bytes. e4m3 and e5m2 are codes of 8-bit
- * floats that mean something together with a scale; training with precision fp8 makes them for itself. */
+/* Element types. e4m3 and e5m2 are codes of 8-bit floats that mean something together with a scale; training with
+ * precision fp8 makes them for itself. The block types are those of GGUF, bit for bit: so many consecutive elements of
+ * the last dimension, which is a multiple of that, in so many bytes:
+ *   32 elements    q4_0 18, q4_1 20, q5_0 22, q5_1 24, q8_0 34, iq4_nl 18, mxfp4 17
+ *   256 elements   q2_k 84, q3_k 110, q4_k 144, q5_k 176, q6_k 210, iq1_s 50, iq1_m 56, iq2_xxs 66, iq2_xs 74,
+ *                  iq2_s 82, iq3_xxs 98, iq3_s 110, iq4_xs 136, tq1_0 54, tq2_0 66
+ *   others         64 nvfp4 36, 128 q1_0 18, 64 q2_0 18 */
 typedef int32_t tsr_dtype;
 enum {
   TSR_F32 = 0,
@@ -257,7 +262,30 @@ enum {
   TSR_Q8_0 = 8,
   TSR_Q4_0 = 9,
   TSR_E4M3 = 10,
-  TSR_E5M2 = 11
+  TSR_E5M2 = 11,
+  TSR_Q4_1 = 12,
+  TSR_Q5_0 = 13,
+  TSR_Q5_1 = 14,
+  TSR_Q2_K = 15,
+  TSR_Q3_K = 16,
+  TSR_Q4_K = 17,
+  TSR_Q5_K = 18,
+  TSR_Q6_K = 19,
+  TSR_IQ1_S = 20,
+  TSR_IQ1_M = 21,
+  TSR_IQ2_XXS = 22,
+  TSR_IQ2_XS = 23,
+  TSR_IQ2_S = 24,
+  TSR_IQ3_XXS = 25,
+  TSR_IQ3_S = 26,
+  TSR_IQ4_NL = 27,
+  TSR_IQ4_XS = 28,
+  TSR_TQ1_0 = 29,
+  TSR_TQ2_0 = 30,
+  TSR_MXFP4 = 31,
+  TSR_NVFP4 = 32,
+  TSR_Q1_0 = 33,
+  TSR_Q2_0 = 34
 };
 
 /* A whole tensor in host memory, row-major and contiguous. rank 0 is a scalar. */
