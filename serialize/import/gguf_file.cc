@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "graph/base/text.h"
 #include "serialize/byte_cursor.h"
@@ -16,24 +18,43 @@ constexpr uint64_t kMaxNameBytes = 65535;
 constexpr uint32_t kMaxDims = 4;
 constexpr int64_t kMaxAlignment = 1 << 20;
 
-constexpr GgufTensorType kTensorTypes[] = {
-    {0, "f32", DType::kF32},   {1, "f16", DType::kF16},    {2, "q4_0", DType::kQ4_0},
-    {8, "q8_0", DType::kQ8_0}, {30, "bf16", DType::kBF16},
+constexpr std::pair<uint32_t, DType> kTensorTypes[] = {
+    {0, DType::kF32},      {1, DType::kF16},     {2, DType::kQ4_0},     {3, DType::kQ4_1},
+    {6, DType::kQ5_0},     {7, DType::kQ5_1},    {8, DType::kQ8_0},     {10, DType::kQ2_K},
+    {11, DType::kQ3_K},    {12, DType::kQ4_K},   {13, DType::kQ5_K},    {14, DType::kQ6_K},
+    {16, DType::kIQ2_XXS}, {17, DType::kIQ2_XS}, {18, DType::kIQ3_XXS}, {19, DType::kIQ1_S},
+    {20, DType::kIQ4_NL},  {21, DType::kIQ3_S},  {22, DType::kIQ2_S},   {23, DType::kIQ4_XS},
+    {28, DType::kF64},     {29, DType::kIQ1_M},  {30, DType::kBF16},    {34, DType::kTQ1_0},
+    {35, DType::kTQ2_0},   {39, DType::kMXFP4},  {40, DType::kNVFP4},   {41, DType::kQ1_0},
+    {42, DType::kQ2_0},
 };
 
-constexpr std::pair<uint32_t, std::string_view> kOtherTensorTypes[] = {
-    {3, "q4_1"},     {6, "q5_0"},   {7, "q5_1"},    {9, "q8_1"},   {10, "q2_k"},    {11, "q3_k"},
-    {12, "q4_k"},    {13, "q5_k"},  {14, "q6_k"},   {15, "q8_k"},  {16, "iq2_xxs"}, {17, "iq2_xs"},
-    {18, "iq3_xxs"}, {19, "iq1_s"}, {20, "iq4_nl"}, {21, "iq3_s"}, {22, "iq2_s"},   {23, "iq4_xs"},
-    {24, "i8"},      {25, "i16"},   {26, "i32"},    {27, "i64"},   {28, "f64"},     {29, "iq1_m"},
-    {34, "tq1_0"},   {35, "tq2_0"}, {39, "mxfp4"},
+// Numbers that mean something else than a weight's type, and why files of weights have none of it.
+struct RefusedType {
+  uint32_t id;
+  std::string_view name, reason;
+};
+constexpr std::string_view kWithdrawn = "the format has withdrawn it; convert the original model again";
+constexpr std::string_view kActivations = "it is for activations alone; convert the original model again";
+constexpr std::string_view kIntegers = "weights are floating-point numbers or blocks of them";
+constexpr RefusedType kRefusedTypes[] = {
+    {4, "q4_2", kWithdrawn},        {5, "q4_3", kWithdrawn},        {9, "q8_1", kActivations},
+    {15, "q8_k", kActivations},     {24, "i8", kIntegers},          {25, "i16", kIntegers},
+    {26, "i32", kIntegers},         {27, "i64", kIntegers},         {31, "q4_0_4_4", kWithdrawn},
+    {32, "q4_0_4_8", kWithdrawn},   {33, "q4_0_8_8", kWithdrawn},   {36, "iq4_nl_4_4", kWithdrawn},
+    {37, "iq4_nl_4_8", kWithdrawn}, {38, "iq4_nl_8_8", kWithdrawn},
 };
 
-std::string type_name(uint32_t id) {
-  for (auto [other, name] : kOtherTensorTypes) {
-    if (other == id) return std::string(name);
+Status refused_type(const GgufTensor& tensor) {
+  const auto refused = std::ranges::find(kRefusedTypes, tensor.type, &RefusedType::id);
+  if (refused != std::end(kRefusedTypes)) {
+    return Status(StatusCode::kUnsupported, format("tensor '{}' has type {} (number {}): {}", tensor.name,
+                                                   refused->name, tensor.type, refused->reason));
   }
-  return format("number {}", id);
+  constexpr std::string_view kUnknown =
+      "tensor '{}' has type number {}; the last known is {}: the file is damaged, or newer than this reader";
+  return Status(StatusCode::kUnsupported,
+                format(kUnknown, tensor.name, tensor.type, std::prev(std::end(kTensorTypes))->first));
 }
 
 int64_t scalar_bytes(GgufType type) {  // 0 for strings, arrays and unknown types
@@ -157,20 +178,14 @@ Result<GgufTensor> read_tensor(ByteCursor& cursor) {
     return Status(StatusCode::kCorrupt, format("tensor '{}' starts at {}", tensor.name, offset));
   }
   tensor.offset = static_cast<int64_t>(offset);
-  const GgufTensorType* type = gguf_tensor_type(tensor.type);
-  if (type == nullptr) {
-    return Status(
-        StatusCode::kUnsupported,
-        format(
-            "tensor '{}' has type {}; f32, f16, bf16, q8_0 and q4_0 can be imported: convert the file to one",
-            tensor.name, type_name(tensor.type)));
-  }
-  const DTypeInfo& layout = info(type->dtype);
+  const std::optional<DType> type = gguf_tensor_type(tensor.type);
+  if (!type) return refused_type(tensor);
+  const DTypeInfo& layout = info(*type);
   const int64_t row = tensor.dims.empty() ? 1 : tensor.dims[0];
   if (row % layout.block_elements != 0) {
     return Status(StatusCode::kCorrupt,
                   format("tensor '{}' has rows of {} elements; {} comes in blocks of {}", tensor.name, row,
-                         type->name, layout.block_elements));
+                         layout.name, layout.block_elements));
   }
   if (__builtin_mul_overflow(elements / layout.block_elements, int64_t{layout.block_bytes}, &tensor.bytes)) {
     return Status(StatusCode::kCorrupt, format("tensor '{}' has too many bytes", tensor.name));
@@ -215,9 +230,9 @@ Status missing(std::string_view key) {
 
 }  // namespace
 
-const GgufTensorType* gguf_tensor_type(uint32_t id) {
-  auto found = std::ranges::find(kTensorTypes, id, &GgufTensorType::id);
-  return found == std::end(kTensorTypes) ? nullptr : found;
+std::optional<DType> gguf_tensor_type(uint32_t id) {
+  const auto found = std::ranges::find(kTensorTypes, id, &std::pair<uint32_t, DType>::first);
+  return found == std::end(kTensorTypes) ? std::nullopt : std::optional(found->second);
 }
 
 Result<GgufFile> GgufFile::open(std::shared_ptr<const ByteSource> source) {

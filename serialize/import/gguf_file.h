@@ -9,14 +9,12 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "graph/base/dtype.h"
-#include "graph/base/half.h"
 #include "graph/base/result.h"
 #include "serialize/model.h"
 #include "serialize/tokenizer/tokenizer.h"
@@ -57,13 +55,8 @@ struct GgufTensor {
   int64_t bytes = 0;
 };
 
-// A tensor type that can be imported, or null. Names of other types are known for messages.
-struct GgufTensorType {
-  uint32_t id;
-  std::string_view name;
-  DType dtype;
-};
-const GgufTensorType* gguf_tensor_type(uint32_t id);
+// The element type that a ggml_type is; nullopt for what files of weights do not have.
+std::optional<DType> gguf_tensor_type(uint32_t id);
 
 class GgufFile {
  public:
@@ -99,10 +92,5 @@ class GgufFile {
 // The vocabulary of a GGUF file: "llama" (SentencePiece), "gpt2" (byte-level BPE), "bert" (WordPiece).
 // nullopt when the file holds no vocabulary. Tokenizer::create checks the contents.
 Result<std::optional<TokenizerData>> gguf_tokenizer(const GgufFile& file);
-
-// Converts stored element types to f32, with the bits that GGML defines.
-// f32, f16, bf16, q8_0 and q4_0; false for other types. `stored` holds out.size() elements, `out` whole
-// blocks.
-bool dequantize(DType dtype, std::span<const std::byte> stored, std::span<float> out);
 
 }  // namespace tessera

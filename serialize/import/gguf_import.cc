@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
+#include "graph/base/blocks/block_codec.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "serialize/import/gguf_file.h"
@@ -106,9 +108,7 @@ Result<HostTensor> read_f32(const GgufFile& file, const TensorType& type, DType 
   TSR_RETURN_IF_ERROR(file.source()->read_at(offset, copy));
   std::span<std::byte> contents;
   HostTensor tensor = HostTensor::zeros(type, &contents);
-  const bool converted = dequantize(
-      stored, copy, {reinterpret_cast<float*>(contents.data()), static_cast<size_t>(type.shape.elements())});
-  TSR_CHECK(converted, "an importable type that cannot be converted");
+  decode_blocks(stored, copy.data(), reinterpret_cast<float*>(contents.data()), type.shape.elements());
   return tensor;
 }
 
@@ -122,7 +122,7 @@ Result<HostTensor> read_parameter(const GgufFile& file, const GgufTensor& tensor
     return Status(StatusCode::kCorrupt, format("tensor '{}' is [{}]{}, the model wants [{}]", tensor.name,
                                                Shape(extents), part < 0 ? "" : " per third", type.shape));
   }
-  const DType stored = gguf_tensor_type(tensor.type)->dtype;
+  const DType stored = *gguf_tensor_type(tensor.type);
   const DTypeInfo& layout = info(stored);
   if (type.shape.elements() % layout.block_elements != 0) {
     return Status(StatusCode::kCorrupt, format("tensor '{}' cannot be split between blocks", tensor.name));
@@ -189,9 +189,10 @@ Status check_whole(const GgufFile& file) {
   TSR_ASSIGN_OR_RETURN(const int64_t count, file.integer("split.count", 1));
   TSR_ASSIGN_OR_RETURN(const int64_t number, file.integer("split.no", 0));
   if (count <= 1) return {};
-  return unsupported(format("this is part {} of a model in {} files (split.count); merge them into one first "
-                            "(llama-gguf-split --merge)",
-                            number + 1, count));
+  return unsupported(
+      format("this is part {} of a model in {} files (split.count); merge them into one first "
+             "(llama-gguf-split --merge)",
+             number + 1, count));
 }
 
 ModelOrigin origin_of(const GgufFile& file) {
@@ -199,7 +200,7 @@ ModelOrigin origin_of(const GgufFile& file) {
   origin.format = "gguf";
   std::map<std::string, StoredTensors> by_type;
   for (const auto& [name, tensor] : file.tensors()) {
-    StoredTensors& stored = by_type[std::string(gguf_tensor_type(tensor.type)->name)];
+    StoredTensors& stored = by_type[to_text(*gguf_tensor_type(tensor.type))];
     ++stored.tensors;
     stored.bytes += tensor.bytes;
   }

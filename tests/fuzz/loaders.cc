@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include "serialize/checkpoint.h"
 #include "serialize/device_profile_json.h"
 #include "serialize/envelope.h"
+#include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 #include "serialize/plan_file.h"
 #include "serialize/tokenizer/pre_tokenizer.h"
@@ -297,6 +299,19 @@ class GgufLoader final : public Loader {
     quantised.tensor("c", 1, {3}, std::string(6, 'z')).tensor("d", 30, {4}, std::string(8, 'w'));
     for (const std::string& file :
          {testing::small_llama(false).finish(), testing::small_llama(true).finish(), quantised.finish()}) {
+      seeds_.push_back({file, gguf_sites(file)});
+    }
+    // Models of every type of weights, eight to a file.
+    std::vector<uint32_t> types;
+    for (uint32_t id = 0; id < 64; ++id)
+      if (gguf_tensor_type(id)) types.push_back(id);
+    for (size_t first = 0; first < types.size(); first += 8) {
+      const size_t last = std::min(first + 8, types.size());
+      const std::string file = testing::block_llama({types.begin() + static_cast<ptrdiff_t>(first),
+                                                     types.begin() + static_cast<ptrdiff_t>(last)})
+                                   .finish();
+      auto model = import_gguf(source_of(file));
+      check_ok(model.status());
       seeds_.push_back({file, gguf_sites(file)});
     }
   }

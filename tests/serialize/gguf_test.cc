@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <span>
 
+#include "graph/base/blocks/block_codec.h"
+#include "graph/base/half.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "serialize/import/gguf_file.h"
@@ -96,8 +100,9 @@ TEST_CASE("a_file_without_tensors_is_refused_and_its_vocabulary_stays_usable") {
   bare.u32("llama.vocab_size", 1000000000);
   check_refused(bare, StatusCode::kCorrupt, "are missing");
   GgufWriter other;
-  other.text("general.architecture", "bert").text("tokenizer.ggml.model", "bert").texts(
-      "tokenizer.ggml.tokens", {"[UNK]", "a"});
+  other.text("general.architecture", "bert")
+      .text("tokenizer.ggml.model", "bert")
+      .texts("tokenizer.ggml.tokens", {"[UNK]", "a"});
   check_refused(other, StatusCode::kUnsupported, "its vocabulary can be used as a tokenizer");
 }
 
@@ -148,7 +153,7 @@ TEST_CASE("the_fused_projection_of_gpt2_is_split_into_q_k_v") {
   CHECK(model->parameters.size() == model->graph.tensors_of_kind(TensorKind::kParameter).size());
 }
 
-TEST_CASE("half_precision_and_quantised_tensors_become_f32") {
+TEST_CASE("numbers_of_16_bits_become_f32") {
   CHECK(f32_from_f16(0x3c00) == 1.0f);
   CHECK(f32_from_f16(0xc000) == -2.0f);
   CHECK(f32_from_f16(0x0001) == 0x1p-24f);
@@ -158,21 +163,53 @@ TEST_CASE("half_precision_and_quantised_tensors_become_f32") {
   CHECK(std::isnan(f32_from_f16(0x7e00)));
   CHECK(std::signbit(f32_from_f16(0x8000)));
   CHECK(f32_from_bf16(0x3f80) == 1.0f);
+}
 
-  std::string q8(34, '\0'), q4(18, '\0');
-  q8[1] = 0x38;  // 0.5
-  for (int i = 0; i < 32; ++i) q8[static_cast<size_t>(2 + i)] = static_cast<char>(i - 16);
-  q4[1] = 0x40;  // 2
-  for (int i = 0; i < 16; ++i) q4[static_cast<size_t>(2 + i)] = static_cast<char>(i | (15 - i) << 4);
-  std::vector<float> out(32);
-  CHECK(dequantize(DType::kQ8_0, std::as_bytes(std::span(q8)), out));
-  for (int i = 0; i < 32; ++i) CHECK(out[static_cast<size_t>(i)] == 0.5f * static_cast<float>(i - 16));
-  CHECK(dequantize(DType::kQ4_0, std::as_bytes(std::span(q4)), out));
-  for (int i = 0; i < 16; ++i) {
-    CHECK(out[static_cast<size_t>(i)] == 2.0f * static_cast<float>(i - 8));
-    CHECK(out[static_cast<size_t>(16 + i)] == 2.0f * static_cast<float>(7 - i));
+TEST_CASE("every_type_of_weights_becomes_the_f32_that_its_blocks_decode_to") {
+  const std::pair<uint32_t, DType> types[] = {
+      {0, DType::kF32},      {1, DType::kF16},     {2, DType::kQ4_0},     {3, DType::kQ4_1},
+      {6, DType::kQ5_0},     {7, DType::kQ5_1},    {8, DType::kQ8_0},     {10, DType::kQ2_K},
+      {11, DType::kQ3_K},    {12, DType::kQ4_K},   {13, DType::kQ5_K},    {14, DType::kQ6_K},
+      {16, DType::kIQ2_XXS}, {17, DType::kIQ2_XS}, {18, DType::kIQ3_XXS}, {19, DType::kIQ1_S},
+      {20, DType::kIQ4_NL},  {21, DType::kIQ3_S},  {22, DType::kIQ2_S},   {23, DType::kIQ4_XS},
+      {28, DType::kF64},     {29, DType::kIQ1_M},  {30, DType::kBF16},    {34, DType::kTQ1_0},
+      {35, DType::kTQ2_0},   {39, DType::kMXFP4},  {40, DType::kNVFP4},   {41, DType::kQ1_0},
+      {42, DType::kQ2_0}};
+  for (const auto& [id, type] : types) {
+    CAPTURE(to_text(type));
+    const std::string bytes = block_bytes(id, 256 * 128);
+    for (bool mapped : {true, false}) {
+      const std::string file = block_llama({id}).finish();
+      auto model = import_gguf(mapped ? source_of(file) : std::make_shared<UnmappedSource>(file));
+      REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+      std::vector<float> expected(256 * 128);
+      decode_blocks(type, std::as_bytes(std::span(bytes)).data(), expected.data(), 256 * 128);
+      const auto read = model->parameters.at("block.0.k").as<float>();
+      REQUIRE(read.size() == expected.size());
+      CHECK(std::memcmp(read.data(), expected.data(), read.size_bytes()) == 0);
+    }
   }
-  CHECK(!dequantize(DType::kI32, std::as_bytes(std::span(q8)).first(4), std::span(out).first(1)));
+}
+
+TEST_CASE("types_that_files_of_weights_do_not_have_are_refused_by_name") {
+  const std::pair<uint32_t, std::string_view> types[] = {
+      {4, "q4_2"},
+      {9, "q8_1 (number 9): it is for activations"},
+      {15, "q8_k"},
+      {25, "i16"},
+      {33, "q4_0_8_8 (number 33): the format has withdrawn it"},
+      {36, "iq4_nl_4_4"},
+      {43, "type number 43; the last known is 42"},
+      {~0u, "type number 4294967295"}};
+  for (const auto& [id, words] : types) {
+    GgufWriter w = small_llama(false);
+    w.tensor("extra", id, {256}, std::string(1024, '\0'));
+    check_refused(w, StatusCode::kUnsupported, words);
+  }
+  // A scale for a whole tensor of nvfp4.
+  GgufWriter w = block_llama({40});
+  w.tensor_f32("blk.0.attn_q.scale", {1}, {2});
+  check_refused(w, StatusCode::kUnsupported, "blk.0.attn_q.scale");
 }
 
 TEST_CASE("every_metadata_type_is_read") {
@@ -257,7 +294,7 @@ TEST_CASE("hostile_files_are_refused_with_a_reason") {
   check_refused(w, StatusCode::kCorrupt, "twice");
   w = small_llama(false);
   w.tensor("extra", 12, {256}, std::string(144, '\0'));
-  check_refused(w, StatusCode::kUnsupported, "q4_k");
+  check_refused(w, StatusCode::kUnsupported, "'extra' has no place");
   w = small_llama(false);
   w.tensor_f32("rope_freqs.weight", {2}, {1, 1});
   check_refused(w, StatusCode::kUnsupported, "rope_freqs.weight");

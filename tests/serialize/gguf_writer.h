@@ -6,8 +6,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "graph/base/dtype.h"
+#include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 
 namespace tessera::testing {
@@ -128,8 +131,8 @@ class UnmappedSource final : public ByteSource {
   std::string bytes_;
 };
 
-// A little llama: 2 layers, C 8, H 2, KV 1, F 16, V 12, T 16, with a SentencePiece vocabulary. `left_out`: a key
-// that the metadata lacks.
+// A little llama: 2 layers, C 8, H 2, KV 1, F 16, V 12, T 16, with a SentencePiece vocabulary. `left_out`: a
+// key that the metadata lacks.
 inline GgufWriter small_llama_metadata(std::string_view left_out = {}) {
   GgufWriter w;
   w.text("general.architecture", "llama").text("general.name", "small");
@@ -185,6 +188,37 @@ inline std::vector<std::string> small_llama_tensors(bool tied, GgufWriter* w = n
 inline GgufWriter small_llama(bool tied, std::string_view left_out = {}) {
   GgufWriter w = small_llama_metadata();
   small_llama_tensors(tied, &w, left_out);
+  return w;
+}
+
+// Bytes of any kind as so many elements of a GGUF type of weights.
+inline std::string block_bytes(uint32_t type, int64_t elements) {
+  std::string bytes(static_cast<size_t>(dtype_bytes(*gguf_tensor_type(type), elements)), '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 37 + i / 251);
+  return bytes;
+}
+
+// A llama of one layer whose weights have the GGUF types `types` in turn: C 256, H 2, KV 1, F 256, V 8.
+inline GgufWriter block_llama(const std::vector<uint32_t>& types) {
+  GgufWriter w;
+  w.text("general.architecture", "llama");
+  w.u32("llama.block_count", 1).u32("llama.embedding_length", 256).u32("llama.attention.head_count", 2);
+  w.u32("llama.attention.head_count_kv", 1)
+      .u32("llama.feed_forward_length", 256)
+      .u32("llama.context_length", 16);
+  w.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f).u32("llama.rope.dimension_count", 128);
+  const std::vector<float> ones(256, 1.0f);
+  for (const char* name : {"blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight"})
+    w.tensor_f32(name, {256}, ones);
+  size_t next = 0;
+  const std::pair<const char*, uint64_t> weights[] = {
+      {"blk.0.attn_k", 128},   {"blk.0.attn_v", 128}, {"blk.0.attn_q", 256},   {"blk.0.attn_output", 256},
+      {"blk.0.ffn_gate", 256}, {"blk.0.ffn_up", 256}, {"blk.0.ffn_down", 256}, {"token_embd", 8}};
+  for (const auto& [name, rows] : weights) {
+    const uint32_t type = types[next++ % types.size()];
+    w.tensor(std::string(name) + ".weight", type, {256, rows},
+             block_bytes(type, static_cast<int64_t>(256 * rows)));
+  }
   return w;
 }
 
