@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""gguf_blocks.py BUILD [--ggml LIBRARY] [--golden]: Tessera's block codecs against those of gguf and llama.cpp.
+"""gguf_blocks.py BUILD [--ggml LIBRARY] [--model GGUF] [--golden]: block codecs against gguf's and llama.cpp's.
 
 Decoders: random blocks of every type, with finite scales, must give the bits that the gguf package gives (types that
-it lacks: GGML's library). Encoders: on rows of four kinds, with and without importance, the root of the mean squared
-error must be at most 1.02 times that of the better of both other encoders. Exits with 1 where either fails.
+it lacks: GGML's library). Encoders: on rows of four kinds, and of a model's matrices if one is given, with and without
+importance, the root of the mean squared error must be at most 1.02 times that of the better of both other encoders.
+Exits with 1 where either fails.
 
 BUILD is a build folder with the target block_codec. Needs numpy, gguf and llama-cpp-python, or --ggml with a
 libggml-base built from its sources. --golden prints the table of tests/graph/block_codec_test.cc instead."""
@@ -15,7 +16,7 @@ import subprocess
 import sys
 
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize, quantize
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, dequantize, quantize
 
 MOST = 1.02
 # Type -> where its blocks have f16 numbers; a type that gguf has no size for: elements and bytes of a block, too.
@@ -48,7 +49,8 @@ class Ggml:
         self.library = ctypes.CDLL(str(path))
         self.library.ggml_quantize_chunk.restype = ctypes.c_size_t
         self.library.ggml_quantize_chunk.argtypes = [
-            ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+            ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
+            ctypes.c_void_p]
 
     def decode(self, name, blocks):
         function = getattr(self.library, "dequantize_row_" + name.lower().replace("_k", "_K"))
@@ -84,7 +86,8 @@ class Tessera:
         data = values.tobytes()
         if importance is None:
             return np.frombuffer(self.run(data, "encode", name.lower()), np.uint8)
-        return np.frombuffer(self.run(importance.tobytes() + data, "encode", name.lower(), str(importance.size)), np.uint8)
+        data = importance.tobytes() + data
+        return np.frombuffer(self.run(data, "encode", name.lower(), str(importance.size)), np.uint8)
 
 
 def reference_decode(name, blocks, ggml):
@@ -140,6 +143,16 @@ def rows_of(kind, random, rows=48, columns=2048):
     return np.ascontiguousarray(values * 0.02, np.float32)
 
 
+def rows_of_model(path, rows=48, columns=2048):
+    """Numbers of the model's matrices, in turn."""
+    matrices = [tensor for tensor in GGUFReader(path).tensors if len(tensor.shape) == 2 and ".blk" in "." + tensor.name]
+    values = np.empty((rows, columns), np.float32)
+    for row in range(rows):
+        tensor = matrices[row * len(matrices) // rows]
+        values[row] = dequantize(tensor.data[:16], tensor.tensor_type).reshape(-1)[:columns]
+    return values
+
+
 def error(name, blocks, values, importance, ggml):
     with np.errstate(over="ignore"):
         decoded = reference_decode(name, np.frombuffer(blocks, np.uint8), ggml).reshape(values.shape)
@@ -147,16 +160,18 @@ def error(name, blocks, values, importance, ggml):
     return float(np.sqrt(np.average(squares if importance is None else squares * importance)))
 
 
-def check_encoders(tessera, ggml):
+def check_encoders(tessera, ggml, model):
     print(f"\nroot mean squared error, relative to the values'\n{'type':8} {'rows':13} {'weights':8} "
           f"{'ours':>9} {'llama.cpp':>10} {'gguf':>9} {'ours/best':>10}")
     worst = {}
     for name in TYPES:
         if name in DECODED_ONLY or name in ("F32", "F64"):
             continue
-        for kind in ("gaussian", "heavy-tailed", "shifted", "real-like"):
+        for kind in ("gaussian", "heavy-tailed", "shifted", "real-like", "model"):
+            if kind == "model" and model is None:
+                continue
             random = np.random.default_rng(11)
-            values = rows_of(kind, random)
+            values = model if kind == "model" else rows_of(kind, random)
             weights = np.exp(1.5 * random.standard_normal(values.shape[1])).astype(np.float32)
             for importance in (None, weights):
                 size = np.sqrt(np.average(values.astype(np.float64) ** 2 * (1 if importance is None else importance)))
@@ -168,7 +183,7 @@ def check_encoders(tessera, ggml):
                         others.append(error(name, packed, values, None, ggml) / size)
                 except NotImplementedError:
                     pass
-                ratio = ours / min(others)
+                ratio = ours / min(others) if min(others) > 0 else 1.0 if ours == 0 else np.inf
                 worst[name] = max(worst.get(name, 0), ratio)
                 python = f"{others[1]:9.5f}" if len(others) > 1 else " " * 9
                 print(f"{name:8} {kind:13} {'none' if importance is None else 'columns':8} {ours:9.5f} "
@@ -199,14 +214,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("--ggml")
+    parser.add_argument("--model")
     parser.add_argument("--golden", action="store_true")
     arguments = parser.parse_args()
     ggml = Ggml(arguments.ggml)
     if arguments.golden:
         return print_golden(ggml)
     tessera = Tessera(arguments.build)
+    model = rows_of_model(arguments.model) if arguments.model else None
     failed = check_decoders(tessera, ggml)
-    failed = check_encoders(tessera, ggml) or failed
+    failed = check_encoders(tessera, ggml, model) or failed
     print("FAILED" if failed else "passed")
     return 1 if failed else 0
 
