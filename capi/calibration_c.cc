@@ -38,12 +38,11 @@ tsr_status* tsr_calibration_next(const tsr_calibration* calibration, char* buffe
   });
 }
 
-tsr_status* tsr_calibration_text(const tsr_calibration* calibration, char* buffer, size_t capacity,
-                                 size_t* out_size) {
+tsr_status* tsr_calibration_text(const tsr_calibration* calibration, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{calibration, "calibration"}}));
-    TSR_ASSIGN_OR_RETURN(const std::string text, calibration->value->text());
-    return put_text(text, buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{calibration, "calibration"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string text, calibration->value->text());
+    return give_text(std::move(text), out_text);
   });
 }
 

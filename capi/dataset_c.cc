@@ -49,10 +49,10 @@ tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_o
   });
 }
 
-tsr_status* tsr_dataset_info(const tsr_dataset* dataset, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}}));
-    return put_text(dataset->value->info_json(), buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{dataset, "dataset"}, {out_text, "out_text"}}));
+    return give_text(dataset->value->info_json(), out_text);
   });
 }
 

@@ -16,7 +16,7 @@ tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_
     const CancelScope scope(runtime->value->cancel_signal());
     TSR_ASSIGN_OR_RETURN(auto generator, Generator::create(runtime->value, model->value,
                                                            options ? options->value : Options{}));
-    *out_generator = new tsr_generator{std::move(generator), {}, {}};
+    *out_generator = new tsr_generator{std::move(generator), {}};
     return {};
   });
 }
@@ -41,7 +41,8 @@ tsr_status* tsr_generator_start_tokens_with(tsr_generator* generator, const tsr_
                                             const int32_t* ids, size_t count) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{generator, "generator"}, {ids, "ids"}}));
-    return generator->value->start(std::vector<int32_t>(ids, ids + count), options ? options->value : Options{});
+    return generator->value->start(std::vector<int32_t>(ids, ids + count),
+                                   options ? options->value : Options{});
   });
 }
 
@@ -61,23 +62,19 @@ tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_p
   });
 }
 
-tsr_status* tsr_generator_report(tsr_generator* generator, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_generator_report(tsr_generator* generator, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{generator, "generator"}}));
-    TSR_ASSIGN_OR_RETURN(const std::string report, generator->value->report_json());
-    return put_text(report, buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{generator, "generator"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string report, generator->value->report_json());
+    return give_text(std::move(report), out_text);
   });
 }
 
-tsr_status* tsr_generator_trace(tsr_generator* generator, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_generator_trace(tsr_generator* generator, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{generator, "generator"}}));
-    if (generator->trace.empty()) {
-      TSR_ASSIGN_OR_RETURN(generator->trace, generator->value->trace_json());
-    }
-    TSR_RETURN_IF_ERROR(put_text(generator->trace, buffer, capacity, out_size));
-    if (buffer && capacity > generator->trace.size()) generator->trace.clear();
-    return {};
+    TSR_RETURN_IF_ERROR(required({{generator, "generator"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string trace, generator->value->trace_json());
+    return give_text(std::move(trace), out_text);
   });
 }
 

@@ -79,10 +79,10 @@ tsr_status* tsr_graph_parse(const char* text, size_t size, tsr_graph** out_graph
   });
 }
 
-tsr_status* tsr_graph_print(tsr_graph* graph, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_graph_print(tsr_graph* graph, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{graph, "graph"}}));
-    return put_text(print(graph->value), buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{graph, "graph"}, {out_text, "out_text"}}));
+    return give_text(print(graph->value), out_text);
   });
 }
 
@@ -227,13 +227,12 @@ tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr
   });
 }
 
-tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, char* buffer, size_t capacity,
-                              size_t* out_size) {
+tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{graph, "graph"}}));
-    TSR_ASSIGN_OR_RETURN(const std::string report,
+    TSR_RETURN_IF_ERROR(required({{graph, "graph"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string report,
                          graph_profile_json(graph->value, options ? options->value : Options{}));
-    return put_text(report, buffer, capacity, out_size);
+    return give_text(std::move(report), out_text);
   });
 }
 

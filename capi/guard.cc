@@ -31,6 +31,11 @@ Status required(std::initializer_list<Named> arguments) {
   return {};
 }
 
+Status give_text(std::string text, tsr_text** out_text) {
+  *out_text = new tsr_text{std::move(text)};
+  return {};
+}
+
 Status put_text(std::string_view text, char* buffer, size_t capacity, size_t* out_size) {
   if (buffer && capacity > 0) {
     const size_t fits = std::min(text.size(), capacity - 1);

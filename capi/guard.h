@@ -37,7 +37,8 @@ inline std::string_view text_of(const char* text, size_t size) {
   return size == TSR_TEXT_END ? std::string_view(text) : std::string_view(text, size);
 }
 
-// "Text out" and "Arrays out" of tessera.h.
+// "Text out", "Short text" and "Arrays out" of tessera.h.
+Status give_text(std::string text, tsr_text** out_text);
 Status put_text(std::string_view text, char* buffer, size_t capacity, size_t* out_size);
 template <class T>
 Status put_array(std::span<const T> items, T* out, size_t capacity, size_t* out_count) {

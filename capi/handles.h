@@ -21,6 +21,9 @@
 struct tsr_status {
   tessera::Status value;
 };
+struct tsr_text {
+  std::string value;
+};
 struct tsr_options {
   tessera::Options value;
 };
@@ -59,14 +62,11 @@ struct tsr_program {
 };
 struct tsr_session {
   std::unique_ptr<tessera::ProgramRunner> value;
-  std::string trace;  // taken from the session, until it has been read whole
 };
 struct tsr_trainer {
   std::unique_ptr<tessera::Trainer> value;
-  std::string trace;
 };
 struct tsr_generator {
   std::unique_ptr<tessera::Generator> value;
   std::string text;  // of the last piece
-  std::string trace;
 };

@@ -107,10 +107,10 @@ tsr_status* tsr_model_verify(const char* path) {
   });
 }
 
-tsr_status* tsr_model_info(tsr_model* model, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_model_info(tsr_model* model, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{model, "model"}}));
-    return put_text(model->value->info_json(), buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{model, "model"}, {out_text, "out_text"}}));
+    return give_text(model->value->info_json(), out_text);
   });
 }
 

@@ -34,25 +34,25 @@ tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const
   });
 }
 
-tsr_status* tsr_plan_text(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{plan, "plan"}}));
-    return put_text(plan_text(*plan->value), buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{plan, "plan"}, {out_text, "out_text"}}));
+    return give_text(plan_text(*plan->value), out_text);
   });
 }
 
-tsr_status* tsr_plan_info(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_plan_info(const tsr_plan* plan, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{plan, "plan"}}));
-    return put_text(plan_json(*plan->value), buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{plan, "plan"}, {out_text, "out_text"}}));
+    return give_text(plan_json(*plan->value), out_text);
   });
 }
 
-tsr_status* tsr_plan_trace(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_plan_trace(const tsr_plan* plan, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{plan, "plan"}}));
-    TSR_ASSIGN_OR_RETURN(const std::string trace, predicted_trace_json(*plan->value));
-    return put_text(trace, buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{plan, "plan"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string trace, predicted_trace_json(*plan->value));
+    return give_text(std::move(trace), out_text);
   });
 }
 
@@ -89,52 +89,49 @@ tsr_status* tsr_plan_parse_for_graph(tsr_devices* devices, tsr_graph* graph, con
   });
 }
 
-tsr_status* tsr_plan_explain(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_plan_explain(const tsr_plan* plan, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{plan, "plan"}}));
-    TSR_ASSIGN_OR_RETURN(const std::string json, plan_explanation_json(*plan->value));
-    return put_text(json, buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{plan, "plan"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string json, plan_explanation_json(*plan->value));
+    return give_text(std::move(json), out_text);
   });
 }
 
-tsr_status* tsr_plan_page(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_plan_page(const tsr_plan* plan, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{plan, "plan"}}));
-    TSR_ASSIGN_OR_RETURN(const std::string page, plan_page(*plan->value));
-    return put_text(page, buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{plan, "plan"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string page, plan_page(*plan->value));
+    return give_text(std::move(page), out_text);
   });
 }
 
 void tsr_plan_free(tsr_plan* plan) { delete plan; }
 
-tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer,
-                              size_t capacity, size_t* out_size) {
+tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{description, "description"}}));
+    TSR_RETURN_IF_ERROR(required({{description, "description"}, {out_text, "out_text"}}));
     const Options given = options ? options->value : Options{};
-    TSR_ASSIGN_OR_RETURN(const std::string report, wants_generation(given)
-                                                       ? estimate_generation(description, given)
-                                                       : estimate_step(description, given));
-    return put_text(report, buffer, capacity, out_size);
+    TSR_ASSIGN_OR_RETURN(std::string report, wants_generation(given) ? estimate_generation(description, given)
+                                                                     : estimate_step(description, given));
+    return give_text(std::move(report), out_text);
   });
 }
 
-tsr_status* tsr_plan_check(const char* certificate, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_plan_check(const char* certificate, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{certificate, "certificate"}}));
-    TSR_ASSIGN_OR_RETURN(const std::string report, check_certificate_text(certificate));
-    return put_text(report, buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{certificate, "certificate"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string report, check_certificate_text(certificate));
+    return give_text(std::move(report), out_text);
   });
 }
 
-tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* options, char* buffer,
-                                   size_t capacity, size_t* out_size) {
+tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* options, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{description, "description"}}));
+    TSR_RETURN_IF_ERROR(required({{description, "description"}, {out_text, "out_text"}}));
     const Options given = options ? options->value : Options{};
-    TSR_ASSIGN_OR_RETURN(const std::string page, wants_generation(given)
-                                                     ? estimate_generation_page(description, given)
-                                                     : estimate_page(description, given));
-    return put_text(page, buffer, capacity, out_size);
+    TSR_ASSIGN_OR_RETURN(std::string page, wants_generation(given)
+                                               ? estimate_generation_page(description, given)
+                                               : estimate_page(description, given));
+    return give_text(std::move(page), out_text);
   });
 }

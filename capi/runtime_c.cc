@@ -15,11 +15,11 @@ tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtim
   });
 }
 
-tsr_status* tsr_runtime_backends(tsr_runtime* runtime, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_runtime_backends(tsr_runtime* runtime, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}}));
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(runtime->value->check_process());
-    return put_text(backends_json(*runtime->value), buffer, capacity, out_size);
+    return give_text(backends_json(*runtime->value), out_text);
   });
 }
 
@@ -58,10 +58,10 @@ tsr_status* tsr_devices_open(tsr_runtime* runtime, const char* text, tsr_devices
 
 int32_t tsr_devices_count(const tsr_devices* devices) { return devices ? devices->value->size() : 0; }
 
-tsr_status* tsr_devices_info(const tsr_devices* devices, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_devices_info(const tsr_devices* devices, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{devices, "devices"}}));
-    return put_text(devices_json(*devices->value), buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {out_text, "out_text"}}));
+    return give_text(devices_json(*devices->value), out_text);
   });
 }
 

@@ -39,24 +39,22 @@ tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size
   });
 }
 
-tsr_status* tsr_program_info(const tsr_program* program, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_program_info(const tsr_program* program, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{program, "program"}}));
+    TSR_RETURN_IF_ERROR(required({{program, "program"}, {out_text, "out_text"}}));
     const LoadedProgram& prepared = *program->value;
-    return put_text(program_json(prepared.executable->program(), *prepared.devices), buffer, capacity,
-                    out_size);
+    return give_text(program_json(prepared.executable->program(), *prepared.devices), out_text);
   });
 }
 
-tsr_status* tsr_program_print(const tsr_program* program, int32_t rank, char* buffer, size_t capacity,
-                              size_t* out_size) {
+tsr_status* tsr_program_print(const tsr_program* program, int32_t rank, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{program, "program"}}));
+    TSR_RETURN_IF_ERROR(required({{program, "program"}, {out_text, "out_text"}}));
     const Program& lowered = program->value->executable->program();
     if (rank < 0 || static_cast<size_t>(rank) >= lowered.ranks.size())
       return Status(StatusCode::kInvalidArgument,
                     format("rank {}, the program has {}", rank, lowered.ranks.size()));
-    return put_text(print(lowered.ranks[static_cast<size_t>(rank)]), buffer, capacity, out_size);
+    return give_text(print(lowered.ranks[static_cast<size_t>(rank)]), out_text);
   });
 }
 
@@ -76,7 +74,7 @@ tsr_status* tsr_session_new(tsr_program* program, const tsr_options* options, ts
                                 .watchdog_s = reader.f64("watchdog", 0, 0, 1e9)};
     TSR_RETURN_IF_ERROR(reader.finish());
     TSR_ASSIGN_OR_RETURN(auto running, ProgramRunner::create(program->value, chosen));
-    *out_session = new tsr_session{std::move(running), {}};
+    *out_session = new tsr_session{std::move(running)};
     return {};
   });
 }
@@ -149,24 +147,21 @@ tsr_status* tsr_session_restore(tsr_session* session) {
   });
 }
 
-tsr_status* tsr_session_report(tsr_session* session, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_session_report(tsr_session* session, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{session, "session"}}));
+    TSR_RETURN_IF_ERROR(required({{session, "session"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
     Session& running = session->value->session();
-    return put_text(session_json(running.memory(), running.communication(), running.allocations()), buffer,
-                    capacity, out_size);
+    return give_text(session_json(running.memory(), running.communication(), running.allocations()),
+                     out_text);
   });
 }
 
-tsr_status* tsr_session_trace(tsr_session* session, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_session_trace(tsr_session* session, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{session, "session"}}));
+    TSR_RETURN_IF_ERROR(required({{session, "session"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(runtime_of(session).check_process());
-    if (session->trace.empty()) session->trace = session->value->trace_json();
-    TSR_RETURN_IF_ERROR(put_text(session->trace, buffer, capacity, out_size));
-    if (buffer && capacity > session->trace.size()) session->trace.clear();
-    return {};
+    return give_text(session->value->trace_json(), out_text);
   });
 }
 

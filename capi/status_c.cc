@@ -1,4 +1,4 @@
-// tsr_version, tsr_status, tsr_code.
+// tsr_version, tsr_status, tsr_code, tsr_text.
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "graph/base/text.h"
@@ -40,3 +40,7 @@ const char* tsr_code_name(tsr_code code) {
   if (code < TSR_OK || code > TSR_INTERNAL) return "unknown";
   return status_code_name(static_cast<StatusCode>(code)).data();
 }
+
+const char* tsr_text_data(const tsr_text* text) { return text ? text->value.c_str() : ""; }
+size_t tsr_text_size(const tsr_text* text) { return text ? text->value.size() : 0; }
+void tsr_text_free(tsr_text* text) { delete text; }

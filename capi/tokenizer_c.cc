@@ -40,16 +40,16 @@ tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const char* tex
 }
 
 tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* ids, size_t count,
-                                 char* buffer, size_t capacity, size_t* out_size) {
+                                 tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{tokenizer, "tokenizer"}}));
+    TSR_RETURN_IF_ERROR(required({{tokenizer, "tokenizer"}, {out_text, "out_text"}}));
     if (count > 0) TSR_RETURN_IF_ERROR(required({{ids, "ids"}}));
     const int32_t vocabulary = tokenizer->value->vocabulary_size();
     for (size_t i = 0; i < count; ++i)
       if (ids[i] < 0 || ids[i] >= vocabulary)
         return Status(StatusCode::kInvalidArgument, format("ids[{}] is {}, wanted 0 to {}",
                                                            static_cast<uint64_t>(i), ids[i], vocabulary - 1));
-    return put_text(tokenizer->value->decode(std::span(ids, count)), buffer, capacity, out_size);
+    return give_text(tokenizer->value->decode(std::span(ids, count)), out_text);
   });
 }
 

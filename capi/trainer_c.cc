@@ -13,7 +13,7 @@ tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_da
     TSR_ASSIGN_OR_RETURN(auto trainer,
                          Trainer::create(runtime->value, model->value, dataset ? dataset->value : nullptr,
                                          options ? options->value : Options{}));
-    *out_trainer = new tsr_trainer{std::move(trainer), {}};
+    *out_trainer = new tsr_trainer{std::move(trainer)};
     return {};
   });
 }
@@ -70,11 +70,11 @@ tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder) {
   });
 }
 
-tsr_status* tsr_checkpoint_info(const char* folder, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{folder, "folder"}}));
-    TSR_ASSIGN_OR_RETURN(const std::string info, checkpoint_json(folder));
-    return put_text(info, buffer, capacity, out_size);
+    TSR_RETURN_IF_ERROR(required({{folder, "folder"}, {out_text, "out_text"}}));
+    TSR_ASSIGN_OR_RETURN(std::string info, checkpoint_json(folder));
+    return give_text(std::move(info), out_text);
   });
 }
 
@@ -112,22 +112,19 @@ tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_
   });
 }
 
-tsr_status* tsr_trainer_report(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
-    return put_text(trainer->value->report_json(), buffer, capacity, out_size);
+    return give_text(trainer->value->report_json(), out_text);
   });
 }
 
-tsr_status* tsr_trainer_trace(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size) {
+tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text) {
   return guard([&]() -> Status {
-    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_text, "out_text"}}));
     TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
-    if (trainer->trace.empty()) trainer->trace = trainer->value->trace_json();
-    TSR_RETURN_IF_ERROR(put_text(trainer->trace, buffer, capacity, out_size));
-    if (buffer && capacity > trainer->trace.size()) trainer->trace.clear();
-    return {};
+    return give_text(trainer->value->trace_json(), out_text);
   });
 }
 

@@ -44,13 +44,13 @@ void register_calibrate(CLI::App& app) {
       Progress progress(*args);
       for (double done = 0; done < 1;) {
         progress.show(std::to_string(static_cast<int>(100 * done)) + " %  " +
-                      text(tsr_calibration_next, reading));
+                      short_text(tsr_calibration_next, reading));
         const Interruptible interruptible(runtime);
         interruptible.check(tsr_calibration_step(calibration.get(), &done));
       }
     }
     const std::string path =
-        args->output.empty() ? text(tsr_calibration_default_path, reading) : args->output;
+        args->output.empty() ? short_text(tsr_calibration_default_path, reading) : args->output;
     check(tsr_calibration_save(reading, path.empty() ? nullptr : path.c_str()));
     const Json profile = Json::parse(text(tsr_calibration_text, reading));
     const Json& content = profile["content"];

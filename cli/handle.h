@@ -58,16 +58,22 @@ H make(Function function, Args... arguments) {
   return H(raw);
 }
 
-// text(tsr_model_info, model): a text, asked again where it is longer than most.
+// text(tsr_model_info, model): calls a C function whose last argument is the text that it makes.
 template <class Function, class... Args>
 std::string text(Function function, Args... arguments) {
-  std::string out(size_t{1} << 20, '\0');
+  tsr_text* raw = nullptr;
+  check(function(arguments..., &raw));
+  const Handle<tsr_text, tsr_text_free> made(raw);
+  return {tsr_text_data(raw), tsr_text_size(raw)};
+}
+
+// short_text(tsr_calibration_next, calibration): a name, copied to a buffer.
+template <class Function, class... Args>
+std::string short_text(Function function, Args... arguments) {
   size_t size = 0;
+  check(function(arguments..., nullptr, size_t{0}, &size));
+  std::string out(size, '\0');
   check(function(arguments..., out.data(), out.size(), &size));
-  if (size > out.size()) {
-    out.resize(size);
-    check(function(arguments..., out.data(), out.size(), &size));
-  }
   out.resize(size > 0 ? size - 1 : 0);
   return out;
 }

@@ -49,15 +49,12 @@ func failure(status uintptr) error {
 	return &Error{Code(raw.Tsr_status_code(status)), raw.Tsr_status_message(status)}
 }
 
-// text reads a text by the two-call protocol.
-func text(ask func(buffer []byte, size *uint64) uintptr) (string, error) {
-	var size uint64
-	if err := failure(ask(nil, &size)); err != nil || size == 0 {
+// text takes over the text that a C function makes.
+func text(ask func(out *uintptr) uintptr) (string, error) {
+	var made uintptr
+	if err := failure(ask(&made)); err != nil {
 		return "", err
 	}
-	buffer := make([]byte, size)
-	if err := failure(ask(buffer, &size)); err != nil {
-		return "", err
-	}
-	return string(buffer[:size-1]), nil
+	defer raw.Tsr_text_free(made)
+	return raw.Tsr_text_data(made), nil
 }

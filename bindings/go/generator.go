@@ -45,7 +45,7 @@ func (g *Generator) StartWith(prompt string, options Options) error {
 func (g *Generator) Report() (string, error) {
 	c, done := (*handle)(g).use()
 	defer done()
-	return text(func(b []byte, n *uint64) uintptr { return raw.Tsr_generator_report(c, b, n) })
+	return text(func(out *uintptr) uintptr { return raw.Tsr_generator_report(c, out) })
 }
 
 // Next waits for the next piece of text; io.EOF when the text is complete. A piece may be empty.

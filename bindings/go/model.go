@@ -23,7 +23,7 @@ func NewRuntime(options Options) (*Runtime, error) {
 func (r *Runtime) Backends() (string, error) {
 	c, done := (*handle)(r).use()
 	defer done()
-	return text(func(b []byte, n *uint64) uintptr { return raw.Tsr_runtime_backends(c, b, n) })
+	return text(func(out *uintptr) uintptr { return raw.Tsr_runtime_backends(c, out) })
 }
 
 // Cancel ends calls in progress on other goroutines that plan, load or measure with this runtime (NewTrainer,
@@ -89,7 +89,7 @@ func (t *Tokenizer) Encode(text string) ([]int32, error) {
 func (t *Tokenizer) Decode(ids []int32) (string, error) {
 	c, done := (*handle)(t).use()
 	defer done()
-	return text(func(b []byte, n *uint64) uintptr { return raw.Tsr_tokenizer_decode(c, ids, b, n) })
+	return text(func(out *uintptr) uintptr { return raw.Tsr_tokenizer_decode(c, ids, out) })
 }
 
 // Model is a graph with parameter values, a tokenizer and metadata. Any goroutine.
@@ -148,7 +148,7 @@ func CheckModelPath(path string) error {
 func (m *Model) Info() (string, error) {
 	c, done := (*handle)(m).use()
 	defer done()
-	return text(func(b []byte, n *uint64) uintptr { return raw.Tsr_model_info(c, b, n) })
+	return text(func(out *uintptr) uintptr { return raw.Tsr_model_info(c, out) })
 }
 
 // Tokenizer of the model; an Error with code NotFound when it has none.

@@ -117,7 +117,7 @@ func CheckpointInfo(folder string) (string, error) {
 	if err := noNUL("folder", folder); err != nil {
 		return "", err
 	}
-	return text(func(b []byte, n *uint64) uintptr { return raw.Tsr_checkpoint_info(folder, b, n) })
+	return text(func(out *uintptr) uintptr { return raw.Tsr_checkpoint_info(folder, out) })
 }
 
 // Store writes the present values of all parameters into model.
@@ -146,7 +146,7 @@ func (t *Trainer) SaveModel(model *Model, path string, options Options) error {
 func (t *Trainer) Report() (string, error) {
 	c, done := (*handle)(t).use()
 	defer done()
-	return text(func(b []byte, n *uint64) uintptr { return raw.Tsr_trainer_report(c, b, n) })
+	return text(func(out *uintptr) uintptr { return raw.Tsr_trainer_report(c, out) })
 }
 
 // Cancel ends the call in progress on another goroutine with an Error of code Cancelled.

@@ -10,6 +10,7 @@
 %typemap(freearg) T** ""
 %enddef
 TSR_HANDLE(tsr_status)
+TSR_HANDLE(tsr_text)
 TSR_HANDLE(tsr_options)
 TSR_HANDLE(tsr_runtime)
 TSR_HANDLE(tsr_devices)
@@ -32,9 +33,12 @@ TSR_HANDLE(tsr_generator)
 }
 %typemap(freearg) (const char* text, size_t size), (const char* prompt, size_t size) ""
 
-/* The text of a piece, NULs and all. */
+/* Texts that may hold NULs. */
 %typemap(out) const char* tsr_piece::text {
   $result = Swig_AllocateString($1, $1 ? arg1->text_size : 0);
+}
+%typemap(out) const char* tsr_text_data {
+  $result = Swig_AllocateString($1, tsr_text_size(arg1));
 }
 
 %define TSR_SLICE(C_TYPE, ITEMS, COUNT, GO_TYPE)

@@ -15,15 +15,12 @@ static void check(tsr_status* status) {
   exit(1);
 }
 
-/* Text out: ask for the size, allocate, ask again. */
+/* Text out: it is ours, and freed like any handle. */
 static void print_plan(const tsr_plan* plan) {
-  size_t size = 0;
-  check(tsr_plan_info(plan, NULL, 0, &size));
-  char* json = malloc(size);
-  if (json == NULL) exit(1);
-  check(tsr_plan_info(plan, json, size, NULL));
-  printf("plan %s\n", json);
-  free(json);
+  tsr_text* json = NULL;
+  check(tsr_plan_info(plan, &json));
+  printf("plan %s\n", tsr_text_data(json));
+  tsr_text_free(json);
 }
 
 int main(int argc, char** argv) {

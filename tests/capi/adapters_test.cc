@@ -30,7 +30,7 @@ std::map<std::string, std::vector<float>> values(const Model& model) {
   ok(tsr_model_parameter_count(model.get(), &count));
   std::map<std::string, std::vector<float>> all;
   for (size_t i = 0; i < count; ++i) {
-    const std::string name = text([&](char* buffer, size_t capacity, size_t* size) {
+    const std::string name = short_text([&](char* buffer, size_t capacity, size_t* size) {
       return tsr_model_parameter_name(model.get(), i, buffer, capacity, size);
     });
     tsr_tensor* value = nullptr;
@@ -134,9 +134,7 @@ TEST_CASE("adapters are planned otherwise than full training under a limit, and 
     tsr_plan* made = nullptr;
     ok(tsr_plan_new(runtime.get(), of.get(), given.get(), &made));
     const Plan plan(made);
-    return text([&](char* buffer, size_t capacity, size_t* size) {
-      return tsr_plan_explain(plan.get(), buffer, capacity, size);
-    });
+    return text([&](tsr_text** out) { return tsr_plan_explain(plan.get(), out); });
   };
   const auto strategy_of = [](const std::string& json) {
     const size_t at = json.find("\"strategy\":\"") + 12;
@@ -214,9 +212,7 @@ TEST_CASE("a checkpoint tells the adapters of its model, and is resumed by a mod
     one_step(trainer);
     ok(tsr_trainer_save(trainer.get(), folder.c_str()));
   }
-  const std::string info = text([&](char* buffer, size_t capacity, size_t* size) {
-    return tsr_checkpoint_info(folder.c_str(), buffer, capacity, size);
-  });
+  const std::string info = text([&](tsr_text** out) { return tsr_checkpoint_info(folder.c_str(), out); });
   CHECK(info.find(R"("step":1,)") != std::string::npos);
   CHECK(info.find(R"("adapters":{"rank":3,"alpha":6.0,"on":"block.0.q.weight,block.1.q.weight"})") !=
         std::string::npos);
@@ -238,8 +234,8 @@ TEST_CASE("a checkpoint tells the adapters of its model, and is resumed by a mod
   CHECK_MESSAGE(
       without.message.find("without low-rank adapters, this model has some of rank 3") != std::string::npos,
       without.message);
-  size_t size = 0;
-  CHECK(take(tsr_checkpoint_info((scratch / "none").c_str(), nullptr, 0, &size)).code == TSR_NOT_FOUND);
+  tsr_text* none = nullptr;
+  CHECK(take(tsr_checkpoint_info((scratch / "none").c_str(), &none)).code == TSR_NOT_FOUND);
 }
 
 TEST_CASE("evaluating alone may store weights as a generator does") {

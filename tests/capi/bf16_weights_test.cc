@@ -85,7 +85,8 @@ class Training {
     ok(tsr_model_parameter_count(model.get(), &count));
     std::vector<std::string> all;
     for (size_t i = 0; i < count; ++i)
-      all.push_back(text([&](auto... out) { return tsr_model_parameter_name(model.get(), i, out...); }));
+      all.push_back(
+          short_text([&](auto... out) { return tsr_model_parameter_name(model.get(), i, out...); }));
     return all;
   }
   double report_number(const char* first, const char* then) const {

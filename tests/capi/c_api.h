@@ -68,9 +68,18 @@ inline Options options(std::initializer_list<Setting> settings) {
   return Options(made);
 }
 
-// The two-call protocol. `call` takes (buffer, capacity, out_size).
+// The text that `call` makes: it takes (out_text).
 template <class Call>
 std::string text(Call&& call) {
+  tsr_text* made = nullptr;
+  ok(call(&made));
+  const Handle<tsr_text, tsr_text_free> owner(made);
+  return {tsr_text_data(made), tsr_text_size(made)};
+}
+
+// A short text. `call` takes (buffer, capacity, out_size).
+template <class Call>
+std::string short_text(Call&& call) {
   size_t size = 0;
   ok(call(nullptr, size_t{0}, &size));
   if (size == 0) return {};

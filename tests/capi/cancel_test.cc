@@ -97,7 +97,7 @@ TEST_CASE("trainers, generators and calibrations are cancelled while they are ma
   ok(tsr_calibration_new(rt.get(), options({{"seconds", 2000.0}}).get(), &made));
   const Handle<tsr_calibration, tsr_calibration_free> calibration(made);
   const auto next = [&] {
-    return text([&](auto... out) { return tsr_calibration_next(calibration.get(), out...); });
+    return short_text([&](auto... out) { return tsr_calibration_next(calibration.get(), out...); });
   };
   const std::string first = next();
   const Error error = cancelled(rt, std::chrono::milliseconds(40),

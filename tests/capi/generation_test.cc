@@ -56,9 +56,8 @@ Generated collect(tsr_generator* generator) {
 Generator generator(const Runtime& rt, const Model& model, std::initializer_list<Setting> settings) {
   tsr_generator* made = nullptr;
   const Options chosen = options(settings);
-  if (std::ranges::none_of(settings, [](const Setting& setting) {
-        return std::string_view(setting.first) == "temperature";
-      }))
+  if (std::ranges::none_of(
+          settings, [](const Setting& setting) { return std::string_view(setting.first) == "temperature"; }))
     ok(tsr_options_set_f64(chosen.get(), "temperature", 0));
   ok(tsr_generator_new(rt.get(), model.get(), chosen.get(), &made));
   return Generator(made);
@@ -94,7 +93,8 @@ Model model_with_opinions(const std::string& shorthand) {
   size_t count = 0;
   ok(tsr_model_parameter_count(made, &count));
   for (size_t i = 0; i < count; ++i) {
-    const std::string name = text([&](auto... out) { return tsr_model_parameter_name(made, i, out...); });
+    const std::string name =
+        short_text([&](auto... out) { return tsr_model_parameter_name(made, i, out...); });
     tsr_tensor* read = nullptr;
     ok(tsr_model_read(made, name.c_str(), &read));
     const Tensor tensor(read);
@@ -203,7 +203,8 @@ TEST_CASE("sampling repeats for a seed and differs between seeds") {
   CHECK(sample(1, "cpu:1") != sample(2, "cpu:1"));
 }
 
-TEST_CASE("one generator draws any number of samples, and each can be repeated by the seed that its report names") {
+TEST_CASE(
+    "one generator draws any number of samples, and each can be repeated by the seed that its report names") {
   const Runtime rt = runtime();
   const Model model = random_bytes_model();
   tsr_generator* made = nullptr;  // as it is made by default
@@ -244,7 +245,8 @@ TEST_CASE("one generator draws any number of samples, and each can be repeated b
   CHECK(text_of({{"temperature", 0.0}}).finish == TSR_FINISH_LENGTH);
   CHECK(text_of({{"echo", int64_t{1}}}).text.starts_with("ab"));
   // A generator with a seed repeats it for texts without one of their own.
-  const Generator seeded = generator(rt, model, {{"seed", drawn}, {"temperature", 0.8}, {"max_tokens", int64_t{12}}});
+  const Generator seeded =
+      generator(rt, model, {{"seed", drawn}, {"temperature", 0.8}, {"max_tokens", int64_t{12}}});
   CHECK(generate(seeded, "ab").tokens == last);
   CHECK(generate(seeded, "ab").tokens == last);
 
@@ -326,10 +328,11 @@ TEST_CASE("after fork a generator answers with an error, even where its worker w
       tsr_piece piece = {};
       piece.struct_size = sizeof piece;
       tsr_tensor* logits = nullptr;
+      tsr_text* report = nullptr;
       int refused = 0;
       for (tsr_status* answer :
            {tsr_generator_next(from.get(), -1, &piece), tsr_generator_start(from.get(), "b", TSR_TEXT_END),
-            tsr_generator_logits(from.get(), &logits), tsr_generator_report(from.get(), nullptr, 0, nullptr)})
+            tsr_generator_logits(from.get(), &logits), tsr_generator_report(from.get(), &report)})
         refused += tsr_status_code(answer) == TSR_FAILED_PRECONDITION;
       tsr_generator_cancel(from.get());
       tsr_generator_free(from.get());

@@ -11,13 +11,14 @@ TEST_CASE("a library accepts its own header and refuses a newer one, naming both
   ok(tsr_version_check(TSR_VERSION));
   const Error newer = take(tsr_version_check(TSR_VERSION + 1));
   CHECK(newer.code == TSR_UNSUPPORTED);
-  CHECK(newer.message.find("0.1.1") != std::string::npos);
-  CHECK(newer.message.find("0.1.0") != std::string::npos);
+  CHECK(newer.message.find("0.2.1") != std::string::npos);
+  CHECK(newer.message.find("0.2.0") != std::string::npos);
   CHECK(take(tsr_version_check(TSR_VERSION + 10000)).code == TSR_UNSUPPORTED);
 }
 
 TEST_CASE("freeing NULL does nothing, and NULL reads as success and emptiness") {
   tsr_status_free(nullptr);
+  tsr_text_free(nullptr);
   tsr_options_free(nullptr);
   tsr_runtime_free(nullptr);
   tsr_devices_free(nullptr);
@@ -36,6 +37,8 @@ TEST_CASE("freeing NULL does nothing, and NULL reads as success and emptiness") 
   tsr_session_cancel(nullptr);
   CHECK(tsr_status_code(nullptr) == TSR_OK);
   CHECK(std::string(tsr_status_message(nullptr)).empty());
+  CHECK(std::string(tsr_text_data(nullptr)).empty());
+  CHECK(tsr_text_size(nullptr) == 0);
   CHECK(tsr_devices_count(nullptr) == 0);
   CHECK(tsr_tensor_data(nullptr) == nullptr);
 }
@@ -46,7 +49,8 @@ TEST_CASE("a required pointer that is NULL is an error that names it") {
   CHECK(no_out.message == "out_options is NULL");
   CHECK(take(tsr_model_load(nullptr, nullptr)).code == TSR_INVALID_ARGUMENT);
   CHECK(take(tsr_trainer_step(nullptr, nullptr)).message == "trainer is NULL");
-  CHECK(take(tsr_graph_print(nullptr, nullptr, 0, nullptr)).message == "graph is NULL");
+  CHECK(take(tsr_graph_print(nullptr, nullptr)).message == "graph is NULL");
+  CHECK(take(tsr_graph_print(mlp_graph().get(), nullptr)).message == "out_text is NULL");
 }
 
 TEST_CASE("an unknown option is an error that names the nearest keys") {
@@ -84,15 +88,28 @@ TEST_CASE("an option of the wrong type or out of range says what was found and w
   CHECK(attempt({"momentum", 0.5}).message.find("means nothing to optimizer 'adamw'") != std::string::npos);
 }
 
-TEST_CASE("text out: the needed size always, what fits, always terminated") {
-  const Graph graph = mlp_graph();
-  const std::string whole = text([&](auto... out) { return tsr_graph_print(graph.get(), out...); });
+TEST_CASE("a text out is the caller's: terminated, sized without the NUL, and outlives its handle") {
+  Graph graph = mlp_graph();
+  tsr_text *first = nullptr, *second = nullptr;
+  ok(tsr_graph_print(graph.get(), &first));
+  ok(tsr_graph_print(graph.get(), &second));
+  graph.reset();
+  const std::string whole = tsr_text_data(first);
   CHECK(whole.starts_with("graph {"));
-  char small[6] = {'x', 'x', 'x', 'x', 'x', 'x'};
+  CHECK(tsr_text_size(first) == whole.size());
+  tsr_text_free(first);
+  CHECK(tsr_text_data(second) == whole);
+  tsr_text_free(second);
+}
+
+TEST_CASE("a short text: the needed size always, what fits, always terminated") {
+  const Model model = mlp_model();
+  ok(tsr_model_set_metadata(model.get(), "license", "Apache-2.0"));
+  char small[7] = {'x', 'x', 'x', 'x', 'x', 'x', 'x'};
   size_t size = 0;
-  ok(tsr_graph_print(graph.get(), small, sizeof small, &size));
-  CHECK(std::string(small) == "graph");
-  CHECK(size == whole.size() + 1);
+  ok(tsr_model_metadata(model.get(), "license", small, sizeof small, &size));
+  CHECK(std::string(small) == "Apache");
+  CHECK(size == sizeof "Apache-2.0");
 }
 
 TEST_CASE("borrowed tensors are views, checked against their size, released once") {

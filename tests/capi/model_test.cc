@@ -61,7 +61,7 @@ TEST_CASE("a model saved and loaded is the same from a path, from memory and thr
       tsr_tensor* found = nullptr;
       ok(tsr_model_read(one, "w1", &found));
       CHECK(floats(Tensor(found).get()) == floats(wanted));
-      CHECK(text([&](auto... out) { return tsr_model_metadata(one, "license", out...); }) == "MIT");
+      CHECK(short_text([&](auto... out) { return tsr_model_metadata(one, "license", out...); }) == "MIT");
       tsr_tokenizer* tokenizer = nullptr;
       ok(tsr_model_tokenizer(one, &tokenizer));
       CHECK(tsr_tokenizer_vocabulary_size(tokenizer) == 256);
@@ -163,7 +163,7 @@ TEST_CASE("any parameter can be read and written by name; the nearest names are 
   size_t count = 0;
   ok(tsr_model_parameter_count(model.get(), &count));
   CHECK(count == 3);
-  CHECK(text([&](auto... out) { return tsr_model_parameter_name(model.get(), 0, out...); }) == "w1");
+  CHECK(short_text([&](auto... out) { return tsr_model_parameter_name(model.get(), 0, out...); }) == "w1");
   ok(tsr_model_write(model.get(), "b1", tensor_f32({16}, std::vector<float>(16, 2.5f)).get()));
   tsr_tensor* value = nullptr;
   ok(tsr_model_read(model.get(), "b1", &value));
@@ -189,7 +189,7 @@ TEST_CASE("any parameter can be read and written by name; the nearest names are 
   CHECK(w1(mlp_model(2)) != w1(model));
 }
 
-TEST_CASE("the byte tokenizer goes both ways, and the two-call protocol gives counts") {
+TEST_CASE("the byte tokenizer goes both ways, and counts are had before the ids") {
   tsr_tokenizer* made = nullptr;
   ok(tsr_tokenizer_new_bytes(&made));
   const Tokenizer tokenizer(made);
@@ -200,7 +200,11 @@ TEST_CASE("the byte tokenizer goes both ways, and the two-call protocol gives co
   ok(tsr_tokenizer_encode(made, "h\xc3\xa9!", TSR_TEXT_END, 0, ids, 4, &count));
   CHECK(ids[0] == 'h');
   CHECK(text([&](auto... out) { return tsr_tokenizer_decode(made, ids, 4, out...); }) == "h\xc3\xa9!");
+  ids[1] = 0;  // a NUL is a byte like others
+  CHECK(text([&](auto... out) { return tsr_tokenizer_decode(made, ids, 4, out...); }) ==
+        std::string("h\0\xa9!", 4));
   const int32_t beyond = 256;
-  CHECK(take(tsr_tokenizer_decode(made, &beyond, 1, nullptr, 0, nullptr)).code == TSR_INVALID_ARGUMENT);
+  tsr_text* decoded = nullptr;
+  CHECK(take(tsr_tokenizer_decode(made, &beyond, 1, &decoded)).code == TSR_INVALID_ARGUMENT);
   CHECK(take(tsr_tokenizer_encode(made, "x", 1, 64, nullptr, 0, &count)).code == TSR_INVALID_ARGUMENT);
 }

@@ -23,7 +23,7 @@ class NaiveLlama {
     ok(tsr_model_parameter_count(model.get(), &count));
     for (size_t i = 0; i < count; ++i) {
       const std::string name =
-          text([&](auto... out) { return tsr_model_parameter_name(model.get(), i, out...); });
+          short_text([&](auto... out) { return tsr_model_parameter_name(model.get(), i, out...); });
       tsr_tensor* read = nullptr;
       ok(tsr_model_read(model.get(), name.c_str(), &read));
       const Tensor tensor(read);

@@ -249,8 +249,10 @@ TEST_CASE("certificates of searched steps are checked, and refused when somethin
   }
   const std::string good = estimate.substr(begin, end - begin + 1);
   const auto check = [](const std::string& certificate) {
-    size_t size = 0;
-    return take(tsr_plan_check(certificate.c_str(), nullptr, 0, &size));
+    tsr_text* report = nullptr;
+    const Error error = take(tsr_plan_check(certificate.c_str(), &report));
+    tsr_text_free(report);
+    return error;
   };
   CHECK(check(good).code == TSR_OK);
   CHECK(text([&](auto... out) { return tsr_plan_check(good.c_str(), out...); }).find("\"valid\":true") !=
@@ -302,7 +304,8 @@ TEST_CASE("the low level: plan, program and session of a graph on two devices co
   CHECK(text([&](auto... out) { return tsr_program_info(program_raw, out...); }).find("\"instructions\"") !=
         std::string::npos);
   CHECK(!text([&](auto... out) { return tsr_program_print(program_raw, 1, out...); }).empty());
-  CHECK(take(tsr_program_print(program_raw, 2, nullptr, 0, nullptr)).code == TSR_INVALID_ARGUMENT);
+  tsr_text* printed = nullptr;
+  CHECK(take(tsr_program_print(program_raw, 2, &printed)).code == TSR_INVALID_ARGUMENT);
 
   tsr_session* session_raw = nullptr;
   ok(tsr_session_new(program_raw, options({{"measure_memory", int64_t{1}}}).get(), &session_raw));
@@ -364,9 +367,9 @@ TEST_CASE("a step on devices that are absent is priced as worded, or the fastest
   CHECK(steady.find("less than prices are sure of") != std::string::npos);
 
   const auto refused = [](std::initializer_list<Setting> settings) {
-    size_t size = 0;
-    return take(tsr_plan_estimate("gpt2:L=24,C=2048,H=16,V=51200,T=1024", options(settings).get(), nullptr, 0,
-                                  &size));
+    tsr_text* estimate = nullptr;
+    return take(
+        tsr_plan_estimate("gpt2:L=24,C=2048,H=16,V=51200,T=1024", options(settings).get(), &estimate));
   };
   CHECK(refused({}).message.find("'cluster' is missing") != std::string::npos);
   CHECK(refused({{"cluster", std::string("dgx-h100:8")}, {"certificate", int64_t{1}}, {"within", 0.02}})
@@ -397,8 +400,8 @@ TEST_CASE("a plan's trace has a process for each device and a thread for each st
                            "\"ph\":\"X\"", "all_gather dp", "\"micro_batch\"", "\"bytes\""})
     CHECK_MESSAGE(json.find(part) != std::string::npos, part);
   const Plan plain = plan(0);
-  size_t size = 0;
-  CHECK(take(tsr_plan_trace(plain.get(), nullptr, 0, &size)).code == TSR_FAILED_PRECONDITION);
+  tsr_text* trace = nullptr;
+  CHECK(take(tsr_plan_trace(plain.get(), &trace)).code == TSR_FAILED_PRECONDITION);
 }
 
 TEST_CASE(

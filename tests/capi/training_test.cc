@@ -347,22 +347,30 @@ TEST_CASE("after fork the child gets errors, not a hang") {
     tsr_tensor* value = nullptr;
     tsr_plan* plan = nullptr;
     double loss = 0;
-    size_t size = 0;
+    tsr_text* text = nullptr;
     bool refused = true;
-    for (tsr_status* answer :
-         {tsr_devices_open(rt.get(), "cpu:2", &devices), tsr_trainer_step(trainer.get(), nullptr),
-          tsr_trainer_evaluate(trainer.get(), &loss), tsr_trainer_save(trainer.get(), folder.c_str()),
-          tsr_trainer_resume(trainer.get(), folder.c_str()), tsr_trainer_store(trainer.get(), model.get()),
-          tsr_trainer_read(trainer.get(), "w1", &value), tsr_trainer_write(trainer.get(), "w1", w1.get()),
-          tsr_trainer_feed(trainer.get(), "x", x.get()),
-          tsr_trainer_report(trainer.get(), nullptr, 0, &size),
-          tsr_trainer_trace(trainer.get(), nullptr, 0, &size), tsr_trainer_plan(trainer.get(), &plan),
-          tsr_session_new(program.get(), nullptr, &other), tsr_session_write(session.get(), "w1", w1.get()),
-          tsr_session_read(session.get(), "w1", &value), tsr_session_write_model(session.get(), model.get()),
-          tsr_session_feed(session.get(), "main", "x", x.get()), tsr_session_run(session.get(), "main"),
-          tsr_session_fetch(session.get(), "main", "out", &value), tsr_session_restore(session.get()),
-          tsr_session_report(session.get(), nullptr, 0, &size),
-          tsr_session_trace(session.get(), nullptr, 0, &size)})
+    for (tsr_status* answer : {tsr_devices_open(rt.get(), "cpu:2", &devices),
+                               tsr_trainer_step(trainer.get(), nullptr),
+                               tsr_trainer_evaluate(trainer.get(), &loss),
+                               tsr_trainer_save(trainer.get(), folder.c_str()),
+                               tsr_trainer_resume(trainer.get(), folder.c_str()),
+                               tsr_trainer_store(trainer.get(), model.get()),
+                               tsr_trainer_read(trainer.get(), "w1", &value),
+                               tsr_trainer_write(trainer.get(), "w1", w1.get()),
+                               tsr_trainer_feed(trainer.get(), "x", x.get()),
+                               tsr_trainer_report(trainer.get(), &text),
+                               tsr_trainer_trace(trainer.get(), &text),
+                               tsr_trainer_plan(trainer.get(), &plan),
+                               tsr_session_new(program.get(), nullptr, &other),
+                               tsr_session_write(session.get(), "w1", w1.get()),
+                               tsr_session_read(session.get(), "w1", &value),
+                               tsr_session_write_model(session.get(), model.get()),
+                               tsr_session_feed(session.get(), "main", "x", x.get()),
+                               tsr_session_run(session.get(), "main"),
+                               tsr_session_fetch(session.get(), "main", "out", &value),
+                               tsr_session_restore(session.get()),
+                               tsr_session_report(session.get(), &text),
+                               tsr_session_trace(session.get(), &text)})
       refused = refused && tsr_status_code(answer) == TSR_FAILED_PRECONDITION;
     refused = refused && !std::filesystem::exists(folder);
     tsr_trainer_cancel(trainer.get());

@@ -36,9 +36,7 @@ Asked ask(const Runtime& rt, const Model& model, const char* devices, const char
   }
   tsr_tensor* logits = nullptr;
   ok(tsr_generator_logits(made, &logits));
-  const std::string report = text([&](char* buffer, size_t capacity, size_t* size) {
-    return tsr_generator_report(made, buffer, capacity, size);
-  });
+  const std::string report = text([&](tsr_text** out) { return tsr_generator_report(made, out); });
   const size_t bytes = report.find("\"predicted\":", report.find("\"arena_bytes\""));
   REQUIRE(bytes != std::string::npos);
   return {floats(Tensor(logits).get()), std::atof(report.c_str() + bytes + 12)};

@@ -20,7 +20,7 @@ void perturb(const Model& model, Dice& dice, std::vector<std::string>& names) {
   ok(tsr_model_parameter_count(model.get(), &count));
   names.clear();
   for (size_t i = 0; i < count; ++i) {
-    names.push_back(text([&](char* buffer, size_t capacity, size_t* size) {
+    names.push_back(short_text([&](char* buffer, size_t capacity, size_t* size) {
       return tsr_model_parameter_name(model.get(), i, buffer, capacity, size);
     }));
     tsr_tensor* found = nullptr;

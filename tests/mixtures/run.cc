@@ -178,9 +178,7 @@ int64_t planned_bytes(tsr_runtime* runtime, const Job& job, const Options& setti
   must(tsr_options_set_i64(with_data, "seq", job.seq), "options");
   must(tsr_plan_new(runtime, job.model.get(), with_data, &made), "plan");
   const Plan plan(made);
-  const std::string info = text([&](char* buffer, size_t capacity, size_t* size) {
-    return tsr_plan_info(plan.get(), buffer, capacity, size);
-  });
+  const std::string info = text([&](tsr_text** out) { return tsr_plan_info(plan.get(), out); });
   int64_t most = 0;
   constexpr std::string_view kKey = "\"arena_bytes\"";
   for (size_t at = info.find(kKey); at != std::string::npos; at = info.find(kKey, at + 1)) {

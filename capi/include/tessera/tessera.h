@@ -28,14 +28,17 @@
  *              runtime, so handles may be freed in any order. Pointers returned by accessors (names, data)
  *              live as long as their handle.
  * Threads      One thread at a time may use a handle, different handles are independent. Exceptions are said
- *              where they are made: immutable handles (status, tokenizer, dataset, devices, plan, program)
+ *              where they are made: immutable handles (status, text, tokenizer, dataset, devices, plan, program)
  *              may be used from any number of threads, and so may models and runtimes, which lock inside.
  *              *_cancel may be called from any thread while another is inside a call on the same handle.
  * fork         Threads do not survive fork(): in the child, every call that would use a runtime's devices
  *              returns TSR_FAILED_PRECONDITION, and frees do nothing. Make the runtime after forking.
- * Text out     `char* buffer, size_t capacity, size_t* out_size`: as much as fits is written, always
- *              NUL-terminated when capacity > 0; *out_size is the size of the whole text with its NUL. Ask
- *              with (NULL, 0), allocate, ask again.
+ * Text out     `tsr_text** out_text`: a text that the call makes (a report, a trace, a page, decoded tokens). It is
+ *              the caller's, who frees it with tsr_text_free.
+ * Short text   `char* buffer, size_t capacity, size_t* out_size`: a text that the handle holds already (a name, a
+ *              path, the value of a key, a log record), copied: as much as fits is written, always NUL-terminated
+ *              when capacity > 0; *out_size is the size of the whole text with its NUL. Ask with (NULL, 0),
+ *              allocate, ask again.
  * Arrays out   `T* items, size_t capacity, size_t* out_count`: the same, without a terminator.
  * Text in      UTF-8. `const char* text, size_t size`: size in bytes, or TSR_TEXT_END when NUL-terminated.
  * Options      A tsr_options is a set of keyed values. Each function that takes one lists its keys; an
@@ -69,7 +72,7 @@
 #include <stdint.h>
 
 #define TSR_VERSION_MAJOR 0
-#define TSR_VERSION_MINOR 1
+#define TSR_VERSION_MINOR 2
 #define TSR_VERSION_PATCH 0
 #define TSR_VERSION (TSR_VERSION_MAJOR * 10000 + TSR_VERSION_MINOR * 100 + TSR_VERSION_PATCH)
 
@@ -87,6 +90,7 @@ extern "C" {
 #endif
 
 typedef struct tsr_status tsr_status;
+typedef struct tsr_text tsr_text;
 typedef struct tsr_options tsr_options;
 typedef struct tsr_runtime tsr_runtime;
 typedef struct tsr_devices tsr_devices;
@@ -139,6 +143,14 @@ TSR_API void tsr_status_free(tsr_status* status);
 /* "invalid_argument" for TSR_INVALID_ARGUMENT; "unknown" for other numbers. */
 TSR_API const char* tsr_code_name(tsr_code code);
 
+/* ================================================================ text */
+
+/* A text that a call made: UTF-8 where the call does not say otherwise. Immutable. The data are NUL-terminated and live
+ * as long as the text; its size is in bytes, without the NUL. NULL reads as "". */
+TSR_API const char* tsr_text_data(const tsr_text* text);
+TSR_API size_t tsr_text_size(const tsr_text* text);
+TSR_API void tsr_text_free(tsr_text* text);
+
 /* ================================================================ options */
 
 /* Keyed values. A set may be used for any number of calls, and changed or freed between them. Setting a key
@@ -174,8 +186,7 @@ TSR_API tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** ou
  *                  "devices": ["..."]},
  *                 {"name": "cuda", "available": false, "reason": "libtessera_cuda.so: not found", ...}]}
  * device_count is 2147483647 where devices are virtual, as many as one asks for. */
-TSR_API tsr_status* tsr_runtime_backends(tsr_runtime* runtime, char* buffer, size_t capacity,
-                                         size_t* out_size);
+TSR_API tsr_status* tsr_runtime_backends(tsr_runtime* runtime, tsr_text** out_text);
 
 enum { TSR_LOG_DEBUG = 0, TSR_LOG_INFO = 1, TSR_LOG_WARNING = 2, TSR_LOG_ERROR = 3 };
 
@@ -203,8 +214,7 @@ TSR_API int32_t tsr_devices_count(const tsr_devices* devices); /* 0 for NULL */
 
 /* {"text": "cpu:4", "devices": [{"name", "kind", "memory_bytes", "matmul_flops_per_s", "memory_bytes_per_s"}],
  *  "shared_cores", "link": {"bytes_per_s", "latency_s"}} */
-TSR_API tsr_status* tsr_devices_info(const tsr_devices* devices, char* buffer, size_t capacity,
-                                     size_t* out_size);
+TSR_API tsr_status* tsr_devices_info(const tsr_devices* devices, tsr_text** out_text);
 TSR_API void tsr_devices_free(tsr_devices* devices);
 
 /* ================================================================ calibration */
@@ -229,8 +239,7 @@ TSR_API tsr_status* tsr_calibration_step(tsr_calibration* calibration, double* o
 TSR_API tsr_status* tsr_calibration_next(const tsr_calibration* calibration, char* buffer, size_t capacity,
                                          size_t* out_size);
 /* The file's text. TSR_FAILED_PRECONDITION before all is done. */
-TSR_API tsr_status* tsr_calibration_text(const tsr_calibration* calibration, char* buffer, size_t capacity,
-                                         size_t* out_size);
+TSR_API tsr_status* tsr_calibration_text(const tsr_calibration* calibration, tsr_text** out_text);
 /* path NULL: <cache folder>/tessera/profile-<backend>.json, where "auto" looks. */
 TSR_API tsr_status* tsr_calibration_save(const tsr_calibration* calibration, const char* path);
 /* Where that is: of the file that path NULL means. */
@@ -335,7 +344,7 @@ TSR_API tsr_status* tsr_graph_new(tsr_graph** out_graph);
  *   }
  * TSR_INVALID_ARGUMENT names the line. */
 TSR_API tsr_status* tsr_graph_parse(const char* text, size_t size, tsr_graph** out_graph);
-TSR_API tsr_status* tsr_graph_print(tsr_graph* graph, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_graph_print(tsr_graph* graph, tsr_text** out_text);
 
 /* Declares a symbol, or finds it again. capacity: its largest value, 0 for no limit. *out_extent goes into
  * dims. */
@@ -396,8 +405,7 @@ TSR_API tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* opti
  * "saved_bytes" (results of forward that backward reads), "transient_bytes" (the most that is live at once
  * in addition to those; a sum over no nodes). Options: batch (i64, default 1), symbols ("T=128", every symbol
  * except B), nodes (i64, 1: list every node; default 0). */
-TSR_API tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, char* buffer,
-                                      size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_graph_profile(tsr_graph* graph, const tsr_options* options, tsr_text** out_text);
 TSR_API void tsr_graph_free(tsr_graph* graph);
 
 /* ================================================================ tokenizer */
@@ -417,11 +425,10 @@ enum {
 TSR_API tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const char* text, size_t size,
                                          uint32_t flags, int32_t* ids, size_t capacity, size_t* out_count);
 
-/* The bytes of ids [count]; BOS itself and the space that SentencePiece puts after it are left out. Bytes,
- * not necessarily whole UTF-8 characters; *out_size counts the NUL. TSR_INVALID_ARGUMENT for an id out of
- * range. */
+/* The bytes of ids [count]; BOS itself and the space that SentencePiece puts after it are left out. They are not
+ * necessarily whole UTF-8 characters, and a NUL may be among them. TSR_INVALID_ARGUMENT for an id out of range. */
 TSR_API tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* ids, size_t count,
-                                         char* buffer, size_t capacity, size_t* out_size);
+                                         tsr_text** out_text);
 TSR_API int32_t tsr_tokenizer_vocabulary_size(const tsr_tokenizer* tokenizer);
 TSR_API int32_t tsr_tokenizer_bos(const tsr_tokenizer* tokenizer); /* -1: none */
 TSR_API int32_t tsr_tokenizer_eos(const tsr_tokenizer* tokenizer);
@@ -507,7 +514,7 @@ TSR_API tsr_status* tsr_model_verify(const char* path);
  * keys_used are the entries of a GGUF file's metadata that were looked at, with their values; keys_unused those
  * that were not. Metadata "description" of a model of one of the families is its shorthand, as for
  * tsr_model_new. */
-TSR_API tsr_status* tsr_model_info(tsr_model* model, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_model_info(tsr_model* model, tsr_text** out_text);
 
 /* *out_size is 0 when the key is absent. Setting "" removes it. */
 TSR_API tsr_status* tsr_model_metadata(tsr_model* model, const char* key, char* buffer, size_t capacity,
@@ -562,8 +569,7 @@ TSR_API tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, con
 /* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy
  * is that of the token frequencies of the whole text, nats a token: the loss of a model that knows only
  * those. */
-TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, char* buffer, size_t capacity,
-                                     size_t* out_size);
+TSR_API tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_text);
 
 /* The training batch of global step `step` (from 0): ids [batch, seq + 1] into items. */
 TSR_API tsr_status* tsr_dataset_batch(const tsr_dataset* dataset, int64_t step, int64_t batch, int32_t* items,
@@ -608,16 +614,16 @@ TSR_API tsr_status* tsr_plan_load_for_graph(tsr_devices* devices, tsr_graph* gra
                                             tsr_plan** out_plan);
 
 /* The plan as text that can be edited and given back as option "plan_file". */
-TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text);
 
 /* {"mesh": "dp=2, tp=2", "strategy": "dp=2,tp=2,zero=1", "predicted_step_seconds", "gap", "global_batch",
  *  "micro_batches", "symbols": {"T": 128}, "devices": [{"name", "arena_bytes": {"predicted"}, and
  *  "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
  *  "candidates": [{"strategy", "step_seconds", "arena_bytes": what the memory limit bounds, "rejected"}]} */
-TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_plan_info(const tsr_plan* plan, tsr_text** out_text);
 /* What one run (of the training step) should do, as tsr_trainer_trace writes what it did: the same events at
  * predicted times. TSR_FAILED_PRECONDITION without the option "trace". */
-TSR_API tsr_status* tsr_plan_trace(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_plan_trace(const tsr_plan* plan, tsr_text** out_text);
 TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* its text */
 
 /* Why the plan is as it is and what it comes to, as JSON, read off its program and the program's simulated
@@ -646,10 +652,10 @@ TSR_API tsr_status* tsr_plan_save(const tsr_plan* plan, const char* path); /* it
  *   "runners_up"     [{"strategy", "step_seconds", "loses_seconds", "bytes", "over_bytes", "why"}]: what each
  *                    loses, or by how much it does not fit
  *   "reasons"        [text] */
-TSR_API tsr_status* tsr_plan_explain(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_plan_explain(const tsr_plan* plan, tsr_text** out_text);
 /* The same as one HTML page that needs nothing else: the timeline of every stream, memory over the step under
  * its limit, time and memory by cause, every tensor, the runners-up. */
-TSR_API tsr_status* tsr_plan_page(const tsr_plan* plan, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_plan_page(const tsr_plan* plan, tsr_text** out_text);
 TSR_API void tsr_plan_free(tsr_plan* plan);
 
 /* What one training step of a transformer takes on a cluster that need not be present. With a complete mesh
@@ -695,11 +701,9 @@ TSR_API void tsr_plan_free(tsr_plan* plan);
  * figures, and every share of "time" its "phase".
  * TSR_OUT_OF_MEMORY when nothing fits: what fills the device, the smallest limit that works, how many devices
  * would do. */
-TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, char* buffer,
-                                      size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_plan_estimate(const char* description, const tsr_options* options, tsr_text** out_text);
 /* The same explained, as a page like tsr_plan_page's. */
-TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* options, char* buffer,
-                                           size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_options* options, tsr_text** out_text);
 
 /* Whether a certificate of tsr_plan_estimate holds. It has the request, the plan found, and for every
  * configuration of the searched space its bound and why it is closed ("bound", "solved", "too large").
@@ -707,7 +711,7 @@ TSR_API tsr_status* tsr_plan_estimate_page(const char* description, const tsr_op
  * is closed again or solved. Yields {"valid": true, "plan", "step_seconds", "bound_seconds", "gap",
  * "configurations", ...}. TSR_CORRUPT names the first claim that does not hold, with what was found and what
  * was wanted. */
-TSR_API tsr_status* tsr_plan_check(const char* certificate, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_plan_check(const char* certificate, tsr_text** out_text);
 
 /* ================================================================ program, session (the low level) */
 
@@ -724,10 +728,8 @@ TSR_API tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entri
                                     tsr_program** out_program);
 /* {"fingerprint", "devices": [{"name", "arena_bytes": {"predicted"}, "max_live_bytes", "peak"}],
  *  "entries": [{"name", "instructions"}]} */
-TSR_API tsr_status* tsr_program_info(const tsr_program* program, char* buffer, size_t capacity,
-                                     size_t* out_size);
-TSR_API tsr_status* tsr_program_print(const tsr_program* program, int32_t rank, char* buffer, size_t capacity,
-                                      size_t* out_size);
+TSR_API tsr_status* tsr_program_info(const tsr_program* program, tsr_text** out_text);
+TSR_API tsr_status* tsr_program_print(const tsr_program* program, int32_t rank, tsr_text** out_text);
 TSR_API void tsr_program_free(tsr_program* program);
 
 /* A program in memory, with state of its own. Several sessions may run at once, one thread each.
@@ -762,13 +764,13 @@ TSR_API tsr_status* tsr_session_restore(tsr_session* session);
  *  "axis", "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. Where a backend tells (cuda),
  * "device_bytes" of a device: predicted, what was in use of all its memory (contexts, libraries, other processes)
  * before the arenas of this session were made, and those; measured, what is in use now. */
-TSR_API tsr_status* tsr_session_report(tsr_session* session, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_session_report(tsr_session* session, tsr_text** out_text);
 /* What ran since the last call, in Chrome's trace format (a JSON array), for chrome://tracing or Perfetto:
  * pid is the rank, tid its stream (compute, collectives, copies, one for each peer and direction), with bytes,
  * micro-batch and entry as arguments, and of kernels variant, operands, and the flops and bytes of memory that the
  * op takes at least. Times are the device's where it tells them (cuda), so that what is recorded is what runs
  * without a trace, launches of several kernels as the first of them; else the host's. Needs the option "trace". */
-TSR_API tsr_status* tsr_session_trace(tsr_session* session, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_session_trace(tsr_session* session, tsr_text** out_text);
 TSR_API void tsr_session_free(tsr_session* session);
 
 /* ================================================================ trainer */
@@ -902,7 +904,7 @@ TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder)
 /* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "adapters": null | {"rank",
  * "alpha", "on"}, the options of tsr_model_add_adapters that make the model it is of, "tensors": [{"name", "dtype",
  * "shape"}]}. */
-TSR_API tsr_status* tsr_checkpoint_info(const char* folder, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text);
 
 /* Present values of all parameters into `model`, which may be the one trained or another with these
  * parameters. The model then holds a copy of them in host memory. */
@@ -926,8 +928,8 @@ TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, co
  *  tsr_trainer_save_model and a folder of tsr_trainer_save hold, "memory_bytes": that either takes while it is
  *  written}}. An arena holds steps and evaluations: measured is as far as those
  * reached that were run. */
-TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size);
-TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, char* buffer, size_t capacity, size_t* out_size);
+TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text);
+TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text);
 TSR_API tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan);
 
 /* Any thread: the step, evaluation or save in progress returns TSR_CANCELLED. Without one it does nothing. */
@@ -1006,12 +1008,10 @@ TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_
  * tsr_plan_info}, "devices": [as tsr_session_report], "token_reads": {"parameter_bytes", "full_cache_bytes"},
  * "launches_per_token"}; token_reads is what computing one token reads on all devices, of caches as if they were
  * full, and the last how many kernels it launches on one of them. */
-TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, char* buffer, size_t capacity,
-                                         size_t* out_size);
+TSR_API tsr_status* tsr_generator_report(tsr_generator* generator, tsr_text** out_text);
 
 /* What ran since the last call, as tsr_session_trace. Once the text is complete; needs the option "trace". */
-TSR_API tsr_status* tsr_generator_trace(tsr_generator* generator, char* buffer, size_t capacity,
-                                        size_t* out_size);
+TSR_API tsr_status* tsr_generator_trace(tsr_generator* generator, tsr_text** out_text);
 
 /* Logits f32 [V] of the last token computed. Once the text is complete. */
 TSR_API tsr_status* tsr_generator_logits(tsr_generator* generator, tsr_tensor** out_tensor);
