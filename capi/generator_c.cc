@@ -1,6 +1,7 @@
 // tsr_generator.
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "capi/public_structs.h"
 
 using namespace tessera;
 using namespace tessera::capi;
@@ -49,15 +50,12 @@ tsr_status* tsr_generator_start_tokens_with(tsr_generator* generator, const tsr_
 tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_piece* out_piece) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{generator, "generator"}, {out_piece, "out_piece"}}));
-    TSR_RETURN_IF_ERROR(check_struct_size(out_piece->struct_size, sizeof(tsr_piece), "tsr_piece"));
+    TSR_RETURN_IF_ERROR(check_struct(out_piece));
     TSR_ASSIGN_OR_RETURN(TextPiece piece, generator->value->next(timeout_s));
     generator->text = std::move(piece.text);
-    *out_piece = {out_piece->struct_size,
-                  static_cast<int32_t>(piece.kind),
-                  static_cast<int32_t>(piece.finish),
-                  piece.token,
-                  generator->text.c_str(),
-                  generator->text.size()};
+    copy_struct({sizeof(tsr_piece), static_cast<int32_t>(piece.kind), static_cast<int32_t>(piece.finish),
+                 piece.token, generator->text.c_str(), generator->text.size()},
+                out_piece);
     return {};
   });
 }

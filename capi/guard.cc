@@ -70,10 +70,23 @@ Result<TensorType> tensor_type(tsr_dtype dtype, int32_t rank, const int64_t* dim
 }
 
 Status check_struct_size(size_t found, size_t smallest, const char* name) {
-  if (found >= smallest) return {};
+  constexpr size_t kLargest = 4096;  // a size that was never set is mostly beyond it
+  if (found >= smallest && found <= kLargest) return {};
   return Status(StatusCode::kInvalidArgument,
-                format("{}.struct_size is {}, wanted sizeof({}), at least {}", name,
-                       static_cast<uint64_t>(found), name, static_cast<uint64_t>(smallest)));
+                format("{}.struct_size is {}, wanted sizeof({}), which is {} to {}", name, found, name,
+                       smallest, kLargest));
+}
+
+Status check_struct_tail(const void* from, size_t theirs, size_t ours, const char* name) {
+  const auto* bytes = static_cast<const unsigned char*>(from);
+  for (size_t i = ours; i < theirs; ++i)
+    if (bytes[i] != 0)
+      return Status(
+          StatusCode::kUnsupported,
+          format("{} of {} bytes sets byte {}; this library knows the first {}: leave newer members 0, "
+                 "or use a newer library",
+                 name, theirs, i, ours));
+  return {};
 }
 
 }  // namespace tessera::capi

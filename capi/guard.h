@@ -49,7 +49,46 @@ Status put_array(std::span<const T> items, T* out, size_t capacity, size_t* out_
 
 Result<TensorType> tensor_type(tsr_dtype dtype, int32_t rank, const int64_t* dims, bool symbols_allowed);
 
-// Checks that the size of a caller's struct is set.
+// PublicStruct: the name of a struct of tessera.h, and its size in version 1 (capi/public_structs.h). Caller
+// and library may be of different versions, so that either one's struct may be the longer: the shorter size
+// is copied.
+template <class T>
+struct PublicStruct;
+
+// Checks that the size is set: from `smallest` to 4 KiB, more than any version has.
 Status check_struct_size(size_t found, size_t smallest, const char* name);
+// kUnsupported where the caller's struct of `theirs` bytes sets a member that begins after the `ours` bytes
+// known here.
+Status check_struct_tail(const void* from, size_t theirs, size_t ours, const char* name);
+
+template <class T>
+Status check_struct(const T* theirs) {
+  size_t size = 0;
+  std::memcpy(&size, theirs, sizeof size);
+  return check_struct_size(size, PublicStruct<T>::kFirstSize, PublicStruct<T>::kName);
+}
+
+// The caller's struct as ours: members that it lacks are 0.
+template <class T>
+Result<T> copy_struct(const void* theirs) {
+  size_t size = 0;
+  std::memcpy(&size, theirs, sizeof size);
+  TSR_RETURN_IF_ERROR(check_struct_size(size, PublicStruct<T>::kFirstSize, PublicStruct<T>::kName));
+  TSR_RETURN_IF_ERROR(check_struct_tail(theirs, size, sizeof(T), PublicStruct<T>::kName));
+  T ours{};
+  std::memcpy(&ours, theirs, std::min(size, sizeof(T)));
+  return ours;
+}
+
+// Ours into the caller's, which check_struct has passed: its struct_size, and members unknown here, stay as
+// they are.
+template <class T>
+void copy_struct(const T& ours, T* theirs) {
+  size_t size = 0;
+  std::memcpy(&size, theirs, sizeof size);
+  constexpr size_t kBegin = sizeof ours.struct_size;
+  std::memcpy(reinterpret_cast<char*>(theirs) + kBegin, reinterpret_cast<const char*>(&ours) + kBegin,
+              std::min(size, sizeof(T)) - kBegin);
+}
 
 }  // namespace tessera::capi

@@ -3,6 +3,7 @@
 #include "capi/engine/byte_sources.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "capi/public_structs.h"
 #include "graph/base/text.h"
 
 using namespace tessera;
@@ -50,11 +51,11 @@ tsr_status* tsr_model_load_bytes(const void* data, size_t size, void (*release)(
 tsr_status* tsr_model_load_reader(const tsr_reader* reader, tsr_model** out_model) {
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{reader, "reader"}}));
-    TSR_RETURN_IF_ERROR(check_struct_size(reader->struct_size, sizeof(tsr_reader), "tsr_reader"));
+    TSR_RETURN_IF_ERROR(check_struct(reader));
     std::shared_ptr<const void> owner = releasing(reader->release, reader->context);
-    TSR_RETURN_IF_ERROR(required({{reinterpret_cast<const void*>(reader->read_at), "reader.read_at"}}));
-    return SharedModel::load(
-        callback_source({reader->context, reader->size, reader->read_at, std::move(owner)}));
+    TSR_ASSIGN_OR_RETURN(const tsr_reader known, copy_struct<tsr_reader>(reader));
+    TSR_RETURN_IF_ERROR(required({{reinterpret_cast<const void*>(known.read_at), "reader.read_at"}}));
+    return SharedModel::load(callback_source({known.context, known.size, known.read_at, std::move(owner)}));
   });
 }
 

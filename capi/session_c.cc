@@ -3,6 +3,7 @@
 #include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "capi/public_structs.h"
 #include "graph/base/text.h"
 
 using namespace tessera;
@@ -19,11 +20,10 @@ tsr_status* tsr_program_new(tsr_devices* devices, const tsr_entry* entries, size
     const CancelScope scope(devices->runtime->cancel_signal());
     TSR_RETURN_IF_ERROR(devices->runtime->check_process());
     std::vector<PlannedEntry> planned;
-    // The caller's struct may be longer than ours.
+    // The caller's struct may be longer than ours, or shorter.
     const auto* at = reinterpret_cast<const char*>(entries);
     for (size_t i = 0; i < entry_count; ++i) {
-      const auto& entry = *reinterpret_cast<const tsr_entry*>(at);
-      TSR_RETURN_IF_ERROR(check_struct_size(entry.struct_size, sizeof(tsr_entry), "tsr_entry"));
+      TSR_ASSIGN_OR_RETURN(const tsr_entry entry, copy_struct<tsr_entry>(at));
       TSR_RETURN_IF_ERROR(
           required({{entry.name, "entry.name"}, {entry.graph, "entry.graph"}, {entry.plan, "entry.plan"}}));
       const Plan& plan = entry.plan->value->entries[0].plan;

@@ -1,6 +1,7 @@
 // tsr_trainer.
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "capi/public_structs.h"
 
 using namespace tessera;
 using namespace tessera::capi;
@@ -30,10 +31,10 @@ tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
     TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
-    if (out_step) TSR_RETURN_IF_ERROR(check_struct_size(out_step->struct_size, sizeof(tsr_step), "tsr_step"));
+    if (out_step) TSR_RETURN_IF_ERROR(check_struct(out_step));
     TSR_ASSIGN_OR_RETURN(const StepInfo info, trainer->value->step());
     if (out_step)
-      *out_step = {out_step->struct_size, info.step, info.loss, info.grad_norm, info.lr, info.seconds};
+      copy_struct({sizeof(tsr_step), info.step, info.loss, info.grad_norm, info.lr, info.seconds}, out_step);
     return {};
   });
 }

@@ -44,7 +44,10 @@
  * Options      A tsr_options is a set of keyed values. Each function that takes one lists its keys; an
  *              unknown key, or a value of the wrong type, is TSR_INVALID_ARGUMENT and the message names the
  *              nearest known keys. NULL means all defaults. An integer is accepted where a real is wanted.
- * Structs      Begin with struct_size, which the caller sets to sizeof(the struct): they may grow at the end.
+ * Structs      Begin with struct_size, which the caller sets to sizeof(the struct); zero the rest. They may grow at
+ *              the end, and program and library may be of different versions: what both know is copied. Members
+ *              that only the library knows are as if 0. Members that only the program knows must be 0 in what it
+ *              passes (else TSR_UNSUPPORTED), and keep their values in what is filled in.
  * JSON         Reports are JSON objects on one line, UTF-8. Keys are only ever added.
  * Bytes        Counts of bytes are exact; a size in text ("2GiB", "512MiB", "4096") is powers of 1024 for
  *              KiB, MiB, GiB.
