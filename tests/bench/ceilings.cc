@@ -51,6 +51,60 @@ void triad(float* a, const float* b, const float* c, int64_t count) {
     hn::StoreU(hn::MulAdd(hn::LoadU(d, c + i), factor, hn::LoadU(d, b + i)), d, a + i);
 }
 
+// Four sums, so that loads alone limit. Returns something that depends on every byte.
+uint64_t read_all(const float* a, int64_t count) {
+  const hn::CappedTag<uint64_t, 8> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto* p = reinterpret_cast<const uint64_t*>(a);
+  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  for (int64_t i = 0; i + 4 * lanes <= count / 2; i += 4 * lanes) {
+    s0 = hn::Xor(s0, hn::LoadU(d, p + i));
+    s1 = hn::Xor(s1, hn::LoadU(d, p + i + lanes));
+    s2 = hn::Xor(s2, hn::LoadU(d, p + i + 2 * lanes));
+    s3 = hn::Xor(s3, hn::LoadU(d, p + i + 3 * lanes));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Xor(hn::Xor(s0, s1), hn::Xor(s2, s3))));
+}
+
+using D16 = hn::CappedTag<int16_t, 32>;
+using D32 = hn::Repartition<int32_t, D16>;
+
+// One instruction that multiplies and adds pairs, of bytes or of words; 0 where there is none.
+template <bool kBytes>
+double integer_multiply_adds(int64_t rounds, int16_t seed, int32_t* sink) {
+#if HWY_TARGET == HWY_AVX2
+  constexpr int kChains = 8;
+  const D16 d;
+  const auto w = hn::Set(d, static_cast<int16_t>(seed & 0x0f0f)).raw, x = hn::Set(d, seed).raw;
+  __m256i sums[kChains];
+#pragma GCC unroll 8
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_setzero_si256();
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kChains; ++i) {
+      __m256i factor = w;
+      asm volatile("" : "+x"(factor));  // a product of the same numbers would leave the loop
+      sums[i] = kBytes ? _mm256_add_epi16(sums[i], _mm256_maddubs_epi16(factor, x))
+                       : _mm256_add_epi32(sums[i], _mm256_madd_epi16(factor, x));
+    }
+  }
+  __m256i total = sums[0];
+#pragma GCC unroll 8
+  for (int i = 1; i < kChains; ++i) total = _mm256_xor_si256(total, sums[i]);
+  *sink = _mm256_extract_epi32(total, 0);
+  return kChains * (kBytes ? 32.0 : 16.0) * static_cast<double>(rounds);
+#else
+  *sink = seed;
+  return 0.0 * static_cast<double>(rounds);
+#endif
+}
+double byte_multiply_adds(int64_t rounds, int16_t seed, int32_t* sink) {
+  return integer_multiply_adds<true>(rounds, seed, sink);
+}
+double word_multiply_adds(int64_t rounds, int16_t seed, int32_t* sink) {
+  return integer_multiply_adds<false>(rounds, seed, sink);
+}
+
 }  // namespace tessera::bench::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -59,6 +113,9 @@ namespace tessera::bench {
 
 HWY_EXPORT(multiply_adds);
 HWY_EXPORT(triad);
+HWY_EXPORT(read_all);
+HWY_EXPORT(byte_multiply_adds);
+HWY_EXPORT(word_multiply_adds);
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -123,6 +180,36 @@ double triad_bytes_per_s(int threads) {
     });
   });
   return 12.0 * static_cast<double>(part * threads) / seconds;
+}
+
+double read_bytes_per_s(int threads) {
+  constexpr int64_t kCount = int64_t{64} << 20;
+  const Floats a = make_floats(kCount);
+  const int64_t part = kCount / threads / 64 * 64;
+  std::atomic<uint64_t> sink{0};
+  const double seconds = best_of(
+      5,
+      [&] {
+        on_threads(threads, [&](int i) { sink ^= HWY_DYNAMIC_DISPATCH(read_all)(a.get() + i * part, part); });
+      },
+      threads == 1 ? thread_s : now_s);
+  return sink == 12345 ? 0 : 4.0 * static_cast<double>(part * threads) / seconds;
+}
+
+double byte_macs_per_s() {
+  int32_t sink = 0;
+  double macs = 0;
+  const double seconds = best_of(
+      20, [&] { macs = HWY_DYNAMIC_DISPATCH(byte_multiply_adds)(400000, 0x0305, &sink); }, thread_s);
+  return sink == 12345 ? 0 : macs / seconds;
+}
+
+double word_macs_per_s() {
+  int32_t sink = 0;
+  double macs = 0;
+  const double seconds = best_of(
+      20, [&] { macs = HWY_DYNAMIC_DISPATCH(word_multiply_adds)(400000, 0x0305, &sink); }, thread_s);
+  return sink == 12345 ? 0 : macs / seconds;
 }
 
 tsr_host_api host_with_threads(int threads) {

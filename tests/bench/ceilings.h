@@ -18,6 +18,14 @@ double fma_flops_per_s();
 // a = b + s * c over arrays far larger than the caches, 12 bytes an element counted, `threads` threads.
 double triad_bytes_per_s(int threads);
 
+// Reads of an array far larger than the caches, `threads` threads.
+double read_bytes_per_s(int threads);
+
+// Multiply-adds of bytes from registers alone, one thread: with sums of 16 bits (codes of up to six bits), and of
+// 16-bit numbers with sums of 32 bits.
+double byte_macs_per_s();
+double word_macs_per_s();
+
 // 2048^3 f32 product on `threads` threads: our packed kernel.
 double product_flops_per_s(int threads);
 

@@ -1,0 +1,104 @@
+#include "runtime/backends/cpu/kernels/quantized_layout.h"
+
+#include <cstring>
+
+#include "graph/base/status.h"
+
+namespace tessera::cpu {
+namespace {
+
+constexpr DotForm kU32 = DotForm::kUnsigned32, kS32 = DotForm::kSigned32, kU256 = DotForm::kUnsigned256,
+                  kS256 = DotForm::kSigned256;
+
+// Fields as in block_layout.h.
+constexpr QuantizedLayout kLayouts[] = {
+    {DType::kQ4_0, kU32, 8, false, false, {{2, 1}, {4, 4}}},
+    {DType::kQ4_1, kU32, 0, true, false, {{2, 1}, {2, 1}, {4, 4}}},
+    {DType::kQ5_0, kU32, 16, false, false, {{2, 1}, {4, 1}, {4, 4}}},
+    {DType::kQ5_1, kU32, 0, true, false, {{2, 1}, {2, 1}, {4, 1}, {4, 4}}},
+    {DType::kQ8_0, kS32, 0, false, false, {{2, 1}, {4, 8}}},
+    {DType::kIQ4_NL, kS32, 0, false, false, {{2, 1}, {4, 4}}},
+    {DType::kMXFP4, kU32, 12, false, false, {{1, 1}, {4, 4}}},
+    {DType::kNVFP4, kS32, 0, false, true, {}},
+    {DType::kQ1_0, kS32, 0, false, false, {}},
+    {DType::kQ2_0, kS32, 0, false, false, {}},
+    {DType::kQ2_K, kU256, 0, true, false, {{4, 4}, {4, 16}, {2, 1}, {2, 1}}},
+    {DType::kQ3_K, kU256, 4, false, false, {{4, 8}, {4, 16}, {4, 3}, {2, 1}}},
+    {DType::kQ4_K, kU256, 0, true, false, {{2, 1}, {2, 1}, {4, 3}, {4, 32}}},
+    {DType::kQ5_K, kU256, 0, true, false, {{2, 1}, {2, 1}, {4, 3}, {4, 8}, {4, 32}}},
+    {DType::kQ6_K, kU256, 32, false, false, {{4, 32}, {4, 16}, {4, 4}, {2, 1}}},
+    {DType::kIQ4_XS, kS256, 0, false, false, {{2, 1}, {2, 1}, {4, 1}, {4, 32}}},
+    {DType::kIQ1_S, kS256, 0, false, false, {}},
+    {DType::kIQ1_M, kS256, 0, false, false, {}},
+    {DType::kIQ2_XXS, kS256, 0, false, false, {}},
+    {DType::kIQ2_XS, kS256, 0, false, false, {}},
+    {DType::kIQ2_S, kS256, 0, false, false, {}},
+    {DType::kIQ3_XXS, kS256, 0, false, false, {}},
+    {DType::kIQ3_S, kS256, 0, false, false, {}},
+    {DType::kTQ1_0, kS256, 0, false, false, {}},
+    {DType::kTQ2_0, kS256, 0, false, false, {}},
+};
+
+// copy(bytes, offset in rows, offset in the panel) for every unit of the panel.
+template <class Copy>
+void for_each_unit(const QuantizedLayout& layout, int64_t lanes, int64_t block_count, const Copy& copy) {
+  const int64_t block_bytes = info(layout.type).block_bytes, row_bytes = block_count * block_bytes;
+  int64_t to = 0;
+  for (int64_t block = 0; block < block_count; ++block) {
+    int64_t from = block * block_bytes;
+    for (const BlockField& field : layout.fields)
+      for (int unit = 0; unit < field.units; ++unit, from += field.bytes)
+        for (int64_t lane = 0; lane < lanes; ++lane, to += field.bytes)
+          copy(field.bytes, lane * row_bytes + from, to);
+  }
+}
+
+}  // namespace
+
+const QuantizedLayout* find_quantized_layout(DType type) {
+  for (const QuantizedLayout& layout : kLayouts)
+    if (layout.type == type) return &layout;
+  return nullptr;
+}
+
+const QuantizedLayout& quantized_layout(DType type) {
+  const QuantizedLayout* layout = find_quantized_layout(type);
+  TSR_CHECK(layout != nullptr, "quantized_layout: the type has no blocks");
+  return *layout;
+}
+
+int64_t unpacked_block_bytes(const QuantizedLayout& layout, int64_t lanes) {
+  switch (layout.form) {
+    case DotForm::kUnsigned32: return lanes * 4 * (layout.has_min ? 10 : 9);
+    case DotForm::kSigned32: return lanes * 4 * (layout.half_scales ? 18 : 17);
+    case DotForm::kUnsigned256: return lanes * 4 * (64 + 16 + 1 + (layout.has_min ? 9 : 0));
+    case DotForm::kSigned256: return lanes * 4 * (128 + 1);
+  }
+  return 0;
+}
+
+int64_t activation_block_bytes(const QuantizedLayout& layout) {
+  switch (layout.form) {
+    case DotForm::kUnsigned32: return 32 + 16;
+    case DotForm::kSigned32: return 64 + 16;
+    case DotForm::kUnsigned256: return 256 + 64 + 32 + 16;
+    case DotForm::kSigned256: return 512 + 16;
+  }
+  return 0;
+}
+
+void interleave_panel(const QuantizedLayout& layout, int64_t lanes, int64_t block_count,
+                      const std::byte* rows, std::byte* panel) {
+  for_each_unit(layout, lanes, block_count, [&](size_t bytes, int64_t in_rows, int64_t in_panel) {
+    std::memcpy(panel + in_panel, rows + in_rows, bytes);
+  });
+}
+
+void deinterleave_panel(const QuantizedLayout& layout, int64_t lanes, int64_t block_count,
+                        const std::byte* panel, std::byte* rows) {
+  for_each_unit(layout, lanes, block_count, [&](size_t bytes, int64_t in_rows, int64_t in_panel) {
+    std::memcpy(rows + in_rows, panel + in_panel, bytes);
+  });
+}
+
+}  // namespace tessera::cpu

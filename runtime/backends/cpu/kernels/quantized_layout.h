@@ -1,0 +1,59 @@
+// Layouts of block matrices for the CPU's integer dot products: what a block's fields are, how rows of blocks
+// are interleaved, and which dot product a type takes.
+//
+// A panel is kLanes consecutive rows of W (4, 8 or 16: as many as a vector has 32-bit lanes). Interleaved,
+// each field of a panel's block is cut into units of at most four bytes, and unit u of the panel's rows are
+// consecutive: lane r of a vector belongs to row r. The bytes are those of the file, permuted within the
+// panel; rows after the last whole panel stay as in the file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "graph/base/dtype.h"
+
+namespace tessera::cpu {
+
+// Dot products, by the form that a panel is unpacked to.
+//   kUnsigned32: 32 elements; codes u8, one f32 scale (and minimum)
+//   kSigned32:   32 elements; codes i16, one f32 scale, or one for each half
+//   kUnsigned256: 256 elements; codes u8, integer scales of 16 elements, f32 scale (and minimum)
+//   kSigned256:  256 elements; codes i16 with integer scales multiplied in, one f32 scale
+enum class DotForm : uint8_t { kUnsigned32, kSigned32, kUnsigned256, kSigned256 };
+
+// `units` of `bytes` bytes each; a block's fields follow each other without gaps.
+struct BlockField {
+  uint8_t bytes = 0, units = 0;
+};
+
+struct QuantizedLayout {
+  DType type;
+  DotForm form;
+  uint8_t offset;        // what unsigned codes are above the values they stand for
+  bool has_min;          // x = scale * code + (or -) minimum
+  bool half_scales;      // kSigned32: a scale for 16 elements
+  BlockField fields[5];  // none: the type is unpacked row by row and never interleaved
+
+  bool can_interleave() const { return fields[0].units > 0; }
+  bool is_super() const { return form == DotForm::kUnsigned256 || form == DotForm::kSigned256; }
+  int64_t elements() const { return is_super() ? 256 : 32; }  // of an unpacked block
+};
+
+// Null for types that have no blocks.
+const QuantizedLayout* find_quantized_layout(DType type);
+// The same, for a type that has blocks.
+const QuantizedLayout& quantized_layout(DType type);
+
+// Bytes of `lanes` rows of one unpacked block, and of one row of one quantised block of activations. Both are
+// multiples of 16.
+int64_t unpacked_block_bytes(const QuantizedLayout& layout, int64_t lanes);
+int64_t activation_block_bytes(const QuantizedLayout& layout);
+
+// Scalar forms of the permutation, for one panel of `lanes` rows of `block_count` blocks.
+void interleave_panel(const QuantizedLayout& layout, int64_t lanes, int64_t block_count,
+                      const std::byte* rows, std::byte* panel);
+void deinterleave_panel(const QuantizedLayout& layout, int64_t lanes, int64_t block_count,
+                        const std::byte* panel, std::byte* rows);
+
+}  // namespace tessera::cpu

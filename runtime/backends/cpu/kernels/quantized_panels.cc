@@ -1,0 +1,208 @@
+#include "runtime/backends/cpu/kernels/quantized_panels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "graph/base/status.h"
+#include "runtime/backends/cpu/kernels/quantized_codes.h"
+#include "runtime/backends/cpu/kernels/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/quantized_panels.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/backends/cpu/kernels/quantized_unpack_32-inl.h"
+#include "runtime/backends/cpu/kernels/quantized_unpack_k-inl.h"
+
+#ifndef TSR_QUANTIZED_PANELS_CC_ONCE_
+#define TSR_QUANTIZED_PANELS_CC_ONCE_
+namespace tessera::cpu {
+namespace {
+
+struct PanelFunctions {
+  void (*unpack)(const std::byte* from, int64_t stride, int64_t count, int64_t block_bytes, std::byte* out);
+  void (*interleave)(const std::byte* rows, int64_t stride, int64_t count, std::byte* out);
+};
+
+}  // namespace
+}  // namespace tessera::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+// Blocks of rows `stride` bytes apart, or with stride 0 an interleaved panel.
+template <class Unpack>
+void unpack_blocks(const std::byte* from, int64_t stride, int64_t count, int64_t block_bytes,
+                   std::byte* out) {
+  constexpr int64_t kPanelBytes = kLanes * Unpack::kBlockBytes;
+  if (stride == 0) {
+    for (int64_t b = 0; b < count; ++b) Unpack::unpack(from + b * kPanelBytes, out + b * block_bytes);
+    return;
+  }
+  // Several blocks at a time: narrow stores have left for the cache when wide loads want them.
+  constexpr int64_t kBatch = std::max<int64_t>(1, 160 / Unpack::kBlockBytes);
+  alignas(64) std::byte panel[kBatch * kPanelBytes];
+  for (int64_t first = 0; first < count; first += kBatch) {
+    const int64_t batch = std::min(kBatch, count - first);
+    for (int64_t b = 0; b < batch; ++b)
+      Unpack::interleave(from + (first + b) * Unpack::kBlockBytes, stride, panel + b * kPanelBytes);
+    for (int64_t b = 0; b < batch; ++b)
+      Unpack::unpack(panel + b * kPanelBytes, out + (first + b) * block_bytes);
+  }
+}
+
+template <class Unpack>
+void interleave_blocks(const std::byte* rows, int64_t stride, int64_t count, std::byte* out) {
+  for (int64_t b = 0; b < count; ++b)
+    Unpack::interleave(rows + b * Unpack::kBlockBytes, stride, out + b * kLanes * Unpack::kBlockBytes);
+}
+
+template <class Unpack>
+constexpr PanelFunctions functions_of() {
+  return {unpack_blocks<Unpack>, interleave_blocks<Unpack>};
+}
+
+PanelFunctions panel_functions(DType type) {
+  switch (type) {
+    case DType::kQ4_0: return functions_of<UnpackQ4_0>();
+    case DType::kQ4_1: return functions_of<UnpackQ4_1>();
+    case DType::kQ5_0: return functions_of<UnpackQ5_0>();
+    case DType::kQ5_1: return functions_of<UnpackQ5_1>();
+    case DType::kQ8_0: return functions_of<UnpackQ8_0>();
+    case DType::kIQ4_NL: return functions_of<UnpackIq4Nl>();
+    case DType::kMXFP4: return functions_of<UnpackMxfp4>();
+    case DType::kQ2_K: return functions_of<UnpackQ2K>();
+    case DType::kQ3_K: return functions_of<UnpackQ3K>();
+    case DType::kQ4_K: return functions_of<UnpackQ4K>();
+    case DType::kQ5_K: return functions_of<UnpackQ5K>();
+    case DType::kQ6_K: return functions_of<UnpackQ6K>();
+    case DType::kIQ4_XS: return functions_of<UnpackIq4Xs>();
+    default: return {};
+  }
+}
+
+int64_t panel_lanes() { return kLanes; }
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::cpu {
+
+HWY_EXPORT(panel_functions);
+HWY_EXPORT(panel_lanes);
+
+namespace {
+
+constexpr int64_t kMostLanes = 16;
+
+// One block of codes, split into unpacked blocks, goes to one lane of a panel.
+void scatter_codes(const QuantizedLayout& layout, int64_t lanes, int64_t lane, const int16_t* codes,
+                   const float* scales, int64_t count, std::byte* out) {
+  const int64_t vector_bytes = 4 * lanes, elements = layout.elements();
+  const int64_t block_bytes = unpacked_block_bytes(layout, lanes), scale_count = layout.half_scales ? 2 : 1;
+  for (int64_t b = 0; b < count / elements;
+       ++b, codes += elements, scales += scale_count, out += block_bytes) {
+    std::byte* to = out + 4 * lane;
+    for (int64_t u = 0; u < elements / 4; ++u, to += 2 * vector_bytes) {
+      const int16_t words[4] = {codes[4 * u], codes[4 * u + 2], codes[4 * u + 1], codes[4 * u + 3]};
+      std::memcpy(to, words, 4);
+      std::memcpy(to + vector_bytes, words + 2, 4);
+    }
+    for (int64_t s = 0; s < scale_count; ++s, to += vector_bytes) std::memcpy(to, scales + s, sizeof(float));
+  }
+}
+
+void unpack_rows(const QuantizedLayout& layout, const BlockMatrix& w, int64_t row, int64_t block_begin,
+                 int64_t block_count, std::byte* out) {
+  const int64_t lanes = interleaved_rows(), elements = info(w.type).block_elements;
+  const int64_t split = elements / layout.elements(), row_bytes = dtype_bytes(w.type, w.K);
+  int16_t codes[256];
+  float scales[4];
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    const std::byte* blocks = w.data + std::min(row + lane, w.N - 1) * row_bytes;
+    for (int64_t b = 0; b < block_count; b += split) {
+      decode_signed_codes(w.type, blocks + (block_begin + b) / split * info(w.type).block_bytes, codes,
+                          scales);
+      scatter_codes(layout, lanes, lane, codes, scales, elements,
+                    out + b * unpacked_block_bytes(layout, lanes));
+    }
+  }
+}
+
+// The last rows, fewer than a panel has.
+void unpack_last_rows(const QuantizedLayout& layout, const BlockMatrix& w, int64_t row, int64_t block_begin,
+                      int64_t block_count, std::byte* out) {
+  constexpr int64_t kBytes = 256;  // of a row at a time, and more than a block
+  const int64_t lanes = interleaved_rows(), row_bytes = dtype_bytes(w.type, w.K);
+  const int64_t file_bytes = info(w.type).block_bytes, block_bytes = unpacked_block_bytes(layout, lanes);
+  const PanelFunctions functions = HWY_DYNAMIC_DISPATCH(panel_functions)(w.type);
+  std::byte rows[kMostLanes * kBytes];
+  const int64_t batch = kBytes / file_bytes;
+  for (int64_t b = 0; b < block_count; b += batch) {
+    const int64_t count = std::min(batch, block_count - b);
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      std::memcpy(rows + lane * kBytes,
+                  w.data + std::min(row + lane, w.N - 1) * row_bytes + (block_begin + b) * file_bytes,
+                  static_cast<size_t>(count * file_bytes));
+    functions.unpack(rows, kBytes, count, block_bytes, out + b * block_bytes);
+  }
+}
+
+}  // namespace
+
+int64_t interleaved_rows() { return HWY_DYNAMIC_DISPATCH(panel_lanes)(); }
+
+bool can_multiply_blocks(DType type) { return find_quantized_layout(type) != nullptr; }
+
+bool can_interleave_rows(DType type) {
+  const QuantizedLayout* layout = find_quantized_layout(type);
+  return layout != nullptr && layout->can_interleave();
+}
+
+void unpack_panel(const QuantizedLayout& layout, const BlockMatrix& w, int64_t row, int64_t block_begin,
+                  int64_t block_count, std::byte* out) {
+  if (!layout.can_interleave()) return unpack_rows(layout, w, row, block_begin, block_count, out);
+  const int64_t lanes = interleaved_rows(), row_bytes = dtype_bytes(w.type, w.K);
+  if (row + lanes > w.N) return unpack_last_rows(layout, w, row, block_begin, block_count, out);
+  const int64_t file_bytes = info(w.type).block_bytes;
+  const std::byte* from = w.data + row * row_bytes + block_begin * file_bytes * (w.interleaved ? lanes : 1);
+  HWY_DYNAMIC_DISPATCH(panel_functions)
+  (w.type).unpack(from, w.interleaved ? 0 : row_bytes, block_count, unpacked_block_bytes(layout, lanes), out);
+}
+
+void interleave_rows(DType type, int64_t N, int64_t K, const std::byte* from, std::byte* to,
+                     int64_t panel_begin, int64_t panel_end) {
+  const int64_t lanes = interleaved_rows(), row_bytes = dtype_bytes(type, K);
+  const int64_t block_count = K / info(type).block_elements;
+  const PanelFunctions functions = HWY_DYNAMIC_DISPATCH(panel_functions)(type);
+  TSR_CHECK(functions.interleave != nullptr, "interleave_rows: the type has only the file's layout");
+  for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+    const int64_t row = panel * lanes, offset = row * row_bytes;
+    if (row + lanes <= N) {
+      functions.interleave(from + offset, row_bytes, block_count, to + offset);
+    } else if (row < N) {
+      std::memcpy(to + offset, from + offset, static_cast<size_t>((N - row) * row_bytes));
+    }
+  }
+}
+
+void deinterleave_rows(DType type, int64_t N, int64_t K, const std::byte* from, std::byte* to,
+                       int64_t panel_begin, int64_t panel_end) {
+  const int64_t lanes = interleaved_rows(), row_bytes = dtype_bytes(type, K);
+  const QuantizedLayout* layout = find_quantized_layout(type);
+  TSR_CHECK(layout != nullptr && layout->can_interleave(),
+            "deinterleave_rows: the type has only the file's layout");
+  for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+    const int64_t row = panel * lanes, offset = row * row_bytes;
+    if (row + lanes <= N) {
+      deinterleave_panel(*layout, lanes, K / info(type).block_elements, from + offset, to + offset);
+    } else if (row < N) {
+      std::memcpy(to + offset, from + offset, static_cast<size_t>((N - row) * row_bytes));
+    }
+  }
+}
+
+}  // namespace tessera::cpu
+#endif

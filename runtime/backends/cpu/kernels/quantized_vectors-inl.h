@@ -1,0 +1,171 @@
+// Vectors of the quantised products, per instruction set: one 32-bit lane for each row of a panel, products
+// of bytes summed in pairs, rows interleaved in registers.
+#if defined(TSR_QUANTIZED_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TSR_QUANTIZED_VECTORS_INL_H_
+#undef TSR_QUANTIZED_VECTORS_INL_H_
+#else
+#define TSR_QUANTIZED_VECTORS_INL_H_
+#endif
+
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "runtime/backends/cpu/kernels/gemm_micro-inl.h"
+#include "runtime/backends/cpu/kernels/quantized_layout.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::HWY_NAMESPACE {
+
+using D8 = hn::Repartition<uint8_t, DF>;
+using D16 = hn::Repartition<int16_t, DF>;
+using D32 = hn::Repartition<int32_t, DF>;
+using V8 = hn::Vec<D8>;
+using V16 = hn::Vec<D16>;
+using V32 = hn::Vec<D32>;
+
+inline constexpr int64_t kVectorBytes = 4 * kLanes;
+// Where the parts of an unpacked kUnsigned256 block begin.
+inline constexpr int64_t kScales256 = 64 * kVectorBytes, kScale256 = 80 * kVectorBytes;
+inline constexpr int64_t kMins256 = 81 * kVectorBytes, kMinScale256 = 89 * kVectorBytes;
+
+HWY_INLINE V8 load_bytes(const std::byte* p) { return hn::LoadU(D8(), reinterpret_cast<const uint8_t*>(p)); }
+HWY_INLINE void store_bytes(V8 v, std::byte* p) { hn::StoreU(v, D8(), reinterpret_cast<uint8_t*>(p)); }
+HWY_INLINE VF load_floats(const std::byte* p) { return hn::BitCast(DF(), load_bytes(p)); }
+HWY_INLINE void store_floats(VF v, std::byte* p) { store_bytes(hn::BitCast(D8(), v), p); }
+
+HWY_INLINE float load_float(const std::byte* p) {
+  float value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+// The same four bytes in every lane.
+HWY_INLINE V8 load_unit(const std::byte* p) {
+  int32_t unit;
+  std::memcpy(&unit, p, sizeof unit);
+  return hn::BitCast(D8(), hn::Set(D32(), unit));
+}
+
+// f16 of each lane.
+HWY_INLINE VF load_f16(const std::byte* p) {
+  const hn::Rebind<hwy::float16_t, DF> d16;
+  return hn::PromoteTo(DF(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+}
+
+// Bytes shifted right by `kBits`, then masked: shifts of bytes alone do not exist.
+template <int kBits>
+HWY_INLINE V8 shift_bytes_right(V8 v) {
+  if constexpr (kBits == 0) {
+    return v;
+  } else {
+    const hn::Repartition<uint16_t, D8> d;
+    return hn::BitCast(D8(), hn::ShiftRight<kBits>(hn::BitCast(d, v)));
+  }
+}
+template <int kBits>
+HWY_INLINE V8 shift_bytes_left(V8 v) {
+  if constexpr (kBits == 0) {
+    return v;
+  } else {
+    const hn::Repartition<uint16_t, D8> d;
+    return hn::BitCast(D8(), hn::ShiftLeft<kBits>(hn::BitCast(d, v)));
+  }
+}
+HWY_INLINE V8 mask_bytes(V8 v, uint8_t mask) { return hn::And(v, hn::Set(D8(), mask)); }
+
+// Even and odd bytes of each pair, sign-extended.
+HWY_INLINE V16 even_bytes(V8 v) { return hn::ShiftRight<8>(hn::ShiftLeft<8>(hn::BitCast(D16(), v))); }
+HWY_INLINE V16 odd_bytes(V8 v) { return hn::ShiftRight<8>(hn::BitCast(D16(), v)); }
+
+// w[2i] * x[2i] + w[2i + 1] * x[2i + 1], w unsigned and at most 127, x signed.
+HWY_INLINE V16 multiply_byte_pairs(V8 w, V8 x) {
+#if HWY_TARGET == HWY_AVX3
+  return V16{_mm512_maddubs_epi16(w.raw, x.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return V16{_mm256_maddubs_epi16(w.raw, x.raw)};
+#elif HWY_TARGET == HWY_SSE4
+  return V16{_mm_maddubs_epi16(w.raw, x.raw)};
+#elif HWY_TARGET == HWY_NEON
+  const int8x16_t a = vreinterpretq_s8_u8(w.raw), b = vreinterpretq_s8_u8(x.raw);
+  return V16(
+      vpaddq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)), vmull_s8(vget_high_s8(a), vget_high_s8(b))));
+#else
+  return hn::Add(hn::Mul(even_bytes(w), even_bytes(x)), hn::Mul(odd_bytes(w), odd_bytes(x)));
+#endif
+}
+
+// a[2i] * b[2i] + a[2i + 1] * b[2i + 1].
+HWY_INLINE V32 multiply_pairs(V16 a, V16 b) {
+#if HWY_TARGET == HWY_AVX3
+  return V32{_mm512_madd_epi16(a.raw, b.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return V32{_mm256_madd_epi16(a.raw, b.raw)};
+#elif HWY_TARGET == HWY_SSE4
+  return V32{_mm_madd_epi16(a.raw, b.raw)};
+#elif HWY_TARGET == HWY_NEON
+  return V32(vpaddq_s32(vmull_s16(vget_low_s16(a.raw), vget_low_s16(b.raw)),
+                        vmull_s16(vget_high_s16(a.raw), vget_high_s16(b.raw))));
+#else
+  const V32 a32 = hn::BitCast(D32(), a), b32 = hn::BitCast(D32(), b);
+  const V32 even =
+      hn::Mul(hn::ShiftRight<16>(hn::ShiftLeft<16>(a32)), hn::ShiftRight<16>(hn::ShiftLeft<16>(b32)));
+  return hn::Add(even, hn::Mul(hn::ShiftRight<16>(a32), hn::ShiftRight<16>(b32)));
+#endif
+}
+
+// ---- rows to panels
+
+// 16 bytes of rows 0, 4, 8, ...: one row in each block of 16 bytes.
+template <class D>
+HWY_INLINE hn::Vec<D> load_every_fourth(D d, const std::byte* rows, int64_t stride) {
+  if constexpr (hn::MaxLanes(D()) == 16) {
+    return hn::LoadU(d, reinterpret_cast<const uint8_t*>(rows));
+  } else {
+    const hn::Half<D> half;
+    constexpr int64_t kRows = static_cast<int64_t>(hn::MaxLanes(D())) / 8;
+    return hn::Combine(d, load_every_fourth(half, rows + kRows * stride, stride),
+                       load_every_fourth(half, rows, stride));
+  }
+}
+
+// 16 bytes of each row, rows `stride` bytes apart, as four vectors with a lane for each row.
+HWY_INLINE void interleave_16_bytes(const std::byte* rows, int64_t stride, std::byte* out) {
+  const hn::Repartition<double, D8> d64;
+  const D8 d;
+  const VF r0 = hn::BitCast(DF(), load_every_fourth(d, rows, stride)),
+           r1 = hn::BitCast(DF(), load_every_fourth(d, rows + 1 * stride, stride));
+  const VF r2 = hn::BitCast(DF(), load_every_fourth(d, rows + 2 * stride, stride)),
+           r3 = hn::BitCast(DF(), load_every_fourth(d, rows + 3 * stride, stride));
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(DF(), r0, r1));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(DF(), r0, r1));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(DF(), r2, r3));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(DF(), r2, r3));
+  store_bytes(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), out);
+  store_bytes(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), out + kVectorBytes);
+  store_bytes(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), out + 2 * kVectorBytes);
+  store_bytes(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), out + 3 * kVectorBytes);
+}
+
+template <int kBytes>
+HWY_INLINE void interleave_units(const std::byte* rows, int64_t stride, std::byte* out) {
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kLanes; ++r) std::memcpy(out + r * kBytes, rows + r * stride, kBytes);
+}
+
+// One field of a block of each row; returns the end of what it wrote.
+template <int kBytes, int kUnits>
+HWY_INLINE std::byte* interleave_field(const std::byte* rows, int64_t stride, std::byte* out) {
+  if constexpr (kBytes == 4 && kUnits % 4 == 0) {
+#pragma GCC unroll 1
+    for (int i = 0; i < kUnits / 4; ++i)
+      interleave_16_bytes(rows + 16 * i, stride, out + 4 * i * kVectorBytes);
+  } else {
+#pragma GCC unroll 4
+    for (int i = 0; i < kUnits; ++i)
+      interleave_units<kBytes>(rows + kBytes * i, stride, out + i * kBytes * kLanes);
+  }
+  return out + kBytes * kUnits * kLanes;
+}
+
+}  // namespace tessera::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
