@@ -82,10 +82,9 @@ double integer_multiply_adds(int64_t rounds, int16_t seed, int32_t* sink) {
   for (int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 8
     for (int i = 0; i < kChains; ++i) {
-      __m256i factor = w;
-      asm volatile("" : "+x"(factor));  // a product of the same numbers would leave the loop
-      sums[i] = kBytes ? _mm256_add_epi16(sums[i], _mm256_maddubs_epi16(factor, x))
-                       : _mm256_add_epi32(sums[i], _mm256_madd_epi16(factor, x));
+      __m256i product = kBytes ? _mm256_maddubs_epi16(w, x) : _mm256_madd_epi16(w, x);
+      asm volatile("" : "+x"(product));  // or it would leave the loop
+      sums[i] = kBytes ? _mm256_add_epi16(sums[i], product) : _mm256_add_epi32(sums[i], product);
     }
   }
   __m256i total = sums[0];

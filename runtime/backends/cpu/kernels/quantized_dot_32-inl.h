@@ -53,8 +53,8 @@ HWY_INLINE void add_units(const std::byte* w, int64_t stride, const std::byte* x
 #pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m) {
       const V8 unit = load_unit(x + m * x_stride + 4 * u);
-      sums[m][0] = hn::Add(sums[m][0], multiply_byte_pairs(w0, unit));
-      sums[m][1] = hn::Add(sums[m][1], multiply_byte_pairs(w1, unit));
+      sums[m][0] = add_in_order(sums[m][0], multiply_byte_pairs(w0, unit));
+      sums[m][1] = add_in_order(sums[m][1], multiply_byte_pairs(w1, unit));
     }
   }
 }
@@ -117,8 +117,8 @@ HWY_INLINE void add_signed_units(const std::byte* w, int64_t stride, const std::
 #pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m) {
       const V16 pair = hn::BitCast(D16(), load_unit(x + m * x_stride + 4 * u));
-      sums[m][0] = hn::Add(sums[m][0], multiply_pairs(w0, pair));
-      sums[m][1] = hn::Add(sums[m][1], multiply_pairs(w1, pair));
+      sums[m][0] = add_in_order(sums[m][0], multiply_pairs(w0, pair));
+      sums[m][1] = add_in_order(sums[m][1], multiply_pairs(w1, pair));
     }
   }
 }

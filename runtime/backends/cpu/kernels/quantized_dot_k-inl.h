@@ -40,7 +40,7 @@ void dot_unsigned_256(const DotOperands& o) {
       for (int p = 0; p < 2; ++p) {
         const V16 scale = hn::BitCast(D16(), load_bytes(w + p * o.stride + kScales256 + g * kVectorBytes));
 #pragma GCC unroll 8
-        for (int m = 0; m < kRows; ++m) dots[m][p] = hn::Add(dots[m][p], multiply_pairs(sums[m][p], scale));
+        for (int m = 0; m < kRows; ++m) dots[m][p] = add_in_order(dots[m][p], multiply_pairs(sums[m][p], scale));
       }
     }
 #pragma GCC unroll 2
@@ -64,7 +64,7 @@ void dot_unsigned_256(const DotOperands& o) {
 #pragma GCC unroll 8
           for (int m = 0; m < kRows; ++m) {
             const V16 sums = hn::BitCast(D16(), load_unit(x + m * o.x_stride + 320 + 4 * i));
-            mins[m] = hn::Add(mins[m], multiply_pairs(min, sums));
+            mins[m] = add_in_order(mins[m], multiply_pairs(min, sums));
           }
         }
         const VF scale = load_floats(w + p * o.stride + kMinScale256);

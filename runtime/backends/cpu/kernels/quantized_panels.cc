@@ -20,7 +20,8 @@ namespace tessera::cpu {
 namespace {
 
 struct PanelFunctions {
-  void (*unpack)(const std::byte* from, int64_t stride, int64_t count, int64_t block_bytes, std::byte* out);
+  void (*unpack)(const std::byte* from, int64_t stride, int64_t count, int64_t block_bytes, std::byte* out,
+                 const std::byte* next);
   void (*interleave)(const std::byte* rows, int64_t stride, int64_t count, std::byte* out);
 };
 
@@ -31,13 +32,20 @@ struct PanelFunctions {
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
+HWY_INLINE void prefetch_bytes(const std::byte* p, int64_t count) {
+  for (int64_t i = 0; i < count; i += 64) __builtin_prefetch(p + i, 0, 3);
+}
+
 // Blocks of rows `stride` bytes apart, or with stride 0 an interleaved panel.
 template <class Unpack>
-void unpack_blocks(const std::byte* from, int64_t stride, int64_t count, int64_t block_bytes,
-                   std::byte* out) {
+void unpack_blocks(const std::byte* from, int64_t stride, int64_t count, int64_t block_bytes, std::byte* out,
+                   const std::byte* next) {
   constexpr int64_t kPanelBytes = kLanes * Unpack::kBlockBytes;
   if (stride == 0) {
-    for (int64_t b = 0; b < count; ++b) Unpack::unpack(from + b * kPanelBytes, out + b * block_bytes);
+    for (int64_t b = 0; b < count; ++b) {
+      if (next != nullptr) prefetch_bytes(next + b * kPanelBytes, kPanelBytes);
+      Unpack::unpack(from + b * kPanelBytes, out + b * block_bytes);
+    }
     return;
   }
   // Several blocks at a time: narrow stores have left for the cache when wide loads want them.
@@ -45,6 +53,9 @@ void unpack_blocks(const std::byte* from, int64_t stride, int64_t count, int64_t
   alignas(64) std::byte panel[kBatch * kPanelBytes];
   for (int64_t first = 0; first < count; first += kBatch) {
     const int64_t batch = std::min(kBatch, count - first);
+    if (next != nullptr)
+      for (int64_t lane = 0; lane < kLanes; ++lane)
+        prefetch_bytes(next + lane * stride + first * Unpack::kBlockBytes, batch * Unpack::kBlockBytes);
     for (int64_t b = 0; b < batch; ++b)
       Unpack::interleave(from + (first + b) * Unpack::kBlockBytes, stride, panel + b * kPanelBytes);
     for (int64_t b = 0; b < batch; ++b)
@@ -114,43 +125,59 @@ void scatter_codes(const QuantizedLayout& layout, int64_t lanes, int64_t lane, c
   }
 }
 
-void unpack_rows(const QuantizedLayout& layout, const BlockMatrix& w, int64_t row, int64_t block_begin,
-                 int64_t block_count, std::byte* out) {
-  const int64_t lanes = interleaved_rows(), elements = info(w.type).block_elements;
-  const int64_t split = elements / layout.elements(), row_bytes = dtype_bytes(w.type, w.K);
+}  // namespace
+
+PanelUnpacker::PanelUnpacker(const QuantizedLayout& layout, const BlockMatrix& w)
+    : layout_(layout),
+      w_(w),
+      lanes_(interleaved_rows()),
+      row_bytes_(dtype_bytes(w.type, w.K)),
+      file_bytes_(info(w.type).block_bytes),
+      block_bytes_(unpacked_block_bytes(layout, lanes_)),
+      unpack_blocks_(HWY_DYNAMIC_DISPATCH(panel_functions)(w.type).unpack) {}
+
+const std::byte* PanelUnpacker::find_block(int64_t row, int64_t block) const {
+  return w_.data + row * row_bytes_ + block * file_bytes_ * (w_.interleaved ? lanes_ : 1);
+}
+
+void PanelUnpacker::unpack(int64_t row, int64_t block_begin, int64_t block_count, std::byte* out,
+                           const std::byte* next) const {
+  if (unpack_blocks_ == nullptr) return unpack_rows(row, block_begin, block_count, out);
+  if (row + lanes_ > w_.N) return unpack_last_rows(row, block_begin, block_count, out);
+  unpack_blocks_(find_block(row, block_begin), w_.interleaved ? 0 : row_bytes_, block_count, block_bytes_, out,
+                 next);
+}
+
+// Without a vector unpacker. A block of the file may be several unpacked ones.
+void PanelUnpacker::unpack_rows(int64_t row, int64_t block_begin, int64_t block_count, std::byte* out) const {
+  const int64_t elements = info(w_.type).block_elements, split = elements / layout_.elements();
   int16_t codes[256];
   float scales[4];
-  for (int64_t lane = 0; lane < lanes; ++lane) {
-    const std::byte* blocks = w.data + std::min(row + lane, w.N - 1) * row_bytes;
+  for (int64_t lane = 0; lane < lanes_; ++lane) {
+    const std::byte* blocks = w_.data + std::min(row + lane, w_.N - 1) * row_bytes_;
     for (int64_t b = 0; b < block_count; b += split) {
-      decode_signed_codes(w.type, blocks + (block_begin + b) / split * info(w.type).block_bytes, codes,
-                          scales);
-      scatter_codes(layout, lanes, lane, codes, scales, elements,
-                    out + b * unpacked_block_bytes(layout, lanes));
+      decode_signed_codes(w_.type, blocks + (block_begin + b) / split * file_bytes_, codes, scales);
+      scatter_codes(layout_, lanes_, lane, codes, scales, elements, out + b * block_bytes_);
     }
   }
 }
 
 // The last rows, fewer than a panel has.
-void unpack_last_rows(const QuantizedLayout& layout, const BlockMatrix& w, int64_t row, int64_t block_begin,
-                      int64_t block_count, std::byte* out) {
+void PanelUnpacker::unpack_last_rows(int64_t row, int64_t block_begin, int64_t block_count,
+                                     std::byte* out) const {
   constexpr int64_t kBytes = 256;  // of a row at a time, and more than a block
-  const int64_t lanes = interleaved_rows(), row_bytes = dtype_bytes(w.type, w.K);
-  const int64_t file_bytes = info(w.type).block_bytes, block_bytes = unpacked_block_bytes(layout, lanes);
-  const PanelFunctions functions = HWY_DYNAMIC_DISPATCH(panel_functions)(w.type);
   std::byte rows[kMostLanes * kBytes];
-  const int64_t batch = kBytes / file_bytes;
+  const int64_t batch = kBytes / file_bytes_;
   for (int64_t b = 0; b < block_count; b += batch) {
     const int64_t count = std::min(batch, block_count - b);
-    for (int64_t lane = 0; lane < lanes; ++lane)
-      std::memcpy(rows + lane * kBytes,
-                  w.data + std::min(row + lane, w.N - 1) * row_bytes + (block_begin + b) * file_bytes,
-                  static_cast<size_t>(count * file_bytes));
-    functions.unpack(rows, kBytes, count, block_bytes, out + b * block_bytes);
+    for (int64_t lane = 0; lane < lanes_; ++lane)
+      std::memcpy(
+          rows + lane * kBytes,
+          w_.data + std::min(row + lane, w_.N - 1) * row_bytes_ + (block_begin + b) * file_bytes_,
+          static_cast<size_t>(count * file_bytes_));
+    unpack_blocks_(rows, kBytes, count, block_bytes_, out + b * block_bytes_, nullptr);
   }
 }
-
-}  // namespace
 
 int64_t interleaved_rows() { return HWY_DYNAMIC_DISPATCH(panel_lanes)(); }
 
@@ -159,17 +186,6 @@ bool can_multiply_blocks(DType type) { return find_quantized_layout(type) != nul
 bool can_interleave_rows(DType type) {
   const QuantizedLayout* layout = find_quantized_layout(type);
   return layout != nullptr && layout->can_interleave();
-}
-
-void unpack_panel(const QuantizedLayout& layout, const BlockMatrix& w, int64_t row, int64_t block_begin,
-                  int64_t block_count, std::byte* out) {
-  if (!layout.can_interleave()) return unpack_rows(layout, w, row, block_begin, block_count, out);
-  const int64_t lanes = interleaved_rows(), row_bytes = dtype_bytes(w.type, w.K);
-  if (row + lanes > w.N) return unpack_last_rows(layout, w, row, block_begin, block_count, out);
-  const int64_t file_bytes = info(w.type).block_bytes;
-  const std::byte* from = w.data + row * row_bytes + block_begin * file_bytes * (w.interleaved ? lanes : 1);
-  HWY_DYNAMIC_DISPATCH(panel_functions)
-  (w.type).unpack(from, w.interleaved ? 0 : row_bytes, block_count, unpacked_block_bytes(layout, lanes), out);
 }
 
 void interleave_rows(DType type, int64_t N, int64_t K, const std::byte* from, std::byte* to,

@@ -18,12 +18,15 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kUnpackedBytes = int64_t{192} << 10;  // of panels at a time: in L2, with activations
-constexpr int64_t kFewBytes = int64_t{8} << 10;         // for few rows: in L1
-constexpr int64_t kFewRows = 4;
+constexpr int64_t kFewRows = 8;
+constexpr int64_t kFewBytes = int64_t{16} << 10;       // of two unpacked panels, for few rows: in L1
+constexpr int64_t kPairBytes = int64_t{12} << 10;      // of two panels, for many rows: in L1 with kRowBlock rows of x
+constexpr int64_t kStripBytes = int64_t{160} << 10;    // of all panels that kRowBlock rows meet: in L2
+constexpr int64_t kRowBlock = 16;
 
 struct Q8Product {
   const QuantizedLayout& layout;
+  PanelUnpacker unpacker;
   const BlockMatrix& w;
   const std::byte* x;
   int64_t x_stride;
@@ -47,11 +50,10 @@ void quantize_row(const QuantizedLayout& layout, const float* x, int64_t K, std:
     quantize_activation_block(layout, x + k, out);
 }
 
-template <int kRows>
-using DotFunction = void (*)(const DotOperands&);
+using DotFunction = void(const DotOperands&);
 
 template <int kRows>
-DotFunction<kRows> dot_function(const QuantizedLayout& layout) {
+DotFunction* dot_function(const QuantizedLayout& layout) {
   switch (layout.form) {
     case DotForm::kUnsigned32:
       return layout.has_min ? dot_unsigned_32<false, true, kRows> : dot_unsigned_32<true, false, kRows>;
@@ -63,67 +65,132 @@ DotFunction<kRows> dot_function(const QuantizedLayout& layout) {
   return nullptr;
 }
 
-// Sums of kRows rows and two panels: from y (or zero) to y (with bias). Columns outside the range are not
-// touched.
-template <int kRows>
-void run_tile(const Q8Product& p, DotFunction<kRows> dot, DotOperands operands, int64_t m, int64_t n,
-              bool first, bool last) {
-  constexpr int64_t kWidth = 2 * kLanes;
-  alignas(64) float sums[kRows * kWidth];
-  operands.sums = sums;
-  const int64_t begin = std::max(p.n_begin, n), end = std::min(p.n_end, n + kWidth);
-  const bool whole = begin == n && end == n + kWidth;
-  if (first || !whole) std::fill_n(sums, kRows * kWidth, 0.0f);
-  if (!first)
-    for (int r = 0; r < kRows; ++r)
-      std::copy(p.y + (m + r) * p.w.N + begin, p.y + (m + r) * p.w.N + end, sums + r * kWidth + (begin - n));
-  dot(operands);
-  for (int r = 0; r < kRows; ++r) {
+// Dot products for four rows, two and one.
+struct DotFunctions {
+  DotFunction *four, *two, *one;
+  explicit DotFunctions(const QuantizedLayout& layout)
+      : four(dot_function<4>(layout)), two(dot_function<2>(layout)), one(dot_function<1>(layout)) {}
+};
+
+inline constexpr int64_t kPairLanes = 2 * kLanes;
+
+// Adds products of `rows` rows with two panels to sums [rows][kPairLanes].
+void add_products(const DotFunctions& dots, DotOperands operands, int64_t rows) {
+  for (; rows >= 4; rows -= 4, operands.x += 4 * operands.x_stride, operands.sums += 4 * kPairLanes)
+    dots.four(operands);
+  if (rows >= 2) {
+    dots.two(operands);
+    rows -= 2, operands.x += 2 * operands.x_stride, operands.sums += 2 * kPairLanes;
+  }
+  if (rows > 0) dots.one(operands);
+}
+
+// Sums of rows [m, m + rows) and columns [n, n + kPairLanes) from y, or to y; columns outside the range are
+// neither read nor written.
+void load_sums(const Q8Product& p, int64_t m, int64_t rows, int64_t n, float* sums) {
+  const int64_t begin = std::max(p.n_begin, n), end = std::min(p.n_end, n + kPairLanes);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* y = p.y + (m + r) * p.w.N;
+    if (end - begin == kPairLanes) {
+      hn::Store(hn::LoadU(DF(), y + n), DF(), sums + r * kPairLanes);
+      hn::Store(hn::LoadU(DF(), y + n + kLanes), DF(), sums + r * kPairLanes + kLanes);
+    } else {
+      std::fill_n(sums + r * kPairLanes, kPairLanes, 0.0f);
+      std::copy(y + begin, y + end, sums + r * kPairLanes + (begin - n));
+    }
+  }
+}
+
+void store_sums(const Q8Product& p, int64_t m, int64_t rows, int64_t n, bool last, const float* sums) {
+  const int64_t begin = std::max(p.n_begin, n), end = std::min(p.n_end, n + kPairLanes);
+  const float* bias = last ? p.bias : nullptr;
+  for (int64_t r = 0; r < rows; ++r) {
     float* y = p.y + (m + r) * p.w.N;
-    if (last && p.bias != nullptr)
-      for (int64_t i = begin; i < end; ++i) sums[r * kWidth + i - n] += p.bias[i];
-    std::copy(sums + r * kWidth + (begin - n), sums + r * kWidth + (end - n), y + begin);
+    if (end - begin == kPairLanes) {
+      for (int64_t i = 0; i < kPairLanes; i += kLanes) {
+        const VF sum = hn::Load(DF(), sums + r * kPairLanes + i);
+        hn::StoreU(bias == nullptr ? sum : hn::Add(sum, hn::LoadU(DF(), bias + n + i)), DF(), y + n + i);
+      }
+    } else {
+      for (int64_t i = begin; i < end; ++i)
+        y[i] = sums[r * kPairLanes + i - n] + (bias == nullptr ? 0.0f : bias[i]);
+    }
+  }
+}
+
+// Up to kFewRows rows: a pair of panels passes through L1 once. While a part of it is multiplied, the next is
+// fetched.
+void multiply_few(const Q8Product& p, int64_t n_first) {
+  const int64_t block_bytes = p.unpacker.block_bytes(), x_bytes = activation_block_bytes(p.layout);
+  const int64_t block_count = p.w.K / p.layout.elements(), unit = 256 / p.layout.elements();
+  const int64_t chunk = std::max(kFewBytes / (2 * block_bytes) / unit, int64_t{1}) * unit;
+  const DotFunctions dots(p.layout);
+  alignas(64) float sums[kFewRows * kPairLanes];
+  for (int64_t n = n_first; n < p.n_end; n += kPairLanes) {
+    std::fill_n(sums, p.M * kPairLanes, 0.0f);
+    for (int64_t block = 0; block < block_count; block += chunk) {
+      const int64_t count = std::min(chunk, block_count - block);
+      for (int64_t i = 0; i < 2; ++i) {
+        const int64_t row = n + i * kLanes, next_row = row + kPairLanes;
+        const std::byte* next = block + chunk < block_count ? p.unpacker.find_block(row, block + chunk)
+                                : next_row < p.n_end        ? p.unpacker.find_block(next_row, 0)
+                                                            : nullptr;
+        p.unpacker.unpack(row, block, count, p.scratch + i * count * block_bytes, next);
+      }
+      add_products(dots,
+                   {.block_count = count,
+                    .panels = p.scratch,
+                    .stride = count * block_bytes,
+                    .x = p.x + block * x_bytes,
+                    .x_stride = p.x_stride,
+                    .sums = sums},
+                   p.M);
+    }
+    store_sums(p, 0, p.M, n, true, sums);
+  }
+}
+
+// More rows: a strip of panels is unpacked into L2, a part of K at a time. kRowBlock rows of x stay in L1 while
+// the strip's pairs pass, and each pair while the rows do.
+void multiply_many(const Q8Product& p, int64_t n_first) {
+  const int64_t block_bytes = p.unpacker.block_bytes(), x_bytes = activation_block_bytes(p.layout);
+  const int64_t block_count = p.w.K / p.layout.elements(), unit = 256 / p.layout.elements();
+  const int64_t chunk = std::max(kPairBytes / (2 * block_bytes) / unit, int64_t{1}) * unit;
+  const int64_t strip_rows = kStripBytes / (chunk * block_bytes) / 2 * kPairLanes;
+  const DotFunctions dots(p.layout);
+  alignas(64) float sums[kRowBlock * kPairLanes];
+  for (int64_t strip = n_first; strip < p.n_end; strip += strip_rows) {
+    const int64_t strip_end = std::min(p.n_end, strip + strip_rows);
+    for (int64_t block = 0; block < block_count; block += chunk) {
+      const int64_t count = std::min(chunk, block_count - block), panel_bytes = count * block_bytes;
+      for (int64_t n = strip, i = 0; n < strip_end; n += kLanes, ++i)
+        p.unpacker.unpack(n, block, count, p.scratch + i * panel_bytes);
+      for (int64_t m = 0; m < p.M; m += kRowBlock) {
+        const int64_t rows = std::min(kRowBlock, p.M - m);
+        for (int64_t n = strip, i = 0; n < strip_end; n += kPairLanes, i += 2) {
+          if (block == 0) {
+            std::fill_n(sums, rows * kPairLanes, 0.0f);
+          } else {
+            load_sums(p, m, rows, n, sums);
+          }
+          add_products(dots,
+                       {.block_count = count,
+                        .panels = p.scratch + i * panel_bytes,
+                        .stride = panel_bytes,
+                        .x = p.x + m * p.x_stride + block * x_bytes,
+                        .x_stride = p.x_stride,
+                        .sums = sums},
+                       rows);
+          store_sums(p, m, rows, n, block + count == block_count, sums);
+        }
+      }
+    }
   }
 }
 
 void multiply_q8(const Q8Product& p) {
-  const QuantizedLayout& layout = p.layout;
-  const int64_t block_bytes = unpacked_block_bytes(layout, kLanes), x_bytes = activation_block_bytes(layout);
-  const int64_t block_count = p.w.K / layout.elements();
-  // Blocks and panels unpacked at a time; chunks begin at multiples of 256 elements.
-  const int64_t unit = 256 / layout.elements();
-  const int64_t most_blocks = p.M <= kFewRows ? kFewBytes / (2 * block_bytes) / unit * unit : 8 * unit;
-  const int64_t chunk = std::clamp(most_blocks, unit, std::max(unit, block_count));
-  const int64_t panels =
-      p.M <= kFewRows ? 2 : std::max<int64_t>(2, kUnpackedBytes / (chunk * block_bytes) / 2 * 2);
-  const auto dot4 = dot_function<4>(layout);
-  const auto dot2 = dot_function<2>(layout);
-  const auto dot1 = dot_function<1>(layout);
   const int64_t n_first = p.w.interleaved ? p.n_begin / kLanes * kLanes : p.n_begin;
-  for (int64_t strip = n_first; strip < p.n_end; strip += panels * kLanes) {
-    const int64_t strip_end = std::min(p.n_end, strip + panels * kLanes);
-    for (int64_t block = 0; block < block_count; block += chunk) {
-      const int64_t count = std::min(chunk, block_count - block);
-      const bool first = block == 0, last = block + count == block_count;
-      for (int64_t n = strip, i = 0; n < strip_end; n += kLanes, ++i)
-        unpack_panel(layout, p.w, n, block, count, p.scratch + i * count * block_bytes);
-      for (int64_t m = 0; m < p.M;) {
-        const int64_t rows = p.M - m >= 4 ? 4 : p.M - m >= 2 ? 2 : 1;
-        DotOperands operands{.block_count = count,
-                             .panels = p.scratch,
-                             .stride = count * block_bytes,
-                             .x = p.x + m * p.x_stride + block * x_bytes,
-                             .x_stride = p.x_stride,
-                             .sums = nullptr};
-        for (int64_t n = strip; n < strip_end; n += 2 * kLanes, operands.panels += 2 * operands.stride) {
-          if (rows == 4) run_tile<4>(p, dot4, operands, m, n, first, last);
-          if (rows == 2) run_tile<2>(p, dot2, operands, m, n, first, last);
-          if (rows == 1) run_tile<1>(p, dot1, operands, m, n, first, last);
-        }
-        m += rows;
-      }
-    }
-  }
+  return p.M <= kFewRows ? multiply_few(p, n_first) : multiply_many(p, n_first);
 }
 
 }  // namespace tessera::cpu::HWY_NAMESPACE
@@ -154,8 +221,10 @@ void quantize_rows(DType type, const float* x, int64_t M, int64_t K, std::byte* 
 
 void multiply_blocks_q8(const BlockMatrix& w, const std::byte* x, int64_t M, const float* bias, float* y,
                         int64_t n_begin, int64_t n_end, void* scratch) {
+  const QuantizedLayout& layout = quantized_layout(w.type);
   HWY_DYNAMIC_DISPATCH(multiply_q8)
-  ({.layout = quantized_layout(w.type),
+  ({.layout = layout,
+    .unpacker = PanelUnpacker(layout, w),
     .w = w,
     .x = x,
     .x_stride = quantized_row_bytes(w.type, w.K),

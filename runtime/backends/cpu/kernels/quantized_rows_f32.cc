@@ -21,6 +21,7 @@ constexpr int64_t kGradientRows = 64;  // rows of W decoded at a time
 
 struct F32Product {
   const QuantizedLayout& layout;
+  PanelUnpacker unpacker;
   const BlockMatrix& w;
   const float* x;  // dy for the transposed product
   int64_t M;
@@ -115,7 +116,7 @@ void decode_block(const QuantizedLayout& layout, const std::byte* block, float* 
 void decode_panel(const F32Product& p, int64_t row, int64_t k, int64_t count, std::byte* unpacked, float* out,
                   int64_t stride) {
   const int64_t elements = p.layout.elements(), block_bytes = unpacked_block_bytes(p.layout, kLanes);
-  unpack_panel(p.layout, p.w, row, k / elements, count / elements, unpacked);
+  p.unpacker.unpack(row, k / elements, count / elements, unpacked);
   for (int64_t b = 0; b < count / elements; ++b)
     decode_block(p.layout, unpacked + b * block_bytes, out + b * elements * stride, stride);
 }
@@ -204,30 +205,16 @@ int64_t block_product_scratch_bytes() {
 
 void multiply_blocks_f32(const BlockMatrix& w, const float* x, int64_t M, const float* bias, float* y,
                          int64_t n_begin, int64_t n_end, void* scratch) {
+  const QuantizedLayout& layout = quantized_layout(w.type);
   HWY_DYNAMIC_DISPATCH(multiply_f32)
-  ({.layout = quantized_layout(w.type),
-    .w = w,
-    .x = x,
-    .M = M,
-    .bias = bias,
-    .y = y,
-    .begin = n_begin,
-    .end = n_end,
-    .scratch = scratch});
+  ({layout, PanelUnpacker(layout, w), w, x, M, bias, y, n_begin, n_end, scratch});
 }
 
 void multiply_blocks_transposed(const BlockMatrix& w, const float* dy, int64_t M, float* dx, int64_t k_begin,
                                 int64_t k_end, void* scratch) {
+  const QuantizedLayout& layout = quantized_layout(w.type);
   HWY_DYNAMIC_DISPATCH(multiply_transposed)
-  ({.layout = quantized_layout(w.type),
-    .w = w,
-    .x = dy,
-    .M = M,
-    .bias = nullptr,
-    .y = dx,
-    .begin = k_begin,
-    .end = k_end,
-    .scratch = scratch});
+  ({layout, PanelUnpacker(layout, w), w, dy, M, nullptr, dx, k_begin, k_end, scratch});
 }
 
 }  // namespace tessera::cpu

@@ -112,6 +112,17 @@ HWY_INLINE V32 multiply_pairs(V16 a, V16 b) {
 #endif
 }
 
+// sum + term, in the order written: GCC else makes trees of the sums of a loop, computes all terms first and
+// keeps them in memory.
+template <class V>
+HWY_INLINE V add_in_order(V sum, V term) {
+  V result = hn::Add(sum, term);
+#if HWY_ARCH_X86
+  asm("" : "+v"(result.raw));
+#endif
+  return result;
+}
+
 // ---- rows to panels
 
 // 16 bytes of rows 0, 4, 8, ...: one row in each block of 16 bytes.
