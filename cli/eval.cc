@@ -10,7 +10,7 @@ namespace cli {
 namespace {
 struct Arguments : Common {
   std::string model, data;
-  std::optional<std::string> weights, precision;
+  std::optional<std::string> weights, precision, activations;
   std::optional<int64_t> batch, seq;
   bool special = false;
 };
@@ -29,6 +29,10 @@ void register_eval(CLI::App& app) {
   command->add_option("--seq", args->seq, "tokens a sequence (default 128)");
   command->add_option("--precision", args->precision,
                       "f32, tf32, bf16, f16 or fp8: what is computed in (default f32)");
+  command->add_option(
+      "--activations", args->activations,
+      "f32 or q8: what multiplies weights of block types, rows of q8 being rounded to 8 bits first, as "
+      "`generate` does (default: f32)");
   command->add_option("--weights", args->weights,
                       "bf16, int8 or int4: how matrices are kept (default model: as they are)");
   command->add_flag("--special", args->special,
@@ -49,6 +53,7 @@ void register_eval(CLI::App& app) {
     set(options, "batch", args->batch);
     set(options, "precision", args->precision);
     set(options, "weights", args->weights);
+    set(options, "activations", args->activations);
     set(options, "evaluate_only", int64_t{1});
     const Trainer trainer = make_interruptible<Trainer>(tsr_trainer_new, runtime, model.get(),
                                                         static_cast<const tsr_dataset*>(dataset.get()),

@@ -12,7 +12,7 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, prompt, precision, weights;
+  std::string model, prompt, precision, weights, activations;
   std::vector<std::string> stop;
   int64_t count = 128;
   std::optional<int64_t> top_k, draw_seed, context;  // absent: the library decides
@@ -70,6 +70,10 @@ void register_generate(CLI::App& app) {
   command->add_option(
       "--precision", args->precision,
       "f32 or bf16: activations and caches; tf32: f32, except in matrix products (default: f32)");
+  command->add_option(
+      "--activations", args->activations,
+      "f32 or q8: what multiplies weights of block types, rows of q8 being rounded to 8 bits first; "
+      "auto: q8 where the devices have such kernels (default: auto)");
   command->add_option("--weights", args->weights,
                       "bf16, int8 or int4: how matrices are kept (default: as they are)");
   command->add_flag("--echo", args->echo, "print the prompt too");
@@ -93,6 +97,7 @@ void register_generate(CLI::App& app) {
     set(options, "special", int64_t{args->special});
     if (!args->precision.empty()) set(options, "precision", args->precision);
     if (!args->weights.empty()) set(options, "weights", args->weights);
+    if (!args->activations.empty()) set(options, "activations", args->activations);
     set(options, "context", args->context);
     if (!args->stop.empty()) set(options, "stop", Json(args->stop).dump());
     const Generator generator =

@@ -1,6 +1,7 @@
 #include "graph/op_def.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "graph/base/text.h"
 
@@ -106,6 +107,23 @@ class ExtentSolver {
   std::vector<Equation> equations_;
 };
 
+// The last dim of a block type is cut in whole blocks: the unit of its major factor in steps of that factor.
+void bind_units(ShardingRule& rule, const ShardingRule::OperandDims& dims, const TensorType& type) {
+  const int64_t block = info(type.dtype).block_elements;
+  if (block == 1 || dims.empty()) return;
+  int64_t span = 1;  // elements of the dim that one step of the factor covers
+  Factor* major = nullptr;
+  for (const char name : dims.back()) {
+    Factor* factor = rule.find(name);
+    if (major == nullptr && (factor->extent != 1 || name == dims.back().back())) {
+      major = factor;
+    } else if (major != nullptr) {
+      span *= std::max<int64_t>(1, factor->extent);
+    }
+  }
+  if (major != nullptr) major->unit = std::lcm(major->unit, block / std::gcd(block, span));
+}
+
 }  // namespace
 
 bool is_implied(const OpDef& op, const Attr& attr) {
@@ -118,7 +136,10 @@ Status bind_extents(ShardingRule& rule, std::span<const TensorType> inputs,
   ExtentSolver solver(rule);
   TSR_RETURN_IF_ERROR(solver.add("input", rule.inputs, inputs));
   TSR_RETURN_IF_ERROR(solver.add("output", rule.outputs, outputs));
-  return solver.solve();
+  TSR_RETURN_IF_ERROR(solver.solve());
+  for (size_t i = 0; i < inputs.size(); ++i) bind_units(rule, rule.inputs[i], inputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) bind_units(rule, rule.outputs[i], outputs[i]);
+  return {};
 }
 
 }  // namespace tessera

@@ -98,7 +98,8 @@ struct OpDef {
 bool is_implied(const OpDef& op, const Attr& attr);
 
 // Sets `extent` of every factor of `rule` from operand shapes (products included); reports a mismatch.
-// Symbols are extents too: equal symbols match.
+// Symbols are extents too: equal symbols match. The `unit` of a factor that block types pack becomes a
+// multiple of their blocks.
 Status bind_extents(ShardingRule& rule, std::span<const TensorType> inputs, std::span<const TensorType> outputs);
 
 // The table in graph/ops/registry.cc.

@@ -92,6 +92,14 @@ class FileSource final : public ByteSource {
     return bytes_.map(offset, bytes);
   }
 
+  // Whole pages alone: those at both ends are others' too.
+  void drop(std::span<const std::byte> bytes) const override {
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
+    const auto end = reinterpret_cast<uintptr_t>(bytes.data() + bytes.size()) / page * page;
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+
   // Checks by name, so that models hold no descriptors. Where the name refers to another file by now, the
   // mapped one still exists.
   Status unchanged() const override {

@@ -58,6 +58,8 @@ class ByteSource {
   // kFailedPrecondition if a mapped file was written to since: its values no longer belong to one file, and
   // reading beyond a nearer end would kill the process.
   virtual Status unchanged() const { return {}; }
+  // Gives back the memory of bytes that `map` returned, after a copy of them: they are read again when used.
+  virtual void drop(std::span<const std::byte>) const {}
 };
 Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path);  // mmap
 std::shared_ptr<const ByteSource> bytes_in_memory(std::span<const std::byte> bytes,

@@ -5,6 +5,7 @@
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
+#include "graph/transform/weight_storage.h"
 #include "serialize/file_limits.h"
 
 namespace tessera {
@@ -51,17 +52,21 @@ Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, cons
   const std::string on = reader.text("on");
   TSR_RETURN_IF_ERROR(reader.finish());
   Model made = model.snapshot();
-  std::vector<TensorId> weights = adaptable_weights(made.graph);
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph base, with_logical_weights(made.graph));
+  std::vector<TensorId> weights = adaptable_weights(base.graph);
   if (!trim(on).empty()) {
-    TSR_ASSIGN_OR_RETURN(weights, matching_parameters(made.graph, on, weights, "adapters"));
+    TSR_ASSIGN_OR_RETURN(weights, matching_parameters(base.graph, on, weights, "adapters"));
   }
-  TSR_ASSIGN_OR_RETURN(made.graph, with_adapters(made.graph, weights, adapters));
+  TSR_ASSIGN_OR_RETURN(const Graph adapted, with_adapters(base.graph, weights, adapters));
+  TSR_ASSIGN_OR_RETURN(made.graph, with_stored_weights(adapted, {.types = base.stored}));
   TSR_RETURN_IF_ERROR(check_storable(made));
   return shared_from(std::move(made), model);
 }
 
 std::optional<AdapterSummary> adapter_summary(const Graph& graph) {
-  const std::vector<Adapter> all = find_adapters(graph);
+  const Result<LogicalGraph> logical = with_logical_weights(graph);
+  if (!logical.ok()) return std::nullopt;  // of a graph with gradients
+  const std::vector<Adapter> all = find_adapters(logical->graph);
   if (all.empty()) return std::nullopt;
   const Shape& a = graph.type(*graph.find_tensor(all[0].a)).shape;
   AdapterSummary summary;
@@ -73,11 +78,16 @@ std::optional<AdapterSummary> adapter_summary(const Graph& graph) {
 
 Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
   Model made = model.snapshot();
-  const std::vector<Adapter> all = find_adapters(made.graph);
+  TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(made.graph));
+  const std::vector<Adapter> all = find_adapters(logical.graph);
   if (all.empty())
     return Status(StatusCode::kFailedPrecondition, "merge: the model has no adapters to take in");
   for (const Adapter& it : all) {
-    TSR_ASSIGN_OR_RETURN(const HostTensor weight, model.read_uncached(it.weight, model.seed()));
+    TSR_ASSIGN_OR_RETURN(HostTensor weight, model.read_uncached(it.weight, model.seed()));
+    // A sum that was rounded to few bits again would lose the adapter: it stays f32.
+    if (logical.stored.erase(it.weight) > 0) {
+      TSR_ASSIGN_OR_RETURN(weight, widen_weight(weight));
+    }
     TSR_ASSIGN_OR_RETURN(const HostTensor a, model.read_uncached(it.a, model.seed()));
     TSR_ASSIGN_OR_RETURN(const HostTensor b, model.read_uncached(it.b, model.seed()));
     const DType dtype = weight.type.dtype;
@@ -88,7 +98,8 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
         it.weight, dtype == DType::kF32 ? merged<float>(weight, a, b, it) : merged<double>(weight, a, b, it));
   }
   for (const Adapter& it : all) made.parameters.erase(it.a), made.parameters.erase(it.b);
-  TSR_ASSIGN_OR_RETURN(made.graph, without_adapters(made.graph));
+  TSR_ASSIGN_OR_RETURN(const Graph plain, without_adapters(logical.graph));
+  TSR_ASSIGN_OR_RETURN(made.graph, with_stored_weights(plain, {.types = logical.stored}));
   return shared_from(std::move(made), model);
 }
 

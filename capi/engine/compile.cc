@@ -105,7 +105,7 @@ Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const Comp
 Result<CompiledProgram> compile_training_as_set(const Graph& forward, bool language_model,
                                          const TrainerSettings& settings,
                                          const std::shared_ptr<DeviceSet>& devices) {
-  TSR_ASSIGN_OR_RETURN(const Graph with_loss, forward_with_loss(forward, language_model, settings));
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph with_loss, forward_with_loss(forward, language_model, settings));
   std::vector<GraphToPlan> graphs;
   const auto add = [&](std::string name, Graph graph) {
     graphs.push_back(
@@ -161,14 +161,17 @@ Result<CompiledProgram> with_remedy(Result<CompiledProgram> made, DType precisio
              info(precision).name, devices.text(), made.status().message()));
 }
 
-// Whether products of this type have a kernel there.
-bool computes_in(const DeviceSet& devices, DType dtype) {
-  const OpDef* const op = find_op("matmul");
-  const TensorType operand{dtype, {16, 16}};
-  const std::vector<TensorType> inputs = {operand, operand}, outputs = {operand};
+// Whether an op of such operands has a kernel there.
+bool has_kernel(const DeviceSet& devices, std::string_view name, const std::vector<TensorType>& inputs,
+                const TensorType& output, const std::vector<Attr>& given = {}) {
+  const OpDef* const op = find_op(name);
+  const std::vector<TensorType> outputs = {output};
   std::vector<Attr> attrs;
-  for (const AttrSpec& spec : op->attrs)
-    attrs.push_back({std::string(spec.name), spec.default_value.value_or(AttrValue{})});
+  for (const AttrSpec& spec : op->attrs) {
+    const auto own = std::ranges::find(given, spec.name, &Attr::name);
+    attrs.push_back(
+        {std::string(spec.name), own == given.end() ? spec.default_value.value_or(AttrValue{}) : own->value});
+  }
   ShardingRule rule = op->sharding({attrs, inputs, outputs, {}});
   if (!bind_extents(rule, inputs, outputs).ok()) return false;
   std::vector<FactorView> factors;
@@ -177,11 +180,26 @@ bool computes_in(const DeviceSet& devices, DType dtype) {
   return devices.catalog().query(*op, {attrs, inputs, outputs, factors}).ok();
 }
 
+// Whether products of this type have a kernel there.
+bool computes_in(const DeviceSet& devices, DType dtype) {
+  const TensorType operand{dtype, {16, 16}};
+  return has_kernel(devices, "matmul", {operand, operand}, operand);
+}
+
+Activations finalized(Activations activations, DType precision, const DeviceSet& devices) {
+  if (activations != Activations::kAuto) return activations;
+  const TensorType x{precision, {1, 256}}, w{DType::kQ8_0, {16, 256}}, y{precision, {1, 16}};
+  const bool rounds =
+      has_kernel(devices, "quantized_matmul", {x, w}, y, {{"activations", std::string("q8")}});
+  return rounds ? Activations::kQ8 : Activations::kF32;
+}
+
 }  // namespace
 
 TrainerSettings finalized(TrainerSettings settings, const DeviceSet& devices) {
   if (settings.step.fp8_matmuls)
     settings.precision = computes_in(devices, DType::kBF16) ? DType::kBF16 : DType::kF32;
+  settings.eval_activations = finalized(settings.eval_activations, settings.precision, devices);
   // Libraries have that at the end of products of two bytes an element.
   settings.step.fused_gelu_gradients = devices.catalog().fuses() && settings.precision != DType::kF32;
   return settings;
@@ -194,8 +212,10 @@ Result<CompiledProgram> compile_training(const Graph& forward, bool language_mod
                      settings.precision, *devices);
 }
 
-Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
-                                    const std::shared_ptr<DeviceSet>& devices) {
+Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& given,
+                                           const std::shared_ptr<DeviceSet>& devices) {
+  GeneratorSettings settings = given;
+  settings.activations = finalized(settings.activations, settings.precision, *devices);
   TSR_ASSIGN_OR_RETURN(Graph decoding, decoding_of(forward, settings));
   const auto graph = std::make_shared<const Graph>(std::move(decoding));
   std::vector<GraphToPlan> graphs = {GraphToPlan::create("decode", graph, {{"T", 1}})};

@@ -24,14 +24,22 @@ Status require(const Graph& graph, TensorKind kind, std::string_view name, std::
                        kind == TensorKind::kInput ? "input" : "output", name));
 }
 
-Result<Graph> with_parameters_as_set(Result<Graph> graph, const TrainerSettings& settings) {
-  if (!graph.ok() || !settings.bf16_weights) return graph;
-  return with_bf16_parameters(*graph);
+Result<Graph> with_parameters_as_set(Result<Graph> graph, const StoredTypes& stored,
+                                     const TrainerSettings& settings) {
+  if (!graph.ok()) return graph;
+  const WeightStorage storage{
+      .types = stored,
+      .q8_activations = settings.evaluate_only && settings.eval_activations == Activations::kQ8};
+  TSR_ASSIGN_OR_RETURN(Graph narrow, with_stored_weights(*graph, storage));
+  return settings.bf16_weights ? with_bf16_parameters(narrow) : Result<Graph>(std::move(narrow));
 }
 
 }  // namespace
 
-Result<Graph> forward_with_loss(const Graph& forward, bool language_model, const TrainerSettings& settings) {
+Result<LogicalGraph> forward_with_loss(const Graph& given, bool language_model,
+                                       const TrainerSettings& settings) {
+  TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(given));
+  const Graph& forward = logical.graph;
   Graph with_loss = forward;
   if (settings.dropout > 0 && !has_op(forward, "dropout"))
     return Status(StatusCode::kInvalidArgument,
@@ -56,26 +64,35 @@ Result<Graph> forward_with_loss(const Graph& forward, bool language_model, const
   if (settings.tf32_matmuls) {
     TSR_ASSIGN_OR_RETURN(with_loss, with_tf32_matmuls(with_loss));
   }
-  return with_loss;
+  // In evaluations too: what trains is f32 in both.
+  for (const TensorId id : with_loss.tensors_of_kind(TensorKind::kParameter))
+    if (with_loss.tensor(id).trainable && !settings.evaluate_only)
+      logical.stored.erase(with_loss.tensor(id).name);
+  return LogicalGraph{std::move(with_loss), std::move(logical.stored)};
 }
 
-Result<Graph> step_of(const Graph& with_loss, const TrainerSettings& settings) {
-  return with_parameters_as_set(make_training_step(with_loss, settings.step), settings);
+Result<Graph> step_of(const LogicalGraph& with_loss, const TrainerSettings& settings) {
+  return with_parameters_as_set(make_training_step(with_loss.graph, settings.step), with_loss.stored,
+                                settings);
 }
 
-Result<Graph> evaluation_of(const Graph& with_loss, const TrainerSettings& settings) {
-  TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss, settings.step.fp8_matmuls));
+Result<Graph> evaluation_of(const LogicalGraph& with_loss, const TrainerSettings& settings) {
+  TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss.graph, settings.step.fp8_matmuls));
   if (settings.eval_weights != WeightFormat::kModel)
-    return with_stored_weights(evaluation, settings.eval_weights);
-  return with_parameters_as_set(std::move(evaluation), settings);
+    return with_stored_weights(evaluation, {.types = with_loss.stored,
+                                            .format = settings.eval_weights,
+                                            .q8_activations = settings.eval_activations == Activations::kQ8});
+  return with_parameters_as_set(std::move(evaluation), with_loss.stored, settings);
 }
 
 Result<Graph> training_step(const Graph& forward, bool language_model, const TrainerSettings& settings) {
-  TSR_ASSIGN_OR_RETURN(const Graph with_loss, forward_with_loss(forward, language_model, settings));
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph with_loss, forward_with_loss(forward, language_model, settings));
   return step_of(with_loss, settings);
 }
 
-Result<Graph> decoding_of(const Graph& forward, const GeneratorSettings& settings) {
+Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings) {
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
+  const Graph& forward = logical.graph;
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "generating"));
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "generating"));
   Graph computed = forward;
@@ -84,7 +101,10 @@ Result<Graph> decoding_of(const Graph& forward, const GeneratorSettings& setting
   }
   TSR_ASSIGN_OR_RETURN(Graph decoding,
                        make_decoding(computed, {.cache_capacity = settings.context, .sample = true}));
-  TSR_ASSIGN_OR_RETURN(decoding, with_stored_weights(decoding, settings.weights));
+  TSR_ASSIGN_OR_RETURN(
+      decoding, with_stored_weights(decoding, {.types = logical.stored,
+                                               .format = settings.weights,
+                                               .q8_activations = settings.activations == Activations::kQ8}));
   if (settings.tf32_matmuls) {
     TSR_ASSIGN_OR_RETURN(decoding, with_tf32_matmuls(decoding));
   }

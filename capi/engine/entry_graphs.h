@@ -5,17 +5,20 @@
 #include "capi/engine/settings.h"
 #include "graph/base/result.h"
 #include "graph/graph.h"
+#include "graph/transform/weight_storage.h"
 
 namespace tessera {
 
-// The forward graph with its loss, dropout, frozen parameters and element types. With language_model the loss
-// is made from "logits"; else the graph has its own output "loss".
-Result<Graph> forward_with_loss(const Graph& forward, bool language_model, const TrainerSettings& settings);
+// The forward graph with its loss, dropout, frozen parameters and element types; weights in f32, beside the
+// types in which the model has them. With language_model the loss is made from "logits"; else the graph has
+// its own output "loss".
+Result<LogicalGraph> forward_with_loss(const Graph& forward, bool language_model,
+                                       const TrainerSettings& settings);
 
-// Forward, backward and update of a graph with its loss; and its loss alone. Parameters have their stored
-// types.
-Result<Graph> step_of(const Graph& with_loss, const TrainerSettings& settings);
-Result<Graph> evaluation_of(const Graph& with_loss, const TrainerSettings& settings);
+// Forward, backward and update of a graph with its loss; and its loss alone. Parameters that do not train
+// have their stored types.
+Result<Graph> step_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
+Result<Graph> evaluation_of(const LogicalGraph& with_loss, const TrainerSettings& settings);
 
 // The step of `forward` as compile_training plans it when the fused loss is off rather than automatic.
 // `settings` are complete (compile.h).

@@ -9,6 +9,7 @@
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
+#include "graph/transform/weight_storage.h"
 #include "parallel/planner/explain_program.h"
 #include "parallel/pricing/simulator.h"
 #include "parallel/strategy/strategy.h"
@@ -164,7 +165,9 @@ std::vector<std::string> frozen_plan_reasons(const Graph& forward, bool language
   const std::vector<TensorId> parameters = step.tensors_of_kind(TensorKind::kParameter);
   if (std::ranges::all_of(parameters, [&](TensorId id) { return step.tensor(id).trainable; })) return {};
 
-  Result<Graph> whole = without_adapters(forward);  // all parameters trainable
+  const Result<LogicalGraph> logical = with_logical_weights(forward);
+  if (!logical.ok()) return {};
+  Result<Graph> whole = without_adapters(logical->graph);  // all parameters trainable
   if (!whole.ok()) return {};
   TrainerSettings full = finalized(settings, *devices);
   full.frozen.clear();

@@ -87,6 +87,7 @@ Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) 
     Result<StoredWeight> stored =
         quantize_weight(value, type, found == types.end() ? nullptr : found->second);
     if (!stored.ok()) return stored.status().with_context(format("parameter '{}'", name));
+    model.drop_pages(value);
     return stored;
   };
   const tsr_host_api& host = prepared_->runtime->registry().host();
@@ -122,6 +123,7 @@ Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) 
     TSR_ASSIGN_OR_RETURN(const StoredWeight stored, std::move(*coming.front().made));
     coming.pop_front();
     TSR_RETURN_IF_ERROR(session_->write(name, stored.numbers));
+    model.drop_pages(stored.numbers);
     if (stored.scales) TSR_RETURN_IF_ERROR(session_->write(scale_name(name), *stored.scales));
   }
 }

@@ -48,7 +48,14 @@ Json plan_object(const PlanRecord& record) {
   for (size_t i = 0; i < record.candidates.size(); ++i)
     if (const double measured_s = record.candidates[i].measured_s; measured_s > 0)
       candidates[i]["measured_step_seconds"] = measured_s;
-  return {{"mesh", plan.stages.empty() ? "" : to_text(plan.stages[0].mesh)},
+  // What multiplies weights of block types; null where there are none.
+  Json activations;
+  for (const Node& node : record.entries[0].graph->nodes())
+    if (node.op->name == "quantized_matmul" &&
+        is_block_type(record.entries[0].graph->type(node.inputs[1]).dtype))
+      activations = attr_string(node.attrs, "activations");
+  return {{"activations", activations},
+          {"mesh", plan.stages.empty() ? "" : to_text(plan.stages[0].mesh)},
           {"strategy", plan.strategy},
           {"predicted_step_seconds", plan.estimate.step_time_s},
           {"predicted_compute_seconds", plan.estimate.compute_s},

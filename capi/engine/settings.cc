@@ -112,6 +112,13 @@ TextSettings read_text(OptionReader& reader, const TextSettings& otherwise) {
   return text;
 }
 
+Activations read_activations(OptionReader& reader, const std::string& otherwise) {
+  const std::string activations = reader.choice("activations", otherwise, {"auto", "f32", "q8"});
+  return activations == "f32"  ? Activations::kF32
+         : activations == "q8" ? Activations::kQ8
+                               : Activations::kAuto;
+}
+
 }  // namespace
 
 Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq) {
@@ -151,6 +158,7 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
                                   ? reader.choice("weights", "model", {"model", "bf16", "int8", "int4"})
                                   : reader.choice("weights", "model", {"model", "bf16"});
   settings.bf16_weights = weights == "bf16";
+  if (settings.evaluate_only) settings.eval_activations = read_activations(reader, "f32");
   if (weights.starts_with("int"))
     settings.eval_weights = weight_format_from_name(weights).value_or(WeightFormat::kModel);
   if (settings.bf16_weights && settings.precision == DType::kF16)
@@ -194,6 +202,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
       weight_format_from_name(reader.choice("weights", "model", {"model", "bf16", "int8", "int4"}))
           .value_or(WeightFormat::kModel);
   // Casting every weight in every step would cost more than it saves.
+  settings.activations = read_activations(reader, "auto");
   if (settings.precision == DType::kBF16 && settings.weights == WeightFormat::kModel)
     settings.weights = WeightFormat::kBF16;
   settings.text = read_text(reader, settings.text);

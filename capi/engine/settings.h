@@ -39,6 +39,10 @@ struct ComputeSettings {
   bool trace = false;             // record runs; and predict them in the plan
 };
 
+// Activations: what multiplies weights of block types: f32, or rows rounded to 8 bits (ops.md,
+// quantized_matmul). kAuto: 8 bits where the devices have such kernels.
+enum class Activations : uint8_t { kAuto, kF32, kQ8 };
+
 // FusedLoss: head and token loss as one op that never holds the logits (graph/transform/fusion.h). kAuto:
 // on GPUs, where the plan is not slower.
 enum class FusedLoss : uint8_t { kAuto, kOn, kOff };
@@ -57,6 +61,7 @@ struct TrainerSettings {
   bool tf32_matmuls = false;  // with f32: graph/transform/precision.h
   bool bf16_weights = false;  // except trained ones, with this: graph/transform/precision.h
   WeightFormat eval_weights = WeightFormat::kModel;  // int8 and int4, of a trainer that evaluates only
+  Activations eval_activations = Activations::kF32;  // of a trainer that evaluates only
   FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;
   int64_t eval_batches = 0;
@@ -84,6 +89,7 @@ struct GeneratorSettings {
   DType precision = DType::kF32;  // of activations and caches
   bool tf32_matmuls = false;      // beside f32
   WeightFormat weights = WeightFormat::kModel;
+  Activations activations = Activations::kAuto;
   TextSettings text;  // of texts that say nothing else
 };
 

@@ -8,6 +8,7 @@
 #include "graph/base/text.h"
 #include "graph/graph_text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/weight_storage.h"
 #include "serialize/atomic_file.h"
 #include "serialize/file_limits.h"
 #include "serialize/json.h"
@@ -65,6 +66,13 @@ Json origin_json(const ModelOrigin& origin) {
   return {{"format", origin.format}, {"stored", stored}, {"keys_used", used}, {"keys_unused", unused}};
 }
 
+Result<Graph> with_wide_parameters(const Graph& graph, std::span<const std::string> names) {
+  if (names.empty()) return graph;
+  TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(graph));
+  for (const std::string& name : names) logical.stored.erase(name);
+  return with_stored_weights(logical.graph, {.types = std::move(logical.stored)});
+}
+
 }  // namespace
 
 SharedModel::SharedModel(Model model, uint64_t seed)
@@ -116,12 +124,15 @@ Result<std::shared_ptr<SharedModel>> SharedModel::from_graph(const Graph& graph,
 
 Status SharedModel::check_path(const std::string& path) { return AtomicFile::check(path); }
 
-Status SharedModel::save(const std::string& path, const Options& options, const ReadParameter& read) {
+Status SharedModel::save(const std::string& path, const Options& options, const ReadParameter& read,
+                         std::span<const std::string> trained) {
   OptionReader reader(options, "save");
   const bool compress = reader.flag("compress", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   const auto own = [this](const std::string& name) { return read_uncached(name, seed_); };
-  return save_model(snapshot(), read ? read : own, path, SaveOptions{.compress = compress});
+  Model model = snapshot();
+  TSR_ASSIGN_OR_RETURN(model.graph, with_wide_parameters(model.graph, trained));
+  return save_model(model, read ? read : own, path, SaveOptions{.compress = compress});
 }
 
 Graph SharedModel::graph() const {
@@ -191,6 +202,15 @@ Result<HostTensor> SharedModel::read_uncached(std::string_view parameter, uint64
   return draw(initializer, type, seed, parameter);  // slow, and concurrent
 }
 
+void SharedModel::drop_pages(const HostTensor& value) const {
+  std::shared_ptr<const ByteSource> source;
+  {
+    const std::lock_guard lock(mutex_);
+    source = model_.source;
+  }
+  if (source && value.keep_alive == source) source->drop(value.data);
+}
+
 Status SharedModel::write(std::string_view parameter, const HostTensor& value) {
   HostTensor held = value;  // the old value is freed after the lock: its owner may call back
   const std::lock_guard lock(mutex_);
@@ -199,6 +219,19 @@ Status SharedModel::write(std::string_view parameter, const HostTensor& value) {
     return Status(StatusCode::kInvalidArgument, format("parameter '{}' is {}, the value is {}", parameter,
                                                        to_text(model_.graph.type(id)), to_text(value.type)));
   std::swap(model_.parameters[std::string(parameter)], held);
+  return {};
+}
+
+Status SharedModel::widen(std::span<const std::string> parameters) {
+  const std::lock_guard lock(mutex_);
+  TSR_ASSIGN_OR_RETURN(Graph graph, with_wide_parameters(model_.graph, parameters));
+  for (const std::string& name : parameters) {
+    TSR_ASSIGN_OR_RETURN(const HostTensor* value, find_value(name));
+    if (value == nullptr) continue;
+    TSR_ASSIGN_OR_RETURN(HostTensor wide, widen_weight(*value));
+    model_.parameters.insert_or_assign(name, std::move(wide));
+  }
+  model_.graph = std::move(graph);
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,10 @@ class SharedModel {
   static Result<std::shared_ptr<SharedModel>> from_graph(const Graph& graph, const Options& options);
 
   // Values are read one at a time, by `peek` or by what is given in its place.
-  Status save(const std::string& path, const Options& options, const ReadParameter& read = {});
+  // `trained`: parameters that `read` gives in f32 though the model stores them in fewer bits; so does the
+  // file then.
+  Status save(const std::string& path, const Options& options, const ReadParameter& read = {},
+              std::span<const std::string> trained = {});
   static Status check_path(const std::string& path);  // what save would say at once
 
   Graph graph() const;
@@ -32,8 +36,13 @@ class SharedModel {
   Result<HostTensor> read(std::string_view parameter);
   // Like `read`, but a drawn value is not kept: for callers that copy it at once.
   Result<HostTensor> read_uncached(std::string_view parameter, uint64_t seed) const;
+  // Gives back the memory of a value that lies in the model's file, once it was copied to where it is used.
+  void drop_pages(const HostTensor& value) const;
   uint64_t seed() const { return seed_; }
   Status write(std::string_view parameter, const HostTensor& value);
+  // Makes f32 parameters of those that are stored in fewer bits, with the same values: before `write` gives
+  // f32 ones.
+  Status widen(std::span<const std::string> parameters);
   Status check_parameter(std::string_view name) const;  // kNotFound names the nearest
 
   std::string metadata(std::string_view key) const;

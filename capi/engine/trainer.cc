@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <span>
 
 #include "capi/engine/initialize.h"
 #include "capi/engine/report.h"
@@ -63,6 +64,23 @@ Status check_vocabulary(const Graph& graph, const Dataset& dataset) {
           dataset.largest_token(), vocabulary));
 }
 
+void warn_of_widening(const Graph& model, std::span<const std::string> widened, LogQueue& log) {
+  if (widened.empty()) return;
+  int64_t stored = 0, wide = 0;
+  for (const std::string& name : widened) {
+    const TensorType& type = model.type(*model.find_tensor(name));
+    stored += bytes(type);
+    wide += bytes(TensorType{DType::kF32, type.shape});
+  }
+  const TensorType& first = model.type(*model.find_tensor(widened.front()));
+  log.add(
+      2,
+      format(
+          "training: {} parameters that the model stores in fewer bits ({}, say) train in f32, {} instead of "
+          "{}, and are saved so; adapters (--lora, tsr_model_add_adapters) keep them as they are",
+          widened.size(), to_text(first.dtype), bytes_text(wide), bytes_text(stored)));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtime,
@@ -85,7 +103,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_training(forward, dataset != nullptr, settings, devices));
-  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
+  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(runtime, std::move(devices), std::move(compiled)));
   const SessionOptions session{.measure_memory = settings.measure_memory,
                                .trace = settings.compute.trace,
                                .file_folder = settings.offload_folder,
@@ -110,7 +128,12 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
             trainer->running_->feed(entry, "positions", view(positions, settings.batch, seq)));
   }
   trainer->dataset_ = std::move(dataset);
-  trainer->index_inputs_ = index_inputs(*trainer->running_->record().entries.front().graph);
+  const Graph& step = *trainer->running_->record().entries.front().graph;
+  trainer->index_inputs_ = index_inputs(step);
+  for (const TensorId id : step.tensors_of_kind(TensorKind::kParameter))
+    if (step.tensor(id).trainable) trainer->trained_.insert(step.tensor(id).name);
+  if (!settings.evaluate_only)
+    warn_of_widening(forward, trainer->widened_parameters(forward), runtime->log());
   return trainer;
 }
 
@@ -322,8 +345,25 @@ Result<double> Trainer::evaluate() {
   return running_->fetch_scalar(kEval, "loss");
 }
 
+std::vector<std::string> Trainer::widened_parameters(const Graph& model) const {
+  std::vector<std::string> names;
+  for (const auto& [name, type] : running_->parameters()) {
+    const std::optional<TensorId> id = model.find_tensor(name);
+    const bool is_wide = type.dtype == DType::kF32 || is_rounded(name, type);
+    if (id && is_wide && model.type(*id).dtype != DType::kF32) names.push_back(name);
+  }
+  return names;
+}
+
+// Whether a parameter trains in bf16 (option weights): elsewhere it is f32.
+bool Trainer::is_rounded(std::string_view name, const TensorType& type) const {
+  return settings_.bf16_weights && type.dtype == DType::kBF16 && trained_.contains(name);
+}
+
 Status Trainer::store(SharedModel& model) {
   TSR_RETURN_IF_ERROR(check_values());
+  if (const std::vector<std::string> widened = widened_parameters(model.graph()); !widened.empty())
+    TSR_RETURN_IF_ERROR(model.widen(widened));
   for (const auto& [name, type] : running_->parameters()) {
     TSR_ASSIGN_OR_RETURN(const HostTensor value, stored_value(name, type));
     TSR_RETURN_IF_ERROR(model.write(name, value));
@@ -333,7 +373,7 @@ Status Trainer::store(SharedModel& model) {
 
 Result<HostTensor> Trainer::stored_value(std::string_view name, const TensorType& type) {
   TSR_ASSIGN_OR_RETURN(HostTensor value, running_->session().read(name));
-  return settings_.bf16_weights && type.dtype == DType::kBF16 ? widened_to_f32(value) : std::move(value);
+  return is_rounded(name, type) ? widened_to_f32(value) : std::move(value);
 }
 
 Status Trainer::save_model(SharedModel& model, const std::string& path, const Options& options) {
@@ -342,11 +382,12 @@ Status Trainer::save_model(SharedModel& model, const std::string& path, const Op
   std::map<std::string_view, const TensorType*> trained;
   for (const auto& [name, type] : running_->parameters()) trained.emplace(name, &type);
   for (const auto& [name, type] : trained) TSR_RETURN_IF_ERROR(model.check_parameter(name));
-  return model.save(path, options, [&](const std::string& name) -> Result<HostTensor> {
+  const auto read = [&](const std::string& name) -> Result<HostTensor> {
     if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the file is as it was");
     const auto found = trained.find(name);
     return found == trained.end() ? model.read_uncached(name, model.seed()) : stored_value(name, *found->second);
-  });
+  };
+  return model.save(path, options, read, widened_parameters(model.graph()));
 }
 
 Result<HostTensor> Trainer::read(std::string_view name) {
@@ -368,8 +409,8 @@ std::string Trainer::report_json() {
   report.memory = memory_.empty() ? running_->session().memory() : memory_;
   report.communication = running_->session().communication();
   subtract(report.communication, communication_elsewhere_);
-  const auto count = [&](const std::string&, const TensorType& type, bool is_parameter) {
-    const bool widens = is_parameter && settings_.bf16_weights && type.dtype == DType::kBF16;
+  const auto count = [&](const std::string& name, const TensorType& type, bool is_parameter) {
+    const bool widens = is_parameter && is_rounded(name, type);
     const int64_t own = bytes(type), as_model = widens ? 2 * own : own;
     report.checkpoint_bytes += own;
     if (is_parameter) report.model_bytes += as_model;

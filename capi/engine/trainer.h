@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,6 +72,9 @@ class Trainer {
   Result<double> evaluate_dataset();
   CheckpointInfo checkpoint_info() const;
   Result<HostTensor> stored_value(std::string_view name, const TensorType& type);  // as the model has it
+  bool is_rounded(std::string_view name, const TensorType& type) const;
+  // Parameters that are f32 here, for training, and stored in fewer bits in `model`.
+  std::vector<std::string> widened_parameters(const Graph& model) const;
   Status check_values() const;  // kFailedPrecondition where those on the devices are lost
   void note_measurements();
   void record_touched_bytes();  // records the bytes that evaluation touched beyond training
@@ -80,6 +84,7 @@ class Trainer {
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<ProgramRunner> running_;
   std::vector<IndexInput> index_inputs_;
+  std::set<std::string, std::less<>> trained_;  // names of parameters that train
   bool loss_scale_fed_ = false;           // by the caller
   std::optional<int64_t> label_count_;    // of the labels fed last, where the graph has one input of labels
   std::vector<int32_t> tokens_, labels_;  // [batch, seq]

@@ -7,15 +7,15 @@
 
 namespace tessera {
 
-inline float f32_from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+constexpr float f32_from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-inline uint16_t bf16_from_f32(float value) {
+constexpr uint16_t bf16_from_f32(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if (value != value) return static_cast<uint16_t>(bits >> 16 | 0x40);
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-inline float f32_from_f16(uint16_t bits) {
+constexpr float f32_from_f16(uint16_t bits) {
   const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
   const uint32_t exponent = bits >> 10 & 0x1f;
   const uint32_t fraction = bits & 0x3ff;
@@ -25,7 +25,7 @@ inline float f32_from_f16(uint16_t bits) {
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
 }
 
-inline uint16_t f16_from_f32(float value) {
+constexpr uint16_t f16_from_f32(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
   if (value != value) return static_cast<uint16_t>(sign | 0x7e00);

@@ -7,39 +7,50 @@ namespace tessera {
 using namespace ops;
 
 // embedding(table, ids)[..., c] = table[ids[...], c], 0 where the id is not in the table
-//   table [V, C], ids [...] i32 -> y [..., C].  A shard of the table gives 0 for the ids of the others, so
-//   that y is partial over v; an id outside 0..V-1 gives 0 on every shard.
+//   table [V, C], ids [...] i32 -> y [..., C] of the table's type; of a block type f32.  A shard of the table
+//   gives 0 for the ids of the others, so that y is partial over v; an id outside 0..V-1 gives 0 on every
+//   shard.
 namespace embedding {
 
 constexpr std::string_view kName = "embedding";
 
 Inferred infer(Types in, Attrs) {
   TSR_RETURN_IF_ERROR(check_count(kName, in, 2));
-  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "table"));
+  const bool is_block = is_block_type(in[0].dtype);
+  if (!is_block) TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "table"));
   TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "table", 2));
   TSR_RETURN_IF_ERROR(check_indices(kName, in, 1, "ids", in[1].shape));
   if (in[1].shape.rank() == kMaxRank)
     return Status(StatusCode::kInvalidArgument,
                   format("{}: operand 1 (ids) is {}, wanted at most {} dims", kName, in[1], kMaxRank - 1));
-  return std::vector<TensorType>{{in[0].dtype, with_last(in[1].shape, in[0].shape[1])}};
+  const DType dtype = is_block ? DType::kF32 : in[0].dtype;
+  return std::vector<TensorType>{{dtype, with_last(in[1].shape, in[0].shape[1])}};
 }
 
 Status vjp(VjpBuilder& b) {
   const auto dy = b.output_grad(0);
   if (!dy) return {};
+  if (b.needs_grad(0) && is_block_type(b.input_type(0).dtype))
+    return Status(
+        StatusCode::kFailedPrecondition,
+        format("{}: a table stored as {} does not train: freeze it", kName, to_text(b.input_type(0).dtype)));
   return set_grad(b, 0, [&] { return b.emit("embedding_grad", {b.input(1), *dy, b.input(0)}); });
 }
 
 ShardingRule sharding(const OpView& view) {
   const std::string rows = leading_letters(view.inputs[1].shape.rank(), "vc");
-  return make_rule(format("vc,{}->{}c", rows, rows), {{0}});
+  const LinearSets linear =
+      is_block_type(view.inputs[0].dtype) ? LinearSets{} : LinearSets{{0}};  // blocks do not add
+  return make_rule(format("vc,{}->{}c", rows, rows), linear);
 }
 
 // Reads the rows that are looked up, not the whole table.
 OpCost cost(const OpView& view) {
   const int table[] = {0};
   OpCost cost = traffic_cost(view, 0, table);
-  cost.bytes_read += static_cast<double>(bytes(view.outputs[0]));
+  const DTypeInfo& stored = info(view.inputs[0].dtype);
+  cost.bytes_read +=
+      static_cast<double>(view.outputs[0].shape.elements()) * stored.block_bytes / stored.block_elements;
   return cost;
 }
 

@@ -62,7 +62,7 @@ extern const OpDef kMoeFraction;
 extern const OpDef kMoeRoute;
 extern const OpDef kMoeRouteGrad;
 extern const OpDef kMul;
-extern const OpDef kQuantizedMatmul;
+extern const OpDef kQuantizedMatmul, kQuantizedMatmulGrad;
 extern const OpDef kNeg;
 extern const OpDef kPad;
 extern const OpDef kPick;
@@ -182,6 +182,7 @@ std::span<const OpDef* const> table() {
       &kQuantize,
       &kQuantizeScale,
       &kQuantizedMatmul,
+      &kQuantizedMatmulGrad,
       &kReduceMax,
       &kReduceMean,
       &kReduceSum,

@@ -1,10 +1,8 @@
 #include "graph/transform/weight_storage.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
-#include "graph/base/half.h"
 #include "graph/base/text.h"
 #include "graph/transform/graph_copy.h"
 
@@ -18,7 +16,9 @@ bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16
 
 // Uses: the readers of a parameter, directly or through a cast to 16 bits.
 struct Uses {
-  int products = 0, tables = 0;
+  int products = 0;  // matmuls of the weight [N, K]
+  int turned = 0;    // matmuls of it the other way round, as backward passes have them
+  int tables = 0;
   int others = 0;  // of the parameter itself
   int others_of_cast = 0;
   std::optional<DType> cast_to;
@@ -27,7 +27,7 @@ struct Uses {
 
 class Storing {
  public:
-  Storing(const Graph& source, WeightFormat format) : copy_(source), format_(format) {}
+  Storing(const Graph& source, const WeightStorage& storage) : copy_(source), storage_(storage) {}
 
   Result<Graph> run() {
     const Graph& source = copy_.source();
@@ -61,6 +61,11 @@ class Storing {
     return tensor->kind == TensorKind::kParameter && tensor->type.dtype == DType::kF32 ? id : kNoTensor;
   }
 
+  // Without bias and activation, as quantized_matmul_grad is.
+  static bool is_plain(const Node& node) {
+    return node.inputs.size() == 2 && attr_string(node.attrs, "activation") == "none";
+  }
+
   void find_uses() {
     const Graph& source = copy_.source();
     uses_.resize(source.tensors().size());
@@ -73,8 +78,11 @@ class Storing {
         const TensorId parameter = parameter_of(node.inputs[i]);
         if (parameter == kNoTensor) continue;
         Uses& uses = uses_[index(parameter)];
-        if (node.op->name == "matmul" && i == 1 && attr_i64(node.attrs, "trans_w") == 1) {
+        const bool is_weight = node.op->name == "matmul" && i == 1;
+        if (is_weight && attr_i64(node.attrs, "trans_w") == 1) {
           ++uses.products;
+        } else if (is_weight && is_plain(node)) {
+          ++uses.turned;
         } else if (node.op->name == "embedding" && i == 0) {
           ++uses.tables;
         } else if (parameter == node.inputs[i] && node.op->name == "cast" &&
@@ -97,15 +105,33 @@ class Storing {
   DType storage_of(TensorId id) const {
     const Tensor& tensor = copy_.source().tensor(id);
     const Uses& uses = uses_[index(id)];
-    if (tensor.type.dtype != DType::kF32 || uses.others > 0 || uses.two_casts) return tensor.type.dtype;
-    if (uses.products + uses.tables == 0 && !uses.cast_to) return tensor.type.dtype;
-    const bool only_products = uses.products > 0 && uses.tables + uses.others_of_cast == 0;
-    if (only_products && tensor.type.shape.is_concrete() && tensor.type.shape[1] > 0 &&
-        tensor.type.shape[1] % kSmallGroup == 0) {
-      if (format_ == WeightFormat::kInt8) return DType::kI8;
-      if (format_ == WeightFormat::kInt4) return DType::kU8;
+    const DType own = tensor.type.dtype;
+    if (own != DType::kF32 || uses.others > 0 || uses.two_casts) return own;
+    const auto named = storage_.types.find(tensor.name);
+    const bool is_narrow =
+        named != storage_.types.end() && (is_half(named->second) || is_block_type(named->second));
+    const DType of_name = is_narrow ? named->second : DType::kF32;
+    const WeightFormat format = is_block_type(of_name) ? WeightFormat::kModel : storage_.format;
+    const bool only_matmuls = uses.products + uses.turned > 0 && uses.tables + uses.others_of_cast == 0;
+    if (format == WeightFormat::kModel) {
+      const bool is_read = uses.products + uses.turned + uses.tables > 0;
+      if (of_name == DType::kF32 || !is_read || uses.others_of_cast > 0 || is_trained(id)) return own;
+      return of_name;
     }
-    return uses.cast_to.value_or(DType::kBF16);
+    if (uses.products + uses.tables == 0 && !uses.cast_to) return own;
+    if (uses.turned == 0 && only_matmuls && tensor.type.shape.is_concrete() && tensor.type.shape[1] > 0 &&
+        tensor.type.shape[1] % kSmallGroup == 0) {
+      if (format == WeightFormat::kInt8) return DType::kI8;
+      if (format == WeightFormat::kInt4) return DType::kU8;
+    }
+    return uses.cast_to.value_or(is_half(of_name) ? of_name : DType::kBF16);
+  }
+
+  // In a graph with updates.
+  bool is_trained(TensorId id) const {
+    const Graph& source = copy_.source();
+    if (!source.gradients().empty() && source.tensor(id).trainable) return true;
+    return std::ranges::any_of(source.updates(), [&](const Update& update) { return update.target == id; });
   }
 
   Status add_parameter(TensorId id) {
@@ -116,10 +142,10 @@ class Storing {
     TensorType type{dtype, tensor.type.shape};
     if (dtype == DType::kU8) type.shape.set(1, tensor.type.shape[1] / 2);
     TSR_ASSIGN_OR_RETURN(const TensorId numbers, graph.add_tensor(tensor.name, type, TensorKind::kParameter));
-    graph.set_trainable(numbers, false);
+    if (!tensor.trainable) graph.set_trainable(numbers, false);
     copy_.replace(id, numbers);
     stored_[index(id)] = true;
-    if (is_half(dtype)) return {};
+    if (dtype != DType::kI8 && dtype != DType::kU8) return {};
     const int64_t row = tensor.type.shape[1];
     const int64_t group = dtype == DType::kI8 && row % kInt8Group == 0 ? kInt8Group : kSmallGroup;
     TSR_ASSIGN_OR_RETURN(
@@ -132,7 +158,7 @@ class Storing {
 
   Status add_node(NodeId id) {
     const Node& node = copy_.source().node(id);
-    if (node.phase != Phase::kForward)
+    if (node.phase != Phase::kForward && storage_.format != WeightFormat::kModel)
       return Status(StatusCode::kFailedPrecondition,
                     "how weights are stored is settled for a graph that only runs: this one has gradients");
     const auto is_stored = [&](size_t input) {
@@ -147,8 +173,9 @@ class Storing {
       copy_.replace(node.outputs[0], copy_.mapped(node.inputs[0]));
       return {};
     }
-    if (node.op->name == "matmul" && is_stored(1)) return add_product(id);
-    if (node.op->name == "embedding" && is_stored(0) && is_direct(0)) return add_look_up(id);
+    if (node.op->name == "matmul" && is_stored(1))
+      return attr_i64(node.attrs, "trans_w") == 1 ? add_product(id) : add_turned_product(id);
+    if (node.op->name == "embedding" && is_stored(0)) return add_look_up(id);
     return copy_.copy_node(id);
   }
 
@@ -162,26 +189,56 @@ class Storing {
     std::vector<TensorId> inputs = {x, w};
     if (scales_[index(parameter)] != kNoTensor) inputs.push_back(scales_[index(parameter)]);
     if (node.inputs.size() == 3) inputs.push_back(copy_.mapped(node.inputs[2]));
-    graph.set_scope(node.scope);
-    TSR_ASSIGN_OR_RETURN(std::vector<TensorId> results, graph.add_node("quantized_matmul", inputs));
+    begin_node(node);
+    std::vector<Attr> attrs;
+    if (storage_.q8_activations && is_block_type(graph.type(w).dtype))
+      attrs = {{"activations", std::string("q8")}};
+    TSR_ASSIGN_OR_RETURN(std::vector<TensorId> results,
+                         graph.add_node("quantized_matmul", inputs, std::move(attrs)));
     if (const std::string& activation = attr_string(node.attrs, "activation"); activation != "none") {
       TSR_ASSIGN_OR_RETURN(const TensorId active, graph.add(activation, {results[0]}));
       results = {active, results[0]};
     }
-    graph.set_scope("");
+    end_node(id);
     return replace_results(node, results);
+  }
+
+  Status add_turned_product(NodeId id) {
+    const Node& node = copy_.source().node(id);
+    Graph& graph = copy_.graph();
+    const TensorId x = copy_.mapped(node.inputs[0]), w = copy_.mapped(parameter_of(node.inputs[1]));
+    if (graph.type(x).dtype == graph.type(w).dtype) return copy_.copy_node(id);
+    begin_node(node);
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
+                         graph.add_node("quantized_matmul_grad", {{x, w}}));
+    end_node(id);
+    return replace_results(node, results);
+  }
+
+  // Nodes that stand for `node`: its scope, its phase, its forward node.
+  void begin_node(const Node& node) {
+    copy_.graph().set_scope(node.scope);
+    copy_.graph().set_phase(node.phase, node.forward == kNoNode ? kNoNode : copy_.mapped_node(node.forward));
+  }
+  // The last of them stands for it.
+  void end_node(NodeId id) {
+    copy_.graph().set_scope("");
+    copy_.graph().set_phase(Phase::kForward);
+    copy_.replace_node(id, NodeId{static_cast<uint32_t>(copy_.graph().nodes().size() - 1)});
   }
 
   Status add_look_up(NodeId id) {
     const Node& node = copy_.source().node(id);
     Graph& graph = copy_.graph();
-    graph.set_scope(node.scope);
-    TSR_ASSIGN_OR_RETURN(const TensorId rows, graph.add("embedding", {copy_.mapped(node.inputs[0]),
-                                                                      copy_.mapped(node.inputs[1])}));
+    begin_node(node);
+    TSR_ASSIGN_OR_RETURN(
+        TensorId rows, graph.add("embedding", {copy_.mapped(node.inputs[0]), copy_.mapped(node.inputs[1])}));
     const DType wanted = copy_.source().type(node.outputs[0]).dtype;
-    TSR_ASSIGN_OR_RETURN(const TensorId result, graph.add("cast", {rows}, {{"dtype", to_text(wanted)}}));
-    graph.set_scope("");
-    return replace_results(node, {result});
+    if (graph.type(rows).dtype != wanted) {
+      TSR_ASSIGN_OR_RETURN(rows, graph.add("cast", {rows}, {{"dtype", to_text(wanted)}}));
+    }
+    end_node(id);
+    return replace_results(node, {rows});
   }
 
   Status replace_results(const Node& node, const std::vector<TensorId>& results) {
@@ -194,57 +251,11 @@ class Storing {
   }
 
   GraphCopy copy_;
-  const WeightFormat format_;
+  const WeightStorage& storage_;
   std::vector<Uses> uses_;        // by tensor of the source
   std::vector<bool> stored_;      // a parameter that is stored in another type than its own
   std::vector<TensorId> scales_;  // the same: of the new graph
 };
-
-Status not_storable(float value) {
-  return Status(
-      StatusCode::kInvalidArgument,
-      format("a weight is {}: numbers in groups with an f16 scale are finite and below 65504 times the "
-             "largest integer",
-             static_cast<double>(value)));
-}
-
-// Stores `count` numbers with one scale: i8 symmetric around 0. Returns the scale as it is stored.
-Result<uint16_t> store_int8(const float* from, int64_t count, int8_t* to) {
-  float largest = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (!std::isfinite(from[i])) return not_storable(from[i]);
-    largest = std::max(largest, std::fabs(from[i]));
-  }
-  const uint16_t bits = f16_from_f32(largest / 127);
-  const float scale = f32_from_f16(bits);
-  if (!std::isfinite(scale)) return not_storable(largest);
-  for (int64_t i = 0; i < count; ++i) {
-    const float number = scale == 0 ? 0 : std::nearbyint(from[i] / scale);
-    to[i] = static_cast<int8_t>(std::clamp(number, -127.0f, 127.0f));
-  }
-  return bits;
-}
-
-// Stores 4-bit numbers. The one furthest from 0 becomes -8 exactly, so the scale may be negative and all 16
-// values are used.
-Result<uint16_t> store_int4(const float* from, int64_t count, uint8_t* to) {
-  float furthest = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (!std::isfinite(from[i])) return not_storable(from[i]);
-    if (std::fabs(from[i]) > std::fabs(furthest)) furthest = from[i];
-  }
-  const uint16_t bits = f16_from_f32(furthest / -8);
-  const float scale = f32_from_f16(bits);
-  if (!std::isfinite(scale)) return not_storable(furthest);
-  const auto number = [&](int64_t i) {
-    const float steps = scale == 0 ? 0 : std::nearbyint(from[i] / scale);
-    return static_cast<uint8_t>(std::clamp(steps, -8.0f, 7.0f) + 8);
-  };
-  for (int64_t unit = 0; unit < count; unit += 32)
-    for (int64_t i = 0; i < 16; ++i)
-      to[unit / 2 + i] = static_cast<uint8_t>(number(unit + i) | number(unit + 16 + i) << 4);
-  return bits;
-}
 
 }  // namespace
 
@@ -256,41 +267,9 @@ std::optional<WeightFormat> weight_format_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-Result<Graph> with_stored_weights(const Graph& graph, WeightFormat format) {
-  if (format == WeightFormat::kModel) return graph;
-  return Storing(graph, format).run();
-}
-
-Result<StoredWeight> quantize_weight(const HostTensor& value, const TensorType& numbers,
-                                     const TensorType* scales) {
-  const bool packed = numbers.dtype == DType::kU8;
-  const int64_t count = value.type.dtype == DType::kF32 ? value.type.shape.elements() : -1;
-  if (count < 0 || count != numbers.shape.elements() * (packed ? 2 : 1))
-    return Status(StatusCode::kInvalidArgument,
-                  format("a weight {} cannot be stored as {}", to_text(value.type), to_text(numbers)));
-  const float* from = value.as<float>().data();
-  std::span<std::byte> bytes;
-  StoredWeight stored{HostTensor::zeros(numbers, &bytes), std::nullopt};
-  if (is_half(numbers.dtype)) {
-    auto* to = reinterpret_cast<uint16_t*>(bytes.data());
-    const bool brain = numbers.dtype == DType::kBF16;
-    for (int64_t i = 0; i < count; ++i) to[i] = brain ? bf16_from_f32(from[i]) : f16_from_f32(from[i]);
-    return stored;
-  }
-  if (scales == nullptr || (numbers.dtype != DType::kI8 && !packed))
-    return Status(StatusCode::kInvalidArgument, format("a weight {} cannot be stored as {} without scales",
-                                                       to_text(value.type), to_text(numbers)));
-  std::span<std::byte> scale_bytes;
-  stored.scales = HostTensor::zeros(*scales, &scale_bytes);
-  auto* scale = reinterpret_cast<uint16_t*>(scale_bytes.data());
-  const int64_t groups = scales->shape.elements(), group = groups == 0 ? 0 : count / groups;
-  for (int64_t g = 0; g < groups; ++g) {
-    std::byte* to = bytes.data() + (packed ? g * group / 2 : g * group);
-    TSR_ASSIGN_OR_RETURN(scale[g], packed
-                                       ? store_int4(from + g * group, group, reinterpret_cast<uint8_t*>(to))
-                                       : store_int8(from + g * group, group, reinterpret_cast<int8_t*>(to)));
-  }
-  return stored;
+Result<Graph> with_stored_weights(const Graph& graph, const WeightStorage& storage) {
+  if (storage.format == WeightFormat::kModel && storage.types.empty()) return graph;
+  return Storing(graph, storage).run();
 }
 
 }  // namespace tessera

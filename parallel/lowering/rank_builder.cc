@@ -103,6 +103,21 @@ Range inside(Range range, int dim, const Cut& cut) {
   return {begin, std::clamp(cut.range.end, begin, range.end)};
 }
 
+// Blocks are moved as bytes: counts of elements become counts of bytes, in the dim that is last.
+void count_bytes(CollectiveInst& inst, const TensorType& global, const Move& move) {
+  const auto bytes_of = [&](int64_t elements) { return dtype_bytes(global.dtype, elements); };
+  const int last = global.shape.rank() - 1;
+  inst.elements = bytes_of(inst.elements);
+  if (move.dim == last) {
+    for (int64_t& extent : inst.extents) extent = bytes_of(extent);
+  } else if (move.to_dim == last) {
+    for (int64_t& extent : inst.extents2) extent = bytes_of(extent);
+  } else {
+    inst.inner = bytes_of(inst.inner);
+  }
+  inst.dtype = DType::kU8;
+}
+
 }  // namespace
 
 Range RankBuilder::local_dim(const TensorType& global, const ShardingSpec& spec, int dim,
@@ -176,6 +191,7 @@ SlotRef RankBuilder::emit_move(const Move& move, const TensorType& global, SlotR
     inst.extents = split(gather ? move.before : move.after, move.dim);
     inst.elements = whole.elements();
   }
+  if (is_block_type(global.dtype)) count_bytes(inst, global, move);
   inst.in = in;
   inst.out = target(move, after, destination, context);
   const SlotRef out = inst.out;

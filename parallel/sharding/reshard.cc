@@ -195,6 +195,24 @@ double ring_bytes(const Move& move, const Shape& global, int64_t element_bytes, 
   return elements_sent(move, global, mesh) * static_cast<double>(element_bytes) * mesh.size();
 }
 
+namespace {
+
+// The same layout with the last dim counted in blocks of so many elements, and back.
+ShardingSpec in_blocks(ShardingSpec spec, int64_t block) {
+  if (block > 1 && !spec.dims.empty() && !spec.dims.back().axes.empty()) spec.dims.back().unit /= block;
+  return spec;
+}
+Shape in_blocks(Shape shape, int64_t block) {
+  if (block > 1 && shape.rank() > 0) shape.set(shape.rank() - 1, shape[shape.rank() - 1] / block);
+  return shape;
+}
+ShardingSpec in_elements(ShardingSpec spec, int64_t block) {
+  if (block > 1 && !spec.dims.empty() && !spec.dims.back().axes.empty()) spec.dims.back().unit *= block;
+  return spec;
+}
+
+}  // namespace
+
 Result<ReshardPath> Resharder::path(const ShardingSpec& from, const ShardingSpec& to, const Shape& global,
                                     DType dtype) {
   if (same_layout(from, to, global, mesh_)) return ReshardPath{};
@@ -205,7 +223,13 @@ Result<ReshardPath> Resharder::path(const ShardingSpec& from, const ShardingSpec
     const std::lock_guard lock(mutex_);
     if (const auto at = known_.find(key); at != known_.end()) return at->second;
   }
-  TSR_ASSIGN_OR_RETURN(ReshardPath found, search(from, to, global, element_bytes));
+  // Blocks are moved whole: of a block type the search sees the last dim in blocks.
+  const int64_t block = type.block_elements;
+  TSR_ASSIGN_OR_RETURN(ReshardPath found,
+                       search(in_blocks(from, block), in_blocks(to, block), in_blocks(global, block),
+                              element_bytes * static_cast<double>(block)));
+  for (Move& move : found.moves)
+    for (ShardingSpec* spec : {&move.before, &move.after}) *spec = in_elements(std::move(*spec), block);
   const std::lock_guard lock(mutex_);
   known_.emplace(std::move(key), found);
   return found;

@@ -10,9 +10,10 @@ namespace tessera {
 const ShardingSpec& Propagator::parameter_spec(TensorId parameter) {
   const auto at = parameter_specs_.find(parameter);
   if (at != parameter_specs_.end()) return at->second;
-  const Shape& shape = graph_.type(parameter).shape;
+  const TensorType& type = graph_.type(parameter);
   ShardingSpec spec = compute_spec(parameter);
-  if (shape.rank() > 1) spec = spread(spec, axes_.spread, shape, mesh(), contracted_dim_[index(parameter)]);
+  if (type.shape.rank() > 1)
+    spec = spread(spec, axes_.spread, type, mesh(), contracted_dim_[index(parameter)]);
   return parameter_specs_.emplace(parameter, std::move(spec)).first->second;
 }
 
@@ -23,7 +24,7 @@ const ShardingSpec& Propagator::state_spec(TensorId parameter) {
   std::vector<AxisId> axes;
   for (const AxisId axis : axes_.zero)
     if (!base.uses(axis)) axes.push_back(axis);
-  ShardingSpec spec = spread(base, axes, graph_.type(parameter).shape, mesh());
+  ShardingSpec spec = spread(base, axes, graph_.type(parameter), mesh());
   return state_specs_.emplace(parameter, std::move(spec)).first->second;
 }
 

@@ -28,15 +28,17 @@ std::pair<int64_t, int64_t> chunk_sizes(int64_t extent, const DimSharding& dim, 
 
 }  // namespace
 
-ShardingSpec spread(const ShardingSpec& spec, std::span<const AxisId> axes, const Shape& shape,
+ShardingSpec spread(const ShardingSpec& spec, std::span<const AxisId> axes, const TensorType& type,
                     const DeviceMesh& mesh, int preferred) {
   if (axes.empty()) return spec;
+  const Shape& shape = type.shape;
   ShardingSpec best = spec;
   double best_share = 2;  // largest shard of the dim, as a share of what it was
   for (int d = 0; d < shape.rank(); ++d) {
     const DimSharding& old = spec.dims[static_cast<size_t>(d)];
     const int64_t before = chunk_sizes(shape[d], old, mesh).second;
-    for (const int64_t unit : {int64_t{1}, old.unit}) {
+    const int64_t least_unit = d == shape.rank() - 1 ? info(type.dtype).block_elements : 1;
+    for (const int64_t unit : {least_unit, std::max(least_unit, old.unit)}) {
       ShardingSpec prefix = spec;
       if (!old.axes.empty()) prefix.dims[static_cast<size_t>(d)].unit = unit;
       if (!same_layout(prefix, spec, shape, mesh)) continue;

@@ -1,13 +1,13 @@
 // GGUF model -> Model: hyper-parameters give the graph through its family, tensors become its parameters by
-// name. Weights are [N, K] in both, so nothing is transposed; other types than f32 are converted to f32.
+// name. Weights are [N, K] in both, so nothing is transposed; they keep the file's element types and stay in
+// the file.
 #include <algorithm>
 #include <map>
 #include <set>
-#include <span>
 
-#include "graph/base/blocks/block_codec.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/weight_storage.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"
 #include "serialize/model.h"
@@ -95,25 +95,13 @@ Result<bool> same_contents(const GgufFile& file, const GgufTensor& a, const Gguf
   return true;
 }
 
-// Reads `bytes` at `offset` of the file as f32: in place if stored so, else converted.
-Result<HostTensor> read_f32(const GgufFile& file, const TensorType& type, DType stored, int64_t offset,
-                            int64_t bytes) {
-  if (stored == DType::kF32) {
-    const std::span<const std::byte> mapped = file.source()->map(offset, bytes);
-    const bool aligned = reinterpret_cast<uintptr_t>(mapped.data()) % alignof(float) == 0;
-    if (static_cast<int64_t>(mapped.size()) == bytes && aligned)
-      return HostTensor{type, mapped, file.source()};
-  }
-  std::vector<std::byte> copy(static_cast<size_t>(bytes));
-  TSR_RETURN_IF_ERROR(file.source()->read_at(offset, copy));
-  std::span<std::byte> contents;
-  HostTensor tensor = HostTensor::zeros(type, &contents);
-  decode_blocks(stored, copy.data(), reinterpret_cast<float*>(contents.data()), type.shape.elements());
-  return tensor;
-}
+// A parameter's place in the file.
+struct StoredParameter {
+  DType dtype = DType::kF32;
+  int64_t offset = 0, bytes = 0;
+};
 
-Result<HostTensor> read_parameter(const GgufFile& file, const GgufTensor& tensor, int part,
-                                  const TensorType& type) {
+Result<StoredParameter> find_stored(const GgufTensor& tensor, int part, const TensorType& type) {
   std::vector<int64_t> extents(tensor.dims.rbegin(), tensor.dims.rend());
   const int64_t parts = part < 0 ? 1 : 3;
   const bool divides = part < 0 || (!extents.empty() && extents[0] % parts == 0);
@@ -123,12 +111,33 @@ Result<HostTensor> read_parameter(const GgufFile& file, const GgufTensor& tensor
                                                Shape(extents), part < 0 ? "" : " per third", type.shape));
   }
   const DType stored = *gguf_tensor_type(tensor.type);
-  const DTypeInfo& layout = info(stored);
-  if (type.shape.elements() % layout.block_elements != 0) {
+  if (type.shape.elements() % info(stored).block_elements != 0) {
     return Status(StatusCode::kCorrupt, format("tensor '{}' cannot be split between blocks", tensor.name));
   }
   const int64_t bytes = dtype_bytes(stored, type.shape.elements());
-  return read_f32(file, type, stored, tensor.offset + (part < 0 ? 0 : part * bytes), bytes);
+  return StoredParameter{stored, tensor.offset + (part < 0 ? 0 : part * bytes), bytes};
+}
+
+// The largest alignment that a type's bytes need: of its fields.
+size_t alignment_of(DType dtype) {
+  return is_block_type(dtype) ? 2 : static_cast<size_t>(dtype_bytes(dtype, 1));
+}
+
+// The value as the graph wants it: the file's own bytes, where types and alignment allow, else widened to
+// f32.
+Result<HostTensor> read_parameter(const GgufFile& file, const StoredParameter& stored,
+                                  const TensorType& type) {
+  const std::span<const std::byte> mapped = file.source()->map(stored.offset, stored.bytes);
+  const bool is_mapped = static_cast<int64_t>(mapped.size()) == stored.bytes &&
+                         reinterpret_cast<uintptr_t>(mapped.data()) % alignment_of(stored.dtype) == 0;
+  if (is_mapped && stored.dtype == type.dtype) return HostTensor{type, mapped, file.source()};
+  HostTensor value{{stored.dtype, type.shape}, mapped, file.source()};
+  if (!is_mapped) {
+    std::span<std::byte> copy;
+    value = HostTensor::zeros({stored.dtype, type.shape}, &copy);
+    TSR_RETURN_IF_ERROR(file.source()->read_at(stored.offset, copy));
+  }
+  return stored.dtype == type.dtype ? Result<HostTensor>(std::move(value)) : widen_weight(value);
 }
 
 // Before any is read: what is missing is told at once, and costs nothing.
@@ -156,12 +165,16 @@ Status read_parameters(const GgufFile& file, const Architecture& architecture,
                        const std::set<std::string>& left_out, Model& model) {
   TSR_RETURN_IF_ERROR(check_tensors(file, architecture, model));
   std::set<std::string> used = left_out;
+  std::map<std::string, StoredParameter> places;
+  WeightStorage storage;
   for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {
     const Tensor& parameter = model.graph.tensor(id);
     TSR_ASSIGN_OR_RETURN(TheirName theirs, their_name(architecture, parameter.name));
     auto tensor = file.tensors().find(theirs.name);
-    TSR_ASSIGN_OR_RETURN(HostTensor value, read_parameter(file, tensor->second, theirs.part, parameter.type));
-    model.parameters.emplace(parameter.name, std::move(value));
+    TSR_ASSIGN_OR_RETURN(const StoredParameter place,
+                         find_stored(tensor->second, theirs.part, parameter.type));
+    storage.types.emplace(parameter.name, place.dtype);
+    places.emplace(parameter.name, place);
     used.insert(theirs.name);
   }
   for (const auto& [name, tensor] : file.tensors()) {
@@ -170,6 +183,12 @@ Status read_parameters(const GgufFile& file, const Architecture& architecture,
           format("tensor '{}' has no place in a {} model: the file is a variant that is not supported", name,
                  architecture.name));
     }
+  }
+  TSR_ASSIGN_OR_RETURN(model.graph, with_stored_weights(model.graph, storage));
+  for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {
+    const Tensor& parameter = model.graph.tensor(id);
+    TSR_ASSIGN_OR_RETURN(HostTensor value, read_parameter(file, places.at(parameter.name), parameter.type));
+    model.parameters.emplace(parameter.name, std::move(value));
   }
   return {};
 }

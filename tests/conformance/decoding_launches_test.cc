@@ -73,7 +73,7 @@ Result<Outcome> decode(const Model& model, int64_t layers, bool fuse) {
     TSR_ASSIGN_OR_RETURN(graph, with_mixed_precision(graph, model.precision));
   }
   TSR_ASSIGN_OR_RETURN(graph, make_decoding(graph, {.cache_capacity = 16, .sample = false}));
-  TSR_ASSIGN_OR_RETURN(graph, with_stored_weights(graph, model.weights));
+  TSR_ASSIGN_OR_RETURN(graph, with_stored_weights(graph, {.types = {}, .format = model.weights}));
   TSR_ASSIGN_OR_RETURN(const std::string named, test::devices_for(registry(), 1));
   TSR_ASSIGN_OR_RETURN(auto devices, DeviceSet::open(registry(), named));
   PlanOptions options;

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "graph/analysis/issue_order.h"
+#include "graph/base/blocks/block_codec.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/adapters.h"
@@ -15,6 +16,7 @@
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
+#include "graph/transform/weight_storage.h"
 #include "parallel/lowering/lower.h"
 #include "parallel/planner/planner.h"
 #include "parallel/strategy/strategy.h"
@@ -50,6 +52,15 @@ std::vector<double> starting_values(const Graph& graph, TensorId id) {
 }
 
 HostTensor floats(const TensorType& type, std::span<const double> values) {
+  if (is_block_type(type.dtype)) {
+    const std::vector<float> wide(values.begin(), values.end());
+    std::span<std::byte> blocks;
+    HostTensor tensor = HostTensor::zeros(type, &blocks);
+    const Status encoded =
+        encode_blocks(type.dtype, wide.data(), static_cast<int64_t>(wide.size()), blocks.data());
+    TSR_CHECK(encoded.ok(), "starting values are finite");
+    return tensor;
+  }
   if (type.dtype == DType::kF64) return HostTensor::copy_of<double>(type, values);
   const std::vector<float> narrow(values.begin(), values.end());
   return HostTensor::copy_of<float>(type, narrow);
@@ -57,6 +68,7 @@ HostTensor floats(const TensorType& type, std::span<const double> values) {
 HostTensor scalar(DType dtype, double value) { return floats({dtype, {}}, std::span(&value, 1)); }
 
 std::vector<double> doubles(const HostTensor& tensor) {
+  if (is_block_type(tensor.type.dtype)) return doubles(*widen_weight(tensor));
   if (tensor.type.dtype == DType::kF64) return {tensor.as<double>().begin(), tensor.as<double>().end()};
   return {tensor.as<float>().begin(), tensor.as<float>().end()};
 }
@@ -134,6 +146,19 @@ BackendRegistry& registry() {
   return shared;
 }
 
+// Weights that do not train, as the job stores them.
+Result<Graph> with_job_storage(const Graph& graph, const Job& job) {
+  if (job.stored_weights == DType::kF32) return graph;
+  WeightStorage storage;
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter)) {
+    const Tensor& tensor = graph.tensor(id);
+    const Shape& shape = tensor.type.shape;
+    if (!tensor.trainable && shape.rank() == 2 && shape[1] % info(job.stored_weights).block_elements == 0)
+      storage.types.emplace(tensor.name, job.stored_weights);
+  }
+  return with_stored_weights(graph, storage);
+}
+
 std::string gradient_output(std::string_view parameter) { return format("gradient of {}", parameter); }
 
 // One batch of random tokens; every seventh label is ignored.
@@ -196,6 +221,7 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
   if (job.evaluates) {
     TSR_ASSIGN_OR_RETURN(const Graph forward, forward_graph(job));
     TSR_ASSIGN_OR_RETURN(evaluation, make_evaluation(forward, job.fp8_matmuls));
+    TSR_ASSIGN_OR_RETURN(evaluation, with_job_storage(evaluation, job));
     PlanOptions beside;
     beside.global_batch = job.batch;
     beside.symbols = plan.symbols;
@@ -258,11 +284,11 @@ Status run_into(const Job& job, const Graph& step, const Plan& plan, Outcome& ou
 }
 
 std::string key_of(const Job& job) {
-  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model, to_text(job.dtype),
-                to_text(job.rounded_weights), to_text(job.precision), job.batch, job.tokens, job.tied,
-                job.optimizer, job.lr, job.steps, job.clip_norm, job.loss_scaling, job.dropout,
-                join(job.trainable, ","), job.lora, job.gradients, job.evaluates, job.reordered,
-                job.fp8_matmuls, job.tf32_matmuls);
+  return format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", job.model,
+                to_text(job.dtype), to_text(job.rounded_weights), to_text(job.stored_weights),
+                to_text(job.precision), job.batch, job.tokens, job.tied, job.optimizer, job.lr, job.steps,
+                job.clip_norm, job.loss_scaling, job.dropout, join(job.trainable, ","), job.lora,
+                job.gradients, job.evaluates, job.reordered, job.fp8_matmuls, job.tf32_matmuls);
 }
 
 // Ring-equivalent bytes of one training step, from its instructions.
@@ -308,6 +334,7 @@ Result<Graph> step_graph(const Job& job) {
   training.fp8_matmuls = job.fp8_matmuls;
   training.fused_gelu_gradients = job.fused_gelu_gradients;
   TSR_ASSIGN_OR_RETURN(Graph step, make_training_step(forward, training));
+  TSR_ASSIGN_OR_RETURN(step, with_job_storage(step, job));
   if (job.gradients)
     for (const Gradient& gradient : std::vector<Gradient>(step.gradients().begin(), step.gradients().end()))
       TSR_RETURN_IF_ERROR(

@@ -39,6 +39,8 @@ struct Job {
   bool evaluates = false;  // an evaluation of the trained weights beside the step, on the same mesh
   // Weights are rounded to it where they are used, which any backend can do; kF32: they are not.
   DType rounded_weights = DType::kF32;
+  // Weights of matmuls that do not train are stored so; kF32: as they are computed.
+  DType stored_weights = DType::kF32;
   DType precision = DType::kF32;      // bf16 or f16: mixed precision, which the CPU does not compute
   bool fp8_matmuls = false;           // linear layers of blocks in 8 bits
   bool tf32_matmuls = false;          // products of f32 in TF32

@@ -131,6 +131,17 @@ TEST_SUITE("parity variants") {
 
   // y = x W' + factor (x A') B' has dB = factor dW A' and dA = factor B' dW: adapters' gradients against that
   // of the matrix they stand beside, which takes another way through the graph.
+  // Cut in whole blocks on every dim, gathered and sent as bytes.
+  TEST_CASE("adapters over frozen weights of block types train alike under every form") {
+    for (const DType stored : {DType::kQ8_0, DType::kQ4_0})
+      check_sample({.model = "llama:L=2,C=128,H=8,KV=4,D=32,F=192,V=61,T=16,tied=0",
+                    .dtype = DType::kF32,
+                    .steps = 2,
+                    .lora = 2,
+                    .stored_weights = stored},
+                   to_text(stored));
+  }
+
   TEST_CASE("an adapter's gradients are those of its weight, projected") {
     for (const std::string_view words : {"dp=1", "tp=2", "dp=2,zero=3"}) {
       constexpr int64_t kRank = 3;

@@ -68,7 +68,7 @@ TEST_CASE("a_graph_written_before_an_op_was_renamed_reads_as_the_same_graph") {
 
 TEST_CASE("matrices_that_only_products_read_are_stored_as_integers_and_tables_in_bf16") {
   const Graph graph = ok(parse_graph(kTied));
-  const Graph stored = ok(with_stored_weights(graph, WeightFormat::kInt4));
+  const Graph stored = ok(with_stored_weights(graph, {.types = {}, .format = WeightFormat::kInt4}));
   CHECK(stored.verify().ok());
   CHECK(type_of(stored, "up") == "u8[96, 32]");
   CHECK(type_of(stored, "up.scale") == "f16[96, 2]");
@@ -81,20 +81,20 @@ TEST_CASE("matrices_that_only_products_read_are_stored_as_integers_and_tables_in
   CHECK(count(stored, "quantized_matmul") == 4);
   CHECK(count(stored, "matmul") == 1);
   CHECK(count(stored, "gelu") == 1);  // what rode on the product follows it
-  const Graph int8 = ok(with_stored_weights(graph, WeightFormat::kInt8));
+  const Graph int8 = ok(with_stored_weights(graph, {.types = {}, .format = WeightFormat::kInt8}));
   CHECK(type_of(int8, "up.scale") == "f16[96, 1]");    // groups of 64
   CHECK(type_of(int8, "down.scale") == "f16[64, 3]");  // 96 is none of 64: groups of 32
 }
 
 TEST_CASE("in_mixed_precision_what_is_read_through_casts_is_stored_as_the_casts_make_it") {
   const Graph mixed = ok(with_mixed_precision(ok(parse_graph(kTied)), DType::kBF16));
-  const Graph stored = ok(with_stored_weights(mixed, WeightFormat::kBF16));
+  const Graph stored = ok(with_stored_weights(mixed, {.types = {}, .format = WeightFormat::kBF16}));
   CHECK(stored.verify().ok());
   for (const char* name : {"table", "norm", "up", "up_bias", "down", "odd", "untransposed"})
     CHECK_MESSAGE(type_of(stored, name).starts_with("bf16"), name);
   CHECK(count(stored, "cast") == 0);
   CHECK(count(stored, "quantized_matmul") == 0);  // operands of one type: the ordinary product
-  const Graph int8 = ok(with_stored_weights(mixed, WeightFormat::kInt8));
+  const Graph int8 = ok(with_stored_weights(mixed, {.types = {}, .format = WeightFormat::kInt8}));
   CHECK(type_of(int8, "up") == "i8[96, 64]");
   CHECK(count(int8, "quantized_matmul") == 2);
   CHECK(type_of(int8, "table") == "bf16[7, 64]");
@@ -110,7 +110,84 @@ TEST_CASE("a_graph_with_gradients_keeps_its_weights") {
     output loss = loss
   })"));
   const Graph step = ok(make_training_step(forward, {}));
-  CHECK(with_stored_weights(step, WeightFormat::kInt8).status().code() == StatusCode::kFailedPrecondition);
+  CHECK(with_stored_weights(step, {.types = {}, .format = WeightFormat::kInt8}).status().code() ==
+        StatusCode::kFailedPrecondition);
+}
+
+const WeightStorage kMixed = {.types = {{"table", DType::kQ8_0},
+                                        {"norm", DType::kF16},
+                                        {"up", DType::kQ4_1},
+                                        {"down", DType::kQ5_0},
+                                        {"odd", DType::kBF16},
+                                        {"untransposed", DType::kQ4_0}}};
+
+TEST_CASE("weights_stored_in_types_of_their_own_are_read_as_they_are_and_found_again") {
+  const Graph graph = ok(parse_graph(kTied));
+  const Graph stored = ok(with_stored_weights(graph, kMixed));
+  CHECK(stored.verify().ok());
+  CHECK(type_of(stored, "table") == "q8_0[7, 64]");
+  CHECK(type_of(stored, "up") == "q4_1[96, 64]");
+  CHECK(type_of(stored, "down") == "q5_0[64, 96]");
+  CHECK(type_of(stored, "odd") == "bf16[5, 48]");
+  CHECK(type_of(stored, "untransposed") == "q4_0[64, 64]");
+  CHECK(type_of(stored, "norm") == "f32[64]");  // no op reads it narrow
+  CHECK(count(stored, "quantized_matmul") == 4);
+  CHECK(count(stored, "quantized_matmul_grad") == 1);  // the weight the other way round
+  CHECK(count(stored, "cast") == 0);
+  CHECK(stored.tensor(*stored.find_tensor("up")).trainable);
+
+  const LogicalGraph logical = ok(with_logical_weights(stored));
+  CHECK(logical.graph.verify().ok());
+  CHECK(print(logical.graph) == print(graph));
+  CHECK(logical.stored.size() == 5);  // without norm
+  CHECK(print(ok(with_stored_weights(logical.graph, {.types = logical.stored}))) == print(stored));
+}
+
+TEST_CASE("a_table_of_16_bits_is_looked_up_in_f32_again") {
+  const Graph graph = ok(parse_graph(kTied));
+  const WeightStorage storage = {.types = {{"table", DType::kBF16}}};
+  const Graph stored = ok(with_stored_weights(graph, storage));
+  CHECK(count(stored, "cast") == 1);
+  CHECK(print(ok(with_logical_weights(stored)).graph) == print(graph));
+}
+
+TEST_CASE("in_mixed_precision_types_of_their_own_replace_casts") {
+  const Graph mixed = ok(with_mixed_precision(ok(parse_graph(kTied)), DType::kBF16));
+  const Graph stored = ok(with_stored_weights(mixed, kMixed));
+  CHECK(stored.verify().ok());
+  CHECK(type_of(stored, "table") == "q8_0[7, 64]");
+  CHECK(type_of(stored, "up") == "q4_1[96, 64]");
+  CHECK(type_of(stored, "odd") == "bf16[5, 48]");
+  for (const Node& node : stored.nodes())
+    if (node.op->name == "quantized_matmul") CHECK(stored.type(node.inputs[0]).dtype == DType::kBF16);
+}
+
+TEST_CASE("what_trains_stays_f32_and_what_does_not_is_stored_in_both_passes") {
+  Graph forward = ok(parse_graph(R"(graph {
+    symbol B
+    input x: f32[B, 32]
+    parameter below: f32[64, 32]
+    parameter frozen: f32[32, 64]
+    parameter head: f32[8, 32]
+    h = matmul(x, below) {trans_w = 1}
+    f = matmul(h, frozen) {trans_w = 1}
+    y = matmul(f, head) {trans_w = 1}
+    loss = reduce_sum(y) {axes = [0, 1]}
+    output loss = loss
+  })"));
+  forward.set_trainable(*forward.find_tensor("frozen"), false);
+  const Graph step = ok(make_training_step(forward, {}));
+  const WeightStorage storage = {
+      .types = {{"below", DType::kQ8_0}, {"frozen", DType::kQ4_0}, {"head", DType::kQ8_0}}};
+  const Graph stored = ok(with_stored_weights(step, storage));
+  CHECK(stored.verify().ok());
+  CHECK(type_of(stored, "below") == "f32[64, 32]");
+  CHECK(type_of(stored, "head") == "f32[8, 32]");
+  CHECK(type_of(stored, "frozen") == "q4_0[32, 64]");
+  CHECK(count(stored, "quantized_matmul") == 1);
+  CHECK(count(stored, "quantized_matmul_grad") == 1);
+  CHECK(stored.gradients().size() == step.gradients().size());
+  CHECK(with_logical_weights(stored).status().code() == StatusCode::kFailedPrecondition);
 }
 
 // The value that stands for number k of a stored row.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "graph/base/blocks/block_codec.h"
 #include "graph/base/status.h"
 
 namespace tessera::conformance {
@@ -92,11 +93,33 @@ Array Array::zeros(const TensorType& type) {
 Array Array::of(const TensorType& type, const std::vector<double>& values) {
   Array array = zeros(type);
   TSR_CHECK(static_cast<int64_t>(values.size()) == array.count(), "one value an element");
+  if (is_block_type(type.dtype)) {
+    const std::vector<float> numbers(values.begin(), values.end());
+    const Status encoded = encode_blocks(type.dtype, numbers.data(), array.count(), array.bytes.data());
+    TSR_CHECK(encoded.ok(), "tests give block types values that can be encoded");
+    return array;
+  }
   for (size_t i = 0; i < values.size(); ++i) array.set(static_cast<int64_t>(i), values[i]);
   return array;
 }
 
+Array Array::part(const TensorType& part_type, const std::vector<int64_t>& elements) const {
+  Array array = zeros(part_type);
+  const auto block = static_cast<size_t>(info(type.dtype).block_elements),
+             size = static_cast<size_t>(info(type.dtype).block_bytes);
+  for (size_t i = 0; i < elements.size(); i += block)
+    std::memcpy(array.bytes.data() + i / block * size,
+                bytes.data() + static_cast<size_t>(elements[i]) / block * size, size);
+  return array;
+}
+
 double Array::get(int64_t i) const {
+  if (is_block_type(type.dtype)) {
+    const int64_t block = info(type.dtype).block_elements;
+    std::vector<float> numbers(static_cast<size_t>(block));
+    decode_blocks(type.dtype, bytes.data() + i / block * info(type.dtype).block_bytes, numbers.data(), block);
+    return numbers[static_cast<size_t>(i % block)];
+  }
   const std::byte* at = bytes.data() + i * info(type.dtype).block_bytes;
   switch (type.dtype) {
     case DType::kF32: return load<float>(at);

@@ -14,11 +14,14 @@ struct Array {
   std::vector<std::byte> bytes;
 
   static Array zeros(const TensorType& type);
-  static Array of(const TensorType& type, const std::vector<double>& values);
+  static Array of(const TensorType& type,
+                  const std::vector<double>& values);  // block types: rounded to blocks
+  // The elements with these indices, as they are stored; of block types whole blocks.
+  Array part(const TensorType& type, const std::vector<int64_t>& elements) const;
 
   int64_t count() const { return type.shape.elements(); }
   double get(int64_t i) const;
-  void set(int64_t i, double value);
+  void set(int64_t i, double value);  // plain types
   std::vector<double> values() const;
 };
 

@@ -125,6 +125,7 @@ Status statement(TextReader& reader, int line, CaseFile& file) {
   if (word == "case") {
     TSR_ASSIGN_OR_RETURN(Case next, read_case(reader, file.values));
     next.line = line;
+    next.refuses_gradient = file.refuses_gradient;
     file.cases.push_back(std::move(next));
   } else if (word == "tolerance") {
     TSR_RETURN_IF_ERROR(tolerance(reader, file.tolerance, file.reason));
@@ -134,6 +135,10 @@ Status statement(TextReader& reader, int line, CaseFile& file) {
   } else if (word == "linear_tolerance") {
     std::string reason;
     TSR_RETURN_IF_ERROR(tolerance(reader, file.linear_tolerance, reason));
+  } else if (word == "without_gradient") {
+    if (reader.peek().kind != TextReader::Kind::kString) return reader.wrong("why, in quotes");
+    reader.take();
+    file.refuses_gradient = true;
   } else if (word == "values") {
     TSR_RETURN_IF_ERROR(range_after_in(reader, file.values));
   } else if (word == "project") {
@@ -143,8 +148,7 @@ Status statement(TextReader& reader, int line, CaseFile& file) {
   } else {
     return reader.error(
         format("'{}' is no statement; wanted case, tolerance, gradient_tolerance, linear_tolerance, values, "
-               "project, "
-               "differentiate or gradient",
+               "project, differentiate, without_gradient or gradient",
                word));
   }
   return reader.end_of_line();
@@ -218,7 +222,7 @@ std::vector<double> make_values(const TensorType& type, const ValueRange& range,
     bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
     bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
     const double unit = static_cast<double>((bits ^ (bits >> 31)) >> 11) * 0x1p-53;
-    if (info(type.dtype).is_float) {
+    if (info(type.dtype).is_float || is_block_type(type.dtype)) {
       double value = range.low + unit * (range.high - range.low);
       if (std::fabs(value) < range.away) value = std::copysign(range.away + std::fabs(value), value);
       values[i] = static_cast<double>(static_cast<float>(value));

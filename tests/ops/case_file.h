@@ -21,6 +21,8 @@
 // each `gradient ... end` block holds a graph's text in f64, whose parameters are differentiated and whose
 // outputs are weighed, and `feed NAME in a to b` or `feed NAME = ...` for tensors that want other values.
 //
+//   without_gradient "why"         the op refuses to differentiate the cases below
+//
 // Linear sets of operands are checked in f64; an op that rounds in between says
 //   linear_tolerance 1e-3 "why"    default 1e-9
 #pragma once
@@ -53,6 +55,7 @@ struct Case {
   std::vector<Operand> operands;
   std::vector<Attr> attrs;
   std::vector<double> expected;  // empty: not given
+  bool refuses_gradient = false;
 };
 
 struct GradientGraph {
@@ -68,6 +71,7 @@ struct CaseFile {
   double gradient_tolerance = 1e-6;
   double linear_tolerance = 1e-9;
   ValueRange values;
+  bool refuses_gradient = false;  // of cases still to come
   std::vector<int> project, differentiate;
   std::vector<Case> cases;
   std::vector<GradientGraph> gradients;

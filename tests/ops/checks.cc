@@ -194,10 +194,8 @@ std::vector<Array> cut_operands(const OpInstance& local, const OpInstance& whole
                                 const FactorView& part) {
   std::vector<Array> result;
   for (size_t i = 0; i < operands.size(); ++i) {
-    std::vector<double> values;
-    for (int64_t element : elements_of(rule.inputs[i], whole.inputs[i].shape, rule, part))
-      values.push_back(operands[i].get(element));
-    result.push_back(Array::of(local.inputs[i], values));
+    result.push_back(
+        operands[i].part(local.inputs[i], elements_of(rule.inputs[i], whole.inputs[i].shape, rule, part)));
   }
   return result;
 }

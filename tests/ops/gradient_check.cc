@@ -173,6 +173,13 @@ Findings check_gradient(const OpDef& op, const CaseFile& file) {
     if (problem.ok() &&
         (problem->loss == kNoTensor || problem->graph.tensors_of_kind(TensorKind::kParameter).empty()))
       continue;
+    if (c.refuses_gradient) {
+      const auto made = problem.ok() ? analytic_gradients(*problem).status() : problem.status();
+      if (made.code() != StatusCode::kFailedPrecondition)
+        findings.push_back(
+            format("{}:{}: a gradient was not refused: {}", file.path, c.line, made.to_string()));
+      continue;
+    }
     append(findings, format("{}:{}", file.path, c.line), std::move(problem), file.gradient_tolerance);
   }
   return findings;

@@ -9,6 +9,7 @@
 #include "graph/base/half.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/weight_storage.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 #include "tests/serialize/gguf_writer.h"
@@ -165,7 +166,7 @@ TEST_CASE("numbers_of_16_bits_become_f32") {
   CHECK(f32_from_bf16(0x3f80) == 1.0f);
 }
 
-TEST_CASE("every_type_of_weights_becomes_the_f32_that_its_blocks_decode_to") {
+TEST_CASE("every_type_of_weights_is_kept_and_decodes_as_its_blocks_do") {
   const std::pair<uint32_t, DType> types[] = {
       {0, DType::kF32},      {1, DType::kF16},     {2, DType::kQ4_0},     {3, DType::kQ4_1},
       {6, DType::kQ5_0},     {7, DType::kQ5_1},    {8, DType::kQ8_0},     {10, DType::kQ2_K},
@@ -184,7 +185,10 @@ TEST_CASE("every_type_of_weights_becomes_the_f32_that_its_blocks_decode_to") {
       REQUIRE_MESSAGE(model.ok(), model.status().to_string());
       std::vector<float> expected(256 * 128);
       decode_blocks(type, std::as_bytes(std::span(bytes)).data(), expected.data(), 256 * 128);
-      const auto read = model->parameters.at("block.0.k").as<float>();
+      const HostTensor& stored = model->parameters.at("block.0.k");
+      CHECK(stored.type.dtype == (type == DType::kF64 ? DType::kF32 : type));  // weights are no f64
+      const HostTensor wide = *widen_weight(stored);
+      const auto read = wide.as<float>();
       REQUIRE(read.size() == expected.size());
       CHECK(std::memcmp(read.data(), expected.data(), read.size_bytes()) == 0);
     }

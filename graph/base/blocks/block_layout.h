@@ -20,32 +20,39 @@ namespace tessera {
 // ---- 32 elements; "halves": byte j has element j in its low nibble, element j + 16 in its high one
 
 struct BlockQ4_0 {  // x = d * (q - 8)
+  static constexpr int kElements = 32;
   uint16_t d;
   uint8_t codes[16];  // halves
 };
 struct BlockQ4_1 {  // x = d * q + m
+  static constexpr int kElements = 32;
   uint16_t d, m;
   uint8_t codes[16];  // halves
 };
 struct BlockQ5_0 {  // x = d * (q - 16)
+  static constexpr int kElements = 32;
   uint16_t d;
   uint8_t high[4];    // bit 4 of the code of element j is bit j % 8 of byte j / 8
   uint8_t codes[16];  // halves
 };
 struct BlockQ5_1 {  // x = d * q + m
+  static constexpr int kElements = 32;
   uint16_t d, m;
   uint8_t high[4];
   uint8_t codes[16];  // halves
 };
 struct BlockQ8_0 {  // x = d * q
+  static constexpr int kElements = 32;
   uint16_t d;
   int8_t codes[32];
 };
 struct BlockIq4Nl {  // x = d * iq4_nl_value(q)
+  static constexpr int kElements = 32;
   uint16_t d;
   uint8_t codes[16];  // halves
 };
 struct BlockMxfp4 {  // x = 2^(exponent - 128) * e2m1_doubled(q)
+  static constexpr int kElements = 32;
   uint8_t exponent;
   uint8_t codes[16];  // halves
 };
@@ -53,14 +60,17 @@ struct BlockMxfp4 {  // x = 2^(exponent - 128) * e2m1_doubled(q)
 // ---- other lengths
 
 struct BlockQ1_0 {  // 128 elements; x = bit ? d : -d
+  static constexpr int kElements = 128;
   uint16_t d;
   uint8_t codes[16];  // one bit an element, lowest first
 };
 struct BlockQ2_0 {  // 64 elements; x = d * (q - 1)
+  static constexpr int kElements = 64;
   uint16_t d;
   uint8_t codes[16];  // two bits an element, lowest first
 };
 struct BlockNvfp4 {  // 64 elements in groups of 16; x = ue4m3_halved(scale) * e2m1_doubled(q)
+  static constexpr int kElements = 64;
   uint8_t scales[4];
   uint8_t codes[32];  // a group has 8 bytes: byte j has its element j low, its element j + 8 high
 };
@@ -68,28 +78,33 @@ struct BlockNvfp4 {  // 64 elements in groups of 16; x = ue4m3_halved(scale) * e
 // ---- 256 elements: K-quants; groups of 16 or 32 elements have integer scales
 
 struct BlockQ2_K {  // groups of 16; x = d * (scale & 15) * q - dmin * (scale >> 4)
+  static constexpr int kElements = 256;
   uint8_t scales[16];
   uint8_t codes[64];  // 128 elements in 32 bytes: element 32 s + l in bits 2 s of byte l
   uint16_t d, dmin;
 };
 struct BlockQ3_K {    // groups of 16; x = d * q3_k_scale(group) * (q - 4), q of 3 bits
+  static constexpr int kElements = 256;
   uint8_t high[32];   // bit 2 of the code of element 32 s + l: bit s of byte l
   uint8_t codes[64];  // bits 0 and 1, as in Q2_K
   uint8_t scales[12];
   uint16_t d;
 };
 struct BlockQ4_K {  // groups of 32; x = d * q4_k_scale(group) * q - dmin * q4_k_min(group)
+  static constexpr int kElements = 256;
   uint16_t d, dmin;
   uint8_t scales[12];
   uint8_t codes[128];  // 64 elements in 32 bytes: element l in the low nibble of byte l, element l + 32 high
 };
 struct BlockQ5_K {  // as Q4_K, with q of 5 bits
+  static constexpr int kElements = 256;
   uint16_t d, dmin;
   uint8_t scales[12];
   uint8_t high[32];  // bit 4 of the code of element 32 g + l: bit g of byte l
   uint8_t codes[128];
 };
 struct BlockQ6_K {  // groups of 16; x = d * scale * (q - 32)
+  static constexpr int kElements = 256;
   // 128 elements have 64 bytes of `low` and 32 of `high`; for l < 32 their elements l, l + 32, l + 64, l + 96
   // have bits 0 to 3 in low[l] & 15, low[l + 32] & 15, low[l] >> 4, low[l + 32] >> 4, and bits 4 and 5 in
   // bits 0, 2, 4 and 6 of high[l].
@@ -102,6 +117,7 @@ struct BlockQ6_K {  // groups of 16; x = d * scale * (q - 32)
 // ---- 256 elements: codebooks
 
 struct BlockIq4Xs {  // groups of 32; x = d * (scale - 32) * iq4_nl_value(q)
+  static constexpr int kElements = 256;
   uint16_t d;
   uint16_t scales_high;   // bits 4 and 5 of the scale of group g: bits 2 g
   uint8_t scales_low[4];  // bits 0 to 3: nibble g % 2 of byte g / 2
@@ -109,16 +125,19 @@ struct BlockIq4Xs {  // groups of 32; x = d * (scale - 32) * iq4_nl_value(q)
 };
 // Grid types: eight (IQ3: four) elements have one code, the number of a point in a grid (iq_grids.h).
 struct BlockIq2Xxs {  // x = d * (0.5 + scale) / 4 * grid * sign
+  static constexpr int kElements = 256;
   uint16_t d;
   // A group of 32 has 8 bytes: four codes; then 4 x 7 sign bits (iq_signs) and a scale of 4 bits in 32 bits.
   uint8_t codes[64];
 };
 struct BlockIq2Xs {  // x = d * (0.5 + scale) / 4 * grid * sign
+  static constexpr int kElements = 256;
   uint16_t d;
   uint16_t codes[32];  // 9 bits of code, 7 sign bits (iq_signs)
   uint8_t scales[8];   // one nibble for 16 elements
 };
 struct BlockIq2S {  // x = d * (0.5 + scale) / 4 * grid * sign
+  static constexpr int kElements = 256;
   uint16_t d;
   uint8_t codes[32];  // bits 0 to 7
   uint8_t signs[32];  // one bit an element
@@ -126,11 +145,13 @@ struct BlockIq2S {  // x = d * (0.5 + scale) / 4 * grid * sign
   uint8_t scales[8];  // one nibble for 16 elements
 };
 struct BlockIq3Xxs {  // x = d * (0.5 + scale) / 2 * grid * sign
+  static constexpr int kElements = 256;
   uint16_t d;
   uint8_t codes[64];
   uint8_t signs[32];  // a group of 32 has 4 x 7 sign bits (iq_signs) and a scale of 4 bits in 32 bits
 };
 struct BlockIq3S {  // x = d * (1 + 2 scale) * grid * sign
+  static constexpr int kElements = 256;
   uint16_t d;
   uint8_t codes[64];  // bits 0 to 7
   uint8_t high[8];    // bit 8 of code i: bit i % 8 of byte i / 8
@@ -138,6 +159,7 @@ struct BlockIq3S {  // x = d * (1 + 2 scale) * grid * sign
   uint8_t scales[4];  // one nibble for 32 elements
 };
 struct BlockIq1S {  // x = d * (2 scale + 1) * (grid + delta)
+  static constexpr int kElements = 256;
   uint16_t d;
   uint8_t codes[32];  // bits 0 to 7
   // A group of 32 has one: bits 8 to 10 of four codes in bits 0 to 11, the scale in bits 12 to 14; delta is
@@ -145,6 +167,7 @@ struct BlockIq1S {  // x = d * (2 scale + 1) * (grid + delta)
   uint16_t high[8];
 };
 struct BlockIq1M {    // x = d * (2 scale + 1) * (grid + delta)
+  static constexpr int kElements = 256;
   uint8_t codes[32];  // bits 0 to 7
   uint8_t high[16];  // nibble i % 2 of byte i / 2: bits 8 to 10 of code i; delta is 1/8, negative where bit 3
                      // is set
@@ -156,6 +179,7 @@ struct BlockIq1M {    // x = d * (2 scale + 1) * (grid + delta)
 // ---- 256 elements: three values, x = d * (q - 1)
 
 struct BlockTq1_0 {
+  static constexpr int kElements = 256;
   // Five codes a byte: trit n of byte b is ((b * 3^n mod 256) * 3) / 256. Element 32 n + l (l < 32) is trit n
   // of byte l, element 160 + 16 n + l (l < 16) is trit n of byte 32 + l.
   uint8_t codes[48];
@@ -163,6 +187,7 @@ struct BlockTq1_0 {
   uint16_t d;
 };
 struct BlockTq2_0 {
+  static constexpr int kElements = 256;
   uint8_t codes[64];  // 128 elements in 32 bytes: element 32 s + l in bits 2 s of byte l
   uint16_t d;
 };

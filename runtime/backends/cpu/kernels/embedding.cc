@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "graph/base/blocks/block_codec.h"
 #include "runtime/backends/cpu/factor_index.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/row_kernel.h"
@@ -8,8 +9,37 @@
 
 namespace tessera::cpu {
 
+namespace {
+
+// Rows of a block type, as f32.
+Result<PreparedKernel> prepare_block_embedding(const KernelSpec& spec) {
+  const DType stored = spec.input_dtype(0);
+  const int64_t table_rows = spec.input_dims(0)[0], C = spec.input_dims(0)[1], count = spec.input_elements(1);
+  const int64_t row_bytes = dtype_bytes(stored, C);
+  const FactorIndex v(spec.factor('v'));
+  auto launch = [=](const LaunchArgs& args) {
+    const auto* table = args.in<std::byte>(0);
+    const int32_t* ids = args.in<int32_t>(1);
+    float* y = args.out<float>(0);
+    args.pool.parallel_ranges(count, row_grain(C), [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const int64_t row = v.to_local(ids[r]);
+        if (row >= 0 && row < table_rows) {
+          decode_blocks(stored, table + row * row_bytes, y + r * C, C);
+        } else {
+          std::fill_n(y + r * C, C, 0.0f);
+        }
+      }
+    });
+  };
+  return reference_kernel(spec, make_kernel(launch), 0);
+}
+
+}  // namespace
+
 // table [V, C], ids [R] -> y [R, C]. Ids are untrusted: any value but one of this shard's rows gives 0.
 Result<PreparedKernel> prepare_embedding(const KernelSpec& spec) {
+  if (is_block_type(spec.input_dtype(0))) return prepare_block_embedding(spec);
   return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t table_rows = spec.input_dims(0)[0], C = spec.input_dims(0)[1],

@@ -1,29 +1,102 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "graph/base/half.h"
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/quantized_weight.h"
 
 namespace tessera::cpu {
 
+namespace {
+
+constexpr int64_t kRowGrain = 16;      // rows of the weight a task
+constexpr int64_t kTileColumns = 256;  // of the gradient: the largest block
+
+// The values that `count` activations stand for once they are rounded to 8 bits
+// (quantized_activations-inl.h).
+template <class T>
+void round_block(const T* x, int64_t count, double* out) {
+  float most = 0;
+  bool is_finite = true;
+  for (int64_t i = 0; i < count; ++i) {
+    most = std::max(most, std::fabs(static_cast<float>(x[i])));
+    is_finite = is_finite && std::isfinite(static_cast<float>(x[i]));
+  }
+  const float scale = !is_finite      ? std::numeric_limits<float>::quiet_NaN()
+                      : most < 1e-36f ? 0.0f
+                                      : most / 127.0f;
+  const float inverse = scale > 0 ? 127.0f / most : 0.0f;
+  for (int64_t i = 0; i < count; ++i)
+    out[i] =
+        static_cast<double>(std::nearbyint(static_cast<float>(x[i]) * inverse)) * static_cast<double>(scale);
+}
+
+}  // namespace
+
 // x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]. Sums in double, k ascending.
 Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
-    auto kernel = make_kernel([shape](const LaunchArgs& args) {
+    const bool rounds = spec.string("activations") == "q8";
+    const int64_t block = info(shape.dtype).block_elements == 256 ? 256 : 32;
+    auto kernel = make_kernel([shape, rounds, block](const LaunchArgs& args) {
       const T *x = args.in<T>(0), *bias = shape.bias < 0 ? nullptr : args.in<T>(shape.bias);
       const uint16_t* scale = shape.has_scale() ? args.in<uint16_t>(2) : nullptr;
       T* y = args.out<T>(0);
-      args.pool.parallel_ranges(shape.N, 16, [&](int64_t begin, int64_t end) {
-        for (int64_t n = begin; n < end; ++n)
+      args.pool.parallel_ranges(shape.N, kRowGrain, [&](int64_t begin, int64_t end) {
+        Scratch scratch(args.pool, std::max<int64_t>(1, shape.K));
+        float* row = scratch.floats(shape.K);
+        for (int64_t n = begin; n < end; ++n) {
+          decode_weight(shape, args.inputs[1], n, 0, shape.K, row);
           for (int64_t m = 0; m < shape.M; ++m) {
             double sum = bias ? static_cast<double>(bias[n]) : 0;
+            double rounded[256];
             for (int64_t k = 0; k < shape.K; ++k) {
-              double weight = weight_number(shape, args.inputs[1], n, k);
+              double weight = row[k];
               if (scale) weight *= f32_from_f16(scale[n * shape.groups + k / shape.group()]);
-              sum += static_cast<double>(x[m * shape.K + k]) * weight;
+              if (rounds && k % block == 0)
+                round_block(x + m * shape.K + k, std::min(block, shape.K - k), rounded);
+              sum += (rounds ? rounded[k % block] : static_cast<double>(x[m * shape.K + k])) * weight;
             }
             y[m * shape.N + n] = static_cast<T>(sum);
           }
+        }
+      });
+    });
+    const double flops =
+        2.0 * static_cast<double>(shape.M) * static_cast<double>(shape.N) * static_cast<double>(shape.K);
+    return reference_kernel(spec, flops, std::move(kernel));
+  });
+}
+
+// dy [M, N], w [N, K] -> dx [M, K]. Sums in double, n ascending.
+Result<PreparedKernel> prepare_quantized_matmul_grad(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    const QuantizedMatmulShape shape = quantized_matmul_grad_shape(spec);
+    const int64_t tiles = (shape.K + kTileColumns - 1) / kTileColumns;
+    auto kernel = make_kernel([shape, tiles](const LaunchArgs& args) {
+      const T* dy = args.in<T>(0);
+      T* dx = args.out<T>(0);
+      args.pool.parallel_for(tiles, [&](int64_t tile) {
+        const int64_t k0 = tile * kTileColumns, width = std::min(kTileColumns, shape.K - k0);
+        alignas(64) float row[kTileColumns];
+        for (int64_t m0 = 0; m0 < shape.M; m0 += 4) {
+          const int64_t rows = std::min<int64_t>(4, shape.M - m0);
+          double sums[4][kTileColumns] = {};
+          for (int64_t n = 0; n < shape.N; ++n) {
+            decode_weight(shape, args.inputs[1], n, k0, width, row);
+            for (int64_t r = 0; r < rows; ++r) {
+              const auto each = static_cast<double>(dy[(m0 + r) * shape.N + n]);
+              for (int64_t k = 0; k < width; ++k) sums[r][k] += each * static_cast<double>(row[k]);
+            }
+          }
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t k = 0; k < width; ++k) dx[(m0 + r) * shape.K + k0 + k] = static_cast<T>(sums[r][k]);
+        }
       });
     });
     const double flops =

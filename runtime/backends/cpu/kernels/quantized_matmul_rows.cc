@@ -28,6 +28,12 @@ struct QuantizedMatmulBuffers {
   float* y;
 };
 
+float last_number(const QuantizedMatmulShape& s, const uint8_t* w, int64_t n, int64_t k) {
+  float number;
+  decode_weight(s, w, n, k, 1, &number);
+  return number;
+}
+
 }  // namespace
 }  // namespace tessera::cpu
 #endif
@@ -125,7 +131,7 @@ HWY_INLINE void dots(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers
     for (int r = 0; r < kRows; ++r) {
       float sum = hn::GetLane(hn::SumOfLanes(d, total[c][r]));
       for (int64_t k = group * groups; k < s.K; ++k)
-        sum += weight_number(s, b.w, n + c, k) * b.x[(m + r) * s.K + k];
+        sum += last_number(s, b.w, n + c, k) * b.x[(m + r) * s.K + k];
       if (b.bias != nullptr) sum += b.bias[n + c];
       b.y[(m + r) * s.N + n + c] = sum;
     }
@@ -170,7 +176,7 @@ void widen_row(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, i
         hn::Set(d, b.scale == nullptr ? 1.0f : f32_from_f16(b.scale[n * s.groups + k / s.group()]));
     for (int64_t i = 0; i < kSteps; ++i) hn::StoreU(hn::Mul(weight[i], scale), d, out + k + i * kRowLanes);
   }
-  for (int64_t k = whole; k < s.K; ++k) out[k] = weight_number(s, b.w, n, k);
+  for (int64_t k = whole; k < s.K; ++k) out[k] = last_number(s, b.w, n, k);
 }
 
 // Widens rows [begin, end) of the weight to floats, consecutive in `out`.
@@ -254,6 +260,9 @@ Result<PreparedKernel> prepare_quantized_matmul_rows(const KernelSpec& spec) {
     return Status(StatusCode::kUnsupported,
                   format("dtype {}: this kernel computes in f32", to_text(spec.input_dtype(0))));
   const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
+  if (is_block_type(shape.dtype))
+    return Status(StatusCode::kUnsupported,
+                  format("weight {}: wanted 16 bits, or scales", to_text(shape.dtype)));
   if (shape.K == 0 || (shape.has_scale() && shape.group() % kUnit != 0))
     return Status(StatusCode::kUnsupported, format("groups of {}: wanted a multiple of {}",
                                                    shape.has_scale() ? shape.group() : 0, kUnit));

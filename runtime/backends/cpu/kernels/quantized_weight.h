@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "graph/base/blocks/block_codec.h"
 #include "graph/base/half.h"
 #include "runtime/backends/cpu/cpu_kernel.h"
 
@@ -18,7 +19,7 @@ struct QuantizedMatmulShape {
   bool has_scale() const { return dtype == DType::kI8 || dtype == DType::kU8; }
   int64_t group() const { return groups == 0 ? 0 : K / groups; }  // an empty shard has none
   // Bytes of a row of the weight.
-  int64_t row_bytes() const { return dtype == DType::kU8 ? K / 2 : dtype == DType::kI8 ? K : 2 * K; }
+  int64_t row_bytes() const { return dtype == DType::kU8 ? K / 2 : dtype_bytes(dtype, K); }
 };
 
 // When k is split, the shard at offset 0 alone adds the bias.
@@ -35,17 +36,31 @@ inline QuantizedMatmulShape quantized_matmul_shape(const KernelSpec& spec) {
   return shape;
 }
 
-// Number k of row n, without its scale.
-inline float weight_number(const QuantizedMatmulShape& shape, const void* w, int64_t n, int64_t k) {
+// dy [M, N], weight [N, K] -> dx [M, K].
+inline QuantizedMatmulShape quantized_matmul_grad_shape(const KernelSpec& spec) {
+  QuantizedMatmulShape shape;
+  shape.dtype = spec.input_dtype(1);
+  shape.N = spec.input_dims(0).back();
+  shape.K = spec.output_dims(0).back();
+  shape.M = shape.K == 0 ? 0 : spec.output_elements(0) / shape.K;
+  return shape;
+}
+
+// Numbers [k, k + count) of row n, without their scales if these are an operand. Block types: k and count in
+// whole blocks.
+inline void decode_weight(const QuantizedMatmulShape& shape, const void* w, int64_t n, int64_t k,
+                          int64_t count, float* out) {
   const auto* row = static_cast<const uint8_t*>(w) + n * shape.row_bytes();
-  switch (shape.dtype) {
-    case DType::kBF16: return f32_from_bf16(reinterpret_cast<const uint16_t*>(row)[k]);
-    case DType::kF16: return f32_from_f16(reinterpret_cast<const uint16_t*>(row)[k]);
-    case DType::kI8: return static_cast<float>(reinterpret_cast<const int8_t*>(row)[k]);
-    default: {
-      const uint8_t pair = row[k / 32 * 16 + k % 16];
-      return static_cast<float>((k % 32 < 16 ? pair & 15 : pair >> 4) - 8);
+  if (shape.dtype == DType::kI8) {
+    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(static_cast<int8_t>(row[k + i]));
+  } else if (shape.dtype == DType::kU8) {
+    for (int64_t i = 0; i < count; ++i) {
+      const uint8_t pair = row[(k + i) / 32 * 16 + (k + i) % 16];
+      out[i] = static_cast<float>(((k + i) % 32 < 16 ? pair & 15 : pair >> 4) - 8);
     }
+  } else {
+    decode_blocks(shape.dtype, reinterpret_cast<const std::byte*>(row + dtype_bytes(shape.dtype, k)), out,
+                  count);
   }
 }
 

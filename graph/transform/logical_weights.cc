@@ -1,0 +1,176 @@
+// The inverse of with_stored_weights: weights that are read narrow become f32 parameters again.
+#include <algorithm>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "graph/transform/graph_copy.h"
+#include "graph/transform/weight_storage.h"
+
+namespace tessera {
+
+namespace {
+
+bool is_narrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16 || is_block_type(dtype); }
+
+class Widening {
+ public:
+  explicit Widening(const Graph& source) : copy_(source) {}
+
+  Result<LogicalGraph> run() {
+    const Graph& source = copy_.source();
+    rows_.assign(source.tensors().size(), kNoTensor);
+    activated_.resize(source.tensors().size());
+    find_widened();
+    for (size_t i = 0; i < source.tensors().size(); ++i) {
+      const TensorId id{static_cast<uint32_t>(i)};
+      const Tensor& tensor = source.tensor(id);
+      if (tensor.producer == kNoNode) {
+        TSR_RETURN_IF_ERROR(widened_[i] ? add_parameter(id) : copy_.copy_tensor(id));
+      } else if (tensor.output_index == 0) {
+        TSR_RETURN_IF_ERROR(add_node(tensor.producer));
+      }
+    }
+    TSR_RETURN_IF_ERROR(copy_.copy_results());
+    return LogicalGraph{std::move(copy_.graph()), std::move(stored_)};
+  }
+
+ private:
+  // The operand of a node that may be narrow; -1 for none.
+  static int narrow_operand(const Node& node) {
+    if (node.op->name == "quantized_matmul" || node.op->name == "quantized_matmul_grad") return 1;
+    return node.op->name == "embedding" ? 0 : -1;
+  }
+
+  // Narrow parameters that nothing else reads.
+  void find_widened() {
+    const Graph& source = copy_.source();
+    widened_.resize(source.tensors().size());
+    for (const TensorId id : source.tensors_of_kind(TensorKind::kParameter))
+      widened_[index(id)] = is_narrow(source.type(id).dtype);
+    for (const Node& node : source.nodes())
+      for (size_t i = 0; i < node.inputs.size(); ++i)
+        if (static_cast<int>(i) != narrow_operand(node)) widened_[index(node.inputs[i])] = false;
+    for (const NamedTensor& output : source.outputs()) widened_[index(output.tensor)] = false;
+    for (const Update& update : source.updates()) widened_[index(update.target)] = false;
+  }
+
+  Status add_parameter(TensorId id) {
+    const Tensor& tensor = copy_.source().tensor(id);
+    TSR_ASSIGN_OR_RETURN(const TensorId now, copy_.graph().add_tensor(
+                                                 tensor.name, {DType::kF32, tensor.type.shape}, tensor.kind));
+    if (!tensor.trainable) copy_.graph().set_trainable(now, false);
+    copy_.replace(id, now);
+    stored_.emplace(tensor.name, tensor.type.dtype);
+    return {};
+  }
+
+  Status add_node(NodeId id) {
+    const Node& node = copy_.source().node(id);
+    const int operand = narrow_operand(node);
+    const bool is_widened = operand >= 0 && widened_[index(node.inputs[static_cast<size_t>(operand)])];
+    if (activated_[index(node.outputs[0])]) return {};  // part of its matmul
+    if (is_cast_of_rows(node)) {
+      const TensorId rows = rows_[index(node.inputs[0])];
+      copy_.replace(node.outputs[0], rows);
+      return keep_name(node.outputs[0], rows);
+    }
+    if (!is_widened) return copy_.copy_node(id);
+    if (node.op->name == "embedding") return add_look_up(id);
+    if (node.phase != Phase::kForward)
+      return Status(StatusCode::kFailedPrecondition,
+                    "weights are widened before a graph is differentiated: this one has gradients");
+    std::vector<TensorId> inputs;
+    for (const TensorId input : node.inputs) inputs.push_back(copy_.mapped(input));
+    // The operands of a matmul have one type: activations in 16 bits read a cast.
+    Graph& graph = copy_.graph();
+    graph.set_scope(node.scope);
+    if (const DType dtype = graph.type(inputs[0]).dtype; dtype != DType::kF32) {
+      TSR_ASSIGN_OR_RETURN(inputs[1], graph.add("cast", {inputs[1]}, {{"dtype", to_text(dtype)}}));
+    }
+    const int64_t transposed = node.op->name == "quantized_matmul" ? 1 : 0;
+    std::vector<Attr> attrs = {{"trans_w", transposed}};
+    const TensorId active = transposed == 1 ? activation_of(node.outputs[0]) : kNoTensor;
+    if (active != kNoTensor)
+      attrs.push_back(
+          {"activation", std::string(copy_.source().node(copy_.source().tensor(active).producer).op->name)});
+    TSR_ASSIGN_OR_RETURN(const auto results, graph.add_node("matmul", inputs, attrs));
+    graph.set_scope("");
+    copy_.replace_node(id, NodeId{static_cast<uint32_t>(graph.nodes().size() - 1)});
+    if (active != kNoTensor) {
+      activated_[index(active)] = true;
+      copy_.replace(active, results[0]);
+      TSR_RETURN_IF_ERROR(keep_name(active, results[0]));
+    }
+    copy_.replace(node.outputs[0], results.back());
+    return keep_name(node.outputs[0], results.back());
+  }
+
+  // The result of the one activation that reads `pre`, which matmul has as an attribute; kNoTensor for none.
+  TensorId activation_of(TensorId pre) const {
+    TensorId found = kNoTensor;
+    for (const Node& node : copy_.source().nodes()) {
+      if (node.inputs.size() != 1 || node.inputs[0] != pre) continue;
+      const std::string_view op = node.op->name;
+      if (op != "relu" && op != "gelu" && op != "silu") continue;
+      if (found != kNoTensor ||
+          !std::ranges::all_of(node.attrs, [&](const Attr& attr) { return is_default(*node.op, attr); }))
+        return kNoTensor;
+      found = node.outputs[0];
+    }
+    return found;
+  }
+  static bool is_default(const OpDef& op, const Attr& attr) {
+    const auto spec = std::ranges::find(op.attrs, attr.name, &AttrSpec::name);
+    return spec != op.attrs.end() && spec->default_value == attr.value;
+  }
+
+  // A cast to f32 of rows that were looked up in 16 bits.
+  bool is_cast_of_rows(const Node& node) const {
+    return node.op->name == "cast" && rows_[index(node.inputs[0])] != kNoTensor &&
+           copy_.source().type(node.outputs[0]).dtype == DType::kF32;
+  }
+
+  // Rows are f32 now. Readers of rows in 16 bits read a cast.
+  Status add_look_up(NodeId id) {
+    const Node& node = copy_.source().node(id);
+    const TensorId old = node.outputs[0];
+    TSR_RETURN_IF_ERROR(copy_.copy_node(id));
+    if (copy_.source().type(old).dtype == DType::kF32) return {};
+    rows_[index(old)] = copy_.mapped(old);
+    const auto reads_narrow = [&](const Node& reader) {
+      return std::ranges::find(reader.inputs, old) != reader.inputs.end() && !is_cast_of_rows(reader);
+    };
+    if (std::ranges::none_of(copy_.source().nodes(), reads_narrow) &&
+        std::ranges::none_of(copy_.source().outputs(),
+                             [&](const NamedTensor& it) { return it.tensor == old; }))
+      return {};
+    TSR_ASSIGN_OR_RETURN(
+        const TensorId narrow,
+        copy_.graph().add("cast", {copy_.mapped(old)}, {{"dtype", to_text(copy_.source().type(old).dtype)}}));
+    copy_.replace(old, narrow);
+    return {};
+  }
+
+  Status keep_name(TensorId old, TensorId now) {
+    const std::string& name = copy_.source().tensor(old).name;
+    return name.starts_with('%') ? Status() : copy_.graph().rename(now, name);
+  }
+
+  GraphCopy copy_;
+  StoredTypes stored_;
+  std::vector<bool> widened_;    // by tensor of the source
+  std::vector<bool> activated_;  // by tensor of the source: results of activations that a matmul has taken in
+  std::vector<TensorId> rows_;   // by tensor of the source: look-ups in f32 of what was 16 bits there
+};
+
+}  // namespace
+
+Result<LogicalGraph> with_logical_weights(const Graph& graph) {
+  const auto parameters = graph.tensors_of_kind(TensorKind::kParameter);
+  const bool any =
+      std::ranges::any_of(parameters, [&](TensorId id) { return is_narrow(graph.type(id).dtype); });
+  if (!any) return LogicalGraph{graph, {}};
+  return Widening(graph).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,107 @@
+// quantized_matmul and its gradient over weights of block types: products of quantized_rows.h, a range of
+// rows or columns of the weight a task.
+#include <algorithm>
+
+#include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/quantized_rows.h"
+#include "runtime/backends/cpu/kernels/quantized_weight.h"
+#include "runtime/backends/cpu/kernels/simd_targets.h"
+
+namespace tessera::cpu {
+
+namespace {
+
+constexpr int64_t kTaskBytes = int64_t{64} << 10;  // of the weight: enough to hand out, and in the cache
+constexpr int64_t kGradientColumns = 256;          // the largest block
+constexpr int64_t kRowsAtOnce = 8;                 // of x, quantised by a task
+
+Status check_blocks(const KernelSpec& spec, const QuantizedMatmulShape& s) {
+  TSR_RETURN_IF_ERROR(simd_supported());
+  if (spec.input_dtype(0) != DType::kF32)
+    return Status(StatusCode::kUnsupported,
+                  format("dtype {}: this kernel computes in f32", to_text(spec.input_dtype(0))));
+  if (!can_multiply_blocks(s.dtype))
+    return Status(StatusCode::kUnsupported, format("weight {}: wanted a block type", to_text(s.dtype)));
+  if (s.K == 0 || s.N == 0) return Status(StatusCode::kUnsupported, "an empty weight");
+  return {};
+}
+
+BlockMatrix matrix_of(const QuantizedMatmulShape& s, const LaunchArgs& args) {
+  return {.type = s.dtype, .N = s.N, .K = s.K, .data = args.in<std::byte>(1), .interleaved = false};
+}
+
+double flops_of(const QuantizedMatmulShape& s) {
+  return 2.0 * static_cast<double>(s.M) * static_cast<double>(s.N) * static_cast<double>(s.K);
+}
+
+// Rows of the weight a task, a multiple of `unit`.
+int64_t row_grain_of(const QuantizedMatmulShape& s, int64_t unit) {
+  return std::max<int64_t>(1, kTaskBytes / s.row_bytes() / unit) * unit;
+}
+
+// Scratch of a task for the products.
+class ProductScratch {
+ public:
+  explicit ProductScratch(const Pool& pool)
+      : scratch_(pool, block_product_scratch_bytes() / 4),
+        floats_(scratch_.floats(block_product_scratch_bytes() / 4)) {}
+  void* get() { return floats_; }
+
+ private:
+  Scratch scratch_;
+  float* floats_;
+};
+
+}  // namespace
+
+// x [M, K], w [N, K], bias [N] -> y [M, N]
+Result<PreparedKernel> prepare_quantized_matmul_blocks(const KernelSpec& spec) {
+  const QuantizedMatmulShape s = quantized_matmul_shape(spec);
+  TSR_RETURN_IF_ERROR(check_blocks(spec, s));
+  if (spec.string("activations") == "q8") {
+    const int64_t row = quantized_row_bytes(s.dtype, s.K), grain = row_grain_of(s, 2 * interleaved_rows());
+    auto launch = [=](const LaunchArgs& args) {
+      auto* rows = static_cast<std::byte*>(args.workspace);
+      const float* x = args.in<float>(0);
+      args.pool.parallel_ranges(s.M, kRowsAtOnce, [&](int64_t begin, int64_t end) {
+        quantize_rows(s.dtype, x + begin * s.K, end - begin, s.K, rows + begin * row);
+      });
+      args.pool.parallel_ranges(s.N, grain, [&](int64_t begin, int64_t end) {
+        ProductScratch scratch(args.pool);
+        multiply_blocks_q8(matrix_of(s, args), rows, s.M, s.bias < 0 ? nullptr : args.in<float>(s.bias),
+                           args.out<float>(0), begin, end, scratch.get());
+      });
+    };
+    return simd_prepared(spec, flops_of(s), make_kernel(launch), s.M * row);
+  }
+  const int64_t grain = row_grain_of(s, 48);
+  auto launch = [=](const LaunchArgs& args) {
+    args.pool.parallel_ranges(s.N, grain, [&](int64_t begin, int64_t end) {
+      ProductScratch scratch(args.pool);
+      multiply_blocks_f32(matrix_of(s, args), args.in<float>(0), s.M,
+                          s.bias < 0 ? nullptr : args.in<float>(s.bias), args.out<float>(0), begin, end,
+                          scratch.get());
+    });
+  };
+  PreparedKernel prepared = simd_prepared(spec, flops_of(s), make_kernel(launch));
+  prepared.efficiency = 0.7;
+  return prepared;
+}
+
+// dy [M, N], w [N, K] -> dx [M, K]
+Result<PreparedKernel> prepare_quantized_matmul_grad_blocks(const KernelSpec& spec) {
+  const QuantizedMatmulShape s = quantized_matmul_grad_shape(spec);
+  TSR_RETURN_IF_ERROR(check_blocks(spec, s));
+  auto launch = [=](const LaunchArgs& args) {
+    args.pool.parallel_ranges(s.K, kGradientColumns, [&](int64_t begin, int64_t end) {
+      ProductScratch scratch(args.pool);
+      multiply_blocks_transposed(matrix_of(s, args), args.in<float>(0), s.M, args.out<float>(0), begin, end,
+                                 scratch.get());
+    });
+  };
+  PreparedKernel prepared = simd_prepared(spec, flops_of(s), make_kernel(launch));
+  prepared.efficiency = 0.7;
+  return prepared;
+}
+
+}  // namespace tessera::cpu
