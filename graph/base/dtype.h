@@ -58,6 +58,9 @@ struct DTypeInfo {
 
 const DTypeInfo& info(DType dtype);
 inline bool is_block_type(DType dtype) { return info(dtype).block_elements > 1; }
+inline bool is_half_type(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+// Weights of such a type may be read by ops that compute in a wider one.
+inline bool is_narrow_type(DType dtype) { return is_half_type(dtype) || is_block_type(dtype); }
 std::optional<DType> dtype_from_name(std::string_view name);
 inline std::string to_text(DType dtype) { return std::string(info(dtype).name); }
 

@@ -37,8 +37,6 @@ const AttrSpec kAttrs[] = {
 
 bool has_scale(Types in) { return in.size() > 1 && (in[1].dtype == DType::kI8 || in[1].dtype == DType::kU8); }
 
-bool is_narrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16 || is_block_type(dtype); }
-
 Status check_groups(Types in, int64_t k) {
   const bool packed = in[1].dtype == DType::kU8;
   const int64_t groups = in[2].shape[1], unit = packed ? kPackedUnit : 1;
@@ -69,7 +67,7 @@ Inferred quantized_matmul_infer(Types in, Attrs attrs) {
   TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "x"));
   TSR_RETURN_IF_ERROR(check_rank_at_least(kName, in, 0, "x", 1));
   const DType w = in[1].dtype;
-  if (!is_narrow(w) && !scaled)
+  if (!is_narrow_type(w) && !scaled)
     return Status(
         StatusCode::kInvalidArgument,
         format(
@@ -111,7 +109,7 @@ Status quantized_matmul_vjp(VjpBuilder& b) {
         StatusCode::kFailedPrecondition,
         "quantized_matmul: there is no gradient through activations that are rounded to 8 bits (activations "
         "= \"q8\"): wanted \"f32\"");
-  if (!is_narrow(w))
+  if (!is_narrow_type(w))
     return Status(
         StatusCode::kFailedPrecondition,
         format("quantized_matmul: there is no gradient through a weight of {} with scales", to_text(w)));
@@ -163,7 +161,7 @@ Inferred quantized_matmul_grad_infer(Types in, Attrs) {
   TSR_RETURN_IF_ERROR(check_count(kGradName, in, 2));
   TSR_RETURN_IF_ERROR(check_float(kGradName, in, 0, "dy"));
   TSR_RETURN_IF_ERROR(check_rank_at_least(kGradName, in, 0, "dy", 1));
-  if (!is_narrow(in[1].dtype))
+  if (!is_narrow_type(in[1].dtype))
     return Status(StatusCode::kInvalidArgument,
                   format("{}: operand 1 (w) is {}, wanted bf16, f16 or a block type", kGradName, in[1]));
   TSR_RETURN_IF_ERROR(check_rank(kGradName, in, 1, "w", 2));

@@ -10,8 +10,6 @@ namespace tessera {
 
 namespace {
 
-bool is_narrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16 || is_block_type(dtype); }
-
 class Widening {
  public:
   explicit Widening(const Graph& source) : copy_(source) {}
@@ -21,6 +19,7 @@ class Widening {
     rows_.assign(source.tensors().size(), kNoTensor);
     activated_.resize(source.tensors().size());
     find_widened();
+    find_activations();
     for (size_t i = 0; i < source.tensors().size(); ++i) {
       const TensorId id{static_cast<uint32_t>(i)};
       const Tensor& tensor = source.tensor(id);
@@ -46,7 +45,7 @@ class Widening {
     const Graph& source = copy_.source();
     widened_.resize(source.tensors().size());
     for (const TensorId id : source.tensors_of_kind(TensorKind::kParameter))
-      widened_[index(id)] = is_narrow(source.type(id).dtype);
+      widened_[index(id)] = is_narrow_type(source.type(id).dtype);
     for (const Node& node : source.nodes())
       for (size_t i = 0; i < node.inputs.size(); ++i)
         if (static_cast<int>(i) != narrow_operand(node)) widened_[index(node.inputs[i])] = false;
@@ -89,7 +88,7 @@ class Widening {
     }
     const int64_t transposed = node.op->name == "quantized_matmul" ? 1 : 0;
     std::vector<Attr> attrs = {{"trans_w", transposed}};
-    const TensorId active = transposed == 1 ? activation_of(node.outputs[0]) : kNoTensor;
+    const TensorId active = transposed == 1 ? activation_of_[index(node.outputs[0])] : kNoTensor;
     if (active != kNoTensor)
       attrs.push_back(
           {"activation", std::string(copy_.source().node(copy_.source().tensor(active).producer).op->name)});
@@ -105,19 +104,20 @@ class Widening {
     return keep_name(node.outputs[0], results.back());
   }
 
-  // The result of the one activation that reads `pre`, which matmul has as an attribute; kNoTensor for none.
-  TensorId activation_of(TensorId pre) const {
-    TensorId found = kNoTensor;
-    for (const Node& node : copy_.source().nodes()) {
-      if (node.inputs.size() != 1 || node.inputs[0] != pre) continue;
+  // By tensor, the result of the one activation that reads it, which a matmul has as an attribute; kNoTensor
+  // where none or several do.
+  void find_activations() {
+    const Graph& source = copy_.source();
+    std::vector<int> readers(source.tensors().size());
+    activation_of_.assign(source.tensors().size(), kNoTensor);
+    for (const Node& node : source.nodes()) {
       const std::string_view op = node.op->name;
       if (op != "relu" && op != "gelu" && op != "silu") continue;
-      if (found != kNoTensor ||
-          !std::ranges::all_of(node.attrs, [&](const Attr& attr) { return is_default(*node.op, attr); }))
-        return kNoTensor;
-      found = node.outputs[0];
+      const size_t pre = index(node.inputs[0]);
+      const bool is_attribute =
+          std::ranges::all_of(node.attrs, [&](const Attr& attr) { return is_default(*node.op, attr); });
+      activation_of_[pre] = ++readers[pre] == 1 && is_attribute ? node.outputs[0] : kNoTensor;
     }
-    return found;
   }
   static bool is_default(const OpDef& op, const Attr& attr) {
     const auto spec = std::ranges::find(op.attrs, attr.name, &AttrSpec::name);
@@ -159,6 +159,7 @@ class Widening {
   GraphCopy copy_;
   StoredTypes stored_;
   std::vector<bool> widened_;    // by tensor of the source
+  std::vector<TensorId> activation_of_;
   std::vector<bool> activated_;  // by tensor of the source: results of activations that a matmul has taken in
   std::vector<TensorId> rows_;   // by tensor of the source: look-ups in f32 of what was 16 bits there
 };
@@ -168,7 +169,7 @@ class Widening {
 Result<LogicalGraph> with_logical_weights(const Graph& graph) {
   const auto parameters = graph.tensors_of_kind(TensorKind::kParameter);
   const bool any =
-      std::ranges::any_of(parameters, [&](TensorId id) { return is_narrow(graph.type(id).dtype); });
+      std::ranges::any_of(parameters, [&](TensorId id) { return is_narrow_type(graph.type(id).dtype); });
   if (!any) return LogicalGraph{graph, {}};
   return Widening(graph).run();
 }

@@ -12,8 +12,6 @@ namespace {
 
 constexpr int64_t kInt8Group = 64, kSmallGroup = 32;
 
-bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-
 // Uses: the readers of a parameter, directly or through a cast to 16 bits.
 struct Uses {
   int products = 0;  // matmuls of the weight [N, K]
@@ -54,7 +52,7 @@ class Storing {
     const Graph& source = copy_.source();
     const Tensor* tensor = &source.tensor(id);
     if (tensor->producer != kNoNode && source.node(tensor->producer).op->name == "cast" &&
-        is_half(tensor->type.dtype)) {
+        is_half_type(tensor->type.dtype)) {
       id = source.node(tensor->producer).inputs[0];
       tensor = &source.tensor(id);
     }
@@ -86,7 +84,7 @@ class Storing {
         } else if (node.op->name == "embedding" && i == 0) {
           ++uses.tables;
         } else if (parameter == node.inputs[i] && node.op->name == "cast" &&
-                   is_half(source.type(node.outputs[0]).dtype)) {
+                   is_half_type(source.type(node.outputs[0]).dtype)) {
           const DType to = source.type(node.outputs[0]).dtype;
           uses.two_casts |= uses.cast_to && *uses.cast_to != to;
           uses.cast_to = to;
@@ -108,8 +106,7 @@ class Storing {
     const DType own = tensor.type.dtype;
     if (own != DType::kF32 || uses.others > 0 || uses.two_casts) return own;
     const auto named = storage_.types.find(tensor.name);
-    const bool is_narrow =
-        named != storage_.types.end() && (is_half(named->second) || is_block_type(named->second));
+    const bool is_narrow = named != storage_.types.end() && is_narrow_type(named->second);
     const DType of_name = is_narrow ? named->second : DType::kF32;
     const WeightFormat format = is_block_type(of_name) ? WeightFormat::kModel : storage_.format;
     const bool only_matmuls = uses.products + uses.turned > 0 && uses.tables + uses.others_of_cast == 0;
@@ -124,7 +121,7 @@ class Storing {
       if (format == WeightFormat::kInt8) return DType::kI8;
       if (format == WeightFormat::kInt4) return DType::kU8;
     }
-    return uses.cast_to.value_or(is_half(of_name) ? of_name : DType::kBF16);
+    return uses.cast_to.value_or(is_half_type(of_name) ? of_name : DType::kBF16);
   }
 
   // In a graph with updates.

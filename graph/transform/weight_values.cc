@@ -12,8 +12,6 @@ namespace tessera {
 
 namespace {
 
-bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-
 Status not_storable(float value) {
   return Status(
       StatusCode::kInvalidArgument,
@@ -90,7 +88,7 @@ Result<StoredWeight> quantize_weight(const HostTensor& value, const TensorType& 
   const float* from = value.as<float>().data();
   std::span<std::byte> bytes;
   StoredWeight stored{HostTensor::zeros(numbers, &bytes), std::nullopt};
-  if (is_half(numbers.dtype)) {
+  if (is_half_type(numbers.dtype)) {
     auto* to = reinterpret_cast<uint16_t*>(bytes.data());
     const bool brain = numbers.dtype == DType::kBF16;
     for (int64_t i = 0; i < count; ++i) to[i] = brain ? bf16_from_f32(from[i]) : f16_from_f32(from[i]);

@@ -19,7 +19,8 @@ bool can_decode(DType type);
 // dtype_bytes(type, count) bytes, which may hold anything and be at any address. f64 is rounded to f32.
 void decode_blocks(DType type, const std::byte* blocks, float* out, int64_t count);
 
-// What can_decode says, without iq1_s, iq1_m, iq2_xxs, iq2_xs, iq2_s, iq3_xxs and iq3_s.
+// Whether encode_blocks takes the type: all that decode, except iq1_s, iq1_m, iq2_xxs, iq2_xs, iq2_s, iq3_xxs
+// and iq3_s.
 bool can_encode(DType type);
 
 // The greatest magnitude that encode_blocks takes for the type.

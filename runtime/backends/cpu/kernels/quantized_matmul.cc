@@ -66,9 +66,7 @@ Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
         }
       });
     });
-    const double flops =
-        2.0 * static_cast<double>(shape.M) * static_cast<double>(shape.N) * static_cast<double>(shape.K);
-    return reference_kernel(spec, flops, std::move(kernel));
+    return reference_kernel(spec, shape.flops(), std::move(kernel));
   });
 }
 
@@ -99,9 +97,7 @@ Result<PreparedKernel> prepare_quantized_matmul_grad(const KernelSpec& spec) {
         }
       });
     });
-    const double flops =
-        2.0 * static_cast<double>(shape.M) * static_cast<double>(shape.N) * static_cast<double>(shape.K);
-    return reference_kernel(spec, flops, std::move(kernel));
+    return reference_kernel(spec, shape.flops(), std::move(kernel));
   });
 }
 

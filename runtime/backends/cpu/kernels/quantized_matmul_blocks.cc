@@ -30,10 +30,6 @@ BlockMatrix matrix_of(const QuantizedMatmulShape& s, const LaunchArgs& args) {
   return {.type = s.dtype, .N = s.N, .K = s.K, .data = args.in<std::byte>(1), .interleaved = false};
 }
 
-double flops_of(const QuantizedMatmulShape& s) {
-  return 2.0 * static_cast<double>(s.M) * static_cast<double>(s.N) * static_cast<double>(s.K);
-}
-
 // Rows of the weight a task, a multiple of `unit`.
 int64_t row_grain_of(const QuantizedMatmulShape& s, int64_t unit) {
   return std::max<int64_t>(1, kTaskBytes / s.row_bytes() / unit) * unit;
@@ -72,7 +68,7 @@ Result<PreparedKernel> prepare_quantized_matmul_blocks(const KernelSpec& spec) {
                            args.out<float>(0), begin, end, scratch.get());
       });
     };
-    return simd_prepared(spec, flops_of(s), make_kernel(launch), s.M * row);
+    return simd_prepared(spec, s.flops(), make_kernel(launch), s.M * row);
   }
   const int64_t grain = row_grain_of(s, 48);
   auto launch = [=](const LaunchArgs& args) {
@@ -83,7 +79,7 @@ Result<PreparedKernel> prepare_quantized_matmul_blocks(const KernelSpec& spec) {
                           scratch.get());
     });
   };
-  PreparedKernel prepared = simd_prepared(spec, flops_of(s), make_kernel(launch));
+  PreparedKernel prepared = simd_prepared(spec, s.flops(), make_kernel(launch));
   prepared.efficiency = 0.7;
   return prepared;
 }
@@ -99,7 +95,7 @@ Result<PreparedKernel> prepare_quantized_matmul_grad_blocks(const KernelSpec& sp
                                  scratch.get());
     });
   };
-  PreparedKernel prepared = simd_prepared(spec, flops_of(s), make_kernel(launch));
+  PreparedKernel prepared = simd_prepared(spec, s.flops(), make_kernel(launch));
   prepared.efficiency = 0.7;
   return prepared;
 }

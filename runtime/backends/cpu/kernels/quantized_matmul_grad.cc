@@ -21,29 +21,24 @@ Status check_f32(const KernelSpec& spec) {
                 format("dtype {}: this kernel computes in f32", to_text(spec.input_dtype(0))));
 }
 
-double flops_of(const QuantizedMatmulShape& s) {
-  return 2.0 * static_cast<double>(s.M) * static_cast<double>(s.N) * static_cast<double>(s.K);
-}
-
-// The parts of a product whose weight is decoded in strips of `width` of its `whole` rows or columns: the
-// strip, the strip's part of the result, then the workspace of the Gemm.
+// Columns of the weight that are widened at a time, [N, width], then their part of dx, [M, width], then the
+// workspace of the Gemm.
 struct Strips {
-  int64_t width = 0, whole = 0, depth = 0, rows = 0;  // depth: the extent that is summed over; rows: M
+  QuantizedMatmulShape shape;
+  int64_t width = 0;
 
-  int64_t count(int64_t at) const { return std::min(width, whole - at); }
-  int64_t strip_floats() const { return (width * depth + 15) / 16 * 16; }
-  int64_t part_floats() const { return (width * rows + 15) / 16 * 16; }
-  template <class GemmOf>
-  int64_t workspace_bytes(GemmOf&& gemm_of) const {
-    int64_t gemm_bytes = gemm_workspace_bytes(gemm_of(width));
-    if (whole % width > 0) gemm_bytes = std::max(gemm_bytes, gemm_workspace_bytes(gemm_of(whole % width)));
+  int64_t strip_floats() const { return (width * shape.N + 15) / 16 * 16; }
+  int64_t part_floats() const { return (width * shape.M + 15) / 16 * 16; }
+  Gemm gemm(int64_t columns) const {
+    return {
+        .m = shape.M, .n = columns, .k = shape.N, .a_row = shape.N, .a_col = 1, .b_row = columns, .b_col = 1};
+  }
+  int64_t workspace_bytes() const {
+    int64_t gemm_bytes = gemm_workspace_bytes(gemm(width));
+    if (shape.K % width > 0) gemm_bytes = std::max(gemm_bytes, gemm_workspace_bytes(gemm(shape.K % width)));
     return 4 * (strip_floats() + part_floats()) + gemm_bytes;
   }
 };
-
-void copy_columns(const float* part, int64_t rows, int64_t count, float* to, int64_t stride) {
-  for (int64_t m = 0; m < rows; ++m) std::copy_n(part + m * count, count, to + m * stride);
-}
 
 }  // namespace
 
@@ -53,30 +48,24 @@ Result<PreparedKernel> prepare_quantized_matmul_grad_strips(const KernelSpec& sp
   const QuantizedMatmulShape s = quantized_matmul_grad_shape(spec);
   if (s.K == 0 || s.N == 0) return Status(StatusCode::kUnsupported, "an empty weight");
   constexpr int64_t kColumns = 256;
-  const Strips strips{.width = std::min(s.K, std::max(kColumns, kStripFloats / s.N / kColumns * kColumns)),
-                      .whole = s.K,
-                      .depth = s.N,
-                      .rows = s.M};
-  const auto gemm_of = [s](int64_t columns) {
-    return Gemm{.m = s.M, .n = columns, .k = s.N, .a_row = s.N, .a_col = 1, .b_row = columns, .b_col = 1};
-  };
-  auto launch = [=](const LaunchArgs& args) {
+  const Strips strips{s, std::min(s.K, std::max(kColumns, kStripFloats / s.N / kColumns * kColumns))};
+  auto launch = [s, strips](const LaunchArgs& args) {
     auto* strip = static_cast<float*>(args.workspace);
     float* part = strip + strips.strip_floats();
     for (int64_t k0 = 0; k0 < s.K; k0 += strips.width) {
-      const int64_t count = strips.count(k0);
+      const int64_t count = std::min(strips.width, s.K - k0);
       args.pool.parallel_ranges(s.N, kDecodeGrain, [&](int64_t begin, int64_t end) {
         for (int64_t n = begin; n < end; ++n)
           decode_weight(s, args.inputs[1], n, k0, count, strip + n * count);
       });
-      run_gemm(gemm_of(count),
+      run_gemm(strips.gemm(count),
                {.a = args.in<float>(0), .b = strip, .c = part, .workspace = part + strips.part_floats()},
                args.pool);
-      copy_columns(part, s.M, count, args.out<float>(0) + k0, s.K);
+      for (int64_t m = 0; m < s.M; ++m)
+        std::copy_n(part + m * count, count, args.out<float>(0) + m * s.K + k0);
     }
   };
-  PreparedKernel prepared =
-      simd_prepared(spec, flops_of(s), make_kernel(launch), strips.workspace_bytes(gemm_of));
+  PreparedKernel prepared = simd_prepared(spec, s.flops(), make_kernel(launch), strips.workspace_bytes());
   prepared.efficiency = 0.5;
   return prepared;
 }

@@ -266,19 +266,17 @@ Result<PreparedKernel> prepare_quantized_matmul_rows(const KernelSpec& spec) {
   if (shape.K == 0 || (shape.has_scale() && shape.group() % kUnit != 0))
     return Status(StatusCode::kUnsupported, format("groups of {}: wanted a multiple of {}",
                                                    shape.has_scale() ? shape.group() : 0, kUnit));
-  const double flops =
-      2.0 * static_cast<double>(shape.M) * static_cast<double>(shape.N) * static_cast<double>(shape.K);
   if (shape.M > kFewRows) {
     const Strips strips(shape);
     PreparedKernel prepared = simd_prepared(
-        spec, flops, make_kernel([=](const LaunchArgs& args) { run_strips(shape, strips, args); }),
+        spec, shape.flops(), make_kernel([=](const LaunchArgs& args) { run_strips(shape, strips, args); }),
         strips.workspace_bytes(shape));
     prepared.efficiency = 0.7;
     return prepared;
   }
   // 64 KiB of the weight a task: enough to hand out, and in the cache for every row of x.
   const int64_t grain = std::max<int64_t>(4, (int64_t{64} << 10) / shape.row_bytes());
-  return simd_prepared(spec, flops, make_kernel([=](const LaunchArgs& args) {
+  return simd_prepared(spec, shape.flops(), make_kernel([=](const LaunchArgs& args) {
                          const QuantizedMatmulBuffers b = buffers_of(shape, args);
                          args.pool.parallel_ranges(shape.N, grain, [&](int64_t begin, int64_t end) {
                            HWY_DYNAMIC_DISPATCH(quantized_dots)(shape, b, begin, end);

@@ -19,7 +19,7 @@ class PanelUnpacker {
   void unpack(int64_t row, int64_t block_begin, int64_t block_count, std::byte* out,
               const std::byte* next = nullptr) const;
 
-  // Where a block of a row begins.
+  // First byte of a block of a row.
   const std::byte* find_block(int64_t row, int64_t block) const;
   int64_t block_bytes() const { return block_bytes_; }
 

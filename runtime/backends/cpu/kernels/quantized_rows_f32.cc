@@ -197,7 +197,7 @@ HWY_EXPORT(multiply_f32);
 HWY_EXPORT(multiply_transposed);
 HWY_EXPORT(f32_scratch_bytes);
 
-// What the q8 products take is more.
+// The q8 products need more scratch than these.
 int64_t block_product_scratch_bytes() {
   constexpr int64_t kUnpackedBytes = int64_t{224} << 10;
   return std::max(kUnpackedBytes, HWY_DYNAMIC_DISPATCH(f32_scratch_bytes)());

@@ -24,7 +24,7 @@ using V16 = hn::Vec<D16>;
 using V32 = hn::Vec<D32>;
 
 inline constexpr int64_t kVectorBytes = 4 * kLanes;
-// Where the parts of an unpacked kUnsigned256 block begin.
+// Offsets of the parts of an unpacked kUnsigned256 block.
 inline constexpr int64_t kScales256 = 64 * kVectorBytes, kScale256 = 80 * kVectorBytes;
 inline constexpr int64_t kMins256 = 81 * kVectorBytes, kMinScale256 = 89 * kVectorBytes;
 

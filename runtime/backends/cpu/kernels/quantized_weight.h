@@ -18,6 +18,9 @@ struct QuantizedMatmulShape {
 
   bool has_scale() const { return dtype == DType::kI8 || dtype == DType::kU8; }
   int64_t group() const { return groups == 0 ? 0 : K / groups; }  // an empty shard has none
+  double flops() const {
+    return 2.0 * static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K);
+  }
   // Bytes of a row of the weight.
   int64_t row_bytes() const { return dtype == DType::kU8 ? K / 2 : dtype_bytes(dtype, K); }
 };
