@@ -65,7 +65,7 @@ Result<std::unique_ptr<Calibration>> Calibration::create(std::shared_ptr<Runtime
   const bool listed = made->one_->size() > 1;
   made->most_members_ = made->one_->size();
   const Cluster cluster = made->one_->cluster();
-  // Of several real devices the first stands for all. Virtual ones are equal.
+  // The first of several real devices represents all of them; virtual ones are equal.
   if (listed) {
     const std::string first = cluster.shared_cores > 0 ? made->backend_ : made->one_->device_name(0);
     TSR_ASSIGN_OR_RETURN(made->one_, runtime->open_devices(first));

@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// The forward graph with its loss, dropout, frozen parameters and element types; weights in f32, beside the
-// types in which the model has them. With language_model the loss is made from "logits"; else the graph has
-// its own output "loss".
+// The forward graph with its loss, dropout, frozen parameters and element types. Its weights are f32;
+// `stored` has the types that the model keeps them in. With language_model the loss is made from "logits";
+// else the graph has its own output "loss".
 Result<LogicalGraph> forward_with_loss(const Graph& forward, bool language_model,
                                        const TrainerSettings& settings);
 

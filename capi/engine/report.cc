@@ -48,7 +48,7 @@ Json plan_object(const PlanRecord& record) {
   for (size_t i = 0; i < record.candidates.size(); ++i)
     if (const double measured_s = record.candidates[i].measured_s; measured_s > 0)
       candidates[i]["measured_step_seconds"] = measured_s;
-  // What multiplies weights of block types; null where there are none.
+  // Type of the activations that weights of block types are multiplied by; null without such weights.
   Json activations;
   for (const Node& node : record.entries[0].graph->nodes())
     if (node.op->name == "quantized_matmul" &&

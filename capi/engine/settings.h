@@ -87,7 +87,7 @@ struct GeneratorSettings {
   ComputeSettings compute;
   int64_t context = 0;            // 0: the model's
   DType precision = DType::kF32;  // of activations and caches
-  bool tf32_matmuls = false;      // beside f32
+  bool tf32_matmuls = false;      // with f32
   WeightFormat weights = WeightFormat::kModel;
   Activations activations = Activations::kAuto;
   TextSettings text;  // of texts that say nothing else

@@ -1,8 +1,8 @@
-// Products with blocks beside the machine's ceilings: for each type bytes of W a second with 1 and 4 rows, as
-// a share of what plain reads reach, and f32-equivalent rates with 512 rows, as a multiple of the packed f32
-// Gemm.
+// Products with blocks against the machine's ceilings: for each type bytes of W a second with 1 and 4 rows,
+// as a share of what plain reads reach, and f32-equivalent rates with 512 rows, as a multiple of the packed
+// f32 Gemm.
 //   bench_quantized [--threads T] [--type q4_0] [--rows 512] [--k 4096]
-// With one thread the clock is the thread's own, so that programs beside this one count for less.
+// With one thread the clock is the thread's own, so that other programs count for less.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -164,7 +164,7 @@ TEST_CASE(
   REQUIRE(at != std::string::npos);
   CHECK(std::stoi(said.substr(at + 16)) >= static_cast<int>(-offset.at(0)));
 
-  // What no factor helps against is an error, and changes nothing.
+  // A value that no factor can mend is an error, and changes nothing.
   const std::vector<float> w1 = parameter(scaled, "w1");
   std::vector<float> poisoned = noise(64, 1);
   poisoned[5] = std::numeric_limits<float>::quiet_NaN();

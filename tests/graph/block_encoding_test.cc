@@ -69,7 +69,7 @@ uint64_t hash_bytes(const std::vector<std::byte>& bytes) {
   return hash;
 }
 
-// Of bell_values: the bound is a hundredth above what is measured; the hash is of the blocks.
+// Error bound of encoded bell_values, a hundredth above the measured error, and hash of the blocks.
 struct Expected {
   DType type;
   double error;
