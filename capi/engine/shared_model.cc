@@ -223,14 +223,17 @@ Status SharedModel::write(std::string_view parameter, const HostTensor& value) {
 }
 
 Status SharedModel::widen(std::span<const std::string> parameters) {
+  std::map<std::string, HostTensor> values;  // old values are freed after the lock: their owners may call back
   const std::lock_guard lock(mutex_);
   TSR_ASSIGN_OR_RETURN(Graph graph, with_wide_parameters(model_.graph, parameters));
   for (const std::string& name : parameters) {
     TSR_ASSIGN_OR_RETURN(const HostTensor* value, find_value(name));
     if (value == nullptr) continue;
     TSR_ASSIGN_OR_RETURN(HostTensor wide, widen_weight(*value));
-    model_.parameters.insert_or_assign(name, std::move(wide));
+    values.emplace(name, std::move(wide));
   }
+  // Nothing fails from here on.
+  for (auto& [name, value] : values) std::swap(model_.parameters[name], value);
   model_.graph = std::move(graph);
   return {};
 }
