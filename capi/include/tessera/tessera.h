@@ -798,57 +798,75 @@ TSR_API void tsr_session_free(tsr_session* session);
  *   plan_file      str   a plan from tsr_plan_save instead of planning; it must be of this very graph
  *   profile        str   what prices the plan: a file, "auto" or "none" (default: the runtime's)
  *   pins           str   single decisions in addition to `parallel`, as JSON text; see tsr_plan_new (default:
- * none) measure        i64   run so many of the plans predicted fastest for a moment each, and take the
- * fastest of those: for machines that prices do not foretell; the same question may then get another plan
- * (default 0) tune           i64   1: products that the profile knows no algorithm for are timed before the
- * first step, and the fastest is kept in the profile's file. From then on it is taken, with tune or without,
- * by every program on this device with this build and cuBLASLt, and may leave other bits than before. Needs a
- * profile; nothing to time on cpu (default 0) memory_limit   i64 bytes or str "2GiB", per device (default:
- * the device's. Of all CPU devices together that is 80 % of the least of physical memory, the control groups'
- * limits and what is left of RLIMIT_AS and RLIMIT_DATA.) Tensors offloaded to host memory count too on CPU
- * devices, whose own memory that is; there the planner offloads to a file batch          i64   sequences
- * (rows) in one step, over all devices (default 8) seq            i64   tokens a sequence; default and only
- * choice with a dataset: the dataset's symbols        str   values of further symbols of an own graph:
- * "N=10,M=4" steps          i64   length of the schedule (default 100); tsr_trainer_step may go on after it,
- * at the rate of its last step lr             f64   peak learning rate (default 1e-4: for weights that are
- * trained already; from scratch 1e-3 and more is usual) schedule       str   constant (default) | cosine |
- * linear: from lr down to lr * lr_end over `steps`. As is usual, the end lies one step after the last, whose
- * rate thus is above it: step s of a linear schedule has lr * (steps - s + 1) / (steps - warmup) warmup i64
- * steps of linear rise: step s of them has lr * s / warmup (default 10; 0: none) lr_end         f64   of
- * cosine and linear: the rate at the end as a fraction of lr (default 0) optimizer      str   adamw (default)
- * | sgd beta1 beta2 eps      f64   of adamw (0.9, 0.999, 1e-8) momentum       f64   of sgd (0.9) weight_decay
- * f64   (adamw 0.01, sgd 0) clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
+ *                      none)
+ *   measure        i64   run so many of the plans predicted fastest for a moment each, and take the fastest
+ *                        of those: for machines that prices do not foretell; the same question may then get
+ *                        another plan (default 0)
+ *   tune           i64   1: products that the profile knows no algorithm for are timed before the first step,
+ *                        and the fastest is kept in the profile's file. From then on it is taken, with tune
+ *                        or without, by every program on this device with this build and cuBLASLt, and may
+ *                        leave other bits than before. Needs a profile; nothing to time on cpu (default 0)
+ *   memory_limit   i64 bytes or str "2GiB", per device (default: the device's. Of all CPU devices together
+ *                        that is 80 % of the least of physical memory, the control groups' limits and what is
+ *                        left of RLIMIT_AS and RLIMIT_DATA.) Tensors offloaded to host memory count too on
+ *                        CPU devices, whose own memory that is; there the planner offloads to a file
+ *   batch          i64   sequences (rows) in one step, over all devices (default 8)
+ *   seq            i64   tokens a sequence; default and only choice with a dataset: the dataset's
+ *   symbols        str   values of further symbols of an own graph: "N=10,M=4"
+ *   steps          i64   length of the schedule (default 100); tsr_trainer_step may go on after it, at the
+ *                        rate of its last step
+ *   lr             f64   peak learning rate (default 1e-4: for weights that are trained already; from scratch
+ *                        1e-3 and more is usual)
+ *   schedule       str   constant (default) | cosine | linear: from lr down to lr * lr_end over `steps`. As
+ *                        is usual, the end lies one step after the last, whose rate thus is above it: step s
+ *                        of a linear schedule has lr * (steps - s + 1) / (steps - warmup)
+ *   warmup         i64   steps of linear rise: step s of them has lr * s / warmup (default 10; 0: none)
+ *   lr_end         f64   of cosine and linear: the rate at the end as a fraction of lr (default 0)
+ *   optimizer      str   adamw (default) | sgd
+ *   beta1 beta2 eps      f64   of adamw (0.9, 0.999, 1e-8)
+ *   momentum       f64   of sgd (0.9)
+ *   weight_decay   f64   (adamw 0.01, sgd 0)
+ *   clip_norm      f64   bound on the global gradient norm (default 1.0); 0: no bound
  *   seed           i64   of dropout and, when given, of parameters not drawn yet (default 0, and the model's)
  *   dropout        f64   overrides the probability of every dropout op of the model, which must have one
  *   precision      str   f32 (default) | tf32 | bf16 | f16 | fp8: what is computed in; parameters and
- * optimizer state stay f32. tf32: f32, but matrix products (linear layers, experts, the output head; not
- * attention) may round what they multiply to 10 bits of mantissa, and sum in f32: on GPUs several times as
- * fast; the CPU rounds too, and gains nothing. bf16 and f16 need devices with such kernels: cuda. fp8:
- * products of weights of the blocks multiply numbers of 8 bits, one scale a tensor (e4m3; gradients e5m2);
- * what is not such a product is in bf16 on GPUs, which must be of compute capability 8.9 or later, and in f32
- * on the CPU weights        str   model (default) | bf16: parameters that train are stored in bf16, without
- * an f32 copy, and each update rounds by random bits, so that the expectation of what is kept is what was
- * found; gradients and optimizer state stay f32. With precision f32, tf32 or bf16, on any device. Drawn from
- * seed, step, parameter and element: the same whatever the plan. Weights that are read begin rounded to
- * nearest. Checkpoints hold bf16 and are resumed with the same choice; tsr_trainer_store writes the same
- * numbers in the model's type. With evaluate_only also int8 and int4, as for a generator activations    str
- * f32 (default) | q8 | auto: with evaluate_only, as for a generator fused_loss     str   on: output head and
- * token loss are computed together, a few rows at a time, so that no logits are held; off: apart; auto
- * (default): together on GPUs where no plan is slower for it loss_scaling   f64   first factor on the loss
- * while it is differentiated, a power of two (default: 65536 with precision f16, else 0: none). A step whose
- * gradient is not finite is left out and halves it; tsr_trainer_step then takes the next batch (without a
- * dataset: the same data again). It is saved with checkpoints loss_scaling_interval  i64   steps without one
- * after which it is doubled (default 2000) frozen         str   names of parameters to leave untrained; "*"
- * matches any characters; comma-separated eval_batches   i64   most batches tsr_trainer_evaluate reads
- * (default 0: the whole evaluation part) evaluate_only  i64   1: no training step is planned or held, only
- * tsr_trainer_evaluate works (default 0) measure_memory i64   1 (default): the first two steps also measure
- * the memory really touched; 0: not trace          i64   1: record what runs, for tsr_trainer_trace; and what
- * should, for tsr_plan_trace (default 0) host_memory_limit    i64 bytes or str, of host memory for offloaded
- * tensors, all devices together (default 0: no limit) offload_folder str   where tensors offloaded to file
- * go, in files without a name (default: $TMPDIR, else /tmp) watchdog       f64   seconds without progress,
- * while every device waits for others, after which a step fails with TSR_TIMEOUT, naming the devices that
- * wait and for what (default 60; 0: never) TSR_OUT_OF_MEMORY before anything large is allocated when no plan
- * fits. */
+ *                        optimizer state stay f32. tf32: f32, but matrix products (linear layers, experts,
+ *                        the output head; not attention) may round what they multiply to 10 bits of mantissa,
+ *                        and sum in f32: on GPUs several times as fast; the CPU rounds too, and gains
+ *                        nothing. bf16 and f16 need devices with such kernels: cuda. fp8: products of weights
+ *                        of the blocks multiply numbers of 8 bits, one scale a tensor (e4m3; gradients e5m2);
+ *                        what is not such a product is in bf16 on GPUs, which must be of compute capability
+ *                        8.9 or later, and in f32 on the CPU
+ *   weights        str   model (default) | bf16: parameters that train are stored in bf16, without an f32
+ *                        copy, and each update rounds by random bits, so that the expectation of what is kept
+ *                        is what was found; gradients and optimizer state stay f32. With precision f32, tf32
+ *                        or bf16, on any device. Drawn from seed, step, parameter and element: the same
+ *                        whatever the plan. Weights that are read begin rounded to nearest. Checkpoints hold
+ *                        bf16 and are resumed with the same choice; tsr_trainer_store writes the same numbers
+ *                        in the model's type. With evaluate_only also int8 and int4, as for a generator
+ *   activations    str   f32 (default) | q8 | auto: with evaluate_only, as for a generator
+ *   fused_loss     str   on: output head and token loss are computed together, a few rows at a time, so that
+ *                        no logits are held; off: apart; auto (default): together on GPUs where no plan is
+ *                        slower for it
+ *   loss_scaling   f64   first factor on the loss while it is differentiated, a power of two (default: 65536
+ *                        with precision f16, else 0: none). A step whose gradient is not finite is left out
+ *                        and halves it; tsr_trainer_step then takes the next batch (without a dataset: the
+ *                        same data again). It is saved with checkpoints
+ *   loss_scaling_interval  i64   steps without one after which it is doubled (default 2000)
+ *   frozen         str   names of parameters to leave untrained; "*" matches any characters; comma-separated
+ *   eval_batches   i64   most batches tsr_trainer_evaluate reads (default 0: the whole evaluation part)
+ *   evaluate_only  i64   1: no training step is planned or held, only tsr_trainer_evaluate works (default 0)
+ *   measure_memory i64   1 (default): the first two steps also measure the memory really touched; 0: not
+ *   trace          i64   1: record what runs, for tsr_trainer_trace; and what should, for tsr_plan_trace
+ *                        (default 0)
+ *   host_memory_limit    i64 bytes or str, of host memory for offloaded tensors, all devices together
+ *                        (default 0: no limit)
+ *   offload_folder str   where tensors offloaded to file go, in files without a name (default: $TMPDIR, else
+ *                        /tmp)
+ *   watchdog       f64   seconds without progress, while every device waits for others, after which a step
+ *                        fails with TSR_TIMEOUT, naming the devices that wait and for what (default 60; 0:
+ *                        never)
+ * TSR_OUT_OF_MEMORY before anything large is allocated when no plan fits. */
 TSR_API tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_dataset* dataset,
                                     const tsr_options* options, tsr_trainer** out_trainer);
 
@@ -936,18 +954,23 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   context      i64   tokens that the cache holds, prompt included (default: the model's context length, at
  *                      most 2048)
  *   precision    str   f32 (default) | tf32 | bf16: what activations and caches are computed in; bf16 needs
- * devices with such kernels (cuda), and keeps weights in bf16 at least. tf32: f32, but products with f32
- *                      weights may round what they multiply to 10 bits of mantissa, as in training
+ *                      devices with such kernels (cuda), and keeps weights in bf16 at least. tf32: f32, but
+ *                      products with f32 weights may round what they multiply to 10 bits of mantissa, as in
+ *                      training
  *   weights      str   model (default: as the model has them) | bf16 | int8 | int4: how matrices are kept on
- * the devices. int8 and int4 have a scale for each 64 and 32 numbers of a row; tables of embeddings are bf16
- * then. Generating costs little more than reading them once a token. Weights of block types stay as they are
+ *                      the devices. int8 and int4 have a scale for each 64 and 32 numbers of a row; tables of
+ *                      embeddings are bf16 then. Generating costs little more than reading them once a token.
+ *                      Weights of block types stay as they are
  *   activations  str   auto (default) | f32 | q8: what multiplies weights of block types. q8: each row is
- * rounded to 8 bits a number first, with a scale for every 32 (of types of 256 elements: 256), several times
- *                      as fast; auto is q8 where the devices have such kernels. "activations" of the report
- * says which trace        i64   1: record what runs, for tsr_generator_trace (default 0) and what texts have
- * unless tsr_generator_start_with says otherwise: max_tokens   i64   tokens to generate (default 0: until the
- * context is full) temperature  f64   default 0.8; 0: always the likeliest token top_k        i64   sample
- * among this many (default 0: all) top_p        f64   and among the likeliest that sum to this (default 1)
+ *                      rounded to 8 bits a number first, with a scale for every 32 (of types of 256 elements:
+ *                      256), several times as fast; auto is q8 where the devices have such kernels.
+ *                      "activations" of the report says which
+ *   trace        i64   1: record what runs, for tsr_generator_trace (default 0)
+ * and what texts have unless tsr_generator_start_with says otherwise:
+ *   max_tokens   i64   tokens to generate (default 0: until the context is full)
+ *   temperature  f64   default 0.8; 0: always the likeliest token
+ *   top_k        i64   sample among this many (default 0: all)
+ *   top_p        f64   and among the likeliest that sum to this (default 1)
  *   seed         i64   of the sampling: with it a prompt gives the same text each time. Where it is not given
  *                      every text draws a seed of its own, which the report names, so that it can be repeated
  *   echo         i64   1: the prompt comes out too, in front (default 0)
