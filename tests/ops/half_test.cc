@@ -106,6 +106,10 @@ TEST_CASE("every_op_in_f16_and_bf16_equals_the_reference_in_f64_on_the_same_oper
         if (std::ranges::any_of(instance->inputs, is_absent) || std::ranges::any_of(instance->outputs, is_absent))
           continue;
         const auto kernel = PreparedKernel::prepare(kernels[0], *instance);
+        // Products of rounded activations are a backend's choice: "auto" takes them where they are.
+        const bool may_decline =
+            op->name == "quantized_matmul" && attr_string(instance->attrs, "activations") == "q8";
+        if (may_decline && kernel.status().code() == StatusCode::kUnsupported) continue;
         CHECK_MESSAGE(kernel.ok(), where << ": " << kernel.status().to_string());
         if (!kernel.ok()) continue;
         // The judge sees what rounding left of the values.
@@ -116,7 +120,10 @@ TEST_CASE("every_op_in_f16_and_bf16_equals_the_reference_in_f64_on_the_same_oper
           operands.push_back(
               Array::of(instance->inputs[i], make_values(c.operands[i].type, c.operands[i].range, seed++)));
           wide_types.push_back(c.operands[i].type_in(DType::kF64));
-          wide.push_back(Array::of(wide_types.back(), operands.back().values()));
+          // Blocks stay as they are: encoded again they may change.
+          wide.push_back(wide_types.back() == operands.back().type
+                             ? operands.back()
+                             : Array::of(wide_types.back(), operands.back().values()));
         }
         const auto judge_instance = make_instance(*op, instance->attrs, wide_types);
         REQUIRE_MESSAGE(judge_instance.ok(), where);
