@@ -6,8 +6,10 @@
 #include <string>
 
 #include "capi/engine/calibration.h"
+#include "capi/engine/conversion.h"
 #include "capi/engine/dataset.h"
 #include "capi/engine/generator.h"
+#include "capi/engine/loading.h"
 #include "capi/engine/options.h"
 #include "capi/engine/planning.h"
 #include "capi/engine/program_runner.h"
@@ -53,6 +55,14 @@ struct tsr_dataset {
 };
 struct tsr_calibration {
   std::unique_ptr<tessera::Calibration> value;
+};
+struct tsr_loading {
+  std::shared_ptr<tessera::Runtime> runtime;  // null: none
+  std::unique_ptr<tessera::Loading> value;
+};
+struct tsr_conversion {
+  std::shared_ptr<tessera::Runtime> runtime;  // null: none
+  std::unique_ptr<tessera::Conversion> value;
 };
 struct tsr_plan {
   std::shared_ptr<const tessera::PlanRecord> value;

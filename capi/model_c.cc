@@ -1,6 +1,7 @@
 // tsr_model.
 #include "capi/engine/adapters.h"
 #include "capi/engine/byte_sources.h"
+#include "capi/engine/loading.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/public_structs.h"
@@ -33,9 +34,7 @@ tsr_status* tsr_model_load(const char* path, tsr_model** out_model) {
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{path, "path"}}));
     TSR_ASSIGN_OR_RETURN(auto source, open_file(path));
-    auto model = SharedModel::load(std::move(source));
-    if (!model.ok()) return model.status().with_context(path);
-    return model;
+    return load_shared_model(std::move(source), path);
   });
 }
 
@@ -44,7 +43,8 @@ tsr_status* tsr_model_load_bytes(const void* data, size_t size, void (*release)(
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     std::shared_ptr<const void> owner = releasing(release, context);
     TSR_RETURN_IF_ERROR(required({{data, "data"}}));
-    return SharedModel::load(bytes_in_memory({static_cast<const std::byte*>(data), size}, std::move(owner)));
+    return load_shared_model(bytes_in_memory({static_cast<const std::byte*>(data), size}, std::move(owner)),
+                             {});
   });
 }
 
@@ -55,7 +55,8 @@ tsr_status* tsr_model_load_reader(const tsr_reader* reader, tsr_model** out_mode
     std::shared_ptr<const void> owner = releasing(reader->release, reader->context);
     TSR_ASSIGN_OR_RETURN(const tsr_reader known, copy_struct<tsr_reader>(reader));
     TSR_RETURN_IF_ERROR(required({{reinterpret_cast<const void*>(known.read_at), "reader.read_at"}}));
-    return SharedModel::load(callback_source({known.context, known.size, known.read_at, std::move(owner)}));
+    return load_shared_model(callback_source({known.context, known.size, known.read_at, std::move(owner)}),
+                             {});
   });
 }
 

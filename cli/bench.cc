@@ -327,7 +327,7 @@ void register_bench(CLI::App& app) {
   add_json(*command, *args);
   command->callback([args] {
     const Runtime runtime = open_runtime(*args);
-    const Model model = open_model(args->model);
+    const Model model = open_model(*args, args->model);
     const Sizes sizes = sizes_of(Json::parse(text(tsr_model_info, model.get())));
     const Json result = args->mode == "train" ? bench_train(*args, runtime, model, sizes)
                                               : bench_decode(*args, runtime, model, sizes);

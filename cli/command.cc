@@ -15,6 +15,8 @@
 #include <memory>
 #include <system_error>
 
+#include "steps.h"
+
 namespace cli {
 
 void add_json(CLI::App& command, Common& common) {
@@ -73,14 +75,21 @@ void drain_log(const Runtime& runtime) {
   }
 }
 
-Model open_model(const std::string& text, int64_t seed) {
+Model open_model(const Common& common, const std::string& text, int64_t seed, bool verify) {
+  constexpr double kQuietS = 0.5;
   std::error_code ignored;
-  if (!std::filesystem::exists(text, ignored) && text.find(':') != std::string::npos) {
-    Options options = make<Options>(tsr_options_new);
+  Options options = make<Options>(tsr_options_new);
+  if (!verify && !std::filesystem::exists(text, ignored) && text.find(':') != std::string::npos) {
     set(options, "seed", seed);
     return make<Model>(tsr_model_new, text.c_str(), options.get());
   }
-  return make<Model>(tsr_model_load, text.c_str());
+  set(options, "verify", int64_t{verify});
+  const Loading loading = make<Loading>(tsr_loading_new, static_cast<tsr_runtime*>(nullptr), text.c_str(),
+                                        static_cast<const tsr_options*>(options.get()));
+  const Interruptible interruptible;
+  Progress progress(common, kQuietS);
+  run_steps(loading, tsr_loading_step, "loading " + text, interruptible, progress);
+  return make<Model>(tsr_loading_finish, loading.get());
 }
 
 void add_adapter_options(CLI::App& command, Adapters& adapters) {

@@ -52,8 +52,9 @@ Runtime open_runtime(const Common& common);
 // Log records to stderr, oldest first.
 void drain_log(const Runtime& runtime);
 
-// A file (.tsr, GGUF), or a description such as "llama:L=2,C=64" when no such file exists.
-Model open_model(const std::string& text, int64_t seed = 0);
+// A file (.tsr, GGUF), or a description such as "llama:L=2,C=64" when no such file exists. `verify`: a file,
+// whose checksums are checked. Shows its progress where that takes long.
+Model open_model(const Common& common, const std::string& text, int64_t seed = 0, bool verify = false);
 
 // Options of low-rank adapters, and the model with those that were asked for.
 struct Adapters {

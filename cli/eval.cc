@@ -41,7 +41,7 @@ void register_eval(CLI::App& app) {
   add_json(*command, *args);
   command->callback([args] {
     const Runtime runtime = open_runtime(*args);
-    const Model model = open_model(args->model);
+    const Model model = open_model(*args, args->model);
     const Tokenizer tokenizer = model_tokenizer(model, args->model);
     Options data_options = make<Options>(tsr_options_new);
     set(data_options, "seq", args->seq);

@@ -84,7 +84,7 @@ void register_generate(CLI::App& app) {
   add_json(*command, *args);
   command->callback([args] {
     const Runtime runtime = open_runtime(*args);
-    const Model model = open_model(args->model);
+    const Model model = open_model(*args, args->model);
     (void)model_tokenizer(model, args->model);  // its absence is told before anything is planned
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);

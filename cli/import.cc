@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
-#include <system_error>
+#include <string>
 
 #include "command.h"
+#include "steps.h"
 
 namespace cli {
 
@@ -13,12 +13,6 @@ struct Arguments : Common {
   bool compress = false;
 };
 
-int64_t file_bytes(const std::string& path) {
-  std::error_code ignored;
-  const auto bytes = std::filesystem::file_size(path, ignored);
-  return ignored ? 0 : static_cast<int64_t>(bytes);
-}
-
 // "q4_0 and f32"
 std::string type_list(const Json& types) {
   std::string list;
@@ -27,18 +21,21 @@ std::string type_list(const Json& types) {
   return list;
 }
 
-Json stored_types(const Json& info) {
+// The types of a report's "in": "q8_0", or "f32, compressed".
+Json stored_types(const Json& file) {
   Json types = Json::array();
-  if (info.contains("file") && !info["file"].is_null())
-    for (const Json& stored : info["file"]["stored"]) types.push_back(stored["type"]);
+  for (const Json& stored : file["stored"]) types.push_back(stored["type"]);
   return types;
 }
 
-Json model_types(const Json& info) {
+// The same without how they are packed.
+Json element_types(const Json& file) {
   Json types = Json::array();
-  for (const Json& tensor : info["tensors"])
-    if (std::find(types.begin(), types.end(), tensor["dtype"]) == types.end())
-      types.push_back(tensor["dtype"]);
+  for (const Json& stored : stored_types(file)) {
+    const std::string type = stored.get<std::string>();
+    const Json element = type.substr(0, type.find(','));
+    if (std::find(types.begin(), types.end(), element) == types.end()) types.push_back(element);
+  }
   return types;
 }
 
@@ -65,27 +62,32 @@ void register_import(CLI::App& app) {
   command->add_option("-o,--out", args->output, ".tsr file to write")->required();
   command->add_flag("--compress", args->compress, "compress the tensors (smaller, no longer mapped)");
   add_json(*command, *args);
+  add_quiet(*command, *args);
   command->callback([args] {
     check_output(args->output);
-    std::error_code ignored;
-    if (std::filesystem::equivalent(args->input, args->output, ignored))
-      throw Error(TSR_INVALID_ARGUMENT,
-                  args->output + ": is the file to import, which would be lost; give --out another name");
-    const Model model = make<Model>(tsr_model_load, args->input.c_str());
-    Options options = make<Options>(tsr_options_new);
+    const Options options = make<Options>(tsr_options_new);
     set(options, "compress", int64_t{args->compress});
-    check(tsr_model_save(model.get(), args->output.c_str(), options.get()));
-    check(tsr_model_verify(args->output.c_str()));
-    const Json info = Json::parse(text(tsr_model_info, model.get()));
+    set(options, "verify", int64_t{1});
+    const Conversion conversion =
+        make<Conversion>(tsr_conversion_new, static_cast<tsr_runtime*>(nullptr), args->input.c_str(),
+                         args->output.c_str(), static_cast<const tsr_options*>(options.get()));
+    std::string report_text;
+    {
+      const Interruptible interruptible;  // to the end: a killed process leaves a part of a file
+      Progress progress(*args);
+      run_steps(conversion, tsr_conversion_step, "importing " + args->input, interruptible, progress);
+      report_text = text(tsr_conversion_finish, conversion.get());
+    }
+    const Json report = Json::parse(report_text);
     const Json result = {{"out", args->output},
-                         {"parameters", info["parameters"]},
-                         {"file_bytes", file_bytes(args->input)},
-                         {"file_types", stored_types(info)},
-                         {"out_bytes", file_bytes(args->output)},
-                         {"out_types", model_types(info)}};
+                         {"parameters", report["parameters"]},
+                         {"file_bytes", report["in"]["bytes"]},
+                         {"file_types", stored_types(report["in"])},
+                         {"out_bytes", report["out"]["bytes"]},
+                         {"out_types", element_types(report["out"])}};
     if (args->json) return print_json(result);
-    std::cout << args->output << ": " << info["architecture"].get<std::string>() << ", "
-              << info["parameters"].get<int64_t>() << " parameters\n";
+    std::cout << args->output << ": " << report["architecture"].get<std::string>() << ", "
+              << report["parameters"].get<int64_t>() << " parameters\n";
     print_growth(result);
   });
 }

@@ -53,7 +53,8 @@ void print_file(const Json& file) {
   const char* before = ": ";
   for (const Json& stored : file["stored"]) {
     std::cout << before << stored["tensors"].get<int64_t>() << " tensors of "
-              << stored["type"].get<std::string>() << " (" << bytes_text(stored["bytes"].get<int64_t>()) << ")";
+              << stored["type"].get<std::string>() << " (" << bytes_text(stored["bytes"].get<int64_t>())
+              << ")";
     before = ", ";
   }
   std::cout << '\n';
@@ -97,8 +98,7 @@ void register_inspect(CLI::App& app) {
   add_question(*command, args->question);
   add_json(*command, *args);
   command->callback([args] {
-    const Model model = open_model(args->model);
-    if (args->verify) check(tsr_model_verify(args->model.c_str()));
+    const Model model = open_model(*args, args->model, 0, args->verify);
     Json info = Json::parse(text(tsr_model_info, model.get()));
     const Json profile = args->profile ? graph_profile(model, args->question) : Json();
     std::string graph_text;

@@ -20,8 +20,8 @@ void interrupt(int signal) {
 
 }  // namespace
 
-Interruptible::Interruptible(const Runtime& runtime) {
-  interrupted_runtime = runtime.get();
+Interruptible::Interruptible(tsr_runtime* runtime) {
+  interrupted_runtime = runtime;
   for (const int signal : kSignals) std::signal(signal, interrupt);
 }
 

@@ -1,5 +1,5 @@
-// Interruptible: Ctrl-C while the library plans, loads or measures ends that call, with a message; a second
-// one ends the process at once.
+// Interruptible: Ctrl-C while the library plans, loads, converts or measures ends that call, with a message;
+// a second one ends the process at once.
 #pragma once
 
 #include "handle.h"
@@ -9,13 +9,18 @@ namespace cli {
 // One at a time.
 class Interruptible {
  public:
-  explicit Interruptible(const Runtime& runtime);
+  // Long work in steps needs no runtime: `check` after each is soon enough.
+  Interruptible() : Interruptible(nullptr) {}
+  explicit Interruptible(const Runtime& runtime) : Interruptible(runtime.get()) {}
   ~Interruptible();
   Interruptible(const Interruptible&) = delete;
   Interruptible& operator=(const Interruptible&) = delete;
 
   // Throws for an error, and where Ctrl-C came.
   void check(tsr_status* status) const;
+
+ private:
+  explicit Interruptible(tsr_runtime* runtime);
 };
 
 // make<Plan>(tsr_plan_new, runtime.get(), ...), with Ctrl-C.

@@ -22,7 +22,7 @@ void register_merge(CLI::App& app) {
   command->add_option("-o,--out", args->output, ".tsr file to write")->required();
   add_json(*command, *args);
   command->callback([args] {
-    const Model model = open_model(args->model);
+    const Model model = open_model(*args, args->model);
     const Model merged = make<Model>(tsr_model_merge_adapters, model.get());
     check(tsr_model_save(merged.get(), args->output.c_str(), nullptr));
     const Json before = Json::parse(text(tsr_model_info, model.get()));

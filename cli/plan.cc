@@ -326,7 +326,7 @@ void register_plan(CLI::App& app) {
       return;
     }
     const Runtime runtime = open_runtime(*args);
-    const Model model = adapted(open_model(args->model), args->adapters);
+    const Model model = adapted(open_model(*args, args->model), args->adapters);
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "mode", args->mode);

@@ -31,7 +31,8 @@ void add_quiet(CLI::App& command, Common& common) {
 
 bool is_quiet(const Common& common) { return common.quiet || (common.json && !is_terminal()); }
 
-Progress::Progress(const Common& common) : quiet_(is_quiet(common)), terminal_(is_terminal()) {}
+Progress::Progress(const Common& common, double quiet_s)
+    : quiet_(is_quiet(common)), terminal_(is_terminal()), quiet_s_(quiet_s) {}
 
 Progress::~Progress() {
   if (shown_) std::cerr << '\n';
@@ -39,12 +40,13 @@ Progress::~Progress() {
 
 void Progress::show(const std::string& line) {
   if (quiet_) return;
+  const Clock::time_point now = Clock::now();
+  if (std::chrono::duration<double>(now - begin_).count() < quiet_s_) return;
   if (terminal_) {
     std::cerr << '\r' << line.substr(0, terminal_columns() - 1) << "\x1b[K" << std::flush;
     shown_ = true;
     return;
   }
-  const Clock::time_point now = Clock::now();
   if (std::chrono::duration<double>(now - last_).count() < pause_s_) return;
   std::cerr << line << std::endl;
   last_ = now;

@@ -16,7 +16,8 @@ bool is_quiet(const Common& common);
 
 class Progress {
  public:
-  explicit Progress(const Common& common);
+  // `quiet_s`: work that takes no longer shows nothing.
+  explicit Progress(const Common& common, double quiet_s = 0);
   ~Progress();  // ends the line of a terminal
   // The present state. A terminal shows every line, a file the first after two seconds, then after pauses
   // that double up to a minute.
@@ -26,9 +27,11 @@ class Progress {
   using Clock = std::chrono::steady_clock;
 
   const bool quiet_, terminal_;
+  const double quiet_s_;
   bool shown_ = false;
   double pause_s_ = 2;
-  Clock::time_point last_ = Clock::now();
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point last_ = begin_;
 };
 
 }  // namespace cli

@@ -150,7 +150,7 @@ void train(const Arguments& args) {
   if (saves) check(tsr_trainer_check_folder(checkpoint.c_str()));
 
   const Runtime runtime = open_runtime(args);
-  Model given = open_model(args.model, args.seed);
+  Model given = open_model(args, args.model, args.seed);
   Adapters adapters = args.adapters;
   if (adapters.rank == 0 && !args.resume.empty()) {
     adapters = missing_adapters(resume_folder(args.resume), given);

@@ -134,7 +134,9 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::move(other.temporary_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      position_(other.position_) {}
+      position_(other.position_),
+      sent_begin_(other.sent_begin_),
+      sent_end_(other.sent_end_) {}
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
@@ -159,7 +161,23 @@ Status AtomicFile::write_all(std::span<const std::byte> bytes, uint64_t position
 Status AtomicFile::append(std::span<const std::byte> bytes) {
   TSR_RETURN_IF_ERROR(write_all(bytes, position_));
   position_ += bytes.size();
+  start_writeback();
   return {};
+}
+
+// Sends to the disk as it goes, so that commit has little left to wait for, and long work shows its true
+// progress. What fails here fails in commit.
+void AtomicFile::start_writeback() {
+  constexpr uint64_t kPartBytes = uint64_t{32} << 20;
+  if (position_ < sent_end_ + kPartBytes) return;
+  const auto send = [this](uint64_t begin, uint64_t end, unsigned flags) {
+    (void)sync_file_range(descriptor_, static_cast<off64_t>(begin), static_cast<off64_t>(end - begin), flags);
+  };
+  send(sent_end_, position_, SYNC_FILE_RANGE_WRITE);
+  if (sent_end_ > sent_begin_)
+    send(sent_begin_, sent_end_,
+         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  sent_begin_ = std::exchange(sent_end_, position_);
 }
 
 Status AtomicFile::pad_to(uint64_t position) {
@@ -174,6 +192,16 @@ Status AtomicFile::pad_to(uint64_t position) {
 Status AtomicFile::overwrite(uint64_t position, std::span<const std::byte> bytes) {
   TSR_CHECK(position + bytes.size() <= position_, "overwrite stays inside what was appended");
   return write_all(bytes, position);
+}
+
+Status AtomicFile::truncate_to(uint64_t position) {
+  TSR_CHECK(position <= position_, "truncate_to goes back");
+  while (ftruncate(descriptor_, static_cast<off_t>(position)) != 0)
+    if (errno != EINTR) return io_error(path_, "cannot truncate");
+  position_ = position;
+  sent_end_ = std::min(sent_end_, position);
+  sent_begin_ = std::min(sent_begin_, position);
+  return {};
 }
 
 Status AtomicFile::commit() {

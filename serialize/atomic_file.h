@@ -26,6 +26,8 @@ class AtomicFile {
   Status append(std::span<const std::byte> bytes);
   Status pad_to(uint64_t position);                                       // zeros
   Status overwrite(uint64_t position, std::span<const std::byte> bytes);  // of the appended bytes
+  Status truncate_to(uint64_t position);                                  // forgets the bytes after it
+  const std::string& temporary_path() const { return temporary_; }  // of what is written, until `commit`
   uint64_t position() const { return position_; }
   Status commit();
 
@@ -33,10 +35,13 @@ class AtomicFile {
   AtomicFile(std::string path, std::string temporary, int descriptor)
       : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
   Status write_all(std::span<const std::byte> bytes, uint64_t position);
+  void start_writeback();
 
   std::string path_, temporary_;
   int descriptor_ = -1;
   uint64_t position_ = 0;
+  uint64_t sent_begin_ = 0,
+           sent_end_ = 0;  // the last part that was sent to the disk; those before it are there
 };
 
 // Syncs a folder, so that a rename or a new name in it survives a power cut.

@@ -1,37 +1,21 @@
-// The .tsr file: an envelope, the tensors' bytes, and at its end the index (schema/model.fbs).
-#include <algorithm>
+// Reading of .tsr files: an envelope, the tensors' bytes, and at its end the index (schema/model.fbs).
+#include <map>
+#include <utility>
 
 #include "graph/base/text.h"
-#include "serialize/atomic_file.h"
 #include "serialize/envelope.h"
-#include "serialize/file_limits.h"
 #include "serialize/flatbuffer_reader.h"
 #include "serialize/graph_file.h"
 #include "serialize/model.h"
 #include "serialize/model_format.h"
+#include "serialize/opened_model.h"
 #include "serialize/schema/model_generated.h"
 #include "serialize/tensor_record.h"
 
 namespace tessera {
 namespace {
 
-using flatbuffers::FlatBufferBuilder;
-using flatbuffers::Offset;
-
 constexpr std::string_view kWhat = "model file";
-
-Offset<file::Tokenizer> write_tokenizer(FlatBufferBuilder& builder, const TokenizerData& data) {
-  std::vector<uint8_t> types;
-  for (TokenType type : data.types) types.push_back(static_cast<uint8_t>(type));
-  auto tokens = builder.CreateVectorOfStrings(data.tokens);
-  auto scores = builder.CreateVector(data.scores);
-  auto stored_types = builder.CreateVector(types);
-  auto merges = builder.CreateVectorOfStrings(data.merges);
-  auto pre_tokenizer = builder.CreateString(data.pre_tokenizer);
-  return file::CreateTokenizer(builder, static_cast<uint8_t>(data.kind), tokens, scores, stored_types, merges,
-                               pre_tokenizer, data.bos, data.eos, data.unknown, data.pad, data.add_bos,
-                               data.add_eos, data.add_space_prefix);
-}
 
 // Reads numbers and names only; Tokenizer::create checks them.
 Result<TokenizerData> read_tokenizer(const file::Tokenizer& stored, FlatBufferReader& reader) {
@@ -88,10 +72,27 @@ Result<ModelIndex> read_model_index(const std::shared_ptr<const ByteSource>& sou
 
 }  // namespace
 
-Result<Model> load_model(std::shared_ptr<const ByteSource> source) {
+std::vector<StoredTensors> stored_tensors(std::span<const TensorRecord> records) {
+  std::map<std::string, StoredTensors> by_type;
+  for (const TensorRecord& record : records) {
+    const bool packed = record.codec == TensorCodec::kZstd;
+    StoredTensors& sum = by_type[to_text(record.type.dtype) + (packed ? ", compressed" : "")];
+    ++sum.tensors;
+    sum.bytes += static_cast<int64_t>(record.stored_bytes);
+  }
+  std::vector<StoredTensors> stored;
+  for (auto& [type, sum] : by_type) {
+    sum.type = type;
+    stored.push_back(std::move(sum));
+  }
+  return stored;
+}
+
+Result<OpenedModel> open_tsr(std::shared_ptr<const ByteSource> source) {
   FlatBufferReader reader(IndexBytes{});
   TSR_ASSIGN_OR_RETURN(ModelIndex index, read_model_index(source, &reader));
-  Model model;
+  OpenedModel opened;
+  Model& model = opened.model;
   TSR_ASSIGN_OR_RETURN(model.graph, read_graph(*index.model->graph(), reader));
   TSR_ASSIGN_OR_RETURN(model.metadata, reader.key_values(index.model->metadata()));
   if (index.model->tokenizer() != nullptr) {
@@ -101,7 +102,6 @@ Result<Model> load_model(std::shared_ptr<const ByteSource> source) {
   for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {
     parameters.emplace(model.graph.tensor(id).name, id);
   }
-  std::map<std::string, StoredTensors> stored;
   for (const TensorRecord& record : index.records) {
     auto found = parameters.find(record.name);
     if (found == parameters.end() || model.graph.type(found->second) != record.type) {
@@ -110,19 +110,30 @@ Result<Model> load_model(std::shared_ptr<const ByteSource> source) {
                            found == parameters.end() ? std::string("has no such parameter")
                                                      : "wants " + to_text(model.graph.type(found->second))));
     }
-    TSR_ASSIGN_OR_RETURN(HostTensor tensor, read_tensor(source, record, false));
-    model.parameters.emplace(record.name, std::move(tensor));
-    const bool packed = record.codec == TensorCodec::kZstd;
-    StoredTensors& sum = stored[to_text(record.type.dtype) + (packed ? ", compressed" : "")];
-    ++sum.tensors;
-    sum.bytes += static_cast<int64_t>(record.stored_bytes);
+    opened.parameters.push_back(tensor_source(source, record));
   }
   model.origin.format = "tsr";
-  for (auto& [type, sum] : stored) {
-    sum.type = type;
-    model.origin.stored.push_back(std::move(sum));
+  model.origin.stored = stored_tensors(index.records);
+  model.source = std::move(source);
+  return opened;
+}
+
+Result<OpenedModel> open_model(std::shared_ptr<const ByteSource> source) {
+  TSR_ASSIGN_OR_RETURN(const ModelFormat format, model_format(*source));
+  return format == ModelFormat::kGguf ? open_gguf(std::move(source)) : open_tsr(std::move(source));
+}
+
+Result<Model> read_values(OpenedModel opened) {
+  for (const TensorSource& parameter : opened.parameters) {
+    TSR_ASSIGN_OR_RETURN(HostTensor value, read_whole(parameter));
+    opened.model.parameters.emplace(parameter.name, std::move(value));
   }
-  return model;
+  return std::move(opened.model);
+}
+
+Result<Model> load_model(std::shared_ptr<const ByteSource> source) {
+  TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_tsr(std::move(source)));
+  return read_values(std::move(opened));
 }
 
 Result<Model> load_model(const std::string& path) {
@@ -141,72 +152,16 @@ Status verify_checksums(const std::string& path) {
                   format("{}: a GGUF file holds no checksums; import it to a .tsr file, which does", path));
   auto index = read_model_index(source, nullptr);
   if (!index.ok()) return index.status().with_context(path);
+  std::vector<std::byte> buffer;
   for (const TensorRecord& record : index->records) {
-    auto tensor = read_tensor(source, record, true);
-    if (!tensor.ok()) return tensor.status().with_context(path);
+    const TensorSource tensor = tensor_source(source, record);
+    for (TensorReader reader(tensor, true); !reader.is_done();) {
+      buffer.resize(reader.next_bytes());
+      const auto slice = reader.next(buffer);
+      if (!slice.ok()) return slice.status().with_context(path);
+    }
   }
   return {};
-}
-
-namespace {
-
-// `names` in the order of the file.
-Status save_parameters(const Model& model, std::span<const std::string> names, const ReadParameter& read,
-                       const std::string& path, SaveOptions options) {
-  TSR_RETURN_IF_ERROR(model.graph.verify());
-  TSR_RETURN_IF_ERROR(check_storable(model));
-  TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
-  const Envelope placeholder{};
-  TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(&placeholder, 1))));
-  FlatBufferBuilder builder;
-  builder.ForceDefaults(true);  // -0.0 is not the default 0.0
-  std::vector<Offset<file::TensorData>> parameters;
-  for (const std::string& name : names) {
-    TSR_ASSIGN_OR_RETURN(const HostTensor tensor, read(name));
-    auto id = model.graph.find_tensor(name);
-    if (!id || model.graph.tensor(*id).kind != TensorKind::kParameter ||
-        model.graph.type(*id) != tensor.type) {
-      return Status(StatusCode::kInvalidArgument,
-                    format("the model has a value {} for '{}', which is no such parameter of its graph",
-                           tensor.type, name));
-    }
-    TSR_ASSIGN_OR_RETURN(TensorRecord record,
-                         append_tensor(file, name, tensor.type, tensor.data, options.compress));
-    parameters.push_back(write_record(builder, record));
-  }
-  auto graph = write_graph(builder, model.graph);
-  auto metadata = write_key_values(builder, model.metadata);
-  auto tokenizer = model.tokenizer ? write_tokenizer(builder, *model.tokenizer) : 0;
-  auto stored_parameters = builder.CreateVector(parameters);
-  file::FinishModelBuffer(builder, file::CreateModel(builder, graph, metadata, tokenizer, stored_parameters));
-
-  const std::span<const std::byte> index = finished_bytes(builder);
-  TSR_RETURN_IF_ERROR(file.pad_to(align_data(file.position())));
-  const uint64_t index_offset = file.position();
-  TSR_RETURN_IF_ERROR(file.append(index));
-  const Envelope envelope = make_envelope(kModelMagic, file.position(), index_offset, index);
-  TSR_RETURN_IF_ERROR(file.overwrite(0, std::as_bytes(std::span(&envelope, 1))));
-  return file.commit();
-}
-
-}  // namespace
-
-Status save_model(const Model& model, const std::string& path, SaveOptions options) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : model.parameters) names.push_back(name);
-  const auto read = [&](const std::string& name) -> Result<HostTensor> {
-    return model.parameters.find(name)->second;
-  };
-  return save_parameters(model, names, read, path, options);
-}
-
-Status save_model(const Model& model, const ReadParameter& read, const std::string& path,
-                  SaveOptions options) {
-  std::vector<std::string> names;
-  for (const TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter))
-    names.push_back(model.graph.tensor(id).name);
-  std::ranges::sort(names);
-  return save_parameters(model, names, read, path, options);
 }
 
 }  // namespace tessera

@@ -3,57 +3,52 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/base/text.h"
 #include "serialize/envelope.h"
+#include "serialize/tensor_writer.h"
 
 namespace tessera {
 namespace {
 
-constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 26;
-constexpr int kCompressionLevel = 3;
-// A reader allocates at most this many bytes per byte of file. Better compressible data are stored raw.
-constexpr uint64_t kMaxRatio = 1024;
 
 Status corrupt(const TensorRecord& record, const std::string& why) {
   return Status(StatusCode::kCorrupt, format("tensor '{}': {}", record.name, why));
 }
 
-// Consecutive frames of all chunks; empty when compression does not pay.
-std::vector<std::byte> compress_chunks(std::span<const std::byte> contents, std::vector<uint64_t>& sizes) {
-  std::vector<std::byte> frames, frame(ZSTD_compressBound(kChunkBytes));
-  for (size_t begin = 0; begin < contents.size(); begin += kChunkBytes) {
-    const auto chunk = contents.subspan(begin, std::min<size_t>(kChunkBytes, contents.size() - begin));
-    const size_t size =
-        ZSTD_compress(frame.data(), frame.size(), chunk.data(), chunk.size(), kCompressionLevel);
-    if (ZSTD_isError(size)) return {};
-    frames.insert(frames.end(), frame.begin(), frame.begin() + static_cast<ptrdiff_t>(size));
-    sizes.push_back(size);
-  }
-  if (frames.size() >= contents.size() || contents.size() / kMaxRatio >= frames.size()) return {};
-  return frames;
-}
+// Contents of packed tensors, whole chunks at a time.
+struct ChunkReader {
+  std::shared_ptr<const ByteSource> source;
+  TensorRecord record;
+  std::vector<uint64_t> offsets;  // of every chunk in the file
 
-Result<HostTensor> unpack(const std::shared_ptr<const ByteSource>& source, const TensorRecord& record) {
-  std::span<std::byte> contents;
-  HostTensor tensor = HostTensor::zeros(record.type, &contents);
-  std::vector<std::byte> frame;
-  uint64_t offset = record.offset, position = 0;
-  for (uint64_t size : record.chunks) {
-    frame.resize(size);
-    TSR_RETURN_IF_ERROR(source->read_at(static_cast<int64_t>(offset), frame));
-    const uint64_t wanted = std::min<uint64_t>(record.chunk_bytes, contents.size() - position);
-    const size_t got = ZSTD_decompress(contents.data() + position, wanted, frame.data(), frame.size());
-    if (ZSTD_isError(got) || got != wanted) {
-      return corrupt(record, format("chunk at {} does not unpack to {} bytes: {}", offset, wanted,
-                                    ZSTD_isError(got) ? ZSTD_getErrorName(got) : "wrong size"));
-    }
-    offset += size;
-    position += wanted;
+  ChunkReader(std::shared_ptr<const ByteSource> from, const TensorRecord& tensor)
+      : source(std::move(from)), record(tensor) {
+    uint64_t offset = record.offset;
+    for (const uint64_t size : record.chunks) offsets.push_back(std::exchange(offset, offset + size));
   }
-  return tensor;
-}
+
+  Result<std::span<const std::byte>> read(int64_t begin, std::span<std::byte> out) const {
+    std::vector<std::byte> frame;
+    size_t chunk = static_cast<size_t>(begin) / record.chunk_bytes;
+    for (size_t position = 0; position < out.size(); ++chunk) {
+      const size_t wanted = std::min<size_t>(record.chunk_bytes, out.size() - position);
+      if (record.chunks[chunk] > ZSTD_compressBound(wanted))
+        return corrupt(record, format("its chunk of {} bytes is packed in {}", wanted, record.chunks[chunk]));
+      frame.resize(record.chunks[chunk]);
+      TSR_RETURN_IF_ERROR(source->read_at(static_cast<int64_t>(offsets[chunk]), frame));
+      const size_t got = ZSTD_decompress(out.data() + position, wanted, frame.data(), frame.size());
+      if (ZSTD_isError(got) || got != wanted) {
+        return corrupt(record, format("chunk at {} does not unpack to {} bytes: {}", offsets[chunk], wanted,
+                                      ZSTD_isError(got) ? ZSTD_getErrorName(got) : "wrong size"));
+      }
+      position += wanted;
+    }
+    return std::span<const std::byte>(out);
+  }
+};
 
 }  // namespace
 
@@ -63,24 +58,9 @@ Result<TensorRecord> append_tensor(AtomicFile& file, std::string_view name, cons
     return Status(StatusCode::kInvalidArgument,
                   format("tensor '{}' is {} with {} bytes of data", name, type, contents.size()));
   }
-  TensorRecord record;
-  record.name = name;
-  record.type = type;
-  record.xxh3 = xxh3(contents);
-  TSR_RETURN_IF_ERROR(file.pad_to(align_data(file.position())));
-  record.offset = file.position();
-  std::vector<std::byte> frames;
-  if (compress) frames = compress_chunks(contents, record.chunks);
-  if (frames.empty()) {
-    record.chunks.clear();
-  } else {
-    record.codec = TensorCodec::kZstd;
-    record.chunk_bytes = kChunkBytes;
-    contents = frames;
-  }
-  record.stored_bytes = contents.size();
-  TSR_RETURN_IF_ERROR(file.append(contents));
-  return record;
+  TensorWriter writer(file, source_in_memory(std::string(name), {type, contents, nullptr}), compress);
+  while (!writer.is_done()) TSR_RETURN_IF_ERROR(writer.write_slice());
+  return writer.record();
 }
 
 Status check_record(const TensorRecord& record, uint64_t begin, uint64_t end) {
@@ -104,7 +84,7 @@ Status check_record(const TensorRecord& record, uint64_t begin, uint64_t end) {
                                                    record.name, static_cast<int>(record.codec)));
   }
   if (record.chunk_bytes == 0 || record.chunk_bytes > kMaxChunkBytes ||
-      contents / kMaxRatio >= record.stored_bytes ||
+      contents / kMaxPackingRatio >= record.stored_bytes ||
       record.chunks.size() != contents / record.chunk_bytes + (contents % record.chunk_bytes != 0)) {
     return corrupt(record, format("{} bytes cannot be {} chunks of {} in {} bytes", contents,
                                   record.chunks.size(), record.chunk_bytes, record.stored_bytes));
@@ -137,25 +117,32 @@ Status check_records(std::span<const TensorRecord> records) {
   return {};
 }
 
+TensorSource tensor_source(const std::shared_ptr<const ByteSource>& source, const TensorRecord& record) {
+  TensorSource tensor{record.name, record.type, {}, 1, record.xxh3, {}};
+  if (record.codec == TensorCodec::kZstd) {
+    tensor.unit_bytes = static_cast<int64_t>(record.chunk_bytes);
+    tensor.read = [chunks = std::make_shared<const ChunkReader>(source, record)](
+                      int64_t begin, std::span<std::byte> buffer) { return chunks->read(begin, buffer); };
+    return tensor;
+  }
+  const auto offset = static_cast<int64_t>(record.offset), size = static_cast<int64_t>(record.stored_bytes);
+  const std::span<const std::byte> mapped = source->map(offset, size);
+  const bool aligned = reinterpret_cast<uintptr_t>(mapped.data()) % alignof(double) == 0;
+  if (mapped.size() == record.stored_bytes && aligned)
+    tensor.in_place = HostTensor{record.type, mapped, source};
+  tensor.read = [source, offset](int64_t begin,
+                                 std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+    TSR_RETURN_IF_ERROR(source->read_at(offset + begin, buffer));
+    return std::span<const std::byte>(buffer);
+  };
+  return tensor;
+}
+
 Result<HostTensor> read_tensor(const std::shared_ptr<const ByteSource>& source, const TensorRecord& record,
                                bool verify) {
-  HostTensor tensor;
-  if (record.codec == TensorCodec::kZstd) {
-    TSR_ASSIGN_OR_RETURN(tensor, unpack(source, record));
-    verify = true;  // every byte has passed by anyway
-  } else {
-    const auto offset = static_cast<int64_t>(record.offset), size = static_cast<int64_t>(record.stored_bytes);
-    tensor = HostTensor{record.type, verify ? std::span<const std::byte>() : source->map(offset, size), source};
-    const bool aligned = reinterpret_cast<uintptr_t>(tensor.data.data()) % alignof(double) == 0;
-    if (tensor.data.size() != record.stored_bytes || !aligned) {
-      std::span<std::byte> contents;
-      tensor = HostTensor::zeros(record.type, &contents);
-      TSR_RETURN_IF_ERROR(source->read_at(offset, contents));
-    }
-  }
-  if (verify && xxh3(tensor.data) != record.xxh3)
-    return corrupt(record, "its checksum is wrong: the data is damaged");
-  return tensor;
+  TensorSource tensor = tensor_source(source, record);
+  if (verify) tensor.in_place = {};
+  return read_whole(tensor);
 }
 
 }  // namespace tessera

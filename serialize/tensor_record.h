@@ -14,11 +14,15 @@
 #include "graph/host_tensor.h"
 #include "serialize/atomic_file.h"
 #include "serialize/model.h"
+#include "serialize/tensor_source.h"
 
 namespace tessera {
 
 // Stored in files: append, never renumber.
 enum class TensorCodec : uint8_t { kRaw = 0, kZstd = 1 };
+
+// A reader allocates at most this many bytes per byte of file. Better compressible data are stored raw.
+inline constexpr uint64_t kMaxPackingRatio = 1024;
 
 struct TensorRecord {
   std::string name;
@@ -40,8 +44,9 @@ Status check_record(const TensorRecord& record, uint64_t begin, uint64_t end);
 // Checks that no two of the same shard overlap, and no name appears twice.
 Status check_records(std::span<const TensorRecord> records);
 
-// The contents. Raw ones stay where they are when `source` can be mapped; with `verify` they are copied and
-// hashed.
+// The contents, in place where they are raw and `source` can be mapped.
+TensorSource tensor_source(const std::shared_ptr<const ByteSource>& source, const TensorRecord& record);
+// The whole of them. Those in place are read and checked with `verify` only, others always.
 Result<HostTensor> read_tensor(const std::shared_ptr<const ByteSource>& source, const TensorRecord& record,
                                bool verify);
 

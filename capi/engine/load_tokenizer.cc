@@ -4,6 +4,7 @@
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 #include "serialize/model_format.h"
+#include "serialize/opened_model.h"
 
 namespace tessera {
 namespace {
@@ -14,8 +15,8 @@ Result<std::optional<TokenizerData>> read_tokenizer_data(const std::shared_ptr<c
     TSR_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(source));
     return gguf_tokenizer(file);
   }
-  TSR_ASSIGN_OR_RETURN(Model model, load_model(source));
-  return std::move(model.tokenizer);
+  TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_tsr(source));
+  return std::move(opened.model.tokenizer);
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include "serialize/atomic_file.h"
 #include "serialize/file_limits.h"
 #include "serialize/json.h"
-#include "serialize/model_format.h"
 
 namespace tessera {
 namespace {
@@ -75,20 +74,11 @@ Result<Graph> with_wide_parameters(const Graph& graph, std::span<const std::stri
 
 }  // namespace
 
-SharedModel::SharedModel(Model model, uint64_t seed)
-    : model_(std::move(model)), blocks_(block_count(model_.graph)), seed_(seed) {}
-
-Result<std::shared_ptr<SharedModel>> SharedModel::load(std::shared_ptr<const ByteSource> source) {
-  TSR_ASSIGN_OR_RETURN(const ModelFormat format, model_format(*source));
-  Result<Model> model = format == ModelFormat::kGguf ? import_gguf(source) : load_model(source);
-  if (!model.ok()) return model.status();
-  model->source = std::move(source);
-  auto shared = std::make_shared<SharedModel>(std::move(model).value(), 0);
-  if (shared->model_.tokenizer) {
-    TSR_ASSIGN_OR_RETURN(shared->tokenizer_, Tokenizer::create(*shared->model_.tokenizer));
-  }
-  return shared;
-}
+SharedModel::SharedModel(Model model, uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer)
+    : model_(std::move(model)),
+      tokenizer_(std::move(tokenizer)),
+      blocks_(block_count(model_.graph)),
+      seed_(seed) {}
 
 Result<std::shared_ptr<SharedModel>> SharedModel::describe(std::string_view description,
                                                            const Options& options) {

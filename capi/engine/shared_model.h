@@ -17,9 +17,9 @@ namespace tessera {
 
 class SharedModel {
  public:
-  SharedModel(Model model, uint64_t seed);
+  // `tokenizer` is made from the model's; models of files come from Loading.
+  SharedModel(Model model, uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
-  static Result<std::shared_ptr<SharedModel>> load(std::shared_ptr<const ByteSource> source);
   static Result<std::shared_ptr<SharedModel>> describe(std::string_view description, const Options& options);
   static Result<std::shared_ptr<SharedModel>> from_graph(const Graph& graph, const Options& options);
 
@@ -60,7 +60,7 @@ class SharedModel {
   mutable std::mutex mutex_;
   Model model_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // made from model_.tokenizer
-  const int64_t blocks_;  // of the graph, for drawing
+  const int64_t blocks_;                        // of the graph, for drawing
   const uint64_t seed_;
 };
 

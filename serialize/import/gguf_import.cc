@@ -5,12 +5,15 @@
 #include <map>
 #include <set>
 
+#include "graph/base/blocks/block_codec.h"
+#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/weight_storage.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"
 #include "serialize/model.h"
+#include "serialize/opened_model.h"
 
 namespace tessera {
 namespace {
@@ -87,6 +90,7 @@ Result<bool> same_contents(const GgufFile& file, const GgufTensor& a, const Gguf
   for (int64_t done = 0; done < a.bytes;) {
     const auto part =
         static_cast<size_t>(std::min<int64_t>(a.bytes - done, static_cast<int64_t>(left.size())));
+    cancellation_point();
     TSR_RETURN_IF_ERROR(file.source()->read_at(a.offset + done, std::span(left).first(part)));
     TSR_RETURN_IF_ERROR(file.source()->read_at(b.offset + done, std::span(right).first(part)));
     if (!std::equal(left.begin(), left.begin() + static_cast<ptrdiff_t>(part), right.begin())) return false;
@@ -123,21 +127,47 @@ size_t alignment_of(DType dtype) {
   return is_block_type(dtype) ? 2 : static_cast<size_t>(dtype_bytes(dtype, 1));
 }
 
-// The value as the graph wants it: the file's own bytes, where types and alignment allow, else widened to
-// f32.
-Result<HostTensor> read_parameter(const GgufFile& file, const StoredParameter& stored,
-                                  const TensorType& type) {
+// The file's own bytes, in place where they are mapped and aligned.
+TensorSource source_as_stored(const GgufFile& file, const StoredParameter& stored, std::string name,
+                              const TensorType& type) {
+  TensorSource tensor{std::move(name), type, {}, 1, {}, {}};
   const std::span<const std::byte> mapped = file.source()->map(stored.offset, stored.bytes);
-  const bool is_mapped = static_cast<int64_t>(mapped.size()) == stored.bytes &&
-                         reinterpret_cast<uintptr_t>(mapped.data()) % alignment_of(stored.dtype) == 0;
-  if (is_mapped && stored.dtype == type.dtype) return HostTensor{type, mapped, file.source()};
-  HostTensor value{{stored.dtype, type.shape}, mapped, file.source()};
-  if (!is_mapped) {
-    std::span<std::byte> copy;
-    value = HostTensor::zeros({stored.dtype, type.shape}, &copy);
-    TSR_RETURN_IF_ERROR(file.source()->read_at(stored.offset, copy));
-  }
-  return stored.dtype == type.dtype ? Result<HostTensor>(std::move(value)) : widen_weight(value);
+  const bool aligned = reinterpret_cast<uintptr_t>(mapped.data()) % alignment_of(stored.dtype) == 0;
+  if (static_cast<int64_t>(mapped.size()) == stored.bytes && aligned)
+    tensor.in_place = HostTensor{type, mapped, file.source()};
+  tensor.read = [source = file.source(), at = stored.offset](
+                    int64_t begin, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+    TSR_RETURN_IF_ERROR(source->read_at(at + begin, buffer));
+    return std::span<const std::byte>(buffer);
+  };
+  return tensor;
+}
+
+// Decoded to f32, slice by slice.
+TensorSource source_widened(const GgufFile& file, const StoredParameter& stored, std::string name,
+                            const TensorType& type) {
+  TensorSource tensor{
+      std::move(name), type, {}, info(stored.dtype).block_elements * int64_t{sizeof(float)}, {}, {}};
+  tensor.read = [source = file.source(), dtype = stored.dtype, at = stored.offset](
+                    int64_t begin, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+    const auto count = static_cast<int64_t>(buffer.size() / sizeof(float));
+    const int64_t from = at + dtype_bytes(dtype, begin / int64_t{sizeof(float)});
+    std::vector<std::byte> copy(static_cast<size_t>(dtype_bytes(dtype, count)));
+    TSR_RETURN_IF_ERROR(source->read_at(from, copy));
+    decode_blocks(dtype, copy.data(), reinterpret_cast<float*>(buffer.data()), count);
+    return std::span<const std::byte>(buffer);
+  };
+  return tensor;
+}
+
+// The value as the graph wants it.
+Result<TensorSource> parameter_source(const GgufFile& file, const StoredParameter& stored, std::string name,
+                                      const TensorType& type) {
+  if (stored.dtype == type.dtype) return source_as_stored(file, stored, std::move(name), type);
+  if (type.dtype != DType::kF32 || !can_decode(stored.dtype))
+    return unsupported(format("tensor '{}' is stored as {}, the model wants {}", name, to_text(stored.dtype),
+                              to_text(type.dtype)));
+  return source_widened(file, stored, std::move(name), type);
 }
 
 // Before any is read: what is missing is told at once, and costs nothing.
@@ -161,8 +191,9 @@ Status check_tensors(const GgufFile& file, const Architecture& architecture, con
                        join(named, "', '"), more, missing.size() == 1 ? "is" : "are", remedy));
 }
 
-Status read_parameters(const GgufFile& file, const Architecture& architecture,
-                       const std::set<std::string>& left_out, Model& model) {
+Status find_parameters(const GgufFile& file, const Architecture& architecture,
+                       const std::set<std::string>& left_out, OpenedModel& opened) {
+  Model& model = opened.model;
   TSR_RETURN_IF_ERROR(check_tensors(file, architecture, model));
   std::set<std::string> used = left_out;
   std::map<std::string, StoredParameter> places;
@@ -187,8 +218,9 @@ Status read_parameters(const GgufFile& file, const Architecture& architecture,
   TSR_ASSIGN_OR_RETURN(model.graph, with_stored_weights(model.graph, storage));
   for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {
     const Tensor& parameter = model.graph.tensor(id);
-    TSR_ASSIGN_OR_RETURN(HostTensor value, read_parameter(file, places.at(parameter.name), parameter.type));
-    model.parameters.emplace(parameter.name, std::move(value));
+    TSR_ASSIGN_OR_RETURN(TensorSource found, parameter_source(file, places.at(parameter.name),
+                                                              parameter.name, parameter.type));
+    opened.parameters.push_back(std::move(found));
   }
   return {};
 }
@@ -234,9 +266,10 @@ ModelOrigin origin_of(const GgufFile& file) {
 
 }  // namespace
 
-Result<Model> import_gguf(std::shared_ptr<const ByteSource> source) {
-  TSR_ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(std::move(source)));
-  Model model;
+Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
+  TSR_ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(source));
+  OpenedModel opened;
+  Model& model = opened.model;
   TSR_ASSIGN_OR_RETURN(model.tokenizer, gguf_tokenizer(file));
   TSR_RETURN_IF_ERROR(read_metadata(file, model));
   TSR_ASSIGN_OR_RETURN(std::string name, file.text("general.architecture"));
@@ -266,9 +299,15 @@ Result<Model> import_gguf(std::shared_ptr<const ByteSource> source) {
   }
   TSR_ASSIGN_OR_RETURN(model.graph, build_model(config));
   model.metadata["description"] = to_text(config);
-  TSR_RETURN_IF_ERROR(read_parameters(file, *architecture, left_out, model));
+  TSR_RETURN_IF_ERROR(find_parameters(file, *architecture, left_out, opened));
   model.origin = origin_of(file);
-  return model;
+  model.source = std::move(source);
+  return opened;
+}
+
+Result<Model> import_gguf(std::shared_ptr<const ByteSource> source) {
+  TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_gguf(std::move(source)));
+  return read_values(std::move(opened));
 }
 
 }  // namespace tessera

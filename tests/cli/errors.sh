@@ -26,7 +26,7 @@ expect 'a command is missing: devices, import' "$tessera"
 expect "did you mean --prompt 'Once upon a time'" "$tessera" generate "$model" "Once upon a time"
 expect "did you mean --data '$text'" "$tessera" train "$model" "$text"
 expect 'several words wants quotes' "$tessera" generate "$model" --prompt Once upon a time
-expect 'is the file to import' "$tessera" import "$model" -o "$model"
+expect 'is the file to convert' "$tessera" import "$model" -o "$model"
 expect "steps has no value, wanted an integer" "$tessera" train "$model" --data "$text" --steps
 expect "lr is '1e-3x', wanted a number" "$tessera" train "$model" --data "$text" --lr 1e-3x
 expect 'steps is given more than once' "$tessera" train "$model" --data "$text" --steps 3 --steps 4

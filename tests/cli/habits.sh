@@ -39,6 +39,22 @@ says "$work/err.txt" '^step [0-9]+/10000000  loss .* tokens/s'
 says "$work/err.txt" 'stopped at step [0-9]+; go on with --resume'
 [ -d "$work/long.tsr.checkpoint" ] && [ ! -e "$work/long.tsr" ] || fail "SIGTERM: no checkpoint, or a model was written"
 
+# An import that is ended leaves nothing, and the file that was there; one that goes on is checked.
+"$tessera" new llama:L=1,C=1024,H=8,F=8,V=12000,T=16,tied=1 -o "$work/wide.tsr" >/dev/null
+echo old >"$work/narrow.tsr"
+"$tessera" import "$work/wide.tsr" --compress -o "$work/narrow.tsr" >"$work/out.txt" 2>"$work/err.txt" &
+job=$!
+for _ in $(seq 3000); do compgen -G "$work/narrow.tsr.tmp-*" >/dev/null && [ -s "$(compgen -G "$work/narrow.tsr.tmp-*" | head -1)" ] && break; sleep 0.002; done
+kill -TERM $job
+status=0; wait $job || status=$?
+[ $status -eq 130 ] || fail "import: exit $status after SIGTERM, wanted 130"
+says "$work/err.txt" 'interrupted; nothing was written'
+[ "$(cat "$work/narrow.tsr")" = old ] || fail "an import that was ended replaced its file"
+! compgen -G "$work/narrow.tsr.tmp-*" || fail "an import that was ended left a file"
+"$tessera" import "$work/wide.tsr" -o "$work/narrow.tsr" --json --quiet | grep -q '"out_types":\["f32"\]' || fail "import --json"
+cmp "$work/wide.tsr" "$work/narrow.tsr"
+rm "$work/wide.tsr" "$work/narrow.tsr"
+
 "$tessera" generate "$model" --prompt Hi -n 4 --temp 0 --stats >"$work/out.txt" 2>"$work/err.txt"
 says "$work/err.txt" '^generated  4 tokens in '
 lacks "$work/err.txt" '[{}"]'

@@ -68,6 +68,8 @@ cd "$work"
 "${memcheck[@]}" ./finetune small.tsr text.txt tuned.tsr cpu:2 3 | tee c.txt
 "${memcheck[@]}" ./generate tuned.tsr "A computer" 8
 "${memcheck[@]}" ./own_model
+"${memcheck[@]}" ./convert small.tsr converted.tsr
+cmp small.tsr converted.tsr
 echo "ok: C samples: clean under valgrind"
 
 bash "$here/bindings/go/build.sh" "$work/go/tessera"
@@ -79,6 +81,8 @@ go build -o "$work/finetune_go" ./finetune
 cp -r "$here/tests/install/go" checks
 go run ./checks/texts "$work/small.tsr"
 echo "ok: Go: empty texts, and texts with NULs in them, cross both ways"
+go run ./checks/work "$work/small.tsr" "$work/work.tsr"
+echo "ok: Go: progress of long work, and contexts end it"
 go run ./checks/handles "$work/small.tsr" "$work/text.txt"
 echo "ok: Go: nil, zero and closed handles are refused; Close may meet other calls"
 cd "$work"

@@ -41,6 +41,9 @@
  *              allocate, ask again.
  * Arrays out   `T* items, size_t capacity, size_t* out_count`: the same, without a terminator.
  * Text in      UTF-8. `const char* text, size_t size`: size in bytes, or TSR_TEXT_END when NUL-terminated.
+ * Long work    tsr_<work>_new, then tsr_<work>_step until *out_done is 1, then tsr_<work>_finish, where there is
+ *              a result. A step is short, and what is shown and whether to go on is yours: to cancel is to free it
+ *              before its end.
  * Options      A tsr_options is a set of keyed values. Each function that takes one lists its keys; an
  *              unknown key, or a value of the wrong type, is TSR_INVALID_ARGUMENT and the message names the
  *              nearest known keys. NULL means all defaults. An integer is accepted where a real is wanted.
@@ -101,6 +104,8 @@ typedef struct tsr_tensor tsr_tensor;
 typedef struct tsr_graph tsr_graph;
 typedef struct tsr_tokenizer tsr_tokenizer;
 typedef struct tsr_model tsr_model;
+typedef struct tsr_loading tsr_loading;
+typedef struct tsr_conversion tsr_conversion;
 typedef struct tsr_dataset tsr_dataset;
 typedef struct tsr_plan tsr_plan;
 typedef struct tsr_calibration tsr_calibration;
@@ -200,8 +205,8 @@ TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_leve
 
 /* Any thread, and signal handlers: calls in progress on this runtime that plan, load or measure return TSR_CANCELLED
  * within about a tenth of a second, and leave nothing behind: tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
- * tsr_trainer_new, tsr_generator_new, tsr_calibration_new and tsr_calibration_step (which measures the piece again when
- * it is called again). Without one it does nothing: calls that begin later are not cancelled. */
+ * tsr_trainer_new, tsr_generator_new, tsr_calibration_new, and the steps of calibrations, loadings and conversions (a
+ * step may be called again). Without one it does nothing: calls that begin later are not cancelled. */
 TSR_API void tsr_runtime_cancel(tsr_runtime* runtime);
 TSR_API void tsr_runtime_free(tsr_runtime* runtime);
 
@@ -453,6 +458,23 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
  * TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
 
+/* The same in steps, for programs that show progress or may have to give up:
+ *     while (done < 1) tsr_loading_step(loading, &done);
+ *     tsr_loading_finish(loading, &model);
+ * What takes long is to unpack, to decode, and to check, some hundredths of a second a step: values that are stored as
+ * the model holds them stay in the file. The first step reads the file's tables, the last makes the model; they take
+ * as long as tsr_model_load of an uncompressed file. runtime: whose tsr_runtime_cancel ends a step; may be NULL.
+ * Options
+ *   verify   i64   1: every checksum of a .tsr file is checked; GGUF files have none: TSR_UNSUPPORTED (default 0)
+ * new fails with TSR_NOT_FOUND and TSR_IO, a step as tsr_model_load does. */
+TSR_API tsr_status* tsr_loading_new(tsr_runtime* runtime, const char* path, const tsr_options* options,
+                                    tsr_loading** out_loading);
+/* *out_done: the share that is done; 1 when all is. */
+TSR_API tsr_status* tsr_loading_step(tsr_loading* loading, double* out_done);
+/* Once; TSR_FAILED_PRECONDITION before all is done. */
+TSR_API tsr_status* tsr_loading_finish(tsr_loading* loading, tsr_model** out_model);
+TSR_API void tsr_loading_free(tsr_loading* loading);
+
 /* From memory, which is borrowed: it must stay valid and unchanged until release(context) is called (also
  * when this call fails); release may be NULL, then the memory must outlive the model and everything made from
  * it. */
@@ -505,6 +527,29 @@ TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr
  * What a killed save of `path` left next to it is removed, as by tsr_model_save. TSR_INVALID_ARGUMENT, TSR_NOT_FOUND,
  * TSR_IO. */
 TSR_API tsr_status* tsr_model_check_path(const char* path);
+
+/* Writes a model's file as a .tsr file, in steps as those of tsr_loading and in bounded memory: a slice of a tensor at a
+ * time, however large the file is. in_path: .tsr or GGUF. The file is the one that tsr_model_load and then
+ * tsr_model_save would write, byte for byte.
+ *     while (done < 1) tsr_conversion_step(conversion, &done);
+ *     tsr_conversion_finish(conversion, NULL);
+ * Before finish nothing is at out_path, or what was there; free removes what was written so far. runtime: whose
+ * tsr_runtime_cancel ends a step; may be NULL.
+ * Options
+ *   compress   i64   as for tsr_model_save (default 0)
+ *   verify     i64   1: what was written is read again, and every checksum checked (default 0)
+ * new fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where both paths lead to
+ * the same file. A step fails as tsr_model_load and tsr_model_save do, and with TSR_FAILED_PRECONDITION where the file
+ * read was written to meanwhile; after a failure to read or write a value begin another conversion. */
+TSR_API tsr_status* tsr_conversion_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
+                                       const tsr_options* options, tsr_conversion** out_conversion);
+/* *out_done: the share that is done; 1 when all is. */
+TSR_API tsr_status* tsr_conversion_step(tsr_conversion* conversion, double* out_done);
+/* Syncs the file and renames it over out_path. Once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
+ * {"architecture", "parameters": count of elements, "in": {"format": "tsr" | "gguf", "bytes": of the file, "stored":
+ *  [{"type": "q8_0", "tensors", "bytes"}]}, "out": {the same}} */
+TSR_API tsr_status* tsr_conversion_finish(tsr_conversion* conversion, tsr_text** out_report);
+TSR_API void tsr_conversion_free(tsr_conversion* conversion);
 
 /* Reads a .tsr file through and checks every checksum. TSR_CORRUPT names the tensor. */
 TSR_API tsr_status* tsr_model_verify(const char* path);

@@ -1,0 +1,67 @@
+package tessera
+
+import (
+	"context"
+	"tessera/raw"
+)
+
+// work steps long work of C to its end. `progress`, which may be nil, is told the share that is done after every step.
+// Where the context ends first, work returns its error, and freeing the handle leaves nothing behind.
+func work(ctx context.Context, h *handle, step func(c uintptr, done *float64) uintptr, progress func(done float64)) error {
+	c, release := h.use()
+	defer release()
+	for done := 0.0; done < 1; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := failure(step(c, &done)); err != nil {
+			return err
+		}
+		if progress != nil {
+			progress(done)
+		}
+	}
+	return nil
+}
+
+// LoadModelContext is LoadModel in steps: it shows progress, and ends with the context. Options: verify.
+func LoadModelContext(ctx context.Context, path string, options Options, progress func(done float64)) (*Model, error) {
+	if err := noNUL("path", path); err != nil {
+		return nil, err
+	}
+	loading, err := holdWith(raw.Tsr_loading_free, options, func(o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_loading_new(0, path, o, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer loading.close()
+	if err := work(ctx, loading, raw.Tsr_loading_step, progress); err != nil {
+		return nil, err
+	}
+	c, done := loading.use()
+	defer done()
+	return newModel(func(out *uintptr) uintptr { return raw.Tsr_loading_finish(c, out) })
+}
+
+// ConvertModel writes the model's file `in` as the .tsr file `out`, a slice of a tensor at a time, however large it is.
+// Where it fails, or the context ends, `out` is as it was. Options: compress, verify. The report is JSON: what was read
+// and what was written.
+func ConvertModel(ctx context.Context, in, out string, options Options, progress func(done float64)) (report string, err error) {
+	if err := noNUL("path", in+out); err != nil {
+		return "", err
+	}
+	conversion, err := holdWith(raw.Tsr_conversion_free, options, func(o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_conversion_new(0, in, out, o, made)
+	})
+	if err != nil {
+		return "", err
+	}
+	defer conversion.close()
+	if err := work(ctx, conversion, raw.Tsr_conversion_step, progress); err != nil {
+		return "", err
+	}
+	c, done := conversion.use()
+	defer done()
+	return text(func(made *uintptr) uintptr { return raw.Tsr_conversion_finish(c, made) })
+}

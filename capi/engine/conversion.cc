@@ -1,0 +1,186 @@
+#include "capi/engine/conversion.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "graph/base/cancellation.h"
+#include "graph/base/text.h"
+#include "serialize/json.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kStepSlices = 16;
+constexpr int64_t kOpenBytes = int64_t{32} << 20;  // what opening counts as: tables, a graph and a tokenizer
+constexpr int64_t kIndexBytes = int64_t{8} << 20;
+
+Json stored_json(const std::vector<StoredTensors>& stored) {
+  Json list = Json::array();
+  for (const StoredTensors& it : stored)
+    list.push_back({{"type", it.type}, {"tensors", it.tensors}, {"bytes", it.bytes}});
+  return list;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Conversion>> Conversion::create(const std::string& in, const std::string& out,
+                                                       const Options& options) {
+  OptionReader reader(options, "conversion");
+  const SaveOptions save{.compress = reader.flag("compress", false)};
+  const bool verify = reader.flag("verify", false);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  TSR_ASSIGN_OR_RETURN(auto source, open_file(in));
+  std::error_code ignored;
+  if (std::filesystem::equivalent(in, out, ignored))
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: is the file to convert, which would be lost; give another name to write", out));
+  TSR_RETURN_IF_ERROR(AtomicFile::check(out));
+  return std::unique_ptr<Conversion>(new Conversion(std::move(source), in, out, save, verify));
+}
+
+double Conversion::done() const {
+  if (phase_ >= Phase::kReady) return 1;
+  if (phase_ == Phase::kOpen) return 0;
+  const int64_t all = kOpenBytes + all_bytes_ + kIndexBytes + (verify_ ? all_bytes_ : 0);
+  const int64_t done =
+      kOpenBytes + written_bytes_ + (phase_ > Phase::kIndex ? kIndexBytes : 0) + verified_bytes_;
+  return static_cast<double>(done) / static_cast<double>(all);
+}
+
+Status Conversion::step() {
+  if (is_broken_)
+    return Status(StatusCode::kFailedPrecondition,
+                  format("{}: the conversion failed before; begin another", out_));
+  switch (phase_) {
+    case Phase::kOpen: return open();
+    case Phase::kWrite: return write_slices();
+    case Phase::kIndex: return finish_index();
+    case Phase::kVerify: return verify_slices();
+    case Phase::kReady:
+    case Phase::kFinished: return {};
+  }
+  return {};
+}
+
+template <class Work>
+Status Conversion::change_file(Work&& work) {
+  is_broken_ = true;
+  TSR_RETURN_IF_ERROR(work());
+  is_broken_ = false;
+  return {};
+}
+
+Status Conversion::open() {
+  const auto work = [&]() -> Result<OpenedModel> {
+    TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
+    // What would be refused when the new file is opened is refused before it is written.
+    if (opened.model.tokenizer) TSR_RETURN_IF_ERROR(Tokenizer::create(*opened.model.tokenizer).status());
+    return opened;
+  };
+  Result<OpenedModel> opened = work();
+  if (!opened.ok()) return opened.status().with_context(in_);
+  std::ranges::sort(opened->parameters, {}, &TensorSource::name);
+  opened_ = std::move(opened).value();
+  TSR_ASSIGN_OR_RETURN(writer_, ModelWriter::create(opened_->model, out_, options_));
+  for (const TensorSource& parameter : opened_->parameters) all_bytes_ += bytes(parameter.type);
+  phase_ = Phase::kWrite;
+  return {};
+}
+
+Status Conversion::write_slices() {
+  for (int i = 0; i < kStepSlices && (next_ < opened_->parameters.size() || writer_->is_writing()); ++i) {
+    cancellation_point();
+    TSR_RETURN_IF_ERROR(write_slice());
+  }
+  if (next_ == opened_->parameters.size() && !writer_->is_writing()) phase_ = Phase::kIndex;
+  return {};
+}
+
+Status Conversion::write_slice() {
+  return change_file([&]() -> Status {
+    if (!writer_->is_writing()) {
+      TSR_RETURN_IF_ERROR(source_->unchanged());
+      TSR_RETURN_IF_ERROR(writer_->begin(opened_->parameters[next_]));
+      ++next_;
+    }
+    const Status status = writer_->write_slice();
+    if (!status.ok()) return status.code() == StatusCode::kCorrupt ? status.with_context(in_) : status;
+    // What is written again, because compression does not pay, counts once.
+    const bool is_whole = !writer_->is_writing();
+    const int64_t position = is_whole ? bytes(opened_->parameters[next_ - 1].type) : writer_->position();
+    if (position > tensor_bytes_) written_bytes_ += position - std::exchange(tensor_bytes_, position);
+    if (is_whole) tensor_bytes_ = 0;
+    return {};
+  });
+}
+
+Status Conversion::finish_index() {
+  return change_file([&]() -> Status {
+    TSR_RETURN_IF_ERROR(source_->unchanged());
+    TSR_RETURN_IF_ERROR(writer_->finish());
+    next_ = 0;
+    phase_ = verify_ && !opened_->parameters.empty() ? Phase::kVerify : Phase::kReady;
+    return {};
+  });
+}
+
+Status Conversion::verify_slices() {
+  if (!written_) {
+    TSR_ASSIGN_OR_RETURN(auto written, open_file(writer_->temporary_path()));
+    TSR_ASSIGN_OR_RETURN(written_, open_tsr(std::move(written)));
+  }
+  for (int i = 0; i < kStepSlices && phase_ == Phase::kVerify; ++i) {
+    cancellation_point();
+    TSR_RETURN_IF_ERROR(verify_slice());
+  }
+  return {};
+}
+
+Status Conversion::verify_slice() {
+  if (!reader_) reader_.emplace(written_->parameters[next_], true);
+  buffer_.resize(reader_->next_bytes());
+  const auto slice = reader_->next(buffer_);
+  if (!slice.ok()) return slice.status().with_context(out_);
+  verified_bytes_ += static_cast<int64_t>(slice->size());
+  if (!reader_->is_done()) return {};
+  reader_.reset();
+  if (++next_ < written_->parameters.size()) return {};
+  written_.reset();
+  phase_ = Phase::kReady;
+  return {};
+}
+
+Result<std::string> Conversion::finish() {
+  if (phase_ == Phase::kFinished)
+    return Status(StatusCode::kFailedPrecondition,
+                  format("{}: is written already, by an earlier finish", out_));
+  if (phase_ != Phase::kReady || is_broken_)
+    return Status(StatusCode::kFailedPrecondition,
+                  format("{}: {}", out_,
+                         is_broken_ ? std::string("the conversion failed before; begin another")
+                                    : format("{} % are written: step until 1 is done",
+                                             static_cast<int64_t>(100 * done()))));
+  const Model& model = opened_->model;
+  const auto architecture = model.metadata.find("architecture");
+  int64_t elements = 0;
+  for (const TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter))
+    elements += model.graph.type(id).shape.elements();
+  const Json report = {{"architecture", architecture == model.metadata.end() ? "" : architecture->second},
+                       {"parameters", elements},
+                       {"in",
+                        {{"format", model.origin.format},
+                         {"bytes", source_->size()},
+                         {"stored", stored_json(model.origin.stored)}}},
+                       {"out",
+                        {{"format", "tsr"},
+                         {"bytes", writer_->bytes()},
+                         {"stored", stored_json(stored_tensors(writer_->records()))}}}};
+  std::string text = dump(report);
+  TSR_RETURN_IF_ERROR(change_file([&] { return writer_->commit(); }));
+  phase_ = Phase::kFinished;
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// Conversion: writes a model's file as .tsr, step by step, a slice of a tensor at a time, so that memory does
+// not grow with the file. Until `finish` the file has a temporary name, under which it is removed with the
+// conversion. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capi/engine/options.h"
+#include "serialize/model_writer.h"
+#include "serialize/opened_model.h"
+
+namespace tessera {
+
+class Conversion {
+ public:
+  static Result<std::unique_ptr<Conversion>> create(const std::string& in, const std::string& out,
+                                                    const Options& options);
+
+  double done() const;           // share of the work; 1: `finish` can be called
+  Status step();                 // some hundredths of a second, the first perhaps more
+  Result<std::string> finish();  // the file takes its name; a report, as tsr_conversion_finish has it
+
+ private:
+  Conversion(std::shared_ptr<const ByteSource> source, std::string in, std::string out, SaveOptions options,
+             bool verify)
+      : source_(std::move(source)),
+        in_(std::move(in)),
+        out_(std::move(out)),
+        options_(options),
+        verify_(verify) {}
+
+  enum class Phase : uint8_t { kOpen, kWrite, kIndex, kVerify, kReady, kFinished };
+
+  Status open();
+  Status write_slices();
+  Status write_slice();
+  Status finish_index();
+  Status verify_slices();
+  Status verify_slice();
+  // Carries out `work` on the file being written: a failure in it is final.
+  template <class Work>
+  Status change_file(Work&& work);
+
+  const std::shared_ptr<const ByteSource> source_;
+  const std::string in_, out_;
+  const SaveOptions options_;
+  const bool verify_;
+  Phase phase_ = Phase::kOpen;
+  bool is_broken_ = false;
+  std::optional<OpenedModel> opened_;
+  std::unique_ptr<ModelWriter> writer_;  // of opened_->model
+  int64_t all_bytes_ = 0;                // of values
+  int64_t written_bytes_ = 0, verified_bytes_ = 0;
+  int64_t tensor_bytes_ = 0;            // of written_bytes_: of the tensor that is being written
+  size_t next_ = 0;                     // of the values, in the present phase
+  std::optional<OpenedModel> written_;  // the file, opened to be verified
+  std::optional<TensorReader> reader_;  // of one of its values
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace tessera

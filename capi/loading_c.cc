@@ -1,0 +1,77 @@
+// tsr_loading, tsr_conversion.
+#include <optional>
+
+#include "capi/guard.h"
+#include "capi/handles.h"
+
+using namespace tessera;
+using namespace tessera::capi;
+
+namespace {
+
+template <class Handle>
+tsr_status* step(Handle* handle, const char* name, double* out_done) noexcept {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{handle, name}}));
+    std::optional<CancelScope> scope;
+    if (handle->runtime) scope.emplace(handle->runtime->cancel_signal());
+    TSR_RETURN_IF_ERROR(handle->value->step());
+    if (out_done) *out_done = handle->value->done();
+    return {};
+  });
+}
+
+}  // namespace
+
+tsr_status* tsr_loading_new(tsr_runtime* runtime, const char* path, const tsr_options* options,
+                            tsr_loading** out_loading) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{path, "path"}, {out_loading, "out_loading"}}));
+    TSR_ASSIGN_OR_RETURN(auto source, open_file(path));
+    TSR_ASSIGN_OR_RETURN(auto loading,
+                         Loading::create(std::move(source), path, options ? options->value : Options{}));
+    *out_loading = new tsr_loading{runtime ? runtime->value : nullptr, std::move(loading)};
+    return {};
+  });
+}
+
+tsr_status* tsr_loading_step(tsr_loading* loading, double* out_done) {
+  return step(loading, "loading", out_done);
+}
+
+tsr_status* tsr_loading_finish(tsr_loading* loading, tsr_model** out_model) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{loading, "loading"}, {out_model, "out_model"}}));
+    TSR_ASSIGN_OR_RETURN(auto model, loading->value->finish());
+    *out_model = new tsr_model{std::move(model)};
+    return {};
+  });
+}
+
+void tsr_loading_free(tsr_loading* loading) { delete loading; }
+
+tsr_status* tsr_conversion_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
+                               const tsr_options* options, tsr_conversion** out_conversion) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(
+        required({{in_path, "in_path"}, {out_path, "out_path"}, {out_conversion, "out_conversion"}}));
+    TSR_ASSIGN_OR_RETURN(auto conversion,
+                         Conversion::create(in_path, out_path, options ? options->value : Options{}));
+    *out_conversion = new tsr_conversion{runtime ? runtime->value : nullptr, std::move(conversion)};
+    return {};
+  });
+}
+
+tsr_status* tsr_conversion_step(tsr_conversion* conversion, double* out_done) {
+  return step(conversion, "conversion", out_done);
+}
+
+tsr_status* tsr_conversion_finish(tsr_conversion* conversion, tsr_text** out_report) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{conversion, "conversion"}}));
+    TSR_ASSIGN_OR_RETURN(std::string report, conversion->value->finish());
+    return out_report ? give_text(std::move(report), out_report) : Status();
+  });
+}
+
+void tsr_conversion_free(tsr_conversion* conversion) { delete conversion; }

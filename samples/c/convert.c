@@ -1,0 +1,46 @@
+/* Writes a model's file (GGUF or .tsr) as a .tsr file, a slice of a tensor at a time, and shows how far it is.
+ *
+ *   convert IN OUT        e.g.  convert stories260K.gguf stories.tsr
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <tessera/tessera.h>
+
+static volatile sig_atomic_t interrupted = 0;
+
+static void interrupt(int number) {
+  (void)number;
+  interrupted = 1;
+}
+
+static void check(tsr_status* status) {
+  if (status == NULL) return;
+  fprintf(stderr, "%s: %s\n", tsr_code_name(tsr_status_code(status)), tsr_status_message(status));
+  tsr_status_free(status);
+  exit(1);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    fprintf(stderr, "usage: %s IN OUT\n", argv[0]);
+    return 2;
+  }
+  check(tsr_version_check(TSR_VERSION));
+  signal(SIGINT, interrupt);
+
+  tsr_conversion* conversion = NULL;
+  check(tsr_conversion_new(NULL, argv[1], argv[2], NULL, &conversion));
+  for (double done = 0; done < 1 && !interrupted;) {
+    check(tsr_conversion_step(conversion, &done));
+    fprintf(stderr, "\r%3.0f %%", 100 * done);
+  }
+  fputc('\n', stderr);
+  tsr_text* report = NULL;
+  if (!interrupted) check(tsr_conversion_finish(conversion, &report));
+  printf("%s\n", interrupted ? "given up" : tsr_text_data(report));
+
+  tsr_text_free(report);
+  tsr_conversion_free(conversion); /* before finish: nothing was written */
+  return interrupted ? 130 : 0;
+}

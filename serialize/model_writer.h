@@ -1,0 +1,48 @@
+// ModelWriter: writes a .tsr file tensor by tensor, slice by slice. Until `commit` it has a temporary name,
+// under which it is removed with the writer. One thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serialize/atomic_file.h"
+#include "serialize/model.h"
+#include "serialize/tensor_record.h"
+#include "serialize/tensor_writer.h"
+
+namespace tessera {
+
+class ModelWriter {
+ public:
+  // `model`, whose values do not matter, outlives it.
+  static Result<std::unique_ptr<ModelWriter>> create(const Model& model, const std::string& path,
+                                                     SaveOptions options);
+
+  // The next tensor, a parameter of the graph; those of one file are in the order of their names.
+  Status begin(TensorSource parameter);
+  Status write_slice();  // of the tensor begun
+  bool is_writing() const { return tensor_.has_value(); }
+  int64_t position() const { return tensor_ ? tensor_->position() : 0; }  // in the tensor begun
+  // begin, and all slices.
+  Status write(TensorSource parameter);
+
+  Status finish();  // writes the index, after the last tensor
+  const std::string& temporary_path() const { return file_.temporary_path(); }
+  const std::vector<TensorRecord>& records() const { return records_; }
+  uint64_t bytes() const { return file_.position(); }
+  Status commit();  // after finish
+
+ private:
+  ModelWriter(const Model& model, AtomicFile file, SaveOptions options)
+      : model_(model), file_(std::move(file)), options_(options) {}
+
+  const Model& model_;
+  AtomicFile file_;
+  const SaveOptions options_;
+  std::optional<TensorWriter> tensor_;
+  std::vector<TensorRecord> records_;
+};
+
+}  // namespace tessera

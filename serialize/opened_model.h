@@ -1,0 +1,30 @@
+// OpenedModel: a model's file whose contents are known, and whose values are read one slice at a time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "serialize/model.h"
+#include "serialize/tensor_record.h"
+#include "serialize/tensor_source.h"
+
+namespace tessera {
+
+struct OpenedModel {
+  Model model;                           // without values
+  std::vector<TensorSource> parameters;  // its values; names of the graph's parameters, each at most once
+};
+
+// A .tsr or GGUF file, told by its first bytes. Checks structure and offsets of an untrusted file.
+Result<OpenedModel> open_model(std::shared_ptr<const ByteSource> source);
+Result<OpenedModel> open_tsr(std::shared_ptr<const ByteSource> source);
+Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source);
+
+// The model with its values: in place where they can be, else read.
+Result<Model> read_values(OpenedModel opened);
+
+// Counts and bytes by type, for ModelOrigin.
+std::vector<StoredTensors> stored_tensors(std::span<const TensorRecord> records);
+
+}  // namespace tessera
