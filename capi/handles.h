@@ -14,6 +14,7 @@
 #include "capi/engine/planning.h"
 #include "capi/engine/program_runner.h"
 #include "capi/engine/runtime.h"
+#include "capi/engine/scorer.h"
 #include "capi/engine/shared_model.h"
 #include "capi/engine/trainer.h"
 #include "graph/graph.h"
@@ -79,4 +80,7 @@ struct tsr_trainer {
 struct tsr_generator {
   std::unique_ptr<tessera::Generator> value;
   std::string text;  // of the last piece
+};
+struct tsr_scorer {
+  std::unique_ptr<tessera::Scorer> value;
 };

@@ -226,7 +226,29 @@ Result<CompiledProgram> compile_generation(const Graph& forward, const Generator
   return with_remedy(plan_all(graphs, settings.compute, 1, devices), settings.precision, *devices);
 }
 
-Result<CompiledProgram> compile_graph(const Graph& given, const PlanOptions& options, const DeviceSet& devices) {
+std::vector<ScoreEntry> score_entries(const ScorerSettings& settings) {
+  constexpr int64_t kFactor = 4, kShortest = 32;
+  std::vector<ScoreEntry> entries;
+  for (int64_t tokens = settings.seq; entries.empty() || tokens >= kShortest; tokens /= kFactor)
+    entries.push_back({format("score.{}", tokens), tokens});
+  return entries;
+}
+
+Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& given,
+                                        const std::shared_ptr<DeviceSet>& devices) {
+  ScorerSettings settings = given;
+  settings.activations = finalized(settings.activations, settings.precision, *devices);
+  TSR_ASSIGN_OR_RETURN(Graph scoring, scoring_of(forward, settings));
+  const auto graph = std::make_shared<const Graph>(std::move(scoring));
+  std::vector<GraphToPlan> graphs;
+  for (ScoreEntry& entry : score_entries(settings))
+    graphs.push_back(GraphToPlan::create(std::move(entry.name), graph, {{"T", entry.tokens}}));
+  return with_remedy(plan_all(graphs, settings.compute, settings.batch, devices), settings.precision,
+                     *devices);
+}
+
+Result<CompiledProgram> compile_graph(const Graph& given, const PlanOptions& options,
+                                      const DeviceSet& devices) {
   TSR_ASSIGN_OR_RETURN(const Graph graph, in_canonical_order(given));
   TSR_ASSIGN_OR_RETURN(PlanResult made, make_plan(graph, devices.cluster(), devices.catalog(), options));
   made.plan.estimate.profile = profile_of(devices);

@@ -67,6 +67,18 @@ inline constexpr PrefillChunk kPrefillChunks[] = {
 Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& settings,
                                            const std::shared_ptr<DeviceSet>& devices);
 
+// ScoreEntry: an entry that scores windows of up to so many tokens.
+struct ScoreEntry {
+  std::string name;
+  int64_t tokens;
+};
+// One for windows of settings.seq tokens, the first; and shorter ones, so that short texts cost no more than they need.
+std::vector<ScoreEntry> score_entries(const ScorerSettings& settings);
+
+// Compiles the entries of `score_entries`. `settings` are finalized.
+Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& settings,
+                                        const std::shared_ptr<DeviceSet>& devices);
+
 // Compiles any graph as one entry "main".
 Result<CompiledProgram> compile_graph(const Graph& graph, const PlanOptions& options,
                                       const DeviceSet& devices);

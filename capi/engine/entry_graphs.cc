@@ -1,5 +1,6 @@
 #include "capi/engine/entry_graphs.h"
 
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "graph/transform/decoding.h"
 #include "graph/transform/fusion.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/scoring.h"
 #include "graph/transform/training.h"
 #include "graph/transform/weight_storage.h"
 
@@ -22,6 +24,21 @@ Status require(const Graph& graph, TensorKind kind, std::string_view name, std::
   return Status(StatusCode::kInvalidArgument,
                 format("{} needs the {} '{}', which this graph does not have", purpose,
                        kind == TensorKind::kInput ? "input" : "output", name));
+}
+
+// A learned table of positions ends: beyond it rows would silently read as zeros.
+Status check_positions(const Graph& graph, int64_t seq) {
+  const std::optional<TensorId> positions = graph.find_tensor("positions");
+  if (!positions) return {};
+  for (const Node& node : graph.nodes()) {
+    if (node.op->name != "embedding" || node.inputs[1] != *positions) continue;
+    const int64_t rows = graph.type(node.inputs[0]).shape[0];
+    if (seq > rows)
+      return Status(StatusCode::kInvalidArgument,
+                    format("option 'seq' is {}, the model has {} positions ('{}')", seq, rows,
+                           graph.tensor(node.inputs[0]).name));
+  }
+  return {};
 }
 
 Result<Graph> with_parameters_as_set(Result<Graph> graph, const StoredTypes& stored,
@@ -109,6 +126,26 @@ Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings)
     TSR_ASSIGN_OR_RETURN(decoding, with_tf32_matmuls(decoding));
   }
   return decoding;
+}
+
+Result<Graph> scoring_of(const Graph& given, const ScorerSettings& settings) {
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
+  const Graph& forward = logical.graph;
+  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "scoring"));
+  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "scoring"));
+  TSR_RETURN_IF_ERROR(check_positions(forward, settings.seq));
+  TSR_ASSIGN_OR_RETURN(Graph scoring, make_scoring(forward));
+  if (settings.precision != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(scoring, with_mixed_precision(scoring, settings.precision));
+  }
+  TSR_ASSIGN_OR_RETURN(
+      scoring, with_stored_weights(scoring, {.types = logical.stored,
+                                             .format = settings.weights,
+                                             .q8_activations = settings.activations == Activations::kQ8}));
+  if (settings.tf32_matmuls) {
+    TSR_ASSIGN_OR_RETURN(scoring, with_tf32_matmuls(scoring));
+  }
+  return scoring;
 }
 
 }  // namespace tessera

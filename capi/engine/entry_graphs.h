@@ -1,5 +1,5 @@
-// Graphs of entry points, as they are planned: a forward graph made ready for training, evaluation or
-// decoding.
+// Graphs of entry points, as they are planned: a forward graph made ready for training, evaluation,
+// decoding or scoring.
 #pragma once
 
 #include "capi/engine/settings.h"
@@ -26,5 +26,8 @@ Result<Graph> training_step(const Graph& forward, bool language_model, const Tra
 
 // The graph that decodes a chunk of tokens: their logits, and one sampled token.
 Result<Graph> decoding_of(const Graph& forward, const GeneratorSettings& settings);
+
+// The graph that scores windows of tokens (graph/transform/scoring.h). `settings` are finalized.
+Result<Graph> scoring_of(const Graph& forward, const ScorerSettings& settings);
 
 }  // namespace tessera

@@ -173,4 +173,19 @@ std::string generator_json(const GeneratorReport& report, const PlanRecord& plan
       {"devices", memory_array(report.memory)}});
 }
 
+std::string scorer_json(const ScorerReport& report, const PlanRecord& plan) {
+  return dump(Json{{"sequences", report.sequences},
+                   {"tokens", report.tokens},
+                   {"scored_tokens", report.scored_tokens},
+                   {"windows", report.windows},
+                   {"positions", report.positions},
+                   {"seconds", report.seconds},
+                   {"seq", report.seq},
+                   {"stride", report.stride},
+                   {"batch", report.batch},
+                   {"bos", report.bos},
+                   {"plan", plan_object(plan)},
+                   {"devices", memory_array(report.memory)}});
+}
+
 }  // namespace tessera

@@ -40,6 +40,16 @@ struct GeneratorReport {
 };
 std::string generator_json(const GeneratorReport& report, const PlanRecord& plan);
 
+struct ScorerReport {
+  int64_t sequences = 0, tokens = 0, scored_tokens = 0, windows = 0;
+  int64_t positions = 0;  // that the model computed, padding included
+  int64_t seq = 0, stride = 0, batch = 0;
+  int32_t bos = -1;  // the token that begins windows
+  double seconds = 0;
+  std::vector<MemoryReport> memory;
+};
+std::string scorer_json(const ScorerReport& report, const PlanRecord& plan);
+
 Result<std::string> graph_profile_json(const Graph& graph, const Options& options);
 
 // A trace in Chrome's format, which Perfetto and chrome://tracing open: a process for each rank, a thread for

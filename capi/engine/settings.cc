@@ -90,6 +90,14 @@ Result<std::vector<int64_t>> parse_stop_ids(const std::string& stop_ids) {
   return ids;
 }
 
+WeightFormat read_inference_weights(OptionReader& reader, DType precision) {
+  const WeightFormat format =
+      weight_format_from_name(reader.choice("weights", "model", {"model", "bf16", "int8", "int4"}))
+          .value_or(WeightFormat::kModel);
+  // Casting every weight in every step would cost more than it saves.
+  return precision == DType::kBF16 && format == WeightFormat::kModel ? WeightFormat::kBF16 : format;
+}
+
 TextSettings read_text(OptionReader& reader, const TextSettings& otherwise) {
   TextSettings text = otherwise;
   text.max_tokens = reader.i64("max_tokens", otherwise.max_tokens, 0);
@@ -117,6 +125,12 @@ Activations read_activations(OptionReader& reader, const std::string& otherwise)
   return activations == "f32"  ? Activations::kF32
          : activations == "q8" ? Activations::kQ8
                                : Activations::kAuto;
+}
+
+// Tokens that a model reads at once where nobody says; `longest`: its context, 0 where unknown.
+int64_t default_context(int64_t longest) {
+  constexpr int64_t kMost = 2048;
+  return longest > 0 ? std::min(longest, kMost) : kMost;
 }
 
 }  // namespace
@@ -198,14 +212,30 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
   settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
   settings.tf32_matmuls = precision == "tf32";
-  settings.weights =
-      weight_format_from_name(reader.choice("weights", "model", {"model", "bf16", "int8", "int4"}))
-          .value_or(WeightFormat::kModel);
-  // Casting every weight in every step would cost more than it saves.
+  settings.weights = read_inference_weights(reader, settings.precision);
   settings.activations = read_activations(reader, "auto");
-  if (settings.precision == DType::kBF16 && settings.weights == WeightFormat::kModel)
-    settings.weights = WeightFormat::kBF16;
   settings.text = read_text(reader, settings.text);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  return settings;
+}
+
+Result<ScorerSettings> read_scorer_settings(const Options& options) {
+  OptionReader reader(options, "scorer");
+  ScorerSettings settings;
+  settings.compute = read_compute(reader);
+  settings.seq = reader.i64("seq", 0, 0, 1 << 24);
+  settings.stride = reader.i64("stride", 0, 0, 1 << 24);
+  settings.batch = reader.i64("batch", 0, 0, 1 << 24);
+  const std::string bos = reader.choice("bos", "none", {"none", "auto", "always"});
+  settings.bos = bos == "auto"     ? ScorerSettings::Bos::kAuto
+                 : bos == "always" ? ScorerSettings::Bos::kAlways
+                                   : ScorerSettings::Bos::kNone;
+  const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
+  settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
+  settings.tf32_matmuls = precision == "tf32";
+  settings.weights = read_inference_weights(reader, settings.precision);
+  settings.activations = read_activations(reader, "auto");
+  settings.measure_memory = reader.flag("measure_memory", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   return settings;
 }
@@ -218,12 +248,27 @@ Result<TextSettings> read_text_settings(const Options& options, const TextSettin
 }
 
 Status finalize_context(GeneratorSettings& settings, int64_t longest) {
-  constexpr int64_t kDefault = 2048;
-  if (settings.context == 0) settings.context = longest > 0 ? std::min(longest, kDefault) : kDefault;
+  if (settings.context == 0) settings.context = default_context(longest);
   if (longest > 0 && settings.context > longest)
     return Status(
         StatusCode::kInvalidArgument,
         format("generator: option 'context' is {}, the model's context holds {}", settings.context, longest));
+  return {};
+}
+
+Status finalize_windows(ScorerSettings& settings, int64_t longest, int32_t devices) {
+  if (settings.seq == 0) settings.seq = default_context(longest);
+  if (longest > 0 && settings.seq > longest)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("scorer: option 'seq' is {}, the model's context holds {}", settings.seq, longest));
+  if (settings.stride == 0) settings.stride = std::max<int64_t>(1, settings.seq / 2);
+  if (settings.stride > settings.seq)
+    return Status(StatusCode::kInvalidArgument,
+                  format("scorer: option 'stride' is {}, a window has {} tokens (option 'seq'): tokens between "
+                         "windows would not be scored",
+                         settings.stride, settings.seq));
+  if (settings.batch == 0) settings.batch = devices;
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Settings of trainers and generators, read from Options; the keys are documented in tessera.h.
+// Settings of trainers, generators and scorers, read from Options; the keys are documented in tessera.h.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct LearningRate {
   double at(int64_t step) const;  // step 1, 2, ...
 };
 
-// ComputeSettings: devices, plan and precision; common to trainers and generators.
+// ComputeSettings: devices, plan and precision; common to trainers, generators and scorers.
 struct ComputeSettings {
   std::string devices = "cpu:1";
   std::string parallel;   // pins; empty: the planner decides
@@ -93,14 +93,36 @@ struct GeneratorSettings {
   TextSettings text;  // of texts that say nothing else
 };
 
+// ScorerSettings: how texts are cut into windows, and how these are computed.
+struct ScorerSettings {
+  // Whether windows begin with the BOS token of the model's tokenizer: where texts do, or in any case.
+  enum class Bos : uint8_t { kNone, kAuto, kAlways };
+
+  ComputeSettings compute;
+  int64_t seq = 0;     // tokens of a window; 0: the model's context, at most 2048
+  int64_t stride = 0;  // 0: half of it
+  int64_t batch = 0;   // windows at once; 0: as many as devices
+  Bos bos = Bos::kNone;
+  DType precision = DType::kF32;
+  bool tf32_matmuls = false;  // with f32
+  WeightFormat weights = WeightFormat::kModel;
+  Activations activations = Activations::kAuto;
+  bool measure_memory = false;
+};
+
 // `dataset_seq`: the dataset's, 0 without one.
 Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq);
 Result<GeneratorSettings> read_generator_settings(const Options& options);
+Result<ScorerSettings> read_scorer_settings(const Options& options);
 // Options of one text; what they leave out is as in `otherwise`.
 Result<TextSettings> read_text_settings(const Options& options, const TextSettings& otherwise);
 
 // Fills in a missing context length; kInvalidArgument when it exceeds the model's (`longest`, 0: unknown).
 Status finalize_context(GeneratorSettings& settings, int64_t longest);
+
+// Fills in window, stride and batch; kInvalidArgument for a window above the model's context (`longest`, 0: unknown),
+// or a stride above the window.
+Status finalize_windows(ScorerSettings& settings, int64_t longest, int32_t devices);
 
 // Options of tsr_graph_training: only the optimizer's.
 Result<TrainingOptions> read_training_options(const Options& options);

@@ -12,6 +12,7 @@
  *     tsr_trainer_step     one optimizer step; call it in a loop
  *     tsr_trainer_store    trained values back into a model; tsr_model_save writes it
  *     tsr_generator_*      tokens out, streamed
+ *     tsr_scorer_*         how likely given tokens are: perplexity, multiple choice
  *
  * Below that lies a level where nothing is hidden: graph (builder) -> plan -> program -> session.
  *
@@ -113,6 +114,7 @@ typedef struct tsr_program tsr_program;
 typedef struct tsr_session tsr_session;
 typedef struct tsr_trainer tsr_trainer;
 typedef struct tsr_generator tsr_generator;
+typedef struct tsr_scorer tsr_scorer;
 
 /* ================================================================ version */
 
@@ -205,8 +207,9 @@ TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_leve
 
 /* Any thread, and signal handlers: calls in progress on this runtime that plan, load or measure return TSR_CANCELLED
  * within about a tenth of a second, and leave nothing behind: tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
- * tsr_trainer_new, tsr_generator_new, tsr_calibration_new, and the steps of calibrations, loadings and conversions (a
- * step may be called again). Without one it does nothing: calls that begin later are not cancelled. */
+ * tsr_trainer_new, tsr_generator_new, tsr_scorer_new, tsr_calibration_new, and the steps of calibrations, loadings
+ * and conversions (a step may be called again). Without one it does nothing: calls that begin later are not
+ * cancelled. */
 TSR_API void tsr_runtime_cancel(tsr_runtime* runtime);
 TSR_API void tsr_runtime_free(tsr_runtime* runtime);
 
@@ -1078,6 +1081,72 @@ TSR_API tsr_status* tsr_generator_logits(tsr_generator* generator, tsr_tensor** 
 /* Any thread: the text in progress ends, with TSR_FINISH_CANCELLED. */
 TSR_API void tsr_generator_cancel(tsr_generator* generator);
 TSR_API void tsr_generator_free(tsr_generator* generator);
+
+/* ================================================================ scorer */
+
+/* Tells how likely each token of given texts is to a model, given all tokens before it in its text: the natural
+ * logarithm of its probability. A sum over a text, divided by its tokens, negated, is the loss; exp of that the
+ * perplexity. Plan and weights are made once, for any number of texts. The calling thread computes.
+ *
+ * A text is read in windows of `seq` tokens that begin at every multiple of `stride`. Each token is scored exactly
+ * once, by the first window that it is in, with at least seq - stride tokens before it, or all that there are. The
+ * score of a token depends on the tokens before it alone: neither on those after it, nor on other texts.
+ *
+ * Options
+ *   devices, parallel, measure, memory_limit   as for the trainer
+ *   seq          i64   tokens of a window (default: the model's context length, at most 2048)
+ *   stride       i64   from the begin of a window to that of the next, 1 to seq (default: half of seq). Smaller: more
+ *                      tokens before each, and as much more work; seq: windows side by side
+ *   batch        i64   windows computed at once, over all devices (default: as many as devices). Memory for logits
+ *                      grows with batch * seq
+ *   bos          str   none (default): tokens are taken as they are, and a text's first has no score | auto: every
+ *                      window begins with the beginning-of-sequence token, as one of its tokens, where the model's
+ *                      tokenizer begins texts with it; a text's first token then has a score too | always: also where
+ *                      it does not
+ *   precision, weights, activations   as for a generator
+ *   measure_memory i64 1: report the memory really touched (default 0)
+ * Windows shorter than seq are computed in the shortest of seq, seq/4, seq/16, ... (at least 32) positions that holds
+ * them. The model needs the inputs "tokens" and "positions", the output "logits", and causal attention. */
+TSR_API tsr_status* tsr_scorer_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                                   tsr_scorer** out_scorer);
+
+/* Scores texts, all at once: ids [count], one text after another, and lengths [text_count] of each, which add up to
+ * count; lengths NULL: one text. out_logprobs [count]: NaN for a text's first token where no BOS is before it.
+ * out_greedy [count], or NULL: 1 where no token was likelier, 0 elsewhere. Both are written on success only.
+ * TSR_INVALID_ARGUMENT for ids outside the vocabulary, and for a text that begins with the BOS token where `bos` puts
+ * one in front. TSR_FAILED_PRECONDITION where a probability is not a number. */
+TSR_API tsr_status* tsr_scorer_score(tsr_scorer* scorer, const int32_t* ids, size_t count, const size_t* lengths,
+                                     size_t text_count, float* out_logprobs, uint8_t* out_greedy);
+
+/* The same in pieces, to show how far it is. start copies ids and lengths, and drops what was started before; step
+ * computes the next `batch` windows (*out_done: the share that is done; 1 when all is), and after an error or
+ * tsr_scorer_cancel the same again. The results are there once all is done (else TSR_FAILED_PRECONDITION), until the
+ * next start.
+ *
+ *     tsr_scorer_start(scorer, ids, count, lengths, text_count);
+ *     while (done < 1) tsr_scorer_step(scorer, &done);
+ *     tsr_scorer_logprobs(scorer, logprobs, count, NULL); */
+TSR_API tsr_status* tsr_scorer_start(tsr_scorer* scorer, const int32_t* ids, size_t count, const size_t* lengths,
+                                     size_t text_count);
+TSR_API tsr_status* tsr_scorer_step(tsr_scorer* scorer, double* out_done);
+TSR_API tsr_status* tsr_scorer_logprobs(const tsr_scorer* scorer, float* items, size_t capacity,
+                                        size_t* out_count);
+TSR_API tsr_status* tsr_scorer_greedy(const tsr_scorer* scorer, uint8_t* items, size_t capacity,
+                                      size_t* out_count);
+
+/* {"sequences", "tokens", "scored_tokens", "windows", "positions": computed, padding included, "seconds", "seq",
+ * "stride", "batch", "bos": the token that begins windows, -1: none, "plan": {as tsr_plan_info}, "devices": [as
+ * tsr_session_report]}; of the texts started last. */
+TSR_API tsr_status* tsr_scorer_report(tsr_scorer* scorer, tsr_text** out_text);
+
+/* Any thread: the score or step in progress returns TSR_CANCELLED. */
+TSR_API void tsr_scorer_cancel(tsr_scorer* scorer);
+TSR_API void tsr_scorer_free(tsr_scorer* scorer);
+
+/* tsr_scorer_new, tsr_scorer_score and tsr_scorer_free in one, for texts that are all there at once. */
+TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                                    const int32_t* ids, size_t count, const size_t* lengths, size_t text_count,
+                                    float* out_logprobs, uint8_t* out_greedy);
 
 #ifdef __cplusplus
 }
