@@ -66,7 +66,7 @@ std::string unknown_option(const CLI::App& app, const CLI::App& command, const s
 std::string extra_word(const CLI::App& command, const std::string& word) {
   static constexpr std::pair<const char*, const char*> kOptionFor[] = {
       {"generate", "--prompt"}, {"train", "--data"}, {"eval", "--data"},
-      {"import", "--out"},      {"new", "--out"},    {"merge", "--out"},
+      {"import", "--out"},      {"new", "--out"},    {"merge", "--out"}, {"score", "--file"},
   };
   const std::string message = "unexpected word " + quoted(word);
   if (command.get_name() == "tokenize") return message + "; a text of several words wants quotes around it";
@@ -75,8 +75,8 @@ std::string extra_word(const CLI::App& command, const std::string& word) {
     if (command.count(option) == 0) return message + "; did you mean " + option + " " + quoted(word) + "?";
     if (option == std::string("--prompt"))
       return message + "; a text of several words wants quotes around it";
-    if (option == std::string("--data"))
-      return message + "; several files are joined by `cat FILES |` and --data -";
+    if (option == std::string("--data") || option == std::string("--file"))
+      return message + "; several files are joined by `cat FILES |` and " + option + " -";
   }
   return message;
 }

@@ -33,6 +33,7 @@ fi
 python3 "$here/parity.py" "$tessera" "$work/s.tsr" "$text"
 python3 "$here/resume.py" "$tessera" "$work/s.tsr" "$text" "$work"
 python3 "$here/bench.py" "$tessera"
+python3 "$here/score.py" "$tessera" "$work/s.tsr" "$text" "$work"
 "$here/errors.sh" "$tessera" "$work/s.tsr" "$text" "$work"
 "$here/habits.sh" "$tessera" "$work/s.tsr" "$text" "$work"
 python3 "$here/defaults.py" "$tessera" "$here/../../capi/include/tessera/tessera.h" "$work/s.tsr" "$text"

@@ -104,7 +104,7 @@ expect "dataset from standard input is a device" bash -c "'$tessera' train '$mod
 # A pipe without an end is given up at half of the memory.
 expect 'standard input has not ended after [0-9.]+ .iB, half of the memory' bash -c "ulimit -v 1000000; yes | '$tessera' eval '$model' --data -"
 # So is every other text that is read whole, at its own bound: no input ends the machine's memory.
-for input in "plan $model --pins" "plan --check" "tokenize bytes --file"; do
+for input in "plan $model --pins" "plan --check" "tokenize bytes --file" "score $model --file"; do
   expect '/dev/zero is a device; give a file or a pipe' "$tessera" $input /dev/zero
 done
 expect 'standard input is longer than 16.00 MiB' bash -c "yes | '$tessera' plan '$model' --pins -"

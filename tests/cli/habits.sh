@@ -55,6 +55,15 @@ says "$work/err.txt" 'interrupted; nothing was written'
 cmp "$work/wide.tsr" "$work/narrow.tsr"
 rm "$work/wide.tsr" "$work/narrow.tsr"
 
+"$tessera" score "$model" --file "$text" --seq 64 --stride 1 >"$work/out.txt" 2>"$work/err.txt" &
+job=$!
+for _ in $(seq 300); do grep -q '^scored ' "$work/err.txt" && break; sleep 0.1; done
+kill -TERM $job
+status=0; wait $job || status=$?
+[ $status -eq 130 ] || fail "exit $status of score after SIGTERM, wanted 130"
+says "$work/err.txt" '^scored [0-9]+ % of [0-9]+ tokens, .* left'
+says "$work/err.txt" 'interrupted; nothing was written'
+
 "$tessera" generate "$model" --prompt Hi -n 4 --temp 0 --stats >"$work/out.txt" 2>"$work/err.txt"
 says "$work/err.txt" '^generated  4 tokens in '
 lacks "$work/err.txt" '[{}"]'
@@ -67,7 +76,7 @@ for weights in bf16 int8; do
 done
 # No home, no terminal, nothing to write to: what needs none of them works.
 env -i PATH="$PATH" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" "$tessera" eval "$model" --data "$text" --seq 32 >/dev/null
-for command in devices import inspect new tokenize plan train eval generate bench calibrate merge; do
+for command in devices import inspect new tokenize plan train eval score generate bench calibrate merge; do
   "$tessera" $command --help >"$work/help.txt"
   says "$work/help.txt" '^Example:'
 done

@@ -1,0 +1,300 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <iostream>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "command.h"
+#include "interruptible.h"
+#include "plan_text.h"
+#include "progress.h"
+
+namespace cli {
+
+namespace {
+
+struct Arguments : Common {
+  std::string model, file;
+  std::optional<std::string> weights, precision;
+  std::optional<int64_t> seq, stride, batch;
+  std::string bos = "auto";
+  bool lines = false, ids = false, special = false;
+};
+
+// Texts: what is scored, as tokens. Byte `begins[i]` of the input is the first of text i.
+struct Texts {
+  std::vector<int32_t> ids;
+  std::vector<size_t> lengths, begins;
+};
+
+// Scores: what came out, for each token.
+struct Scores {
+  std::vector<float> logprobs;  // NaN: not scored
+  std::vector<uint8_t> greedy;
+};
+
+// Totals: sums over all tokens that were scored.
+struct Totals {
+  int64_t tokens = 0, greedy = 0;
+  double nll = 0, squares = 0;  // sums of nll and of its square
+  int64_t bytes = 0;            // of the scored tokens' texts
+
+  double mean() const { return nll / static_cast<double>(tokens); }
+  // Standard error of the mean.
+  double error() const {
+    const auto n = static_cast<double>(tokens);
+    return tokens < 2 ? 0 : std::sqrt(std::max(0.0, squares / n - mean() * mean()) / (n - 1));
+  }
+  double bits_per_byte() const { return nll / std::log(2.0) / static_cast<double>(bytes); }
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// A second Ctrl-C ends the process at once.
+void interrupt(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+std::vector<int32_t> encode(const tsr_tokenizer* tokenizer, std::string_view words, bool special) {
+  const uint32_t flags = special ? TSR_ENCODE_SPECIAL : 0;
+  std::vector<int32_t> ids(words.size() + 8);
+  size_t count = 0;
+  check(tsr_tokenizer_encode(tokenizer, words.data(), words.size(), flags, ids.data(), ids.size(), &count));
+  if (count > ids.size()) {
+    ids.resize(count);
+    check(tsr_tokenizer_encode(tokenizer, words.data(), words.size(), flags, ids.data(), ids.size(), &count));
+  }
+  ids.resize(count);
+  return ids;
+}
+
+std::vector<int32_t> parse_ids(std::string_view words) {
+  constexpr std::string_view kSpaces = " \t\r\n,";
+  std::vector<int32_t> ids;
+  for (size_t at = words.find_first_not_of(kSpaces); at != words.npos;
+       at = words.find_first_not_of(kSpaces, at)) {
+    const size_t end = std::min(words.find_first_of(kSpaces, at), words.size());
+    const std::string word(words.substr(at, std::min<size_t>(end - at, 40)));
+    char* rest = nullptr;
+    const long id = std::strtol(word.c_str(), &rest, 10);
+    if (*rest != '\0' || id < 0 || id > std::numeric_limits<int32_t>::max())
+      throw Error(TSR_INVALID_ARGUMENT, "--ids: found '" + word + "', wanted token ids such as 15043 3186");
+    ids.push_back(static_cast<int32_t>(id));
+    at = end;
+  }
+  return ids;
+}
+
+// `tokenizer` null: the input is token ids.
+Texts read_texts(const Arguments& args, const tsr_tokenizer* tokenizer, const std::string& input) {
+  Texts texts;
+  const auto add = [&](size_t begin, size_t size) {
+    const std::string_view words = std::string_view(input).substr(begin, size);
+    const std::vector<int32_t> ids = args.ids ? parse_ids(words) : encode(tokenizer, words, args.special);
+    texts.ids.insert(texts.ids.end(), ids.begin(), ids.end());
+    texts.lengths.push_back(ids.size());
+    texts.begins.push_back(begin);
+  };
+  size_t begin = std::string_view(input).starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte-order mark
+  if (!args.lines) {
+    add(begin, input.size() - begin);
+    return texts;
+  }
+  while (begin < input.size()) {
+    const size_t end = std::min(input.find('\n', begin), input.size());
+    const size_t size = end - begin - (end > begin && input[end - 1] == '\r' ? 1 : 0);
+    add(begin, size);
+    begin = end + 1;
+  }
+  return texts;
+}
+
+Scores score(const Arguments& args, tsr_scorer* scorer, const Texts& texts) {
+  using Clock = std::chrono::steady_clock;
+  check(tsr_scorer_start(scorer, texts.ids.data(), texts.ids.size(), texts.lengths.data(),
+                         texts.lengths.size()));
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, interrupt);
+  {
+    Progress progress(args);
+    const Clock::time_point begin = Clock::now();
+    for (double done = 0; done < 1;) {
+      check(tsr_scorer_step(scorer, &done));
+      if (interrupted != 0) throw Error(TSR_CANCELLED, "interrupted; nothing was written");
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      progress.show("scored " + std::to_string(static_cast<int>(100 * done)) + " % of " +
+                    counted(static_cast<int64_t>(texts.ids.size()), "token") + ", " +
+                    seconds_text(seconds / done * (1 - done)) + " left");
+    }
+  }
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  Scores scores{std::vector<float>(texts.ids.size()), std::vector<uint8_t>(texts.ids.size())};
+  check(tsr_scorer_logprobs(scorer, scores.logprobs.data(), scores.logprobs.size(), nullptr));
+  check(tsr_scorer_greedy(scorer, scores.greedy.data(), scores.greedy.size(), nullptr));
+  return scores;
+}
+
+// The bytes that `id` adds to a text after `previous` (-1: at its begin).
+std::string token_text(const tsr_tokenizer* tokenizer, int32_t previous, int32_t id) {
+  const int32_t pair[] = {previous, id};
+  if (previous < 0)
+    return text(tsr_tokenizer_decode, tokenizer, static_cast<const int32_t*>(pair + 1), size_t{1});
+  const std::string both =
+      text(tsr_tokenizer_decode, tokenizer, static_cast<const int32_t*>(pair), size_t{2});
+  const std::string before =
+      text(tsr_tokenizer_decode, tokenizer, static_cast<const int32_t*>(pair), size_t{1});
+  return both.substr(std::min(before.size(), both.size()));
+}
+
+// Calls take(text, token, its bytes, its offset in the input) for each token.
+template <class Take>
+void for_each_token(const Texts& texts, const tsr_tokenizer* tokenizer, const Take& take) {
+  size_t token = 0;
+  for (size_t i = 0; i < texts.lengths.size(); ++i) {
+    size_t offset = texts.begins[i];
+    int32_t previous = tokenizer == nullptr ? -1 : tsr_tokenizer_bos(tokenizer);  // no dummy space follows it
+    for (const size_t end = token + texts.lengths[i]; token < end; ++token) {
+      const std::string piece = tokenizer == nullptr ? "" : token_text(tokenizer, previous, texts.ids[token]);
+      take(i, token, piece, offset);
+      offset += piece.size();
+      previous = texts.ids[token];
+    }
+  }
+}
+
+Totals print_tokens(const Arguments& args, const Texts& texts, const Scores& scores,
+                    const tsr_tokenizer* tokenizer) {
+  Totals totals;
+  for_each_token(texts, tokenizer, [&](size_t number, size_t token, const std::string& piece, size_t offset) {
+    const double logprob = static_cast<double>(scores.logprobs[token]);
+    const bool scored = !std::isnan(logprob);
+    if (scored) {
+      ++totals.tokens;
+      totals.greedy += scores.greedy[token];
+      totals.nll -= logprob;
+      totals.squares += logprob * logprob;
+      totals.bytes += static_cast<int64_t>(piece.size());
+    }
+    if (!args.json) return;
+    Json line;
+    if (args.lines) line["line"] = number;
+    line["token"] = texts.ids[token];
+    if (tokenizer != nullptr) {
+      line["text"] = piece;
+      line["offset"] = offset;
+    }
+    line["logprob"] = scored ? Json(scores.logprobs[token]) : Json(nullptr);
+    line["greedy"] = scored ? Json(scores.greedy[token] != 0) : Json(nullptr);
+    std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  });
+  return totals;
+}
+
+void print_totals(const Totals& totals, const Json& report, bool has_bytes) {
+  const double mean = totals.mean(), perplexity = std::exp(mean);
+  const double seconds = report["seconds"].get<double>();
+  std::cout << "perplexity  " << perplexity << " +- " << perplexity * totals.error() << '\n'
+            << "loss        " << mean << " nats a token, " << mean / std::log(2.0) << " bits\n";
+  if (has_bytes)
+    std::cout << "bytes       " << totals.bits_per_byte() << " bits a byte, of " << totals.bytes
+              << " bytes\n";
+  std::cout << "tokens      " << totals.tokens << " scored of " << report["tokens"].get<int64_t>() << " in "
+            << counted(report["windows"].get<int64_t>(), "window") << " of " << report["seq"].get<int64_t>()
+            << ", stride " << report["stride"].get<int64_t>() << '\n'
+            << "greedy      " << 100 * static_cast<double>(totals.greedy) / static_cast<double>(totals.tokens)
+            << " % of them are the likeliest\n"
+            << "speed       " << seconds_text(seconds)
+            << (seconds > 0 ? ", " + rate_text(static_cast<double>(totals.tokens) / seconds) + " tokens/s"
+                            : "")
+            << '\n';
+}
+
+}  // namespace
+
+void register_score(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("score", "how likely each token of a text is to a model; perplexity");
+  command->footer(
+      "Example:\n  tessera score model.tsr --file text.txt\n"
+      "  tessera score model.gguf --file text.txt --seq 512 --stride 256 --devices cpu:2 --parallel dp=2 "
+      "--batch 8\n"
+      "  tessera score model.tsr --file answers.txt --lines --json     (each line is a text of its own)\n"
+      "With --json a line for each token, {\"token\", \"text\", \"offset\": its first byte in the file, "
+      "\"logprob\": "
+      "natural logarithm, null\nwhere nothing is before it, \"greedy\": whether no token was likelier, "
+      "\"line\" with "
+      "--lines, from 0}, then one for all: {\"tokens\":\nscored, \"nll\": their sum, negated, "
+      "\"perplexity\", ...}.");
+  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("--file", args->file, "text file, UTF-8 (- for standard input)")->required();
+  command->add_flag("--lines", args->lines, "each line of the file is a text of its own");
+  command->add_flag("--ids", args->ids, "the file holds token ids in place of text");
+  command->add_option("--seq", args->seq,
+                      "tokens of a window (default: the model's context length, at most 2048)");
+  command->add_option(
+      "--stride", args->stride,
+      "from one window to the next: each token has at least seq - stride before it (default: half of "
+      "seq)");
+  command->add_option("--batch", args->batch,
+                      "windows at once, over all devices (default: as many as devices)");
+  command
+      ->add_option(
+          "--bos", args->bos,
+          "auto, always or none: whether windows begin with the beginning-of-sequence token; auto: where "
+          "texts of this model do")
+      ->capture_default_str();
+  command->add_option("--precision", args->precision,
+                      "f32, tf32 or bf16: what is computed in (default: f32)");
+  command->add_option("--weights", args->weights,
+                      "bf16, int8 or int4: how matrices are kept (default: as they are)");
+  command->add_flag("--special", args->special,
+                    "recognise control tokens written out in the text, such as </s>");
+  add_placement(*command, *args);
+  add_json(*command, *args);
+  add_quiet(*command, *args);
+  command->callback([args] {
+    const Runtime runtime = open_runtime(*args);
+    const Model model = open_model(*args, args->model);
+    Tokenizer tokenizer;
+    if (!args->ids) tokenizer = model_tokenizer(model, args->model);
+    const std::string input = read_file(args->file);
+    const Texts texts = read_texts(*args, tokenizer.get(), input);
+    Options options = make<Options>(tsr_options_new);
+    set_placement(options, *args);
+    set(options, "seq", args->seq);
+    set(options, "stride", args->stride);
+    set(options, "batch", args->batch);
+    set(options, "bos", args->bos);
+    set(options, "precision", args->precision);
+    set(options, "weights", args->weights);
+    const Scorer scorer = make_interruptible<Scorer>(tsr_scorer_new, runtime, model.get(),
+                                                     static_cast<const tsr_options*>(options.get()));
+    const Scores scores = score(*args, scorer.get(), texts);
+    if (std::ranges::all_of(scores.logprobs, [](float logprob) { return std::isnan(logprob); }))
+      throw Error(TSR_INVALID_ARGUMENT,
+                  args->file + " has " + counted(static_cast<int64_t>(texts.ids.size()), "token") +
+                      ", and none with another before it; wanted at least two in a text, or --bos always");
+    const Totals totals = print_tokens(*args, texts, scores, tokenizer.get());
+    const Json report = Json::parse(text(tsr_scorer_report, scorer.get()));
+    drain_log(runtime);
+    if (!args->json) return print_totals(totals, report, !args->ids);
+    Json result = {{"tokens", totals.tokens},
+                   {"nll", totals.nll},
+                   {"loss", totals.mean()},
+                   {"perplexity", std::exp(totals.mean())},
+                   {"perplexity_error", std::exp(totals.mean()) * totals.error()},
+                   {"greedy", totals.greedy}};
+    if (!args->ids) {
+      result["bytes"] = totals.bytes;
+      result["bits_per_byte"] = totals.bits_per_byte();
+    }
+    result["report"] = report;
+    print_json(result);
+  });
+}
+
+}  // namespace cli
