@@ -20,6 +20,10 @@
 %ignore tsr_tensor_borrow;
 %ignore tsr_tensor_writable;
 
+/* Their results are arrays as long as ids: in pieces, which show how far it is, they are arrays of their own. */
+%ignore tsr_scorer_score;
+%ignore tsr_model_score;
+
 %include <tessera/tessera.h>
 
 /* Sizes of the structs that begin with struct_size. */

@@ -26,6 +26,7 @@ TSR_HANDLE(tsr_program)
 TSR_HANDLE(tsr_session)
 TSR_HANDLE(tsr_trainer)
 TSR_HANDLE(tsr_generator)
+TSR_HANDLE(tsr_scorer)
 
 /* A text with its size: the bytes of a string, not copied. An empty string of Go may have none, which is no NULL here. */
 %typemap(gotype) (const char* text, size_t size), (const char* prompt, size_t size) "string"
@@ -56,6 +57,9 @@ TSR_SLICE(char, buffer, capacity, "[]byte")
 TSR_SLICE(int32_t, ids, capacity, "[]int32")
 TSR_SLICE(int32_t, items, capacity, "[]int32")
 TSR_SLICE(const int32_t, ids, count, "[]int32")
+TSR_SLICE(const size_t, lengths, text_count, "[]uint64")
+TSR_SLICE(float, items, capacity, "[]float32")
+TSR_SLICE(uint8_t, items, capacity, "[]byte")
 TSR_SLICE(const int64_t, values, count, "[]int64")
 TSR_SLICE(const tsr_value, inputs, input_count, "[]uint32")
 TSR_SLICE(tsr_value, outputs, capacity, "[]uint32")

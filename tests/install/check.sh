@@ -70,6 +70,7 @@ cd "$work"
 "${memcheck[@]}" ./own_model
 "${memcheck[@]}" ./convert small.tsr converted.tsr
 cmp small.tsr converted.tsr
+"${memcheck[@]}" ./score tuned.tsr "A computer" " is a" " of a"
 echo "ok: C samples: clean under valgrind"
 
 bash "$here/bindings/go/build.sh" "$work/go/tessera"
@@ -83,6 +84,8 @@ go run ./checks/texts "$work/small.tsr"
 echo "ok: Go: empty texts, and texts with NULs in them, cross both ways"
 go run ./checks/work "$work/small.tsr" "$work/work.tsr"
 echo "ok: Go: progress of long work, and contexts end it"
+go run ./checks/scores "$work/small.tsr"
+echo "ok: Go: texts score in any batch as by themselves"
 go run ./checks/handles "$work/small.tsr" "$work/text.txt"
 echo "ok: Go: nil, zero and closed handles are refused; Close may meet other calls"
 cd "$work"

@@ -43,6 +43,8 @@ func main() {
 	refused("no dataset", second(tessera.NewTrainer(runtime, model, nil, options)), "dataset")
 	refused("no runtime", second(tessera.NewGenerator(nil, model, nil)), "runtime")
 	refused("no model", second(tessera.NewGenerator(runtime, nil, nil)), "model")
+	refused("no runtime", second(tessera.NewScorer(nil, model, nil)), "runtime")
+	refused("no model", second(tessera.NewScorer(runtime, nil, nil)), "model")
 	refused("no tokenizer", second(tessera.OpenDataset(text, nil, nil)), "tokenizer")
 	refused("nothing to store into", trainer.Store(nil), "model")
 
@@ -64,6 +66,8 @@ func main() {
 	refused("generator", (*tessera.Generator)(nil).StartWith("a", nil), "generator")
 	refused("generator", second((*tessera.Generator)(nil).Report()), "generator")
 	refused("generator", second((*tessera.Generator)(nil).Next()), "generator")
+	refused("scorer", second((*tessera.Scorer)(nil).Score([][]int32{{1, 2}}, nil)), "scorer")
+	refused("scorer", second((*tessera.Scorer)(nil).Report()), "scorer")
 	refused("model", second((*tessera.Model)(nil).Info()), "model")
 	refused("runtime", second((*tessera.Runtime)(nil).Backends()), "runtime")
 	refused("tokenizer", second((*tessera.Tokenizer)(nil).Encode("a")), "tokenizer")
