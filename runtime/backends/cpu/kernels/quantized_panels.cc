@@ -11,8 +11,7 @@
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/quantized_panels.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "runtime/backends/cpu/kernels/quantized_unpack_32-inl.h"
-#include "runtime/backends/cpu/kernels/quantized_unpack_k-inl.h"
+#include "runtime/backends/cpu/kernels/quantized_sinks-inl.h"
 
 #ifndef TSR_QUANTIZED_PANELS_CC_ONCE_
 #define TSR_QUANTIZED_PANELS_CC_ONCE_
@@ -32,19 +31,21 @@ struct PanelFunctions {
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-HWY_INLINE void prefetch_bytes(const std::byte* p, int64_t count) {
-  for (int64_t i = 0; i < count; i += 64) __builtin_prefetch(p + i, 0, 3);
+template <class Unpack, DotForm kForm>
+HWY_INLINE void unpack_block(const std::byte* panel, std::byte* out) {
+  StoreSink<kForm> sink{out};
+  Unpack::unpack(panel, sink);
 }
 
 // Blocks of rows `stride` bytes apart, or with stride 0 an interleaved panel.
-template <class Unpack>
+template <class Unpack, DotForm kForm>
 void unpack_blocks(const std::byte* from, int64_t stride, int64_t count, int64_t block_bytes, std::byte* out,
                    const std::byte* next) {
   constexpr int64_t kPanelBytes = kLanes * Unpack::kBlockBytes;
   if (stride == 0) {
     for (int64_t b = 0; b < count; ++b) {
       if (next != nullptr) prefetch_bytes(next + b * kPanelBytes, kPanelBytes);
-      Unpack::unpack(from + b * kPanelBytes, out + b * block_bytes);
+      unpack_block<Unpack, kForm>(from + b * kPanelBytes, out + b * block_bytes);
     }
     return;
   }
@@ -59,7 +60,7 @@ void unpack_blocks(const std::byte* from, int64_t stride, int64_t count, int64_t
     for (int64_t b = 0; b < batch; ++b)
       Unpack::interleave(from + (first + b) * Unpack::kBlockBytes, stride, panel + b * kPanelBytes);
     for (int64_t b = 0; b < batch; ++b)
-      Unpack::unpack(panel + b * kPanelBytes, out + (first + b) * block_bytes);
+      unpack_block<Unpack, kForm>(panel + b * kPanelBytes, out + (first + b) * block_bytes);
   }
 }
 
@@ -69,26 +70,27 @@ void interleave_blocks(const std::byte* rows, int64_t stride, int64_t count, std
     Unpack::interleave(rows + b * Unpack::kBlockBytes, stride, out + b * kLanes * Unpack::kBlockBytes);
 }
 
-template <class Unpack>
+template <class Unpack, DotForm kForm>
 constexpr PanelFunctions functions_of() {
-  return {unpack_blocks<Unpack>, interleave_blocks<Unpack>};
+  return {unpack_blocks<Unpack, kForm>, interleave_blocks<Unpack>};
 }
 
 PanelFunctions panel_functions(DType type) {
+  constexpr DotForm kU32 = DotForm::kUnsigned32, kS32 = DotForm::kSigned32, kU256 = DotForm::kUnsigned256;
   switch (type) {
-    case DType::kQ4_0: return functions_of<UnpackQ4_0>();
-    case DType::kQ4_1: return functions_of<UnpackQ4_1>();
-    case DType::kQ5_0: return functions_of<UnpackQ5_0>();
-    case DType::kQ5_1: return functions_of<UnpackQ5_1>();
-    case DType::kQ8_0: return functions_of<UnpackQ8_0>();
-    case DType::kIQ4_NL: return functions_of<UnpackIq4Nl>();
-    case DType::kMXFP4: return functions_of<UnpackMxfp4>();
-    case DType::kQ2_K: return functions_of<UnpackQ2K>();
-    case DType::kQ3_K: return functions_of<UnpackQ3K>();
-    case DType::kQ4_K: return functions_of<UnpackQ4K>();
-    case DType::kQ5_K: return functions_of<UnpackQ5K>();
-    case DType::kQ6_K: return functions_of<UnpackQ6K>();
-    case DType::kIQ4_XS: return functions_of<UnpackIq4Xs>();
+    case DType::kQ4_0: return functions_of<UnpackQ4_0, kU32>();
+    case DType::kQ4_1: return functions_of<UnpackQ4_1, kU32>();
+    case DType::kQ5_0: return functions_of<UnpackQ5_0, kU32>();
+    case DType::kQ5_1: return functions_of<UnpackQ5_1, kU32>();
+    case DType::kQ8_0: return functions_of<UnpackQ8_0, kS32>();
+    case DType::kIQ4_NL: return functions_of<UnpackIq4Nl, kS32>();
+    case DType::kMXFP4: return functions_of<UnpackMxfp4, kU32>();
+    case DType::kQ2_K: return functions_of<UnpackQ2K, kU256>();
+    case DType::kQ3_K: return functions_of<UnpackQ3K, kU256>();
+    case DType::kQ4_K: return functions_of<UnpackQ4K, kU256>();
+    case DType::kQ5_K: return functions_of<UnpackQ5K, kU256>();
+    case DType::kQ6_K: return functions_of<UnpackQ6K, kU256>();
+    case DType::kIQ4_XS: return functions_of<UnpackIq4Xs, DotForm::kSigned256>();
     default: return {};
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/backends/cpu/kernels/quantized_gemv.h"
 #include "runtime/backends/cpu/kernels/quantized_panels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 
@@ -118,6 +119,22 @@ void store_sums(const Q8Product& p, int64_t m, int64_t rows, int64_t n, bool las
   }
 }
 
+// One row, whole panels from `n` on; returns where it ended.
+int64_t multiply_one(const Q8Product& p, int64_t n) {
+  DotPanel* dot_panel = find_dot_panel(p.w.type);
+  if (dot_panel == nullptr) return n;
+  const int64_t stride = p.w.interleaved ? 0 : dtype_bytes(p.w.type, p.w.K);
+  const int64_t block_count = p.w.K / p.layout.elements();
+  for (; n < p.n_end && n + kLanes <= p.w.N; n += kLanes) {
+    alignas(64) float sums[kLanes];
+    const std::byte* next = n + kLanes < p.n_end ? p.unpacker.find_block(n + kLanes, 0) : nullptr;
+    dot_panel(p.unpacker.find_block(n, 0), stride, block_count, p.x, sums, next);
+    for (int64_t i = std::max(n, p.n_begin); i < std::min(n + kLanes, p.n_end); ++i)
+      p.y[i] = sums[i - n] + (p.bias == nullptr ? 0.0f : p.bias[i]);
+  }
+  return n;
+}
+
 // Up to kFewRows rows: a pair of panels passes through L1 once. While a part of it is multiplied, the next is
 // fetched.
 void multiply_few(const Q8Product& p, int64_t n_first) {
@@ -189,7 +206,8 @@ void multiply_many(const Q8Product& p, int64_t n_first) {
 }
 
 void multiply_q8(const Q8Product& p) {
-  const int64_t n_first = p.w.interleaved ? p.n_begin / kLanes * kLanes : p.n_begin;
+  int64_t n_first = p.w.interleaved ? p.n_begin / kLanes * kLanes : p.n_begin;
+  if (p.M == 1) n_first = multiply_one(p, n_first);
   return p.M <= kFewRows ? multiply_few(p, n_first) : multiply_many(p, n_first);
 }
 

@@ -1,8 +1,9 @@
-// Unpackers of block types of 32 elements, per instruction set. `panel` is one interleaved block of kLanes
-// rows, `out` receives
-//   kUnsigned32: codes u8 [8 units][lane][4], scale f32 [lane], minimum f32 [lane] where the type has one
-//   kSigned32:   codes i16 [8 units][2][lane][2], scale f32 [lane]
-// A unit is four elements. Signed codes are split into elements 0 and 2, then 1 and 3 of a unit.
+// Unpackers of block types of 32 elements, per instruction set. unpack(panel, sink) hands one interleaved block
+// of kLanes rows to a sink, 16 elements (a group) at a time:
+//   sink.unsigned_group(g, units)  codes u8; the type's offset is not subtracted
+//   sink.signed_group(g, units)    codes i8
+//   sink.scale(f32), sink.min(f32)
+// before that, interleave(rows, stride, panel) makes a panel of rows of the file.
 #if defined(TSR_QUANTIZED_UNPACK_32_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TSR_QUANTIZED_UNPACK_32_INL_H_
 #undef TSR_QUANTIZED_UNPACK_32_INL_H_
@@ -21,9 +22,30 @@ HWY_INLINE V8 load_table(const void* values) {
   return hn::LoadDup128(D8(), static_cast<const uint8_t*>(values));
 }
 
-HWY_INLINE void store_signed_unit(V8 codes, std::byte* out) {
-  store_bytes(hn::BitCast(D8(), even_bytes(codes)), out);
-  store_bytes(hn::BitCast(D8(), odd_bytes(codes)), out + kVectorBytes);
+// Four units, of one group or of several that share bytes.
+struct Units {
+  V8 u[4];
+};
+HWY_INLINE Units load_units(const std::byte* p) {
+  return {{load_bytes(p), load_bytes(p + kVectorBytes), load_bytes(p + 2 * kVectorBytes),
+           load_bytes(p + 3 * kVectorBytes)}};
+}
+// change(V8) of each.
+template <class Change>
+HWY_INLINE Units map_units(const Units& units, const Change& change) {
+  return {{change(units.u[0]), change(units.u[1]), change(units.u[2]), change(units.u[3])}};
+}
+HWY_INLINE Units low_nibbles(const Units& units) {
+  return map_units(units, [](V8 v) HWY_ATTR { return mask_bytes(v, 15); });
+}
+HWY_INLINE Units high_nibbles(const Units& units) {
+  return map_units(units, [](V8 v) HWY_ATTR { return mask_bytes(shift_bytes_right<4>(v), 15); });
+}
+HWY_INLINE Units join_units(const Units& a, const Units& b) {
+  return {{hn::Or(a.u[0], b.u[0]), hn::Or(a.u[1], b.u[1]), hn::Or(a.u[2], b.u[2]), hn::Or(a.u[3], b.u[3])}};
+}
+HWY_INLINE Units look_up_units(V8 table, const Units& units) {
+  return map_units(units, [=](V8 v) HWY_ATTR { return hn::TableLookupBytes(table, v); });
 }
 
 struct UnpackQ4_0 {
@@ -32,14 +54,12 @@ struct UnpackQ4_0 {
     out = interleave_field<2, 1>(rows, stride, out);
     interleave_field<4, 4>(rows + 2, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
-#pragma GCC unroll 4
-    for (int u = 0; u < 4; ++u) {
-      const V8 codes = load_bytes(panel + 2 * kLanes + u * kVectorBytes);
-      store_bytes(mask_bytes(codes, 15), out + u * kVectorBytes);
-      store_bytes(mask_bytes(shift_bytes_right<4>(codes), 15), out + (4 + u) * kVectorBytes);
-    }
-    store_floats(load_f16(panel), out + 8 * kVectorBytes);
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
+    const Units codes = load_units(panel + 2 * kLanes);
+    sink.unsigned_group(0, low_nibbles(codes));
+    sink.unsigned_group(1, high_nibbles(codes));
+    sink.scale(load_f16(panel));
   }
 };
 
@@ -49,21 +69,20 @@ struct UnpackQ4_1 {
     out = interleave_field<2, 2>(rows, stride, out);
     interleave_field<4, 4>(rows + 4, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
-#pragma GCC unroll 4
-    for (int u = 0; u < 4; ++u) {
-      const V8 codes = load_bytes(panel + 4 * kLanes + u * kVectorBytes);
-      store_bytes(mask_bytes(codes, 15), out + u * kVectorBytes);
-      store_bytes(mask_bytes(shift_bytes_right<4>(codes), 15), out + (4 + u) * kVectorBytes);
-    }
-    store_floats(load_f16(panel), out + 8 * kVectorBytes);
-    store_floats(load_f16(panel + 2 * kLanes), out + 9 * kVectorBytes);
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
+    const Units codes = load_units(panel + 4 * kLanes);
+    sink.unsigned_group(0, low_nibbles(codes));
+    sink.unsigned_group(1, high_nibbles(codes));
+    sink.scale(load_f16(panel));
+    sink.min(load_f16(panel + 2 * kLanes));
   }
 };
 
 // Codes of five bits: nibbles, and the fifth bits of each row in one lane, element j at bit j.
-HWY_INLINE void unpack_codes5(const std::byte* high_bits, const std::byte* nibbles, std::byte* out) {
-  // Bits 4 u % 8 and following of the byte that has them, one in each byte of a unit.
+template <class Sink>
+HWY_INLINE void unpack_codes5(const std::byte* high_bits, const std::byte* nibbles, Sink& sink) {
+  // The byte that has bits 4 u to 4 u + 3 for unit u; those of an odd unit are its upper half.
   alignas(16) static constexpr uint8_t kBytes[4][16] = {
       {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12},
       {1, 1, 1, 1, 5, 5, 5, 5, 9, 9, 9, 9, 13, 13, 13, 13},
@@ -75,19 +94,15 @@ HWY_INLINE void unpack_codes5(const std::byte* high_bits, const std::byte* nibbl
   const auto fifth = [&](V8 spread, V8 mask) HWY_ATTR {
     return mask_bytes(hn::VecFromMask(d, hn::Eq(hn::And(spread, mask), mask)), 16);
   };
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
-    const V8 low_spread = hn::TableLookupBytes(high, load_table(kBytes[i]));
-    const V8 high_spread = hn::TableLookupBytes(high, load_table(kBytes[2 + i]));
-    const V8 even = load_bytes(nibbles + 2 * i * kVectorBytes),
-             odd = load_bytes(nibbles + (2 * i + 1) * kVectorBytes);
-    store_bytes(hn::Or(mask_bytes(even, 15), fifth(low_spread, even_mask)), out + 2 * i * kVectorBytes);
-    store_bytes(hn::Or(mask_bytes(odd, 15), fifth(low_spread, odd_mask)), out + (2 * i + 1) * kVectorBytes);
-    store_bytes(hn::Or(mask_bytes(shift_bytes_right<4>(even), 15), fifth(high_spread, even_mask)),
-                out + (4 + 2 * i) * kVectorBytes);
-    store_bytes(hn::Or(mask_bytes(shift_bytes_right<4>(odd), 15), fifth(high_spread, odd_mask)),
-                out + (5 + 2 * i) * kVectorBytes);
-  }
+  const auto fifths = [&](int group) HWY_ATTR {
+    const V8 first = hn::TableLookupBytes(high, load_table(kBytes[2 * group]));
+    const V8 second = hn::TableLookupBytes(high, load_table(kBytes[2 * group + 1]));
+    return Units{
+        {fifth(first, even_mask), fifth(first, odd_mask), fifth(second, even_mask), fifth(second, odd_mask)}};
+  };
+  const Units codes = load_units(nibbles);
+  sink.unsigned_group(0, join_units(low_nibbles(codes), fifths(0)));
+  sink.unsigned_group(1, join_units(high_nibbles(codes), fifths(1)));
 }
 
 struct UnpackQ5_0 {
@@ -97,9 +112,10 @@ struct UnpackQ5_0 {
     out = interleave_field<4, 1>(rows + 2, stride, out);
     interleave_field<4, 4>(rows + 6, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
-    unpack_codes5(panel + 2 * kLanes, panel + 6 * kLanes, out);
-    store_floats(load_f16(panel), out + 8 * kVectorBytes);
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
+    unpack_codes5(panel + 2 * kLanes, panel + 6 * kLanes, sink);
+    sink.scale(load_f16(panel));
   }
 };
 
@@ -110,10 +126,11 @@ struct UnpackQ5_1 {
     out = interleave_field<4, 1>(rows + 4, stride, out);
     interleave_field<4, 4>(rows + 8, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
-    unpack_codes5(panel + 4 * kLanes, panel + 8 * kLanes, out);
-    store_floats(load_f16(panel), out + 8 * kVectorBytes);
-    store_floats(load_f16(panel + 2 * kLanes), out + 9 * kVectorBytes);
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
+    unpack_codes5(panel + 4 * kLanes, panel + 8 * kLanes, sink);
+    sink.scale(load_f16(panel));
+    sink.min(load_f16(panel + 2 * kLanes));
   }
 };
 
@@ -123,11 +140,11 @@ struct UnpackQ8_0 {
     out = interleave_field<2, 1>(rows, stride, out);
     interleave_field<4, 8>(rows + 2, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
-#pragma GCC unroll 8
-    for (int u = 0; u < 8; ++u)
-      store_signed_unit(load_bytes(panel + 2 * kLanes + u * kVectorBytes), out + 2 * u * kVectorBytes);
-    store_floats(load_f16(panel), out + 16 * kVectorBytes);
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
+    sink.signed_group(0, load_units(panel + 2 * kLanes));
+    sink.signed_group(1, load_units(panel + 2 * kLanes + 4 * kVectorBytes));
+    sink.scale(load_f16(panel));
   }
 };
 
@@ -136,16 +153,13 @@ struct UnpackIq4Nl {
   static HWY_INLINE void interleave(const std::byte* rows, int64_t stride, std::byte* out) {
     UnpackQ4_0::interleave(rows, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
     const V8 table = load_table(kIq4NlValues);
-#pragma GCC unroll 4
-    for (int u = 0; u < 4; ++u) {
-      const V8 codes = load_bytes(panel + 2 * kLanes + u * kVectorBytes);
-      store_signed_unit(hn::TableLookupBytes(table, mask_bytes(codes, 15)), out + 2 * u * kVectorBytes);
-      store_signed_unit(hn::TableLookupBytes(table, mask_bytes(shift_bytes_right<4>(codes), 15)),
-                        out + 2 * (4 + u) * kVectorBytes);
-    }
-    store_floats(load_f16(panel), out + 16 * kVectorBytes);
+    const Units codes = load_units(panel + 2 * kLanes);
+    sink.signed_group(0, look_up_units(table, low_nibbles(codes)));
+    sink.signed_group(1, look_up_units(table, high_nibbles(codes)));
+    sink.scale(load_f16(panel));
   }
 };
 
@@ -155,25 +169,21 @@ struct UnpackMxfp4 {
     out = interleave_field<1, 1>(rows, stride, out);
     interleave_field<4, 4>(rows + 1, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
     alignas(16) static constexpr uint8_t kAbove12[16] = {12, 13, 14, 15, 16, 18, 20, 24,
                                                          12, 11, 10, 9,  8,  6,  4,  0};
     const V8 table = load_table(kAbove12);
-#pragma GCC unroll 4
-    for (int u = 0; u < 4; ++u) {
-      const V8 codes = load_bytes(panel + kLanes + u * kVectorBytes);
-      store_bytes(hn::TableLookupBytes(table, mask_bytes(codes, 15)), out + u * kVectorBytes);
-      store_bytes(hn::TableLookupBytes(table, mask_bytes(shift_bytes_right<4>(codes), 15)),
-                  out + (4 + u) * kVectorBytes);
-    }
+    const Units codes = load_units(panel + kLanes);
+    sink.unsigned_group(0, look_up_units(table, low_nibbles(codes)));
+    sink.unsigned_group(1, look_up_units(table, high_nibbles(codes)));
     const D32 d;
     const hn::Rebind<uint8_t, D32> d8;
     const V32 exponent = hn::PromoteTo(d, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(panel)));
     const V32 normal = hn::ShiftLeft<23>(hn::Sub(exponent, hn::Set(d, 1)));
-    // Two exponents are subnormal.
+    // 2^(exponent - 128); two of them are subnormal.
     const V32 subnormal = hn::Add(hn::Set(d, 0x00200000), hn::Mul(exponent, hn::Set(d, 0x00200000)));
-    store_bytes(hn::BitCast(D8(), hn::IfThenElse(hn::Lt(exponent, hn::Set(d, 2)), subnormal, normal)),
-                out + 8 * kVectorBytes);
+    sink.scale(hn::BitCast(DF(), hn::IfThenElse(hn::Lt(exponent, hn::Set(d, 2)), subnormal, normal)));
   }
 };
 

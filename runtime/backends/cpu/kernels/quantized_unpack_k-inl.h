@@ -1,9 +1,9 @@
-// Unpackers of block types of 256 elements, per instruction set. `panel` is one interleaved block of kLanes
-// rows, `out` receives
-//   kUnsigned256: codes u8 [64 units][lane][4]; integer scales of 16 elements, twice each, i16 [16][lane][2];
-//                 scale f32 [lane]; where the type has minima, integer minima of 16 elements
-//                 i16 [8][lane][2] and their scale f32 [lane]
-//   kSigned256:   codes times integer scales i16 [64 units][2][lane][2], scale f32 [lane]
+// Unpackers of block types of 256 elements, per instruction set, as those of quantized_unpack_32-inl.h. Integer
+// scales come before the codes:
+//   sink.group_scale(g, i16[2])  scale of group g (0 to 15), twice
+//   sink.group_min(i, i16[2])    integer minima of groups 2 i and 2 i + 1
+//   sink.min(f32)                the scale of the minima, which are subtracted
+//   sink.scaled_group(g, units, i16[2])  codes i8, to be multiplied with an integer scale
 #if defined(TSR_QUANTIZED_UNPACK_K_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TSR_QUANTIZED_UNPACK_K_INL_H_
 #undef TSR_QUANTIZED_UNPACK_K_INL_H_
@@ -29,29 +29,28 @@ HWY_INLINE V16 pick_bytes(V8 v) {
                                                      kNone, a + 12, kNone, b + 12};
   return hn::BitCast(D16(), hn::TableLookupBytesOr0(v, load_table(kHigh ? kUpper : kLow)));
 }
-HWY_INLINE void store_words(V16 v, std::byte* out) { store_bytes(hn::BitCast(D8(), v), out); }
 
-// Four scales, bytes of a lane, each for kGroups groups of 16.
-template <int kGroups, bool kSigned>
-HWY_INLINE void store_scales(V8 scales, std::byte* out) {
-  const auto store = [&](int i, V16 twice) HWY_ATTR {
+// Four scales, bytes of a lane, each for kGroups groups from `first` on.
+template <int kGroups, bool kSigned, class Sink>
+HWY_INLINE void emit_scales(V8 scales, int first, Sink& sink) {
+  const auto emit = [&](int i, V16 twice) HWY_ATTR {
     if (kSigned) twice = hn::ShiftRight<8>(twice);
 #pragma GCC unroll 2
-    for (int g = 0; g < kGroups; ++g) store_words(twice, out + (i * kGroups + g) * kVectorBytes);
+    for (int g = 0; g < kGroups; ++g) sink.group_scale(first + i * kGroups + g, twice);
   };
-  store(0, pick_bytes<0, 0, kSigned>(scales));
-  store(1, pick_bytes<1, 1, kSigned>(scales));
-  store(2, pick_bytes<2, 2, kSigned>(scales));
-  store(3, pick_bytes<3, 3, kSigned>(scales));
+  emit(0, pick_bytes<0, 0, kSigned>(scales));
+  emit(1, pick_bytes<1, 1, kSigned>(scales));
+  emit(2, pick_bytes<2, 2, kSigned>(scales));
+  emit(3, pick_bytes<3, 3, kSigned>(scales));
 }
 
-// Elements [128 half, 128 half + 128) of Q2_K and Q3_K: bits 2 s of a byte belong to part s of 32.
-template <class Emit>
-HWY_INLINE void for_each_crumb(V8 codes, const Emit& emit) {
-  emit(0, mask_bytes(codes, 3));
-  emit(1, mask_bytes(shift_bytes_right<2>(codes), 3));
-  emit(2, mask_bytes(shift_bytes_right<4>(codes), 3));
-  emit(3, mask_bytes(shift_bytes_right<6>(codes), 3));
+template <int kRight>
+HWY_INLINE Units mask_units_right(const Units& units, uint8_t mask) {
+  return map_units(units, [=](V8 v) HWY_ATTR { return mask_bytes(shift_bytes_right<kRight>(v), mask); });
+}
+template <int kLeft>
+HWY_INLINE Units mask_units_left(const Units& units, uint8_t mask) {
+  return map_units(units, [=](V8 v) HWY_ATTR { return mask_bytes(shift_bytes_left<kLeft>(v), mask); });
 }
 
 struct UnpackQ2K {
@@ -60,24 +59,27 @@ struct UnpackQ2K {
     out = interleave_field<4, 20>(rows, stride, out);
     interleave_field<2, 2>(rows + 80, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
-    const std::byte* codes = panel + 4 * kVectorBytes;
-    for (int half = 0; half < 2; ++half)
-#pragma GCC unroll 8
-      for (int u = 0; u < 8; ++u)
-        for_each_crumb(load_bytes(codes + (8 * half + u) * kVectorBytes), [&](int s, V8 crumb) HWY_ATTR {
-          store_bytes(crumb, out + ((4 * half + s) * 8 + u) * kVectorBytes);
-        });
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const V8 bytes = load_bytes(panel + i * kVectorBytes);
       const V8 mins = mask_bytes(shift_bytes_right<4>(bytes), 15);
-      store_scales<1, false>(mask_bytes(bytes, 15), out + kScales256 + 4 * i * kVectorBytes);
-      store_words(pick_bytes<0, 1, false>(mins), out + kMins256 + 2 * i * kVectorBytes);
-      store_words(pick_bytes<2, 3, false>(mins), out + kMins256 + (2 * i + 1) * kVectorBytes);
+      emit_scales<1, false>(mask_bytes(bytes, 15), 4 * i, sink);
+      sink.group_min(2 * i, pick_bytes<0, 1, false>(mins));
+      sink.group_min(2 * i + 1, pick_bytes<2, 3, false>(mins));
     }
-    store_floats(load_f16(panel + 80 * kLanes), out + kScale256);
-    store_floats(load_f16(panel + 82 * kLanes), out + kMinScale256);
+    // Two bits of a byte for each of four groups of a half.
+    for (int i = 0; i < 4; ++i) {
+      const Units codes = load_units(panel + 4 * (i + 1) * kVectorBytes);
+      const int g = i / 2 * 8 + i % 2;
+      sink.unsigned_group(g, mask_units_right<0>(codes, 3));
+      sink.unsigned_group(g + 2, mask_units_right<2>(codes, 3));
+      sink.unsigned_group(g + 4, mask_units_right<4>(codes, 3));
+      sink.unsigned_group(g + 6, mask_units_right<6>(codes, 3));
+    }
+    sink.scale(load_f16(panel + 80 * kLanes));
+    sink.min(load_f16(panel + 82 * kLanes));
   }
 };
 
@@ -88,59 +90,53 @@ struct UnpackQ3K {
     out = interleave_field<4, 3>(rows + 96, stride, out);
     interleave_field<2, 1>(rows + 108, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
-    const std::byte* codes = panel + 8 * kVectorBytes;
-#pragma GCC unroll 8
-    for (int u = 0; u < 8; ++u) {
-      const V8 high = load_bytes(panel + u * kVectorBytes);
-      const V8 third[8] = {mask_bytes(shift_bytes_left<2>(high), 4),
-                           mask_bytes(shift_bytes_left<1>(high), 4),
-                           mask_bytes(high, 4),
-                           mask_bytes(shift_bytes_right<1>(high), 4),
-                           mask_bytes(shift_bytes_right<2>(high), 4),
-                           mask_bytes(shift_bytes_right<3>(high), 4),
-                           mask_bytes(shift_bytes_right<4>(high), 4),
-                           mask_bytes(shift_bytes_right<5>(high), 4)};
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half)
-        for_each_crumb(load_bytes(codes + (8 * half + u) * kVectorBytes), [&](int s, V8 crumb) HWY_ATTR {
-          store_bytes(hn::Or(crumb, third[4 * half + s]), out + ((4 * half + s) * 8 + u) * kVectorBytes);
-        });
-    }
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
     const V8 s0 = load_bytes(panel + 96 * kLanes), s1 = load_bytes(panel + 100 * kLanes);
-    const V8 s2 = load_bytes(panel + 104 * kLanes);
-    const V8 offset = hn::Set(D8(), 32);
-    const auto store = [&](V8 low, V8 high, int i) HWY_ATTR {
-      const V8 scales = hn::Sub(hn::Or(mask_bytes(low, 15), mask_bytes(high, 48)), offset);
-      store_scales<1, true>(scales, out + kScales256 + 4 * i * kVectorBytes);
+    const V8 s2 = load_bytes(panel + 104 * kLanes), offset = hn::Set(D8(), 32);
+    const auto emit = [&](V8 low, V8 high, int first) HWY_ATTR {
+      emit_scales<1, true>(hn::Sub(hn::Or(mask_bytes(low, 15), mask_bytes(high, 48)), offset), first, sink);
     };
-    store(s0, shift_bytes_left<4>(s2), 0);
-    store(s1, shift_bytes_left<2>(s2), 1);
-    store(shift_bytes_right<4>(s0), s2, 2);
-    store(shift_bytes_right<4>(s1), shift_bytes_right<2>(s2), 3);
-    store_floats(load_f16(panel + 108 * kLanes), out + kScale256);
+    emit(s0, shift_bytes_left<4>(s2), 0);
+    emit(s1, shift_bytes_left<2>(s2), 4);
+    emit(shift_bytes_right<4>(s0), s2, 8);
+    emit(shift_bytes_right<4>(s1), shift_bytes_right<2>(s2), 12);
+    // Bit 2 of the codes: one bit of a byte for each of eight groups.
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const Units high = load_units(panel + 4 * i * kVectorBytes);
+      const Units first = load_units(panel + (8 + 4 * i) * kVectorBytes);
+      sink.unsigned_group(i, join_units(mask_units_right<0>(first, 3), mask_units_left<2>(high, 4)));
+      sink.unsigned_group(i + 2, join_units(mask_units_right<2>(first, 3), mask_units_left<1>(high, 4)));
+      sink.unsigned_group(i + 4, join_units(mask_units_right<4>(first, 3), mask_units_left<0>(high, 4)));
+      sink.unsigned_group(i + 6, join_units(mask_units_right<6>(first, 3), mask_units_right<1>(high, 4)));
+      const Units second = load_units(panel + (16 + 4 * i) * kVectorBytes);
+      sink.unsigned_group(i + 8, join_units(mask_units_right<0>(second, 3), mask_units_right<2>(high, 4)));
+      sink.unsigned_group(i + 10, join_units(mask_units_right<2>(second, 3), mask_units_right<3>(high, 4)));
+      sink.unsigned_group(i + 12, join_units(mask_units_right<4>(second, 3), mask_units_right<4>(high, 4)));
+      sink.unsigned_group(i + 14, join_units(mask_units_right<6>(second, 3), mask_units_right<5>(high, 4)));
+    }
+    sink.scale(load_f16(panel + 108 * kLanes));
   }
 };
 
 // Scales and minima of Q4_K and Q5_K: six bits each, in three units; both scales of the block before them.
-HWY_INLINE void unpack_scales6(const std::byte* panel, std::byte* out) {
+template <class Sink>
+HWY_INLINE void unpack_scales6(const std::byte* panel, Sink& sink) {
   const V8 s0 = load_bytes(panel + 4 * kLanes), s1 = load_bytes(panel + 8 * kLanes);
   const V8 s2 = load_bytes(panel + 12 * kLanes);
-  const V8 scales[2] = {mask_bytes(s0, 63),
-                        hn::Or(mask_bytes(s2, 15), mask_bytes(shift_bytes_right<2>(s0), 48))};
-  const V8 mins[2] = {mask_bytes(s1, 63), hn::Or(mask_bytes(shift_bytes_right<4>(s2), 15),
-                                                 mask_bytes(shift_bytes_right<2>(s1), 48))};
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
-    store_scales<2, false>(scales[i], out + kScales256 + 8 * i * kVectorBytes);
-    std::byte* to = out + kMins256 + 4 * i * kVectorBytes;
-    store_words(pick_bytes<0, 0, false>(mins[i]), to);
-    store_words(pick_bytes<1, 1, false>(mins[i]), to + kVectorBytes);
-    store_words(pick_bytes<2, 2, false>(mins[i]), to + 2 * kVectorBytes);
-    store_words(pick_bytes<3, 3, false>(mins[i]), to + 3 * kVectorBytes);
-  }
-  store_floats(load_f16(panel), out + kScale256);
-  store_floats(load_f16(panel + 2 * kLanes), out + kMinScale256);
+  emit_scales<2, false>(mask_bytes(s0, 63), 0, sink);
+  emit_scales<2, false>(hn::Or(mask_bytes(s2, 15), mask_bytes(shift_bytes_right<2>(s0), 48)), 8, sink);
+  const auto emit_mins = [&](V8 mins, int first) HWY_ATTR {
+    sink.group_min(first, pick_bytes<0, 0, false>(mins));
+    sink.group_min(first + 1, pick_bytes<1, 1, false>(mins));
+    sink.group_min(first + 2, pick_bytes<2, 2, false>(mins));
+    sink.group_min(first + 3, pick_bytes<3, 3, false>(mins));
+  };
+  emit_mins(mask_bytes(s1, 63), 0);
+  emit_mins(hn::Or(mask_bytes(shift_bytes_right<4>(s2), 15), mask_bytes(shift_bytes_right<2>(s1), 48)), 4);
+  sink.scale(load_f16(panel));
+  sink.min(load_f16(panel + 2 * kLanes));
 }
 
 struct UnpackQ4K {
@@ -150,15 +146,15 @@ struct UnpackQ4K {
     out = interleave_field<4, 3>(rows + 4, stride, out);
     interleave_field<4, 32>(rows + 16, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
-    for (int part = 0; part < 4; ++part)
-#pragma GCC unroll 8
-      for (int u = 0; u < 8; ++u) {
-        const V8 codes = load_bytes(panel + 16 * kLanes + (8 * part + u) * kVectorBytes);
-        store_bytes(mask_bytes(codes, 15), out + (16 * part + u) * kVectorBytes);
-        store_bytes(mask_bytes(shift_bytes_right<4>(codes), 15), out + (16 * part + 8 + u) * kVectorBytes);
-      }
-    unpack_scales6(panel, out);
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
+    unpack_scales6(panel, sink);
+    for (int i = 0; i < 8; ++i) {
+      const Units codes = load_units(panel + 16 * kLanes + 4 * i * kVectorBytes);
+      const int g = i / 2 * 4 + i % 2;
+      sink.unsigned_group(g, low_nibbles(codes));
+      sink.unsigned_group(g + 2, high_nibbles(codes));
+    }
   }
 };
 
@@ -169,28 +165,22 @@ struct UnpackQ5K {
     out = interleave_field<4, 3>(rows + 4, stride, out);
     interleave_field<4, 40>(rows + 16, stride, out);
   }
-  // The low nibbles of part `part` take bit 2 part of `high`, the others the next.
-  template <int part>
-  static HWY_INLINE void unpack_part(const std::byte* panel, std::byte* out) {
-    constexpr int kLeft = part < 2 ? 4 - 2 * part : 0, kRight = part < 2 ? 0 : 2 * part - 4;
-    constexpr int kLeftNext = part < 2 ? 3 - 2 * part : 0, kRightNext = part < 2 ? 0 : 2 * part - 3;
-#pragma GCC unroll 8
-    for (int u = 0; u < 8; ++u) {
-      const V8 high = load_bytes(panel + 16 * kLanes + u * kVectorBytes);
-      const V8 codes = load_bytes(panel + 16 * kLanes + (8 + 8 * part + u) * kVectorBytes);
-      const V8 even = shift_bytes_right<kRight>(shift_bytes_left<kLeft>(high));
-      const V8 odd = shift_bytes_right<kRightNext>(shift_bytes_left<kLeftNext>(high));
-      store_bytes(hn::Or(mask_bytes(codes, 15), mask_bytes(even, 16)), out + (16 * part + u) * kVectorBytes);
-      store_bytes(hn::Or(mask_bytes(shift_bytes_right<4>(codes), 15), mask_bytes(odd, 16)),
-                  out + (16 * part + 8 + u) * kVectorBytes);
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
+    unpack_scales6(panel, sink);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const Units high = load_units(panel + 16 * kLanes + 4 * i * kVectorBytes);
+      const auto emit = [&](int part, const Units& even, const Units& odd) HWY_ATTR {
+        const Units codes = load_units(panel + 16 * kLanes + (8 + 8 * part + 4 * i) * kVectorBytes);
+        sink.unsigned_group(4 * part + i, join_units(low_nibbles(codes), even));
+        sink.unsigned_group(4 * part + 2 + i, join_units(high_nibbles(codes), odd));
+      };
+      emit(0, mask_units_left<4>(high, 16), mask_units_left<3>(high, 16));
+      emit(1, mask_units_left<2>(high, 16), mask_units_left<1>(high, 16));
+      emit(2, mask_units_left<0>(high, 16), mask_units_right<1>(high, 16));
+      emit(3, mask_units_right<2>(high, 16), mask_units_right<3>(high, 16));
     }
-  }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
-    unpack_part<0>(panel, out);
-    unpack_part<1>(panel, out);
-    unpack_part<2>(panel, out);
-    unpack_part<3>(panel, out);
-    unpack_scales6(panel, out);
   }
 };
 
@@ -200,28 +190,21 @@ struct UnpackQ6K {
     out = interleave_field<4, 52>(rows, stride, out);
     interleave_field<2, 1>(rows + 208, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
-    for (int half = 0; half < 2; ++half)
-#pragma GCC unroll 8
-      for (int u = 0; u < 8; ++u) {
-        const V8 low0 = load_bytes(panel + (16 * half + u) * kVectorBytes);
-        const V8 low1 = load_bytes(panel + (16 * half + 8 + u) * kVectorBytes);
-        const V8 high = load_bytes(panel + (32 + 8 * half + u) * kVectorBytes);
-        std::byte* to = out + (32 * half + u) * kVectorBytes;
-        store_bytes(hn::Or(mask_bytes(low0, 15), mask_bytes(shift_bytes_left<4>(high), 48)), to);
-        store_bytes(hn::Or(mask_bytes(low1, 15), mask_bytes(shift_bytes_left<2>(high), 48)),
-                    to + 8 * kVectorBytes);
-        store_bytes(hn::Or(mask_bytes(shift_bytes_right<4>(low0), 15), mask_bytes(high, 48)),
-                    to + 16 * kVectorBytes);
-        store_bytes(
-            hn::Or(mask_bytes(shift_bytes_right<4>(low1), 15), mask_bytes(shift_bytes_right<2>(high), 48)),
-            to + 24 * kVectorBytes);
-      }
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i)
-      store_scales<1, true>(load_bytes(panel + (48 + i) * kVectorBytes),
-                            out + kScales256 + 4 * i * kVectorBytes);
-    store_floats(load_f16(panel + 208 * kLanes), out + kScale256);
+    for (int i = 0; i < 4; ++i) emit_scales<1, true>(load_bytes(panel + (48 + i) * kVectorBytes), 4 * i, sink);
+    for (int i = 0; i < 4; ++i) {
+      const int unit = i / 2 * 16 + i % 2 * 4, g = i / 2 * 8 + i % 2;
+      const Units low0 = load_units(panel + unit * kVectorBytes);
+      const Units low1 = load_units(panel + (unit + 8) * kVectorBytes);
+      const Units high = load_units(panel + (32 + 4 * i) * kVectorBytes);
+      sink.unsigned_group(g, join_units(low_nibbles(low0), mask_units_left<4>(high, 48)));
+      sink.unsigned_group(g + 2, join_units(low_nibbles(low1), mask_units_left<2>(high, 48)));
+      sink.unsigned_group(g + 4, join_units(high_nibbles(low0), mask_units_left<0>(high, 48)));
+      sink.unsigned_group(g + 6, join_units(high_nibbles(low1), mask_units_right<2>(high, 48)));
+    }
+    sink.scale(load_f16(panel + 208 * kLanes));
   }
 };
 
@@ -232,34 +215,25 @@ struct UnpackIq4Xs {
     out = interleave_field<4, 1>(rows + 4, stride, out);
     interleave_field<4, 32>(rows + 8, stride, out);
   }
-  static HWY_INLINE void unpack(const std::byte* panel, std::byte* out) {
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
     const D32 d;
     const hn::Rebind<uint16_t, D32> du16;
     const V8 table = load_table(kIq4NlValues);
     V32 high = hn::PromoteTo(d, hn::LoadU(du16, reinterpret_cast<const uint16_t*>(panel + 2 * kLanes)));
     V32 low = hn::BitCast(d, load_bytes(panel + 4 * kLanes));
-    for (int g = 0; g < 8; ++g) {
-      const V32 scale =
-          hn::Sub(hn::Or(hn::And(low, hn::Set(d, 15)), hn::ShiftLeft<4>(hn::And(high, hn::Set(d, 3)))),
-                  hn::Set(d, 32));
+    for (int i = 0; i < 8; ++i) {
+      const V32 both = hn::Or(hn::And(low, hn::Set(d, 15)), hn::ShiftLeft<4>(hn::And(high, hn::Set(d, 3))));
+      const V32 scale = hn::Sub(both, hn::Set(d, 32));
       const V16 twice =
           hn::BitCast(D16(), hn::Or(hn::And(scale, hn::Set(d, 0xffff)), hn::ShiftLeft<16>(scale)));
-      const auto store = [&](V8 codes, int unit) HWY_ATTR {
-        const V8 values = hn::TableLookupBytes(table, mask_bytes(codes, 15));
-        std::byte* to = out + (8 * g + unit) * 2 * kVectorBytes;
-        store_words(hn::Mul(even_bytes(values), twice), to);
-        store_words(hn::Mul(odd_bytes(values), twice), to + kVectorBytes);
-      };
-#pragma GCC unroll 4
-      for (int u = 0; u < 4; ++u) {
-        const V8 codes = load_bytes(panel + 8 * kLanes + (4 * g + u) * kVectorBytes);
-        store(codes, u);
-        store(shift_bytes_right<4>(codes), 4 + u);
-      }
+      const Units codes = load_units(panel + 8 * kLanes + 4 * i * kVectorBytes);
+      sink.scaled_group(2 * i, look_up_units(table, low_nibbles(codes)), twice);
+      sink.scaled_group(2 * i + 1, look_up_units(table, high_nibbles(codes)), twice);
       low = hn::ShiftRight<4>(low);
       high = hn::ShiftRight<2>(high);
     }
-    store_floats(load_f16(panel), out + 128 * kVectorBytes);
+    sink.scale(load_f16(panel));
   }
 };
 

@@ -45,6 +45,10 @@ HWY_INLINE V8 load_unit(const std::byte* p) {
   return hn::BitCast(D8(), hn::Set(D32(), unit));
 }
 
+HWY_INLINE void prefetch_bytes(const std::byte* p, int64_t count) {
+  for (int64_t i = 0; i < count; i += 64) __builtin_prefetch(p + i, 0, 3);
+}
+
 // f16 of each lane.
 HWY_INLINE VF load_f16(const std::byte* p) {
   const hn::Rebind<hwy::float16_t, DF> d16;
