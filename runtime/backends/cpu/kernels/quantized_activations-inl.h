@@ -36,12 +36,15 @@ HWY_INLINE float quantize_block(const float* x, int64_t count, int8_t* codes) {
   return most / 127.0f;
 }
 
-// i16[2] for units of four codes: the sums of codes 0 and 1, 2 and 3, times -offset.
-HWY_INLINE void store_pair_sums(const int8_t* codes, int count, int offset, std::byte* out) {
+// What sums of products with codes begin with: the sum of the activations times -offset. Plain sums have a
+// unit's codes 0 and 1, 2 and 3 apart, in 16 bits each; VNNI's are one of 32 bits.
+HWY_INLINE void store_starts(const int8_t* codes, int count, int offset, std::byte* plain, std::byte* vnni) {
   int sums[2] = {0, 0};
   for (int i = 0; i < count; ++i) sums[i / 2 % 2] += codes[i];
   const int16_t words[2] = {static_cast<int16_t>(-offset * sums[0]), static_cast<int16_t>(-offset * sums[1])};
-  std::memcpy(out, words, sizeof words);
+  const int32_t sum = -offset * (sums[0] + sums[1]);
+  std::memcpy(plain, words, sizeof words);
+  std::memcpy(vnni, &sum, sizeof sum);
 }
 
 HWY_INLINE void store_float(float value, std::byte* out) { std::memcpy(out, &value, sizeof value); }
@@ -68,10 +71,9 @@ HWY_INLINE void quantize_activation_block(const QuantizedLayout& layout, const f
       int sum = 0;
       for (int i = 0; i < 32; ++i) sum += codes[i];
       std::memcpy(out, codes, 32);
-      store_pair_sums(codes, 32, layout.offset, out + 32);
+      store_starts(codes, 32, layout.offset, out + 32, out + 44);
       store_float(scale, out + 36);
       store_float(scale * static_cast<float>(sum), out + 40);
-      store_float(0, out + 44);
       return;
     }
     case DotForm::kUnsigned256: {
@@ -80,7 +82,7 @@ HWY_INLINE void quantize_activation_block(const QuantizedLayout& layout, const f
         int sum = 0;
         for (int i = 0; i < 16; ++i) sum += codes[16 * g + i];
         const auto word = static_cast<int16_t>(sum);
-        store_pair_sums(codes + 16 * g, 16, layout.offset, out + 256 + 4 * g);
+        store_starts(codes + 16 * g, 16, layout.offset, out + 256 + 4 * g, out + 368 + 4 * g);
         std::memcpy(out + 320 + 2 * g, &word, sizeof word);
       }
       store_float(scale, out + 352);

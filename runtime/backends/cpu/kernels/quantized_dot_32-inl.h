@@ -43,57 +43,63 @@ struct TileSums {
   }
 };
 
-// Adds kUnits units of unsigned codes to 16-bit sums.
-template <int kRows, int kUnits>
+// What sums begin with: zero, or what the activations say.
+template <class Products, bool kOffset>
+HWY_INLINE typename Products::Bytes load_start(const std::byte* p) {
+  const hn::DFromV<typename Products::Bytes> d;
+  return kOffset ? hn::BitCast(d, load_unit(p)) : hn::Zero(d);
+}
+
+// Adds products with kUnits units of unsigned codes.
+template <class Products, int kRows, int kUnits>
 HWY_INLINE void add_units(const std::byte* w, int64_t stride, const std::byte* x, int64_t x_stride,
-                          V16 (&sums)[kRows][2]) {
+                          typename Products::Bytes (&sums)[kRows][2]) {
 #pragma GCC unroll 8
   for (int u = 0; u < kUnits; ++u) {
     const V8 w0 = load_bytes(w + u * kVectorBytes), w1 = load_bytes(w + stride + u * kVectorBytes);
 #pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m) {
       const V8 unit = load_unit(x + m * x_stride + 4 * u);
-      sums[m][0] = add_in_order(sums[m][0], multiply_byte_pairs(w0, unit));
-      sums[m][1] = add_in_order(sums[m][1], multiply_byte_pairs(w1, unit));
+      sums[m][0] = Products::add_bytes(sums[m][0], w0, unit);
+      sums[m][1] = Products::add_bytes(sums[m][1], w1, unit);
     }
   }
 }
 
-// Activations: 32 codes i8; i16[2], minus the offset times the sums of codes 0 and 1, 2 and 3 of the units;
-// f32 scale; f32 scale times the sum of all codes.
+// Activations: 32 codes i8; start of plain sums; f32 scale; f32 scale times the sum of all codes; start of
+// VNNI's sums. A start is the sum of the codes times -offset.
 //
 // 16-bit sums: with an offset, 16 products of (code - offset) stay within 16 * 16 * 127 and sums on the way
 // wrap; without, half a block is summed at a time, 8 * 31 * 127 at most.
-template <bool kOffset, bool kMin, int kRows>
+template <class Products, bool kOffset, bool kMin, int kRows>
 void dot_unsigned_32(const DotOperands& o) {
   const DF d;
-  const V16 ones = hn::Set(D16(), 1);
   TileSums<kRows> tile(o.sums);
   const std::byte *w = o.panels, *x = o.x;
   for (int64_t b = 0; b < o.block_count; ++b, w += (kMin ? 10 : 9) * kVectorBytes, x += 48) {
     V32 dots[kRows][2];
-    V16 sums[kRows][2];
+    typename Products::Bytes sums[kRows][2];
 #pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m)
       sums[m][0] = sums[m][1] =
-          kOffset ? hn::BitCast(D16(), load_unit(x + m * o.x_stride + 32)) : hn::Zero(D16());
-    add_units<kRows, 4>(w, o.stride, x, o.x_stride, sums);
+          load_start<Products, kOffset>(x + m * o.x_stride + 32 + 12 * Products::kStart);
+    add_units<Products, kRows, 4>(w, o.stride, x, o.x_stride, sums);
     if constexpr (!kOffset) {
 #pragma GCC unroll 8
       for (int m = 0; m < kRows; ++m)
 #pragma GCC unroll 2
         for (int p = 0; p < 2; ++p) {
-          dots[m][p] = multiply_pairs(sums[m][p], ones);
-          sums[m][p] = hn::Zero(D16());
+          dots[m][p] = Products::finish(sums[m][p]);
+          sums[m][p] = load_start<Products, false>(x);
         }
     }
-    add_units<kRows, 4>(w + 4 * kVectorBytes, o.stride, x + 16, o.x_stride, sums);
+    add_units<Products, kRows, 4>(w + 4 * kVectorBytes, o.stride, x + 16, o.x_stride, sums);
 #pragma GCC unroll 2
     for (int p = 0; p < 2; ++p) {
       const VF scale = load_floats(w + p * o.stride + 8 * kVectorBytes);
 #pragma GCC unroll 8
       for (int m = 0; m < kRows; ++m) {
-        V32 dot = multiply_pairs(sums[m][p], ones);
+        V32 dot = Products::finish(sums[m][p]);
         if constexpr (!kOffset) dot = hn::Add(dot, dots[m][p]);
         const VF factor = hn::Mul(scale, hn::Set(d, load_float(x + m * o.x_stride + 36)));
         tile.sums[m][p] = hn::MulAdd(factor, hn::ConvertTo(d, dot), tile.sums[m][p]);
@@ -107,7 +113,7 @@ void dot_unsigned_32(const DotOperands& o) {
 }
 
 // Adds kUnits units of signed codes to 32-bit sums.
-template <int kRows, int kUnits>
+template <class Products, int kRows, int kUnits>
 HWY_INLINE void add_signed_units(const std::byte* w, int64_t stride, const std::byte* x, int64_t x_stride,
                                  V32 (&sums)[kRows][2]) {
 #pragma GCC unroll 16
@@ -117,14 +123,14 @@ HWY_INLINE void add_signed_units(const std::byte* w, int64_t stride, const std::
 #pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m) {
       const V16 pair = hn::BitCast(D16(), load_unit(x + m * x_stride + 4 * u));
-      sums[m][0] = add_in_order(sums[m][0], multiply_pairs(w0, pair));
-      sums[m][1] = add_in_order(sums[m][1], multiply_pairs(w1, pair));
+      sums[m][0] = Products::add_words(sums[m][0], w0, pair);
+      sums[m][1] = Products::add_words(sums[m][1], w1, pair);
     }
   }
 }
 
 // Activations: 32 codes i16, in a unit 0 2 1 3; f32 scale. kScales: 1, or 2 for halves with their own.
-template <int kScales, int kRows>
+template <class Products, int kScales, int kRows>
 void dot_signed_32(const DotOperands& o) {
   const DF d;
   TileSums<kRows> tile(o.sums);
@@ -136,8 +142,8 @@ void dot_signed_32(const DotOperands& o) {
       V32 sums[kRows][2];
 #pragma GCC unroll 8
       for (int m = 0; m < kRows; ++m) sums[m][0] = sums[m][1] = hn::Zero(D32());
-      add_signed_units<kRows, kUnits>(w + s * 2 * kUnits * kVectorBytes, o.stride, x + s * 8 * kUnits,
-                                      o.x_stride, sums);
+      add_signed_units<Products, kRows, kUnits>(w + s * 2 * kUnits * kVectorBytes, o.stride,
+                                                x + s * 8 * kUnits, o.x_stride, sums);
 #pragma GCC unroll 2
       for (int p = 0; p < 2; ++p) {
         const VF scale = load_floats(w + p * o.stride + (16 + s) * kVectorBytes);

@@ -15,32 +15,33 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// Activations: 256 codes i8; for each group of 16 i16[2], minus the offset times the sums of codes 0 and 1, 2
-// and 3 of its units; 16 sums i16 of groups; f32 scale.
+// Activations: 256 codes i8; for each group of 16 the start of plain sums; 16 sums i16 of groups; f32 scale;
+// at byte 368 for each group the start of VNNI's sums. A start is the sum of the group's codes times -offset.
 //
 // 16-bit sums: 8 products of a code of at most 31, or of a code of six bits minus its offset of 32 (sums on
 // the way wrap).
-template <bool kOffset, bool kMin, int kRows>
+template <class Products, bool kOffset, bool kMin, int kRows>
 void dot_unsigned_256(const DotOperands& o) {
   const DF d;
   TileSums<kRows> tile(o.sums);
   const std::byte *w = o.panels, *x = o.x;
-  for (int64_t b = 0; b < o.block_count; ++b, w += (kMin ? 90 : 81) * kVectorBytes, x += 368) {
+  for (int64_t b = 0; b < o.block_count; ++b, w += (kMin ? 90 : 81) * kVectorBytes, x += 432) {
     V32 dots[kRows][2];
 #pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m) dots[m][0] = dots[m][1] = hn::Zero(D32());
     for (int g = 0; g < 16; ++g) {
-      V16 sums[kRows][2];
+      typename Products::Bytes sums[kRows][2];
 #pragma GCC unroll 8
       for (int m = 0; m < kRows; ++m)
         sums[m][0] = sums[m][1] =
-            kOffset ? hn::BitCast(D16(), load_unit(x + m * o.x_stride + 256 + 4 * g)) : hn::Zero(D16());
-      add_units<kRows, 4>(w + 4 * g * kVectorBytes, o.stride, x + 16 * g, o.x_stride, sums);
+            load_start<Products, kOffset>(x + m * o.x_stride + 256 + 112 * Products::kStart + 4 * g);
+      add_units<Products, kRows, 4>(w + 4 * g * kVectorBytes, o.stride, x + 16 * g, o.x_stride, sums);
 #pragma GCC unroll 2
       for (int p = 0; p < 2; ++p) {
         const V16 scale = hn::BitCast(D16(), load_bytes(w + p * o.stride + kScales256 + g * kVectorBytes));
 #pragma GCC unroll 8
-        for (int m = 0; m < kRows; ++m) dots[m][p] = add_in_order(dots[m][p], multiply_pairs(sums[m][p], scale));
+        for (int m = 0; m < kRows; ++m)
+          dots[m][p] = add_in_order(dots[m][p], Products::scale(sums[m][p], scale));
       }
     }
 #pragma GCC unroll 2
@@ -64,7 +65,7 @@ void dot_unsigned_256(const DotOperands& o) {
 #pragma GCC unroll 8
           for (int m = 0; m < kRows; ++m) {
             const V16 sums = hn::BitCast(D16(), load_unit(x + m * o.x_stride + 320 + 4 * i));
-            mins[m] = add_in_order(mins[m], multiply_pairs(min, sums));
+            mins[m] = Products::add_words(mins[m], min, sums);
           }
         }
         const VF scale = load_floats(w + p * o.stride + kMinScale256);
@@ -80,7 +81,7 @@ void dot_unsigned_256(const DotOperands& o) {
 }
 
 // Activations: 256 codes i16, in a unit 0 2 1 3; f32 scale.
-template <int kRows>
+template <class Products, int kRows>
 void dot_signed_256(const DotOperands& o) {
   const DF d;
   TileSums<kRows> tile(o.sums);
@@ -90,7 +91,7 @@ void dot_signed_256(const DotOperands& o) {
 #pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m) dots[m][0] = dots[m][1] = hn::Zero(D32());
     for (int i = 0; i < 8; ++i)
-      add_signed_units<kRows, 8>(w + 16 * i * kVectorBytes, o.stride, x + 64 * i, o.x_stride, dots);
+      add_signed_units<Products, kRows, 8>(w + 16 * i * kVectorBytes, o.stride, x + 64 * i, o.x_stride, dots);
 #pragma GCC unroll 2
     for (int p = 0; p < 2; ++p) {
       const VF scale = load_floats(w + p * o.stride + 128 * kVectorBytes);

@@ -9,10 +9,10 @@
 
 namespace tessera::cpu {
 
-// Sums of one panel. `rows` are kLanes rows, `stride` bytes apart, or with stride 0 an interleaved panel; `next`
-// is fetched towards the end: the panel that follows, or null.
-using DotPanel = void(const std::byte* rows, int64_t stride, int64_t block_count, const std::byte* x, float* sums,
-                      const std::byte* next);
+// Sums of one panel. `rows` are kLanes rows, `stride` bytes apart, or with stride 0 an interleaved panel;
+// `next` is fetched towards the end: the panel that follows, or null.
+using DotPanel = void(const std::byte* rows, int64_t stride, int64_t block_count, const std::byte* x,
+                      float* sums, const std::byte* next);
 
 // Null for types without a vector unpacker.
 DotPanel* find_dot_panel(DType type);

@@ -81,7 +81,7 @@ int64_t activation_block_bytes(const QuantizedLayout& layout) {
   switch (layout.form) {
     case DotForm::kUnsigned32: return 32 + 16;
     case DotForm::kSigned32: return 64 + 16;
-    case DotForm::kUnsigned256: return 256 + 64 + 32 + 16;
+    case DotForm::kUnsigned256: return 256 + 64 + 32 + 16 + 64;
     case DotForm::kSigned256: return 512 + 16;
   }
   return 0;

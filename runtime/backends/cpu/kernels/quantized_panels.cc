@@ -146,8 +146,8 @@ void PanelUnpacker::unpack(int64_t row, int64_t block_begin, int64_t block_count
                            const std::byte* next) const {
   if (unpack_blocks_ == nullptr) return unpack_rows(row, block_begin, block_count, out);
   if (row + lanes_ > w_.N) return unpack_last_rows(row, block_begin, block_count, out);
-  unpack_blocks_(find_block(row, block_begin), w_.interleaved ? 0 : row_bytes_, block_count, block_bytes_, out,
-                 next);
+  unpack_blocks_(find_block(row, block_begin), w_.interleaved ? 0 : row_bytes_, block_count, block_bytes_,
+                 out, next);
 }
 
 // Without a vector unpacker. A block of the file may be several unpacked ones.
@@ -173,10 +173,9 @@ void PanelUnpacker::unpack_last_rows(int64_t row, int64_t block_begin, int64_t b
   for (int64_t b = 0; b < block_count; b += batch) {
     const int64_t count = std::min(batch, block_count - b);
     for (int64_t lane = 0; lane < lanes_; ++lane)
-      std::memcpy(
-          rows + lane * kBytes,
-          w_.data + std::min(row + lane, w_.N - 1) * row_bytes_ + (block_begin + b) * file_bytes_,
-          static_cast<size_t>(count * file_bytes_));
+      std::memcpy(rows + lane * kBytes,
+                  w_.data + std::min(row + lane, w_.N - 1) * row_bytes_ + (block_begin + b) * file_bytes_,
+                  static_cast<size_t>(count * file_bytes_));
     unpack_blocks_(rows, kBytes, count, block_bytes_, out + b * block_bytes_, nullptr);
   }
 }

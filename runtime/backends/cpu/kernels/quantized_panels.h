@@ -12,8 +12,8 @@ class PanelUnpacker {
   PanelUnpacker(const QuantizedLayout& layout, const BlockMatrix& w);
 
   // Writes unpacked blocks [block_begin, block_begin + block_count) of rows [row, row + lanes), block_bytes()
-  // apart. Rows past the last one of W repeat it. block_begin * layout.elements() is a multiple of 256, and so
-  // is the end unless it is the end of K. In an interleaved matrix `row` is a multiple of the lanes.
+  // apart. Rows past the last one of W repeat it. block_begin * layout.elements() is a multiple of 256, and
+  // so is the end unless it is the end of K. In an interleaved matrix `row` is a multiple of the lanes.
   //
   // `next`, or null: where the blocks begin that will be unpacked after these, as many; they are fetched.
   void unpack(int64_t row, int64_t block_begin, int64_t block_count, std::byte* out,

@@ -2,8 +2,10 @@
 // quantised row while it is in registers. Layouts of unpacked blocks:
 //   kUnsigned32:  codes u8 [8 units][lane][4], scale f32 [lane], minimum f32 [lane] where the type has one
 //   kSigned32:    codes i16 [8 units][2][lane][2], scale f32 [lane]
-//   kUnsigned256: codes u8 [64 units][lane][4]; integer scales of groups, twice each, i16 [16][lane][2]; scale f32
-//                 [lane]; where the type has minima, integer minima of groups i16 [8][lane][2], their scale f32
+//   kUnsigned256: codes u8 [64 units][lane][4]; integer scales of groups, twice each, i16 [16][lane][2];
+//   scale f32
+//                 [lane]; where the type has minima, integer minima of groups i16 [8][lane][2], their scale
+//                 f32
 //   kSigned256:   codes times integer scales i16 [64 units][2][lane][2], scale f32 [lane]
 // Signed codes are split into elements 0 and 2, then 1 and 3 of a unit.
 #if defined(TSR_QUANTIZED_SINKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,6 +15,7 @@
 #define TSR_QUANTIZED_SINKS_INL_H_
 #endif
 
+#include "runtime/backends/cpu/kernels/quantized_dot_32-inl.h"
 #include "runtime/backends/cpu/kernels/quantized_unpack_32-inl.h"
 #include "runtime/backends/cpu/kernels/quantized_unpack_k-inl.h"
 
@@ -73,21 +76,20 @@ struct DotUnsigned32 {
 
   HWY_INLINE void begin(const std::byte* block) {
     x = block;
-    sums = kOffset ? hn::BitCast(D16(), load_unit(x + 32)) : hn::Zero(D16());
+    sums = load_start<PlainSums, kOffset>(x + 32);
     dots = hn::Zero(D32());
   }
   HWY_INLINE void unsigned_group(int g, const Units& units) {
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i)
-      sums = add_in_order(sums, multiply_byte_pairs(units.u[i], load_unit(x + 16 * g + 4 * i)));
+    for (int i = 0; i < 4; ++i) sums = PlainSums::add_bytes(sums, units.u[i], load_unit(x + 16 * g + 4 * i));
     if (!kOffset) {
-      dots = hn::Add(dots, multiply_pairs(sums, hn::Set(D16(), 1)));
+      dots = hn::Add(dots, PlainSums::finish(sums));
       sums = hn::Zero(D16());
     }
   }
   HWY_INLINE void scale(VF scale) {
     const DF d;
-    if (kOffset) dots = multiply_pairs(sums, hn::Set(D16(), 1));
+    if (kOffset) dots = PlainSums::finish(sums);
     total = hn::MulAdd(hn::Mul(scale, hn::Set(d, load_float(x + 36))), hn::ConvertTo(d, dots), total);
   }
   HWY_INLINE void min(VF min) { total = hn::MulAdd(min, hn::Set(DF(), load_float(x + 40)), total); }
@@ -98,10 +100,8 @@ struct DotUnsigned32 {
 HWY_INLINE V32 add_signed_products(V32 dots, const Units& units, const std::byte* x) {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    dots = add_in_order(
-        dots, multiply_pairs(even_bytes(units.u[i]), hn::BitCast(D16(), load_unit(x + 8 * i))));
-    dots = add_in_order(
-        dots, multiply_pairs(odd_bytes(units.u[i]), hn::BitCast(D16(), load_unit(x + 8 * i + 4))));
+    dots = PlainSums::add_words(dots, even_bytes(units.u[i]), hn::BitCast(D16(), load_unit(x + 8 * i)));
+    dots = PlainSums::add_words(dots, odd_bytes(units.u[i]), hn::BitCast(D16(), load_unit(x + 8 * i + 4)));
   }
   return dots;
 }
@@ -134,7 +134,7 @@ struct DotUnsigned256 {
   VF factor, min_factor, total;
   int16_t* scales;  // of the block's groups: [16][lane][2]
 
-  static constexpr int64_t kActivationBytes = 368;
+  static constexpr int64_t kActivationBytes = 432;
 
   HWY_INLINE void begin(const std::byte* block) {
     x = block;
@@ -142,15 +142,13 @@ struct DotUnsigned256 {
   }
   HWY_INLINE void group_scale(int g, V16 twice) { hn::Store(twice, D16(), scales + g * 2 * kLanes); }
   HWY_INLINE void group_min(int i, V16 pair) {
-    mins = add_in_order(mins, multiply_pairs(pair, hn::BitCast(D16(), load_unit(x + 320 + 4 * i))));
+    mins = PlainSums::add_words(mins, pair, hn::BitCast(D16(), load_unit(x + 320 + 4 * i)));
   }
   HWY_INLINE void unsigned_group(int g, const Units& units) {
-    V16 sums = multiply_byte_pairs(units.u[0], load_unit(x + 16 * g));
-    if (kOffset) sums = hn::Add(sums, hn::BitCast(D16(), load_unit(x + 256 + 4 * g)));
+    V16 sums = load_start<PlainSums, kOffset>(x + 256 + 4 * g);
 #pragma GCC unroll 4
-    for (int i = 1; i < 4; ++i)
-      sums = add_in_order(sums, multiply_byte_pairs(units.u[i], load_unit(x + 16 * g + 4 * i)));
-    dots = add_in_order(dots, multiply_pairs(sums, hn::Load(D16(), scales + g * 2 * kLanes)));
+    for (int i = 0; i < 4; ++i) sums = PlainSums::add_bytes(sums, units.u[i], load_unit(x + 16 * g + 4 * i));
+    dots = add_in_order(dots, PlainSums::scale(sums, hn::Load(D16(), scales + g * 2 * kLanes)));
   }
   HWY_INLINE void scale(VF scale) { factor = hn::Mul(scale, hn::Set(DF(), load_float(x + 352))); }
   HWY_INLINE void min(VF scale) { min_factor = hn::Mul(scale, hn::Set(DF(), load_float(x + 352))); }

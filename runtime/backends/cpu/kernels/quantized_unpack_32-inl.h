@@ -1,5 +1,5 @@
-// Unpackers of block types of 32 elements, per instruction set. unpack(panel, sink) hands one interleaved block
-// of kLanes rows to a sink, 16 elements (a group) at a time:
+// Unpackers of block types of 32 elements, per instruction set. unpack(panel, sink) hands one interleaved
+// block of kLanes rows to a sink, 16 elements (a group) at a time:
 //   sink.unsigned_group(g, units)  codes u8; the type's offset is not subtracted
 //   sink.signed_group(g, units)    codes i8
 //   sink.scale(f32), sink.min(f32)

@@ -1,5 +1,5 @@
-// Unpackers of block types of 256 elements, per instruction set, as those of quantized_unpack_32-inl.h. Integer
-// scales come before the codes:
+// Unpackers of block types of 256 elements, per instruction set, as those of quantized_unpack_32-inl.h.
+// Integer scales come before the codes:
 //   sink.group_scale(g, i16[2])  scale of group g (0 to 15), twice
 //   sink.group_min(i, i16[2])    integer minima of groups 2 i and 2 i + 1
 //   sink.min(f32)                the scale of the minima, which are subtracted
@@ -193,7 +193,8 @@ struct UnpackQ6K {
   template <class Sink>
   static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) emit_scales<1, true>(load_bytes(panel + (48 + i) * kVectorBytes), 4 * i, sink);
+    for (int i = 0; i < 4; ++i)
+      emit_scales<1, true>(load_bytes(panel + (48 + i) * kVectorBytes), 4 * i, sink);
     for (int i = 0; i < 4; ++i) {
       const int unit = i / 2 * 16 + i % 2 * 4, g = i / 2 * 8 + i % 2;
       const Units low0 = load_units(panel + unit * kVectorBytes);

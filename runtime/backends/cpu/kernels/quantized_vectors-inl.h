@@ -82,7 +82,7 @@ HWY_INLINE V16 odd_bytes(V8 v) { return hn::ShiftRight<8>(hn::BitCast(D16(), v))
 
 // w[2i] * x[2i] + w[2i + 1] * x[2i + 1], w unsigned and at most 127, x signed.
 HWY_INLINE V16 multiply_byte_pairs(V8 w, V8 x) {
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
   return V16{_mm512_maddubs_epi16(w.raw, x.raw)};
 #elif HWY_TARGET == HWY_AVX2
   return V16{_mm256_maddubs_epi16(w.raw, x.raw)};
@@ -99,7 +99,7 @@ HWY_INLINE V16 multiply_byte_pairs(V8 w, V8 x) {
 
 // a[2i] * b[2i] + a[2i + 1] * b[2i + 1].
 HWY_INLINE V32 multiply_pairs(V16 a, V16 b) {
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
   return V32{_mm512_madd_epi16(a.raw, b.raw)};
 #elif HWY_TARGET == HWY_AVX2
   return V32{_mm256_madd_epi16(a.raw, b.raw)};
@@ -125,6 +125,78 @@ HWY_INLINE V add_in_order(V sum, V term) {
   asm("" : "+v"(result.raw));
 #endif
   return result;
+}
+
+// ---- sums of products
+//
+// Without VNNI: products of bytes are summed in 16 bits, two sums in a lane; what adds those to 32 bits
+// multiplies with an integer scale too. `twice`: a scale of 16 bits, twice in a lane.
+struct PlainSums {
+  using Bytes = V16;
+  static constexpr int64_t kStart = 0;  // which start of activations: see quantized_activations-inl.h
+  static HWY_INLINE V16 add_bytes(V16 sums, V8 w, V8 x) {
+    return add_in_order(sums, multiply_byte_pairs(w, x));
+  }
+  static HWY_INLINE V32 finish(V16 sums) { return multiply_pairs(sums, hn::Set(D16(), 1)); }
+  static HWY_INLINE V32 scale(V16 sums, V16 twice) { return multiply_pairs(sums, twice); }
+  static HWY_INLINE V32 add_words(V32 sums, V16 a, V16 b) { return add_in_order(sums, multiply_pairs(a, b)); }
+};
+
+// With VNNI, AVX-512 VNNI or AVX-VNNI: four products of bytes, or two of words, are added to a 32-bit sum.
+// The instructions are written out because no target of Highway 1.0.3 stands for them.
+#undef TSR_QUANTIZED_VNNI
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+#define TSR_QUANTIZED_VNNI 1
+#else
+#define TSR_QUANTIZED_VNNI 0
+#endif
+#ifndef TSR_EMULATE_VNNI  // 1 tries the code on any x86 machine
+#define TSR_EMULATE_VNNI 0
+#endif
+struct VnniSums {
+  using Bytes = V32;
+  static constexpr int64_t kStart = 1;
+  static HWY_INLINE V32 add_bytes(V32 sums, V8 w, V8 x) {
+#if TSR_QUANTIZED_VNNI && !TSR_EMULATE_VNNI
+#if HWY_TARGET == HWY_AVX2
+    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums.raw) : "x"(w.raw), "x"(x.raw));
+#else
+    asm("vpdpbusd %2, %1, %0" : "+v"(sums.raw) : "v"(w.raw), "v"(x.raw));
+#endif
+    return sums;
+#else
+    return hn::Add(sums, PlainSums::finish(multiply_byte_pairs(w, x)));
+#endif
+  }
+  static HWY_INLINE V32 finish(V32 sums) { return sums; }
+  static HWY_INLINE V32 scale(V32 sums, V16 twice) {
+    return hn::Mul(sums, hn::ShiftRight<16>(hn::BitCast(D32(), twice)));
+  }
+  static HWY_INLINE V32 add_words(V32 sums, V16 a, V16 b) {
+#if TSR_QUANTIZED_VNNI && !TSR_EMULATE_VNNI
+#if HWY_TARGET == HWY_AVX2
+    asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sums.raw) : "x"(a.raw), "x"(b.raw));
+#else
+    asm("vpdpwssd %2, %1, %0" : "+v"(sums.raw) : "v"(a.raw), "v"(b.raw));
+#endif
+    return sums;
+#else
+    return hn::Add(sums, multiply_pairs(a, b));
+#endif
+  }
+};
+
+// Whether this CPU has what VnniSums takes in this target.
+HWY_INLINE bool has_vnni() {
+#if TSR_EMULATE_VNNI
+  return true;
+#elif TSR_QUANTIZED_VNNI && HWY_TARGET == HWY_AVX2
+  return __builtin_cpu_supports("avxvnni");
+#elif TSR_QUANTIZED_VNNI
+  return __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
 }
 
 // ---- rows to panels
