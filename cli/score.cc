@@ -18,7 +18,7 @@ namespace {
 
 struct Arguments : Common {
   std::string model, file;
-  std::optional<std::string> weights, precision;
+  std::optional<std::string> weights, precision, activations;
   std::optional<int64_t> seq, stride, batch;
   std::string bos = "auto";
   bool lines = false, ids = false, special = false;
@@ -249,6 +249,10 @@ void register_score(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--precision", args->precision,
                       "f32, tf32 or bf16: what is computed in (default: f32)");
+  command->add_option(
+      "--activations", args->activations,
+      "f32 or q8: what multiplies weights of block types, rows of q8 being rounded to 8 bits first; "
+      "auto: q8 where the devices have such kernels (default: auto)");
   command->add_option("--weights", args->weights,
                       "bf16, int8 or int4: how matrices are kept (default: as they are)");
   command->add_flag("--special", args->special,
@@ -271,6 +275,7 @@ void register_score(CLI::App& app) {
     set(options, "bos", args->bos);
     set(options, "precision", args->precision);
     set(options, "weights", args->weights);
+    set(options, "activations", args->activations);
     const Scorer scorer = make_interruptible<Scorer>(tsr_scorer_new, runtime, model.get(),
                                                      static_cast<const tsr_options*>(options.get()));
     const Scores scores = score(*args, scorer.get(), texts);

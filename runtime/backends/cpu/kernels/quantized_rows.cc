@@ -1,8 +1,9 @@
 // Products with quantised activations. Two threads of a Zen 3 (AVX2), W [24576, 4096], plain reads at 20.9
 // GB/s, f32 Gemm at 160 GFLOP/s; bench: bench_quantized --threads 2
-//   1 row, interleaved: 17 to 22.5 GB/s of W for every type with a vector unpacker; from the file's layout 11
-//   to 20 512 rows: q4_0 399, q4_k 347, q6_k 348, q8_0 234, iq4_xs 216 GFLOP/s. Registers alone allow 708
-//   with sums of 16 bits, 346 with products of words (q8_0, iq4_nl, iq4_xs).
+//   1 row      17 to 22.5 GB/s of W, interleaved, for every type with a vector unpacker; 11 to 20 in the
+//              file's layout
+//   512 rows   q4_0 399, q4_k 347, q6_k 348, q8_0 234, iq4_xs 216 GFLOP/s. Registers alone allow 708 with
+//              sums of 16 bits, 346 with products of words (q8_0, iq4_nl, iq4_xs)
 #include "runtime/backends/cpu/kernels/quantized_rows.h"
 
 #include <algorithm>
