@@ -1,6 +1,7 @@
 #include "runtime/box_copy.h"
 
 #include <array>
+#include <cstring>
 
 #include "graph/base/status.h"
 #include "runtime/host_services.h"
@@ -94,6 +95,53 @@ Status copy_out_of_slot(const tsr_backend_api& api, tsr_abi_stream* stream, cons
   return for_each_group(strips, [&](int64_t global_at, int64_t local_at) {
     return take_error(api.copy(stream, static_cast<const std::byte*>(local) + local_at, global + global_at,
                                strips.rows, strips.row_bytes, strips.row_bytes, strips.global_stride_bytes));
+  });
+}
+
+std::optional<int64_t> find_in_place(const TensorType& type, const Box& box) {
+  if (box_elements(box) == 0) return 0;
+  const Strips strips = strips_of(type, box);
+  if (strips.rows > 1 && strips.row_bytes != strips.global_stride_bytes) return std::nullopt;
+  int64_t step = strips.rows > 1 ? strips.rows * strips.row_bytes : strips.row_bytes;
+  for (int i = 0; i < strips.outer_dims; ++i) {
+    if (strips.counts[static_cast<size_t>(i)] == 1) continue;
+    if (strips.strides_bytes[static_cast<size_t>(i)] != step) return std::nullopt;
+    step *= strips.counts[static_cast<size_t>(i)];
+  }
+  return strips.first_byte;
+}
+
+namespace {
+
+// visit(global, local, bytes) for every row, until it returns false.
+template <class Visit>
+bool for_each_row(const TensorType& type, const Box& box, Visit visit) {
+  if (box_elements(box) == 0) return true;
+  const Strips strips = strips_of(type, box);
+  return for_each_group(
+             strips,
+             [&](int64_t global_at, int64_t local_at) {
+               for (int64_t row = 0; row < strips.rows; ++row)
+                 if (!visit(global_at + row * strips.global_stride_bytes, local_at + row * strips.row_bytes,
+                            static_cast<size_t>(strips.row_bytes)))
+                   return Status(StatusCode::kAborted, "");
+               return Status();
+             })
+      .ok();
+}
+
+}  // namespace
+
+void copy_box(const std::byte* global, const TensorType& type, const Box& box, std::byte* local) {
+  for_each_row(type, box, [&](int64_t from, int64_t to, size_t bytes) {
+    std::memcpy(local + to, global + from, bytes);
+    return true;
+  });
+}
+
+bool equals_box(const std::byte* global, const TensorType& type, const Box& box, const std::byte* local) {
+  return for_each_row(type, box, [&](int64_t from, int64_t to, size_t bytes) {
+    return std::memcmp(local + to, global + from, bytes) == 0;
   });
 }
 

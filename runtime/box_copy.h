@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "graph/base/shape.h"
 #include "graph/sharding_spec.h"
@@ -17,5 +18,11 @@ Status copy_into_slot(const tsr_backend_api& api, tsr_abi_stream* stream, const 
                       const TensorType& type, const Box& box, void* local);
 Status copy_out_of_slot(const tsr_backend_api& api, tsr_abi_stream* stream, const void* local,
                         const TensorType& type, const Box& box, std::byte* global);
+
+// Where the box begins in the global tensor, in bytes, if its bytes lie there as they lie in a slot: one run.
+std::optional<int64_t> find_in_place(const TensorType& type, const Box& box);
+// The same copy inside host memory.
+void copy_box(const std::byte* global, const TensorType& type, const Box& box, std::byte* local);
+bool equals_box(const std::byte* global, const TensorType& type, const Box& box, const std::byte* local);
 
 }  // namespace tessera

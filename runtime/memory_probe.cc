@@ -14,14 +14,16 @@ bool is_persistent(SlotKind kind) { return kind != SlotKind::kTransient && kind 
 }  // namespace
 
 MemoryProbe::MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, Tier tier, void* arena,
-                         const RankProgram& program)
+                         const RankProgram& program, int64_t shared_bytes)
     : api_(api),
       stream_(stream),
       tier_(tier),
       arena_(static_cast<std::byte*>(arena)),
+      begin_(shared_bytes),
       arena_bytes_(tier == Tier::kDevice ? program.arena_bytes : program.host_arena_bytes),
       runs_(program.entries.size()),
-      window_(static_cast<size_t>(kWindowBytes)) {
+      window_(static_cast<size_t>(kWindowBytes)),
+      highest_(shared_bytes) {
   lent_.resize(program.entries.size());
   const bool lends = tier == Tier::kDevice && (api.flags & TSR_BACKEND_BLOCKING) == 0;
   for (size_t entry = 0; entry < lent_.size() && lends; ++entry)
@@ -33,7 +35,7 @@ MemoryProbe::MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, Tie
       }
   std::vector<Interval> covered;
   for (const Slot& slot : program.slots)
-    if (slot.tier == tier && slot.bytes > 0 && is_persistent(slot.kind))
+    if (slot.tier == tier && slot.bytes > 0 && slot.offset >= begin_ && is_persistent(slot.kind))
       covered.push_back({slot.offset, slot.offset + slot.bytes});
   std::ranges::sort(covered, {}, &Interval::begin);
   for (const Interval& interval : covered) {
@@ -42,7 +44,7 @@ MemoryProbe::MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, Tie
     else
       persistent_.push_back(interval);
   }
-  int64_t at = 0;
+  int64_t at = begin_;
   for (const Interval& interval : persistent_) {
     if (at < interval.begin) transient_.push_back({at, interval.begin});
     at = interval.end;
@@ -50,7 +52,7 @@ MemoryProbe::MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, Tie
   if (at < arena_bytes_) transient_.push_back({at, arena_bytes_});
 }
 
-Status MemoryProbe::poison_all() { return fill({{0, arena_bytes_}}, kPatternA); }
+Status MemoryProbe::poison_all() { return fill({{begin_, arena_bytes_}}, kPatternA); }
 
 Status MemoryProbe::before_run(size_t entry) {
   if (runs_[entry] >= 2) return {};

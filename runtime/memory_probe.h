@@ -21,9 +21,10 @@ namespace tessera {
 
 class MemoryProbe {
  public:
-  // `arena` is that of `tier`, device or host.
+  // `arena` is that of `tier`, device or host. Its first `shared_bytes`, of parameters that lie elsewhere,
+  // count as touched.
   MemoryProbe(const tsr_backend_api& api, tsr_abi_stream* stream, Tier tier, void* arena,
-              const RankProgram& program);
+              const RankProgram& program, int64_t shared_bytes = 0);
 
   Status poison_all();
   Status before_run(size_t entry);
@@ -46,7 +47,7 @@ class MemoryProbe {
   tsr_abi_stream* stream_;
   Tier tier_;
   std::byte* arena_;
-  int64_t arena_bytes_;
+  int64_t begin_, arena_bytes_;
   std::vector<Interval> persistent_, transient_;  // disjoint, sorted; together the arena
   std::vector<int32_t> runs_;                     // by entry
   std::vector<int64_t> lent_;                     // by entry: end of its last workspace, counted as touched

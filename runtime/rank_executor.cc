@@ -41,8 +41,10 @@ Result<std::unique_ptr<RankExecutor>> RankExecutor::create(const Executable::Imp
                                                            RunSignals& signals) {
   std::unique_ptr<RankExecutor> made(new RankExecutor(executable, rank, options, signals));
   const auto build = [&]() -> Status {
-    TSR_ASSIGN_OR_RETURN(made->memory_,
-                         RankMemory::create(made->api_, made->device_, made->program_, options.file_folder));
+    TSR_ASSIGN_OR_RETURN(
+        made->memory_,
+        RankMemory::create(made->api_, made->device_, made->program_, options.file_folder,
+                           options.weights ? options.weights->of_rank(rank) : std::vector<SharedWeight>()));
     TSR_RETURN_IF_ERROR(made->resolve());
     made->give_threads();
     return {};
@@ -158,6 +160,20 @@ Status RankExecutor::prepare_issue(size_t entry, std::span<RankStream* const> st
     capture.allow();
   else if (is_wanted)
     capture.refuse(sends ? "it sends and receives by way of the host" : "it reads or writes a file");
+  return {};
+}
+
+// Only backends that block have shared weights: no launch holds addresses.
+Status RankExecutor::unshare(int32_t slot) {
+  const SlotRef ref{slot, 0};
+  const auto* before = static_cast<const std::byte*>(memory_->address(ref));
+  TSR_RETURN_IF_ERROR(memory_->unshare(slot));
+  const MovedBytes moved{before, program_.slots[static_cast<size_t>(slot)].bytes,
+                         static_cast<std::byte*>(memory_->address(ref))};
+  resolver_->move(moved);
+  for (const auto& stream : streams_)
+    for (std::vector<Step>& steps : stream->steps)
+      for (Step& step : steps) step.in = moved.moved(step.in);
   return {};
 }
 

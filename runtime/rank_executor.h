@@ -49,6 +49,8 @@ class RankExecutor {
 
   const RankProgram& program() const { return program_; }
   RankMemory& memory() { return *memory_; }
+  // Between runs: gives a shared weight's slot memory of its own, which instructions use from then on.
+  Status unshare(int32_t slot);
   tsr_abi_stream* stream() const { return streams_[0]->stream; }  // for copies between runs
   void set_comms(RankComms comms) { comms_ = std::move(comms); }
   // Drops graphs that hold communicators, before these end. Entries that communicate start over.

@@ -1,26 +1,40 @@
 // RankMemory: the arenas of one rank, one for each tier: device and host memory from the backend, and a file.
+// Read-only parameters at the bottom of the device arena may lie outside of it, in memory that other sessions
+// use too; that part of the arena then does not exist.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "graph/program.h"
 #include "runtime/backend_abi.h"
 #include "runtime/file_arena.h"
+#include "runtime/shared_weights.h"
 
 namespace tessera {
 
 class RankMemory {
  public:
-  // `file_folder`: see FileArena.
+  // `file_folder`: see FileArena. `weights`: of this rank, by slot; of all its read-only parameters, or empty.
   static Result<std::unique_ptr<RankMemory>> create(const tsr_backend_api& api, tsr_abi_device* device,
                                                     const RankProgram& program,
-                                                    const std::string& file_folder);
+                                                    const std::string& file_folder,
+                                                    std::vector<SharedWeight> weights = {});
   ~RankMemory();
   RankMemory(const RankMemory&) = delete;
   RankMemory& operator=(const RankMemory&) = delete;
 
-  void* arena(Tier tier) const { return arenas_[static_cast<size_t>(tier)]; }  // null for the file tier
+  // Where offset 0 of the tier's arena is, or would be: bytes below `shared_bytes` do not exist. Null for the
+  // file tier.
+  void* arena(Tier tier) const { return arenas_[static_cast<size_t>(tier)]; }
+  int64_t shared_bytes() const { return shared_bytes_; }  // of the device arena; a multiple of its alignment
+  bool is_shared(const SlotRef& ref) const {
+    return !weights_.empty() && ref.slot >= 0 && weights_[static_cast<size_t>(ref.slot)].data != nullptr &&
+           !is_own_[static_cast<size_t>(ref.slot)];
+  }
+  // Gives the slot memory of its own, with the same contents. Addresses change.
+  Status unshare(int32_t slot);
   FileArena* file() const { return file_.get(); }  // null when the file tier is empty
   const Slot& slot(const SlotRef& ref) const { return program_.slots[static_cast<size_t>(ref.slot)]; }
   bool in_file(const SlotRef& ref) const { return ref.slot >= 0 && slot(ref).tier == Tier::kFile; }
@@ -37,11 +51,15 @@ class RankMemory {
   RankMemory(const tsr_backend_api& api, tsr_abi_device* device, const RankProgram& program)
       : api_(api), device_(device), program_(program) {}
   Status allocate(const std::string& file_folder);
+  Status take_weights(std::vector<SharedWeight> weights);
 
   const tsr_backend_api& api_;
   tsr_abi_device* device_;
   const RankProgram& program_;
   void* arenas_[3] = {nullptr, nullptr, nullptr};
+  int64_t shared_bytes_ = 0;
+  std::vector<SharedWeight> weights_;  // by slot; empty: all lie in the arena
+  std::vector<bool> is_own_;           // by slot: no other session uses it
   std::unique_ptr<FileArena> file_;
 };
 

@@ -189,11 +189,12 @@ Status Session::Impl::setup() {
       for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
         if (rank->memory().arena(tier) == nullptr) continue;
         mine.emplace_back(executable->impl().api(), rank->stream(), tier, rank->memory().arena(tier),
-                          rank->program());
+                          rank->program(), tier == Tier::kDevice ? rank->memory().shared_bytes() : 0);
         TSR_RETURN_IF_ERROR(mine.back().poison_all());
       }
     }
   }
+  values.note_shared();
   TSR_RETURN_IF_ERROR(connect());
   TSR_RETURN_IF_ERROR(values.zero_states());
   may_spin = static_cast<int32_t>(ranks.size()) <= executable->devices().impl().threads;
@@ -418,6 +419,11 @@ Result<HostTensor> Session::fetch(std::string_view entry, std::string_view outpu
 
 Status Session::zero_state() { return impl_->values.zero_states(); }
 
+bool Session::is_shared(std::string_view name) const {
+  const Result<SessionTensor*> found = impl_->values.find_tensor(name);
+  return found.ok() && impl_->values.is_shared(**found);
+}
+
 // ---- reports
 
 std::vector<MemoryReport> Session::memory() {
@@ -438,6 +444,7 @@ std::vector<MemoryReport> Session::memory() {
     if (const FileArena* file = impl_->ranks[rank]->memory().file(); file != nullptr)
       report.file_measured_bytes = file->highest();
     report.max_live_bytes = program.max_live_bytes;
+    report.shared_bytes = impl_->ranks[rank]->memory().shared_bytes();
     if (impl_->used_before[rank] >= 0) {
       report.device_predicted_bytes = impl_->used_before[rank] + impl_->arenas_on_device_of(rank);
       const Result<int64_t> used = used_memory(impl_->executable->impl(), rank);

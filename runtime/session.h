@@ -20,6 +20,8 @@
 
 namespace tessera {
 
+class SharedWeights;
+
 class Executable {
  public:
   // Verifies the Program, prepares exactly the recorded kernel variants. No arena is allocated yet.
@@ -52,6 +54,8 @@ struct SessionOptions {
   // never. Needs a backend that blocks: others wait inside their driver.
   double watchdog_s = 0;
   std::optional<StreamOptions> streams = {};  // streams that may overlap; none: usual_streams
+  // Memory of all its read-only parameters (shared_weights.h), which then have values; null: in the arena.
+  std::shared_ptr<const SharedWeights> weights = {};
   uint64_t perturbation_seed = 0;  // tests: short random waits before instructions and inside communicators
 };
 
@@ -63,6 +67,7 @@ struct MemoryReport {
   int64_t host_predicted_bytes = 0, host_measured_bytes = -1;
   int64_t file_predicted_bytes = 0, file_measured_bytes = 0;
   int64_t max_live_bytes = 0;
+  int64_t shared_bytes = 0;  // of the device tier's arena: weights in memory that other sessions may use too
   // Memory of the whole device, all users included: predicted is the amount used before this session's arenas
   // plus those; measured is the amount used now. -1 where the backend does not tell.
   int64_t device_predicted_bytes = -1, device_measured_bytes = -1;
@@ -82,7 +87,8 @@ class Session {
   ~Session();
 
   // Parameters, constants and state by name, whole (global) tensors; scattered to every rank that holds a
-  // part. State not written starts as zeros. Types must match exactly.
+  // part. State not written starts as zeros. Types must match exactly. A shared weight becomes one of its own
+  // where the value is another.
   Status write(std::string_view name, const HostTensor& value);
   // The global value of a parameter or state, assembled from its pieces (owner: the lowest rank listing a
   // box).
@@ -101,6 +107,7 @@ class Session {
   bool failed() const;  // since the last failed or cancelled run, until restore
   Status restore();     // after an error: communicators are made again; state must be written again
   Status zero_state();  // all state to zeros
+  bool is_shared(std::string_view name) const;  // whether the parameter lies in shared memory, on all ranks
 
   std::vector<MemoryReport> memory();
   std::vector<CommReport> communication() const;

@@ -125,6 +125,22 @@ void SessionValues::note_touched(int32_t rank, const SlotRef& at, int64_t bytes)
     if (probe.tier() == slot.tier) probe.touched(slot.offset + at.offset + bytes);
 }
 
+bool SessionValues::is_shared(const SessionTensor& tensor) const {
+  return std::ranges::all_of(tensor.bindings, [this](const auto& at) {
+    return std::ranges::all_of(at.second->pieces, [&](const Piece& piece) {
+      return ranks_[static_cast<size_t>(at.first)]->memory().is_shared(piece.at);
+    });
+  });
+}
+
+void SessionValues::note_shared() {
+  for (SessionTensor& tensor : tensors_) {
+    if (tensor.kind != SlotKind::kParameter || tensor.written || !is_shared(tensor)) continue;
+    tensor.written = true;
+    --unwritten_;
+  }
+}
+
 Status SessionValues::copy_in(SessionTensor& placed, const HostTensor& value) {
   if (value.type != placed.global)
     return Status(StatusCode::kInvalidArgument, format("tensor '{}' is {}, the program wants {}", placed.name,
@@ -136,6 +152,11 @@ Status SessionValues::copy_in(SessionTensor& placed, const HostTensor& value) {
   for (const auto& [rank, binding] : placed.bindings) {
     RankExecutor& executor = *ranks_[static_cast<size_t>(rank)];
     for (const Piece& piece : binding->pieces) {
+      if (executor.memory().is_shared(piece.at)) {
+        const auto* shared = static_cast<const std::byte*>(executor.memory().address(piece.at));
+        if (equals_box(value.data.data(), placed.global, piece.box, shared)) continue;
+        TSR_RETURN_IF_ERROR(executor.unshare(piece.at.slot));
+      }
       TSR_RETURN_IF_ERROR(
           executor.memory().write(executor.stream(), value.data.data(), placed.global, piece));
       note_touched(rank, piece.at, dtype_bytes(placed.global.dtype, box_elements(piece.box)));

@@ -57,6 +57,10 @@ class SessionValues {
   // Success when every parameter, every constant and this entry's inputs have a value.
   Status check_written(const SessionEntry& entry) const;
 
+  // Once the ranks have memory: shared weights have values.
+  void note_shared();
+  bool is_shared(const SessionTensor& tensor) const;  // on all ranks
+
   Status copy_in(SessionTensor& tensor, const HostTensor& value);
   Status copy_out(const SessionTensor& tensor, std::span<std::byte> out);
   Result<HostTensor> read(const SessionTensor& tensor);

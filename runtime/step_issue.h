@@ -17,6 +17,18 @@ namespace tessera {
 // The collective in the form of the backend's table; points into `what`.
 tsr_abi_collective to_abi_collective(const CollectiveInst& what, int32_t members);
 
+// MovedBytes: `bytes` at `from` that are at `to` now.
+struct MovedBytes {
+  const std::byte* from = nullptr;
+  int64_t bytes = 0;
+  std::byte* to = nullptr;
+
+  void* moved(const void* at) const {
+    const auto offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(from);
+    return offset < static_cast<uintptr_t>(bytes) ? to + offset : const_cast<void*>(at);
+  }
+};
+
 // StepResolver: looks up the addresses, kernels and files that the instructions of one rank name, so that
 // executing one looks up nothing.
 class StepResolver {
@@ -30,6 +42,10 @@ class StepResolver {
   // Fills `step`, except streams and waits, from an instruction of the program; call once for each.
   // kUnsupported for a copy that the backend cannot do.
   Status resolve(const Instruction& instruction, Step& step);
+  // Changes the operands of kernels that lie there.
+  void move(const MovedBytes& moved) {
+    for (void*& at : pointers_) at = moved.moved(at);
+  }
 
  private:
   Status resolve_copy(const CopyInst& copy, Step& step) const;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ranges>
 
+#include "capi/engine/program_cache.h"
 #include "capi/engine/text_stream.h"
 #include "graph/base/text.h"
 
@@ -35,12 +36,17 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
-  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
+  const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
+    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
+    return prepare(runtime, devices, std::move(compiled));
+  };
+  TSR_ASSIGN_OR_RETURN(auto prepared,
+                       model->programs().find_or_make(format("generator {}", settings.context), forward,
+                                                      options, settings.compute, *runtime, *devices, make));
   TSR_ASSIGN_OR_RETURN(
       generator->running_,
-      ProgramRunner::create(std::move(prepared), SessionOptions{.trace = settings.compute.trace}));
-  TSR_RETURN_IF_ERROR(generator->running_->write_parameters(*model, model->seed()));
+      ProgramRunner::create(std::move(prepared), SessionOptions{.trace = settings.compute.trace}, model,
+                            model->seed()));
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
   generator->vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
   generator->tokenizer_ = model->tokenizer();

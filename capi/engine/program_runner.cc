@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <map>
-#include <optional>
 #include <set>
 
+#include "capi/engine/make_ahead.h"
 #include "capi/engine/report.h"
-#include "graph/base/cancellation.h"
+#include "capi/engine/stored_values.h"
+#include "capi/engine/weight_pool.h"
 #include "graph/base/text.h"
-#include "graph/base/thread.h"
 #include "graph/transform/weight_storage.h"
 
 namespace tessera {
@@ -22,6 +21,12 @@ std::vector<std::pair<std::string, TensorType>> types_of(const Program& program,
   for (const RankProgram& rank : program.ranks)
     for (const Binding& binding : rank.*bindings) types.emplace(binding.name, binding.global);
   return {types.begin(), types.end()};
+}
+
+// As many as kernels may use.
+size_t threads_of(Runtime& runtime) {
+  const tsr_host_api& host = runtime.registry().host();
+  return static_cast<size_t>(std::max(1, host.thread_count(host.host)));
 }
 
 }  // namespace
@@ -69,63 +74,37 @@ Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create(std::shared_ptr<con
   return running;
 }
 
+Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create(std::shared_ptr<const LoadedProgram> prepared,
+                                                             SessionOptions options,
+                                                             const std::shared_ptr<SharedModel>& model,
+                                                             uint64_t seed) {
+  TSR_RETURN_IF_ERROR(prepared->runtime->check_process());
+  const size_t at_once = threads_of(*prepared->runtime);
+  TSR_ASSIGN_OR_RETURN(options.weights,
+                       model->weights().take(model, prepared->devices, *prepared->executable, seed, at_once));
+  const std::shared_ptr<const SharedWeights> weights = options.weights;
+  TSR_ASSIGN_OR_RETURN(std::unique_ptr<ProgramRunner> running,
+                       create(std::move(prepared), std::move(options)));
+  running->weights_ = weights;
+  TSR_RETURN_IF_ERROR(running->write_parameters(*model, seed));
+  return running;
+}
+
 // Drawing and rounding random values takes some 12 ns an element: as many threads as kernels may use compute
 // the next parameters while one is copied to the devices.
 Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) {
-  std::map<std::string_view, const TensorType*> types;
-  for (const auto& [name, type] : parameters_) types.emplace(name, &type);
-  const std::vector<std::string> given = model.parameter_names();
-  const std::set<std::string_view> own(given.begin(), given.end());
-  std::set<std::string> scales;  // written together with their weights
-  for (const auto& [name, type] : parameters_)
-    if (!own.contains(scale_name(name))) scales.insert(scale_name(name));
-
-  const auto make = [&](const std::string& name, const TensorType& type) -> Result<StoredWeight> {
-    TSR_ASSIGN_OR_RETURN(HostTensor value, model.read_uncached(name, seed));
-    if (value.type == type) return StoredWeight{std::move(value), std::nullopt};
-    const auto found = types.find(scale_name(name));
-    Result<StoredWeight> stored =
-        quantize_weight(value, type, found == types.end() ? nullptr : found->second);
-    if (!stored.ok()) return stored.status().with_context(format("parameter '{}'", name));
-    model.drop_pages(value);
-    return stored;
-  };
-  const tsr_host_api& host = prepared_->runtime->registry().host();
-  const auto at_once = static_cast<size_t>(std::max(1, host.thread_count(host.host)));
-  struct Coming {
-    const std::string* name;
-    std::optional<Result<StoredWeight>> made;
-    Thread thread;  // last: it writes to the others
-  };
-  std::deque<Coming> coming;
-  auto next = parameters_.begin();
-  for (;;) {
-    for (; next != parameters_.end() && coming.size() < at_once; ++next) {
-      if (scales.contains(next->first)) continue;
-      Coming& one = coming.emplace_back();
-      one.name = &next->first;
-      const auto work = [&make, &one, type = &next->second] {
-        const Status status = catch_status([&] {
-          one.made.emplace(make(*one.name, *type));
-          return Status();
-        });
-        if (!status.ok()) one.made.emplace(status);
-      };
-      if (at_once > 1)
-        one.thread = Thread(work);
-      else
-        work();
-    }
-    if (coming.empty()) return {};
-    cancellation_point();
-    const std::string& name = *coming.front().name;
-    coming.front().thread.join();
-    TSR_ASSIGN_OR_RETURN(const StoredWeight stored, std::move(*coming.front().made));
-    coming.pop_front();
-    TSR_RETURN_IF_ERROR(session_->write(name, stored.numbers));
+  const StoredValues values(model, program(), seed);
+  std::vector<std::string> names;
+  for (const std::string& name : values.names())
+    if (!session_->is_shared(name)) names.push_back(name);
+  const auto make = [&](size_t at) { return values.make(names[at]); };
+  const auto use = [&](size_t at, const StoredWeight& stored) -> Status {
+    TSR_RETURN_IF_ERROR(session_->write(names[at], stored.numbers));
     model.drop_pages(stored.numbers);
-    if (stored.scales) TSR_RETURN_IF_ERROR(session_->write(scale_name(name), *stored.scales));
-  }
+    if (stored.scales) TSR_RETURN_IF_ERROR(session_->write(scale_name(names[at]), *stored.scales));
+    return {};
+  };
+  return make_ahead<StoredWeight>(names.size(), threads_of(*prepared_->runtime), make, use);
 }
 
 bool ProgramRunner::has_entry(std::string_view entry) const {
@@ -169,6 +148,7 @@ Status ProgramRunner::run(std::string_view entry) {
         StatusCode::kFailedPrecondition,
         "an earlier run failed or was cancelled and the values on the devices are lost: resume from a "
         "checkpoint, or make this object again");
+  if (weights_ && weights_->unchanged) TSR_RETURN_IF_ERROR(weights_->unchanged());
   {
     const std::lock_guard lock(cancel_mutex_);
     running_ = true;

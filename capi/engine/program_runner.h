@@ -12,6 +12,7 @@
 #include "capi/engine/runtime.h"
 #include "capi/engine/shared_model.h"
 #include "runtime/session.h"
+#include "runtime/shared_weights.h"
 
 namespace tessera {
 
@@ -29,8 +30,14 @@ class ProgramRunner {
  public:
   static Result<std::unique_ptr<ProgramRunner>> create(std::shared_ptr<const LoadedProgram> prepared,
                                                  SessionOptions options);
+  // With the model's parameters; what the program only reads is shared with other sessions over the model.
+  static Result<std::unique_ptr<ProgramRunner>> create(std::shared_ptr<const LoadedProgram> prepared,
+                                                       SessionOptions options,
+                                                       const std::shared_ptr<SharedModel>& model,
+                                                       uint64_t seed);
 
-  // Writes every parameter, stored as the program has it: the model's value, or one drawn from `seed`.
+  // Writes every parameter that is not shared, stored as the program has it: the model's value, or one drawn
+  // from `seed`.
   Status write_parameters(const SharedModel& model, uint64_t seed);
 
   // Feeds a number to the scalar input `name` of `entry` in the input's own type; no effect without that
@@ -67,6 +74,7 @@ class ProgramRunner {
   const Program& program() const { return prepared_->executable->program(); }
 
   std::shared_ptr<const LoadedProgram> prepared_;
+  std::shared_ptr<const SharedWeights> weights_;  // null without
   std::unique_ptr<Session> session_;
   std::vector<std::pair<std::string, TensorType>> parameters_, states_;
   std::mutex cancel_mutex_;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "capi/engine/program_cache.h"
 #include "graph/base/text.h"
 
 namespace tessera {
@@ -45,12 +46,17 @@ Result<std::unique_ptr<Scorer>> Scorer::create(std::shared_ptr<Runtime> runtime,
   TSR_RETURN_IF_ERROR(finalize_windows(settings, model->context_length(), devices->size()));
   scorer->entries_ = score_entries(settings);
   const Graph forward = model->graph();
-  TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_scoring(forward, settings, devices));
-  TSR_ASSIGN_OR_RETURN(auto prepared, prepare(std::move(runtime), std::move(devices), std::move(compiled)));
-  TSR_ASSIGN_OR_RETURN(scorer->running_, ProgramRunner::create(std::move(prepared),
-                                                               {.measure_memory = settings.measure_memory}));
+  const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
+    TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_scoring(forward, settings, devices));
+    return prepare(runtime, devices, std::move(compiled));
+  };
+  TSR_ASSIGN_OR_RETURN(auto prepared, model->programs().find_or_make(
+                                          format("scorer {} {}", settings.seq, settings.batch), forward,
+                                          options, settings.compute, *runtime, *devices, make));
+  TSR_ASSIGN_OR_RETURN(scorer->running_,
+                       ProgramRunner::create(std::move(prepared), {.measure_memory = settings.measure_memory},
+                                             model, model->seed()));
   TSR_RETURN_IF_ERROR(scorer->feed_positions());
-  TSR_RETURN_IF_ERROR(scorer->running_->write_parameters(*model, model->seed()));
   const Shape& logits = forward.type(*forward.find_output("logits")).shape;
   scorer->vocabulary_ = static_cast<int32_t>(logits[logits.rank() - 1]);
   ScorerReport& report = scorer->report_;

@@ -5,6 +5,8 @@
 #include <map>
 
 #include "capi/engine/initialize.h"
+#include "capi/engine/program_cache.h"
+#include "capi/engine/weight_pool.h"
 #include "graph/base/text.h"
 #include "graph/graph_text.h"
 #include "graph/models/model_family.h"
@@ -78,7 +80,11 @@ SharedModel::SharedModel(Model model, uint64_t seed, std::shared_ptr<const Token
     : model_(std::move(model)),
       tokenizer_(std::move(tokenizer)),
       blocks_(block_count(model_.graph)),
-      seed_(seed) {}
+      seed_(seed),
+      weights_(std::make_unique<WeightPool>()),
+      programs_(std::make_unique<ProgramCache>()) {}
+
+SharedModel::~SharedModel() = default;
 
 Result<std::shared_ptr<SharedModel>> SharedModel::describe(std::string_view description,
                                                            const Options& options) {
@@ -192,13 +198,23 @@ Result<HostTensor> SharedModel::read_uncached(std::string_view parameter, uint64
   return draw(initializer, type, seed, parameter);  // slow, and concurrent
 }
 
+Result<std::optional<SharedModel::Value>> SharedModel::find(std::string_view parameter) const {
+  const std::lock_guard lock(mutex_);
+  TSR_RETURN_IF_ERROR(find_parameter(parameter).status());
+  TSR_ASSIGN_OR_RETURN(const HostTensor* found, find_value(parameter));
+  if (found == nullptr) return std::optional<Value>();
+  const auto version = versions_.find(parameter);
+  return std::optional(Value{*found, version == versions_.end() ? 0 : version->second});
+}
+
+std::shared_ptr<const ByteSource> SharedModel::source() const {
+  const std::lock_guard lock(mutex_);
+  return model_.source;
+}
+
 void SharedModel::drop_pages(const HostTensor& value) const {
-  std::shared_ptr<const ByteSource> source;
-  {
-    const std::lock_guard lock(mutex_);
-    source = model_.source;
-  }
-  if (source && value.keep_alive == source) source->drop(value.data);
+  const std::shared_ptr<const ByteSource> file = source();
+  if (file && value.keep_alive == file) file->drop(value.data);
 }
 
 Status SharedModel::write(std::string_view parameter, const HostTensor& value) {
@@ -208,6 +224,7 @@ Status SharedModel::write(std::string_view parameter, const HostTensor& value) {
   if (value.type != model_.graph.type(id))
     return Status(StatusCode::kInvalidArgument, format("parameter '{}' is {}, the value is {}", parameter,
                                                        to_text(model_.graph.type(id)), to_text(value.type)));
+  ++versions_[std::string(parameter)];
   std::swap(model_.parameters[std::string(parameter)], held);
   return {};
 }
@@ -222,6 +239,7 @@ Status SharedModel::widen(std::span<const std::string> parameters) {
     TSR_ASSIGN_OR_RETURN(HostTensor wide, widen_weight(*value));
     values.emplace(name, std::move(wide));
   }
+  for (const auto& [name, value] : values) ++versions_[name];
   // Nothing fails from here on.
   for (auto& [name, value] : values) std::swap(model_.parameters[name], value);
   model_.graph = std::move(graph);

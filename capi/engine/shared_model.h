@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,10 +17,14 @@
 
 namespace tessera {
 
+class ProgramCache;
+class WeightPool;
+
 class SharedModel {
  public:
   // `tokenizer` is made from the model's; models of files come from Loading.
   SharedModel(Model model, uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+  ~SharedModel();
 
   static Result<std::shared_ptr<SharedModel>> describe(std::string_view description, const Options& options);
   static Result<std::shared_ptr<SharedModel>> from_graph(const Graph& graph, const Options& options);
@@ -36,6 +42,16 @@ class SharedModel {
   Result<HostTensor> read(std::string_view parameter);
   // Like `read`, but a drawn value is not kept: for callers that copy it at once.
   Result<HostTensor> read_uncached(std::string_view parameter, uint64_t seed) const;
+  // The value, where the parameter has one; `version` changes whenever it does.
+  struct Value {
+    HostTensor tensor;
+    int64_t version = 0;
+  };
+  Result<std::optional<Value>> find(std::string_view parameter) const;
+  std::shared_ptr<const ByteSource> source()
+      const;  // of the model's file, which owns its values; may be null
+  WeightPool& weights() const { return *weights_; }
+  ProgramCache& programs() const { return *programs_; }
   // Gives back the memory of a value that lies in the model's file, once it was copied to where it is used.
   void drop_pages(const HostTensor& value) const;
   uint64_t seed() const { return seed_; }
@@ -62,6 +78,9 @@ class SharedModel {
   std::shared_ptr<const Tokenizer> tokenizer_;  // made from model_.tokenizer
   const int64_t blocks_;                        // of the graph, for drawing
   const uint64_t seed_;
+  std::map<std::string, int64_t, std::less<>> versions_;  // of parameters that were written; else 0
+  const std::unique_ptr<WeightPool> weights_;
+  const std::unique_ptr<ProgramCache> programs_;
 };
 
 }  // namespace tessera

@@ -109,11 +109,11 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
                                .file_folder = settings.offload_folder,
                                .host_memory_limit = settings.compute.host_memory_limit,
                                .watchdog_s = settings.watchdog_s};
-  TSR_ASSIGN_OR_RETURN(trainer->running_, ProgramRunner::create(std::move(prepared), session));
-  TSR_RETURN_IF_ERROR(check_storable(trainer->checkpoint_info()));
   // A model without weights draws them from the trainer's seed when one is given, else from its own.
   const bool own_seed = options.find("seed") != options.end();
-  TSR_RETURN_IF_ERROR(trainer->running_->write_parameters(*model, own_seed ? settings.seed : model->seed()));
+  TSR_ASSIGN_OR_RETURN(trainer->running_, ProgramRunner::create(std::move(prepared), session, model,
+                                                                own_seed ? settings.seed : model->seed()));
+  TSR_RETURN_IF_ERROR(check_storable(trainer->checkpoint_info()));
 
   if (dataset) {
     const int64_t seq = dataset->seq();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/analysis/read_only_parameters.h"
 #include "graph/base/text.h"
 #include "parallel/lowering/arena.h"
 
@@ -139,12 +140,19 @@ class Allocator {
 
   int64_t place_tier(Tier tier) {
     int64_t end = 0, persistent_bytes = 0;
-    for (size_t s = 0; s < slots_.size(); ++s) {
-      if (slots_[s].tier != tier || inside_run(static_cast<int32_t>(s))) continue;
-      slots_[s].offset = align_slot(end);
-      end = slots_[s].offset + slots_[s].bytes;
-      persistent_bytes += slots_[s].bytes;
-    }
+    const std::vector<bool> written = find_written_slots(program_);
+    const auto place_kept = [&](bool read_only) {
+      for (size_t s = 0; s < slots_.size(); ++s) {
+        if (slots_[s].tier != tier || inside_run(static_cast<int32_t>(s))) continue;
+        if ((slots_[s].kind == SlotKind::kParameter && !written[s]) != read_only) continue;
+        slots_[s].offset = align_slot(end);
+        end = slots_[s].offset + slots_[s].bytes;
+        persistent_bytes += slots_[s].bytes;
+      }
+    };
+    place_kept(true);
+    end = align_slot(end);
+    place_kept(false);
     int64_t arena = end, most_live = persistent_bytes;
     const int64_t base = align_slot(end);
     for (size_t e = 0; e < program_.entries.size(); ++e) {

@@ -812,7 +812,10 @@ TSR_API void tsr_session_cancel(tsr_session* session);
 TSR_API tsr_status* tsr_session_restore(tsr_session* session);
 
 /* {"devices": [{"name", "arena_bytes": {"predicted", "measured"}, "max_live_bytes"}], "comm": [{"collective",
- *  "axis", "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. Where a backend tells (cuda),
+ *  "axis", "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. On CPU devices of trainers,
+ * generators and scorers "shared_weight_bytes": so many bytes of the arena are weights that are only read, and lie in
+ * the model (in its file, where that is mapped and has them as the program wants them) or in memory that all these
+ * handles over the model use together; the rest is this handle's own. Where a backend tells (cuda),
  * "device_bytes" of a device: predicted, what was in use of all its memory (contexts, libraries, other processes)
  * before the arenas of this session were made, and those; measured, what is in use now. */
 TSR_API tsr_status* tsr_session_report(tsr_session* session, tsr_text** out_text);
@@ -826,8 +829,8 @@ TSR_API void tsr_session_free(tsr_session* session);
 
 /* ================================================================ trainer */
 
-/* Trains a model on all devices given. It copies what it needs of the model's values: the model stays as it
- * is until tsr_trainer_store.
+/* Trains a model on all devices given. It copies what it trains of the model's values, and shares what it only
+ * reads (tsr_session_report): the model stays as it is until tsr_trainer_store.
  *
  * With a dataset the model is a language model (inputs "tokens", "positions", output "logits") and its loss
  * is the mean token loss. Without one (dataset NULL) the graph has a scalar output "loss" of its own and
@@ -978,7 +981,8 @@ TSR_API tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr
 TSR_API tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_tensor* value);
 
 /* {"step", "tokens_per_step", "plan": {as tsr_plan_info}, "devices": [{"name", "arena_bytes": {"predicted",
- *  "measured"}, "max_live_bytes", and "host_arena_bytes", "file_arena_bytes" where something is offloaded}],
+ *  "measured"}, "max_live_bytes", "shared_weight_bytes" as tsr_session_report, and "host_arena_bytes",
+ *  "file_arena_bytes" where something is offloaded}],
  *  "comm": [{"collective", "axis", "calls", "bytes"}] (of all training steps),
  *  "allocations_after_first_step", "skipped_steps", "saving": {"model_bytes", "checkpoint_bytes": that a file of
  *  tsr_trainer_save_model and a folder of tsr_trainer_save hold, "memory_bytes": that either takes while it is
@@ -996,6 +1000,9 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
 
 /* Continues a text, token by token, on all devices given. A thread of its own computes; tsr_generator_next
  * collects. Without a text in progress it holds no thread, a second later: so do sessions and trainers.
+ * Generators over one model share its weights on CPU devices (tsr_session_report): a further one costs its caches
+ * and scratch. A model's file that is mapped must not be written to meanwhile: a text then ends with
+ * TSR_FAILED_PRECONDITION.
  *
  * Options
  *   devices, parallel, measure, memory_limit   as for the trainer

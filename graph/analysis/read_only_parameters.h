@@ -1,0 +1,23 @@
+// Read-only parameters: those that no instruction of a rank writes. Sessions may keep them outside of their
+// arena, in memory that others read too.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/program.h"
+
+namespace tessera {
+
+// By slot: whether an instruction writes to it.
+std::vector<bool> find_written_slots(const RankProgram& rank);
+
+struct ReadOnlyParameters {
+  std::vector<int32_t> slots;  // ascending
+  // The device arena below this offset, a multiple of the slots' alignment, holds nothing but them.
+  int64_t bytes = 0;
+};
+// Those at the bottom of the device arena, where lowering puts all of them.
+ReadOnlyParameters find_read_only_parameters(const RankProgram& rank);
+
+}  // namespace tessera
