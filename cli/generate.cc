@@ -12,7 +12,7 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, prompt, precision, weights, activations;
+  std::string model, prompt, precision, weights, activations, repack;
   std::vector<std::string> stop;
   int64_t count = 128;
   std::optional<int64_t> top_k, draw_seed, context;  // absent: the library decides
@@ -74,6 +74,10 @@ void register_generate(CLI::App& app) {
       "--activations", args->activations,
       "f32 or q8: what multiplies weights of block types, rows of q8 being rounded to 8 bits first; "
       "auto: q8 where the devices have such kernels (default: auto)");
+  command->add_option(
+      "--repack", args->repack,
+      "auto: on CPU devices weights of block types are copied into the order in which kernels read "
+      "fastest; off: they are read in the model's file (default: auto)");
   command->add_option("--weights", args->weights,
                       "bf16, int8 or int4: how matrices are kept (default: as they are)");
   command->add_flag("--echo", args->echo, "print the prompt too");
@@ -98,6 +102,7 @@ void register_generate(CLI::App& app) {
     if (!args->precision.empty()) set(options, "precision", args->precision);
     if (!args->weights.empty()) set(options, "weights", args->weights);
     if (!args->activations.empty()) set(options, "activations", args->activations);
+    if (!args->repack.empty()) set(options, "repack", args->repack);
     set(options, "context", args->context);
     if (!args->stop.empty()) set(options, "stop", Json(args->stop).dump());
     const Generator generator =

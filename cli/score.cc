@@ -18,7 +18,7 @@ namespace {
 
 struct Arguments : Common {
   std::string model, file;
-  std::optional<std::string> weights, precision, activations;
+  std::optional<std::string> weights, precision, activations, repack;
   std::optional<int64_t> seq, stride, batch;
   std::string bos = "auto";
   bool lines = false, ids = false, special = false;
@@ -253,6 +253,10 @@ void register_score(CLI::App& app) {
       "--activations", args->activations,
       "f32 or q8: what multiplies weights of block types, rows of q8 being rounded to 8 bits first; "
       "auto: q8 where the devices have such kernels (default: auto)");
+  command->add_option(
+      "--repack", args->repack,
+      "auto: on CPU devices weights of block types are copied into the order in which kernels read "
+      "fastest; off: they are read in the model's file (default: auto)");
   command->add_option("--weights", args->weights,
                       "bf16, int8 or int4: how matrices are kept (default: as they are)");
   command->add_flag("--special", args->special,
@@ -276,6 +280,7 @@ void register_score(CLI::App& app) {
     set(options, "precision", args->precision);
     set(options, "weights", args->weights);
     set(options, "activations", args->activations);
+    set(options, "repack", args->repack);
     const Scorer scorer = make_interruptible<Scorer>(tsr_scorer_new, runtime, model.get(),
                                                      static_cast<const tsr_options*>(options.get()));
     const Scores scores = score(*args, scorer.get(), texts);

@@ -19,6 +19,10 @@ class KernelSpec {
  public:
   explicit KernelSpec(const tsr_abi_kernel_desc& desc) : desc_(desc) {}
 
+  std::string_view variant() const {
+    return desc_.variant == nullptr ? "" : desc_.variant;
+  }  // asked for by name
+
   std::string_view op() const { return desc_.op; }
   int input_count() const { return desc_.input_count; }
   int output_count() const { return desc_.output_count; }

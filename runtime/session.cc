@@ -445,6 +445,11 @@ std::vector<MemoryReport> Session::memory() {
       report.file_measured_bytes = file->highest();
     report.max_live_bytes = program.max_live_bytes;
     report.shared_bytes = impl_->ranks[rank]->memory().shared_bytes();
+    if (impl_->options.weights != nullptr) {
+      const std::vector<SharedWeight>& weights = impl_->options.weights->of_rank(static_cast<int32_t>(rank));
+      for (size_t slot = 0; slot < weights.size(); ++slot)
+        if (weights[slot].is_copy) report.copied_bytes += program.slots[slot].bytes;
+    }
     if (impl_->used_before[rank] >= 0) {
       report.device_predicted_bytes = impl_->used_before[rank] + impl_->arenas_on_device_of(rank);
       const Result<int64_t> used = used_memory(impl_->executable->impl(), rank);

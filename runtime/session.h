@@ -68,6 +68,7 @@ struct MemoryReport {
   int64_t file_predicted_bytes = 0, file_measured_bytes = 0;
   int64_t max_live_bytes = 0;
   int64_t shared_bytes = 0;  // of the device tier's arena: weights in memory that other sessions may use too
+  int64_t copied_bytes = 0;  // of those: not the model's own memory, nor its file
   // Memory of the whole device, all users included: predicted is the amount used before this session's arenas
   // plus those; measured is the amount used now. -1 where the backend does not tell.
   int64_t device_predicted_bytes = -1, device_measured_bytes = -1;

@@ -17,6 +17,7 @@ namespace tessera {
 struct SharedWeight {
   const std::byte* data = nullptr;  // null: the slot lies in the arena
   std::shared_ptr<const void> owner;
+  bool is_copy = false;  // cut out, converted or arranged: memory beside the model's
 };
 
 class SharedWeights {

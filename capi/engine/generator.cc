@@ -8,6 +8,7 @@
 #include "capi/engine/program_cache.h"
 #include "capi/engine/text_stream.h"
 #include "graph/base/text.h"
+#include "runtime/arranged_weights.h"
 
 namespace tessera {
 namespace {
@@ -38,6 +39,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   const Graph forward = model->graph();
   const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
     TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
+    if (settings.repack) take_arranged_variants(compiled.program, *devices);
     return prepare(runtime, devices, std::move(compiled));
   };
   TSR_ASSIGN_OR_RETURN(auto prepared,

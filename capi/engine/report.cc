@@ -79,7 +79,10 @@ Json memory_array(std::span<const MemoryReport> memory) {
     Json device = {{"name", report.device},
                    {"arena_bytes", arena(report.predicted_bytes, report.measured_bytes)},
                    {"max_live_bytes", report.max_live_bytes}};
-    if (report.shared_bytes > 0) device["shared_weight_bytes"] = report.shared_bytes;
+    if (report.shared_bytes > 0) {
+      device["shared_weight_bytes"] = report.shared_bytes;
+      device["copied_weight_bytes"] = report.copied_bytes;
+    }
     if (report.host_predicted_bytes > 0)
       device["host_arena_bytes"] = arena(report.host_predicted_bytes, report.host_measured_bytes);
     if (report.file_predicted_bytes > 0)

@@ -214,6 +214,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   settings.tf32_matmuls = precision == "tf32";
   settings.weights = read_inference_weights(reader, settings.precision);
   settings.activations = read_activations(reader, "auto");
+  settings.repack = reader.choice("repack", "auto", {"auto", "off"}) == "auto";
   settings.text = read_text(reader, settings.text);
   TSR_RETURN_IF_ERROR(reader.finish());
   return settings;
@@ -235,6 +236,7 @@ Result<ScorerSettings> read_scorer_settings(const Options& options) {
   settings.tf32_matmuls = precision == "tf32";
   settings.weights = read_inference_weights(reader, settings.precision);
   settings.activations = read_activations(reader, "auto");
+  settings.repack = reader.choice("repack", "auto", {"auto", "off"}) == "auto";
   settings.measure_memory = reader.flag("measure_memory", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   return settings;

@@ -90,6 +90,7 @@ struct GeneratorSettings {
   bool tf32_matmuls = false;      // with f32
   WeightFormat weights = WeightFormat::kModel;
   Activations activations = Activations::kAuto;
+  bool repack = true;  // weights of block types are kept as the fastest kernels read them
   TextSettings text;  // of texts that say nothing else
 };
 
@@ -107,6 +108,7 @@ struct ScorerSettings {
   bool tf32_matmuls = false;  // with f32
   WeightFormat weights = WeightFormat::kModel;
   Activations activations = Activations::kAuto;
+  bool repack = true;
   bool measure_memory = false;
 };
 

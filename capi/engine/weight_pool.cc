@@ -11,6 +11,7 @@
 #include "capi/engine/stored_values.h"
 #include "graph/analysis/read_only_parameters.h"
 #include "graph/base/text.h"
+#include "runtime/arranged_weights.h"
 #include "runtime/box_copy.h"
 
 namespace tessera {
@@ -62,23 +63,30 @@ using Parts = std::vector<Part>;
 
 // The slot's part of a whole value: in place where it lies there as in the slot, else a copy. A value without
 // an owner is the caller's, who does not know of this use.
-Result<SharedWeight> cut_part(const HostTensor& whole, const Place& place, const Program& program,
-                              const std::shared_ptr<DeviceSet>& devices) {
-  const RankProgram& rank = program.ranks[static_cast<size_t>(place.rank)];
-  const int64_t bytes = rank.slots[static_cast<size_t>(place.slot)].bytes;
-  if (const Piece& only = place.pieces[0]; whole.keep_alive && place.pieces.size() == 1 &&
-                                           only.at.offset == 0 &&
+Result<SharedWeight> cut_part(const HostTensor& whole, const Place& place, int64_t bytes,
+                              const ArrangedOperand& arranged, const std::shared_ptr<DeviceSet>& devices) {
+  std::optional<int64_t> at;
+  if (const Piece& only = place.pieces[0]; place.pieces.size() == 1 && only.at.offset == 0 &&
                                            dtype_bytes(whole.type.dtype, box_elements(only.box)) == bytes)
-    if (const std::optional<int64_t> at = find_in_place(whole.type, only.box))
-      return SharedWeight{whole.data.data() + *at, whole.keep_alive};
+    at = find_in_place(whole.type, only.box);
+  const bool is_arranged = arranged.kernel != nullptr;
+  if (at && whole.keep_alive && !is_arranged) return SharedWeight{whole.data.data() + *at, whole.keep_alive};
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<std::byte> copy, allocate_weight(devices, place.rank, bytes));
+  if (at && is_arranged) {
+    TSR_RETURN_IF_ERROR(arrange(*devices, arranged, whole.data.data() + *at, copy.get()));
+    return SharedWeight{copy.get(), copy, true};
+  }
+  std::vector<std::byte> rows(static_cast<size_t>(is_arranged ? bytes : 0));
   for (const Piece& piece : place.pieces)
-    copy_box(whole.data.data(), whole.type, piece.box, copy.get() + piece.at.offset);
-  return SharedWeight{copy.get(), copy};
+    copy_box(whole.data.data(), whole.type, piece.box,
+             (is_arranged ? rows.data() : copy.get()) + piece.at.offset);
+  if (is_arranged) TSR_RETURN_IF_ERROR(arrange(*devices, arranged, rows.data(), copy.get()));
+  return SharedWeight{copy.get(), copy, true};
 }
 
-std::string key_of(const Wanted& wanted, int64_t version, const Place& place) {
-  std::string key = format("{}@{} {}", wanted.name, version, to_text(wanted.type));
+std::string key_of(const Wanted& wanted, int64_t version, const Place& place, bool is_arranged) {
+  std::string key =
+      format("{}@{} {}{}", wanted.name, version, to_text(wanted.type), is_arranged ? " arranged" : "");
   for (const Piece& piece : place.pieces) {
     key += format(" {}", piece.at.offset);
     for (const Range& range : piece.box) key += format(":{}-{}", range.begin, range.end);
@@ -116,13 +124,13 @@ SharedWeight WeightPool::find(const std::string& key) {
   const auto found = held_.find(key);
   if (found == held_.end()) return {};
   std::shared_ptr<const void> owner = found->second.owner.lock();
-  return owner ? SharedWeight{found->second.data, std::move(owner)} : SharedWeight{};
+  return owner ? SharedWeight{found->second.data, std::move(owner), found->second.is_copy} : SharedWeight{};
 }
 
 void WeightPool::keep(const std::string& key, const SharedWeight& weight) {
   const std::lock_guard lock(mutex_);
   std::erase_if(held_, [](const auto& it) { return it.second.owner.expired(); });
-  held_.insert_or_assign(key, Held{weight.data, weight.owner});
+  held_.insert_or_assign(key, Held{weight.data, weight.owner, weight.is_copy});
 }
 
 Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_ptr<SharedModel>& model,
@@ -136,6 +144,8 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
   std::vector<const Wanted*> weights;
   for (const std::string& name : values.names())
     if (const auto found = wanted.find(name); found != wanted.end()) weights.push_back(&found->second);
+  std::vector<std::vector<ArrangedOperand>> arranged;
+  for (const RankProgram& rank : program.ranks) arranged.push_back(find_arranged(rank));
   auto taken = std::make_shared<SharedWeights>(program);
   const Taking taking(*this);
 
@@ -151,14 +161,17 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
     std::optional<StoredWeight> whole;
     for (const Wanted* it : together)
       for (const Place& place : it->places) {
-        const std::string key = key_of(*it, version, place);
+        const auto rank = static_cast<size_t>(place.rank), slot = static_cast<size_t>(place.slot);
+        const ArrangedOperand& order = arranged[rank][slot];
+        const std::string key = key_of(*it, version, place, order.kernel != nullptr);
         SharedWeight weight = is_pooled ? find(key) : SharedWeight{};
         if (weight.data == nullptr) {
           if (!whole) {
             TSR_ASSIGN_OR_RETURN(whole, values.make(name));
           }
           const HostTensor& value = it == together[0] ? whole->numbers : *whole->scales;
-          TSR_ASSIGN_OR_RETURN(weight, cut_part(value, place, program, devices));
+          TSR_ASSIGN_OR_RETURN(weight,
+                               cut_part(value, place, program.ranks[rank].slots[slot].bytes, order, devices));
           // What the model keeps alive is found there.
           if (is_pooled && !(given && weight.owner == given->tensor.keep_alive)) keep(key, weight);
         }

@@ -32,6 +32,7 @@ class WeightPool {
   struct Held {
     const std::byte* data = nullptr;
     std::weak_ptr<const void> owner;
+    bool is_copy = false;
   };
   class Taking;
   SharedWeight find(const std::string& key);

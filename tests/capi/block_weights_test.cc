@@ -206,3 +206,68 @@ TEST_CASE("blocks that train are f32 from then on, in the trainer, the model and
           doctest::Approx(trained).epsilon(1e-5));
   }
 }
+
+namespace {
+
+struct Written {
+  std::vector<int32_t> tokens;
+  int64_t copied = 0, shared = 0;  // bytes of weights, of all devices
+};
+
+Written written(tsr_generator* generator) {
+  ok(tsr_generator_start(generator, "Once upon a time", TSR_TEXT_END));
+  Written all;
+  tsr_piece piece = {};
+  piece.struct_size = sizeof piece;
+  while (piece.kind != TSR_END) {
+    ok(tsr_generator_next(generator, -1, &piece));
+    if (piece.kind == TSR_PIECE) all.tokens.push_back(piece.token);
+  }
+  const std::string report = text([&](auto... out) { return tsr_generator_report(generator, out...); });
+  const auto sum = [&](const std::string& key) {
+    int64_t bytes = 0;
+    for (size_t at = report.find(key); at != report.npos; at = report.find(key, at + 1))
+      bytes += std::stoll(report.substr(at + key.size()));
+    return bytes;
+  };
+  all.copied = sum("\"copied_weight_bytes\":");
+  all.shared = sum("\"shared_weight_bytes\":");
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("repacked weights yield the tokens of those in the file's order") {
+  const Runtime rt = runtime();
+  const Model drawn = described(kDescription, 11);
+  struct Layout {
+    const char *devices, *parallel;
+  };
+  for (const auto& [type, dtype] : {std::pair{8u, DType::kQ8_0}, {2u, DType::kQ4_0}, {7u, DType::kQ5_1}}) {
+    const Model model = loaded(gguf_of(drawn, type, dtype));
+    for (const Layout& layout : {Layout{"cpu:1", ""}, {"cpu:2", "tp=2"}, {"cpu:2", "pp=2"}}) {
+      std::vector<int32_t> wanted;
+      for (const char* repack : {"off", "auto"}) {
+        const std::string name =
+            tessera::to_text(dtype) + (" " + std::string(layout.parallel)) + " " + repack;
+        INFO(name);
+        tsr_generator* made = nullptr;
+        ok(tsr_generator_new(rt.get(), model.get(),
+                             options({{"devices", std::string(layout.devices)},
+                                      {"parallel", std::string(layout.parallel)},
+                                      {"repack", std::string(repack)},
+                                      {"temperature", 0.0},
+                                      {"max_tokens", int64_t{8}}})
+                                 .get(),
+                             &made));
+        const Generator generator(made);
+        const Written found = written(made);
+        if (wanted.empty()) wanted = found.tokens;
+        CHECK(found.tokens == wanted);
+        CHECK(found.shared > 0);
+        if (std::string(repack) == "auto") CHECK(found.copied > found.shared / 2);
+        if (std::string(repack) == "off" && std::string(layout.parallel) != "tp=2") CHECK(found.copied == 0);
+      }
+    }
+  }
+}

@@ -815,7 +815,7 @@ TSR_API tsr_status* tsr_session_restore(tsr_session* session);
  *  "axis", "calls", "bytes"}], "allocations"}; measured is -1 without measure_memory. On CPU devices of trainers,
  * generators and scorers "shared_weight_bytes": so many bytes of the arena are weights that are only read, and lie in
  * the model (in its file, where that is mapped and has them as the program wants them) or in memory that all these
- * handles over the model use together; the rest is this handle's own. Where a backend tells (cuda),
+ * handles over the model use together ("copied_weight_bytes"); the rest is this handle's own. Where a backend tells (cuda),
  * "device_bytes" of a device: predicted, what was in use of all its memory (contexts, libraries, other processes)
  * before the arenas of this session were made, and those; measured, what is in use now. */
 TSR_API tsr_status* tsr_session_report(tsr_session* session, tsr_text** out_text);
@@ -1020,6 +1020,10 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *                      rounded to 8 bits a number first, with a scale for every 32 (of types of 256 elements:
  *                      256), several times as fast; auto is q8 where the devices have such kernels.
  *                      "activations" of the report says which
+ *   repack       str   auto (default) | off: on CPU devices, whether weights of block types that are multiplied by
+ *                      q8 rows alone are copied once, for all handles over the model, into the order in which the
+ *                      kernels read fastest; off: they are read where the model has them, in its file say. Tokens
+ *                      are the same
  *   trace        i64   1: record what runs, for tsr_generator_trace (default 0)
  * and what texts have unless tsr_generator_start_with says otherwise:
  *   max_tokens   i64   tokens to generate (default 0: until the context is full)
@@ -1110,7 +1114,7 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                      window begins with the beginning-of-sequence token, as one of its tokens, where the model's
  *                      tokenizer begins texts with it; a text's first token then has a score too | always: also where
  *                      it does not
- *   precision, weights, activations   as for a generator
+ *   precision, weights, activations, repack   as for a generator
  *   measure_memory i64 1: report the memory really touched (default 0)
  * Windows shorter than seq are computed in the shortest of seq, seq/4, seq/16, ... (at least 32) positions that holds
  * them. The model needs the inputs "tokens" and "positions", the output "logits", and causal attention. */

@@ -11,6 +11,7 @@
 #include "runtime/backends/cpu/arena.h"
 #include "runtime/backends/cpu/communicator.h"
 #include "runtime/backends/cpu/cpu_kernel.h"
+#include "runtime/backends/cpu/kernels/quantized_rows.h"
 #include "runtime/backends/cpu/rates.h"
 
 using tessera::Result;
@@ -224,6 +225,19 @@ void comm_counters(tsr_abi_comm* comm, tsr_abi_comm_counters* out) {
   tessera::copy_counters(comm->end->counters(), out);
 }
 
+tsr_abi_error* weight_arrange(const tsr_abi_kernel_desc* desc, int32_t operand, const void* in, void* out) {
+  return guarded([&]() -> Status {
+    const tessera::KernelSpec spec(*desc);
+    if (spec.op() != "quantized_matmul" || operand != 1)
+      return Status(StatusCode::kUnsupported,
+                    tessera::format("operand {} of '{}' has one order alone", operand, spec.op()));
+    const std::span<const int64_t> w = spec.input_dims(1);
+    interleave_rows(spec.input_dtype(1), w[0], w[1], static_cast<const std::byte*>(in),
+                    static_cast<std::byte*>(out), 0, (w[0] + interleaved_rows() - 1) / interleaved_rows());
+    return {};
+  });
+}
+
 constexpr tsr_backend_api kApi = {
     .struct_size = sizeof(tsr_backend_api),
     .name = "cpu",
@@ -270,6 +284,7 @@ constexpr tsr_backend_api kApi = {
     .event_elapsed = nullptr,
     .memory_info = nullptr,
     .comm_create_for = nullptr,
+    .weight_arrange = weight_arrange,
 };
 
 }  // namespace

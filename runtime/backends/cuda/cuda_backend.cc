@@ -481,6 +481,7 @@ constexpr tsr_backend_api kApi = {
     .event_elapsed = event_elapsed,
     .memory_info = memory_info,
     .comm_create_for = comm_create_for,
+    .weight_arrange = nullptr,
 };
 
 }  // namespace

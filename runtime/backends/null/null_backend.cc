@@ -296,6 +296,7 @@ constexpr tsr_backend_api kApi = {
     .event_elapsed = event_elapsed,
     .memory_info = memory_info,
     .comm_create_for = nullptr,
+    .weight_arrange = nullptr,
 };
 
 }  // namespace

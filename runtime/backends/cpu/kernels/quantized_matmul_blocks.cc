@@ -26,8 +26,8 @@ Status check_blocks(const KernelSpec& spec, const QuantizedMatmulShape& s) {
   return {};
 }
 
-BlockMatrix matrix_of(const QuantizedMatmulShape& s, const LaunchArgs& args) {
-  return {.type = s.dtype, .N = s.N, .K = s.K, .data = args.in<std::byte>(1), .interleaved = false};
+BlockMatrix matrix_of(const QuantizedMatmulShape& s, const LaunchArgs& args, bool interleaved = false) {
+  return {.type = s.dtype, .N = s.N, .K = s.K, .data = args.in<std::byte>(1), .interleaved = interleaved};
 }
 
 // Rows of the weight a task, a multiple of `unit`.
@@ -48,28 +48,41 @@ class ProductScratch {
   float* floats_;
 };
 
+PreparedKernel prepare_rounded(const KernelSpec& spec, const QuantizedMatmulShape& s, bool interleaved) {
+  const int64_t row = quantized_row_bytes(s.dtype, s.K), grain = row_grain_of(s, 2 * interleaved_rows());
+  auto launch = [=](const LaunchArgs& args) {
+    auto* rows = static_cast<std::byte*>(args.workspace);
+    const float* x = args.in<float>(0);
+    args.pool.parallel_ranges(s.M, kRowsAtOnce, [&](int64_t begin, int64_t end) {
+      quantize_rows(s.dtype, x + begin * s.K, end - begin, s.K, rows + begin * row);
+    });
+    args.pool.parallel_ranges(s.N, grain, [&](int64_t begin, int64_t end) {
+      ProductScratch scratch(args.pool);
+      multiply_blocks_q8(matrix_of(s, args, interleaved), rows, s.M,
+                         s.bias < 0 ? nullptr : args.in<float>(s.bias), args.out<float>(0), begin, end,
+                         scratch.get());
+    });
+  };
+  return simd_prepared(spec, s.flops(), make_kernel(launch), s.M * row);
+}
+
 }  // namespace
+
+// The same with w arranged by weight_arrange. Others do not know that order: never chosen without its name.
+Result<PreparedKernel> prepare_quantized_matmul_interleaved(const KernelSpec& spec) {
+  if (spec.variant() != "interleaved") return Status(StatusCode::kUnsupported, "wanted by its name");
+  const QuantizedMatmulShape s = quantized_matmul_shape(spec);
+  TSR_RETURN_IF_ERROR(check_blocks(spec, s));
+  if (spec.string("activations") != "q8" || !can_interleave_rows(s.dtype))
+    return Status(StatusCode::kUnsupported, format("weights of {} have one order", to_text(s.dtype)));
+  return prepare_rounded(spec, s, true);
+}
 
 // x [M, K], w [N, K], bias [N] -> y [M, N]
 Result<PreparedKernel> prepare_quantized_matmul_blocks(const KernelSpec& spec) {
   const QuantizedMatmulShape s = quantized_matmul_shape(spec);
   TSR_RETURN_IF_ERROR(check_blocks(spec, s));
-  if (spec.string("activations") == "q8") {
-    const int64_t row = quantized_row_bytes(s.dtype, s.K), grain = row_grain_of(s, 2 * interleaved_rows());
-    auto launch = [=](const LaunchArgs& args) {
-      auto* rows = static_cast<std::byte*>(args.workspace);
-      const float* x = args.in<float>(0);
-      args.pool.parallel_ranges(s.M, kRowsAtOnce, [&](int64_t begin, int64_t end) {
-        quantize_rows(s.dtype, x + begin * s.K, end - begin, s.K, rows + begin * row);
-      });
-      args.pool.parallel_ranges(s.N, grain, [&](int64_t begin, int64_t end) {
-        ProductScratch scratch(args.pool);
-        multiply_blocks_q8(matrix_of(s, args), rows, s.M, s.bias < 0 ? nullptr : args.in<float>(s.bias),
-                           args.out<float>(0), begin, end, scratch.get());
-      });
-    };
-    return simd_prepared(spec, s.flops(), make_kernel(launch), s.M * row);
-  }
+  if (spec.string("activations") == "q8") return prepare_rounded(spec, s, false);
   const int64_t grain = row_grain_of(s, 48);
   auto launch = [=](const LaunchArgs& args) {
     args.pool.parallel_ranges(s.N, grain, [&](int64_t begin, int64_t end) {
