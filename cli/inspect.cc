@@ -50,6 +50,7 @@ void print_graph_summary(const Json& info) {
 void print_file(const Json& file) {
   if (file.is_null()) return;
   std::cout << "file          " << file["format"].get<std::string>();
+  if (const int64_t files = file["files"].get<int64_t>(); files > 1) std::cout << " in " << files << " files";
   const char* before = ": ";
   for (const Json& stored : file["stored"]) {
     std::cout << before << stored["tensors"].get<int64_t>() << " tensors of "

@@ -100,6 +100,8 @@ class FileSource final : public ByteSource {
     if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
   }
 
+  std::vector<std::string> paths() const override { return {path_}; }
+
   // Checks by name, so that models hold no descriptors. Where the name refers to another file by now, the
   // mapped one still exists.
   Status unchanged() const override {

@@ -31,6 +31,7 @@ struct ModelOrigin {
   std::string format;  // "gguf", "tsr"
   std::vector<StoredTensors> stored;
   std::vector<std::pair<std::string, std::string>> used, unused;  // keys of its metadata, with their values
+  int64_t files = 1;                                              // GGUF: parts of a split model
 };
 
 struct Model {
@@ -60,10 +61,15 @@ class ByteSource {
   virtual Status unchanged() const { return {}; }
   // Gives back the memory of bytes that `map` returned, after a copy of them: they are read again when used.
   virtual void drop(std::span<const std::byte>) const {}
+  // Paths of the files that it reads, as open_file was given them; none for memory and callbacks.
+  virtual std::vector<std::string> paths() const { return {}; }
 };
 Result<std::shared_ptr<const ByteSource>> open_file(const std::string& path);  // mmap
 std::shared_ptr<const ByteSource> bytes_in_memory(std::span<const std::byte> bytes,
                                                   std::shared_ptr<const void> owner);
+// Several sources as one: the bytes of each follow those of the one before. A range within one is mapped.
+Result<std::shared_ptr<const ByteSource>> join_sources(
+    std::vector<std::shared_ptr<const ByteSource>> sources);
 
 struct SaveOptions {
   bool compress = false;  // zstd frames

@@ -16,7 +16,8 @@ struct OpenedModel {
   std::vector<TensorSource> parameters;  // its values; names of the graph's parameters, each at most once
 };
 
-// A .tsr or GGUF file, told by its first bytes. Checks structure and offsets of an untrusted file.
+// A .tsr or GGUF file, told by its first bytes. Checks structure and offsets of an untrusted file. A part of a
+// split GGUF model opens all parts, which are in its folder: model.source then reads them all.
 Result<OpenedModel> open_model(std::shared_ptr<const ByteSource> source);
 Result<OpenedModel> open_tsr(std::shared_ptr<const ByteSource> source);
 Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source);

@@ -23,6 +23,18 @@ Json stored_json(const std::vector<StoredTensors>& stored) {
   return list;
 }
 
+// kInvalidArgument where `out` leads to a file that `source` reads.
+Status check_not_read(const ByteSource& source, const std::string& out) {
+  for (const std::string& path : source.paths()) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(path, out, ignored))
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("{}: is the file to convert, which would be lost; give another name to write", out));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Conversion>> Conversion::create(const std::string& in, const std::string& out,
@@ -32,10 +44,7 @@ Result<std::unique_ptr<Conversion>> Conversion::create(const std::string& in, co
   const bool verify = reader.flag("verify", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   TSR_ASSIGN_OR_RETURN(auto source, open_file(in));
-  std::error_code ignored;
-  if (std::filesystem::equivalent(in, out, ignored))
-    return Status(StatusCode::kInvalidArgument,
-                  format("{}: is the file to convert, which would be lost; give another name to write", out));
+  TSR_RETURN_IF_ERROR(check_not_read(*source, out));
   TSR_RETURN_IF_ERROR(AtomicFile::check(out));
   return std::unique_ptr<Conversion>(new Conversion(std::move(source), in, out, save, verify));
 }
@@ -81,6 +90,7 @@ Status Conversion::open() {
   };
   Result<OpenedModel> opened = work();
   if (!opened.ok()) return opened.status().with_context(in_);
+  TSR_RETURN_IF_ERROR(check_not_read(*opened->model.source, out_));  // other parts of a split model too
   std::ranges::sort(opened->parameters, {}, &TensorSource::name);
   opened_ = std::move(opened).value();
   TSR_ASSIGN_OR_RETURN(writer_, ModelWriter::create(opened_->model, out_, options_));
@@ -101,7 +111,7 @@ Status Conversion::write_slices() {
 Status Conversion::write_slice() {
   return change_file([&]() -> Status {
     if (!writer_->is_writing()) {
-      TSR_RETURN_IF_ERROR(source_->unchanged());
+      TSR_RETURN_IF_ERROR(opened_->model.source->unchanged());
       TSR_RETURN_IF_ERROR(writer_->begin(opened_->parameters[next_]));
       ++next_;
     }
@@ -118,7 +128,7 @@ Status Conversion::write_slice() {
 
 Status Conversion::finish_index() {
   return change_file([&]() -> Status {
-    TSR_RETURN_IF_ERROR(source_->unchanged());
+    TSR_RETURN_IF_ERROR(opened_->model.source->unchanged());
     TSR_RETURN_IF_ERROR(writer_->finish());
     next_ = 0;
     phase_ = verify_ && !opened_->parameters.empty() ? Phase::kVerify : Phase::kReady;
@@ -171,7 +181,7 @@ Result<std::string> Conversion::finish() {
                        {"parameters", elements},
                        {"in",
                         {{"format", model.origin.format},
-                         {"bytes", source_->size()},
+                         {"bytes", model.source->size()},
                          {"stored", stored_json(model.origin.stored)}}},
                        {"out",
                         {{"format", "tsr"},

@@ -12,7 +12,7 @@ namespace {
 Result<std::optional<TokenizerData>> read_tokenizer_data(const std::shared_ptr<const ByteSource>& source) {
   TSR_ASSIGN_OR_RETURN(const ModelFormat format, model_format(*source));
   if (format == ModelFormat::kGguf) {
-    TSR_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(source));
+    TSR_ASSIGN_OR_RETURN(const GgufFile file, open_gguf_metadata(source));
     return gguf_tokenizer(file);
   }
   TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_tsr(source));

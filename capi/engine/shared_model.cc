@@ -64,7 +64,11 @@ Json origin_json(const ModelOrigin& origin) {
     stored.push_back({{"type", it.type}, {"tensors", it.tensors}, {"bytes", it.bytes}});
   for (const auto& [key, value] : origin.used) used[key] = value;
   for (const auto& [key, value] : origin.unused) unused[key] = value;
-  return {{"format", origin.format}, {"stored", stored}, {"keys_used", used}, {"keys_unused", unused}};
+  return {{"format", origin.format},
+          {"stored", stored},
+          {"keys_used", used},
+          {"keys_unused", unused},
+          {"files", origin.files}};
 }
 
 Result<Graph> with_wide_parameters(const Graph& graph, std::span<const std::string> names) {

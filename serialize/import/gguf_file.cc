@@ -288,6 +288,33 @@ Result<GgufFile> GgufFile::open(std::shared_ptr<const ByteSource> source) {
   return file;
 }
 
+Result<GgufFile> GgufFile::join(const std::vector<GgufFile>& parts) {
+  const auto name_of = [](const GgufFile& part) {
+    const std::vector<std::string> paths = part.source_->paths();
+    return paths.empty() ? std::string("memory") : paths.front();
+  };
+  GgufFile whole;
+  std::vector<std::shared_ptr<const ByteSource>> sources;
+  for (const GgufFile& part : parts) sources.push_back(part.source_);
+  TSR_ASSIGN_OR_RETURN(whole.source_, join_sources(std::move(sources)));
+  int64_t begin = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (const auto& [name, tensor] : parts[i].tensors_) {
+      for (size_t earlier = 0; whole.tensors_.contains(name); ++earlier)
+        if (parts[earlier].tensors_.contains(name))
+          return Status(StatusCode::kCorrupt, format("tensor '{}' is in two parts of the model: {} and {}",
+                                                     name, name_of(parts[earlier]), name_of(parts[i])));
+      GgufTensor moved = tensor;
+      moved.offset += begin;  // at most the joined size
+      whole.tensors_.emplace(name, std::move(moved));
+    }
+    begin += parts[i].source_->size();
+  }
+  whole.metadata_ = parts.front().metadata_;
+  whole.read_ = parts.front().read_;
+  return whole;
+}
+
 std::string value_text(const GgufValue& value) {
   constexpr size_t kMostBytes = 80;
   if (auto* number = std::get_if<uint64_t>(&value)) return to_text(*number);

@@ -61,6 +61,9 @@ std::optional<DType> gguf_tensor_type(uint32_t id);
 class GgufFile {
  public:
   static Result<GgufFile> open(std::shared_ptr<const ByteSource> source);
+  // One file of several: metadata of the first, tensors of all, a source that joins theirs. kCorrupt where
+  // two hold the same tensor. At least one.
+  static Result<GgufFile> join(const std::vector<GgufFile>& parts);
 
   const std::shared_ptr<const ByteSource>& source() const { return source_; }
   const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
@@ -88,6 +91,12 @@ class GgufFile {
   const GgufValue* find(std::string_view key) const;
   mutable std::set<std::string, std::less<>> read_;
 };
+
+// A model's file, or all files of a model that was split into several (PREFIX-00001-of-00003.gguf and so on):
+// the others are in the folder of the given one, which may be any of them.
+Result<GgufFile> open_gguf_parts(std::shared_ptr<const ByteSource> source);
+// The file that holds a model's metadata: the given one, or the first part of a split model.
+Result<GgufFile> open_gguf_metadata(std::shared_ptr<const ByteSource> source);
 
 // The vocabulary of a GGUF file: "llama" (SentencePiece), "gpt2" (byte-level BPE), "bert" (WordPiece).
 // nullopt when the file holds no vocabulary. Tokenizer::create checks the contents.

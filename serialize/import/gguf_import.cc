@@ -235,20 +235,10 @@ Status read_metadata(const GgufFile& file, Model& model) {
   return {};
 }
 
-// Refuses one file of a split model, which has only a part of the tensors.
-Status check_whole(const GgufFile& file) {
-  TSR_ASSIGN_OR_RETURN(const int64_t count, file.integer("split.count", 1));
-  TSR_ASSIGN_OR_RETURN(const int64_t number, file.integer("split.no", 0));
-  if (count <= 1) return {};
-  return unsupported(
-      format("this is part {} of a model in {} files (split.count); merge them into one first "
-             "(llama-gguf-split --merge)",
-             number + 1, count));
-}
-
 ModelOrigin origin_of(const GgufFile& file) {
   ModelOrigin origin;
   origin.format = "gguf";
+  origin.files = std::max<int64_t>(1, static_cast<int64_t>(file.source()->paths().size()));
   std::map<std::string, StoredTensors> by_type;
   for (const auto& [name, tensor] : file.tensors()) {
     StoredTensors& stored = by_type[to_text(*gguf_tensor_type(tensor.type))];
@@ -267,7 +257,7 @@ ModelOrigin origin_of(const GgufFile& file) {
 }  // namespace
 
 Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
-  TSR_ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(source));
+  TSR_ASSIGN_OR_RETURN(GgufFile file, open_gguf_parts(std::move(source)));
   OpenedModel opened;
   Model& model = opened.model;
   TSR_ASSIGN_OR_RETURN(model.tokenizer, gguf_tokenizer(file));
@@ -280,7 +270,6 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
                               vocabulary_alone ? "; its vocabulary can be used as a tokenizer" : ""));
   }
 
-  TSR_RETURN_IF_ERROR(check_whole(file));
   TSR_ASSIGN_OR_RETURN(ModelConfig config, architecture->read(file));
   model.metadata["context_length"] = to_text(config.sizes["T"]);
   std::set<std::string> left_out;
@@ -301,7 +290,7 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   model.metadata["description"] = to_text(config);
   TSR_RETURN_IF_ERROR(find_parameters(file, *architecture, left_out, opened));
   model.origin = origin_of(file);
-  model.source = std::move(source);
+  model.source = file.source();
   return opened;
 }
 

@@ -420,17 +420,6 @@ TEST_CASE("values_by_layer_are_taken_where_all_are_equal") {
   }
 }
 
-TEST_CASE("a_part_of_a_model_in_several_files_is_refused") {
-  for (const uint16_t count : {0, 1}) {
-    GgufWriter w = small_llama(false);
-    w.scalar("split.count", 2, count).scalar("split.no", 2, uint16_t{0});
-    CHECK(import_status(w.finish()).ok());
-  }
-  GgufWriter w = small_llama(false);
-  w.scalar("split.no", 2, uint16_t{0}).scalar("split.count", 2, uint16_t{2});
-  check_refused(w, StatusCode::kUnsupported, "part 1 of a model in 2 files");
-}
-
 TEST_CASE("what_was_read_of_a_file_can_be_told") {
   GgufWriter w = small_llama(true);
   w.f32("llama.rope.freq_base", 500).text("tokenizer.chat_template", std::string(200, 'x'));

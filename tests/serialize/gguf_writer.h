@@ -155,18 +155,16 @@ inline GgufWriter small_llama_metadata(std::string_view left_out = {}) {
   return w;
 }
 
-// Names of its tensors, which are added to `w` where it is given, but for `left_out`.
-inline std::vector<std::string> small_llama_tensors(bool tied, GgufWriter* w = nullptr,
-                                                    std::string_view left_out = {}) {
-  std::vector<std::string> names;
+// Calls `add` with name, dims and values of each of its tensors.
+template <class Add>
+void for_each_small_llama_tensor(bool tied, Add&& add) {
   float next = 0;
   auto tensor = [&](const std::string& name, std::vector<uint64_t> dims) {
     size_t count = 1;
     for (uint64_t dim : dims) count *= dim;
     std::vector<float> values(count);
     for (float& value : values) value = (next += 1.0f) / 1024;
-    names.push_back(name);
-    if (w != nullptr && name != left_out) w->tensor_f32(name, dims, values);
+    add(name, dims, values);
   };
   tensor("token_embd.weight", {8, 12});
   for (std::string block : {"blk.0.", "blk.1."}) {
@@ -182,6 +180,17 @@ inline std::vector<std::string> small_llama_tensors(bool tied, GgufWriter* w = n
   }
   tensor("output_norm.weight", {8});
   if (!tied) tensor("output.weight", {8, 12});
+}
+
+// Names of its tensors, which are added to `w` where it is given, but for `left_out`.
+inline std::vector<std::string> small_llama_tensors(bool tied, GgufWriter* w = nullptr,
+                                                    std::string_view left_out = {}) {
+  std::vector<std::string> names;
+  for_each_small_llama_tensor(tied, [&](const std::string& name, const std::vector<uint64_t>& dims,
+                                        const std::vector<float>& values) {
+    names.push_back(name);
+    if (w != nullptr && name != left_out) w->tensor_f32(name, dims, values);
+  });
   return names;
 }
 
@@ -189,6 +198,34 @@ inline GgufWriter small_llama(bool tied, std::string_view left_out = {}) {
   GgufWriter w = small_llama_metadata();
   small_llama_tensors(tied, &w, left_out);
   return w;
+}
+
+// SplitKeys: what a part says of itself.
+struct SplitKeys {
+  uint16_t number = 0, count = 1;
+  int32_t tensors = 0;
+};
+inline GgufWriter& put_split_keys(GgufWriter& w, const SplitKeys& keys) {
+  return w.scalar("split.no", 2, keys.number)
+      .scalar("split.count", 2, keys.count)
+      .scalar("split.tensors.count", 5, keys.tensors);
+}
+
+// The little llama in `count` files, as gguf-split cuts it: the metadata in the first, 21 tensors in all. The
+// first holds no tensors where `no_tensor_first`, as its option has it.
+inline std::vector<GgufWriter> small_llama_parts(uint16_t count, bool no_tensor_first = false) {
+  std::vector<GgufWriter> parts(count);
+  parts[0] = small_llama_metadata();
+  const size_t first = no_tensor_first ? 1 : 0;
+  const auto tensors = static_cast<int32_t>(small_llama_tensors(false).size());
+  const size_t each = (static_cast<size_t>(tensors) + count - first - 1) / (count - first);
+  for (uint16_t i = 0; i < count; ++i) put_split_keys(parts[i], {i, count, tensors});
+  size_t next = 0;
+  for_each_small_llama_tensor(false, [&](const std::string& name, const std::vector<uint64_t>& dims,
+                                         const std::vector<float>& values) {
+    parts[first + next++ / each].tensor_f32(name, dims, values);
+  });
+  return parts;
 }
 
 // Bytes of any kind as so many elements of a GGUF type of weights.

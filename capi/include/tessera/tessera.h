@@ -457,8 +457,10 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
 
 /* From a file: .tsr or GGUF, told apart by its first bytes. A GGUF file must hold all tensors of its model (of one
  * that holds a vocabulary alone, use tsr_tokenizer_load), and what it computes must be what the family computes:
- * the message names the first key or tensor that is something else. TSR_NOT_FOUND, TSR_IO, TSR_CORRUPT,
- * TSR_UNSUPPORTED. */
+ * the message names the first key or tensor that is something else. Of a model in several GGUF files
+ * (PREFIX-00001-of-00003.gguf, as llama.cpp's gguf-split names them) give any one: the others are opened from its
+ * folder. TSR_NOT_FOUND (of a missing part too), TSR_IO, TSR_CORRUPT, TSR_INVALID_ARGUMENT where a part has another
+ * name, TSR_UNSUPPORTED. */
 TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
 
 /* The same in steps, for programs that show progress or may have to give up:
@@ -480,7 +482,8 @@ TSR_API void tsr_loading_free(tsr_loading* loading);
 
 /* From memory, which is borrowed: it must stay valid and unchanged until release(context) is called (also
  * when this call fails); release may be NULL, then the memory must outlive the model and everything made from
- * it. */
+ * it. A part of a model in several GGUF files is TSR_UNSUPPORTED, here and through a callback: its name leads to the
+ * others, and it has none. */
 TSR_API tsr_status* tsr_model_load_bytes(const void* data, size_t size, void (*release)(void* context),
                                          void* context, tsr_model** out_model);
 
@@ -542,15 +545,16 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  *   compress   i64   as for tsr_model_save (default 0)
  *   verify     i64   1: what was written is read again, and every checksum checked (default 0)
  * new fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where both paths lead to
- * the same file. A step fails as tsr_model_load and tsr_model_save do, and with TSR_FAILED_PRECONDITION where the file
+ * the same file. A step fails as tsr_model_load and tsr_model_save do (TSR_INVALID_ARGUMENT where out_path is another
+ * part of the model read), and with TSR_FAILED_PRECONDITION where the file
  * read was written to meanwhile; after a failure to read or write a value begin another conversion. */
 TSR_API tsr_status* tsr_conversion_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
                                        const tsr_options* options, tsr_conversion** out_conversion);
 /* *out_done: the share that is done; 1 when all is. */
 TSR_API tsr_status* tsr_conversion_step(tsr_conversion* conversion, double* out_done);
 /* Syncs the file and renames it over out_path. Once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
- * {"architecture", "parameters": count of elements, "in": {"format": "tsr" | "gguf", "bytes": of the file, "stored":
- *  [{"type": "q8_0", "tensors", "bytes"}]}, "out": {the same}} */
+ * {"architecture", "parameters": count of elements, "in": {"format": "tsr" | "gguf", "bytes": of the file (of all
+ *  parts of a split model), "stored": [{"type": "q8_0", "tensors", "bytes"}]}, "out": {the same}} */
 TSR_API tsr_status* tsr_conversion_finish(tsr_conversion* conversion, tsr_text** out_report);
 TSR_API void tsr_conversion_free(tsr_conversion* conversion);
 
@@ -561,7 +565,8 @@ TSR_API tsr_status* tsr_model_verify(const char* path);
  *  "shape"}], "inputs": [...], "outputs": [...], "symbols": [{"name", "capacity"}], "metadata": {...},
  *  "tokenizer": null | {"kind", "vocabulary_size", "bos", "eos"}, "graph_nodes", "ops": [{"op", "count"}], the most
  *  frequent first, "frozen_parameters": count of elements, "file": null | {"format": "tsr" | "gguf", "stored":
- *  [{"type": "q8_0", "tensors", "bytes"}], "keys_used": {...}, "keys_unused": {...}}}
+ *  [{"type": "q8_0", "tensors", "bytes"}], "keys_used": {...}, "keys_unused": {...}, "files": count, parts of a
+ *  split model}}
  * keys_used are the entries of a GGUF file's metadata that were looked at, with their values; keys_unused those
  * that were not. Metadata "description" of a model of one of the families is its shorthand, as for
  * tsr_model_new. */
