@@ -244,7 +244,7 @@ Result<GgufFile> GgufFile::open(std::shared_ptr<const ByteSource> source) {
     return Status(StatusCode::kCorrupt, "not a GGUF file: it does not start with \"GGUF\"");
   TSR_ASSIGN_OR_RETURN(uint32_t version, cursor.read<uint32_t>("the version"));
   if (version != 2 && version != 3) {
-    const bool big_endian = __builtin_bswap32(version) < 256;
+    const bool big_endian = version != 0 && __builtin_bswap32(version) < 256;
     return Status(StatusCode::kUnsupported,
                   big_endian ? std::string("the GGUF file is big-endian; convert it to little-endian")
                              : format("GGUF version {}; versions 2 and 3 can be read", version));

@@ -167,6 +167,21 @@ bool past_envelope(const std::string& file, std::string_view magic) {
   return read_index(source_of(file), magic, "mutant").ok();
 }
 
+// GGUF models of every type of weights, eight to a file.
+std::vector<std::string> block_models() {
+  std::vector<uint32_t> types;
+  for (uint32_t id = 0; id < 64; ++id)
+    if (gguf_tensor_type(id)) types.push_back(id);
+  std::vector<std::string> files;
+  for (size_t first = 0; first < types.size(); first += 8) {
+    const size_t last = std::min(first + 8, types.size());
+    files.push_back(testing::block_llama({types.begin() + static_cast<ptrdiff_t>(first),
+                                          types.begin() + static_cast<ptrdiff_t>(last)})
+                        .finish());
+  }
+  return files;
+}
+
 Graph rich_graph() {
   auto graph = parse_graph(
       "graph {\n  symbol B; symbol T <= 16\n  input x: f32[B, T, 8]\n  input ids: i32[B, T]\n  parameter w: "
@@ -201,6 +216,12 @@ class ModelLoader final : public Loader {
         check_ok(save_model(model, folder / "seed", {compress}));
         seeds_.push_back(enveloped_seed(read_file(folder / "seed"), "model"));
       }
+    }
+    for (const std::string& file : block_models()) {
+      auto model = import_gguf(source_of(file));
+      check_ok(model.status());
+      check_ok(save_model(*model, folder / "seed", {.compress = seeds_.size() % 2 == 1}));
+      seeds_.push_back(enveloped_seed(read_file(folder / "seed"), "model"));
     }
   }
   std::string_view name() const override { return ".tsr"; }
@@ -286,6 +307,18 @@ class PlanJsonLoader final : public Loader {
 
 // ---- GGUF
 
+// Magic number and version are right and the counts fit into the file.
+bool past_gguf_header(const std::string& file) {
+  if (file.size() < 24 || file.substr(0, 4) != "GGUF") return false;
+  uint32_t version;
+  uint64_t tensors, values;
+  std::memcpy(&version, file.data() + 4, 4);
+  std::memcpy(&tensors, file.data() + 8, 8);
+  std::memcpy(&values, file.data() + 16, 8);
+  return (version == 2 || version == 3) && tensors <= (file.size() - 24) / 25 &&
+         values <= (file.size() - 24) / 14;
+}
+
 class GgufLoader final : public Loader {
  public:
   GgufLoader() {
@@ -301,17 +334,8 @@ class GgufLoader final : public Loader {
          {testing::small_llama(false).finish(), testing::small_llama(true).finish(), quantised.finish()}) {
       seeds_.push_back({file, gguf_sites(file)});
     }
-    // Models of every type of weights, eight to a file.
-    std::vector<uint32_t> types;
-    for (uint32_t id = 0; id < 64; ++id)
-      if (gguf_tensor_type(id)) types.push_back(id);
-    for (size_t first = 0; first < types.size(); first += 8) {
-      const size_t last = std::min(first + 8, types.size());
-      const std::string file = testing::block_llama({types.begin() + static_cast<ptrdiff_t>(first),
-                                                     types.begin() + static_cast<ptrdiff_t>(last)})
-                                   .finish();
-      auto model = import_gguf(source_of(file));
-      check_ok(model.status());
+    for (const std::string& file : block_models()) {
+      check_ok(import_gguf(source_of(file)).status());
       seeds_.push_back({file, gguf_sites(file)});
     }
   }
@@ -322,22 +346,56 @@ class GgufLoader final : public Loader {
     mutate_sites(file, seed.sites, random);
     if (random.one_in(10)) file.resize(random.below(file.size()));
     if (random.one_in(20)) file[random.below(24)] = static_cast<char>(random.next());
-    return {past_header(file), use_result(import_gguf(source_of(file)))};
+    return {past_gguf_header(file), use_result(import_gguf(source_of(file)))};
   }
 
  private:
-  // Magic number and version are right and the counts fit into the file.
-  static bool past_header(const std::string& file) {
-    if (file.size() < 24 || file.substr(0, 4) != "GGUF") return false;
-    uint32_t version;
-    uint64_t tensors, values;
-    std::memcpy(&version, file.data() + 4, 4);
-    std::memcpy(&tensors, file.data() + 8, 8);
-    std::memcpy(&values, file.data() + 16, 8);
-    return (version == 2 || version == 3) && tensors <= (file.size() - 24) / 25 &&
-           values <= (file.size() - 24) / 14;
-  }
   std::vector<Seed> seeds_;
+};
+
+// Models in several files, one of them broken; opened from any.
+class GgufPartsLoader final : public Loader {
+ public:
+  GgufPartsLoader() {
+    for (const bool no_tensor_first : {false, true}) {
+      std::vector<Seed> parts;
+      for (const testing::GgufWriter& part : testing::small_llama_parts(kParts, no_tensor_first)) {
+        std::string file = part.finish();
+        std::vector<Site> sites = gguf_sites(file);
+        parts.push_back({std::move(file), std::move(sites)});
+      }
+      models_.push_back(std::move(parts));
+    }
+    for (size_t i = 0; i < kParts; ++i) write_file(path(i), models_[0][i].file);
+    check_ok(open(0).status());
+  }
+  std::string_view name() const override { return "gguf parts"; }
+  Outcome run(Random& random) override {
+    const std::vector<Seed>& parts = random.pick<std::vector<Seed>>(models_);
+    const size_t broken = random.below(kParts), given = random.below(kParts);
+    std::string file = parts[broken].file;
+    if (random.one_in(20)) {
+      file = parts[random.below(kParts)].file;  // another part under this name
+    } else {
+      mutate_sites(file, parts[broken].sites, random);
+    }
+    if (random.one_in(10)) file.resize(random.below(file.size()));
+    for (size_t i = 0; i < kParts; ++i) write_file(path(i), i == broken ? file : parts[i].file);
+    if (random.one_in(40)) std::filesystem::remove(path(broken));
+    return {past_gguf_header(file), use_result(open(given))};
+  }
+
+ private:
+  static constexpr size_t kParts = 3;
+
+  std::string path(size_t i) const { return folder_ / format("model-0000{}-of-0000{}.gguf", i + 1, kParts); }
+  Result<Model> open(size_t i) const {
+    TSR_ASSIGN_OR_RETURN(auto source, open_file(path(i)));
+    return import_gguf(std::move(source));
+  }
+
+  ScratchFolder folder_;
+  std::vector<std::vector<Seed>> models_;
 };
 
 // ---- tokenizers: no file, so no header
@@ -480,6 +538,7 @@ std::vector<std::unique_ptr<Loader>> all_loaders() {
   loaders.push_back(std::make_unique<PlanLoader>());
   loaders.push_back(std::make_unique<PlanJsonLoader>());
   loaders.push_back(std::make_unique<GgufLoader>());
+  loaders.push_back(std::make_unique<GgufPartsLoader>());
   loaders.push_back(std::make_unique<TokenizerLoader>());
   loaders.push_back(std::make_unique<GraphTextLoader>());
   loaders.push_back(std::make_unique<PlanTextLoader>());

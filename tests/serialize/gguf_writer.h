@@ -53,6 +53,18 @@ class GgufWriter {
     put(metadata_, count);
   }
 
+  // Any bytes as an entry of the metadata, or of the tensors' table.
+  GgufWriter& metadata_bytes(std::string_view bytes) {
+    metadata_ += bytes;
+    ++value_count;
+    return *this;
+  }
+  GgufWriter& tensor_bytes(std::string_view bytes) {
+    tensors_ += bytes;
+    ++tensor_count;
+    return *this;
+  }
+
   // dims: ne0 first.
   GgufWriter& tensor(std::string_view name, uint32_t type, const std::vector<uint64_t>& dims,
                      std::string_view bytes) {
