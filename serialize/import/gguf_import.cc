@@ -2,13 +2,16 @@
 // name. Weights are [N, K] in both, so nothing is transposed; they keep the file's element types and stay in
 // the file.
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "graph/base/blocks/block_codec.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/scaled_products.h"
 #include "graph/transform/weight_storage.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"
@@ -191,6 +194,29 @@ Status check_tensors(const GgufFile& file, const Architecture& architecture, con
                        join(named, "', '"), more, missing.size() == 1 ? "is" : "are", remedy));
 }
 
+// The tensor "X.scale" of a weight "X.weight", with which NVFP4 files come: one number, which the weight's
+// products are multiplied by. Null for none.
+const GgufTensor* find_product_scale(const GgufFile& file, std::string_view weight) {
+  constexpr std::string_view kWeight = ".weight";
+  if (!weight.ends_with(kWeight)) return nullptr;
+  const auto found =
+      file.tensors().find(std::string(weight.substr(0, weight.size() - kWeight.size())) + ".scale");
+  return found == file.tensors().end() ? nullptr : &found->second;
+}
+
+Result<float> read_product_scale(const GgufFile& file, const GgufTensor& tensor) {
+  if (gguf_tensor_type(tensor.type) != DType::kF32 || tensor.bytes != int64_t{sizeof(float)})
+    return unsupported(format("tensor '{}' is {} of {} bytes; a weight's scale is one number of f32",
+                              tensor.name, to_text(*gguf_tensor_type(tensor.type)), tensor.bytes));
+  float value = 0;
+  TSR_RETURN_IF_ERROR(
+      file.source()->read_at(tensor.offset, std::as_writable_bytes(std::span<float, 1>(&value, 1))));
+  if (!std::isfinite(value))
+    return Status(StatusCode::kCorrupt,
+                  format("tensor '{}' is {}; a weight's scale is finite", tensor.name, value));
+  return value;
+}
+
 Status find_parameters(const GgufFile& file, const Architecture& architecture,
                        const std::set<std::string>& left_out, OpenedModel& opened) {
   Model& model = opened.model;
@@ -198,6 +224,7 @@ Status find_parameters(const GgufFile& file, const Architecture& architecture,
   std::set<std::string> used = left_out;
   std::map<std::string, StoredParameter> places;
   WeightStorage storage;
+  ProductScales scales;
   for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {
     const Tensor& parameter = model.graph.tensor(id);
     TSR_ASSIGN_OR_RETURN(TheirName theirs, their_name(architecture, parameter.name));
@@ -207,6 +234,11 @@ Status find_parameters(const GgufFile& file, const Architecture& architecture,
     storage.types.emplace(parameter.name, place.dtype);
     places.emplace(parameter.name, place);
     used.insert(theirs.name);
+    if (const GgufTensor* scale = find_product_scale(file, theirs.name)) {
+      TSR_ASSIGN_OR_RETURN(const float value, read_product_scale(file, *scale));
+      used.insert(scale->name);
+      if (value != 1) scales.emplace(parameter.name, value);
+    }
   }
   for (const auto& [name, tensor] : file.tensors()) {
     if (!used.contains(name)) {
@@ -214,6 +246,10 @@ Status find_parameters(const GgufFile& file, const Architecture& architecture,
           format("tensor '{}' has no place in a {} model: the file is a variant that is not supported", name,
                  architecture.name));
     }
+  }
+  if (!scales.empty()) {
+    TSR_ASSIGN_OR_RETURN(model.graph, with_scaled_products(model.graph, scales));
+    model.metadata.erase("description");  // which makes a graph without them
   }
   TSR_ASSIGN_OR_RETURN(model.graph, with_stored_weights(model.graph, storage));
   for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {

@@ -264,3 +264,56 @@ TEST_CASE("a conversion refuses its own input, and a file that is written to mea
   CHECK(changed.message.find("was written to") != std::string::npos);
   CHECK(!std::filesystem::exists(out));
 }
+
+TEST_CASE("a model in several files loads and converts as the whole one, and no part of it is written over") {
+  const Scratch scratch;
+  const std::string whole = scratch / "whole.gguf", wanted = scratch / "wanted.tsr",
+                    out = scratch / "out.tsr";
+  write(whole, tessera::testing::small_llama(false).finish());
+  std::vector<std::string> parts;
+  int64_t bytes = 0;
+  for (const auto& part : tessera::testing::small_llama_parts(3)) {
+    const std::string name = "m-0000" + std::to_string(parts.size() + 1) + "-of-00003.gguf";
+    parts.push_back(scratch / name.c_str());
+    write(parts.back(), part.finish());
+    bytes += static_cast<int64_t>(std::filesystem::file_size(parts.back()));
+  }
+  finished(conversion(whole, wanted));
+  for (const std::string& part : parts) {
+    CAPTURE(part);
+    const Model model = loaded(part);
+    CHECK((values(model) == values(loaded(whole))));
+    const std::string info = text([&](auto... out_text) { return tsr_model_info(model.get(), out_text...); });
+    CHECK(number_after(info, "\"files\":") == 3);
+    const std::string report = finished(conversion(part, out));
+    CHECK((contents(out) == contents(wanted)));
+    CHECK(number_after(report, "\"bytes\":") == bytes);
+    tsr_tokenizer* tokenizer = nullptr;
+    ok(tsr_tokenizer_load(part.c_str(), &tokenizer));
+    CHECK(tsr_tokenizer_vocabulary_size(tokenizer) == 12);
+    tsr_tokenizer_free(tokenizer);
+  }
+  // Its own file is refused at once, the others when the parts are known.
+  tsr_conversion* made = nullptr;
+  CHECK(take(tsr_conversion_new(nullptr, parts[0].c_str(), parts[0].c_str(), nullptr, &made))
+            .message.find("is the file to convert") != std::string::npos);
+  const std::string before = contents(parts[1]);
+  const Error refused = take(tsr_conversion_step(conversion(parts[0], parts[1]).get(), nullptr));
+  CHECK(refused.code == TSR_INVALID_ARGUMENT);
+  CHECK(refused.message.find(parts[1] + ": is the file to convert") != std::string::npos);
+  CHECK((contents(parts[1]) == before));
+  // Written to after it was opened: any part counts.
+  const Conversion work = conversion(parts[0], out);
+  ok(tsr_conversion_step(work.get(), nullptr));
+  std::filesystem::last_write_time(parts[2],
+                                   std::filesystem::last_write_time(parts[2]) + std::chrono::seconds(1));
+  const Error changed = take(tsr_conversion_step(work.get(), nullptr));
+  CHECK(changed.code == TSR_FAILED_PRECONDITION);
+  CHECK(changed.message.find(parts[2]) != std::string::npos);
+  // A part in memory has no name, from which those of the others follow.
+  const std::string first = contents(parts[0]);
+  tsr_model* model = nullptr;
+  const Error nameless = take(tsr_model_load_bytes(first.data(), first.size(), nullptr, nullptr, &model));
+  CHECK(nameless.code == TSR_UNSUPPORTED);
+  CHECK(nameless.message.find("load it by its path") != std::string::npos);
+}

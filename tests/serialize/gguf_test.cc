@@ -210,10 +210,46 @@ TEST_CASE("types_that_files_of_weights_do_not_have_are_refused_by_name") {
     w.tensor("extra", id, {256}, std::string(1024, '\0'));
     check_refused(w, StatusCode::kUnsupported, words);
   }
-  // A scale for a whole tensor of nvfp4.
-  GgufWriter w = block_llama({40});
-  w.tensor_f32("blk.0.attn_q.scale", {1}, {2});
-  check_refused(w, StatusCode::kUnsupported, "blk.0.attn_q.scale");
+}
+
+TEST_CASE("a_weight_s_scale_multiplies_its_products") {
+  const auto with = [](std::string_view name, const std::vector<float>& values) {
+    GgufWriter w = block_llama({40});
+    w.tensor_f32(name, {values.size()}, values);
+    return w;
+  };
+  const auto plain = import_gguf(source_of(block_llama({40}).finish()));
+  const auto scaled = import_gguf(source_of(with("blk.0.attn_q.scale", {0.3f}).finish()));
+  REQUIRE(plain.ok());
+  REQUIRE_MESSAGE(scaled.ok(), scaled.status().to_string());
+  CHECK(scaled->parameters.size() == plain->parameters.size());
+  CHECK(scaled->graph.nodes().size() == plain->graph.nodes().size() + 1);
+  CHECK(!scaled->metadata.contains("description"));
+  int found = 0;
+  for (const Node& node : scaled->graph.nodes()) {
+    if (node.op->name != "scale") continue;
+    ++found;
+    CHECK(static_cast<float>(attr_f64(node.attrs, "factor")) == 0.3f);
+    const Node& product = scaled->graph.node(scaled->graph.tensor(node.inputs[0]).producer);
+    CHECK(product.op->name == "quantized_matmul");
+    CHECK(scaled->graph.tensor(product.inputs[1]).name == "block.0.q");
+    CHECK(scaled->graph.type(product.inputs[1]).dtype == DType::kNVFP4);
+    CHECK(node.scope == product.scope);
+  }
+  CHECK(found == 1);
+  // By 1 nothing changes.
+  const auto one = import_gguf(source_of(with("blk.0.attn_q.scale", {1}).finish()));
+  REQUIRE(one.ok());
+  CHECK(one->graph.fingerprint() == plain->graph.fingerprint());
+
+  check_refused(with("blk.0.attn_q.scale", {1, 2}), StatusCode::kUnsupported,
+                "'blk.0.attn_q.scale' is f32 of 8 bytes; a weight's scale is one number of f32");
+  check_refused(with("blk.0.attn_q.scale", {}), StatusCode::kUnsupported, "of 0 bytes");
+  check_refused(with("blk.0.attn_q.scale", {NAN}), StatusCode::kCorrupt, "a weight's scale is finite");
+  check_refused(with("token_embd.scale", {2}), StatusCode::kUnsupported, "but embedding reads it");
+  check_refused(with("output_norm.scale", {2}), StatusCode::kUnsupported, "but rms_norm reads it");
+  check_refused(with("blk.0.attn_q.input_scale", {1}), StatusCode::kUnsupported, "has no place");
+  check_refused(with("blk.1.attn_q.scale", {1}), StatusCode::kUnsupported, "has no place");
 }
 
 TEST_CASE("every_metadata_type_is_read") {

@@ -1,0 +1,74 @@
+#include "graph/transform/scaled_products.h"
+
+#include <set>
+
+#include "graph/base/text.h"
+#include "graph/transform/graph_copy.h"
+
+namespace tessera {
+namespace {
+
+bool is_plain_product(const Node& node) {
+  return node.op->name == "matmul" && node.inputs.size() == 2 && node.outputs.size() == 1 &&
+         attr_string(node.attrs, "activation") == "none";
+}
+
+}  // namespace
+
+Result<Graph> with_scaled_products(const Graph& graph, const ProductScales& scales) {
+  GraphCopy copy(graph);
+  std::set<std::string_view> scaled;
+  const auto scale_of = [&](TensorId id) -> const float* {
+    const Tensor& tensor = graph.tensor(id);
+    const auto found = tensor.kind == TensorKind::kParameter ? scales.find(tensor.name) : scales.end();
+    return found == scales.end() ? nullptr : &found->second;
+  };
+  for (size_t i = 0; i < graph.tensors().size(); ++i) {
+    const TensorId id{static_cast<uint32_t>(i)};
+    const Tensor& tensor = graph.tensor(id);
+    if (tensor.producer == kNoNode) {
+      TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
+      continue;
+    }
+    if (tensor.output_index != 0) continue;
+    const Node& node = graph.node(tensor.producer);
+    const float* factor = nullptr;
+    for (size_t input = 0; input < node.inputs.size(); ++input) {
+      const float* found = scale_of(node.inputs[input]);
+      if (!found) continue;
+      const std::string& name = graph.tensor(node.inputs[input]).name;
+      if (input != 1 || !is_plain_product(node))
+        return Status(
+            StatusCode::kUnsupported,
+            format("the products of '{}' are to be scaled, but {} reads it; wanted matmul without bias "
+                   "and activation",
+                   name, node.op->name));
+      factor = found;
+      scaled.insert(name);
+    }
+    if (!factor) {
+      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
+      continue;
+    }
+    Graph& made = copy.graph();
+    made.set_scope(node.scope);
+    TSR_ASSIGN_OR_RETURN(
+        const auto product,
+        made.add_node("matmul", std::vector{copy.mapped(node.inputs[0]), copy.mapped(node.inputs[1])},
+                      node.attrs));
+    TSR_ASSIGN_OR_RETURN(const TensorId result,
+                         made.add("scale", {product[0]}, {{"factor", static_cast<double>(*factor)}}));
+    made.set_scope("");
+    copy.replace(id, result);
+    if (!tensor.name.starts_with('%')) TSR_RETURN_IF_ERROR(made.rename(result, tensor.name));
+  }
+  for (const auto& [name, factor] : scales)
+    if (!scaled.contains(name))
+      return Status(
+          StatusCode::kUnsupported,
+          format("the products of '{}' are to be scaled by {}, but the graph has none", name, factor));
+  TSR_RETURN_IF_ERROR(copy.copy_results());
+  return std::move(copy.graph());
+}
+
+}  // namespace tessera
