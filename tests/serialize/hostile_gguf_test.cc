@@ -7,6 +7,8 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <new>
+#include <vector>
 
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
@@ -67,6 +69,15 @@ void check_rows(const std::vector<Row>& rows) {
     CHECK(status.code() == row.code);
     CHECK(status.message().find(row.words) != std::string_view::npos);
     CHECK(elapsed.count() < 1);
+  }
+}
+
+// Whether an allocation of `bytes` throws.
+bool is_refused(size_t bytes) {
+  try {
+    return std::vector<char>(bytes).empty();
+  } catch (const std::bad_alloc&) {
+    return true;
   }
 }
 
@@ -140,6 +151,14 @@ Status tokenizer_status(std::string_view model, std::string_view left_out, const
 }
 
 }  // namespace
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("the_limit_of_these_tests_refuses_what_is_too_large") {
+  CHECK(!is_refused(size_t{96} << 20));
+  const AddressLimit limit;
+  CHECK(is_refused(size_t{96} << 20));
+}
+#endif
 
 TEST_CASE("headers_and_keys_that_lie_are_refused_at_once") {
   std::string deep = packed_text("deep") + packed(uint32_t{9});
