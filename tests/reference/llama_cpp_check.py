@@ -239,7 +239,7 @@ def random_llama(path, width, layers=2, vocabulary=1024):
     def add(name, *shape):
         if len(shape) == 1:
             return writer.add_tensor(name, (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32))
-        writer.add_tensor(name, (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32))
+        writer.add_tensor(name, (0.02 * rng.standard_normal(shape)).astype(np.float32))  # as models are drawn
 
     add("token_embd.weight", vocabulary, width), add("output_norm.weight", width), add("output.weight", vocabulary, width)
     for i in range(layers):

@@ -1,5 +1,7 @@
 // Quantisation of activations, per instruction set: a row at a time, blocks of 32 or 256 elements.
 //   scale = largest magnitude / 127 (f32), code = x / scale rounded to nearest even, -127 to 127
+// As in GGUF's Q8_0 and Q8_1 the scale of a block of 32, and it times the sum of the codes, are then rounded
+// to f16 where that is neither subnormal nor infinite: whoever computes so gets the same numbers.
 // A block that holds a number that is not finite gets a scale that is not finite either, so that no product
 // hides it. A block of zeros, or of magnitudes below 1e-36, has the scale 0.
 #if defined(TSR_QUANTIZED_ACTIVATIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -9,10 +11,18 @@
 #define TSR_QUANTIZED_ACTIVATIONS_INL_H_
 #endif
 
+#include <cmath>
+
+#include "graph/base/half.h"
 #include "runtime/backends/cpu/kernels/quantized_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
+
+HWY_INLINE float round_to_f16(float value) {
+  const float magnitude = std::fabs(value);
+  return magnitude >= 0x1p-14f && magnitude <= 65504.0f ? f32_from_f16(f16_from_f32(value)) : value;
+}
 
 // Writes the codes of `count` numbers, returns their scale.
 HWY_INLINE float quantize_block(const float* x, int64_t count, int8_t* codes) {
@@ -72,8 +82,8 @@ HWY_INLINE void quantize_activation_block(const QuantizedLayout& layout, const f
       for (int i = 0; i < 32; ++i) sum += codes[i];
       std::memcpy(out, codes, 32);
       store_starts(codes, 32, layout.offset, out + 32, out + 44);
-      store_float(scale, out + 36);
-      store_float(scale * static_cast<float>(sum), out + 40);
+      store_float(round_to_f16(scale), out + 36);
+      store_float(round_to_f16(scale * static_cast<float>(sum)), out + 40);
       return;
     }
     case DotForm::kUnsigned256: {
@@ -92,7 +102,7 @@ HWY_INLINE void quantize_activation_block(const QuantizedLayout& layout, const f
     case DotForm::kSigned32:
     case DotForm::kSigned256:
       store_signed_codes(codes, count, out);
-      store_float(scale, out + 2 * count);
+      store_float(count == 32 ? round_to_f16(scale) : scale, out + 2 * count);
       std::memset(out + 2 * count + 4, 0, 12);
       return;
   }

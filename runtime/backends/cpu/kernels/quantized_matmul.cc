@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "graph/base/half.h"
@@ -14,10 +15,19 @@ namespace {
 constexpr int64_t kRowGrain = 16;      // rows of the weight a task
 constexpr int64_t kTileColumns = 256;  // of the gradient: the largest block
 
-// The values that `count` activations stand for once they are rounded to 8 bits
-// (quantized_activations-inl.h).
+float round_to_f16(float value) {
+  const float magnitude = std::fabs(value);
+  return magnitude >= 0x1p-14f && magnitude <= 65504.0f ? f32_from_f16(f16_from_f32(value)) : value;
+}
+
+// Activations rounded to 8 bits (quantized_activations-inl.h).
+struct RoundedBlock {
+  double values[256];
+  double sum_error = 0;  // of their sum as it is stored, which minima of weights are multiplied by
+};
+
 template <class T>
-void round_block(const T* x, int64_t count, double* out) {
+void round_block(const T* x, int64_t count, RoundedBlock& out) {
   float most = 0;
   bool is_finite = true;
   for (int64_t i = 0; i < count; ++i) {
@@ -28,9 +38,23 @@ void round_block(const T* x, int64_t count, double* out) {
                       : most < 1e-36f ? 0.0f
                                       : most / 127.0f;
   const float inverse = scale > 0 ? 127.0f / most : 0.0f;
-  for (int64_t i = 0; i < count; ++i)
-    out[i] =
-        static_cast<double>(std::nearbyint(static_cast<float>(x[i]) * inverse)) * static_cast<double>(scale);
+  const float stored = count > 32 ? scale : round_to_f16(scale);
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double code = std::nearbyint(static_cast<float>(x[i]) * inverse);
+    out.values[i] = code * static_cast<double>(stored);
+    sum += code;
+  }
+  out.sum_error =
+      static_cast<double>(round_to_f16(scale * static_cast<float>(sum))) - static_cast<double>(stored) * sum;
+}
+
+// What every weight of a block of 32 has added to it: field 1 of types that store it apart, else 0.
+double minimum_of(DType type, const std::byte* block) {
+  if (type != DType::kQ4_1 && type != DType::kQ5_1) return 0;
+  uint16_t bits = 0;
+  std::memcpy(&bits, block + sizeof bits, sizeof bits);
+  return f32_from_f16(bits);
 }
 
 }  // namespace
@@ -53,13 +77,17 @@ Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
           decode_weight(shape, args.inputs[1], n, 0, shape.K, row);
           for (int64_t m = 0; m < shape.M; ++m) {
             double sum = bias ? static_cast<double>(bias[n]) : 0;
-            double rounded[256];
+            RoundedBlock rounded;
             for (int64_t k = 0; k < shape.K; ++k) {
               double weight = row[k];
               if (scale) weight *= f32_from_f16(scale[n * shape.groups + k / shape.group()]);
-              if (rounds && k % block == 0)
+              if (rounds && k % block == 0) {
                 round_block(x + m * shape.K + k, std::min(block, shape.K - k), rounded);
-              sum += (rounds ? rounded[k % block] : static_cast<double>(x[m * shape.K + k])) * weight;
+                const auto* blocks = static_cast<const std::byte*>(args.inputs[1]);
+                sum += minimum_of(shape.dtype, blocks + dtype_bytes(shape.dtype, n * shape.K + k)) *
+                       rounded.sum_error;
+              }
+              sum += (rounds ? rounded.values[k % block] : static_cast<double>(x[m * shape.K + k])) * weight;
             }
             y[m * shape.N + n] = static_cast<T>(sum);
           }

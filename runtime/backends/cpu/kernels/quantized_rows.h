@@ -3,7 +3,7 @@
 // interleaved (same bytes, permuted). Pure functions on pointers and ranges; any thread may call them.
 //
 // Two kinds of activations:
-//   q8   each row of x is quantised once (f32 scale, codes of 8 bits; blocks of 32 elements, for types of 256
+//   q8   each row of x is quantised once (a scale, codes of 8 bits; blocks of 32 elements, for types of 256
 //        elements blocks of 256). Integer products, exact within a block; one chain of f32 additions over the
 //        blocks for each number of y.
 //   f32  W is decoded in cache; one chain of multiply-adds over 256 elements of K, chains added in ascending

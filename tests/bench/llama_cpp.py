@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""llama_cpp.py BUILD [--model 134M|1.1B] [--types F32,F16,...] [--rounds 5]: decode and prefill against llama.cpp.
+
+Random llamas (134M: 30 layers of width 576; 1.1B: 22 of 2048) in files that llama.cpp makes; both sides read the same
+file, run alternately in processes of their own, and use all cores. Prefill is 512 tokens; decode 64 tokens after 16.
+Medians, ratios, and what a token reads against the read bandwidth of that minute. Needs llama-cpp-python, built with its
+native flags, gguf and numpy (PyPI)."""
+import argparse
+import ctypes
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+SIZES = {"134M": (30, 576, 9, 3, 1536, 49152), "1.1B": (22, 2048, 32, 4, 5632, 32000)}  # layers, width, heads, KV, hidden, vocabulary
+PREFILL, PROMPT, DECODE = 512, 16, 64
+THREADS = len(os.sched_getaffinity(0))
+
+
+def ids(count):
+    return [(7919 * i + 13) % 30000 for i in range(count)]
+
+
+def random_llama(path, size):
+    import gguf
+    layers, width, heads, kv, hidden, vocabulary = SIZES[size]
+    rng = np.random.default_rng(7)
+    writer = gguf.GGUFWriter(path, "llama")
+    for name, value in (("context_length", 2048), ("embedding_length", width), ("block_count", layers), ("feed_forward_length", hidden),
+                        ("head_count", heads), ("head_count_kv", kv), ("rope_dimension_count", 64), ("vocab_size", vocabulary)):
+        getattr(writer, f"add_{name}")(value)
+    writer.add_layer_norm_rms_eps(1e-5), writer.add_tokenizer_model("no_vocab")
+
+    def add(name, *shape):
+        values = rng.standard_normal(shape, np.float32)
+        writer.add_tensor(name, 1 + np.float32(0.1) * values if len(shape) == 1 else np.float32(0.02) * values)
+
+    add("token_embd.weight", vocabulary, width), add("output_norm.weight", width), add("output.weight", vocabulary, width)
+    for i in range(layers):
+        side = width // heads * kv
+        for name, shape in (("attn_q", (width, width)), ("attn_k", (side, width)), ("attn_v", (side, width)), ("attn_output", (width, width)),
+                            ("ffn_gate", (hidden, width)), ("ffn_up", (hidden, width)), ("ffn_down", (width, hidden)),
+                            ("attn_norm", (width,)), ("ffn_norm", (width,))):
+            add(f"blk.{i}.{name}.weight", *shape)
+    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file()
+    writer.close()
+
+
+def quantize(source, path, kind):
+    import llama_cpp as ll
+    parameters = ll.llama_model_quantize_default_params()
+    parameters.ftype = ll.LLAMA_FTYPE_ALL_F32 if kind == "F32" else getattr(ll, f"LLAMA_FTYPE_MOSTLY_{kind}")
+    parameters.nthread, parameters.pure = THREADS, True
+    if ll.llama_model_quantize(source.encode(), path.encode(), ctypes.byref(parameters)) != 0:
+        raise SystemExit(f"llama.cpp does not make {kind}")
+
+
+def run_llama(path):
+    """Seconds of a prefill, and of a token."""
+    import llama_cpp as ll
+    keep = ll.llama_log_callback(lambda level, text, data: None)
+    ll.llama_log_set(keep, None)
+    parameters = ll.llama_model_default_params()
+    parameters.n_gpu_layers = 0
+    model = ll.llama_model_load_from_file(path.encode(), parameters)
+    settings = ll.llama_context_default_params()
+    settings.n_ctx, settings.n_batch, settings.n_ubatch = 1024, PREFILL, PREFILL
+    settings.n_threads = settings.n_threads_batch = THREADS
+    context = ll.llama_init_from_model(model, settings)
+    size = ll.llama_vocab_n_tokens(ll.llama_model_get_vocab(model))
+    batch = ll.llama_batch_init(PREFILL, 0, 1)
+
+    def step(tokens, start):
+        batch.n_tokens = len(tokens)
+        for i, token in enumerate(tokens):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, start + i, 1, i == len(tokens) - 1
+            batch.seq_id[i][0] = 0
+        assert ll.llama_decode(context, batch) == 0
+        return int(np.ctypeslib.as_array(ll.llama_get_logits_ith(context, len(tokens) - 1), (size,)).argmax())
+
+    step(ids(PREFILL), 0)  # warm
+    ll.llama_memory_clear(ll.llama_get_memory(context), True)
+    begin = time.perf_counter()
+    step(ids(PREFILL), 0)
+    prefill = time.perf_counter() - begin
+    ll.llama_memory_clear(ll.llama_get_memory(context), True)
+    token = step(ids(PROMPT), 0)
+    begin = time.perf_counter()
+    for i in range(DECODE):
+        token = step([token], PROMPT + i)
+    return prefill, (time.perf_counter() - begin) / DECODE, 0
+
+
+def run_tessera(path, build):
+    library = ctypes.CDLL(os.path.join(build, "capi", "libtessera.so"))
+    library.tsr_status_message.restype = library.tsr_text_data.restype = ctypes.c_char_p
+
+    class Piece(ctypes.Structure):
+        _fields_ = [("struct_size", ctypes.c_size_t), ("kind", ctypes.c_int32), ("finish", ctypes.c_int32),
+                    ("token", ctypes.c_int32), ("text", ctypes.c_char_p), ("text_size", ctypes.c_size_t)]
+
+    def call(name, *args):
+        function = getattr(library, name)
+        function.restype = ctypes.c_void_p
+        if status := function(*args):
+            raise SystemExit(library.tsr_status_message(ctypes.c_void_p(status)).decode())
+
+    def made(name, *args):
+        handle = ctypes.c_void_p()
+        call(name, *args, ctypes.byref(handle))
+        return handle
+
+    runtime, model, options = made("tsr_runtime_new", None), made("tsr_model_load", path.encode()), made("tsr_options_new")
+    call("tsr_options_set_f64", options, b"temperature", ctypes.c_double(0))
+    call("tsr_options_set_i64", options, b"context", ctypes.c_int64(1024))
+    generator = made("tsr_generator_new", runtime, model, options)
+
+    def generate(prompt, count):
+        text = made("tsr_options_new")
+        call("tsr_options_set_i64", text, b"max_tokens", ctypes.c_int64(count))
+        call("tsr_generator_start_tokens_with", generator, text, (ctypes.c_int32 * len(prompt))(*prompt), ctypes.c_size_t(len(prompt)))
+        piece = Piece(ctypes.sizeof(Piece))
+        while piece.kind != 2:
+            call("tsr_generator_next", generator, ctypes.c_double(-1), ctypes.byref(piece))
+        return json.loads(library.tsr_text_data(made("tsr_generator_report", generator)))
+
+    generate(ids(PREFILL), 1)  # warm
+    prefill = generate(ids(PREFILL), 1)["prefill_seconds"]
+    report = generate(ids(PROMPT), DECODE + 1)
+    reads = report["token_reads"]["parameter_bytes"]
+    return prefill, report["decode_seconds"] / max(1, report["tokens"] - 1), reads
+
+
+def bandwidth():
+    """Bytes a second that all cores read."""
+    arrays = [np.ones(32 << 20, np.float64) for _ in range(THREADS)]
+    best = 0
+    for _ in range(3):
+        threads = [threading.Thread(target=np.add.reduce, args=(array,)) for array in arrays]
+        begin = time.perf_counter()
+        [thread.start() for thread in threads], [thread.join() for thread in threads]
+        best = max(best, sum(array.nbytes for array in arrays) / (time.perf_counter() - begin))
+    return best
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build"), parser.add_argument("--model", default="134M"), parser.add_argument("--types", default="F32,F16,BF16,Q8_0,Q4_0")
+    parser.add_argument("--rounds", type=int, default=5), parser.add_argument("--side"), parser.add_argument("--file")
+    args = parser.parse_args()
+    if args.side:
+        return print(json.dumps(run_llama(args.file) if args.side == "llama" else run_tessera(args.file, args.build)))
+    cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    print(f"{cpu}, {THREADS} threads, {args.model}, {args.rounds} rounds")
+    print("type | prefill tokens/s: ours, llama.cpp, ratio | decode tokens/s: ours, llama.cpp, ratio | GB/s read by decode | of GB/s")
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "f32.gguf")
+        random_llama(source, args.model)
+        for kind in args.types.split(","):
+            path = os.path.join(folder, f"{kind}.gguf")
+            quantize(source, path, kind)
+            found, read = {"tessera": [], "llama": []}, []
+            for _ in range(args.rounds):
+                read.append(bandwidth())
+                for side in found:
+                    out = subprocess.run([sys.executable, __file__, args.build, "--side", side, "--file", path], check=True,
+                                         capture_output=True, text=True).stdout
+                    found[side].append(json.loads(out.splitlines()[-1]))
+            os.remove(path)
+            ours, theirs = ([statistics.median(column) for column in zip(*found[side])] for side in found)
+            print(f"{kind} | {PREFILL / ours[0]:.0f}, {PREFILL / theirs[0]:.0f}, {theirs[0] / ours[0]:.2f} | {1 / ours[1]:.1f}, "
+                  f"{1 / theirs[1]:.1f}, {theirs[1] / ours[1]:.2f} | {ours[2] / ours[1] / 1e9:.1f} | {statistics.median(read) / 1e9:.1f}", flush=True)
+
+
+main()
