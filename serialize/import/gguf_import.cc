@@ -15,75 +15,26 @@
 #include "graph/transform/weight_storage.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"
+#include "serialize/import/gguf_names.h"
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
 
 namespace tessera {
 namespace {
 
-// How a parameter of ours is called in the file. `part`: which third of the rows of a fused tensor; -1: all.
-struct NameRule {
-  std::string_view ours, theirs;
-  int part = -1;
-};
-
-constexpr NameRule kLlamaNames[] = {{"token_embedding", "token_embd.weight"},
-                                    {"final_norm", "output_norm.weight"},
-                                    {"output", "output.weight"}};
-constexpr NameRule kLlamaBlockNames[] = {{"attention_norm", "attn_norm.weight"},
-                                         {"q", "attn_q.weight"},
-                                         {"k", "attn_k.weight"},
-                                         {"v", "attn_v.weight"},
-                                         {"o", "attn_output.weight"},
-                                         {"ffn_norm", "ffn_norm.weight"},
-                                         {"gate", "ffn_gate.weight"},
-                                         {"up", "ffn_up.weight"},
-                                         {"down", "ffn_down.weight"}};
-
-constexpr NameRule kGpt2Names[] = {{"token_embedding", "token_embd.weight"},
-                                   {"position_embedding", "position_embd.weight"},
-                                   {"final_norm.weight", "output_norm.weight"},
-                                   {"final_norm.bias", "output_norm.bias"},
-                                   {"output", "output.weight"}};
-constexpr NameRule kGpt2BlockNames[] = {
-    {"norm1.weight", "attn_norm.weight"}, {"norm1.bias", "attn_norm.bias"},
-    {"q.weight", "attn_qkv.weight", 0},   {"q.bias", "attn_qkv.bias", 0},
-    {"k.weight", "attn_qkv.weight", 1},   {"k.bias", "attn_qkv.bias", 1},
-    {"v.weight", "attn_qkv.weight", 2},   {"v.bias", "attn_qkv.bias", 2},
-    {"o.weight", "attn_output.weight"},   {"o.bias", "attn_output.bias"},
-    {"norm2.weight", "ffn_norm.weight"},  {"norm2.bias", "ffn_norm.bias"},
-    {"fc.weight", "ffn_up.weight"},       {"fc.bias", "ffn_up.bias"},
-    {"proj.weight", "ffn_down.weight"},   {"proj.bias", "ffn_down.bias"}};
-
 Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
 
 struct Architecture {
   std::string_view name;  // ours and the file's
   Result<ModelConfig> (*read)(const GgufFile&);
-  std::span<const NameRule> names, block_names;
 };
-constexpr Architecture kArchitectures[] = {
-    {"llama", read_llama_hyperparameters, kLlamaNames, kLlamaBlockNames},
-    {"gpt2", read_gpt2_hyperparameters, kGpt2Names, kGpt2BlockNames}};
+constexpr Architecture kArchitectures[] = {{"llama", read_llama_hyperparameters},
+                                           {"gpt2", read_gpt2_hyperparameters}};
 
-struct TheirName {
-  std::string name;
-  int part = -1;
-};
-
-Result<TheirName> their_name(const Architecture& architecture, std::string_view parameter) {
-  std::string_view ours = parameter;
-  std::span<const NameRule> rules = architecture.names;
-  std::string prefix;
-  if (ours.starts_with("block.")) {
-    const size_t dot = ours.find('.', 6);
-    rules = architecture.block_names;
-    prefix = "blk." + std::string(ours.substr(6, dot - 6)) + ".";
-    ours = ours.substr(dot + 1);
-  }
-  auto rule = std::ranges::find(rules, ours, &NameRule::ours);
-  TSR_CHECK(rule != rules.end(), "a parameter of the family has no name in GGUF");
-  return TheirName{prefix + std::string(rule->theirs), rule->part};
+GgufName their_name(const Architecture& architecture, std::string_view parameter) {
+  std::optional<GgufName> name = gguf_name(architecture.name, parameter);
+  TSR_CHECK(name.has_value(), "a parameter of the family has no name in GGUF");
+  return *std::move(name);
 }
 
 // Whether two tensors hold the same bytes: a file may store a tied output projection twice.
@@ -177,9 +128,9 @@ Result<TensorSource> parameter_source(const GgufFile& file, const StoredParamete
 Status check_tensors(const GgufFile& file, const Architecture& architecture, const Model& model) {
   std::vector<std::string> missing;
   for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {
-    TSR_ASSIGN_OR_RETURN(TheirName theirs, their_name(architecture, model.graph.tensor(id).name));
-    if (!file.tensors().contains(theirs.name) && (missing.empty() || missing.back() != theirs.name))
-      missing.push_back(std::move(theirs.name));
+    GgufName theirs = their_name(architecture, model.graph.tensor(id).name);
+    if (!file.tensors().contains(theirs.tensor) && (missing.empty() || missing.back() != theirs.tensor))
+      missing.push_back(std::move(theirs.tensor));
   }
   if (missing.empty()) return {};
   constexpr size_t kNamed = 3;
@@ -227,14 +178,14 @@ Status find_parameters(const GgufFile& file, const Architecture& architecture,
   ProductScales scales;
   for (TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter)) {
     const Tensor& parameter = model.graph.tensor(id);
-    TSR_ASSIGN_OR_RETURN(TheirName theirs, their_name(architecture, parameter.name));
-    auto tensor = file.tensors().find(theirs.name);
+    const GgufName theirs = their_name(architecture, parameter.name);
+    auto tensor = file.tensors().find(theirs.tensor);
     TSR_ASSIGN_OR_RETURN(const StoredParameter place,
                          find_stored(tensor->second, theirs.part, parameter.type));
     storage.types.emplace(parameter.name, place.dtype);
     places.emplace(parameter.name, place);
-    used.insert(theirs.name);
-    if (const GgufTensor* scale = find_product_scale(file, theirs.name)) {
+    used.insert(theirs.tensor);
+    if (const GgufTensor* scale = find_product_scale(file, theirs.tensor)) {
       TSR_ASSIGN_OR_RETURN(const float value, read_product_scale(file, *scale));
       used.insert(scale->name);
       if (value != 1) scales.emplace(parameter.name, value);
