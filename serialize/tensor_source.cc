@@ -20,8 +20,7 @@ TensorSource source_in_memory(std::string name, HostTensor contents) {
 TensorReader::TensorReader(const TensorSource& source, bool wants_hash)
     : source_(source),
       bytes_(bytes(source.type)),
-      slice_bytes_(source.unit_bytes >= kSliceBytes ? source.unit_bytes
-                                                    : kSliceBytes / source.unit_bytes * source.unit_bytes) {
+      slice_bytes_(std::max<int64_t>(1, source.slice_bytes / source.unit_bytes) * source.unit_bytes) {
   if (wants_hash || source.xxh3) hash_.emplace();
 }
 

@@ -24,6 +24,7 @@ struct TensorSource {
   int64_t unit_bytes = 1;
   std::optional<uint64_t> xxh3;  // of the contents, where the file has it
   HostTensor in_place;  // the whole contents, in a mapping or in memory; without data where they are not
+  int64_t slice_bytes = int64_t{1} << 20;  // of a slice at most, where the unit is not more
 };
 
 TensorSource source_in_memory(std::string name, HostTensor contents);
@@ -31,12 +32,10 @@ TensorSource source_in_memory(std::string name, HostTensor contents);
 // Reads a source from its beginning to its end and checks its hash there.
 class TensorReader {
  public:
-  static constexpr int64_t kSliceBytes = int64_t{1} << 20;
-
   // `source` outlives it. `wants_hash`: also for a source without one to check.
   TensorReader(const TensorSource& source, bool wants_hash);
 
-  // Bytes of a full slice: kSliceBytes, where the unit divides it.
+  // Bytes of a full slice: the source's, where the unit divides it.
   int64_t slice_bytes() const { return slice_bytes_; }
   size_t next_bytes() const;  // of the next slice; 0 for the only one of an empty tensor
   // The next slice; `buffer` has next_bytes(). kCorrupt with the last one where the hash is another. After a
