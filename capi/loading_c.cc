@@ -1,6 +1,7 @@
-// tsr_loading, tsr_conversion.
+// tsr_loading, tsr_conversion, tsr_model_quantize.
 #include <optional>
 
+#include "capi/engine/quantize.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 
@@ -75,3 +76,15 @@ tsr_status* tsr_conversion_finish(tsr_conversion* conversion, tsr_text** out_rep
 }
 
 void tsr_conversion_free(tsr_conversion* conversion) { delete conversion; }
+
+tsr_status* tsr_model_quantize(tsr_runtime* runtime, tsr_model* model, const char* path,
+                               const tsr_options* options, tsr_text** out_report) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{model, "model"}, {path, "path"}}));
+    std::optional<CancelScope> scope;
+    if (runtime) scope.emplace(runtime->value->cancel_signal());
+    TSR_ASSIGN_OR_RETURN(std::string report,
+                         quantize_model(*model->value, path, options ? options->value : Options{}));
+    return out_report ? give_text(std::move(report), out_report) : Status();
+  });
+}

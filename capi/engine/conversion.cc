@@ -1,10 +1,12 @@
 #include "capi/engine/conversion.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "capi/engine/quantize.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "serialize/json.h"
@@ -13,6 +15,7 @@ namespace tessera {
 namespace {
 
 constexpr int kStepSlices = 16;
+constexpr auto kStepTime = std::chrono::milliseconds(50);  // after which no further slice begins
 constexpr int64_t kOpenBytes = int64_t{32} << 20;  // what opening counts as: tables, a graph and a tokenizer
 constexpr int64_t kIndexBytes = int64_t{8} << 20;
 
@@ -42,11 +45,12 @@ Result<std::unique_ptr<Conversion>> Conversion::create(const std::string& in, co
   OptionReader reader(options, "conversion");
   const SaveOptions save{.compress = reader.flag("compress", false)};
   const bool verify = reader.flag("verify", false);
-  TSR_RETURN_IF_ERROR(reader.finish());
+  TSR_ASSIGN_OR_RETURN(auto settings, read_quantization_settings(reader));
   TSR_ASSIGN_OR_RETURN(auto source, open_file(in));
   TSR_RETURN_IF_ERROR(check_not_read(*source, out));
   TSR_RETURN_IF_ERROR(AtomicFile::check(out));
-  return std::unique_ptr<Conversion>(new Conversion(std::move(source), in, out, save, verify));
+  return std::unique_ptr<Conversion>(
+      new Conversion(std::move(source), in, out, save, verify, std::move(settings)));
 }
 
 double Conversion::done() const {
@@ -86,12 +90,13 @@ Status Conversion::open() {
     TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
     // What would be refused when the new file is opened is refused before it is written.
     if (opened.model.tokenizer) TSR_RETURN_IF_ERROR(Tokenizer::create(*opened.model.tokenizer).status());
+    std::ranges::sort(opened.parameters, {}, &TensorSource::name);
+    if (settings_) TSR_RETURN_IF_ERROR(quantize(opened));
     return opened;
   };
   Result<OpenedModel> opened = work();
   if (!opened.ok()) return opened.status().with_context(in_);
   TSR_RETURN_IF_ERROR(check_not_read(*opened->model.source, out_));  // other parts of a split model too
-  std::ranges::sort(opened->parameters, {}, &TensorSource::name);
   opened_ = std::move(opened).value();
   TSR_ASSIGN_OR_RETURN(writer_, ModelWriter::create(opened_->model, out_, options_));
   for (const TensorSource& parameter : opened_->parameters) all_bytes_ += bytes(parameter.type);
@@ -99,10 +104,24 @@ Status Conversion::open() {
   return {};
 }
 
+Status Conversion::quantize(OpenedModel& opened) {
+  if (opened.parameters.empty())
+    return Status(StatusCode::kInvalidArgument,
+                  "the file describes a model and holds no values: there is nothing to quantise");
+  TSR_ASSIGN_OR_RETURN(quantization_, Quantization::create(opened.model, *settings_));
+  opened.model.graph = quantization_->graph();
+  opened.model.metadata["quantization"] = settings_->mix.type;
+  for (TensorSource& parameter : opened.parameters) parameter = quantization_->encode(std::move(parameter));
+  return {};
+}
+
 Status Conversion::write_slices() {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + kStepTime;
   for (int i = 0; i < kStepSlices && (next_ < opened_->parameters.size() || writer_->is_writing()); ++i) {
     cancellation_point();
     TSR_RETURN_IF_ERROR(write_slice());
+    if (Clock::now() >= end) break;
   }
   if (next_ == opened_->parameters.size() && !writer_->is_writing()) phase_ = Phase::kIndex;
   return {};
@@ -116,7 +135,9 @@ Status Conversion::write_slice() {
       ++next_;
     }
     const Status status = writer_->write_slice();
-    if (!status.ok()) return status.code() == StatusCode::kCorrupt ? status.with_context(in_) : status;
+    const bool is_of_values =
+        status.code() == StatusCode::kCorrupt || status.code() == StatusCode::kInvalidArgument;
+    if (!status.ok()) return is_of_values ? status.with_context(in_) : status;
     // What is written again, because compression does not pay, counts once.
     const bool is_whole = !writer_->is_writing();
     const int64_t position = is_whole ? bytes(opened_->parameters[next_ - 1].type) : writer_->position();
@@ -177,16 +198,17 @@ Result<std::string> Conversion::finish() {
   int64_t elements = 0;
   for (const TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter))
     elements += model.graph.type(id).shape.elements();
-  const Json report = {{"architecture", architecture == model.metadata.end() ? "" : architecture->second},
-                       {"parameters", elements},
-                       {"in",
-                        {{"format", model.origin.format},
-                         {"bytes", model.source->size()},
-                         {"stored", stored_json(model.origin.stored)}}},
-                       {"out",
-                        {{"format", "tsr"},
-                         {"bytes", writer_->bytes()},
-                         {"stored", stored_json(stored_tensors(writer_->records()))}}}};
+  Json report = {{"architecture", architecture == model.metadata.end() ? "" : architecture->second},
+                 {"parameters", elements},
+                 {"in",
+                  {{"format", model.origin.format},
+                   {"bytes", model.source->size()},
+                   {"stored", stored_json(model.origin.stored)}}},
+                 {"out",
+                  {{"format", "tsr"},
+                   {"bytes", writer_->bytes()},
+                   {"stored", stored_json(stored_tensors(writer_->records()))}}}};
+  if (quantization_) report["quantization"] = quantization_json(*settings_, *quantization_);
   std::string text = dump(report);
   TSR_RETURN_IF_ERROR(change_file([&] { return writer_->commit(); }));
   phase_ = Phase::kFinished;

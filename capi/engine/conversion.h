@@ -1,5 +1,5 @@
 // Conversion: writes a model's file as .tsr, step by step, a slice of a tensor at a time, so that memory does
-// not grow with the file. Until `finish` the file has a temporary name, under which it is removed with the
+// not grow with the file; quantised where that is asked for. Until `finish` the file has a temporary name, under which it is removed with the
 // conversion. One thread at a time.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include "capi/engine/options.h"
 #include "serialize/model_writer.h"
 #include "serialize/opened_model.h"
+#include "serialize/quantization.h"
 
 namespace tessera {
 
@@ -26,16 +27,18 @@ class Conversion {
 
  private:
   Conversion(std::shared_ptr<const ByteSource> source, std::string in, std::string out, SaveOptions options,
-             bool verify)
+             bool verify, std::optional<QuantizationSettings> settings)
       : source_(std::move(source)),
         in_(std::move(in)),
         out_(std::move(out)),
         options_(options),
-        verify_(verify) {}
+        verify_(verify),
+        settings_(std::move(settings)) {}
 
   enum class Phase : uint8_t { kOpen, kWrite, kIndex, kVerify, kReady, kFinished };
 
   Status open();
+  Status quantize(OpenedModel& opened);
   Status write_slices();
   Status write_slice();
   Status finish_index();
@@ -49,9 +52,11 @@ class Conversion {
   const std::string in_, out_;
   const SaveOptions options_;
   const bool verify_;
+  const std::optional<QuantizationSettings> settings_;  // none: values stay as they are
   Phase phase_ = Phase::kOpen;
   bool is_broken_ = false;
   std::optional<OpenedModel> opened_;
+  std::optional<Quantization> quantization_;
   std::unique_ptr<ModelWriter> writer_;  // of opened_->model
   int64_t all_bytes_ = 0;                // of values
   int64_t written_bytes_ = 0, verified_bytes_ = 0;

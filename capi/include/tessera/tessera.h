@@ -536,14 +536,26 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
 
 /* Writes a model's file as a .tsr file, in steps as those of tsr_loading and in bounded memory: a slice of a tensor at a
  * time, however large the file is. in_path: .tsr or GGUF. The file is the one that tsr_model_load and then
- * tsr_model_save would write, byte for byte.
+ * tsr_model_save would write, byte for byte, unless `type` quantises it.
  *     while (done < 1) tsr_conversion_step(conversion, &done);
  *     tsr_conversion_finish(conversion, NULL);
  * Before finish nothing is at out_path, or what was there; free removes what was written so far. runtime: whose
  * tsr_runtime_cancel ends a step; may be NULL.
  * Options
- *   compress   i64   as for tsr_model_save (default 0)
- *   verify     i64   1: what was written is read again, and every checksum checked (default 0)
+ *   compress         i64   as for tsr_model_save (default 0)
+ *   verify           i64   1: what was written is read again, and every checksum checked (default 0)
+ * and, to quantise:
+ *   type             str   element type of most weights, the others following from it as in llama.cpp: q2_k, q2_k_s,
+ *                          q3_k_s, q3_k_m, q3_k_l, q4_k_s, q4_k_m, q5_k_s, q5_k_m, q6_k, q4_0, q4_1, q5_0, q5_1, q8_0,
+ *                          iq4_nl, iq4_xs, tq1_0, tq2_0, mxfp4, nvfp4, q1_0, q2_0, bf16, f16, f32; q3_k, q4_k and q5_k
+ *                          are their _m (default: every value keeps its type)
+ *   pure             i64   1: every weight has the type itself (default 0)
+ *   output_type      str   of the head, also where it is the token embedding (default: by type)
+ *   embedding_type   str   of the token embedding (default: by type)
+ *   imatrix          str   file of llama.cpp's llama-imatrix, either form: how much each column of a weight matters
+ *   threads          i64   that encode; no bit depends on it (default 0: all cores of this process)
+ * Norms, biases and what no op reads in fewer bits stay as they are. Where a row is no multiple of a type's block the
+ * weight has another type, as in llama.cpp: docs/models.md.
  * new fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where both paths lead to
  * the same file. A step fails as tsr_model_load and tsr_model_save do (TSR_INVALID_ARGUMENT where out_path is another
  * part of the model read), and with TSR_FAILED_PRECONDITION where the file
@@ -554,9 +566,19 @@ TSR_API tsr_status* tsr_conversion_new(tsr_runtime* runtime, const char* in_path
 TSR_API tsr_status* tsr_conversion_step(tsr_conversion* conversion, double* out_done);
 /* Syncs the file and renames it over out_path. Once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
  * {"architecture", "parameters": count of elements, "in": {"format": "tsr" | "gguf", "bytes": of the file (of all
- *  parts of a split model), "stored": [{"type": "q8_0", "tensors", "bytes"}]}, "out": {the same}} */
+ *  parts of a split model), "stored": [{"type": "q8_0", "tensors", "bytes"}]}, "out": {the same}}; with `type` also "quantization": {"type", "bytes_in",
+ *  "bytes_out": of all values, "error", "fallbacks": count, "tensors": [{"name", "from": "f32", "to": "q5_0",
+ *  "bytes_in", "bytes_out", "error": root mean square of the differences by that of the values read, "weighted":
+ *  whether the imatrix has it, and of fallbacks "wanted": "q4_k", "width"}]} */
 TSR_API tsr_status* tsr_conversion_finish(tsr_conversion* conversion, tsr_text** out_report);
 TSR_API void tsr_conversion_free(tsr_conversion* conversion);
+
+/* Writes a loaded model as a quantised .tsr file in one call, a parameter at a time; the model stays as it is. Options:
+ * those of tsr_conversion_new except verify; `type` is needed. *out_report: its "quantization"; may be NULL. runtime:
+ * whose tsr_runtime_cancel ends it; may be NULL. TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED for types that can be read
+ * alone, TSR_IO, and as a read of the parameters fails; then `path` is as it was. */
+TSR_API tsr_status* tsr_model_quantize(tsr_runtime* runtime, tsr_model* model, const char* path,
+                                       const tsr_options* options, tsr_text** out_report);
 
 /* Reads a .tsr file through and checks every checksum. TSR_CORRUPT names the tensor. */
 TSR_API tsr_status* tsr_model_verify(const char* path);
