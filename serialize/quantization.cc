@@ -14,9 +14,9 @@
 namespace tessera {
 namespace {
 
-// A multiple of every type's block. Errors are summed by chunk and then in order, so that no thread count
-// changes their sum.
-constexpr int64_t kChunkElements = 4096;
+// A multiple of every type's block; two arrays of so many floats fit a small stack. Errors are summed by chunk
+// and then in order, so that no thread count changes their sum.
+constexpr int64_t kChunkElements = 2048;
 constexpr int64_t kSliceElements = int64_t{1} << 18;
 
 // The bytes [begin, begin + out.size()) of a source; what its units add on both sides is read too.

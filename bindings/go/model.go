@@ -136,6 +136,26 @@ func (m *Model) Save(path string) error {
 	return failure(raw.Tsr_model_save(c, path, 0))
 }
 
+// Quantize writes the model to a .tsr file with weights in fewer bits; it stays as it is. Options: type, which is needed,
+// and the others of ConvertModel except verify. The report is JSON: what each tensor became, and its error.
+func (m *Model) Quantize(path string, options Options) (report string, err error) {
+	if err := noNUL("path", path); err != nil {
+		return "", err
+	}
+	c, done := (*handle)(m).use()
+	defer done()
+	err = options.with(func(o uintptr) uintptr {
+		var made uintptr
+		status := raw.Tsr_model_quantize(0, c, path, o, &made)
+		if status == 0 {
+			report = raw.Tsr_text_data(made)
+			raw.Tsr_text_free(made)
+		}
+		return status
+	})
+	return report, err
+}
+
 // CheckModelPath says whether Save could write path now, before hours of work.
 func CheckModelPath(path string) error {
 	if err := noNUL("path", path); err != nil {

@@ -45,8 +45,8 @@ func LoadModelContext(ctx context.Context, path string, options Options, progres
 }
 
 // ConvertModel writes the model's file `in` as the .tsr file `out`, a slice of a tensor at a time, however large it is.
-// Where it fails, or the context ends, `out` is as it was. Options: compress, verify. The report is JSON: what was read
-// and what was written.
+// Where it fails, or the context ends, `out` is as it was. Options: compress, verify, and to quantise type, pure,
+// output_type, embedding_type, imatrix, threads. The report is JSON: what was read and what was written.
 func ConvertModel(ctx context.Context, in, out string, options Options, progress func(done float64)) (report string, err error) {
 	if err := noNUL("path", in+out); err != nil {
 		return "", err

@@ -1,6 +1,7 @@
 /* Writes a model's file (GGUF or .tsr) as a .tsr file, a slice of a tensor at a time, and shows how far it is.
  *
- *   convert IN OUT        e.g.  convert stories260K.gguf stories.tsr
+ *   convert IN OUT [TYPE]        e.g.  convert stories260K.gguf stories.tsr
+ *                                      convert model.gguf small.tsr q4_k_m    (quantised: types are in tsr_conversion_new)
  */
 #include <signal.h>
 #include <stdio.h>
@@ -22,15 +23,19 @@ static void check(tsr_status* status) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s IN OUT\n", argv[0]);
+  if (argc != 3 && argc != 4) {
+    fprintf(stderr, "usage: %s IN OUT [TYPE]\n", argv[0]);
     return 2;
   }
   check(tsr_version_check(TSR_VERSION));
   signal(SIGINT, interrupt);
 
+  tsr_options* options = NULL;
+  check(tsr_options_new(&options));
+  if (argc == 4) check(tsr_options_set_str(options, "type", argv[3]));
   tsr_conversion* conversion = NULL;
-  check(tsr_conversion_new(NULL, argv[1], argv[2], NULL, &conversion));
+  check(tsr_conversion_new(NULL, argv[1], argv[2], options, &conversion));
+  tsr_options_free(options);
   for (double done = 0; done < 1 && !interrupted;) {
     check(tsr_conversion_step(conversion, &done));
     fprintf(stderr, "\r%3.0f %%", 100 * done);

@@ -69,6 +69,10 @@ expect 'say the same' "${absent[@]}" --precision fp8 --features dtype=f16
 expect 'generated in bf16' "${absent[@]}" --mode generate --precision bf16
 "$tessera" plan gpt2:L=12,C=768,H=12,V=50257,T=1024 --cluster dgx-h100:8 --precision fp8 >/dev/null
 # Where nothing can be written is said before anything is computed, and a pipe stays a pipe.
+expect "unknown type 'q4_km'; nearest: q4_k.*; all: q2_k, .*f32" "$tessera" quantize "$model" "$work/never.tsr" --type q4_km
+expect "'iq2_xs' can be read and not made" "$tessera" quantize "$model" "$work/never.tsr" --type iq2_xs
+expect 'imatrix.dat: .*no importance matrix' bash -c "printf 'no matrix, but words' >'$work/imatrix.dat'; '$tessera' quantize '$model' '$work/never.tsr' --type q4_0 --imatrix '$work/imatrix.dat'"
+expect 'is the file to convert' "$tessera" quantize "$model" "$model" --type q4_0
 mkfifo "$work/pipe"
 for out in "$work" "$work/no-such-folder/out.tsr" "$work/pipe"; do
   expect 'is a folder|there is no folder|device, pipe or socket' "$tessera" train "$model" --data "$text" --steps 1000000 --out "$out"

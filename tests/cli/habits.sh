@@ -53,6 +53,22 @@ says "$work/err.txt" 'interrupted; nothing was written'
 ! compgen -G "$work/narrow.tsr.tmp-*" || fail "an import that was ended left a file"
 "$tessera" import "$work/wide.tsr" -o "$work/narrow.tsr" --json --quiet | grep -q '"out_types":\["f32"\]' || fail "import --json"
 cmp "$work/wide.tsr" "$work/narrow.tsr"
+
+# A quantisation prints a line for each tensor and their sum; one that is ended leaves what was there.
+"$tessera" quantize "$work/wide.tsr" "$work/narrow.tsr" --type q4_k_m >"$work/out.txt"
+says "$work/out.txt" '^block.0.down +f32 +f16 +[0-9.]+ KiB .* in place of q[46]_k: rows of 8 are no multiple of its block'
+says "$work/out.txt" '^token_embedding +f32 +q6_k +46.88 MiB +9.61 MiB +0\.0[0-9]+$'
+says "$work/out.txt" '^total +q4_k_m .* 0\.0[0-9]+$'
+"$tessera" quantize "$work/wide.tsr" "$work/narrow.tsr" --type q8_0 --json --quiet | grep -q '"type":"q8_0".*"to":"q8_0"' || fail "quantize --json"
+echo old >"$work/narrow.tsr"
+"$tessera" quantize "$work/wide.tsr" "$work/narrow.tsr" --type q3_k_m --threads 1 >"$work/out.txt" 2>"$work/err.txt" &
+job=$!
+for _ in $(seq 3000); do compgen -G "$work/narrow.tsr.tmp-*" >/dev/null && break; sleep 0.002; done
+kill -TERM $job
+status=0; wait $job || status=$?
+[ $status -eq 130 ] || fail "quantize: exit $status after SIGTERM, wanted 130"
+[ "$(cat "$work/narrow.tsr")" = old ] || fail "a quantisation that was ended replaced its file"
+! compgen -G "$work/narrow.tsr.tmp-*" || fail "a quantisation that was ended left a file"
 rm "$work/wide.tsr" "$work/narrow.tsr"
 
 "$tessera" score "$model" --file "$text" --seq 64 --stride 1 >"$work/out.txt" 2>"$work/err.txt" &
@@ -76,7 +92,7 @@ for weights in bf16 int8; do
 done
 # No home, no terminal, nothing to write to: what needs none of them works.
 env -i PATH="$PATH" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" "$tessera" eval "$model" --data "$text" --seq 32 >/dev/null
-for command in devices import inspect new tokenize plan train eval score generate bench calibrate merge; do
+for command in devices import quantize inspect new tokenize plan train eval score generate bench calibrate merge; do
   "$tessera" $command --help >"$work/help.txt"
   says "$work/help.txt" '^Example:'
 done
