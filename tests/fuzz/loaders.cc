@@ -17,6 +17,7 @@
 #include "serialize/device_profile_json.h"
 #include "serialize/envelope.h"
 #include "serialize/import/gguf_file.h"
+#include "serialize/importance_matrix.h"
 #include "serialize/model.h"
 #include "serialize/plan_file.h"
 #include "serialize/tokenizer/pre_tokenizer.h"
@@ -102,6 +103,13 @@ Status use(const Model& model) {
   }
   if (model.tokenizer) TSR_RETURN_IF_ERROR(use(*model.tokenizer));
   return sum == 1 ? Status(StatusCode::kInternal, "unlikely") : Status();  // so that the data is read
+}
+
+Status use(const ImportanceMatrix& matrix) {
+  for (const char* name : {"a", "b", "bc"})
+    for (const float value : matrix.find(name))
+      if (!(value >= 0)) return Status(StatusCode::kInternal, "an importance that is none");
+  return {};
 }
 
 template <class T>
@@ -404,6 +412,52 @@ class GgufPartsLoader final : public Loader {
   std::vector<std::vector<Seed>> models_;
 };
 
+// ---- importance matrices, in both forms
+
+class ImportanceLoader final : public Loader {
+ public:
+  ImportanceLoader() {
+    testing::GgufWriter file;
+    file.text("general.type", "imatrix").texts("imatrix.datasets", {"a text"});
+    file.tensor_f32("a.in_sum2", {4, 1}, {1, 2, 3, 4}).tensor_f32("a.counts", {1, 1}, {2});
+    file.tensor_f32("b.in_sum2", {2, 2}, {1, 2, 3, 4}).tensor_f32("b.counts", {1, 2}, {2, 0});
+    gguf_ = file.finish();
+    sites_ = gguf_sites(gguf_);
+    const auto put = [this](auto value) {
+      older_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    };
+    put(int32_t{2});
+    for (const char* name : {"a", "bc"}) {
+      put(static_cast<int32_t>(std::strlen(name)));
+      older_ += name;
+      put(int32_t{3});  // calls
+      put(int32_t{2});  // values
+      put(1.5f);
+      put(2.0f);
+    }
+    put(int32_t{3});
+    check_ok(ImportanceMatrix::read(source_of(gguf_)).status());
+    check_ok(ImportanceMatrix::read(source_of(older_)).status());
+  }
+  std::string_view name() const override { return "importance matrix"; }
+  Outcome run(Random& random) override {
+    std::string file = older_;
+    if (random.one_in(2)) {
+      file = gguf_;
+      mutate_sites(file, sites_, random);
+    } else {
+      for (uint64_t left = 1 + random.below(3); left > 0; --left)
+        file[random.below(file.size())] = static_cast<char>(random.next());
+    }
+    if (random.one_in(10)) file.resize(random.below(file.size()));
+    return {file.size() >= 24, use_result(ImportanceMatrix::read(source_of(file)))};
+  }
+
+ private:
+  std::string gguf_, older_;
+  std::vector<Site> sites_;
+};
+
 // ---- tokenizers: no file, so no header
 
 class TokenizerLoader final : public Loader {
@@ -545,6 +599,7 @@ std::vector<std::unique_ptr<Loader>> all_loaders() {
   loaders.push_back(std::make_unique<PlanJsonLoader>());
   loaders.push_back(std::make_unique<GgufLoader>());
   loaders.push_back(std::make_unique<GgufPartsLoader>());
+  loaders.push_back(std::make_unique<ImportanceLoader>());
   loaders.push_back(std::make_unique<TokenizerLoader>());
   loaders.push_back(std::make_unique<GraphTextLoader>());
   loaders.push_back(std::make_unique<PlanTextLoader>());
