@@ -31,6 +31,8 @@ Status check_model(const Graph& forward) {
   return {};
 }
 
+}  // namespace
+
 // The number of slots depends on T, so a token that is dropped in a short window need not be in a longer one.
 Result<Graph> with_unbounded_routing(const Graph& graph) {
   GraphCopy copy(graph);
@@ -50,8 +52,6 @@ Result<Graph> with_unbounded_routing(const Graph& graph) {
   TSR_RETURN_IF_ERROR(copy.copy_results());
   return std::move(copy.graph());
 }
-
-}  // namespace
 
 Result<Graph> make_scoring(const Graph& forward) {
   TSR_RETURN_IF_ERROR(check_model(forward));

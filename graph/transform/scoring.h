@@ -14,4 +14,7 @@ namespace tessera {
 // output "logits" [B, T, V] or input "tokens" [B, T], or attention that is not causal.
 Result<Graph> make_scoring(const Graph& forward);
 
+// The graph in which experts drop no token.
+Result<Graph> with_unbounded_routing(const Graph& graph);
+
 }  // namespace tessera

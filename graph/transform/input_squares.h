@@ -1,0 +1,27 @@
+// Graph -> graph: a forward model becomes one that tells how large the inputs of its matrices are, which
+// weighs the errors of their columns where they are quantised.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+struct InputSquares {
+  // Of one input that some matmuls share.
+  struct Output {
+    std::string name;                  // f32 [B, K]: the sum over the positions of a row of its squares
+    std::vector<std::string> weights;  // parameters [N, K]
+  };
+  Graph graph;  // inputs are those of the model; no other outputs
+  std::vector<Output> outputs;
+};
+
+// Of f32 weights [N, K] (with_logical_weights) that multiply activations [B, T, K]. Without dropout, and
+// experts drop no token. kFailedPrecondition: no input "tokens" [B, T], or no such weight.
+Result<InputSquares> make_input_squares(const Graph& forward);
+
+}  // namespace tessera
