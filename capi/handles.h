@@ -9,6 +9,7 @@
 #include "capi/engine/conversion.h"
 #include "capi/engine/dataset.h"
 #include "capi/engine/generator.h"
+#include "capi/engine/importance_collector.h"
 #include "capi/engine/loading.h"
 #include "capi/engine/options.h"
 #include "capi/engine/planning.h"
@@ -64,6 +65,10 @@ struct tsr_loading {
 struct tsr_conversion {
   std::shared_ptr<tessera::Runtime> runtime;  // null: none
   std::unique_ptr<tessera::Conversion> value;
+};
+struct tsr_imatrix {
+  std::shared_ptr<tessera::Runtime> runtime;
+  std::unique_ptr<tessera::ImportanceCollector> value;
 };
 struct tsr_plan {
   std::shared_ptr<const tessera::PlanRecord> value;

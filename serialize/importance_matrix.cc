@@ -6,6 +6,7 @@
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "serialize/atomic_file.h"
 #include "serialize/byte_cursor.h"
 #include "serialize/import/gguf_file.h"
 
@@ -121,6 +122,90 @@ Result<ImportanceMatrix> ImportanceMatrix::read(std::shared_ptr<const ByteSource
                                                                     : read_without_magic(*source, add));
   if (matrix.entries_.empty()) return corrupt("an importance matrix without entries");
   return matrix;
+}
+
+namespace {
+
+// GgufImage: a GGUF file of f32 vectors, as it is built.
+class GgufImage {
+ public:
+  void add_text(std::string_view key, std::string_view value) {
+    add_key(key, GgufType::kString);
+    put_text(metadata_, value);
+  }
+  void add_texts(std::string_view key, std::string_view value) {  // an array of one
+    add_key(key, GgufType::kArray);
+    put(metadata_, GgufType::kString);
+    put(metadata_, uint64_t{1});
+    put_text(metadata_, value);
+  }
+  void add_number(std::string_view key, uint32_t value) {
+    add_key(key, GgufType::kU32);
+    put(metadata_, value);
+  }
+  // [columns, 1]
+  void add_tensor(std::string_view name, std::span<const float> values) {
+    put_text(tensors_, name);
+    put(tensors_, uint32_t{2});
+    put(tensors_, uint64_t{values.size()});
+    put(tensors_, uint64_t{1});
+    put(tensors_, uint32_t{0});  // f32
+    put(tensors_, uint64_t{data_.size()});
+    data_.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+    data_.resize((data_.size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
+    ++tensor_count_;
+  }
+  std::string finish() const {
+    std::string file = "GGUF";
+    put(file, uint32_t{3});
+    put(file, tensor_count_);
+    put(file, key_count_);
+    file += metadata_ + tensors_;
+    file.resize((file.size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
+    return file + data_;
+  }
+
+ private:
+  static constexpr size_t kAlignment = 32;
+
+  template <class T>
+  static void put(std::string& out, T value) {
+    char bytes[sizeof value];
+    std::memcpy(bytes, &value, sizeof value);
+    out.append(bytes, sizeof value);
+  }
+  static void put_text(std::string& out, std::string_view text) {
+    put(out, uint64_t{text.size()});
+    out += text;
+  }
+  void add_key(std::string_view key, GgufType type) {
+    put_text(metadata_, key);
+    put(metadata_, type);
+    ++key_count_;
+  }
+
+  uint64_t tensor_count_ = 0, key_count_ = 0;
+  std::string metadata_, tensors_, data_;
+};
+
+}  // namespace
+
+Status write_importance(const ImportanceSums& sums, const std::string& path) {
+  GgufImage image;
+  image.add_text("general.type", "imatrix");
+  image.add_texts("imatrix.datasets", sums.text);
+  image.add_number("imatrix.chunk_count", static_cast<uint32_t>(sums.windows));
+  image.add_number("imatrix.chunk_size", static_cast<uint32_t>(sums.window));
+  const float rows = static_cast<float>(sums.rows);
+  for (const auto& [name, squares] : sums.squares) {
+    const std::vector<float> values(squares.begin(), squares.end());
+    image.add_tensor(name + std::string(kSums), values);
+    image.add_tensor(name + std::string(kCounts), {&rows, 1});
+  }
+  const std::string bytes = image.finish();
+  TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(bytes))));
+  return file.commit();
 }
 
 std::span<const float> ImportanceMatrix::find(std::string_view tensor) const {

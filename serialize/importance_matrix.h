@@ -1,5 +1,6 @@
 // ImportanceMatrix: for each input of a model's products the mean of its square over a text, which weighs the
-// errors of quantisation. Read from llama.cpp's files: GGUF, and the older ones without a magic.
+// errors of quantisation. llama.cpp's files: read as GGUF and in the older form without a magic, written as
+// GGUF.
 #pragma once
 
 #include <map>
@@ -28,5 +29,16 @@ class ImportanceMatrix {
 
   std::map<std::string, std::vector<float>, std::less<>> entries_;
 };
+
+// What was summed over a text.
+struct ImportanceSums {
+  std::map<std::string, std::vector<double>> squares;  // by a tensor's name in GGUF: one for each column
+  int64_t rows = 0;                                    // positions that were summed
+  int64_t windows = 0, window = 0;                     // count, and positions of each
+  std::string text;                                    // its name, for people
+};
+
+// At once or not at all.
+Status write_importance(const ImportanceSums& sums, const std::string& path);
 
 }  // namespace tessera

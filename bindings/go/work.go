@@ -44,6 +44,32 @@ func LoadModelContext(ctx context.Context, path string, options Options, progres
 	return newModel(func(out *uintptr) uintptr { return raw.Tsr_loading_finish(c, out) })
 }
 
+// WriteImatrix sums how large the inputs of the model's matrices are over a text, and writes an importance matrix to the file
+// `out`, for option imatrix of ConvertModel. Where it fails, or the context ends, `out` is as it was. Options: seq, batch,
+// bos, name, and those that place a Scorer. The report is JSON.
+func WriteImatrix(ctx context.Context, r *Runtime, model *Model, ids []int32, out string, options Options, progress func(done float64)) (report string, err error) {
+	if err := noNUL("path", out); err != nil {
+		return "", err
+	}
+	r0, release := (*handle)(r).use()
+	defer release()
+	m, releaseModel := (*handle)(model).use()
+	defer releaseModel()
+	imatrix, err := holdWith(raw.Tsr_imatrix_free, options, func(o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_imatrix_new(r0, m, ids, out, o, made)
+	})
+	if err != nil {
+		return "", err
+	}
+	defer imatrix.close()
+	if err := work(ctx, imatrix, raw.Tsr_imatrix_step, progress); err != nil {
+		return "", err
+	}
+	c, done := imatrix.use()
+	defer done()
+	return text(func(made *uintptr) uintptr { return raw.Tsr_imatrix_finish(c, made) })
+}
+
 // ConvertModel writes the model's file `in` as the .tsr file `out`, a slice of a tensor at a time, however large it is.
 // Where it fails, or the context ends, `out` is as it was. Options: compress, verify, and to quantise type, pure,
 // output_type, embedding_type, imatrix, threads. The report is JSON: what was read and what was written.

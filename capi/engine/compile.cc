@@ -247,6 +247,18 @@ Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettin
                      *devices);
 }
 
+Result<CompiledProgram> compile_importance(const Graph& forward, const ImportanceSettings& settings,
+                                           const std::shared_ptr<DeviceSet>& devices,
+                                           std::vector<InputSquares::Output>* outputs) {
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(forward));
+  TSR_ASSIGN_OR_RETURN(InputSquares squares, make_input_squares(logical.graph));
+  TSR_ASSIGN_OR_RETURN(Graph graph, with_stored_weights(squares.graph, {.types = logical.stored}));
+  *outputs = std::move(squares.outputs);
+  const GraphToPlan graphs[] = {GraphToPlan::create(
+      "importance", std::make_shared<const Graph>(std::move(graph)), {{"T", settings.seq}})};
+  return with_remedy(plan_all(graphs, settings.compute, settings.batch, devices), DType::kF32, *devices);
+}
+
 Result<CompiledProgram> compile_graph(const Graph& given, const PlanOptions& options,
                                       const DeviceSet& devices) {
   TSR_ASSIGN_OR_RETURN(const Graph graph, in_canonical_order(given));

@@ -13,6 +13,7 @@
 #include "graph/plan.h"
 #include "graph/program.h"
 #include "graph/trace.h"
+#include "graph/transform/input_squares.h"
 #include "parallel/planner/planner.h"
 #include "runtime/device_set.h"
 
@@ -78,6 +79,11 @@ std::vector<ScoreEntry> score_entries(const ScorerSettings& settings);
 // Compiles the entries of `score_entries`. `settings` are finalized.
 Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& settings,
                                         const std::shared_ptr<DeviceSet>& devices);
+
+// Compiles entry "importance": windows of settings.seq tokens. `outputs`: those of make_input_squares.
+Result<CompiledProgram> compile_importance(const Graph& forward, const ImportanceSettings& settings,
+                                           const std::shared_ptr<DeviceSet>& devices,
+                                           std::vector<InputSquares::Output>* outputs);
 
 // Compiles any graph as one entry "main".
 Result<CompiledProgram> compile_graph(const Graph& graph, const PlanOptions& options,

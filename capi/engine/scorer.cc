@@ -22,26 +22,25 @@ HostTensor view(std::span<const int32_t> values, int64_t rows, int64_t columns) 
   return HostTensor{{DType::kI32, Shape{rows, columns}}, std::as_bytes(values), nullptr};
 }
 
-// The token that begins windows; -1: none.
-Result<int32_t> bos_of(const Tokenizer* tokenizer, ScorerSettings::Bos bos) {
+}  // namespace
+
+Result<int32_t> window_bos(const Tokenizer* tokenizer, ScorerSettings::Bos bos, std::string_view consumer) {
   if (bos == ScorerSettings::Bos::kNone) return -1;
   const int32_t token = tokenizer != nullptr ? tokenizer->data().bos : -1;
   if (bos == ScorerSettings::Bos::kAuto) return token >= 0 && tokenizer->data().add_bos ? token : -1;
   if (token < 0)
     return Status(StatusCode::kFailedPrecondition,
-                  format("scorer: option 'bos' is always, and the model has no {}: wanted none or auto",
+                  format("{}: option 'bos' is always, and the model has no {}: wanted none or auto", consumer,
                          tokenizer != nullptr ? "beginning-of-sequence token" : "tokenizer"));
   return token;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Scorer>> Scorer::create(std::shared_ptr<Runtime> runtime,
                                                std::shared_ptr<SharedModel> model, const Options& options) {
   std::unique_ptr<Scorer> scorer(new Scorer);
   TSR_ASSIGN_OR_RETURN(scorer->settings_, read_scorer_settings(options));
   ScorerSettings& settings = scorer->settings_;
-  TSR_ASSIGN_OR_RETURN(scorer->bos_, bos_of(model->tokenizer().get(), settings.bos));
+  TSR_ASSIGN_OR_RETURN(scorer->bos_, window_bos(model->tokenizer().get(), settings.bos, "scorer"));
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   TSR_RETURN_IF_ERROR(finalize_windows(settings, model->context_length(), devices->size()));

@@ -72,4 +72,7 @@ class Scorer {
   std::atomic<bool> cancelled_{false};
 };
 
+// The token that begins windows; -1: none. kFailedPrecondition where the tokenizer has none and one is wanted.
+Result<int32_t> window_bos(const Tokenizer* tokenizer, ScorerSettings::Bos bos, std::string_view consumer);
+
 }  // namespace tessera

@@ -127,6 +127,13 @@ Activations read_activations(OptionReader& reader, const std::string& otherwise)
                                : Activations::kAuto;
 }
 
+ScorerSettings::Bos read_bos(OptionReader& reader) {
+  const std::string bos = reader.choice("bos", "none", {"none", "auto", "always"});
+  return bos == "auto"     ? ScorerSettings::Bos::kAuto
+         : bos == "always" ? ScorerSettings::Bos::kAlways
+                           : ScorerSettings::Bos::kNone;
+}
+
 // Tokens that a model reads at once where nobody says; `longest`: its context, 0 where unknown.
 int64_t default_context(int64_t longest) {
   constexpr int64_t kMost = 2048;
@@ -220,6 +227,18 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   return settings;
 }
 
+Result<ImportanceSettings> read_importance_settings(const Options& options) {
+  OptionReader reader(options, "imatrix");
+  ImportanceSettings settings;
+  settings.compute = read_compute(reader);
+  settings.seq = reader.i64("seq", 0, 0, 1 << 24);
+  settings.batch = reader.i64("batch", 0, 0, 1 << 24);
+  settings.bos = read_bos(reader);
+  settings.name = reader.text("name");
+  TSR_RETURN_IF_ERROR(reader.finish());
+  return settings;
+}
+
 Result<ScorerSettings> read_scorer_settings(const Options& options) {
   OptionReader reader(options, "scorer");
   ScorerSettings settings;
@@ -227,10 +246,7 @@ Result<ScorerSettings> read_scorer_settings(const Options& options) {
   settings.seq = reader.i64("seq", 0, 0, 1 << 24);
   settings.stride = reader.i64("stride", 0, 0, 1 << 24);
   settings.batch = reader.i64("batch", 0, 0, 1 << 24);
-  const std::string bos = reader.choice("bos", "none", {"none", "auto", "always"});
-  settings.bos = bos == "auto"     ? ScorerSettings::Bos::kAuto
-                 : bos == "always" ? ScorerSettings::Bos::kAlways
-                                   : ScorerSettings::Bos::kNone;
+  settings.bos = read_bos(reader);
   const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
   settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
   settings.tf32_matmuls = precision == "tf32";

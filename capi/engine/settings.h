@@ -112,10 +112,20 @@ struct ScorerSettings {
   bool measure_memory = false;
 };
 
+// ImportanceSettings: how a text is cut into windows whose inputs of matrices are summed.
+struct ImportanceSettings {
+  ComputeSettings compute;
+  int64_t seq = 0;    // tokens of a window; 0: the model's context, at most 512
+  int64_t batch = 0;  // windows at once; 0: as many as devices
+  ScorerSettings::Bos bos = ScorerSettings::Bos::kNone;
+  std::string name;   // of the text
+};
+
 // `dataset_seq`: the dataset's, 0 without one.
 Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq);
 Result<GeneratorSettings> read_generator_settings(const Options& options);
 Result<ScorerSettings> read_scorer_settings(const Options& options);
+Result<ImportanceSettings> read_importance_settings(const Options& options);
 // Options of one text; what they leave out is as in `otherwise`.
 Result<TextSettings> read_text_settings(const Options& options, const TextSettings& otherwise);
 

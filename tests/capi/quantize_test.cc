@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "serialize/importance_matrix.h"
 #include "tests/capi/c_api.h"
 #include "tests/capi/small_training.h"
 #include "tests/serialize/gguf_writer.h"
@@ -180,4 +181,60 @@ TEST_CASE("a quantisation that is refused or given up leaves the file that was t
   int files = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(scratch.path)) ++files;
   CHECK(files == 2);
+}
+
+TEST_CASE("an importance matrix holds the mean squares of inputs, for any batch") {
+  const Scratch scratch;
+  // One layer, so that the input of q, k and v is the normalised embedding, which is known.
+  const Model model = described("llama:L=1,C=32,H=2,F=48,V=40,T=16,tied=0");
+  const std::vector<float> table = [&] {
+    tsr_tensor* read = nullptr;
+    ok(tsr_model_read(model.get(), "token_embedding", &read));
+    return floats(Tensor(read).get());
+  }();
+  std::vector<int32_t> ids(53);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7 % 40);
+  std::vector<double> wanted(32);
+  for (size_t i = 0; i < 48; ++i) {  // three windows of 16; the rest is not read
+    const float* row = &table[static_cast<size_t>(ids[i]) * 32];
+    double mean = 0;
+    for (size_t k = 0; k < 32; ++k) mean += static_cast<double>(row[k]) * static_cast<double>(row[k]) / 32;
+    for (size_t k = 0; k < 32; ++k)
+      wanted[k] += static_cast<double>(row[k]) * static_cast<double>(row[k]) / (mean + 1e-5) / 48;
+  }
+  const Runtime rt = runtime();
+  std::string first;
+  for (const int64_t batch : {1, 2, 3}) {
+    const std::string path = scratch / "imatrix.gguf";
+    tsr_imatrix* made = nullptr;
+    ok(tsr_imatrix_new(rt.get(), model.get(), ids.data(), ids.size(), path.c_str(),
+                       options({{"batch", batch}}).get(), &made));
+    const Handle<tsr_imatrix, tsr_imatrix_free> work(made);
+    check_says(take(tsr_imatrix_finish(made, nullptr)), TSR_FAILED_PRECONDITION, "0 of 3 windows are done");
+    for (double done = 0; done < 1;) ok(tsr_imatrix_step(made, &done));
+    CHECK(!std::filesystem::exists(path));
+    const Json report = Json::parse(text([&](auto... out) { return tsr_imatrix_finish(made, out...); }));
+    CHECK(report["windows"] == 3);
+    CHECK(report["tokens"] == 48);
+    CHECK(report["weights"] == 8);
+    if (first.empty()) first = contents(path);
+    CHECK(contents(path) == first);
+    const auto matrix = tessera::ImportanceMatrix::read(tessera::testing::source_of(contents(path)));
+    REQUIRE(matrix.ok());
+    const std::span<const float> found = matrix->find("blk.0.attn_k.weight");
+    REQUIRE(found.size() == 32);
+    for (size_t k = 0; k < 32; ++k)
+      CHECK(std::fabs(static_cast<double>(found[k]) - wanted[k]) < 1e-4 * wanted[k]);
+    CHECK(matrix->find("blk.0.ffn_down.weight").size() == 48);
+    CHECK(matrix->find("output.weight").size() == 32);
+    std::filesystem::remove(path);
+  }
+  tsr_imatrix* none = nullptr;
+  check_says(
+      take(tsr_imatrix_new(rt.get(), model.get(), ids.data(), 15, (scratch / "i").c_str(), nullptr, &none)),
+      TSR_INVALID_ARGUMENT, "the text has 15 tokens, a window 16");
+  ids[3] = 40;
+  check_says(
+      take(tsr_imatrix_new(rt.get(), model.get(), ids.data(), 16, (scratch / "i").c_str(), nullptr, &none)),
+      TSR_INVALID_ARGUMENT, "ids[3] is 40, the model has tokens 0 to 39");
 }

@@ -107,6 +107,7 @@ typedef struct tsr_tokenizer tsr_tokenizer;
 typedef struct tsr_model tsr_model;
 typedef struct tsr_loading tsr_loading;
 typedef struct tsr_conversion tsr_conversion;
+typedef struct tsr_imatrix tsr_imatrix;
 typedef struct tsr_dataset tsr_dataset;
 typedef struct tsr_plan tsr_plan;
 typedef struct tsr_calibration tsr_calibration;
@@ -1185,6 +1186,30 @@ TSR_API void tsr_scorer_free(tsr_scorer* scorer);
 TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                     const int32_t* ids, size_t count, const size_t* lengths, size_t text_count,
                                     float* out_logprobs, uint8_t* out_greedy);
+
+/* ---- importance matrices
+
+ * For each input of a model's matrices the mean of its square over a text, which tells an encoder (tsr_conversion_new,
+ * `imatrix`) which columns matter most. A file of llama.cpp's form: GGUF, with general.type "imatrix". */
+
+/* Long work in steps: a step computes the next `batch` windows, finish writes the file. The text is cut into windows
+ * side by side; what is left after the last whole one is not read. ids are copied. Options
+ *   seq      i64   tokens of a window (default: the model's context length, at most 512)
+ *   batch    i64   windows at once, over all devices (default: as many as devices)
+ *   bos      str   none (default), auto or always: as for tsr_scorer_new, in place of a window's first token
+ *   name     str   of the text, noted in the file (default: none)
+ *   devices, profile, parallel, plan_file, memory_limit, host_memory_limit, measure, tune: as for tsr_scorer_new
+ * Sums of a window are of f32, those of windows of f64. new fails as tsr_scorer_new does, with TSR_INVALID_ARGUMENT for
+ * a text shorter than a window or ids that the model lacks, and as tsr_model_check_path does for out_path;
+ * TSR_FAILED_PRECONDITION for a model that does not read "tokens" [B, T]. */
+TSR_API tsr_status* tsr_imatrix_new(tsr_runtime* runtime, tsr_model* model, const int32_t* ids, size_t count,
+                                    const char* out_path, const tsr_options* options, tsr_imatrix** out_imatrix);
+/* *out_done: the share that is done; 1 when all is. tsr_runtime_cancel ends a step, which can be called again. */
+TSR_API tsr_status* tsr_imatrix_step(tsr_imatrix* imatrix, double* out_done);
+/* Writes the file, once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
+ * {"weights": count, "windows", "seq", "tokens": of the text that were read, "bos": the token, -1: none} */
+TSR_API tsr_status* tsr_imatrix_finish(tsr_imatrix* imatrix, tsr_text** out_report);
+TSR_API void tsr_imatrix_free(tsr_imatrix* imatrix);
 
 #ifdef __cplusplus
 }

@@ -67,6 +67,15 @@ func main() {
 	check(os.Remove(out))
 	_, err = original.Quantize(out, tessera.Options{"type": "q4_km"})
 	wanted("an unknown type", err != nil && strings.Contains(err.Error(), "unknown type 'q4_km'"), true)
+	runtime, err := tessera.NewRuntime(nil)
+	check(err)
+	ids := make([]int32, 100)
+	last = 0
+	report, err = tessera.WriteImatrix(context.Background(), runtime, original, ids, out, tessera.Options{"seq": 32}, progress)
+	check(err)
+	wanted("progress of an importance matrix", last, 1.0)
+	wanted("windows of an importance matrix", strings.Contains(report, `"windows":3,`), true)
+	check(os.Remove(out))
 	_, err = tessera.ConvertModel(context.Background(), in, in, nil, nil)
 	wanted("onto itself", err != nil && strings.Contains(err.Error(), "is the file to convert"), true)
 }
