@@ -67,7 +67,7 @@ std::string extra_word(const CLI::App& command, const std::string& word) {
   static constexpr std::pair<const char*, const char*> kOptionFor[] = {
       {"generate", "--prompt"}, {"train", "--data"}, {"eval", "--data"},
       {"import", "--out"},      {"new", "--out"},    {"merge", "--out"}, {"score", "--file"},
-      {"quantize", "--type"},
+      {"quantize", "--type"}, {"imatrix", "--file"},
   };
   const std::string message = "unexpected word " + quoted(word);
   if (command.get_name() == "tokenize") return message + "; a text of several words wants quotes around it";

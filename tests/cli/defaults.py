@@ -11,6 +11,7 @@ OWN = {
     ("generate", "max_tokens"),   # a screenful, where the library goes on until the context is full
     ("bench", "steps"),           # rounds that are timed
     ("score", "bos"),             # as texts of the model begin, where the library takes tokens as they are
+    ("imatrix", "bos"),           # as for score
     ("train", "eval_fraction"),   # a loss on text held out, which the library leaves to the caller
 }
 ALIASES = {"tokens": "max_tokens", "temp": "temperature"}  # of the command -> the library's
@@ -56,7 +57,7 @@ def same(a, b):
 
 LISTS = {"train": ["tsr_trainer_new", "tsr_dataset_new_file"], "eval": ["tsr_trainer_new", "tsr_dataset_new_file"],
          "generate": ["tsr_generator_new"], "plan": ["tsr_trainer_new", "tsr_generator_new"], "bench": ["tsr_trainer_new"], "score": ["tsr_scorer_new"],
-         "quantize": ["tsr_conversion_new"]}
+         "quantize": ["tsr_conversion_new"], "imatrix": ["tsr_imatrix_new"]}
 compared = 0
 for command, consumers in LISTS.items():
     shown = help_defaults(command)

@@ -70,6 +70,12 @@ status=0; wait $job || status=$?
 [ "$(cat "$work/narrow.tsr")" = old ] || fail "a quantisation that was ended replaced its file"
 ! compgen -G "$work/narrow.tsr.tmp-*" || fail "a quantisation that was ended left a file"
 rm "$work/wide.tsr" "$work/narrow.tsr"
+"$tessera" imatrix "$model" --file "$text" --seq 64 -o "$work/imatrix.gguf" >"$work/out.txt"
+says "$work/out.txt" 'imatrix.gguf: [0-9]+ weights, of [0-9]+ windows of 64 tokens'
+"$tessera" quantize "$model" "$work/narrow.tsr" --type q4_0 --imatrix "$work/imatrix.gguf" >"$work/out.txt"
+says "$work/out.txt" '^total +q4_0'
+lacks "$work/out.txt" 'not in the importance matrix'
+rm "$work/narrow.tsr" "$work/imatrix.gguf"
 
 "$tessera" score "$model" --file "$text" --seq 64 --stride 1 >"$work/out.txt" 2>"$work/err.txt" &
 job=$!
@@ -92,7 +98,7 @@ for weights in bf16 int8; do
 done
 # No home, no terminal, nothing to write to: what needs none of them works.
 env -i PATH="$PATH" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" "$tessera" eval "$model" --data "$text" --seq 32 >/dev/null
-for command in devices import quantize inspect new tokenize plan train eval score generate bench calibrate merge; do
+for command in devices import quantize imatrix inspect new tokenize plan train eval score generate bench calibrate merge; do
   "$tessera" $command --help >"$work/help.txt"
   says "$work/help.txt" '^Example:'
 done

@@ -1,0 +1,84 @@
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "command.h"
+#include "plan_text.h"
+#include "steps.h"
+
+namespace cli {
+
+namespace {
+struct Arguments : Common {
+  std::string model, file, output;
+  std::optional<int64_t> seq, batch;
+  std::string bos = "auto";
+};
+
+std::vector<int32_t> encode(const Tokenizer& tokenizer, const std::string& words) {
+  size_t count = 0;
+  check(tsr_tokenizer_encode(tokenizer.get(), words.data(), words.size(), 0, nullptr, 0, &count));
+  std::vector<int32_t> ids(count);
+  check(tsr_tokenizer_encode(tokenizer.get(), words.data(), words.size(), 0, ids.data(), ids.size(), &count));
+  return ids;
+}
+}  // namespace
+
+void register_imatrix(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("imatrix", "which columns of a model's weights matter most, for quantize");
+  command->footer(
+      "Example:\n  tessera imatrix model.gguf --file text.txt -o imatrix.gguf\n"
+      "  tessera quantize model.gguf small.tsr --type q3_k_m --imatrix imatrix.gguf\n"
+      "The file is one of llama.cpp's form. A text of 100 windows says most; it should be like those that "
+      "the "
+      "model will see.");
+  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("--file", args->file, "text file, UTF-8 (- for standard input)")->required();
+  command->add_option("-o,--out", args->output, "file to write")->required();
+  command->add_option("--seq", args->seq,
+                      "tokens of a window (default: the model's context length, at most 512)");
+  command->add_option("--batch", args->batch,
+                      "windows at once, over all devices (default: as many as devices)");
+  command
+      ->add_option("--bos", args->bos,
+                   "auto, always or none: whether windows begin with the beginning-of-sequence token; auto: "
+                   "where texts of this model do")
+      ->capture_default_str();
+  add_placement(*command, *args);
+  add_json(*command, *args);
+  add_quiet(*command, *args);
+  command->callback([args] {
+    check_output(args->output);
+    const Runtime runtime = open_runtime(*args);
+    const Model model = open_model(*args, args->model);
+    const std::vector<int32_t> ids = encode(model_tokenizer(model, args->model), read_file(args->file));
+    const Options options = make<Options>(tsr_options_new);
+    set_placement(options, *args);
+    set(options, "seq", args->seq);
+    set(options, "batch", args->batch);
+    set(options, "bos", args->bos);
+    set(options, "name", args->file);
+    const Imatrix imatrix =
+        make_interruptible<Imatrix>(tsr_imatrix_new, runtime, model.get(), ids.data(), ids.size(),
+                                    args->output.c_str(), static_cast<const tsr_options*>(options.get()));
+    std::string report_text;
+    {
+      const Interruptible interruptible(runtime);
+      Progress progress(*args);
+      run_steps(imatrix, tsr_imatrix_step, "reading " + args->file, interruptible, progress);
+      report_text = text(tsr_imatrix_finish, imatrix.get());
+    }
+    drain_log(runtime);
+    Json result = {{"out", args->output}};
+    result.update(Json::parse(report_text));
+    if (args->json) return print_json(result);
+    std::cout << args->output << ": " << counted(result["weights"].get<int64_t>(), "weight") << ", of "
+              << counted(result["windows"].get<int64_t>(), "window") << " of " << result["seq"].get<int64_t>()
+              << " tokens\n";
+  });
+}
+
+}  // namespace cli
