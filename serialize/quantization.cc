@@ -57,7 +57,8 @@ class Encoder {
     TSR_ASSIGN_OR_RETURN(
         const std::span<const std::byte> stored,
         read_aligned(source_, dtype_bytes(from_, first), dtype_bytes(from_, count), stored_));
-    TSR_RETURN_IF_ERROR(check_hash(stored, first + count == source_.type.shape.elements()));
+    const bool is_last = first + count == source_.type.shape.elements();
+    TSR_RETURN_IF_ERROR(check_hash(stored, is_last));
     const int64_t chunks = (count + kChunkElements - 1) / kChunkElements;
     errors_.assign(static_cast<size_t>(chunks), {});
     statuses_.assign(static_cast<size_t>(chunks), {});
@@ -82,6 +83,11 @@ class Encoder {
     for (const EncodingError& it : errors_) {
       error_->squared_errors += it.squared_errors;
       error_->squares += it.squares;
+    }
+    if (is_last) {  // a model has many encoders, of which one works
+      stored_ = std::vector<std::byte>();
+      errors_ = std::vector<EncodingError>();
+      statuses_ = std::vector<Status>();
     }
     return std::span<const std::byte>(out);
   }
