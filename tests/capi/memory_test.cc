@@ -153,3 +153,23 @@ TEST_CASE("a conversion takes memory for slices, not for the file or its largest
     CHECK(grown < 6 * kMiB);
   }
 }
+
+TEST_CASE("a quantisation takes memory for slices, however many tensors the file has") {
+  const Scratch scratch;
+  const std::string in = scratch / "in.tsr", out = scratch / "out.tsr";
+  tsr_model* made = nullptr;
+  ok(tsr_model_new("llama:L=10,C=256,H=4,F=256,V=64,T=16", nullptr, &made));  // 70 matrices, 18 MiB
+  Model model(made);
+  ok(tsr_model_save(made, in.c_str(), nullptr));
+  model.reset();
+  const Options chosen = options({{"type", std::string("q8_0")}, {"threads", int64_t{1}}});
+  const int64_t grown = growth([&] {
+    tsr_conversion* work = nullptr;
+    ok(tsr_conversion_new(nullptr, in.c_str(), out.c_str(), chosen.get(), &work));
+    for (double done = 0; done < 1;) ok(tsr_conversion_step(work, &done));
+    ok(tsr_conversion_finish(work, nullptr));
+    tsr_conversion_free(work);
+  });
+  MESSAGE("quantising 18 MiB took ", grown, " bytes");
+  CHECK(grown < 6 * kMiB);
+}
