@@ -133,6 +133,18 @@ TEST_CASE("generators with the same settings run one program, and others do not"
   CHECK(arena(of_32) == arena(longer));
 }
 
+TEST_CASE("generators that are made and run at once yield what one yields") {
+  const Runtime rt = runtime();
+  const OpenedLlama file;
+  std::vector<std::vector<int32_t>> found(4);
+  std::vector<std::thread> threads;
+  for (std::vector<int32_t>& got : found)
+    threads.emplace_back([&rt, &file, &got] { got = tokens(generator(rt, file.model, "cpu:2", "tp=2")); });
+  for (std::thread& thread : threads) thread.join();
+  const std::vector<int32_t> wanted = tokens(generator(rt, file.model, "cpu:2", "tp=2"));
+  for (const std::vector<int32_t>& got : found) CHECK(got == wanted);
+}
+
 TEST_CASE("what is written to the model reaches handles that are made later") {
   const Runtime rt = runtime();
   const OpenedLlama file;
