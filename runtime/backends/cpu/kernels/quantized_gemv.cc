@@ -28,7 +28,7 @@ void dot_panel(const std::byte* rows, int64_t stride, int64_t block_count, const
                const std::byte* next) {
   constexpr int64_t kBlockBytes = Unpack::kBlockBytes, kPanelBytes = kLanes * kBlockBytes;
   alignas(64) int16_t group_scales[16 * 2 * kLanes];
-  Sink sink;
+  Sink sink{};  // not a constructor of its own, which GCC makes without the instruction set of this file
   if constexpr (requires { sink.scales; }) sink.scales = group_scales;
   sink.total = hn::Zero(DF());
   if (stride == 0) {
