@@ -1,7 +1,5 @@
 // Products with blocks of every type against sums in double over decoded blocks, on every instruction set of
 // this CPU; and that the bits of a row depend on nothing else.
-#include "runtime/backends/cpu/kernels/quantized_rows.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,173 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "graph/base/blocks/block_codec.h"
-#include "graph/base/half.h"
 #include "hwy/targets.h"
 #include "runtime/backends/cpu/kernels/quantized_layout.h"
+#include "tests/kernels/block_products.h"
 
 namespace tessera::cpu {
 namespace {
-
-constexpr DType kTypes[] = {DType::kQ4_0,   DType::kQ4_1,    DType::kQ5_0,  DType::kQ5_1,    DType::kQ8_0,
-                            DType::kIQ4_NL, DType::kMXFP4,   DType::kNVFP4, DType::kQ1_0,    DType::kQ2_0,
-                            DType::kQ2_K,   DType::kQ3_K,    DType::kQ4_K,  DType::kQ5_K,    DType::kQ6_K,
-                            DType::kIQ4_XS, DType::kIQ1_S,   DType::kIQ1_M, DType::kIQ2_XXS, DType::kIQ2_XS,
-                            DType::kIQ2_S,  DType::kIQ3_XXS, DType::kIQ3_S, DType::kTQ1_0,   DType::kTQ2_0};
-
-struct Random {
-  uint32_t state;
-  uint32_t next() { return (state = state * 1664525u + 1013904223u) >> 8; }
-  float uniform() { return static_cast<float>(next()) / 16777216.0f - 0.5f; }
-};
-
-// Offsets of f16 scales in a block.
-std::vector<size_t> scale_offsets(DType type) {
-  switch (type) {
-    case DType::kQ4_1:
-    case DType::kQ5_1:
-    case DType::kQ4_K:
-    case DType::kQ5_K: return {0, 2};
-    case DType::kQ2_K: return {80, 82};
-    case DType::kQ3_K: return {108};
-    case DType::kQ6_K: return {208};
-    case DType::kTQ1_0: return {52};
-    case DType::kTQ2_0: return {64};
-    case DType::kMXFP4:
-    case DType::kNVFP4:
-    case DType::kIQ1_M: return {};
-    default: return {0};
-  }
-}
-
-// Blocks of any bytes, or all the same, with scales between -0.05 and 0.05.
-std::vector<std::byte> make_blocks(DType type, int64_t count, uint32_t seed, int fill = -1) {
-  std::vector<std::byte> bytes(static_cast<size_t>(dtype_bytes(type, count)));
-  Random random{seed};
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(fill < 0 ? random.next() & 255 : fill);
-  const auto block_bytes = static_cast<size_t>(info(type).block_bytes);
-  for (size_t block = 0; block < bytes.size(); block += block_bytes) {
-    for (const size_t offset : scale_offsets(type)) {
-      const uint16_t scale = f16_from_f32(random.uniform() * 0.1f);
-      std::memcpy(&bytes[block + offset], &scale, sizeof scale);
-    }
-    if (type == DType::kMXFP4) bytes[block] = static_cast<std::byte>(118 + random.next() % 8);
-    if (type == DType::kIQ1_M) {  // the nibbles of an f16 on top of its four scales
-      const uint16_t scale = f16_from_f32(random.uniform() * 0.1f);
-      for (int i = 0; i < 4; ++i) {
-        std::byte& top = bytes[block + 48 + 2 * static_cast<size_t>(i) + 1];
-        top = (top & std::byte{15}) | static_cast<std::byte>((scale >> 4 * i & 15) << 4);
-      }
-    }
-  }
-  return bytes;
-}
-
-struct Sums {
-  double sum = 0, magnitude = 0;
-  void add(double value) {
-    sum += value;
-    magnitude += std::fabs(value);
-  }
-};
-
-// x quantised as the header says, in double.
-std::vector<double> quantized_values(DType type, const std::vector<float>& x) {
-  std::vector<double> values(x.size());
-  const auto elements = static_cast<size_t>(find_quantized_layout(type)->elements());
-  for (size_t block = 0; block < x.size(); block += elements) {
-    float most = 0;
-    for (size_t i = block; i < block + elements; ++i) most = std::max(most, std::fabs(x[i]));
-    const float inverse = most > 0 ? 127.0f / most : 0.0f, scale = most / 127.0f;
-    for (size_t i = block; i < block + elements; ++i)
-      values[i] = static_cast<double>(std::nearbyint(x[i] * inverse)) * static_cast<double>(scale);
-  }
-  return values;
-}
-
-struct Problem {
-  DType type;
-  int64_t M, N, K;
-  std::vector<std::byte> blocks, interleaved;
-  std::vector<float> w, x, bias;
-
-  Problem(DType type, int64_t M, int64_t N, int64_t K, int fill = -1) : type(type), M(M), N(N), K(K) {
-    blocks = make_blocks(type, N * K, 7, fill);
-    w.resize(static_cast<size_t>(N * K));
-    decode_blocks(type, blocks.data(), w.data(), N * K);
-    Random random{11};
-    x.resize(static_cast<size_t>(M * K));
-    // Where all codes are alike, activations are at their limits too.
-    for (float& value : x) value = fill < 0 ? random.uniform() : random.uniform() < 0.3f ? 0.5f : -0.5f;
-    bias.resize(static_cast<size_t>(N));
-    for (float& value : bias) value = random.uniform();
-  }
-
-  BlockMatrix matrix() const { return {.type = type, .N = N, .K = K, .data = blocks.data()}; }
-  BlockMatrix interleave() {
-    interleaved.assign(blocks.size(), std::byte{0});
-    interleave_rows(type, N, K, blocks.data(), interleaved.data(), 0, N / interleaved_rows() + 1);
-    return {.type = type, .N = N, .K = K, .data = interleaved.data(), .interleaved = true};
-  }
-};
-
-struct Scratch {
-  std::vector<std::byte> bytes =
-      std::vector<std::byte>(static_cast<size_t>(block_product_scratch_bytes()) + 64);
-  void* get() {
-    const auto address = reinterpret_cast<uintptr_t>(bytes.data());
-    return bytes.data() + (64 - address % 64) % 64;
-  }
-};
-
-constexpr float kUnwritten = -12345.0f;
-
-// Columns [0, N) in ranges that end at `cuts`.
-std::vector<float> multiply_q8(const Problem& p, const BlockMatrix& w, int64_t first_row, int64_t rows,
-                               const std::vector<int64_t>& cuts = {}) {
-  Scratch scratch;
-  std::vector<std::byte> x(static_cast<size_t>(rows * quantized_row_bytes(p.type, p.K)));
-  quantize_rows(p.type, p.x.data() + first_row * p.K, rows, p.K, x.data());
-  std::vector<float> y(static_cast<size_t>(rows * p.N), kUnwritten);
-  int64_t begin = 0;
-  for (const int64_t end : cuts) {
-    multiply_blocks_q8(w, x.data(), rows, p.bias.data(), y.data(), begin, end, scratch.get());
-    begin = end;
-  }
-  multiply_blocks_q8(w, x.data(), rows, p.bias.data(), y.data(), begin, p.N, scratch.get());
-  return y;
-}
-
-std::vector<float> multiply_f32(const Problem& p, const BlockMatrix& w, int64_t first_row, int64_t rows,
-                                const std::vector<int64_t>& cuts = {}) {
-  Scratch scratch;
-  std::vector<float> y(static_cast<size_t>(rows * p.N), kUnwritten);
-  int64_t begin = 0;
-  for (const int64_t end : cuts) {
-    multiply_blocks_f32(w, p.x.data() + first_row * p.K, rows, p.bias.data(), y.data(), begin, end,
-                        scratch.get());
-    begin = end;
-  }
-  multiply_blocks_f32(w, p.x.data() + first_row * p.K, rows, p.bias.data(), y.data(), begin, p.N,
-                      scratch.get());
-  return y;
-}
-
-// Largest error of y, in units of 2^-24 of the sum of magnitudes.
-double largest_error(const Problem& p, const std::vector<double>& x, const std::vector<float>& y) {
-  double largest = 0;
-  for (int64_t m = 0; m < p.M; ++m)
-    for (int64_t n = 0; n < p.N; ++n) {
-      Sums sums;
-      for (int64_t k = 0; k < p.K; ++k)
-        sums.add(x[static_cast<size_t>(m * p.K + k)] *
-                 static_cast<double>(p.w[static_cast<size_t>(n * p.K + k)]));
-      sums.add(static_cast<double>(p.bias[static_cast<size_t>(n)]));
-      const double error = std::fabs(static_cast<double>(y[static_cast<size_t>(m * p.N + n)]) - sums.sum);
-      largest = std::max(largest, error / (sums.magnitude * 0x1p-24));
-    }
-  return largest;
-}
 
 template <class Body>
 void on_each_target(const Body& body) {
@@ -190,7 +27,7 @@ void on_each_target(const Body& body) {
 }
 
 TEST_CASE("products with blocks of every type equal sums over decoded blocks") {
-  for (const DType type : kTypes) {
+  for (const DType type : kBlockTypes) {
     CAPTURE(info(type).name);
     for (const int fill : {-1, 0xff, 0x80, 0x00}) {
       CAPTURE(fill);
@@ -198,16 +35,16 @@ TEST_CASE("products with blocks of every type equal sums over decoded blocks") {
       const std::vector<double> quantized = quantized_values(type, p.x);
       const std::vector<double> exact(p.x.begin(), p.x.end());
       on_each_target([&] {
-        CHECK(largest_error(p, quantized, multiply_q8(p, p.matrix(), 0, p.M)) < 4);
+        CHECK(largest_error(p, quantized, multiply_q8(p, p.matrix(), 0, p.M)) < kQ8Error);
         // Where all products are alike, so are the errors of a chain of 256.
-        CHECK(largest_error(p, exact, multiply_f32(p, p.matrix(), 0, p.M)) < (fill < 0 ? 8 : 64));
+        CHECK(largest_error(p, exact, multiply_f32(p, p.matrix(), 0, p.M)) < (fill < 0 ? kF32Error : 64));
       });
     }
   }
 }
 
 TEST_CASE("a row's bits do not depend on its batch, on ranges, or on interleaving") {
-  for (const DType type : kTypes) {
+  for (const DType type : kBlockTypes) {
     CAPTURE(info(type).name);
     Problem p(type, 7, 37, 512);
     on_each_target([&] {
@@ -216,10 +53,8 @@ TEST_CASE("a row's bits do not depend on its batch, on ranges, or on interleavin
       CHECK(multiply_q8(p, p.matrix(), 0, p.M, {3, 4, 20}) == q8);
       CHECK(multiply_f32(p, p.matrix(), 0, p.M, {3, 4, 20}) == f32);
       for (int64_t m = 0; m < p.M; m += 3) {
-        const std::vector<float> q8_row(q8.begin() + m * p.N, q8.begin() + (m + 1) * p.N);
-        const std::vector<float> f32_row(f32.begin() + m * p.N, f32.begin() + (m + 1) * p.N);
-        CHECK(multiply_q8(p, p.matrix(), m, 1) == q8_row);
-        CHECK(multiply_f32(p, p.matrix(), m, 1) == f32_row);
+        CHECK(multiply_q8(p, p.matrix(), m, 1) == rows_of(q8, p.N, m, 1));
+        CHECK(multiply_f32(p, p.matrix(), m, 1) == rows_of(f32, p.N, m, 1));
       }
       if (!can_interleave_rows(type)) return;
       const BlockMatrix w = p.interleave();
@@ -231,7 +66,7 @@ TEST_CASE("a row's bits do not depend on its batch, on ranges, or on interleavin
 }
 
 TEST_CASE("interleaving is a permutation of bytes with an inverse") {
-  for (const DType type : kTypes) {
+  for (const DType type : kBlockTypes) {
     if (!can_interleave_rows(type)) continue;
     CAPTURE(info(type).name);
     const QuantizedLayout& layout = quantized_layout(type);
@@ -253,35 +88,15 @@ TEST_CASE("interleaving is a permutation of bytes with an inverse") {
 }
 
 TEST_CASE("the gradient for x is the product with the decoded blocks") {
-  for (const DType type : kTypes) {
+  for (const DType type : kBlockTypes) {
     CAPTURE(info(type).name);
     Problem p(type, 5, 70, 512);
-    std::vector<float> dy(static_cast<size_t>(p.M * p.N));
-    Random random{5};
-    for (float& value : dy) value = random.uniform();
+    const std::vector<float> dy = p.make_gradient();
     on_each_target([&] {
-      Scratch scratch;
-      const auto multiply = [&](const BlockMatrix& w, int64_t row, int64_t rows) {
-        std::vector<float> dx(static_cast<size_t>(rows * p.K), kUnwritten);
-        multiply_blocks_transposed(w, dy.data() + row * p.N, rows, dx.data(), 256, p.K, scratch.get());
-        multiply_blocks_transposed(w, dy.data() + row * p.N, rows, dx.data(), 0, 256, scratch.get());
-        return dx;
-      };
-      const std::vector<float> dx = multiply(p.matrix(), 0, p.M);
-      double largest = 0;
-      for (int64_t m = 0; m < p.M; ++m)
-        for (int64_t k = 0; k < p.K; k += 7) {
-          Sums sums;
-          for (int64_t n = 0; n < p.N; ++n)
-            sums.add(static_cast<double>(dy[static_cast<size_t>(m * p.N + n)]) *
-                     static_cast<double>(p.w[static_cast<size_t>(n * p.K + k)]));
-          const double error =
-              std::fabs(static_cast<double>(dx[static_cast<size_t>(m * p.K + k)]) - sums.sum);
-          largest = std::max(largest, error / (sums.magnitude * 0x1p-24));
-        }
-      CHECK(largest < 16);
-      CHECK(multiply(p.matrix(), 2, 1) == std::vector<float>(dx.begin() + 2 * p.K, dx.begin() + 3 * p.K));
-      if (can_interleave_rows(type)) CHECK(multiply(p.interleave(), 0, p.M) == dx);
+      const std::vector<float> dx = multiply_transposed(p, p.matrix(), dy, 0, p.M);
+      CHECK(largest_gradient_error(p, dy, dx) < kGradientError);
+      CHECK(multiply_transposed(p, p.matrix(), dy, 2, 1) == rows_of(dx, p.K, 2, 1));
+      if (can_interleave_rows(type)) CHECK(multiply_transposed(p, p.interleave(), dy, 0, p.M) == dx);
     });
   }
 }

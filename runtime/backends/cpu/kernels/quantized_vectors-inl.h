@@ -7,6 +7,10 @@
 #define TSR_QUANTIZED_VECTORS_INL_H_
 #endif
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 #include <cstring>
 
 #include "hwy/highway.h"
@@ -88,7 +92,7 @@ HWY_INLINE V16 multiply_byte_pairs(V8 w, V8 x) {
   return V16{_mm256_maddubs_epi16(w.raw, x.raw)};
 #elif HWY_TARGET == HWY_SSE4
   return V16{_mm_maddubs_epi16(w.raw, x.raw)};
-#elif HWY_TARGET == HWY_NEON
+#elif HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64
   const int8x16_t a = vreinterpretq_s8_u8(w.raw), b = vreinterpretq_s8_u8(x.raw);
   return V16(
       vpaddq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)), vmull_s8(vget_high_s8(a), vget_high_s8(b))));
@@ -105,7 +109,7 @@ HWY_INLINE V32 multiply_pairs(V16 a, V16 b) {
   return V32{_mm256_madd_epi16(a.raw, b.raw)};
 #elif HWY_TARGET == HWY_SSE4
   return V32{_mm_madd_epi16(a.raw, b.raw)};
-#elif HWY_TARGET == HWY_NEON
+#elif HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64
   return V32(vpaddq_s32(vmull_s16(vget_low_s16(a.raw), vget_low_s16(b.raw)),
                         vmull_s16(vget_high_s16(a.raw), vget_high_s16(b.raw))));
 #else
@@ -143,9 +147,11 @@ struct PlainSums {
 };
 
 // With VNNI, AVX-512 VNNI or AVX-VNNI: four products of bytes, or two of words, are added to a 32-bit sum.
-// The instructions are written out because no target of Highway 1.0.3 stands for them.
+// ARM's dot products (SDOT, an extension from ARMv8.2 on) do so for bytes alone. The instructions are written out
+// because no target of Highway 1.0.3 stands for them: on ARM it has NEON, and SVE, which simd_targets.h leaves
+// out.
 #undef TSR_QUANTIZED_VNNI
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || (HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64)
 #define TSR_QUANTIZED_VNNI 1
 #else
 #define TSR_QUANTIZED_VNNI 0
@@ -158,7 +164,16 @@ struct VnniSums {
   static constexpr int64_t kStart = 1;
   static HWY_INLINE V32 add_bytes(V32 sums, V8 w, V8 x) {
 #if TSR_QUANTIZED_VNNI && !TSR_EMULATE_VNNI
-#if HWY_TARGET == HWY_AVX2
+#if HWY_ARCH_ARM
+    // sdot %0.4s, %1.16b, %2.16b as a number: the assembler takes its name only after .arch, which would hold for
+    // all that follows.
+    asm inline(
+        ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
+        ".equ .Lnumber_of_v\\n, \\n\n.endr\n"
+        ".inst 0x4e809400 | .Lnumber_of_%2 << 16 | .Lnumber_of_%1 << 5 | .Lnumber_of_%0"
+        : "+w"(sums.raw)
+        : "w"(w.raw), "w"(x.raw));
+#elif HWY_TARGET == HWY_AVX2
     asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums.raw) : "x"(w.raw), "x"(x.raw));
 #else
     asm("vpdpbusd %2, %1, %0" : "+v"(sums.raw) : "v"(w.raw), "v"(x.raw));
@@ -173,7 +188,7 @@ struct VnniSums {
     return hn::Mul(sums, hn::ShiftRight<16>(hn::BitCast(D32(), twice)));
   }
   static HWY_INLINE V32 add_words(V32 sums, V16 a, V16 b) {
-#if TSR_QUANTIZED_VNNI && !TSR_EMULATE_VNNI
+#if TSR_QUANTIZED_VNNI && !TSR_EMULATE_VNNI && HWY_ARCH_X86
 #if HWY_TARGET == HWY_AVX2
     asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sums.raw) : "x"(a.raw), "x"(b.raw));
 #else
@@ -188,8 +203,12 @@ struct VnniSums {
 
 // Whether this CPU has what VnniSums takes in this target.
 HWY_INLINE bool has_vnni() {
-#if TSR_EMULATE_VNNI
+#if TSR_EMULATE_VNNI || defined(__ARM_FEATURE_DOTPROD)
   return true;
+#elif TSR_QUANTIZED_VNNI && HWY_ARCH_ARM && defined(HWCAP_ASIMDDP)
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#elif TSR_QUANTIZED_VNNI && HWY_ARCH_ARM
+  return false;
 #elif TSR_QUANTIZED_VNNI && HWY_TARGET == HWY_AVX2
   return __builtin_cpu_supports("avxvnni");
 #elif TSR_QUANTIZED_VNNI
