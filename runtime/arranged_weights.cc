@@ -16,7 +16,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::string_view kInterleaved = "interleaved";
+constexpr std::string_view kInterleaved = ":interleaved";  // after a variant's name
 
 bool can_arrange(const tsr_backend_api& api) {
   return api.struct_size >= offsetof(tsr_backend_api, weight_arrange) + sizeof(api.weight_arrange) &&
@@ -38,7 +38,7 @@ class Variants {
     if (is_new) {
       KernelDesc desc = rank_.kernels[static_cast<size_t>(kernel)];
       const tsr_abi_kernel_info& info = *query(kernel);
-      desc.variant = kInterleaved;
+      desc.variant += kInterleaved;
       desc.seconds = std::min(desc.seconds, info.seconds);
       rank_.kernels.push_back(std::move(desc));
     }
@@ -50,7 +50,7 @@ class Variants {
     const auto [at, is_new] = queried_.emplace(kernel, std::nullopt);
     if (!is_new) return at->second;
     const KernelDesc& desc = rank_.kernels[static_cast<size_t>(kernel)];
-    const KernelDescription description(*desc.op, view_of(desc), std::string(kInterleaved));
+    const KernelDescription description(*desc.op, view_of(desc), desc.variant + std::string(kInterleaved));
     tsr_abi_kernel_info info{};
     info.struct_size = sizeof info;
     // The slot of its workspace has its size already.
@@ -127,7 +127,7 @@ std::vector<ArrangedOperand> find_arranged(const RankProgram& rank) {
     for (const Instruction& instruction : entry.code)
       if (const auto* kernel = std::get_if<KernelInst>(&instruction)) {
         const KernelDesc& desc = rank.kernels[static_cast<size_t>(kernel->kernel)];
-        if (desc.variant == kInterleaved && kernel->inputs[1].slot >= 0)
+        if (desc.variant.ends_with(kInterleaved) && kernel->inputs[1].slot >= 0)
           arranged[static_cast<size_t>(kernel->inputs[1].slot)] = {&desc, 1};
       }
   return arranged;

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Kernels that read a read-only parameter take their "interleaved" variant where the backend has it for every
+// Kernels that read a read-only parameter take their variant's ":interleaved" form where the backend has it for every
 // instruction that reads that parameter. The program then runs with arranged weights alone.
 void take_arranged_variants(Program& program, DeviceSet& devices);
 

@@ -240,8 +240,8 @@ typedef struct tsr_backend_api {
   tsr_abi_error* (*comm_create_for)(tsr_abi_device* const* devices, int32_t count, const tsr_abi_comm_use* use,
                                     tsr_abi_comm** out);
 
-  /* Optional, where device memory is host memory: kernels of the variant "interleaved" read an operand that never
-   * changes in an order of their own, of the same bytes. Writes `in`, operand `operand` of the described kernel as
+  /* Optional, where device memory is host memory: kernels whose variant's name goes on with ":interleaved" read an
+   * operand that never changes in an order of their own, of the same bytes. They are asked for by name alone. Writes `in`, operand `operand` of the described kernel as
    * all others read it, to `out` in that order. Any thread. */
   tsr_abi_error* (*weight_arrange)(const tsr_abi_kernel_desc*, int32_t operand, const void* in, void* out);
 } tsr_backend_api;

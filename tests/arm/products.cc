@@ -36,7 +36,7 @@ void compare_batches(Problem& p, Verdict& verdict) {
   const std::vector<float> dy = p.make_gradient();
   const std::vector<float> q8 = multiply_q8(p, p.matrix(), 0, p.M), f32 = multiply_f32(p, p.matrix(), 0, p.M);
   const std::vector<float> dx = multiply_transposed(p, p.matrix(), dy, 0, p.M);
-  verdict.q8 = std::max(verdict.q8, largest_error(p, quantized_values(p.type, p.x), q8));
+  verdict.q8 = std::max(verdict.q8, largest_error(p, QuantizedRows(p.type, p.x), q8));
   verdict.f32 = std::max(verdict.f32, largest_error(p, {p.x.begin(), p.x.end()}, f32));
   verdict.gradient = std::max(verdict.gradient, largest_gradient_error(p, dy, dx));
   for (const auto* values : {&q8, &f32, &dx}) verdict.hash_bits(*values);

@@ -82,18 +82,41 @@ struct Sums {
   }
 };
 
-// x quantised as the header says, in double.
-inline std::vector<double> quantized_values(DType type, const std::vector<float>& x) {
-  std::vector<double> values(x.size());
-  const auto elements = static_cast<size_t>(find_quantized_layout(type)->elements());
-  for (size_t block = 0; block < x.size(); block += elements) {
-    float most = 0;
-    for (size_t i = block; i < block + elements; ++i) most = std::max(most, std::fabs(x[i]));
-    const float inverse = most > 0 ? 127.0f / most : 0.0f, scale = most / 127.0f;
-    for (size_t i = block; i < block + elements; ++i)
-      values[i] = static_cast<double>(std::nearbyint(x[i] * inverse)) * static_cast<double>(scale);
+inline float round_to_f16(float value) {
+  const float magnitude = std::fabs(value);
+  return magnitude >= 0x1p-14f && magnitude <= 65504.0f ? f32_from_f16(f16_from_f32(value)) : value;
+}
+
+// x quantised as the header says, in double; and by block of 32 how far the stored sum of its values is off.
+struct QuantizedRows {
+  std::vector<double> values, sum_errors;
+
+  QuantizedRows(DType type, const std::vector<float>& x) : values(x.size()) {
+    const auto elements = static_cast<size_t>(find_quantized_layout(type)->elements());
+    for (size_t block = 0; block < x.size(); block += elements) {
+      float most = 0;
+      for (size_t i = block; i < block + elements; ++i) most = std::max(most, std::fabs(x[i]));
+      const float inverse = most > 0 ? 127.0f / most : 0.0f, scale = most / 127.0f;
+      const double stored = elements == 32 ? round_to_f16(scale) : scale;
+      double codes = 0;
+      for (size_t i = block; i < block + elements; ++i) {
+        const double code = std::nearbyint(x[i] * inverse);
+        values[i] = code * stored;
+        codes += code;
+      }
+      if (elements == 32)
+        sum_errors.push_back(static_cast<double>(round_to_f16(scale * static_cast<float>(codes))) -
+                             stored * codes);
+    }
   }
-  return values;
+};
+
+// What a block of 32 adds to every weight, where its type has that.
+inline double minimum_of(DType type, const std::byte* block) {
+  if (type != DType::kQ4_1 && type != DType::kQ5_1) return 0;
+  uint16_t bits = 0;
+  std::memcpy(&bits, block + sizeof bits, sizeof bits);
+  return f32_from_f16(bits);
 }
 
 struct Problem {
@@ -171,7 +194,8 @@ inline std::vector<float> multiply_f32(const Problem& p, const BlockMatrix& w, i
 }
 
 // Largest error of y, in units of 2^-24 of the sum of magnitudes.
-inline double largest_error(const Problem& p, const std::vector<double>& x, const std::vector<float>& y) {
+inline double largest_error(const Problem& p, const std::vector<double>& x, const std::vector<float>& y,
+                            const std::vector<double>& sum_errors = {}) {
   double largest = 0;
   for (int64_t m = 0; m < p.M; ++m)
     for (int64_t n = 0; n < p.N; ++n) {
@@ -179,11 +203,18 @@ inline double largest_error(const Problem& p, const std::vector<double>& x, cons
       for (int64_t k = 0; k < p.K; ++k)
         sums.add(x[static_cast<size_t>(m * p.K + k)] *
                  static_cast<double>(p.w[static_cast<size_t>(n * p.K + k)]));
+      for (int64_t k = 0; k < p.K && !sum_errors.empty(); k += 32)
+        sums.add(minimum_of(p.type, p.blocks.data() + dtype_bytes(p.type, n * p.K + k)) *
+                 sum_errors[static_cast<size_t>(m * p.K + k) / 32]);
       sums.add(static_cast<double>(p.bias[static_cast<size_t>(n)]));
       const double error = std::fabs(static_cast<double>(y[static_cast<size_t>(m * p.N + n)]) - sums.sum);
       largest = std::max(largest, error / (sums.magnitude * 0x1p-24));
     }
   return largest;
+}
+
+inline double largest_error(const Problem& p, const QuantizedRows& x, const std::vector<float>& y) {
+  return largest_error(p, x.values, y, x.sum_errors);
 }
 
 inline std::vector<float> multiply_transposed(const Problem& p, const BlockMatrix& w,

@@ -32,7 +32,7 @@ TEST_CASE("products with blocks of every type equal sums over decoded blocks") {
     for (const int fill : {-1, 0xff, 0x80, 0x00}) {
       CAPTURE(fill);
       const Problem p(type, fill < 0 ? 7 : 1, fill < 0 ? 21 : 3, fill < 0 ? 768 : 256, fill);
-      const std::vector<double> quantized = quantized_values(type, p.x);
+      const QuantizedRows quantized(type, p.x);
       const std::vector<double> exact(p.x.begin(), p.x.end());
       on_each_target([&] {
         CHECK(largest_error(p, quantized, multiply_q8(p, p.matrix(), 0, p.M)) < kQ8Error);

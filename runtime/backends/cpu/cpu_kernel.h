@@ -117,6 +117,7 @@ struct KernelEntry {
   std::string_view op;
   std::string_view variant;
   PrepareFn prepare;
+  bool has_algorithms = false;  // the variant's name may go on after a colon, which `prepare` reads
 };
 std::span<const KernelEntry> kernel_table();
 

@@ -95,9 +95,8 @@ constexpr KernelEntry kKernels[] = {
     {"quantize", "reference", prepare_quantize},
     {"quantize_scale", "reference", prepare_quantize_scale},
     {"quantized_matmul", "rows", prepare_quantized_matmul_rows},
-    {"quantized_matmul", "blocks", prepare_quantized_matmul_blocks},
+    {"quantized_matmul", "blocks", prepare_quantized_matmul_blocks, true},
     {"quantized_matmul", "reference", prepare_quantized_matmul},
-    {"quantized_matmul", "interleaved", prepare_quantized_matmul_interleaved},  // by its name alone
     {"quantized_matmul_grad", "blocks", prepare_quantized_matmul_grad_blocks},
     {"quantized_matmul_grad", "strips", prepare_quantized_matmul_grad_strips},
     {"quantized_matmul_grad", "reference", prepare_quantized_matmul_grad},

@@ -68,7 +68,6 @@ Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec);
 Result<PreparedKernel> prepare_quantized_matmul_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_quantized_matmul_rows(const KernelSpec& spec);
 Result<PreparedKernel> prepare_quantized_matmul_blocks(const KernelSpec& spec);
-Result<PreparedKernel> prepare_quantized_matmul_interleaved(const KernelSpec& spec);
 Result<PreparedKernel> prepare_quantized_matmul_grad_blocks(const KernelSpec& spec);
 Result<PreparedKernel> prepare_quantized_matmul_grad_strips(const KernelSpec& spec);
 Result<PreparedKernel> prepare_neg(const KernelSpec& spec);

@@ -68,21 +68,18 @@ PreparedKernel prepare_rounded(const KernelSpec& spec, const QuantizedMatmulShap
 
 }  // namespace
 
-// The same with w arranged by weight_arrange. Others do not know that order: never chosen without its name.
-Result<PreparedKernel> prepare_quantized_matmul_interleaved(const KernelSpec& spec) {
-  if (spec.variant() != "interleaved") return Status(StatusCode::kUnsupported, "wanted by its name");
-  const QuantizedMatmulShape s = quantized_matmul_shape(spec);
-  TSR_RETURN_IF_ERROR(check_blocks(spec, s));
-  if (spec.string("activations") != "q8" || !can_interleave_rows(s.dtype))
-    return Status(StatusCode::kUnsupported, format("weights of {} have one order", to_text(s.dtype)));
-  return prepare_rounded(spec, s, true);
-}
-
-// x [M, K], w [N, K], bias [N] -> y [M, N]
+// x [M, K], w [N, K], bias [N] -> y [M, N]. As "blocks:interleaved" with w arranged by weight_arrange.
 Result<PreparedKernel> prepare_quantized_matmul_blocks(const KernelSpec& spec) {
   const QuantizedMatmulShape s = quantized_matmul_shape(spec);
   TSR_RETURN_IF_ERROR(check_blocks(spec, s));
-  if (spec.string("activations") == "q8") return prepare_rounded(spec, s, false);
+  const bool rounds = spec.string("activations") == "q8";
+  const size_t colon = spec.variant().find(':');
+  const bool interleaved = colon != std::string_view::npos;
+  if (interleaved &&
+      (spec.variant().substr(colon + 1) != "interleaved" || !rounds || !can_interleave_rows(s.dtype)))
+    return Status(StatusCode::kUnsupported,
+                  format("no '{}' for weights of {}", spec.variant(), to_text(s.dtype)));
+  if (rounds) return prepare_rounded(spec, s, interleaved);
   const int64_t grain = row_grain_of(s, 48);
   auto launch = [=](const LaunchArgs& args) {
     args.pool.parallel_ranges(s.N, grain, [&](int64_t begin, int64_t end) {
