@@ -111,9 +111,10 @@ struct QuantizedRows {
   }
 };
 
-// What a block of 32 adds to every weight, where its type has that.
-inline double minimum_of(DType type, const std::byte* block) {
-  if (type != DType::kQ4_1 && type != DType::kQ5_1) return 0;
+// Whether every weight of a block of 32 has a number added to it, the second f16 of the block.
+inline bool has_minimum(DType type) { return type == DType::kQ4_1 || type == DType::kQ5_1; }
+
+inline double minimum_of(const std::byte* block) {
   uint16_t bits = 0;
   std::memcpy(&bits, block + sizeof bits, sizeof bits);
   return f32_from_f16(bits);
@@ -203,8 +204,8 @@ inline double largest_error(const Problem& p, const std::vector<double>& x, cons
       for (int64_t k = 0; k < p.K; ++k)
         sums.add(x[static_cast<size_t>(m * p.K + k)] *
                  static_cast<double>(p.w[static_cast<size_t>(n * p.K + k)]));
-      for (int64_t k = 0; k < p.K && !sum_errors.empty(); k += 32)
-        sums.add(minimum_of(p.type, p.blocks.data() + dtype_bytes(p.type, n * p.K + k)) *
+      for (int64_t k = 0; k < p.K && !sum_errors.empty() && has_minimum(p.type); k += 32)
+        sums.add(minimum_of(p.blocks.data() + dtype_bytes(p.type, n * p.K + k)) *
                  sum_errors[static_cast<size_t>(m * p.K + k) / 32]);
       sums.add(static_cast<double>(p.bias[static_cast<size_t>(n)]));
       const double error = std::fabs(static_cast<double>(y[static_cast<size_t>(m * p.N + n)]) - sums.sum);

@@ -49,9 +49,10 @@ void round_block(const T* x, int64_t count, RoundedBlock& out) {
       static_cast<double>(round_to_f16(scale * static_cast<float>(sum))) - static_cast<double>(stored) * sum;
 }
 
-// What every weight of a block of 32 has added to it: field 1 of types that store it apart, else 0.
-double minimum_of(DType type, const std::byte* block) {
-  if (type != DType::kQ4_1 && type != DType::kQ5_1) return 0;
+// Whether every weight of a block of 32 has a number added to it, the second f16 of the block.
+bool has_minimum(DType type) { return type == DType::kQ4_1 || type == DType::kQ5_1; }
+
+double minimum_of(const std::byte* block) {
   uint16_t bits = 0;
   std::memcpy(&bits, block + sizeof bits, sizeof bits);
   return f32_from_f16(bits);
@@ -83,9 +84,9 @@ Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
               if (scale) weight *= f32_from_f16(scale[n * shape.groups + k / shape.group()]);
               if (rounds && k % block == 0) {
                 round_block(x + m * shape.K + k, std::min(block, shape.K - k), rounded);
-                const auto* blocks = static_cast<const std::byte*>(args.inputs[1]);
-                sum += minimum_of(shape.dtype, blocks + dtype_bytes(shape.dtype, n * shape.K + k)) *
-                       rounded.sum_error;
+                if (has_minimum(shape.dtype))
+                  sum += rounded.sum_error * minimum_of(static_cast<const std::byte*>(args.inputs[1]) +
+                                                        dtype_bytes(shape.dtype, n * shape.K + k));
               }
               sum += (rounds ? rounded.values[k % block] : static_cast<double>(x[m * shape.K + k])) * weight;
             }
