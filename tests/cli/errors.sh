@@ -112,11 +112,12 @@ for input in "plan $model --pins" "plan --check" "tokenize bytes --file" "score 
   expect '/dev/zero is a device; give a file or a pipe' "$tessera" $input /dev/zero
 done
 expect 'standard input is longer than 16.00 MiB' bash -c "yes | '$tessera' plan '$model' --pins -"
-# Ctrl-C ends planning, however long it would take. (One that comes while the weights are still being drawn, on a slow
+# Ctrl-C ends planning, however long it would take. Sent once: without --foreground timeout sends it to the group too,
+# and a second one ends the process at once. (One that comes while the weights are still being drawn, on a slow
 # machine, ends the process as it would any other.)
 for seconds in 2 6 18; do
   status=0
-  timeout --preserve-status -s INT $seconds "$tessera" plan llama:L=800,C=64,H=4,F=96,V=256,T=64 --devices cpu:2 >"$work/stdout" 2>"$work/stderr" || status=$?
+  timeout --foreground --preserve-status -s INT $seconds "$tessera" plan llama:L=800,C=64,H=4,F=96,V=256,T=64 --devices cpu:2 >"$work/stdout" 2>"$work/stderr" || status=$?
   [ $status -eq 130 ] || break
   ! grep -q 'interrupted; nothing was written' "$work/stderr" || break
 done
