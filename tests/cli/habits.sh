@@ -63,7 +63,7 @@ says "$work/out.txt" '^total +q4_k_m .* 0\.0[0-9]+$'
 echo old >"$work/narrow.tsr"
 "$tessera" quantize "$work/wide.tsr" "$work/narrow.tsr" --type q3_k_m --threads 1 >"$work/out.txt" 2>"$work/err.txt" &
 job=$!
-for _ in $(seq 3000); do compgen -G "$work/narrow.tsr.tmp-*" >/dev/null && break; sleep 0.002; done
+for _ in $(seq 3000); do compgen -G "$work/narrow.tsr.tmp-*" >/dev/null && [ -s "$(compgen -G "$work/narrow.tsr.tmp-*" | head -1)" ] && break; sleep 0.002; done
 kill -TERM $job
 status=0; wait $job || status=$?
 [ $status -eq 130 ] || fail "quantize: exit $status after SIGTERM, wanted 130"
