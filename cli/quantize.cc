@@ -27,7 +27,7 @@ std::string error_text(double error) {
   return text.str();
 }
 
-// What deserves a word: another type than the mix's, or no importance where other tensors have some.
+// A note for a tensor that has another type than the mix gives, or no importance though others have it.
 std::string note_of(const Json& tensor, bool has_importance) {
   std::string note;
   if (tensor.contains("wanted"))

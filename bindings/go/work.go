@@ -6,7 +6,7 @@ import (
 )
 
 // work steps long work of C to its end. `progress`, which may be nil, is told the share that is done after every step.
-// Where the context ends first, work returns its error, and freeing the handle leaves nothing behind.
+// If the context ends before that, work returns the context's error; freeing the handle removes what was written.
 func work(ctx context.Context, h *handle, step func(c uintptr, done *float64) uintptr, progress func(done float64)) error {
 	c, release := h.use()
 	defer release()
@@ -45,7 +45,7 @@ func LoadModelContext(ctx context.Context, path string, options Options, progres
 }
 
 // WriteImatrix sums how large the inputs of the model's matrices are over a text, and writes an importance matrix to the file
-// `out`, for option imatrix of ConvertModel. Where it fails, or the context ends, `out` is as it was. Options: seq, batch,
+// `out`, for option imatrix of ConvertModel. After an error, or if the context ends, `out` is unchanged. Options: seq, batch,
 // bos, name, and those that place a Scorer. The report is JSON.
 func WriteImatrix(ctx context.Context, r *Runtime, model *Model, ids []int32, out string, options Options, progress func(done float64)) (report string, err error) {
 	if err := noNUL("path", out); err != nil {
@@ -71,7 +71,7 @@ func WriteImatrix(ctx context.Context, r *Runtime, model *Model, ids []int32, ou
 }
 
 // ConvertModel writes the model's file `in` as the .tsr file `out`, a slice of a tensor at a time, however large it is.
-// Where it fails, or the context ends, `out` is as it was. Options: compress, verify, and to quantise type, pure,
+// After an error, or if the context ends, `out` is unchanged. Options: compress, verify, and to quantise type, pure,
 // output_type, embedding_type, imatrix, threads. The report is JSON: what was read and what was written.
 func ConvertModel(ctx context.Context, in, out string, options Options, progress func(done float64)) (report string, err error) {
 	if err := noNUL("path", in+out); err != nil {

@@ -88,7 +88,7 @@ Status Conversion::change_file(Work&& work) {
 Status Conversion::open() {
   const auto work = [&]() -> Result<OpenedModel> {
     TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
-    // What would be refused when the new file is opened is refused before it is written.
+    // The new file must open later: errors of its tokenizer are reported before anything is written.
     if (opened.model.tokenizer) TSR_RETURN_IF_ERROR(Tokenizer::create(*opened.model.tokenizer).status());
     std::ranges::sort(opened.parameters, {}, &TensorSource::name);
     if (settings_) TSR_RETURN_IF_ERROR(quantize(opened));
@@ -138,7 +138,7 @@ Status Conversion::write_slice() {
     const bool is_of_values =
         status.code() == StatusCode::kCorrupt || status.code() == StatusCode::kInvalidArgument;
     if (!status.ok()) return is_of_values ? status.with_context(in_) : status;
-    // What is written again, because compression does not pay, counts once.
+    // A tensor that is written a second time, uncompressed, counts once.
     const bool is_whole = !writer_->is_writing();
     const int64_t position = is_whole ? bytes(opened_->parameters[next_ - 1].type) : writer_->position();
     if (position > tensor_bytes_) written_bytes_ += position - std::exchange(tensor_bytes_, position);

@@ -16,7 +16,7 @@ namespace tessera {
 // without "type". Reads the importance matrix.
 Result<std::optional<QuantizationSettings>> read_quantization_settings(OptionReader& reader);
 
-// What tsr_conversion_finish reports under "quantization", once all tensors are written.
+// The object "quantization" of tsr_conversion_finish's report. Call it when all tensors are written.
 Json quantization_json(const QuantizationSettings& settings, const Quantization& quantization);
 
 // Writes the model to a file, quantised; the report of tsr_model_quantize.

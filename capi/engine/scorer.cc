@@ -131,8 +131,7 @@ Status Scorer::start(std::span<const int32_t> ids, std::span<const size_t> lengt
   return {};
 }
 
-// A window's entry depends on its length alone, never on the windows beside it: so do the bits of its
-// results.
+// A window's entry is chosen by its length alone, so its results have the same bits in any batch.
 void Scorer::make_batches() {
   const auto entry_of = [this](const ScoreWindow& window) {
     size_t entry = entries_.size() - 1;

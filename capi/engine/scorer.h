@@ -30,7 +30,8 @@ class Scorer {
   // `step` until all is done.
   Status finish();
 
-  // Of all tokens, once all is done. Natural logarithms; NaN for a token that nothing is before.
+  // Natural logarithms of all tokens' probabilities, when all steps are done; NaN for a token without one
+  // before it.
   Result<std::span<const float>> logprobs() const;
   // 1 where no token was likelier, else 0.
   Result<std::span<const uint8_t>> greedy() const;

@@ -172,7 +172,7 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
           const HostTensor& value = it == together[0] ? whole->numbers : *whole->scales;
           TSR_ASSIGN_OR_RETURN(weight,
                                cut_part(value, place, program.ranks[rank].slots[slot].bytes, order, devices));
-          // What the model keeps alive is found there.
+          // A part in the model's own memory needs no entry: the model holds it.
           if (is_pooled && !(given && weight.owner == given->tensor.keep_alive)) keep(key, weight);
         }
         parts.push_back({place.rank, place.slot, std::move(weight)});

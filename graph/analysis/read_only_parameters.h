@@ -17,7 +17,8 @@ struct ReadOnlyParameters {
   // The device arena below this offset, a multiple of the slots' alignment, holds nothing but them.
   int64_t bytes = 0;
 };
-// Those at the bottom of the device arena, where lowering puts all of them.
+// Finds the read-only parameters of the device tier. Lowering places them at the bottom of the arena; any
+// that lie elsewhere are left out.
 ReadOnlyParameters find_read_only_parameters(const RankProgram& rank);
 
 }  // namespace tessera

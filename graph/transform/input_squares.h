@@ -11,7 +11,7 @@
 namespace tessera {
 
 struct InputSquares {
-  // Of one input that some matmuls share.
+  // One matmul input, which several matmuls may share.
   struct Output {
     std::string name;                  // f32 [B, K]: the sum over the positions of a row of its squares
     std::vector<std::string> weights;  // parameters [N, K]
