@@ -47,7 +47,8 @@ HWY_INLINE float quantize_block(const float* x, int64_t count, int8_t* codes) {
 }
 
 // What sums of products with codes begin with: the sum of the activations times -offset. Plain sums have a
-// unit's codes 0 and 1, 2 and 3 apart, in 16 bits each; VNNI's are one of 32 bits.
+// unit's codes 0 and 1, 2 and 3 apart, in 16 bits each (which wide forms exceed and never read); VNNI's are
+// one of 32 bits.
 HWY_INLINE void store_starts(const int8_t* codes, int count, int offset, std::byte* plain, std::byte* vnni) {
   int sums[2] = {0, 0};
   for (int i = 0; i < count; ++i) sums[i / 2 % 2] += codes[i];
@@ -77,6 +78,7 @@ HWY_INLINE void quantize_activation_block(const QuantizedLayout& layout, const f
   const int64_t count = layout.elements();
   const float scale = quantize_block(x, count, codes);
   switch (layout.form) {
+    case DotForm::kWide32:
     case DotForm::kUnsigned32: {
       int sum = 0;
       for (int i = 0; i < 32; ++i) sum += codes[i];
@@ -86,6 +88,7 @@ HWY_INLINE void quantize_activation_block(const QuantizedLayout& layout, const f
       store_float(round_to_f16(scale * static_cast<float>(sum)), out + 40);
       return;
     }
+    case DotForm::kWide256:
     case DotForm::kUnsigned256: {
       std::memcpy(out, codes, 256);
       for (int g = 0; g < 16; ++g) {

@@ -58,21 +58,24 @@ void dot_panel(const std::byte* rows, int64_t stride, int64_t block_count, const
   hn::StoreU(sink.total, DF(), sums);
 }
 
-DotPanel* dot_panel_for(DType type) {
-  switch (type) {
+DotPanel* dot_panel_for(const QuantizedLayout& layout) {
+  const bool wide = layout.form == DotForm::kWide32 || layout.form == DotForm::kWide256;
+  switch (layout.type) {
     case DType::kQ4_0: return dot_panel<UnpackQ4_0, DotUnsigned32<true, false>>;
     case DType::kQ4_1: return dot_panel<UnpackQ4_1, DotUnsigned32<false, true>>;
     case DType::kQ5_0: return dot_panel<UnpackQ5_0, DotUnsigned32<true, false>>;
     case DType::kQ5_1: return dot_panel<UnpackQ5_1, DotUnsigned32<false, true>>;
-    case DType::kQ8_0: return dot_panel<UnpackQ8_0, DotSigned32>;
-    case DType::kIQ4_NL: return dot_panel<UnpackIq4Nl, DotSigned32>;
+    case DType::kQ8_0: return wide ? dot_panel<UnpackQ8_0, DotWide32> : dot_panel<UnpackQ8_0, DotSigned32>;
+    case DType::kIQ4_NL:
+      return wide ? dot_panel<UnpackIq4Nl, DotWide32> : dot_panel<UnpackIq4Nl, DotSigned32>;
     case DType::kMXFP4: return dot_panel<UnpackMxfp4, DotUnsigned32<true, false>>;
     case DType::kQ2_K: return dot_panel<UnpackQ2K, DotUnsigned256<false, true>>;
     case DType::kQ3_K: return dot_panel<UnpackQ3K, DotUnsigned256<true, false>>;
     case DType::kQ4_K: return dot_panel<UnpackQ4K, DotUnsigned256<false, true>>;
     case DType::kQ5_K: return dot_panel<UnpackQ5K, DotUnsigned256<false, true>>;
     case DType::kQ6_K: return dot_panel<UnpackQ6K, DotUnsigned256<true, false>>;
-    case DType::kIQ4_XS: return dot_panel<UnpackIq4Xs, DotSigned256>;
+    case DType::kIQ4_XS:
+      return wide ? dot_panel<UnpackIq4Xs, DotWide256> : dot_panel<UnpackIq4Xs, DotSigned256>;
     default: return nullptr;
   }
 }
@@ -85,7 +88,9 @@ namespace tessera::cpu {
 
 HWY_EXPORT(dot_panel_for);
 
-DotPanel* find_dot_panel(DType type) { return HWY_DYNAMIC_DISPATCH(dot_panel_for)(type); }
+DotPanel* find_dot_panel(const QuantizedLayout& layout) {
+  return HWY_DYNAMIC_DISPATCH(dot_panel_for)(layout);
+}
 
 }  // namespace tessera::cpu
 #endif

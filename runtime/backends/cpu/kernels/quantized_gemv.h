@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "graph/base/dtype.h"
+#include "runtime/backends/cpu/kernels/quantized_layout.h"
 
 namespace tessera::cpu {
 
@@ -15,6 +15,6 @@ using DotPanel = void(const std::byte* rows, int64_t stride, int64_t block_count
                       float* sums, const std::byte* next);
 
 // Null for types without a vector unpacker.
-DotPanel* find_dot_panel(DType type);
+DotPanel* find_dot_panel(const QuantizedLayout& layout);
 
 }  // namespace tessera::cpu

@@ -39,6 +39,12 @@ constexpr QuantizedLayout kLayouts[] = {
     {DType::kTQ2_0, kS256, 0, false, false, {}},
 };
 
+constexpr QuantizedLayout kWideLayouts[] = {
+    {DType::kQ8_0, DotForm::kWide32, 128, false, false, {{2, 1}, {4, 8}}},
+    {DType::kIQ4_NL, DotForm::kWide32, 128, false, false, {{2, 1}, {4, 4}}},
+    {DType::kIQ4_XS, DotForm::kWide256, 128, false, false, {{2, 1}, {2, 1}, {4, 1}, {4, 32}}},
+};
+
 // copy(bytes, offset in rows, offset in the panel) for every unit of the panel.
 template <class Copy>
 void for_each_unit(const QuantizedLayout& layout, int64_t lanes, int64_t block_count, const Copy& copy) {
@@ -67,10 +73,18 @@ const QuantizedLayout& quantized_layout(DType type) {
   return *layout;
 }
 
+const QuantizedLayout& wide_quantized_layout(DType type) {
+  for (const QuantizedLayout& layout : kWideLayouts)
+    if (layout.type == type) return layout;
+  return quantized_layout(type);
+}
+
 int64_t unpacked_block_bytes(const QuantizedLayout& layout, int64_t lanes) {
   switch (layout.form) {
+    case DotForm::kWide32:
     case DotForm::kUnsigned32: return lanes * 4 * (layout.has_min ? 10 : 9);
     case DotForm::kSigned32: return lanes * 4 * (layout.half_scales ? 18 : 17);
+    case DotForm::kWide256:
     case DotForm::kUnsigned256: return lanes * 4 * (64 + 16 + 1 + (layout.has_min ? 9 : 0));
     case DotForm::kSigned256: return lanes * 4 * (128 + 1);
   }
@@ -79,8 +93,10 @@ int64_t unpacked_block_bytes(const QuantizedLayout& layout, int64_t lanes) {
 
 int64_t activation_block_bytes(const QuantizedLayout& layout) {
   switch (layout.form) {
+    case DotForm::kWide32:
     case DotForm::kUnsigned32: return 32 + 16;
     case DotForm::kSigned32: return 64 + 16;
+    case DotForm::kWide256:
     case DotForm::kUnsigned256: return 256 + 64 + 32 + 16 + 64;
     case DotForm::kSigned256: return 512 + 16;
   }

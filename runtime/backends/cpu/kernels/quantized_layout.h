@@ -20,7 +20,9 @@ namespace tessera::cpu {
 //   kSigned32:   32 elements; codes i16, one f32 scale, or one for each half
 //   kUnsigned256: 256 elements; codes u8, integer scales of 16 elements, f32 scale (and minimum)
 //   kSigned256:  256 elements; codes i16 with integer scales multiplied in, one f32 scale
-enum class DotForm : uint8_t { kUnsigned32, kSigned32, kUnsigned256, kSigned256 };
+//   kWide32, kWide256: signed codes as u8, 128 above their values, else as the unsigned forms; for a CPU that
+//                sums products of bytes in 32 bits (VNNI). The bits are those of the signed forms.
+enum class DotForm : uint8_t { kUnsigned32, kSigned32, kUnsigned256, kSigned256, kWide32, kWide256 };
 
 // `units` of `bytes` bytes each; a block's fields follow each other without gaps.
 struct BlockField {
@@ -36,7 +38,9 @@ struct QuantizedLayout {
   BlockField fields[5];  // none: the type is unpacked row by row and never interleaved
 
   bool can_interleave() const { return fields[0].units > 0; }
-  bool is_super() const { return form == DotForm::kUnsigned256 || form == DotForm::kSigned256; }
+  bool is_super() const {
+    return form == DotForm::kUnsigned256 || form == DotForm::kSigned256 || form == DotForm::kWide256;
+  }
   int64_t elements() const { return is_super() ? 256 : 32; }  // of an unpacked block
 };
 
@@ -44,6 +48,8 @@ struct QuantizedLayout {
 const QuantizedLayout* find_quantized_layout(DType type);
 // The same, for a type that has blocks.
 const QuantizedLayout& quantized_layout(DType type);
+// In a wide form where the type has one, else the same.
+const QuantizedLayout& wide_quantized_layout(DType type);
 
 // Bytes of `lanes` rows of one unpacked block, and of one row of one quantised block of activations. Both are
 // multiples of 16.

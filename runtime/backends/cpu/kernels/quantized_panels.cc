@@ -75,22 +75,27 @@ constexpr PanelFunctions functions_of() {
   return {unpack_blocks<Unpack, kForm>, interleave_blocks<Unpack>};
 }
 
-PanelFunctions panel_functions(DType type) {
+PanelFunctions panel_functions(DType type, DotForm form) {
+  const bool wide = form == DotForm::kWide32 || form == DotForm::kWide256;
   constexpr DotForm kU32 = DotForm::kUnsigned32, kS32 = DotForm::kSigned32, kU256 = DotForm::kUnsigned256;
   switch (type) {
     case DType::kQ4_0: return functions_of<UnpackQ4_0, kU32>();
     case DType::kQ4_1: return functions_of<UnpackQ4_1, kU32>();
     case DType::kQ5_0: return functions_of<UnpackQ5_0, kU32>();
     case DType::kQ5_1: return functions_of<UnpackQ5_1, kU32>();
-    case DType::kQ8_0: return functions_of<UnpackQ8_0, kS32>();
-    case DType::kIQ4_NL: return functions_of<UnpackIq4Nl, kS32>();
+    case DType::kQ8_0:
+      return wide ? functions_of<UnpackQ8_0, DotForm::kWide32>() : functions_of<UnpackQ8_0, kS32>();
+    case DType::kIQ4_NL:
+      return wide ? functions_of<UnpackIq4Nl, DotForm::kWide32>() : functions_of<UnpackIq4Nl, kS32>();
     case DType::kMXFP4: return functions_of<UnpackMxfp4, kU32>();
     case DType::kQ2_K: return functions_of<UnpackQ2K, kU256>();
     case DType::kQ3_K: return functions_of<UnpackQ3K, kU256>();
     case DType::kQ4_K: return functions_of<UnpackQ4K, kU256>();
     case DType::kQ5_K: return functions_of<UnpackQ5K, kU256>();
     case DType::kQ6_K: return functions_of<UnpackQ6K, kU256>();
-    case DType::kIQ4_XS: return functions_of<UnpackIq4Xs, DotForm::kSigned256>();
+    case DType::kIQ4_XS:
+      return wide ? functions_of<UnpackIq4Xs, DotForm::kWide256>()
+                  : functions_of<UnpackIq4Xs, DotForm::kSigned256>();
     default: return {};
   }
 }
@@ -136,7 +141,7 @@ PanelUnpacker::PanelUnpacker(const QuantizedLayout& layout, const BlockMatrix& w
       row_bytes_(dtype_bytes(w.type, w.K)),
       file_bytes_(info(w.type).block_bytes),
       block_bytes_(unpacked_block_bytes(layout, lanes_)),
-      unpack_blocks_(HWY_DYNAMIC_DISPATCH(panel_functions)(w.type).unpack) {}
+      unpack_blocks_(HWY_DYNAMIC_DISPATCH(panel_functions)(w.type, layout.form).unpack) {}
 
 const std::byte* PanelUnpacker::find_block(int64_t row, int64_t block) const {
   return w_.data + row * row_bytes_ + block * file_bytes_ * (w_.interleaved ? lanes_ : 1);
@@ -193,7 +198,7 @@ void interleave_rows(DType type, int64_t N, int64_t K, const std::byte* from, st
                      int64_t panel_begin, int64_t panel_end) {
   const int64_t lanes = interleaved_rows(), row_bytes = dtype_bytes(type, K);
   const int64_t block_count = K / info(type).block_elements;
-  const PanelFunctions functions = HWY_DYNAMIC_DISPATCH(panel_functions)(type);
+  const PanelFunctions functions = HWY_DYNAMIC_DISPATCH(panel_functions)(type, quantized_layout(type).form);
   TSR_CHECK(functions.interleave != nullptr, "interleave_rows: the type has only the file's layout");
   for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
     const int64_t row = panel * lanes, offset = row * row_bytes;

@@ -51,6 +51,11 @@ struct Q8Product {
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
+// The layout that products with activations of 8 bits unpack a type to.
+const QuantizedLayout* product_layout(DType type) {
+  return has_wide_forms() ? &wide_quantized_layout(type) : &quantized_layout(type);
+}
+
 void quantize_row(const QuantizedLayout& layout, const float* x, int64_t K, std::byte* out) {
   const int64_t block_bytes = activation_block_bytes(layout);
   for (int64_t k = 0; k < K; k += layout.elements(), out += block_bytes)
@@ -71,6 +76,8 @@ DotFunction* dot_function(const QuantizedLayout& layout) {
       return layout.has_min ? dot_unsigned_256<Products, false, true, kRows>
                             : dot_unsigned_256<Products, true, false, kRows>;
     case DotForm::kSigned256: return dot_signed_256<Products, kRows>;
+    case DotForm::kWide32: return dot_unsigned_32<VnniSums, true, false, kRows>;
+    case DotForm::kWide256: return dot_unsigned_256<VnniSums, true, false, kRows>;
   }
   return nullptr;
 }
@@ -136,7 +143,7 @@ void store_sums(const Q8Product& p, int64_t m, int64_t rows, int64_t n, bool las
 
 // One row, whole panels from `n` on; returns where it ended.
 int64_t multiply_one(const Q8Product& p, int64_t n) {
-  DotPanel* dot_panel = find_dot_panel(p.w.type);
+  DotPanel* dot_panel = find_dot_panel(p.layout);
   if (dot_panel == nullptr) return n;
   const int64_t stride = p.w.interleaved ? 0 : dtype_bytes(p.w.type, p.w.K);
   const int64_t block_count = p.w.K / p.layout.elements();
@@ -232,21 +239,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::cpu {
 
+HWY_EXPORT(product_layout);
 HWY_EXPORT(quantize_row);
 HWY_EXPORT(multiply_q8);
 
+namespace {
+
+const QuantizedLayout& product_layout_of(DType type) { return *HWY_DYNAMIC_DISPATCH(product_layout)(type); }
+
+}  // namespace
+
 int64_t quantized_row_bytes(DType type, int64_t K) {
-  const QuantizedLayout& layout = quantized_layout(type);
+  const QuantizedLayout& layout = product_layout_of(type);
   return K / layout.elements() * activation_block_bytes(layout);
 }
 
-int quantized_row_layout(DType type) {
-  const QuantizedLayout& layout = quantized_layout(type);
-  return static_cast<int>(layout.form) * 64 + layout.offset;
-}
-
 void quantize_rows(DType type, const float* x, int64_t M, int64_t K, std::byte* out) {
-  const QuantizedLayout& layout = quantized_layout(type);
+  const QuantizedLayout& layout = product_layout_of(type);
   const int64_t row_bytes = quantized_row_bytes(type, K);
   for (int64_t m = 0; m < M; ++m)
     HWY_DYNAMIC_DISPATCH(quantize_row)(layout, x + m * K, K, out + m * row_bytes);
@@ -254,7 +263,7 @@ void quantize_rows(DType type, const float* x, int64_t M, int64_t K, std::byte* 
 
 void multiply_blocks_q8(const BlockMatrix& w, const std::byte* x, int64_t M, const float* bias, float* y,
                         int64_t n_begin, int64_t n_end, void* scratch) {
-  const QuantizedLayout& layout = quantized_layout(w.type);
+  const QuantizedLayout& layout = product_layout_of(w.type);
   HWY_DYNAMIC_DISPATCH(multiply_q8)
   ({.layout = layout,
     .unpacker = PanelUnpacker(layout, w),

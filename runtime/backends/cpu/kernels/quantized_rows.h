@@ -49,9 +49,8 @@ void deinterleave_rows(DType type, int64_t N, int64_t K, const std::byte* from, 
 
 // ---- activations = q8
 
-// Bytes of a quantised row, a multiple of 16. Types with the same layout id share quantised rows.
+// Bytes of a quantised row, a multiple of 16.
 int64_t quantized_row_bytes(DType type, int64_t K);
-int quantized_row_layout(DType type);
 void quantize_rows(DType type, const float* x, int64_t M, int64_t K, std::byte* out);
 
 // Scratch of one call of any product below, aligned to 64 bytes.

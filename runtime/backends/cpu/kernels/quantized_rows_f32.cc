@@ -109,6 +109,8 @@ void decode_block(const QuantizedLayout& layout, const std::byte* block, float* 
         decode_signed_unit(block + 2 * u * kVectorBytes, scale, out + 4 * u * stride, stride);
       return;
     }
+    case DotForm::kWide32:
+    case DotForm::kWide256: return;  // for integer products alone
   }
 }
 

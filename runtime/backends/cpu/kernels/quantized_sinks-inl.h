@@ -6,6 +6,7 @@
 //   scale f32
 //                 [lane]; where the type has minima, integer minima of groups i16 [8][lane][2], their scale
 //                 f32
+//   kWide32, kWide256: as the unsigned ones without minima
 //   kSigned256:   codes times integer scales i16 [64 units][2][lane][2], scale f32 [lane]
 // Signed codes are split into elements 0 and 2, then 1 and 3 of a unit.
 #if defined(TSR_QUANTIZED_SINKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -24,10 +25,10 @@ namespace tessera::cpu::HWY_NAMESPACE {
 
 // Vectors before the scale, and before the minimum, of an unpacked block.
 template <DotForm kForm>
-inline constexpr int64_t kScaleVector = kForm == DotForm::kUnsigned32    ? 8
-                                        : kForm == DotForm::kSigned32    ? 16
-                                        : kForm == DotForm::kUnsigned256 ? 80
-                                                                         : 128;
+inline constexpr int64_t kScaleVector = kForm == DotForm::kUnsigned32 || kForm == DotForm::kWide32     ? 8
+                                        : kForm == DotForm::kSigned32                                  ? 16
+                                        : kForm == DotForm::kUnsigned256 || kForm == DotForm::kWide256 ? 80
+                                                                                                       : 128;
 template <DotForm kForm>
 inline constexpr int64_t kMinVector = kForm == DotForm::kUnsigned32 ? 9 : 89;
 
@@ -40,6 +41,7 @@ struct StoreSink {
     for (int i = 0; i < 4; ++i) store_bytes(units.u[i], out + (4 * g + i) * kVectorBytes);
   }
   HWY_INLINE void signed_group(int g, const Units& units) {
+    if constexpr (kForm == DotForm::kWide32) return unsigned_group(g, map_units(units, add_128));
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       store_words(even_bytes(units.u[i]), 8 * g + 2 * i);
@@ -47,6 +49,10 @@ struct StoreSink {
     }
   }
   HWY_INLINE void scaled_group(int g, const Units& units, V16 scale) {
+    if constexpr (kForm == DotForm::kWide256) {
+      group_scale(g, scale);
+      return unsigned_group(g, map_units(units, add_128));
+    }
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       store_words(hn::Mul(even_bytes(units.u[i]), scale), 8 * g + 2 * i);
@@ -123,6 +129,54 @@ struct DotSigned32 {
   HWY_INLINE void scale(VF scale) {
     const DF d;
     total = hn::MulAdd(hn::Mul(scale, hn::Set(d, load_float(x + 64))), hn::ConvertTo(d, dots), total);
+  }
+  HWY_INLINE void end() {}
+};
+
+struct DotWide32 {
+  const std::byte* x;
+  V32 dots;
+  VF total;
+
+  static constexpr int64_t kActivationBytes = 48;
+
+  HWY_INLINE void begin(const std::byte* block) {
+    x = block;
+    dots = load_start<VnniSums, true>(x + 44);
+  }
+  HWY_INLINE void signed_group(int g, const Units& units) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+      dots = VnniSums::add_bytes(dots, add_128(units.u[i]), load_unit(x + 16 * g + 4 * i));
+  }
+  HWY_INLINE void scale(VF scale) {
+    const DF d;
+    total = hn::MulAdd(hn::Mul(scale, hn::Set(d, load_float(x + 36))), hn::ConvertTo(d, dots), total);
+  }
+  HWY_INLINE void end() {}
+};
+
+struct DotWide256 {
+  const std::byte* x;
+  V32 dots;
+  VF total;
+
+  static constexpr int64_t kActivationBytes = 432;
+
+  HWY_INLINE void begin(const std::byte* block) {
+    x = block;
+    dots = hn::Zero(D32());
+  }
+  HWY_INLINE void scaled_group(int g, const Units& units, V16 scale) {
+    V32 sums = load_start<VnniSums, true>(x + 368 + 4 * g);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+      sums = VnniSums::add_bytes(sums, add_128(units.u[i]), load_unit(x + 16 * g + 4 * i));
+    dots = hn::Add(dots, VnniSums::scale(sums, scale));
+  }
+  HWY_INLINE void scale(VF scale) {
+    const DF d;
+    total = hn::MulAdd(hn::Mul(scale, hn::Set(d, load_float(x + 352))), hn::ConvertTo(d, dots), total);
   }
   HWY_INLINE void end() {}
 };

@@ -180,7 +180,12 @@ struct VnniSums {
 #endif
     return sums;
 #else
-    return hn::Add(sums, PlainSums::finish(multiply_byte_pairs(w, x)));
+    const D16 d;
+    const hn::RebindToUnsigned<D16> du;
+    const V16 even = hn::And(hn::BitCast(d, w), hn::Set(d, 0xff));
+    const V16 odd = hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(du, w)));
+    return hn::Add(sums, hn::Add(PlainSums::finish(hn::Mul(even, even_bytes(x))),
+                                 PlainSums::finish(hn::Mul(odd, odd_bytes(x)))));
 #endif
   }
   static HWY_INLINE V32 finish(V32 sums) { return sums; }
@@ -217,6 +222,17 @@ HWY_INLINE bool has_vnni() {
   return false;
 #endif
 }
+
+// Whether forms 128 above their values are for this CPU: its instruction takes bytes up to 255.
+HWY_INLINE bool has_wide_forms() {
+#if HWY_ARCH_ARM
+  return false;
+#else
+  return has_vnni();
+#endif
+}
+// Signed codes as the wide forms have them.
+HWY_INLINE V8 add_128(V8 codes) { return hn::Xor(codes, hn::Set(D8(), 128)); }
 
 // ---- rows to panels
 
