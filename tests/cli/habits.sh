@@ -91,7 +91,7 @@ says "$work/err.txt" '^generated  4 tokens in '
 lacks "$work/err.txt" '[{}"]'
 "$tessera" bench "$model" --steps 2 --batch 2 --seq 16 >"$work/out.txt"
 "$tessera" bench "$model" --mode decode --steps 1 --seq 8 --tokens 4 >>"$work/out.txt"
-says "$work/out.txt" '^step       [0-9.]+ m?s, the median of 2'
+says "$work/out.txt" '^step       [0-9.]+ [mu]?s, the median of 2'
 lacks "$work/out.txt" '[0-9]\.[0-9]{5}|["{}]'
 for weights in bf16 int8; do
   "$tessera" eval "$model" --data "$text" --seq 32 --weights $weights | grep -q '^loss [0-9.]* nats' || fail "eval --weights $weights"
