@@ -310,7 +310,7 @@ void register_bench(CLI::App& app) {
   command->add_option("--fused-loss", args->fused_loss,
                       "train: on, off or auto: output head and loss together (default: auto)");
   command->add_option("--weights", args->weights,
-                      "bf16; decode: also int8 or int4 (default: as the model has them)");
+                      "bf16; decode: also f16 or a block type such as q8_0 (default: as the model has them)");
   command->add_option("--tokens", args->tokens, "decode: tokens to generate")->capture_default_str();
   command->add_option("--steps", args->steps, "counted rounds, after one that is not")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))

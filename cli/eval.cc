@@ -21,7 +21,7 @@ void register_eval(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "mean loss of a model on a text");
   command->footer(
       "Example:\n  tessera eval model.tsr --data text.txt --seq 128\n"
-      "  tessera eval model.tsr --data text.txt --weights int8     (what `generate --weights int8` computes "
+      "  tessera eval model.tsr --data text.txt --weights q8_0     (what `generate --weights q8_0` computes "
       "with)");
   command->add_option("model", args->model, ".tsr or GGUF file")->required();
   add_data(*command, args->data);
@@ -33,8 +33,10 @@ void register_eval(CLI::App& app) {
       "--activations", args->activations,
       "f32 or q8: what multiplies weights of block types, rows of q8 being rounded to 8 bits first, as "
       "`generate` does (default: f32)");
-  command->add_option("--weights", args->weights,
-                      "bf16, int8 or int4: how matrices are kept (default model: as they are)");
+  command->add_option(
+      "--weights", args->weights,
+      "bf16, f16 or a block type such as q8_0 or q4_k: how wider matrices are kept (default model: as "
+      "they are)");
   command->add_flag("--special", args->special,
                     "recognise control tokens written out in the text, such as </s>");
   add_placement(*command, *args);

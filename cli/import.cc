@@ -48,7 +48,7 @@ void print_growth(const Json& result) {
   if (after > before + before / 8 && stored != kept)
     std::cout
         << ": parameters are kept as " << type_list(kept)
-        << ", which training needs (--compress makes the file smaller, `generate --weights int8` what is "
+        << ", which training needs (--compress makes the file smaller, `generate --weights q8_0` what is "
            "held)";
   std::cout << '\n';
 }

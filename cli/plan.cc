@@ -244,7 +244,7 @@ void register_plan(CLI::App& app) {
                       "f32, tf32 or bf16; train: also f16 and fp8 (default: f32; with --cluster bf16)");
   command
       ->add_option("--weights", args->weights,
-                   "bf16; generate: also int8 or int4 (default: as the model has them)")
+                   "bf16; generate: also f16 or a block type such as q8_0 (default: as the model has them)")
       ->excludes("--cluster");
   command->add_option("--objective", args->objective, "generate, with --cluster: latency or throughput")
       ->capture_default_str();

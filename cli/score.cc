@@ -257,8 +257,10 @@ void register_score(CLI::App& app) {
       "--repack", args->repack,
       "auto: on CPU devices weights of block types are copied into the order in which kernels read "
       "fastest; off: they are read in the model's file (default: auto)");
-  command->add_option("--weights", args->weights,
-                      "bf16, int8 or int4: how matrices are kept (default: as they are)");
+  command->add_option(
+      "--weights", args->weights,
+      "bf16, f16 or a block type such as q8_0 or q4_k: how wider matrices are kept (default: as they "
+      "are)");
   command->add_flag("--special", args->special,
                     "recognise control tokens written out in the text, such as </s>");
   add_placement(*command, *args);

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <span>
 
-#include "graph/base/blocks/block_codec.h"
+#include "graph/base/blocks/fitting_type.h"
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
@@ -101,14 +101,6 @@ constexpr Rule kRules[] = {
     {"q2_0", kEmbedding, kAlways, kQ4_K},
     {"q8_0", kOutput, kAlways, kQ8_0},
     {"mxfp4", kOutput, kAlways, kQ8_0},
-};
-
-struct Fallback {
-  DType wanted, type;
-};
-constexpr Fallback kFallbacks[] = {
-    {kIQ4_XS, kIQ4_NL}, {kQ2_K, kQ4_0},  {kQ3_K, kQ4_0}, {kTQ1_0, kQ4_0}, {kTQ2_0, kQ4_0}, {kQ1_0, kQ4_0},
-    {kQ2_0, kQ4_0},     {kNVFP4, kQ4_0}, {kQ4_K, kQ5_0}, {kQ5_K, kQ5_1},  {kQ6_K, kQ8_0},
 };
 
 struct TensorRole {
@@ -263,12 +255,7 @@ Result<DType> encodable_type(std::string_view name) {
   return unknown_type(name, known);
 }
 
-DType fit_type(DType wanted, int64_t width) {
-  const auto fits = [&](DType type) { return width % info(type).block_elements == 0; };
-  if (fits(wanted)) return wanted;
-  const auto fallback = std::ranges::find(kFallbacks, wanted, &Fallback::wanted);
-  return fallback != std::end(kFallbacks) && fits(fallback->type) ? fallback->type : kF16;
-}
+DType fit_type(DType wanted, int64_t width) { return find_fitting_type(wanted, width).value_or(kF16); }
 
 Result<TypeChoices> choose_types(const Graph& graph, std::string_view family, const MixSettings& settings) {
   TSR_RETURN_IF_ERROR(check_mix_name(settings.type));

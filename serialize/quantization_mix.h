@@ -54,7 +54,7 @@ using TypeChoices = std::map<std::string, TypeChoice, std::less<>>;
 // the model's metadata "architecture".
 Result<TypeChoices> choose_types(const Graph& graph, std::string_view family, const MixSettings& settings);
 
-// A type whose block divides `width`: `wanted`, or what llama.cpp puts in its place.
+// A type whose block divides `width`: `wanted`, or what llama.cpp puts in its place, f16 at last.
 DType fit_type(DType wanted, int64_t width);
 
 }  // namespace tessera

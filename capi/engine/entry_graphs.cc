@@ -95,9 +95,9 @@ Result<Graph> step_of(const LogicalGraph& with_loss, const TrainerSettings& sett
 
 Result<Graph> evaluation_of(const LogicalGraph& with_loss, const TrainerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(Graph evaluation, make_evaluation(with_loss.graph, settings.step.fp8_matmuls));
-  if (settings.eval_weights != WeightFormat::kModel)
+  if (settings.eval_weights)
     return with_stored_weights(evaluation, {.types = with_loss.stored,
-                                            .format = settings.eval_weights,
+                                            .matrices = settings.eval_weights,
                                             .q8_activations = settings.eval_activations == Activations::kQ8});
   return with_parameters_as_set(std::move(evaluation), with_loss.stored, settings);
 }
@@ -120,7 +120,7 @@ Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings)
                        make_decoding(computed, {.cache_capacity = settings.context, .sample = true}));
   TSR_ASSIGN_OR_RETURN(
       decoding, with_stored_weights(decoding, {.types = logical.stored,
-                                               .format = settings.weights,
+                                               .matrices = settings.weights,
                                                .q8_activations = settings.activations == Activations::kQ8}));
   if (settings.tf32_matmuls) {
     TSR_ASSIGN_OR_RETURN(decoding, with_tf32_matmuls(decoding));
@@ -140,7 +140,7 @@ Result<Graph> scoring_of(const Graph& given, const ScorerSettings& settings) {
   }
   TSR_ASSIGN_OR_RETURN(
       scoring, with_stored_weights(scoring, {.types = logical.stored,
-                                             .format = settings.weights,
+                                             .matrices = settings.weights,
                                              .q8_activations = settings.activations == Activations::kQ8}));
   if (settings.tf32_matmuls) {
     TSR_ASSIGN_OR_RETURN(scoring, with_tf32_matmuls(scoring));

@@ -10,7 +10,6 @@
 #include "capi/engine/stored_values.h"
 #include "capi/engine/weight_pool.h"
 #include "graph/base/text.h"
-#include "graph/transform/weight_storage.h"
 
 namespace tessera {
 namespace {
@@ -95,16 +94,15 @@ Result<std::unique_ptr<ProgramRunner>> ProgramRunner::create(std::shared_ptr<con
 Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) {
   const StoredValues values(model, program(), seed);
   std::vector<std::string> names;
-  for (const std::string& name : values.names())
+  for (const auto& [name, type] : values.types())
     if (!session_->is_shared(name)) names.push_back(name);
   const auto make = [&](size_t at) { return values.make(names[at]); };
-  const auto use = [&](size_t at, const StoredWeight& stored) -> Status {
-    TSR_RETURN_IF_ERROR(session_->write(names[at], stored.numbers));
-    model.drop_pages(stored.numbers);
-    if (stored.scales) TSR_RETURN_IF_ERROR(session_->write(scale_name(names[at]), *stored.scales));
+  const auto use = [&](size_t at, const HostTensor& stored) -> Status {
+    TSR_RETURN_IF_ERROR(session_->write(names[at], stored));
+    model.drop_pages(stored);
     return {};
   };
-  return make_ahead<StoredWeight>(names.size(), threads_of(*prepared_->runtime), make, use);
+  return make_ahead<HostTensor>(names.size(), threads_of(*prepared_->runtime), make, use);
 }
 
 bool ProgramRunner::has_entry(std::string_view entry) const {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "graph/base/blocks/block_codec.h"
+#include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/json.h"
 #include "serialize/plan_pins_json.h"
@@ -90,12 +92,38 @@ Result<std::vector<int64_t>> parse_stop_ids(const std::string& stop_ids) {
   return ids;
 }
 
-WeightFormat read_inference_weights(OptionReader& reader, DType precision) {
-  const WeightFormat format =
-      weight_format_from_name(reader.choice("weights", "model", {"model", "bf16", "int8", "int4"}))
-          .value_or(WeightFormat::kModel);
+// Types in which matrices can be kept: those that values can be converted to.
+std::vector<std::string> kept_types() {
+  std::vector<std::string> names;
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (const auto type = static_cast<DType>(i); is_narrow_type(type) && can_encode(type))
+      names.push_back(to_text(type));
+  return names;
+}
+
+// The type in which matrices are kept; none: as the model has them.
+std::optional<DType> read_kept_type(OptionReader& reader, std::string_view consumer) {
+  const std::string word = reader.text("weights", "model");
+  if (word == "model") return std::nullopt;
+  const std::vector<std::string> known = kept_types();
+  if (std::ranges::find(known, word) != known.end()) return dtype_from_name(word);
+  if (word == "int8" || word == "int4") {
+    reader.fail(Status(StatusCode::kInvalidArgument,
+                       format("{}: option 'weights' is '{}', which block types have replaced: wanted {}",
+                              consumer, word, word == "int8" ? "q8_0" : "q4_0")));
+  } else {
+    reader.fail(
+        Status(StatusCode::kInvalidArgument, format("{}: option 'weights' is '{}', wanted one of model, {}",
+                                                    consumer, quote(word), join(known, ", "))));
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> read_inference_weights(OptionReader& reader, std::string_view consumer,
+                                            DType precision) {
+  const std::optional<DType> type = read_kept_type(reader, consumer);
   // Casting every weight in every step would cost more than it saves.
-  return precision == DType::kBF16 && format == WeightFormat::kModel ? WeightFormat::kBF16 : format;
+  return precision == DType::kBF16 && !type ? DType::kBF16 : type;
 }
 
 TextSettings read_text(OptionReader& reader, const TextSettings& otherwise) {
@@ -174,14 +202,15 @@ Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t da
   if (settings.precision == DType::kF16 && !reader.has("loss_scaling"))
     settings.step.loss_scaling.initial = 65536;
   settings.evaluate_only = reader.flag("evaluate_only", false);
-  // Weights that are only read may be stored in any format that generators know.
-  const std::string weights = settings.evaluate_only
-                                  ? reader.choice("weights", "model", {"model", "bf16", "int8", "int4"})
-                                  : reader.choice("weights", "model", {"model", "bf16"});
-  settings.bf16_weights = weights == "bf16";
-  if (settings.evaluate_only) settings.eval_activations = read_activations(reader, "f32");
-  if (weights.starts_with("int"))
-    settings.eval_weights = weight_format_from_name(weights).value_or(WeightFormat::kModel);
+  // Weights that are only read may be kept in any type that generators know.
+  if (settings.evaluate_only) {
+    settings.eval_weights = read_kept_type(reader, "trainer");
+    settings.eval_activations = read_activations(reader, "f32");
+    settings.bf16_weights = settings.eval_weights == DType::kBF16;
+    if (settings.bf16_weights) settings.eval_weights.reset();
+  } else {
+    settings.bf16_weights = reader.choice("weights", "model", {"model", "bf16"}) == "bf16";
+  }
   if (settings.bf16_weights && settings.precision == DType::kF16)
     reader.fail(Status(StatusCode::kInvalidArgument,
                        "trainer: option 'weights' is bf16, whose numbers f16 (option 'precision') does not "
@@ -219,7 +248,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
   settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
   settings.tf32_matmuls = precision == "tf32";
-  settings.weights = read_inference_weights(reader, settings.precision);
+  settings.weights = read_inference_weights(reader, "generator", settings.precision);
   settings.activations = read_activations(reader, "auto");
   settings.repack = reader.choice("repack", "auto", {"auto", "off"}) == "auto";
   settings.text = read_text(reader, settings.text);
@@ -250,7 +279,7 @@ Result<ScorerSettings> read_scorer_settings(const Options& options) {
   const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
   settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
   settings.tf32_matmuls = precision == "tf32";
-  settings.weights = read_inference_weights(reader, settings.precision);
+  settings.weights = read_inference_weights(reader, "scorer", settings.precision);
   settings.activations = read_activations(reader, "auto");
   settings.repack = reader.choice("repack", "auto", {"auto", "off"}) == "auto";
   settings.measure_memory = reader.flag("measure_memory", false);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "capi/engine/options.h"
+#include "graph/base/dtype.h"
 #include "graph/plan_pins.h"
 #include "graph/transform/training.h"
-#include "graph/transform/weight_storage.h"
 
 namespace tessera {
 
@@ -60,7 +60,8 @@ struct TrainerSettings {
   DType precision = DType::kF32;
   bool tf32_matmuls = false;  // with f32: graph/transform/precision.h
   bool bf16_weights = false;  // except trained ones, with this: graph/transform/precision.h
-  WeightFormat eval_weights = WeightFormat::kModel;  // int8 and int4, of a trainer that evaluates only
+  std::optional<DType>
+      eval_weights;  // of a trainer that evaluates only: WeightStorage::matrices, except bf16
   Activations eval_activations = Activations::kF32;  // of a trainer that evaluates only
   FusedLoss fused_loss = FusedLoss::kAuto;
   std::string frozen;
@@ -88,7 +89,7 @@ struct GeneratorSettings {
   int64_t context = 0;            // 0: the model's
   DType precision = DType::kF32;  // of activations and caches
   bool tf32_matmuls = false;      // with f32
-  WeightFormat weights = WeightFormat::kModel;
+  std::optional<DType> weights;   // WeightStorage::matrices
   Activations activations = Activations::kAuto;
   bool repack = true;  // weights of block types are kept as the fastest kernels read them
   TextSettings text;  // of texts that say nothing else
@@ -106,7 +107,7 @@ struct ScorerSettings {
   Bos bos = Bos::kNone;
   DType precision = DType::kF32;
   bool tf32_matmuls = false;  // with f32
-  WeightFormat weights = WeightFormat::kModel;
+  std::optional<DType> weights;  // WeightStorage::matrices
   Activations activations = Activations::kAuto;
   bool repack = true;
   bool measure_memory = false;

@@ -142,46 +142,38 @@ Result<std::shared_ptr<const SharedWeights>> WeightPool::take(const std::shared_
   const StoredValues values(*model, program, seed);
   const std::map<std::string, Wanted> wanted = find_wanted(program);
   std::vector<const Wanted*> weights;
-  for (const std::string& name : values.names())
-    if (const auto found = wanted.find(name); found != wanted.end()) weights.push_back(&found->second);
+  for (const auto& [name, weight] : wanted) weights.push_back(&weight);
   std::vector<std::vector<ArrangedOperand>> arranged;
   for (const RankProgram& rank : program.ranks) arranged.push_back(find_arranged(rank));
   auto taken = std::make_shared<SharedWeights>(program);
   const Taking taking(*this);
 
   const auto make = [&](size_t at) -> Result<Parts> {
-    const std::string& name = weights[at]->name;
-    std::vector<const Wanted*> together = {weights[at]};
-    if (const auto scales = wanted.find(values.scales_of(name)); scales != wanted.end())
-      together.push_back(&scales->second);
-    TSR_ASSIGN_OR_RETURN(const std::optional<SharedModel::Value> given, model->find(name));
+    const Wanted& it = *weights[at];
+    TSR_ASSIGN_OR_RETURN(const std::optional<SharedModel::Value> given, model->find(it.name));
     const bool is_pooled = given || seed == model->seed();
     const int64_t version = given ? given->version : -1;
     Parts parts;
-    std::optional<StoredWeight> whole;
-    for (const Wanted* it : together)
-      for (const Place& place : it->places) {
-        const auto rank = static_cast<size_t>(place.rank), slot = static_cast<size_t>(place.slot);
-        const ArrangedOperand& order = arranged[rank][slot];
-        const std::string key = key_of(*it, version, place, order.kernel != nullptr);
-        SharedWeight weight = is_pooled ? find(key) : SharedWeight{};
-        if (weight.data == nullptr) {
-          if (!whole) {
-            TSR_ASSIGN_OR_RETURN(whole, values.make(name));
-          }
-          const HostTensor& value = it == together[0] ? whole->numbers : *whole->scales;
-          TSR_ASSIGN_OR_RETURN(weight,
-                               cut_part(value, place, program.ranks[rank].slots[slot].bytes, order, devices));
-          // A part in the model's own memory needs no entry: the model holds it.
-          if (is_pooled && !(given && weight.owner == given->tensor.keep_alive)) keep(key, weight);
+    std::optional<HostTensor> whole;
+    for (const Place& place : it.places) {
+      const auto rank = static_cast<size_t>(place.rank), slot = static_cast<size_t>(place.slot);
+      const ArrangedOperand& order = arranged[rank][slot];
+      const std::string key = key_of(it, version, place, order.kernel != nullptr);
+      SharedWeight weight = is_pooled ? find(key) : SharedWeight{};
+      if (weight.data == nullptr) {
+        if (!whole) {
+          TSR_ASSIGN_OR_RETURN(whole, values.make(it.name));
         }
-        parts.push_back({place.rank, place.slot, std::move(weight)});
+        TSR_ASSIGN_OR_RETURN(weight,
+                             cut_part(*whole, place, program.ranks[rank].slots[slot].bytes, order, devices));
+        // A part in the model's own memory needs no entry: the model holds it.
+        if (is_pooled && !(given && weight.owner == given->tensor.keep_alive)) keep(key, weight);
       }
+      parts.push_back({place.rank, place.slot, std::move(weight)});
+    }
     if (whole) {
-      const auto is_in_place = [&](const Part& part) {
-        return part.weight.owner == whole->numbers.keep_alive;
-      };
-      if (std::ranges::none_of(parts, is_in_place)) model->drop_pages(whole->numbers);
+      const auto is_in_place = [&](const Part& part) { return part.weight.owner == whole->keep_alive; };
+      if (std::ranges::none_of(parts, is_in_place)) model->drop_pages(*whole);
     }
     return parts;
   };

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <vector>
 
+#include "graph/base/blocks/fitting_type.h"
 #include "graph/base/text.h"
+#include "graph/transform/adapters.h"
 #include "graph/transform/graph_copy.h"
 
 namespace tessera {
 
 namespace {
-
-constexpr int64_t kInt8Group = 64, kSmallGroup = 32;
 
 // Uses: the readers of a parameter, directly or through a cast to 16 bits.
 struct Uses {
@@ -21,7 +21,14 @@ struct Uses {
   int others_of_cast = 0;
   std::optional<DType> cast_to;
   bool two_casts = false;
+  bool is_sensitive = false;  // a table of positions or a router: small, and errors in it cost much
 };
+
+// Whether rows of `a` take fewer bytes than rows of `b`.
+bool is_narrower(DType a, DType b) {
+  const DTypeInfo &left = info(a), &right = info(b);
+  return int64_t{left.block_bytes} * right.block_elements < int64_t{right.block_bytes} * left.block_elements;
+}
 
 class Storing {
  public:
@@ -30,8 +37,8 @@ class Storing {
   Result<Graph> run() {
     const Graph& source = copy_.source();
     find_uses();
+    find_sensitive();
     stored_.resize(source.tensors().size());
-    scales_.assign(source.tensors().size(), kNoTensor);
     for (size_t i = 0; i < source.tensors().size(); ++i) {
       const TensorId id{static_cast<uint32_t>(i)};
       const Tensor& tensor = source.tensor(id);
@@ -99,29 +106,63 @@ class Storing {
     }
   }
 
+  // Tables that are looked up by positions, and products whose softmax routes tokens to experts.
+  void find_sensitive() {
+    const Graph& source = copy_.source();
+    const auto mark = [&](TensorId weight) {
+      if (const TensorId parameter = parameter_of(weight); parameter != kNoTensor)
+        uses_[index(parameter)].is_sensitive = true;
+    };
+    for (const Node& node : source.nodes()) {
+      if (node.op->name == "embedding") {
+        const Tensor& ids = source.tensor(node.inputs[1]);
+        if (ids.name == "positions") mark(node.inputs[0]);
+      } else if (node.op->name == "moe_route") {
+        NodeId from = source.tensor(node.inputs[0]).producer;
+        while (from != kNoNode &&
+               (source.node(from).op->name == "softmax" || source.node(from).op->name == "cast"))
+          from = source.tensor(source.node(from).inputs[0]).producer;
+        if (from != kNoNode && source.node(from).op->name == "matmul") mark(source.node(from).inputs[1]);
+      }
+    }
+  }
+
+  // The type that the model has the parameter in; its own where not all that reads it takes that type.
+  DType present_type(TensorId id) const {
+    const Tensor& tensor = copy_.source().tensor(id);
+    const Uses& uses = uses_[index(id)];
+    const auto named = storage_.types.find(tensor.name);
+    const bool is_read = uses.products + uses.turned + uses.tables > 0 && uses.others_of_cast == 0;
+    const bool is_narrow = named != storage_.types.end() && is_narrow_type(named->second);
+    return is_narrow && is_read && !is_trained(id) ? named->second : tensor.type.dtype;
+  }
+
+  // The type of a parameter by `matrices`, whatever the model has.
+  DType matrix_type(TensorId id, DType present) const {
+    const Tensor& tensor = copy_.source().tensor(id);
+    const Uses& uses = uses_[index(id)];
+    const DType wanted = *storage_.matrices;
+    const DType half = uses.cast_to            ? *uses.cast_to
+                       : is_half_type(present) ? present
+                       : is_half_type(wanted)  ? wanted
+                                               : DType::kBF16;
+    const bool is_matrix = uses.products + uses.tables > 0 && uses.others_of_cast == 0 &&
+                           !uses.is_sensitive && !is_adapter_name(tensor.name) &&
+                           tensor.type.shape.is_concrete();
+    if (!is_matrix || wanted == DType::kBF16) return half;
+    return find_fitting_type(wanted, tensor.type.shape.dims().back()).value_or(half);
+  }
+
   // The type in which the parameter is stored; its own where it stays.
   DType storage_of(TensorId id) const {
     const Tensor& tensor = copy_.source().tensor(id);
     const Uses& uses = uses_[index(id)];
-    const DType own = tensor.type.dtype;
-    if (own != DType::kF32 || uses.others > 0 || uses.two_casts) return own;
-    const auto named = storage_.types.find(tensor.name);
-    const bool is_narrow = named != storage_.types.end() && is_narrow_type(named->second);
-    const DType of_name = is_narrow ? named->second : DType::kF32;
-    const WeightFormat format = is_block_type(of_name) ? WeightFormat::kModel : storage_.format;
-    const bool only_matmuls = uses.products + uses.turned > 0 && uses.tables + uses.others_of_cast == 0;
-    if (format == WeightFormat::kModel) {
-      const bool is_read = uses.products + uses.turned + uses.tables > 0;
-      if (of_name == DType::kF32 || !is_read || uses.others_of_cast > 0 || is_trained(id)) return own;
-      return of_name;
-    }
-    if (uses.products + uses.tables == 0 && !uses.cast_to) return own;
-    if (uses.turned == 0 && only_matmuls && tensor.type.shape.is_concrete() && tensor.type.shape[1] > 0 &&
-        tensor.type.shape[1] % kSmallGroup == 0) {
-      if (format == WeightFormat::kInt8) return DType::kI8;
-      if (format == WeightFormat::kInt4) return DType::kU8;
-    }
-    return uses.cast_to.value_or(is_half_type(of_name) ? of_name : DType::kBF16);
+    if (tensor.type.dtype != DType::kF32 || uses.others > 0 || uses.two_casts) return tensor.type.dtype;
+    const DType present = present_type(id);
+    if (!storage_.matrices || (uses.products + uses.tables == 0 && !uses.cast_to)) return present;
+    const DType wanted = matrix_type(id, present);
+    if (is_half_type(present) && is_half_type(wanted)) return wanted == uses.cast_to ? wanted : present;
+    return is_narrower(wanted, present) ? wanted : present;
   }
 
   // In a graph with updates.
@@ -136,26 +177,17 @@ class Storing {
     const DType dtype = storage_of(id);
     if (dtype == tensor.type.dtype) return copy_.copy_tensor(id);
     Graph& graph = copy_.graph();
-    TensorType type{dtype, tensor.type.shape};
-    if (dtype == DType::kU8) type.shape.set(1, tensor.type.shape[1] / 2);
-    TSR_ASSIGN_OR_RETURN(const TensorId numbers, graph.add_tensor(tensor.name, type, TensorKind::kParameter));
-    if (!tensor.trainable) graph.set_trainable(numbers, false);
-    copy_.replace(id, numbers);
+    TSR_ASSIGN_OR_RETURN(const TensorId stored,
+                         graph.add_tensor(tensor.name, {dtype, tensor.type.shape}, TensorKind::kParameter));
+    if (!tensor.trainable) graph.set_trainable(stored, false);
+    copy_.replace(id, stored);
     stored_[index(id)] = true;
-    if (dtype != DType::kI8 && dtype != DType::kU8) return {};
-    const int64_t row = tensor.type.shape[1];
-    const int64_t group = dtype == DType::kI8 && row % kInt8Group == 0 ? kInt8Group : kSmallGroup;
-    TSR_ASSIGN_OR_RETURN(
-        scales_[index(id)],
-        graph.add_tensor(scale_name(tensor.name), {DType::kF16, {tensor.type.shape[0], row / group}},
-                         TensorKind::kParameter));
-    graph.set_trainable(scales_[index(id)], false);
     return {};
   }
 
   Status add_node(NodeId id) {
     const Node& node = copy_.source().node(id);
-    if (node.phase != Phase::kForward && storage_.format != WeightFormat::kModel)
+    if (node.phase != Phase::kForward && storage_.matrices)
       return Status(StatusCode::kFailedPrecondition,
                     "how weights are stored is settled for a graph that only runs: this one has gradients");
     const auto is_stored = [&](size_t input) {
@@ -180,11 +212,9 @@ class Storing {
   Status add_product(NodeId id) {
     const Node& node = copy_.source().node(id);
     Graph& graph = copy_.graph();
-    const TensorId parameter = parameter_of(node.inputs[1]);
-    const TensorId x = copy_.mapped(node.inputs[0]), w = copy_.mapped(parameter);
+    const TensorId x = copy_.mapped(node.inputs[0]), w = copy_.mapped(parameter_of(node.inputs[1]));
     if (graph.type(x).dtype == graph.type(w).dtype) return copy_.copy_node(id);
     std::vector<TensorId> inputs = {x, w};
-    if (scales_[index(parameter)] != kNoTensor) inputs.push_back(scales_[index(parameter)]);
     if (node.inputs.size() == 3) inputs.push_back(copy_.mapped(node.inputs[2]));
     begin_node(node);
     std::vector<Attr> attrs;
@@ -249,23 +279,14 @@ class Storing {
 
   GraphCopy copy_;
   const WeightStorage& storage_;
-  std::vector<Uses> uses_;        // by tensor of the source
-  std::vector<bool> stored_;      // a parameter that is stored in another type than its own
-  std::vector<TensorId> scales_;  // the same: of the new graph
+  std::vector<Uses> uses_;    // by tensor of the source
+  std::vector<bool> stored_;  // a parameter that is stored in another type than its own
 };
 
 }  // namespace
 
-std::optional<WeightFormat> weight_format_from_name(std::string_view name) {
-  if (name == "model") return WeightFormat::kModel;
-  if (name == "bf16") return WeightFormat::kBF16;
-  if (name == "int8") return WeightFormat::kInt8;
-  if (name == "int4") return WeightFormat::kInt4;
-  return std::nullopt;
-}
-
 Result<Graph> with_stored_weights(const Graph& graph, const WeightStorage& storage) {
-  if (storage.format == WeightFormat::kModel && storage.types.empty()) return graph;
+  if (!storage.matrices && storage.types.empty()) return graph;
   return Storing(graph, storage).run();
 }
 

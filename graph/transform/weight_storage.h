@@ -15,15 +15,6 @@
 
 namespace tessera {
 
-enum class WeightFormat : uint8_t {
-  kModel,  // as the graph has them
-  kBF16,
-  kInt8,  // i8, an f16 scale for each 64 numbers of a row (32 where a row is no multiple of 64)
-  kInt4,  // two numbers a byte, an f16 scale for each 32
-};
-std::optional<WeightFormat> weight_format_from_name(
-    std::string_view name);  // "model", "bf16", "int8", "int4"
-
 // Element types in which parameters are stored, by name; those that are not named are stored as they are
 // computed.
 using StoredTypes = std::map<std::string, DType, std::less<>>;
@@ -41,30 +32,29 @@ Result<LogicalGraph> with_logical_weights(const Graph& graph);
 
 struct WeightStorage {
   StoredTypes types;  // bf16, f16 and block types of single parameters; others are f32
-  WeightFormat format = WeightFormat::kModel;  // of all others, and of 16-bit ones where it is narrower
-  bool q8_activations = false;                 // attribute `activations` of matmuls with block types: "q8"
+  // bf16, f16 or a block type, for matrices that are wider; none: these stay too.
+  std::optional<DType> matrices = {};
+  bool q8_activations = false;  // attribute `activations` of matmuls with block types: "q8"
 };
 
 // Stores f32 parameters that do not train in fewer bits. With a type of its own: what matmuls, also in
 // backward passes, and embeddings alone read (from activations in f32 or after a cast to 16 bits); anything
-// else stays f32. With `format`, for graphs that only run: weights [N, K] of matmuls in that format, tables
-// of embeddings, also where a matmul shares them, and rows that are no multiple of 32 numbers in bf16 at
-// least, parameters of which only casts to 16 bits are read in that type. All others (norms, biases, experts'
-// weights) stay. Names stay; scales are parameters of their own (`scale_name`). kFailedPrecondition: `format`
-// for a graph with gradients.
+// else stays f32.
+//
+// With `matrices`, for graphs that only run: weights [N, K] of matmuls and tables of embeddings in that type, or
+// where its block does not divide their rows in the one that find_fitting_type puts in its place, else in 16
+// bits. In 16 bits too: tables of positions, routers of experts and adapters; and in bf16 or f16 parameters of
+// which only casts to that type are read. What the model has in as few bits or fewer stays, and so do all
+// others (norms, biases, experts' weights). Names stay. kFailedPrecondition: `matrices` for a graph with
+// gradients.
 Result<Graph> with_stored_weights(const Graph& graph, const WeightStorage& storage);
-inline std::string scale_name(std::string_view weight) { return std::string(weight) + ".scale"; }
 
 // The value of a parameter stored in 16 bits, blocks or f64 as f32; an f32 value as it is.
 Result<HostTensor> widen_weight(const HostTensor& value);
 
-// The value of a parameter as such a graph stores it: widened, or rounded to nearest. `scales` is the type of
-// its scales, null for none. kInvalidArgument where a weight is not finite or too large for its scale.
-struct StoredWeight {
-  HostTensor numbers;
-  std::optional<HostTensor> scales;
-};
-Result<StoredWeight> quantize_weight(const HostTensor& value, const TensorType& numbers,
-                                     const TensorType* scales);
+// The value of a parameter as `type`, of the same shape, holds it: the same bits for the same values whatever
+// they were stored in (graph/base/blocks/block_codec.h). kInvalidArgument names a value that the type does not
+// hold.
+Result<HostTensor> quantize_weight(const HostTensor& value, const TensorType& type);
 
 }  // namespace tessera

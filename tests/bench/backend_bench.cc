@@ -149,11 +149,12 @@ class Bench {
     return options;
   }
 
-  // Values in -1 to 1, in a pattern that repeats: zeros run faster than data. Integers of 32 bits are random
+  // Values in -1 to 1, in a pattern that repeats: zeros run faster than data. Of blocks the scale that is first, and
+  // codes. Integers of 32 bits are random
   // below `indices_below`; for 0 they are 0, but one-dimensional ones the last position of a cache of 2048.
   Status fill(const TensorType& type, void* to, int32_t indices_below) {
     constexpr int64_t kPattern = 1 << 20;
-    const int64_t element = dtype_bytes(type.dtype, 1), total = bytes(type);
+    const int64_t element = info(type.dtype).block_bytes, total = bytes(type);
     std::vector<std::byte> pattern(static_cast<size_t>(std::min(total, kPattern * element)));
     uint32_t state = 1;
     for (size_t at = 0; at + static_cast<size_t>(element) <= pattern.size();
@@ -172,9 +173,11 @@ class Bench {
         case DType::kBF16: std::memcpy(&pattern[at], reinterpret_cast<const std::byte*>(&bits) + 2, 2); break;
         case DType::kF16: std::memcpy(&pattern[at], &half, 2); break;
         case DType::kI32: std::memcpy(&pattern[at], &index, 4); break;
-        case DType::kI8:
-        case DType::kU8: pattern[at] = static_cast<std::byte>(state >> 24); break;
-        default: break;
+        default:
+          if (!is_block_type(type.dtype)) break;
+          for (size_t i = 0; i < static_cast<size_t>(element); ++i)
+            pattern[at + i] = static_cast<std::byte>(state >> (i % 4 * 8));
+          std::memcpy(&pattern[at], &half, 2);
       }
     }
     for (int64_t at = 0; at < total; at += static_cast<int64_t>(pattern.size())) {
@@ -328,15 +331,8 @@ std::vector<Subject> subjects(DType dtype, bool small) {
   // Weights in fewer bits, as decoding reads them.
   for (const auto& [out, in] : {std::pair(outer, side), std::pair(side, outer)}) {
     all.push_back({"quantized_matmul", {of({1, in}), {DType::kBF16, {out, in}}}, {}, 0});
-    const int64_t group = in % 64 == 0 ? 64 : 32;
-    all.push_back({"quantized_matmul",
-                   {of({1, in}), {DType::kI8, {out, in}}, {DType::kF16, {out, in / group}}},
-                   {},
-                   0});
-    all.push_back({"quantized_matmul",
-                   {of({1, in}), {DType::kU8, {out, in / 2}}, {DType::kF16, {out, in / 32}}},
-                   {},
-                   0});
+    for (const DType type : {DType::kQ8_0, DType::kQ4_0})
+      all.push_back({"quantized_matmul", {of({1, in}), {type, {out, in}}}, {}, 0});
   }
   return all;
 }

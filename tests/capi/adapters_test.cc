@@ -252,7 +252,7 @@ TEST_CASE("evaluating alone may store weights as a generator does") {
     return capi_test::evaluated(Trainer(made));
   };
   const double whole = loss("model", "cpu:1");
-  for (const char* weights : {"bf16", "int8", "int4"}) {
+  for (const char* weights : {"bf16", "q8_0", "q4_0"}) {
     CAPTURE(weights);
     const double stored = loss(weights, "cpu:1");
     CHECK(stored != whole);
@@ -261,6 +261,6 @@ TEST_CASE("evaluating alone may store weights as a generator does") {
   }
   tsr_trainer* made = nullptr;
   const Error refused = take(tsr_trainer_new(runtime.get(), model.get(), dataset.get(),
-                                             options({{"weights", std::string("int8")}}).get(), &made));
+                                             options({{"weights", std::string("q8_0")}}).get(), &made));
   CHECK(refused.message.find("wanted one of model, bf16") != std::string::npos);
 }

@@ -224,7 +224,7 @@ TEST_CASE("bf16 weights are refused beside f16, and other types of weights altog
   CHECK(error.code == TSR_INVALID_ARGUMENT);
   CHECK(error.message.find("wanted precision bf16 or f32") != std::string::npos);
   error =
-      take(tsr_trainer_new(rt.get(), model.get(), data.get(), options({{"weights", "int8"}}).get(), &made));
+      take(tsr_trainer_new(rt.get(), model.get(), data.get(), options({{"weights", "q8_0"}}).get(), &made));
   CHECK(error.code == TSR_INVALID_ARGUMENT);
   CHECK(made == nullptr);
 }

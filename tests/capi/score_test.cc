@@ -284,7 +284,7 @@ TEST_CASE("devices, however they share the work, score as one does, in the memor
   }
 }
 
-TEST_CASE("scores add up to the loss of an evaluation, also of weights in 8 bits") {
+TEST_CASE("scores add up to the loss of an evaluation, also of weights in fewer bits") {
   const Runtime rt = runtime();
   const Model model = sharp_model();
   const std::vector<int32_t> ids = some_tokens(8 * 16 + 1);
@@ -292,7 +292,7 @@ TEST_CASE("scores add up to the loss of an evaluation, also of weights in 8 bits
   ok(tsr_dataset_new_tokens(ids.data(), ids.size(),
                             options({{"seq", int64_t{16}}, {"eval_fraction", 1.0}}).get(), &data));
   const Dataset dataset(data);
-  for (const char* weights : {"model", "bf16", "int8"}) {
+  for (const char* weights : {"model", "bf16", "q8_0"}) {
     CAPTURE(std::string(weights));
     tsr_trainer* made = nullptr;
     ok(tsr_trainer_new(rt.get(), model.get(), data,
@@ -301,9 +301,12 @@ TEST_CASE("scores add up to the loss of an evaluation, also of weights in 8 bits
     const Trainer trainer(made);
     double loss = 0;
     ok(tsr_trainer_evaluate(made, &loss));
-    const Scores found = score(
-        scorer(rt, model, {{"seq", int64_t{16}}, {"stride", int64_t{16}}, {"weights", std::string(weights)}}),
-        ids);
+    const Scores found = score(scorer(rt, model,
+                                      {{"seq", int64_t{16}},
+                                       {"stride", int64_t{16}},
+                                       {"weights", std::string(weights)},
+                                       {"activations", std::string("f32")}}),
+                               ids);
     CHECK(mean_nll(found) == doctest::Approx(loss).epsilon(1e-6));
   }
 }

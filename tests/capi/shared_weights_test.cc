@@ -83,7 +83,8 @@ TEST_CASE("a further generator costs its caches and scratch, and yields the same
   for (const Layout& layout : {Layout{"cpu:1", "", "model", 0},
                                {"cpu:2", "pp=2", "model", 0},
                                {"cpu:2", "tp=2", "model", 12 * kMiB},
-                               {"cpu:1", "", "bf16", 13 * kMiB}}) {
+                               {"cpu:1", "", "bf16", 13 * kMiB},
+                               {"cpu:1", "", "q8_0", 7 * kMiB}}) {
     const std::string name = std::string(layout.parallel) + " " + layout.weights;
     INFO(name);
     std::vector<Generator> all;

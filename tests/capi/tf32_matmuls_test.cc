@@ -91,7 +91,7 @@ TEST_CASE("a model generates with precision tf32, unless no product is in f32") 
   CHECK(std::sqrt(off / size) < 0x1p-9);  // operands are off by up to 2^-11 of themselves, in a few layers
   tsr_generator* made = nullptr;
   const Error refused = take(tsr_generator_new(
-      runtime.get(), model.get(), options({{"precision", "tf32"}, {"weights", "int8"}}).get(), &made));
+      runtime.get(), model.get(), options({{"precision", "tf32"}, {"weights", "q8_0"}}).get(), &made));
   CHECK(refused.code == TSR_INVALID_ARGUMENT);
   CHECK(refused.message.find("use another precision") != std::string::npos);
 }

@@ -93,7 +93,7 @@ lacks "$work/err.txt" '[{}"]'
 "$tessera" bench "$model" --mode decode --steps 1 --seq 8 --tokens 4 >>"$work/out.txt"
 says "$work/out.txt" '^step       [0-9.]+ [mu]?s, the median of 2'
 lacks "$work/out.txt" '[0-9]\.[0-9]{5}|["{}]'
-for weights in bf16 int8; do
+for weights in bf16 q8_0; do
   "$tessera" eval "$model" --data "$text" --seq 32 --weights $weights | grep -q '^loss [0-9.]* nats' || fail "eval --weights $weights"
 done
 # No home, no terminal, nothing to write to: what needs none of them works.

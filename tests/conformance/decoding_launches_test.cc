@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ namespace {
 struct Model {
   std::string text;  // but for its layers
   DType precision = DType::kF32;
-  WeightFormat weights = WeightFormat::kModel;
+  std::optional<DType> weights = {};  // WeightStorage::matrices
   int64_t B = 1, T = 1;
 };
 
@@ -54,8 +55,6 @@ HostTensor noise(const TensorType& type, std::mt19937& random) {
   switch (type.dtype) {
     case DType::kBF16: return made([&] { return bf16_from_f32(normal(random)); });
     case DType::kF16: return made([&] { return f16_from_f32(normal(random) / 64); });
-    case DType::kI8: return made([&] { return static_cast<int8_t>(random() % 255 - 127); });
-    case DType::kU8: return made([&] { return static_cast<uint8_t>(random()); });
     default: return made([&] { return normal(random); });
   }
 }
@@ -73,7 +72,7 @@ Result<Outcome> decode(const Model& model, int64_t layers, bool fuse) {
     TSR_ASSIGN_OR_RETURN(graph, with_mixed_precision(graph, model.precision));
   }
   TSR_ASSIGN_OR_RETURN(graph, make_decoding(graph, {.cache_capacity = 16, .sample = false}));
-  TSR_ASSIGN_OR_RETURN(graph, with_stored_weights(graph, {.types = {}, .format = model.weights}));
+  TSR_ASSIGN_OR_RETURN(graph, with_stored_weights(graph, {.types = {}, .matrices = model.weights}));
   TSR_ASSIGN_OR_RETURN(const std::string named, test::devices_for(registry(), 1));
   TSR_ASSIGN_OR_RETURN(auto devices, DeviceSet::open(registry(), named));
   PlanOptions options;
@@ -143,25 +142,22 @@ constexpr const char* kGpt2 = "gpt2:C=64,H=4,V=40,T=32";
 // What follows products of f32 or 16-bit weights of the type of the activations, a sum or gelu, is part of
 // them in the program already: matmul_add, or matmul with its activation.
 int64_t joined_by_lowering(const Model& model, int64_t kernels) {
-  const bool is_same = model.weights == WeightFormat::kModel ||
-                       (model.weights == WeightFormat::kBF16 && model.precision != DType::kF32);
+  const bool is_same = !model.weights || (model.weights == DType::kBF16 && model.precision != DType::kF32);
   return is_same && test::test_backend() == "cuda" ? kernels : 0;
 }
 
 TEST_CASE("a_llama_layer_decodes_in_five_kernels_with_the_bits_of_seventeen") {
   for (const Model& model :
-       {Model{kLlama}, Model{kHalves, DType::kBF16, WeightFormat::kBF16},
-        Model{kLlama, DType::kF16, WeightFormat::kBF16}, Model{kHalves, DType::kF32, WeightFormat::kBF16},
-        Model{kLlama, DType::kBF16, WeightFormat::kInt8}, Model{kHalves, DType::kBF16, WeightFormat::kInt4},
-        Model{kLlama, DType::kBF16, WeightFormat::kBF16, 3, 1},
-        Model{kHalves, DType::kF32, WeightFormat::kInt4, 2, 2}})
+       {Model{kLlama}, Model{kHalves, DType::kBF16, DType::kBF16}, Model{kLlama, DType::kF16, DType::kBF16},
+        Model{kHalves, DType::kF32, DType::kBF16}, Model{kLlama, DType::kBF16, DType::kF16},
+        Model{kLlama, DType::kBF16, DType::kBF16, 3, 1}, Model{kHalves, DType::kF32, DType::kF16, 2, 2}})
     check(model, 17 - joined_by_lowering(model, 2), 5);
 }
 
 TEST_CASE("a_gpt2_layer_decodes_in_five_kernels_with_the_bits_of_fourteen") {
-  for (const Model& model : {Model{kGpt2}, Model{kGpt2, DType::kBF16, WeightFormat::kBF16},
-                             Model{kGpt2, DType::kBF16, WeightFormat::kInt8, 4, 1},
-                             Model{kGpt2, DType::kF32, WeightFormat::kBF16, 1, 2}})
+  for (const Model& model :
+       {Model{kGpt2}, Model{kGpt2, DType::kBF16, DType::kBF16}, Model{kGpt2, DType::kBF16, DType::kF16, 4, 1},
+        Model{kGpt2, DType::kF32, DType::kBF16, 1, 2}})
     check(model, 14 - joined_by_lowering(model, 3), 5);
 }
 

@@ -55,8 +55,6 @@ inline void copy_async_wait() { emulator::copy_async_wait(); }
 
 inline void prefetch_to_l2(const void* at) { emulator::check_fetch(at); }
 
-inline uint32_t masked_under(uint32_t word, uint32_t mask, uint32_t above) { return (word & mask) | above; }
-
 template <class T>
 uint32_t pack_pair(float low, float high) {
   const T pair[2] = {static_cast<T>(low), static_cast<T>(high)};

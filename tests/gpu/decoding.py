@@ -1,5 +1,5 @@
 """Decoding and prefill at batch 1, against what the device copies and multiplies at best."""
-WANTED = {"bf16": {"1.5B": 0.75, "7B": 0.75}, "int8": {"7B": 0.65}, "int4": {"7B": 0.60}}
+WANTED = {"bf16": {"1.5B": 0.75, "7B": 0.75}, "q8_0": {"7B": 0.65}, "q4_0": {"7B": 0.60}}
 PREFILL = 0.60
 
 

@@ -105,12 +105,12 @@ def decoding_is_held_against_copy_and_product(folder):
            """echo '{"decode_tokens_per_second": 170, "decode_bytes_per_second": 2.3e12, "bytes_per_token": 1.35e10, """
            """"prefill_flops_per_second": 4.7e14, "prefill_tokens_per_second": 34000}'\n""")
     decoding = Decoding(Commands(folder, dict(os.environ)), folder, FULL.decoded[1], table)
-    for weights in ("bf16", "int8", "int4"):
+    for weights in ("bf16", "q8_0", "q4_0"):
         decoding.measure(weights, rates, [])
-    check([verdict(table, "7B_" + row) for row in ("bf16", "prefill", "int8", "int4")] == ["pass", "SHORT", "pass", "pass"], str(table.rows))
+    check([verdict(table, "7B_" + row) for row in ("bf16", "prefill", "q8_0", "q4_0")] == ["pass", "SHORT", "pass", "pass"], str(table.rows))
     rates.copy_bytes_per_s = None
-    decoding.measure("int8", rates, [])
-    check(verdict(table, "7B_int8") == "NOT", str(table.rows))
+    decoding.measure("q8_0", rates, [])
+    check(verdict(table, "7B_q8_0") == "NOT", str(table.rows))
 
 
 def a_suite_that_checks_too_little_or_fails_is_no_pass(folder):

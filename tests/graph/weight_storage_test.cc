@@ -2,14 +2,18 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "graph/base/blocks/block_codec.h"
 #include "graph/base/half.h"
 #include "graph/graph_text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/adapters.h"
+#include "graph/transform/decoding.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/training.h"
 #include "tests/ok.h"
@@ -55,49 +59,97 @@ constexpr std::string_view kTied = R"(graph {
 // An op that was renamed is found by both names; fingerprints, by which plans and profiles name graphs, stay.
 TEST_CASE("a_graph_written_before_an_op_was_renamed_reads_as_the_same_graph") {
   const auto text = [](const std::string& op) {
-    return "graph {\n  symbol B\n  input x: f32[B, 64]\n  parameter w: i8[32, 64]\n  parameter s: f16[32, "
-           "1]\n  y = " +
-           op + "(x, w, s) : f32[B, 32]\n  output y = y\n}";
+    return "graph {\n  symbol B\n  input x: f32[B, 64]\n  parameter w: q4_0[32, 64]\n  y = " + op +
+           "(x, w) : f32[B, 32]\n  output y = y\n}";
   };
   const Graph before = ok(parse_graph(text("narrow_matmul"))),
               now = ok(parse_graph(text("quantized_matmul")));
   CHECK(print(before) == print(now));
   CHECK(before.fingerprint() == now.fingerprint());
-  CHECK(before.fingerprint() == 0x0806c4f53dc624d0);  // as before the rename
+  CHECK(before.fingerprint() == 0xd9e3c759d3c3e9a5);  // as before the rename
 }
 
-TEST_CASE("matrices_that_only_products_read_are_stored_as_integers_and_tables_in_bf16") {
+WeightStorage kept_in(DType type) { return {.types = {}, .matrices = type}; }
+
+TEST_CASE("matrices_and_tables_are_kept_in_the_type_that_is_asked_for_or_one_that_fits_their_rows") {
   const Graph graph = ok(parse_graph(kTied));
-  const Graph stored = ok(with_stored_weights(graph, {.types = {}, .format = WeightFormat::kInt4}));
+  const Graph stored = ok(with_stored_weights(graph, kept_in(DType::kQ4_0)));
   CHECK(stored.verify().ok());
-  CHECK(type_of(stored, "up") == "u8[96, 32]");
-  CHECK(type_of(stored, "up.scale") == "f16[96, 2]");
-  CHECK(type_of(stored, "down") == "u8[64, 48]");
-  CHECK(type_of(stored, "down.scale") == "f16[64, 3]");
-  CHECK(type_of(stored, "table") == "bf16[7, 64]");  // shared by look-up and product
+  CHECK(type_of(stored, "up") == "q4_0[96, 64]");
+  CHECK(type_of(stored, "down") == "q4_0[64, 96]");
+  CHECK(type_of(stored, "table") == "q4_0[7, 64]");  // shared by look-up and product
   CHECK(type_of(stored, "odd") == "bf16[5, 48]");    // 48 is no multiple of 32
   CHECK(type_of(stored, "untransposed") == "f32[64, 64]");
   CHECK(type_of(stored, "norm") == "f32[64]");
   CHECK(count(stored, "quantized_matmul") == 4);
   CHECK(count(stored, "matmul") == 1);
   CHECK(count(stored, "gelu") == 1);  // what rode on the product follows it
-  const Graph int8 = ok(with_stored_weights(graph, {.types = {}, .format = WeightFormat::kInt8}));
-  CHECK(type_of(int8, "up.scale") == "f16[96, 1]");    // groups of 64
-  CHECK(type_of(int8, "down.scale") == "f16[64, 3]");  // 96 is none of 64: groups of 32
+  const Graph nvfp4 = ok(with_stored_weights(graph, kept_in(DType::kNVFP4)));
+  CHECK(type_of(nvfp4, "up") == "nvfp4[96, 64]");
+  CHECK(type_of(nvfp4, "down") == "q4_0[64, 96]");  // blocks of 64 do not divide 96
+  const Graph f16 = ok(with_stored_weights(graph, kept_in(DType::kF16)));
+  CHECK(type_of(f16, "odd") == "f16[5, 48]");
+  CHECK(type_of(f16, "table") == "f16[7, 64]");
+}
+
+TEST_CASE("what_a_model_has_in_as_few_bits_or_fewer_stays") {
+  const Graph graph = ok(parse_graph(kTied));
+  const StoredTypes types = {{"table", DType::kQ8_0},
+                             {"up", DType::kIQ4_NL},  // as many bits as q4_0
+                             {"down", DType::kF16},
+                             {"odd", DType::kF16},
+                             {"untransposed", DType::kQ8_0}};
+  const Graph stored = ok(with_stored_weights(graph, {.types = types, .matrices = DType::kQ4_0}));
+  CHECK(type_of(stored, "table") == "q4_0[7, 64]");
+  CHECK(type_of(stored, "up") == "iq4_nl[96, 64]");
+  CHECK(type_of(stored, "down") == "q4_0[64, 96]");
+  CHECK(type_of(stored, "odd") == "f16[5, 48]");
+  CHECK(type_of(stored, "untransposed") == "q8_0[64, 64]");  // no matrix [N, K]
+  const Graph wide = ok(with_stored_weights(graph, {.types = types, .matrices = DType::kQ8_0}));
+  CHECK(type_of(wide, "table") == "q8_0[7, 64]");
+  CHECK(type_of(wide, "up") == "iq4_nl[96, 64]");
+  CHECK(type_of(wide, "down") == "q8_0[64, 96]");
+}
+
+TEST_CASE("positions_routers_and_adapters_are_kept_in_16_bits_at_least") {
+  const Graph gpt2 = ok(build_model(ok(parse_shorthand("gpt2:L=1,C=32,H=2,V=40,T=16"))));
+  const Graph stored = ok(with_stored_weights(gpt2, kept_in(DType::kQ4_0)));
+  CHECK(type_of(stored, "position_embedding") == "bf16[16, 32]");
+  CHECK(type_of(stored, "token_embedding") == "q4_0[40, 32]");
+  const Graph decoding = ok(make_decoding(gpt2, {.cache_capacity = 16}));
+  CHECK(type_of(ok(with_stored_weights(decoding, kept_in(DType::kQ4_0))), "position_embedding") ==
+        "bf16[16, 32]");
+
+  const Graph moe = ok(build_model(ok(parse_shorthand("moe:L=1,C=32,H=2,KV=2,F=32,V=40,T=16,E=4,K=2"))));
+  for (const DType compute : {DType::kF32, DType::kBF16}) {
+    const Graph computed = compute == DType::kF32 ? moe : ok(with_mixed_precision(moe, compute));
+    const Graph routed = ok(with_stored_weights(computed, kept_in(DType::kQ4_0)));
+    CHECK(type_of(routed, "block.0.router") == "bf16[4, 32]");
+    CHECK(type_of(routed, "block.0.q") == "q4_0[32, 32]");
+  }
+
+  const Graph llama = ok(build_model(ok(parse_shorthand("llama:L=1,C=32,H=2,KV=2,F=32,V=40,T=16"))));
+  const TensorId q[] = {*llama.find_tensor("block.0.q")};
+  const Graph adapted = ok(with_adapters(llama, q, {.rank = 32}));
+  const Graph kept = ok(with_stored_weights(adapted, kept_in(DType::kQ4_0)));
+  CHECK(type_of(kept, "block.0.q") == "q4_0[32, 32]");
+  CHECK(type_of(kept, "block.0.q.lora_a") == "bf16[32, 32]");
 }
 
 TEST_CASE("in_mixed_precision_what_is_read_through_casts_is_stored_as_the_casts_make_it") {
   const Graph mixed = ok(with_mixed_precision(ok(parse_graph(kTied)), DType::kBF16));
-  const Graph stored = ok(with_stored_weights(mixed, {.types = {}, .format = WeightFormat::kBF16}));
+  const Graph stored = ok(with_stored_weights(mixed, kept_in(DType::kBF16)));
   CHECK(stored.verify().ok());
   for (const char* name : {"table", "norm", "up", "up_bias", "down", "odd", "untransposed"})
     CHECK_MESSAGE(type_of(stored, name).starts_with("bf16"), name);
   CHECK(count(stored, "cast") == 0);
   CHECK(count(stored, "quantized_matmul") == 0);  // operands of one type: the ordinary product
-  const Graph int8 = ok(with_stored_weights(mixed, {.types = {}, .format = WeightFormat::kInt8}));
-  CHECK(type_of(int8, "up") == "i8[96, 64]");
-  CHECK(count(int8, "quantized_matmul") == 2);
-  CHECK(type_of(int8, "table") == "bf16[7, 64]");
+  const Graph q8_0 = ok(with_stored_weights(mixed, kept_in(DType::kQ8_0)));
+  CHECK(type_of(q8_0, "up") == "q8_0[96, 64]");
+  CHECK(count(q8_0, "quantized_matmul") == 3);  // of up, down and the table
+  CHECK(type_of(q8_0, "table") == "q8_0[7, 64]");
+  CHECK(type_of(q8_0, "odd") == "bf16[5, 48]");
+  CHECK(type_of(q8_0, "norm") == "bf16[64]");
 }
 
 TEST_CASE("a_graph_with_gradients_keeps_its_weights") {
@@ -110,8 +162,7 @@ TEST_CASE("a_graph_with_gradients_keeps_its_weights") {
     output loss = loss
   })"));
   const Graph step = ok(make_training_step(forward, {}));
-  CHECK(with_stored_weights(step, {.types = {}, .format = WeightFormat::kInt8}).status().code() ==
-        StatusCode::kFailedPrecondition);
+  CHECK(with_stored_weights(step, kept_in(DType::kQ8_0)).status().code() == StatusCode::kFailedPrecondition);
 }
 
 const WeightStorage kMixed = {.types = {{"table", DType::kQ8_0},
@@ -190,55 +241,53 @@ TEST_CASE("what_trains_stays_f32_and_what_does_not_is_stored_in_both_passes") {
   CHECK(with_logical_weights(stored).status().code() == StatusCode::kFailedPrecondition);
 }
 
-// The value that stands for number k of a stored row.
-double restored(const StoredWeight& stored, int64_t group, int64_t k) {
-  const float scale = f32_from_f16(stored.scales->as<uint16_t>()[static_cast<size_t>(k / group)]);
-  if (stored.numbers.type.dtype == DType::kI8)
-    return scale * stored.numbers.as<int8_t>()[static_cast<size_t>(k)];
-  const int pair = stored.numbers.as<uint8_t>()[static_cast<size_t>(k / 32 * 16 + k % 16)];
-  return scale * ((k % 32 < 16 ? pair & 15 : pair >> 4) - 8);
+HostTensor waves(const Shape& shape, float size) {
+  std::vector<float> values(static_cast<size_t>(shape.elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = size * std::sin(static_cast<float>(i * i % 9973));
+  return HostTensor::copy_of<float>({DType::kF32, shape}, values);
 }
 
-TEST_CASE("a_stored_weight_is_within_half_a_step_of_the_weight") {
-  std::vector<float> row(128);
-  for (size_t k = 0; k < row.size(); ++k)
-    row[k] = std::sin(static_cast<float>(k * k)) * (k < 64 ? 0.02f : 3.0f);
-  for (size_t k = 96; k < 128; ++k) row[k] = 0;  // a group of zeros has a scale of zero
-  const HostTensor value = HostTensor::copy_of<float>({DType::kF32, {1, 128}}, row);
-  const TensorType scales8{DType::kF16, {1, 2}}, scales4{DType::kF16, {1, 4}};
-  const StoredWeight int8 = ok(quantize_weight(value, {DType::kI8, {1, 128}}, &scales8));
-  const StoredWeight int4 = ok(quantize_weight(value, {DType::kU8, {1, 64}}, &scales4));
-  for (int64_t k = 0; k < 128; ++k) {
-    const double wanted = row[static_cast<size_t>(k)];
-    const double step8 = std::fabs(f32_from_f16(int8.scales->as<uint16_t>()[static_cast<size_t>(k / 64)]));
-    const double step4 = std::fabs(f32_from_f16(int4.scales->as<uint16_t>()[static_cast<size_t>(k / 32)]));
-    // The scale is rounded to 11 bits, which moves the ends of 127 steps by 127 * 2^-11 of one, and of 8 by
-    // less.
-    CHECK(std::fabs(restored(int8, 64, k) - wanted) <= step8 * 0.57);
-    // On the side without -8 numbers end a whole step early.
-    CHECK(std::fabs(restored(int4, 32, k) - wanted) <= step4 * 1.01);
+TEST_CASE("a_stored_weight_has_the_bits_of_the_block_codec") {
+  // More than is converted at a time.
+  const HostTensor value = waves({9, 512}, 0.3f);
+  int compared = 0;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto type = static_cast<DType>(i);
+    if (!is_narrow_type(type) || !can_encode(type)) continue;
+    CAPTURE(to_text(type));
+    const HostTensor stored = ok(quantize_weight(value, {type, {9, 512}}));
+    std::vector<std::byte> wanted(static_cast<size_t>(bytes(stored.type)));
+    REQUIRE(encode_blocks(type, value.as<float>().data(), 9 * 512, wanted.data()).ok());
+    CHECK(std::ranges::equal(stored.data, wanted));
+    // From blocks of another type: the values that they stand for.
+    const HostTensor blocks = ok(quantize_weight(value, {DType::kQ8_0, {9, 512}}));
+    const HostTensor again = ok(quantize_weight(blocks, {type, {9, 512}}));
+    const HostTensor decoded = ok(widen_weight(blocks));
+    if (type != DType::kQ8_0) {
+      REQUIRE(encode_blocks(type, decoded.as<float>().data(), 9 * 512, wanted.data()).ok());
+      CHECK(std::ranges::equal(again.data, wanted));
+    }
+    ++compared;
   }
-  double squares4 = 0, squares = 0;
-  for (int64_t k = 0; k < 96; ++k) {
-    squares4 += std::pow(restored(int4, 32, k) - row[static_cast<size_t>(k)], 2);
-    squares += std::pow(row[static_cast<size_t>(k)], 2);
-  }
-  CHECK(std::sqrt(squares4 / squares) <
-        0.07);  // a sixteenth of the range, uniform: 1 / (8 sqrt 12) of the largest
+  CHECK(compared == 20);
 }
 
-TEST_CASE("a_weight_that_no_scale_holds_is_refused_by_its_value") {
-  const TensorType scales{DType::kF16, {1, 1}};
+TEST_CASE("a_weight_that_a_type_does_not_hold_is_refused_by_its_value") {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e8f}) {
-    std::vector<float> row(32, 1.0f);
-    row[7] = bad;
-    const HostTensor value = HostTensor::copy_of<float>({DType::kF32, {1, 32}}, row);
-    CHECK(quantize_weight(value, {DType::kI8, {1, 32}}, &scales).status().code() ==
-          StatusCode::kInvalidArgument);
-    CHECK(quantize_weight(value, {DType::kU8, {1, 16}}, &scales).status().code() ==
-          StatusCode::kInvalidArgument);
+    std::vector<float> values(64 * 64, 1.0f);
+    values[2048 + 7] = bad;
+    const HostTensor value = HostTensor::copy_of<float>({DType::kF32, {64, 64}}, values);
+    for (const DType type : {DType::kQ8_0, DType::kQ4_0, DType::kF16}) {
+      const Status refused = quantize_weight(value, {type, {64, 64}}).status();
+      CHECK(refused.code() == StatusCode::kInvalidArgument);
+      CHECK(refused.message().find("from element 2048 on: value 7 is") != std::string::npos);
+    }
   }
+  CHECK(quantize_weight(waves({2, 32}, 1), {DType::kQ8_0, {1, 64}}).status().code() ==
+        StatusCode::kInvalidArgument);
+  CHECK(quantize_weight(waves({1, 256}, 1), {DType::kIQ3_S, {1, 256}}).status().code() ==
+        StatusCode::kUnsupported);
 }
 
 TEST_CASE("sixteen_bit_floats_round_to_nearest_even_and_keep_what_they_hold") {

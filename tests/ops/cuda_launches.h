@@ -123,8 +123,6 @@ class Layout {
     if (dtype == DType::kBF16) store(static_cast<uint16_t>(bits >> 16));
     if (dtype == DType::kF16) store(f16_from_f32(narrow));
     if (dtype == DType::kI32) store(static_cast<int32_t>(value));
-    if (dtype == DType::kI8) store(static_cast<int8_t>(value));
-    if (dtype == DType::kU8) store(static_cast<uint8_t>(value));
   }
   std::vector<std::byte> bytes_;
 };

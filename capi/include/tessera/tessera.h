@@ -922,7 +922,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        or bf16, on any device. Drawn from seed, step, parameter and element: the same
  *                        whatever the plan. Weights that are read begin rounded to nearest. Checkpoints hold
  *                        bf16 and are resumed with the same choice; tsr_trainer_store writes the same numbers
- *                        in the model's type. With evaluate_only also int8 and int4, as for a generator
+ *                        in the model's type. With evaluate_only also f16 and block types, as for a generator
  *   activations    str   f32 (default) | q8 | auto: with evaluate_only, as for a generator
  *   fused_loss     str   on: output head and token loss are computed together, a few rows at a time, so that
  *                        no logits are held; off: apart; auto (default): together on GPUs where no plan is
@@ -1040,10 +1040,14 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *                      devices with such kernels (cuda), and keeps weights in bf16 at least. tf32: f32, but
  *                      products with f32 weights may round what they multiply to 10 bits of mantissa, as in
  *                      training
- *   weights      str   model (default: as the model has them) | bf16 | int8 | int4: how matrices are kept on
- *                      the devices. int8 and int4 have a scale for each 64 and 32 numbers of a row; tables of
- *                      embeddings are bf16 then. Generating costs little more than reading them once a token.
- *                      Weights of block types stay as they are
+ *   weights      str   model (default: as the model has them) | bf16 | f16 | a block type: q4_0, q4_1, q5_0,
+ *                      q5_1, q8_0, q2_k to q6_k, iq4_nl, iq4_xs, tq1_0, tq2_0, mxfp4, nvfp4, q1_0, q2_0. How
+ *                      matrices and tables of embeddings that take more bits are kept on the devices:
+ *                      generating costs little more than reading them once a token. They are converted when
+ *                      the generator is made, as tsr_model_quantize with pure converts them, once for all
+ *                      handles over the model; the model stays as it is. Rows that are no multiple of the
+ *                      type's block take another, as there, or bf16; routers of experts, tables of positions
+ *                      and adapters are bf16. TSR_INVALID_ARGUMENT names a value that the type does not hold
  *   activations  str   auto (default) | f32 | q8: what multiplies weights of block types. q8: each row is
  *                      rounded to 8 bits a number first, with a scale for every 32 (of types of 256 elements:
  *                      256), several times as fast; auto is q8 where the devices have such kernels.

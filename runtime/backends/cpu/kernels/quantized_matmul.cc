@@ -60,7 +60,7 @@ double minimum_of(const std::byte* block) {
 
 }  // namespace
 
-// x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]. Sums in double, k ascending.
+// x [M, K], w [N, K], bias [N] -> y [M, N]. Sums in double, k ascending.
 Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
@@ -69,7 +69,6 @@ Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
     const int64_t block = info(shape.dtype).block_elements == 256 ? 256 : 32;
     auto kernel = make_kernel([shape, rounds, block](const LaunchArgs& args) {
       const T *x = args.in<T>(0), *bias = shape.bias < 0 ? nullptr : args.in<T>(shape.bias);
-      const uint16_t* scale = shape.has_scale() ? args.in<uint16_t>(2) : nullptr;
       T* y = args.out<T>(0);
       args.pool.parallel_ranges(shape.N, kRowGrain, [&](int64_t begin, int64_t end) {
         Scratch scratch(args.pool, std::max<int64_t>(1, shape.K));
@@ -80,15 +79,14 @@ Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
             double sum = bias ? static_cast<double>(bias[n]) : 0;
             RoundedBlock rounded;
             for (int64_t k = 0; k < shape.K; ++k) {
-              double weight = row[k];
-              if (scale) weight *= f32_from_f16(scale[n * shape.groups + k / shape.group()]);
               if (rounds && k % block == 0) {
                 round_block(x + m * shape.K + k, std::min(block, shape.K - k), rounded);
                 if (has_minimum(shape.dtype))
                   sum += rounded.sum_error * minimum_of(static_cast<const std::byte*>(args.inputs[1]) +
                                                         dtype_bytes(shape.dtype, n * shape.K + k));
               }
-              sum += (rounds ? rounded.values[k % block] : static_cast<double>(x[m * shape.K + k])) * weight;
+              sum += (rounds ? rounded.values[k % block] : static_cast<double>(x[m * shape.K + k])) *
+                     static_cast<double>(row[k]);
             }
             y[m * shape.N + n] = static_cast<T>(sum);
           }

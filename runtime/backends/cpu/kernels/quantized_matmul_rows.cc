@@ -1,5 +1,6 @@
-// quantized_matmul in f32. Up to 8 rows of x: dot products with each row of the weight, widened in registers
-// as it is read. More rows: the weight is widened a strip at a time and multiplied by the packed Gemm.
+// quantized_matmul in f32, of weights in 16 bits. Up to 8 rows of x: dot products with each row of the weight,
+// widened in registers as it is read. More rows: the weight is widened a strip at a time and multiplied by the
+// packed Gemm.
 #include <algorithm>
 
 #include "runtime/backends/cpu/kernels/gemm.h"
@@ -23,7 +24,6 @@ constexpr int64_t kUnit = 32;  // numbers widened at a time
 struct QuantizedMatmulBuffers {
   const float* x;
   const uint8_t* w;
-  const uint16_t* scale;  // null for none
   const float* bias;      // null for none
   float* y;
 };
@@ -44,7 +44,7 @@ namespace tessera::cpu::HWY_NAMESPACE {
 // The loops over vectors are unrolled by name: at -O2 GCC 12 else keeps the vectors in memory.
 inline constexpr int64_t kSteps = kUnit / kRowLanes;  // vectors that hold a unit
 
-// Reads numbers [k, k + 32) of a row, in order, without their scale.
+// Reads numbers [k, k + 32) of a row, in order.
 struct Bf16Row {
   static HWY_INLINE void widen(const uint8_t* row, int64_t k, VR* out) {
     const hn::Rebind<uint16_t, DR> d16;
@@ -63,75 +63,36 @@ struct F16Row {
     for (int64_t i = 0; i < kSteps; ++i) out[i] = hn::PromoteTo(DR(), hn::LoadU(d16, at + i * kRowLanes));
   }
 };
-struct Int8Row {
-  static HWY_INLINE void widen(const uint8_t* row, int64_t k, VR* out) {
-    const hn::Rebind<int8_t, DR> d8;
-    const hn::Rebind<int32_t, DR> d32;
-    const auto* at = reinterpret_cast<const int8_t*>(row) + k;
-#pragma GCC unroll 16
-    for (int64_t i = 0; i < kSteps; ++i)
-      out[i] = hn::ConvertTo(DR(), hn::PromoteTo(d32, hn::LoadU(d8, at + i * kRowLanes)));
-  }
-};
-struct Int4Row {
-  static HWY_INLINE void widen(const uint8_t* row, int64_t k, VR* out) {
-    const hn::Rebind<uint8_t, DR> d8;
-    const hn::Rebind<int32_t, DR> d32;
-    const auto low = hn::Set(d32, 15), offset = hn::Set(d32, 8);
-#pragma GCC unroll 16
-    for (int64_t i = 0; i < kSteps / 2; ++i) {
-      const auto pair = hn::PromoteTo(d32, hn::LoadU(d8, row + k / 2 + i * kRowLanes));
-      out[i] = hn::ConvertTo(DR(), hn::Sub(hn::And(pair, low), offset));
-      out[kSteps / 2 + i] = hn::ConvertTo(DR(), hn::Sub(hn::ShiftRight<4>(pair), offset));
-    }
-  }
-};
 
 // kRows rows of x with kColumns rows of the weight from n on. The numbers after the last whole unit of a row
-// (f32 alone has any) are summed one by one.
+// are summed one by one.
 template <class Row, int kRows, int kColumns>
 HWY_INLINE void dots(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t m, int64_t n) {
   const DR d;
-  const int64_t row_bytes = s.row_bytes(), group = s.has_scale() ? s.group() : s.K / kUnit * kUnit;
-  const int64_t groups = s.has_scale() ? s.groups : 1;
-  VR total[kColumns][kRows];
+  const int64_t row_bytes = s.row_bytes(), whole = s.K / kUnit * kUnit;
+  VR part[kColumns][kRows][2];
 #pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c)
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) total[c][r] = hn::Zero(d);
-  for (int64_t g = 0; g < groups; ++g) {
-    VR part[kColumns][kRows][2];
-#pragma GCC unroll 16
-    for (int c = 0; c < kColumns; ++c)
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) part[c][r][0] = part[c][r][1] = hn::Zero(d);
-    for (int64_t k = g * group; k < (g + 1) * group; k += kUnit)
-#pragma GCC unroll 16
-      for (int c = 0; c < kColumns; ++c) {
-        VR weight[kSteps];
-        Row::widen(b.w + (n + c) * row_bytes, k, weight);
-#pragma GCC unroll 16
-        for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 16
-          for (int64_t i = 0; i < kSteps; ++i)
-            part[c][r][i % 2] = hn::MulAdd(weight[i], hn::LoadU(d, b.x + (m + r) * s.K + k + i * kRowLanes),
-                                           part[c][r][i % 2]);
-      }
+    for (int r = 0; r < kRows; ++r) part[c][r][0] = part[c][r][1] = hn::Zero(d);
+  for (int64_t k = 0; k < whole; k += kUnit)
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
-      const VR scale = hn::Set(d, b.scale == nullptr ? 1.0f : f32_from_f16(b.scale[(n + c) * s.groups + g]));
+      VR weight[kSteps];
+      Row::widen(b.w + (n + c) * row_bytes, k, weight);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r)
-        total[c][r] = hn::MulAdd(hn::Add(part[c][r][0], part[c][r][1]), scale, total[c][r]);
+#pragma GCC unroll 16
+        for (int64_t i = 0; i < kSteps; ++i)
+          part[c][r][i % 2] =
+              hn::MulAdd(weight[i], hn::LoadU(d, b.x + (m + r) * s.K + k + i * kRowLanes), part[c][r][i % 2]);
     }
-  }
 #pragma GCC unroll 16
   for (int c = 0; c < kColumns; ++c)
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      float sum = hn::GetLane(hn::SumOfLanes(d, total[c][r]));
-      for (int64_t k = group * groups; k < s.K; ++k)
-        sum += last_number(s, b.w, n + c, k) * b.x[(m + r) * s.K + k];
+      float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(part[c][r][0], part[c][r][1])));
+      for (int64_t k = whole; k < s.K; ++k) sum += last_number(s, b.w, n + c, k) * b.x[(m + r) * s.K + k];
       if (b.bias != nullptr) sum += b.bias[n + c];
       b.y[(m + r) * s.N + n + c] = sum;
     }
@@ -157,12 +118,8 @@ void all_rows(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, in
 // Computes y[:, begin..end).
 void quantized_dots(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t begin,
                     int64_t end) {
-  switch (s.dtype) {
-    case DType::kBF16: return all_rows<Bf16Row>(s, b, begin, end);
-    case DType::kF16: return all_rows<F16Row>(s, b, begin, end);
-    case DType::kI8: return all_rows<Int8Row>(s, b, begin, end);
-    default: return all_rows<Int4Row>(s, b, begin, end);
-  }
+  if (s.dtype == DType::kBF16) return all_rows<Bf16Row>(s, b, begin, end);
+  all_rows<F16Row>(s, b, begin, end);
 }
 
 template <class Row>
@@ -172,9 +129,7 @@ void widen_row(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, i
   for (int64_t k = 0; k < whole; k += kUnit) {
     VR weight[kSteps];
     Row::widen(b.w + n * s.row_bytes(), k, weight);
-    const VR scale =
-        hn::Set(d, b.scale == nullptr ? 1.0f : f32_from_f16(b.scale[n * s.groups + k / s.group()]));
-    for (int64_t i = 0; i < kSteps; ++i) hn::StoreU(hn::Mul(weight[i], scale), d, out + k + i * kRowLanes);
+    for (int64_t i = 0; i < kSteps; ++i) hn::StoreU(weight[i], d, out + k + i * kRowLanes);
   }
   for (int64_t k = whole; k < s.K; ++k) out[k] = last_number(s, b.w, n, k);
 }
@@ -182,12 +137,12 @@ void widen_row(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, i
 // Widens rows [begin, end) of the weight to floats, consecutive in `out`.
 void widen_rows(const QuantizedMatmulShape& s, const QuantizedMatmulBuffers& b, int64_t begin, int64_t end,
                 float* out) {
-  for (int64_t n = begin; n < end; ++n, out += s.K) switch (s.dtype) {
-      case DType::kBF16: widen_row<Bf16Row>(s, b, n, out); break;
-      case DType::kF16: widen_row<F16Row>(s, b, n, out); break;
-      case DType::kI8: widen_row<Int8Row>(s, b, n, out); break;
-      default: widen_row<Int4Row>(s, b, n, out); break;
-    }
+  for (int64_t n = begin; n < end; ++n, out += s.K) {
+    if (s.dtype == DType::kBF16)
+      widen_row<Bf16Row>(s, b, n, out);
+    else
+      widen_row<F16Row>(s, b, n, out);
+  }
 }
 
 }  // namespace tessera::cpu::HWY_NAMESPACE
@@ -206,7 +161,6 @@ constexpr int64_t kFewRows = 8;
 QuantizedMatmulBuffers buffers_of(const QuantizedMatmulShape& shape, const LaunchArgs& args) {
   return {.x = args.in<float>(0),
           .w = args.in<uint8_t>(1),
-          .scale = shape.has_scale() ? args.in<uint16_t>(2) : nullptr,
           .bias = shape.bias < 0 ? nullptr : args.in<float>(shape.bias),
           .y = args.out<float>(0)};
 }
@@ -253,19 +207,16 @@ void run_strips(const QuantizedMatmulShape& s, const Strips& strips, const Launc
 
 }  // namespace
 
-// x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]
+// x [M, K], w [N, K], bias [N] -> y [M, N]
 Result<PreparedKernel> prepare_quantized_matmul_rows(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(simd_supported());
   if (spec.input_dtype(0) != DType::kF32)
     return Status(StatusCode::kUnsupported,
                   format("dtype {}: this kernel computes in f32", to_text(spec.input_dtype(0))));
   const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
-  if (is_block_type(shape.dtype))
-    return Status(StatusCode::kUnsupported,
-                  format("weight {}: wanted 16 bits, or scales", to_text(shape.dtype)));
-  if (shape.K == 0 || (shape.has_scale() && shape.group() % kUnit != 0))
-    return Status(StatusCode::kUnsupported, format("groups of {}: wanted a multiple of {}",
-                                                   shape.has_scale() ? shape.group() : 0, kUnit));
+  if (!is_half_type(shape.dtype))
+    return Status(StatusCode::kUnsupported, format("weight {}: wanted 16 bits", to_text(shape.dtype)));
+  if (shape.K == 0) return Status(StatusCode::kUnsupported, "an empty weight");
   if (shape.M > kFewRows) {
     const Strips strips(shape);
     PreparedKernel prepared = simd_prepared(

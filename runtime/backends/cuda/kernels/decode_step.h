@@ -22,12 +22,12 @@ struct NormStep {
   int64_t rows, cols;
   double eps;
 };
-// x [M, K], w [N, K], scale [N, groups], bias [N], addend [M, N] -> y [M, N], pre [M, N]
+// x [M, K], w [N, K], bias [N], addend [M, N] -> y [M, N], pre [M, N]
 struct ProductStep {
   int64_t M, N, K;
   DType weight;
-  int64_t row_bytes, groups = 1, group = 0;
-  int scale = -1, bias = -1, addend = -1;  // the operands, -1 for none; y may share memory with the addend
+  int64_t row_bytes;
+  int bias = -1, addend = -1;  // the operands, -1 for none; y may share memory with the addend
   bool has_pre = false;
   int operands;
   MatmulActivation activation = MatmulActivation::kNone;

@@ -15,17 +15,16 @@
 // matrix in flight at once (a warp of 4 rows, 48 blocks of 8 warps, left 84 multiprocessors idle); 2 x 8960
 // rows are 2240 groups, 8 or 9 a block.
 //
-// Sums. By plain multiplications (gemv_lanes.cuh): a lane's own chunks in order and a tree over the lanes.
-// For matrices of 4 bits a number and x of 16 bits, on the tensor cores (gemv_tensor.cuh). Either way the
-// bits depend neither on kEach nor on the grid nor on the rest of the launch. Each addition has one product
-// as operand, so that compilers have no choice of which to contract.
+// Sums (gemv_lanes.cuh): a lane's own chunks in order and a tree over the lanes. The bits depend neither on kEach
+// nor on the grid nor on the rest of the launch. Each addition has one product as operand, so that compilers
+// have no choice of which to contract.
 #pragma once
 
 #include "runtime/backends/cuda/kernels/activation_math.cuh"
 #include "runtime/backends/cuda/kernels/gemv_lanes.cuh"
 #include "runtime/backends/cuda/kernels/gemv_plan.h"
-#include "runtime/backends/cuda/kernels/gemv_tensor.cuh"
 #include "runtime/backends/cuda/kernels/matmul_finish.cuh"
+#include "runtime/backends/cuda/kernels/mma.cuh"
 #include "runtime/backends/cuda/kernels/norm_rows.cuh"
 #include "runtime/backends/cuda/kernels/overlap.cuh"
 #include "runtime/backends/cuda/kernels/rope.cuh"
@@ -73,11 +72,10 @@ __device__ inline W gemv_map(MapKind kind, W x) {
   }
 }
 
-// Stores the results of a group from its sums, totals [shares, M, rows]: a thread an item, rounded wherever
-// the separate kernels round.
+// Stores the results of a group from its sums, totals [M, rows]: a thread an item, rounded wherever the separate
+// kernels round.
 template <class T>
-__device__ __noinline__ void gemv_finish(const GemvPlan& plan, int group, int rows, int shares,
-                                         const Wide<T>* totals) {
+__device__ __noinline__ void gemv_finish(const GemvPlan& plan, int group, int rows, const Wide<T>* totals) {
   using W = Wide<T>;
   const auto [part, first, slots] = GemvGroup::of(plan, group, rows);
   const int m = static_cast<int>(threadIdx.x) / slots, slot = static_cast<int>(threadIdx.x) % slots,
@@ -87,8 +85,6 @@ __device__ __noinline__ void gemv_finish(const GemvPlan& plan, int group, int ro
   const auto product = [&](int second) {
     const GemvRow row = gemv_row(part, item, second);
     W sum = totals[m * rows + slot + second * slots];
-    for (int share = 1; share < shares; ++share)
-      sum += totals[(share * plan.M + m) * rows + slot + second * slots];
     const auto* bias = static_cast<const T*>(part.bias[row.matrix]);
     if (bias != nullptr) sum += widen(bias[row.n]);
     if (part.summand != nullptr) sum += widen(static_cast<const T*>(part.summand)[m * part.N + row.n]);
@@ -125,13 +121,12 @@ __device__ __noinline__ void gemv_finish(const GemvPlan& plan, int group, int ro
   }
 }
 
-// `Sums` is the way a group's rows are summed (gemv_lanes.cuh, gemv_tensor.cuh): kRows rows of the
-// matrix, each sum in kShares shares.
-template <class T, class Sums, int kM>
+template <class T, class Weight, int kM, int kEach>
 __global__ void __launch_bounds__(kGemvThreads, 2) gemv_kernel(const __grid_constant__ GemvPlan plan) {
-  constexpr int kRows = Sums::kRows, kEach = kRows / kGemvWarps;
+  using Sums = LaneSums<T, Weight, kM, kEach>;
+  constexpr int kRows = Sums::kRows;
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ Wide<T> totals[2][Sums::kShares * kM * kRows];  // double buffered: one barrier a group suffices
+  __shared__ Wide<T> totals[2][kM * kRows];  // double buffered: one barrier a group suffices
   // A copy of the plan for the functions called: as parameters it would come through the caches, one miss
   // after another, between the sums and their results.
   __shared__ GemvPlan shared_plan;
@@ -155,9 +150,6 @@ __global__ void __launch_bounds__(kGemvThreads, 2) gemv_kernel(const __grid_cons
       const uint8_t* begin = rows.begin(plan, row);
       for (int64_t line = int64_t{128} * lane; line < plan.row_bytes; line += 128 * 32)
         prefetch_to_l2(begin + line);
-      if constexpr (Sums::kScaled)
-        for (int64_t at = int64_t{64} * lane; at < plan.groups; at += 64 * 32)
-          prefetch_to_l2(rows.scale(plan, row) + at);
     }
   }
   if (plan.next != nullptr) {
@@ -184,8 +176,6 @@ __global__ void __launch_bounds__(kGemvThreads, 2) gemv_kernel(const __grid_cons
     const GemvRow row = rows.row(warp * kEach + lane / kLines);
     const int64_t line = lane % kLines;
     if (128 * line < plan.row_bytes) prefetch_to_l2(rows.begin(plan, row) + 128 * line);
-    if constexpr (Sums::kScaled)
-      if (64 * line < plan.groups) prefetch_to_l2(rows.scale(plan, row) + 64 * line);
     return Sums::rows(plan, rows);
   };
   const T* x = static_cast<const T*>(plan.x);
@@ -199,7 +189,7 @@ __global__ void __launch_bounds__(kGemvThreads, 2) gemv_kernel(const __grid_cons
     if (const int later = group + static_cast<int>(gridDim.x); later < plan.row_groups) next = go_to(later);
     Sums::sum(plan, rows, x, totals[turn]);
     __syncthreads();
-    gemv_finish<T>(shared_plan, group, kRows, Sums::kShares, totals[turn]);
+    gemv_finish<T>(shared_plan, group, kRows, totals[turn]);
   }
 }
 
@@ -213,10 +203,6 @@ inline void set_row_groups(GemvPlan& plan, int each) {
   }
 }
 
-template <class T, class Weight, int kM, int kEach>
-using GemvSums = std::conditional_t<std::is_same_v<Weight, Int4Weight> && sizeof(T) == 2,
-                                    TensorSums<T, kM, kEach>, LaneSums<T, Weight, kM, kEach>>;
-
 template <class T, class Weight, int kM>
 void launch_gemv_of(const LaunchArgs& args, GemvPlan& plan) {
   const size_t bytes = plan.norm.is_there ? static_cast<size_t>(plan.M * plan.K) * sizeof(T) : 0;
@@ -224,16 +210,15 @@ void launch_gemv_of(const LaunchArgs& args, GemvPlan& plan) {
     return static_cast<unsigned>(plan.row_groups < kGemvBlocks ? plan.row_groups : kGemvBlocks);
   };
   // Two rows a warp where that helps and still gives every block some.
-  if constexpr (Weight::kScaled || kM > 1) {
+  if constexpr (kM > 1) {
     set_row_groups(plan, 2);
     if (plan.row_groups >= kGemvBlocks) {
-      launch_overlapping(gemv_kernel<T, GemvSums<T, Weight, kM, 2>, kM>, grid(), kGemvThreads, bytes, args,
-                         plan);
+      launch_overlapping(gemv_kernel<T, Weight, kM, 2>, grid(), kGemvThreads, bytes, args, plan);
       return;
     }
   }
   set_row_groups(plan, 1);
-  launch_overlapping(gemv_kernel<T, GemvSums<T, Weight, kM, 1>, kM>, grid(), kGemvThreads, bytes, args, plan);
+  launch_overlapping(gemv_kernel<T, Weight, kM, 1>, grid(), kGemvThreads, bytes, args, plan);
 }
 template <class T, class Weight>
 void launch_gemv(const LaunchArgs& args, GemvPlan plan) {

@@ -2,8 +2,6 @@
 // another.
 #pragma once
 
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
 #include "runtime/backends/cuda/kernels/gemv_plan.h"
@@ -11,9 +9,8 @@
 namespace tessera::cuda {
 
 inline constexpr int kGemvRows = 4, kGemvWarps = 8, kGemvThreads = kGemvWarps * 32;
-inline constexpr int64_t kMostGemvK = 1 << 20;  // for matrices in groups with scales
-inline constexpr int kGemvBlocks = 264;         // two for each of 132 multiprocessors; no sum depends on it
-inline constexpr int kGemvAhead = 64 << 10;     // 17 MB of all blocks, of 50 that the L2 cache has
+inline constexpr int kGemvBlocks = 264;      // two for each of 132 multiprocessors; no sum depends on it
+inline constexpr int kGemvAhead = 64 << 10;  // 17 MB of all blocks, of 50 that the L2 cache has
 
 // GemvRow: an item of a group, which is one row of the matrix or a pair of them. A group has items first,
 // first + 1, ... of a part.
@@ -51,9 +48,6 @@ struct GemvGroup {
   }
   __device__ const uint8_t* begin(const GemvPlan& plan, const GemvRow& at) const {
     return static_cast<const uint8_t*>(part.w[at.matrix]) + at.n * plan.row_bytes;
-  }
-  __device__ const __half* scale(const GemvPlan& plan, const GemvRow& at) const {
-    return static_cast<const __half*>(part.scale[at.matrix]) + at.n * plan.groups;
   }
 };
 

@@ -1,5 +1,4 @@
-// Row sums of a block of gemv.cuh by plain multiplications: a warp takes kEach rows, its lanes chunks of
-// them.
+// Row sums of a block of gemv.cuh: a warp takes kEach rows, its lanes chunks of them.
 //
 // The more rows a warp sums, the less often x is loaded and widened. For one row of x it does not matter: at
 // 15 bytes a cycle and multiprocessor a pack of bf16 takes 24 instructions of a lane, of the 128 that a
@@ -17,13 +16,10 @@ struct LaneSums {
   using W = Wide<T>;
   using Chunk = typename Weight::Chunk;
   static constexpr int kRows = kGemvWarps * kEach;
-  static constexpr int kShares = 1;  // a warp has all of its rows
-  static constexpr bool kScaled = Weight::kScaled;
 
   // The rows that this lane reads.
   struct Rows {
     const Chunk* row[kEach];
-    const __half* scale[kEach];
   };
   __device__ static Rows rows(const GemvPlan& plan, const GemvGroup& group) {
     Rows rows;
@@ -31,7 +27,6 @@ struct LaneSums {
     for (int j = 0; j < kEach; ++j) {
       const GemvRow at = group.row(static_cast<int>(threadIdx.x) / 32 * kEach + j);
       rows.row[j] = reinterpret_cast<const Chunk*>(group.begin(plan, at));
-      rows.scale[j] = Weight::kScaled ? group.scale(plan, at) : nullptr;
     }
     return rows;
   }
@@ -39,10 +34,10 @@ struct LaneSums {
   // Writes totals [kM, kRows].
   __device__ static void sum(const GemvPlan& plan, const Rows& rows, const T* x, W* totals) {
     constexpr int kInFlight = 128 / static_cast<int>(sizeof(Chunk)) / kEach;
-    constexpr int kNumbers = Weight::kNumbers, kRun = Weight::kRun;
+    constexpr int kNumbers = Weight::kNumbers;
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const Team<32> team{static_cast<int>(threadIdx.x) % 32};
-    const int chunks = static_cast<int>(plan.K / kNumbers), scaled = static_cast<int>(plan.group);
+    const int chunks = static_cast<int>(plan.K / kNumbers);
     W sum[kM][kEach] = {};
     for (int begin = team.rank; begin < chunks; begin += 32 * kInFlight) {
       Chunk loaded[kInFlight][kEach];
@@ -55,31 +50,17 @@ struct LaneSums {
       for (int u = 0; u < kInFlight; ++u) {
         const int c = begin + 32 * u;
         if (c >= chunks) break;
-        W left[kM][kNumbers / kRun][kRun];
+        W left[kM][kNumbers];
 #pragma unroll
-        for (int m = 0; m < kM; ++m)
-#pragma unroll
-          for (int r = 0; r < kNumbers / kRun; ++r)
-            load_run<kRun>(x + m * plan.K + Weight::run(c, r), left[m][r]);
+        for (int m = 0; m < kM; ++m) load_run<kNumbers>(x + m * plan.K + int64_t{c} * kNumbers, left[m]);
 #pragma unroll
         for (int j = 0; j < kEach; ++j) {
           W number[kNumbers];
           Weight::widen(loaded[u][j], number);
-          if constexpr (Weight::kScaled) {
-            const W factor = widen(rows.scale[j][static_cast<int>(Weight::run(c, 0)) / scaled]);
 #pragma unroll
-            for (int m = 0; m < kM; ++m) {
-              W dot = 0;
+          for (int m = 0; m < kM; ++m)
 #pragma unroll
-              for (int i = 0; i < kNumbers; ++i) dot += number[i] * left[m][i / kRun][i % kRun];
-              sum[m][j] += factor * dot;
-            }
-          } else {
-#pragma unroll
-            for (int m = 0; m < kM; ++m)
-#pragma unroll
-              for (int i = 0; i < kNumbers; ++i) sum[m][j] += number[i] * left[m][i / kRun][i % kRun];
-          }
+            for (int i = 0; i < kNumbers; ++i) sum[m][j] += number[i] * left[m][i];
         }
       }
     }

@@ -95,16 +95,13 @@ class Planner {
     } else if (product.M != plan_.M || product.K != plan_.K || args.inputs[0] != plan_.x || x_is_gone_) {
       return false;
     }
-    if (product_ != nullptr && (product.kernel != product_->kernel || product.group != product_->group))
-      return false;
+    if (product_ != nullptr && product.kernel != product_->kernel) return false;
     product_ = &product;
     const GemvPlan single = plan_product(step, args);
     plan_.M = single.M;
     plan_.K = single.K;
     plan_.weight = single.weight;
     plan_.row_bytes = single.row_bytes;
-    plan_.groups = single.groups;
-    plan_.group = single.group;
     const int at = plan_.parts++;
     plan_.part[at] = single.part[0];
     const GemvPart& part = plan_.part[at];
@@ -113,7 +110,6 @@ class Planner {
     const Range from(part.summand, part.summand == nullptr ? 0 : bytes(part)), to(part.y[0], bytes(part));
     if ((from.meets(to) && from != to) || meets_writes(from)) return false;
     return read({part.w[0], product.N * product.row_bytes}) &&
-           (part.scale[0] == nullptr || read({part.scale[0], product.N * product.groups * 2})) &&
            (part.bias[0] == nullptr || read({part.bias[0], product.N * element()})) &&
            write({part.y[0], bytes(part)}, Target::kY, at) &&
            (part.pre == nullptr || write({part.pre, bytes(part)}, Target::kPre, at)) && remember(from);
@@ -193,7 +189,6 @@ class Planner {
       return false;
     part.pairing = Pairing::kGated;
     part.w[1] = other.w[0];
-    part.scale[1] = other.scale[0];
     part.bias[1] = other.bias[0];
     part.y[1] = other.y[0];
     part.mapped = args.outputs[0];
@@ -303,14 +298,11 @@ GemvPlan plan_product(const DecodeStep& step, const LaunchArgs& args) {
   plan.M = product.M;
   plan.K = product.K;
   plan.row_bytes = product.row_bytes;
-  plan.groups = product.groups;
-  plan.group = product.group;
   plan.x = args.inputs[0];
   plan.parts = 1;
   GemvPart& part = plan.part[0];
   part.N = product.N;
   part.w[0] = args.inputs[1];
-  part.scale[0] = product.scale < 0 ? nullptr : args.inputs[product.scale];
   part.bias[0] = product.bias < 0 ? nullptr : args.inputs[product.bias];
   part.summand = product.addend < 0 ? nullptr : args.inputs[product.addend];
   part.y[0] = args.outputs[0];

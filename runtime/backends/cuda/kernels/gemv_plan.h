@@ -18,7 +18,7 @@ enum class Pairing : int32_t { kNone, kGated, kRope };
 // absent operands, and for results that a later step of the launch overwrites.
 struct GemvPart {
   int64_t N;
-  const void *w[2], *scale[2], *bias[2];
+  const void *w[2], *bias[2];
   const void* summand;  // [M, N]: added before anything is rounded
   void* y[2];           // [M, N], biases added
   void* pre;            // before the activation
@@ -53,7 +53,7 @@ struct GemvNorm {
 struct GemvPlan {
   static constexpr int kMostParts = 4;
   DType dtype, weight;
-  int64_t M, K, row_bytes, groups, group;
+  int64_t M, K, row_bytes;
   const void* x;  // [M, K]; with a norm, its result
   GemvNorm norm;
   int32_t parts, row_groups;

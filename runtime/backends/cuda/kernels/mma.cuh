@@ -67,13 +67,6 @@ __device__ inline void prefetch_to_l2(const void* at) {
   asm volatile("prefetch.global.L2 [%0];\n" ::"l"(__cvta_generic_to_global(at)));
 }
 
-// word & mask | above, in one instruction: with two constants the compiler emits two.
-__device__ inline uint32_t masked_under(uint32_t word, uint32_t mask, uint32_t above) {
-  uint32_t bits;
-  asm("lop3.b32 %0, %1, %2, %3, 0xea;\n" : "=r"(bits) : "r"(word), "r"(mask), "r"(above));
-  return bits;
-}
-
 // Two values as one register, the first in the low half.
 template <class T>
 __device__ inline uint32_t pack_pair(float low, float high) {

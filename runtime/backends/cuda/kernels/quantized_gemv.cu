@@ -1,10 +1,10 @@
-// quantized_matmul of up to 4 rows: numbers are widened in registers (gemv.cuh).
+// quantized_matmul of up to 4 rows with weights in 16 bits: numbers are widened in registers (gemv.cuh).
 #include "runtime/backends/cuda/kernels/gemv.cuh"
 #include "runtime/backends/cuda/kernels/kernels.h"
 
 namespace tessera::cuda {
 
-// x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]
+// x [M, K], w [N, K], bias [N] -> y [M, N]
 Result<PreparedKernel> prepare_quantized_gemv(const KernelSpec& spec) {
   if (spec.input_dtype(0) == DType::kF64)
     return Status(StatusCode::kUnsupported, "f64: this kernel sums in f32");
@@ -16,24 +16,18 @@ Result<PreparedKernel> prepare_quantized_gemv(const KernelSpec& spec) {
     } else {
       return dispatch_weight(shape.dtype, [&](auto weight) -> Result<PreparedKernel> {
         using Weight = decltype(weight);
-        // Rows begin at multiples of 16 bytes, and no chunk spans two groups.
-        const int64_t unit = shape.dtype == DType::kU8 ? 32 : Weight::kNumbers;
-        if (shape.M < 1 || shape.M > kGemvRows || shape.N < 1 || shape.K % unit != 0 ||
-            (Weight::kScaled && shape.group() % unit != 0) || shape.N > INT32_MAX / 2 || shape.K > kMostGemvK)
-          return Status(
-              StatusCode::kUnsupported,
-              format(
-                  "{} x {} x {} in groups of {}: up to {} rows, groups of a multiple of {}, up to {} columns",
-                  shape.M, shape.N, shape.K, shape.group(), kGemvRows, unit, kMostGemvK));
+        // Rows begin at multiples of 16 bytes.
+        if (shape.M < 1 || shape.M > kGemvRows || shape.N < 1 || shape.K % Weight::kNumbers != 0 ||
+            shape.N > INT32_MAX / 2 || shape.K > INT32_MAX)
+          return Status(StatusCode::kUnsupported,
+                        format("{} x {} x {}: up to {} rows, with rows of a multiple of {}", shape.M, shape.N,
+                               shape.K, kGemvRows, Weight::kNumbers));
         TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_quantized_matmul(spec));
         ProductStep product{};
         product.M = shape.M;
         product.N = shape.N;
         product.K = shape.K;
         product.weight = shape.dtype;
-        product.groups = shape.groups;
-        product.group = shape.group();
-        product.scale = Weight::kScaled ? 2 : -1;
         product.bias = shape.bias;
         return memory_bound(spec, gemv_of_product<T, Weight>(spec, product, std::move(other.kernel)));
       });

@@ -1,5 +1,5 @@
-// quantized_matmul of many rows: the weight is widened to the type of x, some of its rows at a time, and
-// multiplied by cuBLASLt. Also the reference.
+// quantized_matmul of many rows with weights in 16 bits: the weight is widened to the type of x, some of its rows
+// at a time, and multiplied by cuBLASLt. Also the reference.
 #include "runtime/backends/cuda/kernels/cublaslt_matmul.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
 #include "runtime/backends/cuda/kernels/lt_choices.h"
@@ -14,25 +14,19 @@ namespace {
 template <class T, class Weight>
 struct WidenChunk {
   const uint8_t* w;
-  const __half* scale;  // of these rows
   T* out;
-  int64_t K, row_bytes, groups, group;
+  int64_t K, row_bytes;
   __device__ void operator()(int64_t i) const {
     const int64_t chunks = K / Weight::kNumbers, n = i / chunks, c = i % chunks;
     float weight[Weight::kNumbers];
     Weight::widen(reinterpret_cast<const typename Weight::Chunk*>(w + n * row_bytes)[c], weight);
-    float factor = 1;
-    if constexpr (Weight::kScaled) factor = widen(scale[n * groups + Weight::run(c, 0) / group]);
+    constexpr int kVec = 16 / static_cast<int>(sizeof(T));
 #pragma unroll
-    for (int r = 0; r < Weight::kNumbers / 8; ++r) {
-      constexpr int kVec = 16 / static_cast<int>(sizeof(T));
+    for (int j = 0; j < Weight::kNumbers; j += kVec) {
+      Wide<T> part[kVec];
 #pragma unroll
-      for (int j = 0; j < 8; j += kVec) {
-        Wide<T> part[kVec];
-#pragma unroll
-        for (int k = 0; k < kVec; ++k) part[k] = factor * weight[8 * r + j + k];
-        store_pack(out + n * K + Weight::run(c, r) + j, part);
-      }
+      for (int k = 0; k < kVec; ++k) part[k] = weight[j + k];
+      store_pack(out + n * K + c * Weight::kNumbers + j, part);
     }
   }
 };
@@ -50,18 +44,14 @@ template <class T, class Weight>
 struct SumOfProducts {
   const T* x;
   const uint8_t* w;
-  const __half* scale;
   const T* bias;
   T* y;
-  int64_t N, K, row_bytes, groups, group;
+  int64_t N, K, row_bytes;
   __device__ void operator()(int64_t i) const {
     const int64_t m = i / N, n = i % N;
     Wide<T> sum = bias == nullptr ? Wide<T>(0) : widen(bias[n]);
-    for (int64_t k = 0; k < K; ++k) {
-      Wide<T> weight = Weight::number(w + n * row_bytes, k);
-      if constexpr (Weight::kScaled) weight *= static_cast<Wide<T>>(widen(scale[n * groups + k / group]));
-      sum += widen(x[m * K + k]) * weight;
-    }
+    for (int64_t k = 0; k < K; ++k)
+      sum += widen(x[m * K + k]) * static_cast<Wide<T>>(Weight::number(w + n * row_bytes, k));
     y[i] = narrow<T>(sum);
   }
 };
@@ -70,19 +60,16 @@ constexpr int64_t kStripBytes = int64_t{32} << 20;  // of the widened weight: mo
 
 }  // namespace
 
-// x [M, K], w [N, K], scale [N, G], bias [N] -> y [M, N]
+// x [M, K], w [N, K], bias [N] -> y [M, N]
 Result<PreparedKernel> prepare_quantized_matmul_lt(const KernelSpec& spec) {
   const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     return dispatch_weight(shape.dtype, [&](auto weight) -> Result<PreparedKernel> {
       using Weight = decltype(weight);
-      const int64_t unit = shape.dtype == DType::kU8 ? 32 : Weight::kNumbers;
-      if (shape.M < 1 || shape.N < 1 || shape.K < 1 || shape.K % unit != 0 ||
-          (Weight::kScaled && shape.group() % unit != 0))
-        return Status(StatusCode::kUnsupported,
-                      format("{} x {} x {} in groups of {}: wanted groups of a multiple of {}", shape.M,
-                             shape.N, shape.K, shape.group(), unit));
+      if (shape.M < 1 || shape.N < 1 || shape.K < 1 || shape.K % Weight::kNumbers != 0)
+        return Status(StatusCode::kUnsupported, format("{} x {} x {}: wanted rows of a multiple of {}", shape.M,
+                                                       shape.N, shape.K, Weight::kNumbers));
       const int64_t row = shape.K * static_cast<int64_t>(sizeof(T));
       // Strips of a multiple of 64 columns of y keep its rows aligned for the library.
       const int64_t most = kStripBytes / row / 64 * 64;
@@ -114,19 +101,12 @@ Result<PreparedKernel> prepare_quantized_matmul_lt(const KernelSpec& spec) {
       auto launch = [=](const LaunchArgs& args) -> Status {
         auto* widened = static_cast<T*>(args.workspace);
         const auto* w = args.in<uint8_t>(1);
-        const __half* scale = Weight::kScaled ? args.in<__half>(2) : nullptr;
         const int64_t row_bytes = Weight::row_bytes(shape.K);
         for (int64_t n0 = 0; n0 < shape.N; n0 += columns) {
           const bool is_last = n0 + columns >= shape.N;
           const int64_t count = is_last ? last : columns;
-          const WidenChunk<T, Weight> widen_chunk{w + n0 * row_bytes,
-                                                  Weight::kScaled ? scale + n0 * shape.groups : nullptr,
-                                                  widened,
-                                                  shape.K,
-                                                  row_bytes,
-                                                  shape.groups,
-                                                  shape.group()};
-          launch_each(args.stream, count * (shape.K / Weight::kNumbers), widen_chunk);
+          launch_each(args.stream, count * (shape.K / Weight::kNumbers),
+                      WidenChunk<T, Weight>{w + n0 * row_bytes, widened, shape.K, row_bytes});
           TSR_RETURN_IF_ERROR((is_last ? last_product : product)
                                   ->launch({.a = args.in<T>(0),
                                             .b = widened,
@@ -162,10 +142,9 @@ Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
           spec, make_kernel([=](const LaunchArgs& args) {
             launch_each(args.stream, shape.M * shape.N,
                         SumOfProducts<T, Weight>{args.in<T>(0), args.in<uint8_t>(1),
-                                                 Weight::kScaled ? args.in<__half>(2) : nullptr,
                                                  shape.bias < 0 ? nullptr : args.in<T>(shape.bias),
-                                                 args.out<T>(0), shape.N, shape.K, Weight::row_bytes(shape.K),
-                                                 shape.groups, shape.group()});
+                                                 args.out<T>(0), shape.N, shape.K,
+                                                 Weight::row_bytes(shape.K)});
           }));
       prepared.flops = 2.0 * double(shape.M) * double(shape.N) * double(shape.K);
       prepared.efficiency = 0.01;
