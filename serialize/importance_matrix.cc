@@ -45,19 +45,18 @@ Result<std::vector<float>> means(const GgufTensor& sums_tensor, std::vector<floa
 
 }  // namespace
 
-Status ImportanceMatrix::add(std::string name, std::vector<float> values, size_t matrices) {
+Status ImportanceMatrix::add(std::string name, std::vector<float> values) {
   for (size_t i = 0; i < values.size(); ++i)
     if (!std::isfinite(values[i]) || values[i] < 0)
       return corrupt(
           format("'{}': value {} is {}; a mean of squares is finite, at least 0", quote(name), i, values[i]));
-  if (matrices > 1) return {};
   const auto [entry, is_new] = entries_.emplace(std::move(name), std::move(values));
   return is_new ? Status() : corrupt(format("'{}' appears twice", quote(entry->first)));
 }
 
 namespace {
 
-// Calls add(name, values, count of matrices) for each entry.
+// Calls add(name, values) for each entry.
 template <class Add>
 Status read_gguf(std::shared_ptr<const ByteSource> source, const Add& add) {
   TSR_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(source));
@@ -73,7 +72,7 @@ Status read_gguf(std::shared_ptr<const ByteSource> source, const Add& add) {
     TSR_ASSIGN_OR_RETURN(std::vector<float> sums, read_floats(*source, tensor));
     TSR_ASSIGN_OR_RETURN(const std::vector<float> rows, read_floats(*source, counts->second));
     TSR_ASSIGN_OR_RETURN(std::vector<float> values, means(tensor, std::move(sums), rows));
-    TSR_RETURN_IF_ERROR(add(weight, std::move(values), rows.size()));
+    TSR_RETURN_IF_ERROR(add(weight, std::move(values)));
   }
   return {};
 }
@@ -103,7 +102,7 @@ Status read_without_magic(const ByteSource& source, const Add& add) {
     TSR_RETURN_IF_ERROR(cursor.skip(values.size() * sizeof(float), "values"));
     if (calls > 0)
       for (float& value : values) value /= static_cast<float>(calls);
-    TSR_RETURN_IF_ERROR(add(std::move(name), std::move(values), 1));
+    TSR_RETURN_IF_ERROR(add(std::move(name), std::move(values)));
   }
   return {};
 }
@@ -112,8 +111,8 @@ Status read_without_magic(const ByteSource& source, const Add& add) {
 
 Result<ImportanceMatrix> ImportanceMatrix::read(std::shared_ptr<const ByteSource> source) {
   ImportanceMatrix matrix;
-  const auto add = [&](std::string name, std::vector<float> values, size_t matrices) {
-    return matrix.add(std::move(name), std::move(values), matrices);
+  const auto add = [&](std::string name, std::vector<float> values) {
+    return matrix.add(std::move(name), std::move(values));
   };
   char magic[4] = {};
   if (source->size() >= static_cast<int64_t>(sizeof magic))

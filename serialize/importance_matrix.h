@@ -17,15 +17,16 @@ namespace tessera {
 
 class ImportanceMatrix {
  public:
-  // Reads and checks all of an untrusted file: kCorrupt. Entries of several matrices (experts) are left out.
+  // Reads and checks all of an untrusted file: kCorrupt.
   static Result<ImportanceMatrix> read(std::shared_ptr<const ByteSource> source);
 
-  // One number for each column of a tensor by its name in GGUF ("blk.0.attn_q.weight"); empty: none.
+  // One number for each column of a tensor by its name in GGUF ("blk.0.attn_q.weight"), of several matrices
+  // (experts) one after the other; empty: none.
   std::span<const float> find(std::string_view tensor) const;
   size_t size() const { return entries_.size(); }
 
  private:
-  Status add(std::string name, std::vector<float> values, size_t matrices);
+  Status add(std::string name, std::vector<float> values);
 
   std::map<std::string, std::vector<float>, std::less<>> entries_;
 };

@@ -40,6 +40,9 @@ class Encoder {
         to_(to),
         columns_(source_.type.shape.rank() == 0 ? 1 : source_.type.shape.dims().back()),
         importance_(std::move(importance)),
+        matrix_elements_(importance_.empty() ? 0
+                                             : source_.type.shape.elements() /
+                                                   (static_cast<int64_t>(importance_.size()) / columns_)),
         threads_(threads),
         error_(std::move(error)) {}
 
@@ -107,14 +110,16 @@ class Encoder {
                       EncodingError& error) const {
     float values[kChunkElements], decoded[kChunkElements];
     decode_blocks(from_, stored, values, count);
-    // Importance is by column: a row's part at a time.
+    // Importance is by column, of each expert's matrix: a row's part at a time.
     for (int64_t done = 0; done < count;) {
       const int64_t column = (first + done) % columns_;
       const int64_t part = importance_.empty() ? count : std::min(count - done, columns_ - column);
       const auto weights =
           importance_.empty()
               ? std::span<const float>()
-              : std::span(importance_).subspan(static_cast<size_t>(column), static_cast<size_t>(part));
+              : std::span(importance_)
+                    .subspan(static_cast<size_t>((first + done) / matrix_elements_ * columns_ + column),
+                             static_cast<size_t>(part));
       const Status status = encode_blocks(to_, values + done, part, out + dtype_bytes(to_, done), weights);
       if (!status.ok())
         return first + done == 0 ? status : status.with_context(format("from element {} on", first + done));
@@ -132,7 +137,8 @@ class Encoder {
   const TensorSource source_;
   const DType from_, to_;
   const int64_t columns_;
-  const std::vector<float> importance_;
+  const std::vector<float> importance_;  // by column; with several matrices one after another
+  const int64_t matrix_elements_;        // that share them
   const int32_t threads_;
   const std::shared_ptr<EncodingError> error_;
   std::optional<HashStream> hash_;
@@ -168,12 +174,16 @@ Status Quantization::find_importance(const Model& model, const ImportanceMatrix&
     const std::optional<GgufName> name = gguf_name(family, parameter);
     const std::span<const float> values = name ? importance.find(name->tensor) : importance.find(parameter);
     if (values.empty()) continue;
-    const int64_t columns = graph_.type(*graph_.find_tensor(parameter)).shape.dims().back();
-    if (static_cast<int64_t>(values.size()) != columns)
-      return Status(StatusCode::kInvalidArgument,
-                    format("the importance matrix has {} numbers for '{}', whose rows are {}: it is another "
-                           "model's",
-                           values.size(), parameter, columns));
+    const Shape& shape = graph_.type(*graph_.find_tensor(parameter)).shape;
+    const int64_t columns = shape.dims().back(), matrices = shape.rank() == 3 ? shape[0] : 1;
+    const auto count = static_cast<int64_t>(values.size());
+    if (count != columns && count != matrices * columns)
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("the importance matrix has {} numbers for '{}', whose rows are {}{}: it is another "
+                 "model's",
+                 count, parameter, columns,
+                 matrices > 1 ? format(" in {} matrices", matrices) : std::string()));
     importance_.emplace(parameter, std::vector<float>(values.begin(), values.end()));
   }
   if (importance_.empty())

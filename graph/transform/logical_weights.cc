@@ -35,8 +35,12 @@ class Widening {
 
  private:
   // The operand of a node that may be narrow; -1 for none.
-  static int narrow_operand(const Node& node) {
+  int narrow_operand(const Node& node) const {
     if (node.op->name == "quantized_matmul" || node.op->name == "quantized_matmul_grad") return 1;
+    const Graph& source = copy_.source();
+    if (node.op->name == "expert_matmul" &&
+        source.type(node.inputs[0]).dtype != source.type(node.inputs[1]).dtype)
+      return 1;
     return node.op->name == "embedding" ? 0 : -1;
   }
 
@@ -85,6 +89,15 @@ class Widening {
     graph.set_scope(node.scope);
     if (const DType dtype = graph.type(inputs[0]).dtype; dtype != DType::kF32) {
       TSR_ASSIGN_OR_RETURN(inputs[1], graph.add("cast", {inputs[1]}, {{"dtype", to_text(dtype)}}));
+    }
+    if (node.op->name == "expert_matmul") {
+      TSR_ASSIGN_OR_RETURN(
+          const auto results,
+          graph.add_node("expert_matmul", inputs, {{"trans_w", attr_i64(node.attrs, "trans_w")}}));
+      graph.set_scope("");
+      copy_.replace_node(id, NodeId{static_cast<uint32_t>(graph.nodes().size() - 1)});
+      copy_.replace(node.outputs[0], results[0]);
+      return keep_name(node.outputs[0], results[0]);
     }
     const int64_t transposed = node.op->name == "quantized_matmul" ? 1 : 0;
     std::vector<Attr> attrs = {{"trans_w", transposed}};

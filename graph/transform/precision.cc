@@ -176,7 +176,8 @@ Result<Graph> with_tf32_matmuls(const Graph& graph) {
     const Node& node = graph.node(tensor.producer);
     std::vector<Attr> attrs = node.attrs;
     const auto allows = std::ranges::find(attrs, "allow_tf32", &Attr::name);
-    if (allows != attrs.end() && graph.type(node.inputs[0]).dtype == DType::kF32) {
+    if (allows != attrs.end() && graph.type(node.inputs[0]).dtype == DType::kF32 &&
+        graph.type(node.inputs[1]).dtype == DType::kF32) {
       allows->value = int64_t{1};
       found = true;
     }

@@ -17,6 +17,7 @@ struct Uses {
   int products = 0;  // matmuls of the weight [N, K]
   int turned = 0;    // matmuls of it the other way round, as backward passes have them
   int tables = 0;
+  int experts = 0;  // expert_matmuls, either way round
   int others = 0;  // of the parameter itself
   int others_of_cast = 0;
   std::optional<DType> cast_to;
@@ -88,6 +89,8 @@ class Storing {
           ++uses.products;
         } else if (is_weight && is_plain(node)) {
           ++uses.turned;
+        } else if (node.op->name == "expert_matmul" && i == 1) {
+          ++uses.experts;
         } else if (node.op->name == "embedding" && i == 0) {
           ++uses.tables;
         } else if (parameter == node.inputs[i] && node.op->name == "cast" &&
@@ -132,7 +135,8 @@ class Storing {
     const Tensor& tensor = copy_.source().tensor(id);
     const Uses& uses = uses_[index(id)];
     const auto named = storage_.types.find(tensor.name);
-    const bool is_read = uses.products + uses.turned + uses.tables > 0 && uses.others_of_cast == 0;
+    const bool is_read =
+        uses.products + uses.turned + uses.tables + uses.experts > 0 && uses.others_of_cast == 0;
     const bool is_narrow = named != storage_.types.end() && is_narrow_type(named->second);
     return is_narrow && is_read && !is_trained(id) ? named->second : tensor.type.dtype;
   }
@@ -146,7 +150,7 @@ class Storing {
                        : is_half_type(present) ? present
                        : is_half_type(wanted)  ? wanted
                                                : DType::kBF16;
-    const bool is_matrix = uses.products + uses.tables > 0 && uses.others_of_cast == 0 &&
+    const bool is_matrix = uses.products + uses.tables + uses.experts > 0 && uses.others_of_cast == 0 &&
                            !uses.is_sensitive && !is_adapter_name(tensor.name) &&
                            tensor.type.shape.is_concrete();
     if (!is_matrix || wanted == DType::kBF16) return half;
@@ -159,7 +163,8 @@ class Storing {
     const Uses& uses = uses_[index(id)];
     if (tensor.type.dtype != DType::kF32 || uses.others > 0 || uses.two_casts) return tensor.type.dtype;
     const DType present = present_type(id);
-    if (!storage_.matrices || (uses.products + uses.tables == 0 && !uses.cast_to)) return present;
+    if (!storage_.matrices || (uses.products + uses.tables + uses.experts == 0 && !uses.cast_to))
+      return present;
     const DType wanted = matrix_type(id, present);
     if (is_half_type(present) && is_half_type(wanted)) return wanted == uses.cast_to ? wanted : present;
     return is_narrower(wanted, present) ? wanted : present;
@@ -204,6 +209,7 @@ class Storing {
     }
     if (node.op->name == "matmul" && is_stored(1))
       return attr_i64(node.attrs, "trans_w") == 1 ? add_product(id) : add_turned_product(id);
+    if (node.op->name == "expert_matmul" && is_stored(1)) return add_expert_product(id);
     if (node.op->name == "embedding" && is_stored(0)) return add_look_up(id);
     return copy_.copy_node(id);
   }
@@ -238,6 +244,25 @@ class Storing {
     begin_node(node);
     TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
                          graph.add_node("quantized_matmul_grad", {{x, w}}));
+    end_node(id);
+    return replace_results(node, results);
+  }
+
+  Status add_expert_product(NodeId id) {
+    const Node& node = copy_.source().node(id);
+    Graph& graph = copy_.graph();
+    std::vector<TensorId> inputs;
+    for (const TensorId input : node.inputs) inputs.push_back(copy_.mapped(input));
+    inputs[1] = copy_.mapped(parameter_of(node.inputs[1]));
+    const DType w = graph.type(inputs[1]).dtype;
+    if (graph.type(inputs[0]).dtype == w) return copy_.copy_node(id);
+    std::vector<Attr> attrs = {{"trans_w", attr_i64(node.attrs, "trans_w")}};
+    if (storage_.q8_activations && is_block_type(w) && attr_i64(node.attrs, "trans_w") == 1 &&
+        node.phase == Phase::kForward)
+      attrs.push_back({"activations", std::string("q8")});
+    begin_node(node);
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
+                         graph.add_node("expert_matmul", inputs, std::move(attrs)));
     end_node(id);
     return replace_results(node, results);
   }

@@ -41,11 +41,11 @@ struct WeightStorage {
 // backward passes, and embeddings alone read (from activations in f32 or after a cast to 16 bits); anything
 // else stays f32.
 //
-// With `matrices`, for graphs that only run: weights [N, K] of matmuls and tables of embeddings in that type, or
+// With `matrices`, for graphs that only run: weights [N, K] of matmuls, experts' weights and tables of embeddings in that type, or
 // where its block does not divide their rows in the one that find_fitting_type puts in its place, else in 16
 // bits. In 16 bits too: tables of positions, routers of experts and adapters; and in bf16 or f16 parameters of
 // which only casts to that type are read. What the model has in as few bits or fewer stays, and so do all
-// others (norms, biases, experts' weights). Names stay. kFailedPrecondition: `matrices` for a graph with
+// others (norms, biases). Names stay. kFailedPrecondition: `matrices` for a graph with
 // gradients.
 Result<Graph> with_stored_weights(const Graph& graph, const WeightStorage& storage);
 

@@ -26,6 +26,7 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"final_logit_softcapping", 0, 0},
     {"attention.clamp_kqv", 0, 0},
     {"attention.max_alibi_bias", 0, 0},
+    {"expert_weights_scale", 1, 0},
     // Whatever the type of scaling is, and without one too: the format's reference reader multiplies by it.
     {"rope.scaling.attn_factor", 1, 1},
     {"rope.scaling.yarn_attn_factor", 1, -1},
@@ -121,14 +122,48 @@ class HyperparameterReader {
       if (found != wanted)
         return unsupported(format("{} is {}; only models with {} can be imported", key, found, wanted));
     }
-    TSR_ASSIGN_OR_RETURN(const int64_t experts, integer("expert_count", 0));
-    if (experts != 0) return unsupported(format("a mixture of {} experts is not supported", experts));
+    TSR_RETURN_IF_ERROR(read_experts());
     for (const NeutralKey& row : kNeutralKeys) {
       TSR_ASSIGN_OR_RETURN(const double value, real(row.key, row.neutral));
       if (value != row.neutral && value != row.also_neutral)
         return unsupported(format("{}{} is {}; only models without it (or with {}) can be imported", prefix_,
                                   row.key, value, row.neutral));
     }
+    return {};
+  }
+
+  // A mixture of experts is a llama whose feed-forward half is several. A token visits its experts whatever others
+  // do: none is dropped.
+  Status read_experts() {
+    TSR_ASSIGN_OR_RETURN(const int64_t experts, integer("expert_count", 0));
+    if (experts == 0) return {};
+    if (config.family != "llama")
+      return unsupported(format("a {} of {} experts is not supported", config.family, experts));
+    TSR_ASSIGN_OR_RETURN(const int64_t used, integer("expert_used_count", 0));
+    if (experts < 1 || used < 1 || used > experts)
+      return Status(
+          StatusCode::kCorrupt,
+          format("{}expert_count is {} and {}expert_used_count {}; wanted 1 or more, and no more used "
+                 "than there are",
+                 prefix_, experts, prefix_, used));
+    TSR_ASSIGN_OR_RETURN(const int64_t shared, integer("expert_shared_count", 0));
+    if (shared != 0)
+      return unsupported(
+          format("{}expert_shared_count is {}; only models without it (or with 0) can be imported", prefix_,
+                 shared));
+    constexpr int64_t kSoftmax = 1;
+    TSR_ASSIGN_OR_RETURN(const int64_t gating, integer("expert_gating_func", kSoftmax));
+    if (gating != kSoftmax && gating != 0)
+      return unsupported(
+          format("{}expert_gating_func is {}; only models whose routers end with a softmax ({}) can "
+                 "be imported",
+                 prefix_, gating, kSoftmax));
+    config.family = "moe";
+    config.sizes["E"] = experts;
+    config.sizes["K"] = used;
+    config.reals["capacity"] = 0;
+    int64_t& F = config.sizes["F"];
+    TSR_ASSIGN_OR_RETURN(F, integer("expert_feed_forward_length", F));
     return {};
   }
 

@@ -126,6 +126,7 @@ TEST_CASE("positions_routers_and_adapters_are_kept_in_16_bits_at_least") {
     const Graph routed = ok(with_stored_weights(computed, kept_in(DType::kQ4_0)));
     CHECK(type_of(routed, "block.0.router") == "bf16[4, 32]");
     CHECK(type_of(routed, "block.0.q") == "q4_0[32, 32]");
+    CHECK(type_of(routed, "block.0.experts.down") == "q4_0[4, 32, 32]");
   }
 
   const Graph llama = ok(build_model(ok(parse_shorthand("llama:L=1,C=32,H=2,KV=2,F=32,V=40,T=16"))));
@@ -192,6 +193,33 @@ TEST_CASE("weights_stored_in_types_of_their_own_are_read_as_they_are_and_found_a
   CHECK(print(logical.graph) == print(graph));
   CHECK(logical.stored.size() == 5);  // without norm
   CHECK(print(ok(with_stored_weights(logical.graph, {.types = logical.stored}))) == print(stored));
+}
+
+TEST_CASE("experts_are_read_in_their_own_types_forward_and_backward") {
+  Graph moe = ok(build_model(ok(parse_shorthand("moe:L=1,C=32,H=2,KV=2,F=32,V=40,T=16,E=4,K=2"))));
+  const WeightStorage storage = {.types = {{"block.0.experts.gate", DType::kQ8_0},
+                                           {"block.0.experts.up", DType::kBF16},
+                                           {"block.0.experts.down", DType::kQ4_0}},
+                                 .q8_activations = true};
+  const Graph stored = ok(with_stored_weights(moe, storage));
+  CHECK(stored.verify().ok());
+  int rounded = 0;
+  for (const Node& node : stored.nodes())
+    if (node.op->name == "expert_matmul") rounded += attr_string(node.attrs, "activations") == "q8" ? 1 : 0;
+  CHECK(rounded == 2);  // not of bf16
+  const LogicalGraph logical = ok(with_logical_weights(stored));
+  CHECK(print(logical.graph) == print(moe));
+  CHECK(logical.stored == storage.types);
+
+  for (const TensorId id : moe.tensors_of_kind(TensorKind::kParameter))
+    if (moe.tensor(id).name.find("experts") != std::string::npos) moe.set_trainable(id, false);
+  REQUIRE(add_token_loss(moe).ok());
+  const Graph step = ok(with_stored_weights(ok(make_training_step(moe, {})), {.types = storage.types}));
+  CHECK(step.verify().ok());
+  CHECK(type_of(step, "block.0.experts.down") == "q4_0[4, 32, 32]");
+  CHECK(count(step, "expert_matmul") == 6);
+  CHECK(count(step, "expert_matmul_weight_grad") == 0);
+  CHECK(with_bf16_parameters(step).ok());
 }
 
 TEST_CASE("a_table_of_16_bits_is_looked_up_in_f32_again") {

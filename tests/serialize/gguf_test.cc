@@ -212,6 +212,26 @@ TEST_CASE("types_that_files_of_weights_do_not_have_are_refused_by_name") {
   }
 }
 
+TEST_CASE("a_mixture_says_how_many_experts_a_token_visits") {
+  const auto with = [](const std::vector<std::pair<std::string_view, uint32_t>>& keys) {
+    GgufWriter w = small_llama_metadata();
+    for (const auto& [key, value] : keys) w.u32(key, value);
+    return w;
+  };
+  constexpr std::string_view kCount = "llama.expert_count", kUsed = "llama.expert_used_count";
+  check_refused(with({{kCount, 4}}), StatusCode::kCorrupt, "expert_count is 4 and llama.expert_used_count 0");
+  check_refused(with({{kCount, 4}, {kUsed, 5}}), StatusCode::kCorrupt, "expert_used_count 5");
+  check_refused(with({{kCount, 4}, {kUsed, 2}, {"llama.expert_shared_count", 1}}), StatusCode::kUnsupported,
+                "llama.expert_shared_count is 1");
+  check_refused(with({{kCount, 4}, {kUsed, 2}, {"llama.expert_gating_func", 2}}), StatusCode::kUnsupported,
+                "llama.expert_gating_func is 2");
+  // An expert a tensor, as older files have them, is not read.
+  check_refused(with({{kCount, 4}, {kUsed, 2}}), StatusCode::kCorrupt, "are missing");
+  GgufWriter other = small_gpt2();
+  other.u32("gpt2.expert_count", 4);
+  check_refused(other, StatusCode::kUnsupported, "a gpt2 of 4 experts is not supported");
+}
+
 TEST_CASE("a_weight_s_scale_multiplies_its_products") {
   const auto with = [](std::string_view name, const std::vector<float>& values) {
     GgufWriter w = block_llama({40});

@@ -71,13 +71,15 @@ TEST_CASE("an importance matrix is read from both forms") {
   }
 }
 
-TEST_CASE("entries of several matrices are left out") {
+TEST_CASE("entries of several matrices have the means of each, one after the other") {
   GgufWriter w = gguf({8, 0, 20, 32}, {8});
   w.tensor_f32("blk.0.ffn_up_exps.weight.in_sum2", {2, 2}, {1, 2, 3, 4});
   w.tensor_f32("blk.0.ffn_up_exps.weight.counts", {1, 2}, {1, 0});
   const auto matrix = ImportanceMatrix::read(source_of(w.finish()));
   REQUIRE(matrix.ok());
-  CHECK(matrix->size() == 1);
+  CHECK(matrix->size() == 2);
+  const std::span<const float> found = matrix->find("blk.0.ffn_up_exps.weight");
+  CHECK(std::vector<float>(found.begin(), found.end()) == std::vector<float>{1, 2, 1, 1});  // unseen: alike
 }
 
 TEST_CASE("importance matrices that lie are refused") {

@@ -12,6 +12,7 @@
 
 #include "graph/base/blocks/block_codec.h"
 #include "graph/base/text.h"
+#include "graph/graph_text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/weight_storage.h"
 #include "serialize/model_writer.h"
@@ -189,13 +190,14 @@ TEST_CASE("heads, embeddings and experts have rules of their own") {
   CHECK(by_layer(gpt2, "proj.weight") == "q6_k q4_k q4_k q6_k q4_k q4_k q6_k q6_k");
   CHECK(type_of(gpt2, "position_embedding") == "kept");
   CHECK(type_of(gpt2, "block.0.q.bias") == "kept");
-  // Eight experts; their own weights and the router stay.
+  // Eight experts; the router stays.
   const TypeChoices moe = choices_of("moe:L=2,C=256,H=4,F=256,E=8,V=64,T=16", {.type = "q4_k_m"});
   CHECK(by_layer(moe, "v") == "q8_0 q8_0");
   CHECK(by_layer(moe, "k") == "q8_0 q8_0");
   CHECK(by_layer(moe, "o") == "q5_k q5_k");
   CHECK(type_of(moe, "block.0.router") == "kept");
-  CHECK(type_of(moe, "block.0.experts.up") == "kept");
+  CHECK(by_layer(moe, "experts.up") == "q4_k q4_k");
+  CHECK(by_layer(moe, "experts.down") == "q4_k q6_k");
 }
 
 TEST_CASE("rows that are no multiple of a block get another type") {
@@ -279,6 +281,44 @@ TEST_CASE("importance weighs columns, in slices too") {
   CHECK(read_in_slices(source, 100) == bytes_of(whole));
   CHECK(bytes_of(plain) != bytes_of(whole));
   CHECK(quantization->tensors().at(0).is_weighted);
+}
+
+TEST_CASE("every expert's columns have importance of their own") {
+  constexpr int64_t kExperts = 3, kRows = 4, kColumns = 256;
+  Model model;
+  auto parsed = parse_graph(R"(graph {
+    symbol B
+    input x: f32[3, B, 2, 256]
+    parameter w: f32[3, 4, 256]
+    y = expert_matmul(x, w) {trans_w = 1}
+    output y = y
+  })");
+  REQUIRE(parsed.ok());
+  model.graph = std::move(parsed).value();
+  const std::vector<float> values = some_values(kExperts * kRows * kColumns);
+  std::vector<float> importance(kExperts * kColumns, 1.0f);
+  for (size_t i = 0; i < importance.size(); i += 3 + i / kColumns) importance[i] = 100;
+  GgufWriter file;
+  file.text("general.type", "imatrix");
+  file.tensor_f32("w.in_sum2", {kColumns, kExperts}, importance)
+      .tensor_f32("w.counts", {1, kExperts}, {1, 1, 1});
+  auto matrix = ImportanceMatrix::read(source_of(file.finish()));
+  REQUIRE(matrix.ok());
+  auto quantization = Quantization::create(
+      model, {.mix = {.type = "q4_k", .pure = true},
+              .importance = std::make_shared<const ImportanceMatrix>(std::move(matrix).value())});
+  REQUIRE(quantization.ok());
+  const HostTensor value = HostTensor::copy_of<float>({DType::kF32, {kExperts, kRows, kColumns}}, values);
+  const TensorSource source = quantization->encode(source_in_memory("w", value));
+  constexpr int64_t kMatrix = kRows * kColumns;
+  std::vector<std::byte> whole(static_cast<size_t>(dtype_bytes(DType::kQ4_K, kExperts * kMatrix)));
+  for (int64_t e = 0; e < kExperts; ++e)
+    REQUIRE(encode_blocks(DType::kQ4_K, values.data() + e * kMatrix, kMatrix,
+                          whole.data() + dtype_bytes(DType::kQ4_K, e * kMatrix),
+                          std::span(importance).subspan(static_cast<size_t>(e * kColumns), kColumns))
+                .ok());
+  CHECK(read_in_slices(source, 1) == bytes_of(whole));
+  CHECK(read_in_slices(source, 100) == bytes_of(whole));
 }
 
 TEST_CASE("a quantised file opens with the types that were chosen, and is quantised again") {

@@ -38,6 +38,7 @@ constexpr KernelEntry kKernels[] = {
     {"exp", "simd", prepare_exp_simd},
     {"exp", "reference", prepare_exp},
     {"expert_matmul", "packed", prepare_expert_matmul_packed},
+    {"expert_matmul", "blocks", prepare_expert_matmul_blocks},
     {"expert_matmul", "reference", prepare_expert_matmul},
     {"expert_matmul_weight_grad", "packed", prepare_expert_matmul_weight_grad_packed},
     {"expert_matmul_weight_grad", "reference", prepare_expert_matmul_weight_grad},

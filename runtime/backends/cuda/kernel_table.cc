@@ -41,6 +41,7 @@ constexpr KernelEntry kKernels[] = {
     {"exp", "reference", prepare_exp},
     {"expert_matmul", "cublaslt", prepare_expert_matmul_lt, true},
     {"expert_matmul", "reference", prepare_expert_matmul},
+    {"expert_matmul", "stored", prepare_expert_matmul_stored},
     {"expert_matmul_weight_grad", "cublaslt", prepare_expert_matmul_weight_grad_lt, true},
     {"expert_matmul_weight_grad", "reference", prepare_expert_matmul_weight_grad},
     {"gelu", "reference", prepare_gelu},

@@ -1,10 +1,9 @@
-// Expert matmuls on the packed f32 Gemm: one an expert. Where slots are empty, the taken slots of all
-// sequences are first packed together, so that an expert's weight is read once and empty slots cost nothing.
-// The loads, which are data, decide the extents: same data, same bits.
+// Expert matmuls on the packed f32 Gemm: one an expert. Where slots are empty, the taken ones are first packed
+// together. The loads, which are data, decide the extents: same data, same bits.
 #include <algorithm>
-#include <cstring>
 
-#include "runtime/backends/cpu/kernels/expert_rows.h"
+#include "graph/base/blocks/block_codec.h"
+#include "runtime/backends/cpu/kernels/expert_slots.h"
 #include "runtime/backends/cpu/kernels/gemm.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
@@ -12,39 +11,7 @@
 namespace tessera::cpu {
 namespace {
 
-// The taken slots of one expert: rows of `columns` values.
-struct Packing {
-  const ExpertRows& rows;
-  const LaunchArgs& args;
-  int64_t expert;
-
-  int64_t count() const {
-    int64_t sum = 0;
-    for (int64_t b = 0; b < rows.B; ++b) sum += rows.taken(args, expert, b);
-    return sum;
-  }
-  bool whole(int64_t taken) const { return taken == rows.B * rows.S; }
-  int64_t first(int64_t b) const { return (expert * rows.B + b) * rows.S; }
-
-  // The slots themselves when all are taken, else `room`, filled with the taken ones.
-  const float* pack(const float* slots, int64_t columns, int64_t taken, float* room) const {
-    if (whole(taken)) return slots + first(0) * columns;
-    float* to = room;
-    for (int64_t b = 0; b < rows.B; ++b) {
-      const int64_t some = rows.taken(args, expert, b) * columns;
-      to = std::copy_n(slots + first(b) * columns, some, to);
-    }
-    return room;
-  }
-  void unpack(const float* from, int64_t columns, float* slots) const {
-    for (int64_t b = 0; b < rows.B; ++b) {
-      const int64_t some = rows.taken(args, expert, b) * columns, all = rows.S * columns;
-      float* to = slots + first(b) * columns;
-      std::fill(std::copy_n(from, some, to), to + all, 0.0f);
-      from += some;
-    }
-  }
-};
+constexpr int64_t kWidenGrain = int64_t{1} << 14;  // numbers of a weight a task
 
 // The largest workspace that matmuls of up to `most` taken rows need.
 template <class GemmOf>
@@ -54,14 +21,6 @@ int64_t most_workspace(int64_t most, GemmOf&& gemm_of) {
     bytes = std::max(bytes, gemm_workspace_bytes(gemm_of(taken)));
   return bytes;
 }
-
-// Touches the end of the workspace. The loads, which are data, decide how much of it a run uses; the arena is
-// sized for full loads. After this every run touches the same bytes, which can be compared with the plan.
-void touch_end(const LaunchArgs& args, int64_t bytes) {
-  if (bytes > 0) static_cast<char*>(args.workspace)[bytes - 1] = 0;
-}
-
-constexpr int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 PreparedKernel prepared(std::unique_ptr<Kernel> kernel, const ExpertRows& rows, int64_t k, int64_t n,
                         int64_t workspace) {
@@ -77,8 +36,15 @@ PreparedKernel prepared(std::unique_ptr<Kernel> kernel, const ExpertRows& rows, 
 
 }  // namespace
 
+// A weight in 16 bits is widened in the workspace, an expert with a token at a time.
 Result<PreparedKernel> prepare_expert_matmul_packed(const KernelSpec& spec) {
-  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  TSR_RETURN_IF_ERROR(simd_supported());
+  const DType stored = spec.input_dtype(1);
+  const bool widens = is_half_type(stored);
+  if (spec.input_dtype(0) != DType::kF32 || (stored != DType::kF32 && !widens))
+    return Status(StatusCode::kUnsupported,
+                  format("dtypes {} and {}: this kernel computes in f32, with weights of f32, bf16 or f16",
+                         to_text(spec.input_dtype(0)), to_text(stored)));
   const ExpertRows rows(spec);
   const bool tf32 = spec.i64("allow_tf32") == 1;
   const int64_t K = spec.input_dims(0)[3], N = spec.output_dims(0)[3], most = rows.B * rows.S;
@@ -93,21 +59,31 @@ Result<PreparedKernel> prepare_expert_matmul_packed(const KernelSpec& spec) {
     return gemm;
   };
   const bool packs = spec.input_count() == 3;
-  const int64_t room = packs ? aligned(most * K) + aligned(most * N) : 0;
+  const int64_t slots = packs ? aligned_floats(most * K) + aligned_floats(most * N) : 0;
+  const int64_t room = slots + (widens ? aligned_floats(K * N) : 0);
   const int64_t workspace = room * int64_t{sizeof(float)} + (most == 0 ? 0 : most_workspace(most, gemm_of));
   auto launch = [=](const LaunchArgs& args) {
     touch_end(args, workspace);
     float* packed_x = static_cast<float*>(args.workspace);
-    float* packed_y = packs ? packed_x + aligned(most * K) : nullptr;
+    float* packed_y = packs ? packed_x + aligned_floats(most * K) : nullptr;
+    const auto weight_of = [&](int64_t e) -> const float* {
+      if (!widens) return args.in<float>(1) + e * K * N;
+      float* widened = packed_x + slots;
+      args.pool.parallel_ranges(K * N, kWidenGrain, [&](int64_t begin, int64_t end) {
+        decode_blocks(stored, args.in<std::byte>(1) + dtype_bytes(stored, e * K * N + begin), widened + begin,
+                      end - begin);
+      });
+      return widened;
+    };
     for (int64_t e = 0; e < rows.E; ++e) {
-      const Packing packing{rows, args, e};
+      const PackedSlots packing{rows, args, e};
       const int64_t taken = packing.count();
       float* y = args.out<float>(0);
       float* to = packing.whole(taken) ? y + packing.first(0) * N : packed_y;
       if (taken > 0)
         run_gemm(gemm_of(taken),
                  {.a = packing.pack(args.in<float>(0), K, taken, packed_x),
-                  .b = args.in<float>(1) + e * K * N,
+                  .b = weight_of(e),
                   .c = to,
                   .workspace = static_cast<float*>(args.workspace) + room},
                  args.pool);
@@ -134,14 +110,14 @@ Result<PreparedKernel> prepare_expert_matmul_weight_grad_packed(const KernelSpec
     return gemm;
   };
   const bool packs = spec.input_count() == 3;
-  const int64_t room = packs ? aligned(most * M) + aligned(most * N) : 0;
+  const int64_t room = packs ? aligned_floats(most * M) + aligned_floats(most * N) : 0;
   const int64_t workspace = room * int64_t{sizeof(float)} + (most == 0 ? 0 : most_workspace(most, gemm_of));
   auto launch = [=](const LaunchArgs& args) {
     touch_end(args, workspace);
     float* packed_a = static_cast<float*>(args.workspace);
-    float* packed_b = packs ? packed_a + aligned(most * M) : nullptr;
+    float* packed_b = packs ? packed_a + aligned_floats(most * M) : nullptr;
     for (int64_t e = 0; e < rows.E; ++e) {
-      const Packing packing{rows, args, e};
+      const PackedSlots packing{rows, args, e};
       const int64_t taken = packing.count();
       run_gemm(gemm_of(taken),
                {.a = packing.pack(args.in<float>(left), M, taken, packed_a),

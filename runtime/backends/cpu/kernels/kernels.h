@@ -136,6 +136,7 @@ Result<PreparedKernel> prepare_cross_entropy_grad_simd(const KernelSpec& spec);
 Result<PreparedKernel> prepare_div_simd(const KernelSpec& spec);
 Result<PreparedKernel> prepare_embedding_grad_simd(const KernelSpec& spec);
 Result<PreparedKernel> prepare_exp_simd(const KernelSpec& spec);
+Result<PreparedKernel> prepare_expert_matmul_blocks(const KernelSpec& spec);
 Result<PreparedKernel> prepare_expert_matmul_packed(const KernelSpec& spec);
 Result<PreparedKernel> prepare_expert_matmul_weight_grad_packed(const KernelSpec& spec);
 Result<PreparedKernel> prepare_gelu_grad_simd(const KernelSpec& spec);

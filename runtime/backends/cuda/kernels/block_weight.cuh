@@ -14,6 +14,19 @@ __device__ inline void load_block(const uint8_t* blocks, int64_t i, float (&x)[B
   decode_block(block, x);
 }
 
+// Decodes blocks [first, first + count) of every row into a strip [rows, count * elements].
+template <class Block>
+struct DecodeStrip {
+  const uint8_t* w;
+  float* strip;
+  int64_t row_blocks, first, count;
+  __device__ void operator()(int64_t i) const {
+    float values[Block::kElements];
+    load_block<Block>(w, i / count * row_blocks + first + i % count, values);
+    for (int k = 0; k < Block::kElements; ++k) strip[i * Block::kElements + k] = values[k];
+  }
+};
+
 // f(Block{}) for a block type.
 template <class F>
 Result<PreparedKernel> dispatch_block_weight(DType dtype, F&& f) {

@@ -40,6 +40,8 @@ Result<PreparedKernel> prepare_expert_matmul(const KernelSpec& spec) {
     const auto dims = spec.input_dims(0);
     const int64_t E = dims[0], B = dims[1], S = dims[2], K = dims[3], N = spec.output_dims(0)[3];
     const bool trans = spec.i64("trans_w") == 1, has_load = spec.input_count() == 3;
+    if (spec.input_dtype(1) != spec.input_dtype(0))
+      return Status(StatusCode::kUnsupported, format("weights of {}", to_text(spec.input_dtype(1))));
     const FactorIndex slots(spec.factor('s'));
     const GemmShape shape{E, B * S, N, K, B * S * K, K, 1, K * N, trans ? 1 : N, trans ? K : 1};
     if (gemm_blocks(shape) >= int64_t{1} << 31)

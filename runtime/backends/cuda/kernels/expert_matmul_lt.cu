@@ -64,6 +64,8 @@ Result<PreparedKernel> prepare_expert_matmul_lt(const KernelSpec& spec) {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0);
     const int64_t E = dims[0], B = dims[1], S = dims[2], K = dims[3], N = spec.output_dims(0)[3];
+    if (spec.input_dtype(1) != spec.input_dtype(0))
+      return Status(StatusCode::kUnsupported, format("weights of {}", to_text(spec.input_dtype(1))));
     if (E == 0 || B * S == 0 || K == 0 || N == 0)
       return Status(StatusCode::kUnsupported, format("{} products of {} x {} x {}", E, B * S, N, K));
     LtShape shape{B * S, N, K, false, spec.i64("trans_w") == 1, spec.input_dtype(0), false};

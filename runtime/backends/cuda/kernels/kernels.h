@@ -33,6 +33,7 @@ Result<PreparedKernel> prepare_embedding_blocks(const KernelSpec& spec);
 Result<PreparedKernel> prepare_embedding_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_exp(const KernelSpec& spec);
 Result<PreparedKernel> prepare_expert_matmul(const KernelSpec& spec);
+Result<PreparedKernel> prepare_expert_matmul_stored(const KernelSpec& spec);
 Result<PreparedKernel> prepare_expert_matmul_weight_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_expert_matmul_lt(const KernelSpec& spec);
 Result<PreparedKernel> prepare_expert_matmul_weight_grad_lt(const KernelSpec& spec);

@@ -12,19 +12,6 @@ namespace tessera::cuda {
 
 namespace {
 
-// Decodes blocks [first, first + count) of every row into a strip [rows, count * elements].
-template <class Block>
-struct DecodeStrip {
-  const uint8_t* w;
-  float* strip;
-  int64_t row_blocks, first, count;
-  __device__ void operator()(int64_t i) const {
-    float values[Block::kElements];
-    load_block<Block>(w, i / count * row_blocks + first + i % count, values);
-    for (int k = 0; k < Block::kElements; ++k) strip[i * Block::kElements + k] = values[k];
-  }
-};
-
 // y[m, n] of the rows of a strip, k ascending.
 template <class T>
 struct StripProduct {
