@@ -18,6 +18,8 @@ import time
 
 import numpy as np
 
+del sys.path[0]  # this file has the name of the module it imports
+
 SIZES = {"134M": (30, 576, 9, 3, 1536, 49152), "1.1B": (22, 2048, 32, 4, 5632, 32000)}  # layers, width, heads, KV, hidden, vocabulary
 PREFILL, PROMPT, DECODE = 512, 16, 64
 THREADS = len(os.sched_getaffinity(0))
@@ -52,11 +54,17 @@ def random_llama(path, size):
     writer.close()
 
 
+def silence(ll):
+    silence.callback = ll.llama_log_callback(lambda level, text, data: None)
+    ll.llama_log_set(silence.callback, None)
+
+
 def quantize(source, path, kind):
     import llama_cpp as ll
+    silence(ll)
     parameters = ll.llama_model_quantize_default_params()
     parameters.ftype = ll.LLAMA_FTYPE_ALL_F32 if kind == "F32" else getattr(ll, f"LLAMA_FTYPE_MOSTLY_{kind}")
-    parameters.nthread, parameters.pure = THREADS, True
+    parameters.nthread, parameters.pure = THREADS, not kind.endswith("_M")
     if ll.llama_model_quantize(source.encode(), path.encode(), ctypes.byref(parameters)) != 0:
         raise SystemExit(f"llama.cpp does not make {kind}")
 
@@ -64,8 +72,7 @@ def quantize(source, path, kind):
 def run_llama(path):
     """Seconds of a prefill, and of a token."""
     import llama_cpp as ll
-    keep = ll.llama_log_callback(lambda level, text, data: None)
-    ll.llama_log_set(keep, None)
+    silence(ll)
     parameters = ll.llama_model_default_params()
     parameters.n_gpu_layers = 0
     model = ll.llama_model_load_from_file(path.encode(), parameters)

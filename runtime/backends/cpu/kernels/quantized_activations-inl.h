@@ -12,6 +12,7 @@
 #endif
 
 #include <cmath>
+#include <limits>
 
 #include "graph/base/half.h"
 #include "runtime/backends/cpu/kernels/quantized_vectors-inl.h"
@@ -28,17 +29,16 @@ HWY_INLINE float round_to_f16(float value) {
 HWY_INLINE float quantize_block(const float* x, int64_t count, int8_t* codes) {
   const DF d;
   const hn::Rebind<int8_t, DF> d8;
-  VF largest = hn::Zero(d), not_finite = hn::Zero(d);  // the latter: NaN where x is not finite
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const VF v = hn::LoadU(d, x + i);
-    largest = hn::Max(largest, hn::Abs(v));
-    not_finite = hn::MulAdd(v, hn::Zero(d), not_finite);
-  }
-  const float most = hn::GetLane(hn::MaxOfLanes(d, largest));
-  const float poison = hn::GetLane(hn::SumOfLanes(d, not_finite));
-  if (poison != 0.0f || most < 1e-36f) {
+  V32 magnitude = hn::Zero(D32());  // bits of magnitudes are ordered as these are
+  for (int64_t i = 0; i < count; i += kLanes)
+    magnitude = hn::Max(magnitude, hn::BitCast(D32(), hn::Abs(hn::LoadU(d, x + i))));
+  const int32_t bits = hn::GetLane(hn::MaxOfLanes(D32(), magnitude));
+  const bool finite = bits < 0x7f800000;
+  float most;
+  std::memcpy(&most, &bits, sizeof most);
+  if (!finite || most < 1e-36f) {
     std::memset(codes, 0, static_cast<size_t>(count));
-    return poison != 0.0f ? poison : 0.0f;
+    return finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
   }
   const VF inverse = hn::Set(d, 127.0f / most);
   for (int64_t i = 0; i < count; i += kLanes)
@@ -46,14 +46,28 @@ HWY_INLINE float quantize_block(const float* x, int64_t count, int8_t* codes) {
   return most / 127.0f;
 }
 
+// Sums of codes: of the first two of each unit of four, and of the other two.
+struct CodeSums {
+  int32_t first, second;
+  HWY_INLINE int32_t total() const { return first + second; }
+};
+HWY_INLINE CodeSums sum_codes(const int8_t* codes, int64_t count) {
+  alignas(64) static constexpr int32_t kFirst[16] = {-1, -1, 0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1, 0, 0};
+  const hn::Rebind<int8_t, DF> d8;
+  V32 sums = hn::Zero(D32());
+  for (int64_t i = 0; i < count; i += kLanes)
+    sums = hn::Add(sums, hn::PromoteTo(D32(), hn::LoadU(d8, codes + i)));
+  const int32_t first = hn::GetLane(hn::SumOfLanes(D32(), hn::And(sums, hn::Load(D32(), kFirst))));
+  return {first, hn::GetLane(hn::SumOfLanes(D32(), sums)) - first};
+}
+
 // What sums of products with codes begin with: the sum of the activations times -offset. Plain sums have a
 // unit's codes 0 and 1, 2 and 3 apart, in 16 bits each (which wide forms exceed and never read); VNNI's are
 // one of 32 bits.
-HWY_INLINE void store_starts(const int8_t* codes, int count, int offset, std::byte* plain, std::byte* vnni) {
-  int sums[2] = {0, 0};
-  for (int i = 0; i < count; ++i) sums[i / 2 % 2] += codes[i];
-  const int16_t words[2] = {static_cast<int16_t>(-offset * sums[0]), static_cast<int16_t>(-offset * sums[1])};
-  const int32_t sum = -offset * (sums[0] + sums[1]);
+HWY_INLINE void store_starts(CodeSums sums, int offset, std::byte* plain, std::byte* vnni) {
+  const int16_t words[2] = {static_cast<int16_t>(-offset * sums.first),
+                            static_cast<int16_t>(-offset * sums.second)};
+  const int32_t sum = -offset * sums.total();
   std::memcpy(plain, words, sizeof words);
   std::memcpy(vnni, &sum, sizeof sum);
 }
@@ -80,22 +94,20 @@ HWY_INLINE void quantize_activation_block(const QuantizedLayout& layout, const f
   switch (layout.form) {
     case DotForm::kWide32:
     case DotForm::kUnsigned32: {
-      int sum = 0;
-      for (int i = 0; i < 32; ++i) sum += codes[i];
+      const CodeSums sums = sum_codes(codes, 32);
       std::memcpy(out, codes, 32);
-      store_starts(codes, 32, layout.offset, out + 32, out + 44);
+      store_starts(sums, layout.offset, out + 32, out + 44);
       store_float(round_to_f16(scale), out + 36);
-      store_float(round_to_f16(scale * static_cast<float>(sum)), out + 40);
+      store_float(round_to_f16(scale * static_cast<float>(sums.total())), out + 40);
       return;
     }
     case DotForm::kWide256:
     case DotForm::kUnsigned256: {
       std::memcpy(out, codes, 256);
       for (int g = 0; g < 16; ++g) {
-        int sum = 0;
-        for (int i = 0; i < 16; ++i) sum += codes[16 * g + i];
-        const auto word = static_cast<int16_t>(sum);
-        store_starts(codes + 16 * g, 16, layout.offset, out + 256 + 4 * g, out + 368 + 4 * g);
+        const CodeSums sums = sum_codes(codes + 16 * g, 16);
+        const auto word = static_cast<int16_t>(sums.total());
+        store_starts(sums, layout.offset, out + 256 + 4 * g, out + 368 + 4 * g);
         std::memcpy(out + 320 + 2 * g, &word, sizeof word);
       }
       store_float(scale, out + 352);

@@ -1,6 +1,7 @@
 // quantized_matmul and its gradient over weights of block types: products of quantized_rows.h, a range of
 // rows or columns of the weight a task.
 #include <algorithm>
+#include <limits>
 
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/quantized_rows.h"
@@ -30,9 +31,19 @@ BlockMatrix matrix_of(const QuantizedMatmulShape& s, const LaunchArgs& args, boo
   return {.type = s.dtype, .N = s.N, .K = s.K, .data = args.in<std::byte>(1), .interleaved = interleaved};
 }
 
-// Rows of the weight a task, a multiple of `unit`.
+// Rows of the weight a task, a multiple of `unit`: as many as kTaskBytes hold, or fewer so that two threads and
+// four have as much to do each.
 int64_t row_grain_of(const QuantizedMatmulShape& s, int64_t unit) {
-  return std::max<int64_t>(1, kTaskBytes / s.row_bytes() / unit) * unit;
+  const int64_t units = (s.N + unit - 1) / unit,
+                most = std::max<int64_t>(1, kTaskBytes / s.row_bytes() / unit);
+  int64_t best = most, best_cost = std::numeric_limits<int64_t>::max();
+  for (int64_t grain = most; grain >= std::max<int64_t>(1, most / 4); --grain) {
+    int64_t cost = 0;  // units that threads spend, waiting included
+    for (const int64_t threads : {2, 4})
+      cost += ((units + grain - 1) / grain + threads - 1) / threads * threads * grain;
+    if (cost < best_cost) best = grain, best_cost = cost;
+  }
+  return best * unit;
 }
 
 // Scratch of a task for the products.
