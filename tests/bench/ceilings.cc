@@ -66,42 +66,75 @@ uint64_t read_all(const float* a, int64_t count) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Xor(hn::Xor(s0, s1), hn::Xor(s2, s3))));
 }
 
-using D16 = hn::CappedTag<int16_t, 32>;
-using D32 = hn::Repartition<int32_t, D16>;
-
-// One instruction that multiplies and adds pairs, of bytes or of words; 0 where there is none.
-template <bool kBytes>
-double integer_multiply_adds(int64_t rounds, int16_t seed, int32_t* sink) {
 #if HWY_TARGET == HWY_AVX2
-  constexpr int kChains = 8;
-  const D16 d;
-  const auto w = hn::Set(d, static_cast<int16_t>(seed & 0x0f0f)).raw, x = hn::Set(d, seed).raw;
-  __m256i sums[kChains];
-#pragma GCC unroll 8
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_setzero_si256();
+using Integers = __m256i;
+Integers zero_integers() { return _mm256_setzero_si256(); }
+Integers set_words(int16_t v) { return _mm256_set1_epi16(v); }
+Integers multiply_bytes(Integers w, Integers x) { return _mm256_maddubs_epi16(w, x); }
+Integers multiply_words(Integers w, Integers x) { return _mm256_madd_epi16(w, x); }
+Integers add_words(Integers a, Integers b) { return _mm256_add_epi16(a, b); }
+Integers add_integers(Integers a, Integers b) { return _mm256_add_epi32(a, b); }
+int32_t first_integer(Integers v) { return _mm256_extract_epi32(v, 0); }
+bool has_dot() { return __builtin_cpu_supports("avxvnni"); }
+#elif HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+using Integers = __m512i;
+Integers zero_integers() { return _mm512_setzero_si512(); }
+Integers set_words(int16_t v) { return _mm512_set1_epi16(v); }
+Integers multiply_bytes(Integers w, Integers x) { return _mm512_maddubs_epi16(w, x); }
+Integers multiply_words(Integers w, Integers x) { return _mm512_madd_epi16(w, x); }
+Integers add_words(Integers a, Integers b) { return _mm512_add_epi16(a, b); }
+Integers add_integers(Integers a, Integers b) { return _mm512_add_epi32(a, b); }
+int32_t first_integer(Integers v) { return _mm_cvtsi128_si32(_mm512_castsi512_si128(v)); }
+bool has_dot() { return __builtin_cpu_supports("avx512vnni"); }
+#endif
+
+enum class Product { kBytes, kWords, kDot };
+
+// One instruction that multiplies, and adds pairs or, with VNNI, fours; 0 where there is none.
+template <Product kProduct>
+double integer_multiply_adds(int64_t rounds, int16_t seed, int32_t* sink) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  constexpr int kChains = 12;
+  const Integers w = set_words(static_cast<int16_t>(seed & 0x0f0f)), x = set_words(seed);
+  Integers sums[kChains];
+  if (kProduct == Product::kDot && !has_dot()) return 0;
+#pragma GCC unroll 12
+  for (int i = 0; i < kChains; ++i) sums[i] = zero_integers();
   for (int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < kChains; ++i) {
-      __m256i product = kBytes ? _mm256_maddubs_epi16(w, x) : _mm256_madd_epi16(w, x);
-      asm volatile("" : "+x"(product));  // or it would leave the loop
-      sums[i] = kBytes ? _mm256_add_epi16(sums[i], product) : _mm256_add_epi32(sums[i], product);
+      if constexpr (kProduct == Product::kDot) {
+#if HWY_TARGET == HWY_AVX2
+        asm volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums[i]) : "x"(w), "x"(x));
+#else
+        asm volatile("vpdpbusd %2, %1, %0" : "+v"(sums[i]) : "v"(w), "v"(x));
+#endif
+      } else {
+        Integers product = kProduct == Product::kBytes ? multiply_bytes(w, x) : multiply_words(w, x);
+        asm volatile("" : "+x"(product));  // or it would leave the loop
+        sums[i] = kProduct == Product::kBytes ? add_words(sums[i], product) : add_integers(sums[i], product);
+      }
     }
   }
-  __m256i total = sums[0];
-#pragma GCC unroll 8
-  for (int i = 1; i < kChains; ++i) total = _mm256_xor_si256(total, sums[i]);
-  *sink = _mm256_extract_epi32(total, 0);
-  return kChains * (kBytes ? 32.0 : 16.0) * static_cast<double>(rounds);
+  Integers total = sums[0];
+#pragma GCC unroll 12
+  for (int i = 1; i < kChains; ++i) total = add_integers(total, sums[i]);
+  *sink = first_integer(total);
+  return kChains * static_cast<double>(sizeof(Integers)) / (kProduct == Product::kWords ? 2 : 1) *
+         static_cast<double>(rounds);
 #else
   *sink = seed;
   return 0.0 * static_cast<double>(rounds);
 #endif
 }
 double byte_multiply_adds(int64_t rounds, int16_t seed, int32_t* sink) {
-  return integer_multiply_adds<true>(rounds, seed, sink);
+  return integer_multiply_adds<Product::kBytes>(rounds, seed, sink);
 }
 double word_multiply_adds(int64_t rounds, int16_t seed, int32_t* sink) {
-  return integer_multiply_adds<false>(rounds, seed, sink);
+  return integer_multiply_adds<Product::kWords>(rounds, seed, sink);
+}
+double dot_multiply_adds(int64_t rounds, int16_t seed, int32_t* sink) {
+  return integer_multiply_adds<Product::kDot>(rounds, seed, sink);
 }
 
 }  // namespace tessera::bench::HWY_NAMESPACE
@@ -115,6 +148,7 @@ HWY_EXPORT(triad);
 HWY_EXPORT(read_all);
 HWY_EXPORT(byte_multiply_adds);
 HWY_EXPORT(word_multiply_adds);
+HWY_EXPORT(dot_multiply_adds);
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -195,20 +229,26 @@ double read_bytes_per_s(int threads) {
   return sink == 12345 ? 0 : 4.0 * static_cast<double>(part * threads) / seconds;
 }
 
-double byte_macs_per_s() {
+namespace {
+
+double macs_per_s(double (*run)(int64_t, int16_t, int32_t*)) {
   int32_t sink = 0;
   double macs = 0;
   const double seconds = best_of(
-      20, [&] { macs = HWY_DYNAMIC_DISPATCH(byte_multiply_adds)(400000, 0x0305, &sink); }, thread_s);
+      20, [&] { macs = run(400000, 0x0305, &sink); }, thread_s);
   return sink == 12345 ? 0 : macs / seconds;
 }
 
+}  // namespace
+
+double byte_macs_per_s() {
+  return macs_per_s([](auto... args) { return HWY_DYNAMIC_DISPATCH(byte_multiply_adds)(args...); });
+}
 double word_macs_per_s() {
-  int32_t sink = 0;
-  double macs = 0;
-  const double seconds = best_of(
-      20, [&] { macs = HWY_DYNAMIC_DISPATCH(word_multiply_adds)(400000, 0x0305, &sink); }, thread_s);
-  return sink == 12345 ? 0 : macs / seconds;
+  return macs_per_s([](auto... args) { return HWY_DYNAMIC_DISPATCH(word_multiply_adds)(args...); });
+}
+double dot_macs_per_s() {
+  return macs_per_s([](auto... args) { return HWY_DYNAMIC_DISPATCH(dot_multiply_adds)(args...); });
 }
 
 tsr_host_api host_with_threads(int threads) {

@@ -25,6 +25,8 @@ double read_bytes_per_s(int threads);
 // 16-bit numbers with sums of 32 bits.
 double byte_macs_per_s();
 double word_macs_per_s();
+// Of bytes with sums of 32 bits (VNNI); 0 where the CPU does not have it.
+double dot_macs_per_s();
 
 // 2048^3 f32 product on `threads` threads: our packed kernel.
 double product_flops_per_s(int threads);

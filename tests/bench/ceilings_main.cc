@@ -1,4 +1,5 @@
 // Prints the ceilings of this machine, now, as one JSON object: bench_ceilings [THREADS]
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -12,9 +13,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   const double fma = fma_flops_per_s(), product = product_flops_per_s(threads),
-               triad = triad_bytes_per_s(threads);
+               triad = triad_bytes_per_s(threads), read = read_bytes_per_s(threads);
+  const double bytes = std::max(byte_macs_per_s(), dot_macs_per_s());
   std::printf(
       "{\"threads\": %d, \"fma_flops_per_s_one_thread\": %.4g, \"product_flops_per_s\": %.4g, "
-      "\"triad_bytes_per_s\": %.4g}\n",
-      threads, fma, product, triad);
+      "\"triad_bytes_per_s\": %.4g, \"read_bytes_per_s\": %.4g, \"byte_macs_per_s_one_thread\": %.4g}\n",
+      threads, fma, product, triad, read, bytes);
 }

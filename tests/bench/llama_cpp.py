@@ -4,7 +4,7 @@
 Random llamas (134M: 30 layers of width 576; 1.1B: 22 of 2048) in files that llama.cpp makes; both sides read the same
 file, run alternately in processes of their own, and use all cores. Prefill is 512 tokens; decode 64 tokens after 16.
 Medians, ratios, and what a token reads against the read bandwidth of that minute. Needs llama-cpp-python, built with its
-native flags, gguf and numpy (PyPI)."""
+native flags, gguf and numpy (PyPI), and `ninja -C BUILD bench_ceilings`."""
 import argparse
 import ctypes
 import json
@@ -13,7 +13,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import numpy as np
@@ -144,16 +143,9 @@ def run_tessera(path, build):
     return prefill, report["decode_seconds"] / max(1, report["tokens"] - 1), reads
 
 
-def bandwidth():
-    """Bytes a second that all cores read."""
-    arrays = [np.ones(32 << 20, np.float64) for _ in range(THREADS)]
-    best = 0
-    for _ in range(3):
-        threads = [threading.Thread(target=np.add.reduce, args=(array,)) for array in arrays]
-        begin = time.perf_counter()
-        [thread.start() for thread in threads], [thread.join() for thread in threads]
-        best = max(best, sum(array.nbytes for array in arrays) / (time.perf_counter() - begin))
-    return best
+def ceilings(build):
+    return json.loads(subprocess.run([os.path.join(build, "tests", "bench_ceilings"), str(THREADS)], check=True, capture_output=True,
+                                     text=True).stdout)
 
 
 def main():
@@ -165,24 +157,28 @@ def main():
         return print(json.dumps(run_llama(args.file) if args.side == "llama" else run_tessera(args.file, args.build)))
     cpu = next(line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     print(f"{cpu}, {THREADS} threads, {args.model}, {args.rounds} rounds")
-    print("type | prefill tokens/s: ours, llama.cpp, ratio | decode tokens/s: ours, llama.cpp, ratio | GB/s read by decode | of GB/s")
+    print("type | prefill tokens/s: ours, llama.cpp, ratio | decode tokens/s: ours, llama.cpp, ratio | GB/s read by decode, of GB/s, share | "
+          "that minute: f32 product GFLOP/s, byte multiply-adds GOP/s of one thread")
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "f32.gguf")
         random_llama(source, args.model)
         for kind in args.types.split(","):
             path = os.path.join(folder, f"{kind}.gguf")
             quantize(source, path, kind)
-            found, read = {"tessera": [], "llama": []}, []
+            found, limits = {"tessera": [], "llama": []}, []
             for _ in range(args.rounds):
-                read.append(bandwidth())
+                limits.append(ceilings(args.build))
                 for side in found:
                     out = subprocess.run([sys.executable, __file__, args.build, "--side", side, "--file", path], check=True,
                                          capture_output=True, text=True).stdout
                     found[side].append(json.loads(out.splitlines()[-1]))
             os.remove(path)
             ours, theirs = ([statistics.median(column) for column in zip(*found[side])] for side in found)
+            read, product, byte = (statistics.median(it[key] for it in limits) / 1e9 for key in
+                                   ("read_bytes_per_s", "product_flops_per_s", "byte_macs_per_s_one_thread"))
+            rate = ours[2] / ours[1] / 1e9
             print(f"{kind} | {PREFILL / ours[0]:.0f}, {PREFILL / theirs[0]:.0f}, {theirs[0] / ours[0]:.2f} | {1 / ours[1]:.1f}, "
-                  f"{1 / theirs[1]:.1f}, {theirs[1] / ours[1]:.2f} | {ours[2] / ours[1] / 1e9:.1f} | {statistics.median(read) / 1e9:.1f}", flush=True)
+                  f"{1 / theirs[1]:.1f}, {theirs[1] / ours[1]:.2f} | {rate:.1f}, {read:.1f}, {rate / read:.2f} | {product:.0f}, {2 * byte:.0f}", flush=True)
 
 
 main()

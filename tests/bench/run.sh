@@ -15,7 +15,7 @@ for _ in $(seq 60); do
 done
 [ -n "${quiet:-}" ] || echo "NOT QUIET: another load runs on this machine; ratios may hold, rates do not"
 
-"$build/tests/bench/bench_ceilings" "$(nproc)"
+"$build/tests/bench_ceilings" "$(nproc)"
 case $name in
   gemm | kernels) "$build/tests/bench/bench_$name" "$@" ;;
   train_gpt2) python3 "$here/train_gpt2.py" --build "$build" "$@" ;;

@@ -78,7 +78,7 @@ for python in pythons:
 
 rounds = []
 for index in range(args.rounds):
-    ceilings, _ = run([str(build / "tests/bench/bench_ceilings"), str(args.threads)])
+    ceilings, _ = run([str(build / "tests/bench_ceilings"), str(args.threads)])
     floor = flops / ceilings["product_flops_per_s"] + 28 * parameters / ceilings["triad_bytes_per_s"]
     ours = tessera()
     theirs = {python: torch(python) for python in peers}
