@@ -78,10 +78,11 @@ class Llama:
 
 def log_probabilities(logits, ids):
     """Of ids[1:], from the logits before them."""
-    rows = logits[:-1].astype(np.float64)
-    most = rows.max(axis=1)
-    total = most + np.log(np.exp(rows - most[:, None]).sum(axis=1))
-    return rows[np.arange(len(rows)), ids[1:]] - total
+    found = []
+    for row, token in zip(logits, ids[1:]):
+        most = row.max()
+        found.append(float(row[token] - most) - np.log(np.exp(row - most).sum(dtype=np.float64)))
+    return np.array(found)
 
 
 def quantized(source, folder, kind, pure=True):
