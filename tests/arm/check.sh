@@ -34,7 +34,7 @@ export compiler launcher objects
 
 kernels=runtime/backends/cpu/kernels
 shared=(graph/base/{dtype,quote,status,text}.cc graph/base/blocks/*.cc tests/arm/targets.cc
-  "$kernels"/quantized_{codes,gemv,layout,panels,rows,rows_f32}.cc)
+  "$kernels"/quantized_{codes,gemv,grids,layout,panels,rows,rows_f32}.cc)
 callers=("$kernels"/quantize.cc "$kernels"/quantized_matmul*.cc)  # compiled, not run: they need the whole backend
 cases=(tests/main.cc tests/kernels/quantized_rows_test.cc)
 printf '%s\n' "${shared[@]}" "${callers[@]}" "${cases[@]}" tests/arm/products.cc |

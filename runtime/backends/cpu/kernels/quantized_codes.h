@@ -8,9 +8,8 @@
 
 namespace tessera::cpu {
 
-// Codes of one block, x = scale * code, with integer scales multiplied in: iq1_s, iq1_m, iq2_xxs, iq2_xs,
-// iq2_s, iq3_xxs, iq3_s, tq1_0, tq2_0 (256 codes, one scale), nvfp4 (64 codes, a scale for 16), q1_0 (128
-// codes) and q2_0 (64 codes; a scale for 32).
+// Codes of one block, x = scale * code: nvfp4 (64 codes, a scale for 16), q1_0 (128 codes) and q2_0 (64 codes; a
+// scale for 32).
 void decode_signed_codes(DType type, const std::byte* block, int16_t* codes, float* scales);
 
 }  // namespace tessera::cpu

@@ -58,6 +58,33 @@ void dot_panel(const std::byte* rows, int64_t stride, int64_t block_count, const
   hn::StoreU(sink.total, DF(), sums);
 }
 
+// The same for types that are unpacked from rows alone.
+template <class Unpack, class Sink>
+void dot_rows(const std::byte* rows, int64_t stride, int64_t block_count, const std::byte* x, float* sums,
+              const std::byte* next) {
+  constexpr int64_t kBlockBytes = Unpack::kBlockBytes, kAheadBlocks = 2;
+  Sink sink{};
+  sink.total = hn::Zero(DF());
+  for (int64_t b = 0; b < block_count; ++b, x += Sink::kActivationBytes) {
+    const int64_t ahead = b + kAheadBlocks;
+    const std::byte* fetched = ahead < block_count ? rows + ahead * kBlockBytes
+                               : next != nullptr   ? next + (ahead - block_count) * kBlockBytes
+                                                   : nullptr;
+    if (fetched != nullptr)
+      for (int64_t lane = 0; lane < kLanes; ++lane) prefetch_bytes(fetched + lane * stride, kBlockBytes);
+    sink.begin(x);
+    Unpack::unpack(rows + b * kBlockBytes, stride, sink);
+    sink.end();
+  }
+  hn::StoreU(sink.total, DF(), sums);
+}
+
+template <class Block, DecodeGrid* kDecode>
+DotPanel* dot_grid(bool wide) {
+  using Unpack = UnpackGrid<Block, kDecode>;
+  return wide ? dot_rows<Unpack, DotWide256> : dot_rows<Unpack, DotSigned256>;
+}
+
 DotPanel* dot_panel_for(const QuantizedLayout& layout) {
   const bool wide = layout.form == DotForm::kWide32 || layout.form == DotForm::kWide256;
   switch (layout.type) {
@@ -76,6 +103,17 @@ DotPanel* dot_panel_for(const QuantizedLayout& layout) {
     case DType::kQ6_K: return dot_panel<UnpackQ6K, DotUnsigned256<true, false>>;
     case DType::kIQ4_XS:
       return wide ? dot_panel<UnpackIq4Xs, DotWide256> : dot_panel<UnpackIq4Xs, DotSigned256>;
+    case DType::kTQ1_0:
+      return wide ? dot_panel<UnpackTq1_0, DotWide256> : dot_panel<UnpackTq1_0, DotSigned256>;
+    case DType::kTQ2_0:
+      return wide ? dot_panel<UnpackTq2_0, DotWide256> : dot_panel<UnpackTq2_0, DotSigned256>;
+    case DType::kIQ1_S: return dot_grid<BlockIq1S, decode_iq1_s>(wide);
+    case DType::kIQ1_M: return dot_grid<BlockIq1M, decode_iq1_m>(wide);
+    case DType::kIQ2_XXS: return dot_grid<BlockIq2Xxs, decode_iq2_xxs>(wide);
+    case DType::kIQ2_XS: return dot_grid<BlockIq2Xs, decode_iq2_xs>(wide);
+    case DType::kIQ2_S: return dot_grid<BlockIq2S, decode_iq2_s>(wide);
+    case DType::kIQ3_XXS: return dot_grid<BlockIq3Xxs, decode_iq3_xxs>(wide);
+    case DType::kIQ3_S: return dot_grid<BlockIq3S, decode_iq3_s>(wide);
     default: return nullptr;
   }
 }

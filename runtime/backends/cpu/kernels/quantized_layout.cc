@@ -35,14 +35,23 @@ constexpr QuantizedLayout kLayouts[] = {
     {DType::kIQ2_S, kS256, 0, false, false, {}},
     {DType::kIQ3_XXS, kS256, 0, false, false, {}},
     {DType::kIQ3_S, kS256, 0, false, false, {}},
-    {DType::kTQ1_0, kS256, 0, false, false, {}},
-    {DType::kTQ2_0, kS256, 0, false, false, {}},
+    {DType::kTQ1_0, kS256, 0, false, false, {{4, 12}, {4, 1}, {2, 1}}},
+    {DType::kTQ2_0, kS256, 0, false, false, {{4, 16}, {2, 1}}},
 };
 
 constexpr QuantizedLayout kWideLayouts[] = {
     {DType::kQ8_0, DotForm::kWide32, 128, false, false, {{2, 1}, {4, 8}}},
     {DType::kIQ4_NL, DotForm::kWide32, 128, false, false, {{2, 1}, {4, 4}}},
     {DType::kIQ4_XS, DotForm::kWide256, 128, false, false, {{2, 1}, {2, 1}, {4, 1}, {4, 32}}},
+    {DType::kIQ1_S, DotForm::kWide256, 128, false, false, {}},
+    {DType::kIQ1_M, DotForm::kWide256, 128, false, false, {}},
+    {DType::kIQ2_XXS, DotForm::kWide256, 128, false, false, {}},
+    {DType::kIQ2_XS, DotForm::kWide256, 128, false, false, {}},
+    {DType::kIQ2_S, DotForm::kWide256, 128, false, false, {}},
+    {DType::kIQ3_XXS, DotForm::kWide256, 128, false, false, {}},
+    {DType::kIQ3_S, DotForm::kWide256, 128, false, false, {}},
+    {DType::kTQ1_0, DotForm::kWide256, 128, false, false, {{4, 12}, {4, 1}, {2, 1}}},
+    {DType::kTQ2_0, DotForm::kWide256, 128, false, false, {{4, 16}, {2, 1}}},
 };
 
 // copy(bytes, offset in rows, offset in the panel) for every unit of the panel.

@@ -35,7 +35,7 @@ struct QuantizedLayout {
   uint8_t offset;        // what unsigned codes are above the values they stand for
   bool has_min;          // x = scale * code + (or -) minimum
   bool half_scales;      // kSigned32: a scale for 16 elements
-  BlockField fields[5];  // none: the type is unpacked row by row and never interleaved
+  BlockField fields[5];  // none: the type is unpacked from rows and never interleaved
 
   bool can_interleave() const { return fields[0].units > 0; }
   bool is_super() const {

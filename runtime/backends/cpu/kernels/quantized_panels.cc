@@ -64,6 +64,19 @@ void unpack_blocks(const std::byte* from, int64_t stride, int64_t count, int64_t
   }
 }
 
+// The same for types that are unpacked from rows alone.
+template <class Unpack, DotForm kForm>
+void unpack_row_blocks(const std::byte* rows, int64_t stride, int64_t count, int64_t block_bytes,
+                       std::byte* out, const std::byte* next) {
+  for (int64_t b = 0; b < count; ++b) {
+    if (next != nullptr)
+      for (int64_t lane = 0; lane < kLanes; ++lane)
+        prefetch_bytes(next + lane * stride + b * Unpack::kBlockBytes, Unpack::kBlockBytes);
+    StoreSink<kForm> sink{out + b * block_bytes};
+    Unpack::unpack(rows + b * Unpack::kBlockBytes, stride, sink);
+  }
+}
+
 template <class Unpack>
 void interleave_blocks(const std::byte* rows, int64_t stride, int64_t count, std::byte* out) {
   for (int64_t b = 0; b < count; ++b)
@@ -73,6 +86,14 @@ void interleave_blocks(const std::byte* rows, int64_t stride, int64_t count, std
 template <class Unpack, DotForm kForm>
 constexpr PanelFunctions functions_of() {
   return {unpack_blocks<Unpack, kForm>, interleave_blocks<Unpack>};
+}
+
+template <class Block, DecodeGrid* kDecode>
+PanelFunctions functions_of_grid(bool wide) {
+  using Unpack = UnpackGrid<Block, kDecode>;
+  return {
+      wide ? unpack_row_blocks<Unpack, DotForm::kWide256> : unpack_row_blocks<Unpack, DotForm::kSigned256>,
+      nullptr};
 }
 
 PanelFunctions panel_functions(DType type, DotForm form) {
@@ -96,6 +117,19 @@ PanelFunctions panel_functions(DType type, DotForm form) {
     case DType::kIQ4_XS:
       return wide ? functions_of<UnpackIq4Xs, DotForm::kWide256>()
                   : functions_of<UnpackIq4Xs, DotForm::kSigned256>();
+    case DType::kTQ1_0:
+      return wide ? functions_of<UnpackTq1_0, DotForm::kWide256>()
+                  : functions_of<UnpackTq1_0, DotForm::kSigned256>();
+    case DType::kTQ2_0:
+      return wide ? functions_of<UnpackTq2_0, DotForm::kWide256>()
+                  : functions_of<UnpackTq2_0, DotForm::kSigned256>();
+    case DType::kIQ1_S: return functions_of_grid<BlockIq1S, decode_iq1_s>(wide);
+    case DType::kIQ1_M: return functions_of_grid<BlockIq1M, decode_iq1_m>(wide);
+    case DType::kIQ2_XXS: return functions_of_grid<BlockIq2Xxs, decode_iq2_xxs>(wide);
+    case DType::kIQ2_XS: return functions_of_grid<BlockIq2Xs, decode_iq2_xs>(wide);
+    case DType::kIQ2_S: return functions_of_grid<BlockIq2S, decode_iq2_s>(wide);
+    case DType::kIQ3_XXS: return functions_of_grid<BlockIq3Xxs, decode_iq3_xxs>(wide);
+    case DType::kIQ3_S: return functions_of_grid<BlockIq3S, decode_iq3_s>(wide);
     default: return {};
   }
 }
@@ -158,7 +192,7 @@ void PanelUnpacker::unpack(int64_t row, int64_t block_begin, int64_t block_count
 // Without a vector unpacker. A block of the file may be several unpacked ones.
 void PanelUnpacker::unpack_rows(int64_t row, int64_t block_begin, int64_t block_count, std::byte* out) const {
   const int64_t elements = info(w_.type).block_elements, split = elements / layout_.elements();
-  int16_t codes[256];
+  int16_t codes[128];
   float scales[4];
   for (int64_t lane = 0; lane < lanes_; ++lane) {
     const std::byte* blocks = w_.data + std::min(row + lane, w_.N - 1) * row_bytes_;

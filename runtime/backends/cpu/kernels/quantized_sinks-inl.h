@@ -18,6 +18,7 @@
 
 #include "runtime/backends/cpu/kernels/quantized_dot_32-inl.h"
 #include "runtime/backends/cpu/kernels/quantized_unpack_32-inl.h"
+#include "runtime/backends/cpu/kernels/quantized_unpack_iq-inl.h"
 #include "runtime/backends/cpu/kernels/quantized_unpack_k-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -22,10 +22,6 @@ HWY_INLINE V8 load_table(const void* values) {
   return hn::LoadDup128(D8(), static_cast<const uint8_t*>(values));
 }
 
-// Four units, of one group or of several that share bytes.
-struct Units {
-  V8 u[4];
-};
 HWY_INLINE Units load_units(const std::byte* p) {
   return {{load_bytes(p), load_bytes(p + kVectorBytes), load_bytes(p + 2 * kVectorBytes),
            load_bytes(p + 3 * kVectorBytes)}};

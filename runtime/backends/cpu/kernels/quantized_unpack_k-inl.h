@@ -209,6 +209,73 @@ struct UnpackQ6K {
   }
 };
 
+// Three values: codes 0 to 2 stand for -1, 0 and 1, without integer scales.
+template <class Sink>
+HWY_INLINE void emit_ternary(int g, const Units& codes, Sink& sink) {
+  sink.scaled_group(g, map_units(codes, [](V8 v) HWY_ATTR { return hn::Sub(v, hn::Set(D8(), 1)); }),
+                    hn::Set(D16(), 1));
+}
+
+struct UnpackTq2_0 {
+  static constexpr int64_t kBlockBytes = sizeof(BlockTq2_0);
+  static HWY_INLINE void interleave(const std::byte* rows, int64_t stride, std::byte* out) {
+    out = interleave_field<4, 16>(rows, stride, out);
+    interleave_field<2, 1>(rows + 64, stride, out);
+  }
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
+    for (int i = 0; i < 4; ++i) {
+      const Units codes = load_units(panel + 4 * i * kVectorBytes);
+      const int g = i / 2 * 8 + i % 2;
+      emit_ternary(g, mask_units_right<0>(codes, 3), sink);
+      emit_ternary(g + 2, mask_units_right<2>(codes, 3), sink);
+      emit_ternary(g + 4, mask_units_right<4>(codes, 3), sink);
+      emit_ternary(g + 6, mask_units_right<6>(codes, 3), sink);
+    }
+    sink.scale(load_f16(panel + 64 * kLanes));
+  }
+};
+
+// Bytes of five trits, of which trits are taken one after another: the first is 3 * byte / 256, and the rest of that
+// division the byte of the others.
+struct Trits {
+  V16 even, odd;
+  HWY_INLINE explicit Trits(V8 bytes)
+      : even(hn::And(hn::BitCast(D16(), bytes), hn::Set(D16(), 0xff))),
+        odd(hn::And(hn::BitCast(D16(), shift_bytes_right<8>(bytes)), hn::Set(D16(), 0xff))) {}
+  HWY_INLINE V8 take() {
+    const D16 d;
+    const V16 three = hn::Set(d, 3), low = hn::Set(d, 0xff);
+    const V16 a = hn::Mul(even, three), b = hn::Mul(odd, three);
+    even = hn::And(a, low);
+    odd = hn::And(b, low);
+    return hn::BitCast(D8(), hn::Or(hn::ShiftRight<8>(a), hn::AndNot(low, b)));
+  }
+};
+
+struct UnpackTq1_0 {
+  static constexpr int64_t kBlockBytes = sizeof(BlockTq1_0);
+  static HWY_INLINE void interleave(const std::byte* rows, int64_t stride, std::byte* out) {
+    out = interleave_field<4, 12>(rows, stride, out);
+    out = interleave_field<4, 1>(rows + 48, stride, out);
+    interleave_field<2, 1>(rows + 52, stride, out);
+  }
+  template <class Sink>
+  static HWY_INLINE void unpack(const std::byte* panel, Sink& sink) {
+    for (int i = 0; i < 3; ++i) {
+      const Units bytes = load_units(panel + 4 * i * kVectorBytes);
+      Trits trits[4] = {Trits(bytes.u[0]), Trits(bytes.u[1]), Trits(bytes.u[2]), Trits(bytes.u[3])};
+      for (int n = 0; n < 5; ++n)
+        emit_ternary(i < 2 ? 2 * n + i : 10 + n,
+                     Units{{trits[0].take(), trits[1].take(), trits[2].take(), trits[3].take()}}, sink);
+    }
+    Trits last(load_bytes(panel + 48 * kLanes));
+    const V8 u0 = last.take(), u1 = last.take(), u2 = last.take(), u3 = last.take();
+    emit_ternary(15, Units{{u0, u1, u2, u3}}, sink);
+    sink.scale(load_f16(panel + 52 * kLanes));
+  }
+};
+
 struct UnpackIq4Xs {
   static constexpr int64_t kBlockBytes = sizeof(BlockIq4Xs);
   static HWY_INLINE void interleave(const std::byte* rows, int64_t stride, std::byte* out) {

@@ -249,8 +249,13 @@ HWY_INLINE hn::Vec<D> load_every_fourth(D d, const std::byte* rows, int64_t stri
   }
 }
 
+// Four units, of one group or of several that share bytes.
+struct Units {
+  V8 u[4];
+};
+
 // 16 bytes of each row, rows `stride` bytes apart, as four vectors with a lane for each row.
-HWY_INLINE void interleave_16_bytes(const std::byte* rows, int64_t stride, std::byte* out) {
+HWY_INLINE Units interleave_units_of_16(const std::byte* rows, int64_t stride) {
   const hn::Repartition<double, D8> d64;
   const D8 d;
   const VF r0 = hn::BitCast(DF(), load_every_fourth(d, rows, stride)),
@@ -261,10 +266,15 @@ HWY_INLINE void interleave_16_bytes(const std::byte* rows, int64_t stride, std::
   const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(DF(), r0, r1));
   const auto low23 = hn::BitCast(d64, hn::InterleaveLower(DF(), r2, r3));
   const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(DF(), r2, r3));
-  store_bytes(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), out);
-  store_bytes(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), out + kVectorBytes);
-  store_bytes(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), out + 2 * kVectorBytes);
-  store_bytes(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), out + 3 * kVectorBytes);
+  return {{hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)),
+           hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)),
+           hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)),
+           hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23))}};
+}
+HWY_INLINE void interleave_16_bytes(const std::byte* rows, int64_t stride, std::byte* out) {
+  const Units units = interleave_units_of_16(rows, stride);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) store_bytes(units.u[i], out + i * kVectorBytes);
 }
 
 template <int kBytes>
