@@ -1,5 +1,6 @@
 // Checkpoint folder:
-//   manifest        envelope + index (schema/checkpoint.fbs): step, values, each tensor's place and xxh3
+//   manifest        envelope + index (schema/checkpoint.fbs): step, values, each tensor's place and xxh3, and the
+//                   xxh3 of parameters that are left out
 //   shard-00000…    the tensors' bytes, each tensor whole and 64-byte aligned
 //
 // Saving to F writes everything to F.saving, fsyncs files and folder, and exchanges the two names in one step
@@ -22,7 +23,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "graph/base/hash.h"
 #include "graph/base/text.h"
 #include "serialize/atomic_file.h"
 #include "serialize/envelope.h"
@@ -42,6 +45,8 @@ struct CheckpointFiles {
 namespace {
 
 constexpr std::string_view kWhat = "checkpoint manifest";
+// Of a manifest that names a base: readers of earlier ones would miss parameters.
+constexpr uint32_t kBaseVersion = 3;
 
 std::string shard_name(size_t index) {
   std::string digits = std::to_string(index);
@@ -178,15 +183,34 @@ Status write_manifest(const std::string& path, const CheckpointInfo& info,
   auto values = write_key_values(builder, info.values);
   auto stored_tensors = builder.CreateVector(tensors);
   auto sizes = builder.CreateVector(shard_bytes.data(), shard_bytes.size());
-  file::FinishCheckpointBuffer(builder,
-                               file::CreateCheckpoint(builder, info.step, values, stored_tensors, sizes));
+  flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<file::BaseTensor>>> base;
+  if (!info.base.empty()) {
+    std::vector<flatbuffers::Offset<file::BaseTensor>> entries;
+    for (const BaseTensor& it : info.base) {
+      auto name = builder.CreateString(it.name);
+      entries.push_back(file::CreateBaseTensor(builder, name, write_type(builder, it.type), it.xxh3));
+    }
+    base = builder.CreateVector(entries);
+  }
+  file::FinishCheckpointBuffer(
+      builder, file::CreateCheckpoint(builder, info.step, values, stored_tensors, sizes, base));
   const std::span<const std::byte> index = finished_bytes(builder);
-  const Envelope envelope =
-      make_envelope(kCheckpointMagic, sizeof(Envelope) + index.size(), sizeof(Envelope), index);
+  const Envelope envelope = make_envelope(kCheckpointMagic, sizeof(Envelope) + index.size(), sizeof(Envelope),
+                                          index, info.base.empty() ? 1 : kBaseVersion);
   TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
   TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(&envelope, 1))));
   TSR_RETURN_IF_ERROR(file.append(index));
   return file.commit();
+}
+
+// kCorrupt where a name is given twice, here or among the tensors.
+Status check_base(std::span<const BaseTensor> base, std::span<const TensorRecord> records) {
+  std::unordered_set<std::string_view> names;
+  for (const TensorRecord& record : records) names.insert(record.name);
+  for (const BaseTensor& it : base)
+    if (!names.insert(it.name).second)
+      return Status(StatusCode::kCorrupt, format("two tensors are named '{}'", it.name));
+  return {};
 }
 
 Status write_contents(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read) {
@@ -219,6 +243,7 @@ Status write_contents(const std::string& folder, const CheckpointInfo& info, con
   }
   TSR_RETURN_IF_ERROR(close_shard());
   TSR_RETURN_IF_ERROR(check_records(records));  // a name given twice
+  TSR_RETURN_IF_ERROR(check_base(info.base, records));
   TSR_RETURN_IF_ERROR(write_manifest(folder + "/manifest", info, records, shard_bytes));
   return sync_folder(folder);
 }
@@ -258,6 +283,15 @@ Result<std::shared_ptr<CheckpointFiles>> read_files(const std::string& folder, C
     files->records.push_back(std::move(record));
   }
   TSR_RETURN_IF_ERROR(check_records(files->records));
+  for (size_t i = 0; i < size_of(checkpoint->base()); ++i) {
+    const file::BaseTensor& stored = *checkpoint->base()->Get(static_cast<uint32_t>(i));
+    TSR_RETURN_IF_ERROR(reader.take_table());
+    BaseTensor& it = info.base.emplace_back();
+    TSR_ASSIGN_OR_RETURN(it.name, reader.text(stored.name()));
+    TSR_ASSIGN_OR_RETURN(it.type, reader.type(*stored.type(), 0));
+    it.xxh3 = stored.xxh3();
+  }
+  TSR_RETURN_IF_ERROR(check_base(info.base, files->records));
   for (const TensorRecord& record : files->records) files->by_name.emplace(record.name, &record);
   return files;
 }
@@ -289,6 +323,16 @@ Status check_checkpoint_folder(const std::string& folder_as_given) {
   SavingFolder saving(folder + ".saving");
   TSR_RETURN_IF_ERROR(saving.open_empty());
   return AtomicFile::check(saving.path() + "/manifest");
+}
+
+uint64_t base_fingerprint(std::span<const BaseTensor> base) {
+  Hash hash;
+  for (const BaseTensor& it : base) {
+    hash.add(it.name);
+    hash.add(to_text(it.type));
+    hash.add(it.xxh3);
+  }
+  return hash.value();
 }
 
 Result<CheckpointReader> CheckpointReader::open(const std::string& folder_as_given) {

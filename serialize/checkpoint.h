@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,11 +16,23 @@
 
 namespace tessera {
 
+// BaseTensor: a parameter that a training left as its model has it. A checkpoint holds this of it, not its values.
+struct BaseTensor {
+  std::string name;
+  TensorType type;
+  uint64_t xxh3 = 0;  // of the contents
+  bool operator==(const BaseTensor&) const = default;
+};
+
 struct CheckpointInfo {
   int64_t step = 0;
   std::map<std::string, std::string> values;  // data position, RNG seed, schedule, options: as text
   std::vector<std::pair<std::string, TensorType>> tensors;  // parameters and state, in stored order
+  std::vector<BaseTensor> base;                             // the model's other parameters
 };
+
+// One number for names, types, shapes and contents of all of them.
+uint64_t base_fingerprint(std::span<const BaseTensor> base);
 
 // Reads one tensor at a time, so that peak memory is one copy of the largest tensor.
 using ReadTensor = std::function<Status(std::string_view name, std::span<std::byte> out)>;

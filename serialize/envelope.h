@@ -25,8 +25,8 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == 64);
 
-inline constexpr uint32_t kFileVersion =
-    2;  // 1: plans without chunks, kept gathers, offload and zig-zag orders
+// 1: plans without chunks, kept gathers, offload and zig-zag orders; 2: checkpoints that hold every parameter
+inline constexpr uint32_t kFileVersion = 3;
 inline constexpr int64_t kDataAlignment = 64;
 inline constexpr std::string_view kModelMagic = "TSRMODEL", kCheckpointMagic = "TSRCHKPT",
                                   kPlanMagic = "TSRPLAN1";

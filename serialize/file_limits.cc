@@ -90,6 +90,7 @@ uint64_t index_bytes_bound(const Model& model) {
 uint64_t index_bytes_bound(const CheckpointInfo& checkpoint) {
   uint64_t index = kIndexTableBytes + texts_bytes(checkpoint.values);
   for (const auto& [name, type] : checkpoint.tensors) index += record_bytes(name, type);
+  for (const BaseTensor& it : checkpoint.base) index += record_bytes(it.name, it.type);
   return index;
 }
 

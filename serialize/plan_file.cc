@@ -18,6 +18,7 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
 constexpr std::string_view kWhat = "plan file";
+constexpr uint32_t kFullPlanVersion = 2;  // of a plan with decisions that format 1 lacks
 
 Status wrong(std::string message) { return Status(StatusCode::kCorrupt, "plan: " + std::move(message)); }
 
@@ -341,7 +342,7 @@ Result<std::vector<std::byte>> plan_to_bytes(const Plan& plan) {
                                 offload_offset, zigzag_offset, prefetch));
   const std::span<const std::byte> index = finished_bytes(builder);
   const Envelope envelope = make_envelope(kPlanMagic, sizeof(Envelope) + index.size(), sizeof(Envelope),
-                                          index, decides_more(plan) ? kFileVersion : 1);
+                                          index, decides_more(plan) ? kFullPlanVersion : 1);
   const auto header = std::as_bytes(std::span(&envelope, 1));
   std::vector<std::byte> bytes(header.begin(), header.end());
   bytes.insert(bytes.end(), index.begin(), index.end());

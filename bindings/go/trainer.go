@@ -102,7 +102,7 @@ func CheckCheckpointFolder(folder string) error {
 	return failure(raw.Tsr_trainer_check_folder(folder))
 }
 
-// Resume goes on from a checkpoint.
+// Resume goes on from a checkpoint. Parameters that did not train are not in it: the model has to be the same.
 func (t *Trainer) Resume(folder string) error {
 	if err := noNUL("folder", folder); err != nil {
 		return err

@@ -1,6 +1,8 @@
 // Trainer::save and Trainer::resume. A checkpoint holds whole tensors by name and the trainer's few numbers;
-// nothing in it depends on devices or plan.
+// nothing in it depends on devices or plan. Of parameters that no step changes it holds the hashes alone: they come
+// from the model again.
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include "capi/engine/adapters.h"
@@ -30,6 +32,7 @@ bool widens(const TensorType& from, const TensorType& to) {
   return from.dtype == DType::kBF16 && to == TensorType{DType::kF32, from.shape};
 }
 
+constexpr std::string_view kBasePath = "base_path";
 constexpr std::string_view kRank = "adapter_rank", kAlpha = "adapter_alpha", kOn = "adapter_on";
 
 std::string value_of(const CheckpointInfo& info, std::string_view key) {
@@ -37,8 +40,29 @@ std::string value_of(const CheckpointInfo& info, std::string_view key) {
   return found == info.values.end() ? "" : found->second;
 }
 
+std::string hash_text(uint64_t hash) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return digits;
+}
+
+bool has_tensor(const CheckpointInfo& info, std::string_view name) {
+  return std::ranges::any_of(info.tensors, [&](const auto& tensor) { return tensor.first == name; });
+}
+
+bool has_base(const CheckpointInfo& info, std::string_view name) {
+  return std::ranges::any_of(info.base, [&](const BaseTensor& tensor) { return tensor.name == name; });
+}
+
+// "the model that was trained, base.gguf"
+std::string model_text(const CheckpointInfo& info) {
+  const std::string path = value_of(info, kBasePath);
+  return "the model that was trained" + (path.empty() ? "" : ", " + path);
+}
+
 bool has_adapters(const CheckpointInfo& info) {
-  return std::ranges::any_of(info.tensors, [](const auto& tensor) { return is_adapter_name(tensor.first); });
+  return std::ranges::any_of(info.tensors, [](const auto& it) { return is_adapter_name(it.first); }) ||
+         std::ranges::any_of(info.base, [](const BaseTensor& it) { return is_adapter_name(it.name); });
 }
 
 // "rank 8 and alpha 16"; files written before they held the rank say less.
@@ -69,10 +93,8 @@ Status check_adapters(const CheckpointInfo& found, const CheckpointInfo& wanted)
                        adapters_text(found), adapters_text(wanted)));
 }
 
-// `parameters_only`: to evaluate, whatever the checkpoint was trained with.
-Status check_agreement(const CheckpointInfo& found, const CheckpointInfo& wanted, bool parameters_only) {
+Status check_settings(const CheckpointInfo& found, const CheckpointInfo& wanted) {
   for (const std::string_view key : kMustAgree) {
-    if (parameters_only) break;
     const auto theirs = found.values.find(std::string(key)), ours = wanted.values.find(std::string(key));
     if (theirs != found.values.end() && theirs->second == ours->second) continue;
     if (key == "data")  // fingerprints, which mean nothing to people
@@ -86,8 +108,15 @@ Status check_agreement(const CheckpointInfo& found, const CheckpointInfo& wanted
                "'{}' says",
                key, theirs == found.values.end() ? "" : theirs->second, ours->second, key));
   }
-  TSR_RETURN_IF_ERROR(check_adapters(found, wanted));
-  for (const auto& [name, type] : wanted.tensors) {
+  return {};
+}
+
+// `parameters_only`: to evaluate, whatever the checkpoint was trained with.
+Status check_tensors(const CheckpointInfo& found, const CheckpointInfo& wanted, bool parameters_only) {
+  std::vector<std::pair<std::string, TensorType>> all = wanted.tensors;
+  for (const BaseTensor& it : wanted.base) all.emplace_back(it.name, it.type);
+  for (const auto& [name, type] : all) {
+    if (has_base(found, name)) continue;
     const auto same = std::find_if(found.tensors.begin(), found.tensors.end(),
                                    [&](const auto& other) { return other.first == name; });
     if (same == found.tensors.end())
@@ -105,9 +134,9 @@ Status check_agreement(const CheckpointInfo& found, const CheckpointInfo& wanted
                stored_otherwise ? "; option 'weights' says how parameters are stored, wanted as it was then"
                                 : ""));
   }
-  if (!parameters_only && found.tensors.size() != wanted.tensors.size())
-    return Status(StatusCode::kInvalidArgument, format("the checkpoint has {} tensors, this trainer {}",
-                                                       found.tensors.size(), wanted.tensors.size()));
+  if (const size_t count = found.tensors.size() + found.base.size(); !parameters_only && count != all.size())
+    return Status(StatusCode::kInvalidArgument,
+                  format("the checkpoint has {} tensors, this trainer {}", count, all.size()));
   return {};
 }
 
@@ -132,7 +161,13 @@ CheckpointInfo Trainer::checkpoint_info() const {
   info.values["steps"] = to_text(settings_.rate.steps);
   info.values["warmup"] = to_text(settings_.rate.warmup);
   info.values["strategy"] = running_->record().entries[0].plan.strategy;
-  info.tensors = running_->parameters();
+  for (const auto& [name, type] : running_->parameters()) {
+    if (is_left_out(name))
+      info.base.push_back({name, type, 0});
+    else
+      info.tensors.emplace_back(name, type);
+  }
+  if (!info.base.empty() && !base_.path().empty()) info.values[std::string(kBasePath)] = base_.path();
   info.tensors.insert(info.tensors.end(), running_->states().begin(), running_->states().end());
   return info;
 }
@@ -151,43 +186,109 @@ Result<std::string> checkpoint_json(const std::string& folder) {
   if (rank && alpha) adapters = {{"rank", *rank}, {"alpha", *alpha}, {"on", value_of(info, kOn)}};
   Json values = Json::object();
   for (const auto& [key, value] : info.values) values[key] = value;
-  const Json all = {{"step", info.step}, {"values", values}, {"adapters", adapters}, {"tensors", tensors}};
+  Json base = nullptr;
+  if (!info.base.empty()) {
+    int64_t size = 0;
+    for (const BaseTensor& it : info.base) size += bytes(it.type);
+    base = {{"path", value_of(info, kBasePath)},
+            {"tensors", info.base.size()},
+            {"bytes", size},
+            {"fingerprint", hash_text(base_fingerprint(info.base))}};
+  }
+  const Json all = {
+      {"step", info.step}, {"values", values}, {"adapters", adapters}, {"base", base}, {"tensors", tensors}};
   return dump(all);
 }
 
 Status Trainer::save(const std::string& folder) {
   cancelled_ = false;
   TSR_RETURN_IF_ERROR(check_values());
-  return save_checkpoint(
-      folder, checkpoint_info(), [this](std::string_view name, std::span<std::byte> out) -> Status {
-        if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the folder is as it was");
-        return running_->session().read_into(name, out);
-      });
+  CheckpointInfo info = checkpoint_info();
+  std::vector<std::string> left_out;
+  for (const BaseTensor& it : info.base) left_out.push_back(it.name);
+  TSR_ASSIGN_OR_RETURN(info.base, base_.hashed(left_out, running_->threads(), cancelled_));
+  return save_checkpoint(folder, info, [this](std::string_view name, std::span<std::byte> out) -> Status {
+    if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the folder is as it was");
+    return running_->session().read_into(name, out);
+  });
 }
 
 Status Trainer::check_folder(const std::string& folder) { return check_checkpoint_folder(folder); }
 
+Status Trainer::check_base(const CheckpointInfo& found) const {
+  for (const BaseTensor& it : found.base) {
+    const auto refused = [&](const std::string& why, const std::string& wanted) {
+      return Status(StatusCode::kInvalidArgument,
+                    format("the checkpoint leaves out parameter '{}' {}, {}: wanted {}", it.name,
+                           to_text(it.type), why, wanted));
+    };
+    const bool is_here =
+        std::ranges::any_of(running_->parameters(), [&](const auto& own) { return own.first == it.name; });
+    if (!is_here && settings_.evaluate_only) continue;
+    if (!is_here) return refused("which this model has not", model_text(found));
+    if (!settings_.evaluate_only && !frozen_.contains(it.name))
+      return refused("which did not train then and trains here", "option 'frozen' as it was then");
+    const HostTensor* given = base_.find(it.name);
+    if (given == nullptr) return refused("of which this model has no values", model_text(found));
+    if (given->type != it.type)
+      return refused(format("which is {} in this model", to_text(given->type)), model_text(found));
+  }
+  return {};
+}
+
+Status Trainer::check_base_contents(const CheckpointInfo& found) {
+  std::vector<std::string> names;
+  std::vector<const BaseTensor*> wanted;
+  for (const BaseTensor& it : found.base) {
+    if (base_.find(it.name) == nullptr) continue;  // of an evaluation that does without
+    names.push_back(it.name);
+    wanted.push_back(&it);
+  }
+  TSR_ASSIGN_OR_RETURN(const std::vector<BaseTensor> own,
+                       base_.hashed(names, running_->threads(), cancelled_));
+  for (size_t i = 0; i < own.size(); ++i)
+    if (own[i] != *wanted[i])
+      return Status(
+          StatusCode::kInvalidArgument,
+          format(
+              "the checkpoint is of a training on another base: parameter '{}' {} has other contents in this "
+              "model (xxh3 {}, in the checkpoint {}): wanted {}",
+              own[i].name, to_text(own[i].type), hash_text(own[i].xxh3), hash_text(wanted[i]->xxh3),
+              model_text(found)));
+  return {};
+}
+
+// Takes the value that the checkpoint has or, where it leaves the parameter out, the model's.
+Status Trainer::take(const CheckpointReader& checkpoint, std::string_view name, const TensorType& type) {
+  const CheckpointInfo& found = checkpoint.info();
+  if (has_base(found, name)) return base_.is_replaced(name) ? write(name, *base_.find(name)) : Status();
+  // The checkpoint is of a run without loss scaling: the factor starts over.
+  if (name.starts_with("loss_scaling.") && !has_tensor(found, name))
+    return running_->session().write(name, HostTensor::zeros(type, nullptr));
+  TSR_ASSIGN_OR_RETURN(HostTensor value, checkpoint.read(name));
+  if (widens(value.type, type)) value = widened_to_f32(value);
+  if (base_.is_own(name, value) && !base_.is_replaced(name)) return {};
+  return write(name, value);
+}
+
 Status Trainer::resume(const std::string& folder) {
+  cancelled_ = false;
   TSR_ASSIGN_OR_RETURN(const CheckpointReader checkpoint, CheckpointReader::open(folder));
-  TSR_RETURN_IF_ERROR(check_agreement(checkpoint.info(), checkpoint_info(), settings_.evaluate_only));
-  TSR_ASSIGN_OR_RETURN(const int64_t position, number(checkpoint.info(), "position"));
-  TSR_ASSIGN_OR_RETURN(const int64_t skipped, number(checkpoint.info(), "skipped"));
+  const CheckpointInfo& found = checkpoint.info();
+  const CheckpointInfo wanted = checkpoint_info();
+  if (!settings_.evaluate_only) TSR_RETURN_IF_ERROR(check_settings(found, wanted));
+  TSR_RETURN_IF_ERROR(check_adapters(found, wanted));
+  TSR_RETURN_IF_ERROR(check_base(found));
+  TSR_RETURN_IF_ERROR(check_tensors(found, wanted, settings_.evaluate_only));
+  TSR_ASSIGN_OR_RETURN(const int64_t position, number(found, "position"));
+  TSR_ASSIGN_OR_RETURN(const int64_t skipped, number(found, "skipped"));
+  TSR_RETURN_IF_ERROR(check_base_contents(found));
   if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
   weights_invalid_ = true;
-  for (const auto& [name, type] : checkpoint_info().tensors) {
-    // The checkpoint is of a run without loss scaling: the factor starts over.
-    if (name.starts_with("loss_scaling.") &&
-        std::ranges::none_of(checkpoint.info().tensors,
-                             [&](const auto& saved) { return saved.first == name; })) {
-      TSR_RETURN_IF_ERROR(running_->session().write(name, HostTensor::zeros(type, nullptr)));
-      continue;
-    }
-    TSR_ASSIGN_OR_RETURN(HostTensor value, checkpoint.read(name));
-    if (widens(value.type, type)) value = widened_to_f32(value);
-    TSR_RETURN_IF_ERROR(running_->session().write(name, value));
-  }
+  for (const auto* tensors : {&running_->parameters(), &running_->states()})
+    for (const auto& [name, type] : *tensors) TSR_RETURN_IF_ERROR(take(checkpoint, name, type));
   weights_invalid_ = false;
-  step_ = checkpoint.info().step;
+  step_ = found.step;
   position_ = position;
   skipped_ = skipped;
   return {};

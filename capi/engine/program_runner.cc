@@ -22,7 +22,6 @@ std::vector<std::pair<std::string, TensorType>> types_of(const Program& program,
   return {types.begin(), types.end()};
 }
 
-// As many as kernels may use.
 size_t threads_of(Runtime& runtime) {
   const tsr_host_api& host = runtime.registry().host();
   return static_cast<size_t>(std::max(1, host.thread_count(host.host)));
@@ -104,6 +103,8 @@ Status ProgramRunner::write_parameters(const SharedModel& model, uint64_t seed) 
   };
   return make_ahead<HostTensor>(names.size(), threads_of(*prepared_->runtime), make, use);
 }
+
+size_t ProgramRunner::threads() const { return threads_of(*prepared_->runtime); }
 
 bool ProgramRunner::has_entry(std::string_view entry) const {
   return program().find_entry(0, entry) != nullptr;

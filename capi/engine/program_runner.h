@@ -64,6 +64,7 @@ class ProgramRunner {
   const std::vector<std::pair<std::string, TensorType>>& parameters() const { return parameters_; }
   const std::vector<std::pair<std::string, TensorType>>& states() const { return states_; }
 
+  size_t threads() const;  // as many as kernels may use
   Session& session() { return *session_; }
   std::string trace_json();  // what ran since the last call
   const PlanRecord& record() const { return *prepared_->record; }

@@ -8,6 +8,7 @@
 
 #include "capi/engine/initialize.h"
 #include "capi/engine/report.h"
+#include "graph/analysis/read_only_parameters.h"
 #include "graph/base/text.h"
 #include "graph/transform/precision.h"
 #include "serialize/file_limits.h"
@@ -81,6 +82,18 @@ void warn_of_widening(const Graph& model, std::span<const std::string> widened, 
           widened.size(), to_text(first.dtype), bytes_text(wide), bytes_text(stored)));
 }
 
+// Names of the parameters that an instruction writes to.
+std::set<std::string> written_parameters(const Program& program) {
+  std::set<std::string> names;
+  for (const RankProgram& rank : program.ranks) {
+    const std::vector<bool> written = find_written_slots(rank);
+    for (const Binding& binding : rank.parameters)
+      for (const Piece& piece : binding.pieces)
+        if (written[static_cast<size_t>(piece.at.slot)]) names.insert(binding.name);
+  }
+  return names;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtime,
@@ -113,6 +126,11 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
   const bool own_seed = options.find("seed") != options.end();
   TSR_ASSIGN_OR_RETURN(trainer->running_, ProgramRunner::create(std::move(prepared), session, model,
                                                                 own_seed ? settings.seed : model->seed()));
+  const Graph& step = *trainer->running_->record().entries.front().graph;
+  trainer->index_inputs_ = index_inputs(step);
+  for (const TensorId id : step.tensors_of_kind(TensorKind::kParameter))
+    if (step.tensor(id).trainable) trainer->trained_.insert(step.tensor(id).name);
+  TSR_RETURN_IF_ERROR(trainer->find_base(*model));
   TSR_RETURN_IF_ERROR(check_storable(trainer->checkpoint_info()));
 
   if (dataset) {
@@ -128,13 +146,21 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
             trainer->running_->feed(entry, "positions", view(positions, settings.batch, seq)));
   }
   trainer->dataset_ = std::move(dataset);
-  const Graph& step = *trainer->running_->record().entries.front().graph;
-  trainer->index_inputs_ = index_inputs(step);
-  for (const TensorId id : step.tensors_of_kind(TensorKind::kParameter))
-    if (step.tensor(id).trainable) trainer->trained_.insert(step.tensor(id).name);
   if (!settings.evaluate_only)
     warn_of_widening(forward, trainer->widened_parameters(forward), runtime->log());
   return trainer;
+}
+
+Status Trainer::find_base(const SharedModel& model) {
+  const std::set<std::string> written = written_parameters(running_->prepared()->executable->program());
+  std::vector<std::string> names;
+  for (const auto& [name, type] : running_->parameters()) {
+    const bool is_frozen = !trained_.contains(name) && !written.contains(name);
+    if (is_frozen) frozen_.insert(name);
+    if (is_frozen || settings_.evaluate_only) names.push_back(name);
+  }
+  TSR_ASSIGN_OR_RETURN(base_, BaseParameters::of(model, names));
+  return {};
 }
 
 Status Trainer::check_feed(std::string_view input, const HostTensor& value) const {
@@ -395,6 +421,12 @@ Result<HostTensor> Trainer::read(std::string_view name) {
   return running_->session().read(name);
 }
 
+Status Trainer::write(std::string_view name, const HostTensor& value) {
+  TSR_RETURN_IF_ERROR(running_->session().write(name, value));
+  base_.note(name, value);
+  return {};
+}
+
 void Trainer::cancel() {
   cancelled_ = true;
   running_->cancel();
@@ -412,7 +444,7 @@ std::string Trainer::report_json() {
   const auto count = [&](const std::string& name, const TensorType& type, bool is_parameter) {
     const bool widens = is_parameter && is_rounded(name, type);
     const int64_t own = bytes(type), as_model = widens ? 2 * own : own;
-    report.checkpoint_bytes += own;
+    if (!is_parameter || !is_left_out(name)) report.checkpoint_bytes += own;
     if (is_parameter) report.model_bytes += as_model;
     // A piece in the file tier is read on its own first, a narrow one kept until it is widened.
     report.saving_memory_bytes = std::max(report.saving_memory_bytes, widens ? own + as_model : own);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "capi/engine/adapters.h"
+#include "capi/engine/base_parameters.h"
 #include "capi/engine/dataset.h"
 #include "capi/engine/program_runner.h"
 #include "capi/engine/settings.h"
@@ -51,9 +52,7 @@ class Trainer {
   // time is in host memory.
   Status save_model(SharedModel& model, const std::string& path, const Options& options);
   Result<HostTensor> read(std::string_view name);
-  Status write(std::string_view name, const HostTensor& value) {
-    return running_->session().write(name, value);
-  }
+  Status write(std::string_view name, const HostTensor& value);
 
   std::string report_json();
   std::string trace_json();
@@ -64,13 +63,21 @@ class Trainer {
  private:
   Trainer() = default;
   Result<StepInfo> run_step();  // one run of the program, which may leave the step out
+  Status find_base(const SharedModel& model);
   Status check_feed(std::string_view input, const HostTensor& value) const;
   Status feed_loss_scale(std::string_view entry);  // unless the caller feeds it
   Status feed_training_batch();
   Status feed_eval_batch(int64_t first, int64_t rows, double scale);
   Status feed_labelled(std::string_view entry);
   Result<double> evaluate_dataset();
-  CheckpointInfo checkpoint_info() const;
+  CheckpointInfo checkpoint_info() const;  // its base without hashes, typed as in the program
+  // Whether checkpoints leave the parameter out: no step changes it, and it has the model's own value.
+  bool is_left_out(std::string_view name) const {
+    return frozen_.contains(name) && base_.find(name) != nullptr && !base_.is_replaced(name);
+  }
+  Status check_base(const CheckpointInfo& found) const;  // names and types
+  Status check_base_contents(const CheckpointInfo& found);
+  Status take(const CheckpointReader& checkpoint, std::string_view name, const TensorType& type);
   Result<HostTensor> stored_value(std::string_view name, const TensorType& type);  // as the model has it
   bool is_rounded(std::string_view name, const TensorType& type) const;
   // Parameters that are f32 here, for training, and stored in fewer bits in `model`.
@@ -85,6 +92,8 @@ class Trainer {
   std::unique_ptr<ProgramRunner> running_;
   std::vector<IndexInput> index_inputs_;
   std::set<std::string, std::less<>> trained_;  // names of parameters that train
+  std::set<std::string, std::less<>> frozen_;   // of those that no entry writes and that do not train
+  BaseParameters base_;                         // those, or with evaluate_only all
   bool loss_scale_fed_ = false;           // by the caller
   std::optional<int64_t> label_count_;    // of the labels fed last, where the graph has one input of labels
   std::vector<int32_t> tokens_, labels_;  // [batch, seq]

@@ -16,14 +16,19 @@ build = os.path.abspath(sys.argv[1])
 COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 40
 tessera = f"{build}/cli/tessera"
 environment = {**os.environ, "TESSERA_PROFILE": "none"}
-LAYOUTS = [("cpu:1", ""), ("cpu:2", "dp=2,zero=1"), ("cpu:2", "tp=2"), ("cpu:2", "pp=2,mb=2"), ("cpu:2", "dp=2,zero=3")]
+# The last of them: more words. Adapters over a quantised base: checkpoints without it.
+LAYOUTS = [("cpu:1", ""), ("cpu:2", "dp=2,zero=1"), ("cpu:2", "tp=2"), ("cpu:2", "pp=2,mb=2"), ("cpu:2", "dp=2,zero=3"),
+           ("cpu:2", "dp=2,zero=1", "--lora", "4")]
 draw = random.Random(24)
 seen = {"started": 0, "a checkpoint's save": 0, "the model's save": 0, "training": 0}
 
 
-def command(folder, devices, parallel, resume):
-    words = [tessera, "train", f"{folder}/../model.tsr", "--data", f"{folder}/../text.txt", "--steps", "12", "--batch", "4",
-             "--seq", "32", "--checkpoint-every", "3", "--seed", "5", "--devices", devices, "--out", f"{folder}/out.tsr"]
+def command(folder, layout, resume):
+    devices, parallel, *more = layout
+    model = "quantised" if more else "model"
+    words = [tessera, "train", f"{folder}/../{model}.tsr", *more, "--data", f"{folder}/../text.txt", "--steps", "12",
+             "--batch", "4", "--seq", "32", "--checkpoint-every", "3", "--seed", "5", "--devices", devices,
+             "--out", f"{folder}/out.tsr"]
     if parallel:
         words += ["--parallel", parallel]
     checkpoint = f"{folder}/out.tsr.checkpoint"
@@ -32,8 +37,8 @@ def command(folder, devices, parallel, resume):
     return words
 
 
-def finish(folder, devices, parallel):
-    words = command(folder, devices, parallel, True)
+def finish(folder, layout):
+    words = command(folder, layout, True)
     done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)}: exit {done.returncode}: {done.stderr.strip()}")
@@ -45,9 +50,9 @@ def is_saving(folder, what):
     return any(what in name for name in os.listdir(folder))
 
 
-def kill_once(folder, devices, parallel, seconds):
+def kill_once(folder, layout, seconds):
     """Kills one run: after a random time, or a moment after it began to save."""
-    process = subprocess.Popen(command(folder, devices, parallel, True), stdout=subprocess.DEVNULL,
+    process = subprocess.Popen(command(folder, layout, True), stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, env=environment)
     kind = draw.randrange(3)
     if kind == 0:
@@ -89,13 +94,15 @@ def main():
     with tempfile.TemporaryDirectory() as top:
         subprocess.run([tessera, "new", "llama:L=2,C=128,H=2,F=256,V=256,T=64", "--tokenizer", "bytes", "-o",
                         f"{top}/model.tsr"], check=True, capture_output=True, env=environment)
+        subprocess.run([tessera, "quantize", f"{top}/model.tsr", f"{top}/quantised.tsr", "--type", "q8_0"], check=True,
+                       capture_output=True, env=environment)
         with open(f"{top}/text.txt", "w") as file:
             file.write("the quick brown fox jumps over the lazy dog. " * 200)
         wanted, seconds = {}, {}
         for layout in LAYOUTS:
             os.mkdir(f"{top}/whole")
             begin = time.time()
-            wanted[layout] = finish(f"{top}/whole", *layout)
+            wanted[layout] = finish(f"{top}/whole", layout)
             seconds[layout] = time.time() - begin
             shutil.rmtree(f"{top}/whole")
         kills, runs, wrong = 0, 0, []
@@ -104,8 +111,8 @@ def main():
             os.mkdir(folder)
             runs += 1
             for _ in range(draw.randint(1, 3)):
-                kills += kill_once(folder, *layout, seconds[layout])
-            if finish(folder, *layout) != wanted[layout]:
+                kills += kill_once(folder, layout, seconds[layout])
+            if finish(folder, layout) != wanted[layout]:
                 wrong.append(f"run {runs}, {layout}: other bits than the uninterrupted run")
             if found := left_over(folder):
                 wrong.append(f"run {runs}, {layout}: left {', '.join(found)}")

@@ -11,7 +11,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <functional>
 
+#include "serialize/envelope.h"
 #include "serialize/model.h"
 #include "tests/serialize/test_data.h"
 
@@ -233,6 +235,44 @@ TEST_CASE("names_given_twice_and_symbols_are_not_saved") {
   info.tensors[0].second.shape.set(0, symbol_extent(0));
   CHECK(save_checkpoint(scratch / "c", info, bytes_at(1)).code() == StatusCode::kInvalidArgument);
   CHECK(names_in(scratch.path()).empty());
+}
+
+TEST_CASE("parameters_that_are_left_out_are_named_with_their_hashes") {
+  ScratchFolder scratch;
+  CheckpointInfo info = info_at(1);
+  const auto version = [&] {
+    const std::string manifest = read_text_file(scratch / "c/manifest");
+    Envelope envelope;
+    std::memcpy(&envelope, manifest.data(), sizeof envelope);
+    return envelope.version;
+  };
+  REQUIRE(save_checkpoint(scratch / "c", info, bytes_at(1)).ok());
+  CHECK(version() == 1);  // earlier readers know it
+  info.base = {{"a", {DType::kQ8_0, {4, 64}}, 17}, {"b", {DType::kF32, {}}, ~uint64_t{0}}};
+  REQUIRE(save_checkpoint(scratch / "c", info, bytes_at(1)).ok());
+  CHECK(version() == 3);
+  auto reader = CheckpointReader::open(scratch / "c");
+  REQUIRE(reader.ok());
+  CHECK(reader->info().base == info.base);
+  check_holds(scratch / "c", 1);
+  CHECK(reader->read("a").status().code() == StatusCode::kNotFound);
+
+  const uint64_t fingerprint = base_fingerprint(info.base);
+  for (const auto& change : {std::function([](BaseTensor& it) { it.name = "c"; }),
+                             std::function([](BaseTensor& it) { it.type.dtype = DType::kQ4_0; }),
+                             std::function([](BaseTensor& it) {
+                               it.type.shape = {8, 32};
+                             }),
+                             std::function([](BaseTensor& it) { ++it.xxh3; })}) {
+    std::vector<BaseTensor> changed = info.base;
+    change(changed[0]);
+    CHECK(base_fingerprint(changed) != fingerprint);
+  }
+  for (const char* name : {"w", "b"}) {  // given twice
+    CheckpointInfo twice = info;
+    twice.base[0].name = name;
+    CHECK(save_checkpoint(scratch / "c", twice, bytes_at(1)).code() == StatusCode::kCorrupt);
+  }
 }
 
 TEST_CASE("a_file_system_without_locks_holds_checkpoints_all_the_same") {

@@ -33,6 +33,13 @@ CheckpointInfo sample_checkpoint() {
   return info;
 }
 
+CheckpointInfo sample_checkpoint_over_a_base() {
+  CheckpointInfo info = sample_checkpoint();
+  info.values["base_path"] = "base.gguf";
+  info.base = {{"q", {DType::kQ4_0, {2, 64}}, 0x0123456789abcdef}, {"norm", {DType::kF32, {64}}, 1}};
+  return info;
+}
+
 Status sample_bytes(std::string_view name, std::span<std::byte> out) {
   for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(name.size() * 16 + i);
   return {};
@@ -47,6 +54,7 @@ TEST_CASE("samples_can_be_written_for_a_new_format" * doctest::test_suite("on re
   CHECK(save_model(sample_model(), to + "model-1.tsr").ok());
   CHECK(save_model(sample_model(), to + "model-1-zstd.tsr", {true}).ok());
   CHECK(save_checkpoint(to + "checkpoint-1", sample_checkpoint(), sample_bytes).ok());
+  CHECK(save_checkpoint(to + "checkpoint-3", sample_checkpoint_over_a_base(), sample_bytes).ok());
   CHECK(save_plan(sample_plan(), to + "plan-1.plan").ok());
   CHECK(save_plan(sample_plan(), to + "plan-1.json").ok());
   CHECK(save_plan(larger_sample_plan(), to + "plan-2.plan").ok());
@@ -73,18 +81,22 @@ TEST_CASE("samples_of_models_load") {
 }
 
 TEST_CASE("samples_of_checkpoints_load") {
-  auto reader = CheckpointReader::open(sample("checkpoint-1"));
-  REQUIRE_MESSAGE(reader.ok(), reader.status().to_string());
-  const CheckpointInfo wanted = sample_checkpoint();
-  CHECK(reader->info().step == wanted.step);
-  CHECK(reader->info().values == wanted.values);
-  CHECK(reader->info().tensors == wanted.tensors);
-  for (const auto& [name, type] : wanted.tensors) {
-    auto tensor = reader->read(name);
-    REQUIRE_MESSAGE(tensor.ok(), tensor.status().to_string());
-    std::vector<std::byte> expected(tensor->data.size());
-    REQUIRE(sample_bytes(name, expected).ok());
-    CHECK(std::ranges::equal(tensor->data, expected));
+  for (const auto& [name, wanted] : {std::pair("checkpoint-1", sample_checkpoint()),
+                                     std::pair("checkpoint-3", sample_checkpoint_over_a_base())}) {
+    CAPTURE(name);
+    auto reader = CheckpointReader::open(sample(name));
+    REQUIRE_MESSAGE(reader.ok(), reader.status().to_string());
+    CHECK(reader->info().step == wanted.step);
+    CHECK(reader->info().values == wanted.values);
+    CHECK(reader->info().tensors == wanted.tensors);
+    CHECK(reader->info().base == wanted.base);
+    for (const auto& [tensor_name, type] : wanted.tensors) {
+      auto tensor = reader->read(tensor_name);
+      REQUIRE_MESSAGE(tensor.ok(), tensor.status().to_string());
+      std::vector<std::byte> expected(tensor->data.size());
+      REQUIRE(sample_bytes(tensor_name, expected).ok());
+      CHECK(std::ranges::equal(tensor->data, expected));
+    }
   }
 }
 

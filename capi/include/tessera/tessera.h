@@ -979,7 +979,9 @@ TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss)
 /* A checkpoint is a folder: parameters, optimizer state, step, place in the data, schedule and options,
  * independent of devices and plan. save replaces the folder at once or not at all. resume continues bit for
  * bit on equal devices, and to rounding on others; it refuses a checkpoint of another model
- * (TSR_INVALID_ARGUMENT names the first difference). Where it fails on the way (TSR_CORRUPT for damaged tensors,
+ * (TSR_INVALID_ARGUMENT names the first difference). Parameters that no step changes (option frozen, the base
+ * under adapters) are not in it where the model came with values: the first save or resume reads those once, for a
+ * hash of each, and resume wants a model with the same. A value of tsr_trainer_write is in it. Where resume fails on the way (TSR_CORRUPT for damaged tensors,
  * TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
 /* Whether tsr_trainer_save could write `folder` now, before the first step: TSR_FAILED_PRECONDITION where it holds
@@ -989,8 +991,9 @@ TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
 /* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "adapters": null | {"rank",
- * "alpha", "on"}, the options of tsr_model_add_adapters that make the model it is of, "tensors": [{"name", "dtype",
- * "shape"}]}. */
+ * "alpha", "on"}, the options of tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
+ * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it leaves out:
+ * fingerprints are equal where their names, types and contents are, "tensors": [{"name", "dtype", "shape"}] in it}. */
 TSR_API tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text);
 
 /* Present values of all parameters into `model`, which may be the one trained or another with these
@@ -1020,7 +1023,8 @@ TSR_API tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text
 TSR_API tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text);
 TSR_API tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan);
 
-/* Any thread: the step, evaluation or save in progress returns TSR_CANCELLED. Without one it does nothing. */
+/* Any thread: the step, evaluation or save in progress returns TSR_CANCELLED, and a resume that has changed nothing
+ * yet. Without one it does nothing. */
 TSR_API void tsr_trainer_cancel(tsr_trainer* trainer);
 TSR_API void tsr_trainer_free(tsr_trainer* trainer);
 
