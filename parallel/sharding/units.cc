@@ -35,10 +35,18 @@ bool is_group_product(const ShardingRule& rule, const std::string& dim) {
 
 class UnitFinder {
  public:
-  UnitFinder(const Graph& graph, Units& units, bool split_groups)
-      : graph_(graph), units_(units), split_groups_(split_groups) {}
+  UnitFinder(const Graph& graph, Units& units, bool split_groups, int64_t parts)
+      : graph_(graph), units_(units), split_groups_(split_groups), parts_(parts) {}
 
+  // Heads come first: what they want has to be, blocks can do without.
   void run() {
+    spread(false);
+    spread(true);
+  }
+
+ private:
+  void spread(bool from_blocks) {
+    from_blocks_ = from_blocks;
     for (bool changed = true; changed;) {
       changed = false;
       for (size_t n = 0; n < graph_.nodes().size(); ++n) {
@@ -50,7 +58,6 @@ class UnitFinder {
     }
   }
 
- private:
   bool pass(size_t node, TensorId tensor, const ShardingRule::OperandDims& dims) {
     bool changed = false;
     const ShardingRule& rule = units_.rules[node];
@@ -61,9 +68,12 @@ class UnitFinder {
       int64_t& of_factor =
           units_.factors[node][static_cast<size_t>(rule.find(major.name) - rule.factors.data())];
       int64_t& of_dim = units_.dims[index(tensor)][d];
+      const bool borders = graph_.tensor(tensor).kind != TensorKind::kParameter &&
+                           is_packed(graph_, graph_.nodes()[node], rule, major.name);
+      if (borders && !from_blocks_) continue;
       const int64_t dim = std::lcm(of_dim, major.span * of_factor);
-      if (dim > graph_.type(tensor).shape[static_cast<int>(d)])
-        continue;  // cannot be split at all; stays as it was
+      if (graph_.type(tensor).shape[static_cast<int>(d)] / dim < (borders ? parts_ : 1))
+        continue;  // cannot be split so; stays as it was
       const int64_t factor = std::lcm(of_factor, dim / major.span);
       changed |= dim != of_dim || factor != of_factor;
       of_dim = dim;
@@ -75,6 +85,8 @@ class UnitFinder {
   const Graph& graph_;
   Units& units_;
   bool split_groups_;
+  int64_t parts_;
+  bool from_blocks_ = false;
 };
 
 }  // namespace
@@ -94,7 +106,15 @@ SharedHeads shared_heads(const Units& units) {
   return least;
 }
 
-Result<Units> find_units(const Graph& graph, bool split_groups) {
+bool is_packed(const Graph& graph, const Node& node, const ShardingRule& rule, char factor) {
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!is_block_type(graph.type(node.inputs[i]).dtype)) continue;
+    if (!rule.inputs[i].empty() && rule.inputs[i].back().find(factor) != std::string::npos) return true;
+  }
+  return false;
+}
+
+Result<Units> find_units(const Graph& graph, bool split_groups, int64_t parts) {
   Units units;
   for (const Tensor& tensor : graph.tensors())
     units.dims.emplace_back(static_cast<size_t>(tensor.type.shape.rank()), int64_t{1});
@@ -105,7 +125,7 @@ Result<Units> find_units(const Graph& graph, bool split_groups) {
     for (const Factor& factor : rule->factors) factors.push_back(factor.unit);
     units.rules.push_back(std::move(*rule));
   }
-  UnitFinder(graph, units, split_groups).run();
+  UnitFinder(graph, units, split_groups, parts).run();
   return units;
 }
 

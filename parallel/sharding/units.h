@@ -22,7 +22,12 @@ struct Units {
 //
 // `split_groups`: a product of two factors that may both be split (kg) is cut in steps of the second; for
 // plans that put axes on both.
-Result<Units> find_units(const Graph& graph, bool split_groups = false);
+// `parts`: that axes cut features into. Where blocks of a weight would leave fewer units of a dim than that, the
+// dim keeps the units that it has without them: what reads the weight does not take it as it arrives.
+Result<Units> find_units(const Graph& graph, bool split_groups = false, int64_t parts = 1);
+
+// Whether an operand of the node is of a block type and packs its rows along this factor.
+bool is_packed(const Graph& graph, const Node& node, const ShardingRule& rule, char factor);
 
 // Products of two factors that may both be split: KV heads, and the queries that share each. The fewest in
 // the graph; 0 where there are none.

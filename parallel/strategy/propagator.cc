@@ -51,8 +51,11 @@ Propagator::Propagator(const Graph& symbolic, Graph graph, const PropagationOpti
 Result<Plan> Propagator::run() {
   TSR_ASSIGN_OR_RETURN(units_, find_units(graph_));
   plan_.stages[0].mesh = make_mesh(options_.spec, axes_, shared_heads(units_));
-  if (axes_.group) {
-    TSR_ASSIGN_OR_RETURN(units_, find_units(graph_, true));
+  const bool has_blocks = std::ranges::any_of(graph_.tensors(), [](const Tensor& tensor) {
+    return tensor.kind == TensorKind::kParameter && is_block_type(tensor.type.dtype);
+  });
+  if (const int64_t parts = parts_of_features(); axes_.group || (has_blocks && parts > 1)) {
+    TSR_ASSIGN_OR_RETURN(units_, find_units(graph_, axes_.group.has_value(), parts));
   }
   dims_ = find_dims(symbolic_, graph_, units_);
   TSR_RETURN_IF_ERROR(check_sizes());
@@ -68,6 +71,15 @@ Result<Plan> Propagator::run() {
   if (gathers_sequence_) plan_.zigzag.clear();
   store();
   return std::move(plan_);
+}
+
+// The most parts that a dim of features is cut into.
+int64_t Propagator::parts_of_features() const {
+  int64_t parts = 1;
+  for (const AxisId axis : axes_.features) parts = std::max<int64_t>(parts, mesh().axis_size(axis));
+  if (axes_.group) parts *= mesh().axis_size(*axes_.group);
+  if (options_.spec.context == ContextForm::kUlysses) parts *= options_.spec.cp;
+  return parts;
 }
 
 // Refused with the largest that fits.
@@ -189,6 +201,7 @@ Status Propagator::visit(NodeId id) {
   if (measures_[index(id)] && !placed_[index(node(id).inputs[0])]) return {};
   if (parameter != made) placed_[index(made)] = true;
   NodePlan plan;
+  gathered_.clear();
   if (node(id).phase == Phase::kUpdate) {
     assign_update(id, plan);
   } else {
@@ -208,7 +221,13 @@ Status Propagator::visit(NodeId id) {
   std::ranges::sort(plan.factor_units);
   TSR_ASSIGN_OR_RETURN(const NodeSharding sharding, shard_node(graph_, id, plan, mesh()));
   take_inputs(id, plan, sharding);
-  for (size_t o = 0; o < node(id).outputs.size(); ++o) now_[index(node(id).outputs[o])] = sharding.outputs[o];
+  for (size_t o = 0; o < node(id).outputs.size(); ++o) {
+    ShardingSpec& spec = now_[index(node(id).outputs[o])] = sharding.outputs[o];
+    for (DimSharding& dim : spec.dims)
+      if (std::erase_if(dim.axes, [&](AxisId axis) { return contains(gathered_, axis); }) > 0 &&
+          dim.axes.empty())
+        dim.unit = 1;
+  }
   plan_.nodes[index(id)] = std::move(plan);
   place_copies(id);
   return {};

@@ -27,6 +27,7 @@ class Propagator {
 
  private:
   // --- propagator.cc: the walk ---
+  int64_t parts_of_features() const;
   Status check_sizes();
   void start_tensors();
   void mark_gradients();
@@ -62,6 +63,7 @@ class Propagator {
   Result<const Factor*> factor_of_weight(NodeId id, const NodePlan& plan, const Weight& weight,
                                          AxisId axis) const;
   Status does_not_fit(NodeId id, TensorId weight, const Factor& factor, AxisId axis) const;
+  bool is_cut_between_blocks(NodeId id, const Weight& weight, AxisId axis) const;
   const Factor* arriving(NodeId id, const NodePlan& plan, AxisId axis, int64_t& elements) const;
   const Factor* factor_along(NodeId id, const ShardingSpec& spec, const ShardingRule::OperandDims& dims,
                              AxisId axis) const;
@@ -104,6 +106,7 @@ class Propagator {
   bool batch_whole_ = false, sequence_whole_ = false;
   bool gathers_sequence_ = false;  // some node wants a split sequence whole: its order must be the usual one
   std::vector<ShardingSpec> now_;  // by tensor: as the next reader finds it
+  std::vector<AxisId> gathered_;   // over which what the present node makes is whole to its readers
   std::vector<bool> placed_;       // parameters and state: a node has used it and settled its layout
   std::vector<TensorId> gradient_of_;  // by tensor
   std::vector<bool> also_projects_;    // by tensor: a table whose rows are columns of a product elsewhere

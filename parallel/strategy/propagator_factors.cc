@@ -232,6 +232,22 @@ Status Propagator::does_not_fit(NodeId id, TensorId weight, const Factor& factor
                        factor.extent, most, unit(id, factor), tensor_words(nearest)));
 }
 
+// Whether what the weight multiplies arrives split over the axis along the weight's rows, and not between whole
+// blocks of these: there were too few for every rank to have one.
+bool Propagator::is_cut_between_blocks(NodeId id, const Weight& weight, AxisId axis) const {
+  if (axes_.grid || weight.looked_up || !is_packed(graph_, node(id), rule(id), weight.contracted->name))
+    return false;
+  for (size_t j = 0; j < node(id).inputs.size(); ++j) {
+    const ShardingRule::OperandDims& dims = rule(id).inputs[j];
+    const ShardingSpec& spec = now_[index(node(id).inputs[j])];
+    if (j == weight.input || factor_along(id, spec, dims, axis) != weight.contracted) continue;
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (contains(spec.dims[d].axes, axis))
+        return spec.dims[d].unit % (major_factor(rule(id), dims[d]).span * unit(id, *weight.contracted)) != 0;
+  }
+  return false;
+}
+
 Result<const Factor*> Propagator::factor_of_weight(NodeId id, const NodePlan& plan, const Weight& weight,
                                                    AxisId axis) const {
   const TensorId tensor = node(id).inputs[weight.input];
@@ -241,6 +257,9 @@ Result<const Factor*> Propagator::factor_of_weight(NodeId id, const NodePlan& pl
     if (axes_.grid && columns && !also_projects_[index(copied_[index(tensor)])]) return weight.brought;
     return admits(id, plan, *weight.contracted, axis) ? weight.contracted : nullptr;
   }
+  // Rows that cannot be cut so stay whole: what they multiply is gathered.
+  const bool whole_rows = is_cut_between_blocks(id, weight, axis);
+  if (whole_rows) return columns ? weight.brought : nullptr;
   if (!axes_.grid)
     for (size_t j = 0; j < node(id).inputs.size(); ++j)
       if (j != weight.input &&
@@ -270,7 +289,13 @@ Status Propagator::assign_features(NodeId id, NodePlan& plan, AxisId axis) {
     int& dim = contracted_dim_[index(copied_[index(it.inputs[weight->input])])];
     for (size_t d = 0; d < rule(id).inputs[weight->input].size() && !weight->placed; ++d)
       if (has({rule(id).inputs[weight->input][d]}, weight->contracted->name)) dim = static_cast<int>(d);
-    if (take(factor) || axes_.group == axis) return {};
+    // Split along columns beside such rows, the result is gathered too: as if the rows had been split and summed up.
+    const bool whole_rows = is_cut_between_blocks(id, *weight, axis);
+    if (take(factor)) {
+      if (whole_rows) gathered_.push_back(axis);
+      return {};
+    }
+    if (axes_.group == axis) return {};
   }
   int64_t elements = carried_elements(id, axis);
   const bool carried = elements >= 0;

@@ -1,0 +1,114 @@
+#include "parallel/planner/whole_rows.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "graph/base/text.h"
+#include "parallel/sharding/units.h"
+
+namespace tessera {
+
+namespace {
+
+// One weight's rows, and the axes that they are not cut over.
+struct WholeRows {
+  std::string weight;  // "block.*.down q4_0[64, 96]"
+  int64_t extent = 0, unit = 1, ranks = 1;
+  std::string axes;
+  bool has_columns = false;  // these split the other dim
+  int64_t count = 1;
+
+  bool is_like(const WholeRows& other) const {
+    return weight == other.weight && extent == other.extent && unit == other.unit && axes == other.axes &&
+           has_columns == other.has_columns;
+  }
+};
+
+// "block.12.down" -> "block.*.down"
+std::string without_numbers(const std::string& name) {
+  std::vector<std::string> parts = split(name, '.');
+  for (std::string& part : parts)
+    if (!part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; })) part = "*";
+  return join(parts, ".");
+}
+
+bool contains(const std::vector<AxisId>& axes, AxisId axis) {
+  return std::ranges::find(axes, axis) != axes.end();
+}
+
+// The parameter that packs its rows along the factor; kNoTensor without one.
+TensorId packed_weight(const EntryLayout& layout, const Node& node, const ShardingRule& rule, char factor) {
+  if (!is_packed(layout.graph, node, rule, factor)) return kNoTensor;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (layout.tensor(node.inputs[i]).kind == TensorKind::kParameter && !rule.inputs[i].empty() &&
+        rule.inputs[i].back().find(factor) != std::string::npos)
+      return node.inputs[i];
+  return kNoTensor;
+}
+
+// Of what the node's input `i` has along its dim `d`, if its weight's rows are not cut with it.
+std::optional<WholeRows> find_whole_rows(const EntryLayout& layout, NodeId id, size_t i, size_t d) {
+  const Node& node = layout.graph.node(id);
+  const NodeSharding& sharding = layout.nodes[index(id)];
+  const MajorFactor major = major_factor(sharding.rule, sharding.rule.inputs[i][d]);
+  if (major.name == 0) return std::nullopt;
+  const TensorId weight = packed_weight(layout, node, sharding.rule, major.name);
+  if (weight == kNoTensor) return std::nullopt;
+  const Factor& factor = *sharding.rule.find(major.name);
+  const auto& own = sharding.factors[static_cast<size_t>(&factor - sharding.rule.factors.data())].axes;
+  const DimSharding& arrives = layout.spec[index(node.inputs[i])].dims[d];
+  if (std::ranges::all_of(arrives.axes, [&](AxisId axis) { return contains(own, axis); }))
+    return std::nullopt;
+  WholeRows rows;
+  rows.weight =
+      format("{} {}", without_numbers(layout.tensor(weight).name), to_text(layout.tensor(weight).type));
+  rows.extent = factor.extent * major.span;
+  rows.unit = std::lcm(arrives.unit, factor.unit * major.span);
+  for (const AxisId axis : arrives.axes) {
+    rows.ranks *= layout.mesh.axis_size(axis);
+    rows.axes += (rows.axes.empty() ? "" : "+") + layout.mesh.axes[axis].name;
+    rows.has_columns =
+        rows.has_columns || std::ranges::any_of(sharding.factors, [&](const DimSharding& split) {
+          return contains(split.axes, axis);
+        });
+  }
+  return rows.extent / rows.unit < rows.ranks ? std::optional(std::move(rows)) : std::nullopt;
+}
+
+std::string sentence(const WholeRows& it) {
+  const std::string weights = it.count > 1 ? format("{} weights {}", it.count, it.weight) : it.weight;
+  return format(
+      "{}: rows of {} in {} whole units of {} (blocks, heads) are too few for the {} ranks of {}: {}",
+      weights, it.extent, it.extent / it.unit, it.unit, it.ranks, it.axes,
+      it.has_columns ? "each rank has whole rows, what they multiply and make is gathered"
+                     : "each rank has all of them, what they multiply is gathered");
+}
+
+}  // namespace
+
+std::vector<std::string> explain_whole_rows(const EntryLayout& layout) {
+  std::vector<WholeRows> found;
+  for (size_t n = 0; n < layout.graph.nodes().size(); ++n) {
+    const Node& node = layout.graph.nodes()[n];
+    if (node.phase != Phase::kForward) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (layout.tensor(node.inputs[i]).kind == TensorKind::kParameter) continue;
+      for (size_t d = 0; d < layout.nodes[n].rule.inputs[i].size(); ++d) {
+        std::optional<WholeRows> rows = find_whole_rows(layout, NodeId{static_cast<uint32_t>(n)}, i, d);
+        if (!rows) continue;
+        const auto known =
+            std::ranges::find_if(found, [&](const WholeRows& it) { return it.is_like(*rows); });
+        if (known == found.end())
+          found.push_back(*std::move(rows));
+        else
+          ++known->count;
+      }
+    }
+  }
+  std::vector<std::string> sentences;
+  for (const WholeRows& it : found) sentences.push_back(sentence(it));
+  return sentences;
+}
+
+}  // namespace tessera
