@@ -3,7 +3,8 @@
 #include <string>
 
 #include "command.h"
-#include "steps.h"
+#include "conversion.h"
+#include "progress.h"
 
 namespace cli {
 
@@ -70,18 +71,7 @@ void register_import(CLI::App& app) {
     check_output(args->output);
     const Options options = make<Options>(tsr_options_new);
     set(options, "compress", int64_t{args->compress});
-    set(options, "verify", int64_t{1});
-    const Conversion conversion =
-        make<Conversion>(tsr_conversion_new, static_cast<tsr_runtime*>(nullptr), args->input.c_str(),
-                         args->output.c_str(), static_cast<const tsr_options*>(options.get()));
-    std::string report_text;
-    {
-      const Interruptible interruptible;  // to the end: a killed process leaves a part of a file
-      Progress progress(*args);
-      run_steps(conversion, tsr_conversion_step, "importing " + args->input, interruptible, progress);
-      report_text = text(tsr_conversion_finish, conversion.get());
-    }
-    const Json report = Json::parse(report_text);
+    const Json report = convert(*args, "importing", args->input, args->output, options);
     const Json result = {{"out", args->output},
                          {"parameters", report["parameters"]},
                          {"file_bytes", report["in"]["bytes"]},

@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "command.h"
+#include "conversion.h"
 #include "plan_text.h"
-#include "steps.h"
+#include "progress.h"
 
 namespace cli {
 
@@ -110,18 +111,7 @@ void register_quantize(CLI::App& app) {
     set(options, "imatrix", args->imatrix);
     set(options, "compress", int64_t{args->compress});
     set(options, "threads", args->threads);
-    set(options, "verify", int64_t{1});
-    const Conversion conversion =
-        make<Conversion>(tsr_conversion_new, static_cast<tsr_runtime*>(nullptr), args->input.c_str(),
-                         args->output.c_str(), static_cast<const tsr_options*>(options.get()));
-    std::string report_text;
-    {
-      const Interruptible interruptible;  // to the end: a killed process leaves a part of a file
-      Progress progress(*args);
-      run_steps(conversion, tsr_conversion_step, "quantizing " + args->input, interruptible, progress);
-      report_text = text(tsr_conversion_finish, conversion.get());
-    }
-    Json report = Json::parse(report_text);
+    const Json report = convert(*args, "quantizing", args->input, args->output, options);
     if (!args->json) return print_report(report, args->output, args->imatrix.has_value());
     Json result = {{"out", args->output}};
     result.update(report["quantization"]);
