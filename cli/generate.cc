@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "command.h"
+#include "inference.h"
 #include "interruptible.h"
 #include "plan_text.h"
 
@@ -12,7 +13,8 @@ namespace cli {
 
 namespace {
 struct Arguments : Common {
-  std::string model, prompt, precision, weights, activations, repack;
+  std::string model, prompt;
+  Inference inference;
   std::vector<std::string> stop;
   int64_t count = 128;
   std::optional<int64_t> top_k, draw_seed, context;  // absent: the library decides
@@ -67,21 +69,7 @@ void register_generate(CLI::App& app) {
       "tokens that the cache holds, prompt included (default: the model's context, at most 2048)");
   command->add_option("--seed", args->draw_seed,
                       "of the sampling, to repeat a text (default: another each time; --stats names it)");
-  command->add_option(
-      "--precision", args->precision,
-      "f32 or bf16: activations and caches; tf32: f32, except in matrix products (default: f32)");
-  command->add_option(
-      "--activations", args->activations,
-      "f32 or q8: what multiplies weights of block types, rows of q8 being rounded to 8 bits first; "
-      "auto: q8 where the devices have such kernels (default: auto)");
-  command->add_option(
-      "--repack", args->repack,
-      "auto: on CPU devices weights of block types are copied into the order in which kernels read "
-      "fastest; off: they are read in the model's file (default: auto)");
-  command->add_option(
-      "--weights", args->weights,
-      "bf16, f16 or a block type such as q8_0 or q4_k: how wider matrices are kept (default: as they "
-      "are)");
+  add_inference(*command, args->inference);
   command->add_flag("--echo", args->echo, "print the prompt too");
   command->add_flag("--special", args->special,
                     "recognise control tokens written out in the prompt, such as <s>");
@@ -101,10 +89,7 @@ void register_generate(CLI::App& app) {
     set(options, "seed", args->draw_seed);
     set(options, "echo", int64_t{args->echo});
     set(options, "special", int64_t{args->special});
-    if (!args->precision.empty()) set(options, "precision", args->precision);
-    if (!args->weights.empty()) set(options, "weights", args->weights);
-    if (!args->activations.empty()) set(options, "activations", args->activations);
-    if (!args->repack.empty()) set(options, "repack", args->repack);
+    set_inference(options, args->inference);
     set(options, "context", args->context);
     if (!args->stop.empty()) set(options, "stop", Json(args->stop).dump());
     const Generator generator =

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "command.h"
+#include "inference.h"
 #include "interruptible.h"
 #include "plan_text.h"
 #include "progress.h"
@@ -18,7 +19,7 @@ namespace {
 
 struct Arguments : Common {
   std::string model, file;
-  std::optional<std::string> weights, precision, activations, repack;
+  Inference inference;
   std::optional<int64_t> seq, stride, batch;
   std::string bos = "auto";
   bool lines = false, ids = false, special = false;
@@ -247,20 +248,7 @@ void register_score(CLI::App& app) {
           "auto, always or none: whether windows begin with the beginning-of-sequence token; auto: where "
           "texts of this model do")
       ->capture_default_str();
-  command->add_option("--precision", args->precision,
-                      "f32, tf32 or bf16: what is computed in (default: f32)");
-  command->add_option(
-      "--activations", args->activations,
-      "f32 or q8: what multiplies weights of block types, rows of q8 being rounded to 8 bits first; "
-      "auto: q8 where the devices have such kernels (default: auto)");
-  command->add_option(
-      "--repack", args->repack,
-      "auto: on CPU devices weights of block types are copied into the order in which kernels read "
-      "fastest; off: they are read in the model's file (default: auto)");
-  command->add_option(
-      "--weights", args->weights,
-      "bf16, f16 or a block type such as q8_0 or q4_k: how wider matrices are kept (default: as they "
-      "are)");
+  add_inference(*command, args->inference);
   command->add_flag("--special", args->special,
                     "recognise control tokens written out in the text, such as </s>");
   add_placement(*command, *args);
@@ -279,10 +267,7 @@ void register_score(CLI::App& app) {
     set(options, "stride", args->stride);
     set(options, "batch", args->batch);
     set(options, "bos", args->bos);
-    set(options, "precision", args->precision);
-    set(options, "weights", args->weights);
-    set(options, "activations", args->activations);
-    set(options, "repack", args->repack);
+    set_inference(options, args->inference);
     const Scorer scorer = make_interruptible<Scorer>(tsr_scorer_new, runtime, model.get(),
                                                      static_cast<const tsr_options*>(options.get()));
     const Scores scores = score(*args, scorer.get(), texts);

@@ -215,7 +215,8 @@ Result<CompiledProgram> compile_training(const Graph& forward, bool language_mod
 Result<CompiledProgram> compile_generation(const Graph& forward, const GeneratorSettings& given,
                                            const std::shared_ptr<DeviceSet>& devices) {
   GeneratorSettings settings = given;
-  settings.activations = finalized(settings.activations, settings.precision, *devices);
+  InferenceSettings& inference = settings.inference;
+  inference.activations = finalized(inference.activations, inference.precision, *devices);
   TSR_ASSIGN_OR_RETURN(Graph decoding, decoding_of(forward, settings));
   const auto graph = std::make_shared<const Graph>(std::move(decoding));
   std::vector<GraphToPlan> graphs = {GraphToPlan::create("decode", graph, {{"T", 1}})};
@@ -223,7 +224,7 @@ Result<CompiledProgram> compile_generation(const Graph& forward, const Generator
   for (const PrefillChunk& chunk : kPrefillChunks)
     if (chunk.tokens <= settings.context && (chunk.tokens <= 128 || !on_cores))
       graphs.push_back(GraphToPlan::create(std::string(chunk.entry), graph, {{"T", chunk.tokens}}));
-  return with_remedy(plan_all(graphs, settings.compute, 1, devices), settings.precision, *devices);
+  return with_remedy(plan_all(graphs, settings.compute, 1, devices), inference.precision, *devices);
 }
 
 std::vector<ScoreEntry> score_entries(const ScorerSettings& settings) {
@@ -237,13 +238,14 @@ std::vector<ScoreEntry> score_entries(const ScorerSettings& settings) {
 Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& given,
                                         const std::shared_ptr<DeviceSet>& devices) {
   ScorerSettings settings = given;
-  settings.activations = finalized(settings.activations, settings.precision, *devices);
+  InferenceSettings& inference = settings.inference;
+  inference.activations = finalized(inference.activations, inference.precision, *devices);
   TSR_ASSIGN_OR_RETURN(Graph scoring, scoring_of(forward, settings));
   const auto graph = std::make_shared<const Graph>(std::move(scoring));
   std::vector<GraphToPlan> graphs;
   for (ScoreEntry& entry : score_entries(settings))
     graphs.push_back(GraphToPlan::create(std::move(entry.name), graph, {{"T", entry.tokens}}));
-  return with_remedy(plan_all(graphs, settings.compute, settings.batch, devices), settings.precision,
+  return with_remedy(plan_all(graphs, settings.compute, settings.batch, devices), inference.precision,
                      *devices);
 }
 

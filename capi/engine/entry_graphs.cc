@@ -113,16 +113,17 @@ Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings)
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "generating"));
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "generating"));
   Graph computed = forward;
-  if (settings.precision != DType::kF32) {
-    TSR_ASSIGN_OR_RETURN(computed, with_mixed_precision(forward, settings.precision));
+  if (settings.inference.precision != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(computed, with_mixed_precision(forward, settings.inference.precision));
   }
   TSR_ASSIGN_OR_RETURN(Graph decoding,
                        make_decoding(computed, {.cache_capacity = settings.context, .sample = true}));
   TSR_ASSIGN_OR_RETURN(
-      decoding, with_stored_weights(decoding, {.types = logical.stored,
-                                               .matrices = settings.weights,
-                                               .q8_activations = settings.activations == Activations::kQ8}));
-  if (settings.tf32_matmuls) {
+      decoding,
+      with_stored_weights(decoding, {.types = logical.stored,
+                                     .matrices = settings.inference.weights,
+                                     .q8_activations = settings.inference.activations == Activations::kQ8}));
+  if (settings.inference.tf32_matmuls) {
     TSR_ASSIGN_OR_RETURN(decoding, with_tf32_matmuls(decoding));
   }
   return decoding;
@@ -135,14 +136,15 @@ Result<Graph> scoring_of(const Graph& given, const ScorerSettings& settings) {
   TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "scoring"));
   TSR_RETURN_IF_ERROR(check_positions(forward, settings.seq));
   TSR_ASSIGN_OR_RETURN(Graph scoring, make_scoring(forward));
-  if (settings.precision != DType::kF32) {
-    TSR_ASSIGN_OR_RETURN(scoring, with_mixed_precision(scoring, settings.precision));
+  if (settings.inference.precision != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(scoring, with_mixed_precision(scoring, settings.inference.precision));
   }
   TSR_ASSIGN_OR_RETURN(
-      scoring, with_stored_weights(scoring, {.types = logical.stored,
-                                             .matrices = settings.weights,
-                                             .q8_activations = settings.activations == Activations::kQ8}));
-  if (settings.tf32_matmuls) {
+      scoring,
+      with_stored_weights(scoring, {.types = logical.stored,
+                                    .matrices = settings.inference.weights,
+                                    .q8_activations = settings.inference.activations == Activations::kQ8}));
+  if (settings.inference.tf32_matmuls) {
     TSR_ASSIGN_OR_RETURN(scoring, with_tf32_matmuls(scoring));
   }
   return scoring;

@@ -39,7 +39,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   const Graph forward = model->graph();
   const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
     TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
-    if (settings.repack) take_arranged_variants(compiled.program, *devices);
+    if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
     return prepare(runtime, devices, std::move(compiled));
   };
   TSR_ASSIGN_OR_RETURN(auto prepared,

@@ -42,6 +42,8 @@ class OptionReader {
   // Accepts keys that the caller reads elsewhere (one set of options serves several readers).
   void accept(std::initializer_list<std::string_view> keys);
 
+  const std::vector<std::string>& known() const { return known_; }  // keys that were read or accepted
+
   void fail(Status status);
   Status finish();
 

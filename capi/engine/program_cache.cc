@@ -1,29 +1,21 @@
 #include "capi/engine/program_cache.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "capi/engine/entry_plans.h"
 #include "graph/base/text.h"
 
 namespace tessera {
 
-namespace {
-
-// Options of single texts: no part of a program.
-constexpr std::string_view kOfTexts[] = {"max_tokens", "temperature", "top_k", "top_p",   "seed",
-                                         "echo",       "special",     "stop",  "stop_ids"};
-
-}  // namespace
-
 Result<std::shared_ptr<const LoadedProgram>> ProgramCache::find_or_make(
     std::string_view purpose, const Graph& forward, const Options& options, const ComputeSettings& compute,
     const Runtime& runtime, const DeviceSet& devices, const Make& make) {
   if (!compute.plan_file.empty() || compute.measure > 0 || compute.tune) return make();
+  // Options of single texts are no part of a program.
+  const std::vector<std::string>& of_texts = text_option_names();
   std::string key = format("{} {} {}", purpose, forward.fingerprint(), profile_of(devices));
   for (const auto& [name, value] : options)
-    if (std::ranges::find(kOfTexts, name) == std::end(kOfTexts))
-      key += format("\n{}={}", name, to_text(value));
+    if (std::ranges::find(of_texts, name) == of_texts.end()) key += format("\n{}={}", name, to_text(value));
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = programs_.find(key); found != programs_.end())

@@ -48,7 +48,7 @@ Result<std::unique_ptr<Scorer>> Scorer::create(std::shared_ptr<Runtime> runtime,
   const Graph forward = model->graph();
   const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
     TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_scoring(forward, settings, devices));
-    if (settings.repack) take_arranged_variants(compiled.program, *devices);
+    if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
     return prepare(runtime, devices, std::move(compiled));
   };
   TSR_ASSIGN_OR_RETURN(auto prepared, model->programs().find_or_make(

@@ -119,13 +119,6 @@ std::optional<DType> read_kept_type(OptionReader& reader, std::string_view consu
   return std::nullopt;
 }
 
-std::optional<DType> read_inference_weights(OptionReader& reader, std::string_view consumer,
-                                            DType precision) {
-  const std::optional<DType> type = read_kept_type(reader, consumer);
-  // Casting every weight in every step would cost more than it saves.
-  return precision == DType::kBF16 && !type ? DType::kBF16 : type;
-}
-
 TextSettings read_text(OptionReader& reader, const TextSettings& otherwise) {
   TextSettings text = otherwise;
   text.max_tokens = reader.i64("max_tokens", otherwise.max_tokens, 0);
@@ -153,6 +146,19 @@ Activations read_activations(OptionReader& reader, const std::string& otherwise)
   return activations == "f32"  ? Activations::kF32
          : activations == "q8" ? Activations::kQ8
                                : Activations::kAuto;
+}
+
+InferenceSettings read_inference(OptionReader& reader, std::string_view consumer) {
+  InferenceSettings settings;
+  const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
+  settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
+  settings.tf32_matmuls = precision == "tf32";
+  settings.weights = read_kept_type(reader, consumer);
+  // Casting every weight in every step would cost more than it saves.
+  if (settings.precision == DType::kBF16 && !settings.weights) settings.weights = DType::kBF16;
+  settings.activations = read_activations(reader, "auto");
+  settings.repack = reader.choice("repack", "auto", {"auto", "off"}) == "auto";
+  return settings;
 }
 
 ScorerSettings::Bos read_bos(OptionReader& reader) {
@@ -245,12 +251,7 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   settings.compute = read_compute(reader);
   settings.context = reader.i64("context", 0, 0, 1 << 24);
   settings.compute.trace = reader.flag("trace", false);
-  const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
-  settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
-  settings.tf32_matmuls = precision == "tf32";
-  settings.weights = read_inference_weights(reader, "generator", settings.precision);
-  settings.activations = read_activations(reader, "auto");
-  settings.repack = reader.choice("repack", "auto", {"auto", "off"}) == "auto";
+  settings.inference = read_inference(reader, "generator");
   settings.text = read_text(reader, settings.text);
   TSR_RETURN_IF_ERROR(reader.finish());
   return settings;
@@ -276,12 +277,7 @@ Result<ScorerSettings> read_scorer_settings(const Options& options) {
   settings.stride = reader.i64("stride", 0, 0, 1 << 24);
   settings.batch = reader.i64("batch", 0, 0, 1 << 24);
   settings.bos = read_bos(reader);
-  const std::string precision = reader.choice("precision", "f32", {"f32", "tf32", "bf16"});
-  settings.precision = precision == "bf16" ? DType::kBF16 : DType::kF32;
-  settings.tf32_matmuls = precision == "tf32";
-  settings.weights = read_inference_weights(reader, "scorer", settings.precision);
-  settings.activations = read_activations(reader, "auto");
-  settings.repack = reader.choice("repack", "auto", {"auto", "off"}) == "auto";
+  settings.inference = read_inference(reader, "scorer");
   settings.measure_memory = reader.flag("measure_memory", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   return settings;
@@ -292,6 +288,16 @@ Result<TextSettings> read_text_settings(const Options& options, const TextSettin
   TextSettings text = read_text(reader, otherwise);
   TSR_RETURN_IF_ERROR(reader.finish());
   return text;
+}
+
+const std::vector<std::string>& text_option_names() {
+  static const std::vector<std::string> names = [] {
+    const Options none;
+    OptionReader reader(none, "text");
+    (void)read_text(reader, {});
+    return reader.known();
+  }();
+  return names;
 }
 
 Status finalize_context(GeneratorSettings& settings, int64_t longest) {

@@ -84,15 +84,20 @@ struct TextSettings {
   std::vector<int64_t> stop_ids;
 };
 
-struct GeneratorSettings {
-  ComputeSettings compute;
-  int64_t context = 0;            // 0: the model's
+// InferenceSettings: what generators and scorers compute in, and how they keep weights.
+struct InferenceSettings {
   DType precision = DType::kF32;  // of activations and caches
   bool tf32_matmuls = false;      // with f32
   std::optional<DType> weights;   // WeightStorage::matrices
   Activations activations = Activations::kAuto;
   bool repack = true;  // weights of block types are kept as the fastest kernels read them
-  TextSettings text;  // of texts that say nothing else
+};
+
+struct GeneratorSettings {
+  ComputeSettings compute;
+  InferenceSettings inference;
+  int64_t context = 0;  // 0: the model's
+  TextSettings text;    // of texts that say nothing else
 };
 
 // ScorerSettings: how texts are cut into windows, and how these are computed.
@@ -101,15 +106,11 @@ struct ScorerSettings {
   enum class Bos : uint8_t { kNone, kAuto, kAlways };
 
   ComputeSettings compute;
+  InferenceSettings inference;
   int64_t seq = 0;     // tokens of a window; 0: the model's context, at most 2048
   int64_t stride = 0;  // 0: half of it
   int64_t batch = 0;   // windows at once; 0: as many as devices
   Bos bos = Bos::kNone;
-  DType precision = DType::kF32;
-  bool tf32_matmuls = false;  // with f32
-  std::optional<DType> weights;  // WeightStorage::matrices
-  Activations activations = Activations::kAuto;
-  bool repack = true;
   bool measure_memory = false;
 };
 
@@ -129,6 +130,8 @@ Result<ScorerSettings> read_scorer_settings(const Options& options);
 Result<ImportanceSettings> read_importance_settings(const Options& options);
 // Options of one text; what they leave out is as in `otherwise`.
 Result<TextSettings> read_text_settings(const Options& options, const TextSettings& otherwise);
+// The names of those options.
+const std::vector<std::string>& text_option_names();
 
 // Fills in a missing context length; kInvalidArgument when it exceeds the model's (`longest`, 0: unknown).
 Status finalize_context(GeneratorSettings& settings, int64_t longest);
