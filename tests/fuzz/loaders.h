@@ -22,6 +22,19 @@ class Loader {
   virtual Outcome run(Random& random) = 0;
 };
 
+// Each in a file of its own (loaders/).
+std::unique_ptr<Loader> model_loader();
+std::unique_ptr<Loader> checkpoint_loader();
+std::unique_ptr<Loader> plan_loader();
+std::unique_ptr<Loader> plan_json_loader();
+std::unique_ptr<Loader> gguf_loader();
+std::unique_ptr<Loader> gguf_parts_loader();
+std::unique_ptr<Loader> importance_loader();
+std::unique_ptr<Loader> tokenizer_loader();
+std::unique_ptr<Loader> graph_text_loader();
+std::unique_ptr<Loader> plan_text_loader();
+std::unique_ptr<Loader> device_profile_loader();
+
 std::vector<std::unique_ptr<Loader>> all_loaders();
 
 }  // namespace tessera::fuzz
