@@ -16,7 +16,7 @@ expect 'zero|known|nearest' "$tessera" train "$model" --data "$text" --parallel 
 expect 'smallest|would work|limit' "$tessera" train "$model" --data "$text" --memory-limit 100KiB
 expect "no backend.*here: cpu" "$tessera" train "$model" --data "$text" --devices gpu:1
 expect 'cuda' "$tessera" generate "$model" --devices cuda
-expect 'use precision f32' "$tessera" train "$model" --data "$text" --precision bf16
+expect 'use precision f32' "$tessera" train "$model" --data "$text" --precision f16
 # Words that cannot be understood: what was found, and the nearest that is known.
 expect "unknown option '--bogus'; did you mean" "$tessera" --bogus
 expect "unknown option '--stepz'; did you mean --steps" "$tessera" train "$model" --stepz 3

@@ -152,7 +152,7 @@ struct Problem {
   }
 };
 
-struct Scratch {
+struct ProductScratch {
   std::vector<std::byte> bytes =
       std::vector<std::byte>(static_cast<size_t>(block_product_scratch_bytes()) + 64);
   void* get() {
@@ -166,7 +166,7 @@ inline constexpr float kUnwritten = -12345.0f;
 // Columns [0, N) in ranges that end at `cuts`.
 inline std::vector<float> multiply_q8(const Problem& p, const BlockMatrix& w, int64_t first_row, int64_t rows,
                                       const std::vector<int64_t>& cuts = {}) {
-  Scratch scratch;
+  ProductScratch scratch;
   std::vector<std::byte> x(static_cast<size_t>(rows * quantized_row_bytes(p.type, p.K)));
   quantize_rows(p.type, p.x.data() + first_row * p.K, rows, p.K, x.data());
   std::vector<float> y(static_cast<size_t>(rows * p.N), kUnwritten);
@@ -181,7 +181,7 @@ inline std::vector<float> multiply_q8(const Problem& p, const BlockMatrix& w, in
 
 inline std::vector<float> multiply_f32(const Problem& p, const BlockMatrix& w, int64_t first_row,
                                        int64_t rows, const std::vector<int64_t>& cuts = {}) {
-  Scratch scratch;
+  ProductScratch scratch;
   std::vector<float> y(static_cast<size_t>(rows * p.N), kUnwritten);
   int64_t begin = 0;
   for (const int64_t end : cuts) {
@@ -220,7 +220,7 @@ inline double largest_error(const Problem& p, const QuantizedRows& x, const std:
 
 inline std::vector<float> multiply_transposed(const Problem& p, const BlockMatrix& w,
                                               const std::vector<float>& dy, int64_t first_row, int64_t rows) {
-  Scratch scratch;
+  ProductScratch scratch;
   std::vector<float> dx(static_cast<size_t>(rows * p.K), kUnwritten);
   const float* from = dy.data() + first_row * p.N;
   multiply_blocks_transposed(w, from, rows, dx.data(), 256, p.K, scratch.get());

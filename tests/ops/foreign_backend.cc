@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/backend_registry.h"
+#include "runtime/backends/cpu/cpu_backend.h"
 #include "runtime/host_services.h"
 #include "tests/ops/kernel_run.h"
 #include "tests/test_backend.h"
@@ -33,6 +34,7 @@ class ForeignDevice {
     if (dladdr(reinterpret_cast<const void*>(api_->kernel_query), &plugin) == 0) return 0;
     void* library = dlopen(plugin.dli_fname, RTLD_NOW | RTLD_NOLOAD);
     if (library == nullptr) return 0;
+    if (library == nullptr) return 0;  // a program, not a plugin
     const auto count = reinterpret_cast<size_t (*)()>(dlsym(library, "tessera_emulated_work"));
     dlclose(library);
     return count != nullptr ? count() : 0;
@@ -54,12 +56,14 @@ class ForeignDevice {
   ForeignDevice() : registry_(options()) { status_ = open(); }
   static RegistryOptions options() {
     RegistryOptions options;
+    options.built_in = {tsr_cpu_backend_entry};
     options.plugin_path = test::plugin_folder();
     options.threads = 1;
     return options;
   }
   Status open() {
-    TSR_ASSIGN_OR_RETURN(api_, registry_.find(foreign_backend_name()));
+    TSR_ASSIGN_OR_RETURN(api_,
+                         registry_.find(foreign_backend_name().empty() ? "cpu" : foreign_backend_name()));
     TSR_RETURN_IF_ERROR(take_error(api_->device_open(&registry_.host(), 0, &device_)));
     return take_error(api_->stream_create(device_, &stream_));
   }

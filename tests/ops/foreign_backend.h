@@ -21,7 +21,8 @@ std::string_view foreign_backend_name();
 // (TSR_FEW_TYPES).
 bool foreign_backend_has(DType dtype);
 
-// The kernel that the backend picks for a description, or the variant asked for, on its first device.
+// The kernel that the backend, or else the CPU's, picks for a description, or the variant asked for, on its first
+// device.
 class ForeignKernel {
  public:
   static Result<std::shared_ptr<const ForeignKernel>> prepare(const tsr_abi_kernel_desc& desc);

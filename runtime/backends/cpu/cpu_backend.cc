@@ -13,6 +13,7 @@
 #include "runtime/backends/cpu/cpu_kernel.h"
 #include "runtime/backends/cpu/kernels/quantized_rows.h"
 #include "runtime/backends/cpu/rates.h"
+#include "runtime/backends/cpu/widened_kernel.h"
 
 using tessera::Result;
 using tessera::Status;
@@ -148,7 +149,16 @@ tsr_abi_error* fill(tsr_abi_stream* stream, void* out, int32_t byte, int64_t byt
 
 // ---- kernels
 
-auto choose(const tsr_abi_kernel_desc& desc) { return tessera::choose_kernel("cpu", kernel_table(), desc); }
+// A row of the table, or where none takes the types an f32 kernel on widened operands.
+auto choose(const tsr_abi_kernel_desc& desc) {
+  auto choice = tessera::choose_kernel("cpu", kernel_table(), desc);
+  const bool wants_widened = desc.variant == nullptr || std::string_view(desc.variant).starts_with(kWidened);
+  if (choice.ok() || !wants_widened || choice.status().code() != StatusCode::kUnsupported) return choice;
+  auto widened = prepare_widened(tessera::KernelSpec(desc));
+  if (!widened.ok()) return choice;
+  return decltype(choice)(tessera::KernelChoice<PreparedKernel>{
+      desc.variant != nullptr ? std::string_view(desc.variant) : kWidened, std::move(widened).value()});
+}
 
 tsr_abi_error* kernel_query(int32_t, const tsr_abi_kernel_desc* desc, tsr_abi_kernel_info* out) {
   return guarded([&]() -> Status {
@@ -176,7 +186,7 @@ tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, con
 }
 
 uint64_t kernel_fingerprint(int32_t) {
-  constexpr int32_t kEstimateVersion = 1;
+  constexpr int32_t kEstimateVersion = 2;
   const Rates rates = machine_rates();
   const std::string basis =
       tessera::format("{} {} {} {} {} {}", kEstimateVersion, rates.isa, rates.cores, rates.matmul_flops_per_s,

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "graph/base/half.h"
+#include "runtime/backends/cpu/kernels/bf16_rows.h"
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 
@@ -79,6 +80,14 @@ To convert(From x) {
     return integer_from<To>(x);
 }
 
+template <class To, class From>
+void convert_all(const From* x, To* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = convert<To>(x[i]);
+}
+// Training in bf16 casts every weight in every step.
+void convert_all(const float* x, BF16* y, int64_t count) { round_to_bf16(x, &y->bits, count); }
+void convert_all(const BF16* x, float* y, int64_t count) { widen_bf16(&x->bits, y, count); }
+
 template <class F>
 Result<PreparedKernel> dispatch_plain(DType dtype, F&& f) {
   switch (dtype) {
@@ -107,8 +116,7 @@ Result<PreparedKernel> prepare_cast(const KernelSpec& spec) {
                                 To* y = args.out<To>(0);
                                 args.pool.parallel_ranges(count, kElementGrain,
                                                           [&](int64_t begin, int64_t end) {
-                                                            for (int64_t i = begin; i < end; ++i)
-                                                              y[i] = convert<To>(x[i]);
+                                                            convert_all(x + begin, y + begin, end - begin);
                                                           });
                               }));
     });

@@ -10,8 +10,8 @@
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/gemm.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "runtime/backends/cpu/kernels/gemm_micro-inl.h"
-#include "runtime/backends/cpu/kernels/vector_math-inl.h"
+#include "runtime/backends/cpu/kernels/gemm_finish-inl.h"
+#include "runtime/backends/cpu/kernels/gemm_pack_16-inl.h"
 
 #ifndef TSR_GEMM_CC_ONCE_
 #define TSR_GEMM_CC_ONCE_
@@ -38,7 +38,9 @@ struct GemmCut {
   }
 };
 
-bool is_skinny(const Gemm& g) { return !g.adds && !g.tf32 && g.m <= kSkinny && (g.a_col == 1 || g.m == 1); }
+bool is_skinny(const Gemm& g) {
+  return !g.adds && !g.tf32 && g.b_type == DType::kF32 && g.m <= kSkinny && (g.a_col == 1 || g.m == 1);
+}
 
 }  // namespace
 }  // namespace tessera::cpu
@@ -47,59 +49,10 @@ bool is_skinny(const Gemm& g) { return !g.adds && !g.tf32 && g.m <= kSkinny && (
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// pre = C (+ bias); C = activation(pre), for a tile that is still in L1.
-template <class Act>
-void finish_tile(const Act& act, float* c, float* pre, const float* bias, int64_t ld, int64_t rows,
-                 int64_t columns) {
-  const DF d;
-  for (int64_t i = 0; i < rows; ++i) {
-    float* HWY_RESTRICT row = c + i * ld;
-    float* HWY_RESTRICT pre_row = pre == nullptr ? nullptr : pre + i * ld;
-    int64_t j = 0;
-    for (; j + kLanes <= columns; j += kLanes) {
-      VF x = hn::LoadU(d, row + j);
-      if (bias != nullptr) x = hn::Add(x, hn::LoadU(d, bias + j));
-      if (pre_row != nullptr) hn::StoreU(x, d, pre_row + j);
-      hn::StoreU(act(d, x), d, row + j);
-    }
-    if (j < columns) {
-      alignas(64) float part[kLanes] = {};
-      for (int64_t i2 = j; i2 < columns; ++i2) part[i2 - j] = row[i2] + (bias != nullptr ? bias[i2] : 0.0f);
-      if (pre_row != nullptr) std::copy(part, part + (columns - j), pre_row + j);
-      hn::Store(act(d, hn::Load(d, part)), d, part);
-      std::copy(part, part + (columns - j), row + j);
-    }
-  }
-}
-
-struct ActNone {
-  HWY_INLINE VF operator()(DF, VF x) const { return x; }
-};
-struct ActRelu {
-  HWY_INLINE VF operator()(DF d, VF x) const { return hn::Max(x, hn::Zero(d)); }
-};
-struct ActGeluTanh {
-  HWY_INLINE VF operator()(DF d, VF x) const { return gelu_tanh(d, x); }
-};
-struct ActGeluErf {
-  HWY_INLINE VF operator()(DF d, VF x) const { return gelu_erf(d, x); }
-};
-struct ActSilu {
-  HWY_INLINE VF operator()(DF d, VF x) const { return silu(d, x); }
-};
-
 void finish(const Gemm& g, const GemmBuffers& b, int64_t row, int64_t column, int64_t rows, int64_t columns) {
   if (b.bias == nullptr && g.activation == Activation::kNone && b.pre == nullptr) return;
-  float* c = b.c + row * g.n + column;
-  float* pre = b.pre == nullptr ? nullptr : b.pre + row * g.n + column;
-  const float* bias = b.bias == nullptr ? nullptr : b.bias + column;
-  switch (g.activation) {
-    case Activation::kNone: return finish_tile(ActNone(), c, pre, bias, g.n, rows, columns);
-    case Activation::kRelu: return finish_tile(ActRelu(), c, pre, bias, g.n, rows, columns);
-    case Activation::kGeluTanh: return finish_tile(ActGeluTanh(), c, pre, bias, g.n, rows, columns);
-    case Activation::kGeluErf: return finish_tile(ActGeluErf(), c, pre, bias, g.n, rows, columns);
-    case Activation::kSilu: return finish_tile(ActSilu(), c, pre, bias, g.n, rows, columns);
-  }
+  finish_tile(g.activation, b.c + row * g.n + column, b.pre == nullptr ? nullptr : b.pre + row * g.n + column,
+              b.bias == nullptr ? nullptr : b.bias + column, g.n, rows, columns);
 }
 
 // One tile from packed panels. With fewer rows than MR or columns than NR, C is written through a buffer.
@@ -125,16 +78,34 @@ void round_to_tf32(float* panel, int64_t count) {
   for (int64_t i = 0; i < count; ++i) panel[i] = tf32_from_f32(panel[i]);
 }
 
+// Element (k, column) of B.
+const std::byte* find_b(const Gemm& g, const GemmBuffers& b, int64_t k, int64_t column) {
+  const auto* base = b.b_16 != nullptr ? reinterpret_cast<const std::byte*>(b.b_16)
+                                       : reinterpret_cast<const std::byte*>(b.b);
+  return base + (k * g.b_row + column * g.b_col) * g.b_bytes();
+}
+
+void pack_b(const Gemm& g, const std::byte* b, int64_t columns, int64_t k_count, float* panel) {
+  if (g.b_type == DType::kF16)
+    return pack_b_panel_16<true>(reinterpret_cast<const uint16_t*>(b), g.b_row, g.b_col, columns, k_count,
+                                 panel);
+  if (g.b_type == DType::kBF16)
+    return pack_b_panel_16<false>(reinterpret_cast<const uint16_t*>(b), g.b_row, g.b_col, columns, k_count,
+                                  panel);
+  pack_b_panel(reinterpret_cast<const float*>(b), g.b_row, g.b_col, columns, k_count, panel);
+  if (g.tf32) round_to_tf32(panel, k_count * kNR);
+}
+
 // Prefetches piece `piece` of `pieces` of the B block that is packed next into L2.
-void prefetch_block(const Gemm& g, const float* b, int64_t columns, int64_t k_count, int64_t piece,
+void prefetch_block(const Gemm& g, const std::byte* b, int64_t columns, int64_t k_count, int64_t piece,
                     int64_t pieces) {
   const bool transposed = g.b_col != 1;
   const int64_t lines = transposed ? columns : k_count;
-  const int64_t line_stride = transposed ? g.b_col : g.b_row;
-  const int64_t line_floats = transposed ? k_count : columns;
+  const int64_t line_stride = (transposed ? g.b_col : g.b_row) * g.b_bytes();
+  const int64_t line_bytes = (transposed ? k_count : columns) * g.b_bytes();
   for (int64_t i = lines * piece / pieces; i < lines * (piece + 1) / pieces; ++i)
-    for (int64_t j = 0; j < line_floats + 15; j += 16)
-      __builtin_prefetch(b + i * line_stride + std::min(j, line_floats - 1), 0, 2);
+    for (int64_t j = 0; j < line_bytes + 63; j += 64)
+      __builtin_prefetch(b + i * line_stride + std::min(j, line_bytes - 1), 0, 2);
 }
 
 // C[row_begin.., column panels] of one chunk: A is packed, B is packed here.
@@ -149,14 +120,13 @@ void strip(const Gemm& g, const GemmBuffers& buffers, const Pool& pool, const fl
     const int64_t columns = std::min<int64_t>(kNR, g.n - column);
     for (int64_t k = k_begin; k < k_end; k += kKC) {
       const int64_t k_count = std::min(kKC, k_end - k);
-      pack_b_panel(buffers.b + k * g.b_row + column * g.b_col, g.b_row, g.b_col, columns, k_count, b_panel);
-      if (g.tf32) round_to_tf32(b_panel, k_count * kNR);
+      pack_b(g, find_b(g, buffers, k, column), columns, k_count, b_panel);
       // The next block, in the order of these two loops.
       const bool same_panel = k + kKC < k_end;
       const int64_t next_k = same_panel ? k + kKC : k_begin;
       const int64_t next_column = same_panel ? column : column + kNR;
       const bool has_next = same_panel || panel + 1 < panel_end;
-      const float* next = buffers.b + next_k * g.b_row + next_column * g.b_col;
+      const std::byte* next = find_b(g, buffers, next_k, next_column);
       const int64_t next_columns = std::min<int64_t>(kNR, g.n - next_column);
       const int64_t next_count = std::min(kKC, k_end - next_k);
       const int64_t tiles = ceil_div(row_end - row_begin, kMR);

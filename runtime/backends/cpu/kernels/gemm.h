@@ -28,11 +28,16 @@ struct Gemm {
   Activation activation = Activation::kNone;
   bool adds = false;  // C += A · B, without bias and activation
   bool tf32 = false;  // elements of A and B are rounded to TF32 as they are packed
+  // bf16 and f16: B is widened as it is packed.
+  DType b_type = DType::kF32;
+
+  int64_t b_bytes() const { return b_type == DType::kF32 ? 4 : 2; }  // of an element
 };
 
 struct GemmBuffers {
   const float* a = nullptr;
   const float* b = nullptr;
+  const uint16_t* b_16 = nullptr;  // instead of b where b_type has 16 bits
   const float* bias = nullptr;  // [n] or null
   float* c = nullptr;
   float* pre = nullptr;  // [m, n]: C before the activation; or null

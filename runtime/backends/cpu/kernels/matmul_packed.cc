@@ -1,9 +1,10 @@
-// matmul and matmul_weight_grad on the packed f32 Gemm.
+// matmul and matmul_weight_grad on the packed Gemm, in f32 or bf16.
 //  Zen 5, one thread, GFLOP/s (peak 233; in brackets OpenBLAS 0.3.21 serial, in the same process):
 //    1024^3 200 (107), 512x3072x768 205 (107), 512x768x50257 172 (105), 1x3072x768 31-41 (9).
 //  Against oneDNN 2.6, on a busy machine: 0.84 to 1.0 times as fast for m >= 128, 0.65 to 2 below.
 //  Bench: bench_gemm.
 #include "runtime/backends/cpu/kernels/gemm.h"
+#include "runtime/backends/cpu/kernels/gemm_bf16.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 
@@ -37,11 +38,46 @@ PreparedKernel prepared_gemm(const Gemm& gemm, std::unique_ptr<Kernel> kernel) {
   return prepared;
 }
 
+// Operands and results in bf16.
+bool is_bf16(const KernelSpec& spec) {
+  for (int i = 0; i < spec.input_count(); ++i)
+    if (spec.input_dtype(i) != DType::kBF16) return false;
+  for (int i = 0; i < spec.output_count(); ++i)
+    if (spec.output_dtype(i) != DType::kBF16) return false;
+  return true;
+}
+
+PreparedKernel prepared_bf16_gemm(const Gemm& f32, int a, int b, bool bias, bool pre) {
+  const Bf16Gemm gemm{.m = f32.m,
+                      .n = f32.n,
+                      .k = f32.k,
+                      .a_row = f32.a_row,
+                      .a_col = f32.a_col,
+                      .b_row = f32.b_row,
+                      .b_col = f32.b_col,
+                      .activation = f32.activation};
+  PreparedKernel prepared = prepared_gemm(f32, make_kernel([=](const LaunchArgs& args) {
+                                            run_gemm(gemm,
+                                                     {.a = args.in<uint16_t>(a),
+                                                      .b = args.in<uint16_t>(b),
+                                                      .bias = bias ? args.in<uint16_t>(2) : nullptr,
+                                                      .c = args.out<uint16_t>(0),
+                                                      .pre = pre ? args.out<uint16_t>(1) : nullptr,
+                                                      .workspace = args.workspace},
+                                                     args.pool);
+                                          }));
+  prepared.workspace_bytes = gemm_workspace_bytes(gemm);
+  prepared.bytes /= 2;
+  prepared.efficiency = bf16_efficiency();
+  return prepared;
+}
+
 }  // namespace
 
 // y[m, n] = act(sum_k x[m, k] w[k, n] + bias[n]); pre is the value before act.
 Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
-  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  const bool bf16 = is_bf16(spec);
+  TSR_RETURN_IF_ERROR(bf16 ? simd_supported() : require_simd_f32(spec));
   const std::span<const int64_t> x = spec.input_dims(0), y = spec.output_dims(0);
   Gemm gemm;
   gemm.m = product_but_last(x);
@@ -59,6 +95,7 @@ Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
   const tsr_abi_factor* k_factor = spec.find_factor('k');
   const bool bias = spec.input_count() > 2 && (k_factor == nullptr || k_factor->begin[0] == 0);
   const bool pre = spec.output_count() > 1;
+  if (bf16) return prepared_bf16_gemm(gemm, 0, 1, bias, pre);
   return prepared_gemm(gemm, make_kernel([gemm, bias, pre](const LaunchArgs& args) {
                          run_gemm(gemm,
                                   {.a = args.in<float>(0),
@@ -73,7 +110,8 @@ Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
 
 // dw[k, n] = sum over rows of x[row, k] dy[row, n]; with trans_w dw[n, k], that is A = dy^T and B = x.
 Result<PreparedKernel> prepare_matmul_weight_grad_packed(const KernelSpec& spec) {
-  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
+  const bool bf16 = is_bf16(spec);
+  TSR_RETURN_IF_ERROR(bf16 ? simd_supported() : require_simd_f32(spec));
   const bool transposed = spec.i64("trans_w") != 0;
   const int a = transposed ? 1 : 0;
   Gemm gemm;
@@ -84,6 +122,7 @@ Result<PreparedKernel> prepare_matmul_weight_grad_packed(const KernelSpec& spec)
   gemm.a_row = 1;
   gemm.a_col = gemm.m;
   gemm.b_row = gemm.n;
+  if (bf16) return prepared_bf16_gemm(gemm, a, 1 - a, false, false);
   return prepared_gemm(gemm, make_kernel([gemm, a](const LaunchArgs& args) {
                          run_gemm(gemm,
                                   {.a = args.in<float>(a),
