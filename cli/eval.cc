@@ -29,10 +29,10 @@ void register_eval(CLI::App& app) {
   command->add_option("--seq", args->seq, "tokens a sequence (default 128)");
   command->add_option("--precision", args->precision,
                       "f32, tf32, bf16, f16 or fp8: what is computed in (default f32)");
-  command->add_option(
-      "--activations", args->activations,
-      "f32 or q8: what multiplies weights of block types, rows of q8 being rounded to 8 bits first, as "
-      "`generate` does (default: f32)");
+  command->add_option("--activations", args->activations,
+                      "what multiplies weights: f32; q8: those of block types rows rounded to 8 bits; bf16: "
+                      "those in bf16 numbers "
+                      "rounded to bf16; auto: what `generate` takes (default: f32)");
   command->add_option(
       "--weights", args->weights,
       "bf16, f16 or a block type such as q8_0 or q4_k: how wider matrices are kept (default model: as "

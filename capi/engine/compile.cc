@@ -161,9 +161,10 @@ Result<CompiledProgram> with_remedy(Result<CompiledProgram> made, DType precisio
              info(precision).name, devices.text(), made.status().message()));
 }
 
-// Whether an op of such operands has a kernel there.
-bool has_kernel(const DeviceSet& devices, std::string_view name, const std::vector<TensorType>& inputs,
-                const TensorType& output, const std::vector<Attr>& given = {}) {
+// The kernel of an op of such operands there.
+Result<KernelChoice> query_kernel(const DeviceSet& devices, std::string_view name,
+                                  const std::vector<TensorType>& inputs, const TensorType& output,
+                                  const std::vector<Attr>& given = {}) {
   const OpDef* const op = find_op(name);
   const std::vector<TensorType> outputs = {output};
   std::vector<Attr> attrs;
@@ -173,25 +174,33 @@ bool has_kernel(const DeviceSet& devices, std::string_view name, const std::vect
         {std::string(spec.name), own == given.end() ? spec.default_value.value_or(AttrValue{}) : own->value});
   }
   ShardingRule rule = op->sharding({attrs, inputs, outputs, {}});
-  if (!bind_extents(rule, inputs, outputs).ok()) return false;
+  TSR_RETURN_IF_ERROR(bind_extents(rule, inputs, outputs));
   std::vector<FactorView> factors;
   for (const Factor& factor : rule.factors)
     factors.push_back({factor.name, factor.extent, factor.unit, 1, {0, 0}, {factor.extent, 0}});
-  return devices.catalog().query(*op, {attrs, inputs, outputs, factors}).ok();
+  return devices.catalog().query(*op, {attrs, inputs, outputs, factors});
 }
 
 // Whether products of this type have a kernel there.
 bool computes_in(const DeviceSet& devices, DType dtype) {
   const TensorType operand{dtype, {16, 16}};
-  return has_kernel(devices, "matmul", {operand, operand}, operand);
+  return query_kernel(devices, "matmul", {operand, operand}, operand).ok();
 }
 
 Activations finalized(Activations activations, DType precision, const DeviceSet& devices) {
   if (activations != Activations::kAuto) return activations;
-  const TensorType x{precision, {1, 256}}, w{DType::kQ8_0, {16, 256}}, y{precision, {1, 16}};
-  const bool rounds =
-      has_kernel(devices, "quantized_matmul", {x, w}, y, {{"activations", std::string("q8")}});
-  return rounds ? Activations::kQ8 : Activations::kF32;
+  const auto query = [&](DType weight, const char* rounded_to) {
+    const TensorType x{precision, {64, 256}}, w{weight, {16, 256}}, y{precision, {64, 16}};
+    return query_kernel(devices, "quantized_matmul", {x, w}, y, {{"activations", std::string(rounded_to)}});
+  };
+  const bool q8 = query(DType::kQ8_0, "q8").ok();
+  // Without instructions for it products of bf16 have other kernels, which gain nothing.
+  const Result<KernelChoice> products = query(DType::kBF16, "bf16");
+  const bool bf16 = precision == DType::kF32 && products.ok() && products->variant == "packed";
+  return q8 && bf16 ? Activations::kRounded
+         : q8       ? Activations::kQ8
+         : bf16     ? Activations::kBF16
+                    : Activations::kF32;
 }
 
 }  // namespace

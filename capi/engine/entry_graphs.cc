@@ -46,7 +46,8 @@ Result<Graph> with_parameters_as_set(Result<Graph> graph, const StoredTypes& sto
   if (!graph.ok()) return graph;
   const WeightStorage storage{
       .types = stored,
-      .q8_activations = settings.evaluate_only && settings.eval_activations == Activations::kQ8};
+      .q8_activations = settings.evaluate_only && rounds_to_q8(settings.eval_activations),
+      .bf16_activations = settings.evaluate_only && rounds_to_bf16(settings.eval_activations)};
   TSR_ASSIGN_OR_RETURN(Graph narrow, with_stored_weights(*graph, storage));
   return settings.bf16_weights ? with_bf16_parameters(narrow) : Result<Graph>(std::move(narrow));
 }
@@ -98,7 +99,8 @@ Result<Graph> evaluation_of(const LogicalGraph& with_loss, const TrainerSettings
   if (settings.eval_weights)
     return with_stored_weights(evaluation, {.types = with_loss.stored,
                                             .matrices = settings.eval_weights,
-                                            .q8_activations = settings.eval_activations == Activations::kQ8});
+                                            .q8_activations = rounds_to_q8(settings.eval_activations),
+                                            .bf16_activations = rounds_to_bf16(settings.eval_activations)});
   return with_parameters_as_set(std::move(evaluation), with_loss.stored, settings);
 }
 
@@ -122,7 +124,8 @@ Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings)
       decoding,
       with_stored_weights(decoding, {.types = logical.stored,
                                      .matrices = settings.inference.weights,
-                                     .q8_activations = settings.inference.activations == Activations::kQ8}));
+                                     .q8_activations = rounds_to_q8(settings.inference.activations),
+                                     .bf16_activations = rounds_to_bf16(settings.inference.activations)}));
   if (settings.inference.tf32_matmuls) {
     TSR_ASSIGN_OR_RETURN(decoding, with_tf32_matmuls(decoding));
   }
@@ -143,7 +146,8 @@ Result<Graph> scoring_of(const Graph& given, const ScorerSettings& settings) {
       scoring,
       with_stored_weights(scoring, {.types = logical.stored,
                                     .matrices = settings.inference.weights,
-                                    .q8_activations = settings.inference.activations == Activations::kQ8}));
+                                    .q8_activations = rounds_to_q8(settings.inference.activations),
+                                    .bf16_activations = rounds_to_bf16(settings.inference.activations)}));
   if (settings.inference.tf32_matmuls) {
     TSR_ASSIGN_OR_RETURN(scoring, with_tf32_matmuls(scoring));
   }

@@ -48,12 +48,15 @@ Json plan_object(const PlanRecord& record) {
   for (size_t i = 0; i < record.candidates.size(); ++i)
     if (const double measured_s = record.candidates[i].measured_s; measured_s > 0)
       candidates[i]["measured_step_seconds"] = measured_s;
-  // Type of the activations that weights of block types are multiplied by; null without such weights.
+  // Type of the activations that weights of block types are multiplied by, or else that of rounded ones; null without
+  // either.
   Json activations;
-  for (const Node& node : record.entries[0].graph->nodes())
-    if (node.op->name == "quantized_matmul" &&
-        is_block_type(record.entries[0].graph->type(node.inputs[1]).dtype))
-      activations = attr_string(node.attrs, "activations");
+  for (const Node& node : record.entries[0].graph->nodes()) {
+    if (node.op->name != "quantized_matmul") continue;
+    const std::string& type = attr_string(node.attrs, "activations");
+    const bool is_block = is_block_type(record.entries[0].graph->type(node.inputs[1]).dtype);
+    if (is_block || (type != "f32" && activations.is_null())) activations = type;
+  }
   return {{"activations", activations},
           {"mesh", plan.stages.empty() ? "" : to_text(plan.stages[0].mesh)},
           {"strategy", plan.strategy},

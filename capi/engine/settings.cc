@@ -142,10 +142,11 @@ TextSettings read_text(OptionReader& reader, const TextSettings& otherwise) {
 }
 
 Activations read_activations(OptionReader& reader, const std::string& otherwise) {
-  const std::string activations = reader.choice("activations", otherwise, {"auto", "f32", "q8"});
-  return activations == "f32"  ? Activations::kF32
-         : activations == "q8" ? Activations::kQ8
-                               : Activations::kAuto;
+  const std::string activations = reader.choice("activations", otherwise, {"auto", "f32", "q8", "bf16"});
+  return activations == "f32"    ? Activations::kF32
+         : activations == "q8"   ? Activations::kQ8
+         : activations == "bf16" ? Activations::kBF16
+                                 : Activations::kAuto;
 }
 
 InferenceSettings read_inference(OptionReader& reader, std::string_view consumer) {

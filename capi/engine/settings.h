@@ -39,9 +39,11 @@ struct ComputeSettings {
   bool trace = false;             // record runs; and predict them in the plan
 };
 
-// Activations: what multiplies weights of block types: f32, or rows rounded to 8 bits (ops.md,
-// quantized_matmul). kAuto: 8 bits where the devices have such kernels.
-enum class Activations : uint8_t { kAuto, kF32, kQ8 };
+// Activations: what multiplies weights (ops.md, quantized_matmul): f32, rows rounded to 8 bits for block types (kQ8),
+// numbers rounded to bf16 for weights in bf16 (kBF16), or both (kRounded). kAuto: what the devices are faster with.
+enum class Activations : uint8_t { kAuto, kF32, kQ8, kBF16, kRounded };
+inline bool rounds_to_q8(Activations it) { return it == Activations::kQ8 || it == Activations::kRounded; }
+inline bool rounds_to_bf16(Activations it) { return it == Activations::kBF16 || it == Activations::kRounded; }
 
 // FusedLoss: head and token loss as one op that never holds the logits (graph/transform/fusion.h). kAuto:
 // on GPUs, where the plan is not slower.

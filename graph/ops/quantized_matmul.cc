@@ -6,7 +6,8 @@
 //   -> y [..., N]
 //   activations = "f32": products of x as it is; "q8": each row of x is rounded once to 8 bits a number (Q8_0
 //   for
-//     blocks of 32 and 64 elements, Q8_K for 256) and multiplied in integers. For block types only.
+//     blocks of 32 and 64 elements, Q8_K for 256) and multiplied in integers, for block types only; "bf16": x is
+//     rounded to bf16, for weights of bf16 only.
 // quantized_matmul_grad(dy, w)[..., k] = sum_n dy[..., n] * W[n, k]: its gradient for x. The weight does not
 // train.
 #include "graph/base/text.h"
@@ -24,20 +25,23 @@ const AttrSpec kAttrs[] = {
     {.name = "activations",
      .type = AttrType::kString,
      .default_value = AttrValue(std::string("f32")),
-     .meaning = "f32: x as it is; q8: its rows rounded to 8 bits, for weights of block types",
+     .meaning = "f32: x as it is; q8: its rows rounded to 8 bits, for weights of block types; bf16: rounded "
+                "to that, "
+                "for weights of bf16",
      .is_late = true},
 };
 
 Status check_activations(Types in, Attrs attrs) {
   const std::string& activations = attr_string(attrs, "activations");
   if (activations == "f32") return {};
-  if (activations != "q8")
+  if (activations != "q8" && activations != "bf16")
     return Status(StatusCode::kInvalidArgument,
-                  format("quantized_matmul: activations is '{}', wanted f32 or q8", activations));
-  if (is_block_type(in[1].dtype)) return {};
-  return Status(
-      StatusCode::kInvalidArgument,
-      format("quantized_matmul: activations is 'q8', operand 1 (w) is {}; wanted a block type", in[1]));
+                  format("quantized_matmul: activations is '{}', wanted f32, q8 or bf16", activations));
+  const bool is_q8 = activations == "q8";
+  if (is_q8 ? is_block_type(in[1].dtype) : in[1].dtype == DType::kBF16) return {};
+  return Status(StatusCode::kInvalidArgument,
+                format("quantized_matmul: activations is '{}', operand 1 (w) is {}; wanted {}", activations,
+                       in[1], is_q8 ? "a block type" : "bf16"));
 }
 
 Inferred quantized_matmul_infer(Types in, Attrs attrs) {
@@ -66,11 +70,12 @@ Status quantized_matmul_vjp(VjpBuilder& b) {
     return Status(StatusCode::kFailedPrecondition,
                   format("quantized_matmul: a weight stored as {} does not train: freeze it",
                          to_text(b.input_type(1).dtype)));
-  if (attr_string(b.attrs(), "activations") == "q8")
+  if (const std::string& activations = attr_string(b.attrs(), "activations"); activations != "f32")
     return Status(
         StatusCode::kFailedPrecondition,
-        "quantized_matmul: there is no gradient through activations that are rounded to 8 bits (activations "
-        "= \"q8\"): wanted \"f32\"");
+        format("quantized_matmul: there is no gradient through activations that are rounded (activations "
+               "= \"{}\"): wanted \"f32\"",
+               activations));
   TSR_RETURN_IF_ERROR(set_grad(b, 0, [&] { return b.emit("quantized_matmul_grad", {*dy, b.input(1)}); }));
   if (b.input_count() < 3) return {};
   return set_grad(b, 2, [&] { return b.emit("sum_leading", {*dy}); });
@@ -81,7 +86,7 @@ Status quantized_matmul_vjp(VjpBuilder& b) {
 ShardingRule quantized_matmul_sharding(const OpView& view) {
   const std::string leading = leading_letters(view.inputs[0].shape.rank() - 1, "kn");
   const bool has_bias = view.inputs.size() == 3;
-  const bool rounds = attr_string(view.attrs, "activations") == "q8";  // then it is not linear in x
+  const bool rounds = attr_string(view.attrs, "activations") != "f32";  // then it is not linear in x
   const LinearSets linear = rounds ? LinearSets{} : has_bias ? LinearSets{{0, 2}} : LinearSets{{0}};
   return make_rule(leading + "k,nk" + (has_bias ? ",n->" : "->") + leading + "n", linear);
 }

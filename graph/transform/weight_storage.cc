@@ -226,6 +226,8 @@ class Storing {
     std::vector<Attr> attrs;
     if (storage_.q8_activations && is_block_type(graph.type(w).dtype))
       attrs = {{"activations", std::string("q8")}};
+    if (storage_.bf16_activations && graph.type(w).dtype == DType::kBF16)
+      attrs = {{"activations", std::string("bf16")}};
     TSR_ASSIGN_OR_RETURN(std::vector<TensorId> results,
                          graph.add_node("quantized_matmul", inputs, std::move(attrs)));
     if (const std::string& activation = attr_string(node.attrs, "activation"); activation != "none") {

@@ -41,7 +41,7 @@ struct Job {
   DType rounded_weights = DType::kF32;
   // Weights of matmuls that do not train are stored so; kF32: as they are computed.
   DType stored_weights = DType::kF32;
-  DType precision = DType::kF32;      // bf16 or f16: mixed precision, which the CPU does not compute
+  DType precision = DType::kF32;      // bf16, or f16, which the CPU does not compute: mixed precision
   bool fp8_matmuls = false;           // linear layers of blocks in 8 bits
   bool tf32_matmuls = false;          // products of f32 in TF32
   bool fused_gelu_gradients = false;  // gradients through gelu in their products; one device has them apart

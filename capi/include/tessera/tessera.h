@@ -912,7 +912,8 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        optimizer state stay f32. tf32: f32, but matrix products (linear layers, experts,
  *                        the output head; not attention) may round what they multiply to 10 bits of mantissa,
  *                        and sum in f32: on GPUs several times as fast; the CPU rounds too, and gains
- *                        nothing. bf16 and f16 need devices with such kernels: cuda. fp8: products of weights
+ *                        nothing. bf16 runs on any device, and CPUs with AVX512_BF16 multiply faster in it;
+ *                        f16 needs devices with such kernels: cuda. fp8: products of weights
  *                        of the blocks multiply numbers of 8 bits, one scale a tensor (e4m3; gradients e5m2);
  *                        what is not such a product is in bf16 on GPUs, which must be of compute capability
  *                        8.9 or later, and in f32 on the CPU
@@ -923,7 +924,7 @@ TSR_API void tsr_session_free(tsr_session* session);
  *                        whatever the plan. Weights that are read begin rounded to nearest. Checkpoints hold
  *                        bf16 and are resumed with the same choice; tsr_trainer_store writes the same numbers
  *                        in the model's type. With evaluate_only also f16 and block types, as for a generator
- *   activations    str   f32 (default) | q8 | auto: with evaluate_only, as for a generator
+ *   activations    str   f32 (default) | q8 | bf16 | auto: with evaluate_only, as for a generator
  *   fused_loss     str   on: output head and token loss are computed together, a few rows at a time, so that
  *                        no logits are held; off: apart; auto (default): together on GPUs where no plan is
  *                        slower for it
@@ -1040,8 +1041,8 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   devices, parallel, measure, memory_limit   as for the trainer
  *   context      i64   tokens that the cache holds, prompt included (default: the model's context length, at
  *                      most 2048)
- *   precision    str   f32 (default) | tf32 | bf16: what activations and caches are computed in; bf16 needs
- *                      devices with such kernels (cuda), and keeps weights in bf16 at least. tf32: f32, but
+ *   precision    str   f32 (default) | tf32 | bf16: what activations and caches are computed in; bf16 keeps
+ *                      weights in bf16 at least. tf32: f32, but
  *                      products with f32 weights may round what they multiply to 10 bits of mantissa, as in
  *                      training
  *   weights      str   model (default: as the model has them) | bf16 | f16 | a block type: q4_0, q4_1, q5_0,
@@ -1052,10 +1053,12 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *                      handles over the model; the model stays as it is. Rows that are no multiple of the
  *                      type's block take another, as there, or bf16; routers of experts, tables of positions
  *                      and adapters are bf16. TSR_INVALID_ARGUMENT names a value that the type does not hold
- *   activations  str   auto (default) | f32 | q8: what multiplies weights of block types. q8: each row is
- *                      rounded to 8 bits a number first, with a scale for every 32 (of types of 256 elements:
- *                      256), several times as fast; auto is q8 where the devices have such kernels.
- *                      "activations" of the report says which
+ *   activations  str   auto (default) | f32 | q8 | bf16: what multiplies weights. q8: for weights of block types
+ *                      each row is rounded to 8 bits a number first, with a scale for every 32 (of types of 256
+ *                      elements: 256), several times as fast. bf16: for weights in bf16 each number is rounded to
+ *                      bf16 first, and sums stay f32; twice as fast for many rows on CPUs with AVX512_BF16. auto:
+ *                      both, each where the devices have faster kernels for it. "activations" of the report says
+ *                      which
  *   repack       str   auto (default) | off: on CPU devices, whether weights of block types that are multiplied by
  *                      q8 rows alone are copied once, for all handles over the model, into the order in which the
  *                      kernels read fastest; off: they are read where the model has them, in its file say. Tokens

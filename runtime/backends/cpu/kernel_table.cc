@@ -96,7 +96,7 @@ constexpr KernelEntry kKernels[] = {
     {"quantize", "reference", prepare_quantize},
     {"quantize_scale", "reference", prepare_quantize_scale},
     {"quantized_matmul", "packed", prepare_quantized_matmul_packed},
-    {"quantized_matmul", "rows", prepare_quantized_matmul_rows},
+    {"quantized_matmul", "rounded", prepare_quantized_matmul_rounded},
     {"quantized_matmul", "blocks", prepare_quantized_matmul_blocks, true},
     {"quantized_matmul", "reference", prepare_quantized_matmul},
     {"quantized_matmul_grad", "blocks", prepare_quantized_matmul_grad_blocks},

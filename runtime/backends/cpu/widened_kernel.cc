@@ -1,5 +1,6 @@
 #include "runtime/backends/cpu/widened_kernel.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -26,11 +27,35 @@ struct Converted {
   int64_t count, offset;  // elements, bytes
 };
 
+// Caches of attention_cached, [B, S, KV, D]: positions from start + T on are never read, and are not widened.
+struct CacheRows {
+  int64_t B = 0, S = 0, T = 0, row = 0;  // B 0: another op
+  static constexpr size_t kFirst = 1, kLast = 2;
+  static constexpr int kStart = 3;
+
+  static CacheRows of(const KernelSpec& spec) {
+    if (spec.op() != "attention_cached") return {};
+    const auto is_whole = [&](char name) {
+      const tsr_abi_factor& factor = spec.factor(name);
+      return factor.range_count == 1 && factor.begin[0] == 0 && factor.end[0] == factor.global_extent;
+    };
+    if (!is_whole('s') || !is_whole('t')) return {};
+    const auto cache = spec.input_dims(1);
+    return {.B = cache[0], .S = cache[1], .T = spec.input_dims(0)[1], .row = cache[2] * cache[3]};
+  }
+  bool holds(size_t input) const { return B > 0 && input >= kFirst && input <= kLast; }
+  void widen(const Pool& pool, const int32_t* start, const uint16_t* in, float* out) const {
+    for (int64_t b = 0; b < B; ++b)
+      widen_bf16(pool, in + b * S * row, out + b * S * row, std::clamp<int64_t>(start[b] + T, 0, S) * row);
+  }
+};
+
 class WidenedKernel final : public Kernel {
  public:
   std::unique_ptr<Kernel> inner;
   std::vector<Converted> inputs, outputs;
   size_t input_count = 0, output_count = 0;
+  CacheRows caches;
 
   void launch(const LaunchArgs& args) const override {
     std::array<const void*, kMostOperands> in{};
@@ -42,7 +67,12 @@ class WidenedKernel final : public Kernel {
     };
     for (const Converted& each : inputs) {
       if (in[each.index] == nullptr) continue;
-      widen_bf16(args.pool, static_cast<const uint16_t*>(in[each.index]), widened(each), each.count);
+      const auto* const from = static_cast<const uint16_t*>(in[each.index]);
+      if (caches.holds(each.index)) {
+        caches.widen(args.pool, args.in<int32_t>(CacheRows::kStart), from, widened(each));
+      } else {
+        widen_bf16(args.pool, from, widened(each), each.count);
+      }
       in[each.index] = widened(each);
     }
     for (const Converted& each : outputs) out[each.index] = widened(each);
@@ -131,6 +161,7 @@ Result<PreparedKernel> prepare_widened(const KernelSpec& spec) {
   kernel->outputs = std::move(widened.outputs);
   kernel->input_count = inputs;
   kernel->output_count = outputs;
+  kernel->caches = CacheRows::of(spec);
   prepared.kernel = std::move(kernel);
   prepared.workspace_bytes = bytes;
   return prepared;

@@ -27,10 +27,16 @@ namespace {
 
 constexpr int64_t kTaskElements = 16384;
 
+// Asked once: CPUID takes tens of microseconds in a virtual machine.
+bool has_vectors() {
+  static const bool it = simd_supported().ok();
+  return it;
+}
+
 }  // namespace
 
 void widen_bf16(const uint16_t* in, float* out, int64_t count) {
-  if (!simd_supported().ok()) {
+  if (!has_vectors()) {
     for (int64_t i = 0; i < count; ++i) out[i] = f32_from_bf16(in[i]);
     return;
   }
@@ -38,7 +44,7 @@ void widen_bf16(const uint16_t* in, float* out, int64_t count) {
 }
 
 void round_to_bf16(const float* in, uint16_t* out, int64_t count) {
-  if (!simd_supported().ok()) {
+  if (!has_vectors()) {
     for (int64_t i = 0; i < count; ++i) out[i] = bf16_from_f32(in[i]);
     return;
   }

@@ -2,6 +2,7 @@
 // in registers, so that memory's bandwidth is the ceiling.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "graph/base/dtype.h"
@@ -23,5 +24,10 @@ struct Gemv16 {
 // Computes y[:, begin..end). Each number's bits depend on M, K, its row of x and of w, and the instruction set; not
 // on the ranges.
 void multiply_gemv_16(const Gemv16& gemv, int64_t begin, int64_t end);
+
+// Rows of w that make a task: 64 KiB, enough to hand out, and a multiple of 4.
+inline int64_t gemv_16_grain(int64_t K) {
+  return std::max<int64_t>(4, (int64_t{32} << 10) / std::max<int64_t>(K, 1) / 4 * 4);
+}
 
 }  // namespace tessera::cpu

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "graph/base/half.h"
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/quantized_weight.h"
@@ -19,8 +20,8 @@ Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
-    const bool rounds = spec.string("activations") == "q8";
-    auto kernel = make_kernel([shape, rounds](const LaunchArgs& args) {
+    const bool rounds = spec.string("activations") == "q8", to_bf16 = spec.string("activations") == "bf16";
+    auto kernel = make_kernel([shape, rounds, to_bf16](const LaunchArgs& args) {
       const T *x = args.in<T>(0), *bias = shape.bias < 0 ? nullptr : args.in<T>(shape.bias);
       T* y = args.out<T>(0);
       args.pool.parallel_ranges(shape.N, kRowGrain, [&](int64_t begin, int64_t end) {
@@ -34,8 +35,11 @@ Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
               sum = add_rounded_products(shape.dtype, args.in<std::byte>(1) + n * shape.row_bytes(), row,
                                          x + m * shape.K, shape.K, sum);
             } else {
-              for (int64_t k = 0; k < shape.K; ++k)
-                sum += static_cast<double>(x[m * shape.K + k]) * static_cast<double>(row[k]);
+              for (int64_t k = 0; k < shape.K; ++k) {
+                const T value = x[m * shape.K + k];
+                const T used = to_bf16 ? f32_from_bf16(bf16_from_f32(static_cast<float>(value))) : value;
+                sum += static_cast<double>(used) * static_cast<double>(row[k]);
+              }
             }
             y[m * shape.N + n] = static_cast<T>(sum);
           }

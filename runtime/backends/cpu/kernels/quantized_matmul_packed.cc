@@ -2,8 +2,11 @@
 // read. More rows: the packed Gemm, which widens the weight as it packs it. x and weight in bf16: Bf16Gemm.
 //  AMD EPYC (Zen 5), one thread: one row reads 80 to 90 % of what plain reads reach (33 GB/s of 39); 128 and 512 rows
 //  take 200 to 230 GFLOP/s, as in f32, of 270; in bf16 380 to 450, of 540.
-#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
 
+#include "runtime/backends/cpu/kernels/bf16_rows.h"
 #include "runtime/backends/cpu/kernels/gemm.h"
 #include "runtime/backends/cpu/kernels/gemm_bf16.h"
 #include "runtime/backends/cpu/kernels/gemv_16.h"
@@ -14,8 +17,6 @@
 namespace tessera::cpu {
 
 namespace {
-
-constexpr int64_t kTaskBytes = int64_t{64} << 10;  // of the weight: enough to hand out
 
 Status check_16_bits(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(simd_supported());
@@ -29,7 +30,7 @@ Status check_16_bits(const KernelSpec& spec) {
 }
 
 PreparedKernel prepare_gemv(const KernelSpec& spec, const QuantizedMatmulShape& s) {
-  const int64_t grain = std::max<int64_t>(4, kTaskBytes / std::max<int64_t>(s.row_bytes(), 1) / 4 * 4);
+  const int64_t grain = gemv_16_grain(s.K);
   return simd_prepared(spec, s.flops(), make_kernel([=](const LaunchArgs& args) {
                          const Gemv16 gemv{.type = s.dtype,
                                            .M = s.M,
@@ -60,6 +61,30 @@ PreparedKernel prepare_gemm(const KernelSpec& spec, const QuantizedMatmulShape& 
   return prepared;
 }
 
+int64_t align_64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// x in f32 is rounded to bf16; sums stay f32. In the workspace: x, then what the Gemm needs.
+PreparedKernel prepare_rounding_gemm(const KernelSpec& spec, const QuantizedMatmulShape& s) {
+  const Bf16Gemm gemm{
+      .m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K, .result = DType::kF32};
+  const int64_t x_bytes = align_64(2 * s.M * s.K);
+  PreparedKernel prepared =
+      simd_prepared(spec, s.flops(), make_kernel([=](const LaunchArgs& args) {
+                      auto* const x = static_cast<uint16_t*>(args.workspace);
+                      round_to_bf16(args.pool, args.in<float>(0), x, s.M * s.K);
+                      run_gemm(gemm,
+                               {.a = x,
+                                .b = args.in<uint16_t>(1),
+                                .bias = s.bias < 0 ? nullptr : args.in<float>(s.bias),
+                                .c = args.out<float>(0),
+                                .workspace = static_cast<std::byte*>(args.workspace) + x_bytes},
+                               args.pool);
+                    }),
+                    x_bytes + gemm_workspace_bytes(gemm));
+  prepared.efficiency = bf16_efficiency();
+  return prepared;
+}
+
 PreparedKernel prepare_bf16_gemm(const KernelSpec& spec, const QuantizedMatmulShape& s,
                                  const Bf16Gemm& gemm) {
   PreparedKernel prepared =
@@ -84,6 +109,11 @@ Result<PreparedKernel> prepare_quantized_matmul_packed(const KernelSpec& spec) {
   TSR_RETURN_IF_ERROR(check_16_bits(spec));
   const QuantizedMatmulShape s = quantized_matmul_shape(spec);
   const bool is_bf16 = spec.input_dtype(0) == DType::kBF16;
+  if (!is_bf16 && spec.string("activations") == "bf16") {
+    if (s.M > kGemv16Rows && has_bf16_products()) return prepare_rounding_gemm(spec, s);
+    return Status(StatusCode::kUnsupported,
+                  "few rows, or a CPU without products of bf16: rounded first, then as f32");
+  }
   if (s.M <= kGemv16Rows) {
     if (is_bf16)
       return Status(StatusCode::kUnsupported, "few rows in bf16: widened rows read the weight as fast");
@@ -93,6 +123,33 @@ Result<PreparedKernel> prepare_quantized_matmul_packed(const KernelSpec& spec) {
     return prepare_bf16_gemm(spec, s, {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K});
   return prepare_gemm(
       spec, s, {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K, .b_type = s.dtype});
+}
+
+// The same with x rounded to bf16, in f32: for few rows, and for many the bits of products of bf16 without them.
+Result<PreparedKernel> prepare_quantized_matmul_rounded(const KernelSpec& spec) {
+  TSR_RETURN_IF_ERROR(check_16_bits(spec));
+  if (spec.string("activations") != "bf16" || spec.input_dtype(0) != DType::kF32)
+    return Status(StatusCode::kUnsupported, "nothing is rounded");
+  const QuantizedMatmulShape s = quantized_matmul_shape(spec);
+  const int64_t count = s.M * s.K, narrow_bytes = align_64(2 * count), wide_bytes = align_64(4 * count);
+  PreparedKernel prepared =
+      s.M <= kGemv16Rows
+          ? prepare_gemv(spec, s)
+          : prepare_gemm(
+                spec, s,
+                {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K, .b_type = s.dtype});
+  std::shared_ptr<const Kernel> inner = std::move(prepared.kernel);
+  const int inputs = spec.input_count();
+  prepared.kernel = make_kernel([=](const LaunchArgs& args) {
+    auto* const narrow = static_cast<uint16_t*>(args.workspace);
+    auto* const wide = reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) + narrow_bytes);
+    round_to_bf16(args.pool, args.in<float>(0), narrow, count);
+    widen_bf16(args.pool, narrow, wide, count);
+    const void* operands[3] = {wide, args.inputs[1], inputs > 2 ? args.inputs[2] : nullptr};
+    inner->launch({operands, args.outputs, reinterpret_cast<std::byte*>(wide) + wide_bytes, args.pool});
+  });
+  prepared.workspace_bytes += narrow_bytes + wide_bytes;
+  return prepared;
 }
 
 // dy [M, N], w [N, K] -> dx [M, K]

@@ -133,6 +133,8 @@ Result<PreparedKernel> prepare_quantized_matmul_lt(const KernelSpec& spec) {
 }
 
 Result<PreparedKernel> prepare_quantized_matmul(const KernelSpec& spec) {
+  if (spec.string("activations") != "f32")
+    return Status(StatusCode::kUnsupported, "this kernel multiplies activations as they are");
   const QuantizedMatmulShape shape = quantized_matmul_shape(spec);
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
