@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "graph/base/thread.h"
@@ -18,20 +17,21 @@ namespace tessera {
 
 namespace {
 
-// One parallel_for, on its caller's stack. It is listed in the pool while tasks may be left to claim; a
-// worker counts itself in (`helpers`, under the pool's mutex) before it touches the job, and the caller
-// leaves only when the job is unlisted and no helper is left.
-struct Job {
+// PoolJob: one parallel_for at a time. Its place outlives it, so that a late worker finds an atomic, not a
+// caller's stack: a worker counts itself in (`helpers`) and then asks whether the job is open; the caller
+// closes it and then waits until no helper is left. Only then is the place written again.
+struct alignas(64) PoolJob {
+  std::atomic<bool> is_taken{false};  // by a caller
+  std::atomic<bool> is_open{false};   // tasks may be left to claim
+  WaitWord helpers{0};
+  // Written by the caller while the job is closed and has no helpers.
   int64_t tasks = 0;
-  int core = -1;  // where the caller was when it posted
   ThreadPool::Body body = nullptr;
   void* context = nullptr;
-  std::atomic<int64_t> next{0};
-  std::atomic<int32_t> helpers{0};  // changed under the pool's mutex
-  std::condition_variable left;
-  std::exception_ptr error;  // guarded by the pool's mutex
-  Job* following = nullptr;
-  Job* previous = nullptr;
+  int core = -1;             // where the caller was when it posted
+  std::exception_ptr error;  // of the thread that set `has_failed`
+  alignas(64) std::atomic<int64_t> next{0};
+  std::atomic<bool> has_failed{false};
 };
 
 // Moves the calling thread off `core` where it may run elsewhere, and leaves it free to go where it likes. A
@@ -45,6 +45,17 @@ void leave_core(int core) {
   CPU_CLR(core, &others);
   if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
   (void)sched_setaffinity(0, sizeof all, &all);
+}
+
+// Polls `done()` without a break for some microseconds, in which the next of a program's launches comes, and
+// then as spin_until does; returns its last value.
+template <class Done>
+bool poll_until(Done&& done) {
+  for (int i = 0; i < 512; ++i) {
+    if (done()) return true;
+    pause_core();
+  }
+  return spin_until(done);
 }
 
 // Counted: adds one to a counter while it exists.
@@ -64,16 +75,17 @@ class Counted {
 }  // namespace
 
 struct ThreadPool::Impl {
-  std::mutex mutex;
-  std::condition_variable work;
-  Job* first = nullptr;
-  int32_t sleeping = 0;
-  bool closing = false;
-  std::atomic<int32_t> posted{0};  // counts jobs; what an idle worker watches before it sleeps
-  std::atomic<int32_t> busy{0};    // callers inside parallel_for and workers that help them
+  // As many as threads: more callers than that are helped by nobody.
+  std::vector<PoolJob> jobs;
+  WaitWord posted{0};                // counts jobs: what an idle worker watches
+  std::atomic<int32_t> sleeping{0};  // workers that watch it asleep
+  std::atomic<int32_t> busy{0};      // callers inside parallel_for and workers that help them
+  std::atomic<bool> closing{false};
   pid_t pid = getpid();
   int32_t threads = 1;
   std::vector<Thread> workers;
+
+  explicit Impl(int32_t count) : jobs(static_cast<size_t>(count)), threads(count) {}
 
   // Whether a helping worker should exit, once callers fill all cores: more threads than cores would only
   // take turns, and slow down every rank. Exactly the surplus threads exit.
@@ -84,84 +96,108 @@ struct ThreadPool::Impl {
   }
 
   // Runs tasks until none is left or, for a worker, it should exit; returns whether it did.
-  bool run_tasks(Job& job, bool is_worker) {
+  bool run_tasks(PoolJob& job, bool is_worker) {
     for (;;) {
       if (is_worker && gives_way()) return true;
       const int64_t task = job.next.fetch_add(1, std::memory_order_relaxed);
-      if (task >= job.tasks) return false;
+      if (task >= job.tasks) {
+        if (job.is_open.load(std::memory_order_relaxed)) job.is_open.store(false, std::memory_order_relaxed);
+        return false;
+      }
       try {
         job.body(job.context, task);
       } catch (...) {
         job.next.store(job.tasks, std::memory_order_relaxed);
-        const std::lock_guard lock(mutex);
-        if (!job.error) job.error = std::current_exception();
+        if (!job.has_failed.exchange(true, std::memory_order_acq_rel)) job.error = std::current_exception();
         return false;
       }
     }
   }
 
-  void unlink(Job& job) {
-    if (job.previous != nullptr) job.previous->following = job.following;
-    if (job.following != nullptr) job.following->previous = job.previous;
-    if (first == &job) first = job.following;
+  // A place for the caller's job; null when all are taken.
+  PoolJob* take_job() {
+    for (PoolJob& job : jobs)
+      if (!job.is_taken.load(std::memory_order_relaxed) &&
+          !job.is_taken.exchange(true, std::memory_order_acquire))
+        return &job;
+    return nullptr;
+  }
+
+  void wake_workers(int64_t wanted) {
+    const int32_t asleep = sleeping.load(std::memory_order_seq_cst);
+    const int32_t idle = threads - busy.load(std::memory_order_relaxed);
+    const int64_t count = std::min<int64_t>({wanted, asleep, std::max(0, idle)});
+    if (count == threads - 1) return posted.notify_all();
+    for (int64_t i = 0; i < count; ++i) posted.notify_one();
+  }
+
+  // Closes the caller's job and waits for its helpers. In a forked child a helper may be counted that does not
+  // exist there.
+  void finish(PoolJob& job) const {
+    job.is_open.store(false, std::memory_order_seq_cst);
+    for (int left; (left = job.helpers.load(std::memory_order_seq_cst)) != 0;) {
+      if (poll_until([&] { return job.helpers.load(std::memory_order_acquire) == 0; })) return;
+      if (pid != getpid()) return;
+      left = job.helpers.load(std::memory_order_acquire);
+      if (left != 0) job.helpers.wait(left, std::memory_order_acquire);
+    }
   }
 
   struct Choice {
-    Job* job = nullptr;
-    int32_t listed = 0;
+    PoolJob* job = nullptr;
+    int32_t open = 0;
   };
-  // Chooses a listed job with tasks left, fewest helpers first so that concurrent callers share the workers;
-  // none while callers and their helpers already fill the cores.
-  Choice choose() const {
+  // Chooses an open job, fewest helpers first so that concurrent callers share the workers; none while callers
+  // and their helpers already fill the cores.
+  Choice choose() {
     Choice choice;
     if (busy.load(std::memory_order_relaxed) >= threads) return choice;
-    for (Job* job = first; job != nullptr; job = job->following) {
-      ++choice.listed;
-      if (job->next.load(std::memory_order_relaxed) < job->tasks &&
-          (choice.job == nullptr || job->helpers < choice.job->helpers))
-        choice.job = job;
+    int fewest = 0;
+    for (PoolJob& job : jobs) {
+      if (!job.is_open.load(std::memory_order_relaxed)) continue;
+      ++choice.open;
+      const int helpers = job.helpers.load(std::memory_order_relaxed);
+      if (choice.job != nullptr && helpers >= fewest) continue;
+      choice.job = &job;
+      fewest = helpers;
     }
     return choice;
   }
 
-  void close() {
-    {
-      const std::lock_guard lock(mutex);
-      closing = true;
+  void help(PoolJob& job) {
+    job.helpers.fetch_add(1, std::memory_order_seq_cst);
+    if (job.is_open.load(std::memory_order_seq_cst)) {
+      busy.fetch_add(1, std::memory_order_relaxed);
+      leave_core(job.core);
+      if (!run_tasks(job, true)) busy.fetch_sub(1, std::memory_order_relaxed);
     }
-    work.notify_all();
+    if (job.helpers.fetch_sub(1, std::memory_order_seq_cst) == 1) job.helpers.notify_all();
+  }
+
+  void close() {
+    closing.store(true);
+    posted.fetch_add(1);
+    posted.notify_all();
     workers.clear();  // joins
   }
 
   void work_loop() {
-    bool may_spin = false;
-    std::unique_lock lock(mutex);
+    bool has_cores = cpuset_size() >= threads, may_spin = false;
     for (;;) {
+      const int seen = posted.load(std::memory_order_seq_cst);
+      if (closing.load()) return;
       if (const Choice choice = choose(); choice.job != nullptr) {
         // A spinning worker takes a core from a rank when the ranks alone fill them.
-        may_spin = 2 * choice.listed <= threads;
-        Job& job = *choice.job;
-        ++job.helpers;
-        busy.fetch_add(1, std::memory_order_relaxed);
-        lock.unlock();
-        leave_core(job.core);
-        if (!run_tasks(job, true)) busy.fetch_sub(1, std::memory_order_relaxed);
-        lock.lock();
-        if (--job.helpers == 0) job.left.notify_one();
+        may_spin = has_cores && 2 * choice.open <= threads;
+        help(*choice.job);
         continue;
       }
-      if (closing) return;
-      const int32_t seen = posted.load(std::memory_order_relaxed);
-      if (may_spin) {
-        may_spin = false;
-        lock.unlock();
-        spin_until([&] { return posted.load(std::memory_order_relaxed) != seen; });
-        lock.lock();
-        continue;
-      }
-      ++sleeping;
-      work.wait(lock, [&] { return closing || posted.load(std::memory_order_relaxed) != seen; });
-      --sleeping;
+      if (may_spin && poll_until([&] { return posted.load(std::memory_order_relaxed) != seen; })) continue;
+      may_spin = false;
+      sleeping.fetch_add(1, std::memory_order_seq_cst);
+      posted.wait(seen, std::memory_order_seq_cst);
+      sleeping.fetch_sub(1, std::memory_order_relaxed);
+      has_cores = cpuset_size() >= threads;  // this process may have been moved to fewer
     }
   }
 };
@@ -180,8 +216,8 @@ int32_t ThreadPool::cpuset_size() {
   return std::max<int32_t>(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
 }
 
-ThreadPool::ThreadPool(int32_t threads) : impl_(std::make_unique<Impl>()) {
-  impl_->threads = threads > 0 ? threads : cpuset_size();
+ThreadPool::ThreadPool(int32_t threads)
+    : impl_(std::make_unique<Impl>(threads > 0 ? threads : cpuset_size())) {
   impl_->workers.reserve(static_cast<size_t>(impl_->threads - 1));
   try {
     for (int32_t i = 1; i < impl_->threads; ++i)
@@ -208,43 +244,28 @@ void ThreadPool::parallel_for(int64_t tasks, Body body, void* context) {
   if (tasks <= 0) return;
   Impl& impl = *impl_;
   const Counted counted(impl.busy);
-  if (tasks == 1 || impl.threads == 1 || impl.pid != getpid()) {
+  PoolJob* const job = tasks == 1 || impl.threads == 1 ? nullptr : impl.take_job();
+  if (job == nullptr) {
     for (int64_t task = 0; task < tasks; ++task) body(context, task);
     return;
   }
-  Job job;
-  job.tasks = tasks;
-  job.body = body;
-  job.context = context;
-  job.core = sched_getcpu();
-  int64_t wake = 0;
-  {
-    const std::lock_guard lock(impl.mutex);
-    job.following = impl.first;
-    if (impl.first != nullptr) impl.first->previous = &job;
-    impl.first = &job;
-    impl.posted.fetch_add(1, std::memory_order_relaxed);
-    const int32_t idle = impl.threads - impl.busy.load(std::memory_order_relaxed);
-    wake = std::min<int64_t>({tasks - 1, impl.sleeping, std::max(0, idle)});
+  job->tasks = tasks;
+  job->body = body;
+  job->context = context;
+  job->core = sched_getcpu();
+  job->next.store(0, std::memory_order_relaxed);
+  job->is_open.store(true, std::memory_order_seq_cst);
+  impl.posted.fetch_add(1, std::memory_order_seq_cst);
+  impl.wake_workers(tasks - 1);
+  impl.run_tasks(*job, false);
+  impl.finish(*job);
+  std::exception_ptr error;
+  if (job->has_failed.load(std::memory_order_relaxed)) {
+    error = std::exchange(job->error, nullptr);
+    job->has_failed.store(false, std::memory_order_relaxed);
   }
-  if (wake == impl.threads - 1) {
-    impl.work.notify_all();
-  } else {
-    for (int64_t i = 0; i < wake; ++i) impl.work.notify_one();
-  }
-  impl.run_tasks(job, false);
-  {
-    std::unique_lock lock(impl.mutex);
-    impl.unlink(job);
-    if (job.helpers.load(std::memory_order_relaxed) != 0) {
-      lock.unlock();
-      spin_until([&] { return job.helpers.load(std::memory_order_relaxed) == 0; });
-      lock.lock();  // a helper lets go of the job under the mutex, so it is gone once this is held and none
-                    // is left
-      job.left.wait(lock, [&] { return job.helpers == 0; });
-    }
-  }
-  if (job.error) std::rethrow_exception(job.error);
+  job->is_taken.store(false, std::memory_order_release);
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace tessera

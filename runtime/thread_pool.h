@@ -1,7 +1,9 @@
 // ThreadPool: the one pool that kernels of all ranks share. The caller of parallel_for takes part, several
 // threads may call at once, nothing is pinned, and a call allocates nothing. Callers come first: once they
 // alone fill the cores, no worker helps any of them, so that concurrent ranks have one core each. Tasks are
-// claimed one by one, by any thread, so a body's result must depend on the task's index alone.
+// claimed one by one, by any thread, so a body's result must depend on the task's index alone. Workers poll for
+// some 50 us after a job, so that the launches of a program cost no wake-up, and then sleep; they sleep at once
+// where callers alone have work for half of the cores, or where the process may run on fewer cores than threads.
 #pragma once
 
 #include <cstdint>

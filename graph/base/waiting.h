@@ -12,6 +12,15 @@ namespace tessera {
 // a shared table.
 using WaitWord = std::atomic<int>;
 
+// Tells the core that the thread polls.
+inline void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 // Polls `done()` for at most 50 us, yielding the core between polls; returns its last value.
 template <class Done>
 bool spin_until(Done&& done) {
@@ -19,9 +28,7 @@ bool spin_until(Done&& done) {
   do {
     for (int i = 0; i < 32; ++i) {
       if (done()) return true;
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
+      pause_core();
     }
     std::this_thread::yield();
   } while (std::chrono::steady_clock::now() < deadline);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the benchmarks of a build made with TSR_BENCHMARKS=ON: run.sh BUILD [gemm | kernels | train_gpt2 | plan_time | plan_choice] [ARGUMENTS]
+# Runs the benchmarks of a build made with TSR_BENCHMARKS=ON: run.sh BUILD [gemm | kernels | launch | train_gpt2 | plan_time | plan_choice] [ARGUMENTS]
 # Numbers are worth something on an idle machine only: waits up to a minute for one, and says so when it is not.
 set -euo pipefail
 build=$1 name=${2:-all}
@@ -17,7 +17,7 @@ done
 
 "$build/tests/bench_ceilings" "$(nproc)"
 case $name in
-  gemm | kernels) "$build/tests/bench/bench_$name" "$@" ;;
+  gemm | kernels | launch) "$build/tests/bench/bench_$name" "$@" ;;
   train_gpt2) python3 "$here/train_gpt2.py" --build "$build" "$@" ;;
   plan_choice)  # measures this machine first: about a minute, then four
     profile=$(mktemp --suffix=.json)
@@ -29,10 +29,11 @@ case $name in
   all)
     "$build/tests/bench/bench_gemm"
     "$build/tests/bench/bench_kernels"
+    "$build/tests/bench/bench_launch"
     python3 "$here/train_gpt2.py" --build "$build"
     ;;
   *)
-    echo "run.sh: no benchmark '$name'; there are gemm, kernels, train_gpt2, plan_time, plan_choice" >&2
+    echo "run.sh: no benchmark '$name'; there are gemm, kernels, launch, train_gpt2, plan_time, plan_choice" >&2
     exit 2
     ;;
 esac

@@ -1,11 +1,13 @@
 #include "runtime/thread_pool.h"
 
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -104,6 +106,55 @@ TEST_CASE("a_forked_child_computes_alone_and_leaves_without_hanging") {
   REQUIRE(waitpid(child, &state, 0) == child);
   CHECK(WIFEXITED(state));
   CHECK(WEXITSTATUS(state) == 0);
+}
+
+TEST_CASE("many_short_jobs_of_several_callers_lose_no_task") {
+  ThreadPool pool(3);
+  std::vector<std::thread> callers;
+  std::atomic<int64_t> wrong{0};
+  for (int64_t caller = 0; caller < 4; ++caller)
+    callers.emplace_back([&, caller] {
+      for (int64_t round = 0; round < 5000; ++round) {
+        int64_t done[7] = {};  // on this stack: a late worker must not find the next round's
+        const int64_t tasks = 2 + (caller + round) % 6;
+        run(pool, tasks, [&](int64_t task) { done[task] += round + 1; });
+        for (int64_t task = 0; task < 7; ++task) wrong += done[task] != (task < tasks ? round + 1 : 0);
+      }
+    });
+  for (std::thread& caller : callers) caller.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("jobs_inside_of_jobs_end") {
+  ThreadPool pool(2);
+  std::atomic<int64_t> sum{0};
+  run(pool, 8, [&](int64_t) { run(pool, 8, [&](int64_t task) { sum += task; }); });
+  CHECK(sum == 8 * 28);
+}
+
+TEST_CASE("an_idle_pool_takes_no_time_of_a_core") {
+  ThreadPool pool(4);
+  for (int round = 0; round < 100; ++round) run(pool, 8, [](int64_t) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const std::clock_t begin = std::clock();  // of all threads of the process
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CHECK(std::clock() - begin < CLOCKS_PER_SEC / 20);
+}
+
+TEST_CASE("threads_on_one_core_take_turns_and_do_not_poll") {
+  cpu_set_t all, one;
+  REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+  CPU_ZERO(&one);
+  for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++core)
+    if (CPU_ISSET(core, &all)) CPU_SET(core, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  {
+    ThreadPool pool(3);  // whose threads inherit it
+    std::atomic<int64_t> sum{0};
+    for (int round = 0; round < 2000; ++round) run(pool, 4, [&](int64_t task) { sum += task; });
+    CHECK(sum == 2000 * 6);
+  }
+  REQUIRE(sched_setaffinity(0, sizeof all, &all) == 0);
 }
 
 TEST_CASE("the_default_size_is_the_cpuset") {

@@ -32,6 +32,7 @@ struct tsr_abi_event {
 };
 struct tsr_abi_kernel {
   std::unique_ptr<Kernel> kernel;
+  bool runs_alone;  // on the thread that launches
 };
 struct tsr_abi_comm {
   std::unique_ptr<Communicator> end;
@@ -149,6 +150,22 @@ tsr_abi_error* fill(tsr_abi_stream* stream, void* out, int32_t byte, int64_t byt
 
 // ---- kernels
 
+// The machine's rates, fixed for the life of a process.
+const Rates& fixed_rates() {
+  static const Rates rates = machine_rates();
+  return rates;
+}
+
+// Whether a kernel has less work than handing a part of it to another thread costs: that is about a
+// microsecond. Its tasks, and so its bits, are the same.
+bool is_too_small_to_share(const PreparedKernel& prepared) {
+  constexpr double kSeconds = 3e-6;
+  const Rates& rates = fixed_rates();
+  const double core_flops_per_s = rates.matmul_flops_per_s / rates.cores;
+  return prepared.flops < kSeconds * prepared.efficiency * core_flops_per_s &&
+         prepared.bytes < kSeconds * rates.core_memory_bytes_per_s;
+}
+
 // A row of the table, or where none takes the types an f32 kernel on widened operands.
 auto choose(const tsr_abi_kernel_desc& desc) {
   auto choice = tessera::choose_kernel("cpu", kernel_table(), desc);
@@ -163,15 +180,15 @@ auto choose(const tsr_abi_kernel_desc& desc) {
 tsr_abi_error* kernel_query(int32_t, const tsr_abi_kernel_desc* desc, tsr_abi_kernel_info* out) {
   return guarded([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(const auto choice, choose(*desc));
-    static const Rates rates = machine_rates();  // fixed for the life of a process
-    return tessera::answer_query(choice, rates, *out);
+    return tessera::answer_query(choice, fixed_rates(), *out);
   });
 }
 
 tsr_abi_error* kernel_prepare(tsr_abi_device*, const tsr_abi_kernel_desc* desc, tsr_abi_kernel** out) {
   return guarded([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(auto choice, choose(*desc));
-    *out = new tsr_abi_kernel{std::move(choice.prepared.kernel)};
+    const bool runs_alone = is_too_small_to_share(choice.prepared);
+    *out = new tsr_abi_kernel{std::move(choice.prepared.kernel), runs_alone};
     return {};
   });
 }
@@ -180,7 +197,8 @@ void kernel_destroy(tsr_abi_kernel* kernel) { delete kernel; }
 tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, const void* const* inputs,
                              void* const* outputs, void* workspace) {
   return guarded([&] {
-    kernel->kernel->launch(LaunchArgs{inputs, outputs, workspace, Pool(*stream->device->host)});
+    kernel->kernel->launch(
+        LaunchArgs{inputs, outputs, workspace, Pool(*stream->device->host, kernel->runs_alone)});
     return Status();
   });
 }

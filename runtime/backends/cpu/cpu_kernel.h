@@ -19,11 +19,15 @@ namespace tessera::cpu {
 // for any.
 class Pool {
  public:
-  explicit Pool(const tsr_host_api& host) : host_(host) {}
+  // With `alone` the caller runs every task.
+  explicit Pool(const tsr_host_api& host, bool alone = false) : host_(host), alone_(alone) {}
   // Calls body(task) for 0..tasks-1 on the pool, the caller taking part; returns when all are done.
   template <class Body>
   void parallel_for(int64_t tasks, Body&& body) const {
-    if (tasks == 1) return body(int64_t{0});
+    if (tasks == 1 || alone_) {
+      for (int64_t task = 0; task < tasks; ++task) body(task);
+      return;
+    }
     using Plain = std::remove_reference_t<Body>;
     host_.parallel_for(
         host_.host, tasks, [](void* context, int64_t task) { (*static_cast<Plain*>(context))(task); },
@@ -43,6 +47,7 @@ class Pool {
  private:
   friend class Scratch;
   const tsr_host_api& host_;
+  const bool alone_;
 };
 
 // Floats of one task, for tiles: stacks hold no more than 16 KiB of them, since hosts of this library run threads

@@ -58,6 +58,7 @@ Rates machine_rates() {
     break;
   }
   rates.memory_bytes_per_s = std::min(kBytesPerSecondPerCore * rates.cores, kMostBytesPerSecond);
+  rates.core_memory_bytes_per_s = kBytesPerSecondPerCore;
   rates.launch_s = kLaunchSeconds;
   // A collective reads every member's buffer and writes its own through the same memory.
   rates.link_bytes_per_s = rates.memory_bytes_per_s / 2;
