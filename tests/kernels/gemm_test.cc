@@ -4,14 +4,12 @@
 
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
-#include <thread>
 #include <vector>
 
-#include "hwy/targets.h"
+#include "tests/kernels/kernel_host.h"
 
 namespace tessera::cpu {
 namespace {
@@ -21,25 +19,6 @@ constexpr float kUnwritten = -12345.0f;
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
 };
-
-tsr_host_api host_with_threads(int threads) {
-  tsr_host_api host = {};
-  host.struct_size = sizeof(host);
-  host.host = reinterpret_cast<void*>(static_cast<intptr_t>(threads));
-  host.parallel_for = [](void* self, int64_t tasks, void (*body)(void*, int64_t), void* context) {
-    std::atomic<int64_t> next{0};
-    const auto work = [&] {
-      for (int64_t task = next++; task < tasks; task = next++) body(context, task);
-    };
-    std::vector<std::thread> helpers;
-    for (intptr_t i = 1; i < reinterpret_cast<intptr_t>(self); ++i) helpers.emplace_back(work);
-    work();
-    for (std::thread& helper : helpers) helper.join();
-  };
-  host.take_scratch = [](void*, size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); };
-  host.give_scratch = [](void*, void* memory) { std::free(memory); };
-  return host;
-}
 
 std::vector<float> random_values(int64_t count, uint32_t seed) {
   std::vector<float> values(static_cast<size_t>(count));
@@ -135,15 +114,7 @@ void check_shapes(int threads) {
 }
 
 TEST_CASE("packed_product_equals_sums_in_double_on_every_instruction_set") {
-  const int64_t targets = hwy::SupportedTargets();
-  const int64_t avx3 = int64_t{HWY_AVX3 | HWY_AVX3_DL}, avx2 = avx3 | int64_t{HWY_AVX2};
-  for (const int64_t without : {int64_t{0}, avx3, avx2}) {
-    hwy::SetSupportedTargetsForTest(targets & ~without);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    check_shapes(1);
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  on_each_target([] { check_shapes(1); });
 }
 
 TEST_CASE("packed_product_over_several_chunks_of_rows_and_depth") {

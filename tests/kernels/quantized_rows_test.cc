@@ -12,19 +12,10 @@
 #include "hwy/targets.h"
 #include "runtime/backends/cpu/kernels/quantized_layout.h"
 #include "tests/kernels/block_products.h"
+#include "tests/kernels/kernel_host.h"
 
 namespace tessera::cpu {
 namespace {
-
-template <class Body>
-void on_each_target(const Body& body) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    CAPTURE(std::string(hwy::TargetName(target)));
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-}
 
 TEST_CASE("products with blocks of every type equal sums over decoded blocks") {
   for (const DType type : kBlockTypes) {

@@ -1,12 +1,14 @@
-// attention, attention_grad and attention_cached in f32 by tiles of 64 rows and 64 keys, which never leave
-// the caches (Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Rows of a tile are
-// (position, head of the group) pairs, so that grouped queries share each key block; tiles wholly above the
-// diagonal are not visited.
+// attention and attention_cached in f32 by tiles of 64 rows and 64 keys, which never leave the caches (Dao et
+// al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Tiles wholly above the diagonal are not visited.
+// Keys are summed in spans of 128 that begin at multiples of that, each from zero, and spans are merged in order: a
+// row has the same bits however many rows come with it, and whether its spans are summed by one thread or by
+// several ("Flash-Decoding", Dao et al., 2023).
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
-#include "runtime/backends/cpu/factor_index.h"
+#include "runtime/backends/cpu/kernels/attention_shape.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 
@@ -14,7 +16,7 @@
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/attention_flash.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "runtime/backends/cpu/kernels/gemm_micro-inl.h"
+#include "runtime/backends/cpu/kernels/attention_tiles-inl.h"
 #include "runtime/backends/cpu/kernels/vector_math-inl.h"
 
 #ifndef TSR_ATTENTION_FLASH_CC_ONCE_
@@ -22,43 +24,35 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kTileRows = 64;  // queries of a tile
-constexpr int64_t kTileKeys = 64;  // keys of a tile
-constexpr int64_t kMaxHead = 256;  // D: the tiles of a task are at most 545 KiB
-constexpr int64_t kDirectRows =
-    1;  // up to this many queries per key-value head keys are read in place, unpacked
-
-struct AttentionShape {
-  int64_t B, T, H, S, KV, D;
-  bool causal;
-  float scale;
-  FactorIndex t_index, s_index;
-
-  int64_t group() const { return H / KV; }
-  int64_t rows() const { return T * group(); }  // queries that share a key-value head
-  int64_t tiles() const { return (rows() + kTileRows - 1) / kTileRows; }
-  int64_t key_blocks() const { return (S + kTileKeys - 1) / kTileKeys; }
-  // Row r of key-value head `kv`: position r / group, head kv * group + r % group.
-  int64_t query(int64_t b, int64_t kv, int64_t r) const {
-    return (b * T + r / group()) * H + kv * group() + r % group();
-  }
-  int64_t key(int64_t b, int64_t s, int64_t kv) const { return (b * S + s) * KV + kv; }
-  // Keys that row r sees: those before the result.
-  int64_t visible(int64_t r, int64_t start) const {
-    return causal ? s_index.count_before(start + t_index.to_global(r / group()) + 1) : S;
-  }
-};
-
 struct AttentionBuffers {
   const float *q, *k, *v;
-  const int32_t* start;  // [B] or null
-  float *out, *lse;      // lse may be null
+  const int32_t* start;   // [B] or null
+  float *out, *lse;       // lse may be null
+  void* spans = nullptr;  // SpanResults of every (b, kv), where tasks share the keys of few rows
 };
 
-struct AttentionGradBuffers {
-  const float *dout, *q, *k, *v, *out, *lse;
-  float *dq, *dk, *dv;
-  float* delta;  // [B, T, H]: rowsum(dout * out)
+// The tile of a key-value head's rows, while they are fewer than a tile has: what each span of keys gives, and how
+// many of the spans are done. In the kernel's workspace.
+struct SpanResults {
+  int64_t rows, width, spans, pairs;
+
+  // Widths are multiples of the widest panel, so that the plan holds for any instruction set.
+  explicit SpanResults(const AttentionShape& e)
+      : rows(e.rows()), width((e.D + 31) / 32 * 32), spans(e.spans()), pairs(e.B * e.KV) {}
+
+  static int64_t up_to_16(int64_t floats) { return (floats + 15) / 16 * 16; }
+  int64_t floats() const { return rows * width + 2 * up_to_16(rows); }  // of a span: out, maxima, sums
+  int64_t bytes() const { return 4 * (pairs * spans * floats() + up_to_16(pairs)); }
+  float* out(void* memory, int64_t pair, int64_t span) const {
+    return static_cast<float*>(memory) + (pair * spans + span) * floats();
+  }
+  float* top(void* memory, int64_t pair, int64_t span) const {
+    return out(memory, pair, span) + rows * width;
+  }
+  float* sum(void* memory, int64_t pair, int64_t span) const {
+    return top(memory, pair, span) + up_to_16(rows);
+  }
+  int32_t* done(void* memory) const { return static_cast<int32_t*>(memory) + pairs * spans * floats(); }
 };
 
 }  // namespace
@@ -67,77 +61,6 @@ struct AttentionGradBuffers {
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
-
-inline constexpr int kPanel = 2 * kLanes;  // columns of a product below; tile extents are multiples of it
-
-// C[rows, columns] (+)= A · B for tiles: rows a multiple of MR, columns of two vectors.
-HWY_NOINLINE void tile_product(int64_t rows, int64_t columns, int64_t k_count, const float* a, int64_t a_row,
-                               int64_t a_col, const float* b, int64_t ldb, float* c, int64_t ldc,
-                               bool accumulate) {
-  for (int64_t j = 0; j < columns; j += kPanel)
-    for (int64_t i = 0; i < rows; i += kMR)
-      micro_kernel<kMR, 2, false>(k_count, a + i * a_row, a_row, a_col, b + j, ldb, c + i * ldc + j, ldc,
-                                  accumulate);
-}
-
-int64_t padded(int64_t extent, int64_t unit) { return (extent + unit - 1) / unit * unit; }
-
-// out[0, width) = factor * in[0, count), zero from count on.
-void copy_scaled(const float* in, int64_t count, float factor, float* out, int64_t width) {
-  const DF d;
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    hn::StoreU(hn::Mul(hn::LoadU(d, in + i), hn::Set(d, factor)), d, out + i);
-  for (; i < count; ++i) out[i] = in[i] * factor;
-  for (; i < width; ++i) out[i] = 0;
-}
-
-float dot(const float* a, const float* b, int64_t count) {
-  const DF d;
-  VF sum0 = hn::Zero(d), sum1 = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
-    sum0 = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum0);
-    sum1 = hn::MulAdd(hn::LoadU(d, a + i + kLanes), hn::LoadU(d, b + i + kLanes), sum1);
-  }
-  for (; i + kLanes <= count; i += kLanes) sum0 = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum0);
-  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
-  for (; i < count; ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-// y[0, count) += factor * x[0, count)
-void add_scaled(float factor, const float* x, float* y, int64_t count) {
-  const DF d;
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    hn::StoreU(hn::MulAdd(hn::Set(d, factor), hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, y + i);
-  for (; i < count; ++i) y[i] += factor * x[i];
-}
-
-// A block of keys or values: `count` rows of D, `stride` apart, as [D][kTileKeys], zero past count.
-void pack_keys(const float* in, int64_t stride, int64_t count, int64_t D, float* out) {
-  const DF d;
-  int64_t s = 0;
-  for (; s + kLanes <= count; s += kLanes) pack_transposed(d, in + s * stride, stride, D, out + s, kTileKeys);
-  if (s == kTileKeys) return;
-  for (int64_t k = 0; k < D; ++k)
-    for (int64_t i = s; i < kTileKeys; ++i) out[k * kTileKeys + i] = i < count ? in[i * stride + k] : 0.0f;
-}
-
-// Rows of keys or values as the right operand of a product: in place, or a zero-padded copy when D is no
-// multiple of a panel.
-struct KeyRows {
-  const float* data;
-  int64_t stride;
-  KeyRows(const float* in, int64_t in_stride, int64_t count, int64_t D, int64_t width, float* copy)
-      : data(in), stride(in_stride) {
-    if (D == width) return;
-    for (int64_t s = 0; s < count; ++s) copy_scaled(in + s * in_stride, D, 1, copy + s * width, width);
-    data = copy;
-    stride = width;
-  }
-};
 
 // Turns one row of scores into weights exp(score - maximum), zero from `count` on. Updates max and sum;
 // returns the factor that shrinks the earlier sums.
@@ -172,216 +95,149 @@ float online_softmax(float* scores, int64_t count, float& top, float& sum) {
   return shrink;
 }
 
-// Tile `tile` of the rows of (b, kv).
-void attend_tile(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool, int64_t b, int64_t kv,
-                 int64_t tile) {
-  const int64_t width = padded(e.D, kPanel), key_stride = e.KV * e.D;
-  const int64_t begin = tile * kTileRows, count = std::min(kTileRows, e.rows() - begin);
-  const int64_t rows = padded(count, kMR);
-  const int64_t start = x.start == nullptr ? 0 : x.start[b];
-  const int64_t wide = kTileRows * width;  // of a tile of 64 rows, queries' or keys'
-  Scratch scratch(pool, 3 * wide + kTileRows * kTileKeys);
-  float* const q = scratch.floats(wide);
-  float* const out = scratch.floats(wide);
-  float* const keys = scratch.floats(wide);
-  float* const scores = scratch.floats(kTileRows * kTileKeys);
-  int64_t visible[kTileRows], most = 0;
-  float top[kTileRows], sum[kTileRows];
-  for (int64_t i = 0; i < rows; ++i) {
-    visible[i] = i < count ? e.visible(begin + i, start) : 0;
-    most = std::max(most, visible[i]);
+// RowTile: rows [begin, begin + count) of a key-value head, at most kTileQueries, with their queries scaled.
+struct RowTile {
+  int64_t b, kv, begin, count, width;
+  const float* q;  // [count][width]
+  int64_t visible[kTileQueries], most = 0;
+
+  // `scaled` [count][width] is filled.
+  RowTile(const AttentionShape& e, const AttentionBuffers& x, int64_t of_b, int64_t of_kv, int64_t tile,
+          float* scaled)
+      : b(of_b),
+        kv(of_kv),
+        begin(tile * kTileQueries),
+        count(std::min(kTileQueries, e.rows() - begin)),
+        width(padded(e.D, kPanel)),
+        q(scaled) {
+    const int64_t start = x.start == nullptr ? 0 : x.start[b];
+    for (int64_t i = 0; i < count; ++i) {
+      visible[i] = e.visible(begin + i, start);
+      most = std::max(most, visible[i]);
+      copy_scaled(x.q + e.query(b, kv, begin + i) * e.D, e.D, e.scale, scaled + i * width, width);
+    }
+  }
+};
+
+// The keys from `first` to the end of its span: maxima and sums of the rows' weights, and weighted values
+// [count][width]. `keys` [kTileKeys][width] and `scores` [count][kTileKeys] are scratch.
+void attend_span(const AttentionShape& e, const AttentionBuffers& x, const RowTile& tile, int64_t first,
+                 float* keys, float* scores, float* top, float* sum, float* out) {
+  const int64_t width = tile.width, key_stride = e.KV * e.D;
+  const int64_t end = std::min(first + kSpanKeys, tile.most);
+  for (int64_t i = 0; i < tile.count; ++i) {
     top[i] = -std::numeric_limits<float>::infinity();
     sum[i] = 0;
-    if (i < count) {
-      copy_scaled(x.q + e.query(b, kv, begin + i) * e.D, e.D, e.scale, q + i * width, width);
-    } else {
-      std::fill_n(q + i * width, width, 0.0f);
-    }
   }
-  std::fill_n(out, rows * width, 0.0f);
-  for (int64_t s = 0; s < most; s += kTileKeys) {
-    const int64_t block = std::min(kTileKeys, most - s);
-    const int64_t first = e.key(b, s, kv) * e.D;
-    pack_keys(x.k + first, key_stride, block, e.D, keys);
-    tile_product(rows, padded(block, kPanel), e.D, q, width, 1, keys, kTileKeys, scores, kTileKeys, false);
-    for (int64_t i = 0; i < rows; ++i) {
+  if (first >= end) std::fill_n(out, tile.count * width, 0.0f);
+  for (int64_t s = first; s < end; s += kTileKeys) {
+    const int64_t block = std::min(kTileKeys, end - s);
+    const int64_t at = e.key(tile.b, s, tile.kv) * e.D;
+    pack_keys(x.k + at, key_stride, block, e.S - s, e.D, keys);
+    tile_product(tile.count, padded(block, kPanel), e.D, tile.q, width, 1, keys, kTileKeys, scores, kTileKeys,
+                 false);
+    for (int64_t i = 0; i < tile.count; ++i) {
       const float shrink =
-          online_softmax(scores + i * kTileKeys, std::min(kTileKeys, visible[i] - s), top[i], sum[i]);
-      if (s > 0 && shrink != 1) copy_scaled(out + i * width, width, shrink, out + i * width, width);
+          online_softmax(scores + i * kTileKeys, std::min(kTileKeys, tile.visible[i] - s), top[i], sum[i]);
+      if (s > first && shrink != 1) copy_scaled(out + i * width, width, shrink, out + i * width, width);
     }
-    const KeyRows values(x.v + first, key_stride, block, e.D, width, keys);
-    tile_product(rows, width, block, scores, kTileKeys, 1, values.data, values.stride, out, width, true);
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = e.query(b, kv, begin + i);
-    copy_scaled(out + i * width, e.D, visible[i] > 0 ? 1 / sum[i] : 0.0f, x.out + row * e.D, e.D);
-    if (x.lse != nullptr)
-      x.lse[row] = visible[i] > 0 ? top[i] + std::log(sum[i]) : -std::numeric_limits<float>::infinity();
+    const KeyRows values(x.v + at, key_stride, block, e.D, width, keys);
+    tile_product(tile.count, width, block, scores, kTileKeys, 1, values.data, values.stride, out, width,
+                 s > first);
   }
 }
 
-// All rows of (b, kv), at most kDirectRows: every key and value is read once.
-void attend_direct(const AttentionShape& e, const AttentionBuffers& x, int64_t b, int64_t kv) {
-  const int64_t rows = e.rows(), key_stride = e.KV * e.D;
-  const int64_t start = x.start == nullptr ? 0 : x.start[b];
-  alignas(64) float out[kDirectRows * kMaxHead];
-  alignas(64) float scores[kDirectRows * kTileKeys];
-  int64_t visible[kDirectRows], most = 0;
-  float top[kDirectRows], sum[kDirectRows];
-  for (int64_t i = 0; i < rows; ++i) {
-    visible[i] = e.visible(i, start);
-    most = std::max(most, visible[i]);
-    top[i] = -std::numeric_limits<float>::infinity();
-    sum[i] = 0;
+// Merges what the span at `first` gives, in `part`, with what those before it give.
+HWY_NOINLINE void merge_span(const RowTile& tile, int64_t first, const float* part_top, const float* part_sum,
+                             const float* part, float* top, float* sum, float* out) {
+  const DF d;
+  for (int64_t i = 0; i < tile.count; ++i) {
+    if (tile.visible[i] <= first) continue;
+    const float most = std::max(top[i], part_top[i]);
+    const float kept = std::exp(top[i] - most), added = std::exp(part_top[i] - most);
+    top[i] = most;
+    sum[i] = sum[i] * kept + part_sum[i] * added;
+    for (int64_t j = i * tile.width; j < (i + 1) * tile.width; j += kLanes)
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, part + j), hn::Set(d, added),
+                            hn::Mul(hn::LoadU(d, out + j), hn::Set(d, kept))),
+                 d, out + j);
   }
-  std::fill_n(out, rows * e.D, 0.0f);
-  for (int64_t s = 0; s < most; s += kTileKeys) {
-    const int64_t block = std::min(kTileKeys, most - s);
-    const float* k = x.k + e.key(b, s, kv) * e.D;
-    const float* v = x.v + e.key(b, s, kv) * e.D;
-    for (int64_t j = 0; j < block; ++j)
-      for (int64_t i = 0; i < rows; ++i)
-        scores[i * kTileKeys + j] = e.scale * dot(x.q + e.query(b, kv, i) * e.D, k + j * key_stride, e.D);
-    for (int64_t i = 0; i < rows; ++i) {
-      const float shrink =
-          online_softmax(scores + i * kTileKeys, std::min(kTileKeys, visible[i] - s), top[i], sum[i]);
-      if (s > 0 && shrink != 1) copy_scaled(out + i * e.D, e.D, shrink, out + i * e.D, e.D);
-    }
-    for (int64_t j = 0; j < block; ++j)
-      for (int64_t i = 0; i < rows; ++i)
-        if (s + j < visible[i]) add_scaled(scores[i * kTileKeys + j], v + j * key_stride, out + i * e.D, e.D);
-  }
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t row = e.query(b, kv, i);
-    copy_scaled(out + i * e.D, e.D, visible[i] > 0 ? 1 / sum[i] : 0.0f, x.out + row * e.D, e.D);
+}
+
+// The rows' results, from sums over all keys.
+void store_rows(const AttentionShape& e, const AttentionBuffers& x, const RowTile& tile, const float* top,
+                const float* sum, const float* out) {
+  for (int64_t i = 0; i < tile.count; ++i) {
+    const int64_t row = e.query(tile.b, tile.kv, tile.begin + i);
+    const bool sees = tile.visible[i] > 0;
+    copy_scaled(out + i * tile.width, e.D, sees ? 1 / sum[i] : 0.0f, x.out + row * e.D, e.D);
     if (x.lse != nullptr)
-      x.lse[row] = visible[i] > 0 ? top[i] + std::log(sum[i]) : -std::numeric_limits<float>::infinity();
+      x.lse[row] = sees ? top[i] + std::log(sum[i]) : -std::numeric_limits<float>::infinity();
   }
+}
+
+// Tile `tile` of the rows of (b, kv), span after span.
+void attend_tile(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool, int64_t b, int64_t kv,
+                 int64_t tile) {
+  const int64_t wide = kTileQueries * padded(e.D, kPanel);  // of a tile of 64 rows, queries' or keys'
+  Scratch scratch(pool, 4 * wide + kTileQueries * kTileKeys);
+  const RowTile rows(e, x, b, kv, tile, scratch.floats(wide));
+  float* const out = scratch.floats(wide);
+  float* const part = scratch.floats(wide);
+  float* const keys = scratch.floats(wide);
+  float* const scores = scratch.floats(kTileQueries * kTileKeys);
+  float top[kTileQueries], sum[kTileQueries], part_top[kTileQueries], part_sum[kTileQueries];
+  attend_span(e, x, rows, 0, keys, scores, top, sum, out);
+  for (int64_t first = kSpanKeys; first < rows.most; first += kSpanKeys) {
+    attend_span(e, x, rows, first, keys, scores, part_top, part_sum, part);
+    merge_span(rows, first, part_top, part_sum, part, top, sum, out);
+  }
+  store_rows(e, x, rows, top, sum, out);
+}
+
+// A span of the rows of (b, kv), which are one tile. The last of them that is done merges all.
+void attend_span_of(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool, int64_t pair,
+                    int64_t span) {
+  const int64_t rows = e.rows(), width = padded(e.D, kPanel);
+  const SpanResults results(e);
+  const int64_t query_floats = SpanResults::up_to_16(rows * width), key_floats = kTileKeys * width;
+  Scratch scratch(pool, query_floats + key_floats + rows * kTileKeys);
+  const RowTile tile(e, x, pair / e.KV, pair % e.KV, 0, scratch.floats(query_floats));
+  const int64_t spans = std::max<int64_t>(1, (tile.most + kSpanKeys - 1) / kSpanKeys);
+  if (span >= spans) return;
+  float* const keys = scratch.floats(key_floats);
+  float* const scores = scratch.floats(rows * kTileKeys);
+  const auto top = [&](int64_t s) { return results.top(x.spans, pair, s); };
+  const auto sum = [&](int64_t s) { return results.sum(x.spans, pair, s); };
+  const auto out = [&](int64_t s) { return results.out(x.spans, pair, s); };
+  attend_span(e, x, tile, span * kSpanKeys, keys, scores, top(span), sum(span), out(span));
+  std::atomic_ref<int32_t> done(results.done(x.spans)[pair]);
+  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < spans) return;
+  for (int64_t s = 1; s < spans; ++s)
+    merge_span(tile, s * kSpanKeys, top(s), sum(s), out(s), top(0), sum(0), out(0));
+  store_rows(e, x, tile, top(0), sum(0), out(0));
+}
+
+void attend_by_spans(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool) {
+  const SpanResults results(e);
+  const int64_t pairs = results.pairs;
+  std::fill_n(results.done(x.spans), SpanResults::up_to_16(pairs), 0);  // to the end of the workspace
+  int64_t most = 1;                                                     // keys
+  for (int64_t b = 0; b < e.B; ++b)
+    for (int64_t i = 0; i < e.rows(); ++i) most = std::max(most, e.visible(i, x.start[b]));
+  const int64_t spans = (most + kSpanKeys - 1) / kSpanKeys;
+  pool.parallel_for(pairs * spans,
+                    [&](int64_t task) { attend_span_of(e, x, pool, task % pairs, task / pairs); });
 }
 
 void attention(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool) {
   if (e.B * e.T * e.H == 0) return;
-  if (e.rows() <= kDirectRows) {
-    pool.parallel_for(e.B * e.KV, [&](int64_t task) { attend_direct(e, x, task / e.KV, task % e.KV); });
-  } else {
-    const int64_t tiles = e.tiles();
-    // The last tiles see the most keys: they go first.
-    pool.parallel_for(e.B * e.KV * tiles, [&](int64_t task) {
-      const int64_t pair = task % (e.B * e.KV);
-      attend_tile(e, x, pool, pair / e.KV, pair % e.KV, tiles - 1 - task / (e.B * e.KV));
-    });
-  }
-}
-
-// Adds the pairs of row tiles [tile_begin, tile_end) and key blocks [block_begin, block_end) of (b, kv) to dq
-// (unless null), and to dk and dv (unless null). The two halves of the sums are formed in ascending order of
-// tile and block.
-void attend_grad(const AttentionShape& e, const AttentionGradBuffers& x, const Pool& pool, int64_t b,
-                 int64_t kv, int64_t tile_begin, int64_t tile_end, int64_t block_begin, int64_t block_end,
-                 bool want_dq, bool want_dkv) {
-  const DF d;
-  const int64_t width = padded(e.D, kPanel), key_stride = e.KV * e.D;
-  const int64_t wide = kTileRows * width;  // of a tile of 64 rows, queries' or keys'
-  Scratch scratch(pool, 8 * wide + 2 * kTileRows * kTileKeys);
-  float* const q = scratch.floats(wide);
-  float* const dout = scratch.floats(wide);
-  float* const dq = scratch.floats(wide);
-  float* const keys = scratch.floats(wide);
-  float* const values = scratch.floats(wide);
-  float* const key_copy = scratch.floats(wide);
-  float* const dk = scratch.floats(wide);
-  float* const dv = scratch.floats(wide);
-  float* const p = scratch.floats(kTileRows * kTileKeys);
-  float* const ds = scratch.floats(kTileRows * kTileKeys);
-  for (int64_t key_block = block_begin; key_block < block_end; ++key_block) {
-    const int64_t s = key_block * kTileKeys, block = std::min(kTileKeys, e.S - s);
-    const int64_t first = e.key(b, s, kv) * e.D, block_rows = padded(block, kMR);
-    pack_keys(x.k + first, key_stride, block, e.D, keys);
-    pack_keys(x.v + first, key_stride, block, e.D, values);
-    const KeyRows key_rows(x.k + first, key_stride, block, e.D, width, key_copy);
-    if (want_dkv) {
-      std::fill_n(dk, block_rows * width, 0.0f);
-      std::fill_n(dv, block_rows * width, 0.0f);
-    }
-    for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-      const int64_t begin = tile * kTileRows, count = std::min(kTileRows, e.rows() - begin);
-      const int64_t rows = padded(count, kMR);
-      int64_t visible[kTileRows], most = 0;
-      for (int64_t i = 0; i < rows; ++i) {
-        visible[i] = i < count ? std::min(e.visible(begin + i, 0) - s, block) : 0;
-        most = std::max(most, visible[i]);
-      }
-      if (most <= 0) continue;
-      for (int64_t i = 0; i < rows; ++i) {
-        const int64_t at = e.query(b, kv, begin + i) * e.D;
-        if (i < count) {
-          copy_scaled(x.q + at, e.D, e.scale, q + i * width, width);
-          copy_scaled(x.dout + at, e.D, 1, dout + i * width, width);
-        } else {
-          std::fill_n(q + i * width, width, 0.0f);
-          std::fill_n(dout + i * width, width, 0.0f);
-        }
-      }
-      const int64_t columns = padded(most, kPanel);
-      tile_product(rows, columns, e.D, q, width, 1, keys, kTileKeys, p, kTileKeys, false);
-      tile_product(rows, columns, e.D, dout, width, 1, values, kTileKeys, ds, kTileKeys, false);
-      for (int64_t i = 0; i < rows; ++i) {
-        const int64_t row = e.query(b, kv, begin + std::min(i, count - 1));
-        const VF lse = hn::Set(d, x.lse[row]), delta = hn::Set(d, x.delta[row]);
-        for (int64_t j = 0; j < kTileKeys; j += kLanes) {
-          const auto seen = hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(visible[i] - j, 0)));
-          VF weight = hn::Zero(d), slope = hn::Zero(d);
-          if (j < visible[i]) {
-            weight = hn::IfThenElseZero(seen, fast_exp(d, hn::Sub(hn::Load(d, p + i * kTileKeys + j), lse)));
-            slope = hn::Mul(weight, hn::Sub(hn::Load(d, ds + i * kTileKeys + j), delta));
-            slope = hn::IfThenElseZero(seen, slope);
-          }
-          hn::Store(weight, d, p + i * kTileKeys + j);
-          hn::Store(slope, d, ds + i * kTileKeys + j);
-        }
-      }
-      if (want_dkv) {
-        tile_product(block_rows, width, rows, p, 1, kTileKeys, dout, width, dv, width, true);
-        tile_product(block_rows, width, rows, ds, 1, kTileKeys, q, width, dk, width, true);
-      }
-      if (want_dq) {
-        tile_product(rows, width, std::min(most, block), ds, kTileKeys, 1, key_rows.data, key_rows.stride, dq,
-                     width, false);
-        for (int64_t i = 0; i < count; ++i)
-          add_scaled(e.scale, dq + i * width, x.dq + e.query(b, kv, begin + i) * e.D, e.D);
-      }
-    }
-    if (want_dkv) {
-      for (int64_t i = 0; i < block; ++i) {
-        copy_scaled(dk + i * width, e.D, 1, x.dk + first + i * key_stride, e.D);
-        copy_scaled(dv + i * width, e.D, 1, x.dv + first + i * key_stride, e.D);
-      }
-    }
-  }
-}
-
-void attention_grad(const AttentionShape& e, const AttentionGradBuffers& x, const Pool& pool) {
-  const int64_t queries = e.B * e.T * e.H;
-  pool.parallel_ranges(queries, 256, [&](int64_t begin, int64_t end) {
-    std::fill(x.dq + begin * e.D, x.dq + end * e.D, 0.0f);
-    for (int64_t row = begin; row < end; ++row)
-      x.delta[row] = dot(x.dout + row * e.D, x.out + row * e.D, e.D);
-  });
-  const int64_t pairs = e.B * e.KV, tiles = e.KV == 0 ? 0 : e.tiles(), blocks = e.key_blocks();
-  if (pairs * blocks == 0) return;
-  if (pairs >= 8) {  // enough to share out: the scores are formed once for all three gradients
-    pool.parallel_for(pairs, [&](int64_t pair) {
-      attend_grad(e, x, pool, pair / e.KV, pair % e.KV, 0, tiles, 0, blocks, true, true);
-    });
-    return;
-  }
-  pool.parallel_for(pairs * blocks, [&](int64_t task) {
-    const int64_t pair = task % pairs, block = task / pairs;
-    attend_grad(e, x, pool, pair / e.KV, pair % e.KV, 0, tiles, block, block + 1, false, true);
-  });
-  pool.parallel_for(pairs * tiles, [&](int64_t task) {
-    const int64_t pair = task % pairs, tile = tiles - 1 - task / pairs;
-    attend_grad(e, x, pool, pair / e.KV, pair % e.KV, tile, tile + 1, 0, blocks, true, false);
+  if (x.spans != nullptr) return attend_by_spans(e, x, pool);
+  const int64_t tiles = e.tiles();
+  // The last tiles see the most keys: they go first.
+  pool.parallel_for(e.B * e.KV * tiles, [&](int64_t task) {
+    const int64_t pair = task % (e.B * e.KV);
+    attend_tile(e, x, pool, pair / e.KV, pair % e.KV, tiles - 1 - task / (e.B * e.KV));
   });
 }
 
@@ -392,43 +248,6 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::cpu {
 
 HWY_EXPORT(attention);
-HWY_EXPORT(attention_grad);
-
-namespace {
-
-Result<AttentionShape> attention_shape(const KernelSpec& spec, int q, int k) {
-  TSR_RETURN_IF_ERROR(require_simd_f32(spec));
-  const auto query = spec.input_dims(q), key = spec.input_dims(k);
-  AttentionShape e{query[0],
-                   query[1],
-                   query[2],
-                   key[1],
-                   key[2],
-                   query[3],
-                   true,
-                   0,
-                   FactorIndex(spec.factor('t')),
-                   FactorIndex(spec.factor('s'))};
-  if (e.D < 1 || e.D > kMaxHead)
-    return Status(StatusCode::kUnsupported, format("head size {}: tiles hold 1 to {}", e.D, kMaxHead));
-  if (e.KV == 0 && e.H > 0) return Status(StatusCode::kUnsupported, "no key-value heads");
-  const double scale = spec.f64("scale");
-  e.scale = static_cast<float>(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(e.D)));
-  return e;
-}
-
-PreparedKernel prepared_attention(const AttentionShape& e, std::unique_ptr<Kernel> kernel, double products) {
-  const double pairs = static_cast<double>(e.B * e.H) * static_cast<double>(e.T) * static_cast<double>(e.S);
-  PreparedKernel prepared;
-  prepared.kernel = std::move(kernel);
-  prepared.flops = products * 2 * pairs * static_cast<double>(e.D) * (e.causal && e.T == e.S ? 0.5 : 1);
-  prepared.bytes =
-      4.0 * static_cast<double>(e.D) * static_cast<double>(e.B * (2 * e.T * e.H + 2 * e.S * e.KV));
-  prepared.efficiency = 0.5;
-  return prepared;
-}
-
-}  // namespace
 
 // q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
 Result<PreparedKernel> prepare_attention_flash(const KernelSpec& spec) {
@@ -447,30 +266,20 @@ Result<PreparedKernel> prepare_attention_flash(const KernelSpec& spec) {
 // positions beyond the cache are not read, and a query before position 0 sees nothing.
 Result<PreparedKernel> prepare_attention_cached_flash(const KernelSpec& spec) {
   TSR_ASSIGN_OR_RETURN(const AttentionShape e, attention_shape(spec, 0, 1));
-  return prepared_attention(e, make_kernel([e](const LaunchArgs& args) {
-                              const AttentionBuffers x{args.in<float>(0),  args.in<float>(1),
-                                                       args.in<float>(2),  args.in<int32_t>(3),
-                                                       args.out<float>(0), nullptr};
-                              HWY_DYNAMIC_DISPATCH(attention)(e, x, args.pool);
-                            }),
-                            2);
-}
-
-// dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H] -> dq, dk, dv
-Result<PreparedKernel> prepare_attention_grad_flash(const KernelSpec& spec) {
-  TSR_ASSIGN_OR_RETURN(AttentionShape e, attention_shape(spec, 1, 2));
-  e.causal = spec.i64("causal") == 1;
-  PreparedKernel prepared = prepared_attention(e, make_kernel([e](const LaunchArgs& args) {
-                                                 const AttentionGradBuffers x{
-                                                     args.in<float>(0),  args.in<float>(1),
-                                                     args.in<float>(2),  args.in<float>(3),
-                                                     args.in<float>(4),  args.in<float>(5),
-                                                     args.out<float>(0), args.out<float>(1),
-                                                     args.out<float>(2), static_cast<float*>(args.workspace)};
-                                                 HWY_DYNAMIC_DISPATCH(attention_grad)(e, x, args.pool);
-                                               }),
-                                               5);
-  prepared.workspace_bytes = e.B * e.T * e.H * static_cast<int64_t>(sizeof(float));
+  const bool by_spans = e.B * e.T * e.H > 0 && e.tiles() == 1 && e.spans() > 1;
+  PreparedKernel prepared =
+      prepared_attention(e, make_kernel([e, by_spans](const LaunchArgs& args) {
+                           const AttentionBuffers x{args.in<float>(0),
+                                                    args.in<float>(1),
+                                                    args.in<float>(2),
+                                                    args.in<int32_t>(3),
+                                                    args.out<float>(0),
+                                                    nullptr,
+                                                    by_spans ? args.workspace : nullptr};
+                           HWY_DYNAMIC_DISPATCH(attention)(e, x, args.pool);
+                         }),
+                         2);
+  if (by_spans) prepared.workspace_bytes = SpanResults(e).bytes();
   return prepared;
 }
 

@@ -1,0 +1,158 @@
+// Fast attention over a cache: a row's bits depend neither on how many rows come with it nor on how many threads
+// share its keys, on every instruction set of this CPU; and against sums in double.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "runtime/backends/cpu/kernels/kernels.h"
+#include "tests/kernels/kernel_host.h"
+
+namespace tessera::cpu {
+namespace {
+
+struct Sizes {
+  int64_t B, H, KV, D, S;
+};
+
+std::vector<float> spread(int64_t count, uint32_t seed) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) {
+    seed = seed * 1664525u + 1013904223u;
+    value = static_cast<float>(seed >> 8) / 8388608.0f - 1.0f;
+  }
+  return values;
+}
+
+tsr_abi_tensor tensor(DType dtype, std::vector<int64_t> dims) {
+  tsr_abi_tensor made = {};
+  made.dtype = static_cast<int32_t>(dtype);
+  made.rank = static_cast<int32_t>(dims.size());
+  std::copy(dims.begin(), dims.end(), made.dims);
+  return made;
+}
+
+// Queries [B, T, H, D] from position `start` on, of all sequences alike.
+std::vector<float> attend(const Sizes& n, const std::vector<float>& q, int64_t T, const std::vector<float>& k,
+                          const std::vector<float>& v, int32_t start, int threads) {
+  const tsr_abi_tensor in[] = {tensor(DType::kF32, {n.B, T, n.H, n.D}),
+                               tensor(DType::kF32, {n.B, n.S, n.KV, n.D}),
+                               tensor(DType::kF32, {n.B, n.S, n.KV, n.D}), tensor(DType::kI32, {n.B})};
+  tsr_abi_attr scale = {};
+  scale.name = "scale";
+  scale.type = 1;
+  tsr_abi_factor factors[2] = {};
+  for (const auto& [at, name, extent] : {std::tuple(0, 't', T), std::tuple(1, 's', n.S)}) {
+    factors[at].name = name;
+    factors[at].range_count = 1;
+    factors[at].global_extent = factors[at].end[0] = extent;
+    factors[at].unit = 1;
+  }
+  tsr_abi_kernel_desc desc = {};
+  desc.struct_size = sizeof desc;
+  desc.op = "attention_cached";
+  desc.op_version = 1;
+  desc.attr_count = 1;
+  desc.attrs = &scale;
+  desc.input_count = 4;
+  desc.inputs = in;
+  desc.output_count = 1;
+  desc.outputs = in;
+  desc.factor_count = 2;
+  desc.factors = factors;
+  auto prepared = prepare_attention_cached_flash(KernelSpec(desc));
+  REQUIRE_MESSAGE(prepared.ok(), prepared.status().to_string());
+
+  const std::vector<int32_t> starts(static_cast<size_t>(n.B), start);
+  std::vector<float> out(q.size(), -12345.0f);
+  const std::unique_ptr<void, decltype(&std::free)> workspace(
+      std::aligned_alloc(64, static_cast<size_t>(prepared->workspace_bytes + 63) / 64 * 64), &std::free);
+  std::memset(workspace.get(), 0xff, static_cast<size_t>(prepared->workspace_bytes));
+  const void* inputs[] = {q.data(), k.data(), v.data(), starts.data()};
+  void* outputs[] = {out.data()};
+  const tsr_host_api host = host_with_threads(threads);
+  prepared->kernel->launch(LaunchArgs{inputs, outputs, workspace.get(), Pool(host)});
+  return out;
+}
+
+// Rows [first, first + count) of every sequence of a [B, T, row] tensor.
+std::vector<float> rows_of_all(const std::vector<float>& whole, int64_t B, int64_t T, int64_t row,
+                               int64_t first, int64_t count) {
+  std::vector<float> part;
+  for (int64_t b = 0; b < B; ++b)
+    part.insert(part.end(), whole.begin() + (b * T + first) * row,
+                whole.begin() + (b * T + first + count) * row);
+  return part;
+}
+
+void check_bits(const Sizes& n) {
+  CAPTURE(n.H);
+  CAPTURE(n.D);
+  const int64_t T = n.S, row = n.H * n.D;
+  const std::vector<float> q = spread(n.B * T * row, 1);
+  const std::vector<float> k = spread(n.B * n.S * n.KV * n.D, 2), v = spread(n.B * n.S * n.KV * n.D, 3);
+  const std::vector<float> whole = attend(n, q, T, k, v, 0, 1);
+  CHECK(attend(n, q, T, k, v, 0, 3) == whole);
+  // Chunks as decoding and prefill make them, at places on and off the edges of blocks and spans.
+  for (const int64_t count : {1, 2, 5, 16, 33})
+    for (const int64_t first : {0, 1, 63, 64, 127, 128, 200, 256, 290}) {
+      if (first + count > T) continue;
+      CAPTURE(first);
+      CAPTURE(count);
+      const std::vector<float> wanted = rows_of_all(whole, n.B, T, row, first, count);
+      const std::vector<float> queries = rows_of_all(q, n.B, T, row, first, count);
+      CHECK(attend(n, queries, count, k, v, static_cast<int32_t>(first), 1) == wanted);
+      CHECK(attend(n, queries, count, k, v, static_cast<int32_t>(first), 3) == wanted);
+    }
+}
+
+TEST_CASE("a_row_over_a_cache_has_the_same_bits_alone_and_in_any_chunk_for_any_thread_count") {
+  on_each_target([] {
+    for (const Sizes& n :
+         {Sizes{1, 9, 3, 64, 300}, Sizes{2, 2, 2, 20, 300}, Sizes{1, 8, 1, 33, 260}, Sizes{1, 3, 3, 64, 100}})
+      check_bits(n);
+  });
+}
+
+TEST_CASE("attention_of_few_rows_over_several_spans_equals_sums_in_double") {
+  on_each_target([] {
+    for (const Sizes& n : {Sizes{1, 6, 2, 24, 500}, Sizes{1, 1, 1, 64, 129}})
+      for (const int64_t T : {1, 3}) {
+        const std::vector<float> q = spread(T * n.H * n.D, 1);
+        const std::vector<float> k = spread(n.S * n.KV * n.D, 2), v = spread(n.S * n.KV * n.D, 3);
+        const int64_t start = n.S - T;
+        const std::vector<float> out = attend(n, q, T, k, v, static_cast<int32_t>(start), 2);
+        double worst = 0;
+        for (int64_t t = 0; t < T; ++t)
+          for (int64_t h = 0; h < n.H; ++h) {
+            const int64_t kv = h / (n.H / n.KV), query = (t * n.H + h) * n.D;
+            std::vector<double> value(static_cast<size_t>(n.D));
+            double sum = 0;
+            for (int64_t s = 0; s <= start + t; ++s) {
+              double score = 0;
+              for (int64_t d = 0; d < n.D; ++d) score += double(q[query + d]) * k[(s * n.KV + kv) * n.D + d];
+              const double p = std::exp(score / std::sqrt(double(n.D)));
+              sum += p;
+              for (int64_t d = 0; d < n.D; ++d) value[d] += p * v[(s * n.KV + kv) * n.D + d];
+            }
+            for (int64_t d = 0; d < n.D; ++d)
+              worst = std::max(worst, std::abs(out[query + d] - value[d] / sum));
+          }
+        CHECK(worst < 1e-6);
+      }
+  });
+}
+
+TEST_CASE("a_start_outside_the_cache_reads_nothing_outside_it") {
+  const Sizes n{1, 2, 1, 16, 300};
+  const std::vector<float> q = spread(2 * 16, 1), k = spread(300 * 16, 2), v = spread(300 * 16, 3);
+  for (const float value : attend(n, q, 1, k, v, -2000000000, 2)) CHECK(value == 0);
+  CHECK(attend(n, q, 1, k, v, 2000000000, 2) == attend(n, q, 1, k, v, 299, 1));
+}
+
+}  // namespace
+}  // namespace tessera::cpu
