@@ -1,10 +1,14 @@
 // Sampling: greedy, cut by top_k and top_p, repeatable, and true to the distribution.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <tuple>
 
+#include "runtime/backends/cpu/philox.h"
 #include "tests/ops/host_values.h"
 #include "tests/ops/kernel_runner.h"
 
@@ -41,6 +45,34 @@ std::map<int32_t, double> frequencies(const std::vector<float>& logits, const Op
   std::map<int32_t, double> counts;
   for (int32_t start = 0; start < draws; ++start) counts[sample(logits, 1, options, start)[0]] += 1.0 / draws;
   return counts;
+}
+
+// The definition: the whole vocabulary sorted, cut to top_k, then to top_p, and one uniform number.
+int32_t by_sorting(const std::vector<float>& logits, const Options& options, int32_t start) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto logit = [&](int32_t token) {
+    const float value = logits[static_cast<size_t>(token)];
+    return std::isnan(value) ? -std::numeric_limits<double>::infinity() : double(value);
+  };
+  const double top = logit(*std::max_element(order.begin(), order.end(),
+                                             [&](int32_t a, int32_t b) { return logit(a) < logit(b); }));
+  const bool is_cut = options.top_k > 0 && static_cast<size_t>(options.top_k) < order.size();
+  if (is_cut || options.top_p < 1)
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logit(a) > logit(b); });
+  if (is_cut) order.resize(static_cast<size_t>(options.top_k));
+  const auto weight = [&](int32_t token) { return std::exp((logit(token) - top) / options.temperature); };
+  double total = 0, head = 0;
+  for (const int32_t token : order) total += weight(token);
+  size_t count = 0;
+  while (count < order.size() && (count == 0 || head < options.top_p * total)) head += weight(order[count++]);
+  if (options.top_p >= 1) std::tie(count, head) = std::tuple(order.size(), total);
+  const auto bits =
+      cpu::philox_bits(static_cast<uint64_t>(options.seed), static_cast<uint64_t>(start) + 1, 0);
+  double left = cpu::uniform_from_bits(bits[0], bits[1]) * head;
+  for (size_t i = 0; i < count; ++i)
+    if ((left -= weight(order[i])) < 0) return order[i];
+  return order[count - 1];
 }
 
 const std::vector<float> kLogits = {std::log(0.1f), std::log(0.4f), std::log(0.2f), std::log(0.3f)};
@@ -107,4 +139,33 @@ TEST_CASE("logits that are not finite never give a token that has no probability
   }
   CHECK(sample({nan, nan, nan}, 1, {}) == std::vector<int32_t>{0});
   CHECK(sample({-inf, inf, 3}, 1, {}) == std::vector<int32_t>{1});
+}
+
+TEST_CASE("selection draws the tokens that sorting the vocabulary draws") {
+  constexpr int64_t kTokens = 5000;
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<std::vector<float>> rows(5);
+  for (const double value : scattered(kTokens, 4)) {
+    rows[0].push_back(static_cast<float>(value));                        // flat
+    rows[1].push_back(static_cast<float>(8 * value * value * value));    // a few that are likely
+    rows[2].push_back(std::round(static_cast<float>(4 * value)));        // many ties
+    rows[3].push_back(value > 0.9 ? static_cast<float>(value) : -1e9f);  // masked
+    rows[4].push_back(value > 0.99 ? static_cast<float>(value) : -inf);
+  }
+  rows[1][7] = std::numeric_limits<float>::quiet_NaN();
+  rows[1][4999] = 12;
+  for (size_t row = 0; row < rows.size(); ++row)
+    for (const float temperature : {0.05f, 0.8f, 30.0f})
+      for (const auto& [top_k, top_p] :
+           {std::tuple(0, 0.0f), std::tuple(0, 0.1f), std::tuple(0, 0.9f), std::tuple(0, 0.999999f),
+            std::tuple(0, 1.0f), std::tuple(1, 1.0f), std::tuple(40, 1.0f), std::tuple(40, 0.5f),
+            std::tuple(4999, 0.9f), std::tuple(5000, 1.0f)})
+        for (int32_t start = 0; start < 4; ++start) {
+          const Options options{temperature, top_k, top_p, 5};
+          CAPTURE(row);
+          CAPTURE(temperature);
+          CAPTURE(top_k);
+          CAPTURE(top_p);
+          CHECK(sample(rows[row], 1, options, start)[0] == by_sorting(rows[row], options, start));
+        }
 }
