@@ -193,6 +193,26 @@ Json generate_once(const Generator& generator, const std::vector<int32_t>& promp
   return Json::parse(text(tsr_generator_report, generator.get()));
 }
 
+// Traced runs of the same text, fewer tokens of it: what a token takes outside of matrix products (other kernels,
+// launches, the host between two tokens), and the kernels of one.
+void add_traced_tokens(const Arguments& args, const Runtime& runtime, const Model& model,
+                       const std::vector<int32_t>& prompt, Json& result) {
+  const Generator generator = new_generator(args, runtime, model, true);
+  const Ceilings limits = ceilings(args, devices_info(args, runtime));
+  std::vector<double> outside;
+  Json times;
+  for (int64_t i = 0; i <= kTracedRuns; ++i) {
+    const Json report = generate_once(generator, prompt);
+    const std::string trace = text(tsr_generator_trace, generator.get());
+    if (i == 0) continue;
+    times = kernel_times(trace, "decode", limits);
+    const double token_s = report["decode_seconds"].get<double>() / (report["tokens"].get<double>() - 1);
+    outside.push_back((token_s - product_seconds(times)) * 1e6);
+  }
+  result["microseconds_outside_products_per_token"] = median(outside);
+  if (args.kernels) result["kernels"] = times;
+}
+
 Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& model, const Sizes& sizes) {
   std::vector<int32_t> prompt(static_cast<size_t>(args.seq));
   for (size_t i = 0; i < prompt.size(); ++i)
@@ -221,18 +241,12 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
               {"parameters", sizes.parameters},
               {"bytes_per_token", bytes},
               {"decode_bytes_per_second", bytes * median(decode)},
+              {"launches_per_token", report["launches_per_token"]},
               // Products of blocks alone: the head computes the last token of a chunk.
               {"prefill_flops_per_second", 2.0 * static_cast<double>(sizes.block_products) * median(prefill)},
               {"devices", report["devices"]}};
   }
-  if (args.kernels) {
-    const Generator generator = new_generator(args, runtime, model, true);
-    generate_once(generator, prompt);
-    (void)text(tsr_generator_trace, generator.get());
-    generate_once(generator, prompt);
-    result["kernels"] = kernel_times(text(tsr_generator_trace, generator.get()), "decode",
-                                     ceilings(args, devices_info(args, runtime)));
-  }
+  add_traced_tokens(args, runtime, model, prompt, result);
   return result;
 }
 
@@ -271,6 +285,9 @@ void print_decode(const Json& result) {
             << "decode     " << rate_text(real("decode_tokens_per_second")) << " tokens/s, "
             << seconds_text(1 / real("decode_tokens_per_second")) << " a token, "
             << scaled_text(real("decode_bytes_per_second"), "B/s") << '\n'
+            << "token      " << result["launches_per_token"].get<int64_t>() << " launches, "
+            << seconds_text(real("microseconds_outside_products_per_token") * 1e-6)
+            << " outside matrix products\n"
             << "model      " << result["parameters"].get<int64_t>() << " parameters, a token reads "
             << bytes_text(static_cast<int64_t>(real("bytes_per_token"))) << '\n';
 }
@@ -297,7 +314,12 @@ void register_bench(CLI::App& app) {
       "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cuda --batch 32 --seq 1024 --precision "
       "bf16 "
       "--kernels\n"
-      "  tessera bench model.tsr --mode decode --seq 128 --tokens 64");
+      "  tessera bench model.tsr --mode decode --seq 128 --tokens 64\n"
+      "decode also prints the kernels that a token launches, and what it takes outside of matrix products: "
+      "other\n"
+      "kernels, launches and the host between two tokens, from a few runs that are traced. Where the device "
+      "joins\n"
+      "kernels in one launch, its time is that of the first of them.");
   command->add_option("model", args->model, ".tsr or GGUF file, or a description")->required();
   command->add_option("--mode", args->mode, "train or decode")
       ->check(CLI::IsMember({"train", "decode"}))

@@ -97,6 +97,14 @@ Json kernel_times(const std::string& trace, const std::string& entry, const Ceil
           {"kernels", kernels}};
 }
 
+double product_seconds(const Json& times) {
+  double seconds = 0;
+  for (const Json& kernel : times["kernels"])
+    if (kernel["op"].get<std::string>().find("matmul") != std::string::npos)
+      seconds += kernel["seconds"].get<double>();
+  return seconds;
+}
+
 std::string kernel_table(const Json& times, size_t rows) {
   const double total = times["seconds"];
   std::string table;

@@ -22,6 +22,9 @@ struct Ceilings {
 // floor. A launch of several kernels is recorded as the first of them: their floors are added up there.
 Json kernel_times(const std::string& trace, const std::string& entry, const Ceilings& ceilings);
 
+// Seconds of one run that products of matrices take.
+double product_seconds(const Json& times);
+
 // As a table of the `rows` longest, one line each.
 std::string kernel_table(const Json& times, size_t rows);
 

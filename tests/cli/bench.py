@@ -49,4 +49,7 @@ near(result["bytes_per_token"], wanted, "bytes a token")
 near(result["decode_bytes_per_second"], wanted * result["decode_tokens_per_second"], "bytes a second")
 near(result["prefill_flops_per_second"], 2 * BLOCK_PRODUCTS * result["prefill_tokens_per_second"], "prefill")
 assert result["kernels"]["entry"] == "decode" and result["kernels"]["runs"] == TOKENS - 1, result["kernels"]["runs"]
+# Several kernels may be one launch; a trace has each by itself.
+assert 0 < result["launches_per_token"] < result["kernels"]["launches"], result["launches_per_token"]
+assert result["microseconds_outside_products_per_token"] > 0
 print("ok: bench: counts, floors and shares hold together")
