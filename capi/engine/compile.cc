@@ -8,6 +8,7 @@
 #include "capi/engine/entry_plans.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
+#include "graph/transform/shared_angles.h"
 #include "parallel/pricing/host_tier.h"
 #include "parallel/pricing/simulator.h"
 
@@ -230,9 +231,13 @@ Result<CompiledProgram> compile_generation(const Graph& forward, const Generator
   InferenceSettings& inference = settings.inference;
   inference.activations = finalized(inference.activations, inference.precision, *devices);
   TSR_ASSIGN_OR_RETURN(Graph decoding, decoding_of(forward, settings));
+  const bool on_cores = devices->cluster().shared_cores > 0;
+  // Other devices have threads for angles by the thousand, and kernels that rope is part of.
+  if (on_cores) {
+    TSR_ASSIGN_OR_RETURN(decoding, with_shared_angles(decoding));
+  }
   const auto graph = std::make_shared<const Graph>(std::move(decoding));
   std::vector<GraphToPlan> graphs = {GraphToPlan::create("decode", graph, {{"T", 1}})};
-  const bool on_cores = devices->cluster().shared_cores > 0;
   for (const PrefillChunk& chunk : kPrefillChunks)
     if (chunk.tokens <= settings.context && (chunk.tokens <= 128 || !on_cores))
       graphs.push_back(GraphToPlan::create(std::string(chunk.entry), graph, {{"T", chunk.tokens}}));

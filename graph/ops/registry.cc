@@ -82,6 +82,8 @@ extern const OpDef kRmsNormGradInput;
 extern const OpDef kRmsNormGradSums;
 extern const OpDef kRmsNormGradWeight;
 extern const OpDef kRope;
+extern const OpDef kRopeAngles;
+extern const OpDef kRopeRotate;
 extern const OpDef kRowMax;
 extern const OpDef kRowSum;
 extern const OpDef kRowSumExp;
@@ -196,6 +198,8 @@ std::span<const OpDef* const> table() {
       &kRmsNormGradSums,
       &kRmsNormGradWeight,
       &kRope,
+      &kRopeAngles,
+      &kRopeRotate,
       &kRowMax,
       &kRowSum,
       &kRowSumExp,

@@ -120,6 +120,8 @@ constexpr KernelEntry kKernels[] = {
     {"rms_norm_grad_weight", "simd", prepare_rms_norm_grad_weight_simd},
     {"rms_norm_grad_weight", "reference", prepare_rms_norm_grad_weight},
     {"rope", "reference", prepare_rope},
+    {"rope_angles", "reference", prepare_rope_angles},
+    {"rope_rotate", "reference", prepare_rope_rotate},
     {"row_max", "simd", prepare_row_max_simd},
     {"row_max", "reference", prepare_row_max},
     {"row_sum", "reference", prepare_row_sum},

@@ -112,6 +112,8 @@ constexpr KernelEntry kKernels[] = {
     {"rms_norm_grad_sums", "reference", prepare_rms_norm_grad_sums},
     {"rms_norm_grad_weight", "reference", prepare_rms_norm_grad_weight},
     {"rope", "reference", prepare_rope},
+    {"rope_angles", "reference", prepare_rope_angles},
+    {"rope_rotate", "reference", prepare_rope_rotate},
     {"row_max", "reference", prepare_row_max},
     {"row_sum", "reference", prepare_row_sum},
     {"row_sum_exp", "reference", prepare_row_sum_exp},

@@ -101,6 +101,8 @@ Result<PreparedKernel> prepare_rms_norm_grad_input(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_grad_sums(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rms_norm_grad_weight(const KernelSpec& spec);
 Result<PreparedKernel> prepare_rope(const KernelSpec& spec);
+Result<PreparedKernel> prepare_rope_angles(const KernelSpec& spec);
+Result<PreparedKernel> prepare_rope_rotate(const KernelSpec& spec);
 Result<PreparedKernel> prepare_row_max(const KernelSpec& spec);
 Result<PreparedKernel> prepare_row_sum(const KernelSpec& spec);
 Result<PreparedKernel> prepare_row_sum_exp(const KernelSpec& spec);

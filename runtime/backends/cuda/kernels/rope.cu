@@ -36,7 +36,48 @@ struct Rope {
   }
 };
 
-// The same, kVec pairs at a time: a block takes as many positions as give each of its threads an angle to
+// The angles of one position, which Turned reads.
+struct Angles {
+  const int32_t* positions;
+  double* angles;
+  int64_t D;
+  double log_theta;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t row) const {
+    team.each(D / 2, [&](int64_t i) {
+      const auto turn = Turn<double>::of(static_cast<double>(positions[row]), i, D, log_theta);
+      angles[row * D + i] = turn.cosine;
+      angles[row * D + D / 2 + i] = turn.sine;
+    });
+  }
+};
+
+// Rope by angles that are there.
+template <class T>
+struct Turned {
+  using W = Wide<T>;
+  const T* x;
+  const double* angles;
+  T* y;
+  int64_t H, D;
+  double sign;
+  bool interleaved;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t row) const {
+    const int64_t half = D / 2;
+    team.each(half, [&](int64_t i) {
+      const Turn<W> turn{static_cast<W>(sign * angles[row * D + half + i]), static_cast<W>(angles[row * D + i])};
+      const int64_t u = interleaved ? 2 * i : i, v = interleaved ? 2 * i + 1 : i + half;
+      for (int64_t at = row * H * D; at < (row + 1) * H * D; at += D) {
+        const W xu = widen(x[at + u]), xv = widen(x[at + v]);
+        y[at + u] = narrow<T>(turn.first(xu, xv));
+        y[at + v] = narrow<T>(turn.second(xu, xv));
+      }
+    });
+  }
+};
+
+// The same as Rope, kVec pairs at a time: a block takes as many positions as give each of its threads an angle to
 // compute, and rotates all their heads by them. `half` is a multiple of kVec and at most kPackedThreads.
 constexpr int kPackedThreads = 256;
 
@@ -110,6 +151,29 @@ Result<PreparedKernel> prepare_rope(const KernelSpec& spec) {
     PreparedKernel prepared = memory_bound(spec, std::move(kernel));
     return as_decode_step(std::move(prepared),
                           {spec.input_dtype(0), RopeStep{rows, H, D, log_theta, sign, interleaved}});
+  });
+}
+
+// positions [B, T] -> angles [B, T, D] f64
+Result<PreparedKernel> prepare_rope_angles(const KernelSpec& spec) {
+  const auto dims = spec.output_dims(0);
+  const int64_t rows = dims[0] * dims[1], D = dims[2];
+  return by_rows(spec, rows, D / 2, [=, log_theta = std::log(spec.f64("theta"))](const LaunchArgs& args) {
+    return Angles{args.in<int32_t>(0), args.out<double>(0), D, log_theta};
+  });
+}
+
+// x [B, T, H, D], angles [B, T, D] f64 -> y [B, T, H, D]
+Result<PreparedKernel> prepare_rope_rotate(const KernelSpec& spec) {
+  return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    const auto dims = spec.input_dims(0);
+    const int64_t rows = dims[0] * dims[1], H = dims[2], D = dims[3];
+    const double sign = spec.i64("inverse") == 1 ? -1 : 1;
+    const bool interleaved = spec.string("style") == "interleaved";
+    return by_rows(spec, rows, D / 2, [=](const LaunchArgs& args) {
+      return Turned<T>{args.in<T>(0), args.in<double>(1), args.out<T>(0), H, D, sign, interleaved};
+    });
   });
 }
 
