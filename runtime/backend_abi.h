@@ -215,7 +215,8 @@ typedef struct tsr_backend_api {
   /* Optional: fuses consecutive launches of one stream into one (updates of many small tensors). Takes the first of
    * `count` and any number after it: *taken, 0 for none. Launching *out, without operands and workspace, gives the
    * same bits at the same addresses as the launches one after another; it writes nothing else except memory of its
-   * own. kernel_destroy ends it, before the kernels that it was made of. */
+   * own. kernel_destroy ends it, before the kernels that it was made of. The launches' lists of operands outlive it;
+   * of a backend that blocks their addresses may change between launches, to memory that nothing else uses. */
   tsr_abi_error* (*kernel_fuse)(tsr_abi_device*, const tsr_abi_launch* launches, int32_t count, int32_t* taken,
                                 tsr_abi_kernel** out);
 

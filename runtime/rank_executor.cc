@@ -120,7 +120,11 @@ Status RankExecutor::resolve_entry(size_t entry, const Dependencies& dependencie
     step.wait_end = static_cast<int32_t>(waits_.size());
     if (!blocking_) order_[entry].emplace_back(&stream, dependencies.position[at]);
   }
-  return blocking_ ? Status() : prepare_issue(entry, streams);
+  if (!blocking_) return prepare_issue(entry, streams);
+  // A trace has the times of single kernels.
+  if (options_.fuse_launches && !options_.trace)
+    for (RankStream* stream : streams) TSR_RETURN_IF_ERROR(fused_.fuse(stream->steps[entry]));
+  return {};
 }
 
 // Prepares an entry for a backend that does not block: fused launches, timers and capture.

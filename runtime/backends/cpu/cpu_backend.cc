@@ -5,12 +5,15 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/backend_table.h"
 #include "runtime/backends/cpu/arena.h"
 #include "runtime/backends/cpu/communicator.h"
 #include "runtime/backends/cpu/cpu_kernel.h"
+#include "runtime/backends/cpu/kernel_group.h"
 #include "runtime/backends/cpu/kernels/quantized_rows.h"
 #include "runtime/backends/cpu/rates.h"
 #include "runtime/backends/cpu/widened_kernel.h"
@@ -32,7 +35,9 @@ struct tsr_abi_event {
 };
 struct tsr_abi_kernel {
   std::unique_ptr<Kernel> kernel;
-  bool runs_alone;  // on the thread that launches
+  bool runs_alone = false;  // on the thread that launches
+  std::vector<int64_t> input_bytes = {}, output_bytes = {};
+  int64_t workspace_bytes = 0;
 };
 struct tsr_abi_comm {
   std::unique_ptr<Communicator> end;
@@ -156,10 +161,10 @@ const Rates& fixed_rates() {
   return rates;
 }
 
-// Whether a kernel has less work than handing a part of it to another thread costs: that is about a
-// microsecond. Its tasks, and so its bits, are the same.
+// Whether a kernel, in so far as it can be estimated, has little more work than handing a part of it to another
+// thread costs: that is about a microsecond. Its tasks, and so its bits, are the same.
 bool is_too_small_to_share(const PreparedKernel& prepared) {
-  constexpr double kSeconds = 3e-6;
+  constexpr double kSeconds = 5e-6;
   const Rates& rates = fixed_rates();
   const double core_flops_per_s = rates.matmul_flops_per_s / rates.cores;
   return prepared.flops < kSeconds * prepared.efficiency * core_flops_per_s &&
@@ -184,11 +189,25 @@ tsr_abi_error* kernel_query(int32_t, const tsr_abi_kernel_desc* desc, tsr_abi_ke
   });
 }
 
+std::vector<int64_t> bytes_of(std::span<const tsr_abi_tensor> operands) {
+  std::vector<int64_t> bytes;
+  for (const tsr_abi_tensor& operand : operands)
+    bytes.push_back(tessera::dtype_bytes(static_cast<tessera::DType>(operand.dtype),
+                                         tessera::KernelSpec::elements(operand)));
+  return bytes;
+}
+
 tsr_abi_error* kernel_prepare(tsr_abi_device*, const tsr_abi_kernel_desc* desc, tsr_abi_kernel** out) {
   return guarded([&]() -> Status {
     TSR_ASSIGN_OR_RETURN(auto choice, choose(*desc));
     const bool runs_alone = is_too_small_to_share(choice.prepared);
-    *out = new tsr_abi_kernel{std::move(choice.prepared.kernel), runs_alone};
+    auto kernel = std::make_unique<tsr_abi_kernel>();
+    kernel->kernel = std::move(choice.prepared.kernel);
+    kernel->runs_alone = runs_alone;
+    kernel->input_bytes = bytes_of({desc->inputs, static_cast<size_t>(desc->input_count)});
+    kernel->output_bytes = bytes_of({desc->outputs, static_cast<size_t>(desc->output_count)});
+    kernel->workspace_bytes = choice.prepared.workspace_bytes;
+    *out = kernel.release();
     return {};
   });
 }
@@ -200,6 +219,37 @@ tsr_abi_error* kernel_launch(tsr_abi_kernel* kernel, tsr_abi_stream* stream, con
     kernel->kernel->launch(
         LaunchArgs{inputs, outputs, workspace, Pool(*stream->device->host, kernel->runs_alone)});
     return Status();
+  });
+}
+
+// All that can join a group, up to the first that cannot.
+tsr_abi_error* kernel_fuse(tsr_abi_device*, const tsr_abi_launch* launches, int32_t count, int32_t* taken,
+                           tsr_abi_kernel** out) {
+  constexpr int32_t kMostMembers = 256;
+  return guarded([&]() -> Status {
+    std::vector<GroupMember> members;
+    for (int32_t i = 0; i < std::min(count, kMostMembers); ++i) {
+      const tsr_abi_launch& launch = launches[i];
+      const tsr_abi_kernel& kernel = *launch.kernel;
+      const GroupMember member{.kernel = kernel.kernel.get(),
+                               .runs_alone = kernel.runs_alone,
+                               .inputs = launch.inputs,
+                               .outputs = launch.outputs,
+                               .workspace = launch.workspace,
+                               .input_bytes = kernel.input_bytes,
+                               .output_bytes = kernel.output_bytes,
+                               .workspace_bytes = kernel.workspace_bytes};
+      if (!member.can_join()) break;
+      members.push_back(member);
+    }
+    *taken = 0;
+    *out = nullptr;
+    if (members.size() < 2) return {};
+    auto group = std::make_unique<tsr_abi_kernel>();
+    group->kernel = std::make_unique<KernelGroup>(members);
+    *taken = static_cast<int32_t>(members.size());
+    *out = group.release();
+    return {};
   });
 }
 
@@ -306,7 +356,7 @@ constexpr tsr_backend_api kApi = {
     .comm_group_end = comm_group_end,
     .flags = TSR_BACKEND_BLOCKING,
     .comm_perturb = comm_perturb,
-    .kernel_fuse = nullptr,
+    .kernel_fuse = kernel_fuse,
     .kernel_tune = nullptr,
     .timed_event_create = nullptr,
     .event_elapsed = nullptr,

@@ -21,6 +21,7 @@ class Pool {
  public:
   // With `alone` the caller runs every task.
   explicit Pool(const tsr_host_api& host, bool alone = false) : host_(host), alone_(alone) {}
+  Pool alone() const { return Pool(host_, true); }
   // Calls body(task) for 0..tasks-1 on the pool, the caller taking part; returns when all are done.
   template <class Body>
   void parallel_for(int64_t tasks, Body&& body) const {
@@ -91,6 +92,14 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void launch(const LaunchArgs& args) const = 0;
+
+  // The launch in phases, for kernels that may run beside others (kernel_group.h); 0: it has none. Tasks of a phase
+  // run in any order and at the same time, after those of the phase before.
+  virtual int phase_count() const { return 0; }
+  virtual int64_t task_count(const LaunchArgs&, int /*phase*/) const { return 0; }
+  virtual void run_task(const LaunchArgs&, int /*phase*/, int64_t /*task*/) const {}
+  // Whether a phase has too little work to share it.
+  virtual bool is_small(int /*phase*/) const { return false; }
 };
 
 struct PreparedKernel {
@@ -112,6 +121,32 @@ std::unique_ptr<Kernel> make_kernel(Launch launch) {
     Launch launch_;
   };
   return std::make_unique<Lambda>(std::move(launch));
+}
+
+// A kernel of phases, from callables `int64_t(const LaunchArgs&, int phase) const`, the number of tasks, and
+// `void(const LaunchArgs&, int phase, int64_t task) const`. With `small_first` the first phase is small.
+template <class Tasks, class Run>
+std::unique_ptr<Kernel> make_phased_kernel(int phases, bool small_first, Tasks tasks, Run run) {
+  class Phased final : public Kernel {
+   public:
+    Phased(int phases, bool small_first, Tasks tasks, Run run)
+        : phases_(phases), small_first_(small_first), tasks_(std::move(tasks)), run_(std::move(run)) {}
+    void launch(const LaunchArgs& args) const override {
+      for (int phase = 0; phase < phases_; ++phase)
+        args.pool.parallel_for(tasks_(args, phase), [&](int64_t task) { run_(args, phase, task); });
+    }
+    int phase_count() const override { return phases_; }
+    int64_t task_count(const LaunchArgs& args, int phase) const override { return tasks_(args, phase); }
+    void run_task(const LaunchArgs& args, int phase, int64_t task) const override { run_(args, phase, task); }
+    bool is_small(int phase) const override { return phase == 0 && small_first_; }
+
+   private:
+    int phases_;
+    bool small_first_;
+    Tasks tasks_;
+    Run run_;
+  };
+  return std::make_unique<Phased>(phases, small_first, std::move(tasks), std::move(run));
 }
 
 using PrepareFn = Result<PreparedKernel> (*)(const KernelSpec& spec);

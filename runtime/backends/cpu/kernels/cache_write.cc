@@ -27,7 +27,9 @@ Result<PreparedKernel> prepare_cache_write(const KernelSpec& spec) {
                     static_cast<size_t>((end - begin) * row_bytes));
     }
   };
-  return reference_kernel(spec, make_kernel(launch), 0);
+  PreparedKernel prepared = reference_kernel(spec, make_kernel(launch), 0);
+  prepared.bytes = 2 * static_cast<double>(B * T * row_bytes);  // in place, as programs run it
+  return prepared;
 }
 
 }  // namespace tessera::cpu

@@ -38,6 +38,10 @@ struct GemmCut {
   }
 };
 
+// Columns a task.
+int64_t skinny_grain(const Gemm& g) {
+  return g.b_col == 1 ? 128 : std::clamp<int64_t>((1 << 15) / g.k / 4 * 4, 4, 1024);
+}
 bool is_skinny(const Gemm& g) {
   return !g.adds && !g.tf32 && g.b_type == DType::kF32 && g.m <= kSkinny && (g.a_col == 1 || g.m == 1);
 }
@@ -313,8 +317,7 @@ void skinny_block(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int6
 }
 
 void skinny_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {
-  const int64_t columns = g.b_col == 1 ? 128 : std::clamp<int64_t>((1 << 15) / g.k / 4 * 4, 4, 1024);
-  pool.parallel_ranges(g.n, columns,
+  pool.parallel_ranges(g.n, skinny_grain(g),
                        [&](int64_t begin, int64_t end) { skinny_block(g, buffers, begin, end); });
 }
 
@@ -338,11 +341,22 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::cpu {
 
 HWY_EXPORT(gemm);
+HWY_EXPORT(skinny_block);
 
 int64_t gemm_workspace_bytes(const Gemm& g) {
   if (g.m == 0 || g.n == 0 || g.k == 0 || is_skinny(g)) return 0;
   const GemmCut cut(g);
   return cut.chunk_rows * cut.chunk_depth * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t skinny_gemm_tasks(const Gemm& g) {
+  if (g.m == 0 || g.n == 0 || g.k == 0 || !is_skinny(g)) return 0;
+  return (g.n + skinny_grain(g) - 1) / skinny_grain(g);
+}
+
+void run_skinny_gemm_task(const Gemm& g, const GemmBuffers& buffers, int64_t task) {
+  const int64_t grain = skinny_grain(g);
+  HWY_DYNAMIC_DISPATCH(skinny_block)(g, buffers, task * grain, std::min(g.n, (task + 1) * grain));
 }
 
 void run_gemm(const Gemm& g, const GemmBuffers& buffers, const Pool& pool) {

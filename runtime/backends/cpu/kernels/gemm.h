@@ -47,4 +47,8 @@ struct GemmBuffers {
 int64_t gemm_workspace_bytes(const Gemm& gemm);
 void run_gemm(const Gemm& gemm, const GemmBuffers& buffers, const Pool& pool);
 
+// A product of few rows in tasks that need not wait for one another; 0 for any other.
+int64_t skinny_gemm_tasks(const Gemm& gemm);
+void run_skinny_gemm_task(const Gemm& gemm, const GemmBuffers& buffers, int64_t task);
+
 }  // namespace tessera::cpu

@@ -128,15 +128,23 @@ Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
   if (bf16 && is_gemv && gemm.activation == Activation::kNone && !pre)
     return prepared_bf16_gemv(spec, gemm.m, gemm.n, gemm.k, bias);
   if (bf16) return prepared_bf16_gemm(gemm, 0, 1, bias, pre);
-  return prepared_gemm(gemm, make_kernel([gemm, bias, pre](const LaunchArgs& args) {
-                         run_gemm(gemm,
-                                  {.a = args.in<float>(0),
-                                   .b = args.in<float>(1),
-                                   .bias = bias ? args.in<float>(2) : nullptr,
-                                   .c = args.out<float>(0),
-                                   .pre = pre ? args.out<float>(1) : nullptr,
-                                   .workspace = args.workspace},
-                                  args.pool);
+  const auto buffers_of = [bias, pre](const LaunchArgs& args) {
+    return GemmBuffers{.a = args.in<float>(0),
+                       .b = args.in<float>(1),
+                       .bias = bias ? args.in<float>(2) : nullptr,
+                       .c = args.out<float>(0),
+                       .pre = pre ? args.out<float>(1) : nullptr,
+                       .workspace = args.workspace};
+  };
+  if (const int64_t count = skinny_gemm_tasks(gemm); count > 0) {
+    const auto tasks = [count](const LaunchArgs&, int) { return count; };
+    const auto run = [gemm, buffers_of](const LaunchArgs& args, int, int64_t task) {
+      run_skinny_gemm_task(gemm, buffers_of(args), task);
+    };
+    return prepared_gemm(gemm, make_phased_kernel(1, false, tasks, run));
+  }
+  return prepared_gemm(gemm, make_kernel([gemm, buffers_of](const LaunchArgs& args) {
+                         run_gemm(gemm, buffers_of(args), args.pool);
                        }));
 }
 

@@ -61,20 +61,22 @@ class ProductScratch {
 
 PreparedKernel prepare_rounded(const KernelSpec& spec, const QuantizedMatmulShape& s, bool interleaved) {
   const int64_t row = quantized_row_bytes(s.dtype, s.K), grain = row_grain_of(s, 2 * interleaved_rows());
-  auto launch = [=](const LaunchArgs& args) {
-    auto* rows = static_cast<std::byte*>(args.workspace);
-    const float* x = args.in<float>(0);
-    args.pool.parallel_ranges(s.M, kRowsAtOnce, [&](int64_t begin, int64_t end) {
-      quantize_rows(s.dtype, x + begin * s.K, end - begin, s.K, rows + begin * row);
-    });
-    args.pool.parallel_ranges(s.N, grain, [&](int64_t begin, int64_t end) {
-      ProductScratch scratch(args.pool);
-      multiply_blocks_q8(matrix_of(s, args, interleaved), rows, s.M,
-                         s.bias < 0 ? nullptr : args.in<float>(s.bias), args.out<float>(0), begin, end,
-                         scratch.get());
-    });
+  const auto tasks = [=](const LaunchArgs&, int phase) {
+    return phase == 0 ? (s.M + kRowsAtOnce - 1) / kRowsAtOnce : (s.N + grain - 1) / grain;
   };
-  return simd_prepared(spec, s.flops(), make_kernel(launch), s.M * row);
+  const auto run = [=](const LaunchArgs& args, int phase, int64_t task) {
+    auto* rows = static_cast<std::byte*>(args.workspace);
+    if (phase == 0) {
+      const int64_t begin = task * kRowsAtOnce, end = std::min(s.M, begin + kRowsAtOnce);
+      quantize_rows(s.dtype, args.in<float>(0) + begin * s.K, end - begin, s.K, rows + begin * row);
+      return;
+    }
+    ProductScratch scratch(args.pool);
+    multiply_blocks_q8(matrix_of(s, args, interleaved), rows, s.M,
+                       s.bias < 0 ? nullptr : args.in<float>(s.bias), args.out<float>(0), task * grain,
+                       std::min(s.N, (task + 1) * grain), scratch.get());
+  };
+  return simd_prepared(spec, s.flops(), make_phased_kernel(2, s.M <= kRowsAtOnce, tasks, run), s.M * row);
 }
 
 }  // namespace
@@ -92,15 +94,14 @@ Result<PreparedKernel> prepare_quantized_matmul_blocks(const KernelSpec& spec) {
                   format("no '{}' for weights of {}", spec.variant(), to_text(s.dtype)));
   if (rounds) return prepare_rounded(spec, s, interleaved);
   const int64_t grain = row_grain_of(s, 48);
-  auto launch = [=](const LaunchArgs& args) {
-    args.pool.parallel_ranges(s.N, grain, [&](int64_t begin, int64_t end) {
-      ProductScratch scratch(args.pool);
-      multiply_blocks_f32(matrix_of(s, args), args.in<float>(0), s.M,
-                          s.bias < 0 ? nullptr : args.in<float>(s.bias), args.out<float>(0), begin, end,
-                          scratch.get());
-    });
+  const auto tasks = [=](const LaunchArgs&, int) { return (s.N + grain - 1) / grain; };
+  const auto run = [=](const LaunchArgs& args, int, int64_t task) {
+    ProductScratch scratch(args.pool);
+    multiply_blocks_f32(matrix_of(s, args), args.in<float>(0), s.M,
+                        s.bias < 0 ? nullptr : args.in<float>(s.bias), args.out<float>(0), task * grain,
+                        std::min(s.N, (task + 1) * grain), scratch.get());
   };
-  PreparedKernel prepared = simd_prepared(spec, s.flops(), make_kernel(launch));
+  PreparedKernel prepared = simd_prepared(spec, s.flops(), make_phased_kernel(1, false, tasks, run));
   prepared.efficiency = 0.7;
   return prepared;
 }
