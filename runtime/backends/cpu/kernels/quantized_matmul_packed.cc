@@ -2,6 +2,7 @@
 // read. More rows: the packed Gemm, which widens the weight as it packs it. x and weight in bf16: Bf16Gemm.
 //  AMD EPYC (Zen 5), one thread: one row reads 80 to 90 % of what plain reads reach (33 GB/s of 39); 128 and 512 rows
 //  take 200 to 230 GFLOP/s, as in f32, of 270; in bf16 380 to 450, of 540.
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -29,21 +30,34 @@ Status check_16_bits(const KernelSpec& spec) {
                        to_text(w)));
 }
 
-PreparedKernel prepare_gemv(const KernelSpec& spec, const QuantizedMatmulShape& s) {
-  const int64_t grain = gemv_16_grain(s.K);
-  return simd_prepared(spec, s.flops(), make_kernel([=](const LaunchArgs& args) {
-                         const Gemv16 gemv{.type = s.dtype,
-                                           .M = s.M,
-                                           .N = s.N,
-                                           .K = s.K,
-                                           .x = args.in<float>(0),
-                                           .w = args.in<uint16_t>(1),
-                                           .bias = s.bias < 0 ? nullptr : args.in<float>(s.bias),
-                                           .y = args.out<float>(0)};
-                         args.pool.parallel_ranges(s.N, grain, [&](int64_t begin, int64_t end) {
-                           multiply_gemv_16(gemv, begin, end);
-                         });
-                       }));
+int64_t align_64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// With `rounds`, x is rounded to bf16 first, by one task; the workspace holds it, in 16 bits and widened.
+PreparedKernel prepare_gemv(const KernelSpec& spec, const QuantizedMatmulShape& s, bool rounds) {
+  const int64_t grain = gemv_16_grain(s.K), narrow_bytes = rounds ? align_64(2 * s.M * s.K) : 0;
+  const int first = rounds ? 0 : 1;
+  const auto tasks = [=](const LaunchArgs&, int phase) {
+    return phase + first == 0 ? int64_t{1} : (s.N + grain - 1) / grain;
+  };
+  const auto run = [=](const LaunchArgs& args, int phase, int64_t task) {
+    auto* const wide = reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) + narrow_bytes);
+    if (phase + first == 0) {
+      auto* const narrow = static_cast<uint16_t*>(args.workspace);
+      round_to_bf16(args.in<float>(0), narrow, s.M * s.K);
+      return widen_bf16(narrow, wide, s.M * s.K);
+    }
+    multiply_gemv_16({.type = s.dtype,
+                      .M = s.M,
+                      .N = s.N,
+                      .K = s.K,
+                      .x = rounds ? wide : args.in<float>(0),
+                      .w = args.in<uint16_t>(1),
+                      .bias = s.bias < 0 ? nullptr : args.in<float>(s.bias),
+                      .y = args.out<float>(0)},
+                     task * grain, std::min(s.N, (task + 1) * grain));
+  };
+  return simd_prepared(spec, s.flops(), make_phased_kernel(rounds ? 2 : 1, rounds, tasks, run),
+                       rounds ? narrow_bytes + align_64(4 * s.M * s.K) : 0);
 }
 
 PreparedKernel prepare_gemm(const KernelSpec& spec, const QuantizedMatmulShape& s, const Gemm& gemm) {
@@ -60,8 +74,6 @@ PreparedKernel prepare_gemm(const KernelSpec& spec, const QuantizedMatmulShape& 
   prepared.efficiency = 0.8;
   return prepared;
 }
-
-int64_t align_64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // x in f32 is rounded to bf16; sums stay f32. In the workspace: x, then what the Gemm needs.
 PreparedKernel prepare_rounding_gemm(const KernelSpec& spec, const QuantizedMatmulShape& s) {
@@ -117,7 +129,7 @@ Result<PreparedKernel> prepare_quantized_matmul_packed(const KernelSpec& spec) {
   if (s.M <= kGemv16Rows) {
     if (is_bf16)
       return Status(StatusCode::kUnsupported, "few rows in bf16: widened rows read the weight as fast");
-    return prepare_gemv(spec, s);
+    return prepare_gemv(spec, s, false);
   }
   if (is_bf16)
     return prepare_bf16_gemm(spec, s, {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K});
@@ -131,13 +143,10 @@ Result<PreparedKernel> prepare_quantized_matmul_rounded(const KernelSpec& spec) 
   if (spec.string("activations") != "bf16" || spec.input_dtype(0) != DType::kF32)
     return Status(StatusCode::kUnsupported, "nothing is rounded");
   const QuantizedMatmulShape s = quantized_matmul_shape(spec);
+  if (s.M <= kGemv16Rows) return prepare_gemv(spec, s, true);
   const int64_t count = s.M * s.K, narrow_bytes = align_64(2 * count), wide_bytes = align_64(4 * count);
-  PreparedKernel prepared =
-      s.M <= kGemv16Rows
-          ? prepare_gemv(spec, s)
-          : prepare_gemm(
-                spec, s,
-                {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K, .b_type = s.dtype});
+  PreparedKernel prepared = prepare_gemm(
+      spec, s, {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K, .b_type = s.dtype});
   std::shared_ptr<const Kernel> inner = std::move(prepared.kernel);
   const int inputs = spec.input_count();
   prepared.kernel = make_kernel([=](const LaunchArgs& args) {
