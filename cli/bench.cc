@@ -312,14 +312,11 @@ void register_bench(CLI::App& app) {
   command->footer(
       "Example:\n  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --batch 4 --seq 128\n"
       "  tessera bench gpt2:L=12,C=768,H=12,V=50257,T=1024 --devices cuda --batch 32 --seq 1024 --precision "
-      "bf16 "
-      "--kernels\n"
+      "bf16 --kernels\n"
       "  tessera bench model.tsr --mode decode --seq 128 --tokens 64\n"
-      "decode also prints the kernels that a token launches, and what it takes outside of matrix products: "
-      "other\n"
-      "kernels, launches and the host between two tokens, from a few runs that are traced. Where the device "
-      "joins\n"
-      "kernels in one launch, its time is that of the first of them.");
+      "decode also prints how many launches a token takes, and its time outside of matrix products: other\n"
+      "kernels, launches and the host between two tokens, from a few runs that are traced. Where the device\n"
+      "joins kernels in one launch, its time is that of the first of them.");
   command->add_option("model", args->model, ".tsr or GGUF file, or a description")->required();
   command->add_option("--mode", args->mode, "train or decode")
       ->check(CLI::IsMember({"train", "decode"}))

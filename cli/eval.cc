@@ -30,9 +30,9 @@ void register_eval(CLI::App& app) {
   command->add_option("--precision", args->precision,
                       "f32, tf32, bf16, f16 or fp8: what is computed in (default f32)");
   command->add_option("--activations", args->activations,
-                      "what multiplies weights: f32; q8: those of block types rows rounded to 8 bits; bf16: "
-                      "those in bf16 numbers "
-                      "rounded to bf16; auto: what `generate` takes (default: f32)");
+                      "what multiplies weights: f32; q8: rows rounded to 8 bits, for weights of block types; "
+                      "bf16: numbers rounded to bf16, for weights in bf16; auto: what `generate` takes "
+                      "(default: f32)");
   command->add_option(
       "--weights", args->weights,
       "bf16, f16 or a block type such as q8_0 or q4_k: how wider matrices are kept (default model: as "

@@ -167,7 +167,7 @@ Status RankExecutor::prepare_issue(size_t entry, std::span<RankStream* const> st
   return {};
 }
 
-// Only backends that block have shared weights: no launch holds addresses.
+// Only backends that block have shared weights: a launch, fused or not, reads the addresses when it runs.
 Status RankExecutor::unshare(int32_t slot) {
   const SlotRef ref{slot, 0};
   const auto* before = static_cast<const std::byte*>(memory_->address(ref));

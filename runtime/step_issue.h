@@ -59,7 +59,8 @@ class StepResolver {
 
 // FusedLaunches: consecutive kernels of a stream as fewer launches, which the backend makes (kernel_fuse).
 // The updates at the end of a training step, one a parameter, would otherwise cost hundreds of launches of a
-// few microseconds. Addresses are fixed when a session is made, and so are fused launches.
+// few microseconds. Backends that do not block hold the addresses of a session; those that block read the lists of
+// operands at each launch, since a weight that is shared until it is written moves.
 class FusedLaunches {
  public:
   // Fuses nothing where the backend has no kernel_fuse.

@@ -203,13 +203,17 @@ Status write_manifest(const std::string& path, const CheckpointInfo& info,
   return file.commit();
 }
 
-// kCorrupt where a name is given twice, here or among the tensors.
+// kCorrupt where a name is given twice, here or among the tensors, or where sizes are beyond any memory.
 Status check_base(std::span<const BaseTensor> base, std::span<const TensorRecord> records) {
   std::unordered_set<std::string_view> names;
   for (const TensorRecord& record : records) names.insert(record.name);
-  for (const BaseTensor& it : base)
+  int64_t total = 0;
+  for (const BaseTensor& it : base) {
     if (!names.insert(it.name).second)
       return Status(StatusCode::kCorrupt, format("two tensors are named '{}'", it.name));
+    if (__builtin_add_overflow(total, bytes(it.type), &total))
+      return Status(StatusCode::kCorrupt, "the parameters left out take more bytes than a number holds");
+  }
   return {};
 }
 

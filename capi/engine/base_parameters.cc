@@ -36,9 +36,9 @@ bool BaseParameters::is_own(std::string_view name, const HostTensor& value) cons
   return given != nullptr && given->type == value.type && std::ranges::equal(given->data, value.data);
 }
 
-void BaseParameters::note(std::string_view name, const HostTensor& value) {
+void BaseParameters::set_replaced(std::string_view name, bool is_replaced) {
   const auto found = parameters_.find(name);
-  if (found != parameters_.end()) found->second.is_replaced = !is_own(name, value);
+  if (found != parameters_.end()) found->second.is_replaced = is_replaced;
 }
 
 Result<std::vector<BaseTensor>> BaseParameters::hashed(const std::vector<std::string>& names, size_t threads,

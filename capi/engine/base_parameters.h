@@ -28,7 +28,7 @@ class BaseParameters {
   const HostTensor* find(std::string_view name) const;
   // Whether the trainer has another value by now.
   bool is_replaced(std::string_view name) const;
-  void note(std::string_view name, const HostTensor& value);          // the trainer's from now on
+  void set_replaced(std::string_view name, bool is_replaced);
   bool is_own(std::string_view name, const HostTensor& value) const;  // equal to what the model gave
   const std::string& path() const { return path_; }  // of the model's file; empty without one
 

@@ -10,6 +10,7 @@
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/precision.h"
+#include "graph/transform/weight_storage.h"
 #include "serialize/json.h"
 
 namespace tessera {
@@ -261,7 +262,18 @@ Status Trainer::check_base_contents(const CheckpointInfo& found) {
 // Takes the value that the checkpoint has or, where it leaves the parameter out, the model's.
 Status Trainer::take(const CheckpointReader& checkpoint, std::string_view name, const TensorType& type) {
   const CheckpointInfo& found = checkpoint.info();
-  if (has_base(found, name)) return base_.is_replaced(name) ? write(name, *base_.find(name)) : Status();
+  if (has_base(found, name)) {
+    if (!base_.is_replaced(name)) return {};
+    // Evaluations may keep it in another type than the model.
+    const HostTensor& given = *base_.find(name);
+    HostTensor own = given;
+    if (given.type != type) {
+      TSR_ASSIGN_OR_RETURN(own, quantize_weight(given, type));
+    }
+    TSR_RETURN_IF_ERROR(running_->session().write(name, own));
+    base_.set_replaced(name, false);
+    return {};
+  }
   // The checkpoint is of a run without loss scaling: the factor starts over.
   if (name.starts_with("loss_scaling.") && !has_tensor(found, name))
     return running_->session().write(name, HostTensor::zeros(type, nullptr));

@@ -422,8 +422,9 @@ Result<HostTensor> Trainer::read(std::string_view name) {
 }
 
 Status Trainer::write(std::string_view name, const HostTensor& value) {
+  base_.set_replaced(name, true);  // a write that fails may have reached some devices
   TSR_RETURN_IF_ERROR(running_->session().write(name, value));
-  base_.note(name, value);
+  base_.set_replaced(name, !base_.is_own(name, value));
   return {};
 }
 

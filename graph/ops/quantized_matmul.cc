@@ -26,8 +26,7 @@ const AttrSpec kAttrs[] = {
      .type = AttrType::kString,
      .default_value = AttrValue(std::string("f32")),
      .meaning = "f32: x as it is; q8: its rows rounded to 8 bits, for weights of block types; bf16: rounded "
-                "to that, "
-                "for weights of bf16",
+                "to that, for weights of bf16",
      .is_late = true},
 };
 

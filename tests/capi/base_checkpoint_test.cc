@@ -275,3 +275,36 @@ TEST_CASE("a checkpoint leaves out what option frozen names, and is evaluated wi
   check_refused(resumed(evaluator(base_file(scratch, "strange.tsr", nullptr, 8)), folder),
                 {"on another base"});
 }
+
+TEST_CASE("an evaluation that keeps the base in fewer bits takes the model's values back in these") {
+  const Runtime runtime = capi_test::runtime();
+  const Scratch scratch;
+  const std::string path = base_file(scratch, "base.tsr", nullptr);
+  const auto narrow = [&](const char* frozen, int64_t evaluate_only) {
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(runtime.get(), loaded(path).get(), bytes_dataset().get(),
+                       options({{"weights", std::string("bf16")},
+                                {"frozen", std::string(frozen)},
+                                {"evaluate_only", evaluate_only},
+                                {"lr", 3e-3},
+                                {"batch", 4}})
+                           .get(),
+                       &made));
+    return Trainer(made);
+  };
+  const std::string all = scratch / "all", part = scratch / "part";
+  const Trainer every = narrow("", 0), some = narrow("block.0.*", 0), judge = narrow("", 1),
+                fresh = narrow("", 1);
+  steps(every, 2);
+  ok(tsr_trainer_save(every.get(), all.c_str()));
+  steps(some, 2);
+  ok(tsr_trainer_save(some.get(), part.c_str()));
+  REQUIRE(!holds(info_of(part), "block.0.q"));
+  ok(tsr_trainer_resume(fresh.get(), part.c_str()));
+  for (int round = 0; round < 2; ++round) {
+    ok(tsr_trainer_resume(judge.get(), all.c_str()));
+    CHECK(evaluated(judge) == doctest::Approx(evaluated(every)).epsilon(1e-6));
+    ok(tsr_trainer_resume(judge.get(), part.c_str()));
+    CHECK(evaluated(judge) == evaluated(fresh));
+  }
+}

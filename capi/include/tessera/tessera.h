@@ -982,8 +982,8 @@ TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss)
  * bit on equal devices, and to rounding on others; it refuses a checkpoint of another model
  * (TSR_INVALID_ARGUMENT names the first difference). Parameters that no step changes (option frozen, the base
  * under adapters) are not in it where the model came with values: the first save or resume reads those once, for a
- * hash of each, and resume wants a model with the same. A value of tsr_trainer_write is in it. Where resume fails on the way (TSR_CORRUPT for damaged tensors,
- * TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
+ * hash of each, and resume wants a model with the same. A value of tsr_trainer_write is in it. Where resume fails
+ * on the way (TSR_CORRUPT for damaged tensors, TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
 /* Whether tsr_trainer_save could write `folder` now, before the first step: TSR_FAILED_PRECONDITION where it holds
  * files that are no part of a checkpoint or another process saves to it, TSR_NOT_FOUND, TSR_IO. Files that a killed

@@ -39,6 +39,10 @@ bool GroupMember::can_join() const {
   return (kernel->phase_count() > 0 || runs_alone) && workspace_bytes <= kMostWorkspaceBytes;
 }
 
+bool GroupMember::may_have_own_workspace() const {
+  return workspace_bytes > 0 && !runs_alone && kernel->is_small(0);
+}
+
 KernelGroup::KernelGroup(std::span<const GroupMember> members) {
   std::vector<size_t> ends;  // by member: the first level after it
   workspaces_.reserve(members.size());
@@ -55,11 +59,12 @@ KernelGroup::KernelGroup(std::span<const GroupMember> members) {
       if (waits || touches(before, workspace, member.workspace_bytes))
         begin_there = std::max(begin_there, ends[i]);
     }
-    if (member.workspace_bytes > 0 && begin < begin_there) {
+    if (member.may_have_own_workspace() && begin < begin_there) {
       workspaces_.emplace_back(static_cast<size_t>(member.workspace_bytes + 63) / 64);
       member.workspace = workspaces_.back().data();
     } else {
       member.workspace = workspace;
+      begin = begin_there;
     }
     for (size_t phase = 0; phase < phases; ++phase) {
       const size_t level = begin + phase;

@@ -26,6 +26,9 @@ struct GroupMember {
   // A kernel with phases, or one that is too small to share; with little workspace, since a group may need memory of
   // its own for it.
   bool can_join() const;
+  // Whether memory beside the arena may take the place of its workspace, so that it need not wait for another's:
+  // products of few rows, as in decoding, which round a row into some KiB.
+  bool may_have_own_workspace() const;
 };
 
 class KernelGroup final : public Kernel {
