@@ -20,8 +20,8 @@ namespace tessera {
 class BaseParameters {
  public:
   BaseParameters() = default;
-  // Those of `names` that have a value in the model, held from here on: others are drawn, or lie in memory that
-  // its owner may free.
+  // The parameters among `names` whose values the model holds; it keeps these alive. Left out: values that are drawn
+  // at random, and those in memory that its owner may free.
   static Result<BaseParameters> of(const SharedModel& model, const std::vector<std::string>& names);
 
   // The value as the model gave it; null for others.

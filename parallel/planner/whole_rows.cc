@@ -47,7 +47,8 @@ TensorId packed_weight(const EntryLayout& layout, const Node& node, const Shardi
   return kNoTensor;
 }
 
-// Of what the node's input `i` has along its dim `d`, if its weight's rows are not cut with it.
+// The weight of node `id` whose rows stay whole although dim `d` of input `i`, which they multiply, could be cut;
+// none where the rows are cut with it.
 std::optional<WholeRows> find_whole_rows(const EntryLayout& layout, NodeId id, size_t i, size_t d) {
   const Node& node = layout.graph.node(id);
   const NodeSharding& sharding = layout.nodes[index(id)];

@@ -289,7 +289,8 @@ Status Propagator::assign_features(NodeId id, NodePlan& plan, AxisId axis) {
     int& dim = contracted_dim_[index(copied_[index(it.inputs[weight->input])])];
     for (size_t d = 0; d < rule(id).inputs[weight->input].size() && !weight->placed; ++d)
       if (has({rule(id).inputs[weight->input][d]}, weight->contracted->name)) dim = static_cast<int>(d);
-    // Split along columns beside such rows, the result is gathered too: as if the rows had been split and summed up.
+    // A weight whose rows cannot be cut is split along its columns, and its result is gathered: every rank then holds
+    // the whole result, as it would after adding up the products of cut rows.
     const bool whole_rows = is_cut_between_blocks(id, *weight, axis);
     if (take(factor)) {
       if (whole_rows) gathered_.push_back(axis);

@@ -5,14 +5,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "graph/base/half.h"
 #include "hwy/targets.h"
+#include "tests/kernels/kernel_host.h"
 
 namespace tessera::cpu {
 namespace {
@@ -20,25 +19,6 @@ namespace {
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
 };
-
-tsr_host_api host_with_threads(int threads) {
-  tsr_host_api host = {};
-  host.struct_size = sizeof(host);
-  host.host = reinterpret_cast<void*>(static_cast<intptr_t>(threads));
-  host.parallel_for = [](void* self, int64_t tasks, void (*body)(void*, int64_t), void* context) {
-    std::atomic<int64_t> next{0};
-    const auto work = [&] {
-      for (int64_t task = next++; task < tasks; task = next++) body(context, task);
-    };
-    std::vector<std::thread> helpers;
-    for (intptr_t i = 1; i < reinterpret_cast<intptr_t>(self); ++i) helpers.emplace_back(work);
-    work();
-    for (std::thread& helper : helpers) helper.join();
-  };
-  host.take_scratch = [](void*, size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); };
-  host.give_scratch = [](void*, void* memory) { std::free(memory); };
-  return host;
-}
 
 std::vector<uint16_t> random_numbers(int64_t count, uint32_t seed) {
   std::vector<uint16_t> numbers(static_cast<size_t>(count));

@@ -93,8 +93,8 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual void launch(const LaunchArgs& args) const = 0;
 
-  // The launch in phases, for kernels that may run beside others (kernel_group.h); 0: it has none. Tasks of a phase
-  // run in any order and at the same time, after those of the phase before.
+  // How many phases a launch has; 0 for a kernel that is never run beside others (kernel_group.h). The tasks of a
+  // phase run in any order and at the same time, once all tasks of the phase before have ended.
   virtual int phase_count() const { return 0; }
   virtual int64_t task_count(const LaunchArgs&, int /*phase*/) const { return 0; }
   virtual void run_task(const LaunchArgs&, int /*phase*/, int64_t /*task*/) const {}

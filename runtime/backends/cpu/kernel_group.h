@@ -26,8 +26,8 @@ struct GroupMember {
   // A kernel with phases, or one that is too small to share; with little workspace, since a group may need memory of
   // its own for it.
   bool can_join() const;
-  // Whether memory beside the arena may take the place of its workspace, so that it need not wait for another's:
-  // products of few rows, as in decoding, which round a row into some KiB.
+  // Whether the group may allocate a workspace for it outside of the arena, so that it runs beside a kernel that the
+  // plan gave the same workspace: products of few rows, as in decoding, whose workspace is a rounded row of some KiB.
   bool may_have_own_workspace() const;
 };
 

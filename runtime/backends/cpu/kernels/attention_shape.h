@@ -43,7 +43,8 @@ struct AttentionShape {
   }
 };
 
-// Of operands q [B, T, H, D] and k [B, S, KV, D]; kUnsupported where the tiles do not hold them.
+// The shape given by operands number `q` [B, T, H, D] and `k` [B, S, KV, D]; kUnsupported for heads too wide for a
+// tile.
 inline Result<AttentionShape> attention_shape(const KernelSpec& spec, int q, int k) {
   TSR_RETURN_IF_ERROR(require_simd_f32(spec));
   const auto query = spec.input_dims(q), key = spec.input_dims(k);

@@ -34,7 +34,7 @@ struct Bf16GemmBuffers {
 
 // Whether this CPU has the instruction.
 bool has_bf16_products();
-// Of the time estimate: the share of the peak of f32 that products reach.
+// The share of the f32 peak that these products reach, for time estimates.
 inline double bf16_efficiency() { return has_bf16_products() ? 1.5 : 0.7; }
 
 int64_t gemm_workspace_bytes(const Bf16Gemm& gemm);

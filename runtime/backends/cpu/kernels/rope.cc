@@ -11,7 +11,8 @@ struct Angle {
   double cosine, sine;
 };
 
-// Of pair i of a head of D at a position. The kernels below have the same bits, since they all ask here.
+// The angle by which pair i of a head of D numbers turns at a position. Every kernel below calls it, so that all
+// give the same bits.
 Angle angle_of(int32_t position, int64_t i, int64_t D, double log_theta) {
   const double angle = double(position) * std::exp(-log_theta * double(2 * i) / double(D));
   return {std::cos(angle), std::sin(angle)};

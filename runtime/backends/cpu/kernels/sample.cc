@@ -39,7 +39,7 @@ struct Largest {
   int32_t token = 0;
 };
 
-// Of tokens [begin, end).
+// The largest logit among tokens [begin, end), and where it is.
 template <class T>
 Largest find_largest(Logits<T> logits, int64_t begin, int64_t end) {
   constexpr int64_t kChains = 16;  // independent, so that they need not wait for each other
@@ -66,7 +66,7 @@ struct Choice {
   double uniform;
 };
 
-// Of a token whose logit is `below` the largest; 0 for one that is never chosen.
+// The weight of a token whose logit is the largest minus `below`; 0 for a token that is never chosen.
 double weight_of(double below, double temperature) {
   return std::isinf(below) ? 0 : std::exp(-below / temperature);
 }
@@ -142,7 +142,7 @@ class Buckets {
     double lowest = top;
     for (int64_t token = 0; token < logits.V; ++token)
       if (weight[token] > 0) lowest = std::min(lowest, double(logits.values[token]));
-    // What is 64 temperatures below the top has 1e-28 of its weight.
+    // A token whose logit is 64 temperatures below the largest has 1e-28 of its weight: the last bucket.
     const double range = std::min(top - lowest, 64 * temperature);
     scale_ = range > 0 ? double(kBuckets) / range : 0;
     for (int64_t token = 0; token < logits.V; ++token) {
