@@ -239,7 +239,7 @@ Result<CompiledProgram> compile_generation(const Graph& forward, const Generator
   const auto graph = std::make_shared<const Graph>(std::move(decoding));
   std::vector<GraphToPlan> graphs = {GraphToPlan::create("decode", graph, {{"T", 1}})};
   for (const PrefillChunk& chunk : kPrefillChunks)
-    if (chunk.tokens <= settings.context && (chunk.tokens <= 128 || !on_cores))
+    if (chunk.tokens <= settings.context && (chunk.tokens <= kLargestChunkOnCores || !on_cores))
       graphs.push_back(GraphToPlan::create(std::string(chunk.entry), graph, {{"T", chunk.tokens}}));
   return with_remedy(plan_all(graphs, settings.compute, 1, devices), inference.precision, *devices);
 }

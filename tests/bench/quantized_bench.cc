@@ -70,7 +70,7 @@ struct Bench {
   double read_rate, gemm_rate;
 
   explicit Bench(const Settings& settings) : settings(settings), K(settings.k), most_rows(settings.rows) {
-    N = (int64_t{96} << 20) / K / 48 * 48;
+    N = (int64_t{384} << 20) / K / 48 * 48;  // far more than a cache holds, at 4 bits too
     blocks = make_array<std::byte>(dtype_bytes(DType::kQ8_0, N * K));
     permuted = make_array<std::byte>(dtype_bytes(DType::kQ8_0, N * K));
     quantized = make_array<std::byte>(most_rows * K * 4);
