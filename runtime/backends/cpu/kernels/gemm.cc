@@ -286,6 +286,8 @@ void skinny_dot_columns(const Gemm& g, const GemmBuffers& buffers, int64_t row, 
   int64_t j = begin;
   const float* a = buffers.a + row * g.a_row;
   float* c = buffers.c + row * g.n;
+  if constexpr (MR == 1)
+    for (; j + 8 <= end; j += 8) skinny_dots<MR, 8>(g, a, buffers.b + j * g.b_col, c + j);
   for (; j + 4 <= end; j += 4) skinny_dots<MR, 4>(g, a, buffers.b + j * g.b_col, c + j);
   for (; j < end; ++j) skinny_dots<MR, 1>(g, a, buffers.b + j * g.b_col, c + j);
 }
@@ -304,8 +306,9 @@ void skinny_block(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int6
     }
   } else {
     // A few rows of B stay in L1 while every row of A passes.
-    for (int64_t j = begin; j < end; j += 4) {
-      const int64_t stop = std::min(end, j + 4);
+    const int64_t few = g.m == 1 ? 8 : 4;
+    for (int64_t j = begin; j < end; j += few) {
+      const int64_t stop = std::min(end, j + few);
       int64_t row = 0;
       for (; row + 4 <= g.m; row += 4) skinny_dot_columns<4>(g, buffers, row, j, stop);
       if (g.m - row == 3) skinny_dot_columns<3>(g, buffers, row, j, stop);
