@@ -37,42 +37,60 @@ struct Rope {
 };
 
 // The angles of one position, which Turned reads.
+template <class F>
 struct Angles {
-  const int32_t* positions;
+  const int32_t* positions;  // [B, T]
+  const F* factors;          // null, or [1 or 2, R / 2]
   double* angles;
-  int64_t D;
-  double log_theta;
+  int64_t T, R, switch_at;
+  double log_theta, magnitude;
+
   template <class Team>
   __device__ void operator()(const Team& team, int64_t row) const {
-    team.each(D / 2, [&](int64_t i) {
-      const auto turn = Turn<double>::of(static_cast<double>(positions[row]), i, D, log_theta);
-      angles[row * D + i] = turn.cosine;
-      angles[row * D + D / 2 + i] = turn.sine;
+    const F* divisors = factors;
+    if (switch_at > 0) {
+      const int32_t* sequence = positions + row / T * T;
+      double largest = -1;
+      team.each(T, [&](int64_t t) { largest = fmax(largest, static_cast<double>(sequence[t])); });
+      if (team.max(largest) >= static_cast<double>(switch_at)) divisors += R / 2;
+    }
+    team.each(R / 2, [&](int64_t i) {
+      double frequency = Turn<double>::frequency(i, R, log_theta);
+      if (divisors != nullptr) frequency /= widen(divisors[i]);
+      const auto turn = Turn<double>::by(static_cast<double>(positions[row]) * frequency);
+      angles[row * R + i] = magnitude * turn.cosine;
+      angles[row * R + R / 2 + i] = magnitude * turn.sine;
     });
   }
 };
 
-// Rope by angles that are there.
+// Rope of the first R elements of heads of D by angles that are there.
 template <class T>
 struct Turned {
   using W = Wide<T>;
   const T* x;
   const double* angles;
   T* y;
-  int64_t H, D;
+  int64_t H, D, R;
   double sign;
   bool interleaved;
   template <class Team>
   __device__ void operator()(const Team& team, int64_t row) const {
-    const int64_t half = D / 2;
+    const int64_t half = R / 2;
     team.each(half, [&](int64_t i) {
-      const Turn<W> turn{static_cast<W>(sign * angles[row * D + half + i]), static_cast<W>(angles[row * D + i])};
+      const Turn<W> turn{static_cast<W>(sign * angles[row * R + half + i]), static_cast<W>(angles[row * R + i])};
       const int64_t u = interleaved ? 2 * i : i, v = interleaved ? 2 * i + 1 : i + half;
       for (int64_t at = row * H * D; at < (row + 1) * H * D; at += D) {
         const W xu = widen(x[at + u]), xv = widen(x[at + v]);
         y[at + u] = narrow<T>(turn.first(xu, xv));
         y[at + v] = narrow<T>(turn.second(xu, xv));
       }
+    });
+    const int64_t rest = D - R;
+    if (rest == 0 || x == y) return;
+    team.each(H * rest, [&](int64_t i) {
+      const int64_t at = (row * H + i / rest) * D + R + i % rest;
+      y[at] = x[at];
     });
   }
 };
@@ -154,25 +172,33 @@ Result<PreparedKernel> prepare_rope(const KernelSpec& spec) {
   });
 }
 
-// positions [B, T] -> angles [B, T, D] f64
+// positions [B, T], factors [1 or 2, R / 2] optional -> angles [B, T, R] f64
 Result<PreparedKernel> prepare_rope_angles(const KernelSpec& spec) {
   const auto dims = spec.output_dims(0);
-  const int64_t rows = dims[0] * dims[1], D = dims[2];
-  return by_rows(spec, rows, D / 2, [=, log_theta = std::log(spec.f64("theta"))](const LaunchArgs& args) {
-    return Angles{args.in<int32_t>(0), args.out<double>(0), D, log_theta};
+  const int64_t T = dims[1], rows = dims[0] * T, R = dims[2], switch_at = spec.i64("switch_at");
+  const double log_theta = std::log(spec.f64("theta")), magnitude = spec.f64("magnitude");
+  const bool scales = spec.input_count() == 2;
+  return dispatch_float(scales ? spec.input_dtype(1) : DType::kF64, [&](auto zero) -> Result<PreparedKernel> {
+    using F = decltype(zero);
+    return by_rows(spec, rows, R / 2, [=](const LaunchArgs& args) {
+      return Angles<F>{args.in<int32_t>(0), scales ? args.in<F>(1) : nullptr,
+                       args.out<double>(0), T,
+                       R,                   switch_at,
+                       log_theta,           magnitude};
+    });
   });
 }
 
-// x [B, T, H, D], angles [B, T, D] f64 -> y [B, T, H, D]
+// x [B, T, H, D], angles [B, T, R] f64 -> y [B, T, H, D]
 Result<PreparedKernel> prepare_rope_rotate(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const auto dims = spec.input_dims(0);
-    const int64_t rows = dims[0] * dims[1], H = dims[2], D = dims[3];
+    const int64_t rows = dims[0] * dims[1], H = dims[2], D = dims[3], R = spec.input_dims(1)[2];
     const double sign = spec.i64("inverse") == 1 ? -1 : 1;
     const bool interleaved = spec.string("style") == "interleaved";
     return by_rows(spec, rows, D / 2, [=](const LaunchArgs& args) {
-      return Turned<T>{args.in<T>(0), args.in<double>(1), args.out<T>(0), H, D, sign, interleaved};
+      return Turned<T>{args.in<T>(0), args.in<double>(1), args.out<T>(0), H, D, R, sign, interleaved};
     });
   });
 }
