@@ -42,6 +42,7 @@ Result<TokenizerData> read_tokenizer(const file::Tokenizer& stored, FlatBufferRe
   data.add_bos = stored.add_bos();
   data.add_eos = stored.add_eos();
   data.add_space_prefix = stored.add_space_prefix();
+  TSR_ASSIGN_OR_RETURN(data.end_ids, reader.numbers<int32_t>(stored.end_ids()));
   return data;
 }
 

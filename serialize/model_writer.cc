@@ -24,9 +24,10 @@ Offset<file::Tokenizer> write_tokenizer(FlatBufferBuilder& builder, const Tokeni
   auto stored_types = builder.CreateVector(types);
   auto merges = builder.CreateVectorOfStrings(data.merges);
   auto pre_tokenizer = builder.CreateString(data.pre_tokenizer);
+  auto end_ids = builder.CreateVector(data.end_ids);
   return file::CreateTokenizer(builder, static_cast<uint8_t>(data.kind), tokens, scores, stored_types, merges,
                                pre_tokenizer, data.bos, data.eos, data.unknown, data.pad, data.add_bos,
-                               data.add_eos, data.add_space_prefix);
+                               data.add_eos, data.add_space_prefix, end_ids);
 }
 
 }  // namespace

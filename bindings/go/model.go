@@ -85,6 +85,44 @@ func (t *Tokenizer) Encode(text string) ([]int32, error) {
 	return ids, err
 }
 
+// A TextRange is a part of a text: its first byte, and the first byte after it.
+type TextRange struct{ Begin, End int }
+
+// EncodeRanges gives the ids of text with control tokens recognised, except in the literal parts, in order and
+// disjoint; and the byte of the text at which each token begins.
+func (t *Tokenizer) EncodeRanges(text string, literal []TextRange) (ids []int32, begins []uint64, err error) {
+	c, done := (*handle)(t).use()
+	defer done()
+	bounds := make([]uint64, 0, 2*len(literal))
+	for _, part := range literal {
+		bounds = append(bounds, uint64(part.Begin), uint64(part.End))
+	}
+	var count uint64
+	special := uint(raw.TSR_ENCODE_SPECIAL)
+	if err := failure(raw.Tsr_tokenizer_encode_ranges(c, text, special, bounds, nil, nil, &count)); err != nil {
+		return nil, nil, err
+	}
+	ids, begins = make([]int32, count), make([]uint64, count)
+	if count == 0 {
+		return ids, begins, nil
+	}
+	err = failure(raw.Tsr_tokenizer_encode_ranges(c, text, special, bounds, ids, &begins[0], &count))
+	return ids, begins, err
+}
+
+// EndIDs are the tokens that end generation: of a text, a turn or a message.
+func (t *Tokenizer) EndIDs() ([]int32, error) {
+	c, done := (*handle)(t).use()
+	defer done()
+	var count uint64
+	if err := failure(raw.Tsr_tokenizer_end_ids(c, nil, &count)); err != nil {
+		return nil, err
+	}
+	ids := make([]int32, count)
+	err := failure(raw.Tsr_tokenizer_end_ids(c, ids, &count))
+	return ids, err
+}
+
 // Decode gives the text of ids, without BOS.
 func (t *Tokenizer) Decode(ids []int32) (string, error) {
 	c, done := (*handle)(t).use()

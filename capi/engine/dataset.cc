@@ -131,7 +131,8 @@ Result<std::shared_ptr<const Dataset>> Dataset::from_text(std::string_view text,
                                                           const Options& options) {
   TSR_ASSIGN_OR_RETURN(const Cut cut, read_cut(options, true));
   TSR_ASSIGN_OR_RETURN(const std::string_view plain, plain_text(text));
-  return cut_tokens(tokenizer.encode(plain, cut.special), cut);
+  TSR_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.encode(plain, {.parse_special = cut.special}));
+  return cut_tokens(std::move(ids), cut);
 }
 
 Result<std::shared_ptr<const Dataset>> Dataset::from_file(const std::string& path, const Tokenizer& tokenizer,

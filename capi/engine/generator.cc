@@ -117,7 +117,8 @@ Status Generator::start(std::string_view prompt, const Options& options) {
   const TokenizerData& data = tokenizer_->data();
   std::vector<int32_t> ids;
   if (data.bos >= 0 && (data.add_bos || prompt.empty())) ids.push_back(data.bos);
-  const std::vector<int32_t> encoded = tokenizer_->encode(prompt, text.special);
+  TSR_ASSIGN_OR_RETURN(const std::vector<int32_t> encoded,
+                       tokenizer_->encode(prompt, {.parse_special = text.special}));
   ids.insert(ids.end(), encoded.begin(), encoded.end());
   if (ids.empty())
     return Status(StatusCode::kInvalidArgument,
@@ -267,22 +268,21 @@ Result<int32_t> Generator::prefill(std::span<const int32_t> prompt) {
 }
 
 bool Generator::ends(int32_t token) const {
-  if (tokenizer_ && (token == tokenizer_->data().bos || token == tokenizer_->data().eos)) return true;
+  if (tokenizer_ && tokenizer_->ends_text(token)) return true;
   return std::find(text_.stop_ids.begin(), text_.stop_ids.end(), token) != text_.stop_ids.end();
 }
 
 Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
   TextStream echoed({}), stream(text_.stop);
-  const auto decode = [this](int32_t token, int32_t previous) {
-    return tokenizer_ ? tokenizer_->decode_one(token, previous) : std::string();
-  };
-  int32_t previous = -1;
+  const std::unique_ptr<TextDecoder> decoder = tokenizer_ ? tokenizer_->decoder() : nullptr;
+  const auto decode = [&](int32_t token) { return decoder ? decoder->add(token) : std::string(); };
   for (const int32_t token : prompt) {
+    const std::string bytes = decode(token);
     if (text_.echo && !(tokenizer_ && token == tokenizer_->data().bos) &&
-        !put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, echoed.add(decode(token, previous))}))
+        !put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, echoed.add(bytes)}))
       return Finish::kCancelled;
-    previous = token;
   }
+  int32_t previous = prompt.back();
   (void)stream.add(echoed.finish());  // the beginning of a character, which later bytes may complete
   // Every token except the last one sampled is written to the cache.
   const int64_t count = static_cast<int64_t>(prompt.size());
@@ -315,12 +315,14 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
       report_.tokens = made + 1;
       report_.decode_seconds = seconds_since(begin);
     }
-    if (!put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, stream.add(decode(token, previous))}))
+    if (!put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, token, stream.add(decode(token))}))
       return Finish::kCancelled;
     if (stream.stopped()) return Finish::kStop;
     previous = token;
   }
-  if (std::string rest = stream.finish(); !rest.empty())
+  std::string rest = decoder ? stream.add(decoder->finish()) : std::string();
+  rest += stream.finish();
+  if (!rest.empty())
     if (!put(TextPiece{TextPiece::Kind::kToken, Finish::kNone, -1, std::move(rest)}))
       return Finish::kCancelled;
   return finish;

@@ -70,29 +70,27 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     return {};
   }
 
-  std::vector<int32_t> encode(std::string_view text, bool parse_special) const override {
-    std::vector<int32_t> ids;
+  Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const override {
     Scratch scratch;
-    for (const TextFragment& fragment : special_.split(text, parse_special)) {
+    for (const TextFragment& fragment : special_.split(text, options)) {
       if (fragment.token >= 0) {
-        ids.push_back(fragment.token);
+        out.add(fragment.token, fragment.begin);
         continue;
       }
-      for (std::string_view word : pre_tokenizer_->split(fragment.text)) {
-        if (const std::vector<int32_t>* known = scratch.words.find(word)) {
-          ids.insert(ids.end(), known->begin(), known->end());
-          continue;
+      TSR_RETURN_IF_ERROR(pre_tokenizer_->split(fragment.text, [&](std::string_view word) {
+        const size_t begin = fragment.begin + static_cast<size_t>(word.data() - fragment.text.data());
+        const std::vector<WordToken>* known = scratch.words.find(word);
+        if (known == nullptr) {
+          scratch.tokens.clear();
+          for (size_t done = 0; done < word.size(); done += kLongestWord)
+            encode_word(word.substr(done, kLongestWord), static_cast<uint32_t>(done), scratch);
+          scratch.words.keep(word, scratch.tokens);
+          known = &scratch.tokens;
         }
-        const size_t before = ids.size();
-        for (std::string_view rest = word; !rest.empty();) {
-          const std::string_view part = rest.substr(0, kLongestWord);
-          encode_word(part, scratch, ids);
-          rest.remove_prefix(part.size());
-        }
-        scratch.words.keep(word, std::span(ids).subspan(before));
-      }
+        for (const WordToken& token : *known) out.add(token.id, begin + token.begin);
+      }));
     }
-    return ids;
+    return {};
   }
 
   std::string decode_one(int32_t id, int32_t) const override {
@@ -140,6 +138,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     std::vector<Symbol> symbols;
     std::priority_queue<Pair> queue;
     std::string word;
+    std::vector<WordToken> tokens;  // of the present word
   };
 
   static std::vector<TokenType> types_of(const TokenizerData& data) {
@@ -165,7 +164,8 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     return found->second;
   }
 
-  void encode_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {
+  // Appends the tokens of `word`, which begins at byte `begin`, to scratch.tokens.
+  void encode_word(std::string_view word, uint32_t begin, Scratch& scratch) const {
     if (pre_tokenizer_->whole_words_first()) {
       scratch.word.clear();
       for (char byte : word) scratch.word += byte_characters()[static_cast<uint8_t>(byte)];
@@ -173,7 +173,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
       if (found != pieces_.end()) {
         const int32_t id = token_of_piece_[found->second];
         if (id >= 0 && !is_special(id)) {
-          ids.push_back(id);
+          scratch.tokens.push_back({id, begin});
           return;
         }
       }
@@ -216,13 +216,13 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
       const Symbol& symbol = symbols[static_cast<size_t>(i)];
       const size_t end = symbol.next < 0 ? word.size() : static_cast<size_t>(symbol.next);
       if (const int32_t id = token_of_piece_[symbol.piece]; id >= 0) {
-        ids.push_back(id);
+        scratch.tokens.push_back({id, begin + static_cast<uint32_t>(position)});
       } else {
         for (; position < end; ++position) {
           const uint32_t single = piece_of_byte_[static_cast<uint8_t>(word[position])];
           const int32_t id = token_of_piece_[single] >= 0 ? token_of_piece_[single] : data_.unknown;
-          if (id >= 0)
-            ids.push_back(id);  // a vocabulary without this byte and without an unknown token drops it
+          // A vocabulary without this byte and without an unknown token drops it.
+          if (id >= 0) scratch.tokens.push_back({id, begin + static_cast<uint32_t>(position)});
         }
       }
       position = end;

@@ -10,17 +10,16 @@ class ByteTokenizer final : public Tokenizer {
  public:
   explicit ByteTokenizer(TokenizerData data) : Tokenizer(std::move(data)), special_(special_of(data_)) {}
 
-  std::vector<int32_t> encode(std::string_view text, bool parse_special) const override {
-    std::vector<int32_t> ids;
-    ids.reserve(text.size());
-    for (const TextFragment& fragment : special_.split(text, parse_special)) {
+  Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const override {
+    for (const TextFragment& fragment : special_.split(text, options)) {
       if (fragment.token >= 0) {
-        ids.push_back(fragment.token);
-      } else {
-        for (char character : fragment.text) ids.push_back(static_cast<uint8_t>(character));
+        out.add(fragment.token, fragment.begin);
+        continue;
       }
+      for (size_t i = 0; i < fragment.text.size(); ++i)
+        out.add(static_cast<uint8_t>(fragment.text[i]), fragment.begin + i);
     }
-    return ids;
+    return {};
   }
 
   std::string decode_one(int32_t id, int32_t) const override {

@@ -1,7 +1,4 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "serialize/tokenizer/pre_tokenizer.h"
-
-#include <pcre2.h>
 
 #include <algorithm>
 
@@ -32,32 +29,6 @@ constexpr std::string_view kDeepSeek3 =
 constexpr std::string_view kBloom = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
 constexpr std::string_view kCjk = R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)";
 
-// Unicode's White_Space. PCRE2's \s also has the Mongolian vowel separator (U+180E), which Unicode 6.3
-// removed, and which no other engine of these patterns matches.
-constexpr std::string_view kWhiteSpace =
-    R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-
-// \s and \S spelled out, within [] and without. No pattern has \S within.
-std::string with_white_space(std::string_view pattern) {
-  std::string result;
-  bool within = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] == '\\' && i + 1 < pattern.size()) {
-      const char escaped = pattern[++i];
-      if (escaped == 's' && within)
-        result += kWhiteSpace;
-      else if (escaped == 's' || escaped == 'S')
-        result += format("[{}{}]", escaped == 's' ? "" : "^", kWhiteSpace);
-      else
-        result += {'\\', escaped};
-      continue;
-    }
-    within = pattern[i] == '[' || (within && pattern[i] != ']');
-    result += pattern[i];
-  }
-  return result;
-}
-
 }  // namespace
 
 std::span<const SplitPattern> known_split_patterns() {
@@ -82,13 +53,6 @@ std::span<const SplitPattern> known_split_patterns() {
   return kKnown;
 }
 
-struct PreTokenizer::CompiledPattern {
-  struct Free {
-    void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-  };
-  std::unique_ptr<pcre2_code, Free> code;
-};
-
 PreTokenizer::PreTokenizer() = default;
 PreTokenizer::~PreTokenizer() = default;
 
@@ -109,51 +73,36 @@ Result<std::unique_ptr<const PreTokenizer>> PreTokenizer::create(std::string_vie
   }
   auto result = std::unique_ptr<PreTokenizer>(new PreTokenizer);
   result->whole_words_first_ = found->whole_words_first;
-  for (std::string_view as_published : found->patterns) {
-    const std::string pattern = with_white_space(as_published);
-    int error = 0;
-    PCRE2_SIZE offset = 0;
-    // Invalid UTF-8 never matches and so becomes pieces of its own: no byte of the text is lost.
-    pcre2_code* code =
-        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr);
-    TSR_CHECK(code != nullptr, "a built-in pattern does not compile");
-    (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no JIT the interpreter serves
-    result->compiled_.emplace_back().code.reset(code);
+  for (std::string_view expression : found->patterns) {
+    TSR_ASSIGN_OR_RETURN(Pattern pattern, Pattern::create(expression));
+    result->patterns_.push_back(std::move(pattern));
   }
   return std::unique_ptr<const PreTokenizer>(std::move(result));
 }
 
-std::vector<std::string_view> PreTokenizer::split(std::string_view text) const {
-  std::vector<std::string_view> pieces, next;
-  if (!text.empty()) pieces.push_back(text);
-  for (const CompiledPattern& compiled : compiled_) {
-    std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(
-        pcre2_match_data_create_from_pattern(compiled.code.get(), nullptr), &pcre2_match_data_free);
-    if (match == nullptr) throw std::bad_alloc();
-    next.clear();
-    for (std::string_view piece : pieces) {
-      size_t position = 0;
-      auto subject = reinterpret_cast<PCRE2_SPTR>(piece.data());
-      while (position < piece.size()) {
-        int found =
-            pcre2_match(compiled.code.get(), subject, piece.size(), position, 0, match.get(), nullptr);
-        if (found == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter keeps its stack on the heap
-          found = pcre2_match(compiled.code.get(), subject, piece.size(), position, PCRE2_NO_JIT, match.get(),
-                              nullptr);
-        }
-        if (found < 0) break;
-        const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match.get());
-        if (range[1] <= range[0]) break;  // no pattern of the table matches nothing
-        if (range[0] > position) next.push_back(piece.substr(position, range[0] - position));
-        next.push_back(piece.substr(range[0], range[1] - range[0]));
-        position = range[1];
-      }
-      if (position < piece.size()) next.push_back(piece.substr(position));
-    }
-    pieces.swap(next);
+Status PreTokenizer::split(std::string_view text, const std::function<void(std::string_view)>& word) const {
+  return split_by(patterns_, text, word);
+}
+
+Status PreTokenizer::split_by(std::span<const Pattern> patterns, std::string_view text,
+                              const std::function<void(std::string_view)>& word) {
+  if (text.empty()) return {};
+  if (patterns.empty()) {
+    word(text);
+    return {};
   }
-  return pieces;
+  size_t position = 0;
+  PatternSearch search(patterns[0], text);
+  const auto put = [&](size_t begin, size_t end) {
+    return split_by(patterns.subspan(1), text.substr(begin, end - begin), word);
+  };
+  while (search.next()) {
+    TSR_RETURN_IF_ERROR(put(position, search.begin()));
+    TSR_RETURN_IF_ERROR(put(search.begin(), search.end()));
+    position = search.end();
+  }
+  TSR_RETURN_IF_ERROR(search.status());
+  return put(position, text.size());
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 // vocabulary was trained with. Immutable; any thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "graph/base/result.h"
+#include "serialize/tokenizer/pattern.h"
 
 namespace tessera {
 
@@ -28,14 +30,16 @@ class PreTokenizer {
   static Result<std::unique_ptr<const PreTokenizer>> create(std::string_view name);
   ~PreTokenizer();
 
-  // Non-empty views into `text`, in order, that cover all of it, whatever bytes it holds.
-  std::vector<std::string_view> split(std::string_view text) const;
+  // Calls `word` with non-empty views into `text`, in order, that cover all of it, whatever bytes it holds.
+  // kInvalidArgument where a pattern takes too many steps.
+  Status split(std::string_view text, const std::function<void(std::string_view)>& word) const;
   bool whole_words_first() const { return whole_words_first_; }
 
  private:
-  struct CompiledPattern;
   PreTokenizer();
-  std::vector<CompiledPattern> compiled_;
+  static Status split_by(std::span<const Pattern> patterns, std::string_view text,
+                         const std::function<void(std::string_view)>& word);
+  std::vector<Pattern> patterns_;
   bool whole_words_first_ = false;
 };
 

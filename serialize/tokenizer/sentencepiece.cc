@@ -57,21 +57,21 @@ class SentencePieceTokenizer final : public Tokenizer {
     return -1;
   }
 
-  std::vector<int32_t> encode(std::string_view text, bool parse_special) const override {
-    std::vector<int32_t> ids;
+  Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const override {
     Scratch scratch;
     bool after_special = true;  // so is the start of the text
-    for (const TextFragment& fragment : special_.split(text, parse_special)) {
+    for (const TextFragment& fragment : special_.split(text, options)) {
       if (fragment.token >= 0) {
-        ids.push_back(fragment.token);
+        out.add(fragment.token, fragment.begin);
       } else {
-        std::string escaped = data_.add_space_prefix && after_special ? std::string(kSpace) : std::string();
+        const bool prefixed = data_.add_space_prefix && after_special;
+        std::string escaped = prefixed ? std::string(kSpace) : std::string();
         escaped += replace_all(fragment.text, " ", kSpace);
-        encode_words(escaped, scratch, ids);
+        encode_words(escaped, {fragment.text, fragment.begin, prefixed}, scratch, out);
       }
       after_special = fragment.token >= 0;
     }
-    return ids;
+    return {};
   }
 
   std::string decode_one(int32_t id, int32_t previous) const override {
@@ -136,25 +136,63 @@ class SentencePieceTokenizer final : public Tokenizer {
     std::priority_queue<Pair> queue;
     std::unordered_map<std::string_view, uint32_t> halves;  // unused token -> bytes of its left half
     std::vector<std::string_view> pieces;
-    std::vector<int32_t> ids;
+    std::vector<WordToken> tokens;  // of the present word
+  };
+
+  // The text that was escaped, and where it begins in the whole.
+  struct Source {
+    std::string_view text;
+    size_t begin;
+    bool prefixed;
+  };
+
+  // Goes along an escaped text and the text that it was made from.
+  class Place {
+   public:
+    explicit Place(const Source& source) : source_(source), after_prefix_(!source.prefixed) {}
+    // The byte of the whole text from which byte `target` of the escaped one comes; never goes back.
+    size_t at(size_t target) {
+      while (escaped_at_ < target) {
+        if (!after_prefix_) {
+          after_prefix_ = true;
+          escaped_at_ += kSpace.size();
+        } else if (source_.text[at_] == ' ') {
+          ++at_;
+          escaped_at_ += kSpace.size();
+        } else {
+          ++at_;
+          ++escaped_at_;
+        }
+      }
+      return source_.begin + at_;
+    }
+
+   private:
+    const Source& source_;
+    size_t at_ = 0, escaped_at_ = 0;
+    bool after_prefix_;
   };
 
   // Words, each with its leading spaces, merge separately: the same result in less time and memory.
-  void encode_words(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
-    const size_t first = ids.size();
-    while (!text.empty()) {
-      const std::string_view word = text.substr(0, end_of_word(text));
-      text.remove_prefix(word.size());
-      const std::vector<int32_t>* known = scratch.words.find(word);
+  void encode_words(std::string_view text, const Source& source, Scratch& scratch, TokenSink& out) const {
+    const size_t first = out.size();
+    Place place(source);
+    for (size_t done = 0; done < text.size();) {
+      const std::string_view word = text.substr(done, end_of_word(text.substr(done)));
+      const std::vector<WordToken>* known = scratch.words.find(word);
       if (known == nullptr) {
-        scratch.ids.clear();
-        merge(word, scratch, scratch.ids);
-        scratch.words.keep(word, scratch.ids);
-        known = &scratch.ids;
+        scratch.tokens.clear();
+        merge(word, scratch);
+        scratch.words.keep(word, scratch.tokens);
+        known = &scratch.tokens;
       }
-      const bool fused = ids.size() > first && !known->empty() && ids.back() == data_.unknown &&
-                         known->front() == data_.unknown;
-      ids.insert(ids.end(), known->begin() + fused, known->end());
+      for (size_t i = 0; i < known->size(); ++i) {
+        const WordToken& token = (*known)[i];
+        const bool fused =
+            i == 0 && token.id == data_.unknown && out.size() > first && out.last() == data_.unknown;
+        if (!fused) out.add(token.id, out.with_begins() ? place.at(done + token.begin) : 0);
+      }
+      done += word.size();
     }
   }
 
@@ -169,7 +207,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     return std::min(end, kLargest);
   }
 
-  void merge(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
+  // Appends the tokens of a word to scratch.tokens.
+  void merge(std::string_view text, Scratch& scratch) const {
     std::vector<Symbol>& symbols = scratch.symbols;
     symbols.clear();
     scratch.halves.clear();
@@ -218,24 +257,24 @@ class SentencePieceTokenizer final : public Tokenizer {
           scratch.pieces.push_back(piece.substr(half->second));
           scratch.pieces.push_back(piece.substr(0, half->second));
         } else {
-          put(piece, ids);
+          put(piece, static_cast<uint32_t>(piece.data() - text.data()), scratch.tokens);
         }
       }
     }
   }
 
   // Appends a piece that merges no further.
-  void put(std::string_view piece, std::vector<int32_t>& ids) const {
+  void put(std::string_view piece, uint32_t begin, std::vector<WordToken>& tokens) const {
     if (auto found = ids_.find(piece); found != ids_.end()) {
-      ids.push_back(found->second);
+      tokens.push_back({found->second, begin});
       return;
     }
     const bool spelt =
         std::ranges::all_of(piece, [&](char byte) { return bytes_[static_cast<uint8_t>(byte)] >= 0; });
     if (spelt) {
-      for (char byte : piece) ids.push_back(bytes_[static_cast<uint8_t>(byte)]);
-    } else if (ids.empty() || ids.back() != data_.unknown) {
-      ids.push_back(data_.unknown);
+      for (char byte : piece) tokens.push_back({bytes_[static_cast<uint8_t>(byte)], begin++});
+    } else if (tokens.empty() || tokens.back().id != data_.unknown) {
+      tokens.push_back({data_.unknown, begin});
     }
   }
 

@@ -88,30 +88,41 @@ void SpecialTokens::choose(std::string_view text, bool parse_special, std::vecto
   std::ranges::sort(chain, {}, &Occurrence::begin);
 }
 
-std::vector<TextFragment> SpecialTokens::split(std::string_view text, bool parse_special) const {
+std::vector<TextFragment> SpecialTokens::split(std::string_view text, const EncodeOptions& options) const {
   std::vector<TextFragment> fragments;
   std::vector<Occurrence> chain;
   size_t position = 0, chain_end = 0;
+  const auto put = [&](size_t begin, size_t end, int32_t token) {
+    if (end > begin) fragments.push_back({text.substr(begin, end - begin), begin, token});
+  };
   const auto flush = [&] {
-    choose(text, parse_special, chain);
+    choose(text, options.parse_special, chain);
     for (const Occurrence& occurrence : chain) {
-      if (occurrence.begin > position)
-        fragments.push_back({text.substr(position, occurrence.begin - position), -1});
-      fragments.push_back({text.substr(occurrence.begin, occurrence.length), occurrence.token});
+      put(position, occurrence.begin, -1);
       position = occurrence.begin + occurrence.length;
+      put(occurrence.begin, position, occurrence.token);
     }
     chain.clear();
   };
+  auto literal = options.literal.begin();
   for (size_t begin = 0; begin < text.size(); ++begin) {
+    while (literal != options.literal.end() && (literal->end <= begin || literal->begin == literal->end))
+      ++literal;
+    const size_t limit = literal == options.literal.end() ? text.size() : literal->begin;
+    if (limit <= begin) {
+      begin = literal->end - 1;
+      continue;
+    }
     if (!first_[static_cast<uint8_t>(text[begin])]) continue;
-    const Occurrence longest = longest_at(text, begin, std::numeric_limits<uint32_t>::max(), parse_special);
+    const size_t most = std::min<size_t>(limit - begin, std::numeric_limits<uint32_t>::max());
+    const Occurrence longest = longest_at(text, begin, most, options.parse_special);
     if (longest.length == 0) continue;
     if (begin >= chain_end) flush();
     chain.push_back(longest);
     chain_end = std::max(chain_end, begin + longest.length);
   }
   flush();
-  if (position < text.size()) fragments.push_back({text.substr(position), -1});
+  put(position, text.size(), -1);
   return fragments;
 }
 

@@ -17,6 +17,7 @@ namespace tessera {
 // A piece of the text: ordinary, or exactly one special token.
 struct TextFragment {
   std::string_view text;
+  size_t begin = 0;    // its place in the whole text
   int32_t token = -1;  // -1: ordinary text
 };
 
@@ -25,8 +26,9 @@ class SpecialTokens {
   SpecialTokens(std::span<const std::string> tokens, std::span<const TokenType> types);
 
   // Longer tokens win over shorter ones where they overlap, then lower ids, then earlier positions. Memory is
-  // for fragments and for the longest chain of overlapping tokens only. No fragment is empty.
-  std::vector<TextFragment> split(std::string_view text, bool parse_special) const;
+  // for fragments and for the longest chain of overlapping tokens only. No fragment is empty. None is found that
+  // overlaps a literal range.
+  std::vector<TextFragment> split(std::string_view text, const EncodeOptions& options) const;
 
  private:
   struct Match {

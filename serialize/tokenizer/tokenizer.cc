@@ -1,5 +1,6 @@
 #include "serialize/tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -43,6 +44,12 @@ Status check(const TokenizerData& data) {
           format("the {} token is {}, outside the vocabulary of {}; -1 means none", name, id, count));
     }
   }
+  for (int32_t id : data.end_ids) {
+    if (id < 0 || id >= static_cast<int64_t>(count)) {
+      return Status(StatusCode::kInvalidArgument,
+                    format("a token that ends texts is {}, outside the vocabulary of {}", id, count));
+    }
+  }
   return {};
 }
 
@@ -78,6 +85,9 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(TokenizerData data) {
       }
     }
     TSR_RETURN_IF_ERROR(check(data));
+    if (data.eos >= 0) data.end_ids.push_back(data.eos);
+    std::ranges::sort(data.end_ids);
+    data.end_ids.erase(std::unique(data.end_ids.begin(), data.end_ids.end()), data.end_ids.end());
     return kind.create(std::move(data));
   }
   return Status(
@@ -85,14 +95,61 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(TokenizerData data) {
       format("tokenizer kind {} is not known; this version has kinds 0 to 3", static_cast<int>(data.kind)));
 }
 
-std::string Tokenizer::decode(std::span<const int32_t> ids) const {
-  std::string text;
-  int32_t previous = -1;
-  for (int32_t id : ids) {
-    text += decode_one(id, previous);
-    previous = id;
+Result<Encoding> Tokenizer::encode(std::string_view text, const EncodeOptions& options,
+                                   bool with_begins) const {
+  size_t end = 0;
+  for (const TextRange& range : options.literal) {
+    if (range.begin < end || range.end < range.begin || range.end > text.size())
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("a literal range is {} to {}; wanted ranges in order, from {} on and within the {} "
+                 "bytes of the text",
+                 range.begin, range.end, end, text.size()));
+    end = range.end;
   }
-  return text;
+  TokenSink sink(with_begins);
+  TSR_RETURN_IF_ERROR(encode_into(text, options, sink));
+  return sink.take();
+}
+
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  TSR_ASSIGN_OR_RETURN(Encoding encoding, encode(text, options, false));
+  return std::move(encoding.ids);
+}
+
+Result<Encoding> Tokenizer::encode_with_begins(std::string_view text, const EncodeOptions& options) const {
+  return encode(text, options, true);
+}
+
+class PreviousTokenDecoder final : public TextDecoder {
+ public:
+  explicit PreviousTokenDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  std::string add(int32_t id) override {
+    std::string text = tokenizer_.decode_one(id, previous_);
+    previous_ = id;
+    return text;
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  int32_t previous_ = -1;
+};
+
+std::unique_ptr<TextDecoder> Tokenizer::decoder() const {
+  return std::make_unique<PreviousTokenDecoder>(*this);
+}
+
+std::string Tokenizer::decode_one(int32_t, int32_t) const { return {}; }
+
+std::string Tokenizer::decode(std::span<const int32_t> ids) const {
+  const std::unique_ptr<TextDecoder> decoder = this->decoder();
+  std::string text;
+  for (int32_t id : ids) text += decoder->add(id);
+  return text += decoder->finish();
+}
+
+bool Tokenizer::ends_text(int32_t id) const {
+  return id >= 0 && (id == data_.bos || std::ranges::binary_search(data_.end_ids, id));
 }
 
 }  // namespace tessera

@@ -35,6 +35,55 @@ struct TokenizerData {
   std::string pre_tokenizer;        // name of the split pattern: "gpt-2"
   int32_t bos = -1, eos = -1, unknown = -1, pad = -1;
   bool add_bos = false, add_eos = false, add_space_prefix = true;
+  // Every token that ends generation (end of turn, of message, of text); Tokenizer::create adds eos and sorts.
+  std::vector<int32_t> end_ids;
+};
+
+// Bytes [begin, end) of a text.
+struct TextRange {
+  size_t begin = 0, end = 0;
+};
+
+struct EncodeOptions {
+  bool parse_special = false;  // control tokens written out in the text ("<s>") are recognised
+  // Ascending and disjoint: no control, user-defined or added token is recognised where it overlaps one. Text of
+  // a user given as literal never becomes a control token; otherwise the text is encoded as before.
+  std::span<const TextRange> literal = {};
+};
+
+// Token ids, and the byte of the text at which each begins.
+struct Encoding {
+  std::vector<int32_t> ids;
+  std::vector<size_t> begins;
+};
+
+// Receives the tokens of a text in order.
+class TokenSink {
+ public:
+  explicit TokenSink(bool with_begins) : with_begins_(with_begins) {}
+  bool with_begins() const { return with_begins_; }
+  void add(int32_t id, size_t begin) {
+    encoding_.ids.push_back(id);
+    if (with_begins_) encoding_.begins.push_back(begin);
+  }
+  size_t size() const { return encoding_.ids.size(); }
+  int32_t last() const { return encoding_.ids.back(); }
+  Encoding take() { return std::move(encoding_); }
+
+ private:
+  const bool with_begins_;
+  Encoding encoding_;
+};
+
+// TextDecoder: turns ids into text, one after another. One thread; valid while its tokenizer is.
+class TextDecoder {
+ public:
+  virtual ~TextDecoder() = default;
+  // The bytes that became certain with this token. They may end within a character. Ids outside the vocabulary
+  // have none.
+  virtual std::string add(int32_t id) = 0;
+  // The bytes that were held back. Only once, after the last token.
+  virtual std::string finish() { return {}; }
 };
 
 class Tokenizer {
@@ -42,18 +91,29 @@ class Tokenizer {
   static Result<std::shared_ptr<const Tokenizer>> create(TokenizerData data);
   virtual ~Tokenizer() = default;
 
-  // Without BOS and EOS. With `parse_special`, control tokens written out ("<s>") are recognised.
-  virtual std::vector<int32_t> encode(std::string_view text, bool parse_special = false) const = 0;
-  // The bytes of one token; `previous` is the id before it (a leading dummy space is dropped after BOS).
-  virtual std::string decode_one(int32_t id, int32_t previous) const = 0;
+  // Without BOS and EOS. kInvalidArgument for literal ranges out of order or past the text, and where a pattern
+  // of the vocabulary takes too many steps on this text.
+  Result<std::vector<int32_t>> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  Result<Encoding> encode_with_begins(std::string_view text, const EncodeOptions& options = {}) const;
 
-  std::string decode(std::span<const int32_t> ids) const;
+  virtual std::unique_ptr<TextDecoder> decoder() const;
+  std::string decode(std::span<const int32_t> ids) const;  // what a decoder gives for all of them
+  // Whether generation ends at this token: one of end_ids, or BOS.
+  bool ends_text(int32_t id) const;
   const TokenizerData& data() const { return data_; }
   int32_t vocabulary_size() const { return static_cast<int32_t>(data_.tokens.size()); }
 
  protected:
   explicit Tokenizer(TokenizerData data) : data_(std::move(data)) {}
+  virtual Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const = 0;
+  // For the decoder of kinds in which a token's bytes depend on the token before it alone. `previous` is -1 at the
+  // beginning; a leading dummy space is dropped there and after BOS.
+  virtual std::string decode_one(int32_t id, int32_t previous) const;
   TokenizerData data_;
+
+ private:
+  friend class PreviousTokenDecoder;
+  Result<Encoding> encode(std::string_view text, const EncodeOptions& options, bool with_begins) const;
 };
 
 }  // namespace tessera

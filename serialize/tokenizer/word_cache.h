@@ -1,4 +1,4 @@
-// WordCache: ids of words already encoded in one call of `encode`: texts repeat most of their words. Holds a
+// WordCache: tokens of words already encoded in one call of `encode`: texts repeat most of their words. Holds a
 // bounded number of short words, the first it is given. One thread.
 #pragma once
 
@@ -12,17 +12,23 @@
 
 namespace tessera {
 
+// A token of a word, and the byte of the word at which it begins.
+struct WordToken {
+  int32_t id;
+  uint32_t begin;
+};
+
 class WordCache {
  public:
-  // The ids kept for `word`, valid until the next `keep`; null for none. A word may have no ids.
-  const std::vector<int32_t>* find(std::string_view word) const {
+  // The tokens kept for `word`, valid until the next `keep`; null for none. A word may have no tokens.
+  const std::vector<WordToken>* find(std::string_view word) const {
     const auto found = words_.find(word);
     return found == words_.end() ? nullptr : &found->second;
   }
 
-  void keep(std::string_view word, std::span<const int32_t> ids) {
+  void keep(std::string_view word, std::span<const WordToken> tokens) {
     if (word.size() > kLongest || words_.size() >= kMost) return;
-    words_.try_emplace(std::string(word), ids.begin(), ids.end());
+    words_.try_emplace(std::string(word), tokens.begin(), tokens.end());
   }
 
  private:
@@ -32,7 +38,7 @@ class WordCache {
     using is_transparent = void;
     size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
   };
-  std::unordered_map<std::string, std::vector<int32_t>, Hash, std::equal_to<>> words_;
+  std::unordered_map<std::string, std::vector<WordToken>, Hash, std::equal_to<>> words_;
 };
 
 }  // namespace tessera

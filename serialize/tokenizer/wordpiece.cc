@@ -11,6 +11,7 @@
 #include "graph/base/text.h"
 #include "serialize/tokenizer/kinds.h"
 #include "serialize/tokenizer/special_tokens.h"
+#include "serialize/tokenizer/word_cache.h"
 
 namespace tessera {
 namespace {
@@ -45,24 +46,36 @@ bool stands_alone(utf8proc_int32_t code) {
   return punctuation || (code < 0x7f && symbol) || is_chinese(code);
 }
 
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words(1);
-  auto append = [&words](utf8proc_int32_t code) {
-    if (is_space(code)) {
-      if (!words.back().empty()) words.emplace_back();
-      return;
-    }
+// A word and, by its bytes, where they come from in the text.
+struct Word {
+  std::string text;
+  std::vector<size_t> origins;
+
+  void append(std::string_view bytes, size_t origin) {
+    text += bytes;
+    origins.resize(text.size(), origin);
+  }
+};
+
+// Calls `use` with every word of the text, which begins with the mark of words.
+template <class Use>
+void for_each_word(std::string_view text, Use&& use) {
+  Word word;
+  const auto end_word = [&] {
+    if (!word.text.empty()) use(word);
+    word.text.clear();
+    word.origins.clear();
+  };
+  const auto append = [&](utf8proc_int32_t code, size_t origin) {
+    if (is_space(code)) return end_word();
     if (is_dropped(code)) return;
     utf8proc_uint8_t bytes[4];
     const auto size = utf8proc_encode_char(utf8proc_tolower(code), bytes);
-    const std::string character(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
-    if (!stands_alone(code)) {
-      words.back() += character;
-      return;
-    }
-    if (!words.back().empty()) words.emplace_back();
-    words.back() = character;
-    words.emplace_back();
+    const bool alone = stands_alone(code);
+    if (alone) end_word();
+    if (word.text.empty()) word.append(kWordStart, origin);
+    word.append({reinterpret_cast<const char*>(bytes), static_cast<size_t>(size)}, origin);
+    if (alone) end_word();
   };
   auto bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
   for (size_t position = 0; position < text.size();) {
@@ -73,18 +86,17 @@ std::vector<std::string> words_of(std::string_view text) {
       ++position;  // not UTF-8: dropped, like U+FFFD
       continue;
     }
-    position += static_cast<size_t>(size);
     utf8proc_int32_t decomposed[32];
     int last_class = 0;
     const auto count = utf8proc_decompose_char(code, decomposed, 32, UTF8PROC_DECOMPOSE, &last_class);
     if (count <= 0 || count > 32) {
-      append(code);
+      append(code, position);
     } else {
-      for (utf8proc_ssize_t i = 0; i < count; ++i) append(decomposed[i]);
+      for (utf8proc_ssize_t i = 0; i < count; ++i) append(decomposed[i], position);
     }
+    position += static_cast<size_t>(size);
   }
-  if (words.back().empty()) words.pop_back();
-  return words;
+  end_word();
 }
 
 class WordPieceTokenizer final : public Tokenizer {
@@ -97,17 +109,20 @@ class WordPieceTokenizer final : public Tokenizer {
     }
   }
 
-  std::vector<int32_t> encode(std::string_view text, bool parse_special) const override {
-    std::vector<int32_t> ids;
-    for (const TextFragment& fragment : special_.split(text, parse_special)) {
+  Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const override {
+    std::vector<WordToken> tokens;
+    for (const TextFragment& fragment : special_.split(text, options)) {
       if (fragment.token >= 0) {
-        ids.push_back(fragment.token);
+        out.add(fragment.token, fragment.begin);
         continue;
       }
-      for (const std::string& word : words_of(fragment.text))
-        encode_word(std::string(kWordStart) + word, ids);
+      for_each_word(fragment.text, [&](const Word& word) {
+        tokens.clear();
+        encode_word(word.text, tokens);
+        for (const WordToken& token : tokens) out.add(token.id, fragment.begin + word.origins[token.begin]);
+      });
     }
-    return ids;
+    return {};
   }
 
   std::string decode_one(int32_t id, int32_t previous) const override {
@@ -132,8 +147,8 @@ class WordPieceTokenizer final : public Tokenizer {
     return SpecialTokens(data.tokens, types);
   }
 
-  void encode_word(std::string_view word, std::vector<int32_t>& ids) const {
-    const size_t before = ids.size();
+  // `tokens` is empty.
+  void encode_word(std::string_view word, std::vector<WordToken>& tokens) const {
     for (size_t position = 0; position < word.size();) {
       size_t size = std::min(longest_, word.size() - position);
       auto found = ids_.end();
@@ -142,11 +157,10 @@ class WordPieceTokenizer final : public Tokenizer {
         if (found != ids_.end()) break;
       }
       if (size == 0) {
-        ids.resize(before);
-        ids.push_back(data_.unknown);
+        tokens.assign(1, {data_.unknown, 0});
         return;
       }
-      ids.push_back(found->second);
+      tokens.push_back({found->second, static_cast<uint32_t>(position)});
       position += size;
     }
   }

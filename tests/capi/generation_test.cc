@@ -10,7 +10,9 @@
 #include <set>
 
 #include "c_api.h"
+#include "capi/handles.h"
 #include "naive_llama.h"
+#include "serialize/tokenizer/tokenizer.h"
 #include "tests/number_after.h"
 #include "tests/skip.h"
 
@@ -277,6 +279,22 @@ TEST_CASE("a generation ends at its limits: tokens, context, stop ids") {
   CHECK(stopped.tokens.size() <= 2);
   const Generator echoing = generator(rt, model, {{"max_tokens", int64_t{1}}, {"echo", int64_t{1}}});
   CHECK(generate(echoing, "abc").text.starts_with("abc"));
+  // At any token of the tokenizer that ends texts, not its EOS alone.
+  tessera::TokenizerData data;
+  data.end_ids = {five.tokens[2]};
+  auto made = tessera::Tokenizer::create(std::move(data));
+  REQUIRE(made.ok());
+  const tsr_tokenizer tokenizer{*made};
+  ok(tsr_model_set_tokenizer(model.get(), &tokenizer));
+  int32_t end = -1;
+  size_t count = 0;
+  ok(tsr_tokenizer_end_ids(&tokenizer, &end, 1, &count));
+  CHECK(count == 1);
+  CHECK(end == five.tokens[2]);
+  const Generator ending = generator(rt, model, {{"max_tokens", int64_t{5}}});
+  const Generated ended = generate(ending, "abc");
+  CHECK(ended.finish == TSR_FINISH_STOP);
+  CHECK(ended.tokens.size() <= 2);
 }
 
 TEST_CASE("control tokens in a prompt are text, or with the option special these tokens") {

@@ -203,6 +203,17 @@ TEST_CASE("the byte tokenizer goes both ways, and counts are had before the ids"
   ids[1] = 0;  // a NUL is a byte like others
   CHECK(text([&](auto... out) { return tsr_tokenizer_decode(made, ids, 4, out...); }) ==
         std::string("h\0\xa9!", 4));
+  size_t begins[4];
+  const size_t literal[] = {1, 3};
+  ok(tsr_tokenizer_encode_ranges(made, "h\xc3\xa9!", TSR_TEXT_END, 0, literal, 2, ids, 4, begins, &count));
+  CHECK(count == 4);
+  CHECK(begins[3] == 3);
+  for (const size_t number : {size_t{1}, size_t{2}}) {
+    const size_t wrong[] = {3, 9};
+    CHECK(
+        take(tsr_tokenizer_encode_ranges(made, "hello", 5, 0, wrong, number, ids, 4, begins, &count)).code ==
+        TSR_INVALID_ARGUMENT);
+  }
   const int32_t beyond = 256;
   tsr_text* decoded = nullptr;
   CHECK(take(tsr_tokenizer_decode(made, &beyond, 1, &decoded)).code == TSR_INVALID_ARGUMENT);

@@ -77,19 +77,36 @@ Status use(const Graph& graph) {
   return bound.status().code() == StatusCode::kInternal ? bound.status() : Status();
 }
 
+namespace {
+
+Status use(const Tokenizer& tokenizer, std::string_view text, const EncodeOptions& options) {
+  const auto encoding = tokenizer.encode_with_begins(text, options);
+  if (!encoding.ok()) return encoding.status().code() == StatusCode::kInternal ? encoding.status() : Status();
+  std::vector<int32_t> ids = encoding->ids;
+  const std::vector<size_t>& begins = encoding->begins;
+  if (*tokenizer.encode(text, options) != ids || begins.size() != ids.size() ||
+      !std::ranges::is_sorted(begins) || (!begins.empty() && begins.back() > text.size()))
+    return Status(StatusCode::kInternal, "tokens that do not begin in order within the text");
+  for (int32_t id : ids) {
+    if (id < 0 || id >= tokenizer.vocabulary_size())
+      return Status(StatusCode::kInternal, "an id outside the vocabulary");
+  }
+  ids.insert(ids.end(), {-1, 0, 1, INT32_MAX, INT32_MIN});
+  (void)tokenizer.decode(ids);
+  return {};
+}
+
+}  // namespace
+
 Status use(const TokenizerData& data) {
   auto tokenizer = Tokenizer::create(data);
   if (!tokenizer.ok())
     return tokenizer.status().code() == StatusCode::kInternal ? tokenizer.status() : Status();
   const std::string text = "ab <s> abcab\xff\xe2\x96\x81 \n c1234 <tool>it's";
+  constexpr TextRange kLiteral[] = {{3, 6}, {9, 30}};
   for (bool special : {false, true}) {
-    std::vector<int32_t> ids = (*tokenizer)->encode(text, special);
-    for (int32_t id : ids) {
-      if (id < 0 || id >= (*tokenizer)->vocabulary_size())
-        return Status(StatusCode::kInternal, "an id outside the vocabulary");
-    }
-    ids.insert(ids.end(), {-1, 0, 1, INT32_MAX, INT32_MIN});
-    (void)(*tokenizer)->decode(ids);
+    TSR_RETURN_IF_ERROR(use(**tokenizer, text, {special, {}}));
+    TSR_RETURN_IF_ERROR(use(**tokenizer, text, {special, kLiteral}));
   }
   return {};
 }

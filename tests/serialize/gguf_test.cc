@@ -89,7 +89,7 @@ TEST_CASE("the_stories_model_becomes_a_tied_llama_with_its_vocabulary") {
   REQUIRE(tokenizer.ok());
   CHECK((*tokenizer)->vocabulary_size() == 512);
   const std::string text = "Once upon a time, Lily went to the park.";
-  CHECK((*tokenizer)->decode((*tokenizer)->encode(text)) == text);
+  CHECK((*tokenizer)->decode(*(*tokenizer)->encode(text)) == text);
 }
 
 TEST_CASE("a_file_without_tensors_is_refused_and_its_vocabulary_stays_usable") {

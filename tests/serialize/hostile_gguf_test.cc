@@ -146,7 +146,7 @@ Status tokenizer_status(std::string_view model, std::string_view left_out, const
   TSR_ASSIGN_OR_RETURN(const GgufFile opened, GgufFile::open(source_of(file)));
   TSR_ASSIGN_OR_RETURN(const std::optional<TokenizerData> data, gguf_tokenizer(opened));
   TSR_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::create(*data));
-  tokenizer->decode(tokenizer->encode("ab <0x-1> <unk>"));  // what is accepted works
+  tokenizer->decode(*tokenizer->encode("ab <0x-1> <unk>"));  // what is accepted works
   return {};
 }
 

@@ -76,7 +76,7 @@ TEST_CASE("samples_of_models_load") {
     REQUIRE(model->tokenizer.has_value());
     auto tokenizer = Tokenizer::create(*model->tokenizer);
     REQUIRE(tokenizer.ok());
-    CHECK((*tokenizer)->encode("abab") == std::vector<int32_t>{7, 6});
+    CHECK(*(*tokenizer)->encode("abab") == std::vector<int32_t>{7, 6});
   }
 }
 

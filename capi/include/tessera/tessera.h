@@ -437,6 +437,16 @@ enum {
 TSR_API tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const char* text, size_t size,
                                          uint32_t flags, int32_t* ids, size_t capacity, size_t* out_count);
 
+/* The same. literal [literal_count]: begin and end, two a part, of parts of the text in which no control,
+ * user-defined or added token is recognised, whatever they spell, so that a user's text never becomes a control token;
+ * in bytes, in order and disjoint. begins [capacity], or NULL: the byte of the text at which each token begins.
+ * TSR_INVALID_ARGUMENT for ranges out of order or past the text, and where a pattern of the vocabulary takes too many
+ * steps on this text. */
+TSR_API tsr_status* tsr_tokenizer_encode_ranges(const tsr_tokenizer* tokenizer, const char* text, size_t size,
+                                                uint32_t flags, const size_t* literal, size_t literal_count,
+                                                int32_t* ids, size_t capacity, size_t* begins,
+                                                size_t* out_count);
+
 /* The bytes of ids [count]; BOS itself and the space that SentencePiece puts after it are left out. They are not
  * necessarily whole UTF-8 characters, and a NUL may be among them. TSR_INVALID_ARGUMENT for an id out of range. */
 TSR_API tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* ids, size_t count,
@@ -444,6 +454,9 @@ TSR_API tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const i
 TSR_API int32_t tsr_tokenizer_vocabulary_size(const tsr_tokenizer* tokenizer);
 TSR_API int32_t tsr_tokenizer_bos(const tsr_tokenizer* tokenizer); /* -1: none */
 TSR_API int32_t tsr_tokenizer_eos(const tsr_tokenizer* tokenizer);
+/* Every token that ends generation, ascending: of a text, a turn or a message. EOS is one of them. */
+TSR_API tsr_status* tsr_tokenizer_end_ids(const tsr_tokenizer* tokenizer, int32_t* ids, size_t capacity,
+                                          size_t* out_count);
 TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
 
 /* ================================================================ model */
@@ -1074,7 +1087,8 @@ TSR_API void tsr_trainer_free(tsr_trainer* trainer);
  *   echo         i64   1: the prompt comes out too, in front (default 0)
  *   special      i64   1: control tokens written out in the prompt, such as <s>, are these tokens (default 0)
  *   stop         str   a text that ends the generation and is left out; several as a JSON array of strings
- *   stop_ids     str   "2,13": further tokens that end it; the tokenizer's BOS and EOS always do
+ *   stop_ids     str   "2,13": further tokens that end it; the tokenizer's BOS and every one of
+ *                      tsr_tokenizer_end_ids always do
  * The model needs the inputs "tokens" and "positions" and the output "logits". */
 TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                       tsr_generator** out_generator);
