@@ -82,8 +82,11 @@ void Generator::count_bytes_read() {
           const int64_t operand = bytes(desc.inputs[i]);
           if (kind == SlotKind::kParameter)
             report_.parameter_bytes_read += std::min(operand, static_cast<int64_t>(cost.bytes_read));
-          if (kind == SlotKind::kState && desc.op->name == "attention_cached")
-            report_.cache_bytes_read += operand;
+          if (kind == SlotKind::kState && desc.op->name == "attention_cached") {
+            const int64_t window = attr_i64(desc.attrs, "window"), rows = desc.inputs[i].shape[1];
+            const int64_t read = window > 0 ? std::min(rows, window + desc.inputs[0].shape[1]) : rows;
+            report_.cache_bytes_read += rows > 0 ? operand / rows * read : 0;
+          }
         }
       }
     }

@@ -140,13 +140,4 @@ Status check_not_differentiated(const VjpBuilder& builder, std::string_view op, 
 // make_rule for an op that normalises over `phased` and has a phased form.
 ShardingRule phased_rule(std::string_view text, LinearSets linear, char phased);
 
-// --- attention
-
-// q [B, T, H, D]; k, v [B, S, KV, D] of q's dtype; KV divides H.
-Status check_attention_operands(std::string_view op, Types inputs, int q, int k, int v);
-
-// (query, head, key) triples that are not masked, on the local shapes of q and k; reads the attribute
-// "causal" and the shard's range of factor t.
-double visible_pairs(const OpView& view, const Shape& q, const Shape& k);
-
 }  // namespace tessera::ops

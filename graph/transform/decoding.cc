@@ -134,10 +134,11 @@ class Decoder {
     std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
     for (Attr& attr : attrs)
       if (attr.name == "capacity") attr.value = 0.0;
-    const TensorId probs = copy_.mapped(node.inputs[0]);
+    std::vector<TensorId> operands;
+    for (const TensorId input : node.inputs) operands.push_back(copy_.mapped(input));
     graph().set_scope(node.scope);
     TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> routed,
-                         graph().add_node("moe_route", std::span(&probs, 1), std::move(attrs)));
+                         graph().add_node("moe_route", operands, std::move(attrs)));
     graph().set_scope("");
     for (size_t i = 0; i < routed.size(); ++i) copy_.replace(node.outputs[i], routed[i]);
     return {};
@@ -156,8 +157,10 @@ class Decoder {
   Status add_cached_attention(const Node& node) {
     if (attr_i64(node.attrs, "causal") != 1)
       return unsuitable("it is not causal: earlier positions would change with every token");
-    if (uses_[index(node.outputs[1])] != 0)
-      return unsuitable("its log-sum-exp has a reader; decoding has none to give");
+    if (node.inputs.size() > 3)
+      return unsuitable(
+          "it has segments: a cache holds one document a sequence; build the model without them");
+    const bool with_lse = uses_[index(node.outputs[1])] != 0;
     const TensorId k = node.inputs[1], v = node.inputs[2];
     TSR_ASSIGN_OR_RETURN(const TensorId k_cache, add_cache(node, "k_cache", k));
     TSR_ASSIGN_OR_RETURN(const TensorId v_cache, add_cache(node, "v_cache", v));
@@ -166,13 +169,17 @@ class Decoder {
                          graph().add("cache_write", {k_cache, copy_.mapped(k), start_, length_}));
     TSR_ASSIGN_OR_RETURN(const TensorId values,
                          graph().add("cache_write", {v_cache, copy_.mapped(v), start_, length_}));
-    TSR_ASSIGN_OR_RETURN(const TensorId out,
-                         graph().add("attention_cached", {copy_.mapped(node.inputs[0]), keys, values, start_},
-                                     {{"scale", attr_f64(node.attrs, "scale")}}));
+    const TensorId operands[] = {copy_.mapped(node.inputs[0]), keys, values, start_};
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
+                         graph().add_node("attention_cached", operands,
+                                          {{"scale", attr_f64(node.attrs, "scale")},
+                                           {"window", attr_i64(node.attrs, "window")},
+                                           {"softcap", attr_f64(node.attrs, "softcap")},
+                                           {"with_lse", int64_t{with_lse}}}));
     graph().set_scope("");
     graph().add_update(k_cache, keys);
     graph().add_update(v_cache, values);
-    copy_.replace(node.outputs[0], out);
+    for (size_t i = 0; i < results.size(); ++i) copy_.replace(node.outputs[i], results[i]);
     return {};
   }
 

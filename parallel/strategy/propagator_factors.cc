@@ -154,13 +154,14 @@ Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
     if (spec.zigzag && sees_earlier_only(node(id)) && rows->extent >= 2 * spec.cp) plan_.zigzag = {axis};
   }
   if (spec.context != ContextForm::kUlysses) return {};
-  // A factor that every operand along a sequence has: heads.
+  // A factor that every operand along a sequence has, but for numbers of tokens (segments): heads.
   const Factor* heads = nullptr;
   for (const Factor& factor : rule(id).factors) {
     bool everywhere = factor.kind == FactorKind::kPass && &factor != batch_factor(id) &&
                       factors.find(factor.name) == std::string::npos;
     for (size_t i = 0; i < node(id).inputs.size(); ++i)
-      if (dims_.sequence[index(node(id).inputs[i])] >= 0)
+      if (dims_.sequence[index(node(id).inputs[i])] >= 0 &&
+          info(graph_.type(node(id).inputs[i]).dtype).is_float)
         everywhere = everywhere && has(rule(id).inputs[i], factor.name);
     if (everywhere && heads == nullptr) heads = &factor;
   }

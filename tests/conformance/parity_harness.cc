@@ -22,6 +22,7 @@
 #include "parallel/strategy/strategy.h"
 #include "tests/conformance/block_graph.h"
 #include "tests/fusing_catalog.h"
+#include "tests/masked_graph.h"
 #include "tests/parallel/volumes.h"
 #include "tests/reordered_graph.h"
 #include "tests/test_backend.h"
@@ -75,6 +76,7 @@ std::vector<double> doubles(const HostTensor& tensor) {
 
 Result<Graph> model_graph(const Job& job) {
   if (job.model == "block") return block_graph();
+  if (job.model == "masked") return test::masked_graph(40, true);
   TSR_ASSIGN_OR_RETURN(ModelConfig config, parse_shorthand(job.model));
   if (!config.flags.contains("tied")) config.flags["tied"] = job.tied;
   if (job.dropout > 0) config.reals["dropout"] = job.dropout;
@@ -170,9 +172,11 @@ class Feeder {
   }
 
   Status feed(int step, std::span<const std::string_view> entries) {
-    std::vector<int32_t> tokens, labels, positions;
+    std::vector<int32_t> tokens, labels, positions, segments;
     int64_t valid = 0;
     for (int64_t i = 0; i < job_.batch * job_.tokens; ++i) {
+      // Documents that end elsewhere in each sequence.
+      segments.push_back(static_cast<int32_t>((i % job_.tokens + i / job_.tokens % 3) / 6));
       tokens.push_back(static_cast<int32_t>(random_() % static_cast<uint32_t>(vocabulary_)));
       labels.push_back(i % 7 == 0 ? -1 : static_cast<int32_t>((tokens.back() * 5 + 1) % vocabulary_));
       positions.push_back(static_cast<int32_t>(i % job_.tokens));
@@ -183,6 +187,7 @@ class Feeder {
       TSR_RETURN_IF_ERROR(give(entry, "tokens", HostTensor::copy_of<int32_t>(ids, tokens)));
       TSR_RETURN_IF_ERROR(give(entry, "labels", HostTensor::copy_of<int32_t>(ids, labels)));
       TSR_RETURN_IF_ERROR(give(entry, "positions", HostTensor::copy_of<int32_t>(ids, positions)));
+      TSR_RETURN_IF_ERROR(give(entry, "segments", HostTensor::copy_of<int32_t>(ids, segments)));
       TSR_RETURN_IF_ERROR(give(entry, "loss_scale", scalar(job_.dtype, 1.0 / static_cast<double>(valid))));
     }
     TSR_RETURN_IF_ERROR(give("train_step", "lr", scalar(job_.dtype, job_.lr)));

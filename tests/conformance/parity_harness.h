@@ -19,7 +19,7 @@
 namespace tessera::parity {
 
 struct Job {
-  std::string model;  // a shorthand: "gpt2:L=2,C=32,H=8,V=61,T=16"; or "block"
+  std::string model;  // a shorthand: "gpt2:L=2,C=32,H=8,V=61,T=16"; or "block", "masked"
   DType dtype = DType::kF64;
   int64_t batch = 12, tokens = 13;
   bool tied = true;

@@ -79,6 +79,27 @@ TEST_CASE("attention that is not causal sees every pair") {
   CHECK(profile->nodes[0].bytes_read == 4.0 * (2 * 8 * 4 * 16 + 2 * 2 * 24 * 2 * 16));
 }
 
+TEST_CASE("attention in a window sees the pairs within it, on shards too") {
+  const Graph graph =
+      parse_graph(
+          "graph {\n  input q: f32[1, 5, 1, 2]\n  input k: f32[1, 5, 1, 2]\n"
+          "  input v: f32[1, 5, 1, 6]\n"
+          "  a, b = attention(q, k, v) {window = 3} : f32[1, 5, 1, 6], f32[1, 5, 1]\n"
+          "  c, d = attention(q, k, v) {causal = 0, window = 2} : f32[1, 5, 1, 6], f32[1, 5, 1]\n"
+          "  output a = a\n  output c = c\n}")
+          .value();
+  const GraphProfile profile = profile_graph(graph).value();
+  const double a_pair = 2 * (2 + 6);  // of keys and of values
+  CHECK(profile.nodes[0].flops == a_pair * (1 + 2 + 3 + 3 + 3));
+  CHECK(profile.nodes[1].flops == a_pair * (2 + 3 + 3 + 3 + 2));
+  // Queries 3 and 4, and of the keys 1 and 2: of these query 3 sees both, query 4 one.
+  const Node& node = graph.nodes()[0];
+  const TensorType q{DType::kF32, Shape{1, 2, 1, 2}}, v{DType::kF32, Shape{1, 2, 1, 6}};
+  const std::vector<TensorType> in = {q, q, v}, out = {v, {DType::kF32, Shape{1, 2, 1}}};
+  const FactorView factors[] = {{'t', 5, 1, 1, {3}, {5}}, {'s', 5, 1, 1, {1}, {3}}};
+  CHECK(node.op->cost({node.attrs, in, out, factors}).flops == a_pair * 3);
+}
+
 TEST_CASE("what backward reads is kept once, through views too; the rest is transient") {
   const Result<Graph> graph = parse_graph(R"(graph {
     input x: f32[8, 4]

@@ -2,6 +2,7 @@
 // share its keys, on every instruction set of this CPU; and against sums in double.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,7 @@ namespace {
 
 struct Sizes {
   int64_t B, H, KV, D, S;
+  int64_t window = 0;
 };
 
 std::vector<float> spread(int64_t count, uint32_t seed) {
@@ -42,9 +44,12 @@ std::vector<float> attend(const Sizes& n, const std::vector<float>& q, int64_t T
   const tsr_abi_tensor in[] = {tensor(DType::kF32, {n.B, T, n.H, n.D}),
                                tensor(DType::kF32, {n.B, n.S, n.KV, n.D}),
                                tensor(DType::kF32, {n.B, n.S, n.KV, n.D}), tensor(DType::kI32, {n.B})};
-  tsr_abi_attr scale = {};
-  scale.name = "scale";
-  scale.type = 1;
+  tsr_abi_attr attrs[3] = {};
+  attrs[0].name = "scale";
+  attrs[1].name = "softcap";
+  attrs[0].type = attrs[1].type = 1;
+  attrs[2].name = "window";
+  attrs[2].i64 = n.window;
   tsr_abi_factor factors[2] = {};
   for (const auto& [at, name, extent] : {std::tuple(0, 't', T), std::tuple(1, 's', n.S)}) {
     factors[at].name = name;
@@ -56,8 +61,8 @@ std::vector<float> attend(const Sizes& n, const std::vector<float>& q, int64_t T
   desc.struct_size = sizeof desc;
   desc.op = "attention_cached";
   desc.op_version = 1;
-  desc.attr_count = 1;
-  desc.attrs = &scale;
+  desc.attr_count = 3;
+  desc.attrs = attrs;
   desc.input_count = 4;
   desc.inputs = in;
   desc.output_count = 1;
@@ -113,7 +118,8 @@ void check_bits(const Sizes& n) {
 TEST_CASE("a_row_over_a_cache_has_the_same_bits_alone_and_in_any_chunk_for_any_thread_count") {
   on_each_target([] {
     for (const Sizes& n :
-         {Sizes{1, 9, 3, 64, 300}, Sizes{2, 2, 2, 20, 300}, Sizes{1, 8, 1, 33, 260}, Sizes{1, 3, 3, 64, 100}})
+         {Sizes{1, 9, 3, 64, 300}, Sizes{2, 2, 2, 20, 300}, Sizes{1, 8, 1, 33, 260}, Sizes{1, 3, 3, 64, 100},
+          Sizes{1, 6, 3, 24, 300, 100}, Sizes{2, 8, 1, 33, 300, 17}, Sizes{1, 2, 2, 16, 300, 150}})
       check_bits(n);
   });
 }
@@ -144,6 +150,24 @@ TEST_CASE("attention_of_few_rows_over_several_spans_equals_sums_in_double") {
           }
         CHECK(worst < 1e-6);
       }
+  });
+}
+
+TEST_CASE("a_window_over_all_keys_has_the_bits_of_none_and_a_narrow_one_reads_no_other_keys") {
+  on_each_target([] {
+    Sizes n{1, 4, 2, 24, 300};
+    const std::vector<float> q = spread(n.H * n.D, 1);
+    std::vector<float> k = spread(n.S * n.KV * n.D, 2), v = spread(n.S * n.KV * n.D, 3);
+    const std::vector<float> all = attend(n, q, 1, k, v, 290, 2);
+    n.window = 291;
+    CHECK(attend(n, q, 1, k, v, 290, 2) == all);
+    n.window = 20;
+    const std::vector<float> near = attend(n, q, 1, k, v, 290, 2);
+    CHECK(near != all);
+    // Position 271 is the first that is seen; what lies before its tile of keys is not even looked at.
+    std::fill_n(k.begin(), 256 * n.KV * n.D, std::nanf(""));
+    std::fill_n(v.begin(), 256 * n.KV * n.D, std::nanf(""));
+    CHECK(attend(n, q, 1, k, v, 290, 2) == near);
   });
 }
 

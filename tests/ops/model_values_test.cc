@@ -11,6 +11,7 @@
 #include "graph/models/model_family.h"
 #include "graph/transform/decoding.h"
 #include "graph/transform/training.h"
+#include "tests/masked_graph.h"
 #include "tests/ops/host_values.h"
 #include "tests/ops/kernel_runner.h"
 
@@ -43,6 +44,11 @@ Graph in_f64(const Graph& graph) {
 }
 
 Graph forward_model(const std::string& shorthand) {
+  if (shorthand == "masked") {
+    const auto masked = masked_graph(11, false);
+    REQUIRE_MESSAGE(masked.ok(), masked.status().to_string());
+    return *masked;
+  }
   const auto config = parse_shorthand(shorthand);
   REQUIRE_MESSAGE(config.ok(), config.status().to_string());
   auto graph = build_model(*config);
@@ -139,7 +145,9 @@ TEST_CASE("the gradient of every parameter of a tiny model equals finite differe
 TEST_CASE("decoding in chunks gives the logits of the whole sequence") {
   const int64_t B = 2, T = 6;
   const std::vector<int64_t> chunks = {3, 1, 2};  // a prompt, a token, two at once
-  for (const std::string shorthand : kModels) {
+  std::vector<std::string> models(std::begin(kModels), std::end(kModels));
+  models.push_back("masked");
+  for (const std::string& shorthand : models) {
     const Graph symbolic = forward_model(shorthand);
     const Graph forward = in_f64(bound(symbolic, B, T));
     Values values = parameters_of(forward);
@@ -190,4 +198,12 @@ TEST_CASE("decoding in chunks gives the logits of the whole sequence") {
       }
     }
   }
+}
+
+TEST_CASE("attention over segments does not decode") {
+  const auto packed = masked_graph(11, true);
+  REQUIRE_MESSAGE(packed.ok(), packed.status().to_string());
+  const Status status = make_decoding(*packed, {.cache_capacity = 6, .sample = true}).status();
+  CHECK(status.code() == StatusCode::kInvalidArgument);
+  CHECK(status.message().find("segments") != std::string::npos);
 }

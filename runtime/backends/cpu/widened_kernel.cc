@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/backend_table.h"
+#include "runtime/backends/cpu/kernels/attention_shape.h"
 #include "runtime/backends/cpu/kernels/bf16_rows.h"
 
 namespace tessera::cpu {
@@ -27,9 +28,11 @@ struct Converted {
   int64_t count, offset;  // elements, bytes
 };
 
-// Caches of attention_cached, [B, S, KV, D]: positions from start + T on are never read, and are not widened.
+// Caches of attention_cached, [B, S, KV, D] and [B, S, KV, V]: positions from start + T on are never read, nor are those
+// before a window and the span of keys that it begins in. They are not widened.
 struct CacheRows {
-  int64_t B = 0, S = 0, T = 0, row = 0;  // B 0: another op
+  int64_t B = 0, S = 0, T = 0, window = 0;  // B 0: another op
+  int64_t rows[2] = {};                     // elements of a position
   static constexpr size_t kFirst = 1, kLast = 2;
   static constexpr int kStart = 3;
 
@@ -40,13 +43,22 @@ struct CacheRows {
       return factor.range_count == 1 && factor.begin[0] == 0 && factor.end[0] == factor.global_extent;
     };
     if (!is_whole('s') || !is_whole('t')) return {};
-    const auto cache = spec.input_dims(1);
-    return {.B = cache[0], .S = cache[1], .T = spec.input_dims(0)[1], .row = cache[2] * cache[3]};
+    const auto keys = spec.input_dims(1), values = spec.input_dims(2);
+    return {.B = keys[0],
+            .S = keys[1],
+            .T = spec.input_dims(0)[1],
+            .window = spec.i64("window"),
+            .rows = {keys[2] * keys[3], values[2] * values[3]}};
   }
   bool holds(size_t input) const { return B > 0 && input >= kFirst && input <= kLast; }
-  void widen(const Pool& pool, const int32_t* start, const uint16_t* in, float* out) const {
-    for (int64_t b = 0; b < B; ++b)
-      widen_bf16(pool, in + b * S * row, out + b * S * row, std::clamp<int64_t>(start[b] + T, 0, S) * row);
+  void widen(const Pool& pool, size_t input, const int32_t* start, const uint16_t* in, float* out) const {
+    const int64_t row = rows[input - kFirst];
+    for (int64_t b = 0; b < B; ++b) {
+      const int64_t end = std::clamp<int64_t>(start[b] + T, 0, S);
+      int64_t first = 0;
+      if (window > 0) first = std::clamp<int64_t>(start[b] - window + 1, 0, end) / kSpanKeys * kSpanKeys;
+      widen_bf16(pool, in + (b * S + first) * row, out + (b * S + first) * row, (end - first) * row);
+    }
   }
 };
 
@@ -69,7 +81,7 @@ class WidenedKernel final : public Kernel {
       if (in[each.index] == nullptr) continue;
       const auto* const from = static_cast<const uint16_t*>(in[each.index]);
       if (caches.holds(each.index)) {
-        caches.widen(args.pool, args.in<int32_t>(CacheRows::kStart), from, widened(each));
+        caches.widen(args.pool, each.index, args.in<int32_t>(CacheRows::kStart), from, widened(each));
       } else {
         widen_bf16(args.pool, from, widened(each), each.count);
       }

@@ -26,9 +26,16 @@ namespace {
 
 struct AttentionBuffers {
   const float *q, *k, *v;
-  const int32_t* start;   // [B] or null
-  float *out, *lse;       // lse may be null
+  const int32_t *start, *q_segment, *k_segment;  // [B] or null; [B, T] and [B, S] or null
+  float *out, *lse;                              // lse may be null
   void* spans = nullptr;  // SpanResults of every (b, kv), where tasks share the keys of few rows
+
+  // What row tile `tile` of sequence b sees.
+  TileKeys keys_of(const AttentionShape& e, int64_t b, int64_t tile) const {
+    const int64_t begin = tile * kTileQueries, count = std::min(kTileQueries, e.rows() - begin);
+    return {e, begin, count, start == nullptr ? 0 : start[b],
+            q_segment == nullptr ? nullptr : q_segment + b * e.T};
+  }
 };
 
 // The tile of a key-value head's rows, while they are fewer than a tile has: what each span of keys gives, and how
@@ -38,7 +45,7 @@ struct SpanResults {
 
   // Widths are multiples of the widest panel, so that the plan holds for any instruction set.
   explicit SpanResults(const AttentionShape& e)
-      : rows(e.rows()), width((e.D + 31) / 32 * 32), spans(e.spans()), pairs(e.B * e.KV) {}
+      : rows(e.rows()), width((e.V + 31) / 32 * 32), spans(e.spans()), pairs(e.B * e.KV) {}
 
   static int64_t up_to_16(int64_t floats) { return (floats + 15) / 16 * 16; }
   int64_t floats() const { return rows * width + 2 * up_to_16(rows); }  // of a span: out, maxima, sums
@@ -97,67 +104,79 @@ float online_softmax(float* scores, int64_t count, float& top, float& sum) {
 
 // RowTile: rows [begin, begin + count) of a key-value head, at most kTileQueries, with their queries scaled.
 struct RowTile {
-  int64_t b, kv, begin, count, width;
-  const float* q;  // [count][width]
-  int64_t visible[kTileQueries], most = 0;
+  int64_t b, kv, begin, count;
+  int64_t width, out_width;  // of a row of queries and of results, in whole panels
+  const float* q;            // [count][width]
+  const TileKeys& keys;
+  const int32_t* segments;  // of the keys of b, or null
 
   // `scaled` [count][width] is filled.
-  RowTile(const AttentionShape& e, const AttentionBuffers& x, int64_t of_b, int64_t of_kv, int64_t tile,
-          float* scaled)
+  RowTile(const AttentionShape& e, const AttentionBuffers& x, const TileKeys& seen, int64_t of_b,
+          int64_t of_kv, int64_t tile, float* scaled)
       : b(of_b),
         kv(of_kv),
         begin(tile * kTileQueries),
         count(std::min(kTileQueries, e.rows() - begin)),
         width(padded(e.D, kPanel)),
-        q(scaled) {
-    const int64_t start = x.start == nullptr ? 0 : x.start[b];
-    for (int64_t i = 0; i < count; ++i) {
-      visible[i] = e.visible(begin + i, start);
-      most = std::max(most, visible[i]);
+        out_width(padded(e.V, kPanel)),
+        q(scaled),
+        keys(seen),
+        segments(x.k_segment == nullptr ? nullptr : x.k_segment + b * e.S) {
+    for (int64_t i = 0; i < count; ++i)
       copy_scaled(x.q + e.query(b, kv, begin + i) * e.D, e.D, e.scale, scaled + i * width, width);
-    }
   }
 };
 
-// The keys from `first` to the end of its span: maxima and sums of the rows' weights, and weighted values
-// [count][width]. `keys` [kTileKeys][width] and `scores` [count][kTileKeys] are scratch.
-void attend_span(const AttentionShape& e, const AttentionBuffers& x, const RowTile& tile, int64_t first,
+// The keys of span `span`: maxima and sums of the rows' weights, and weighted values [count][out_width]. `keys`
+// [kTileKeys][the larger width] and `scores` [count][kTileKeys] are scratch.
+void attend_span(const AttentionShape& e, const AttentionBuffers& x, const RowTile& tile, int64_t span,
                  float* keys, float* scores, float* top, float* sum, float* out) {
-  const int64_t width = tile.width, key_stride = e.KV * e.D;
-  const int64_t end = std::min(first + kSpanKeys, tile.most);
+  const TileKeys& seen = tile.keys;
+  const int64_t width = tile.width, out_width = tile.out_width;
+  const int64_t begin = std::max(span * kSpanKeys, seen.least / kTileKeys * kTileKeys);
+  const int64_t end = std::min((span + 1) * kSpanKeys, seen.most);
+  const bool edits = e.edits_scores();
   for (int64_t i = 0; i < tile.count; ++i) {
     top[i] = -std::numeric_limits<float>::infinity();
     sum[i] = 0;
   }
-  if (first >= end) std::fill_n(out, tile.count * width, 0.0f);
-  for (int64_t s = first; s < end; s += kTileKeys) {
-    const int64_t block = std::min(kTileKeys, end - s);
-    const int64_t at = e.key(tile.b, s, tile.kv) * e.D;
-    pack_keys(x.k + at, key_stride, block, e.S - s, e.D, keys);
+  bool is_begun = false;
+  for (int64_t s = begin; s < end; s += kTileKeys) {
+    const int64_t block = std::min(kTileKeys, end - s), first = e.key(tile.b, s, tile.kv);
+    if (edits && !seen.meets(s, block, tile.segments)) continue;
+    pack_keys(x.k + first * e.D, e.KV * e.D, block, e.S - s, e.D, keys);
     tile_product(tile.count, padded(block, kPanel), e.D, tile.q, width, 1, keys, kTileKeys, scores, kTileKeys,
                  false);
     for (int64_t i = 0; i < tile.count; ++i) {
-      const float shrink =
-          online_softmax(scores + i * kTileKeys, std::min(kTileKeys, tile.visible[i] - s), top[i], sum[i]);
-      if (s > first && shrink != 1) copy_scaled(out + i * width, width, shrink, out + i * width, width);
+      float* const row = scores + i * kTileKeys;
+      int64_t count = std::min(kTileKeys, seen.end[i] - s);
+      if (edits && count > 0 &&
+          !edit_scores(e.softcap, std::max<int64_t>(seen.from[i] - s, 0), count,
+                       tile.segments == nullptr ? nullptr : tile.segments + s, seen.segment[i], row))
+        count = 0;
+      const float shrink = online_softmax(row, count, top[i], sum[i]);
+      if (is_begun && shrink != 1)
+        copy_scaled(out + i * out_width, out_width, shrink, out + i * out_width, out_width);
     }
-    const KeyRows values(x.v + at, key_stride, block, e.D, width, keys);
-    tile_product(tile.count, width, block, scores, kTileKeys, 1, values.data, values.stride, out, width,
-                 s > first);
+    const KeyRows values(x.v + first * e.V, e.KV * e.V, block, e.V, out_width, keys);
+    tile_product(tile.count, out_width, block, scores, kTileKeys, 1, values.data, values.stride, out,
+                 out_width, is_begun);
+    is_begun = true;
   }
+  if (!is_begun) std::fill_n(out, tile.count * out_width, 0.0f);
 }
 
-// Merges what the span at `first` gives, in `part`, with what those before it give.
-HWY_NOINLINE void merge_span(const RowTile& tile, int64_t first, const float* part_top, const float* part_sum,
+// Merges what a span gives, in `part`, with what those before it give.
+HWY_NOINLINE void merge_span(const RowTile& tile, const float* part_top, const float* part_sum,
                              const float* part, float* top, float* sum, float* out) {
   const DF d;
   for (int64_t i = 0; i < tile.count; ++i) {
-    if (tile.visible[i] <= first) continue;
+    if (part_top[i] == -std::numeric_limits<float>::infinity()) continue;  // sees nothing of it
     const float most = std::max(top[i], part_top[i]);
     const float kept = std::exp(top[i] - most), added = std::exp(part_top[i] - most);
     top[i] = most;
     sum[i] = sum[i] * kept + part_sum[i] * added;
-    for (int64_t j = i * tile.width; j < (i + 1) * tile.width; j += kLanes)
+    for (int64_t j = i * tile.out_width; j < (i + 1) * tile.out_width; j += kLanes)
       hn::StoreU(hn::MulAdd(hn::LoadU(d, part + j), hn::Set(d, added),
                             hn::Mul(hn::LoadU(d, out + j), hn::Set(d, kept))),
                  d, out + j);
@@ -167,30 +186,33 @@ HWY_NOINLINE void merge_span(const RowTile& tile, int64_t first, const float* pa
 // The rows' results, from sums over all keys.
 void store_rows(const AttentionShape& e, const AttentionBuffers& x, const RowTile& tile, const float* top,
                 const float* sum, const float* out) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < tile.count; ++i) {
     const int64_t row = e.query(tile.b, tile.kv, tile.begin + i);
-    const bool sees = tile.visible[i] > 0;
-    copy_scaled(out + i * tile.width, e.D, sees ? 1 / sum[i] : 0.0f, x.out + row * e.D, e.D);
-    if (x.lse != nullptr)
-      x.lse[row] = sees ? top[i] + std::log(sum[i]) : -std::numeric_limits<float>::infinity();
+    const bool sees = top[i] != kNone;
+    copy_scaled(out + i * tile.out_width, e.V, sees ? 1 / sum[i] : 0.0f, x.out + row * e.V, e.V);
+    if (x.lse != nullptr) x.lse[row] = sees ? top[i] + std::log(sum[i]) : kNone;
   }
 }
 
 // Tile `tile` of the rows of (b, kv), span after span.
 void attend_tile(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool, int64_t b, int64_t kv,
                  int64_t tile) {
-  const int64_t wide = kTileQueries * padded(e.D, kPanel);  // of a tile of 64 rows, queries' or keys'
-  Scratch scratch(pool, 4 * wide + kTileQueries * kTileKeys);
-  const RowTile rows(e, x, b, kv, tile, scratch.floats(wide));
-  float* const out = scratch.floats(wide);
-  float* const part = scratch.floats(wide);
-  float* const keys = scratch.floats(wide);
+  // Of a tile of 64 rows: of queries, of results, of keys or values.
+  const int64_t of_q = kTileQueries * padded(e.D, kPanel), of_out = kTileQueries * padded(e.V, kPanel);
+  const int64_t of_keys = std::max(of_q, of_out);
+  Scratch scratch(pool, of_q + 2 * of_out + of_keys + kTileQueries * kTileKeys);
+  const TileKeys seen = x.keys_of(e, b, tile);
+  const RowTile rows(e, x, seen, b, kv, tile, scratch.floats(of_q));
+  float* const out = scratch.floats(of_out);
+  float* const part = scratch.floats(of_out);
+  float* const keys = scratch.floats(of_keys);
   float* const scores = scratch.floats(kTileQueries * kTileKeys);
   float top[kTileQueries], sum[kTileQueries], part_top[kTileQueries], part_sum[kTileQueries];
-  attend_span(e, x, rows, 0, keys, scores, top, sum, out);
-  for (int64_t first = kSpanKeys; first < rows.most; first += kSpanKeys) {
-    attend_span(e, x, rows, first, keys, scores, part_top, part_sum, part);
-    merge_span(rows, first, part_top, part_sum, part, top, sum, out);
+  attend_span(e, x, rows, seen.first_span(), keys, scores, top, sum, out);
+  for (int64_t span = seen.first_span() + 1; span < seen.end_span(); ++span) {
+    attend_span(e, x, rows, span, keys, scores, part_top, part_sum, part);
+    merge_span(rows, part_top, part_sum, part, top, sum, out);
   }
   store_rows(e, x, rows, top, sum, out);
 }
@@ -198,36 +220,40 @@ void attend_tile(const AttentionShape& e, const AttentionBuffers& x, const Pool&
 // A span of the rows of (b, kv), which are one tile. The last of them that is done merges all.
 void attend_span_of(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool, int64_t pair,
                     int64_t span) {
+  const TileKeys seen = x.keys_of(e, pair / e.KV, 0);
+  const int64_t first = seen.first_span(), end = seen.end_span();
+  if (span < first || span >= end) return;
   const int64_t rows = e.rows(), width = padded(e.D, kPanel);
   const SpanResults results(e);
-  const int64_t query_floats = SpanResults::up_to_16(rows * width), key_floats = kTileKeys * width;
+  const int64_t query_floats = SpanResults::up_to_16(rows * width);
+  const int64_t key_floats = kTileKeys * std::max(width, padded(e.V, kPanel));
   Scratch scratch(pool, query_floats + key_floats + rows * kTileKeys);
-  const RowTile tile(e, x, pair / e.KV, pair % e.KV, 0, scratch.floats(query_floats));
-  const int64_t spans = std::max<int64_t>(1, (tile.most + kSpanKeys - 1) / kSpanKeys);
-  if (span >= spans) return;
+  const RowTile tile(e, x, seen, pair / e.KV, pair % e.KV, 0, scratch.floats(query_floats));
   float* const keys = scratch.floats(key_floats);
   float* const scores = scratch.floats(rows * kTileKeys);
   const auto top = [&](int64_t s) { return results.top(x.spans, pair, s); };
   const auto sum = [&](int64_t s) { return results.sum(x.spans, pair, s); };
   const auto out = [&](int64_t s) { return results.out(x.spans, pair, s); };
-  attend_span(e, x, tile, span * kSpanKeys, keys, scores, top(span), sum(span), out(span));
+  attend_span(e, x, tile, span, keys, scores, top(span), sum(span), out(span));
   std::atomic_ref<int32_t> done(results.done(x.spans)[pair]);
-  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < spans) return;
-  for (int64_t s = 1; s < spans; ++s)
-    merge_span(tile, s * kSpanKeys, top(s), sum(s), out(s), top(0), sum(0), out(0));
-  store_rows(e, x, tile, top(0), sum(0), out(0));
+  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < end - first) return;
+  for (int64_t s = first + 1; s < end; ++s)
+    merge_span(tile, top(s), sum(s), out(s), top(first), sum(first), out(first));
+  store_rows(e, x, tile, top(first), sum(first), out(first));
 }
 
 void attend_by_spans(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool) {
   const SpanResults results(e);
   const int64_t pairs = results.pairs;
   std::fill_n(results.done(x.spans), SpanResults::up_to_16(pairs), 0);  // to the end of the workspace
-  int64_t most = 1;                                                     // keys
-  for (int64_t b = 0; b < e.B; ++b)
-    for (int64_t i = 0; i < e.rows(); ++i) most = std::max(most, e.visible(i, x.start[b]));
-  const int64_t spans = (most + kSpanKeys - 1) / kSpanKeys;
-  pool.parallel_for(pairs * spans,
-                    [&](int64_t task) { attend_span_of(e, x, pool, task % pairs, task / pairs); });
+  int64_t first = e.spans(), end = 0;                                   // of any sequence
+  for (int64_t b = 0; b < e.B; ++b) {
+    const TileKeys seen = x.keys_of(e, b, 0);
+    first = std::min(first, seen.first_span());
+    end = std::max(end, seen.end_span());
+  }
+  pool.parallel_for(pairs * (end - first),
+                    [&](int64_t task) { attend_span_of(e, x, pool, task % pairs, first + task / pairs); });
 }
 
 void attention(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool) {
@@ -249,36 +275,45 @@ namespace tessera::cpu {
 
 HWY_EXPORT(attention);
 
-// q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
+// q [B, T, H, D], k [B, S, KV, D], v [B, S, KV, V] (, q_segment [B, T], k_segment [B, S]) -> out [B, T, H, V],
+// lse [B, T, H]
 Result<PreparedKernel> prepare_attention_flash(const KernelSpec& spec) {
-  TSR_ASSIGN_OR_RETURN(AttentionShape e, attention_shape(spec, 0, 1));
-  e.causal = spec.i64("causal") == 1;
+  TSR_ASSIGN_OR_RETURN(AttentionShape e, attention_shape(spec, 0, 1, 2, spec.i64("causal") == 1));
+  e.has_segments = spec.input_count() == 5;
   return prepared_attention(e, make_kernel([e](const LaunchArgs& args) {
-                              const AttentionBuffers x{args.in<float>(0),  args.in<float>(1),
-                                                       args.in<float>(2),  nullptr,
-                                                       args.out<float>(0), args.out<float>(1)};
+                              const AttentionBuffers x{args.in<float>(0),
+                                                       args.in<float>(1),
+                                                       args.in<float>(2),
+                                                       nullptr,
+                                                       e.has_segments ? args.in<int32_t>(3) : nullptr,
+                                                       e.has_segments ? args.in<int32_t>(4) : nullptr,
+                                                       args.out<float>(0),
+                                                       args.out<float>(1)};
                               HWY_DYNAMIC_DISPATCH(attention)(e, x, args.pool);
                             }),
-                            2);
+                            1, 1);
 }
 
-// q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]. `start` is untrusted:
-// positions beyond the cache are not read, and a query before position 0 sees nothing.
+// q [B, T, H, D], k_cache [B, S, KV, D], v_cache [B, S, KV, V], start [B] -> out [B, T, H, V] (, lse [B, T, H]).
+// `start` is untrusted: positions beyond the cache are not read, and a query before position 0 sees nothing.
 Result<PreparedKernel> prepare_attention_cached_flash(const KernelSpec& spec) {
-  TSR_ASSIGN_OR_RETURN(const AttentionShape e, attention_shape(spec, 0, 1));
+  TSR_ASSIGN_OR_RETURN(const AttentionShape e, attention_shape(spec, 0, 1, 2, true));
   const bool by_spans = e.B * e.T * e.H > 0 && e.tiles() == 1 && e.spans() > 1;
+  const bool has_lse = spec.output_count() == 2;
   PreparedKernel prepared =
-      prepared_attention(e, make_kernel([e, by_spans](const LaunchArgs& args) {
+      prepared_attention(e, make_kernel([e, by_spans, has_lse](const LaunchArgs& args) {
                            const AttentionBuffers x{args.in<float>(0),
                                                     args.in<float>(1),
                                                     args.in<float>(2),
                                                     args.in<int32_t>(3),
-                                                    args.out<float>(0),
                                                     nullptr,
+                                                    nullptr,
+                                                    args.out<float>(0),
+                                                    has_lse ? args.out<float>(1) : nullptr,
                                                     by_spans ? args.workspace : nullptr};
                            HWY_DYNAMIC_DISPATCH(attention)(e, x, args.pool);
                          }),
-                         2);
+                         1, 1);
   if (by_spans) prepared.workspace_bytes = SpanResults(e).bytes();
   return prepared;
 }

@@ -1,6 +1,8 @@
 // attention_grad in f32 by tiles of 64 rows and 64 keys (Dao, "FlashAttention-2", 2023): the scores are formed
 // again from the log of their sum.
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "runtime/backends/cpu/kernels/attention_shape.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
@@ -19,9 +21,10 @@ namespace tessera::cpu {
 namespace {
 
 struct AttentionGradBuffers {
-  const float *dout, *q, *k, *v, *out, *lse;
+  const float *dout, *q, *k, *v, *out, *lse, *dlse;  // dlse may be null
+  const int32_t *q_segment, *k_segment;              // both may be null
   float *dq, *dk, *dv;
-  float* delta;  // [B, T, H]: rowsum(dout * out)
+  float* delta;  // [B, T, H]: rowsum(dout * out) - dlse
 };
 
 }  // namespace
@@ -31,88 +34,116 @@ struct AttentionGradBuffers {
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
+// Turns the scores of a row into weights and dout . v, in `ds`, into gradients of scores; both are zero outside of
+// [from, end). With edited scores, -inf stands for keys that are not seen.
+template <bool kEdited>
+void weigh_row(int64_t from, int64_t end, float lse, float delta, float softcap, float* p, float* ds) {
+  const DF d;
+  for (int64_t j = 0; j < kTileKeys; j += kLanes) {
+    VF weight = hn::Zero(d), slope = hn::Zero(d);
+    if (j < end && j + kLanes > from) {
+      const VF score = hn::Load(d, p + j);
+      auto seen = hn::FirstN(d, static_cast<size_t>(end - j));
+      if constexpr (kEdited)
+        seen = hn::And(seen, hn::Ne(score, hn::Set(d, -std::numeric_limits<float>::infinity())));
+      weight = hn::IfThenElseZero(seen, fast_exp(d, hn::Sub(score, hn::Set(d, lse))));
+      slope = hn::Mul(weight, hn::Sub(hn::Load(d, ds + j), hn::Set(d, delta)));
+      if constexpr (kEdited) {
+        if (softcap > 0) {
+          const VF share = hn::Mul(score, hn::Set(d, 1 / softcap));
+          slope = hn::Mul(slope, hn::NegMulAdd(share, share, hn::Set(d, 1.0f)));
+        }
+      }
+      slope = hn::IfThenElseZero(seen, slope);
+    }
+    hn::Store(weight, d, p + j);
+    hn::Store(slope, d, ds + j);
+  }
+}
+
 // Adds the pairs of row tiles [tile_begin, tile_end) and key blocks [block_begin, block_end) of (b, kv) to dq
 // (unless null), and to dk and dv (unless null). The two halves of the sums are formed in ascending order of
 // tile and block.
 void attend_grad(const AttentionShape& e, const AttentionGradBuffers& x, const Pool& pool, int64_t b,
                  int64_t kv, int64_t tile_begin, int64_t tile_end, int64_t block_begin, int64_t block_end,
                  bool want_dq, bool want_dkv) {
-  const DF d;
-  const int64_t width = padded(e.D, kPanel), key_stride = e.KV * e.D;
-  const int64_t wide = kTileQueries * width;  // of a tile of 64 rows, queries' or keys'
-  Scratch scratch(pool, 8 * wide + 2 * kTileQueries * kTileKeys);
-  float* const q = scratch.floats(wide);
-  float* const dout = scratch.floats(wide);
-  float* const dq = scratch.floats(wide);
-  float* const keys = scratch.floats(wide);
-  float* const values = scratch.floats(wide);
-  float* const key_copy = scratch.floats(wide);
-  float* const dk = scratch.floats(wide);
-  float* const dv = scratch.floats(wide);
+  const int64_t width = padded(e.D, kPanel), v_width = padded(e.V, kPanel);
+  const int64_t of_k = kTileQueries * width, of_v = kTileQueries * v_width;  // of a tile of 64 rows
+  Scratch scratch(pool, 5 * of_k + 3 * of_v + 2 * kTileQueries * kTileKeys);
+  float* const q = scratch.floats(of_k);
+  float* const dout = scratch.floats(of_v);
+  float* const dq = scratch.floats(of_k);
+  float* const keys = scratch.floats(of_k);
+  float* const values = scratch.floats(of_v);
+  float* const key_copy = scratch.floats(of_k);
+  float* const dk = scratch.floats(of_k);
+  float* const dv = scratch.floats(of_v);
   float* const p = scratch.floats(kTileQueries * kTileKeys);
   float* const ds = scratch.floats(kTileQueries * kTileKeys);
+  const int32_t* const q_segments = x.q_segment == nullptr ? nullptr : x.q_segment + b * e.T;
+  const int32_t* const k_segments = x.k_segment == nullptr ? nullptr : x.k_segment + b * e.S;
+  const bool edits = e.edits_scores();
   for (int64_t key_block = block_begin; key_block < block_end; ++key_block) {
     const int64_t s = key_block * kTileKeys, block = std::min(kTileKeys, e.S - s);
-    const int64_t first = e.key(b, s, kv) * e.D, block_rows = padded(block, kMR);
-    pack_keys(x.k + first, key_stride, block, e.S - s, e.D, keys);
-    pack_keys(x.v + first, key_stride, block, e.S - s, e.D, values);
-    const KeyRows key_rows(x.k + first, key_stride, block, e.D, width, key_copy);
+    const int64_t first = e.key(b, s, kv), block_rows = padded(block, kMR);
+    const auto pack = [&] {
+      pack_keys(x.k + first * e.D, e.KV * e.D, block, e.S - s, e.D, keys);
+      pack_keys(x.v + first * e.V, e.KV * e.V, block, e.S - s, e.V, values);
+      return KeyRows(x.k + first * e.D, e.KV * e.D, block, e.D, width, key_copy);
+    };
+    std::optional<KeyRows> key_rows;  // once they are packed
     if (want_dkv) {
       std::fill_n(dk, block_rows * width, 0.0f);
-      std::fill_n(dv, block_rows * width, 0.0f);
+      std::fill_n(dv, block_rows * v_width, 0.0f);
     }
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
       const int64_t begin = tile * kTileQueries, count = std::min(kTileQueries, e.rows() - begin);
       const int64_t rows = padded(count, kMR);
-      int64_t visible[kTileQueries], most = 0;
+      const TileKeys seen(e, begin, count, 0, q_segments);
+      if (!seen.meets(s, block, k_segments)) continue;
+      if (!key_rows) key_rows = pack();
       for (int64_t i = 0; i < rows; ++i) {
-        visible[i] = i < count ? std::min(e.visible(begin + i, 0) - s, block) : 0;
-        most = std::max(most, visible[i]);
-      }
-      if (most <= 0) continue;
-      for (int64_t i = 0; i < rows; ++i) {
-        const int64_t at = e.query(b, kv, begin + i) * e.D;
+        const int64_t at = e.query(b, kv, begin + i);
         if (i < count) {
-          copy_scaled(x.q + at, e.D, e.scale, q + i * width, width);
-          copy_scaled(x.dout + at, e.D, 1, dout + i * width, width);
+          copy_scaled(x.q + at * e.D, e.D, e.scale, q + i * width, width);
+          copy_scaled(x.dout + at * e.V, e.V, 1, dout + i * v_width, v_width);
         } else {
           std::fill_n(q + i * width, width, 0.0f);
-          std::fill_n(dout + i * width, width, 0.0f);
+          std::fill_n(dout + i * v_width, v_width, 0.0f);
         }
       }
-      const int64_t columns = padded(most, kPanel);
+      const int64_t most = std::min(seen.most - s, block), columns = padded(most, kPanel);
       tile_product(rows, columns, e.D, q, width, 1, keys, kTileKeys, p, kTileKeys, false);
-      tile_product(rows, columns, e.D, dout, width, 1, values, kTileKeys, ds, kTileKeys, false);
+      tile_product(rows, columns, e.V, dout, v_width, 1, values, kTileKeys, ds, kTileKeys, false);
       for (int64_t i = 0; i < rows; ++i) {
         const int64_t row = e.query(b, kv, begin + std::min(i, count - 1));
-        const VF lse = hn::Set(d, x.lse[row]), delta = hn::Set(d, x.delta[row]);
-        for (int64_t j = 0; j < kTileKeys; j += kLanes) {
-          const auto seen = hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(visible[i] - j, 0)));
-          VF weight = hn::Zero(d), slope = hn::Zero(d);
-          if (j < visible[i]) {
-            weight = hn::IfThenElseZero(seen, fast_exp(d, hn::Sub(hn::Load(d, p + i * kTileKeys + j), lse)));
-            slope = hn::Mul(weight, hn::Sub(hn::Load(d, ds + i * kTileKeys + j), delta));
-            slope = hn::IfThenElseZero(seen, slope);
-          }
-          hn::Store(weight, d, p + i * kTileKeys + j);
-          hn::Store(slope, d, ds + i * kTileKeys + j);
+        float *const p_row = p + i * kTileKeys, *const ds_row = ds + i * kTileKeys;
+        int64_t end = i < count ? std::min(seen.end[i] - s, block) : 0;
+        if (!edits || end <= 0) {
+          weigh_row<false>(0, end, x.lse[row], x.delta[row], 0, p_row, ds_row);
+          continue;
         }
+        const int64_t from = std::max<int64_t>(seen.from[i] - s, 0);
+        if (!edit_scores(e.softcap, from, end, k_segments == nullptr ? nullptr : k_segments + s,
+                         seen.segment[i], p_row))
+          end = 0;
+        weigh_row<true>(from, end, x.lse[row], x.delta[row], e.softcap, p_row, ds_row);
       }
       if (want_dkv) {
-        tile_product(block_rows, width, rows, p, 1, kTileKeys, dout, width, dv, width, true);
+        tile_product(block_rows, v_width, rows, p, 1, kTileKeys, dout, v_width, dv, v_width, true);
         tile_product(block_rows, width, rows, ds, 1, kTileKeys, q, width, dk, width, true);
       }
       if (want_dq) {
-        tile_product(rows, width, std::min(most, block), ds, kTileKeys, 1, key_rows.data, key_rows.stride, dq,
-                     width, false);
+        tile_product(rows, width, most, ds, kTileKeys, 1, key_rows->data, key_rows->stride, dq, width, false);
         for (int64_t i = 0; i < count; ++i)
           add_scaled(e.scale, dq + i * width, x.dq + e.query(b, kv, begin + i) * e.D, e.D);
       }
     }
     if (want_dkv) {
       for (int64_t i = 0; i < block; ++i) {
-        copy_scaled(dk + i * width, e.D, 1, x.dk + first + i * key_stride, e.D);
-        copy_scaled(dv + i * width, e.D, 1, x.dv + first + i * key_stride, e.D);
+        const int64_t at = first + i * e.KV;
+        copy_scaled(dk + i * width, e.D, 1, x.dk + at * e.D, e.D);
+        copy_scaled(dv + i * v_width, e.V, 1, x.dv + at * e.V, e.V);
       }
     }
   }
@@ -122,8 +153,10 @@ void attention_grad(const AttentionShape& e, const AttentionGradBuffers& x, cons
   const int64_t queries = e.B * e.T * e.H;
   pool.parallel_ranges(queries, 256, [&](int64_t begin, int64_t end) {
     std::fill(x.dq + begin * e.D, x.dq + end * e.D, 0.0f);
-    for (int64_t row = begin; row < end; ++row)
-      x.delta[row] = dot(x.dout + row * e.D, x.out + row * e.D, e.D);
+    for (int64_t row = begin; row < end; ++row) {
+      x.delta[row] = dot(x.dout + row * e.V, x.out + row * e.V, e.V);
+      if (x.dlse != nullptr) x.delta[row] -= x.dlse[row];
+    }
   });
   const int64_t pairs = e.B * e.KV, tiles = e.KV == 0 ? 0 : e.tiles(), blocks = e.key_blocks();
   if (pairs * blocks == 0) return;
@@ -151,20 +184,30 @@ namespace tessera::cpu {
 
 HWY_EXPORT(attention_grad);
 
-// dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H] -> dq, dk, dv
+// dout [B, T, H, V], q [B, T, H, D], k [B, S, KV, D], v [B, S, KV, V], out [B, T, H, V], lse [B, T, H]
+// (, q_segment [B, T], k_segment [B, S]) (, dlse [B, T, H]) -> dq, dk, dv
 Result<PreparedKernel> prepare_attention_grad_flash(const KernelSpec& spec) {
-  TSR_ASSIGN_OR_RETURN(AttentionShape e, attention_shape(spec, 1, 2));
-  e.causal = spec.i64("causal") == 1;
-  PreparedKernel prepared = prepared_attention(e, make_kernel([e](const LaunchArgs& args) {
-                                                 const AttentionGradBuffers x{
-                                                     args.in<float>(0),  args.in<float>(1),
-                                                     args.in<float>(2),  args.in<float>(3),
-                                                     args.in<float>(4),  args.in<float>(5),
-                                                     args.out<float>(0), args.out<float>(1),
-                                                     args.out<float>(2), static_cast<float*>(args.workspace)};
-                                                 HWY_DYNAMIC_DISPATCH(attention_grad)(e, x, args.pool);
-                                               }),
-                                               5);
+  TSR_ASSIGN_OR_RETURN(AttentionShape e, attention_shape(spec, 1, 2, 3, spec.i64("causal") == 1));
+  const int count = spec.input_count();
+  e.has_segments = count >= 8;
+  PreparedKernel prepared =
+      prepared_attention(e, make_kernel([e, count](const LaunchArgs& args) {
+                           const AttentionGradBuffers x{args.in<float>(0),
+                                                        args.in<float>(1),
+                                                        args.in<float>(2),
+                                                        args.in<float>(3),
+                                                        args.in<float>(4),
+                                                        args.in<float>(5),
+                                                        count % 2 == 1 ? args.in<float>(count - 1) : nullptr,
+                                                        e.has_segments ? args.in<int32_t>(6) : nullptr,
+                                                        e.has_segments ? args.in<int32_t>(7) : nullptr,
+                                                        args.out<float>(0),
+                                                        args.out<float>(1),
+                                                        args.out<float>(2),
+                                                        static_cast<float*>(args.workspace)};
+                           HWY_DYNAMIC_DISPATCH(attention_grad)(e, x, args.pool);
+                         }),
+                         3, 2);
   prepared.workspace_bytes = e.B * e.T * e.H * static_cast<int64_t>(sizeof(float));
   return prepared;
 }

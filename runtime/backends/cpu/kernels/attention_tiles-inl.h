@@ -7,10 +7,12 @@
 #endif
 
 #include <algorithm>
+#include <limits>
 
 #include "hwy/highway.h"
 #include "runtime/backends/cpu/kernels/attention_shape.h"
 #include "runtime/backends/cpu/kernels/gemm_micro-inl.h"
+#include "runtime/backends/cpu/kernels/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
@@ -94,6 +96,29 @@ inline void pack_keys(const float* in, int64_t stride, int64_t count, int64_t th
   const int64_t end = padded(count, kPanel);
   for (int64_t k = 0; s < end && k < D; ++k)
     for (int64_t i = s; i < end; ++i) out[k * kTileKeys + i] = i < count ? in[i * stride + k] : 0.0f;
+}
+
+// Scores [0, count) of a row: caps them, and makes those before `from` and those of other segments -inf. Whether one is
+// left. `segments` of the keys may be null.
+inline bool edit_scores(float softcap, int64_t from, int64_t count, const int32_t* segments, int32_t own,
+                        float* scores) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  const DF d;
+  if (from >= count) return false;
+  if (softcap > 0) {
+    const VF cap = hn::Set(d, softcap), inverse = hn::Set(d, 1 / softcap);
+    for (int64_t j = from / kLanes * kLanes; j < count; j += kLanes)
+      hn::Store(hn::Mul(cap, fast_tanh(d, hn::Mul(hn::Load(d, scores + j), inverse))), d, scores + j);
+  }
+  for (int64_t j = 0; j < from; ++j) scores[j] = kNone;
+  if (segments == nullptr) return true;
+  bool is_any = false;
+  for (int64_t j = from; j < count; ++j) {
+    const bool same = segments[j] == own;
+    scores[j] = same ? scores[j] : kNone;
+    is_any |= same;
+  }
+  return is_any;
 }
 
 // Rows of keys or values as the right operand of a product: in place, or a zero-padded copy when D is no

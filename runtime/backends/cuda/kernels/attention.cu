@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
     attention_kernel(AttentionShape e, AttentionOperands<T> x) {
   using W = Wide<T>;
   extern __shared__ __align__(16) unsigned char shared[];
-  const int width = static_cast<int>(e.D), pitch = width + 1;
+  const int D = static_cast<int>(e.D), pitch = D + 1;
+  const int width = static_cast<int>(e.V), v_pitch = width + 1;
   W* q_tile = reinterpret_cast<W*>(shared);
   W* k_tile = q_tile + kAttentionTile * pitch;
   W* v_tile = k_tile + kAttentionTile * pitch;
@@ -35,11 +36,18 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const W scale = static_cast<W>(e.scale);
 
   // Queries of this warp: 4 adjacent rows of the tile.
-  int64_t keys[kRowsPerWarp];
-  for (int r = 0; r < kRowsPerWarp; ++r) keys[r] = e.keys_of(t0 + warp * kRowsPerWarp + r, b, x.start);
-  // Positions ascend, so the last query of the block sees the most.
+  int64_t keys[kRowsPerWarp], first[kRowsPerWarp];
+  int32_t segment[kRowsPerWarp] = {};
+  for (int r = 0; r < kRowsPerWarp; ++r) {
+    const int64_t t = t0 + warp * kRowsPerWarp + r;
+    keys[r] = e.end_of(t, b, x.start);
+    first[r] = e.first_of(t, b, x.start);
+    if (x.q_segment != nullptr && t < e.T) segment[r] = x.q_segment[b * e.T + t];
+  }
+  // Positions ascend, so the last query of the block sees the most, and the first one the first key.
   const int64_t most_keys =
-      e.keys_of(t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1, b, x.start);
+      e.end_of(t0 + kAttentionTile < e.T ? t0 + kAttentionTile - 1 : e.T - 1, b, x.start);
+  const int64_t least_key = e.first_of(t0, b, x.start);
 
   load_tile(q_tile, x.q + e.query(b, 0, h), t0, e.T, e.H * e.D, e.D);
   W acc[kRowsPerWarp][kColumnsPerLane] = {};
@@ -49,18 +57,20 @@ __global__ void __launch_bounds__(kAttentionThreads)
     sum[r] = 0;
   }
 
-  for (int64_t s0 = 0; s0 < most_keys; s0 += kAttentionTile) {
+  for (int64_t s0 = least_key / kAttentionTile * kAttentionTile; s0 < most_keys; s0 += kAttentionTile) {
     __syncthreads();  // the last tile has been used by all
     load_tile(k_tile, x.k + e.key(b, 0, kv), s0, e.S, e.KV * e.D, e.D);
-    load_tile(v_tile, x.v + e.key(b, 0, kv), s0, e.S, e.KV * e.D, e.D);
+    load_tile(v_tile, x.v + e.value(b, 0, kv), s0, e.S, e.KV * e.V, e.V);
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < kRowsPerWarp; ++r) {
-      if (s0 >= keys[r]) continue;  // the same for all lanes
-      const bool sees = s0 + lane < keys[r];
-      W score = row_dot(q_tile + (warp * kRowsPerWarp + r) * pitch, k_tile + lane * pitch, width) * scale;
-      if (!sees) score = minus_infinity<W>();
+      if (s0 >= keys[r] || s0 + kAttentionTile <= first[r]) continue;  // the same for all lanes
+      bool sees = s0 + lane < keys[r] && s0 + lane >= first[r];
+      if (x.k_segment != nullptr && sees) sees = x.k_segment[b * e.S + s0 + lane] == segment[r];
+      W score = row_dot(q_tile + (warp * kRowsPerWarp + r) * pitch, k_tile + lane * pitch, D) * scale;
+      score = sees ? e.capped(score) : minus_infinity<W>();
       const W new_top = Larger{}(top[r], warp_max(score));
+      if (new_top == minus_infinity<W>()) continue;  // nothing of another document
       const W shrink = top[r] == minus_infinity<W>() ? W(0) : exp(top[r] - new_top);
       const W p = sees ? exp(score - new_top) : W(0);
       sum[r] = sum[r] * shrink + warp_sum(p);
@@ -71,7 +81,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
         const W weight = __shfl_sync(0xffffffffu, p, key);
 #pragma unroll
         for (int c = 0; c < kColumnsPerLane; ++c)
-          if (c * 32 + lane < width) acc[r][c] += weight * v_tile[key * pitch + c * 32 + lane];
+          if (c * 32 + lane < width) acc[r][c] += weight * v_tile[key * v_pitch + c * 32 + lane];
       }
     }
   }
@@ -80,31 +90,37 @@ __global__ void __launch_bounds__(kAttentionThreads)
   for (int r = 0; r < kRowsPerWarp; ++r) {
     const int64_t t = t0 + warp * kRowsPerWarp + r;
     if (t >= e.T) continue;
-    T* out = x.out + e.query(b, t, h);
+    T* out = x.out + e.result(b, t, h);
+    const bool sees = top[r] != minus_infinity<W>();
 #pragma unroll
     for (int c = 0; c < kColumnsPerLane; ++c)
-      if (c * 32 + lane < width) out[c * 32 + lane] = narrow<T>(keys[r] > 0 ? acc[r][c] / sum[r] : W(0));
+      if (c * 32 + lane < width) out[c * 32 + lane] = narrow<T>(sees ? acc[r][c] / sum[r] : W(0));
     if (x.lse != nullptr && lane == 0)
-      x.lse[(b * e.T + t) * e.H + h] = keys[r] > 0 ? top[r] + log(sum[r]) : minus_infinity<W>();
+      x.lse[(b * e.T + t) * e.H + h] = sees ? top[r] + log(sum[r]) : minus_infinity<W>();
   }
 }
 
 Result<PreparedKernel> forward(const KernelSpec& spec, AttentionShape shape, bool cached) {
-  TSR_RETURN_IF_ERROR(check_head(shape.D));
+  TSR_RETURN_IF_ERROR(check_head(shape));
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     using W = Wide<T>;
     const int64_t blocks = shape.B * shape.H * ((shape.T + kAttentionTile - 1) / kAttentionTile);
     if (blocks >= kMostGrid) return Status(StatusCode::kUnsupported, format("{} blocks", blocks));
-    const size_t bytes = tile_bytes<W>(shape.D, 3);
+    const size_t bytes = tile_bytes<W>(shape, 2, 1);
     TSR_RETURN_IF_ERROR(allow_shared(attention_kernel<T>, bytes));
-    const bool has_lse = spec.output_count() == 2;
+    const bool has_lse = spec.output_count() == 2, has_segments = !cached && spec.input_count() == 5;
     PreparedKernel prepared = memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
           if (blocks <= 0) return;
-          const AttentionOperands<T> x{args.in<T>(0),  args.in<T>(1),
-                                       args.in<T>(2),  cached ? args.in<int32_t>(3) : nullptr,
-                                       args.out<T>(0), has_lse ? args.out<W>(1) : nullptr};
+          const AttentionOperands<T> x{args.in<T>(0),
+                                       args.in<T>(1),
+                                       args.in<T>(2),
+                                       cached ? args.in<int32_t>(3) : nullptr,
+                                       args.out<T>(0),
+                                       has_lse ? args.out<W>(1) : nullptr,
+                                       has_segments ? args.in<int32_t>(3) : nullptr,
+                                       has_segments ? args.in<int32_t>(4) : nullptr};
           attention_kernel<T>
               <<<static_cast<unsigned>(blocks), kAttentionThreads, bytes, args.stream>>>(shape, x);
         }));
@@ -140,23 +156,19 @@ struct Merge {
 
 }  // namespace
 
-// q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
+// q [B, T, H, D], k [B, S, KV, D], v [B, S, KV, V] (, q_segment [B, T], k_segment [B, S]) -> out [B, T, H, V],
+// lse [B, T, H]
 Result<PreparedKernel> prepare_attention(const KernelSpec& spec) {
-  AttentionShape shape = attention_shape(spec, 0, 1);
-  shape.causal = spec.i64("causal") == 1;
-  shape.t_index = FactorIndex(spec.factor('t'));
-  shape.s_index = FactorIndex(spec.factor('s'));
-  return forward(spec, shape, false);
+  return forward(spec, attention_shape_of_shard(spec, 0, 1, 2), false);
 }
 
-// q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]. `start` is untrusted.
+// q [B, T, H, D], k_cache [B, S, KV, D], v_cache [B, S, KV, V], start [B] -> out [B, T, H, V] (, lse [B, T, H]). `start`
+// is untrusted.
 Result<PreparedKernel> prepare_attention_cached(const KernelSpec& spec) {
-  AttentionShape shape = attention_shape(spec, 0, 1);
-  shape.t_index = FactorIndex(spec.factor('t'));
-  return forward(spec, shape, true);
+  return forward(spec, attention_shape(spec, 0, 1, 2), true);
 }
 
-// out_a [B, T, H, D], lse_a [B, T, H], out_b, lse_b -> out, lse
+// out_a [B, T, H, V], lse_a [B, T, H], out_b, lse_b -> out, lse
 Result<PreparedKernel> prepare_attention_merge(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);

@@ -9,14 +9,17 @@
 namespace tessera::cuda {
 
 struct AttentionShape {
-  int64_t B, T, H, S, KV, D;
-  double scale;
+  int64_t B, T, H, S, KV, D, V;  // V: width of values and results
+  double scale, softcap;         // softcap 0: none
+  int64_t window;                // 0: none
   bool causal;
   FactorIndex t_index, s_index;
 
   __host__ __device__ int64_t group() const { return KV > 0 ? H / KV : 1; }
   __device__ int64_t query(int64_t b, int64_t t, int64_t h) const { return ((b * T + t) * H + h) * D; }
   __device__ int64_t key(int64_t b, int64_t s, int64_t h) const { return ((b * S + s) * KV + h) * D; }
+  __device__ int64_t result(int64_t b, int64_t t, int64_t h) const { return ((b * T + t) * H + h) * V; }
+  __device__ int64_t value(int64_t b, int64_t s, int64_t h) const { return ((b * S + s) * KV + h) * V; }
   // Number of keys, the first ones, that a query sees.
   __device__ int64_t keys_of(int64_t t) const {
     if (!causal) return S;
@@ -31,6 +34,30 @@ struct AttentionShape {
     const int64_t keys = start[b] + t_index.to_global(t) + 1;
     return keys < 0 ? 0 : keys < S ? keys : S;
   }
+  // Of the same queries, with a window: the keys seen are those from first_of on, before end_of.
+  __device__ int64_t end_of(int64_t t, int64_t b, const int32_t* start) const {
+    if (causal || start != nullptr || window == 0 || t >= T) return keys_of(t, b, start);
+    return s_index.count_before(t_index.to_global(t) + window);
+  }
+  // Up to S; for t beyond T that of the last query.
+  __device__ int64_t first_of(int64_t t, int64_t b, const int32_t* start) const {
+    if (window == 0) return 0;
+    const int64_t position = t_index.to_global(t < T ? t : T - 1) - window + 1;
+    if (start == nullptr) return s_index.count_before(position);
+    const int64_t first = start[b] + position;
+    return first < 0 ? 0 : first < S ? first : S;
+  }
+  // A score after its scale, and its slope once it is capped.
+  template <class W>
+  __device__ W capped(W score) const {
+    const W cap = static_cast<W>(softcap);
+    return softcap > 0 ? cap * tanh(score / cap) : score;
+  }
+  template <class W>
+  __device__ W slope(W capped_score) const {
+    const W share = softcap > 0 ? capped_score / static_cast<W>(softcap) : W(0);
+    return W(1) - share * share;
+  }
 };
 
 template <class T>
@@ -38,15 +65,40 @@ struct AttentionOperands {
   const T *q, *k, *v;
   const int32_t* start;  // of cached attention; else null
   T* out;
-  Wide<T>* lse;  // null where nobody wants it
+  Wide<T>* lse;                         // null where nobody wants it
+  const int32_t *q_segment, *k_segment;  // [B, T], [B, S], or both null
 };
 
-inline AttentionShape attention_shape(const KernelSpec& spec, int q, int k) {
+// From operands number `q`, `k` and `v`, for kernels that do all that the op may ask for.
+inline AttentionShape attention_shape(const KernelSpec& spec, int q, int k, int v) {
   const auto query = spec.input_dims(q), key = spec.input_dims(k);
-  AttentionShape shape{query[0], query[1], query[2], key[1], key[2], query[3], 0, false, {}, {}};
+  AttentionShape shape{query[0], query[1], query[2], key[1], key[2], query[3], spec.input_dims(v)[3],
+                       0,        0,        0,        false,  {},     {}};
   const double given = spec.f64("scale");
   shape.scale = given != 0 ? given : 1 / std::sqrt(static_cast<double>(shape.D > 1 ? shape.D : 1));
+  shape.softcap = spec.f64("softcap");
+  shape.window = spec.i64("window");
+  shape.t_index = FactorIndex(spec.factor('t'));
   return shape;
+}
+// The same where keys have global positions, and not places in a cache.
+inline AttentionShape attention_shape_of_shard(const KernelSpec& spec, int q, int k, int v) {
+  AttentionShape shape = attention_shape(spec, q, k, v);
+  shape.causal = spec.i64("causal") == 1;
+  shape.s_index = FactorIndex(spec.factor('s'));
+  return shape;
+}
+
+// For kernels of `inputs` operands that know neither windows nor caps, nor values of another width than keys.
+inline Status check_plain(const KernelSpec& spec, const AttentionShape& shape, int inputs) {
+  const auto refuse = [](std::string_view what) {
+    return Status(StatusCode::kUnsupported, format("{}: the plain kernel has them", what));
+  };
+  if (shape.window > 0) return refuse("windows");
+  if (shape.softcap > 0) return refuse("capped scores");
+  if (shape.V != shape.D) return refuse("values of another width than keys");
+  if (spec.input_count() != inputs) return refuse("segments or the gradient of lse");
+  return {};
 }
 
 // Rows of a tile are one element apart modulo the banks, so that 32 lanes read 32 rows without conflict.
@@ -55,9 +107,10 @@ inline constexpr int kRowsPerWarp = kAttentionTile / kAttentionWarps;
 inline constexpr int kMostHead = 256, kColumnsPerLane = kMostHead / 32;
 inline constexpr int64_t kMostGrid = int64_t{1} << 31;
 
+// Of so many tiles of rows of D and of V elements.
 template <class W>
-inline size_t tile_bytes(int64_t D, int tiles) {
-  return static_cast<size_t>(tiles) * kAttentionTile * static_cast<size_t>(D + 1) * sizeof(W);
+inline size_t tile_bytes(const AttentionShape& shape, int of_keys, int of_values) {
+  return kAttentionTile * static_cast<size_t>(of_keys * (shape.D + 1) + of_values * (shape.V + 1)) * sizeof(W);
 }
 
 // tile[row] <- rows first..first+31 of a tensor whose rows are `stride` apart; 0 beyond `count`. Called by
@@ -99,9 +152,10 @@ Status allow_shared(KernelFunction kernel, size_t bytes) {
   return {};
 }
 
-inline Status check_head(int64_t D) {
-  if (D <= kMostHead) return {};
-  return Status(StatusCode::kUnsupported, format("heads of {} elements, at most {}", D, kMostHead));
+inline Status check_head(const AttentionShape& shape) {
+  const int64_t width = shape.D > shape.V ? shape.D : shape.V;
+  if (width <= kMostHead) return {};
+  return Status(StatusCode::kUnsupported, format("heads of {} elements, at most {}", width, kMostHead));
 }
 
 }  // namespace tessera::cuda

@@ -237,8 +237,9 @@ __global__ void __launch_bounds__(kMmaThreads)
 
 // q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]
 Result<PreparedKernel> prepare_attention_decode(const KernelSpec& spec) {
-  AttentionShape shape = attention_shape(spec, 0, 1);
-  shape.t_index = FactorIndex(spec.factor('t'));
+  const AttentionShape shape = attention_shape(spec, 0, 1, 2);
+  TSR_RETURN_IF_ERROR(check_plain(spec, shape, 4));
+  if (spec.output_count() == 2) return Status(StatusCode::kUnsupported, "lse: the plain kernel has it");
   return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<PreparedKernel> {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
@@ -253,7 +254,8 @@ Result<PreparedKernel> prepare_attention_decode(const KernelSpec& spec) {
     TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_attention_cached(spec));
     auto launch = [=](const LaunchArgs& args) {
       const AttentionOperands<T> x{args.in<T>(0),       args.in<T>(1),  args.in<T>(2),
-                                   args.in<int32_t>(3), args.out<T>(0), nullptr};
+                                   args.in<int32_t>(3), args.out<T>(0), nullptr,
+                                   nullptr,             nullptr};
       const DecodeParts parts(args.workspace, groups, chunks, queries, shape.D);
       if (groups * chunks > 0)
         launch_overlapping(decode_kernel<T, kD>,

@@ -178,6 +178,12 @@ Result<std::shared_ptr<AttentionDnn>> plan_attention(const Dnn& dnn, const DnnAt
 
 Result<PreparedKernel> prepare(const KernelSpec& spec, bool is_gradient, PrepareFn own, PrepareFn plain) {
   const auto query = spec.input_dims(is_gradient ? 1 : 0), key = spec.input_dims(is_gradient ? 2 : 1);
+  const auto refuse = [](std::string_view what) {
+    return Status(StatusCode::kUnsupported, format("{}: the plain kernel has them", what));
+  };
+  if (spec.i64("window") > 0 || spec.f64("softcap") > 0) return refuse("windows and capped scores");
+  if (spec.input_dims(is_gradient ? 3 : 2)[3] != query[3]) return refuse("values of another width than keys");
+  if (spec.input_count() != (is_gradient ? 6 : 3)) return refuse("segments or the gradient of lse");
   const DnnAttention shape{spec.input_dtype(0),     query[0],   query[1], query[2], key[1], key[2], query[3],
                            spec.i64("causal") == 1, is_gradient};
   if (shape.causal)

@@ -185,10 +185,8 @@ __global__ void __launch_bounds__(kMmaThreads)
 
 // dout, q [B, T, H, D], k, v [B, S, KV, D], out [B, T, H, D], lse [B, T, H] -> dq, dk, dv
 Result<PreparedKernel> prepare_attention_grad_mma(const KernelSpec& spec) {
-  AttentionShape shape = attention_shape(spec, 1, 2);
-  shape.causal = spec.i64("causal") == 1;
-  shape.t_index = FactorIndex(spec.factor('t'));
-  shape.s_index = FactorIndex(spec.factor('s'));
+  const AttentionShape shape = attention_shape_of_shard(spec, 1, 2, 3);
+  TSR_RETURN_IF_ERROR(check_plain(spec, shape, 6));
   return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<PreparedKernel> {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
@@ -201,7 +199,7 @@ Result<PreparedKernel> prepare_attention_grad_mma(const KernelSpec& spec) {
     TSR_ASSIGN_OR_RETURN(PreparedKernel other, prepare_attention_grad(spec));
     const int64_t queries = shape.B * shape.T * shape.H;
     auto launch = [=](const LaunchArgs& args) {
-      const AttentionGradOperands<T> x(args);
+      const AttentionGradOperands<T> x(args, 6);
       launch_rows(args.stream, queries, shape.D, AttentionDelta<T>{x, shape.D});
       if (query_blocks > 0)
         query_grad_mma_kernel<T, kD>

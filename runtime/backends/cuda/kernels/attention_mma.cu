@@ -116,6 +116,7 @@ __global__ void __launch_bounds__(kMmaThreads, kD <= 64 ? 2 : 1)
 // `plain` serves operands at addresses that are not aligned.
 Result<PreparedKernel> forward(const KernelSpec& spec, const AttentionShape& shape, bool cached,
                                PrepareFn plain) {
+  TSR_RETURN_IF_ERROR(check_plain(spec, shape, cached ? 4 : 3));
   return dispatch_mma(spec.input_dtype(0), shape, [&](auto zero, auto width) -> Result<PreparedKernel> {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
@@ -128,7 +129,8 @@ Result<PreparedKernel> forward(const KernelSpec& spec, const AttentionShape& sha
       if (blocks <= 0) return;
       const AttentionOperands<T> x{args.in<T>(0),  args.in<T>(1),
                                    args.in<T>(2),  cached ? args.in<int32_t>(3) : nullptr,
-                                   args.out<T>(0), has_lse ? args.out<float>(1) : nullptr};
+                                   args.out<T>(0), has_lse ? args.out<float>(1) : nullptr,
+                                   nullptr,        nullptr};
       attention_mma_kernel<T, kD>
           <<<static_cast<unsigned>(blocks), kMmaThreads, kForwardBytes<kD>, args.stream>>>(shape, x);
     };
@@ -145,18 +147,12 @@ Result<PreparedKernel> forward(const KernelSpec& spec, const AttentionShape& sha
 
 // q [B, T, H, D], k, v [B, S, KV, D] -> out [B, T, H, D], lse [B, T, H]
 Result<PreparedKernel> prepare_attention_mma(const KernelSpec& spec) {
-  AttentionShape shape = attention_shape(spec, 0, 1);
-  shape.causal = spec.i64("causal") == 1;
-  shape.t_index = FactorIndex(spec.factor('t'));
-  shape.s_index = FactorIndex(spec.factor('s'));
-  return forward(spec, shape, false, prepare_attention);
+  return forward(spec, attention_shape_of_shard(spec, 0, 1, 2), false, prepare_attention);
 }
 
 // q [B, T, H, D], k_cache, v_cache [B, S, KV, D], start [B] -> out [B, T, H, D]
 Result<PreparedKernel> prepare_attention_cached_mma(const KernelSpec& spec) {
-  AttentionShape shape = attention_shape(spec, 0, 1);
-  shape.t_index = FactorIndex(spec.factor('t'));
-  return forward(spec, shape, true, prepare_attention_cached);
+  return forward(spec, attention_shape(spec, 0, 1, 2), true, prepare_attention_cached);
 }
 
 }  // namespace tessera::cuda

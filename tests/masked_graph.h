@@ -1,0 +1,50 @@
+// Attention as model families bend it, in two blocks: windows, capped scores, values of another width than keys, packed
+// documents (or none of these); rope of a part of each head by scaled frequencies. C 16; keys of 6 elements, values of 4.
+#pragma once
+
+#include <string>
+
+#include "graph/models/layer_builder.h"
+
+namespace tessera::test {
+
+inline Result<Graph> masked_graph(int64_t V, bool packed) {
+  constexpr int64_t C = 16, D = 6, R = 4, W = 4, H = 4, KV = 2, F = 24;
+  LayerBuilder b;
+  const int64_t B = b.symbol("B"), T = b.symbol("T", 64);
+  const TensorId tokens = b.input("tokens", DType::kI32, {B, T});
+  const TensorId positions = b.input("positions", DType::kI32, {B, T});
+  const TensorId segments = packed ? b.input("segments", DType::kI32, {B, T}) : kNoTensor;
+  b.scope("embedding");
+  const TensorId table = b.parameter("token_embedding", {V, C});
+  const TensorId factors = b.parameter("rope_factors", {1, R / 2});
+  TensorId x = b.op("embedding", {table, tokens});
+  const TensorId angles =
+      b.op("rope_angles", {positions, factors}, {{"head_size", R}, {"magnitude", 1.2}, {"theta", 100.0}});
+  for (const int64_t layer : {0, 1}) {
+    const std::string block = "block." + std::to_string(layer);
+    b.scope(block + ".attention");
+    const auto heads = [&](const char* name, int64_t count, int64_t width) {
+      return b.split_heads(b.linear(x, block + name, C, count * width), width);
+    };
+    const TensorId q = b.op("rope_rotate", {heads(".attention.q", H, D), angles});
+    const TensorId k = b.op("rope_rotate", {heads(".attention.k", KV, D), angles});
+    const TensorId v = heads(".attention.v", KV, W);
+    const TensorId mixed =
+        layer == 0 ? b.op("attention", {q, k, v}, {{"window", int64_t{4}}, {"softcap", 0.7}})
+        : packed   ? b.op("attention", {q, k, v, segments, segments}, {{"window", int64_t{7}}})
+                   : b.op("attention", {q, k, v});
+    const TensorId y = b.op("add", {x, b.linear(b.merge_heads(mixed), block + ".attention.o", H * W, C)});
+    b.scope(block + ".ffn");
+    const TensorId wide =
+        b.op("swiglu", {b.linear(y, block + ".ffn.gate", C, F), b.linear(y, block + ".ffn.up", C, F)});
+    x = b.op("add", {y, b.linear(wide, block + ".ffn.down", F, C)});
+  }
+  b.scope("output");
+  b.output("logits", b.project(x, table));
+  TSR_ASSIGN_OR_RETURN(Graph graph, b.finish());
+  graph.set_trainable(factors, false);
+  return graph;
+}
+
+}  // namespace tessera::test
