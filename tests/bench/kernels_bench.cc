@@ -172,7 +172,8 @@ std::vector<Case> cases() {
   const Operand labels{{R}, 0, V, DType::kI32}, weights{{P}}, moment{{P}, 0, 0.1}, scalar{{}, 0.01, 0.01};
   const Attribute eps{"eps", 1e-5, "", false}, tanh{"approximate", 0, "tanh", false};
   const auto causal = Attribute{"causal", 1, "", true};
-  const auto scale = Attribute{"scale", 0, "", false};
+  const auto scale = Attribute{"scale", 0, "", false}, softcap = Attribute{"softcap", 0, "", false};
+  const auto window = Attribute{"window", 0, "", true};
   const auto heads = [](int64_t B, int64_t T, int64_t H) { return Operand{{B, T, H, 64}}; };
   return {
       {"add/512x768", "add", {hidden, hidden}, {hidden}, {}, {}, {}},
@@ -202,30 +203,30 @@ std::vector<Case> cases() {
        "attention",
        {heads(4, 128, 12), heads(4, 128, 12), heads(4, 128, 12)},
        {heads(4, 128, 12), Operand{{4, 128, 12}}},
-       {causal, scale},
-       {{'t', 128}},
+       {causal, scale, softcap, window},
+       {{'t', 128}, {'s', 128}},
        {}},
       {"attention/1x1024x12x64",
        "attention",
        {heads(1, 1024, 12), heads(1, 1024, 12), heads(1, 1024, 12)},
        {heads(1, 1024, 12), Operand{{1, 1024, 12}}},
-       {causal, scale},
-       {{'t', 1024}},
+       {causal, scale, softcap, window},
+       {{'t', 1024}, {'s', 1024}},
        {}},
       {"attention_grad/4x128x12x64",
        "attention_grad",
        {heads(4, 128, 12), heads(4, 128, 12), heads(4, 128, 12), heads(4, 128, 12), heads(4, 128, 12),
         Operand{{4, 128, 12}, 5, 6}},
        {heads(4, 128, 12), heads(4, 128, 12), heads(4, 128, 12)},
-       {causal, scale},
-       {{'t', 128}},
+       {causal, scale, softcap, window},
+       {{'t', 128}, {'s', 128}},
        {}},
       {"attention_cached/1x1x12x64, 1000 of 1024 keys",
        "attention_cached",
        {heads(1, 1, 12), heads(1, 1024, 12), heads(1, 1024, 12), Operand{{1}, 1000, 1000, DType::kI32}},
        {heads(1, 1, 12)},
-       {scale},
-       {{'t', 1}},
+       {scale, softcap, window},
+       {{'t', 1}, {'s', 1024}},
        {}},
       {"row_max/512x50257", "row_max", {logits}, {row}, {}, {}, {}},
       {"row_sum_exp/512x50257", "row_sum_exp", {logits, row}, {row}, {}, {}, {}},

@@ -99,7 +99,9 @@ class Check {
     for (const size_t i : inputs) in.push_back(operands_[i].abi());
     for (const size_t i : outputs) out.push_back(operands_[i].abi());
     const tsr_abi_attr attrs[] = {{"causal", 0, 0, n_.causal ? 1 : 0, 0, nullptr, nullptr},
-                                  {"scale", 1, 0, 0, scale_, nullptr, nullptr}};
+                                  {"scale", 1, 0, 0, scale_, nullptr, nullptr},
+                                  {"window", 0, 0, 0, 0, nullptr, nullptr},
+                                  {"softcap", 1, 0, 0, 0, nullptr, nullptr}};
     const tsr_abi_factor factors[] = {{'t', 1, n_.T, 1, {0, 0}, {n_.T, 0}},
                                       {'s', 1, n_.S, 1, {0, 0}, {n_.S, 0}}};
     const std::string name(op);
@@ -107,7 +109,7 @@ class Check {
     desc.struct_size = sizeof(desc);
     desc.op = name.c_str();
     desc.op_version = 1;
-    desc.attr_count = 2;
+    desc.attr_count = 4;
     desc.input_count = static_cast<int32_t>(in.size());
     desc.output_count = static_cast<int32_t>(out.size());
     desc.factor_count = 2;
