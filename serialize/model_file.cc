@@ -6,6 +6,7 @@
 #include "serialize/envelope.h"
 #include "serialize/flatbuffer_reader.h"
 #include "serialize/graph_file.h"
+#include "serialize/import/huggingface_folder.h"
 #include "serialize/model.h"
 #include "serialize/model_format.h"
 #include "serialize/opened_model.h"
@@ -121,7 +122,12 @@ Result<OpenedModel> open_tsr(std::shared_ptr<const ByteSource> source) {
 
 Result<OpenedModel> open_model(std::shared_ptr<const ByteSource> source) {
   TSR_ASSIGN_OR_RETURN(const ModelFormat format, model_format(*source));
-  return format == ModelFormat::kGguf ? open_gguf(std::move(source)) : open_tsr(std::move(source));
+  switch (format) {
+    case ModelFormat::kGguf: return open_gguf(std::move(source));
+    case ModelFormat::kSafetensors: return open_huggingface(source);
+    case ModelFormat::kTsr: break;
+  }
+  return open_tsr(std::move(source));
 }
 
 Result<Model> read_values(OpenedModel opened) {
@@ -148,9 +154,9 @@ Status verify_checksums(const std::string& path) {
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<const ByteSource> source, open_file(path));
   const Result<ModelFormat> format_of_file = model_format(*source);
   if (!format_of_file.ok()) return format_of_file.status().with_context(path);
-  if (*format_of_file == ModelFormat::kGguf)
+  if (*format_of_file != ModelFormat::kTsr)
     return Status(StatusCode::kUnsupported,
-                  format("{}: a GGUF file holds no checksums; import it to a .tsr file, which does", path));
+                  format("{}: such a file holds no checksums; import it to a .tsr file, which does", path));
   auto index = read_model_index(source, nullptr);
   if (!index.ok()) return index.status().with_context(path);
   std::vector<std::byte> buffer;

@@ -23,8 +23,8 @@ using namespace std::string_view_literals;
 constexpr std::array kSignatures = {
     Signature{kCheckpointMagic, "part of a checkpoint: `train --resume` takes its folder"},
     Signature{kPlanMagic, "a saved plan: option plan_file takes it"},
-    Signature{"PK\x03\x04"sv, "a zip archive, as PyTorch's .pt and .bin files are: export it to GGUF"},
-    Signature{"\x80\x02"sv, "a Python pickle, as old PyTorch files are: export it to GGUF"},
+    Signature{"PK\x03\x04"sv, "a zip archive, as PyTorch's .pt and .bin files are: save it as safetensors"},
+    Signature{"\x80\x02"sv, "a Python pickle, as old PyTorch files are: save it as safetensors"},
     Signature{"\x89HDF"sv, "an HDF5 file, as Keras writes: export it to GGUF"},
     Signature{"\x08"sv, "an ONNX file, perhaps: those are not read yet"},
     Signature{"lmgg"sv, "an old GGML file: convert it to GGUF"},
@@ -56,8 +56,6 @@ bool is_text(std::string_view head) {
 
 std::string_view looks_like(std::string_view head) {
   if (head.empty()) return "nothing: the file is empty";
-  if (is_safetensors(head))
-    return "a safetensors file: convert it to GGUF (llama.cpp's convert_hf_to_gguf.py)";
   for (const Signature& signature : kSignatures)
     if (head.starts_with(signature.bytes)) return signature.meaning;
   if (is_text(head)) return head[0] == '{' || head[0] == '[' ? "JSON" : "text";
@@ -71,9 +69,10 @@ Result<ModelFormat> model_format(const ByteSource& source) {
   if (!head.empty()) TSR_RETURN_IF_ERROR(source.read_at(0, std::as_writable_bytes(std::span(head))));
   if (head.starts_with(kModelMagic)) return ModelFormat::kTsr;
   if (head.starts_with("GGUF")) return ModelFormat::kGguf;
+  if (is_safetensors(head)) return ModelFormat::kSafetensors;
   return Status(StatusCode::kCorrupt,
-                format("no model that can be read: wanted a .tsr file (which begins with {}) or a GGUF file "
-                       "(with GGUF); this looks like {}",
+                format("no model that can be read: wanted a .tsr file (which begins with {}), a GGUF file "
+                       "(with GGUF) or a folder of safetensors; this looks like {}",
                        kModelMagic, looks_like(head)));
 }
 

@@ -7,9 +7,9 @@
 
 namespace tessera {
 
-enum class ModelFormat : uint8_t { kTsr, kGguf };
+enum class ModelFormat : uint8_t { kTsr, kGguf, kSafetensors };
 
-// kCorrupt for a file that begins as neither: "wanted a .tsr or GGUF file; this looks like text".
+// kCorrupt for a file that begins as neither: "wanted a .tsr, GGUF or safetensors file; this looks like text".
 Result<ModelFormat> model_format(const ByteSource& source);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "serialize/model.h"
@@ -16,8 +17,12 @@ struct OpenedModel {
   std::vector<TensorSource> parameters;  // its values; names of the graph's parameters, each at most once
 };
 
-// A .tsr or GGUF file, told by its first bytes. Checks structure and offsets of an untrusted file. A part of a
-// split GGUF model opens all parts, which are in its folder: model.source then reads them all.
+// The file by which a model is opened: `path` itself, or one of the safetensors files of a Hugging Face folder. Errors
+// name the path.
+Result<std::shared_ptr<const ByteSource>> open_model_file(const std::string& path);
+// A .tsr, GGUF or safetensors file, told by its first bytes. Checks structure and offsets of an untrusted file. A part
+// of a split model opens all parts, and a safetensors file the configuration, which are in its folder: model.source
+// then reads them all.
 Result<OpenedModel> open_model(std::shared_ptr<const ByteSource> source);
 Result<OpenedModel> open_tsr(std::shared_ptr<const ByteSource> source);
 Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source);

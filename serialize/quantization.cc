@@ -8,8 +8,8 @@
 #include "graph/base/blocks/block_codec.h"
 #include "graph/base/text.h"
 #include "graph/base/thread.h"
+#include "graph/models/model_family.h"
 #include "graph/transform/weight_storage.h"
-#include "serialize/import/gguf_names.h"
 
 namespace tessera {
 namespace {
@@ -171,7 +171,7 @@ Result<Quantization> Quantization::create(const Model& model, const Quantization
 Status Quantization::find_importance(const Model& model, const ImportanceMatrix& importance) {
   const std::string family = family_of(model);
   for (const auto& [parameter, choice] : choices_) {
-    const std::optional<GgufName> name = gguf_name(family, parameter);
+    const std::optional<ForeignName> name = gguf_name(family, parameter);
     const std::span<const float> values = name ? importance.find(name->tensor) : importance.find(parameter);
     if (values.empty()) continue;
     const Shape& shape = graph_.type(*graph_.find_tensor(parameter)).shape;

@@ -7,9 +7,9 @@
 #include "graph/base/blocks/fitting_type.h"
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
+#include "graph/models/model_family.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/weight_storage.h"
-#include "serialize/import/gguf_names.h"
 
 namespace tessera {
 namespace {
@@ -136,7 +136,7 @@ int64_t layer_of(std::string_view parameter) {
 
 WeightRole role_of(std::string_view family, std::string_view parameter) {
   if (is_adapter_name(parameter)) return kKept;
-  const std::optional<GgufName> name = gguf_name(family, parameter);
+  const std::optional<ForeignName> name = gguf_name(family, parameter);
   if (!name) return kOther;
   const std::string_view theirs =
       std::string_view(name->tensor)

@@ -46,7 +46,7 @@ Result<std::unique_ptr<Conversion>> Conversion::create(const std::string& in, co
   const SaveOptions save{.compress = reader.flag("compress", false)};
   const bool verify = reader.flag("verify", false);
   TSR_ASSIGN_OR_RETURN(auto settings, read_quantization_settings(reader));
-  TSR_ASSIGN_OR_RETURN(auto source, open_file(in));
+  TSR_ASSIGN_OR_RETURN(auto source, open_model_file(in));
   TSR_RETURN_IF_ERROR(check_not_read(*source, out));
   TSR_RETURN_IF_ERROR(AtomicFile::check(out));
   return std::unique_ptr<Conversion>(

@@ -7,8 +7,8 @@
 #include "capi/engine/scorer.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
+#include "graph/models/model_family.h"
 #include "serialize/atomic_file.h"
-#include "serialize/import/gguf_names.h"
 #include "serialize/json.h"
 
 namespace tessera {
@@ -129,7 +129,7 @@ Status ImportanceCollector::add_results() {
     for (const std::string& weight : outputs_[i].weights) {
       const auto name = gguf_name(family_, weight);
       // Parts of one tensor of the file read the same input.
-      if (name && name->part > 0) continue;
+      if (name && !name->parts[0].empty() && name->parts[0] != weight) continue;
       std::vector<double>& all = sums_.squares[name ? name->tensor : weight];
       all.resize(columns);
       for (size_t row = 0; row < static_cast<size_t>(rows); ++row)

@@ -49,9 +49,9 @@ Status Loading::step() {
 
 Status Loading::open() {
   TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
-  if (verify_ && opened.model.origin.format == "gguf")
+  if (verify_ && opened.model.origin.format != "tsr")
     return Status(StatusCode::kUnsupported,
-                  "a GGUF file holds no checksums; import it to a .tsr file, which does");
+                  "files of other projects hold no checksums; import them to a .tsr file, which does");
   for (const TensorSource& parameter : opened.parameters)
     if (verify_ || parameter.in_place.data.empty()) all_bytes_ += bytes(parameter.type);
   opened_ = std::move(opened);

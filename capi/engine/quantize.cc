@@ -7,6 +7,7 @@
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "serialize/model_writer.h"
+#include "serialize/opened_model.h"
 
 namespace tessera {
 namespace {
@@ -23,7 +24,7 @@ Result<std::optional<DType>> read_type(OptionReader& reader, std::string_view ke
 
 Result<std::shared_ptr<const ImportanceMatrix>> read_importance(const std::string& path) {
   if (path.empty()) return std::shared_ptr<const ImportanceMatrix>();
-  TSR_ASSIGN_OR_RETURN(auto source, open_file(path));
+  TSR_ASSIGN_OR_RETURN(auto source, open_model_file(path));
   Result<ImportanceMatrix> matrix = ImportanceMatrix::read(std::move(source));
   if (!matrix.ok()) return matrix.status().with_context(path);
   return std::shared_ptr<const ImportanceMatrix>(

@@ -90,4 +90,29 @@ Result<Graph> build_encoder(const ModelConfig& config) {
   return b.finish();
 }
 
+namespace {
+constexpr NameRule kGguf[] = {{"token_embedding", "token_embd.weight"},
+                              {"position_embedding", "position_embd.weight"},
+                              {"embedding_norm.weight", "token_embd_norm.weight"},
+                              {"embedding_norm.bias", "token_embd_norm.bias"},
+                              {"output.weight", "output.weight"},
+                              {"block.#.q.weight", "blk.#.attn_q.weight"},
+                              {"block.#.q.bias", "blk.#.attn_q.bias"},
+                              {"block.#.k.weight", "blk.#.attn_k.weight"},
+                              {"block.#.k.bias", "blk.#.attn_k.bias"},
+                              {"block.#.v.weight", "blk.#.attn_v.weight"},
+                              {"block.#.v.bias", "blk.#.attn_v.bias"},
+                              {"block.#.o.weight", "blk.#.attn_output.weight"},
+                              {"block.#.o.bias", "blk.#.attn_output.bias"},
+                              {"block.#.norm1.weight", "blk.#.attn_output_norm.weight"},
+                              {"block.#.norm1.bias", "blk.#.attn_output_norm.bias"},
+                              {"block.#.fc.weight", "blk.#.ffn_up.weight"},
+                              {"block.#.fc.bias", "blk.#.ffn_up.bias"},
+                              {"block.#.proj.weight", "blk.#.ffn_down.weight"},
+                              {"block.#.proj.bias", "blk.#.ffn_down.bias"},
+                              {"block.#.norm2.weight", "blk.#.layer_output_norm.weight"},
+                              {"block.#.norm2.bias", "blk.#.layer_output_norm.bias"}};
+}  // namespace
+constexpr std::span<const NameRule> kEncoderGgufNames = kGguf;
+
 }  // namespace tessera

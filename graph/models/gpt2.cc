@@ -106,4 +106,54 @@ Result<Graph> build_gpt2(const ModelConfig& config) {
   return b.finish();
 }
 
+namespace {
+constexpr NameRule kGguf[] = {{"token_embedding", "token_embd.weight"},
+                              {"position_embedding", "position_embd.weight"},
+                              {"final_norm.weight", "output_norm.weight"},
+                              {"final_norm.bias", "output_norm.bias"},
+                              {"output", "output.weight"},
+                              {"block.#.norm1.weight", "blk.#.attn_norm.weight"},
+                              {"block.#.norm1.bias", "blk.#.attn_norm.bias"},
+                              {"block.#.q.weight", "blk.#.attn_qkv.weight"},
+                              {"block.#.k.weight", "blk.#.attn_qkv.weight"},
+                              {"block.#.v.weight", "blk.#.attn_qkv.weight"},
+                              {"block.#.q.bias", "blk.#.attn_qkv.bias"},
+                              {"block.#.k.bias", "blk.#.attn_qkv.bias"},
+                              {"block.#.v.bias", "blk.#.attn_qkv.bias"},
+                              {"block.#.o.weight", "blk.#.attn_output.weight"},
+                              {"block.#.o.bias", "blk.#.attn_output.bias"},
+                              {"block.#.norm2.weight", "blk.#.ffn_norm.weight"},
+                              {"block.#.norm2.bias", "blk.#.ffn_norm.bias"},
+                              {"block.#.fc.weight", "blk.#.ffn_up.weight"},
+                              {"block.#.fc.bias", "blk.#.ffn_up.bias"},
+                              {"block.#.proj.weight", "blk.#.ffn_down.weight"},
+                              {"block.#.proj.bias", "blk.#.ffn_down.bias"}};
+
+// Its Conv1D layers hold their weights [in, out].
+constexpr NameRule kHuggingface[] = {
+    {"token_embedding", "wte.weight"},
+    {"position_embedding", "wpe.weight"},
+    {"final_norm.weight", "ln_f.weight"},
+    {"final_norm.bias", "ln_f.bias"},
+    {"output", "lm_head.weight"},
+    {"block.#.norm1.weight", "h.#.ln_1.weight"},
+    {"block.#.norm1.bias", "h.#.ln_1.bias"},
+    {"block.#.q.weight", "h.#.attn.c_attn.weight", ValueChange::kTransposed},
+    {"block.#.k.weight", "h.#.attn.c_attn.weight", ValueChange::kTransposed},
+    {"block.#.v.weight", "h.#.attn.c_attn.weight", ValueChange::kTransposed},
+    {"block.#.q.bias", "h.#.attn.c_attn.bias"},
+    {"block.#.k.bias", "h.#.attn.c_attn.bias"},
+    {"block.#.v.bias", "h.#.attn.c_attn.bias"},
+    {"block.#.o.weight", "h.#.attn.c_proj.weight", ValueChange::kTransposed},
+    {"block.#.o.bias", "h.#.attn.c_proj.bias"},
+    {"block.#.norm2.weight", "h.#.ln_2.weight"},
+    {"block.#.norm2.bias", "h.#.ln_2.bias"},
+    {"block.#.fc.weight", "h.#.mlp.c_fc.weight", ValueChange::kTransposed},
+    {"block.#.fc.bias", "h.#.mlp.c_fc.bias"},
+    {"block.#.proj.weight", "h.#.mlp.c_proj.weight", ValueChange::kTransposed},
+    {"block.#.proj.bias", "h.#.mlp.c_proj.bias"},
+};
+}  // namespace
+constexpr std::span<const NameRule> kGpt2GgufNames = kGguf, kGpt2HuggingfaceNames = kHuggingface;
+
 }  // namespace tessera

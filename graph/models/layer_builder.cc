@@ -25,6 +25,12 @@ TensorId LayerBuilder::parameter(std::string name, std::initializer_list<int64_t
   return id.ok() ? *id : kNoTensor;
 }
 
+TensorId LayerBuilder::constant(std::string name, std::initializer_list<int64_t> shape) {
+  const TensorId id = parameter(std::move(name), shape);
+  if (id != kNoTensor) graph_.set_trainable(id, false);
+  return id;
+}
+
 TensorId LayerBuilder::op(std::string_view name, std::initializer_list<TensorId> inputs,
                           std::vector<Attr> attrs) {
   const std::vector<TensorId> outputs = op_all(name, inputs, std::move(attrs));
@@ -45,6 +51,12 @@ TensorId LayerBuilder::project(TensorId x, TensorId weight) {
 
 TensorId LayerBuilder::linear(TensorId x, std::string weight, int64_t k, int64_t n) {
   return project(x, parameter(std::move(weight), {n, k}));
+}
+
+TensorId LayerBuilder::linear(TensorId x, const std::string& weight, int64_t k, int64_t n, bool bias) {
+  if (!bias) return linear(x, weight, k, n);
+  const TensorId w = parameter(weight, {n, k}), added = parameter(weight + ".bias", {n});
+  return op("matmul", {x, w, added}, {{"trans_w", int64_t{1}}});
 }
 
 TensorId LayerBuilder::linear_with_bias(TensorId x, const std::string& name, int64_t k, int64_t n) {
@@ -106,6 +118,18 @@ bool ConfigReader::flag(std::string_view name, bool otherwise) {
   return at == config_.flags.end() ? otherwise : at->second;
 }
 
+std::vector<int64_t> ConfigReader::list(std::string_view name, int64_t count, int64_t least) {
+  known_.emplace_back(name);
+  const auto at = config_.lists.find(std::string(name));
+  if (at == config_.lists.end()) return {};
+  check(static_cast<int64_t>(at->second.size()) == count,
+        format("{} has {} numbers, wanted one for each of {} layers", name, at->second.size(), count));
+  for (const int64_t item : at->second)
+    check(item >= least && item < kLargestSize,
+          format("{} has {}, wanted {} to {}", name, item, least, kLargestSize - 1));
+  return at->second;
+}
+
 bool ConfigReader::done() {
   const auto check_known = [&](const std::string& name) {
     check(std::ranges::find(known_, name) != known_.end(),
@@ -114,6 +138,7 @@ bool ConfigReader::done() {
   for (const auto& [name, value] : config_.sizes) check_known(name);
   for (const auto& [name, value] : config_.reals) check_known(name);
   for (const auto& [name, value] : config_.flags) check_known(name);
+  for (const auto& [name, value] : config_.lists) check_known(name);
   return ok_;
 }
 

@@ -21,6 +21,7 @@ class LayerBuilder {
 
   TensorId input(std::string name, DType dtype, std::initializer_list<int64_t> shape);
   TensorId parameter(std::string name, std::initializer_list<int64_t> shape);
+  TensorId constant(std::string name, std::initializer_list<int64_t> shape);  // a parameter that never trains
 
   // The first result of a node; further results (statistics kept for the backward pass) stay in the graph.
   TensorId op(std::string_view name, std::initializer_list<TensorId> inputs, std::vector<Attr> attrs = {});
@@ -31,6 +32,8 @@ class LayerBuilder {
 
   // x [..., K] -> [..., N] by a weight stored [N, K], as Hugging Face and GGUF hold it.
   TensorId linear(TensorId x, std::string weight, int64_t k, int64_t n);
+  // The same with "<weight>.bias" added, where `bias`.
+  TensorId linear(TensorId x, const std::string& weight, int64_t k, int64_t n, bool bias);
   // The same with "<name>.weight" and "<name>.bias".
   TensorId linear_with_bias(TensorId x, const std::string& name, int64_t k, int64_t n);
   TensorId project(TensorId x, TensorId weight);  // by an existing weight (a tied head)
@@ -57,6 +60,8 @@ class ConfigReader {
   int64_t size(std::string_view name, int64_t otherwise);
   double real(std::string_view name, double otherwise);
   bool flag(std::string_view name, bool otherwise);
+  // A number of at least `least` for each of `count` layers; empty where it is not given.
+  std::vector<int64_t> list(std::string_view name, int64_t count, int64_t least);
   void check(bool holds, std::string message);
   // Call after reading, before layers are built; false after an error.
   bool done();

@@ -5,30 +5,59 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "graph/models/decoder.h"
 #include "graph/models/families.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr ModelFamily kFamilies[] = {
-    {"encoder", "encoder:L=12,C=768,H=12,V=30522,T=512", build_encoder},
-    {"gpt2", "gpt2:L=12,C=768,H=12,V=50257,T=1024", build_gpt2},
-    {"llama", "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048", build_llama},
+const ForeignNames kLlamaHuggingface(kDecoderHuggingfaceNames), kLlamaGguf(kDecoderGgufNames);
+const ForeignNames kGemmaHuggingface(kGemmaNames, kDecoderHuggingfaceNames);
+
+const ModelFamily kFamilies[] = {
+    {"encoder", "encoder:L=12,C=768,H=12,V=30522,T=512", build_encoder, {}, {kEncoderGgufNames}},
+    {"gemma2", "gemma2:L=26,C=2304,H=8,KV=4,D=256,F=9216,V=256000,T=8192,window=4096,tied,rope_half",
+     build_gemma2, kGemmaHuggingface, kLlamaGguf},
+    {"gemma3", "gemma3:L=26,C=1152,H=4,KV=1,D=256,F=6912,V=262144,T=32768,window=512,tied,rope_half",
+     build_gemma3, kGemmaHuggingface, kLlamaGguf},
+    {"gpt2", "gpt2:L=12,C=768,H=12,V=50257,T=1024", build_gpt2, {kGpt2HuggingfaceNames}, {kGpt2GgufNames}},
+    {"llama", "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048", build_llama, kLlamaHuggingface,
+     kLlamaGguf},
     {"mlp", "mlp:L=2,C=784,F=256,V=10", build_mlp},
-    {"moe", "moe:L=32,C=4096,H=32,KV=8,F=14336,E=8,K=2,V=32000,T=4096", build_moe},
+    {"moe",
+     "moe:L=32,C=4096,H=32,KV=8,F=14336,E=8,K=2,V=32000,T=4096",
+     build_moe,
+     {kMixtralNames, kDecoderHuggingfaceNames},
+     kLlamaGguf},
+    {"phi3",
+     "phi3:L=32,C=3072,H=32,F=8192,V=32064,T=4096,rope_half",
+     build_phi3,
+     {kPhi3HuggingfaceNames, kDecoderHuggingfaceNames},
+     {kPhi3GgufNames, kDecoderGgufNames}},
+    {"qwen2", "qwen2:L=24,C=896,H=14,KV=2,F=4864,V=151936,T=32768,tied,rope_half", build_qwen2,
+     kLlamaHuggingface, kLlamaGguf},
+    {"qwen3", "qwen3:L=28,C=1024,H=16,KV=8,D=128,F=3072,V=151936,T=40960,tied,rope_half", build_qwen3,
+     kLlamaHuggingface, kLlamaGguf},
+    {"qwen3moe", "qwen3moe:L=48,C=2048,H=32,KV=4,D=128,F=768,E=128,K=8,V=151936,T=40960,rope_half",
+     build_qwen3moe, kLlamaHuggingface, kLlamaGguf},
+    {"smollm3", "smollm3:L=36,C=2048,H=16,KV=4,F=11008,V=128256,T=65536,tied", build_smollm3,
+     kLlamaHuggingface, kLlamaGguf},
 };
 
 Status unknown_family(std::string_view name) {
   std::vector<std::string> names;
   for (const ModelFamily& family : kFamilies) names.emplace_back(family.name);
   return Status(StatusCode::kNotFound, format("model family '{}' is not known; known: {}; an example: {}",
-                                              name, join(names, ", "), kFamilies[2].example));
+                                              name, join(names, ", "), find_model_family("llama")->example));
 }
 
 // Keys of a shorthand that are not sizes (sizes are all capitals).
-constexpr std::string_view kReals[] = {"aux", "capacity", "dropout", "norm_eps", "rope_theta", "z"};
-constexpr std::string_view kFlags[] = {"tied", "rope_half"};
+constexpr std::string_view kReals[] = {
+    "attention_scale", "aux",     "capacity",     "dropout", "logit_softcap", "norm_eps", "rope_magnitude",
+    "rope_theta",      "softcap", "window_theta", "z"};
+constexpr std::string_view kFlags[] = {"mlp_bias", "normalize", "o_bias", "qkv_bias", "rope_half", "tied"};
+constexpr std::string_view kLists[] = {"rope_layers", "windows"};
 
 // Far more than any model has; a graph of them takes seconds.
 constexpr int64_t kMostBlocks = 4096;
@@ -40,6 +69,11 @@ std::span<const ModelFamily> all_model_families() { return kFamilies; }
 const ModelFamily* find_model_family(std::string_view name) {
   const auto at = std::ranges::find(kFamilies, name, &ModelFamily::name);
   return at == std::end(kFamilies) ? nullptr : &*at;
+}
+
+std::optional<ForeignName> gguf_name(std::string_view family, std::string_view parameter) {
+  const ModelFamily* const found = find_model_family(family);
+  return found == nullptr ? std::nullopt : found->gguf.find(parameter);
 }
 
 Result<ModelConfig> parse_shorthand(std::string_view text) {
@@ -59,7 +93,8 @@ Result<ModelConfig> parse_shorthand(std::string_view text) {
       return Status(StatusCode::kInvalidArgument, format("model '{}': found '{}', wanted {}; an example: {}",
                                                          text, trim(part), wanted, family->example));
     };
-    if (config.sizes.contains(key) || config.reals.contains(key) || config.flags.contains(key))
+    if (config.sizes.contains(key) || config.reals.contains(key) || config.flags.contains(key) ||
+        config.lists.contains(key))
       return wrong("each name once");
     if (std::ranges::find(kReals, key) != std::end(kReals)) {
       const auto real = parse_f64(value);
@@ -68,6 +103,13 @@ Result<ModelConfig> parse_shorthand(std::string_view text) {
     } else if (std::ranges::find(kFlags, key) != std::end(kFlags)) {
       if (equals != std::string::npos && value != "0" && value != "1") return wrong("0 or 1");
       config.flags[key] = value != "0";
+    } else if (std::ranges::find(kLists, key) != std::end(kLists)) {
+      std::vector<int64_t>& list = config.lists[key];
+      for (const std::string& item : split(value, '|')) {
+        const auto number = parse_i64(item);
+        if (!number) return wrong("numbers with | between them, one for each layer");
+        list.push_back(*number);
+      }
     } else {
       const auto size = parse_i64(value);
       if (key.empty() || !size) return wrong("NAME=COUNT");
@@ -82,6 +124,11 @@ std::string to_text(const ModelConfig& config) {
   for (const auto& [name, size] : config.sizes) parts.push_back(format("{}={}", name, size));
   for (const auto& [name, real] : config.reals) parts.push_back(format("{}={}", name, real));
   for (const auto& [name, flag] : config.flags) parts.push_back(format("{}={}", name, flag ? 1 : 0));
+  for (const auto& [name, list] : config.lists) {
+    std::vector<std::string> items;
+    for (const int64_t item : list) items.push_back(to_text(item));
+    parts.push_back(format("{}={}", name, join(items, "|")));
+  }
   return config.family + (parts.empty() ? "" : ":") + join(parts, ",");
 }
 
@@ -118,6 +165,7 @@ Initializer initializer_for(const Graph& graph, TensorId parameter, int64_t bloc
   const Tensor& tensor = graph.tensor(parameter);
   std::string_view name = tensor.name;
   if (name.ends_with(".bias")) return {Initializer::Kind::kZeros, 0};
+  if (name == "rope_factors") return {Initializer::Kind::kOnes, 0};  // frequencies as they are
   if (name.ends_with(".weight")) name.remove_suffix(7);
   const std::string_view leaf = name.substr(name.rfind('.') + 1);  // npos + 1 is 0
   if (tensor.type.shape.rank() < 2)

@@ -4,12 +4,15 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "graph/base/result.h"
 #include "graph/graph.h"
+#include "graph/models/foreign_names.h"
 
 namespace tessera {
 
@@ -21,6 +24,7 @@ struct ModelConfig {
   std::map<std::string, int64_t> sizes;  // "L" -> 12
   std::map<std::string, double> reals;   // "norm_eps", "rope_theta", "dropout", "capacity"
   std::map<std::string, bool> flags;     // "tied" (output projection = embedding)
+  std::map<std::string, std::vector<int64_t>> lists;  // a number for each layer: "windows" -> {0, 4096, 0}
 };
 
 struct ModelFamily {
@@ -30,10 +34,15 @@ struct ModelFamily {
   // docs/models.md. Output "aux_loss" f32[] where the family has a loss of its own, which add_token_loss
   // adds.
   Result<Graph> (*build)(const ModelConfig& config);
+  // Its tensors in others' files; empty where there are none. Earlier tables count before later ones.
+  ForeignNames huggingface = {}, gguf = {};
 };
 
 const ModelFamily* find_model_family(std::string_view name);
 std::span<const ModelFamily> all_model_families();
+// What a parameter of the family is called in GGUF files, and in files about them (importance matrices). nullopt for
+// what such files do not have: another family, or a parameter that only ours has.
+std::optional<ForeignName> gguf_name(std::string_view family, std::string_view parameter);
 
 Result<ModelConfig> parse_shorthand(std::string_view text);  // "gpt2:L=12,C=768,H=12,V=50257,T=1024"
 std::string to_text(const ModelConfig& config);               // a shorthand, which parses to the same

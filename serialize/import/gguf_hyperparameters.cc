@@ -27,10 +27,8 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"attention.clamp_kqv", 0, 0},
     {"attention.max_alibi_bias", 0, 0},
     {"expert_weights_scale", 1, 0},
-    // Whatever the type of scaling is, and without one too: the format's reference reader multiplies by it.
-    {"rope.scaling.attn_factor", 1, 1},
     {"rope.scaling.yarn_attn_factor", 1, -1},
-    {"rope.scaling.yarn_ext_factor", 0, -1},
+    {"rope.scaling.yarn_ext_factor", 1, -1},
     {"rope.scaling.yarn_log_multiplier", 0, 0},
 };
 
@@ -38,31 +36,82 @@ class HyperparameterReader {
  public:
   HyperparameterReader(const GgufFile& file, std::string_view architecture)
       : file_(file), prefix_(std::string(architecture) + ".") {
-    config.family = architecture;
+    config().family = architecture;
   }
 
+  using Read = Status (HyperparameterReader::*)();
+
   Status read_llama() {
-    TSR_RETURN_IF_ERROR(read_common());
-    int64_t& head_size = config.sizes["D"];
-    TSR_ASSIGN_OR_RETURN(head_size, integer("attention.key_length", C() / H()));
-    TSR_ASSIGN_OR_RETURN(config.sizes["KV"], layer_integer("attention.head_count_kv", H()));
-    TSR_ASSIGN_OR_RETURN(config.reals["norm_eps"], file_.real(prefix_ + "attention.layer_norm_rms_epsilon"));
-    TSR_ASSIGN_OR_RETURN(config.reals["rope_theta"], real("rope.freq_base", 10000.0));
-    TSR_ASSIGN_OR_RETURN(const int64_t value_size, integer("attention.value_length", head_size));
-    TSR_ASSIGN_OR_RETURN(const int64_t rotated, integer("rope.dimension_count", head_size));
-    if (rotated != head_size || value_size != head_size)
-      return unsupported(format("heads of {} with {} rotated and values of {}; all three must be equal",
-                                head_size, rotated, value_size));
-    TSR_RETURN_IF_ERROR(check_rope_scaling());
+    TSR_RETURN_IF_ERROR(read_decoder(false));
+    TSR_RETURN_IF_ERROR(read_rope_scaling());
+    found.may_have_biases = config().family == "llama";
     // Attention to the last `window` tokens alone is what all of a context that is no longer gives.
     TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", T()));
     if (window > 0) T() = std::min(T(), window);
-    return check_attention_scale(head_size);
+    return read_attention_scale();
+  }
+
+  Status read_qwen2() {
+    TSR_RETURN_IF_ERROR(read_decoder(true));
+    TSR_RETURN_IF_ERROR(read_rope_scaling());
+    return read_attention_scale();
+  }
+
+  Status read_qwen3() {
+    TSR_RETURN_IF_ERROR(read_decoder(true));
+    TSR_RETURN_IF_ERROR(read_rope_scaling());
+    return read_attention_scale();
+  }
+
+  Status read_gemma2() {
+    TSR_RETURN_IF_ERROR(read_decoder(true));
+    TSR_RETURN_IF_ERROR(read_rope_scaling());
+    TSR_ASSIGN_OR_RETURN(config().reals["softcap"], real("attn_logit_softcapping", 50));
+    TSR_ASSIGN_OR_RETURN(config().reals["logit_softcap"], real("final_logit_softcapping", 30));
+    constexpr int64_t kLayersOf27B = 46;
+    read_gemma_scale(kLayersOf27B);
+    return read_windows(4096, 2);
+  }
+
+  Status read_gemma3() {
+    TSR_RETURN_IF_ERROR(read_decoder(true));
+    TSR_RETURN_IF_ERROR(read_rope_scaling());
+    TSR_ASSIGN_OR_RETURN(config().reals["window_theta"], real("rope.freq_base_swa", 10000));
+    TSR_ASSIGN_OR_RETURN(config().reals["logit_softcap"], real("final_logit_softcapping", 0));
+    constexpr int64_t kLayersOf27B = 62;
+    read_gemma_scale(kLayersOf27B);
+    return read_windows(0, 6);
+  }
+
+  Status read_phi3() {
+    TSR_RETURN_IF_ERROR(read_decoder(true));
+    TSR_ASSIGN_OR_RETURN(found.original_context, integer("rope.scaling.original_context_length", T()));
+    TSR_ASSIGN_OR_RETURN(found.attention_factor, real("rope.scaling.attn_factor", 1));
+    if (found.original_context < 1 || !(found.attention_factor > 0))
+      return Status(
+          StatusCode::kCorrupt,
+          format("{}rope.scaling has an original context of {} and a factor {}, wanted positive ones",
+                 prefix_, found.original_context, found.attention_factor));
+    TSR_ASSIGN_OR_RETURN(const std::string type, file_.text(prefix_ + "rope.scaling.type", "none"));
+    if (type != "none" && type != "longrope")
+      return unsupported(format("{}rope.scaling.type is '{}'; known: none, longrope", prefix_, type));
+    TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", 0));
+    if (window > 0 && window < T()) config().sizes["window"] = window;
+    return read_attention_scale();
+  }
+
+  Status read_smollm3() {
+    TSR_RETURN_IF_ERROR(read_decoder(false));
+    TSR_RETURN_IF_ERROR(read_rope_scaling());
+    constexpr int64_t kRopeInterval = 4;  // every fourth layer does not rotate
+    std::vector<int64_t>& turned = config().lists["rope_layers"];
+    for (int64_t i = 0; i < config().sizes["L"]; ++i) turned.push_back((i + 1) % kRopeInterval != 0);
+    return read_attention_scale();
   }
 
   Status read_gpt2() {
     TSR_RETURN_IF_ERROR(read_common());
-    TSR_ASSIGN_OR_RETURN(config.reals["norm_eps"], file_.real(prefix_ + "attention.layer_norm_epsilon"));
+    TSR_ASSIGN_OR_RETURN(config().reals["norm_eps"], file_.real(prefix_ + "attention.layer_norm_epsilon"));
     TSR_ASSIGN_OR_RETURN(const int64_t key_value_heads, layer_integer("attention.head_count_kv", H()));
     TSR_ASSIGN_OR_RETURN(const int64_t head_size, integer("attention.key_length", C() / H()));
     TSR_ASSIGN_OR_RETURN(const int64_t value_size, integer("attention.value_length", head_size));
@@ -73,12 +122,14 @@ class HyperparameterReader {
     return check_attention_scale(head_size);
   }
 
-  ModelConfig config;
+  GgufHyperparameters found;
 
  private:
-  int64_t& C() { return config.sizes["C"]; }
-  int64_t& H() { return config.sizes["H"]; }
-  int64_t& T() { return config.sizes["T"]; }
+  ModelConfig& config() { return found.config; }
+  const ModelConfig& config() const { return found.config; }
+  int64_t& C() { return config().sizes["C"]; }
+  int64_t& H() { return config().sizes["H"]; }
+  int64_t& T() { return config().sizes["T"]; }
 
   Result<int64_t> integer(std::string_view key, int64_t fallback) const {
     return file_.integer(prefix_ + std::string(key), fallback);
@@ -92,7 +143,7 @@ class HyperparameterReader {
     const std::string name = prefix_ + std::string(key);
     if (!file_.has_array(name)) return file_.integer(name, fallback);
     TSR_ASSIGN_OR_RETURN(const std::vector<int64_t> values, file_.integers(name));
-    const int64_t layers = config.sizes.at("L");
+    const int64_t layers = config().sizes.at("L");
     if (static_cast<int64_t>(values.size()) != layers)
       return Status(StatusCode::kCorrupt, format("{} has {} values, the model has {} layers", name,
                                                  values.size(), layers));
@@ -110,10 +161,10 @@ class HyperparameterReader {
     if (layers < 1 || layers > kMaxLayers)
       return Status(layers < 1 ? StatusCode::kCorrupt : StatusCode::kUnsupported,
                     format("{}block_count is {}; wanted 1 to {}", prefix_, layers, kMaxLayers));
-    config.sizes["L"] = layers;
+    config().sizes["L"] = layers;
     TSR_ASSIGN_OR_RETURN(C(), file_.integer(prefix_ + "embedding_length"));
     TSR_ASSIGN_OR_RETURN(H(), layer_integer("attention.head_count"));
-    TSR_ASSIGN_OR_RETURN(config.sizes["F"], layer_integer("feed_forward_length"));
+    TSR_ASSIGN_OR_RETURN(config().sizes["F"], layer_integer("feed_forward_length"));
     TSR_ASSIGN_OR_RETURN(T(), file_.integer(prefix_ + "context_length"));
     if (H() < 1) return Status(StatusCode::kCorrupt, prefix_ + "attention.head_count is not positive");
     for (const bool wanted : {true, false}) {
@@ -124,6 +175,7 @@ class HyperparameterReader {
     }
     TSR_RETURN_IF_ERROR(read_experts());
     for (const NeutralKey& row : kNeutralKeys) {
+      if (config().family.starts_with("gemma") && row.key.ends_with("logit_softcapping")) continue;  // theirs
       TSR_ASSIGN_OR_RETURN(const double value, real(row.key, row.neutral));
       if (value != row.neutral && value != row.also_neutral)
         return unsupported(format("{}{} is {}; only models without it (or with {}) can be imported", prefix_,
@@ -137,8 +189,8 @@ class HyperparameterReader {
   Status read_experts() {
     TSR_ASSIGN_OR_RETURN(const int64_t experts, integer("expert_count", 0));
     if (experts == 0) return {};
-    if (config.family != "llama")
-      return unsupported(format("a {} of {} experts is not supported", config.family, experts));
+    if (config().family != "llama" && config().family != "qwen3moe")
+      return unsupported(format("a {} of {} experts is not supported", config().family, experts));
     TSR_ASSIGN_OR_RETURN(const int64_t used, integer("expert_used_count", 0));
     if (experts < 1 || used < 1 || used > experts)
       return Status(
@@ -158,22 +210,102 @@ class HyperparameterReader {
           format("{}expert_gating_func is {}; only models whose routers end with a softmax ({}) can "
                  "be imported",
                  prefix_, gating, kSoftmax));
-    config.family = "moe";
-    config.sizes["E"] = experts;
-    config.sizes["K"] = used;
-    config.reals["capacity"] = 0;
-    int64_t& F = config.sizes["F"];
+    if (config().family == "llama") config().family = "moe";
+    config().sizes["E"] = experts;
+    config().sizes["K"] = used;
+    config().reals["capacity"] = 0;
+    int64_t& F = config().sizes["F"];
     TSR_ASSIGN_OR_RETURN(F, integer("expert_feed_forward_length", F));
     return {};
   }
 
+  // `half`: pairs of a rotation are (i, i + R/2).
+  Status read_decoder(bool half) {
+    TSR_RETURN_IF_ERROR(read_common());
+    int64_t& head_size = config().sizes["D"];
+    TSR_ASSIGN_OR_RETURN(head_size, integer("attention.key_length", C() / H()));
+    TSR_ASSIGN_OR_RETURN(config().sizes["KV"], layer_integer("attention.head_count_kv", H()));
+    TSR_ASSIGN_OR_RETURN(config().reals["norm_eps"],
+                         file_.real(prefix_ + "attention.layer_norm_rms_epsilon"));
+    TSR_ASSIGN_OR_RETURN(config().reals["rope_theta"], real("rope.freq_base", 10000.0));
+    TSR_ASSIGN_OR_RETURN(const int64_t value_size, integer("attention.value_length", head_size));
+    TSR_ASSIGN_OR_RETURN(const int64_t rotated, integer("rope.dimension_count", head_size));
+    if (value_size != head_size)
+      return unsupported(format("heads of {} with values of {}; both must be equal", head_size, value_size));
+    if (rotated < 2 || rotated > head_size || rotated % 2 != 0)
+      return Status(StatusCode::kCorrupt,
+                    format("{}rope.dimension_count is {}, wanted an even number up to {}", prefix_, rotated,
+                           head_size));
+    if (rotated != head_size) config().sizes["R"] = rotated;
+    if (half) config().flags["rope_half"] = true;
+    return {};
+  }
+
   // As the format's reference reader has it: linear where no type is said, by the factor or its older name.
-  Status check_rope_scaling() const {
-    TSR_ASSIGN_OR_RETURN(const std::string scaling, file_.text(prefix_ + "rope.scaling.type", "linear"));
+  Status read_rope_scaling() {
+    TSR_ASSIGN_OR_RETURN(const std::string type, file_.text(prefix_ + "rope.scaling.type", "linear"));
     TSR_ASSIGN_OR_RETURN(const double older, real("rope.scale_linear", 1.0));
     TSR_ASSIGN_OR_RETURN(const double factor, real("rope.scaling.factor", older));
-    if (scaling == "none" || (scaling == "linear" && (factor == 1.0 || factor == 0.0))) return {};
-    return unsupported(format("rotary positions with {} scaling by {} are not supported", scaling, factor));
+    const bool yarn = type == "yarn";
+    TSR_ASSIGN_OR_RETURN(const double attention_factor, real("rope.scaling.attn_factor", 1));
+    TSR_ASSIGN_OR_RETURN(const double original,
+                         real("rope.scaling.original_context_length", static_cast<double>(T())));
+    TSR_ASSIGN_OR_RETURN(const double fast, real("rope.scaling.yarn_beta_fast", 32));
+    TSR_ASSIGN_OR_RETURN(const double slow, real("rope.scaling.yarn_beta_slow", 1));
+    if (!yarn && attention_factor != 1)
+      return unsupported(
+          format("{}rope.scaling.attn_factor is {}; only models without it (or with 1) can be imported",
+                 prefix_, attention_factor));
+    if (type == "none" || (!yarn && (factor == 1.0 || factor == 0.0))) return {};
+    if (type != "linear" && !yarn)
+      return unsupported(format("rotary positions with {} scaling by {} are not supported", type, factor));
+    if (!(factor > 0) || !(original >= 1) || !(fast > 0) || !(slow > 0) || !(attention_factor > 0))
+      return Status(
+          StatusCode::kCorrupt,
+          format("{}rope.scaling has factor {}, original context {}, betas {} and {}, attention factor {}; "
+                 "wanted positive ones",
+                 prefix_, factor, original, fast, slow, attention_factor));
+    const auto rotated = config().sizes.find("R");
+    const Rotation rotation{config().reals["rope_theta"],
+                            rotated == config().sizes.end() ? config().sizes["D"] : rotated->second};
+    found.scaling = yarn ? yarn_scaling(rotation, {.factor = factor,
+                                                   .original_context = original,
+                                                   .beta_fast = fast,
+                                                   .beta_slow = slow,
+                                                   .attention_factor = {}})
+                         : linear_scaling(rotation, factor);
+    found.scaling->magnitude *= attention_factor;
+    if (found.scaling->is_neutral()) found.scaling.reset();
+    if (found.scaling) found.scaling->describe(config());
+    return {};
+  }
+
+  // Windows in all layers but each `every`th.
+  Status read_windows(int64_t otherwise, int64_t every) {
+    TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", otherwise));
+    if (window < 0 || window > T()) return {};
+    std::vector<int64_t> windows;
+    for (int64_t i = 0; i < config().sizes["L"]; ++i) windows.push_back(i % every < every - 1 ? window : 0);
+    if (window > 0) config().lists["windows"] = std::move(windows);
+    return {};
+  }
+
+  // The files do not say it: the largest model of a generation scales by its channels for each head.
+  void read_gemma_scale(int64_t layers_of_largest) {
+    const auto D = static_cast<double>(config().sizes["D"]),
+               C_of_head = static_cast<double>(C()) / static_cast<double>(H());
+    if (config().sizes["L"] == layers_of_largest && C_of_head != D)
+      config().reals["attention_scale"] = 1 / std::sqrt(C_of_head);
+  }
+
+  Status read_attention_scale() {
+    TSR_ASSIGN_OR_RETURN(const double scale, real("attention.scale", 0.0));
+    const auto D = static_cast<double>(config().sizes["D"]);
+    if (scale < 0 || scale == 0.0 || std::abs(scale * std::sqrt(D) - 1) <= 1e-5)
+      return scale < 0 ? Status(StatusCode::kCorrupt,
+                                format("{}attention.scale is {}, wanted more than 0", prefix_, scale))
+                       : Status();
+    return check_attention_scale(config().sizes["D"]);
   }
 
   Status check_attention_scale(int64_t head_size) const {
@@ -189,16 +321,38 @@ class HyperparameterReader {
 
 }  // namespace
 
-Result<ModelConfig> read_llama_hyperparameters(const GgufFile& file) {
-  HyperparameterReader reader(file, "llama");
-  TSR_RETURN_IF_ERROR(reader.read_llama());
-  return std::move(reader.config);
+namespace {
+
+struct Architecture {
+  std::string_view name;  // ours and the file's
+  HyperparameterReader::Read read;
+};
+constexpr Architecture kArchitectures[] = {
+    {"gemma2", &HyperparameterReader::read_gemma2},   {"gemma3", &HyperparameterReader::read_gemma3},
+    {"gpt2", &HyperparameterReader::read_gpt2},       {"llama", &HyperparameterReader::read_llama},
+    {"phi3", &HyperparameterReader::read_phi3},       {"qwen2", &HyperparameterReader::read_qwen2},
+    {"qwen3", &HyperparameterReader::read_qwen3},     {"qwen3moe", &HyperparameterReader::read_qwen3},
+    {"smollm3", &HyperparameterReader::read_smollm3},
+};
+
+}  // namespace
+
+bool is_known_gguf_architecture(std::string_view name) {
+  return std::ranges::find(kArchitectures, name, &Architecture::name) != std::end(kArchitectures);
 }
 
-Result<ModelConfig> read_gpt2_hyperparameters(const GgufFile& file) {
-  HyperparameterReader reader(file, "gpt2");
-  TSR_RETURN_IF_ERROR(reader.read_gpt2());
-  return std::move(reader.config);
+std::string known_gguf_architectures() {
+  std::vector<std::string> names;
+  for (const Architecture& architecture : kArchitectures) names.emplace_back(architecture.name);
+  return join(names, ", ");
+}
+
+Result<GgufHyperparameters> read_gguf_hyperparameters(const GgufFile& file, std::string_view name) {
+  const auto architecture = std::ranges::find(kArchitectures, name, &Architecture::name);
+  TSR_CHECK(architecture != std::end(kArchitectures), "the architecture is known");
+  HyperparameterReader reader(file, name);
+  TSR_RETURN_IF_ERROR((reader.*architecture->read)());
+  return std::move(reader.found);
 }
 
 }  // namespace tessera

@@ -356,8 +356,8 @@ TEST_CASE("hostile_files_are_refused_with_a_reason") {
   w.tensor("extra", 12, {256}, std::string(144, '\0'));
   check_refused(w, StatusCode::kUnsupported, "'extra' has no place");
   w = small_llama(false);
-  w.tensor_f32("rope_freqs.weight", {2}, {1, 1});
-  check_refused(w, StatusCode::kUnsupported, "rope_freqs.weight");
+  w.tensor_f32("rope_freqs.weight", {3}, {1, 1, 1});  // a head has two pairs
+  check_refused(w, StatusCode::kCorrupt, "rope_freqs.weight");
   w = small_llama(false);
   w.tensor_at("extra", 0, {8}, 0, "");
   check_refused(w, StatusCode::kCorrupt, "overlap");
@@ -377,8 +377,8 @@ TEST_CASE("hostile_files_are_refused_with_a_reason") {
   w.tensor_at("extra", 0, {1, 1, 1, 1, 1}, 0, "");
   check_refused(w, StatusCode::kCorrupt, "5 dims");
   w = small_llama(false);
-  w.text("llama.rope.scaling.type", "yarn");
-  check_refused(w, StatusCode::kUnsupported, "yarn");
+  w.text("llama.rope.scaling.type", "spiral").f32("llama.rope.scaling.factor", 2);
+  check_refused(w, StatusCode::kUnsupported, "spiral");
 }
 
 TEST_CASE("a_model_that_does_not_fit_its_tensors_is_refused") {
@@ -419,9 +419,17 @@ TEST_CASE("what_a_variant_computes_otherwise_is_taken_in_or_refused") {
   check_refused(with("llama.embedding_scale", 12), StatusCode::kUnsupported, "embedding_scale");
   check_refused(with("llama.residual_scale", 0.2f), StatusCode::kUnsupported, "residual_scale");
   check_refused(with("llama.attention.scale", 0.1f), StatusCode::kUnsupported, "root of the head size 4");
-  check_refused(with("llama.rope.scale_linear", 4), StatusCode::kUnsupported, "scaling by 4");
   // A factor without a type is linear scaling to the format's reference reader; the type "none" undoes one.
-  check_refused(with("llama.rope.scaling.factor", 4), StatusCode::kUnsupported, "linear scaling by 4");
+  for (const char* const key : {"llama.rope.scale_linear", "llama.rope.scaling.factor"}) {
+    const auto linear = import_gguf(source_of(with(key, 4).finish()));
+    REQUIRE_MESSAGE(linear.ok(), linear.status().to_string());
+    CHECK(std::ranges::equal(linear->parameters.at("rope_factors").as<float>(), std::vector<float>{4, 4}));
+  }
+  GgufWriter llama3 = small_llama(false);
+  llama3.tensor_f32("rope_freqs.weight", {2}, {1, 8});
+  const auto by_tensor = import_gguf(source_of(llama3.finish()));
+  REQUIRE_MESSAGE(by_tensor.ok(), by_tensor.status().to_string());
+  CHECK(std::ranges::equal(by_tensor->parameters.at("rope_factors").as<float>(), std::vector<float>{1, 8}));
   GgufWriter scaled = with("llama.rope.scaling.factor", 4);
   scaled.text("llama.rope.scaling.type", "none");
   CHECK(import_status(scaled.finish()).ok());

@@ -1,0 +1,251 @@
+#include "graph/models/decoder.h"
+
+#include <cmath>
+
+#include "graph/base/text.h"
+#include "graph/models/experts.h"
+
+namespace tessera {
+
+DecoderSizes read_decoder_sizes(ConfigReader& config) {
+  DecoderSizes m;
+  m.L = config.size("L");
+  m.C = config.size("C");
+  m.H = config.size("H");
+  m.KV = config.size("KV", m.H);
+  m.D = config.size("D", m.C % m.H == 0 ? m.C / m.H : 0);
+  m.F = config.size("F");
+  m.V = config.size("V");
+  m.T = config.size("T");
+  m.norm_eps = config.real("norm_eps", 1e-5);
+  m.rope_theta = config.real("rope_theta", 10000);
+  m.tied = config.flag("tied", false);
+  m.rope_half = config.flag("rope_half", false);
+  config.check(m.H % m.KV == 0, format("H = {} query heads is not a multiple of KV = {}", m.H, m.KV));
+  config.check(
+      m.D > 0,
+      format("C = {} channels do not divide into H = {} heads; wanted that, or a head size D", m.C, m.H));
+  config.check(m.D % 2 == 0, format("head size D = {} is odd; rotary positions turn pairs", m.D));
+  return m;
+}
+
+void read_windows(ConfigReader& config, DecoderSizes& m, size_t every) {
+  const int64_t window = config.size("window", 0);
+  m.windows = config.list("windows", m.L, 0);
+  config.check(window == 0 || m.windows.empty(), "window and windows are given, wanted one of them");
+  if (window == 0) return;
+  m.windows.assign(static_cast<size_t>(m.L), window);
+  for (size_t i = every; every > 0 && i <= m.windows.size(); i += every) m.windows[i - 1] = 0;
+}
+
+void read_rope_scaling(ConfigReader& config, DecoderSizes& m) {
+  m.R = config.size("R", m.D);
+  m.rope_rows = config.size("rope_rows", 0);
+  m.rope_switch = config.size("rope_switch", 0);
+  m.rope_magnitude = config.real("rope_magnitude", 1);
+  config.check(m.R % 2 == 0 && m.R <= m.D,
+               format("R = {} of a head of D = {} are rotated, wanted an even number of them", m.R, m.D));
+  config.check(m.rope_rows <= 2 && (m.rope_rows == 2) == (m.rope_switch > 0),
+               format("rope_rows is {} and rope_switch {}, wanted 1 row without a switch or 2 with one",
+                      m.rope_rows, m.rope_switch));
+}
+
+void read_experts(ConfigReader& config, DecoderSizes& m, bool normalize, double capacity, double aux) {
+  m.E = config.size("E");
+  m.K = config.size("K", 2);
+  m.normalize = config.flag("normalize", normalize);
+  m.capacity = config.real("capacity", capacity);
+  m.aux = config.real("aux", aux);
+  m.z = config.real("z", 0);
+  config.check(m.K <= m.E, format("K = {} experts of a token are more than E = {}", m.K, m.E));
+  config.check(m.aux >= 0 && m.z >= 0, format("aux is {} and z is {}, wanted 0 or more", m.aux, m.z));
+}
+
+namespace {
+
+TensorId norm(LayerBuilder& b, const DecoderSizes& m, const std::string& name, TensorId x) {
+  return b.op("rms_norm", {x, b.parameter(name, {m.C})}, {{"eps", m.norm_eps}});
+}
+
+// Rotates q and k of one layer by their positions.
+class Rotation {
+ public:
+  Rotation(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId positions, TensorId factors)
+      : b_(b), m_(m), positions_(positions) {
+    if (!m.rope_layers.empty() && m.rope_layers[layer] == 0) return;
+    const bool local = m.window_theta > 0 && !m.windows.empty() && m.windows[layer] > 0;
+    theta_ = local ? m.window_theta : m.rope_theta;
+    style_ = m.rope_half ? "half" : "interleaved";
+    const bool scales = !local && (factors != kNoTensor || m.rope_magnitude != 1);
+    is_plain_ = !scales && (m.R == 0 || m.R == m.D);
+    if (is_plain_) return;
+    std::vector<Attr> attrs = {{"theta", theta_}, {"head_size", m.R == 0 ? m.D : m.R}};
+    if (scales) attrs.push_back({"magnitude", m.rope_magnitude});
+    if (scales && m.rope_switch > 0) attrs.push_back({"switch_at", m.rope_switch});
+    angles_ = scales && factors != kNoTensor ? b.op("rope_angles", {positions, factors}, std::move(attrs))
+                                             : b.op("rope_angles", {positions}, std::move(attrs));
+  }
+
+  TensorId operator()(TensorId x) {
+    if (is_plain_) return b_.op("rope", {x, positions_}, {{"theta", theta_}, {"style", style_}});
+    return angles_ == kNoTensor ? x : b_.op("rope_rotate", {x, angles_}, {{"style", style_}});
+  }
+
+ private:
+  LayerBuilder& b_;
+  const DecoderSizes& m_;
+  const TensorId positions_;
+  bool is_plain_ = false;
+  double theta_ = 0;
+  std::string style_;
+  TensorId angles_ = kNoTensor;
+};
+
+// Attention's half of a block, added to x.
+TensorId attention(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x, TensorId positions,
+                   TensorId factors) {
+  const std::string block = format("block.{}", layer);
+  b.scope(block + ".attention");
+  const TensorId normed = norm(b, m, block + ".attention_norm", x);
+  const auto heads = [&](std::string_view name, int64_t count) {  // [B, T, count, D]
+    return b.split_heads(b.linear(normed, format("{}.{}", block, name), m.C, count * m.D, m.qkv_bias), m.D);
+  };
+  TensorId q = heads("q", m.H), k = heads("k", m.KV);
+  const TensorId v = heads("v", m.KV);
+  if (m.head_norm) {
+    q = b.op("rms_norm", {q, b.parameter(block + ".q_norm", {m.D})}, {{"eps", m.norm_eps}});
+    k = b.op("rms_norm", {k, b.parameter(block + ".k_norm", {m.D})}, {{"eps", m.norm_eps}});
+  }
+  Rotation turned(b, m, layer, positions, factors);
+  q = turned(q);
+  k = turned(k);
+  std::vector<Attr> attrs = {{"causal", int64_t{1}}};
+  if (m.attention_scale != 0) attrs.push_back({"scale", m.attention_scale});
+  if (m.softcap != 0) attrs.push_back({"softcap", m.softcap});
+  if (!m.windows.empty() && m.windows[layer] > 0) attrs.push_back({"window", m.windows[layer]});
+  const TensorId mixed = b.op("attention", {q, k, v}, std::move(attrs));
+  TensorId added = b.linear(b.merge_heads(mixed), block + ".o", m.H * m.D, m.C, m.o_bias);
+  if (m.branch_norm) added = norm(b, m, block + ".attention_branch_norm", added);
+  return b.op("add", {x, added});
+}
+
+TensorId gated(LayerBuilder& b, const DecoderSizes& m, TensorId gate, TensorId up) {
+  if (!m.gelu_gate) return b.op("swiglu", {gate, up});
+  return b.op("mul", {b.op("gelu", {gate}, {{"approximate", std::string("tanh")}}), up});
+}
+
+// The feed-forward half, added to x.
+TensorId feed_forward(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x,
+                      AuxiliaryLoss& auxiliary) {
+  const std::string block = format("block.{}", layer);
+  b.scope(block + ".ffn");
+  const TensorId normed = norm(b, m, block + ".ffn_norm", x);
+  if (m.E > 0) return b.op("add", {x, experts(b, m, block, normed, auxiliary)});
+  const TensorId gate = b.linear(normed, block + ".gate", m.C, m.F, m.mlp_bias);
+  const TensorId up = b.linear(normed, block + ".up", m.C, m.F, m.mlp_bias);
+  TensorId added = b.linear(gated(b, m, gate, up), block + ".down", m.F, m.C, m.mlp_bias);
+  if (m.branch_norm) added = norm(b, m, block + ".ffn_branch_norm", added);
+  return b.op("add", {x, added});
+}
+
+// Final norm and projection onto the vocabulary.
+void output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) {
+  b.scope("output");
+  x = norm(b, m, "final_norm", x);
+  TensorId logits = m.tied ? b.project(x, table) : b.linear(x, "output", m.C, m.V);
+  if (m.logit_softcap != 0) {  // c * tanh(logits / c)
+    const TensorId bounded = b.op("tanh", {b.op("scale", {logits}, {{"factor", 1 / m.logit_softcap}})});
+    logits = b.op("scale", {bounded}, {{"factor", m.logit_softcap}});
+  }
+  b.output("logits", logits);
+}
+
+}  // namespace
+
+Result<Graph> build_decoder(LayerBuilder& b, const DecoderSizes& m) {
+  const int64_t B = b.symbol("B"), T = b.symbol("T", m.T);
+  const TensorId tokens = b.input("tokens", DType::kI32, {B, T});
+  const TensorId positions = b.input("positions", DType::kI32, {B, T});
+
+  AuxiliaryLoss auxiliary(b, m);
+  b.scope("embedding");
+  const TensorId table = b.parameter("token_embedding", {m.V, m.C});
+  TensorId factors = kNoTensor;
+  if (m.rope_rows > 0) factors = b.constant("rope_factors", {m.rope_rows, (m.R == 0 ? m.D : m.R) / 2});
+  TensorId x = b.op("embedding", {table, tokens});  // [B, T, C]
+  if (m.scaled_embedding) x = b.op("scale", {x}, {{"factor", std::sqrt(static_cast<double>(m.C))}});
+  for (size_t layer = 0; layer < static_cast<size_t>(m.L); ++layer) {
+    x = attention(b, m, layer, x, positions, factors);
+    x = feed_forward(b, m, layer, x, auxiliary);
+  }
+  output(b, m, x, table);
+  if (auxiliary.sum() != kNoTensor) b.output("aux_loss", auxiliary.sum());
+  return b.finish();
+}
+
+namespace {
+
+constexpr NameRule kHuggingface[] = {
+    {"token_embedding", "model.embed_tokens.weight"},
+    {"final_norm", "model.norm.weight"},
+    {"output", "lm_head.weight"},
+    {"block.#.attention_norm", "model.layers.#.input_layernorm.weight"},
+    {"block.#.q", "model.layers.#.self_attn.q_proj.weight"},
+    {"block.#.k", "model.layers.#.self_attn.k_proj.weight"},
+    {"block.#.v", "model.layers.#.self_attn.v_proj.weight"},
+    {"block.#.o", "model.layers.#.self_attn.o_proj.weight"},
+    {"block.#.q.bias", "model.layers.#.self_attn.q_proj.bias"},
+    {"block.#.k.bias", "model.layers.#.self_attn.k_proj.bias"},
+    {"block.#.v.bias", "model.layers.#.self_attn.v_proj.bias"},
+    {"block.#.o.bias", "model.layers.#.self_attn.o_proj.bias"},
+    {"block.#.q_norm", "model.layers.#.self_attn.q_norm.weight"},
+    {"block.#.k_norm", "model.layers.#.self_attn.k_norm.weight"},
+    {"block.#.ffn_norm", "model.layers.#.post_attention_layernorm.weight"},
+    {"block.#.gate", "model.layers.#.mlp.gate_proj.weight"},
+    {"block.#.up", "model.layers.#.mlp.up_proj.weight"},
+    {"block.#.down", "model.layers.#.mlp.down_proj.weight"},
+    {"block.#.gate.bias", "model.layers.#.mlp.gate_proj.bias"},
+    {"block.#.up.bias", "model.layers.#.mlp.up_proj.bias"},
+    {"block.#.down.bias", "model.layers.#.mlp.down_proj.bias"},
+    {"block.#.router", "model.layers.#.mlp.gate.weight"},
+    {"block.#.experts.gate", "model.layers.#.mlp.experts.@.gate_proj.weight"},
+    {"block.#.experts.up", "model.layers.#.mlp.experts.@.up_proj.weight"},
+    {"block.#.experts.down", "model.layers.#.mlp.experts.@.down_proj.weight"},
+};
+
+constexpr NameRule kGguf[] = {
+    {"token_embedding", "token_embd.weight"},
+    {"final_norm", "output_norm.weight"},
+    {"output", "output.weight"},
+    {"rope_factors", "rope_freqs.weight"},
+    {"block.#.attention_norm", "blk.#.attn_norm.weight"},
+    {"block.#.q", "blk.#.attn_q.weight"},
+    {"block.#.k", "blk.#.attn_k.weight"},
+    {"block.#.v", "blk.#.attn_v.weight"},
+    {"block.#.o", "blk.#.attn_output.weight"},
+    {"block.#.q.bias", "blk.#.attn_q.bias"},
+    {"block.#.k.bias", "blk.#.attn_k.bias"},
+    {"block.#.v.bias", "blk.#.attn_v.bias"},
+    {"block.#.o.bias", "blk.#.attn_output.bias"},
+    {"block.#.q_norm", "blk.#.attn_q_norm.weight"},
+    {"block.#.k_norm", "blk.#.attn_k_norm.weight"},
+    {"block.#.attention_branch_norm", "blk.#.post_attention_norm.weight"},
+    {"block.#.ffn_norm", "blk.#.ffn_norm.weight"},
+    {"block.#.ffn_branch_norm", "blk.#.post_ffw_norm.weight"},
+    {"block.#.gate", "blk.#.ffn_gate.weight"},
+    {"block.#.up", "blk.#.ffn_up.weight"},
+    {"block.#.down", "blk.#.ffn_down.weight"},
+    {"block.#.gate.bias", "blk.#.ffn_gate.bias"},
+    {"block.#.up.bias", "blk.#.ffn_up.bias"},
+    {"block.#.down.bias", "blk.#.ffn_down.bias"},
+    {"block.#.router", "blk.#.ffn_gate_inp.weight"},
+    {"block.#.experts.gate", "blk.#.ffn_gate_exps.weight"},
+    {"block.#.experts.up", "blk.#.ffn_up_exps.weight"},
+    {"block.#.experts.down", "blk.#.ffn_down_exps.weight"},
+};
+
+}  // namespace
+
+constexpr std::span<const NameRule> kDecoderHuggingfaceNames = kHuggingface, kDecoderGgufNames = kGguf;
+
+}  // namespace tessera

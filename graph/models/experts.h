@@ -1,0 +1,38 @@
+// A mixture of experts in place of a block's feed-forward half, and the loss that keeps it balanced.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/models/decoder.h"
+
+namespace tessera {
+
+// AuxiliaryLoss: the balance loss of a layer, E * sum_e fraction[e] * mean probability[e], and the router's
+// z-loss, the mean square of the log of the softmax's denominator. Both are computed for every sequence and
+// then averaged, so that they do not depend on how a batch is split.
+class AuxiliaryLoss {
+ public:
+  AuxiliaryLoss(LayerBuilder& b, const DecoderSizes& m) : b_(b), m_(m) {}
+
+  void add_layer(TensorId logits, TensorId probs, TensorId expert);
+  // kNoTensor when both weights are 0.
+  TensorId sum() const { return sum_; }
+
+ private:
+  void add(TensorId each /* [B] */, double weight);
+
+  LayerBuilder& b_;
+  const DecoderSizes& m_;
+  const std::vector<int64_t> tokens_ = {1}, experts_ = {1};
+  TensorId sum_ = kNoTensor;
+};
+
+// What the experts of every token make of it, weighted.
+//   x [B, T, C] -> [B, T, C]
+// A sequence is a group: it has slots of its own at every expert, `capacity` times the even share. A token
+// without a slot gets 0. capacity = 0: nothing is dropped.
+TensorId experts(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x,
+                 AuxiliaryLoss& auxiliary);
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// Gemma 2: rms_norm before each half and on what it adds, gelu gates, embeddings times sqrt(C), soft caps on scores
+// and logits, windows on every other layer. Hugging Face stores a norm's weight less one.
+//   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
+#include "graph/models/decoder.h"
+#include "graph/models/families.h"
+
+namespace tessera {
+
+Result<Graph> build_gemma2(const ModelConfig& config) {
+  LayerBuilder b;
+  ConfigReader reader(config, b);
+  DecoderSizes m = read_decoder_sizes(reader);
+  read_windows(reader, m, 2);
+  read_rope_scaling(reader, m);
+  m.qkv_bias = reader.flag("qkv_bias", false);
+  m.o_bias = reader.flag("o_bias", false);
+  m.attention_scale = reader.real("attention_scale", 0);
+  m.softcap = reader.real("softcap", 0);
+  m.logit_softcap = reader.real("logit_softcap", 0);
+  m.branch_norm = m.gelu_gate = m.scaled_embedding = true;
+  return reader.done() ? build_decoder(b, m) : b.finish();
+}
+
+namespace {
+constexpr NameRule kNames[] = {
+    {"block.#.attention_norm", "model.layers.#.input_layernorm.weight", ValueChange::kPlusOne},
+    {"block.#.attention_branch_norm", "model.layers.#.post_attention_layernorm.weight",
+     ValueChange::kPlusOne},
+    {"block.#.ffn_norm", "model.layers.#.pre_feedforward_layernorm.weight", ValueChange::kPlusOne},
+    {"block.#.ffn_branch_norm", "model.layers.#.post_feedforward_layernorm.weight", ValueChange::kPlusOne},
+    {"block.#.q_norm", "model.layers.#.self_attn.q_norm.weight", ValueChange::kPlusOne},
+    {"block.#.k_norm", "model.layers.#.self_attn.k_norm.weight", ValueChange::kPlusOne},
+    {"final_norm", "model.norm.weight", ValueChange::kPlusOne},
+};
+}  // namespace
+constexpr std::span<const NameRule> kGemmaNames = kNames;
+
+}  // namespace tessera

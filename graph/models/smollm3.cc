@@ -1,0 +1,21 @@
+// SmolLM3: Llama of which some layers (rope_layers) do not rotate.
+//   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
+#include "graph/models/decoder.h"
+#include "graph/models/families.h"
+
+namespace tessera {
+
+Result<Graph> build_smollm3(const ModelConfig& config) {
+  LayerBuilder b;
+  ConfigReader reader(config, b);
+  DecoderSizes m = read_decoder_sizes(reader);
+  read_windows(reader, m);
+  read_rope_scaling(reader, m);
+  m.rope_layers = reader.list("rope_layers", m.L, 0);
+  m.qkv_bias = reader.flag("qkv_bias", false);
+  m.o_bias = reader.flag("o_bias", false);
+  m.mlp_bias = reader.flag("mlp_bias", false);
+  return reader.done() ? build_decoder(b, m) : b.finish();
+}
+
+}  // namespace tessera

@@ -1,0 +1,343 @@
+#include "serialize/import/foreign_file.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "graph/base/blocks/block_codec.h"
+#include "graph/base/cancellation.h"
+#include "graph/base/text.h"
+#include "graph/transform/scaled_products.h"
+#include "graph/transform/weight_storage.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kExpert = "@";
+
+Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
+Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
+
+// A parameter's place in the file: one range of bytes, or as many ranges one after another as there are experts.
+struct Place {
+  DType dtype = DType::kF32;  // stored
+  ValueChange change = ValueChange::kNone;
+  int64_t rows = 0, columns = 0;        // transposed: of ours
+  int64_t first_row = 0, all_rows = 0;  // transposed: of the whole tensor, turned
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;  // of each range; transposed: of the whole tensor
+};
+
+std::string expert_name(std::string_view pattern, int64_t expert) {
+  const size_t at = pattern.find(kExpert);
+  return format("{}{}{}", pattern.substr(0, at), expert, pattern.substr(at + kExpert.size()));
+}
+
+// Extents that count: leading ones are how files write what has fewer dims.
+std::span<const int64_t> significant(const Shape& shape) {
+  std::span<const int64_t> dims = shape.dims();
+  while (dims.size() > 1 && dims.front() == 1) dims = dims.subspan(1);
+  return dims;
+}
+
+class Placer {
+ public:
+  Placer(const ForeignFile& file, const ForeignPlaces& places, OpenedModel& opened)
+      : file_(file), places_(places), model_(opened.model), opened_(opened), used_(places.used) {}
+
+  Status run() {
+    TSR_RETURN_IF_ERROR(check_none_is_missing());
+    WeightStorage storage;
+    std::map<std::string, Place> found;
+    for (const TensorId id : model_.graph.tensors_of_kind(TensorKind::kParameter)) {
+      const Tensor& parameter = model_.graph.tensor(id);
+      if (places_.computed.contains(parameter.name)) continue;
+      TSR_ASSIGN_OR_RETURN(Place place, find(parameter.name, parameter.type.shape));
+      // What changes is computed, and so f32.
+      const bool stays = place.change != ValueChange::kPlusOne && place.dtype != DType::kF64;
+      storage.types.emplace(parameter.name, stays ? place.dtype : DType::kF32);
+      found.emplace(parameter.name, std::move(place));
+    }
+    for (const auto& [name, tensor] : file_.tensors)
+      if (!used_.contains(name))
+        return unsupported(
+            format("tensor '{}' has no place in a {} model: the file is a variant that is not supported",
+                   name, family()));
+    if (!places_.product_scales.empty()) {
+      TSR_ASSIGN_OR_RETURN(model_.graph, with_scaled_products(model_.graph, places_.product_scales));
+      model_.metadata.erase("description");  // which makes a graph without them
+    }
+    TSR_ASSIGN_OR_RETURN(model_.graph, with_stored_weights(model_.graph, storage));
+    for (const TensorId id : model_.graph.tensors_of_kind(TensorKind::kParameter)) {
+      const Tensor& parameter = model_.graph.tensor(id);
+      const auto computed = places_.computed.find(parameter.name);
+      if (computed != places_.computed.end()) {
+        opened_.parameters.push_back(source_in_memory(parameter.name, computed->second));
+        continue;
+      }
+      TSR_ASSIGN_OR_RETURN(TensorSource source, source_of(parameter, found.at(parameter.name)));
+      opened_.parameters.push_back(std::move(source));
+    }
+    return {};
+  }
+
+ private:
+  std::string_view family() const {
+    const auto text = model_.metadata.find("architecture");
+    return text == model_.metadata.end() ? std::string_view() : std::string_view(text->second);
+  }
+
+  // The tensors that a parameter is made of.
+  std::vector<std::string> tensors_of(const std::string& parameter, const Shape& shape) const {
+    const std::optional<ForeignName> name = places_.names.find(parameter);
+    if (!name) return {};
+    if (name->tensor.find(kExpert) == std::string::npos) return {name->tensor};
+    std::vector<std::string> tensors;
+    for (int64_t expert = 0; expert < shape[0]; ++expert)
+      tensors.push_back(expert_name(name->tensor, expert));
+    return tensors;
+  }
+
+  // Before any is read: what is missing is told at once, and costs nothing.
+  Status check_none_is_missing() const {
+    std::vector<std::string> missing;
+    for (const TensorId id : model_.graph.tensors_of_kind(TensorKind::kParameter)) {
+      const Tensor& parameter = model_.graph.tensor(id);
+      if (places_.computed.contains(parameter.name)) continue;
+      if (!places_.names.find(parameter.name))
+        return unsupported(
+            format("parameter '{}' of the model has no name in {} files", parameter.name, places_.format));
+      for (std::string& tensor : tensors_of(parameter.name, parameter.type.shape))
+        if (!file_.tensors.contains(tensor) && (missing.empty() || missing.back() != tensor))
+          missing.push_back(std::move(tensor));
+    }
+    if (missing.empty()) return {};
+    constexpr size_t kNamed = 3;
+    const std::string more =
+        missing.size() > kNamed ? format(" and {} more", missing.size() - kNamed) : std::string();
+    const auto named = std::span(missing).first(std::min(missing.size(), kNamed));
+    const std::string remedy = file_.tensors.empty() && model_.tokenizer
+                                   ? "; the file holds a vocabulary alone, which can be used as a tokenizer"
+                                   : "";
+    return corrupt(format("{} '{}'{} {} missing{}", missing.size() == 1 ? "tensor" : "tensors",
+                          join(named, "', '"), more, missing.size() == 1 ? "is" : "are", remedy));
+  }
+
+  Result<Place> find(const std::string& parameter, const Shape& shape) {
+    const ForeignName name = *places_.names.find(parameter);
+    const std::vector<std::string> tensors = tensors_of(parameter, shape);
+    Place place;
+    place.change = name.change;
+    for (const std::string& tensor : tensors) {
+      const ForeignTensor& stored = file_.tensors.find(tensor)->second;
+      if (!place.offsets.empty() && stored.dtype != place.dtype)
+        return unsupported(
+            format("tensor '{}' is stored as {} and '{}' as {}; experts of one layer want one type",
+                   tensors[0], file_.tensors.find(tensors[0])->second.type, tensor, stored.type));
+      place.dtype = stored.dtype;
+      TSR_RETURN_IF_ERROR(add_range(name, tensor, stored, parameter, shape, place));
+      used_.insert(tensor);
+    }
+    return place;
+  }
+
+  // Appends where the parameter (or, of experts, the next of them) is in the tensor.
+  Status add_range(const ForeignName& name, const std::string& tensor, const ForeignTensor& stored,
+                   const std::string& parameter, const Shape& shape, Place& place) const {
+    std::vector<int64_t> wanted(shape.dims().begin(), shape.dims().end());
+    if (name.tensor.find(kExpert) != std::string::npos) wanted.erase(wanted.begin());
+    const int64_t rows = wanted[0];
+    int64_t first = 0, all = rows;
+    if (!name.parts[0].empty()) {
+      all = 0;
+      for (const std::string& part : name.parts) {
+        if (part.empty()) break;
+        if (part == parameter) first = all;
+        const auto id = model_.graph.find_tensor(part);
+        if (!id)
+          return unsupported(format("tensor '{}' has a part '{}', which the model has not", tensor, part));
+        all += model_.graph.type(*id).shape[0];
+      }
+    }
+    wanted[0] = all;
+    const bool turned = name.change == ValueChange::kTransposed && wanted.size() == 2;
+    if (turned) std::swap(wanted[0], wanted[1]);
+    if (!std::ranges::equal(significant(stored.shape), significant(Shape(wanted))))
+      return corrupt(
+          format("tensor '{}' is [{}], the model wants [{}]", tensor, stored.shape, Shape(wanted)));
+    const int64_t elements =
+        shape.elements() / (name.tensor.find(kExpert) == std::string::npos ? 1 : shape[0]);
+    place.bytes = dtype_bytes(stored.dtype, elements);
+    if (turned) {
+      if (is_block_type(stored.dtype))
+        return unsupported(format("tensor '{}' is stored as {} and transposed", tensor, stored.type));
+      place.rows = rows;
+      place.columns = elements / rows;
+      place.first_row = first;
+      place.all_rows = all;
+      place.offsets.push_back(stored.offset);
+      return {};
+    }
+    if (elements % info(stored.dtype).block_elements != 0)
+      return corrupt(format("tensor '{}' cannot be split between blocks", tensor));
+    place.offsets.push_back(stored.offset + dtype_bytes(stored.dtype, first * (elements / rows)));
+    return {};
+  }
+
+  // The value as the graph wants it.
+  Result<TensorSource> source_of(const Tensor& parameter, const Place& place) const {
+    const TensorType& type = parameter.type;
+    const bool as_stored = place.dtype == type.dtype && place.change != ValueChange::kPlusOne;
+    if (!as_stored && (type.dtype != DType::kF32 || !can_decode(place.dtype)) && place.dtype != DType::kF64)
+      return unsupported(format("tensor '{}' is stored as {}, the model wants {}", parameter.name,
+                                to_text(place.dtype), to_text(type.dtype)));
+    if (place.all_rows > 0) return transposed(parameter, place);
+    return as_stored ? source_as_stored(parameter, place) : source_computed(parameter, place);
+  }
+
+  // The largest alignment that a type's bytes need: of its fields.
+  static size_t alignment_of(DType dtype) {
+    return is_block_type(dtype) ? 2 : static_cast<size_t>(dtype_bytes(dtype, 1));
+  }
+
+  // The file's own bytes, in place where they are mapped, aligned and together.
+  TensorSource source_as_stored(const Tensor& parameter, const Place& place) const {
+    TensorSource tensor{parameter.name, parameter.type, {}, 1, {}, {}};
+    const auto count = static_cast<int64_t>(place.offsets.size());
+    bool together = true;
+    for (size_t i = 1; i < place.offsets.size(); ++i)
+      together = together && place.offsets[i] == place.offsets[i - 1] + place.bytes;
+    const std::span<const std::byte> mapped = together && count > 0
+                                                  ? file_.source->map(place.offsets[0], count * place.bytes)
+                                                  : std::span<const std::byte>();
+    const bool aligned = reinterpret_cast<uintptr_t>(mapped.data()) % alignment_of(place.dtype) == 0;
+    if (static_cast<int64_t>(mapped.size()) == count * place.bytes && aligned)
+      tensor.in_place = HostTensor{parameter.type, mapped, file_.source};
+    tensor.read = [source = file_.source, place](
+                      int64_t begin, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+      TSR_RETURN_IF_ERROR(read_ranges(*source, place, begin, buffer));
+      return std::span<const std::byte>(buffer);
+    };
+    return tensor;
+  }
+
+  // Bytes [begin, begin + buffer.size()) of the ranges one after another.
+  static Status read_ranges(const ByteSource& source, const Place& place, int64_t begin,
+                            std::span<std::byte> buffer) {
+    while (!buffer.empty()) {
+      const int64_t at = begin % place.bytes;
+      const auto part = std::min<size_t>(buffer.size(), static_cast<size_t>(place.bytes - at));
+      TSR_RETURN_IF_ERROR(
+          source.read_at(place.offsets[static_cast<size_t>(begin / place.bytes)] + at, buffer.first(part)));
+      buffer = buffer.subspan(part);
+      begin += static_cast<int64_t>(part);
+    }
+    return {};
+  }
+
+  static void widen(DType stored, const std::byte* from, float* to, int64_t count) {
+    if (stored == DType::kF64) {
+      const auto* values = reinterpret_cast<const double*>(from);
+      std::transform(values, values + count, to, [](double value) { return static_cast<float>(value); });
+    } else if (stored == DType::kF32) {
+      std::copy_n(reinterpret_cast<const float*>(from), count, to);
+    } else {
+      decode_blocks(stored, from, to, count);
+    }
+  }
+
+  // As f32, slice by slice.
+  TensorSource source_computed(const Tensor& parameter, const Place& place) const {
+    TensorSource tensor{parameter.name,
+                        parameter.type,
+                        {},
+                        info(place.dtype).block_elements * int64_t{sizeof(float)},
+                        {},
+                        {}};
+    tensor.read = [source = file_.source, place](
+                      int64_t begin, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+      const auto count = static_cast<int64_t>(buffer.size() / sizeof(float));
+      const int64_t from = dtype_bytes(place.dtype, begin / int64_t{sizeof(float)});
+      std::vector<double> copy(static_cast<size_t>(dtype_bytes(place.dtype, count) + 7) /
+                               8);  // aligned for any type
+      const std::span<std::byte> bytes =
+          std::as_writable_bytes(std::span(copy)).first(static_cast<size_t>(dtype_bytes(place.dtype, count)));
+      TSR_RETURN_IF_ERROR(read_ranges(*source, place, from, bytes));
+      auto* const values = reinterpret_cast<float*>(buffer.data());
+      widen(place.dtype, bytes.data(), values, count);
+      if (place.change == ValueChange::kPlusOne)
+        for (int64_t i = 0; i < count; ++i) values[i] += 1;
+      return std::span<const std::byte>(buffer);
+    };
+    return tensor;
+  }
+
+  // Rows of ours are columns of theirs. The whole of theirs is read for each parameter.
+  TensorSource transposed(const Tensor& parameter, const Place& place) const {
+    const int64_t all = bytes(parameter.type);
+    TensorSource tensor{parameter.name, parameter.type, {}, all, {}, {}};
+    tensor.read = [source = file_.source, place, to = parameter.type.dtype](
+                      int64_t, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+      const int64_t count = place.all_rows * place.columns, item = dtype_bytes(place.dtype, 1);
+      std::vector<double> copy(static_cast<size_t>(count * item + 7) / 8);
+      const std::span<std::byte> theirs =
+          std::as_writable_bytes(std::span(copy)).first(static_cast<size_t>(count * item));
+      TSR_RETURN_IF_ERROR(source->read_at(place.offsets[0], theirs));
+      const int64_t ours = dtype_bytes(to, 1);
+      std::byte* out = buffer.data();
+      for (int64_t row = 0; row < place.rows; ++row) {
+        cancellation_point();
+        for (int64_t column = 0; column < place.columns; ++column, out += ours) {
+          const std::byte* value = theirs.data() + (column * place.all_rows + place.first_row + row) * item;
+          if (to == place.dtype)
+            std::copy_n(value, item, out);
+          else
+            widen(place.dtype, value, reinterpret_cast<float*>(out), 1);
+        }
+      }
+      return std::span<const std::byte>(buffer);
+    };
+    return tensor;
+  }
+
+  const ForeignFile& file_;
+  const ForeignPlaces& places_;
+  Model& model_;
+  OpenedModel& opened_;
+  std::set<std::string, std::less<>> used_;
+};
+
+}  // namespace
+
+Status place_parameters(const ForeignFile& file, const ForeignPlaces& places, OpenedModel& opened) {
+  return Placer(file, places, opened).run();
+}
+
+std::vector<StoredTensors> stored_tensors(const ForeignTensors& tensors) {
+  std::map<std::string, StoredTensors> by_type;
+  for (const auto& [name, tensor] : tensors) {
+    StoredTensors& stored = by_type[tensor.type];
+    stored.type = tensor.type;
+    ++stored.tensors;
+    stored.bytes += tensor.bytes;
+  }
+  std::vector<StoredTensors> all;
+  for (auto& [type, stored] : by_type) all.push_back(std::move(stored));
+  return all;
+}
+
+Result<bool> same_contents(const ForeignFile& file, const ForeignTensor& a, const ForeignTensor& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  std::vector<std::byte> left(size_t{1} << 18), right(left.size());
+  for (int64_t done = 0; done < a.bytes;) {
+    const auto part =
+        static_cast<size_t>(std::min<int64_t>(a.bytes - done, static_cast<int64_t>(left.size())));
+    cancellation_point();
+    TSR_RETURN_IF_ERROR(file.source->read_at(a.offset + done, std::span(left).first(part)));
+    TSR_RETURN_IF_ERROR(file.source->read_at(b.offset + done, std::span(right).first(part)));
+    if (!std::equal(left.begin(), left.begin() + static_cast<ptrdiff_t>(part), right.begin())) return false;
+    done += static_cast<int64_t>(part);
+  }
+  return true;
+}
+
+}  // namespace tessera

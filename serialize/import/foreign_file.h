@@ -1,0 +1,52 @@
+// ForeignFile: the tensors of another project's model file, and how they become the parameters of a model of ours,
+// by the names that its family has there.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "graph/base/result.h"
+#include "graph/host_tensor.h"
+#include "graph/models/foreign_names.h"
+#include "serialize/opened_model.h"
+
+namespace tessera {
+
+struct ForeignTensor {
+  std::string type;  // the file's word for it
+  DType dtype = DType::kF32;
+  Shape shape;  // outermost first
+  int64_t offset = 0, bytes = 0;
+};
+using ForeignTensors = std::map<std::string, ForeignTensor, std::less<>>;
+
+struct ForeignFile {
+  std::shared_ptr<const ByteSource> source;
+  ForeignTensors tensors;
+};
+
+struct ForeignPlaces {
+  const ForeignNames& names;
+  std::string_view format;                                  // "gguf", for messages
+  std::map<std::string, HostTensor, std::less<>> computed;  // parameters that the file has no tensor for, f32
+  std::set<std::string, std::less<>> used;                  // tensors that need no place in the model
+  std::map<std::string, float, std::less<>>
+      product_scales;  // by parameter: what its products are multiplied by
+};
+
+// Finds a value for every parameter of opened.model.graph, whose weights then have the file's types, and appends
+// opened.parameters. Values stay in the file, in place where their layout is ours. kCorrupt for tensors that are
+// missing or have other shapes, kUnsupported for one that has no place in the model.
+Status place_parameters(const ForeignFile& file, const ForeignPlaces& places, OpenedModel& opened);
+
+// Tensors and bytes by the file's types.
+std::vector<StoredTensors> stored_tensors(const ForeignTensors& tensors);
+
+// Whether two tensors hold the same bytes: a file may store a tied output projection twice.
+Result<bool> same_contents(const ForeignFile& file, const ForeignTensor& a, const ForeignTensor& b);
+
+}  // namespace tessera

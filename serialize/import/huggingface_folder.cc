@@ -1,0 +1,203 @@
+#include "serialize/import/huggingface_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "graph/base/quote.h"
+#include "graph/base/text.h"
+#include "graph/models/model_family.h"
+#include "serialize/import/foreign_file.h"
+#include "serialize/import/huggingface_config.h"
+#include "serialize/import/safetensors.h"
+#include "serialize/json.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kConfig = "config.json", kWhole = "model.safetensors",
+                           kIndex = "model.safetensors.index.json";
+constexpr int64_t kMostConfigBytes = int64_t{16} << 20;
+
+Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+std::string in_folder(const std::string& folder, std::string_view name) {
+  return folder.empty() ? std::string(name) : folder + "/" + std::string(name);
+}
+
+Result<std::string> read_text(const std::string& path) {
+  TSR_ASSIGN_OR_RETURN(const auto file, open_file(path));
+  if (file->size() > kMostConfigBytes)
+    return corrupt(format("{} has {} bytes, wanted at most {}", path, file->size(), kMostConfigBytes));
+  std::string text(static_cast<size_t>(file->size()), '\0');
+  TSR_RETURN_IF_ERROR(file->read_at(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+// Names of the shards in an index, each once; plain names alone, so that none leads out of the folder.
+Result<std::vector<std::string>> shards_of(const std::string& index_path, const Json& index) {
+  const auto map = index.find("weight_map");
+  if (!index.is_object() || map == index.end() || !map->is_object())
+    return corrupt(format("{}: weight_map is missing, wanted the file of each tensor", index_path));
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : map->items()) {
+    const std::string name = file.is_string() ? file.get<std::string>() : std::string();
+    if (!name.ends_with(".safetensors") || name.find('/') != name.npos || name.find('\\') != name.npos ||
+        name.find('\0') != name.npos)
+      return corrupt(format("{}: tensor '{}' is in {}, wanted the name of a .safetensors file in its folder",
+                            index_path, quote(tensor), quote_json(file)));
+    names.insert(name);
+  }
+  if (names.empty()) return corrupt(format("{}: weight_map is empty", index_path));
+  return std::vector<std::string>(names.begin(), names.end());
+}
+
+struct Shards {
+  std::vector<std::string> paths;
+  Json index;  // null: there is one file alone
+};
+
+Result<Shards> find_shards(const std::string& folder) {
+  Shards shards;
+  const std::string index_path = in_folder(folder, kIndex), whole = in_folder(folder, kWhole);
+  if (!exists(index_path)) {
+    if (exists(whole)) return Shards{{whole}, {}};
+    for (const char* const other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index",
+                                    "tf_model.h5", "flax_model.msgpack"})
+      if (exists(in_folder(folder, other)))
+        return Status(StatusCode::kUnsupported,
+                      format("{} has its weights in {}; save them as safetensors (save_pretrained does)",
+                             folder, other));
+    return Status(StatusCode::kNotFound, format("{} has neither {} nor {}", folder, kWhole, kIndex));
+  }
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_text(index_path));
+  TSR_ASSIGN_OR_RETURN(shards.index, parse_json(text, index_path));
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::string> names, shards_of(index_path, shards.index));
+  for (const std::string& name : names) {
+    shards.paths.push_back(in_folder(folder, name));
+    if (!exists(shards.paths.back()))
+      return Status(StatusCode::kNotFound,
+                    format("{} is missing: {} names it", shards.paths.back(), index_path));
+  }
+  return shards;
+}
+
+// The tensors of all shards, and one source of all of them.
+Result<ForeignFile> read_shards(const std::string& folder, const Shards& shards) {
+  ForeignFile file;
+  std::vector<std::shared_ptr<const ByteSource>> sources;
+  std::map<std::string, std::string, std::less<>> shard_of;
+  int64_t base = 0;
+  for (const std::string& path : shards.paths) {
+    TSR_ASSIGN_OR_RETURN(auto source, open_file(path));
+    Result<ForeignTensors> tensors = read_safetensors(*source, base);
+    if (!tensors.ok()) return tensors.status().with_context(path);
+    for (auto& [name, tensor] : *tensors) {
+      shard_of.emplace(name, fs::path(path).filename().string());
+      if (!file.tensors.emplace(name, std::move(tensor)).second)
+        return corrupt(format("{} has tensor '{}', which an earlier file has too", path, quote(name)));
+    }
+    base += source->size();
+    sources.push_back(std::move(source));
+  }
+  if (!shards.index.is_null())
+    for (const auto& [name, shard] : shards.index["weight_map"].items()) {
+      const auto at = shard_of.find(name);
+      if (at == shard_of.end() || at->second != shard.get<std::string>())
+        return corrupt(format("{} says that tensor '{}' is in {}, which has not got it",
+                              in_folder(folder, kIndex), quote(name), shard.get<std::string>()));
+    }
+  if (sources.size() == 1) {
+    file.source = sources[0];
+  } else {
+    TSR_ASSIGN_OR_RETURN(file.source, join_sources(std::move(sources)));
+  }
+  return file;
+}
+
+// Classes put their name before the tensors, or leave it out.
+void rename_tensors(ForeignTensors& tensors, std::string_view model_type) {
+  if (model_type != "gpt2") return;
+  constexpr std::string_view kPrefix = "transformer.";
+  ForeignTensors renamed;
+  for (auto& [name, tensor] : tensors)
+    renamed.emplace(name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name, std::move(tensor));
+  tensors = std::move(renamed);
+}
+
+// Buffers that old versions saved: masks and frequencies that follow from the configuration.
+bool is_derived(std::string_view name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
+         name.ends_with(".attn.masked_bias");
+}
+
+}  // namespace
+
+Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& source) {
+  if (source->paths().size() != 1)
+    return Status(
+        StatusCode::kUnsupported,
+        "a safetensors file in memory is no model: config.json is missing; open its folder by path");
+  const std::string folder = fs::path(source->paths()[0]).parent_path().string();
+  const std::string config_path = in_folder(folder, kConfig);
+  if (!exists(config_path))
+    return Status(StatusCode::kNotFound,
+                  format("{} is missing: safetensors hold weights alone, and the model is described there",
+                         config_path));
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_text(config_path));
+  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, kConfig));
+  TSR_ASSIGN_OR_RETURN(HuggingfaceConfig config, read_huggingface_config(json));
+
+  TSR_ASSIGN_OR_RETURN(const Shards shards, find_shards(folder));
+  TSR_ASSIGN_OR_RETURN(ForeignFile file, read_shards(folder, shards));
+  rename_tensors(file.tensors, config.model_type);
+
+  OpenedModel opened;
+  Model& model = opened.model;
+  const ModelFamily* const family = find_model_family(config.config.family);
+  TSR_CHECK(family != nullptr, "a configuration is of a family");
+  ForeignPlaces places{.names = family->huggingface,
+                       .format = "Hugging Face",
+                       .computed = {},
+                       .used = {},
+                       .product_scales = {}};
+  for (const auto& [name, tensor] : file.tensors)
+    if (is_derived(name)) places.used.insert(name);
+  // A tied head is the embedding, whatever the file has beside it.
+  if (config.config.flags["tied"]) places.used.insert("lm_head.weight");
+  if (config.scaling) places.computed.emplace("rope_factors", config.scaling->values());
+
+  TSR_ASSIGN_OR_RETURN(model.graph, build_model(config.config));
+  model.metadata["architecture"] = config.config.family;
+  model.metadata["context_length"] = to_text(config.config.sizes["T"]);
+  model.metadata["description"] = to_text(config.config);
+  model.metadata["source_format"] = "huggingface";
+  model.metadata["name"] = fs::path(folder.empty() ? "." : folder).lexically_normal().filename().string();
+  TSR_RETURN_IF_ERROR(place_parameters(file, places, opened));
+  model.origin.format = "huggingface";
+  model.origin.files = static_cast<int64_t>(shards.paths.size());
+  model.origin.stored = stored_tensors(file.tensors);
+  model.origin.used = std::move(config.used);
+  model.origin.unused = std::move(config.unused);
+  model.source = file.source;
+  return opened;
+}
+
+Result<std::shared_ptr<const ByteSource>> open_model_file(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return open_file(path);
+  std::string folder = path;
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  TSR_ASSIGN_OR_RETURN(const Shards shards, find_shards(folder));
+  return open_file(shards.paths[0]);
+}
+
+}  // namespace tessera
