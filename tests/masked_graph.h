@@ -1,8 +1,9 @@
 // Attention as model families bend it, in two blocks: windows, capped scores, values of another width than keys, packed
-// documents (or none of these); rope of a part of each head by scaled frequencies. C 16; keys of 6 elements, values of 4.
+// documents (or none of these), sinks; rope of a part of each head by scaled frequencies. C 16; keys of 6 elements, values of 4.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "graph/models/layer_builder.h"
 
@@ -30,10 +31,13 @@ inline Result<Graph> masked_graph(int64_t V, bool packed) {
     const TensorId q = b.op("rope_rotate", {heads(".attention.q", H, D), angles});
     const TensorId k = b.op("rope_rotate", {heads(".attention.k", KV, D), angles});
     const TensorId v = heads(".attention.v", KV, W);
-    const TensorId mixed =
-        layer == 0 ? b.op("attention", {q, k, v}, {{"window", int64_t{4}}, {"softcap", 0.7}})
-        : packed   ? b.op("attention", {q, k, v, segments, segments}, {{"window", int64_t{7}}})
-                   : b.op("attention", {q, k, v});
+    const std::vector<TensorId> attended =
+        layer == 0 ? b.op_all("attention", {q, k, v}, {{"window", int64_t{4}}, {"softcap", 0.7}})
+        : packed   ? b.op_all("attention", {q, k, v, segments, segments}, {{"window", int64_t{7}}})
+                   : b.op_all("attention", {q, k, v});
+    if (attended.empty()) break;
+    const TensorId sinks = b.parameter(block + ".attention.sinks", {H});
+    const TensorId mixed = b.op("attention_sink", {attended[0], attended[1], sinks});
     const TensorId y = b.op("add", {x, b.linear(b.merge_heads(mixed), block + ".attention.o", H * W, C)});
     b.scope(block + ".ffn");
     const TensorId wide =

@@ -15,6 +15,8 @@ extern const OpDef kAttention;
 extern const OpDef kAttentionCached;
 extern const OpDef kAttentionGrad;
 extern const OpDef kAttentionMerge;
+extern const OpDef kAttentionSink;
+extern const OpDef kAttentionSinkGrad;
 extern const OpDef kBroadcast;
 extern const OpDef kCacheWrite;
 extern const OpDef kCast;
@@ -130,6 +132,8 @@ std::span<const OpDef* const> table() {
       &kAttentionCached,
       &kAttentionGrad,
       &kAttentionMerge,
+      &kAttentionSink,
+      &kAttentionSinkGrad,
       &kBroadcast,
       &kCacheWrite,
       &kCast,

@@ -21,6 +21,8 @@ constexpr KernelEntry kKernels[] = {
     {"attention_grad", "flash", prepare_attention_grad_flash},
     {"attention_grad", "reference", prepare_attention_grad},
     {"attention_merge", "reference", prepare_attention_merge},
+    {"attention_sink", "reference", prepare_attention_sink},
+    {"attention_sink_grad", "reference", prepare_attention_sink_grad},
     {"broadcast", "reference", prepare_broadcast},
     {"cache_write", "reference", prepare_cache_write},
     {"cast", "reference", prepare_cast},

@@ -14,6 +14,8 @@ Result<PreparedKernel> prepare_attention(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_cached(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_merge(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_grad(const KernelSpec& spec);
+Result<PreparedKernel> prepare_attention_sink(const KernelSpec& spec);
+Result<PreparedKernel> prepare_attention_sink_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_broadcast(const KernelSpec& spec);
 Result<PreparedKernel> prepare_cache_write(const KernelSpec& spec);
 Result<PreparedKernel> prepare_cast(const KernelSpec& spec);

@@ -19,6 +19,8 @@ Result<PreparedKernel> prepare_attention_decode(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_cached_mma(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_grad_mma(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_merge(const KernelSpec& spec);
+Result<PreparedKernel> prepare_attention_sink(const KernelSpec& spec);
+Result<PreparedKernel> prepare_attention_sink_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_broadcast(const KernelSpec& spec);
 Result<PreparedKernel> prepare_cache_write(const KernelSpec& spec);
 Result<PreparedKernel> prepare_cast(const KernelSpec& spec);
