@@ -317,7 +317,8 @@ void register_bench(CLI::App& app) {
       "decode also prints how many launches a token takes, and its time outside of matrix products: other\n"
       "kernels, launches and the host between two tokens, from a few runs that are traced. Where the device\n"
       "joins kernels in one launch, its time is that of the first of them.");
-  command->add_option("model", args->model, ".tsr or GGUF file, or a description")->required();
+  command->add_option("model", args->model, ".tsr or GGUF file, Hugging Face folder, or a description")
+      ->required();
   command->add_option("--mode", args->mode, "train or decode")
       ->check(CLI::IsMember({"train", "decode"}))
       ->capture_default_str();

@@ -23,7 +23,7 @@ void register_eval(CLI::App& app) {
       "Example:\n  tessera eval model.tsr --data text.txt --seq 128\n"
       "  tessera eval model.tsr --data text.txt --weights q8_0     (what `generate --weights q8_0` computes "
       "with)");
-  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   add_data(*command, args->data);
   command->add_option("--batch", args->batch, "sequences at once, over all devices (default 8)");
   command->add_option("--seq", args->seq, "tokens a sequence (default 128)");

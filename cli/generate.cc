@@ -53,7 +53,7 @@ void register_generate(CLI::App& app) {
   command->footer(
       "Example:\n  tessera generate model.tsr --prompt \"Once upon a time\" -n 200 --temp 0.7\n"
       "Prints the decoded text as it comes, without BOS, and adds no newline (on a terminal one).");
-  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("--prompt", args->prompt, "the text to continue; empty starts from BOS");
   command
       ->add_option("-n,--tokens,--max-tokens", args->count,

@@ -35,7 +35,7 @@ void register_imatrix(CLI::App& app) {
       "The file is one of llama.cpp's form. A text of 100 windows says most; it should be like those that "
       "the "
       "model will see.");
-  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("--file", args->file, "text file, UTF-8 (- for standard input)")->required();
   command->add_option("-o,--out", args->output, "file to write")->required();
   command->add_option("--seq", args->seq,

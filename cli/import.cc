@@ -57,11 +57,13 @@ void print_growth(const Json& result) {
 
 void register_import(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("import", "convert a GGUF file to a .tsr model");
+  CLI::App* command =
+      app.add_subcommand("import", "convert a GGUF file or a Hugging Face folder to a .tsr model");
   command->footer("Example:\n  tessera import stories260K.gguf -o stories.tsr");
   command
-      ->add_option("model", args->input,
-                   "GGUF file, of a model in several any one (or .tsr, to write it again)")
+      ->add_option(
+          "model", args->input,
+          "GGUF file, of a model in several any one, or Hugging Face folder (or .tsr, to write it again)")
       ->required();
   command->add_option("-o,--out", args->output, ".tsr file to write")->required();
   command->add_flag("--compress", args->compress, "compress the tensors (smaller, no longer mapped)");

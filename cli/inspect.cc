@@ -89,7 +89,8 @@ void register_inspect(CLI::App& app) {
   command->footer(
       "Example:\n  tessera inspect model.tsr --verify\n  tessera inspect "
       "gpt2:L=12,C=768,H=12,V=50257,T=1024 --profile --batch 8 --seq 1024");
-  command->add_option("model", args->model, ".tsr or GGUF file, or a description")->required();
+  command->add_option("model", args->model, ".tsr or GGUF file, Hugging Face folder, or a description")
+      ->required();
   command->add_flag("--verify", args->verify, "check every checksum of a .tsr file");
   command->add_flag("--tensors", args->tensors, "list the tensors");
   command->add_flag("--graph", args->graph, "print the graph as text");

@@ -202,7 +202,8 @@ void register_plan(CLI::App& app) {
       "Nothing large is allocated: a description serves in place of a model. --json adds \"explanation\", "
       "whose keys\n"
       "tessera.h lists with tsr_plan_explain.");
-  CLI::Option* model = command->add_option("model", args->model, ".tsr or GGUF file, or a description");
+  CLI::Option* model =
+      command->add_option("model", args->model, ".tsr or GGUF file, Hugging Face folder, or a description");
   command->add_option("--mode", args->mode, "train or generate")
       ->capture_default_str()
       ->check(CLI::IsMember({"train", "generate"}));

@@ -230,7 +230,7 @@ void register_score(CLI::App& app) {
       "\"line\" with "
       "--lines, from 0}, then one for all: {\"tokens\":\nscored, \"nll\": their sum, negated, "
       "\"perplexity\", ...}.");
-  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("--file", args->file, "text file, UTF-8 (- for standard input)")->required();
   command->add_flag("--lines", args->lines, "each line of the file is a text of its own");
   command->add_flag("--ids", args->ids, "the file holds token ids in place of text");

@@ -288,7 +288,7 @@ void register_train(CLI::App& app) {
       "  tessera train model.tsr --data text.txt --devices cpu:4 --parallel dp=2,tp=2,zero=1 --out tuned.tsr "
       "--json\n"
       "  tessera train model.tsr --data text.txt --lora 8 --out adapted.tsr   (then: tessera merge)");
-  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   add_data(*command, args->data);
   command->add_option("--out", args->output, ".tsr file to write; checkpoints go to OUT.checkpoint");
   command->add_option("--steps", args->steps, "optimizer steps")->capture_default_str();

@@ -144,7 +144,7 @@ func newModel(construct func(out *uintptr) uintptr) (*Model, error) {
 	return (*Model)(h), nil
 }
 
-// LoadModel reads a .tsr or GGUF file.
+// LoadModel reads a .tsr or GGUF file, or a Hugging Face folder.
 func LoadModel(path string) (*Model, error) {
 	if err := noNUL("path", path); err != nil {
 		return nil, err

@@ -5,7 +5,7 @@
  * ## The main job
  *
  *     tsr_runtime_new      threads, plugins, log
- *     tsr_model_load       a .tsr or GGUF file; tsr_model_new makes one from a description such as
+ *     tsr_model_load       a .tsr or GGUF file, or a Hugging Face folder; tsr_model_new makes one from a description such as
  *                          "llama:L=2,C=64,..."
  *     tsr_dataset_*        text + tokenizer, or token ids
  *     tsr_trainer_new      plans (or is told how) to use all devices; says how many bytes each will hold
@@ -469,7 +469,10 @@ TSR_API void tsr_tokenizer_free(tsr_tokenizer* tokenizer);
  * Values have no such protection: where the file is cut shorter while a call reads them, the system ends the process
  * (SIGBUS). */
 
-/* From a file: .tsr or GGUF, told apart by its first bytes. A GGUF file must hold all tensors of its model (of one
+/* From a file: .tsr, GGUF or safetensors, told apart by its first bytes, or from a Hugging Face folder (config.json and
+ * model.safetensors, or the shards that model.safetensors.index.json names), which any of its safetensors files stands
+ * for. Keys that config.json leaves out are those of its model_type's class; a key whose value asks for what is not there
+ * is TSR_UNSUPPORTED by its name. A GGUF file must hold all tensors of its model (of one
  * that holds a vocabulary alone, use tsr_tokenizer_load), and what it computes must be what the family computes:
  * the message names the first key or tensor that is something else. Of a model in several GGUF files
  * (PREFIX-00001-of-00003.gguf, as llama.cpp's gguf-split names them) give any one: the others are opened from its
@@ -484,7 +487,7 @@ TSR_API tsr_status* tsr_model_load(const char* path, tsr_model** out_model);
  * the model holds them stay in the file. The first step reads the file's tables, the last makes the model; they take
  * as long as tsr_model_load of an uncompressed file. runtime: whose tsr_runtime_cancel ends a step; may be NULL.
  * Options
- *   verify   i64   1: every checksum of a .tsr file is checked; GGUF files have none: TSR_UNSUPPORTED (default 0)
+ *   verify   i64   1: every checksum of a .tsr file is checked; others have none: TSR_UNSUPPORTED (default 0)
  * new fails with TSR_NOT_FOUND and TSR_IO, a step as tsr_model_load does. */
 TSR_API tsr_status* tsr_loading_new(tsr_runtime* runtime, const char* path, const tsr_options* options,
                                     tsr_loading** out_loading);
@@ -549,7 +552,7 @@ TSR_API tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr
 TSR_API tsr_status* tsr_model_check_path(const char* path);
 
 /* Writes a model's file as a .tsr file, in steps as those of tsr_loading and in bounded memory: a slice of a tensor at a
- * time, however large the file is. in_path: .tsr or GGUF. The file is the one that tsr_model_load and then
+ * time, however large the file is. in_path: .tsr or GGUF, or a Hugging Face folder. The file is the one that tsr_model_load and then
  * tsr_model_save would write, byte for byte, unless `type` quantises it.
  *     while (done < 1) tsr_conversion_step(conversion, &done);
  *     tsr_conversion_finish(conversion, NULL);
@@ -600,10 +603,10 @@ TSR_API tsr_status* tsr_model_verify(const char* path);
 /* {"architecture", "parameters": count of elements, "parameter_bytes", "tensors": [{"name", "dtype",
  *  "shape"}], "inputs": [...], "outputs": [...], "symbols": [{"name", "capacity"}], "metadata": {...},
  *  "tokenizer": null | {"kind", "vocabulary_size", "bos", "eos"}, "graph_nodes", "ops": [{"op", "count"}], the most
- *  frequent first, "frozen_parameters": count of elements, "file": null | {"format": "tsr" | "gguf", "stored":
+ *  frequent first, "frozen_parameters": count of elements, "file": null | {"format": "tsr" | "gguf" | "huggingface", "stored":
  *  [{"type": "q8_0", "tensors", "bytes"}], "keys_used": {...}, "keys_unused": {...}, "files": count, parts of a
  *  split model}}
- * keys_used are the entries of a GGUF file's metadata that were looked at, with their values; keys_unused those
+ * keys_used are the entries of a GGUF file's metadata or of config.json that were looked at, with their values; keys_unused those
  * that were not. Metadata "description" of a model of one of the families is its shorthand, as for
  * tsr_model_new. */
 TSR_API tsr_status* tsr_model_info(tsr_model* model, tsr_text** out_text);
