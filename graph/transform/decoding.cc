@@ -1,6 +1,7 @@
 #include "graph/transform/decoding.h"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "graph/base/text.h"
@@ -125,8 +126,31 @@ class Decoder {
   Status add_node(NodeId id) {
     const Node& node = forward_.node(id);
     if (node.op->name == "moe_route") return add_unbounded_routing(node);
+    if (node.op->name == "rope_angles" && attr_i64(node.attrs, "switch_at") > 0) return add_angles(node);
     if (node.op->name != "attention") return copy_.copy_node(id);
     return add_cached_attention(node).with_context(format("attention '{}'", node.scope));
+  }
+
+  // A chunk does not know how long its sequence becomes, and all of one is rotated alike: by the second row where the
+  // cache holds sequences for which it is.
+  Status add_angles(const Node& node) {
+    const int64_t row = options_.cache_capacity > attr_i64(node.attrs, "switch_at") ? 1 : 0;
+    std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
+    for (Attr& attr : attrs)
+      if (attr.name == "switch_at") attr.value = int64_t{0};
+    if (const TensorId factors = node.inputs[1]; !factors_.contains(factors)) {
+      graph().set_scope("embedding");
+      TSR_ASSIGN_OR_RETURN(factors_[factors],
+                           graph().add("slice", {copy_.mapped(factors)},
+                                       {{"dim", int64_t{0}}, {"begin", row}, {"end", row + 1}}));
+    }
+    graph().set_scope(node.scope);
+    const TensorId inputs[] = {copy_.mapped(node.inputs[0]), factors_[node.inputs[1]]};
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> angles,
+                         graph().add_node("rope_angles", inputs, std::move(attrs)));
+    graph().set_scope("");
+    copy_.replace(node.outputs[0], angles[0]);
+    return {};
   }
 
   // Nothing may be dropped: a chunk does not know how many slots the tokens before it took.
@@ -223,6 +247,7 @@ class Decoder {
   TensorId logits_ = kNoTensor, tokens_ = kNoTensor, positions_ = kNoTensor;  // of the forward graph
   TensorId selected_ = kNoTensor;
   TensorId start_ = kNoTensor, length_ = kNoTensor;  // of the new one
+  std::map<TensorId, TensorId> factors_;  // of rotations: the row taken, by the forward graph's rows
   std::vector<uint32_t> uses_;                       // operand uses, by forward tensor
 };
 

@@ -18,6 +18,8 @@ struct DecodingOptions {
 // chunk, <= T), and when sampling "temperature" f32[], "top_k" i32[], "top_p" f32[], "seed" i64[] (per-step counter
 // added by the op from start + length). Positions are computed as start + 0..T-1. Attention nodes become
 // cache_write + attention_cached with state "<scope>.k_cache", "<scope>.v_cache" [B, S, KV, D].
+// Rotations with two rows of factors (LongRoPE) take the second in all sequences where cache_capacity is above the
+// length from which it counts, else the first.
 // Outputs: "logits" f32[B, V] of the last valid position, "token" i32[B].
 // Symbols left: B and T. Prefill and decode are two bindings of T of this one graph.
 Result<Graph> make_decoding(const Graph& forward, const DecodingOptions& options);

@@ -42,6 +42,17 @@ Status add_rotation(GraphCopy& copy, NodeId id, std::map<AngleKey, TensorId>& ma
   return old.name.starts_with('%') ? Status() : graph.rename(rotated, old.name);
 }
 
+// The angles of an earlier node of the same operands and attributes, where there is one.
+struct AngleNodes {
+  std::vector<NodeId> nodes;
+
+  NodeId find(const Graph& source, const Node& node) const {
+    for (const NodeId id : nodes)
+      if (source.node(id).inputs == node.inputs && source.node(id).attrs == node.attrs) return id;
+    return kNoNode;
+  }
+};
+
 }  // namespace
 
 Result<Graph> with_shared_angles(const Graph& source) {
@@ -50,6 +61,7 @@ Result<Graph> with_shared_angles(const Graph& source) {
     if (node.op->name == "rope") ++readers[key_of(source, node)];
   GraphCopy copy(source);
   std::map<AngleKey, TensorId> made;
+  AngleNodes angles;
   // Tensors come after those that they are computed from.
   for (size_t t = 0; t < source.tensors().size(); ++t) {
     const TensorId id{static_cast<uint32_t>(t)};
@@ -60,6 +72,13 @@ Result<Graph> with_shared_angles(const Graph& source) {
     }
     if (tensor.output_index != 0) continue;
     const Node& node = source.node(tensor.producer);
+    if (node.op->name == "rope_angles") {
+      if (const NodeId earlier = angles.find(source, node); earlier != kNoNode) {
+        copy.replace(id, copy.mapped(source.node(earlier).outputs[0]));
+        continue;
+      }
+      angles.nodes.push_back(tensor.producer);
+    }
     const bool is_shared = node.op->name == "rope" && readers[key_of(source, node)] > 1;
     TSR_RETURN_IF_ERROR(is_shared ? add_rotation(copy, tensor.producer, made)
                                   : copy.copy_node(tensor.producer));

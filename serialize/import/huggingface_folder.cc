@@ -90,6 +90,37 @@ Result<Shards> find_shards(const std::string& folder) {
   return shards;
 }
 
+// Templates of conversations, as metadata: "chat_template", and "chat_template.NAME" where there are several.
+Status read_chat_templates(const std::string& folder, Model& model) {
+  const std::string key = "chat_template", file = in_folder(folder, "chat_template.jinja");
+  const std::string config_path = in_folder(folder, "tokenizer_config.json");
+  if (exists(config_path)) {
+    TSR_ASSIGN_OR_RETURN(const std::string text, read_text(config_path));
+    TSR_ASSIGN_OR_RETURN(const Json config, parse_json(text, config_path));
+    const auto given = config.is_object() ? config.find(key) : config.end();
+    if (given != config.end() && given->is_string()) model.metadata[key] = given->get<std::string>();
+    if (given != config.end() && given->is_array())
+      for (const Json& item : *given) {
+        if (!item.is_object() || !item.contains("name") || !item["name"].is_string() ||
+            !item.contains("template") || !item["template"].is_string())
+          return corrupt(
+              format("{}: {} has {}, wanted a name and a template", config_path, key, quote_json(item)));
+        const auto name = item["name"].get<std::string>();
+        model.metadata[name == "default" ? key : key + "." + name] = item["template"].get<std::string>();
+      }
+  }
+  if (exists(file)) {
+    TSR_ASSIGN_OR_RETURN(model.metadata[key], read_text(file));
+  }
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(in_folder(folder, "additional_chat_templates"), error))
+    if (entry.path().extension() == ".jinja") {
+      TSR_ASSIGN_OR_RETURN(model.metadata[key + "." + entry.path().stem().string()],
+                           read_text(entry.path().string()));
+    }
+  return {};
+}
+
 // The tensors of all shards, and one source of all of them.
 Result<ForeignFile> read_shards(const std::string& folder, const Shards& shards) {
   ForeignFile file;
@@ -181,6 +212,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   model.metadata["description"] = to_text(config.config);
   model.metadata["source_format"] = "huggingface";
   model.metadata["name"] = fs::path(folder.empty() ? "." : folder).lexically_normal().filename().string();
+  TSR_RETURN_IF_ERROR(read_chat_templates(folder, model));
   TSR_RETURN_IF_ERROR(place_parameters(file, places, opened));
   model.origin.format = "huggingface";
   model.origin.files = static_cast<int64_t>(shards.paths.size());

@@ -34,6 +34,7 @@ const char* const kModels[] = {
 };
 // These do not decode as they compute a whole sequence: not at all, or without a bound on the slots.
 const char* const kTrainedOnly[] = {
+    "phi3:L=1,C=8,H=2,F=6,V=11,T=6,R=2,rope_rows=2,rope_switch=3,rope_magnitude=1.1,rope_half",
     "encoder:L=2,C=8,H=2,V=11,T=6",
     "encoder:L=1,C=8,H=2,V=11,T=6,tied=0",
     "moe:L=2,C=8,H=4,KV=2,F=12,E=3,K=1,V=11,T=6,capacity=0.6,aux=0.3",

@@ -100,6 +100,25 @@ TEST_CASE("a_folder_is_a_model_whose_values_stay_in_the_file") {
   }
 }
 
+TEST_CASE("templates_of_conversations_are_metadata") {
+  ScratchFolder folder;
+  write_whole(folder);
+  write_text_file(
+      folder / "tokenizer_config.json",
+      R"({"chat_template":[{"name":"default","template":"A"},{"name":"tool_use","template":"B"}]})");
+  auto model = open_folder(folder.path());
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  CHECK(model->metadata.at("chat_template") == "A");
+  CHECK(model->metadata.at("chat_template.tool_use") == "B");
+  write_text_file(folder / "chat_template.jinja", "C");
+  write_text_file(folder / "tokenizer_config.json", R"({"chat_template":"A"})");
+  model = open_folder(folder.path());
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  CHECK(model->metadata.at("chat_template") == "C");
+  write_text_file(folder / "tokenizer_config.json", R"({"chat_template":[1]})");
+  CHECK(open_folder(folder.path()).status().code() == StatusCode::kCorrupt);
+}
+
 TEST_CASE("shards_are_found_by_their_index_and_by_any_of_them") {
   ScratchFolder folder;
   write_text_file(folder / "config.json", std::string(kConfig));
