@@ -118,6 +118,25 @@ extern const OpDef kSiluGrad = {
     .in_place = kInPlaceFirst,
 };
 
+// --- quick_gelu: y = x * sigmoid(1.702 x); dx = dy * s * (1 + 1.702 x * (1 - s)), s = sigmoid(1.702 x)
+
+extern const OpDef kQuickGelu = {
+    .name = "quick_gelu",
+    .infer = [](Types in, Attrs) { return infer_unary("quick_gelu", in); },
+    .vjp = [](VjpBuilder& b) { return unary_vjp(b, "quick_gelu_grad", false); },
+    .sharding = nonlinear_sharding,
+    .cost = elementwise_cost<9>,
+    .in_place = kInPlaceFirst,
+};
+
+extern const OpDef kQuickGeluGrad = {
+    .name = "quick_gelu_grad",
+    .infer = [](Types in, Attrs) { return infer_unary_grad("quick_gelu_grad", in); },
+    .sharding = grad_sharding,
+    .cost = elementwise_cost<13>,
+    .in_place = kInPlaceFirst,
+};
+
 // --- tanh: dx = dy * (1 - y^2)
 
 extern const OpDef kTanh = {

@@ -38,14 +38,16 @@ int64_t slots(int64_t T, int64_t E, int64_t k, double capacity) {
 
 }  // namespace
 
-// moe_route(probs): every token takes the k experts of its k largest probabilities, largest first (the lower
-// index of equals). At each expert it takes the next free slot: tokens in order, and for one token the larger
+// moe_route(probs, bias): every token takes the k experts of its k largest scores, largest first (the lower index of
+// equals). A score is the probability, plus bias[e] where there is one. With `groups` > 1 experts stand in so many equal
+// groups, in order; a group counts as the sum of its two largest scores, and only experts of a token's `groups_used`
+// best groups are taken. At each expert it takes the next free slot: tokens in order, and for one token the larger
 // probability first.
-//   probs [B, T, E] -> expert [B, T, K] i32; slot [B, T, K] i32, -1: dropped; gate [B, T, K], the
+//   probs [B, T, E], bias [E] (f64 beside f64, else f32) optional -> expert [B, T, K] i32; slot [B, T, K] i32, -1: dropped; gate [B, T, K], the
 //   probability, divided by the sum of the token's k with normalize = 1; token [E, B, S] i32, the owner of
 //   the slot, -1: none; load [E, B] i32, number of slots taken: the first ones. S = min(T, ceil(capacity * k
 //   * T / E)), at least 1; T with capacity = 0: then nothing is dropped.
-// Differentiable in gate.
+// Differentiable in gate. The bias chooses and does nothing else: no gradient goes through it.
 namespace moe_route {
 
 constexpr std::string_view kName = "moe_route";
@@ -54,16 +56,47 @@ const AttrSpec kAttrs[] = {
     {"capacity", AttrType::kF64, AttrValue(0.0),
      "slots of an expert, in multiples of its even share k * T / E of a sequence; 0: no token is dropped"},
     {"normalize", AttrType::kI64, AttrValue(int64_t{1}), "1: the weights of a token's experts sum to 1"},
+    {.name = "groups",
+     .type = AttrType::kI64,
+     .default_value = AttrValue(int64_t{1}),
+     .meaning = "groups of experts, at most 64",
+     .is_late = true},
+    {.name = "groups_used",
+     .type = AttrType::kI64,
+     .default_value = AttrValue(int64_t{1}),
+     .meaning = "groups that a token's experts are of",
+     .is_late = true},
 };
 
+// Groups of E experts of which a token takes k.
+Status check_groups(int64_t E, int64_t k, Attrs attrs) {
+  const int64_t groups = attr_i64(attrs, "groups"), used = attr_i64(attrs, "groups_used");
+  if (groups < 1 || groups > 64 || (!is_symbol(E) && E % groups != 0))
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: groups is {}, wanted a divisor of the number of experts, which is {}, up to 64",
+                         kName, groups, E));
+  if (used < 1 || used > groups)
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: groups_used is {}, wanted 1 to {} (groups)", kName, used, groups));
+  if (is_symbol(E) || k <= E / groups * used) return {};
+  return Status(
+      StatusCode::kInvalidArgument,
+      format("{}: k is {}, wanted at most {}, the experts of {} groups", kName, k, E / groups * used, used));
+}
+
 Inferred infer(Types in, Attrs attrs) {
-  TSR_RETURN_IF_ERROR(check_count(kName, in, 1));
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 1, 2));
   TSR_RETURN_IF_ERROR(check_probs(kName, in, 0));
   TSR_RETURN_IF_ERROR(check_normalize(kName, attrs));
   const int64_t B = in[0].shape[0], T = in[0].shape[1], E = in[0].shape[2], k = attr_i64(attrs, "k");
   if (k < 1 || (!is_symbol(E) && k > E))
     return Status(StatusCode::kInvalidArgument,
                   format("{}: k is {}, wanted 1 to the number of experts, which is {}", kName, k, E));
+  TSR_RETURN_IF_ERROR(check_groups(E, k, attrs));
+  if (in.size() == 2) {
+    TSR_RETURN_IF_ERROR(check_dtype(kName, in, 1, "bias", statistics_dtype(in[0].dtype)));
+    TSR_RETURN_IF_ERROR(check_shape(kName, in, 1, "bias", Shape{E}));
+  }
   const double capacity = attr_f64(attrs, "capacity");
   if (!(capacity >= 0) || capacity > 1e6)
     return Status(
@@ -87,7 +120,10 @@ Status vjp(VjpBuilder& b) {
 }
 
 // t is whole, since a token's slot depends on all tokens before it.
-ShardingRule sharding(const OpView&) { return make_rule("bte->btk,btk,btk,ebs,eb", {}, "tkes"); }
+ShardingRule sharding(const OpView& view) {
+  return make_rule(std::string(view.inputs.size() == 2 ? "bte,e" : "bte") + "->btk,btk,btk,ebs,eb", {},
+                   "tkes");
+}
 
 OpCost cost(const OpView& view) {
   return traffic_cost(view, static_cast<double>(view.inputs[0].shape.elements()) *

@@ -20,6 +20,8 @@ extern const OpDef kAttentionSinkGrad;
 extern const OpDef kBroadcast;
 extern const OpDef kCacheWrite;
 extern const OpDef kCast;
+extern const OpDef kClamp;
+extern const OpDef kClampGrad;
 extern const OpDef kClipScale;
 extern const OpDef kConcat;
 extern const OpDef kCrossEntropy;
@@ -71,6 +73,8 @@ extern const OpDef kPick;
 extern const OpDef kPositions;
 extern const OpDef kQuantize;
 extern const OpDef kQuantizeScale;
+extern const OpDef kQuickGelu;
+extern const OpDef kQuickGeluGrad;
 extern const OpDef kReduceMax;
 extern const OpDef kReduceMean;
 extern const OpDef kReduceSum;
@@ -137,6 +141,8 @@ std::span<const OpDef* const> table() {
       &kBroadcast,
       &kCacheWrite,
       &kCast,
+      &kClamp,
+      &kClampGrad,
       &kClipScale,
       &kConcat,
       &kCrossEntropy,
@@ -189,6 +195,8 @@ std::span<const OpDef* const> table() {
       &kQuantizeScale,
       &kQuantizedMatmul,
       &kQuantizedMatmulGrad,
+      &kQuickGelu,
+      &kQuickGeluGrad,
       &kReduceMax,
       &kReduceMean,
       &kReduceSum,

@@ -12,6 +12,14 @@ inline double silu_derivative(double x) {
   return s * (1 + x * (1 - s));
 }
 
+// x * sigmoid(1.702 x) and its derivative
+inline constexpr double kQuickGelu = 1.702;
+inline double quick_gelu(double x) { return x * sigmoid(kQuickGelu * x); }
+inline double quick_gelu_derivative(double x) {
+  const double s = sigmoid(kQuickGelu * x);
+  return s * (1 + kQuickGelu * x * (1 - s));
+}
+
 // x * Phi(x) and Phi(x) + x * phi(x)
 inline double gelu_exact(double x) { return 0.5 * x * (1 + std::erf(x * 0.70710678118654752440)); }
 inline double gelu_exact_derivative(double x) {

@@ -26,6 +26,11 @@ Result<PreparedKernel> prepare_silu_grad(const KernelSpec& spec) {
   return map_binary(spec, 12, [](double x, double dy) { return dy * silu_derivative(x); });
 }
 
+Result<PreparedKernel> prepare_quick_gelu(const KernelSpec& spec) { return map_unary(spec, 9, quick_gelu); }
+Result<PreparedKernel> prepare_quick_gelu_grad(const KernelSpec& spec) {
+  return map_binary(spec, 13, [](double x, double dy) { return dy * quick_gelu_derivative(x); });
+}
+
 Result<PreparedKernel> prepare_tanh(const KernelSpec& spec) {
   return map_unary(spec, 8, [](double x) { return std::tanh(x); });
 }

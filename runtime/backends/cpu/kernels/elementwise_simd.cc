@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/backends/cpu/kernels/activation_math.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int64_t kMapGrain = 16384;  // elements of a task
 
-// Maps elements [begin, end). scale and scale_by multiply with `factor`.
+// Maps elements [begin, end). scale and scale_by multiply with `factor`, quick_gelu the argument of its sigmoid.
 using MapFn = void (*)(const float* const* in, float* const* out, float factor, int64_t begin, int64_t end);
 
 // Index of each function in the table at the end of this file's vector part.
@@ -40,6 +41,8 @@ enum class Map : int {
   kGeluErfGrad,
   kSilu,
   kSiluGrad,
+  kQuickGelu,
+  kQuickGeluGrad,
   kTanh,
   kTanhGrad,
   kSigmoid,
@@ -153,6 +156,19 @@ struct SiluGrad {
     y[0] = hn::Mul(x[1], silu_slope(d, x[0], fast_sigmoid(d, x[0])));
   }
 };
+struct QuickGelu {
+  static constexpr int kIn = 1, kOut = 1;
+  static HWY_INLINE void apply(DM d, const VM* x, VM* y, VM slope) {
+    y[0] = hn::Mul(x[0], fast_sigmoid(d, hn::Mul(x[0], slope)));
+  }
+};
+struct QuickGeluGrad {
+  static constexpr int kIn = 2, kOut = 1;
+  static HWY_INLINE void apply(DM d, const VM* x, VM* y, VM slope) {
+    const VM u = hn::Mul(x[0], slope);
+    y[0] = hn::Mul(x[1], silu_slope(d, u, fast_sigmoid(d, u)));
+  }
+};
 struct Tanh {
   static constexpr int kIn = 1, kOut = 1;
   static HWY_INLINE void apply(DM d, const VM* x, VM* y, VM) { y[0] = fast_tanh(d, x[0]); }
@@ -213,12 +229,15 @@ void map_elements(const float* const* in, float* const* out, float factor, int64
 
 MapFn map_function(Map map) {
   static constexpr std::array<MapFn, static_cast<size_t>(Map::kCount)> kFunctions = {
-      map_elements<Add>,          map_elements<Sub>,     map_elements<Mul>,         map_elements<Div>,
-      map_elements<Scale>,        map_elements<Neg>,     map_elements<Square>,      map_elements<Sqrt>,
-      map_elements<Exp>,          map_elements<Relu>,    map_elements<ReluGrad>,    map_elements<GeluTanh>,
-      map_elements<GeluTanhGrad>, map_elements<GeluErf>, map_elements<GeluErfGrad>, map_elements<Silu>,
-      map_elements<SiluGrad>,     map_elements<Tanh>,    map_elements<TanhGrad>,    map_elements<Sigmoid>,
-      map_elements<SigmoidGrad>,  map_elements<Swiglu>,  map_elements<SwigluGrad>};
+      map_elements<Add>,           map_elements<Sub>,         map_elements<Mul>,
+      map_elements<Div>,           map_elements<Scale>,       map_elements<Neg>,
+      map_elements<Square>,        map_elements<Sqrt>,        map_elements<Exp>,
+      map_elements<Relu>,          map_elements<ReluGrad>,    map_elements<GeluTanh>,
+      map_elements<GeluTanhGrad>,  map_elements<GeluErf>,     map_elements<GeluErfGrad>,
+      map_elements<Silu>,          map_elements<SiluGrad>,    map_elements<QuickGelu>,
+      map_elements<QuickGeluGrad>, map_elements<Tanh>,        map_elements<TanhGrad>,
+      map_elements<Sigmoid>,       map_elements<SigmoidGrad>, map_elements<Swiglu>,
+      map_elements<SwigluGrad>};
   return kFunctions[static_cast<size_t>(map)];
 }
 
@@ -284,6 +303,12 @@ Result<PreparedKernel> prepare_gelu_grad_simd(const KernelSpec& spec) {
 Result<PreparedKernel> prepare_silu_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kSilu, 25); }
 Result<PreparedKernel> prepare_silu_grad_simd(const KernelSpec& spec) {
   return prepare_map(spec, Map::kSiluGrad, 30);
+}
+Result<PreparedKernel> prepare_quick_gelu_simd(const KernelSpec& spec) {
+  return prepare_map(spec, Map::kQuickGelu, 26, static_cast<float>(kQuickGelu));
+}
+Result<PreparedKernel> prepare_quick_gelu_grad_simd(const KernelSpec& spec) {
+  return prepare_map(spec, Map::kQuickGeluGrad, 31, static_cast<float>(kQuickGelu));
 }
 Result<PreparedKernel> prepare_tanh_simd(const KernelSpec& spec) { return prepare_map(spec, Map::kTanh, 35); }
 Result<PreparedKernel> prepare_tanh_grad_simd(const KernelSpec& spec) {

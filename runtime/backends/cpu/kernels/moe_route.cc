@@ -30,25 +30,63 @@ double sum_chosen(const T* p, const int32_t* expert, int64_t k) {
   return sum;
 }
 
+// Which experts a token chooses from, and by what.
+struct Chooser {
+  int64_t E, K, groups, groups_used;
+
+  // The k experts of the largest p + bias within the best groups. `bias` may be null; `scores` [E] is scratch.
+  template <class T>
+  void choose(const T* p, const T* bias, double* scores, int32_t* expert) const {
+    if (bias == nullptr && groups == 1) {
+      choose_experts(p, E, K, expert);
+      return;
+    }
+    for (int64_t e = 0; e < E; ++e) scores[e] = double(p[e]) + (bias == nullptr ? 0 : double(bias[e]));
+    if (groups > 1) keep_best_groups(scores);
+    choose_experts(scores, E, K, expert);
+  }
+
+ private:
+  void keep_best_groups(double* scores) const {
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    const int64_t size = E / groups;
+    double best[64];  // by group: the sum of its two largest
+    for (int64_t g = 0; g < groups; ++g) {
+      int32_t largest[2];
+      const int64_t count = std::min<int64_t>(2, size);
+      choose_experts(scores + g * size, size, count, largest);
+      best[g] = sum_chosen(scores + g * size, largest, count);
+    }
+    int32_t kept[64];
+    choose_experts(best, groups, groups_used, kept);
+    for (int64_t g = 0; g < groups; ++g)
+      if (std::find(kept, kept + groups_used, g) == kept + groups_used)
+        std::fill_n(scores + g * size, size, kNone);
+  }
+};
+
 }  // namespace
 
-// probs [B, T, E] -> expert, slot, gate [B, T, K], token [E, B, S], load [E, B]. First every token chooses
-// its experts, then every sequence hands out its slots in the order of its tokens.
+// probs [B, T, E], bias [E] optional -> expert, slot, gate [B, T, K], token [E, B, S], load [E, B]. First every token
+// chooses its experts, then every sequence hands out its slots in the order of its tokens.
 Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
     const int64_t B = spec.input_dims(0)[0], tokens = spec.input_dims(0)[1], E = spec.input_dims(0)[2];
     const int64_t K = spec.output_dims(0)[2], S = spec.output_dims(3)[2];
-    const bool normalize = spec.i64("normalize") == 1;
+    const bool normalize = spec.i64("normalize") == 1, has_bias = spec.input_count() == 2;
+    const Chooser chooser{E, K, spec.i64("groups"), spec.i64("groups_used")};
     auto launch = [=](const LaunchArgs& args) {
-      const T* probs = args.in<T>(0);
+      const T *probs = args.in<T>(0), *bias = has_bias ? args.in<T>(1) : nullptr;
+      auto* scores =
+          static_cast<double*>(args.workspace);  // [B, T, E], null where they are the probabilities
       int32_t *expert = args.out<int32_t>(0), *slot = args.out<int32_t>(1);
       T* gate = args.out<T>(2);
       int32_t *token = args.out<int32_t>(3), *load = args.out<int32_t>(4);
       args.pool.parallel_ranges(B * tokens, row_grain(E * K), [&](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {
           const T* p = probs + r * E;
-          choose_experts(p, E, K, expert + r * K);
+          chooser.choose(p, bias, scores + r * E, expert + r * K);
           const double sum = normalize ? sum_chosen(p, expert + r * K, K) : 1;
           for (int64_t j = 0; j < K; ++j)
             gate[r * K + j] = sum == 0 ? T(0) : T(double(p[expert[r * K + j]]) / sum);
@@ -69,7 +107,9 @@ Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
         }
       });
     };
-    return reference_kernel(spec, make_kernel(launch), double(B * tokens * E * K));
+    const bool scores = has_bias || chooser.groups > 1;
+    return reference_kernel(spec, make_kernel(launch), double(B * tokens * E * K),
+                            scores ? B * tokens * E * int64_t{sizeof(double)} : 0);
   });
 }
 

@@ -17,6 +17,17 @@ __device__ inline W silu_derivative(W x) {
   return s * (W(1) + x * (W(1) - s));
 }
 
+// x * sigmoid(1.702 x) and its derivative
+template <class W>
+__device__ inline W quick_gelu(W x) {
+  return x * sigmoid(W(1.702) * x);
+}
+template <class W>
+__device__ inline W quick_gelu_derivative(W x) {
+  const W s = sigmoid(W(1.702) * x);
+  return s * (W(1) + W(1.702) * x * (W(1) - s));
+}
+
 // x * Phi(x) and Phi(x) + x * phi(x)
 template <class W>
 __device__ inline W gelu_exact(W x) {

@@ -1,4 +1,4 @@
-// Activations, their gradients, and swiglu.
+// Activations, their gradients, swiglu, and clamp.
 #include "runtime/backends/cuda/kernels/activation_math.cuh"
 #include "runtime/backends/cuda/kernels/decode_step.h"
 #include "runtime/backends/cuda/kernels/kernels.h"
@@ -24,6 +24,8 @@ TSR_MAP_FUNCTOR(GeluTanhGrad, x[1] * gelu_tanh_derivative(x[0]))
 TSR_MAP_FUNCTOR(GeluExactGrad, x[1] * gelu_exact_derivative(x[0]))
 TSR_MAP_FUNCTOR(Silu, silu(x[0]))
 TSR_MAP_FUNCTOR(SiluGrad, x[1] * silu_derivative(x[0]))
+TSR_MAP_FUNCTOR(QuickGelu, quick_gelu(x[0]))
+TSR_MAP_FUNCTOR(QuickGeluGrad, x[1] * quick_gelu_derivative(x[0]))
 TSR_MAP_FUNCTOR(Tanh, tanh(x[0]))
 TSR_MAP_FUNCTOR(TanhGrad, x[1] * (W(1) - x[0] * x[0]))
 TSR_MAP_FUNCTOR(Sigmoid, sigmoid(x[0]))
@@ -39,6 +41,29 @@ struct SwigluGrad : NoSetUp {
     y[1] = x[2] * silu(x[0]);
   }
 };
+
+struct Clamp : NoSetUp {
+  double least, most;
+  template <class W>
+  __device__ void operator()(int64_t, const W* x, W* y) const {
+    const W from = static_cast<W>(least), to = static_cast<W>(most);
+    y[0] = x[0] < from ? from : x[0] > to ? to : x[0];
+  }
+};
+struct ClampGrad : Clamp {
+  template <class W>
+  __device__ void operator()(int64_t, const W* x, W* y) const {
+    y[0] = x[0] >= static_cast<W>(least) && x[0] <= static_cast<W>(most) ? x[1] : W(0);
+  }
+};
+
+template <int kIn, class F>
+Result<PreparedKernel> between(const KernelSpec& spec) {
+  F f;
+  f.least = spec.f64("min");
+  f.most = spec.f64("max");
+  return map_op<kIn, 1>(spec, [f](const LaunchArgs&, auto) { return f; });
+}
 
 template <int kIn, int kOut, class F>
 Result<PreparedKernel> plain(const KernelSpec& spec) {
@@ -66,6 +91,12 @@ Result<PreparedKernel> prepare_gelu_grad(const KernelSpec& spec) {
 }
 Result<PreparedKernel> prepare_silu(const KernelSpec& spec) { return ending<1, Silu>(spec, MapKind::kSilu); }
 Result<PreparedKernel> prepare_silu_grad(const KernelSpec& spec) { return plain<2, 1, SiluGrad>(spec); }
+Result<PreparedKernel> prepare_quick_gelu(const KernelSpec& spec) { return plain<1, 1, QuickGelu>(spec); }
+Result<PreparedKernel> prepare_quick_gelu_grad(const KernelSpec& spec) {
+  return plain<2, 1, QuickGeluGrad>(spec);
+}
+Result<PreparedKernel> prepare_clamp(const KernelSpec& spec) { return between<1, Clamp>(spec); }
+Result<PreparedKernel> prepare_clamp_grad(const KernelSpec& spec) { return between<2, ClampGrad>(spec); }
 Result<PreparedKernel> prepare_tanh(const KernelSpec& spec) { return plain<1, 1, Tanh>(spec); }
 Result<PreparedKernel> prepare_tanh_grad(const KernelSpec& spec) { return plain<2, 1, TanhGrad>(spec); }
 Result<PreparedKernel> prepare_sigmoid(const KernelSpec& spec) { return plain<1, 1, Sigmoid>(spec); }

@@ -6,11 +6,55 @@ namespace tessera::cuda {
 
 namespace {
 
-// Chooses for one token the K largest of its probabilities, largest first, the lower index of equals;
-// distinct also where they hold NaN. Without NaN, the order itself tells which ones were chosen before.
+// Scores by which a token chooses: its probabilities, plus a bias where there is one.
+template <class T>
+struct Scores {
+  using W = Wide<T>;
+  const W* bias;  // [E], or null
+  int64_t E, groups, groups_used;
+
+  __device__ W of(const T* p, int64_t e) const {
+    return bias == nullptr ? widen(p[e]) : widen(p[e]) + bias[e];
+  }
+  // The sum of the two largest of a group.
+  __device__ W of_group(const T* p, int64_t g) const {
+    const int64_t size = E / groups;
+    W first = of(p, g * size), second = 0;
+    for (int64_t i = 1; i < size; ++i) {
+      const W value = of(p, g * size + i);
+      const bool is_most = value > first;
+      const W less = is_most ? first : value;
+      second = i == 1 || less > second ? less : second;
+      first = is_most ? value : first;
+    }
+    return first + second;
+  }
+  // A bit for each of the best groups, the lower number of equals.
+  __device__ uint64_t best_groups(const T* p) const {
+    if (groups == 1) return 1;
+    uint64_t kept = 0;
+    for (int64_t j = 0; j < groups_used; ++j) {
+      int64_t best = -1;
+      W most = 0;
+      for (int64_t g = 0; g < groups; ++g) {
+        if ((kept >> g & 1) != 0) continue;
+        const W value = of_group(p, g);
+        if (best >= 0 && !(value > most)) continue;
+        best = g;
+        most = value;
+      }
+      kept |= uint64_t{1} << best;
+    }
+    return kept;
+  }
+};
+
+// Chooses for one token the K largest of its scores, largest first, the lower index of equals; distinct also
+// where they hold NaN. Without NaN, the order itself tells which ones were chosen before.
 template <class T>
 struct Choose {
   const T* probs;
+  Scores<T> scores;
   int32_t* expert;
   T* gate;
   int64_t E, K;
@@ -19,9 +63,11 @@ struct Choose {
     using W = Wide<T>;
     const T* p = probs + row * E;
     int32_t* chosen = expert + row * K;
+    const int64_t group = E / scores.groups;
+    const uint64_t kept = scores.best_groups(p);
     bool is_ordered = true;
 #pragma unroll 8
-    for (int32_t e = 0; e < E; ++e) is_ordered = is_ordered && widen(p[e]) == widen(p[e]);
+    for (int32_t e = 0; e < E; ++e) is_ordered = is_ordered && scores.of(p, e) == scores.of(p, e);
     int32_t before = -1;
     W last = 0, sum = 0;
     for (int64_t j = 0; j < K; ++j) {
@@ -29,7 +75,8 @@ struct Choose {
       W most = 0;
 #pragma unroll 8
       for (int32_t e = 0; e < E; ++e) {
-        const W value = widen(p[e]);
+        if (scores.groups > 1 && (kept >> (e / group) & 1) == 0) continue;
+        const W value = scores.of(p, e);
         bool taken = j > 0 && (value > last || (value == last && e <= before));
         if (!is_ordered) {
           taken = false;
@@ -41,7 +88,8 @@ struct Choose {
         }
       }
       chosen[j] = before = best;
-      sum += last = most;
+      last = most;
+      sum += widen(p[best]);
     }
     if (!normalize) sum = 1;
     for (int64_t j = 0; j < K; ++j)
@@ -132,17 +180,20 @@ struct Fraction {
 
 }  // namespace
 
-// probs [B, T, E] -> expert, slot, gate [B, T, K], token [E, B, S], load [E, B]
+// probs [B, T, E], bias [E] optional -> expert, slot, gate [B, T, K], token [E, B, S], load [E, B]
 Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using T = decltype(zero);
+    using W = Wide<T>;
     const int64_t B = spec.input_dims(0)[0], tokens = spec.input_dims(0)[1], E = spec.input_dims(0)[2];
     const int64_t K = spec.output_dims(0)[2], S = spec.output_dims(3)[2];
-    const bool normalize = spec.i64("normalize") == 1;
+    const bool normalize = spec.i64("normalize") == 1, has_bias = spec.input_count() == 2;
+    const int64_t groups = spec.i64("groups"), groups_used = spec.i64("groups_used");
     return memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
+          const Scores<T> scores{has_bias ? args.in<W>(1) : nullptr, E, groups, groups_used};
           launch_each(args.stream, B * tokens,
-                      Choose<T>{args.in<T>(0), args.out<int32_t>(0), args.out<T>(2), E, K, normalize});
+                      Choose<T>{args.in<T>(0), scores, args.out<int32_t>(0), args.out<T>(2), E, K, normalize});
           launch_teams<32>(args.stream, E * B,
                            HandOut{args.out<int32_t>(0), args.out<int32_t>(1), args.out<int32_t>(3),
                                    args.out<int32_t>(4), B, tokens, K, S});
