@@ -1,5 +1,6 @@
-// What model families bend, in two blocks: windows, capped scores, values of another width than keys, packed
-// documents (or none of these), sinks; rope of a part of each head by scaled frequencies. C 16; keys of 6 elements, values of 4.
+// What model families bend, in two blocks: windows, capped scores, values of another width than keys, packed documents
+// (or none of these), sinks; rope of a part of each head by scaled frequencies; routing by groups. C 16; keys of 6
+// elements, values of 4.
 #pragma once
 
 #include <string>
@@ -9,7 +10,8 @@
 
 namespace tessera::test {
 
-// Two of four experts, of the better of two groups, chosen by sigmoids and a bias; gpt-oss' gated unit with closer bounds.
+// Two of four experts, of the better of two groups, chosen by sigmoids and a bias; gpt-oss' gated unit with closer
+// bounds.
 inline TensorId experts_by_groups(LayerBuilder& b, const std::string& block, TensorId x, TensorId bias) {
   constexpr int64_t C = 16, F = 12, E = 4;
   const TensorId probs = b.op("sigmoid", {b.linear(x, block + ".router", C, E)});

@@ -1,4 +1,5 @@
-// clamp(x) = min(max(x, min), max), element by element; NaN stays NaN. clamp_grad(x, dy) = dy where min <= x <= max, else 0.
+// clamp(x) = min(max(x, min), max), element by element; NaN stays NaN.
+// clamp_grad(x, dy) = dy where min <= x <= max, else 0.
 #include "graph/base/text.h"
 #include "graph/ops/op_support.h"
 

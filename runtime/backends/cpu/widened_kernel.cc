@@ -28,8 +28,8 @@ struct Converted {
   int64_t count, offset;  // elements, bytes
 };
 
-// Caches of attention_cached, [B, S, KV, D] and [B, S, KV, V]: positions from start + T on are never read, nor are those
-// before a window and the span of keys that it begins in. They are not widened.
+// Caches of attention_cached, [B, S, KV, D] and [B, S, KV, V]: positions from start + T on are never read, nor are
+// those before a window and the span of keys that it begins in. They are not widened.
 struct CacheRows {
   int64_t B = 0, S = 0, T = 0, window = 0;  // B 0: another op
   int64_t rows[2] = {};                     // elements of a position

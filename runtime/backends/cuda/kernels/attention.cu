@@ -162,8 +162,8 @@ Result<PreparedKernel> prepare_attention(const KernelSpec& spec) {
   return forward(spec, attention_shape_of_shard(spec, 0, 1, 2), false);
 }
 
-// q [B, T, H, D], k_cache [B, S, KV, D], v_cache [B, S, KV, V], start [B] -> out [B, T, H, V] (, lse [B, T, H]). `start`
-// is untrusted.
+// q [B, T, H, D], k_cache [B, S, KV, D], v_cache [B, S, KV, V], start [B] -> out [B, T, H, V] (, lse [B, T, H]).
+// `start` is untrusted.
 Result<PreparedKernel> prepare_attention_cached(const KernelSpec& spec) {
   return forward(spec, attention_shape(spec, 0, 1, 2), true);
 }
