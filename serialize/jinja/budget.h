@@ -1,0 +1,68 @@
+// Budget: what one template may take, so that no template stalls or fills its host. Steps bound time, bytes
+// bound the memory that is live. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "graph/base/result.h"
+
+namespace tessera::jinja {
+
+struct Limits {
+  int64_t steps = 5'000'000;           // evaluated nodes, and pieces of 32 bytes that are copied or compared
+  int64_t bytes = int64_t{64} << 20;   // of values that are live at once
+  int64_t output = int64_t{32} << 20;  // bytes of the text
+};
+// Limits for a template that is given so many bytes of variables.
+Limits limits_for(size_t input_bytes);
+
+// Bytes of a budget while a value holds them.
+class Lease {
+ public:
+  Lease() = default;
+  Lease(int64_t* live, int64_t bytes) : live_(live), bytes_(bytes) {}
+  Lease(Lease&& other) noexcept
+      : live_(std::exchange(other.live_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Lease& operator=(Lease&& other) noexcept {
+    std::swap(live_, other.live_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Lease() {
+    if (live_ != nullptr) *live_ -= bytes_;
+  }
+  int64_t bytes() const { return bytes_; }
+  // Takes over the bytes of another lease of the same budget.
+  void add(Lease other) {
+    if (live_ == nullptr) live_ = other.live_;
+    bytes_ += other.bytes_;
+    other.live_ = nullptr;
+  }
+
+ private:
+  int64_t* live_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+class Budget {
+ public:
+  explicit Budget(const Limits& limits) : limits_(limits), steps_left_(limits.steps) {}
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+  Status spend(int64_t steps = 1);
+  // Steps for work on so many bytes.
+  Status spend_bytes(size_t bytes) { return spend(static_cast<int64_t>(bytes / 32) + 1); }
+  // Values must not outlive the budget.
+  Result<Lease> lease(size_t bytes);
+  Status check_output(size_t bytes) const;
+
+ private:
+  const Limits limits_;
+  int64_t steps_left_;
+  int64_t live_ = 0;
+};
+
+}  // namespace tessera::jinja

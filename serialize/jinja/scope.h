@@ -1,0 +1,35 @@
+// Scope: variables that a part of a template sees, and those of the parts around it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "serialize/jinja/value.h"
+
+namespace tessera::jinja {
+
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::vector<std::pair<std::string, Value>> variables;
+
+  const Value* find(std::string_view name) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->parent.get())
+      for (const auto& [key, value] : scope->variables)
+        if (key == name) return &value;
+    return nullptr;
+  }
+  // Here, never in a scope around.
+  void set(std::string_view name, Value value) {
+    for (auto& [key, held] : variables)
+      if (key == name) {
+        held = std::move(value);
+        return;
+      }
+    variables.emplace_back(std::string(name), std::move(value));
+  }
+};
+
+}  // namespace tessera::jinja

@@ -1,0 +1,19 @@
+// Tests: functions that `is` applies.
+#pragma once
+
+#include <string_view>
+
+#include "serialize/jinja/arguments.h"
+
+namespace tessera::jinja {
+
+class Evaluator;
+
+struct TestEntry {
+  std::string_view name;
+  Result<bool> (*apply)(Evaluator& evaluator, const Value& value, const Arguments& arguments);
+};
+const TestEntry* find_test(std::string_view name);  // null where it is unknown
+Status unknown_test(std::string_view name);
+
+}  // namespace tessera::jinja
