@@ -2,13 +2,14 @@
 
 #include "command.h"
 #include "graph_profile.h"
+#include "memory_needs.h"
 
 namespace cli {
 
 namespace {
 struct Arguments : Common {
   std::string model;
-  bool verify = false, tensors = false, graph = false, profile = false;
+  bool verify = false, tensors = false, graph = false, profile = false, memory = false;
   ProfileQuestion question;
 };
 
@@ -63,6 +64,14 @@ void print_file(const Json& file) {
   print_keys("keys not used", file["keys_unused"]);
 }
 
+// Tokens of a text at most.
+int64_t longest_text(const Json& info) {
+  for (const Json& symbol : info["symbols"])
+    if (symbol["name"] == "T" && symbol["capacity"].get<int64_t>() > 0)
+      return symbol["capacity"].get<int64_t>();
+  return INT64_MAX;
+}
+
 void print_info(const Json& info) {
   const std::string architecture = info["architecture"].get<std::string>();
   std::cout << "architecture  " << (architecture.empty() ? "none: a graph of its own" : architecture)
@@ -88,7 +97,8 @@ void register_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand("inspect", "what a model file holds");
   command->footer(
       "Example:\n  tessera inspect model.tsr --verify\n  tessera inspect "
-      "gpt2:L=12,C=768,H=12,V=50257,T=1024 --profile --batch 8 --seq 1024");
+      "gpt2:L=12,C=768,H=12,V=50257,T=1024 --profile --batch 8 --seq 1024\n  tessera inspect folder --memory "
+      "--devices cpu:2");
   command->add_option("model", args->model, ".tsr or GGUF file, Hugging Face folder, or a description")
       ->required();
   command->add_flag("--verify", args->verify, "check every checksum of a .tsr file");
@@ -97,12 +107,18 @@ void register_inspect(CLI::App& app) {
   command->add_flag(
       "--profile", args->profile,
       "FLOPs, bytes moved and bytes kept of a training step, by phase, block and op; nothing runs");
+  command->add_flag(
+      "--memory", args->memory,
+      "bytes that generating, training adapters and training all of it would take; nothing runs");
+  command->add_option("--devices", args->devices, "with --memory: cpu:4 | cuda | cuda:0,1")
+      ->capture_default_str();
   add_question(*command, args->question);
   add_json(*command, *args);
   command->callback([args] {
     const Model model = open_model(*args, args->model, 0, args->verify);
     Json info = Json::parse(text(tsr_model_info, model.get()));
     const Json profile = args->profile ? graph_profile(model, args->question) : Json();
+    const Json memory = args->memory ? memory_needs(*args, model, longest_text(info)) : Json();
     std::string graph_text;
     if (args->graph) {
       const auto graph = make<Handle<tsr_graph, tsr_graph_free>>(tsr_model_graph, model.get());
@@ -112,9 +128,11 @@ void register_inspect(CLI::App& app) {
       if (args->verify) info["verified"] = true;
       if (args->graph) info["graph"] = graph_text;
       if (args->profile) info["profile"] = profile;
+      if (args->memory) info["memory"] = memory;
       return print_json(info);
     }
     print_info(info);
+    if (args->memory) print_memory_needs(memory, args->devices);
     if (args->verify) std::cout << "checksums     all good\n";
     if (args->tensors)
       for (const Json& tensor : info["tensors"])

@@ -32,17 +32,18 @@ expect "lr is '1e-3x', wanted a number" "$tessera" train "$model" --data "$text"
 expect 'steps is given more than once' "$tessera" train "$model" --data "$text" --steps 3 --steps 4
 # Files that are no models.
 echo "some notes" >"$work/notes.txt"
-expect 'wanted a .tsr file .* or a GGUF file .*; this looks like text' "$tessera" import "$work/notes.txt" -o "$work/notes.tsr"
+expect 'wanted a .tsr file .*, a GGUF file .* or a folder of safetensors; this looks like text' "$tessera" import "$work/notes.txt" -o "$work/notes.tsr"
 [ ! -e "$work/notes.tsr" ] || { echo "FAILED: a model was written from notes"; exit 1; }
 printf 'PK\003\004' >"$work/model.pt"
 expect 'zip archive, as PyTorch' "$tessera" inspect "$work/model.pt"
 printf '\100\000\000\000\000\000\000\000{"a":{}}' >"$work/model.safetensors"
-expect 'a safetensors file: convert it to GGUF' "$tessera" generate "$work/model.safetensors"
+expect 'config.json is missing: safetensors hold weights alone' "$tessera" generate "$work/model.safetensors"
 expect 'given in the wrong order' "$tessera" train "$model" --data "$model"
 expect "tokenizer 'byte': there is no such file; wanted .bytes., or" "$tessera" tokenize byte x
 expect "no backend '2'.*as in 'cpu:2'" "$tessera" generate "$model" --devices 2
 expect 'has no tokenizer; make the model with' "$tessera" generate llama:L=1,C=32,H=2,F=64,V=256,T=64 --prompt x
-expect 'is a folder, wanted a file' "$tessera" inspect "$work"
+mkdir "$work/empty"
+expect 'has neither model.safetensors nor' "$tessera" inspect "$work/empty"
 # Numbers that are none, or beyond what is held; words that would change nothing.
 expect "no command is called 'frobnicate'" "$tessera" frobnicate
 expect '64 bits' "$tessera" train "$model" --data "$text" --steps 99999999999999999999
