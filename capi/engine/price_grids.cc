@@ -84,10 +84,15 @@ PriceGrid expert_grid(const std::string& op) {
 PriceGrid attention_grid(const std::string& op, int64_t causal, const std::vector<double>& tokens) {
   std::vector<double> pairs;
   for (const double t : tokens) pairs.push_back(t * t);
-  PriceGrid grid{
-      "attention",
-      1,
-      {op, format("causal={}", causal), DType::kF32, {"*", "ts", "d"}, {kHeads, pairs, kHeadSizes}, {}, {}}};
+  PriceGrid grid{"attention",
+                 1,
+                 {op,
+                  format("causal={}", causal),
+                  DType::kF32,
+                  {"bkg", "ts", "d"},
+                  {kHeads, pairs, kHeadSizes},
+                  {},
+                  {}}};
   for (const double heads : kHeads)
     for (const double t : tokens)
       for (const double d : kHeadSizes) {

@@ -1,6 +1,7 @@
 #include "parallel/pricing/profile_prices.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "graph/base/text.h"
 
@@ -106,6 +107,16 @@ Seconds fall_below(const PriceTable& table, Seconds at_first, const PriceTable* 
           std::min(at_first.shared_s, std::max(share * at_first.shared_s, least.shared_s))};
 }
 
+// Attention is measured without a window: the share of the pairs that one leaves.
+double share_in_window(const OpDef& op, const OpView& view) {
+  const auto window = std::ranges::find(view.attrs, "window", &Attr::name);
+  if (window == view.attrs.end() || window->value == AttrValue(int64_t{0})) return 1;
+  std::vector<Attr> attrs(view.attrs.begin(), view.attrs.end());
+  attrs[static_cast<size_t>(window - view.attrs.begin())].value = int64_t{0};
+  const double whole = op.cost({attrs, view.inputs, view.outputs, view.factors}).flops;
+  return whole > 0 ? op.cost(view).flops / whole : 1;
+}
+
 // The fastest product measured, in TF32 too where `attrs` allow it: what an op without a table that computes
 // much cannot beat.
 double peak_flops(const DeviceProfile& profile, std::span<const Attr> attrs) {
@@ -141,7 +152,11 @@ std::optional<Seconds> kernel_seconds(const DeviceProfile& profile, const OpDef&
   if (table == nullptr && !op.former_name.empty())
     table = find_table(profile, op.former_name, dtype, view.attrs);
   if (table == nullptr && !op.priced_as.empty()) table = find_table(profile, op.priced_as, dtype, view.attrs);
-  if (table != nullptr) return fall_below(*table, look_up(*table, op, view), any, op, view);
+  if (table != nullptr) {
+    const Seconds seconds = fall_below(*table, look_up(*table, op, view), any, op, view);
+    const double share = share_in_window(op, view);
+    return Seconds{share * seconds.alone_s, share * seconds.shared_s};
+  }
   if (any == nullptr) return std::nullopt;
   Seconds seconds = look_up(*any, op, view);
   if (const double peak = peak_flops(profile, view.attrs); peak > 0) {

@@ -88,6 +88,36 @@ TEST_CASE("a product that does more at its end costs what a product does") {
 }
 
 TEST_CASE(
+    "attention in a window costs its share of the pairs, and the width of values is no factor of a price") {
+  const auto attention = [](int64_t window, int64_t width) {
+    Graph graph;
+    const auto q = graph.add_tensor("q", {DType::kF32, Shape{2, 64, 4, 16}}, TensorKind::kInput);
+    const auto k = graph.add_tensor("k", {DType::kF32, Shape{2, 64, 2, 16}}, TensorKind::kInput);
+    const auto v = graph.add_tensor("v", {DType::kF32, Shape{2, 64, 2, width}}, TensorKind::kInput);
+    const std::vector<TensorId> operands = {*q, *k, *v};
+    REQUIRE(graph.add_node("attention", operands, {{"window", window}}).ok());
+    const Node& node = graph.nodes()[0];
+    Question question{node.op,
+                      node.attrs,
+                      {graph.type(*q), graph.type(*k), graph.type(*v)},
+                      {graph.type(node.outputs[0]), graph.type(node.outputs[1])},
+                      {}};
+    ShardingRule rule = node.op->sharding(question.view());
+    REQUIRE(bind_extents(rule, question.inputs, question.outputs).ok());
+    for (const Factor& factor : rule.factors)
+      question.factors.push_back({factor.name, factor.extent, 1, 1, {0, 0}, {factor.extent, 0}});
+    DeviceProfile p = profile();
+    p.kernels.push_back(
+        {"attention", "causal=1", DType::kF32, {"bkg", "ts", "d"}, {{8}, {64 * 64}, {16}}, {1e-3}, {}});
+    return kernel_seconds(p, *question.op, question.view()).value().alone_s;
+  };
+  CHECK(attention(0, 16) == doctest::Approx(1e-3));
+  CHECK(attention(0, 32) == doctest::Approx(1e-3));
+  CHECK(attention(64, 16) == doctest::Approx(1e-3));
+  CHECK(attention(8, 16) == doctest::Approx(1e-3 * (8 * 9 / 2 + 56 * 8) / (64 * 65 / 2)));
+}
+
+TEST_CASE(
     "a product that may multiply in TF32 costs what such products were measured to, and no other does") {
   DeviceProfile p = profile();
   const auto seconds = [&](const Question& question) {
