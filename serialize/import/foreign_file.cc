@@ -106,6 +106,11 @@ class Placer {
       if (!places_.names.find(parameter.name))
         return unsupported(
             format("parameter '{}' of the model has no name in {} files", parameter.name, places_.format));
+      const int64_t experts = parameter.type.shape.rank() == 3 ? parameter.type.shape[0] : 1;
+      if (experts > static_cast<int64_t>(file_.tensors.size()) &&
+          places_.names.find(parameter.name)->tensor.find(kExpert) != std::string::npos)
+        return corrupt(format("'{}' has {} experts, a tensor each; the file has {} tensors in all",
+                              parameter.name, experts, file_.tensors.size()));
       for (std::string& tensor : tensors_of(parameter.name, parameter.type.shape))
         if (!file_.tensors.contains(tensor) && (missing.empty() || missing.back() != tensor))
           missing.push_back(std::move(tensor));

@@ -181,6 +181,10 @@ TEST_CASE("folders_that_are_no_model_say_why") {
                       .f32("model.layers.1.mlp.gate_proj.weight", "[1]", values_of(0, 1))
                       .finish());
   refused(StatusCode::kUnsupported, "has no place");
+  write_whole(folder,
+              R"({"model_type":"mixtral","hidden_size":4,"num_hidden_layers":1,"num_attention_heads":1,)"
+              R"("num_key_value_heads":1,"num_local_experts":2000000000,"intermediate_size":2,"vocab_size":5})");
+  refused(StatusCode::kCorrupt, "has 2000000000 experts, a tensor each");
   std::string tied(kConfig);
   tied.insert(1, R"("tie_word_embeddings":true,)");
   write_whole(folder, tied);
