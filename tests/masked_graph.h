@@ -1,6 +1,6 @@
-// What model families bend, in two blocks: windows, capped scores, values of another width than keys, packed documents
-// (or none of these), sinks; rope of a part of each head by scaled frequencies; routing by groups. C 16; keys of 6
-// elements, values of 4.
+// A model of two blocks with the variations of model families: windows, capped scores, values of another width than
+// keys, packed documents (or none of these), sinks; rope of a part of each head by scaled frequencies; routing by
+// groups. C 16; keys of 6 elements, values of 4.
 #pragma once
 
 #include <string>

@@ -154,7 +154,7 @@ Status Propagator::assign_meeting(NodeId id, NodePlan& plan) {
     if (spec.zigzag && sees_earlier_only(node(id)) && rows->extent >= 2 * spec.cp) plan_.zigzag = {axis};
   }
   if (spec.context != ContextForm::kUlysses) return {};
-  // A factor that every operand along a sequence has, but for numbers of tokens (segments): heads.
+  // A factor that every operand along a sequence has, except document numbers (segments): heads.
   const Factor* heads = nullptr;
   for (const Factor& factor : rule(id).factors) {
     bool everywhere = factor.kind == FactorKind::kPass && &factor != batch_factor(id) &&

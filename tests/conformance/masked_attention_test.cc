@@ -40,7 +40,7 @@ TEST_SUITE("parity variants") {
     check(measure(job, "dp=2", slice_keys, "masked: dp=2, keys in slices"));
   }
 
-  TEST_CASE("windows, caps, documents and sinks train in bf16 as in f32 but for its rounding") {
+  TEST_CASE("windows, caps, documents and sinks train in bf16 as in f32, up to rounding") {
     Job job{.model = "masked", .dtype = DType::kF32, .steps = 3, .gradients = false};
     const Outcome wide = run(job, "single");
     job.precision = DType::kBF16;

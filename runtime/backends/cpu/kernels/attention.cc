@@ -32,7 +32,7 @@ double attend(const AttentionExtents& e, const AttentionScore& score, const Atte
       double block_top = top;
       for (int64_t s = 0; s < count; ++s) {
         weight[s] =
-            segments.same(x.b, x.t, s0 + s) ? score.of(q, k + e.key(x.b, s0 + s, x.h) * e.D) : kUnseen;
+            segments.same(x.b, x.t, s0 + s) ? score.compute(q, k + e.key(x.b, s0 + s, x.h) * e.D) : kUnseen;
         if (!(weight[s] <= block_top)) block_top = weight[s];
       }
       if (block_top == kUnseen) continue;
@@ -82,12 +82,12 @@ double forward_flops(const AttentionExtents& e) {
 Result<PreparedKernel> prepare_attention(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using F = decltype(zero);
-    const auto e = AttentionExtents::of(spec, 0, 1, 2);
+    const auto e = AttentionExtents::from_spec(spec, 0, 1, 2);
     const AttentionMask mask = attention_mask(spec, e.S, spec.i64("causal") == 1);
     const AttentionScore score(spec, e.D);
     const bool has_segments = spec.input_count() == 5;
     auto launch = [=](const LaunchArgs& args) {
-      const auto segments = AttentionSegments::of(e, args, 3, has_segments);
+      const auto segments = AttentionSegments::from_args(e, args, 3, has_segments);
       attend_all(e, score, mask, segments, args, nullptr, args.out<F>(1));
     };
     return reference_kernel(spec, make_kernel(launch), forward_flops(e));
@@ -99,7 +99,7 @@ Result<PreparedKernel> prepare_attention(const KernelSpec& spec) {
 Result<PreparedKernel> prepare_attention_cached(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using F = decltype(zero);
-    const auto e = AttentionExtents::of(spec, 0, 1, 2);
+    const auto e = AttentionExtents::from_spec(spec, 0, 1, 2);
     const AttentionMask mask = attention_mask(spec, e.S, true);
     const AttentionScore score(spec, e.D);
     const bool has_lse = spec.output_count() == 2;

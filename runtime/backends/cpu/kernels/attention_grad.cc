@@ -25,7 +25,7 @@ struct AttentionGrad {
   };
   // Of query row `query` and key row `key`, which see each other.
   Pair pair(int64_t query, int64_t key) const {
-    const double capped = score.of(q + query * e.D, k + key * e.D);
+    const double capped = score.compute(q + query * e.D, k + key * e.D);
     const double p = std::exp(capped - double(lse[query]));
     const double dp = dot_in_double(dout + query * e.V, v + key * e.V, e.V) - delta[query];
     return {p, p * dp * score.slope(capped)};
@@ -83,7 +83,7 @@ struct AttentionGrad {
 Result<PreparedKernel> prepare_attention_grad(const KernelSpec& spec) {
   return dispatch_float(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
     using F = decltype(zero);
-    const auto e = AttentionExtents::of(spec, 1, 2, 3);
+    const auto e = AttentionExtents::from_spec(spec, 1, 2, 3);
     const AttentionMask mask = attention_mask(spec, e.S, spec.i64("causal") == 1);
     const AttentionScore score(spec, e.D);
     const int count = spec.input_count();
@@ -91,7 +91,7 @@ Result<PreparedKernel> prepare_attention_grad(const KernelSpec& spec) {
       const AttentionGrad<F> x{e,
                                score,
                                mask,
-                               AttentionSegments::of(e, args, 6, count >= 8),
+                               AttentionSegments::from_args(e, args, 6, count >= 8),
                                args.in<F>(0),
                                args.in<F>(1),
                                args.in<F>(2),

@@ -20,7 +20,7 @@ struct AttentionMask {
   int64_t S = 0;       // keys of the shard
   FactorIndex t_index, s_index;
 
-  // What the query at local index t sees; over a cache positions count from `start`.
+  // Keys that the query at local index t sees; over a cache, positions count from `start`.
   Keys keys(int64_t t, int64_t start) const {
     const int64_t position = start + t_index.to_global(t);
     Keys seen{0, S};

@@ -19,7 +19,7 @@ inline constexpr int64_t kHeadBlock =
 struct AttentionExtents {
   int64_t B, T, H, S, KV, D, V;
 
-  static AttentionExtents of(const KernelSpec& spec, int q, int k, int v) {
+  static AttentionExtents from_spec(const KernelSpec& spec, int q, int k, int v) {
     const auto query = spec.input_dims(q), key = spec.input_dims(k);
     return {query[0], query[1], query[2], key[1], key[2], query[3], spec.input_dims(v)[3]};
   }
@@ -45,7 +45,7 @@ struct AttentionScore {
     scale = given != 0 ? given : 1 / std::sqrt(double(std::max<int64_t>(D, 1)));
   }
   template <class T>
-  double of(const T* q, const T* k) const {
+  double compute(const T* q, const T* k) const {
     const double score = scale * dot_in_double(q, k, D);
     return softcap > 0 ? softcap * std::tanh(score / softcap) : score;
   }
@@ -53,12 +53,13 @@ struct AttentionScore {
   double slope(double capped) const { return softcap > 0 ? 1 - (capped / softcap) * (capped / softcap) : 1; }
 };
 
-// Numbers of documents, or null where there are none.
+// AttentionSegments: document numbers of queries and keys; null pointers when the op has no segments.
 struct AttentionSegments {
   const int32_t *q = nullptr, *k = nullptr;  // [B, T], [B, S]
   int64_t T = 0, S = 0;
 
-  static AttentionSegments of(const AttentionExtents& e, const LaunchArgs& args, int first, bool given) {
+  static AttentionSegments from_args(const AttentionExtents& e, const LaunchArgs& args, int first,
+                                     bool given) {
     if (!given) return {};
     return {args.in<int32_t>(first), args.in<int32_t>(first + 1), e.T, e.S};
   }

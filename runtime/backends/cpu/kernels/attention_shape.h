@@ -40,7 +40,7 @@ struct AttentionShape {
   int64_t key(int64_t b, int64_t s, int64_t kv) const { return (b * S + s) * KV + kv; }
   // Keys that row r sees, of its own segment where there are segments.
   AttentionMask::Keys keys(int64_t r, int64_t start) const { return mask.keys(r / group(), start); }
-  // Whether scores are more than products: capped, or masked elsewhere than at the end of what a row sees.
+  // Whether scores are capped, or masked elsewhere than behind the last key that a row sees.
   bool edits_scores() const { return softcap > 0 || mask.window > 0 || has_segments; }
 };
 
@@ -69,7 +69,7 @@ inline Result<AttentionShape> attention_shape(const KernelSpec& spec, int q, int
   return e;
 }
 
-// TileKeys: what the rows [begin, begin + count) of a key-value head see, at most kTileQueries.
+// TileKeys: ranges of keys that the rows [begin, begin + count) of a key-value head see; at most kTileQueries rows.
 struct TileKeys {
   int64_t from[kTileQueries], end[kTileQueries];  // by row; both 0 for none
   int32_t segment[kTileQueries] = {};             // where there are segments

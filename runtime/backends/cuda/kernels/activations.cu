@@ -58,7 +58,7 @@ struct ClampGrad : Clamp {
 };
 
 template <int kIn, class F>
-Result<PreparedKernel> between(const KernelSpec& spec) {
+Result<PreparedKernel> clamp_op(const KernelSpec& spec) {
   F f;
   f.least = spec.f64("min");
   f.most = spec.f64("max");
@@ -95,8 +95,8 @@ Result<PreparedKernel> prepare_quick_gelu(const KernelSpec& spec) { return plain
 Result<PreparedKernel> prepare_quick_gelu_grad(const KernelSpec& spec) {
   return plain<2, 1, QuickGeluGrad>(spec);
 }
-Result<PreparedKernel> prepare_clamp(const KernelSpec& spec) { return between<1, Clamp>(spec); }
-Result<PreparedKernel> prepare_clamp_grad(const KernelSpec& spec) { return between<2, ClampGrad>(spec); }
+Result<PreparedKernel> prepare_clamp(const KernelSpec& spec) { return clamp_op<1, Clamp>(spec); }
+Result<PreparedKernel> prepare_clamp_grad(const KernelSpec& spec) { return clamp_op<2, ClampGrad>(spec); }
 Result<PreparedKernel> prepare_tanh(const KernelSpec& spec) { return plain<1, 1, Tanh>(spec); }
 Result<PreparedKernel> prepare_tanh_grad(const KernelSpec& spec) { return plain<2, 1, TanhGrad>(spec); }
 Result<PreparedKernel> prepare_sigmoid(const KernelSpec& spec) { return plain<1, 1, Sigmoid>(spec); }

@@ -13,15 +13,15 @@ struct Scores {
   const W* bias;  // [E], or null
   int64_t E, groups, groups_used;
 
-  __device__ W of(const T* p, int64_t e) const {
+  __device__ W score(const T* p, int64_t e) const {
     return bias == nullptr ? widen(p[e]) : widen(p[e]) + bias[e];
   }
   // The sum of the two largest of a group.
-  __device__ W of_group(const T* p, int64_t g) const {
+  __device__ W group_score(const T* p, int64_t g) const {
     const int64_t size = E / groups;
-    W first = of(p, g * size), second = 0;
+    W first = score(p, g * size), second = 0;
     for (int64_t i = 1; i < size; ++i) {
-      const W value = of(p, g * size + i);
+      const W value = score(p, g * size + i);
       const bool is_most = value > first;
       const W less = is_most ? first : value;
       second = i == 1 || less > second ? less : second;
@@ -38,7 +38,7 @@ struct Scores {
       W most = 0;
       for (int64_t g = 0; g < groups; ++g) {
         if ((kept >> g & 1) != 0) continue;
-        const W value = of_group(p, g);
+        const W value = group_score(p, g);
         if (best >= 0 && !(value > most)) continue;
         best = g;
         most = value;
@@ -67,7 +67,7 @@ struct Choose {
     const uint64_t kept = scores.best_groups(p);
     bool is_ordered = true;
 #pragma unroll 8
-    for (int32_t e = 0; e < E; ++e) is_ordered = is_ordered && scores.of(p, e) == scores.of(p, e);
+    for (int32_t e = 0; e < E; ++e) is_ordered = is_ordered && scores.score(p, e) == scores.score(p, e);
     int32_t before = -1;
     W last = 0, sum = 0;
     for (int64_t j = 0; j < K; ++j) {
@@ -76,7 +76,7 @@ struct Choose {
 #pragma unroll 8
       for (int32_t e = 0; e < E; ++e) {
         if (scores.groups > 1 && (kept >> (e / group) & 1) == 0) continue;
-        const W value = scores.of(p, e);
+        const W value = scores.score(p, e);
         bool taken = j > 0 && (value > last || (value == last && e <= before));
         if (!is_ordered) {
           taken = false;
