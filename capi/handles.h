@@ -6,6 +6,7 @@
 #include <string>
 
 #include "capi/engine/calibration.h"
+#include "capi/engine/chat.h"
 #include "capi/engine/conversion.h"
 #include "capi/engine/dataset.h"
 #include "capi/engine/generator.h"
@@ -51,6 +52,9 @@ struct tsr_tokenizer {
 };
 struct tsr_model {
   std::shared_ptr<tessera::SharedModel> value;
+};
+struct tsr_chat {
+  std::shared_ptr<const tessera::Chat> value;
 };
 struct tsr_dataset {
   std::shared_ptr<const tessera::Dataset> value;

@@ -29,6 +29,7 @@ void register_train(CLI::App& app);
 void register_eval(CLI::App& app);
 void register_score(CLI::App& app);
 void register_generate(CLI::App& app);
+void register_chat(CLI::App& app);
 void register_bench(CLI::App& app);
 void register_calibrate(CLI::App& app);
 void register_merge(CLI::App& app);

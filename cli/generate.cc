@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iostream>
-#include <optional>
 
 #include "command.h"
 #include "inference.h"
@@ -15,10 +14,7 @@ namespace {
 struct Arguments : Common {
   std::string model, prompt;
   Inference inference;
-  std::vector<std::string> stop;
-  int64_t count = 128;
-  std::optional<int64_t> top_k, draw_seed, context;  // absent: the library decides
-  std::optional<double> temperature, top_p;
+  Sampling sampling{.count = 128};
   bool echo = false, special = false, stats = false;
 };
 
@@ -55,20 +51,7 @@ void register_generate(CLI::App& app) {
       "Prints the decoded text as it comes, without BOS, and adds no newline (on a terminal one).");
   command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("--prompt", args->prompt, "the text to continue; empty starts from BOS");
-  command
-      ->add_option("-n,--tokens,--max-tokens", args->count,
-                   "tokens to generate; 0: until the context is full")
-      ->capture_default_str();
-  command->add_option("--temp,--temperature", args->temperature,
-                      "0: always the likeliest token (default 0.8)");
-  command->add_option("--top-k", args->top_k, "sample among this many (default 0: all)");
-  command->add_option("--top-p", args->top_p, "and among the likeliest that sum to this (default 1)");
-  command->add_option("--stop", args->stop, "a text that ends the generation; may be repeated");
-  command->add_option(
-      "--context", args->context,
-      "tokens that the cache holds, prompt included (default: the model's context, at most 2048)");
-  command->add_option("--seed", args->draw_seed,
-                      "of the sampling, to repeat a text (default: another each time; --stats names it)");
+  add_sampling(*command, args->sampling);
   add_inference(*command, args->inference);
   command->add_flag("--echo", args->echo, "print the prompt too");
   command->add_flag("--special", args->special,
@@ -82,16 +65,10 @@ void register_generate(CLI::App& app) {
     (void)model_tokenizer(model, args->model);  // its absence is told before anything is planned
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
-    set(options, "max_tokens", args->count);
-    set(options, "temperature", args->temperature);
-    set(options, "top_k", args->top_k);
-    set(options, "top_p", args->top_p);
-    set(options, "seed", args->draw_seed);
+    set_sampling(options, args->sampling);
     set(options, "echo", int64_t{args->echo});
     set(options, "special", int64_t{args->special});
     set_inference(options, args->inference);
-    set(options, "context", args->context);
-    if (!args->stop.empty()) set(options, "stop", Json(args->stop).dump());
     const Generator generator =
         make_interruptible<Generator>(tsr_generator_new, runtime, model.get(), options.get());
     check(tsr_generator_start(generator.get(), args->prompt.data(), args->prompt.size()));

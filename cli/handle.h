@@ -46,6 +46,7 @@ using Model = Handle<tsr_model, tsr_model_free>;
 using Loading = Handle<tsr_loading, tsr_loading_free>;
 using Conversion = Handle<tsr_conversion, tsr_conversion_free>;
 using Imatrix = Handle<tsr_imatrix, tsr_imatrix_free>;
+using Chat = Handle<tsr_chat, tsr_chat_free>;
 using Dataset = Handle<tsr_dataset, tsr_dataset_free>;
 using Graph = Handle<tsr_graph, tsr_graph_free>;
 using Calibration = Handle<tsr_calibration, tsr_calibration_free>;

@@ -28,4 +28,31 @@ void set_inference(const Options& options, const Inference& inference) {
   set(options, "weights", inference.weights);
 }
 
+void add_sampling(CLI::App& command, Sampling& sampling) {
+  command
+      .add_option("-n,--tokens,--max-tokens", sampling.count,
+                  "tokens to generate; 0: until the context is full")
+      ->capture_default_str();
+  command.add_option("--temp,--temperature", sampling.temperature,
+                     "0: always the likeliest token (default 0.8)");
+  command.add_option("--top-k", sampling.top_k, "sample among this many (default 0: all)");
+  command.add_option("--top-p", sampling.top_p, "and among the likeliest that sum to this (default 1)");
+  command.add_option("--stop", sampling.stop, "a text that ends the generation; may be repeated");
+  command.add_option(
+      "--context", sampling.context,
+      "tokens that the cache holds, prompt included (default: the model's context, at most 2048)");
+  command.add_option("--seed", sampling.seed,
+                     "of the sampling, to repeat a text (default: another each time; --stats names it)");
+}
+
+void set_sampling(const Options& options, const Sampling& sampling) {
+  set(options, "max_tokens", sampling.count);
+  set(options, "temperature", sampling.temperature);
+  set(options, "top_k", sampling.top_k);
+  set(options, "top_p", sampling.top_p);
+  set(options, "seed", sampling.seed);
+  set(options, "context", sampling.context);
+  if (!sampling.stop.empty()) set(options, "stop", Json(sampling.stop).dump());
+}
+
 }  // namespace cli

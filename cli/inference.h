@@ -1,8 +1,10 @@
-// Options of commands that generate or score: what is computed in, and how weights are kept.
+// Options of commands that generate or score: what is computed in, how weights are kept, and how tokens are drawn.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "command.h"
 
@@ -13,5 +15,15 @@ struct Inference {
 };
 void add_inference(CLI::App& command, Inference& inference);
 void set_inference(const Options& options, const Inference& inference);
+
+// How the tokens of a text are drawn, and where it ends.
+struct Sampling {
+  int64_t count = 0;
+  std::optional<int64_t> top_k, seed, context;  // absent: the library decides
+  std::optional<double> temperature, top_p;
+  std::vector<std::string> stop;
+};
+void add_sampling(CLI::App& command, Sampling& sampling);
+void set_sampling(const Options& options, const Sampling& sampling);
 
 }  // namespace cli

@@ -86,8 +86,18 @@ void print_info(const Json& info) {
   else
     std::cout << "tokenizer     " << info["tokenizer"]["kind"].get<std::string>() << ", "
               << info["tokenizer"]["vocabulary_size"].get<int64_t>() << " tokens\n";
+  constexpr const char* kTemplate = "chat_template";
+  bool has_template = false;
+  for (const auto& [key, value] : info["metadata"].items()) {
+    if (!key.starts_with(kTemplate)) continue;
+    has_template = true;
+    const std::string name = key == kTemplate ? "" : key.substr(std::string(kTemplate).size() + 1) + ", ";
+    std::cout << "chat template " << name << value.get<std::string>().size() << " bytes\n";
+  }
+  if (!has_template) std::cout << "chat template none\n";
   for (const auto& [key, value] : info["metadata"].items())
-    std::cout << "  " << key << " = " << value.get<std::string>().substr(0, 200) << '\n';
+    if (!key.starts_with(kTemplate))
+      std::cout << "  " << key << " = " << value.get<std::string>().substr(0, 200) << '\n';
   print_file(info["file"]);
 }
 }  // namespace

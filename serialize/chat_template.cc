@@ -285,21 +285,27 @@ Result<TextRange> ChatTemplate::find_answer(const ChatRequest& request, const Re
     return TextRange{std::min({common, first_own, answered->text.size()}), answered->text.size()};
 
   const std::vector<TextRange> own_answered = ranges(answered->runs, is_own);
-  const std::string_view ending = own_answered.empty()
-                                      ? std::string_view()
-                                      : std::string_view(answered->text).substr(own_answered.back().end);
-  if (own.empty() || own_answered.empty() || !text.substr(own.back().end).starts_with(ending))
-    return Status(
-        StatusCode::kUnsupported,
-        format("the template shows message {} otherwise when messages follow it, so the part that the "
-               "assistant says is not known: mark it in the template with {}",
-               message, "'{% generation %}'"));
+  size_t end_size = 0;
+  bool is_known = false;
+  if (!own.empty() && !own_answered.empty()) {
+    const std::string_view behind = text.substr(own.back().end);
+    const std::string_view ending = std::string_view(answered->text).substr(own_answered.back().end);
+    end_size = common_prefix(ending, behind);
+    is_known = end_size == ending.size();
+    // Where only the end of a conversation has more, what is common ends with a token: "<|end|>" of "<|end|></s>".
+    if (!is_known) end_size = behind.substr(0, end_size).find_last_of("\n>]") + 1;
+  }
+  if (!is_known && end_size == 0)
+    return Status(StatusCode::kUnsupported, format("the template shows message {} otherwise when messages "
+                                                   "follow it, so the part that the assistant says "
+                                                   "is not known: mark it in the template with {}",
+                                                   message, "'{% generation %}'"));
   size_t before = 0;  // end of the data in front of it
   for (const TextRange& range : ranges(whole.runs, is_data))
     if (range.end <= first_own) before = range.end;
   const std::string_view header = std::string_view(prompt->text).substr(end_of_data(*prompt));
   const size_t begin = before + common_prefix(header, text.substr(before, first_own - before));
-  return TextRange{begin, own.back().end + ending.size()};
+  return TextRange{begin, own.back().end + end_size};
 }
 
 }  // namespace tessera

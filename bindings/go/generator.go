@@ -41,6 +41,19 @@ func (g *Generator) StartWith(prompt string, options Options) error {
 	return options.with(func(o uintptr) uintptr { return raw.Tsr_generator_start_with(c, o, prompt) })
 }
 
+// StartTokens begins a new text with token ids, such as those of Chat.Encode. A prompt that begins as the text before it
+// did is computed from where they part.
+func (g *Generator) StartTokens(ids []int32) error {
+	return g.StartTokensWith(ids, nil)
+}
+
+// StartTokensWith is StartTokens with settings of this text alone, as StartWith.
+func (g *Generator) StartTokensWith(ids []int32, options Options) error {
+	c, done := (*handle)(g).use()
+	defer done()
+	return options.with(func(o uintptr) uintptr { return raw.Tsr_generator_start_tokens_with(c, o, ids) })
+}
+
 // Report is JSON: tokens, the seed that the text was drawn from, speed, memory.
 func (g *Generator) Report() (string, error) {
 	c, done := (*handle)(g).use()

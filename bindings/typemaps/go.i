@@ -21,6 +21,7 @@ TSR_HANDLE(tsr_model)
 TSR_HANDLE(tsr_loading)
 TSR_HANDLE(tsr_conversion)
 TSR_HANDLE(tsr_imatrix)
+TSR_HANDLE(tsr_chat)
 TSR_HANDLE(tsr_dataset)
 TSR_HANDLE(tsr_plan)
 TSR_HANDLE(tsr_program)
@@ -30,12 +31,12 @@ TSR_HANDLE(tsr_generator)
 TSR_HANDLE(tsr_scorer)
 
 /* A text with its size: the bytes of a string, not copied. An empty string of Go may have none, which is no NULL here. */
-%typemap(gotype) (const char* text, size_t size), (const char* prompt, size_t size) "string"
-%typemap(in) (const char* text, size_t size), (const char* prompt, size_t size) {
+%typemap(gotype) (const char* text, size_t size), (const char* prompt, size_t size), (const char* messages, size_t size) "string"
+%typemap(in) (const char* text, size_t size), (const char* prompt, size_t size), (const char* messages, size_t size) {
   $1 = $input.n > 0 ? $input.p : (char*)"";
   $2 = (size_t)$input.n;
 }
-%typemap(freearg) (const char* text, size_t size), (const char* prompt, size_t size) ""
+%typemap(freearg) (const char* text, size_t size), (const char* prompt, size_t size), (const char* messages, size_t size) ""
 
 /* Texts that may hold NULs. */
 %typemap(out) const char* tsr_piece::text {
@@ -74,6 +75,7 @@ TSR_SLICE(tsr_value, outputs, capacity, "[]uint32")
 TSR_RESULT(size_t, out_size, "*uint64")
 TSR_RESULT(size_t, out_count, "*uint64")
 TSR_RESULT(size_t, begins, "*uint64")
+TSR_RESULT(uint8_t, assistant, "*byte")
 TSR_RESULT(int32_t, out_level, "*int32")
 TSR_RESULT(double, out_loss, "*float64")
 TSR_RESULT(double, out_done, "*float64")

@@ -155,9 +155,12 @@ Status Generator::begin(std::vector<int32_t> prompt, TextSettings text) {
   pieces_.clear();
   failure_ = Status();
   report_.prompt_tokens = static_cast<int64_t>(prompt.size());
-  report_.tokens = 0;
+  report_.tokens = report_.reused_tokens = 0;
   report_.prefill_seconds = report_.decode_seconds = 0;
-  if (running_->failed()) TSR_RETURN_IF_ERROR(running_->restore());
+  if (running_->failed()) {
+    cached_.clear();
+    TSR_RETURN_IF_ERROR(running_->restore());
+  }
   report_.seed = text.seed ? *text.seed : Runtime::draw_seed();
   TSR_RETURN_IF_ERROR(feed_sampling(text, report_.seed));
   text_ = std::move(text);
@@ -241,7 +244,9 @@ Result<int32_t> Generator::advance(std::string_view entry, int64_t chunk, std::s
   TSR_RETURN_IF_ERROR(running_->feed(entry, "tokens", view(padded, Shape{1, chunk})));
   TSR_RETURN_IF_ERROR(running_->feed(entry, "start", view(from, Shape{1})));
   TSR_RETURN_IF_ERROR(running_->feed(entry, "length", view(length, Shape{1})));
+  cached_.resize(static_cast<size_t>(start));
   TSR_RETURN_IF_ERROR(running_->run(entry));
+  cached_.insert(cached_.end(), tokens.begin(), tokens.end());
   last_entry_ = entry;
   int32_t token = -1;
   TSR_RETURN_IF_ERROR(
@@ -251,10 +256,10 @@ Result<int32_t> Generator::advance(std::string_view entry, int64_t chunk, std::s
 
 // Processes the prompt in chunks, the last of which may be partly padding (`length` says so). Returns the
 // token sampled after the last; tokens sampled after earlier chunks mean nothing.
-Result<int32_t> Generator::prefill(std::span<const int32_t> prompt) {
+Result<int32_t> Generator::prefill(std::span<const int32_t> prompt, int64_t done) {
   const int64_t count = static_cast<int64_t>(prompt.size());
   int32_t token = -1;
-  for (int64_t done = 0; done < count && !cancelled_;) {
+  while (done < count && !cancelled_) {
     const int64_t rest = count - done;
     // The largest chunk that is full; the smallest may be partly padding.
     PrefillChunk chunk{kDecode, 1};
@@ -268,6 +273,11 @@ Result<int32_t> Generator::prefill(std::span<const int32_t> prompt) {
     done += take;
   }
   return token;
+}
+
+int64_t Generator::count_reusable(std::span<const int32_t> prompt) const {
+  const auto parted = std::ranges::mismatch(prompt.first(prompt.size() - 1), cached_);
+  return parted.in1 - prompt.begin();
 }
 
 bool Generator::ends(int32_t token) const {
@@ -293,9 +303,11 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
   if (text_.max_tokens > 0) room = std::min(room, text_.max_tokens);
 
   auto begin = std::chrono::steady_clock::now();
-  TSR_ASSIGN_OR_RETURN(int32_t token, prefill(prompt));
+  const int64_t reused = count_reusable(prompt);
+  TSR_ASSIGN_OR_RETURN(int32_t token, prefill(prompt, reused));
   {
     const std::lock_guard lock(mutex_);
+    report_.reused_tokens = reused;
     report_.prefill_seconds = seconds_since(begin);
   }
   begin = std::chrono::steady_clock::now();

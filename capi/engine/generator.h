@@ -64,7 +64,10 @@ class Generator {
   void count_bytes_read();
   Result<int32_t> advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
                           int64_t start);
-  Result<int32_t> prefill(std::span<const int32_t> prompt);
+  // Behind the first `done` tokens, which the caches hold.
+  Result<int32_t> prefill(std::span<const int32_t> prompt, int64_t done);
+  // Tokens of the prompt that the caches hold; at least its last one is computed, for its logits.
+  int64_t count_reusable(std::span<const int32_t> prompt) const;
   bool ends(int32_t token) const;
   bool put(TextPiece piece);  // waits for room; false when cancelled
   void wait_until_idle(std::unique_lock<std::mutex>& lock);
@@ -74,6 +77,7 @@ class Generator {
   std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
   std::unique_ptr<ProgramRunner> running_;
   std::string last_entry_;  // last entry run for this text; empty before the first
+  std::vector<int32_t> cached_;  // tokens that the caches hold, in order; the worker writes it
   int32_t vocabulary_ = 0;
 
   std::mutex mutex_;

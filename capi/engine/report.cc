@@ -168,6 +168,7 @@ std::string trainer_json(const TrainerReport& report, const PlanRecord& plan) {
 std::string generator_json(const GeneratorReport& report, const PlanRecord& plan) {
   return dump(Json{
       {"prompt_tokens", report.prompt_tokens},
+      {"reused_tokens", report.reused_tokens},
       {"tokens", report.tokens},
       {"context", report.context},
       {"seed", report.seed},

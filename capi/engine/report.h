@@ -31,6 +31,7 @@ std::string trainer_json(const TrainerReport& report, const PlanRecord& plan);
 
 struct GeneratorReport {
   int64_t prompt_tokens = 0, tokens = 0, context = 0;
+  int64_t reused_tokens = 0;  // of the prompt, in the caches from the text before
   int64_t seed = 0;      // that the text is drawn from
   int64_t launches = 0;  // of kernels, a token
   double prefill_seconds = 0, decode_seconds = 0;

@@ -7,6 +7,7 @@
 
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
+#include "serialize/chat_template.h"
 #include "serialize/import/foreign_file.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"
@@ -72,9 +73,17 @@ Status find_product_scales(const ForeignFile& file, const Graph& graph, ForeignP
 
 Status read_metadata(const GgufFile& file, Model& model) {
   for (const auto& [key, value] : file.metadata()) {
-    constexpr std::string_view kPrefix = "general.";
-    if (!key.starts_with(kPrefix) || !std::holds_alternative<std::string>(value)) continue;
-    TSR_ASSIGN_OR_RETURN(model.metadata[key.substr(kPrefix.size())], file.text(key));
+    // Chat templates: tokenizer.chat_template, and tokenizer.chat_template.NAME.
+    constexpr std::string_view kGeneral = "general.", kTokenizer = "tokenizer.";
+    const std::string_view name = std::string_view(key).substr(std::min(kTokenizer.size(), key.size()));
+    const bool is_template = key.starts_with(kTokenizer) &&
+                             (name == kChatTemplateKey || name.starts_with(format("{}.", kChatTemplateKey)));
+    if (!std::holds_alternative<std::string>(value)) continue;
+    if (is_template) {
+      TSR_ASSIGN_OR_RETURN(model.metadata[std::string(name)], file.text(key));
+    } else if (key.starts_with(kGeneral)) {
+      TSR_ASSIGN_OR_RETURN(model.metadata[key.substr(kGeneral.size())], file.text(key));
+    }
   }
   model.metadata["source_format"] = "gguf";
   return {};

@@ -119,6 +119,16 @@ TEST_CASE("an answer that loses its reasoning when messages follow is found by i
         Texts{"4<|end|>", "check</think>Yes<|end|>"});
 }
 
+TEST_CASE("what only the end of a conversation has is no part of earlier answers") {
+  CHECK(answers("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+                "{% if add_generation_prompt %}<|assistant|>{% else %}</s>{% endif %}",
+                kTwoTurns) == Texts{"Hello.<|end|>", "Ciao.<|end|></s>"});
+  CHECK(
+      answers("{% for m in messages %}<|{{ m.role }}|>{{ 'think ' if loop.last }}{{ m.content }}{% endfor %}"
+              "{% if add_generation_prompt %}<|assistant|>{% endif %}",
+              kTwoTurns) == Texts{"Hello.", "think Ciao."});
+}
+
 TEST_CASE("an answer that cannot be told from the rest is an error with the remedy") {
   const auto chat = ok(ChatTemplate::create("{{ messages|length }}{{ messages[-1].content }}", {}));
   const auto spans = chat->render_with_spans(request_of(kTwoTurns));

@@ -92,6 +92,16 @@ TEST_CASE("the_stories_model_becomes_a_tied_llama_with_its_vocabulary") {
   CHECK((*tokenizer)->decode(*(*tokenizer)->encode(text)) == text);
 }
 
+TEST_CASE("chat_templates_become_metadata") {
+  GgufWriter w = small_gpt2();
+  w.text("tokenizer.chat_template", "{{ messages }}").text("tokenizer.chat_template.tool_use", "{{ tools }}");
+  const auto model = import_gguf(source_of(w.finish()));
+  REQUIRE(model.ok());
+  CHECK(model->metadata.at("chat_template") == "{{ messages }}");
+  CHECK(model->metadata.at("chat_template.tool_use") == "{{ tools }}");
+  CHECK_FALSE(model->metadata.contains("ggml.model"));
+}
+
 TEST_CASE("a_file_without_tensors_is_refused_and_its_vocabulary_stays_usable") {
   GgufWriter bare = small_llama_metadata();
   check_refused(bare, StatusCode::kCorrupt, "'token_embd.weight', 'blk.0.attn_norm.weight', ");

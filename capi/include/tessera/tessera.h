@@ -12,6 +12,7 @@
  *     tsr_trainer_step     one optimizer step; call it in a loop
  *     tsr_trainer_store    trained values back into a model; tsr_model_save writes it
  *     tsr_generator_*      tokens out, streamed
+ *     tsr_chat_*           conversations as the text and tokens that the model was trained on
  *     tsr_scorer_*         how likely given tokens are: perplexity, multiple choice
  *
  * Below that lies a level where nothing is hidden: graph (builder) -> plan -> program -> session.
@@ -29,7 +30,7 @@
  *              runtime, so handles may be freed in any order. Pointers returned by accessors (names, data)
  *              live as long as their handle.
  * Threads      One thread at a time may use a handle, different handles are independent. Exceptions are said
- *              where they are made: immutable handles (status, text, tokenizer, dataset, devices, plan, program)
+ *              where they are made: immutable handles (status, text, tokenizer, chat, dataset, devices, plan, program)
  *              may be used from any number of threads, and so may models and runtimes, which lock inside.
  *              *_cancel may be called from any thread while another is inside a call on the same handle.
  * fork         Threads do not survive fork(): in the child, every call that would use a runtime's devices
@@ -108,6 +109,7 @@ typedef struct tsr_model tsr_model;
 typedef struct tsr_loading tsr_loading;
 typedef struct tsr_conversion tsr_conversion;
 typedef struct tsr_imatrix tsr_imatrix;
+typedef struct tsr_chat tsr_chat;
 typedef struct tsr_dataset tsr_dataset;
 typedef struct tsr_plan tsr_plan;
 typedef struct tsr_calibration tsr_calibration;
@@ -633,6 +635,66 @@ TSR_API tsr_status* tsr_model_tokenizer(tsr_model* model, tsr_tokenizer** out_to
 TSR_API tsr_status* tsr_model_set_tokenizer(tsr_model* model, const tsr_tokenizer* tokenizer);
 TSR_API void tsr_model_free(tsr_model* model);
 
+/* ================================================================ chat */
+
+/* A chat template: turns the messages of a conversation into the text, and the tokens, that a model was trained on.
+ * Templates are Jinja as Hugging Face's transformers sets it up, in a sandbox: what a template may compute, recurse
+ * and keep in memory is bounded, and it reaches nothing but what it is given. What they do not understand is refused
+ * with line and column. Immutable.
+ *
+ *     tsr_chat_new(model, NULL, &chat);
+ *     tsr_options_set_i64(options, "add_generation_prompt", 1);
+ *     messages = "[{\"role\": \"user\", \"content\": \"Hi\"}]";
+ *     tsr_chat_encode(chat, options, messages, TSR_TEXT_END, ids, 512, NULL, &count);
+ *     tsr_generator_start_tokens(generator, ids, count);
+ *
+ * messages, a JSON array: {"role": "system" | "user" | "assistant" | "tool" | ..., "content": a text, or parts as
+ * [{"type": "text", "text"}], and what else the template knows: "tool_calls" [{"type": "function", "function": {"name",
+ * "arguments"}}], "tool_call_id", "name", "reasoning_content"}. Members that are null are left out; reasoning under the
+ * names "reasoning_content", "thinking" and "reasoning" reaches templates that read any of the first two.
+ *
+ * What the caller's data made of the text (messages, tools, documents, variables) is known character by character.
+ * When it is encoded no control token is recognised in there, so that nobody's words become one. Roles that templates
+ * know (system, developer, user, assistant, model, tool, function, ...) count as the template's. */
+
+/* The template of a model: the metadata "chat_template", which GGUF and Hugging Face files bring along, and .tsr files
+ * keep. Options
+ *   name      str   of another template of the model: metadata "chat_template.<name>", say tool_use
+ *   template  str   the text of one, in the place of the model's
+ * TSR_NOT_FOUND where the model has none; TSR_INVALID_ARGUMENT and TSR_UNSUPPORTED as tsr_chat_new_text. The model's
+ * tokenizer, if it has one, brings bos_token, eos_token, unk_token and pad_token. */
+TSR_API tsr_status* tsr_chat_new(tsr_model* model, const tsr_options* options, tsr_chat** out_chat);
+/* From a template's text. tokenizer may be NULL: then nothing can be encoded, and there are no special tokens.
+ * TSR_INVALID_ARGUMENT for what is no template, TSR_UNSUPPORTED for parts of Jinja that chat templates do not have. */
+TSR_API tsr_status* tsr_chat_new_text(const char* text, size_t size, const tsr_tokenizer* tokenizer,
+                                      tsr_chat** out_chat);
+
+/* The text of a conversation. Options
+ *   add_generation_prompt   i64   1: with the beginning of the assistant's next message (default 0)
+ *   continue_final_message  i64   1: the text ends within the last message, for a model to go on with (default 0)
+ *   tools                   str   JSON array of tools, as functions' schemas (default: none)
+ *   documents               str   JSON array (default: none)
+ *   variables               str   JSON object of further variables, say {"enable_thinking": false} (default: none)
+ *   now                     i64   seconds since 1970 that templates with a date print (default: now)
+ * TSR_INVALID_ARGUMENT for messages that are none, and where the template fails, refuses them or takes more than it
+ * may, with the reason. */
+TSR_API tsr_status* tsr_chat_render(const tsr_chat* chat, const tsr_options* options, const char* messages,
+                                    size_t size, tsr_text** out_text);
+/* {"text", "data": [[begin, end], ...], bytes of the text that the caller's data made, "assistant": the same of those
+ * that the assistant says, or null with "assistant_reason" (see tsr_chat_encode)} */
+TSR_API tsr_status* tsr_chat_render_ranges(const tsr_chat* chat, const tsr_options* options,
+                                           const char* messages, size_t size, tsr_text** out_text);
+
+/* Its tokens: "Arrays out". The template writes BOS where it is wanted. assistant [capacity], or NULL: 1 for tokens
+ * that the assistant says, the one that ends its turn included, 0 for all others: what a model is trained on. They are
+ * those inside of {% generation %} where the template has that. Where it has not, an answer is what follows the
+ * generation prompt up to the end of its turn; TSR_UNSUPPORTED, with the remedy, where the template shows it otherwise
+ * later on and it cannot be found by its own words. TSR_FAILED_PRECONDITION without a tokenizer. */
+TSR_API tsr_status* tsr_chat_encode(const tsr_chat* chat, const tsr_options* options, const char* messages,
+                                    size_t size, int32_t* ids, size_t capacity, uint8_t* assistant,
+                                    size_t* out_count);
+TSR_API void tsr_chat_free(tsr_chat* chat);
+
 /* ================================================================ dataset */
 
 /* Token ids cut into samples of seq + 1 tokens (inputs and labels shifted by one), stride seq. Immutable.
@@ -1099,7 +1161,10 @@ TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, co
 /* Starts again; pending pieces of an earlier text are dropped. The text is encoded with BOS in front
  * where the model has one; an empty text starts from BOS alone. TSR_INVALID_ARGUMENT for a prompt longer than
  * the context. tsr_generator_start needs a tokenizer (TSR_FAILED_PRECONDITION); start_tokens takes ids as
- * they are, count >= 1. */
+ * they are, count >= 1.
+ * A prompt that begins as the text before it did, answer included, as the turns of a conversation do, is computed from
+ * where they part: the caches still hold what is common ("reused_tokens" of the report). On CPU devices the tokens and
+ * logits are those that computing all of it gives, bit for bit. */
 TSR_API tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size);
 TSR_API tsr_status* tsr_generator_start_tokens(tsr_generator* generator, const int32_t* ids, size_t count);
 
@@ -1133,7 +1198,7 @@ typedef struct tsr_piece {
  * of all pieces, joined, are the generated text, without BOS or a leading dummy space. */
 TSR_API tsr_status* tsr_generator_next(tsr_generator* generator, double timeout_s, tsr_piece* out_piece);
 
-/* {"prompt_tokens", "tokens", "seed" (of this text), "prefill_seconds", "decode_seconds", "plan": {as
+/* {"prompt_tokens", "reused_tokens": of those, in the caches from the text before, "tokens", "seed" (of this text), "prefill_seconds", "decode_seconds", "plan": {as
  * tsr_plan_info}, "devices": [as tsr_session_report], "token_reads": {"parameter_bytes", "full_cache_bytes"},
  * "launches_per_token"}; token_reads is what computing one token reads on all devices, of caches as if they were
  * full, and the last how many kernels it launches on one of them. */

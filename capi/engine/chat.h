@@ -1,0 +1,44 @@
+// Chat: a chat template with the tokenizer whose control tokens it writes. Immutable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "capi/engine/options.h"
+#include "capi/engine/shared_model.h"
+#include "serialize/chat_template.h"
+
+namespace tessera {
+
+// Token ids of a conversation, and for each whether the assistant says it.
+struct ChatTokens {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> assistant;  // empty where it was not asked for
+};
+
+class Chat {
+ public:
+  // Of a model's metadata: "chat_template", or with the option `name` "chat_template.NAME"; or the option `template`.
+  // kNotFound where the model has none.
+  static Result<std::shared_ptr<const Chat>> create(const SharedModel& model, const Options& options);
+  // `tokenizer` may be null: then nothing is encoded, and the template has no special tokens.
+  static Result<std::shared_ptr<const Chat>> create(std::string_view text,
+                                                    std::shared_ptr<const Tokenizer> tokenizer);
+
+  // `messages`: JSON. Options: tools, documents, variables (JSON), add_generation_prompt, continue_final_message, now.
+  Result<std::string> render(std::string_view messages, const Options& options) const;
+  // {"text", "data": [[begin, end]], "assistant": the same, or null with the reason in "assistant_reason"}
+  Result<std::string> render_ranges_json(std::string_view messages, const Options& options) const;
+  // Control tokens are recognised in what the template wrote, never in the caller's data.
+  Result<ChatTokens> encode(std::string_view messages, const Options& options, bool with_assistant) const;
+
+ private:
+  Chat() = default;
+  std::shared_ptr<const ChatTemplate> template_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,294 @@
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <iostream>
+#include <map>
+
+#include "command.h"
+#include "inference.h"
+#include "interruptible.h"
+#include "plan_text.h"
+
+namespace cli {
+
+namespace {
+
+struct Arguments : Common {
+  std::string model, system, message, template_file, template_name, tools_file;
+  std::vector<std::string> variables;
+  Inference inference;
+  Sampling sampling;
+  bool stats = false;
+};
+
+constexpr const char* kHelp =
+    "/reset       forgets the conversation, except the system message\n"
+    "/save FILE   writes the messages as JSON\n"
+    "/help        this list\n"
+    "/exit        ends, as Ctrl-D does\n"
+    "A message that begins with '/' is written with two. Ctrl-C stops the answer that is being made.\n";
+
+std::atomic<bool> answer_stopped{false};
+
+// While one lives Ctrl-C stops the answer; a second one ends the process.
+class StopOnInterrupt {
+ public:
+  StopOnInterrupt() {
+    answer_stopped = false;
+    std::signal(SIGINT, [](int signal) {
+      answer_stopped = true;
+      std::signal(signal, SIG_DFL);
+    });
+  }
+  ~StopOnInterrupt() { std::signal(SIGINT, SIG_DFL); }
+  StopOnInterrupt(const StopOnInterrupt&) = delete;
+  StopOnInterrupt& operator=(const StopOnInterrupt&) = delete;
+};
+
+// {"key": value} of --arg key=JSON.
+Json variables_of(const std::vector<std::string>& words) {
+  Json variables = Json::object();
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    const Json value = equals == std::string::npos ? Json(Json::value_t::discarded)
+                                                   : Json::parse(word.substr(equals + 1), nullptr, false);
+    if (value.is_discarded())
+      throw CLI::ValidationError(
+          "--arg",
+          "found '" + word + "', wanted key=JSON, such as enable_thinking=false or date='\"May 5\"'");
+    variables[word.substr(0, equals)] = value;
+  }
+  return variables;
+}
+
+class Conversation {
+ public:
+  explicit Conversation(const Arguments& args) : args_(args), runtime_(open_runtime(args)) {
+    model_ = open_model(args, args.model);
+    tokenizer_ = model_tokenizer(model_, args.model);
+    make_chat();
+    Options options = make<Options>(tsr_options_new);
+    set_placement(options, args);
+    set_sampling(options, args.sampling);
+    set_inference(options, args.inference);
+    generator_ = make_interruptible<Generator>(tsr_generator_new, runtime_, model_.get(), options.get());
+    chat_options_ = make<Options>(tsr_options_new);
+    set(chat_options_, "add_generation_prompt", int64_t{1});
+    if (!args.variables.empty()) set(chat_options_, "variables", variables_of(args.variables).dump());
+    if (!args.tools_file.empty()) set(chat_options_, "tools", read_file(args.tools_file));
+    reset();
+  }
+
+  void reset() {
+    messages_ = Json::array();
+    if (!args_.system.empty()) messages_.push_back({{"role", "system"}, {"content", args_.system}});
+  }
+  const Json& messages() const { return messages_; }
+  const Runtime& runtime() const { return runtime_; }
+  Json report() const { return Json::parse(text(tsr_generator_report, generator_.get())); }
+
+  // Streams the answer to standard output, unless `shown` is false. The messages are as before where it fails.
+  std::string ask(const std::string& message, bool shown) {
+    messages_.push_back({{"role", "user"}, {"content", message}});
+    try {
+      const std::vector<int32_t> ids = encode();
+      check(tsr_generator_start_tokens(generator_.get(), ids.data(), ids.size()));
+      const std::string answer = stream(shown);
+      messages_.push_back({{"role", "assistant"}, {"content", answer}});
+      return answer;
+    } catch (const Error&) {
+      messages_.erase(messages_.size() - 1);
+      throw;
+    }
+  }
+
+ private:
+  void make_chat() {
+    const Options options = make<Options>(tsr_options_new);
+    if (!args_.template_name.empty()) set(options, "name", args_.template_name);
+    if (!args_.template_file.empty()) set(options, "template", read_file(args_.template_file));
+    tsr_chat* made = nullptr;
+    tsr_status* const status = tsr_chat_new(model_.get(), options.get(), &made);
+    if (tsr_status_code(status) == TSR_NOT_FOUND) {
+      tsr_status_free(status);
+      throw Error(TSR_NOT_FOUND,
+                  args_.model + " has no chat template" +
+                      (args_.template_name.empty() ? "" : " '" + args_.template_name + "'") +
+                      ": give one with --template FILE, or continue a text with `tessera generate`");
+    }
+    check(status);
+    chat_ = Chat(made);
+  }
+
+  std::vector<int32_t> encode() const {
+    const std::string messages = messages_.dump();
+    size_t count = 0;
+    const auto run = [&](int32_t* ids, size_t capacity) {
+      check(tsr_chat_encode(chat_.get(), chat_options_.get(), messages.data(), messages.size(), ids, capacity,
+                            nullptr, &count));
+    };
+    std::vector<int32_t> ids(messages.size() + 1024);
+    run(ids.data(), ids.size());
+    while (count > ids.size()) {
+      ids.resize(count);
+      run(ids.data(), ids.size());
+    }
+    ids.resize(count);
+    return ids;
+  }
+
+  std::string stream(bool shown) {
+    const StopOnInterrupt stop;
+    std::string answer;
+    bool cancelled = false;
+    for (;;) {
+      tsr_piece piece{};
+      piece.struct_size = sizeof piece;
+      check(tsr_generator_next(generator_.get(), 0.1, &piece));
+      if (answer_stopped && !cancelled) {
+        cancelled = true;
+        tsr_generator_cancel(generator_.get());
+      }
+      if (piece.kind == TSR_END) {
+        if (piece.finish == TSR_FINISH_LENGTH && !args_.quiet)
+          std::cerr << "\ntessera: the answer was cut: --context or --max-tokens is reached\n";
+        return answer;
+      }
+      if (piece.kind != TSR_PIECE || cancelled || (piece.token >= 0 && is_control(piece.token))) continue;
+      answer.append(piece.text, piece.text_size);
+      if (shown) std::cout.write(piece.text, static_cast<std::streamsize>(piece.text_size)).flush();
+    }
+  }
+
+  // A control token is read as one where control tokens are wanted, and as its letters elsewhere.
+  bool is_control(int32_t token) {
+    const auto [place, is_new] = controls_.emplace(token, false);
+    if (!is_new) return place->second;
+    const std::string letters =
+        text(tsr_tokenizer_decode, static_cast<const tsr_tokenizer*>(tokenizer_.get()),
+             static_cast<const int32_t*>(&token), size_t{1});
+    const auto is_token = [&](uint32_t flags) {
+      int32_t first = -1;
+      size_t count = 0;
+      check(tsr_tokenizer_encode(tokenizer_.get(), letters.data(), letters.size(), flags, &first, 1, &count));
+      return count == 1 && first == token;
+    };
+    return place->second = is_token(TSR_ENCODE_SPECIAL) && !is_token(0);
+  }
+
+  const Arguments& args_;
+  Runtime runtime_;
+  Model model_;
+  Tokenizer tokenizer_;
+  Chat chat_;
+  Options chat_options_;
+  Generator generator_;
+  Json messages_;
+  std::map<int32_t, bool> controls_;
+};
+
+void print_stats(const Json& report) {
+  const auto prompt = report["prompt_tokens"].get<int64_t>(), reused = report["reused_tokens"].get<int64_t>(),
+             tokens = report["tokens"].get<int64_t>();
+  const double prefill = report["prefill_seconds"].get<double>(),
+               decode = report["decode_seconds"].get<double>();
+  std::cerr << "prompt     " << counted(prompt, "token") << ", " << reused << " of them cached, in "
+            << seconds_text(prefill) << "\nanswer     " << counted(tokens, "token") << " in "
+            << seconds_text(decode);
+  if (decode > 0 && tokens > 1)
+    std::cerr << " (" << rate_text(static_cast<double>(tokens - 1) / decode) << " tokens/s)";
+  std::cerr << "\nseed       " << report["seed"].get<int64_t>() << '\n';
+}
+
+void save(const Json& messages, const std::string& path) {
+  if (path.empty()) throw Error(TSR_INVALID_ARGUMENT, "/save wants the name of a file");
+  check_output(path, Output::kText);
+  write_file(path, messages.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+// A line of the user's that is a command. False for one that ends.
+bool run_command(Conversation& conversation, const std::string& line) {
+  const size_t space = line.find(' ');
+  const std::string word = line.substr(0, space);
+  if (word == "/exit" || word == "/quit") return false;
+  if (word == "/help")
+    std::cerr << kHelp;
+  else if (word == "/reset")
+    conversation.reset();
+  else if (word == "/save")
+    save(conversation.messages(), space == std::string::npos ? "" : line.substr(space + 1));
+  else
+    throw Error(TSR_INVALID_ARGUMENT, "found " + word + ", wanted /reset, /save FILE, /help or /exit");
+  return true;
+}
+
+void converse(Conversation& conversation, const Arguments& args) {
+  const bool on_terminal = isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1;
+  if (on_terminal && !args.quiet) std::cerr << "/help lists the commands; Ctrl-D ends.\n";
+  for (std::string line;;) {
+    if (on_terminal) std::cerr << "> " << std::flush;
+    if (!std::getline(std::cin, line)) break;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    try {
+      if (line.starts_with('/') && !line.starts_with("//")) {
+        if (!run_command(conversation, line)) return;
+        continue;
+      }
+      (void)conversation.ask(line.starts_with("//") ? line.substr(1) : line, true);
+      std::cout << std::endl;
+      if (args.stats) print_stats(conversation.report());
+    } catch (const Error& error) {
+      // On a terminal the conversation goes on.
+      if (!on_terminal) throw;
+      std::cerr << "tessera: " << error.what() << '\n';
+    }
+    drain_log(conversation.runtime());
+  }
+  if (on_terminal) std::cerr << '\n';
+}
+
+}  // namespace
+
+void register_chat(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("chat", "talk with a model");
+  command->footer(std::string("Example:\n  tessera chat model.gguf --system \"You are terse.\" --temp 0.7\n"
+                              "  tessera chat model.gguf --message \"Name three rivers.\"\n"
+                              "Each line of standard input is a message, or a command:\n") +
+                  kHelp);
+  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("--system", args->system, "the system message");
+  command->add_option("--message", args->message, "one message: its answer is printed, and nothing is read");
+  command->add_option("--template", args->template_file,
+                      "a file with a Jinja template in place of the model's");
+  command->add_option("--template-name", args->template_name,
+                      "another of the model's templates, such as tool_use");
+  command->add_option("--tools", args->tools_file,
+                      "a file with a JSON array of tools that the template shows");
+  command->add_option("--arg", args->variables,
+                      "key=JSON: a variable of the template, such as enable_thinking=false; may be repeated");
+  add_sampling(*command, args->sampling);
+  add_inference(*command, args->inference);
+  command->add_flag("--stats", args->stats, "tokens and speed on stderr (--json has them always)");
+  add_placement(*command, *args);
+  add_json(*command, *args);
+  command->callback([args, command] {
+    const bool single = command->count("--message") > 0;
+    if (args->json && !single) throw CLI::ValidationError("--json", "wanted with --message");
+    (void)variables_of(args->variables);  // mistakes are told before the model is opened
+    Conversation conversation(*args);
+    if (!single) return converse(conversation, *args);
+    const std::string answer = conversation.ask(args->message, !args->json);
+    drain_log(conversation.runtime());
+    if (args->json)
+      return print_json(
+          {{"answer", answer}, {"messages", conversation.messages()}, {"report", conversation.report()}});
+    std::cout << std::endl;
+    if (args->stats) print_stats(conversation.report());
+    if (answer_stopped) throw Error(TSR_CANCELLED, "interrupted");
+  });
+}
+
+}  // namespace cli

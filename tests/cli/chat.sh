@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Conversations on the command line, with a model of bytes. Arguments: tessera, folder.
+set -euo pipefail
+tessera=$1 work=$2/chat
+mkdir -p "$work"
+fail() { echo "FAILED: $*"; exit 1; }
+says() { grep -qE -- "$2" "$1" || { cat "$1"; fail "no '$2' in $1"; }; }  # says FILE PATTERN
+model=$work/bytes.tsr
+"$tessera" new llama:L=1,C=32,H=2,F=48,V=256,T=512 --tokenizer bytes -o "$model" >/dev/null
+cat >"$work/chat.jinja" <<'T'
+{% for m in messages %}[{{ m.role }}]{{ m.content }}
+{% endfor %}{% if tools %}{{ tools[0].name }}{% endif %}{{ mood }}{% if add_generation_prompt %}[assistant]{% endif %}
+T
+chat() { "$tessera" chat "$model" -n 4 --temp 0 "$@" >"$work/out.txt" 2>"$work/err.txt"; }
+
+! chat --message hi || fail "a model without a template talked"
+says "$work/err.txt" 'has no chat template: give one with --template FILE'
+! chat --message hi --template "$work/bytes.tsr" || fail "a model is no template"
+says "$work/err.txt" 'chat template'
+status=0; chat --message hi --template "$work/chat.jinja" --arg mood || status=$?
+[ $status -eq 2 ] || fail "exit $status for --arg without JSON"
+says "$work/err.txt" "found 'mood', wanted key=JSON"
+
+# One message: its answer, its messages and a report.
+echo '[{"name": "f"}]' >"$work/tools.json"
+chat --message hi --system "Be brief." --template "$work/chat.jinja" --arg 'mood="glad"' --tools "$work/tools.json" --json
+python3 - "$work/out.txt" <<'P'
+import json, sys
+made = json.loads(open(sys.argv[1]).read())
+assert [m["role"] for m in made["messages"]] == ["system", "user", "assistant"], made["messages"]
+assert made["messages"][2]["content"] == made["answer"]
+text = "[system]Be brief.\n[user]hi\nfglad[assistant]"
+assert made["report"]["prompt_tokens"] == len(text), (made["report"], len(text))
+P
+
+# A pipe of messages and commands; what was computed is kept, and /reset forgets.
+printf 'one\n\n/help\n//two\n/save %s\n/reset\nthree\n/exit\nnever\n' "$work/saved.json" |
+  "$tessera" chat "$model" -n 4 --temp 0 --template "$work/chat.jinja" --stats >"$work/out.txt" 2>"$work/err.txt"
+says "$work/err.txt" '/reset  +forgets'
+[ "$(grep -c '^prompt ' "$work/err.txt")" -eq 3 ] || { cat "$work/err.txt"; fail "wanted three answers"; }
+grep '^prompt ' "$work/err.txt" | sed -n 2p | grep -qE ', [1-9][0-9]* of them cached' || fail "the second prompt was computed anew"
+python3 - "$work/saved.json" <<'P'
+import json, sys
+made = json.load(open(sys.argv[1]))
+assert [m["role"] for m in made] == ["user", "assistant"] * 2 and made[2]["content"] == "/two", made
+P
+! printf '/nope\n' | chat --template "$work/chat.jinja" || fail "an unknown command was taken"
+says "$work/err.txt" 'found /nope, wanted /reset'
+
+"$tessera" inspect "$model" | grep -q '^chat template none' || fail "inspect: chat template"
+echo "ok: chat"
