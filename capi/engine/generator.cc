@@ -159,6 +159,7 @@ Status Generator::begin(std::vector<int32_t> prompt, TextSettings text) {
   report_.prefill_seconds = report_.decode_seconds = 0;
   if (running_->failed()) {
     cached_.clear();
+    prefilled_ = 0;
     TSR_RETURN_IF_ERROR(running_->restore());
   }
   report_.seed = text.seed ? *text.seed : Runtime::draw_seed();
@@ -271,13 +272,20 @@ Result<int32_t> Generator::prefill(std::span<const int32_t> prompt, int64_t done
                          advance(chunk.entry, chunk.tokens,
                                  prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(take)), done));
     done += take;
+    if (chunk.entry != kDecode) prefilled_ = done;
   }
   return token;
 }
 
 int64_t Generator::count_reusable(std::span<const int32_t> prompt) const {
   const auto parted = std::ranges::mismatch(prompt.first(prompt.size() - 1), cached_);
-  return parted.in1 - prompt.begin();
+  const int64_t common = parted.in1 - prompt.begin();
+  // Chunks give a token the same bits whatever their sizes, one token at a time gives it others. What an answer left in
+  // the caches is computed again, and so is what would leave another token over for the end.
+  for (const PrefillChunk& smallest : std::views::reverse(kPrefillChunks))
+    if (running_->has_entry(smallest.entry))
+      return std::min(common, prefilled_) / smallest.tokens * smallest.tokens;
+  return common;
 }
 
 bool Generator::ends(int32_t token) const {
@@ -304,6 +312,7 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
 
   auto begin = std::chrono::steady_clock::now();
   const int64_t reused = count_reusable(prompt);
+  prefilled_ = reused;
   TSR_ASSIGN_OR_RETURN(int32_t token, prefill(prompt, reused));
   {
     const std::lock_guard lock(mutex_);

@@ -66,7 +66,8 @@ class Generator {
                           int64_t start);
   // Behind the first `done` tokens, which the caches hold.
   Result<int32_t> prefill(std::span<const int32_t> prompt, int64_t done);
-  // Tokens of the prompt that the caches hold; at least its last one is computed, for its logits.
+  // Tokens of the prompt that the caches hold as computing all of it would leave them there; at least the last one is
+  // computed, for its logits.
   int64_t count_reusable(std::span<const int32_t> prompt) const;
   bool ends(int32_t token) const;
   bool put(TextPiece piece);  // waits for room; false when cancelled
@@ -77,7 +78,8 @@ class Generator {
   std::shared_ptr<const Tokenizer> tokenizer_;  // may be null
   std::unique_ptr<ProgramRunner> running_;
   std::string last_entry_;  // last entry run for this text; empty before the first
-  std::vector<int32_t> cached_;  // tokens that the caches hold, in order; the worker writes it
+  std::vector<int32_t> cached_;  // tokens that the caches hold, in order; the worker writes both
+  int64_t prefilled_ = 0;        // of these, the first that chunks computed
   int32_t vocabulary_ = 0;
 
   std::mutex mutex_;

@@ -1162,9 +1162,10 @@ TSR_API tsr_status* tsr_generator_new(tsr_runtime* runtime, tsr_model* model, co
  * where the model has one; an empty text starts from BOS alone. TSR_INVALID_ARGUMENT for a prompt longer than
  * the context. tsr_generator_start needs a tokenizer (TSR_FAILED_PRECONDITION); start_tokens takes ids as
  * they are, count >= 1.
- * A prompt that begins as the text before it did, answer included, as the turns of a conversation do, is computed from
- * where they part: the caches still hold what is common ("reused_tokens" of the report). On CPU devices the tokens and
- * logits are those that computing all of it gives, bit for bit. */
+ * A prompt that begins as the prompt before it did, as the turns of a conversation do, is computed from about where they
+ * part: the caches still hold what is common ("reused_tokens" of the report, a multiple of the smallest chunk of a
+ * prompt). The answer between them is computed again, together with what follows it. On CPU devices tokens and logits
+ * are those of computing all of it, bit for bit. */
 TSR_API tsr_status* tsr_generator_start(tsr_generator* generator, const char* prompt, size_t size);
 TSR_API tsr_status* tsr_generator_start_tokens(tsr_generator* generator, const int32_t* ids, size_t count);
 
