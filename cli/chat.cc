@@ -122,7 +122,8 @@ class Conversation {
   }
 
   std::vector<int32_t> encode() const {
-    const std::string messages = messages_.dump();
+    // An answer may end within a character.
+    const std::string messages = messages_.dump(-1, ' ', false, Json::error_handler_t::replace);
     size_t count = 0;
     const auto run = [&](int32_t* ids, size_t capacity) {
       check(tsr_chat_encode(chat_.get(), chat_options_.get(), messages.data(), messages.size(), ids, capacity,

@@ -15,8 +15,9 @@ chat() { "$tessera" chat "$model" -n 4 --temp 0 "$@" >"$work/out.txt" 2>"$work/e
 
 ! chat --message hi || fail "a model without a template talked"
 says "$work/err.txt" 'has no chat template: give one with --template FILE'
-! chat --message hi --template "$work/bytes.tsr" || fail "a model is no template"
-says "$work/err.txt" 'chat template'
+echo '{% if %}' >"$work/broken.jinja"
+! chat --message hi --template "$work/broken.jinja" || fail "a broken template was taken"
+says "$work/err.txt" 'chat template: line 1, column 7: found .%}., wanted an expression'
 status=0; chat --message hi --template "$work/chat.jinja" --arg mood || status=$?
 [ $status -eq 2 ] || fail "exit $status for --arg without JSON"
 says "$work/err.txt" "found 'mood', wanted key=JSON"

@@ -496,7 +496,7 @@ TEST_CASE("values_by_layer_are_taken_where_all_are_equal") {
 
 TEST_CASE("what_was_read_of_a_file_can_be_told") {
   GgufWriter w = small_llama(true);
-  w.f32("llama.rope.freq_base", 500).text("tokenizer.chat_template", std::string(200, 'x'));
+  w.f32("llama.rope.freq_base", 500).text("tokenizer.notes", std::string(200, 'x'));
   w.u32("llama.never_heard_of", 3);
   const auto model = import_gguf(source_of(w.finish()));
   REQUIRE_MESSAGE(model.ok(), model.status().to_string());
@@ -513,7 +513,7 @@ TEST_CASE("what_was_read_of_a_file_can_be_told") {
   CHECK(holds(origin.used, {"llama.attention.head_count_kv", "1"}));
   CHECK(holds(origin.used, {"tokenizer.ggml.tokens", "[12 x string]"}));
   CHECK(holds(origin.unused, {"llama.never_heard_of", "3"}));
-  CHECK(holds(origin.unused, {"tokenizer.chat_template", std::string(80, 'x') + "... (200 bytes)"}));
+  CHECK(holds(origin.unused, {"tokenizer.notes", std::string(80, 'x') + "... (200 bytes)"}));
   CHECK(origin.used.size() + origin.unused.size() == w.value_count);
   // The description makes the same graph.
   const auto config = parse_shorthand(model->metadata.at("description"));
