@@ -131,8 +131,10 @@ Tokenizer open_tokenizer(const std::string& text) {
   if (text == "bytes") return make<Tokenizer>(tsr_tokenizer_new_bytes);
   std::error_code ignored;
   if (!std::filesystem::exists(text, ignored))
-    throw Error(TSR_NOT_FOUND,
-                "tokenizer '" + text + "': there is no such file; wanted `bytes`, or a .tsr or GGUF file");
+    throw Error(
+        TSR_NOT_FOUND,
+        "tokenizer '" + text +
+            "': there is no such file; wanted `bytes`, a .tsr or GGUF file, or a Hugging Face folder");
   return make<Tokenizer>(tsr_tokenizer_load, text.c_str());
 }
 

@@ -7,16 +7,22 @@ namespace cli {
 namespace {
 struct Arguments : Common {
   std::string tokenizer, words, file;
-  bool bos = false, special = false;
+  bool bos = false, around = false, special = false, begins = false;
   std::vector<int32_t> decode;
 };
 
-std::vector<int32_t> encode(const Tokenizer& tokenizer, const std::string& words, uint32_t flags) {
+struct Tokens {
+  std::vector<int32_t> ids;
+  std::vector<size_t> begins;
+};
+
+Tokens encode(const Tokenizer& tokenizer, const std::string& words, uint32_t flags) {
   size_t count = 0;
   check(tsr_tokenizer_encode(tokenizer.get(), words.data(), words.size(), flags, nullptr, 0, &count));
-  std::vector<int32_t> ids(count);
-  check(tsr_tokenizer_encode(tokenizer.get(), words.data(), words.size(), flags, ids.data(), count, &count));
-  return ids;
+  Tokens tokens{std::vector<int32_t>(count), std::vector<size_t>(count)};
+  check(tsr_tokenizer_encode_ranges(tokenizer.get(), words.data(), words.size(), flags, nullptr, 0,
+                                    tokens.ids.data(), count, tokens.begins.data(), &count));
+  return tokens;
 }
 }  // namespace
 
@@ -25,12 +31,19 @@ void register_tokenize(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tokenize", "text to token ids, and back");
   command->footer(
       "Example:\n  tessera tokenize model.tsr \"Hello world\"\n  tessera tokenize model.gguf --decode 15043 "
-      "3186");
-  command->add_option("tokenizer", args->tokenizer, ".tsr or GGUF file, or `bytes`")->required();
+      "3186\n  tessera tokenize folder/tokenizer.json \"Hello world\" --around");
+  command
+      ->add_option("tokenizer", args->tokenizer,
+                   ".tsr or GGUF file, Hugging Face folder or its tokenizer.json, or `bytes`")
+      ->required();
   command->add_option("text", args->words, "the text; without it, --file or --decode");
   command->add_option("--file", args->file, "read the text from a file (- for standard input)");
   command->add_option("--decode", args->decode, "ids to turn into text");
   command->add_flag("--bos", args->bos, "put the beginning-of-sequence token in front");
+  command->add_flag("--around", args->around,
+                    "put around the text what the tokenizer does, such as BOS and EOS");
+  command->add_flag("--begins", args->begins,
+                    "also print the byte of the text at which each token begins, as id@byte");
   command->add_flag("--special", args->special, "recognise control tokens written out in the text");
   add_json(*command, *args);
   command->callback([args, command] {
@@ -48,10 +61,15 @@ void register_tokenize(CLI::App& app) {
     const std::string words = args->file.empty() ? args->words : read_file(args->file);
     uint32_t flags = 0;
     if (args->bos) flags |= TSR_ENCODE_BOS;
+    if (args->around) flags |= TSR_ENCODE_AROUND;
     if (args->special) flags |= TSR_ENCODE_SPECIAL;
-    const std::vector<int32_t> ids = encode(tokenizer, words, flags);
-    if (args->json) return print_json({{"ids", ids}, {"count", ids.size()}});
-    for (size_t i = 0; i < ids.size(); ++i) std::cout << (i > 0 ? " " : "") << ids[i];
+    const Tokens tokens = encode(tokenizer, words, flags);
+    if (args->json)
+      return print_json({{"ids", tokens.ids}, {"begins", tokens.begins}, {"count", tokens.ids.size()}});
+    for (size_t i = 0; i < tokens.ids.size(); ++i) {
+      std::cout << (i > 0 ? " " : "") << tokens.ids[i];
+      if (args->begins) std::cout << '@' << tokens.begins[i];
+    }
     std::cout << '\n';
   });
 }

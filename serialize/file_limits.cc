@@ -55,7 +55,9 @@ uint64_t texts_bytes(const std::map<std::string, std::string>& values) {
 
 uint64_t tokenizer_bytes(const TokenizerData& data) {
   uint64_t bytes = kIndexTableBytes + text_bytes(data.pre_tokenizer) + 4 * data.scores.size() +
-                   data.types.size() + 4 * data.end_ids.size();
+                   data.types.size() + 4 * data.end_ids.size() + text_bytes(data.pipeline) +
+                   4 * data.merge_ids.size() + 8 * data.log_probabilities.size() +
+                   4 * (data.lstrip_ids.size() + data.rstrip_ids.size());
   for (const std::string& token : data.tokens) bytes += text_bytes(token);
   for (const std::string& merge : data.merges) bytes += text_bytes(merge);
   return bytes;

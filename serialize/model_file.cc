@@ -21,9 +21,9 @@ constexpr std::string_view kWhat = "model file";
 // Reads numbers and names only; Tokenizer::create checks them.
 Result<TokenizerData> read_tokenizer(const file::Tokenizer& stored, FlatBufferReader& reader) {
   TokenizerData data;
-  if (stored.kind() > static_cast<uint8_t>(TokenizerKind::kWordPiece)) {
+  if (stored.kind() > static_cast<uint8_t>(TokenizerKind::kRwkv)) {
     return Status(StatusCode::kUnsupported,
-                  format("tokenizer kind {}; this version knows 0 to 3", stored.kind()));
+                  format("tokenizer kind {}; this version knows 0 to 5", stored.kind()));
   }
   data.kind = static_cast<TokenizerKind>(stored.kind());
   TSR_ASSIGN_OR_RETURN(data.tokens, reader.texts(stored.tokens()));
@@ -44,6 +44,11 @@ Result<TokenizerData> read_tokenizer(const file::Tokenizer& stored, FlatBufferRe
   data.add_eos = stored.add_eos();
   data.add_space_prefix = stored.add_space_prefix();
   TSR_ASSIGN_OR_RETURN(data.end_ids, reader.numbers<int32_t>(stored.end_ids()));
+  TSR_ASSIGN_OR_RETURN(data.pipeline, reader.text(stored.pipeline()));
+  TSR_ASSIGN_OR_RETURN(data.merge_ids, reader.numbers<int32_t>(stored.merge_ids()));
+  TSR_ASSIGN_OR_RETURN(data.log_probabilities, reader.numbers<double>(stored.log_probabilities()));
+  TSR_ASSIGN_OR_RETURN(data.lstrip_ids, reader.numbers<int32_t>(stored.lstrip_ids()));
+  TSR_ASSIGN_OR_RETURN(data.rstrip_ids, reader.numbers<int32_t>(stored.rstrip_ids()));
   return data;
 }
 

@@ -25,9 +25,15 @@ Offset<file::Tokenizer> write_tokenizer(FlatBufferBuilder& builder, const Tokeni
   auto merges = builder.CreateVectorOfStrings(data.merges);
   auto pre_tokenizer = builder.CreateString(data.pre_tokenizer);
   auto end_ids = builder.CreateVector(data.end_ids);
+  auto pipeline = builder.CreateString(data.pipeline);
+  auto merge_ids = builder.CreateVector(data.merge_ids);
+  auto log_probabilities = builder.CreateVector(data.log_probabilities);
+  auto lstrip_ids = builder.CreateVector(data.lstrip_ids);
+  auto rstrip_ids = builder.CreateVector(data.rstrip_ids);
   return file::CreateTokenizer(builder, static_cast<uint8_t>(data.kind), tokens, scores, stored_types, merges,
                                pre_tokenizer, data.bos, data.eos, data.unknown, data.pad, data.add_bos,
-                               data.add_eos, data.add_space_prefix, end_ids);
+                               data.add_eos, data.add_space_prefix, end_ids, pipeline, merge_ids,
+                               log_probabilities, lstrip_ids, rstrip_ids);
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ func NewByteTokenizer() (*Tokenizer, error) {
 	return (*Tokenizer)(h), nil
 }
 
-// LoadTokenizer reads the tokenizer inside a .tsr or GGUF file.
+// LoadTokenizer reads the tokenizer inside a .tsr or GGUF file, or of a Hugging Face folder or tokenizer.json.
 func LoadTokenizer(path string) (*Tokenizer, error) {
 	if err := noNUL("path", path); err != nil {
 		return nil, err
@@ -72,16 +72,25 @@ func LoadTokenizer(path string) (*Tokenizer, error) {
 	return (*Tokenizer)(h), nil
 }
 
-// Encode gives the ids of text, without BOS.
+// Encode gives the ids of text, without what stands around texts.
 func (t *Tokenizer) Encode(text string) ([]int32, error) {
+	return t.encode(text, 0)
+}
+
+// EncodeAround gives the ids of text with what the tokenizer puts around texts: BOS and EOS, [CLS] and [SEP], and so on.
+func (t *Tokenizer) EncodeAround(text string) ([]int32, error) {
+	return t.encode(text, uint(raw.TSR_ENCODE_AROUND))
+}
+
+func (t *Tokenizer) encode(text string, flags uint) ([]int32, error) {
 	c, done := (*handle)(t).use()
 	defer done()
 	var count uint64
-	if err := failure(raw.Tsr_tokenizer_encode(c, text, 0, nil, &count)); err != nil {
+	if err := failure(raw.Tsr_tokenizer_encode(c, text, flags, nil, &count)); err != nil {
 		return nil, err
 	}
 	ids := make([]int32, count)
-	err := failure(raw.Tsr_tokenizer_encode(c, text, 0, ids, &count))
+	err := failure(raw.Tsr_tokenizer_encode(c, text, flags, ids, &count))
 	return ids, err
 }
 

@@ -117,9 +117,9 @@ Status Generator::start(std::string_view prompt, const Options& options) {
   if (!tokenizer_)
     return Status(StatusCode::kFailedPrecondition,
                   "the model has no tokenizer: give it one, or start from token ids");
-  const TokenizerData& data = tokenizer_->data();
-  std::vector<int32_t> ids;
-  if (data.bos >= 0 && (data.add_bos || prompt.empty())) ids.push_back(data.bos);
+  const std::span<const int32_t> before = tokenizer_->before_text();
+  std::vector<int32_t> ids(before.begin(), before.end());
+  if (ids.empty() && prompt.empty() && tokenizer_->data().bos >= 0) ids.push_back(tokenizer_->data().bos);
   TSR_ASSIGN_OR_RETURN(const std::vector<int32_t> encoded,
                        tokenizer_->encode(prompt, {.parse_special = text.special}));
   ids.insert(ids.end(), encoded.begin(), encoded.end());

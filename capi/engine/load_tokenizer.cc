@@ -1,10 +1,13 @@
 #include "capi/engine/load_tokenizer.h"
 
+#include <filesystem>
+
 #include "graph/base/text.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/model.h"
 #include "serialize/model_format.h"
 #include "serialize/opened_model.h"
+#include "serialize/tokenizer/hugging_face.h"
 
 namespace tessera {
 namespace {
@@ -19,9 +22,24 @@ Result<std::optional<TokenizerData>> read_tokenizer_data(const std::shared_ptr<c
   return std::move(opened.model.tokenizer);
 }
 
+Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const std::string& path) {
+  Result<std::optional<TokenizerData>> data = hf_folder_tokenizer(path);
+  if (!data.ok()) return data.status().with_context(path);
+  if (!data->has_value())
+    return Status(
+        StatusCode::kNotFound,
+        format("{} holds no tokenizer: wanted tokenizer.json, tokenizer.model, vocab.json or vocab.txt",
+               path));
+  Result<std::shared_ptr<const Tokenizer>> tokenizer = Tokenizer::create(std::move(**data));
+  if (!tokenizer.ok()) return tokenizer.status().with_context(path);
+  return tokenizer;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const std::string& path) {
+  std::error_code ignored;
+  if (path.ends_with(".json") || std::filesystem::is_directory(path, ignored)) return load_hf_tokenizer(path);
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const ByteSource> source,
                        open_file(path));  // its errors already name the path
   Result<std::optional<TokenizerData>> data = read_tokenizer_data(source);

@@ -1,4 +1,5 @@
-// The tokenizer of a file, without the rest of the model: .tsr, GGUF, or a vocabulary-only GGUF.
+// The tokenizer of a file, without the rest of the model: .tsr, GGUF, a vocabulary-only GGUF, or a Hugging Face folder or
+// its tokenizer.json.
 #pragma once
 
 #include <memory>

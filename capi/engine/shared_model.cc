@@ -24,6 +24,8 @@ std::string_view kind_name(TokenizerKind kind) {
     case TokenizerKind::kSentencePiece: return "sentencepiece";
     case TokenizerKind::kByteLevelBpe: return "byte_level_bpe";
     case TokenizerKind::kWordPiece: return "wordpiece";
+    case TokenizerKind::kPipeline: return "pipeline";
+    case TokenizerKind::kRwkv: return "rwkv";
   }
   return "unknown";
 }

@@ -1,9 +1,14 @@
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <span>
+#include <unordered_set>
 
 #include "graph/base/text.h"
 #include "serialize/import/gguf_file.h"
+#include "serialize/tokenizer/base64.h"
+#include "serialize/tokenizer/hugging_face.h"
 
 namespace tessera {
 namespace {
@@ -19,7 +24,20 @@ constexpr Defaults kDefaults[] = {
     {"llama", TokenizerKind::kSentencePiece, 1, 2, 0, true, false, true},
     {"gpt2", TokenizerKind::kByteLevelBpe, -1, -1, -1, false, false, false},
     {"bert", TokenizerKind::kWordPiece, 101, 102, 100, true, true, false},
+    {"t5", TokenizerKind::kPipeline, -1, 1, 2, false, true, true},
+    {"gemma4", TokenizerKind::kPipeline, -1, -1, -1, true, false, false},
+    {"rwkv", TokenizerKind::kRwkv, -1, -1, -1, false, false, false},
 };
+// Byte-level by the file's model, but merged as UTF-8 with ▁ for spaces.
+constexpr std::string_view kRawPreTokenizers[] = {"gemma4", "granite-embed-multi-311m", "sarvam-moe"};
+constexpr std::string_view kBosPreTokenizers[] = {"llama-bpe",    "llama3",  "llama-v3", "falcon3",
+                                                  "falcon-h1",    "pixtral", "midm-2.0", "lfm2",
+                                                  "jina-v5-nano", "tekken",  "chameleon"};
+constexpr std::string_view kEosPreTokenizers[] = {"jina-v1-en", "jina-v2-code", "roberta-bpe"};
+
+bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
 
 Result<int32_t> token_id(const GgufFile& file, std::string_view name, int32_t fallback, size_t count) {
   const std::string key = format("tokenizer.ggml.{}_token_id", name);
@@ -91,27 +109,12 @@ Status find_end_ids(const GgufFile& file, TokenizerData& data) {
   return {};
 }
 
-}  // namespace
-
-Result<std::optional<TokenizerData>> gguf_tokenizer(const GgufFile& file) {
-  TSR_ASSIGN_OR_RETURN(std::string model, file.text("tokenizer.ggml.model", "none"));
-  if (model == "none" || model == "no_vocab") return std::optional<TokenizerData>();
-  auto defaults = std::ranges::find(kDefaults, model, &Defaults::model);
-  if (defaults == std::end(kDefaults)) {
-    return Status(StatusCode::kUnsupported,
-                  format("tokenizer.ggml.model is '{}'; llama, gpt2 and bert can be imported", model));
-  }
+// Everything of the vocabulary that is the same for all kinds.
+Result<TokenizerData> read_vocabulary(const GgufFile& file, const Defaults& defaults) {
   TokenizerData data;
-  data.kind = defaults->kind;
+  data.kind = defaults.kind;
   TSR_ASSIGN_OR_RETURN(data.tokens, file.texts("tokenizer.ggml.tokens"));
   TSR_ASSIGN_OR_RETURN(data.pre_tokenizer, file.text("tokenizer.ggml.pre", ""));
-  if (data.kind == TokenizerKind::kSentencePiece) {
-    TSR_ASSIGN_OR_RETURN(data.scores, file.floats("tokenizer.ggml.scores"));
-    data.pre_tokenizer.clear();
-  }
-  if (data.kind == TokenizerKind::kByteLevelBpe) {
-    TSR_ASSIGN_OR_RETURN(data.merges, file.texts("tokenizer.ggml.merges"));
-  }
   TSR_ASSIGN_OR_RETURN(std::vector<int64_t> types, file.integers("tokenizer.ggml.token_type"));
   for (int64_t type : types) {
     if (type < 0 || type > 6) {
@@ -121,22 +124,225 @@ Result<std::optional<TokenizerData>> gguf_tokenizer(const GgufFile& file) {
     data.types.push_back(type == 0 ? TokenType::kNormal : static_cast<TokenType>(type));
   }
   const size_t count = data.tokens.size();
-  TSR_ASSIGN_OR_RETURN(data.bos, token_id(file, "bos", defaults->bos, count));
-  TSR_ASSIGN_OR_RETURN(data.eos, token_id(file, "eos", defaults->eos, count));
-  TSR_ASSIGN_OR_RETURN(data.unknown, token_id(file, "unknown", defaults->unknown, count));
+  TSR_ASSIGN_OR_RETURN(data.bos, token_id(file, "bos", defaults.bos, count));
+  TSR_ASSIGN_OR_RETURN(data.eos, token_id(file, "eos", defaults.eos, count));
+  TSR_ASSIGN_OR_RETURN(data.unknown, token_id(file, "unknown", defaults.unknown, count));
   TSR_ASSIGN_OR_RETURN(data.pad, token_id(file, "padding", -1, count));
-  if (data.kind == TokenizerKind::kWordPiece) {
-    TSR_ASSIGN_OR_RETURN(data.bos, token_id(file, "cls", data.bos, count));
+  const bool bert = defaults.model == "bert";
+  if (bert || is_one_of(kEosPreTokenizers, data.pre_tokenizer)) {
+    if (bert) {
+      TSR_ASSIGN_OR_RETURN(data.bos, token_id(file, "cls", data.bos, count));
+    }
     TSR_ASSIGN_OR_RETURN(data.eos, token_id(file, "seperator", data.eos, count));  // the format's spelling
   }
   TSR_RETURN_IF_ERROR(find_end_ids(file, data));
-  const bool starts_with_bos = data.pre_tokenizer == "llama-bpe" || data.pre_tokenizer == "llama3" ||
-                               data.pre_tokenizer == "llama-v3" || data.pre_tokenizer == "tekken";
-  TSR_ASSIGN_OR_RETURN(data.add_bos,
-                       file.flag("tokenizer.ggml.add_bos_token", defaults->add_bos || starts_with_bos));
-  TSR_ASSIGN_OR_RETURN(data.add_eos, file.flag("tokenizer.ggml.add_eos_token", defaults->add_eos));
+  const bool add_bos = defaults.add_bos || is_one_of(kBosPreTokenizers, data.pre_tokenizer);
+  const bool add_eos = defaults.add_eos || is_one_of(kEosPreTokenizers, data.pre_tokenizer);
+  TSR_ASSIGN_OR_RETURN(data.add_bos, file.flag("tokenizer.ggml.add_bos_token", add_bos));
+  TSR_ASSIGN_OR_RETURN(data.add_eos, file.flag("tokenizer.ggml.add_eos_token", add_eos));
+  if (bert) {
+    TSR_ASSIGN_OR_RETURN(data.add_eos, file.flag("tokenizer.ggml.add_sep_token", data.add_eos));
+  }
   TSR_ASSIGN_OR_RETURN(data.add_space_prefix,
-                       file.flag("tokenizer.ggml.add_space_prefix", defaults->add_space_prefix));
+                       file.flag("tokenizer.ggml.add_space_prefix", defaults.add_space_prefix));
+  return data;
+}
+
+// Which tokens take the space around them, files do not say: it goes by the names of models.
+Status find_stripping_tokens(const GgufFile& file, TokenizerData& data) {
+  TSR_ASSIGN_OR_RETURN(std::string name, file.text("general.name", ""));
+  TSR_ASSIGN_OR_RETURN(const std::string family, file.text("general.architecture", ""));
+  for (char& letter : name)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter | 32);
+  const std::string_view pre = data.pre_tokenizer;
+  const bool jina = pre.starts_with("jina-v2-") || family == "nomic-bert-moe" || family == "jina-bert-v3";
+  const bool phi =
+      !jina && (name.find("phi-3") != std::string::npos || name.find("phi3") != std::string::npos);
+  const std::string_view mask = jina                                            ? "<mask>"
+                                : name.find("modern-bert") != std::string::npos ? "[MASK]"
+                                                                                : "";
+  for (size_t i = 0; i < data.tokens.size() && i < data.types.size(); ++i) {
+    const std::string& token = data.tokens[i];
+    const TokenType type = data.types[i];
+    const bool special =
+        type == TokenType::kControl || type == TokenType::kUserDefined || type == TokenType::kUnknown;
+    if (!mask.empty() && token == mask) data.lstrip_ids.push_back(static_cast<int32_t>(i));
+    const bool keeps = token == "<unk>" || token == "<s>" || token == "<|endoftext|>";
+    if (phi && special && !keeps) data.rstrip_ids.push_back(static_cast<int32_t>(i));
+  }
+  return {};
+}
+
+// The tokens of a vocabulary as a description of a pipeline has them; `control` tokens and user-defined ones are added.
+TokenizerJson describe_tokens(const TokenizerData& data) {
+  TokenizerJson description;
+  for (size_t i = 0; i < data.tokens.size(); ++i) {
+    const TokenType type = i < data.types.size() ? data.types[i] : TokenType::kNormal;
+    const bool special = type == TokenType::kControl || type == TokenType::kUnknown;
+    const auto id = static_cast<int32_t>(i);
+    if (special || type == TokenType::kUserDefined) {
+      AddedToken token;
+      token.content = data.tokens[i];
+      token.id = id;
+      token.normalized = false;
+      token.special = special;
+      token.lstrip = std::ranges::find(data.lstrip_ids, id) != data.lstrip_ids.end();
+      token.rstrip = std::ranges::find(data.rstrip_ids, id) != data.rstrip_ids.end();
+      description.added.push_back(std::move(token));
+    }
+    // An empty token cannot occur.
+    if (!data.tokens[i].empty()) description.vocabulary.emplace_back(data.tokens[i], id);
+  }
+  return description;
+}
+
+// The pipeline with what the vocabulary says besides its tokens.
+Result<TokenizerData> finish_pipeline(TokenizerJson description, const TokenizerData& vocabulary) {
+  nlohmann::json single = nlohmann::json::array(), tokens = nlohmann::json::object();
+  const auto add = [&](const char* name, int32_t id) {
+    single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
+    tokens[name] = {{"id", name}, {"ids", {id}}, {"tokens", {name}}};
+  };
+  if (vocabulary.add_bos && vocabulary.bos >= 0) add("bos", vocabulary.bos);
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  if (vocabulary.add_eos && vocabulary.eos >= 0) add("eos", vocabulary.eos);
+  description.rest["post_processor"] = {
+      {"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", tokens}};
+  TSR_ASSIGN_OR_RETURN(TokenizerData data, pipeline_data(std::move(description), "", vocabulary.end_ids));
+  data.tokens.resize(vocabulary.tokens.size());
+  data.types.resize(vocabulary.tokens.size(), TokenType::kUnused);
+  if (!data.log_probabilities.empty()) data.log_probabilities.resize(vocabulary.tokens.size());
+  data.bos = vocabulary.bos;
+  data.eos = vocabulary.eos;
+  data.unknown = vocabulary.unknown;
+  data.pad = vocabulary.pad;
+  return data;
+}
+
+// SentencePiece's Unigram (T5, XLM-RoBERTa).
+Result<TokenizerData> unigram_pipeline(const GgufFile& file, const TokenizerData& vocabulary) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<float> scores, file.floats("tokenizer.ggml.scores"));
+  if (scores.size() != vocabulary.tokens.size())
+    return Status(StatusCode::kCorrupt, format("tokenizer.ggml.scores has {} scores for {} tokens",
+                                               scores.size(), vocabulary.tokens.size()));
+  TSR_ASSIGN_OR_RETURN(const bool trims, file.flag("tokenizer.ggml.remove_extra_whitespaces", false));
+  TSR_ASSIGN_OR_RETURN(const std::vector<int64_t> charsmap,
+                       file.integers("tokenizer.ggml.precompiled_charsmap"));
+  std::string bytes;
+  for (int64_t value : charsmap) bytes += static_cast<char>(value);
+  TokenizerJson description = describe_tokens(vocabulary);
+  if (description.vocabulary.size() != vocabulary.tokens.size())
+    return Status(StatusCode::kCorrupt, "tokenizer.ggml.tokens has an empty token");
+  description.log_probabilities.assign(scores.begin(), scores.end());
+  using nlohmann::json;
+  json steps = json::array();
+  if (!bytes.empty())
+    steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", encode_base64(bytes)}});
+  const auto replace = [&](const char* expression, const char* content) {
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"Regex", expression}}}, {"content", content}});
+  };
+  if (trims) {
+    replace("\\A +| +\\z", "");
+    replace(" {2,}", " ");
+  }
+  const json metaspace = {{"type", "Metaspace"},
+                          {"replacement", "▁"},
+                          {"prepend_scheme", vocabulary.add_space_prefix ? "always" : "never"},
+                          {"split", true}};
+  json model = {{"type", "Unigram"}};
+  if (vocabulary.unknown >= 0) model["unk_id"] = vocabulary.unknown;
+  description.rest = {{"normalizer", {{"type", "Sequence"}, {"normalizers", steps}}},
+                      {"pre_tokenizer", metaspace},
+                      {"decoder", metaspace},
+                      {"model", model}};
+  return finish_pipeline(std::move(description), vocabulary);
+}
+
+// BPE on UTF-8 with ▁ for spaces and tokens for bytes (Gemma 4).
+Result<TokenizerData> raw_bpe_pipeline(const TokenizerData& vocabulary) {
+  TokenizerJson description = describe_tokens(vocabulary);
+  std::unordered_set<std::string_view> known;
+  for (const auto& [token, id] : description.vocabulary) known.insert(token);
+  std::string joined;
+  for (const std::string& merge : vocabulary.merges) {
+    const size_t space = merge.empty() ? std::string::npos : merge.find(' ', 1);
+    if (space == std::string::npos)
+      return Status(StatusCode::kCorrupt,
+                    format("tokenizer.ggml.merges: '{}' is not two tokens with a space between them",
+                           merge.substr(0, 64)));
+    std::string left = merge.substr(0, space), right = merge.substr(space + 1);
+    joined = left + right;
+    if (known.contains(left) && known.contains(right) && known.contains(joined))
+      description.merges.emplace_back(std::move(left), std::move(right));
+  }
+  using nlohmann::json;
+  description.rest = {{"normalizer", {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}}},
+                      {"model", {{"type", "BPE"}, {"byte_fallback", true}, {"fuse_unk", true}}},
+                      {"decoder",
+                       {{"type", "Sequence"},
+                        {"decoders",
+                         {{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
+                          {{"type", "ByteFallback"}}}}}}};
+  return finish_pipeline(std::move(description), vocabulary);
+}
+
+// BERT's words where letters keep their case or accents, which kWordPiece does not know.
+Result<TokenizerData> bert_pipeline(TokenizerData vocabulary, bool lowercase, bool strip_accents) {
+  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    std::string& token = vocabulary.tokens[i];
+    const bool control = i < vocabulary.types.size() && vocabulary.types[i] != TokenType::kNormal;
+    if (token.starts_with("▁"))
+      token.erase(0, std::string_view("▁").size());
+    else if (!control)
+      token.insert(0, "##");
+  }
+  TokenizerJson description = describe_tokens(vocabulary);
+  if (vocabulary.unknown < 0)
+    return Status(StatusCode::kCorrupt, "a WordPiece vocabulary needs an unknown token; it has none");
+  description.rest = {
+      {"normalizer",
+       {{"type", "BertNormalizer"}, {"lowercase", lowercase}, {"strip_accents", strip_accents}}},
+      {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+      {"decoder", {{"type", "WordPiece"}, {"cleanup", false}}},
+      {"model",
+       {{"type", "WordPiece"}, {"unk_token", vocabulary.tokens[static_cast<size_t>(vocabulary.unknown)]}}}};
+  return finish_pipeline(std::move(description), vocabulary);
+}
+
+Result<TokenizerData> read_tokenizer(const GgufFile& file, const Defaults& defaults) {
+  TSR_ASSIGN_OR_RETURN(TokenizerData data, read_vocabulary(file, defaults));
+  TSR_RETURN_IF_ERROR(find_stripping_tokens(file, data));
+  if (defaults.model == "t5") return unigram_pipeline(file, data);
+  if (defaults.model == "gpt2" || defaults.model == "gemma4") {
+    TSR_ASSIGN_OR_RETURN(data.merges, file.texts("tokenizer.ggml.merges"));
+    if (defaults.model == "gemma4" || is_one_of(kRawPreTokenizers, data.pre_tokenizer))
+      return raw_bpe_pipeline(data);
+  }
+  if (defaults.model == "llama") {
+    TSR_ASSIGN_OR_RETURN(data.scores, file.floats("tokenizer.ggml.scores"));
+    data.pre_tokenizer.clear();
+  }
+  if (defaults.model == "bert") {
+    TSR_ASSIGN_OR_RETURN(const bool lowercase, file.flag("tokenizer.ggml.normalizer.lowercase", true));
+    TSR_ASSIGN_OR_RETURN(const bool strips, file.flag("tokenizer.ggml.normalizer.strip_accents", lowercase));
+    if (!lowercase || !strips) return bert_pipeline(std::move(data), lowercase, strips);
+  }
+  return data;
+}
+
+}  // namespace
+
+Result<std::optional<TokenizerData>> gguf_tokenizer(const GgufFile& file) {
+  TSR_ASSIGN_OR_RETURN(const std::string model, file.text("tokenizer.ggml.model", "none"));
+  if (model == "none" || model == "no_vocab") return std::optional<TokenizerData>();
+  const auto defaults = std::ranges::find(kDefaults, model, &Defaults::model);
+  if (defaults == std::end(kDefaults)) {
+    return Status(
+        StatusCode::kUnsupported,
+        format("tokenizer.ggml.model is '{}'; llama, gpt2, bert, t5, gemma4 and rwkv can be imported",
+               model));
+  }
+  TSR_ASSIGN_OR_RETURN(TokenizerData data, read_tokenizer(file, *defaults));
   return std::optional<TokenizerData>(std::move(data));
 }
 

@@ -6,46 +6,23 @@
 #include <unordered_map>
 
 #include "graph/base/text.h"
+#include "serialize/tokenizer/byte_characters.h"
+#include "serialize/tokenizer/character.h"
 #include "serialize/tokenizer/kinds.h"
-#include "serialize/tokenizer/pre_tokenizer.h"
 #include "serialize/tokenizer/special_tokens.h"
 #include "serialize/tokenizer/word_cache.h"
+#include "serialize/tokenizer/word_splitter.h"
 
 namespace tessera {
 namespace {
 
-// The printable character of each byte: itself where it is printable Latin-1, else the next free one from
-// U+0100 on.
-const std::array<std::string, 256>& byte_characters() {
-  static const std::array<std::string, 256> kCharacters = [] {
-    std::array<std::string, 256> characters;
-    int next = 0x100;
-    for (int byte = 0; byte < 256; ++byte) {
-      const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-      const int code = printable ? byte : next++;
-      std::string& text = characters[static_cast<size_t>(byte)];
-      if (code < 0x80) {
-        text = static_cast<char>(code);
-      } else {
-        text = {static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 0x3f))};
-      }
-    }
-    return characters;
-  }();
-  return kCharacters;
-}
-
 class ByteLevelBpeTokenizer final : public Tokenizer {
  public:
-  ByteLevelBpeTokenizer(TokenizerData data, std::unique_ptr<const PreTokenizer> pre_tokenizer)
+  ByteLevelBpeTokenizer(TokenizerData data, std::unique_ptr<const WordSplitter> word_splitter)
       : Tokenizer(std::move(data)),
         types_(types_of(data_)),
-        special_(data_.tokens, types_),
-        pre_tokenizer_(std::move(pre_tokenizer)) {
-    const auto& characters = byte_characters();
-    for (size_t byte = 0; byte < 256; ++byte)
-      bytes_by_character_[characters[byte]] = static_cast<uint8_t>(byte);
-  }
+        special_(data_, types_),
+        word_splitter_(std::move(word_splitter)) {}
 
   Status build() {
     pieces_.reserve(data_.tokens.size());
@@ -53,7 +30,8 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     for (size_t id = 0; id < data_.tokens.size(); ++id) {  // of equal tokens the last one counts
       token_of_piece_[piece(data_.tokens[id])] = static_cast<int32_t>(id);
     }
-    for (size_t byte = 0; byte < 256; ++byte) piece_of_byte_[byte] = piece(byte_characters()[byte]);
+    for (size_t byte = 0; byte < 256; ++byte)
+      piece_of_byte_[byte] = piece(std::string(byte_character(static_cast<uint8_t>(byte))));
     merges_.reserve(data_.merges.size());
     for (size_t rank = 0; rank < data_.merges.size(); ++rank) {
       const std::string& merge = data_.merges[rank];
@@ -77,7 +55,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
         out.add(fragment.token, fragment.begin);
         continue;
       }
-      TSR_RETURN_IF_ERROR(pre_tokenizer_->split(fragment.text, [&](std::string_view word) {
+      TSR_RETURN_IF_ERROR(word_splitter_->split(fragment.text, [&](std::string_view word) {
         const size_t begin = fragment.begin + static_cast<size_t>(word.data() - fragment.text.data());
         const std::vector<WordToken>* known = scratch.words.find(word);
         if (known == nullptr) {
@@ -102,14 +80,14 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
     if (type == TokenType::kUserDefined) return std::string(token);
     std::string text;
     for (size_t position = 0; position < token.size();) {
-      const std::string_view character = token.substr(position, first_character(token.substr(position)));
-      auto byte = bytes_by_character_.find(character);
-      if (byte == bytes_by_character_.end()) {
-        text += character;  // outside the alphabet: written as it is
+      const Character character = character_at(token, position);
+      const int byte = byte_of_character(character.code);
+      if (byte < 0) {
+        text += token.substr(position, character.size);  // outside the alphabet: written as it is
       } else {
-        text += static_cast<char>(byte->second);
+        text += static_cast<char>(byte);
       }
-      position += character.size();
+      position += character.size;
     }
     return text;
   }
@@ -166,9 +144,9 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
 
   // Appends the tokens of `word`, which begins at byte `begin`, to scratch.tokens.
   void encode_word(std::string_view word, uint32_t begin, Scratch& scratch) const {
-    if (pre_tokenizer_->whole_words_first()) {
+    if (word_splitter_->whole_words_first()) {
       scratch.word.clear();
-      for (char byte : word) scratch.word += byte_characters()[static_cast<uint8_t>(byte)];
+      for (char byte : word) scratch.word += byte_character(static_cast<uint8_t>(byte));
       auto found = pieces_.find(scratch.word);
       if (found != pieces_.end()) {
         const int32_t id = token_of_piece_[found->second];
@@ -232,8 +210,7 @@ class ByteLevelBpeTokenizer final : public Tokenizer {
 
   std::vector<TokenType> types_;
   SpecialTokens special_;
-  std::unique_ptr<const PreTokenizer> pre_tokenizer_;
-  std::unordered_map<std::string_view, uint8_t> bytes_by_character_;
+  std::unique_ptr<const WordSplitter> word_splitter_;
   // Every string that merging can produce has a number, so that a merge is one look-up of two numbers.
   std::unordered_map<std::string, uint32_t> pieces_;
   std::vector<int32_t> token_of_piece_;  // -1: occurs only between merges
@@ -247,9 +224,9 @@ Result<std::shared_ptr<const Tokenizer>> create_byte_level_bpe_tokenizer(Tokeniz
   if (data.tokens.empty()) {
     return Status(StatusCode::kInvalidArgument, "a byte-level BPE tokenizer needs tokens; got none");
   }
-  TSR_ASSIGN_OR_RETURN(std::unique_ptr<const PreTokenizer> pre_tokenizer,
-                       PreTokenizer::create(data.pre_tokenizer));
-  auto tokenizer = std::make_shared<ByteLevelBpeTokenizer>(std::move(data), std::move(pre_tokenizer));
+  TSR_ASSIGN_OR_RETURN(std::unique_ptr<const WordSplitter> word_splitter,
+                       WordSplitter::create(data.pre_tokenizer));
+  auto tokenizer = std::make_shared<ByteLevelBpeTokenizer>(std::move(data), std::move(word_splitter));
   TSR_RETURN_IF_ERROR(tokenizer->build());
   return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
 }

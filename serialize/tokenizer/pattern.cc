@@ -2,6 +2,7 @@
 #include "serialize/tokenizer/pattern.h"
 
 #include <pcre2.h>
+#include <time.h>
 
 #include <algorithm>
 #include <new>
@@ -17,6 +18,16 @@ namespace {
 // backtracks catastrophically would take more than there is time for.
 constexpr uint32_t kMatchSteps = 2'000'000;
 constexpr uint32_t kMatchHeapKib = 64 * 1024;
+// Many matches that each take fewer steps are bounded by the time that the thread has computed: a second, and another
+// for each so many bytes, several hundred times as long as patterns take.
+constexpr int64_t kBytesPerSecond = 64 * 1024;
+constexpr uint32_t kMatchesBetweenChecks = 64;
+
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 }  // namespace
 
@@ -119,8 +130,19 @@ bool PatternSearch::match_at(size_t position) {
   return true;
 }
 
+bool PatternSearch::has_time() {
+  if (++matches_ % kMatchesBetweenChecks != 0) return true;
+  const double now = thread_seconds();
+  if (begin_seconds_ < 0) begin_seconds_ = now;
+  if (now - begin_seconds_ <= 1 + static_cast<double>(position_) / kBytesPerSecond) return true;
+  status_ = Status(StatusCode::kInvalidArgument,
+                   format("the vocabulary's pattern {} takes too long: {} bytes in {} s",
+                          quote(pattern_.compiled_->expression), position_, now - begin_seconds_));
+  return false;
+}
+
 bool PatternSearch::next() {
-  while (position_ <= text_.size() && match_at(position_)) {
+  while (position_ <= text_.size() && has_time() && match_at(position_)) {
     if (begin_ == end_ && matched_ && begin_ == position_) {
       // Directly after the last match.
       position_ += position_ < text_.size() ? first_character(text_.substr(position_)) : 1;

@@ -42,6 +42,7 @@ class PatternSearch {
 
  private:
   bool match_at(size_t position);
+  bool has_time();
 
   struct State;
   const Pattern& pattern_;
@@ -50,6 +51,8 @@ class PatternSearch {
   size_t position_ = 0, begin_ = 0, end_ = 0;
   int group_ = 0;
   bool matched_ = false;
+  uint32_t matches_ = 0;
+  double begin_seconds_ = -1;  // of the thread's own time; -1: not asked yet
   Status status_;
 };
 

@@ -32,7 +32,7 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(TokenizerData data)
-      : Tokenizer(std::move(data)), types_(types_of(data_)), special_(data_.tokens, types_) {
+      : Tokenizer(std::move(data)), types_(types_of(data_)), special_(data_, types_) {
     ids_.reserve(data_.tokens.size());
     bytes_.fill(-1);
     for (size_t id = 0; id < data_.tokens.size(); ++id) {  // of equal tokens the last one counts

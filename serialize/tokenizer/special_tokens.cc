@@ -5,6 +5,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "serialize/tokenizer/character.h"
+
 namespace tessera {
 
 SpecialTokens::SpecialTokens(std::span<const std::string> tokens, std::span<const TokenType> types) {
@@ -34,6 +36,14 @@ SpecialTokens::SpecialTokens(std::span<const std::string> tokens, std::span<cons
   first_edge_.assign(matches_.size() + 1, 0);
   for (const Edge& edge : edges_) ++first_edge_[edge.node + 1];
   for (size_t node = 1; node < first_edge_.size(); ++node) first_edge_[node] += first_edge_[node - 1];
+}
+
+SpecialTokens::SpecialTokens(const TokenizerData& data, std::span<const TokenType> types)
+    : SpecialTokens(data.tokens, types) {
+  lstrip_ids_ = data.lstrip_ids;
+  rstrip_ids_ = data.rstrip_ids;
+  std::ranges::sort(lstrip_ids_);
+  std::ranges::sort(rstrip_ids_);
 }
 
 uint32_t SpecialTokens::child(uint32_t node, uint8_t byte) const {
@@ -98,9 +108,16 @@ std::vector<TextFragment> SpecialTokens::split(std::string_view text, const Enco
   const auto flush = [&] {
     choose(text, options.parse_special, chain);
     for (const Occurrence& occurrence : chain) {
-      put(position, occurrence.begin, -1);
-      position = occurrence.begin + occurrence.length;
-      put(occurrence.begin, position, occurrence.token);
+      size_t begin = occurrence.begin, end = begin + occurrence.length;
+      if (std::ranges::binary_search(lstrip_ids_, occurrence.token))
+        while (begin > position && is_white_space(character_before(text, begin).code))
+          begin -= character_before(text, begin).size;
+      if (std::ranges::binary_search(rstrip_ids_, occurrence.token))
+        while (end < text.size() && is_white_space(character_at(text, end).code))
+          end += character_at(text, end).size;
+      put(position, begin, -1);
+      put(occurrence.begin, occurrence.begin + occurrence.length, occurrence.token);
+      position = std::max(position, end);
     }
     chain.clear();
   };

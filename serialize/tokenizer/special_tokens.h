@@ -24,6 +24,8 @@ struct TextFragment {
 class SpecialTokens {
  public:
   SpecialTokens(std::span<const std::string> tokens, std::span<const TokenType> types);
+  // The same with the tokens that take white space around them.
+  SpecialTokens(const TokenizerData& data, std::span<const TokenType> types);
 
   // Longer tokens win over shorter ones where they overlap, then lower ids, then earlier positions. Memory is
   // for fragments and for the longest chain of overlapping tokens only. No fragment is empty. None is found that
@@ -56,6 +58,7 @@ class SpecialTokens {
   std::vector<uint32_t> first_edge_;  // by node, and one more
   std::vector<Match> matches_;        // by node
   std::array<bool, 256> first_{};
+  std::vector<int32_t> lstrip_ids_, rstrip_ids_;  // ascending
 };
 
 }  // namespace tessera

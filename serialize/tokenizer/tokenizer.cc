@@ -44,10 +44,16 @@ Status check(const TokenizerData& data) {
           format("the {} token is {}, outside the vocabulary of {}; -1 means none", name, id, count));
     }
   }
-  for (int32_t id : data.end_ids) {
-    if (id < 0 || id >= static_cast<int64_t>(count)) {
-      return Status(StatusCode::kInvalidArgument,
-                    format("a token that ends texts is {}, outside the vocabulary of {}", id, count));
+  const std::pair<std::string_view, const std::vector<int32_t>*> lists[] = {
+      {"ends texts", &data.end_ids},
+      {"takes the space before it", &data.lstrip_ids},
+      {"takes the space after it", &data.rstrip_ids}};
+  for (auto [what, ids] : lists) {
+    for (int32_t id : *ids) {
+      if (id < 0 || id >= static_cast<int64_t>(count)) {
+        return Status(StatusCode::kInvalidArgument,
+                      format("a token that {} is {}, outside the vocabulary of {}", what, id, count));
+      }
     }
   }
   return {};
@@ -75,7 +81,9 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(TokenizerData data) {
   constexpr Kind kKinds[] = {{TokenizerKind::kBytes, create_byte_tokenizer},
                              {TokenizerKind::kSentencePiece, create_sentencepiece_tokenizer},
                              {TokenizerKind::kByteLevelBpe, create_byte_level_bpe_tokenizer},
-                             {TokenizerKind::kWordPiece, create_wordpiece_tokenizer}};
+                             {TokenizerKind::kWordPiece, create_wordpiece_tokenizer},
+                             {TokenizerKind::kPipeline, create_pipeline_tokenizer},
+                             {TokenizerKind::kRwkv, create_rwkv_tokenizer}};
   for (const Kind& kind : kKinds) {
     if (kind.kind != data.kind) continue;
     if (data.kind == TokenizerKind::kBytes && data.tokens.empty()) {
@@ -92,7 +100,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(TokenizerData data) {
   }
   return Status(
       StatusCode::kInvalidArgument,
-      format("tokenizer kind {} is not known; this version has kinds 0 to 3", static_cast<int>(data.kind)));
+      format("tokenizer kind {} is not known; this version has kinds 0 to 5", static_cast<int>(data.kind)));
 }
 
 Result<Encoding> Tokenizer::encode(std::string_view text, const EncodeOptions& options,
@@ -146,6 +154,14 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
   for (int32_t id : ids) text += decoder->add(id);
   return text += decoder->finish();
+}
+
+std::span<const int32_t> Tokenizer::before_text() const {
+  return {&data_.bos, data_.add_bos && data_.bos >= 0 ? size_t{1} : 0};
+}
+
+std::span<const int32_t> Tokenizer::after_text() const {
+  return {&data_.eos, data_.add_eos && data_.eos >= 0 ? size_t{1} : 0};
 }
 
 bool Tokenizer::ends_text(int32_t id) const {

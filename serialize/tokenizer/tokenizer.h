@@ -1,6 +1,6 @@
-// Tokenizer: text <-> token ids. Immutable after creation, so any thread may use it. Four kinds:
-// SentencePiece BPE with byte fallback (Llama), byte-level BPE with a pre-tokenizer pattern (GPT-2), WordPiece
-// (BERT), plain bytes (256 tokens).
+// Tokenizer: text <-> token ids. Immutable after creation, so any thread may use it. Kinds: SentencePiece BPE with byte
+// fallback (Llama), byte-level BPE with a pre-tokenizer pattern (GPT-2), WordPiece (BERT), plain bytes (256 tokens), the
+// longest tokens of byte strings (RWKV), and pipelines of normalizers, pre-tokenizers, a model and decoders (tokenizer.json).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,14 @@
 namespace tessera {
 
 // Stored in model files: append, never renumber.
-enum class TokenizerKind : uint8_t { kBytes = 0, kSentencePiece = 1, kByteLevelBpe = 2, kWordPiece = 3 };
+enum class TokenizerKind : uint8_t {
+  kBytes = 0,
+  kSentencePiece = 1,
+  kByteLevelBpe = 2,
+  kWordPiece = 3,
+  kPipeline = 4,
+  kRwkv = 5
+};
 enum class TokenType : uint8_t {
   kNormal = 1,
   kUnknown = 2,
@@ -37,6 +44,13 @@ struct TokenizerData {
   bool add_bos = false, add_eos = false, add_space_prefix = true;
   // Every token that ends generation (end of turn, of message, of text); Tokenizer::create adds eos and sorts.
   std::vector<int32_t> end_ids;
+  // Of a pipeline: tokenizer.json without its vocabulary (see hugging_face.h), two ids for each merge, best first, and
+  // scores of a Unigram model by id.
+  std::string pipeline;
+  std::vector<int32_t> merge_ids;
+  std::vector<double> log_probabilities;
+  // Control and user-defined tokens that take the white space before them, and after them. Not of pipelines.
+  std::vector<int32_t> lstrip_ids, rstrip_ids;
 };
 
 // Bytes [begin, end) of a text.
@@ -98,6 +112,9 @@ class Tokenizer {
 
   virtual std::unique_ptr<TextDecoder> decoder() const;
   std::string decode(std::span<const int32_t> ids) const;  // what a decoder gives for all of them
+  // What stands around a text: BOS and EOS where add_bos and add_eos say so, or what a pipeline names.
+  virtual std::span<const int32_t> before_text() const;
+  virtual std::span<const int32_t> after_text() const;
   // Whether generation ends at this token: one of end_ids, or BOS.
   bool ends_text(int32_t id) const;
   const TokenizerData& data() const { return data_; }

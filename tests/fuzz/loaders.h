@@ -32,6 +32,7 @@ std::unique_ptr<Loader> gguf_parts_loader();
 std::unique_ptr<Loader> huggingface_loader();
 std::unique_ptr<Loader> importance_loader();
 std::unique_ptr<Loader> tokenizer_loader();
+std::unique_ptr<Loader> hf_tokenizer_loader();
 std::unique_ptr<Loader> graph_text_loader();
 std::unique_ptr<Loader> plan_text_loader();
 std::unique_ptr<Loader> device_profile_loader();

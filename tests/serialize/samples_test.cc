@@ -8,6 +8,7 @@
 #include "serialize/checkpoint.h"
 #include "serialize/model.h"
 #include "serialize/plan_file.h"
+#include "serialize/tokenizer/hugging_face.h"
 #include "tests/serialize/gguf_writer.h"
 #include "tests/serialize/plan_sample.h"
 #include "tests/serialize/test_data.h"
@@ -23,6 +24,22 @@ Model sample_model() {
   auto model = import_gguf(source_of(small_llama(false).finish()));
   REQUIRE(model.ok());
   return *model;
+}
+
+Model sample_model_with_pipeline() {
+  const auto data = hf_tokenizer(
+      {R"({"normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Metaspace", "replacement": "_"},
+          "decoder": {"type": "Metaspace", "replacement": "_"},
+          "post_processor": {"type": "BertProcessing", "cls": ["<s>", 5], "sep": ["</s>", 6]},
+          "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "_": 2, "ab": 3, "_ab": 4}, "merges": ["a b", ["_", "ab"]]},
+          "added_tokens": [{"id": 5, "content": "<s>", "special": true, "rstrip": true},
+                           {"id": 6, "content": "</s>", "special": true}]})",
+       "",
+       {6}});
+  REQUIRE(data.ok());
+  Model model = sample_model();
+  model.tokenizer = *data;
+  return model;
 }
 
 CheckpointInfo sample_checkpoint() {
@@ -53,6 +70,7 @@ TEST_CASE("samples_can_be_written_for_a_new_format" * doctest::test_suite("on re
   const std::string to = std::string(folder) + "/";
   CHECK(save_model(sample_model(), to + "model-1.tsr").ok());
   CHECK(save_model(sample_model(), to + "model-1-zstd.tsr", {true}).ok());
+  CHECK(save_model(sample_model_with_pipeline(), to + "model-1-pipeline.tsr").ok());
   CHECK(save_checkpoint(to + "checkpoint-1", sample_checkpoint(), sample_bytes).ok());
   CHECK(save_checkpoint(to + "checkpoint-3", sample_checkpoint_over_a_base(), sample_bytes).ok());
   CHECK(save_plan(sample_plan(), to + "plan-1.plan").ok());
@@ -78,6 +96,19 @@ TEST_CASE("samples_of_models_load") {
     REQUIRE(tokenizer.ok());
     CHECK(*(*tokenizer)->encode("abab") == std::vector<int32_t>{7, 6});
   }
+}
+
+TEST_CASE("the_sample_of_a_pipeline_loads") {
+  auto model = load_model(sample("model-1-pipeline.tsr"));
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  REQUIRE(model->tokenizer.has_value());
+  auto tokenizer = Tokenizer::create(*model->tokenizer);
+  REQUIRE_MESSAGE(tokenizer.ok(), tokenizer.status().to_string());
+  const EncodeOptions special{.parse_special = true};
+  CHECK(*(*tokenizer)->encode("<s> ABab b</s>", special) == std::vector<int32_t>{5, 4, 3, 2, 1, 6});
+  CHECK((*tokenizer)->decode(std::vector<int32_t>{5, 4, 3, 2, 1, 6}) == "abab b");
+  CHECK((*tokenizer)->before_text()[0] == 5);
+  CHECK((*tokenizer)->data().end_ids == std::vector<int32_t>{6});
 }
 
 TEST_CASE("samples_of_checkpoints_load") {

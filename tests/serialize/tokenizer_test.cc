@@ -7,8 +7,8 @@
 
 #include "graph/base/text.h"
 #include "serialize/import/gguf_file.h"
-#include "serialize/tokenizer/pre_tokenizer.h"
 #include "serialize/tokenizer/special_tokens.h"
+#include "serialize/tokenizer/word_splitter.h"
 #include "tests/serialize/test_data.h"
 
 using namespace tessera;
@@ -87,7 +87,7 @@ TokenizerData small_byte_level() {
   return data;
 }
 
-std::vector<std::string_view> pieces_of(const PreTokenizer& pre_tokenizer, std::string_view text) {
+std::vector<std::string_view> pieces_of(const WordSplitter& pre_tokenizer, std::string_view text) {
   std::vector<std::string_view> pieces;
   const Status status = pre_tokenizer.split(text, [&](std::string_view piece) { pieces.push_back(piece); });
   REQUIRE(status.ok());
@@ -436,7 +436,7 @@ TEST_CASE("plain_bytes_are_their_own_ids") {
 }
 
 TEST_CASE("white_space_is_what_unicode_says_it_is") {
-  const auto pre_tokenizer = PreTokenizer::create("gpt-2");
+  const auto pre_tokenizer = WordSplitter::create("gpt-2");
   REQUIRE(pre_tokenizer.ok());
   const auto pieces = [&](std::string_view text) { return pieces_of(**pre_tokenizer, text); };
   using Pieces = std::vector<std::string_view>;
@@ -448,7 +448,7 @@ TEST_CASE("white_space_is_what_unicode_says_it_is") {
   }
 }
 
-TEST_CASE("an_unknown_pre_tokenizer_is_refused_with_the_names_that_are_known") {
+TEST_CASE("an_unknown_word_splitter_is_refused_with_the_names_that_are_known") {
   TokenizerData data = small_byte_level();
   data.pre_tokenizer = "gpt-9";
   auto tokenizer = Tokenizer::create(data);
@@ -464,7 +464,7 @@ TEST_CASE("every_known_pattern_compiles_and_loses_no_byte") {
   for (const SplitPattern& split : known_split_patterns()) {
     for (std::string_view name : split.names) {
       CAPTURE(name);
-      auto pre_tokenizer = PreTokenizer::create(name);
+      auto pre_tokenizer = WordSplitter::create(name);
       REQUIRE(pre_tokenizer.ok());
       std::string joined;
       for (std::string_view piece : pieces_of(**pre_tokenizer, text)) {
@@ -478,7 +478,7 @@ TEST_CASE("every_known_pattern_compiles_and_loses_no_byte") {
 
 TEST_CASE("patterns_differ_where_the_families_do") {
   auto count = [](std::string_view name, std::string_view text) {
-    auto pre_tokenizer = PreTokenizer::create(name);
+    auto pre_tokenizer = WordSplitter::create(name);
     REQUIRE(pre_tokenizer.ok());
     return pieces_of(**pre_tokenizer, text).size();
   };

@@ -428,13 +428,17 @@ TSR_API void tsr_graph_free(tsr_graph* graph);
 
 /* 256 tokens, one a byte. */
 TSR_API tsr_status* tsr_tokenizer_new_bytes(tsr_tokenizer** out_tokenizer);
-/* The tokenizer inside a .tsr or GGUF file (a vocabulary-only GGUF file too). TSR_NOT_FOUND when it has
- * none. */
+/* The tokenizer inside a .tsr or GGUF file (a vocabulary-only GGUF file too), of a Hugging Face folder, or of a file
+ * in one that ends in .json and stands for its tokenizer.json. Of a folder tokenizer.json is read, else tokenizer.model,
+ * vocab.json with merges.txt, or vocab.txt; and tokenizer_config.json, generation_config.json and config.json where they
+ * are. TSR_NOT_FOUND when there is none, TSR_CORRUPT, TSR_UNSUPPORTED naming the part that is not known. */
 TSR_API tsr_status* tsr_tokenizer_load(const char* path, tsr_tokenizer** out_tokenizer);
 
 enum {
   TSR_ENCODE_SPECIAL = 1, /* recognise control tokens written out in the text, such as <s> */
-  TSR_ENCODE_BOS = 2      /* put the beginning-of-sequence token in front, when there is one */
+  TSR_ENCODE_BOS = 2,     /* put the beginning-of-sequence token in front, when there is one */
+  TSR_ENCODE_AROUND =
+      4 /* put around the text what the tokenizer puts around texts: BOS and EOS, [CLS] and [SEP], ... */
 };
 TSR_API tsr_status* tsr_tokenizer_encode(const tsr_tokenizer* tokenizer, const char* text, size_t size,
                                          uint32_t flags, int32_t* ids, size_t capacity, size_t* out_count);
@@ -449,7 +453,14 @@ TSR_API tsr_status* tsr_tokenizer_encode_ranges(const tsr_tokenizer* tokenizer, 
                                                 int32_t* ids, size_t capacity, size_t* begins,
                                                 size_t* out_count);
 
-/* The bytes of ids [count]; BOS itself and the space that SentencePiece puts after it are left out. They are not
+/* Several texts at once: text holds them one after another, lengths [text_count] the bytes of each. ids [capacity]: those
+ * of all texts, one text after another; counts [text_count], or NULL: how many each has. threads: 0 for one a core. */
+TSR_API tsr_status* tsr_tokenizer_encode_batch(const tsr_tokenizer* tokenizer, const char* text,
+                                               const size_t* lengths, size_t text_count, uint32_t flags,
+                                               int32_t threads, int32_t* ids, size_t capacity, size_t* counts,
+                                               size_t* out_count);
+
+/* The bytes of ids [count]; control tokens and the space that SentencePiece puts before a text are left out. They are not
  * necessarily whole UTF-8 characters, and a NUL may be among them. TSR_INVALID_ARGUMENT for an id out of range. */
 TSR_API tsr_status* tsr_tokenizer_decode(const tsr_tokenizer* tokenizer, const int32_t* ids, size_t count,
                                          tsr_text** out_text);

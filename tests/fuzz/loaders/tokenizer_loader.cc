@@ -1,4 +1,4 @@
-#include "serialize/tokenizer/pre_tokenizer.h"
+#include "serialize/tokenizer/word_splitter.h"
 #include "tests/fuzz/loaders.h"
 #include "tests/fuzz/seeds.h"
 
@@ -11,7 +11,7 @@ class TokenizerLoader final : public Loader {
   std::string_view name() const override { return "tokenizer"; }
   Outcome run(Random& random) override {
     TokenizerData data;
-    data.kind = static_cast<TokenizerKind>(random.below(5));
+    data.kind = static_cast<TokenizerKind>(random.below(7));
     const std::string_view pieces[] = {"a",      "b", "ab", "▁",    "▁ab", "Ġ",   "<s>", "<0x0A>",
                                        "<0xFF>", "",  " ",  "\xff", "c",   "abc", "##b", "Ġa"};
     for (uint64_t left = random.below(40); left > 0; --left)

@@ -1,4 +1,4 @@
-// PreTokenizer: splits text into the words inside which byte-pair merges happen, by the pattern that the
+// WordSplitter: splits text into the words inside which byte-pair merges happen, by the pattern that the
 // vocabulary was trained with. Immutable; any thread.
 #pragma once
 
@@ -24,11 +24,11 @@ struct SplitPattern {
 };
 std::span<const SplitPattern> known_split_patterns();
 
-class PreTokenizer {
+class WordSplitter {
  public:
   // Empty `name` means "default". An unknown one is kUnsupported, with the known names.
-  static Result<std::unique_ptr<const PreTokenizer>> create(std::string_view name);
-  ~PreTokenizer();
+  static Result<std::unique_ptr<const WordSplitter>> create(std::string_view name);
+  ~WordSplitter();
 
   // Calls `word` with non-empty views into `text`, in order, that cover all of it, whatever bytes it holds.
   // kInvalidArgument where a pattern takes too many steps.
@@ -36,7 +36,7 @@ class PreTokenizer {
   bool whole_words_first() const { return whole_words_first_; }
 
  private:
-  PreTokenizer();
+  WordSplitter();
   static Status split_by(std::span<const Pattern> patterns, std::string_view text,
                          const std::function<void(std::string_view)>& word);
   std::vector<Pattern> patterns_;

@@ -1,0 +1,30 @@
+// Characters of UTF-8 text and the classes that normalizers and pre-tokenizers ask for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+// A code point and the bytes that it takes. In invalid UTF-8 the code is -1 and the size that of `first_character`.
+struct Character {
+  int32_t code = -1;
+  size_t size = 1;
+};
+Character character_at(std::string_view text, size_t at);       // at < text.size()
+Character character_before(std::string_view text, size_t end);  // end > 0
+void append_character(std::string& text, int32_t code);
+
+bool is_white_space(int32_t code);  // Unicode's White_Space
+bool is_numeric(int32_t code);      // N
+bool is_punctuation(int32_t code);  // P, and ASCII's symbols
+bool is_word(int32_t code);         // Alphabetic, M, Nd, Pc and the joiners
+bool is_mark(int32_t code);         // M
+bool is_nonspacing_mark(int32_t code);
+bool is_other(int32_t code);    // Cc, Cf, Co: what is no character of a text
+bool is_chinese(int32_t code);  // of the blocks of ideographs that BERT names
+// Appends the lower-case form, which for U+0130 is two characters.
+void append_lower_case(std::string& text, int32_t code);
+
+}  // namespace tessera

@@ -1,0 +1,222 @@
+// The tokenizer files of a Hugging Face folder, in whatever form it has them.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "graph/base/text.h"
+#include "serialize/json.h"
+#include "serialize/tokenizer/hugging_face.h"
+#include "serialize/tokenizer/json_members.h"
+#include "serialize/tokenizer/sentencepiece_model.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+constexpr uintmax_t kMostFileBytes = uintmax_t{256} << 20;
+
+// Lines without their ends; the last may lack one.
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+// eos_token_id: a number or a list of them.
+std::vector<int32_t> read_end_ids(const json& config) {
+  std::vector<int32_t> ids;
+  const auto found = config.find("eos_token_id");
+  if (found == config.end()) return ids;
+  const auto add = [&](const json& value) {
+    if (value.is_number_unsigned() && value.get<uint64_t>() <= uint64_t{INT32_MAX})
+      ids.push_back(value.get<int32_t>());
+  };
+  if (found->is_array()) {
+    for (const json& value : *found) add(value);
+  } else {
+    add(*found);
+  }
+  return ids;
+}
+
+class Folder {
+ public:
+  explicit Folder(const ReadFolderFile& read) : read_(read) {}
+
+  Result<std::optional<TokenizerData>> tokenizer() {
+    TSR_ASSIGN_OR_RETURN(const std::optional<std::string> config, read_("tokenizer_config.json"));
+    config_ = config.value_or("");
+    for (const char* name : {"generation_config.json", "config.json"}) {
+      if (!end_ids_.empty()) break;
+      TSR_ASSIGN_OR_RETURN(const std::optional<std::string> text, read_(name));
+      if (!text) continue;
+      TSR_ASSIGN_OR_RETURN(const TokenizerJson read, read_tokenizer_json(*text, name));
+      end_ids_ = read_end_ids(read.rest);
+    }
+    TSR_ASSIGN_OR_RETURN(const std::optional<std::string> whole, read_("tokenizer.json"));
+    if (whole) return some(hf_tokenizer({*whole, config_, end_ids_}));
+    TSR_ASSIGN_OR_RETURN(const std::optional<std::string> sentencepiece, read_("tokenizer.model"));
+    if (sentencepiece) return some(sentencepiece_model(*sentencepiece, config_, end_ids_));
+    TSR_ASSIGN_OR_RETURN(const std::optional<std::string> vocabulary, read_("vocab.json"));
+    if (vocabulary) return some(byte_level(*vocabulary));
+    TSR_ASSIGN_OR_RETURN(const std::optional<std::string> words, read_("vocab.txt"));
+    if (words) return some(wordpiece(*words));
+    return std::optional<TokenizerData>();
+  }
+
+ private:
+  static Result<std::optional<TokenizerData>> some(Result<TokenizerData> data) {
+    if (!data.ok()) return data.status();
+    return std::optional<TokenizerData>(std::move(data).value());
+  }
+
+  Result<json> read_config() const {
+    if (config_.empty()) return json::object();
+    TSR_ASSIGN_OR_RETURN(TokenizerJson read, read_tokenizer_json(config_, "tokenizer_config.json"));
+    return std::move(read.rest);
+  }
+
+  // vocab.json and merges.txt: byte-level BPE as GPT-2 has it, or Qwen 2.
+  Result<TokenizerData> byte_level(const std::string& vocabulary) {
+    TSR_ASSIGN_OR_RETURN(const std::optional<std::string> merges, read_("merges.txt"));
+    if (!merges)
+      return Status(StatusCode::kNotFound,
+                    "the folder has vocab.json, but neither tokenizer.json nor merges.txt");
+    TSR_ASSIGN_OR_RETURN(TokenizerJson description,
+                         read_tokenizer_json("{\"model\":{\"vocab\":" + vocabulary + "}}", "vocab.json"));
+    for (const std::string_view line : lines_of(*merges)) {
+      if (line.empty() || line.starts_with("#version")) continue;
+      const size_t space = line.find(' ');
+      if (space == std::string_view::npos)
+        return Status(
+            StatusCode::kCorrupt,
+            format("merges.txt: '{}' is not two tokens with a space between them", line.substr(0, 64)));
+      description.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+    }
+    TSR_ASSIGN_OR_RETURN(const json config, read_config());
+    const std::string type = config.value("tokenizer_class", json("GPT2Tokenizer")).dump();
+    json& rest = description.rest;
+    rest["model"]["type"] = "BPE";
+    rest["decoder"] = {{"type", "ByteLevel"}};
+    rest["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+    if (type.find("Qwen2") != std::string::npos) {
+      constexpr std::string_view kQwen2 =
+          R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+      rest["normalizer"] = {{"type", "NFC"}};
+      const json split = {{"type", "Split"}, {"pattern", {{"Regex", kQwen2}}}, {"behavior", "Isolated"}};
+      const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+      rest["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+    } else if (type.find("Roberta") != std::string::npos || type.find("Bart") != std::string::npos) {
+      TSR_RETURN_IF_ERROR(surround(description, "<s>", "</s>"));
+    } else if (type.find("GPT2") == std::string::npos) {
+      return Status(StatusCode::kUnsupported,
+                    format("the folder has vocab.json and merges.txt of {}; without tokenizer.json those of "
+                           "GPT2Tokenizer, "
+                           "Qwen2Tokenizer, RobertaTokenizer and BartTokenizer are known",
+                           type));
+    }
+    mark_special(config, description);
+    return pipeline_data(std::move(description), config_, end_ids_);
+  }
+
+  // vocab.txt: BERT's words, one a line.
+  Result<TokenizerData> wordpiece(const std::string& words) {
+    TokenizerJson description;
+    for (const std::string_view line : lines_of(words))
+      description.vocabulary.emplace_back(line, static_cast<int64_t>(description.vocabulary.size()));
+    TSR_ASSIGN_OR_RETURN(const json config, read_config());
+    const JsonMembers members(config, "tokenizer_config.json");
+    TSR_ASSIGN_OR_RETURN(const bool lower, members.flag("do_lower_case", true));
+    TSR_ASSIGN_OR_RETURN(const bool chinese, members.flag("tokenize_chinese_chars", true));
+    json& rest = description.rest;
+    rest["normalizer"] = {
+        {"type", "BertNormalizer"}, {"lowercase", lower}, {"handle_chinese_chars", chinese}};
+    if (const json& accents = members.at("strip_accents"); accents.is_boolean())
+      rest["normalizer"]["strip_accents"] = accents;
+    rest["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
+    rest["decoder"] = {{"type", "WordPiece"}};
+    rest["model"] = {{"type", "WordPiece"}, {"unk_token", "[UNK]"}};
+    TSR_RETURN_IF_ERROR(surround(description, "[CLS]", "[SEP]"));
+    for (const char* token : {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}) add_special(description, token);
+    mark_special(config, description);
+    return pipeline_data(std::move(description), config_, end_ids_);
+  }
+
+  static std::optional<int64_t> id_of(const TokenizerJson& description, std::string_view token) {
+    for (const auto& [text, id] : description.vocabulary)
+      if (text == token) return id;
+    return {};
+  }
+
+  static Status surround(TokenizerJson& description, std::string_view before, std::string_view after) {
+    const auto first = id_of(description, before), last = id_of(description, after);
+    if (!first || !last)
+      return Status(StatusCode::kCorrupt,
+                    format("the vocabulary lacks {} or {}, which stand around a text", before, after));
+    description.rest["post_processor"] = {
+        {"type", "BertProcessing"}, {"cls", {before, *first}}, {"sep", {after, *last}}};
+    return {};
+  }
+
+  static void add_special(TokenizerJson& description, const std::string& token) {
+    const auto id = id_of(description, token);
+    if (!id) return;
+    AddedToken added;
+    added.content = token;
+    added.id = static_cast<int32_t>(*id);
+    added.normalized = false;
+    added.special = true;
+    description.added.push_back(std::move(added));
+  }
+
+  // Special tokens that tokenizer_config.json names.
+  static void mark_special(const json& config, TokenizerJson& description) {
+    for (const char* name :
+         {"bos_token", "eos_token", "unk_token", "pad_token", "cls_token", "sep_token", "mask_token"}) {
+      const auto found = config.find(name);
+      if (found == config.end()) continue;
+      const json content = found->is_object() ? found->value("content", json()) : *found;
+      if (content.is_string()) add_special(description, content.get<std::string>());
+    }
+  }
+
+  const ReadFolderFile& read_;
+  std::string config_;
+  std::vector<int32_t> end_ids_;
+};
+
+}  // namespace
+
+Result<std::optional<TokenizerData>> hf_folder_tokenizer(const ReadFolderFile& read) {
+  return Folder(read).tokenizer();
+}
+
+Result<std::optional<TokenizerData>> hf_folder_tokenizer(const std::string& path) {
+  const std::filesystem::path given(path);
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(given, error);
+  return hf_folder_tokenizer([&](const std::string& name) -> Result<std::optional<std::string>> {
+    std::filesystem::path wanted = (is_folder ? given : given.parent_path()) / name;
+    if (!is_folder && name == "tokenizer.json") wanted = given;
+    std::error_code failure;
+    if (!std::filesystem::is_regular_file(wanted, failure)) return std::optional<std::string>();
+    const uintmax_t size = std::filesystem::file_size(wanted, failure);
+    if (failure || size > kMostFileBytes)
+      return Status(StatusCode::kUnsupported,
+                    format("{} has {} bytes, at most {} are read", wanted.string(),
+                           static_cast<uint64_t>(size), static_cast<uint64_t>(kMostFileBytes)));
+    std::ifstream file(wanted, std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (file.bad() || !file.is_open())
+      return Status(StatusCode::kIo, format("cannot read {}", wanted.string()));
+    return std::optional<std::string>(std::move(text));
+  });
+}
+
+}  // namespace tessera

