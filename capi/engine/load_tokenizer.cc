@@ -40,6 +40,10 @@ Result<std::shared_ptr<const Tokenizer>> load_hf_tokenizer(const std::string& pa
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const std::string& path) {
   std::error_code ignored;
   if (path.ends_with(".json") || std::filesystem::is_directory(path, ignored)) return load_hf_tokenizer(path);
+  if (path.ends_with(".safetensors")) {
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    return load_hf_tokenizer(folder.empty() ? "." : folder);
+  }
   TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const ByteSource> source,
                        open_file(path));  // its errors already name the path
   Result<std::optional<TokenizerData>> data = read_tokenizer_data(source);

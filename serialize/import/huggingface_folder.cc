@@ -12,6 +12,7 @@
 #include "serialize/import/huggingface_config.h"
 #include "serialize/import/safetensors.h"
 #include "serialize/json.h"
+#include "serialize/tokenizer/hugging_face.h"
 
 namespace tessera {
 namespace {
@@ -213,6 +214,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   model.metadata["source_format"] = "huggingface";
   model.metadata["name"] = fs::path(folder.empty() ? "." : folder).lexically_normal().filename().string();
   TSR_RETURN_IF_ERROR(read_chat_templates(folder, model));
+  TSR_ASSIGN_OR_RETURN(model.tokenizer, hf_folder_tokenizer(folder.empty() ? std::string(".") : folder));
   TSR_RETURN_IF_ERROR(place_parameters(file, places, opened));
   model.origin.format = "huggingface";
   model.origin.files = static_cast<int64_t>(shards.paths.size());

@@ -100,6 +100,22 @@ TEST_CASE("a_folder_is_a_model_whose_values_stay_in_the_file") {
   }
 }
 
+TEST_CASE("a_folder_brings_its_tokenizer") {
+  ScratchFolder folder;
+  write_whole(folder);
+  CHECK(!open_folder(folder.path())->tokenizer.has_value());
+  write_text_file(folder / "tokenizer.json",
+                  R"({"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}})");
+  write_text_file(folder / "generation_config.json", R"({"eos_token_id": [1]})");
+  const auto model = open_folder(folder.path());
+  REQUIRE_MESSAGE(model.ok(), model.status().to_string());
+  REQUIRE(model->tokenizer.has_value());
+  CHECK(model->tokenizer->kind == TokenizerKind::kPipeline);
+  CHECK(model->tokenizer->end_ids == std::vector<int32_t>{1});
+  write_text_file(folder / "tokenizer.json", "{");
+  CHECK(open_folder(folder.path()).status().message().find("tokenizer.json") != std::string_view::npos);
+}
+
 TEST_CASE("templates_of_conversations_are_metadata") {
   ScratchFolder folder;
   write_whole(folder);
