@@ -10,7 +10,7 @@ class ChatTemplateLoader final : public Loader {
  public:
   std::string_view name() const override { return "chat template"; }
   Outcome run(Random& random) override {
-    std::string text = kSeed;
+    std::string text(kSeed);
     if (random.one_in(2)) {
       text.clear();
       for (uint64_t left = 1 + random.below(60); left > 0; --left)
