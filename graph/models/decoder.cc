@@ -162,7 +162,17 @@ void output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) 
 
 }  // namespace
 
-Result<Graph> build_decoder(LayerBuilder& b, const DecoderSizes& m) {
+Result<DecoderSizes> decoder_sizes(const ModelConfig& config, ReadDecoderSizes read) {
+  LayerBuilder b;
+  ConfigReader reader(config, b);
+  DecoderSizes sizes = read(reader);
+  if (!reader.done()) return b.finish().status();
+  return sizes;
+}
+
+Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read) {
+  TSR_ASSIGN_OR_RETURN(const DecoderSizes m, decoder_sizes(config, read));
+  LayerBuilder b;
   const int64_t B = b.symbol("B"), T = b.symbol("T", m.T);
   const TensorId tokens = b.input("tokens", DType::kI32, {B, T});
   const TensorId positions = b.input("positions", DType::kI32, {B, T});

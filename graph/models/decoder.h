@@ -49,8 +49,12 @@ void read_rope_scaling(ConfigReader& config, DecoderSizes& m);
 // Sizes "E" and "K", flag "normalize", reals "capacity", "aux" and "z".
 void read_experts(ConfigReader& config, DecoderSizes& m, bool normalize, double capacity, double aux);
 
+// A family's sizes, its defaults and what it changes of Llama among them.
+using ReadDecoderSizes = DecoderSizes (*)(ConfigReader& config);
+// What `read` makes of a configuration; the status names a size that is missing, wrong or unknown.
+Result<DecoderSizes> decoder_sizes(const ModelConfig& config, ReadDecoderSizes read);
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V], with experts also aux_loss f32 []
-Result<Graph> build_decoder(LayerBuilder& b, const DecoderSizes& m);
+Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read);
 
 // What Llama's parameters and those of its relatives are called by Hugging Face and in GGUF.
 extern const std::span<const NameRule> kDecoderHuggingfaceNames, kDecoderGgufNames;

@@ -23,6 +23,16 @@ Result<Graph> build_qwen3(const ModelConfig& config);
 Result<Graph> build_qwen3moe(const ModelConfig& config);
 Result<Graph> build_smollm3(const ModelConfig& config);
 
+DecoderSizes gemma2_sizes(ConfigReader& reader);
+DecoderSizes gemma3_sizes(ConfigReader& reader);
+DecoderSizes llama_sizes(ConfigReader& reader);
+DecoderSizes moe_sizes(ConfigReader& reader);
+DecoderSizes phi3_sizes(ConfigReader& reader);
+DecoderSizes qwen2_sizes(ConfigReader& reader);
+DecoderSizes qwen3_sizes(ConfigReader& reader);
+DecoderSizes qwen3moe_sizes(ConfigReader& reader);
+DecoderSizes smollm3_sizes(ConfigReader& reader);
+
 // Names of families that differ from Llama's (decoder.h).
 extern const std::span<const NameRule> kMixtralNames, kGemmaNames, kPhi3HuggingfaceNames, kPhi3GgufNames;
 extern const std::span<const NameRule> kGpt2HuggingfaceNames, kGpt2GgufNames;

@@ -6,9 +6,7 @@
 
 namespace tessera {
 
-Result<Graph> build_gemma2(const ModelConfig& config) {
-  LayerBuilder b;
-  ConfigReader reader(config, b);
+DecoderSizes gemma2_sizes(ConfigReader& reader) {
   DecoderSizes m = read_decoder_sizes(reader);
   read_windows(reader, m, 2);
   read_rope_scaling(reader, m);
@@ -18,8 +16,10 @@ Result<Graph> build_gemma2(const ModelConfig& config) {
   m.softcap = reader.real("softcap", 0);
   m.logit_softcap = reader.real("logit_softcap", 0);
   m.branch_norm = m.gelu_gate = m.scaled_embedding = true;
-  return reader.done() ? build_decoder(b, m) : b.finish();
+  return m;
 }
+
+Result<Graph> build_gemma2(const ModelConfig& config) { return build_decoder(config, gemma2_sizes); }
 
 namespace {
 constexpr NameRule kNames[] = {

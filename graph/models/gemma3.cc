@@ -6,9 +6,7 @@
 
 namespace tessera {
 
-Result<Graph> build_gemma3(const ModelConfig& config) {
-  LayerBuilder b;
-  ConfigReader reader(config, b);
+DecoderSizes gemma3_sizes(ConfigReader& reader) {
   DecoderSizes m = read_decoder_sizes(reader);
   read_windows(reader, m, 6);
   read_rope_scaling(reader, m);
@@ -19,7 +17,9 @@ Result<Graph> build_gemma3(const ModelConfig& config) {
   m.softcap = reader.real("softcap", 0);
   m.logit_softcap = reader.real("logit_softcap", 0);
   m.head_norm = m.branch_norm = m.gelu_gate = m.scaled_embedding = true;
-  return reader.done() ? build_decoder(b, m) : b.finish();
+  return m;
 }
+
+Result<Graph> build_gemma3(const ModelConfig& config) { return build_decoder(config, gemma3_sizes); }
 
 }  // namespace tessera

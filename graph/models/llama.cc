@@ -6,16 +6,16 @@
 
 namespace tessera {
 
-Result<Graph> build_llama(const ModelConfig& config) {
-  LayerBuilder b;
-  ConfigReader reader(config, b);
+DecoderSizes llama_sizes(ConfigReader& reader) {
   DecoderSizes m = read_decoder_sizes(reader);
   read_windows(reader, m);
   read_rope_scaling(reader, m);
   m.qkv_bias = reader.flag("qkv_bias", false);
   m.o_bias = reader.flag("o_bias", false);
   m.mlp_bias = reader.flag("mlp_bias", false);
-  return reader.done() ? build_decoder(b, m) : b.finish();
+  return m;
 }
+
+Result<Graph> build_llama(const ModelConfig& config) { return build_decoder(config, llama_sizes); }
 
 }  // namespace tessera

@@ -16,6 +16,9 @@
 
 namespace tessera {
 
+class ConfigReader;
+struct DecoderSizes;
+
 // Hyper-parameters in the letters of the shorthand: L layers, C channels, H heads, KV key-value heads, F
 // feed-forward width, V vocabulary, T context length, D head size, E experts, K experts of a token. Families
 // read the ones they need and fill in defaults.
@@ -36,6 +39,8 @@ struct ModelFamily {
   Result<Graph> (*build)(const ModelConfig& config);
   // Its tensors in others' files; empty where there are none. Earlier tables count before later ones.
   ForeignNames huggingface = {}, gguf = {};
+  // Of a decoder as decoder.h builds them: what a configuration says, defaults included.
+  DecoderSizes (*decoder)(ConfigReader& config) = nullptr;
 };
 
 const ModelFamily* find_model_family(std::string_view name);

@@ -6,15 +6,15 @@
 
 namespace tessera {
 
-Result<Graph> build_moe(const ModelConfig& config) {
-  LayerBuilder b;
-  ConfigReader reader(config, b);
+DecoderSizes moe_sizes(ConfigReader& reader) {
   DecoderSizes m = read_decoder_sizes(reader);
   read_windows(reader, m);
   read_rope_scaling(reader, m);
   read_experts(reader, m, true, 1.25, 0.01);
-  return reader.done() ? build_decoder(b, m) : b.finish();
+  return m;
 }
+
+Result<Graph> build_moe(const ModelConfig& config) { return build_decoder(config, moe_sizes); }
 
 namespace {
 constexpr NameRule kNames[] = {

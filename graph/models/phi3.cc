@@ -5,14 +5,14 @@
 
 namespace tessera {
 
-Result<Graph> build_phi3(const ModelConfig& config) {
-  LayerBuilder b;
-  ConfigReader reader(config, b);
+DecoderSizes phi3_sizes(ConfigReader& reader) {
   DecoderSizes m = read_decoder_sizes(reader);
   read_windows(reader, m);
   read_rope_scaling(reader, m);
-  return reader.done() ? build_decoder(b, m) : b.finish();
+  return m;
 }
+
+Result<Graph> build_phi3(const ModelConfig& config) { return build_decoder(config, phi3_sizes); }
 
 namespace {
 constexpr NameRule kHuggingface[] = {

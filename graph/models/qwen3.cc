@@ -5,21 +5,19 @@
 
 namespace tessera {
 
-Result<Graph> build_qwen3(const ModelConfig& config) {
-  LayerBuilder b;
-  ConfigReader reader(config, b);
+DecoderSizes qwen3_sizes(ConfigReader& reader) {
   DecoderSizes m = read_decoder_sizes(reader);
   read_windows(reader, m);
   read_rope_scaling(reader, m);
   m.qkv_bias = reader.flag("qkv_bias", false);
   m.o_bias = reader.flag("o_bias", false);
   m.head_norm = true;
-  return reader.done() ? build_decoder(b, m) : b.finish();
+  return m;
 }
 
-Result<Graph> build_qwen3moe(const ModelConfig& config) {
-  LayerBuilder b;
-  ConfigReader reader(config, b);
+Result<Graph> build_qwen3(const ModelConfig& config) { return build_decoder(config, qwen3_sizes); }
+
+DecoderSizes qwen3moe_sizes(ConfigReader& reader) {
   DecoderSizes m = read_decoder_sizes(reader);
   read_windows(reader, m);
   read_rope_scaling(reader, m);
@@ -27,7 +25,9 @@ Result<Graph> build_qwen3moe(const ModelConfig& config) {
   m.qkv_bias = reader.flag("qkv_bias", false);
   m.o_bias = reader.flag("o_bias", false);
   m.head_norm = true;
-  return reader.done() ? build_decoder(b, m) : b.finish();
+  return m;
 }
+
+Result<Graph> build_qwen3moe(const ModelConfig& config) { return build_decoder(config, qwen3moe_sizes); }
 
 }  // namespace tessera

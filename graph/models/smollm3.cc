@@ -5,9 +5,7 @@
 
 namespace tessera {
 
-Result<Graph> build_smollm3(const ModelConfig& config) {
-  LayerBuilder b;
-  ConfigReader reader(config, b);
+DecoderSizes smollm3_sizes(ConfigReader& reader) {
   DecoderSizes m = read_decoder_sizes(reader);
   read_windows(reader, m);
   read_rope_scaling(reader, m);
@@ -15,7 +13,9 @@ Result<Graph> build_smollm3(const ModelConfig& config) {
   m.qkv_bias = reader.flag("qkv_bias", false);
   m.o_bias = reader.flag("o_bias", false);
   m.mlp_bias = reader.flag("mlp_bias", false);
-  return reader.done() ? build_decoder(b, m) : b.finish();
+  return m;
 }
+
+Result<Graph> build_smollm3(const ModelConfig& config) { return build_decoder(config, smollm3_sizes); }
 
 }  // namespace tessera
