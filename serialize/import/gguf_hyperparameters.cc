@@ -45,9 +45,8 @@ class HyperparameterReader {
     TSR_RETURN_IF_ERROR(read_decoder(false));
     TSR_RETURN_IF_ERROR(read_rope_scaling());
     found.may_have_biases = config().family == "llama";
-    // Attention to the last `window` tokens alone is what all of a context that is no longer gives.
-    TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", T()));
-    if (window > 0) T() = std::min(T(), window);
+    TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", 0));
+    if (window > 0 && window < T()) config().sizes["window"] = window;
     return read_attention_scale();
   }
 
@@ -248,8 +247,7 @@ class HyperparameterReader {
     TSR_ASSIGN_OR_RETURN(const double factor, real("rope.scaling.factor", older));
     const bool yarn = type == "yarn";
     TSR_ASSIGN_OR_RETURN(const double attention_factor, real("rope.scaling.attn_factor", 1));
-    TSR_ASSIGN_OR_RETURN(const double original,
-                         real("rope.scaling.original_context_length", static_cast<double>(T())));
+    TSR_ASSIGN_OR_RETURN(const int64_t original, integer("rope.scaling.original_context_length", T()));
     TSR_ASSIGN_OR_RETURN(const double fast, real("rope.scaling.yarn_beta_fast", 32));
     TSR_ASSIGN_OR_RETURN(const double slow, real("rope.scaling.yarn_beta_slow", 1));
     if (!yarn && attention_factor != 1)
@@ -268,13 +266,16 @@ class HyperparameterReader {
     const auto rotated = config().sizes.find("R");
     const Rotation rotation{config().reals["rope_theta"],
                             rotated == config().sizes.end() ? config().sizes["D"] : rotated->second};
+    // attn_factor multiplies what the format has of its own.
+    std::optional<double> magnitude;
+    if (attention_factor != 1)
+      magnitude = attention_factor * (factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1);
     found.scaling = yarn ? yarn_scaling(rotation, {.factor = factor,
-                                                   .original_context = original,
+                                                   .original_context = static_cast<double>(original),
                                                    .beta_fast = fast,
                                                    .beta_slow = slow,
-                                                   .attention_factor = {}})
+                                                   .attention_factor = magnitude})
                          : linear_scaling(rotation, factor);
-    found.scaling->magnitude *= attention_factor;
     if (found.scaling->is_neutral()) found.scaling.reset();
     if (found.scaling) found.scaling->describe(config());
     return {};

@@ -16,7 +16,7 @@ namespace tessera {
 struct GgufHyperparameters {
   ModelConfig config;  // V, `tied` and biases are the tensors' to say
   std::optional<RopeScaling> scaling;
-  bool may_have_biases = false;  // at q, k and v, and at o
+  bool may_have_biases = false;  // at q, k and v, at o, and in the feed-forward half
   // Of rotations whose factors are tensors, one row of them for sequences that are longer.
   int64_t original_context = 0;
   double attention_factor = 1;

@@ -123,6 +123,7 @@ Status read_variant(const ForeignFile& foreign, GgufHyperparameters& model, Fore
   if (model.may_have_biases) {
     if (foreign.tensors.contains("blk.0.attn_q.bias")) config.flags["qkv_bias"] = true;
     if (foreign.tensors.contains("blk.0.attn_output.bias")) config.flags["o_bias"] = true;
+    if (foreign.tensors.contains("blk.0.ffn_gate.bias")) config.flags["mlp_bias"] = true;
   }
   if (model.scaling && foreign.tensors.contains("rope_freqs.weight"))
     return unsupported(
@@ -184,6 +185,8 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   TSR_RETURN_IF_ERROR(read_variant(foreign, hyperparameters, places));
   TSR_ASSIGN_OR_RETURN(model.graph, build_model(config));
   model.metadata["description"] = to_text(config);
+  if (hyperparameters.scaling && !hyperparameters.scaling->words.empty())
+    model.metadata["rope_scaling"] = hyperparameters.scaling->words;
   TSR_RETURN_IF_ERROR(find_product_scales(foreign, model.graph, places));
   TSR_RETURN_IF_ERROR(place_parameters(foreign, places, opened));
   model.origin = origin_of(file, foreign.tensors);

@@ -205,7 +205,10 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
     if (is_derived(name)) places.used.insert(name);
   // A tied head is the embedding, whatever the file has beside it.
   if (config.config.flags["tied"]) places.used.insert("lm_head.weight");
-  if (config.scaling) places.computed.emplace("rope_factors", config.scaling->values());
+  if (config.scaling) {
+    places.computed.emplace("rope_factors", config.scaling->values());
+    if (!config.scaling->words.empty()) model.metadata["rope_scaling"] = config.scaling->words;
+  }
 
   TSR_ASSIGN_OR_RETURN(model.graph, build_model(config.config));
   model.metadata["architecture"] = config.config.family;

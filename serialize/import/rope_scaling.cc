@@ -4,11 +4,18 @@
 #include <cmath>
 #include <numbers>
 
+#include "serialize/json.h"
+
 namespace tessera {
 namespace {
 
 double frequency(const Rotation& rotation, int64_t pair) {
   return std::pow(rotation.theta, -2.0 * static_cast<double>(pair) / static_cast<double>(rotation.rotated));
+}
+
+// A whole number where it is one, as classes want it.
+Json tokens(double count) {
+  return count == std::floor(count) ? Json(static_cast<int64_t>(count)) : Json(count);
 }
 
 }  // namespace
@@ -50,6 +57,11 @@ RopeScaling llama3_scaling(const Rotation& rotation, const Llama3Scaling& s) {
     }
     scaling.factors.push_back(static_cast<float>(factor));
   }
+  scaling.words = dump({{"rope_type", "llama3"},
+                        {"factor", s.factor},
+                        {"low_freq_factor", s.low},
+                        {"high_freq_factor", s.high},
+                        {"original_max_position_embeddings", tokens(s.original_context)}});
   return scaling;
 }
 
@@ -79,6 +91,15 @@ RopeScaling yarn_scaling(const Rotation& rotation, const YarnScaling& s) {
   scaling.magnitude = s.attention_factor ? *s.attention_factor
                       : both             ? magnitude(s.mscale) / magnitude(s.mscale_all_dim)
                                          : magnitude(1);
+  Json words = {{"rope_type", "yarn"},
+                {"factor", s.factor},
+                {"original_max_position_embeddings", tokens(s.original_context)},
+                {"beta_fast", s.beta_fast},
+                {"beta_slow", s.beta_slow}};
+  if (s.attention_factor) words["attention_factor"] = *s.attention_factor;
+  if (both) words.update({{"mscale", s.mscale}, {"mscale_all_dim", s.mscale_all_dim}});
+  if (!s.truncates) words["truncate"] = false;
+  scaling.words = dump(words);
   return scaling;
 }
 

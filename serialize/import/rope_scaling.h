@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "graph/base/result.h"
@@ -17,6 +18,9 @@ struct RopeScaling {
   std::vector<float> longer;   // and in longer ones; empty: the same
   int64_t switch_at = 0;
   double magnitude = 1;
+  // The object "rope_scaling" of a config.json that gives these numbers; empty where the numbers are all that a file
+  // says. Metadata "rope_scaling" of the model.
+  std::string words;
 
   bool is_neutral() const;
   // Sizes and reals of the shorthand.

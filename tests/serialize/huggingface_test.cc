@@ -11,6 +11,7 @@
 #include "serialize/import/safetensors.h"
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
+#include "tests/serialize/gguf_writer.h"
 #include "tests/serialize/safetensors_writer.h"
 #include "tests/serialize/test_data.h"
 
