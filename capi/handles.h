@@ -9,6 +9,7 @@
 #include "capi/engine/chat.h"
 #include "capi/engine/conversion.h"
 #include "capi/engine/dataset.h"
+#include "capi/engine/export.h"
 #include "capi/engine/generator.h"
 #include "capi/engine/importance_collector.h"
 #include "capi/engine/loading.h"
@@ -69,6 +70,10 @@ struct tsr_loading {
 struct tsr_conversion {
   std::shared_ptr<tessera::Runtime> runtime;  // null: none
   std::unique_ptr<tessera::Conversion> value;
+};
+struct tsr_export {
+  std::shared_ptr<tessera::Runtime> runtime;  // null: none
+  std::unique_ptr<tessera::Export> value;
 };
 struct tsr_imatrix {
   std::shared_ptr<tessera::Runtime> runtime;

@@ -1,4 +1,4 @@
-// tsr_loading, tsr_conversion, tsr_model_quantize.
+// tsr_loading, tsr_conversion, tsr_export, tsr_model_quantize.
 #include <optional>
 
 #include "capi/engine/quantize.h"
@@ -76,6 +76,39 @@ tsr_status* tsr_conversion_finish(tsr_conversion* conversion, tsr_text** out_rep
 }
 
 void tsr_conversion_free(tsr_conversion* conversion) { delete conversion; }
+
+tsr_status* tsr_export_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
+                           const tsr_options* options, tsr_export** out_export) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{in_path, "in_path"}, {out_path, "out_path"}, {out_export, "out_export"}}));
+    TSR_ASSIGN_OR_RETURN(auto made, Export::create(in_path, out_path, options ? options->value : Options{}));
+    *out_export = new tsr_export{runtime ? runtime->value : nullptr, std::move(made)};
+    return {};
+  });
+}
+
+tsr_status* tsr_export_new_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
+                                     const tsr_options* options, tsr_export** out_export) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{model, "model"}, {out_path, "out_path"}, {out_export, "out_export"}}));
+    TSR_ASSIGN_OR_RETURN(auto made,
+                         Export::create(model->value, out_path, options ? options->value : Options{}));
+    *out_export = new tsr_export{runtime ? runtime->value : nullptr, std::move(made)};
+    return {};
+  });
+}
+
+tsr_status* tsr_export_step(tsr_export* work, double* out_done) { return step(work, "export", out_done); }
+
+tsr_status* tsr_export_finish(tsr_export* work, tsr_text** out_report) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{work, "export"}}));
+    TSR_ASSIGN_OR_RETURN(std::string report, work->value->finish());
+    return out_report ? give_text(std::move(report), out_report) : Status();
+  });
+}
+
+void tsr_export_free(tsr_export* work) { delete work; }
 
 tsr_status* tsr_model_quantize(tsr_runtime* runtime, tsr_model* model, const char* path,
                                const tsr_options* options, tsr_text** out_report) {

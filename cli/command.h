@@ -19,6 +19,7 @@ using Register = void (*)(CLI::App& app);
 
 void register_devices(CLI::App& app);
 void register_import(CLI::App& app);
+void register_export(CLI::App& app);
 void register_quantize(CLI::App& app);
 void register_imatrix(CLI::App& app);
 void register_inspect(CLI::App& app);

@@ -45,6 +45,7 @@ using Tokenizer = Handle<tsr_tokenizer, tsr_tokenizer_free>;
 using Model = Handle<tsr_model, tsr_model_free>;
 using Loading = Handle<tsr_loading, tsr_loading_free>;
 using Conversion = Handle<tsr_conversion, tsr_conversion_free>;
+using Export = Handle<tsr_export, tsr_export_free>;
 using Imatrix = Handle<tsr_imatrix, tsr_imatrix_free>;
 using Chat = Handle<tsr_chat, tsr_chat_free>;
 using Dataset = Handle<tsr_dataset, tsr_dataset_free>;

@@ -65,9 +65,9 @@ std::string unknown_option(const CLI::App& app, const CLI::App& command, const s
 // A word where none was expected is mostly the text or file of an option.
 std::string extra_word(const CLI::App& command, const std::string& word) {
   static constexpr std::pair<const char*, const char*> kOptionFor[] = {
-      {"generate", "--prompt"}, {"train", "--data"}, {"eval", "--data"},
-      {"import", "--out"},      {"new", "--out"},    {"merge", "--out"}, {"score", "--file"},
-      {"quantize", "--type"}, {"imatrix", "--file"},
+      {"generate", "--prompt"}, {"train", "--data"},   {"eval", "--data"},  {"import", "--out"},
+      {"new", "--out"},         {"merge", "--out"},    {"score", "--file"}, {"quantize", "--type"},
+      {"export", "--out"},      {"imatrix", "--file"},
   };
   const std::string message = "unexpected word " + quoted(word);
   if (command.get_name() == "tokenize") return message + "; a text of several words wants quotes around it";

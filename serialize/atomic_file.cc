@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "graph/base/text.h"
+#include "serialize/temporary_names.h"
 
 namespace tessera {
 
@@ -63,13 +64,6 @@ Result<std::string> target_of(const std::string& path) {
   return target;
 }
 
-// Temporary names of `path` begin with this. A name that is long is cut, so that there is room for the rest.
-std::string temporary_prefix(const std::string& path) {
-  constexpr size_t kMostNameBytes = 200;  // of 255
-  const size_t slash = path.rfind('/'), name = slash == std::string::npos ? 0 : slash + 1;
-  return path.substr(0, name + kMostNameBytes) + ".tmp-";
-}
-
 // "PID-ATTEMPT", after the prefix.
 bool ends_like_temporary(std::string_view rest) {
   const size_t dash = rest.find('-');
@@ -79,6 +73,27 @@ bool ends_like_temporary(std::string_view rest) {
   return dash != std::string_view::npos && digits(rest.substr(0, dash)) && digits(rest.substr(dash + 1));
 }
 
+// Removes temporary files that nobody holds the lock of: their writers were killed. Where the file system has
+// no locks, none is removed.
+void remove_leftovers(const std::string& prefix) {
+  for_each_leftover(prefix, [](const std::string& path) {
+    const int descriptor = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0) return;
+    struct stat info {};
+    if (fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && flock(descriptor, LOCK_EX | LOCK_NB) == 0)
+      unlink(path.c_str());
+    close(descriptor);
+  });
+}
+
+}  // namespace
+
+std::string temporary_prefix(const std::string& path) {
+  constexpr size_t kMostNameBytes = 200;  // of 255
+  const size_t slash = path.rfind('/'), name = slash == std::string::npos ? 0 : slash + 1;
+  return path.substr(0, name + kMostNameBytes) + ".tmp-";
+}
+
 bool is_same_file(int descriptor, const std::string& name) {
   struct stat open_file {
   }, named{};
@@ -86,27 +101,18 @@ bool is_same_file(int descriptor, const std::string& name) {
          open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
 }
 
-// Removes temporary files that nobody holds the lock of: their writers were killed. Where the file system has
-// no locks, none is removed.
-void remove_leftovers(const std::string& prefix) {
+void for_each_leftover(const std::string& prefix,
+                       const std::function<void(const std::string& path)>& remove) {
   const std::string folder = parent_folder(prefix), start = prefix.substr(prefix.rfind('/') + 1);
   DIR* const stream = opendir(folder.c_str());
   if (stream == nullptr) return;
   while (const dirent* entry = readdir(stream)) {
     const std::string_view name = entry->d_name;
-    if (!name.starts_with(start) || !ends_like_temporary(name.substr(start.size()))) continue;
-    const std::string path = folder + "/" + std::string(name);
-    const int descriptor = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (descriptor < 0) continue;
-    struct stat info {};
-    if (fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && flock(descriptor, LOCK_EX | LOCK_NB) == 0)
-      unlink(path.c_str());
-    close(descriptor);
+    if (name.starts_with(start) && ends_like_temporary(name.substr(start.size())))
+      remove(folder + "/" + std::string(name));
   }
   closedir(stream);
 }
-
-}  // namespace
 
 Result<AtomicFile> AtomicFile::create(const std::string& path_as_given) {
   TSR_ASSIGN_OR_RETURN(const std::string path, target_of(path_as_given));

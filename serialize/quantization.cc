@@ -154,6 +154,20 @@ std::string family_of(const Model& model) {
 
 }  // namespace
 
+TensorSource encode_source(TensorSource source, DType type, EncodeSettings settings) {
+  const TensorType to{type, source.type.shape};
+  TensorSource encoded{source.name, to, {}, 1, {}, {}};
+  if (settings.error == nullptr) settings.error = std::make_shared<EncodingError>();
+  const auto encoder = std::make_shared<Encoder>(std::move(source), type, std::move(settings.importance),
+                                                 settings.threads, std::move(settings.error));
+  encoded.unit_bytes = dtype_bytes(type, encoder->unit_elements());
+  encoded.slice_bytes = dtype_bytes(type, kSliceElements);
+  encoded.read = [encoder](int64_t offset, std::span<std::byte> buffer) {
+    return encoder->read(offset, buffer);
+  };
+  return encoded;
+}
+
 double EncodingError::relative() const { return squares > 0 ? std::sqrt(squared_errors / squares) : 0; }
 
 Result<Quantization> Quantization::create(const Model& model, const QuantizationSettings& settings) {
@@ -208,14 +222,8 @@ TensorSource Quantization::encode(TensorSource parameter) {
   if (const auto found = importance_.find(parameter.name); found != importance_.end())
     importance = found->second;
   record.is_weighted = !importance.empty();
-  TensorSource source{parameter.name, to, {}, 1, {}, {}};
-  const auto encoder = std::make_shared<Encoder>(std::move(parameter), to.dtype, std::move(importance),
-                                                 threads_, record.error);
-  source.unit_bytes = dtype_bytes(to.dtype, encoder->unit_elements());
-  source.slice_bytes = dtype_bytes(to.dtype, kSliceElements);
-  source.read = [encoder](int64_t offset, std::span<std::byte> buffer) {
-    return encoder->read(offset, buffer);
-  };
+  TensorSource source =
+      encode_source(std::move(parameter), to.dtype, {std::move(importance), threads_, record.error});
   tensors_.push_back(std::move(record));
   return source;
 }

@@ -31,6 +31,17 @@ struct QuantizedTensor {
   std::shared_ptr<EncodingError> error;  // null: the bytes are kept
 };
 
+// How a source's values are encoded as another type.
+struct EncodeSettings {
+  std::vector<float> importance = {};  // by column, with several matrices one after another; empty: alike
+  int32_t threads = 1;                 // that encode a slice
+  std::shared_ptr<EncodingError> error = nullptr;  // receives the error; null: nobody asks
+};
+
+// The values of `source` as `type`: f32, 16 bits or blocks that divide its rows. Read by one thread, from the
+// beginning to the end. Reading fails with a value that the type does not hold.
+TensorSource encode_source(TensorSource source, DType type, EncodeSettings settings = {});
+
 struct QuantizationSettings {
   MixSettings mix;
   std::shared_ptr<const ImportanceMatrix> importance = {};  // null: none

@@ -70,6 +70,44 @@ func WriteImatrix(ctx context.Context, r *Runtime, model *Model, ids []int32, ou
 	return text(func(made *uintptr) uintptr { return raw.Tsr_imatrix_finish(c, made) })
 }
 
+// ExportModel writes the model's file or folder `in` for other projects: a Hugging Face folder, or a GGUF file for
+// llama.cpp. After an error, or if the context ends, `out` is unchanged. Options: format (hf, gguf), type, tokenizer,
+// threads, shard_bytes, and for gguf pure, output_type, embedding_type, imatrix. The report is JSON.
+func ExportModel(ctx context.Context, in, out string, options Options, progress func(done float64)) (report string, err error) {
+	if err := noNUL("path", in+out); err != nil {
+		return "", err
+	}
+	return export(ctx, options, progress, func(o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_export_new(0, in, out, o, made)
+	})
+}
+
+// Export writes a model in memory as ExportModel does its file; nobody must write to it meanwhile.
+func (m *Model) Export(ctx context.Context, out string, options Options, progress func(done float64)) (report string, err error) {
+	if err := noNUL("path", out); err != nil {
+		return "", err
+	}
+	c, release := (*handle)(m).use()
+	defer release()
+	return export(ctx, options, progress, func(o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_export_new_for_model(0, c, out, o, made)
+	})
+}
+
+func export(ctx context.Context, options Options, progress func(done float64), begin func(o uintptr, made *uintptr) uintptr) (report string, err error) {
+	export, err := holdWith(raw.Tsr_export_free, options, begin)
+	if err != nil {
+		return "", err
+	}
+	defer export.close()
+	if err := work(ctx, export, raw.Tsr_export_step, progress); err != nil {
+		return "", err
+	}
+	c, done := export.use()
+	defer done()
+	return text(func(made *uintptr) uintptr { return raw.Tsr_export_finish(c, made) })
+}
+
 // ConvertModel writes the model's file `in` as the .tsr file `out`, a slice of a tensor at a time, however large it is.
 // After an error, or if the context ends, `out` is unchanged. Options: compress, verify, and to quantise type, pure,
 // output_type, embedding_type, imatrix, threads. The report is JSON: what was read and what was written.

@@ -28,6 +28,7 @@ TEST_CASE("freeing NULL does nothing, and NULL reads as success and emptiness") 
   tsr_model_free(nullptr);
   tsr_loading_free(nullptr);
   tsr_conversion_free(nullptr);
+  tsr_export_free(nullptr);
   tsr_imatrix_free(nullptr);
   tsr_dataset_free(nullptr);
   tsr_plan_free(nullptr);

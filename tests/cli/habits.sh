@@ -96,9 +96,22 @@ lacks "$work/out.txt" '[0-9]\.[0-9]{5}|["{}]'
 for weights in bf16 q8_0; do
   "$tessera" eval "$model" --data "$text" --seq 32 --weights $weights | grep -q '^loss [0-9.]* nats' || fail "eval --weights $weights"
 done
+# What is exported to a GGUF file says the same; a folder is replaced by a later export, and by nothing else's.
+"$tessera" export "$model" --format gguf -o "$work/model.gguf" --quiet >"$work/export.txt"
+says "$work/export.txt" 'model.gguf: llama, [0-9]+ parameters, [0-9.]+ .iB of f32'
+for file in "$model" "$work/model.gguf"; do
+  "$tessera" generate "$file" --prompt 'One day' -n 20 --temp 0 >"$work/$(basename "$file").txt"
+done
+cmp "$work/$(basename "$model").txt" "$work/model.gguf.txt" || fail "a model says other things after its export"
+"$tessera" export "$model" -o "$work/hf" --type bf16 --quiet >/dev/null
+"$tessera" export "$model" -o "$work/hf" --json --quiet | grep -q '"format":"hf"' || fail "export --json"
+[ -f "$work/hf/config.json" ] && [ -f "$work/hf/model.safetensors" ] || fail "export left no folder"
+echo notes >"$work/hf/notes.txt"
+! "$tessera" export "$model" -o "$work/hf" --quiet 2>"$work/err.txt" || fail "export replaced notes"
+says "$work/err.txt" "has 'notes.txt', which no export writes"
 # No home, no terminal, nothing to write to: what needs none of them works.
 env -i PATH="$PATH" LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}" "$tessera" eval "$model" --data "$text" --seq 32 >/dev/null
-for command in devices import quantize imatrix inspect new tokenize plan train eval score generate bench calibrate merge; do
+for command in devices import export quantize imatrix inspect new tokenize plan train eval score generate bench calibrate merge; do
   "$tessera" $command --help >"$work/help.txt"
   says "$work/help.txt" '^Example:'
 done

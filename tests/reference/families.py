@@ -7,6 +7,7 @@ shapes: 3 layers, 5 or 7 heads, grouped queries, head sizes unlike width/heads. 
 and numpy (PyPI); never part of `./dev test`."""
 import json
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -16,11 +17,13 @@ import transformers
 from tessera_c import F32, Failed, Library
 
 VOCABULARY, PROMPT, TOKENS = 97, 8, 64
+LLAMA_CPP = os.environ.get("PYTHON_OF_LLAMA_CPP")  # of an environment with llama-cpp-python
+LLAMA_CPP_LIMIT = 2e-3  # its softmax, norms and caches have fewer bits
 SHAPE = {"num_hidden_layers": 3, "hidden_size": 60, "num_attention_heads": 5, "num_key_value_heads": 1, "intermediate_size": 44,
          "vocab_size": VOCABULARY, "max_position_embeddings": 128}
 SEVEN = {**SHAPE, "hidden_size": 70, "num_attention_heads": 7, "num_key_value_heads": 7}
 GROUPS = {**SHAPE, "hidden_size": 72, "num_attention_heads": 6, "num_key_value_heads": 2}
-EXPERTS = {"num_experts_per_tok": 2}
+EXPERTS = {"num_experts_per_tok": 2, "router_aux_loss_coef": 0.0}  # which ours adds to every training loss
 GPT2 = {"n_layer": 3, "n_embd": 60, "n_head": 5, "vocab_size": VOCABULARY, "n_positions": 128, "resid_pdrop": 0.0,
         "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -56,11 +59,14 @@ MODELS = {
                                 "norm_topk_prob": True}),
     "qwen3_moe, not normalised": ("qwen3_moe", {**GROUPS, **EXPERTS, "num_experts": 6, "moe_intermediate_size": 20}),
     "gemma2": ("gemma2", {**SHAPE, "head_dim": 16, "sliding_window": 13, "query_pre_attn_scalar": 24}),
+    "gemma2, scaled as in GGUF": ("gemma2", {**SHAPE, "head_dim": 16, "sliding_window": 13, "query_pre_attn_scalar": 16}),
     "gemma3": ("gemma3_text", {**GROUPS, "head_dim": 16, "sliding_window": 13, "query_pre_attn_scalar": 16,
                                "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
                                "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                                                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
     "gemma3, defaults": ("gemma3_text", {**SHAPE, "head_dim": 20, "num_hidden_layers": 7, "sliding_window": 10}),
+    "gemma3, scaled as in GGUF": ("gemma3_text", {**SHAPE, "head_dim": 20, "num_hidden_layers": 7, "sliding_window": 10,
+                                                  "query_pre_attn_scalar": 20}),
     "phi3": ("phi3", {**GROUPS, "sliding_window": 17}),
     "phi3, longrope": ("phi3", {**GROUPS, "original_max_position_embeddings": 32, "rope_parameters": longrope(6)}),
     "phi3, partial": ("phi3", {**GROUPS, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5, "rope_theta": 1e4}}),
@@ -81,11 +87,20 @@ def random_model(model_type, settings):
             around = 0.0 if model_type.startswith("gemma") and "norm" in name else 1.0 if "norm" in name or "ln_" in name else 0.0
             if name.endswith("bias"):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
-            elif parameter.dim() == 1:
-                parameter.copy_(around + 0.3 * torch.randn_like(parameter))
+            elif parameter.dim() == 1:  # of few bits, so that 1 + w is exact
+                parameter.copy_((around + 0.3 * torch.randn_like(parameter)).mul(4096).round() / 4096)
             else:
                 parameter.copy_(torch.randn_like(parameter) * 1.3 / parameter.shape[-1] ** 0.5)
     return model
+
+
+def load_exact(folder):
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                                                      experts_implementation="eager", output_loading_info=True)
+    wrong = {kind: names for kind, names in report.items() if names}
+    if wrong:
+        raise Failed(f"transformers on the exported folder: {wrong}")
+    return model.double().eval()
 
 
 class Check:
@@ -106,15 +121,18 @@ class Check:
     def ids(self, count):
         return np.random.default_rng(5).integers(2, VOCABULARY - 2, (2, count)).astype(np.int32)
 
-    def logits(self, count):
-        ids = self.ids(count)
-        graph = self.library.make("graph", "tsr_model_graph", self.model)
-        session = self.library.session(graph, "forward", batch=2, symbols=f"T={count}")
-        self.library.call("tsr_session_write_model", session, self.model)
-        positions = np.tile(np.arange(count, dtype=np.int32), (2, 1))
+    def run(self, model, ids):
+        graph = self.library.make("graph", "tsr_model_graph", model)
+        session = self.library.session(graph, "forward", batch=2, symbols=f"T={ids.shape[1]}")
+        self.library.call("tsr_session_write_model", session, model)
+        positions = np.tile(np.arange(ids.shape[1], dtype=np.int32), (2, 1))
         self.library.feed(session, "forward", tokens=ids, positions=positions)
         self.library.call("tsr_session_run", session, "forward")
-        ours = self.library.fetch(session, "forward", "logits")
+        return self.library.fetch(session, "forward", "logits")
+
+    def logits(self, count):
+        ids = self.ids(count)
+        ours = self.run(self.model, ids)
         with torch.no_grad():
             exact = self.exact(torch.tensor(ids, dtype=torch.long)).logits.numpy()
             theirs = self.torch_model(torch.tensor(ids, dtype=torch.long)).logits.double().numpy()
@@ -123,47 +141,71 @@ class Check:
         error = np.abs(ours - exact).max() / largest
         self.note(f"{error:.1e} of {limit:.1e}", error <= limit)
 
-    def gradients(self):
-        """One step of SGD at a rate at which the gradient is all of the parameter that is left."""
-        count, rate = 24, 1e6
+    def exported(self, folder):
+        """Exported again, transformers computes the same bits: these are the same weights."""
+        self.library.export(self.model, folder)
+        again = load_exact(folder)
+        ids = torch.tensor(self.ids(24), dtype=torch.long)
+        with torch.no_grad():
+            error = (again(ids).logits - self.exact(ids).logits).abs().max().item()
+        self.note(f"{error:g}", error == 0)
+
+    def gguf(self, path):
+        """Through a GGUF file, the same logits from us, and from llama.cpp where PYTHON_OF_LLAMA_CPP has it."""
+        try:
+            notes = self.library.export(self.model, path, format="gguf", tokenizer=0)["notes"]
+        except Failed as refusal:
+            self.row.append(f"refused: {refusal}")
+            return
+        count = 24
+        ids = self.ids(count)
+        ours, again = self.run(self.model, ids), self.run(self.library.load(path), ids)
+        error = np.abs(again - ours).max() / np.abs(ours).max()
+        self.note(f"{error:.1e}", error <= 2e-5)  # rows of rotations in another order
+        if not LLAMA_CPP:
+            return
+        done = subprocess.run([LLAMA_CPP, os.path.join(os.path.dirname(os.path.abspath(__file__)), "llama_cpp_logits.py"), path,
+                               json.dumps(ids[0].tolist())], capture_output=True)
+        if done.returncode != 0:
+            return self.note("llama.cpp: " + (done.stderr.decode(errors="replace").strip().splitlines() or ["?"])[-1][:100], False)
+        theirs = np.frombuffer(done.stdout, np.float32).reshape(count, VOCABULARY)
+        error = np.abs(theirs - ours[0]).max() / np.abs(ours[0]).max()
+        self.note(f"llama.cpp {error:.1e}", error <= LLAMA_CPP_LIMIT or any("llama.cpp" in note for note in notes))
+
+    def gradients(self, folder):
+        """One step of SGD, at a rate at which the gradient is much more than the parameter, on both sides; ours comes back
+        as an export. Within 1e-4 of the largest gradient, or half as much again as transformers' own f32 is off."""
+        count, rate = 24, 1024.0
         ids = self.ids(count + 1)
-        tokens, labels = ids[:, :-1], np.ascontiguousarray(ids[:, 1:])
-        graph = self.library.make("graph", "tsr_model_graph", self.model)
-        loss = self.library.make("graph", "tsr_graph_token_loss", graph)
-        step = self.library.make("graph", "tsr_graph_training", loss, self.library.options(optimizer="sgd", clip_norm=0.0, weight_decay=0.0))
+        tokens, labels = np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:])
+        loss = self.library.make("graph", "tsr_graph_token_loss", self.library.make("graph", "tsr_model_graph", self.model))
+        step = self.library.make("graph", "tsr_graph_training", loss,
+                                 self.library.options(optimizer="sgd", momentum=0.0, clip_norm=0.0, weight_decay=0.0))
         session = self.library.session(step, "train", batch=2, symbols=f"T={count}")
         self.library.call("tsr_session_write_model", session, self.model)
         self.library.feed(session, "train", tokens=tokens, labels=labels, positions=np.tile(np.arange(count, dtype=np.int32), (2, 1)),
                           loss_scale=np.float32(1 / labels.size), lr=np.float32(rate), step=np.float32(1))
-        before = self.parameters(session)
         self.library.call("tsr_session_run", session, "train")
-        after = self.parameters(session)
-        norms = {}
-        for model in (self.exact, self.torch_model):
-            model.zero_grad()
-            logits = model(torch.tensor(tokens, dtype=torch.long)).logits
-            torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(labels, dtype=torch.long).flatten()).backward()
-        # By parameter name they differ; sums over all of a model and over each shape do not.
-        def moments(gradients):
-            table = {}
-            for value in gradients:
-                value = value.astype(np.float64)
-                table.setdefault(tuple(sorted(value.shape)), []).append(np.sort(np.abs(value).ravel())[::-1])
-            return {shape: np.sort(np.concatenate(parts))[::-1] for shape, parts in table.items()}
-        return before, after, moments
+        for name in self.library.parameter_names(self.model):
+            self.library.call("tsr_model_write", self.model, name, self.library.make("tensor", "tsr_session_read", session, name))
+        self.library.export(self.model, folder)
+        ours = load_exact(folder).state_dict()
+        error = off = largest = 0.0
+        gradients = [self.gradients_of(model, tokens, labels) for model in (self.exact, self.torch_model)]
+        for name, parameter in self.exact.named_parameters():
+            exact, theirs = gradients[0][name], gradients[1][name].double()
+            found = (parameter.detach() - ours[name]) / rate
+            error, off = max(error, (found - exact).abs().max().item()), max(off, (theirs - exact).abs().max().item())
+            largest = max(largest, exact.abs().max().item())
+        limit = max(1e-4, 1.5 * off / largest)
+        self.note(f"{error / largest:.1e} of {limit:.1e}", error / largest <= limit)
 
-    def parameters(self, session):
-        import ctypes
-        found = {}
-        count = ctypes.c_size_t()
-        self.library.call("tsr_model_parameter_count", self.model, ctypes.byref(count))
-        for i in range(count.value):
-            buffer = ctypes.create_string_buffer(256)
-            size = ctypes.c_size_t()
-            self.library.call("tsr_model_parameter_name", self.model, ctypes.c_size_t(i), buffer, ctypes.c_size_t(256), ctypes.byref(size))
-            name = buffer.value.decode()
-            found[name] = self.library.array(self.library.make("tensor", "tsr_session_read", session, name))
-        return found
+    @staticmethod
+    def gradients_of(model, tokens, labels):
+        model.zero_grad()
+        logits = model(torch.tensor(tokens, dtype=torch.long)).logits
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(labels, dtype=torch.long).flatten()).backward()
+        return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
 
     def tokens(self):
         prompt = self.ids(PROMPT)[0].tolist()
@@ -184,7 +226,7 @@ def main():
     transformers.logging.disable_progress_bar()
     failed = []
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
-    print("model | logits: error of limit | a longer text | greedy tokens that agree")
+    print("model | logits: error of limit | a longer text | greedy tokens that agree | exported: logits that differ | through GGUF | gradients")
     for name in MODELS:
         if chosen and name.split(",")[0] not in chosen and name not in chosen:
             continue
@@ -194,6 +236,9 @@ def main():
                 check.logits(24)
                 check.logits(48)
                 check.tokens()
+                check.exported(os.path.join(folder, "exported"))
+                check.gguf(os.path.join(folder, "exported.gguf"))
+                check.gradients(os.path.join(folder, "trained"))
                 if check.failures:
                     failed.append(name)
                 print(" | ".join(check.row), flush=True)

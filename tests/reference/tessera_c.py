@@ -83,7 +83,7 @@ class Library:
         return options
 
     def tensor(self, array):
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")
         dims = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
         kind = TYPES[array.dtype.name]
         tensor = self.make("tensor", "tsr_tensor_new", ctypes.c_int32(kind), ctypes.c_int32(array.ndim), dims)
@@ -101,6 +101,23 @@ class Library:
 
     def load(self, path):
         return self.make("model", "tsr_model_load", path)
+
+    def parameter_names(self, model):
+        count, size, name = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.create_string_buffer(256)
+        self.call("tsr_model_parameter_count", model, ctypes.byref(count))
+        names = []
+        for i in range(count.value):
+            self.call("tsr_model_parameter_name", model, ctypes.c_size_t(i), name, ctypes.c_size_t(256), ctypes.byref(size))
+            names.append(name.value.decode())
+        return names
+
+    def export(self, model, path, **options):
+        """A model in memory as a Hugging Face folder or GGUF file; the report."""
+        work = self.make("export", "tsr_export_new_for_model", None, model, path, self.options(**options))
+        done = ctypes.c_double()
+        while done.value < 1:
+            self.call("tsr_export_step", work, ctypes.byref(done))
+        return self.json("tsr_export_finish", work)
 
     def session(self, graph, entry, devices="cpu:1", **options):
         """A session of one entry."""

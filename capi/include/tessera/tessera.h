@@ -108,6 +108,7 @@ typedef struct tsr_tokenizer tsr_tokenizer;
 typedef struct tsr_model tsr_model;
 typedef struct tsr_loading tsr_loading;
 typedef struct tsr_conversion tsr_conversion;
+typedef struct tsr_export tsr_export;
 typedef struct tsr_imatrix tsr_imatrix;
 typedef struct tsr_chat tsr_chat;
 typedef struct tsr_dataset tsr_dataset;
@@ -602,6 +603,43 @@ TSR_API tsr_status* tsr_conversion_step(tsr_conversion* conversion, double* out_
  *  whether the imatrix has it, and of fallbacks "wanted": "q4_k", "width"}]} */
 TSR_API tsr_status* tsr_conversion_finish(tsr_conversion* conversion, tsr_text** out_report);
 TSR_API void tsr_conversion_free(tsr_conversion* conversion);
+
+/* Writes a model for other projects, in steps as those of tsr_conversion and in bounded memory: a Hugging Face folder
+ * (config.json, safetensors, tokenizer) that transformers loads, or a GGUF file that llama.cpp loads. in_path: .tsr, GGUF
+ * or a Hugging Face folder. The second form writes a model in memory, such as one just trained, which must not be written
+ * to until finish; its parameters that were not drawn yet are drawn.
+ *     while (done < 1) tsr_export_step(work, &done);
+ *     tsr_export_finish(work, NULL);
+ * Before finish nothing is at out_path, or what was there; free removes what was written so far. A folder is written
+ * where there is none, an empty one, or an earlier export, which it replaces. runtime: whose tsr_runtime_cancel ends a
+ * step; may be NULL.
+ * Options
+ *   format           str   hf or gguf (default hf)
+ *   type             str   hf: f32, bf16 or f16, of every value (default: matrices as they are, blocks as f16; norms and
+ *                          biases as most of the matrices where that holds their values exactly, else f32).
+ *                          gguf: as for tsr_conversion_new (default: every value keeps its type; norms, biases, routers
+ *                          and tables of positions are f32)
+ *   tokenizer        i64   0: without tokenizer (default 1)
+ *   threads          i64   that encode; no bit depends on it (default 0: all cores of this process)
+ *   shard_bytes      i64 or str   hf: bytes of a safetensors file at most (default 5000000000)
+ *   pure, output_type, embedding_type, imatrix    gguf: as for tsr_conversion_new
+ * new fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path has files
+ * of somebody else, or is where the model is read from. A step fails with TSR_UNSUPPORTED, which names it, for what the
+ * other project has no form for, with TSR_FAILED_PRECONDITION for a model with adapters (tsr_model_merge_adapters) or
+ * where the file read was written to meanwhile, and as tsr_model_load and tsr_model_save do; after a failure begin
+ * another export. */
+TSR_API tsr_status* tsr_export_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
+                                   const tsr_options* options, tsr_export** out_export);
+TSR_API tsr_status* tsr_export_new_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
+                                             const tsr_options* options, tsr_export** out_export);
+/* *out_done: the share that is done; 1 when all is. */
+TSR_API tsr_status* tsr_export_step(tsr_export* work, double* out_done);
+/* Renames what was written over out_path. Once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
+ * {"architecture", "parameters": count of elements, "format", "bytes": of all files, "files": names within a folder,
+ *  "stored": [{"type": "bf16", "tensors", "bytes"}], "notes": ["what was left out, and why"], and of a gguf with type
+ *  "quantization": as tsr_conversion_finish has it} */
+TSR_API tsr_status* tsr_export_finish(tsr_export* work, tsr_text** out_report);
+TSR_API void tsr_export_free(tsr_export* work);
 
 /* Writes a loaded model as a quantised .tsr file in one call, a parameter at a time; the model stays as it is. Options:
  * those of tsr_conversion_new except verify; `type` is needed. *out_report: its "quantization"; may be NULL. runtime:

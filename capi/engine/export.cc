@@ -1,0 +1,291 @@
+#include "capi/engine/export.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "capi/engine/quantize.h"
+#include "graph/base/cancellation.h"
+#include "graph/base/text.h"
+#include "serialize/export/gguf_export.h"
+#include "serialize/json.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kStepTime = std::chrono::milliseconds(50);  // after which no further slice begins
+constexpr uint64_t kOpenBytes = uint64_t{32} << 20;        // what opening counts as
+
+// kInvalidArgument where `out` is, or holds, a file that `source` reads.
+Status check_not_read(const ByteSource& source, const std::string& out) {
+  for (const std::string& path : source.paths()) {
+    std::error_code ignored;
+    const fs::path parent = fs::path(path).parent_path();
+    if (fs::equivalent(path, out, ignored) || fs::equivalent(parent.empty() ? "." : parent, out, ignored))
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("{}: is where the model is read from, which would be lost; give another name to write",
+                 out));
+  }
+  return {};
+}
+
+// A value of a model in memory, drawn or shared when it is read, and given up at its end.
+TensorSource source_of(const std::shared_ptr<SharedModel>& model, const std::string& name,
+                       const TensorType& type) {
+  TensorSource source{name, type, {}, 1, {}, {}};
+  source.read = [model, name, value = std::make_shared<HostTensor>()](
+                    int64_t offset, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+    if (offset == 0) {
+      TSR_ASSIGN_OR_RETURN(*value, model->read_uncached(name, model->seed()));
+    }
+    const auto from = value->data.subspan(static_cast<size_t>(offset), buffer.size());
+    std::ranges::copy(from, buffer.begin());
+    if (static_cast<size_t>(offset) + buffer.size() == value->data.size()) *value = HostTensor();
+    return std::span<const std::byte>(buffer);
+  };
+  return source;
+}
+
+}  // namespace
+
+Result<Export::Settings> Export::read_settings(const Options& options) {
+  OptionReader reader(options, "export");
+  Settings settings;
+  const std::string format_name = reader.choice("format", "hf", {"hf", "gguf"});
+  const bool is_gguf = format_name == "gguf";
+  settings.format = is_gguf ? ExportFormat::kGguf : ExportFormat::kHuggingface;
+  settings.tokenizer = reader.flag("tokenizer", true);
+  settings.huggingface.tokenizer = settings.tokenizer;
+  if (is_gguf) {
+    TSR_ASSIGN_OR_RETURN(settings.quantization, read_quantization_settings(reader));
+    return settings;
+  }
+  const std::string type = reader.text("type");
+  settings.huggingface.shard_bytes = reader.bytes("shard_bytes", kHuggingfaceShardBytes);
+  const int64_t threads = reader.i64("threads", 0, 0, 1024);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  if (settings.huggingface.shard_bytes < 1)
+    return Status(StatusCode::kInvalidArgument, "shard_bytes is 0, wanted 1 or more");
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  settings.huggingface.threads = static_cast<int32_t>(threads == 0 ? std::max<int64_t>(1, cores) : threads);
+  if (type.empty()) return settings;
+  settings.huggingface.type = dtype_from_name(type);
+  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  if (!settings.huggingface.type || std::ranges::find(kTypes, *settings.huggingface.type) == std::end(kTypes))
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("type is '{}'; a Hugging Face folder holds f32, bf16 or f16 (blocks: format gguf)", type));
+  return settings;
+}
+
+Status Export::check_out(const std::string& out, ExportFormat format) {
+  return format == ExportFormat::kGguf ? AtomicFile::check(out)
+                                       : AtomicFolder::check(out, may_replace_huggingface);
+}
+
+Result<std::unique_ptr<Export>> Export::create(const std::string& in, const std::string& out,
+                                               const Options& options) {
+  TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options));
+  TSR_ASSIGN_OR_RETURN(auto source, open_model_file(in));
+  TSR_RETURN_IF_ERROR(check_not_read(*source, out));
+  TSR_RETURN_IF_ERROR(check_out(out, settings.format));
+  auto made = std::unique_ptr<Export>(new Export(in, out, std::move(settings)));
+  made->source_ = std::move(source);
+  return made;
+}
+
+Result<std::unique_ptr<Export>> Export::create(std::shared_ptr<SharedModel> model, const std::string& out,
+                                               const Options& options) {
+  TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options));
+  if (const auto source = model->source()) TSR_RETURN_IF_ERROR(check_not_read(*source, out));
+  TSR_RETURN_IF_ERROR(check_out(out, settings.format));
+  auto made = std::unique_ptr<Export>(new Export("", out, std::move(settings)));
+  made->model_ = std::move(model);
+  return made;
+}
+
+double Export::done() const {
+  if (phase_ >= Phase::kReady) return 1;
+  if (phase_ == Phase::kOpen) return 0;
+  const uint64_t position = writer_ ? writer_->position() : 0;
+  const double share = static_cast<double>(kOpenBytes + written_bytes_ + position) /
+                       static_cast<double>(kOpenBytes + all_bytes_);
+  return std::min(share, 0.999);  // the rest: what is small
+}
+
+Status Export::step() {
+  if (is_broken_)
+    return Status(StatusCode::kFailedPrecondition,
+                  format("{}: the export failed before; begin another", out_));
+  switch (phase_) {
+    case Phase::kOpen: return open();
+    case Phase::kWrite: return write_slices();
+    case Phase::kReady:
+    case Phase::kFinished: return {};
+  }
+  return {};
+}
+
+Result<OpenedModel> Export::open_source() const {
+  if (source_) {
+    TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
+    TSR_RETURN_IF_ERROR(check_not_read(*opened.model.source, out_));  // other parts of a split model too
+    return opened;
+  }
+  OpenedModel opened;
+  opened.model = model_->snapshot();
+  for (const TensorId id : opened.model.graph.tensors_of_kind(TensorKind::kParameter))
+    opened.parameters.push_back(
+        source_of(model_, opened.model.graph.tensor(id).name, opened.model.graph.type(id)));
+  opened.model.parameters.clear();
+  return opened;
+}
+
+Result<ExportContents> Export::contents(OpenedModel& opened) {
+  const size_t parameters = opened.model.graph.tensors_of_kind(TensorKind::kParameter).size();
+  if (opened.parameters.size() != parameters)
+    return Status(StatusCode::kInvalidArgument,
+                  format("the file has {} values for the {} parameters of its model",
+                         opened.parameters.size(), parameters));
+  if (std::optional<TokenizerData>& tokenizer = opened.model.tokenizer) {  // checked and completed
+    TSR_ASSIGN_OR_RETURN(const auto made, Tokenizer::create(std::move(*tokenizer)));
+    tokenizer = made->data();
+  }
+  if (settings_.format == ExportFormat::kHuggingface)
+    return huggingface_contents(opened, settings_.huggingface);
+  if (settings_.quantization) {
+    TSR_ASSIGN_OR_RETURN(quantization_, Quantization::create(opened.model, *settings_.quantization));
+    for (TensorSource& parameter : opened.parameters) parameter = quantization_->encode(std::move(parameter));
+  }
+  return gguf_contents(opened, {.mix = settings_.quantization ? settings_.quantization->mix.type : "",
+                                .tokenizer = settings_.tokenizer});
+}
+
+Status Export::open() {
+  const auto work = [&]() -> Status {
+    TSR_ASSIGN_OR_RETURN(opened_, open_source());
+    TSR_ASSIGN_OR_RETURN(contents_, contents(*opened_));
+    return {};
+  };
+  const Status status = work();
+  if (!status.ok()) {
+    is_broken_ = true;  // sources may be given up
+    return in_.empty() ? status : status.with_context(in_);
+  }
+  for (const TensorFile& file : contents_.files) all_bytes_ += file.bytes;
+  if (contents_.is_folder) {
+    TSR_ASSIGN_OR_RETURN(AtomicFolder folder, AtomicFolder::create(out_, may_replace_huggingface));
+    folder_.emplace(std::move(folder));
+  }
+  phase_ = Phase::kWrite;
+  return {};
+}
+
+std::string Export::path_of(const std::string& name) const {
+  return folder_ ? folder_->temporary_path() + "/" + name : out_;
+}
+
+Status Export::write_slices() {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + kStepTime;
+  while (phase_ == Phase::kWrite) {
+    cancellation_point();
+    is_broken_ = true;
+    TSR_RETURN_IF_ERROR(write_slice());
+    is_broken_ = false;
+    if (Clock::now() >= end) break;
+  }
+  return {};
+}
+
+Status Export::write_slice() {
+  if (!writer_) {
+    if (next_ == contents_.files.size()) return write_texts();
+    if (opened_->model.source) TSR_RETURN_IF_ERROR(opened_->model.source->unchanged());
+    const TensorFile& file = contents_.files[next_++];
+    TSR_ASSIGN_OR_RETURN(TensorFileWriter writer, TensorFileWriter::create(file, path_of(file.name)));
+    writer_.emplace(std::move(writer));
+  }
+  const Status status = writer_->write_slice();
+  const bool is_of_values =
+      status.code() == StatusCode::kCorrupt || status.code() == StatusCode::kInvalidArgument;
+  if (!status.ok()) return is_of_values && !in_.empty() ? status.with_context(in_) : status;
+  if (!writer_->is_done()) return {};
+  if (opened_->model.source) TSR_RETURN_IF_ERROR(opened_->model.source->unchanged());
+  if (!contents_.is_folder) {
+    phase_ = Phase::kReady;
+    return {};
+  }
+  written_bytes_ += contents_.files[next_ - 1].bytes;
+  TSR_RETURN_IF_ERROR(writer_->commit());  // within the folder, which is not there yet
+  writer_.reset();
+  return {};
+}
+
+Status Export::write_texts() {
+  for (const auto& [name, text] : contents_.texts) {
+    TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path_of(name)));
+    TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(text))));
+    TSR_RETURN_IF_ERROR(file.commit());
+  }
+  phase_ = Phase::kReady;
+  return {};
+}
+
+Result<std::string> Export::finish() {
+  if (phase_ == Phase::kFinished)
+    return Status(StatusCode::kFailedPrecondition,
+                  format("{}: is written already, by an earlier finish", out_));
+  if (phase_ != Phase::kReady || is_broken_)
+    return Status(StatusCode::kFailedPrecondition,
+                  format("{}: {}", out_,
+                         is_broken_ ? std::string("the export failed before; begin another")
+                                    : format("{} % are written: step until 1 is done",
+                                             static_cast<int64_t>(100 * done()))));
+  const Model& model = opened_->model;
+  const auto architecture = model.metadata.find("architecture");
+  int64_t elements = 0, out_bytes = 0;
+  for (const TensorId id : model.graph.tensors_of_kind(TensorKind::kParameter))
+    elements += model.graph.type(id).shape.elements();
+  Json names = Json::array();
+  std::map<std::string, std::pair<int64_t, int64_t>> stored;  // tensors and bytes by type
+  for (const TensorFile& file : contents_.files) {
+    if (!file.name.empty()) names.push_back(file.name);
+    out_bytes += static_cast<int64_t>(file.bytes);
+    for (const PlacedTensor& tensor : file.tensors) {
+      auto& [tensors, tensor_bytes] = stored[to_text(tensor.source.type.dtype)];
+      ++tensors;
+      tensor_bytes += bytes(tensor.source.type);
+    }
+  }
+  for (const auto& [name, text] : contents_.texts) {
+    names.push_back(name);
+    out_bytes += static_cast<int64_t>(text.size());
+  }
+  Json types = Json::array();
+  for (const auto& [type, sum] : stored)
+    types.push_back({{"type", type}, {"tensors", sum.first}, {"bytes", sum.second}});
+  Json report = {{"architecture", architecture == model.metadata.end() ? "" : architecture->second},
+                 {"parameters", elements},
+                 {"format", settings_.format == ExportFormat::kGguf ? "gguf" : "hf"},
+                 {"bytes", out_bytes},
+                 {"files", std::move(names)},
+                 {"stored", std::move(types)},
+                 {"notes", contents_.notes}};
+  if (quantization_) report["quantization"] = quantization_json(*settings_.quantization, *quantization_);
+  std::string text = dump(report);
+  is_broken_ = true;
+  TSR_RETURN_IF_ERROR(folder_ ? folder_->commit() : writer_->commit());
+  is_broken_ = false;
+  phase_ = Phase::kFinished;
+  return text;
+}
+
+}  // namespace tessera

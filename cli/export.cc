@@ -1,0 +1,86 @@
+#include <iostream>
+#include <string>
+
+#include "command.h"
+#include "progress.h"
+#include "steps.h"
+
+namespace cli {
+
+namespace {
+struct Arguments : Common {
+  std::string input, output, format = "hf";
+  std::optional<std::string> type, output_type, embedding_type, imatrix, shard_bytes;
+  bool pure = false, no_tokenizer = false;
+};
+
+// "1.00 GiB of f32 and bf16"
+std::string size_text(const Json& report) {
+  std::string types;
+  const Json& stored = report["stored"];
+  for (size_t i = 0; i < stored.size(); ++i)
+    types += (i == 0 ? "" : i + 1 == stored.size() ? " and " : ", ") + stored[i]["type"].get<std::string>();
+  return bytes_text(report["bytes"].get<int64_t>()) + (types.empty() ? "" : " of " + types);
+}
+
+void print_report(const Json& report, const std::string& output) {
+  std::cout << output << ": " << report["architecture"].get<std::string>() << ", "
+            << report["parameters"].get<int64_t>() << " parameters, " << size_text(report) << '\n';
+  for (const Json& note : report["notes"]) std::cout << "note       " << note.get<std::string>() << '\n';
+}
+}  // namespace
+
+void register_export(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("export", "write a model for transformers or llama.cpp");
+  command->footer(
+      "Example:\n  tessera export tuned.tsr -o tuned-hf\n"
+      "  tessera export tuned.tsr --format gguf --type q4_k_m -o tuned.gguf\n"
+      "hf is a folder that transformers loads: config.json, safetensors, tokenizer. gguf is a file that "
+      "llama.cpp\n"
+      "loads, whose types are those of `tessera quantize`.");
+  command->add_option("model", args->input, ".tsr or GGUF file, or Hugging Face folder")->required();
+  command
+      ->add_option("-o,--out", args->output, "folder (hf: new, empty or an earlier export) or file to write")
+      ->required();
+  command->add_option("--format", args->format, "hf or gguf")->capture_default_str();
+  command->add_option(
+      "--type", args->type,
+      "hf: f32, bf16 or f16 of every value; gguf: what most weights become (default: as they are)");
+  command->add_flag("--pure", args->pure, "gguf: every weight becomes the type itself");
+  command->add_option("--output-type", args->output_type, "gguf: type of the head (default: by --type)");
+  command->add_option("--embedding-type", args->embedding_type,
+                      "gguf: type of the token embedding (default: by --type)");
+  command->add_option("--imatrix", args->imatrix, "gguf: importance matrix of llama-imatrix");
+  command->add_option("--shard-bytes", args->shard_bytes,
+                      "hf: bytes of a safetensors file at most, or 2GiB and such (default 5000000000)");
+  command->add_flag("--no-tokenizer", args->no_tokenizer, "leave the tokenizer out");
+  command->add_option("--threads", args->threads, "threads that encode; 0: all cores of this process")
+      ->capture_default_str();
+  add_json(*command, *args);
+  add_quiet(*command, *args);
+  command->callback([args] {
+    const Options options = make<Options>(tsr_options_new);
+    set(options, "format", args->format);
+    set(options, "type", args->type);
+    if (args->pure) set(options, "pure", int64_t{1});
+    set(options, "output_type", args->output_type);
+    set(options, "embedding_type", args->embedding_type);
+    set(options, "imatrix", args->imatrix);
+    set(options, "shard_bytes", args->shard_bytes);
+    set(options, "tokenizer", int64_t{!args->no_tokenizer});
+    set(options, "threads", args->threads);
+    const Export work = make<Export>(tsr_export_new, static_cast<tsr_runtime*>(nullptr), args->input.c_str(),
+                                     args->output.c_str(), static_cast<const tsr_options*>(options.get()));
+    const Interruptible interruptible;  // to the end: a killed process leaves a part of what it wrote
+    Progress progress(*args);
+    run_steps(work, tsr_export_step, "exporting " + args->input, interruptible, progress);
+    Json report = Json::parse(text(tsr_export_finish, work.get()));
+    if (!args->json) return print_report(report, args->output);
+    Json result = {{"out", args->output}};
+    result.update(report);
+    print_json(result);
+  });
+}
+
+}  // namespace cli

@@ -1,0 +1,264 @@
+#include "serialize/export/foreign_tensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "graph/base/text.h"
+#include "graph/transform/weight_storage.h"
+#include "serialize/export/source_stream.h"
+#include "serialize/quantization.h"
+
+namespace tessera {
+namespace {
+
+using Stream = std::shared_ptr<SourceStream>;
+
+constexpr std::string_view kExpert = "@";
+
+// Row of the head as it is, for each row of the wanted order.
+std::vector<int64_t> row_order(const HeadRows& heads) {
+  std::vector<int64_t> from(static_cast<size_t>(heads.D));
+  for (int64_t row = 0; row < heads.D; ++row) {
+    int64_t& source = from[static_cast<size_t>(row)];
+    if (row >= heads.R)
+      source = row;
+    else if (heads.wanted_half)
+      source = row < heads.R / 2 ? 2 * row : 2 * (row - heads.R / 2) + 1;
+    else
+      source = row / 2 + (row % 2 == 0 ? 0 : heads.R / 2);
+  }
+  return from;
+}
+
+// "q" of "block.3.q" and of "block.3.q.bias".
+bool is_rotated(std::string_view parameter) {
+  if (!parameter.starts_with("block.")) return false;
+  if (parameter.ends_with(".bias")) parameter.remove_suffix(5);
+  const std::string_view leaf = parameter.substr(parameter.rfind('.') + 1);
+  return leaf == "q" || leaf == "k" || leaf == "q_norm" || leaf == "k_norm";
+}
+
+class ForeignTensorMaker {
+ public:
+  ForeignTensorMaker(const Graph& graph, const ForeignLayout& layout) : graph_(graph), layout_(layout) {
+    if (layout.heads && layout.heads->half != layout.heads->wanted_half) order_ = row_order(*layout.heads);
+  }
+
+  Result<std::vector<TensorSource>> run(std::vector<TensorSource> parameters) {
+    for (TensorSource& parameter : parameters) {
+      std::string name = parameter.name;
+      sources_.emplace(std::move(name), std::move(parameter));
+    }
+    for (const TensorId id : graph_.tensors_of_kind(TensorKind::kParameter)) {
+      const std::string& parameter = graph_.tensor(id).name;
+      if (layout_.left_out.contains(parameter) || done_.contains(parameter)) continue;
+      TSR_RETURN_IF_ERROR(add(parameter));
+    }
+    return std::move(made_);
+  }
+
+ private:
+  Status add(const std::string& parameter) {
+    const std::optional<ForeignName> name = layout_.names.find(parameter);
+    if (!name)
+      return Status(StatusCode::kUnsupported,
+                    format("parameter '{}' has no name in {} files", parameter, layout_.format));
+    std::vector<TensorSource> parts;
+    if (name->parts[0].empty()) {
+      TSR_ASSIGN_OR_RETURN(TensorSource part, take(parameter));
+      parts.push_back(std::move(part));
+    }
+    for (const std::string& each : name->parts) {
+      if (each.empty()) break;
+      TSR_ASSIGN_OR_RETURN(TensorSource part, take(each));
+      parts.push_back(std::move(part));
+    }
+    if (parts[0].type.shape.rank() < 2) return add_vector(*name, parts);
+    if (name->tensor.find(kExpert) != std::string::npos) return add_experts(*name, std::move(parts[0]));
+    for (const TensorSource& part : parts)
+      if (part.type.dtype != parts[0].type.dtype) {
+        for (TensorSource& each : parts)
+          if (each.type.dtype != DType::kF32) each = encode_source(std::move(each), DType::kF32);
+        break;
+      }
+    for (TensorSource& part : parts)
+      if (!order_.empty() && is_rotated(part.name)) part = reordered(std::move(part));
+    TensorSource tensor = name->change == ValueChange::kTransposed ? transposed(std::move(parts))
+                          : parts.size() > 1                       ? joined(std::move(parts))
+                                                                   : std::move(parts[0]);
+    if (name->change == ValueChange::kPlusOne)
+      return Status(StatusCode::kUnsupported,
+                    format("matrix '{}' is stored less one in {} files", parameter, layout_.format));
+    tensor.name = name->tensor;
+    made_.push_back(std::move(tensor));
+    return {};
+  }
+
+  Result<TensorSource> take(const std::string& parameter) {
+    const auto found = sources_.find(parameter);
+    if (found == sources_.end())
+      return Status(StatusCode::kInvalidArgument, format("parameter '{}' has no value", parameter));
+    done_.insert(parameter);
+    return std::move(found->second);
+  }
+
+  // ---- what has one dim: computed at once
+
+  Status add_vector(const ForeignName& name, const std::vector<TensorSource>& parts) {
+    std::vector<float> values;
+    for (const TensorSource& part : parts) {
+      TSR_ASSIGN_OR_RETURN(const HostTensor stored, read_whole(part));
+      TSR_ASSIGN_OR_RETURN(const HostTensor wide, widen_weight(stored));
+      std::vector<float> own(wide.as<float>().begin(), wide.as<float>().end());
+      if (!order_.empty() && is_rotated(part.name)) own = reordered(own);
+      values.insert(values.end(), own.begin(), own.end());
+    }
+    if (name.change == ValueChange::kPlusOne)
+      for (float& value : values) value -= 1;
+    Shape shape = parts[0].type.shape;
+    if (parts.size() > 1) shape = {static_cast<int64_t>(values.size())};
+    TSR_ASSIGN_OR_RETURN(HostTensor tensor,
+                         in_type(HostTensor::copy_of<float>({DType::kF32, shape}, values), name.tensor));
+    made_.push_back(source_in_memory(name.tensor, std::move(tensor)));
+    return {};
+  }
+
+  Result<HostTensor> in_type(HostTensor wide, const std::string& tensor) const {
+    const DType type = layout_.vector_type;
+    if (type == DType::kF32) return wide;
+    Result<HostTensor> narrow = quantize_weight(wide, {type, wide.type.shape});
+    if (!layout_.only_exact) {
+      if (!narrow.ok()) return narrow.status().with_context(tensor);
+      return narrow;
+    }
+    if (!narrow.ok()) return wide;
+    TSR_ASSIGN_OR_RETURN(const HostTensor again, widen_weight(*narrow));
+    return std::ranges::equal(again.data, wide.data) ? narrow : wide;
+  }
+
+  std::vector<float> reordered(const std::vector<float>& values) const {
+    std::vector<float> out(values.size());
+    const size_t D = order_.size();
+    for (size_t i = 0; i < values.size(); ++i)
+      out[i] = values[i / D * D + static_cast<size_t>(order_[i % D])];
+    return out;
+  }
+
+  // ---- matrices: slice by slice
+
+  // A head at a time.
+  TensorSource reordered(TensorSource from) const {
+    const int64_t row_bytes = bytes(from.type) / from.type.shape[0];
+    const auto head_bytes = static_cast<size_t>(row_bytes) * order_.size();
+    TensorSource out{from.name, from.type, {}, static_cast<int64_t>(head_bytes), {}, {}};
+    out.read = [stream = std::make_shared<SourceStream>(std::move(from)), order = order_, head_bytes,
+                row = static_cast<size_t>(row_bytes)](
+                   int64_t, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+      std::vector<std::byte> head(head_bytes);
+      for (size_t at = 0; at < buffer.size(); at += head_bytes) {
+        TSR_RETURN_IF_ERROR(stream->read(head));
+        for (size_t i = 0; i < order.size(); ++i)
+          std::memcpy(buffer.data() + at + i * row, head.data() + static_cast<size_t>(order[i]) * row, row);
+      }
+      return std::span<const std::byte>(buffer);
+    };
+    return out;
+  }
+
+  // Rows of the parts one after another.
+  static TensorSource joined(std::vector<TensorSource> parts) {
+    Shape shape = parts[0].type.shape;
+    int64_t rows = 0;
+    std::vector<std::pair<Stream, int64_t>> streams;  // and what is left of each
+    for (TensorSource& part : parts) {
+      rows += part.type.shape[0];
+      const int64_t size = bytes(part.type);
+      streams.emplace_back(nullptr, size);
+    }
+    std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+    dims[0] = rows;
+    TensorSource out{{}, {parts[0].type.dtype, Shape(std::span<const int64_t>(dims))}, {}, 1, {}, {}};
+    for (size_t i = 0; i < parts.size(); ++i)
+      streams[i].first = std::make_shared<SourceStream>(std::move(parts[i]));
+    out.read = [streams = std::move(streams)](
+                   int64_t offset, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+      std::span<std::byte> rest = buffer;
+      for (const auto& [stream, size] : streams) {
+        if (offset >= size) {
+          offset -= size;
+          continue;
+        }
+        const auto part =
+            static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(rest.size()), size - offset));
+        TSR_RETURN_IF_ERROR(stream->read(rest.first(part)));
+        rest = rest.subspan(part);
+        offset = 0;
+        if (rest.empty()) break;
+      }
+      return std::span<const std::byte>(buffer);
+    };
+    return out;
+  }
+
+  // Theirs [K, N] of ours [N, K], or of several of them whose rows follow each other. In memory as a whole.
+  static TensorSource transposed(std::vector<TensorSource> parts) {
+    TensorSource whole = parts.size() > 1 ? joined(std::move(parts)) : std::move(parts[0]);
+    const int64_t N = whole.type.shape[0], K = whole.type.shape[1];
+    TensorSource out{{}, {whole.type.dtype, {K, N}}, {}, bytes(whole.type), {}, {}};
+    out.read = [stream = std::make_shared<SourceStream>(std::move(whole)), N, K,
+                item = static_cast<size_t>(dtype_bytes(out.type.dtype, 1))](
+                   int64_t, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+      std::vector<std::byte> row(static_cast<size_t>(K) * item);
+      for (int64_t n = 0; n < N; ++n) {
+        TSR_RETURN_IF_ERROR(stream->read(row));
+        for (int64_t k = 0; k < K; ++k)
+          std::memcpy(buffer.data() + static_cast<size_t>(k * N + n) * item,
+                      row.data() + static_cast<size_t>(k) * item, item);
+      }
+      return std::span<const std::byte>(buffer);
+    };
+    return out;
+  }
+
+  // A tensor for each expert.
+  Status add_experts(const ForeignName& name, TensorSource from) {
+    const Shape shape = from.type.shape;
+    const TensorType type{from.type.dtype, Shape(shape.dims().subspan(1))};
+    const auto stream = std::make_shared<SourceStream>(std::move(from));
+    const size_t at = name.tensor.find(kExpert);
+    for (int64_t expert = 0; expert < shape[0]; ++expert) {
+      TensorSource tensor{
+          format("{}{}{}", name.tensor.substr(0, at), expert, name.tensor.substr(at + kExpert.size())),
+          type,
+          {},
+          1,
+          {},
+          {}};
+      tensor.read = [stream](int64_t, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+        TSR_RETURN_IF_ERROR(stream->read(buffer));
+        return std::span<const std::byte>(buffer);
+      };
+      made_.push_back(std::move(tensor));
+    }
+    return {};
+  }
+
+  const Graph& graph_;
+  const ForeignLayout& layout_;
+  std::vector<int64_t> order_;  // of rows within a head; empty: as they are
+  std::map<std::string, TensorSource, std::less<>> sources_;
+  std::set<std::string, std::less<>> done_;
+  std::vector<TensorSource> made_;
+};
+
+}  // namespace
+
+Result<std::vector<TensorSource>> foreign_tensors(const Graph& graph, std::vector<TensorSource> parameters,
+                                                  const ForeignLayout& layout) {
+  return ForeignTensorMaker(graph, layout).run(std::move(parameters));
+}
+
+}  // namespace tessera

@@ -1,0 +1,274 @@
+#include "serialize/export/gguf_keys.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "graph/base/text.h"
+#include "serialize/import/json_fields.h"
+#include "serialize/import/rope_scaling.h"
+
+namespace tessera {
+namespace {
+
+Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
+
+enum class Windows : uint8_t {
+  kNone,       // no layer has one
+  kForOurs,    // a key that llama.cpp reads past: it attends to the whole context
+  kAlternate,  // in all layers but each `every`th
+};
+enum class Factors : uint8_t {
+  kKeys,   // by keys alone: linear, yarn
+  kFreqs,  // also by tensor rope_freqs, one row
+  kTwo,    // by tensors rope_factors_short and _long
+};
+
+// What llama.cpp's model of an architecture has.
+struct Architecture {
+  std::string_view family, name;
+  bool rope_half;
+  Windows windows = Windows::kNone;
+  int64_t every = 0;
+  Factors factors = Factors::kKeys;
+  bool any_bias = false;          // at q, k, v, o and in the feed-forward half, where the tensors are there
+  int64_t layers_of_largest = 0;  // whose queries are scaled by channels for each head
+  bool softcap = false;           // of scores, always
+};
+constexpr Architecture kArchitectures[] = {
+    {.family = "gemma2",
+     .name = "gemma2",
+     .rope_half = true,
+     .windows = Windows::kAlternate,
+     .every = 2,
+     .layers_of_largest = 46,
+     .softcap = true},
+    {.family = "gemma3",
+     .name = "gemma3",
+     .rope_half = true,
+     .windows = Windows::kAlternate,
+     .every = 6,
+     .layers_of_largest = 62},
+    {.family = "llama",
+     .name = "llama",
+     .rope_half = false,
+     .windows = Windows::kForOurs,
+     .factors = Factors::kFreqs,
+     .any_bias = true},
+    {.family = "moe",
+     .name = "llama",
+     .rope_half = false,
+     .windows = Windows::kForOurs,
+     .factors = Factors::kFreqs},
+    {.family = "phi3",
+     .name = "phi3",
+     .rope_half = true,
+     .windows = Windows::kForOurs,
+     .factors = Factors::kTwo},
+    {.family = "qwen2", .name = "qwen2", .rope_half = true},
+    {.family = "qwen3", .name = "qwen3", .rope_half = true},
+    {.family = "qwen3moe", .name = "qwen3moe", .rope_half = true},
+    {.family = "smollm3", .name = "smollm3", .rope_half = false},
+};
+
+class KeyWriter {
+ public:
+  KeyWriter(const Architecture& architecture, const DecoderSizes& m, GgufWriter& out)
+      : a_(architecture), m_(m), out_(out), prefix_(std::string(architecture.name) + ".") {
+    keys.architecture = architecture.name;
+    keys.rope_half = architecture.rope_half;
+  }
+
+  Status run(const std::optional<RopeFactors>& factors) {
+    write_sizes();
+    TSR_RETURN_IF_ERROR(write_windows());
+    TSR_RETURN_IF_ERROR(write_variant());
+    return factors ? write_scaling(*factors) : Status();
+  }
+
+  GgufKeys keys;
+
+ private:
+  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+  Status no_word(std::string what) const {
+    return unsupported(format("GGUF's {} has no word for {}", a_.name, what));
+  }
+
+  void write_sizes() {
+    out_.u32(key("vocab_size"), m_.V);
+    out_.u32(key("context_length"), m_.T);
+    out_.u32(key("embedding_length"), m_.C);
+    out_.u32(key("block_count"), m_.L);
+    out_.u32(key("feed_forward_length"), m_.F);
+    out_.u32(key("attention.head_count"), m_.H);
+    out_.u32(key("attention.head_count_kv"), m_.KV);
+    out_.u32(key("attention.key_length"), m_.D);
+    out_.u32(key("attention.value_length"), m_.D);
+    out_.f32(key("attention.layer_norm_rms_epsilon"), m_.norm_eps);
+    out_.u32(key("rope.dimension_count"), m_.R);
+    out_.f32(key("rope.freq_base"), m_.rope_theta);
+    if (m_.E == 0) return;
+    out_.u32(key("expert_count"), m_.E);
+    out_.u32(key("expert_used_count"), m_.K);
+    if (a_.name != "llama") out_.u32(key("expert_feed_forward_length"), m_.F);
+  }
+
+  int64_t window(int64_t layer) const {
+    return m_.windows.empty() ? 0 : m_.windows[static_cast<size_t>(layer)];
+  }
+
+  Status write_windows() {
+    int64_t largest = 0;
+    for (int64_t i = 0; i < m_.L; ++i) largest = std::max(largest, window(i));
+    if (a_.windows == Windows::kAlternate) {
+      for (int64_t i = 0; largest > 0 && i < m_.L; ++i)
+        if (window(i) != (i % a_.every < a_.every - 1 ? largest : 0))
+          return no_word(format("a window of {} in layer {}: all layers but each {}th have the same",
+                                window(i), i, a_.every));
+      // Without windows those of the whole context; where they have a rotation of their own, none.
+      if (largest == 0 && m_.window_theta == 0) largest = m_.T;
+      out_.u32(key("attention.sliding_window"), largest);
+      if (m_.window_theta != 0) out_.f32(key("rope.freq_base_swa"), m_.window_theta);
+      return {};
+    }
+    if (largest == 0 || largest >= m_.T) return {};
+    if (a_.windows == Windows::kNone) return no_word(format("windows ({} tokens)", largest));
+    for (int64_t i = 0; i < m_.L; ++i)
+      if (window(i) != largest)
+        return no_word(format("a window of {} in layer {} and {} elsewhere", window(i), i, largest));
+    out_.u32(key("attention.sliding_window"), largest);
+    keys.notes.push_back(
+        format("llama.cpp takes no notice of the window of {} tokens: beyond it results differ", largest));
+    return {};
+  }
+
+  Status write_variant() {
+    if (!a_.any_bias && a_.name != "qwen2" && m_.qkv_bias) return no_word("biases at q, k and v (qkv_bias)");
+    if (!a_.any_bias && m_.o_bias) return no_word("a bias at o (o_bias)");
+    if (!a_.any_bias && m_.mlp_bias) return no_word("biases in the feed-forward half (mlp_bias)");
+    if (m_.E > 0 && !m_.normalize)
+      return no_word("weights of experts that are not divided by their sum (normalize = 0)");
+    if (a_.name == "smollm3")
+      for (int64_t i = 0; i < m_.L; ++i) {
+        constexpr int64_t kRopeInterval = 4;
+        const bool turns = m_.rope_layers.empty() || m_.rope_layers[static_cast<size_t>(i)] != 0;
+        if (turns != ((i + 1) % kRopeInterval != 0))
+          return no_word(
+              format("rope_layers = {} in layer {}: each fourth does not rotate", turns ? 1 : 0, i));
+      }
+    const auto D = static_cast<double>(m_.D), of_head = static_cast<double>(m_.C) / static_cast<double>(m_.H);
+    const double scale = 1 / std::sqrt(m_.L == a_.layers_of_largest ? of_head : D);
+    const double own = m_.attention_scale == 0 ? 1 / std::sqrt(D) : m_.attention_scale;
+    if (std::abs(own / scale - 1) > 1e-6)
+      return no_word(format("scores times {} (attention_scale; it has {})", own, scale));
+    if (a_.softcap && (m_.softcap == 0 || m_.logit_softcap == 0))
+      return no_word("scores or logits without a cap (softcap, logit_softcap)");
+    if (!a_.softcap && m_.softcap != 0) return no_word(format("a cap of scores (softcap = {})", m_.softcap));
+    if (a_.softcap) out_.f32(key("attn_logit_softcapping"), m_.softcap);
+    if (m_.logit_softcap != 0) out_.f32(key("final_logit_softcapping"), m_.logit_softcap);
+    return {};
+  }
+
+  Status write_scaling(const RopeFactors& factors) {
+    const std::span<const float> values = factors.values.as<float>();
+    const auto pairs = static_cast<size_t>(m_.R / 2);
+    if (a_.factors == Factors::kTwo) {
+      out_.u32(key("rope.scaling.original_context_length"), m_.rope_switch > 0 ? m_.rope_switch : m_.T);
+      out_.f32(key("rope.scaling.attn_factor"), m_.rope_magnitude);
+      if (m_.rope_switch > 0)
+        keys.notes.push_back(
+            "llama.cpp scales rotations by the length of its context, not of the text: below the switch "
+            "results differ");
+      add_factors("rope_factors_long.weight", values.last(pairs));
+      add_factors("rope_factors_short.weight", values.first(pairs));
+      return {};
+    }
+    if (m_.rope_rows == 1 && m_.rope_magnitude == 1 &&
+        std::ranges::count(values, values[0]) == std::ssize(values)) {
+      out_.text(key("rope.scaling.type"), "linear");
+      out_.f32(key("rope.scaling.factor"), values[0]);
+      return {};
+    }
+    if (write_yarn(factors)) return {};
+    if (a_.factors == Factors::kFreqs && m_.rope_rows == 1 && m_.rope_magnitude == 1) {
+      add_factors("rope_freqs.weight", values);
+      return {};
+    }
+    return no_word(m_.rope_rows > 1 ? "rotations that are scaled otherwise in long texts (rope_switch)"
+                   : m_.rope_magnitude != 1
+                       ? "rotations scaled by these factors and a magnitude (rope_magnitude)"
+                       : "rotations scaled by these factors");
+  }
+
+  // Whether the model's words are those of yarn, and give its factors there.
+  bool write_yarn(const RopeFactors& factors) {
+    const Result<Json> words = parse_json(factors.words.empty() ? "{}" : factors.words, "rope_scaling");
+    if (!words.ok()) return false;
+    JsonFields fields(*words, "rope_scaling");
+    if (fields.text("rope_type", "") != "yarn" || !fields.flag("truncate", true)) return false;
+    YarnScaling yarn;
+    yarn.factor = fields.real("factor", 0);
+    yarn.original_context = fields.real("original_max_position_embeddings", 0);
+    yarn.beta_fast = fields.real("beta_fast", 32);
+    yarn.beta_slow = fields.real("beta_slow", 1);
+    if (!fields.status().ok() || !(yarn.factor > 0) || !(yarn.original_context >= 1)) return false;
+    const RopeScaling scaling = yarn_scaling({m_.rope_theta, m_.R}, yarn);
+    if (!std::ranges::equal(scaling.values().data, factors.values.data)) return false;
+    out_.text(key("rope.scaling.type"), "yarn");
+    out_.f32(key("rope.scaling.factor"), yarn.factor);
+    out_.u32(key("rope.scaling.original_context_length"), static_cast<int64_t>(yarn.original_context));
+    const double magnitude = m_.rope_magnitude / scaling.magnitude;  // of what the format has of its own
+    if (std::abs(magnitude - 1) > 1e-7) out_.f32(key("rope.scaling.attn_factor"), magnitude);
+    if (yarn.beta_fast != 32) out_.f32(key("rope.scaling.yarn_beta_fast"), yarn.beta_fast);
+    if (yarn.beta_slow != 1) out_.f32(key("rope.scaling.yarn_beta_slow"), yarn.beta_slow);
+    return true;
+  }
+
+  void add_factors(std::string name, std::span<const float> values) {
+    keys.factors.push_back(source_in_memory(
+        std::move(name), HostTensor::copy_of<float>({DType::kF32, {std::ssize(values)}}, values)));
+  }
+
+  const Architecture& a_;
+  const DecoderSizes& m_;
+  GgufWriter& out_;
+  const std::string prefix_;
+};
+
+Result<GgufKeys> write_gpt2(const ModelConfig& config, GgufWriter& out) {
+  const auto size = [&](const char* name, int64_t otherwise) {
+    const auto found = config.sizes.find(name);
+    return found == config.sizes.end() ? otherwise : found->second;
+  };
+  const auto eps = config.reals.find("norm_eps");
+  out.u32("gpt2.vocab_size", size("V", 0));
+  out.u32("gpt2.context_length", size("T", 0));
+  out.u32("gpt2.embedding_length", size("C", 0));
+  out.u32("gpt2.block_count", size("L", 0));
+  out.u32("gpt2.feed_forward_length", size("F", 4 * size("C", 0)));
+  out.u32("gpt2.attention.head_count", size("H", 0));
+  out.f32("gpt2.attention.layer_norm_epsilon", eps == config.reals.end() ? 1e-5 : eps->second);
+  GgufKeys keys;
+  keys.architecture = "gpt2";
+  return keys;
+}
+
+}  // namespace
+
+Result<GgufKeys> write_gguf_keys(const ExportedConfig& model, const std::optional<RopeFactors>& factors,
+                                 GgufWriter& out) {
+  const std::string& family = model.config.family;
+  if (family == "gpt2") return write_gpt2(model.config, out);
+  const auto found = std::ranges::find(kArchitectures, std::string_view(family), &Architecture::family);
+  if (found == std::end(kArchitectures) || !model.decoder) {
+    std::vector<std::string> known = {"gpt2"};
+    for (const Architecture& each : kArchitectures) known.emplace_back(each.family);
+    return unsupported(format("a model of family '{}' cannot be written as a GGUF file; known: {}", family,
+                              join(known, ", ")));
+  }
+  KeyWriter writer(*found, *model.decoder, out);
+  TSR_RETURN_IF_ERROR(writer.run(factors));
+  return std::move(writer.keys);
+}
+
+}  // namespace tessera

@@ -1,0 +1,101 @@
+#include "serialize/export/gguf_vocabulary.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "serialize/export/byte_characters.h"
+
+namespace tessera {
+namespace {
+
+constexpr int32_t kNone = -1;
+
+// Tokens without a text of their own are unused.
+void pad(TokenizerData& data, int64_t tokens) {
+  data.types.resize(data.tokens.size(), TokenType::kNormal);
+  while (std::ssize(data.tokens) < tokens) {
+    data.tokens.push_back(format("[PAD{}]", std::ssize(data.tokens)));
+    data.types.push_back(TokenType::kUnused);
+    if (!data.scores.empty()) data.scores.push_back(-10000);
+  }
+}
+
+// Types that a file without them has by its special tokens.
+void complete_types(TokenizerData& data) {
+  if (!data.types.empty()) return;
+  data.types.resize(data.tokens.size(), TokenType::kNormal);
+  for (size_t id = 0; id < data.tokens.size(); ++id) {
+    const std::string& token = data.tokens[id];
+    if (data.kind == TokenizerKind::kSentencePiece && token.size() == 6 && token.starts_with("<0x") &&
+        token.ends_with('>'))
+      data.types[id] = TokenType::kByte;
+  }
+  for (const int32_t id : {data.bos, data.eos, data.pad})
+    if (id >= 0) data.types[static_cast<size_t>(id)] = TokenType::kControl;
+  if (data.unknown >= 0) data.types[static_cast<size_t>(data.unknown)] = TokenType::kUnknown;
+}
+
+// Bytes are tokens of byte-level BPE that nothing merges.
+void spell_bytes(TokenizerData& data) {
+  data.kind = TokenizerKind::kByteLevelBpe;
+  data.pre_tokenizer = "gpt-2";
+  const std::vector<std::string> characters = byte_level_characters();
+  data.tokens.resize(std::max(data.tokens.size(), characters.size()));
+  std::ranges::copy(characters, data.tokens.begin());
+  data.types.resize(data.tokens.size(), TokenType::kControl);
+  std::fill_n(data.types.begin(), characters.size(), TokenType::kNormal);
+}
+
+void write_ids(const TokenizerData& data, bool has_defaults, GgufWriter& out) {
+  const std::pair<const char*, int32_t> ids[] = {
+      {"bos", data.bos}, {"eos", data.eos}, {"unknown", data.unknown}};
+  for (const auto& [name, id] : ids)
+    if (id != kNone || has_defaults) out.u32(format("tokenizer.ggml.{}_token_id", name), id);
+  if (data.pad != kNone) out.u32("tokenizer.ggml.padding_token_id", data.pad);
+  // Others that end a text; readers know the rest by its text.
+  size_t named = 0;
+  constexpr const char* kNames[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+  for (const int32_t id : data.end_ids)
+    if (id != data.eos && named < std::size(kNames)) out.u32(kNames[named++], id);
+}
+
+}  // namespace
+
+Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int64_t tokens, GgufWriter& out) {
+  if (!tokenizer) {
+    out.text("tokenizer.ggml.model", "none");
+    return {};
+  }
+  TokenizerData data = *tokenizer;
+  if (data.kind == TokenizerKind::kBytes) spell_bytes(data);
+  const bool sentencepiece = data.kind == TokenizerKind::kSentencePiece;
+  if (!sentencepiece && data.kind != TokenizerKind::kByteLevelBpe)
+    return Status(
+        StatusCode::kUnsupported,
+        "the model's tokenizer is neither byte-level BPE nor SentencePiece BPE, which is what GGUF files of "
+        "such models have; leave it out (--no-tokenizer, option tokenizer = 0) to run it by token ids");
+  complete_types(data);
+  if (std::ssize(data.tokens) > tokens)
+    return Status(
+        StatusCode::kUnsupported,
+        format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
+  pad(data, tokens);
+  out.text("tokenizer.ggml.model", sentencepiece ? "llama" : "gpt2");
+  out.text("tokenizer.ggml.pre",
+           !data.pre_tokenizer.empty() ? std::string_view(data.pre_tokenizer) : std::string_view("default"));
+  out.texts("tokenizer.ggml.tokens", data.tokens);
+  if (sentencepiece) out.floats("tokenizer.ggml.scores", data.scores);
+  std::vector<int32_t> types;
+  for (const TokenType type : data.types) types.push_back(static_cast<int32_t>(type));
+  out.integers("tokenizer.ggml.token_type", types);
+  if (!sentencepiece) out.texts("tokenizer.ggml.merges", data.merges);
+  write_ids(data, sentencepiece, out);
+  out.flag("tokenizer.ggml.add_bos_token", data.add_bos);
+  out.flag("tokenizer.ggml.add_eos_token", data.add_eos);
+  out.flag("tokenizer.ggml.add_space_prefix", data.add_space_prefix);
+  return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,123 @@
+#include "serialize/export/huggingface_export.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "graph/base/text.h"
+#include "serialize/export/exported_config.h"
+#include "serialize/export/foreign_tensors.h"
+#include "serialize/export/huggingface_config_writer.h"
+#include "serialize/export/huggingface_tokenizer.h"
+#include "serialize/export/safetensors_writer.h"
+#include "serialize/json.h"
+#include "serialize/quantization.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kConfig = "config.json", kExportedBy = "exported_by", kUs = "tessera";
+
+// The type that matrices are written in, where they are not asked for in another.
+DType written_type(DType stored) { return is_block_type(stored) ? DType::kF16 : stored; }
+
+// Encodes matrices; returns the type of most of their bytes.
+DType encode_matrices(std::vector<TensorSource>& parameters, const HuggingfaceExportSettings& settings) {
+  std::map<DType, int64_t> elements;
+  for (TensorSource& parameter : parameters) {
+    if (parameter.type.shape.rank() < 2) continue;
+    const DType type = settings.type.value_or(written_type(parameter.type.dtype));
+    elements[type] += parameter.type.shape.elements();
+    if (type != parameter.type.dtype)
+      parameter = encode_source(std::move(parameter), type, {.threads = settings.threads});
+  }
+  const auto most = std::ranges::max_element(elements, {}, [](const auto& each) { return each.second; });
+  return most == elements.end() ? DType::kF32 : most->first;
+}
+
+// What transformers is to load all of them in: the type that holds each.
+std::string_view common_type(const std::vector<TensorSource>& tensors) {
+  const auto is = [&](DType type) {
+    return std::ranges::all_of(tensors, [&](const TensorSource& each) { return each.type.dtype == type; });
+  };
+  return is(DType::kBF16) ? "bfloat16" : is(DType::kF16) ? "float16" : "float32";
+}
+
+// GPT-2's class keeps its blocks under a name of their own.
+void rename_tensors(std::vector<TensorSource>& tensors, std::string_view family) {
+  if (family != "gpt2") return;
+  for (TensorSource& tensor : tensors)
+    if (tensor.name != "lm_head.weight") tensor.name = "transformer." + tensor.name;
+}
+
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+Result<ExportContents> huggingface_contents(OpenedModel& opened, const HuggingfaceExportSettings& settings) {
+  const Model& model = opened.model;
+  TSR_ASSIGN_OR_RETURN(const ExportedConfig exported, exported_config(model));
+  TSR_ASSIGN_OR_RETURN(const std::optional<RopeFactors> factors, exported_rope_factors(opened));
+  TSR_ASSIGN_OR_RETURN(Json config, write_huggingface_config(exported, factors));
+
+  ForeignLayout layout{
+      .names = exported.family->huggingface, .format = "Hugging Face", .left_out = {"rope_factors"}};
+  if (exported.decoder)
+    layout.heads = HeadRows{.D = exported.decoder->D,
+                            .R = exported.decoder->R,
+                            .half = exported.decoder->rope_half,
+                            .wanted_half = true};
+  layout.vector_type = encode_matrices(opened.parameters, settings);
+  layout.only_exact = !settings.type;
+  TSR_ASSIGN_OR_RETURN(std::vector<TensorSource> tensors,
+                       foreign_tensors(model.graph, std::move(opened.parameters), layout));
+  rename_tensors(tensors, exported.config.family);
+
+  ExportContents contents{.is_folder = true, .files = {}, .texts = {}, .notes = {}};
+  const TokenizerFiles tokenizer = huggingface_tokenizer(model, settings.tokenizer);
+  config.update(tokenizer.ids);
+  config["torch_dtype"] = common_type(tensors);
+  config[std::string(kExportedBy)] = kUs;
+  TSR_ASSIGN_OR_RETURN(SafetensorsFiles files, safetensors_files(std::move(tensors), settings.shard_bytes));
+  contents.files = std::move(files.files);
+  contents.texts.emplace_back(kConfig, text_of(config));
+  Json generation = {{"_from_model_config", true}};
+  generation.update(tokenizer.ids);
+  contents.texts.emplace_back("generation_config.json", text_of(generation));
+  if (!files.index.empty()) contents.texts.emplace_back("model.safetensors.index.json", files.index + "\n");
+  for (const auto& [name, text] : tokenizer.files) contents.texts.emplace_back(name, text);
+  contents.notes = tokenizer.notes;
+  return contents;
+}
+
+Status may_replace_huggingface(const std::string& folder) {
+  const auto refuse = [&](std::string_view why) {
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}: {}; wanted a new or empty folder, or an earlier export", folder, why));
+  };
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_ours = entry.is_regular_file(error) && !entry.is_symlink(error) &&
+                         (name.ends_with(".json") || name == "chat_template.jinja" ||
+                          (name.starts_with("model") && name.ends_with(".safetensors")));
+    if (!is_ours) return refuse(format("has '{}', which no export writes", name));
+  }
+  const std::string path = folder + "/" + std::string(kConfig);
+  if (!fs::exists(path, error)) return refuse("has files");
+  constexpr int64_t kMostConfigBytes = int64_t{16} << 20;
+  TSR_ASSIGN_OR_RETURN(const auto file, open_file(path));
+  if (file->size() > kMostConfigBytes) return refuse("has a config.json that no export wrote");
+  std::string text(static_cast<size_t>(file->size()), '\0');
+  TSR_RETURN_IF_ERROR(file->read_at(0, std::as_writable_bytes(std::span(text))));
+  const Result<Json> config = parse_json(text, kConfig);
+  const bool is_export =
+      config.ok() && config->is_object() && config->value(std::string(kExportedBy), Json()) == kUs;
+  return is_export ? Status() : refuse("is a model that no export wrote");
+}
+
+}  // namespace tessera

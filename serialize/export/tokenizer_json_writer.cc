@@ -1,0 +1,255 @@
+#include "serialize/export/tokenizer_json_writer.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "serialize/export/byte_characters.h"
+#include "serialize/json.h"
+#include "serialize/tokenizer/pre_tokenizer.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kSpace = "\xe2\x96\x81";  // ▁, U+2581
+
+Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
+
+TokenType type_of(const TokenizerData& data, size_t id) {
+  if (!data.types.empty()) return data.types[id];
+  constexpr size_t kBytes = 256;
+  return data.kind == TokenizerKind::kBytes && id >= kBytes ? TokenType::kControl : TokenType::kNormal;
+}
+
+Json added_tokens(const TokenizerData& data) {
+  Json added = Json::array();
+  for (size_t id = 0; id < data.tokens.size(); ++id) {
+    const auto number = static_cast<int32_t>(id);
+    const bool named =
+        number == data.bos || number == data.eos || number == data.pad || number == data.unknown;
+    const TokenType type = type_of(data, id);
+    const bool special = named || type == TokenType::kControl || type == TokenType::kUnknown;
+    if (!special && type != TokenType::kUserDefined) continue;
+    added.push_back({{"id", id},
+                     {"content", data.tokens[id]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", special}});
+  }
+  return added;
+}
+
+// BOS and EOS around a text; null for neither.
+Json post_processor(const TokenizerData& data) {
+  const bool bos = data.add_bos && data.bos >= 0, eos = data.add_eos && data.eos >= 0;
+  if (!bos && !eos) return {};
+  Json special = Json::object();
+  const auto around = [&](const char* sequence, int type) {
+    Json pieces = Json::array();
+    const auto put = [&](int32_t id) {
+      const std::string& text = data.tokens[static_cast<size_t>(id)];
+      pieces.push_back({{"SpecialToken", {{"id", text}, {"type_id", type}}}});
+      special[text] = {{"id", text}, {"ids", Json::array({id})}, {"tokens", Json::array({text})}};
+    };
+    if (bos) put(data.bos);
+    pieces.push_back({{"Sequence", {{"id", sequence}, {"type_id", type}}}});
+    if (eos) put(data.eos);
+    return pieces;
+  };
+  const Json single = around("A", 0);
+  Json pair = single;
+  for (const Json& piece : around("B", 1)) pair.push_back(piece);
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+}
+
+// A JSON object of all tokens. Built as text: a Json would look each up among all before it.
+Result<std::string> vocabulary_text(const std::vector<std::string>& tokens) {
+  std::unordered_map<std::string_view, size_t> ids;
+  std::string text = "{";
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    const auto [first, is_new] = ids.emplace(tokens[id], id);
+    if (!is_new) return unsupported(format("its tokens {} and {} have the same text", first->second, id));
+    const std::string quoted = dump(Json(tokens[id]));
+    if (!Json::accept(quoted) || Json::parse(quoted).get<std::string>() != tokens[id])
+      return unsupported(format("its token {} is not UTF-8", id));
+    text += (id == 0 ? "" : ",") + quoted + ":" + to_text(static_cast<int64_t>(id));
+  }
+  return text + "}";
+}
+
+Json byte_level() {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+}
+
+// ByteLevel after a split by each pattern in turn.
+Json word_splitter(const std::vector<std::string_view>& patterns) {
+  Json steps = Json::array();
+  for (const std::string_view pattern : patterns)
+    steps.push_back(
+        {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
+  steps.push_back(byte_level());
+  return {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
+}
+
+struct Parts {
+  Json normalizer, pre_tokenizer, decoder;
+  Json model = Json::object();  // without vocabulary and merges
+  std::vector<std::string> tokens, merges;
+};
+
+Result<Parts> byte_level_bpe(const TokenizerData& data) {
+  Parts parts;
+  const std::string_view name = data.pre_tokenizer.empty() ? "default" : std::string_view(data.pre_tokenizer);
+  const auto known = known_split_patterns();
+  const auto found = std::ranges::find_if(known, [&](const SplitPattern& each) {
+    return std::ranges::find(each.names, name) != each.names.end();
+  });
+  if (found == known.end()) return unsupported(format("its pre-tokenizer '{}' is not known", name));
+  parts.pre_tokenizer = word_splitter({found->patterns.begin(), found->patterns.end()});
+  parts.decoder = byte_level();
+  parts.model["ignore_merges"] = found->whole_words_first;
+  parts.tokens = data.tokens;
+  parts.merges = data.merges;
+  return parts;
+}
+
+// Bytes are BPE tokens that nothing merges, in the order of the bytes.
+Parts bytes_alone(const TokenizerData& data) {
+  Parts parts;
+  parts.pre_tokenizer = byte_level();
+  parts.decoder = byte_level();
+  parts.tokens = byte_level_characters();
+  for (size_t id = 256; id < data.tokens.size(); ++id) parts.tokens.push_back(data.tokens[id]);
+  return parts;
+}
+
+// Spaces in a token of nothing else; 0 for others.
+size_t spaces_of(std::string_view token) {
+  size_t count = 0;
+  for (; token.starts_with(kSpace); token.remove_prefix(kSpace.size())) ++count;
+  return token.empty() ? count : 0;
+}
+
+// Each way to join two tokens into a third, best score first: the merges of a SentencePiece vocabulary. Of equal scores
+// SentencePiece takes the leftmost pair, which no list of merges says; but runs of spaces may have one score, as Llama's
+// do: they grow from the left, and so do those of merges in which longer ones come first.
+Result<std::vector<std::string>> merges_of_scores(const TokenizerData& data) {
+  struct Merge {
+    float score;
+    size_t spaces, left, right;
+  };
+  const auto may_be_merged = [&](size_t id) {
+    const TokenType type = type_of(data, id);
+    return type == TokenType::kNormal || type == TokenType::kUserDefined || type == TokenType::kUnused;
+  };
+  std::unordered_map<std::string_view, size_t> ids;
+  for (size_t id = 0; id < data.tokens.size(); ++id)
+    if (may_be_merged(id)) ids.emplace(data.tokens[id], id);
+  std::vector<Merge> merges;
+  std::unordered_map<float, size_t> by_score;
+  size_t runs = 0, longest_run = 0;
+  bool has_equal_runs = false;
+  for (size_t id = 0; id < data.tokens.size(); ++id) {
+    const std::string_view token = data.tokens[id];
+    if (!may_be_merged(id)) continue;
+    const size_t before = merges.size();
+    for (size_t at = 1; at < token.size(); ++at) {
+      if ((static_cast<unsigned char>(token[at]) & 0xc0) == 0x80) continue;  // within a character
+      const auto left = ids.find(token.substr(0, at)), right = ids.find(token.substr(at));
+      if (left != ids.end() && right != ids.end())
+        merges.push_back({data.scores[id], spaces_of(token), left->second, right->second});
+    }
+    if (merges.size() == before) continue;
+    if (type_of(data, id) == TokenType::kUnused)
+      return unsupported(format("its unused token {} stands between merges, which BPE has no word for", id));
+    const auto [first, is_new] = by_score.emplace(data.scores[id], id);
+    const size_t spaces = spaces_of(token);
+    runs += spaces > 0 ? 1 : 0;
+    has_equal_runs = has_equal_runs || (!is_new && spaces > 0);
+    longest_run = std::max(longest_run, spaces);
+    if (!is_new && (spaces == 0 || spaces_of(data.tokens[first->second]) == 0))
+      return unsupported(
+          format("its tokens {} and {} have the same score, which BPE cannot rank alike", first->second, id));
+  }
+  if (has_equal_runs && longest_run != runs + 1)
+    return unsupported(
+        format("it has {} tokens of spaces, of up to {}: some between are missing", runs, longest_run));
+  std::ranges::sort(merges, [](const Merge& a, const Merge& b) {
+    if (a.score != b.score) return a.score > b.score;
+    if (a.spaces != b.spaces) return a.spaces > b.spaces;
+    return std::pair(a.left, a.right) < std::pair(b.left, b.right);
+  });
+  std::vector<std::string> texts;
+  texts.reserve(merges.size());
+  for (const Merge& merge : merges) texts.push_back(data.tokens[merge.left] + " " + data.tokens[merge.right]);
+  return texts;
+}
+
+Result<Parts> sentencepiece(const TokenizerData& data) {
+  Parts parts;
+  for (const std::string& token : data.tokens)
+    if (token.find(' ') != std::string::npos && token.size() > 1)
+      return unsupported(format("its token '{}' has a space within", token));
+  TSR_ASSIGN_OR_RETURN(parts.merges, merges_of_scores(data));
+  const Json to_space = {{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}};
+  const Json from_space = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
+  Json steps = Json::array();
+  if (data.add_space_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
+  steps.push_back(from_space);
+  parts.normalizer = {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
+  Json decoders = Json::array({to_space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
+  if (data.add_space_prefix)
+    decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  parts.decoder = {{"type", "Sequence"}, {"decoders", std::move(decoders)}};
+  if (data.unknown >= 0) parts.model["unk_token"] = data.tokens[static_cast<size_t>(data.unknown)];
+  parts.model["fuse_unk"] = true;
+  parts.model["byte_fallback"] =
+      std::ranges::find(data.tokens, std::string_view("<0x00>")) != data.tokens.end();
+  parts.tokens = data.tokens;
+  return parts;
+}
+
+Result<Parts> parts_of(const TokenizerData& data) {
+  switch (data.kind) {
+    case TokenizerKind::kBytes: return bytes_alone(data);
+    case TokenizerKind::kByteLevelBpe: return byte_level_bpe(data);
+    case TokenizerKind::kSentencePiece: return sentencepiece(data);
+    default: return unsupported("its kind has no form in a tokenizer.json that this version writes");
+  }
+}
+
+}  // namespace
+
+Result<std::string> write_tokenizer_json(const TokenizerData& data) {
+  TSR_ASSIGN_OR_RETURN(Parts parts, parts_of(data));
+  TSR_ASSIGN_OR_RETURN(const std::string vocabulary, vocabulary_text(parts.tokens));
+  Json model = {{"type", "BPE"},
+                {"dropout", Json()},
+                {"unk_token", Json()},
+                {"continuing_subword_prefix", Json()},
+                {"end_of_word_suffix", Json()},
+                {"fuse_unk", false},
+                {"byte_fallback", false},
+                {"ignore_merges", false}};
+  model.update(parts.model);
+  const Json head = {{"version", "1.0"},
+                     {"truncation", Json()},
+                     {"padding", Json()},
+                     {"added_tokens", added_tokens(data)},
+                     {"normalizer", std::move(parts.normalizer)},
+                     {"pre_tokenizer", std::move(parts.pre_tokenizer)},
+                     {"post_processor", post_processor(data)},
+                     {"decoder", std::move(parts.decoder)}};
+  // Vocabulary and merges are long: their text is put in, last within the model, which is last.
+  std::string text = dump(head), model_text = dump(model);
+  text.pop_back();
+  model_text.pop_back();
+  return text + ",\"model\":" + model_text + ",\"vocab\":" + vocabulary +
+         ",\"merges\":" + dump(Json(parts.merges)) + "}}\n";
+}
+
+}  // namespace tessera

@@ -1,0 +1,187 @@
+// Exports in steps: what they leave when they are given up or fail, and a trained model that others can open.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "c_api.h"
+#include "small_training.h"
+
+using namespace capi_test;
+
+namespace {
+
+using Export = Handle<tsr_export, tsr_export_free>;
+
+constexpr const char* kLlama = "llama:L=1,C=128,H=2,F=96,V=3100,T=16,tied";
+
+std::string saved(const Scratch& scratch) {
+  const std::string path = scratch / "in.tsr";
+  ok(tsr_model_save(described(kLlama).get(), path.c_str(), nullptr));
+  return path;
+}
+
+Export begun(const std::string& in, const std::string& out, const char* format) {
+  tsr_export* made = nullptr;
+  ok(tsr_export_new(nullptr, in.c_str(), out.c_str(), options({{"format", std::string(format)}}).get(),
+                    &made));
+  return Export(made);
+}
+
+int step_all(const Export& work) {
+  int steps = 0;
+  for (double done = 0, before = 0; done < 1; before = done, ++steps) {
+    ok(tsr_export_step(work.get(), &done));
+    CHECK(done >= before);
+    REQUIRE(steps < 10000);
+  }
+  return steps;
+}
+
+std::string finished(const Export& work) {
+  step_all(work);
+  return text([&](auto... out) { return tsr_export_finish(work.get(), out...); });
+}
+
+Error refused(const std::string& in, const std::string& out, const Options& chosen = nullptr) {
+  tsr_export* made = nullptr;
+  Error error = take(tsr_export_new(nullptr, in.c_str(), out.c_str(), chosen.get(), &made));
+  const Export work(made);
+  for (double done = 0; error.code == TSR_OK && done < 1;) error = take(tsr_export_step(made, &done));
+  return error;
+}
+
+size_t file_count(const Scratch& scratch) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(scratch.path), {}));
+}
+
+std::string first_bytes(const Model& model, const char* parameter) {
+  tsr_tensor* value = nullptr;
+  ok(tsr_model_read(model.get(), parameter, &value));
+  const Tensor owner(value);
+  return {static_cast<const char*>(tsr_tensor_data(value)), tsr_tensor_bytes(value)};
+}
+
+Model loaded(const std::string& path) {
+  tsr_model* made = nullptr;
+  ok(tsr_model_load(path.c_str(), &made));
+  return Model(made);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "an export given up anywhere leaves nothing, and an earlier one stays until the next takes its place") {
+  const Scratch scratch;
+  const std::string in = saved(scratch);
+  for (const char* format : {"hf", "gguf"}) {
+    CAPTURE(format);
+    const std::string out = scratch / format;
+    const size_t before = file_count(scratch);
+    const int all = step_all(begun(in, out, format));
+    CHECK(!std::filesystem::exists(out));
+    for (int steps = 0; steps < all; ++steps) {
+      const Export work = begun(in, out, format);
+      for (int i = 0; i < steps; ++i) ok(tsr_export_step(work.get(), nullptr));
+      CHECK(take(tsr_export_finish(work.get(), nullptr)).code == TSR_FAILED_PRECONDITION);
+    }
+    CHECK(file_count(scratch) == before);
+    const std::string report = finished(begun(in, out, format));
+    CHECK(report.find("\"architecture\":\"llama\"") != std::string::npos);
+    const Export again = begun(in, out, format);  // over what is there
+    step_all(again);
+    CHECK(std::filesystem::exists(out));
+    ok(tsr_export_finish(again.get(), nullptr));
+    CHECK(take(tsr_export_finish(again.get(), nullptr)).code == TSR_FAILED_PRECONDITION);
+    CHECK(file_count(scratch) == before + 1);
+    CHECK(first_bytes(loaded(out), "token_embedding") == first_bytes(loaded(in), "token_embedding"));
+  }
+}
+
+TEST_CASE("a disk that is full in the midst of an export leaves nothing") {
+  const Scratch scratch;
+  const std::string in = saved(scratch);
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit tight = before;
+  tight.rlim_cur = rlim_t{1} << 20;
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &tight) == 0);
+  const Error folder = refused(in, scratch / "hf"),
+              file = refused(in, scratch / "m.gguf", options({{"format", std::string("gguf")}}));
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, old_handler);
+  for (const Error& error : {folder, file}) {
+    CHECK(error.code == TSR_IO);
+    CHECK(error.message.find("cannot write: File too large") != std::string::npos);
+  }
+  CHECK(file_count(scratch) == 1);
+}
+
+TEST_CASE("exports refuse what is in their way") {
+  const Scratch scratch;
+  const std::string in = saved(scratch);
+  const std::string mine = scratch / "mine";
+  std::filesystem::create_directory(mine);
+  std::ofstream(mine + "/notes.txt") << "mine";
+  CHECK(refused(in, mine).message.find("has 'notes.txt', which no export writes") != std::string::npos);
+  CHECK(refused(in, in).message.find("is where the model is read from") != std::string::npos);
+  CHECK(refused(in, mine + "/notes.txt").message.find("is a file, wanted the name of a folder") !=
+        std::string::npos);
+  CHECK(refused(in, scratch / "none/out").code == TSR_NOT_FOUND);
+  CHECK(refused(in, scratch / "out", options({{"type", std::string("q8_0")}}))
+            .message.find("f32, bf16 or f16") != std::string::npos);
+  CHECK(refused(in, scratch / "out", options({{"format", std::string("onnx")}})).code ==
+        TSR_INVALID_ARGUMENT);
+  finished(begun(in, scratch / "out", "hf"));
+  CHECK(refused(scratch / "out", scratch / "out").message.find("is where the model is read from") !=
+        std::string::npos);
+  // Adapters have to be merged first.
+  tsr_model* adapted = nullptr;
+  ok(tsr_model_add_adapters(described(kLlama).get(), nullptr, &adapted));
+  const Model owner(adapted);
+  tsr_export* made = nullptr;
+  ok(tsr_export_new_for_model(nullptr, adapted, (scratch / "lora").c_str(), nullptr, &made));
+  const Export work(made);
+  const Error error = take(tsr_export_step(made, nullptr));
+  CHECK(error.code == TSR_FAILED_PRECONDITION);
+  CHECK(error.message.find("tessera merge") != std::string::npos);
+  CHECK(!std::filesystem::exists(scratch / "lora"));
+}
+
+TEST_CASE("a model in memory is exported as it is now") {
+  const Scratch scratch;
+  const Model model = described(kLlama);
+  const std::string drawn = first_bytes(model, "block.0.down");
+  std::string changed = drawn;
+  changed[1] = static_cast<char>(changed[1] ^ 1);
+  const int64_t dims[] = {128, 96};
+  tsr_tensor* value = nullptr;
+  ok(tsr_tensor_new(TSR_F32, 2, dims, &value));
+  const Tensor owner(value);
+  std::copy(changed.begin(), changed.end(), static_cast<char*>(tsr_tensor_writable(value)));
+  ok(tsr_model_write(model.get(), "block.0.down", value));
+  tsr_export* made = nullptr;
+  ok(tsr_export_new_for_model(nullptr, model.get(), (scratch / "out").c_str(), nullptr, &made));
+  finished(Export(made));
+  CHECK(first_bytes(loaded(scratch / "out"), "block.0.down") == changed);
+}
+
+TEST_CASE("a gguf file is quantised as it is written") {
+  const Scratch scratch;
+  const std::string in = saved(scratch), out = scratch / "q8.gguf";
+  tsr_export* made = nullptr;
+  ok(tsr_export_new(nullptr, in.c_str(), out.c_str(),
+                    options({{"format", std::string("gguf")}, {"type", std::string("q8_0")}}).get(), &made));
+  const std::string report = finished(Export(made));
+  CHECK(report.find("\"quantization\":{\"type\":\"q8_0\"") != std::string::npos);
+  // As the file that `quantize` makes.
+  const std::string wanted = scratch / "q8.tsr";
+  ok(tsr_model_quantize(nullptr, loaded(in).get(), wanted.c_str(),
+                        options({{"type", std::string("q8_0")}}).get(), nullptr));
+  for (const char* parameter : {"token_embedding", "block.0.v", "block.0.down", "final_norm"})
+    CHECK(first_bytes(loaded(out), parameter) == first_bytes(loaded(wanted), parameter));
+}
