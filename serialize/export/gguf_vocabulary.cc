@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "serialize/export/byte_characters.h"
+#include "serialize/export/byte_level_vocabulary.h"
+#include "serialize/tokenizer/byte_characters.h"
 
 namespace tessera {
 namespace {
@@ -41,11 +42,11 @@ void complete_types(TokenizerData& data) {
 void spell_bytes(TokenizerData& data) {
   data.kind = TokenizerKind::kByteLevelBpe;
   data.pre_tokenizer = "gpt-2";
-  const std::vector<std::string> characters = byte_level_characters();
-  data.tokens.resize(std::max(data.tokens.size(), characters.size()));
-  std::ranges::copy(characters, data.tokens.begin());
+  constexpr size_t kBytes = 256;
+  data.tokens.resize(std::max(data.tokens.size(), kBytes));
+  for (size_t byte = 0; byte < kBytes; ++byte) data.tokens[byte] = byte_character(static_cast<uint8_t>(byte));
   data.types.resize(data.tokens.size(), TokenType::kControl);
-  std::fill_n(data.types.begin(), characters.size(), TokenType::kNormal);
+  std::fill_n(data.types.begin(), kBytes, TokenType::kNormal);
 }
 
 void write_ids(const TokenizerData& data, bool has_defaults, GgufWriter& out) {
@@ -70,6 +71,9 @@ Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int6
   }
   TokenizerData data = *tokenizer;
   if (data.kind == TokenizerKind::kBytes) spell_bytes(data);
+  if (data.kind == TokenizerKind::kPipeline) {
+    TSR_ASSIGN_OR_RETURN(data, byte_level_vocabulary(data));
+  }
   const bool sentencepiece = data.kind == TokenizerKind::kSentencePiece;
   if (!sentencepiece && data.kind != TokenizerKind::kByteLevelBpe)
     return Status(

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "serialize/export/byte_characters.h"
 #include "serialize/json.h"
-#include "serialize/tokenizer/pre_tokenizer.h"
+#include "serialize/tokenizer/byte_characters.h"
+#include "serialize/tokenizer/word_splitter.h"
 
 namespace tessera {
 namespace {
@@ -35,35 +35,52 @@ Json added_tokens(const TokenizerData& data) {
     added.push_back({{"id", id},
                      {"content", data.tokens[id]},
                      {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
+                     {"lstrip", std::ranges::find(data.lstrip_ids, number) != data.lstrip_ids.end()},
+                     {"rstrip", std::ranges::find(data.rstrip_ids, number) != data.rstrip_ids.end()},
                      {"normalized", false},
                      {"special", special}});
   }
   return added;
 }
 
-// BOS and EOS around a text; null for neither.
-Json post_processor(const TokenizerData& data) {
-  const bool bos = data.add_bos && data.bos >= 0, eos = data.add_eos && data.eos >= 0;
-  if (!bos && !eos) return {};
+// Tokens before and after a text; null for none.
+Json post_processor(const std::vector<std::string>& tokens, const std::vector<int32_t>& before,
+                    const std::vector<int32_t>& after) {
+  if (before.empty() && after.empty()) return {};
   Json special = Json::object();
   const auto around = [&](const char* sequence, int type) {
     Json pieces = Json::array();
-    const auto put = [&](int32_t id) {
-      const std::string& text = data.tokens[static_cast<size_t>(id)];
-      pieces.push_back({{"SpecialToken", {{"id", text}, {"type_id", type}}}});
-      special[text] = {{"id", text}, {"ids", Json::array({id})}, {"tokens", Json::array({text})}};
+    const auto put = [&](const std::vector<int32_t>& ids) {
+      for (const int32_t id : ids) {
+        const std::string& text = tokens[static_cast<size_t>(id)];
+        pieces.push_back({{"SpecialToken", {{"id", text}, {"type_id", type}}}});
+        special[text] = {{"id", text}, {"ids", Json::array({id})}, {"tokens", Json::array({text})}};
+      }
     };
-    if (bos) put(data.bos);
+    put(before);
     pieces.push_back({{"Sequence", {{"id", sequence}, {"type_id", type}}}});
-    if (eos) put(data.eos);
+    put(after);
     return pieces;
   };
   const Json single = around("A", 0);
   Json pair = single;
   for (const Json& piece : around("B", 1)) pair.push_back(piece);
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+}
+
+Json post_processor(const TokenizerData& data) {
+  std::vector<int32_t> before, after;
+  if (data.add_bos && data.bos >= 0) before.push_back(data.bos);
+  if (data.add_eos && data.eos >= 0) after.push_back(data.eos);
+  return post_processor(data.tokens, before, after);
+}
+
+// The text of a token in JSON.
+Result<std::string> quoted_token(const std::vector<std::string>& tokens, size_t id) {
+  std::string quoted = dump(Json(tokens[id]));
+  if (!Json::accept(quoted) || Json::parse(quoted).get<std::string>() != tokens[id])
+    return unsupported(format("its token {} is not UTF-8", id));
+  return quoted;
 }
 
 // A JSON object of all tokens. Built as text: a Json would look each up among all before it.
@@ -73,9 +90,7 @@ Result<std::string> vocabulary_text(const std::vector<std::string>& tokens) {
   for (size_t id = 0; id < tokens.size(); ++id) {
     const auto [first, is_new] = ids.emplace(tokens[id], id);
     if (!is_new) return unsupported(format("its tokens {} and {} have the same text", first->second, id));
-    const std::string quoted = dump(Json(tokens[id]));
-    if (!Json::accept(quoted) || Json::parse(quoted).get<std::string>() != tokens[id])
-      return unsupported(format("its token {} is not UTF-8", id));
+    TSR_ASSIGN_OR_RETURN(const std::string quoted, quoted_token(tokens, id));
     text += (id == 0 ? "" : ",") + quoted + ":" + to_text(static_cast<int64_t>(id));
   }
   return text + "}";
@@ -93,6 +108,27 @@ Json word_splitter(const std::vector<std::string_view>& patterns) {
         {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
   steps.push_back(byte_level());
   return {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
+}
+
+// Vocabulary and merges are long: their texts are put in, last within the model, which is last.
+std::string whole_text(const Json& head, const Json& model, const std::string& vocabulary,
+                       const std::string& merges) {
+  std::string text = dump(head), model_text = dump(model);
+  text.pop_back();
+  model_text.pop_back();
+  return text + ",\"model\":" + model_text + ",\"vocab\":" + vocabulary +
+         (merges.empty() ? "" : ",\"merges\":" + merges) + "}}\n";
+}
+
+Json head_of(Json added, Json normalizer, Json pre_tokenizer, Json post_processor, Json decoder) {
+  return {{"version", "1.0"},
+          {"truncation", Json()},
+          {"padding", Json()},
+          {"added_tokens", std::move(added)},
+          {"normalizer", std::move(normalizer)},
+          {"pre_tokenizer", std::move(pre_tokenizer)},
+          {"post_processor", std::move(post_processor)},
+          {"decoder", std::move(decoder)}};
 }
 
 struct Parts {
@@ -122,7 +158,8 @@ Parts bytes_alone(const TokenizerData& data) {
   Parts parts;
   parts.pre_tokenizer = byte_level();
   parts.decoder = byte_level();
-  parts.tokens = byte_level_characters();
+  for (int byte = 0; byte < 256; ++byte)
+    parts.tokens.emplace_back(byte_character(static_cast<uint8_t>(byte)));
   for (size_t id = 256; id < data.tokens.size(); ++id) parts.tokens.push_back(data.tokens[id]);
   return parts;
 }
@@ -222,9 +259,49 @@ Result<Parts> parts_of(const TokenizerData& data) {
   }
 }
 
+// A pipeline: the description that it was made from, with its vocabulary put back.
+Result<std::string> pipeline_text(const TokenizerData& data) {
+  TSR_ASSIGN_OR_RETURN(Json pipeline, parse_json(data.pipeline, "the tokenizer's pipeline"));
+  std::vector<bool> is_models(data.tokens.size());  // not an added token, and no hole between ids
+  for (size_t id = 0; id < data.tokens.size(); ++id)
+    is_models[id] = type_of(data, id) != TokenType::kUnused || !data.tokens[id].empty();
+  Json added = Json::array();
+  for (Json token : pipeline["added_tokens"]) {
+    if (!token.value("in_model", false)) is_models[token["id"].get<size_t>()] = false;
+    token.erase("in_model");
+    added.push_back(std::move(token));
+  }
+  const bool is_scored = !data.log_probabilities.empty();
+  std::string vocabulary;
+  for (size_t id = 0; id < data.tokens.size(); ++id) {
+    if (!is_models[id]) continue;
+    TSR_ASSIGN_OR_RETURN(const std::string quoted, quoted_token(data.tokens, id));
+    vocabulary += vocabulary.empty() ? "" : ",";
+    vocabulary += is_scored ? "[" + quoted + "," + dump(Json(data.log_probabilities[id])) + "]"
+                            : quoted + ":" + to_text(static_cast<int64_t>(id));
+  }
+  // As texts, which every version reads, unless a token has a space.
+  const auto has_space = [](const std::string& token) { return token.find(' ') != std::string::npos; };
+  const bool as_pairs = std::ranges::any_of(data.tokens, has_space);
+  Json merges = Json::array();
+  for (size_t i = 0; i + 1 < data.merge_ids.size(); i += 2) {
+    const std::string &left = data.tokens[static_cast<size_t>(data.merge_ids[i])],
+                      &right = data.tokens[static_cast<size_t>(data.merge_ids[i + 1])];
+    merges.push_back(as_pairs ? Json::array({left, right}) : Json(left + " " + right));
+  }
+  const auto ids = [&](const char* key) { return pipeline.value(key, std::vector<int32_t>()); };
+  const Json& model = pipeline["model"];
+  const bool is_bpe = model.is_object() && model.value("type", "") == "BPE";
+  return whole_text(head_of(std::move(added), pipeline["normalizer"], pipeline["pre_tokenizer"],
+                            post_processor(data.tokens, ids("before"), ids("after")), pipeline["decoder"]),
+                    model, is_scored ? "[" + vocabulary + "]" : "{" + vocabulary + "}",
+                    is_bpe ? dump(merges) : std::string());
+}
+
 }  // namespace
 
 Result<std::string> write_tokenizer_json(const TokenizerData& data) {
+  if (data.kind == TokenizerKind::kPipeline) return pipeline_text(data);
   TSR_ASSIGN_OR_RETURN(Parts parts, parts_of(data));
   TSR_ASSIGN_OR_RETURN(const std::string vocabulary, vocabulary_text(parts.tokens));
   Json model = {{"type", "BPE"},
@@ -236,20 +313,9 @@ Result<std::string> write_tokenizer_json(const TokenizerData& data) {
                 {"byte_fallback", false},
                 {"ignore_merges", false}};
   model.update(parts.model);
-  const Json head = {{"version", "1.0"},
-                     {"truncation", Json()},
-                     {"padding", Json()},
-                     {"added_tokens", added_tokens(data)},
-                     {"normalizer", std::move(parts.normalizer)},
-                     {"pre_tokenizer", std::move(parts.pre_tokenizer)},
-                     {"post_processor", post_processor(data)},
-                     {"decoder", std::move(parts.decoder)}};
-  // Vocabulary and merges are long: their text is put in, last within the model, which is last.
-  std::string text = dump(head), model_text = dump(model);
-  text.pop_back();
-  model_text.pop_back();
-  return text + ",\"model\":" + model_text + ",\"vocab\":" + vocabulary +
-         ",\"merges\":" + dump(Json(parts.merges)) + "}}\n";
+  return whole_text(head_of(added_tokens(data), std::move(parts.normalizer), std::move(parts.pre_tokenizer),
+                            post_processor(data), std::move(parts.decoder)),
+                    model, vocabulary, dump(Json(parts.merges)));
 }
 
 }  // namespace tessera

@@ -424,6 +424,32 @@ TEST_CASE("tokenizers become tokenizer.json, or a note says why not") {
   CHECK(json["post_processor"].is_null());
 }
 
+TEST_CASE("a folder's tokenizer is written as it was read, and as the gguf vocabulary that it is") {
+  const ScratchFolder scratch;
+  OpenedModel model = model_of(kModels[0]);
+  model.model.tokenizer = byte_level();
+  write_folder(model, scratch / "first");
+  const OpenedModel again = opened(scratch / "first");
+  REQUIRE(again.model.tokenizer.has_value());
+  CHECK(again.model.tokenizer->kind == TokenizerKind::kPipeline);
+  write_folder(again, scratch / "second");
+  const auto json_of = [&](const char* path) {
+    return nlohmann::json::parse(read_text_file(scratch / path));
+  };
+  CHECK(json_of("first/tokenizer.json") == json_of("second/tokenizer.json"));
+  CHECK(json_of("first/config.json")["eos_token_id"] == json_of("second/config.json")["eos_token_id"]);
+  write_gguf(again, scratch / "m.gguf");
+  const auto from_gguf = opened(scratch / "m.gguf").model.tokenizer;
+  REQUIRE(from_gguf.has_value());
+  CHECK(from_gguf->kind == TokenizerKind::kByteLevelBpe);
+  CHECK(from_gguf->pre_tokenizer == "llama-bpe");
+  CHECK(from_gguf->merges == byte_level().merges);
+  OpenedModel unlike = again;
+  std::string& pipeline = unlike.model.tokenizer->pipeline;
+  pipeline.replace(pipeline.find("Isolated"), 8, "Removed");
+  check_says(gguf_status(unlike), StatusCode::kUnsupported, "the tokenizer's pre_tokenizer is");
+}
+
 TEST_CASE("tokenizers and chat templates come back from gguf files") {
   const ScratchFolder scratch;
   for (const TokenizerData& data : {sentencepiece(), byte_level()}) {
