@@ -189,6 +189,28 @@ TEST_CASE("any parameter can be read and written by name; the nearest names are 
   CHECK(w1(mlp_model(2)) != w1(model));
 }
 
+TEST_CASE("texts encoded together have the ids that each has alone") {
+  tsr_tokenizer* made = nullptr;
+  ok(tsr_tokenizer_new_bytes(&made));
+  const Tokenizer tokenizer(made);
+  const char* const text = "abcde";
+  const size_t lengths[] = {2, 0, 3};
+  for (const int32_t threads : {0, 1, 3}) {
+    int32_t ids[5] = {};
+    size_t counts[3] = {}, count = 0;
+    ok(tsr_tokenizer_encode_batch(made, text, lengths, 3, TSR_ENCODE_AROUND, threads, ids, 5, counts,
+                                  &count));
+    CHECK(count == 5);
+    CHECK(counts[0] == 2);
+    CHECK(counts[1] == 0);
+    CHECK(counts[2] == 3);
+    for (int32_t i = 0; i < 5; ++i) CHECK(ids[i] == 'a' + i);
+  }
+  size_t count = 0;
+  CHECK(take(tsr_tokenizer_encode_batch(made, text, lengths, 3, 0, -1, nullptr, 0, nullptr, &count)).code ==
+        TSR_INVALID_ARGUMENT);
+}
+
 TEST_CASE("the byte tokenizer goes both ways, and counts are had before the ids") {
   tsr_tokenizer* made = nullptr;
   ok(tsr_tokenizer_new_bytes(&made));
