@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tokenizers.py LIBTESSERA.so VOCABULARIES [llama] [json] [parts] [speed] [--strings N]: tokens and text against others.
+"""tokenizers_check.py LIBTESSERA.so VOCABULARIES [llama] [json] [parts] [speed] [--strings N]: tokens and text against others.
 
 llama   each ggml-vocab-*.gguf of the folder VOCABULARIES (vendor/llama.cpp/models in llama-cpp-python's sdist) against
         llama.cpp, control tokens recognised and not
