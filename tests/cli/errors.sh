@@ -39,7 +39,7 @@ expect 'zip archive, as PyTorch' "$tessera" inspect "$work/model.pt"
 printf '\100\000\000\000\000\000\000\000{"a":{}}' >"$work/model.safetensors"
 expect 'config.json is missing: safetensors hold weights alone' "$tessera" generate "$work/model.safetensors"
 expect 'given in the wrong order' "$tessera" train "$model" --data "$model"
-expect "tokenizer 'byte': there is no such file; wanted .bytes., or" "$tessera" tokenize byte x
+expect "tokenizer 'byte': there is no such file; wanted .bytes., a .tsr or GGUF file" "$tessera" tokenize byte x
 expect "no backend '2'.*as in 'cpu:2'" "$tessera" generate "$model" --devices 2
 expect 'has no tokenizer; make the model with' "$tessera" generate llama:L=1,C=32,H=2,F=64,V=256,T=64 --prompt x
 mkdir "$work/empty"
