@@ -1,4 +1,4 @@
-// What a model would take on some devices: to generate, to train adapters, to train whole.
+// The memory that a model needs on given devices: to generate text, to train adapters, to train all parameters.
 #pragma once
 
 #include "command.h"

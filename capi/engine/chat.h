@@ -21,8 +21,8 @@ struct ChatTokens {
 
 class Chat {
  public:
-  // Of a model's metadata: "chat_template", or with the option `name` "chat_template.NAME"; or the option `template`.
-  // kNotFound where the model has none.
+  // The template is the option `template` where it is given, else the model's metadata "chat_template", or with the option
+  // `name` "chat_template.NAME". kNotFound where the model has none.
   static Result<std::shared_ptr<const Chat>> create(const SharedModel& model, const Options& options);
   // `tokenizer` may be null: then nothing is encoded, and the template has no special tokens.
   static Result<std::shared_ptr<const Chat>> create(std::string_view text,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "capi/engine/quantize.h"
+#include "capi/engine/written_state.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "serialize/json.h"
@@ -184,15 +185,8 @@ Status Conversion::verify_slice() {
 }
 
 Result<std::string> Conversion::finish() {
-  if (phase_ == Phase::kFinished)
-    return Status(StatusCode::kFailedPrecondition,
-                  format("{}: is written already, by an earlier finish", out_));
-  if (phase_ != Phase::kReady || is_broken_)
-    return Status(StatusCode::kFailedPrecondition,
-                  format("{}: {}", out_,
-                         is_broken_ ? std::string("the conversion failed before; begin another")
-                                    : format("{} % are written: step until 1 is done",
-                                             static_cast<int64_t>(100 * done()))));
+  TSR_RETURN_IF_ERROR(check_can_finish(
+      out_, "conversion", {phase_ == Phase::kFinished, phase_ == Phase::kReady, is_broken_, done()}));
   const Model& model = opened_->model;
   const auto architecture = model.metadata.find("architecture");
   int64_t elements = 0;

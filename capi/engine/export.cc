@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "capi/engine/quantize.h"
+#include "capi/engine/written_state.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "serialize/export/gguf_export.h"
@@ -240,15 +241,8 @@ Status Export::write_texts() {
 }
 
 Result<std::string> Export::finish() {
-  if (phase_ == Phase::kFinished)
-    return Status(StatusCode::kFailedPrecondition,
-                  format("{}: is written already, by an earlier finish", out_));
-  if (phase_ != Phase::kReady || is_broken_)
-    return Status(StatusCode::kFailedPrecondition,
-                  format("{}: {}", out_,
-                         is_broken_ ? std::string("the export failed before; begin another")
-                                    : format("{} % are written: step until 1 is done",
-                                             static_cast<int64_t>(100 * done()))));
+  TSR_RETURN_IF_ERROR(check_can_finish(
+      out_, "export", {phase_ == Phase::kFinished, phase_ == Phase::kReady, is_broken_, done()}));
   const Model& model = opened_->model;
   const auto architecture = model.metadata.find("architecture");
   int64_t elements = 0, out_bytes = 0;

@@ -29,6 +29,11 @@ DecoderSizes read_decoder_sizes(ConfigReader& config) {
   return m;
 }
 
+void read_biases(ConfigReader& config, DecoderSizes& m) {
+  m.qkv_bias = config.flag("qkv_bias", false);
+  m.o_bias = config.flag("o_bias", false);
+}
+
 void read_windows(ConfigReader& config, DecoderSizes& m, size_t every) {
   const int64_t window = config.size("window", 0);
   m.windows = config.list("windows", m.L, 0);

@@ -42,6 +42,8 @@ struct DecoderSizes {
 
 // Sizes, norm_eps, rope_theta, tied, rope_half: what all of them have.
 DecoderSizes read_decoder_sizes(ConfigReader& config);
+// Flags "qkv_bias" and "o_bias".
+void read_biases(ConfigReader& config, DecoderSizes& m);
 // Size "window", of all layers but each `every`th (0: of all), or list "windows".
 void read_windows(ConfigReader& config, DecoderSizes& m, size_t every = 0);
 // Sizes "R", "rope_rows", "rope_switch" and real "rope_magnitude".

@@ -28,7 +28,7 @@ class AuxiliaryLoss {
   TensorId sum_ = kNoTensor;
 };
 
-// What the experts of every token make of it, weighted.
+// The sum of the results of each token's experts, each multiplied by its weight.
 //   x [B, T, C] -> [B, T, C]
 // A sequence is a group: it has slots of its own at every expert, `capacity` times the even share. A token
 // without a slot gets 0. capacity = 0: nothing is dropped.

@@ -23,6 +23,8 @@ Result<Graph> build_qwen3(const ModelConfig& config);
 Result<Graph> build_qwen3moe(const ModelConfig& config);
 Result<Graph> build_smollm3(const ModelConfig& config);
 
+// What both Gemmas have; every `full_every`th layer has no window.
+DecoderSizes gemma_sizes(ConfigReader& reader, size_t full_every);
 DecoderSizes gemma2_sizes(ConfigReader& reader);
 DecoderSizes gemma3_sizes(ConfigReader& reader);
 DecoderSizes llama_sizes(ConfigReader& reader);

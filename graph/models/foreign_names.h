@@ -1,5 +1,5 @@
 // ForeignNames: what the tensors of a model family are called in other projects' files, and how their values differ
-// from ours. Plain data beside the family; read by importers and exporters.
+// from ours. Tables of plain data in the family's file; importers and exporters read them.
 #pragma once
 
 #include <array>

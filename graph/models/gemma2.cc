@@ -6,18 +6,19 @@
 
 namespace tessera {
 
-DecoderSizes gemma2_sizes(ConfigReader& reader) {
+DecoderSizes gemma_sizes(ConfigReader& reader, size_t full_every) {
   DecoderSizes m = read_decoder_sizes(reader);
-  read_windows(reader, m, 2);
+  read_windows(reader, m, full_every);
   read_rope_scaling(reader, m);
-  m.qkv_bias = reader.flag("qkv_bias", false);
-  m.o_bias = reader.flag("o_bias", false);
+  read_biases(reader, m);
   m.attention_scale = reader.real("attention_scale", 0);
   m.softcap = reader.real("softcap", 0);
   m.logit_softcap = reader.real("logit_softcap", 0);
   m.branch_norm = m.gelu_gate = m.scaled_embedding = true;
   return m;
 }
+
+DecoderSizes gemma2_sizes(ConfigReader& reader) { return gemma_sizes(reader, 2); }
 
 Result<Graph> build_gemma2(const ModelConfig& config) { return build_decoder(config, gemma2_sizes); }
 

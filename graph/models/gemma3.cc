@@ -7,16 +7,9 @@
 namespace tessera {
 
 DecoderSizes gemma3_sizes(ConfigReader& reader) {
-  DecoderSizes m = read_decoder_sizes(reader);
-  read_windows(reader, m, 6);
-  read_rope_scaling(reader, m);
-  m.qkv_bias = reader.flag("qkv_bias", false);
-  m.o_bias = reader.flag("o_bias", false);
+  DecoderSizes m = gemma_sizes(reader, 6);
   m.window_theta = reader.real("window_theta", 10000);
-  m.attention_scale = reader.real("attention_scale", 0);
-  m.softcap = reader.real("softcap", 0);
-  m.logit_softcap = reader.real("logit_softcap", 0);
-  m.head_norm = m.branch_norm = m.gelu_gate = m.scaled_embedding = true;
+  m.head_norm = true;
   return m;
 }
 

@@ -10,8 +10,7 @@ DecoderSizes llama_sizes(ConfigReader& reader) {
   DecoderSizes m = read_decoder_sizes(reader);
   read_windows(reader, m);
   read_rope_scaling(reader, m);
-  m.qkv_bias = reader.flag("qkv_bias", false);
-  m.o_bias = reader.flag("o_bias", false);
+  read_biases(reader, m);
   m.mlp_bias = reader.flag("mlp_bias", false);
   return m;
 }

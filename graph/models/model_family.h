@@ -39,14 +39,14 @@ struct ModelFamily {
   Result<Graph> (*build)(const ModelConfig& config);
   // Its tensors in others' files; empty where there are none. Earlier tables count before later ones.
   ForeignNames huggingface = {}, gguf = {};
-  // Of a decoder as decoder.h builds them: what a configuration says, defaults included.
+  // The sizes that decoder.h builds a model of this family from, defaults included; null for other families.
   DecoderSizes (*decoder)(ConfigReader& config) = nullptr;
 };
 
 const ModelFamily* find_model_family(std::string_view name);
 std::span<const ModelFamily> all_model_families();
-// What a parameter of the family is called in GGUF files, and in files about them (importance matrices). nullopt for
-// what such files do not have: another family, or a parameter that only ours has.
+// The name of a family's parameter in GGUF files, and in files about them (importance matrices). nullopt where such
+// files have no name for it: another family, or a parameter that only our format has.
 std::optional<ForeignName> gguf_name(std::string_view family, std::string_view parameter);
 
 Result<ModelConfig> parse_shorthand(std::string_view text);  // "gpt2:L=12,C=768,H=12,V=50257,T=1024"

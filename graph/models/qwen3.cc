@@ -9,8 +9,7 @@ DecoderSizes qwen3_sizes(ConfigReader& reader) {
   DecoderSizes m = read_decoder_sizes(reader);
   read_windows(reader, m);
   read_rope_scaling(reader, m);
-  m.qkv_bias = reader.flag("qkv_bias", false);
-  m.o_bias = reader.flag("o_bias", false);
+  read_biases(reader, m);
   m.head_norm = true;
   return m;
 }
@@ -18,13 +17,8 @@ DecoderSizes qwen3_sizes(ConfigReader& reader) {
 Result<Graph> build_qwen3(const ModelConfig& config) { return build_decoder(config, qwen3_sizes); }
 
 DecoderSizes qwen3moe_sizes(ConfigReader& reader) {
-  DecoderSizes m = read_decoder_sizes(reader);
-  read_windows(reader, m);
-  read_rope_scaling(reader, m);
+  DecoderSizes m = qwen3_sizes(reader);
   read_experts(reader, m, true, 0, 0.001);
-  m.qkv_bias = reader.flag("qkv_bias", false);
-  m.o_bias = reader.flag("o_bias", false);
-  m.head_norm = true;
   return m;
 }
 

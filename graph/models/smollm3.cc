@@ -10,8 +10,7 @@ DecoderSizes smollm3_sizes(ConfigReader& reader) {
   read_windows(reader, m);
   read_rope_scaling(reader, m);
   m.rope_layers = reader.list("rope_layers", m.L, 0);
-  m.qkv_bias = reader.flag("qkv_bias", false);
-  m.o_bias = reader.flag("o_bias", false);
+  read_biases(reader, m);
   m.mlp_bias = reader.flag("mlp_bias", false);
   return m;
 }

@@ -4,13 +4,13 @@
 #include <cmath>
 
 #include "graph/base/text.h"
+#include "serialize/import/huggingface_scaling.h"
 #include "serialize/import/json_fields.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kMostLayers = 1024;
-constexpr size_t kMostPairs = size_t{1} << 16;
 
 // What a class of transformers has where config.json says nothing.
 struct Defaults {
@@ -97,81 +97,18 @@ class ConfigReaderOfHuggingface {
     if (rope.status().ok() && fields_.status().ok() && is_global) {
       real("rope_theta") = rotation.theta;
       if (rotation.rotated != size("D")) size("R") = rotation.rotated;
-      read_scaling(rope, type, rotation);
+      const auto T = static_cast<double>(size("T"));
+      const double inner = rope.real("original_max_position_embeddings", original_context_.value_or(T));
+      const double original =
+          fields_.real("original_max_position_embeddings", original_context_.value_or(inner));
+      out_.scaling = read_huggingface_scaling(rope, type, rotation, {size("T"), original});
+      if (out_.scaling) out_.scaling->describe(out_.config);
     } else if (rope.status().ok() && type != "default") {
       rope.fail(StatusCode::kUnsupported,
                 format("rope_type is '{}'; layers with a window want 'default'", type));
     }
     if (!rope.status().ok()) fields_.fail(rope.status().code(), std::string(rope.status().message()));
     return rotation.theta;
-  }
-
-  void read_scaling(JsonFields& rope, const std::string& type, const Rotation& rotation) {
-    const auto T = static_cast<double>(size("T"));
-    const double inner = rope.real("original_max_position_embeddings", original_context_.value_or(T));
-    const double original =
-        fields_.real("original_max_position_embeddings", original_context_.value_or(inner));
-    const auto optional = [&](std::string_view key) {
-      return rope.has(key) ? std::optional(rope.real(key)) : std::optional<double>();
-    };
-    // Dynamic scaling begins beyond the context, which ends there.
-    if (type == "default" || type == "dynamic") return;
-    if (type == "linear") {
-      out_.scaling = linear_scaling(rotation, positive(rope, "factor", {}));
-    } else if (type == "llama3") {
-      out_.scaling = llama3_scaling(rotation, {.factor = positive(rope, "factor", {}),
-                                               .low = positive(rope, "low_freq_factor", {}),
-                                               .high = positive(rope, "high_freq_factor", {}),
-                                               .original_context = original});
-    } else if (type == "yarn") {
-      YarnScaling yarn;
-      yarn.original_context = original;
-      yarn.factor = positive(rope, "factor", T / original);
-      yarn.attention_factor = optional("attention_factor");
-      yarn.mscale = rope.real("mscale", 0.0);
-      yarn.mscale_all_dim = rope.real("mscale_all_dim", 0.0);
-      yarn.beta_fast = positive(rope, "beta_fast", 32.0);
-      yarn.beta_slow = positive(rope, "beta_slow", 1.0);
-      yarn.truncates = rope.flag("truncate", true);
-      out_.scaling = yarn_scaling(rotation, yarn);
-    } else if (type == "longrope") {
-      const auto shorter = factors(rope, "short_factor", rotation),
-                 longer = factors(rope, "long_factor", rotation);
-      out_.scaling = longrope_scaling(shorter, longer, static_cast<int64_t>(original),
-                                      rope.real("factor", T / original), optional("attention_factor"));
-      // A context that never is longer knows the short ones alone.
-      if (static_cast<int64_t>(original) >= size("T")) {
-        out_.scaling->longer.clear();
-        out_.scaling->switch_at = 0;
-      }
-    } else {
-      rope.fail(StatusCode::kUnsupported,
-                format("rope_type is '{}'; known: default, dynamic, linear, llama3, yarn, longrope", type));
-    }
-    if (!rope.status().ok() || !(original >= 1)) {
-      rope.fail(StatusCode::kCorrupt,
-                format("original_max_position_embeddings is {}, wanted 1 or more", original));
-      out_.scaling.reset();
-    }
-    if (out_.scaling && out_.scaling->is_neutral()) out_.scaling.reset();
-    if (out_.scaling) out_.scaling->describe(out_.config);
-  }
-
-  static double positive(JsonFields& rope, std::string_view key, std::optional<double> otherwise) {
-    const double value = rope.real(key, otherwise);
-    if (rope.status().ok() && !(value > 0))
-      rope.fail(StatusCode::kCorrupt, format("{} is {}, wanted more than 0", key, value));
-    return value;
-  }
-
-  static std::vector<float> factors(JsonFields& rope, std::string_view key, const Rotation& rotation) {
-    const std::vector<double> numbers = rope.reals(key, kMostPairs);
-    if (static_cast<int64_t>(numbers.size()) != rotation.rotated / 2 ||
-        !std::ranges::all_of(numbers, [](double number) { return number > 0; }))
-      rope.fail(StatusCode::kCorrupt,
-                format("{} has {} numbers, wanted {} positive ones: a pair of a head each", key,
-                       numbers.size(), rotation.rotated / 2));
-    return {numbers.begin(), numbers.end()};
   }
 
   // Layers named "sliding_attention" in layer_types, else those that `has_window` says, see `window` keys.

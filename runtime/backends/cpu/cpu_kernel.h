@@ -93,7 +93,7 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual void launch(const LaunchArgs& args) const = 0;
 
-  // How many phases a launch has; 0 for a kernel that is never run beside others (kernel_group.h). The tasks of a
+  // Number of phases of a launch; 0: the kernel always runs alone, never in a group (kernel_group.h). The tasks of a
   // phase run in any order and at the same time, once all tasks of the phase before have ended.
   virtual int phase_count() const { return 0; }
   virtual int64_t task_count(const LaunchArgs&, int /*phase*/) const { return 0; }

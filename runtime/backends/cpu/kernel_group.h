@@ -26,8 +26,8 @@ struct GroupMember {
   // A kernel with phases, or one that is too small to share; with little workspace, since a group may need memory of
   // its own for it.
   bool can_join() const;
-  // Whether the group may allocate a workspace for it outside of the arena, so that it runs beside a kernel that the
-  // plan gave the same workspace: products of few rows, as in decoding, whose workspace is a rounded row of some KiB.
+  // True where the group may allocate the kernel's workspace outside of the arena. The kernel can then run at the same
+  // time as another one that has the same workspace in the plan. True for products of few rows (decoding): some KiB.
   bool may_have_own_workspace() const;
 };
 

@@ -30,7 +30,7 @@ struct AttentionBuffers {
   float *out, *lse;                              // lse may be null
   void* spans = nullptr;  // SpanResults of every (b, kv), where tasks share the keys of few rows
 
-  // What row tile `tile` of sequence b sees.
+  // The keys that the rows of tile `tile` of sequence b attend to.
   TileKeys keys_of(const AttentionShape& e, int64_t b, int64_t tile) const {
     const int64_t begin = tile * kTileQueries, count = std::min(kTileQueries, e.rows() - begin);
     return {e, begin, count, start == nullptr ? 0 : start[b],
@@ -198,7 +198,7 @@ void store_rows(const AttentionShape& e, const AttentionBuffers& x, const RowTil
 // Tile `tile` of the rows of (b, kv), span after span.
 void attend_tile(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool, int64_t b, int64_t kv,
                  int64_t tile) {
-  // Of a tile of 64 rows: of queries, of results, of keys or values.
+  // Sizes in floats of a tile of 64 rows: queries, results, keys or values.
   const int64_t of_q = kTileQueries * padded(e.D, kPanel), of_out = kTileQueries * padded(e.V, kPanel);
   const int64_t of_keys = std::max(of_q, of_out);
   Scratch scratch(pool, of_q + 2 * of_out + of_keys + kTileQueries * kTileKeys);

@@ -23,7 +23,7 @@ struct AttentionGrad {
   struct Pair {
     double p, ds;  // the weight, and the gradient of the score before scale
   };
-  // Of query row `query` and key row `key`, which see each other.
+  // The pair of query row `query` and key row `key`, where the query attends to the key.
   Pair pair(int64_t query, int64_t key) const {
     const double capped = score.compute(q + query * e.D, k + key * e.D);
     const double p = std::exp(capped - double(lse[query]));
