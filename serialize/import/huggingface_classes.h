@@ -1,0 +1,25 @@
+// The classes of transformers whose folders can be read: a function for each model_type, by the defaults of its class.
+#pragma once
+
+#include "serialize/import/huggingface_reader.h"
+
+namespace tessera {
+
+// huggingface_dense.cc
+void read_gpt2(HuggingfaceReader& r);
+void read_llama(HuggingfaceReader& r);
+void read_mistral(HuggingfaceReader& r);
+void read_phi3(HuggingfaceReader& r);
+void read_qwen2(HuggingfaceReader& r);
+void read_qwen3(HuggingfaceReader& r);
+void read_smollm3(HuggingfaceReader& r);
+
+// huggingface_gemma.cc
+void read_gemma2(HuggingfaceReader& r);
+void read_gemma3(HuggingfaceReader& r);
+
+// huggingface_experts.cc
+void read_mixtral(HuggingfaceReader& r);
+void read_qwen3_moe(HuggingfaceReader& r);
+
+}  // namespace tessera
