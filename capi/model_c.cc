@@ -81,6 +81,14 @@ tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options,
   });
 }
 
+tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const tsr_options* options,
+                                    tsr_model** out_model) {
+  return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
+    TSR_RETURN_IF_ERROR(required({{model, "model"}, {path, "path"}}));
+    return load_adapters(*model->value, path, options_or_none(options));
+  });
+}
+
 tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model) {
   return make_model(out_model, [&]() -> Result<std::shared_ptr<SharedModel>> {
     TSR_RETURN_IF_ERROR(required({{model, "model"}}));

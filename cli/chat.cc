@@ -273,6 +273,7 @@ void register_chat(CLI::App& app) {
   add_sampling(*command, args->sampling);
   add_inference(*command, args->inference);
   command->add_flag("--stats", args->stats, "tokens and speed on stderr (--json has them always)");
+  add_adapter_file(*command, *args);
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args, command] {

@@ -75,13 +75,28 @@ void drain_log(const Runtime& runtime) {
   }
 }
 
+void add_adapter_file(CLI::App& command, Common& common) {
+  command.add_option("--adapter", common.adapter,
+                     "folder of adapters made for this model, as PEFT saves them (docs/adapters.md)");
+}
+
+namespace {
+
+Model with_adapter_file(const Common& common, Model model) {
+  if (common.adapter.empty()) return model;
+  return make<Model>(tsr_model_load_adapters, model.get(), common.adapter.c_str(),
+                     static_cast<const tsr_options*>(nullptr));
+}
+
+}  // namespace
+
 Model open_model(const Common& common, const std::string& text, int64_t seed, bool verify) {
   constexpr double kQuietS = 0.5;
   std::error_code ignored;
   Options options = make<Options>(tsr_options_new);
   if (!verify && !std::filesystem::exists(text, ignored) && text.find(':') != std::string::npos) {
     set(options, "seed", seed);
-    return make<Model>(tsr_model_new, text.c_str(), options.get());
+    return with_adapter_file(common, make<Model>(tsr_model_new, text.c_str(), options.get()));
   }
   set(options, "verify", int64_t{verify});
   const Loading loading = make<Loading>(tsr_loading_new, static_cast<tsr_runtime*>(nullptr), text.c_str(),
@@ -89,7 +104,7 @@ Model open_model(const Common& common, const std::string& text, int64_t seed, bo
   const Interruptible interruptible;
   Progress progress(common, kQuietS);
   run_steps(loading, tsr_loading_step, "loading " + text, interruptible, progress);
-  return make<Model>(tsr_loading_finish, loading.get());
+  return with_adapter_file(common, make<Model>(tsr_loading_finish, loading.get()));
 }
 
 void add_adapter_options(CLI::App& command, Adapters& adapters) {
@@ -101,18 +116,31 @@ void add_adapter_options(CLI::App& command, Adapters& adapters) {
                      "what adapters add counts alpha / rank times (default: the rank)");
   command.add_option("--lora-on", adapters.on,
                      "weights that get adapters: block.*.q.weight,block.*.v.weight");
+  command.add_option("--lora-ranks", adapters.ranks,
+                     "ranks of single weights, the first that matches: block.*.q.weight=4,block.0.*=2");
+  command.add_option("--lora-alphas", adapters.alphas, "alphas of single weights, likewise");
+  command.add_flag("--rslora", adapters.rslora, "what adapters add counts alpha / root of the rank times");
+  command.add_option("--lora-also", adapters.also,
+                     "parameters that train in full besides: *norm*,token_embedding");
 }
 
 Model adapted(Model model, const Adapters& adapters) {
   if (adapters.rank == 0) {
-    if (adapters.alpha || !adapters.on.empty())
-      throw Error(TSR_INVALID_ARGUMENT, "--lora-alpha and --lora-on belong to --lora RANK, which is missing");
+    if (adapters.alpha || adapters.rslora || !adapters.on.empty() || !adapters.ranks.empty() ||
+        !adapters.alphas.empty() || !adapters.also.empty())
+      throw Error(
+          TSR_INVALID_ARGUMENT,
+          "--lora-alpha, --lora-on, --lora-ranks, --lora-alphas, --rslora and --lora-also belong to --lora "
+          "RANK, which is missing");
     return model;
   }
   Options options = make<Options>(tsr_options_new);
   set(options, "rank", adapters.rank);
   if (adapters.alpha) set(options, "alpha", *adapters.alpha);
-  if (!adapters.on.empty()) set(options, "on", adapters.on);
+  for (const auto& [key, value] : {std::pair("on", &adapters.on), std::pair("ranks", &adapters.ranks),
+                                   std::pair("alphas", &adapters.alphas), std::pair("also", &adapters.also)})
+    if (!value->empty()) set(options, key, *value);
+  if (adapters.rslora) set(options, "rslora", int64_t{1});
   return make<Model>(tsr_model_add_adapters, model.get(), static_cast<const tsr_options*>(options.get()));
 }
 
@@ -123,8 +151,14 @@ Adapters missing_adapters(const std::string& checkpoint, const Model& model) {
   for (const Json& tensor : info["tensors"])
     if (tensor["name"].get<std::string>().ends_with(".lora_a")) return {};
   const Json& adapters = saved["adapters"];
-  return {adapters["rank"].get<int64_t>(), adapters["alpha"].get<double>(),
-          adapters["on"].get<std::string>()};
+  const auto text_of = [&](const char* key) { return adapters.value(key, std::string()); };
+  return {.rank = adapters["rank"].get<int64_t>(),
+          .alpha = adapters["alpha"].get<double>(),
+          .on = text_of("on"),
+          .ranks = text_of("ranks"),
+          .alphas = text_of("alphas"),
+          .also = text_of("also"),
+          .rslora = text_of("rslora") == "1"};
 }
 
 Tokenizer open_tokenizer(const std::string& text) {

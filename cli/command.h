@@ -34,6 +34,7 @@ void register_chat(CLI::App& app);
 void register_bench(CLI::App& app);
 void register_calibrate(CLI::App& app);
 void register_merge(CLI::App& app);
+void register_adapt(CLI::App& app);
 
 // Options that several commands share.
 struct Common {
@@ -41,6 +42,7 @@ struct Common {
   std::string parallel;
   std::string memory_limit, host_memory_limit;
   std::string plan_file, profile;
+  std::string adapter;
   int64_t seed = 0;
   int64_t threads = 0;
   int64_t measure = 0;
@@ -57,6 +59,9 @@ Runtime open_runtime(const Common& common);
 // Log records to stderr, oldest first.
 void drain_log(const Runtime& runtime);
 
+// --adapter: a folder of adapters that others made, which open_model puts on.
+void add_adapter_file(CLI::App& command, Common& common);
+
 // A file (.tsr, GGUF), or a description such as "llama:L=2,C=64" when no such file exists. `verify`: a file,
 // whose checksums are checked. Shows its progress where that takes long.
 Model open_model(const Common& common, const std::string& text, int64_t seed = 0, bool verify = false);
@@ -65,7 +70,8 @@ Model open_model(const Common& common, const std::string& text, int64_t seed = 0
 struct Adapters {
   int64_t rank = 0;  // 0: none
   std::optional<double> alpha;
-  std::string on;
+  std::string on, ranks, alphas, also;
+  bool rslora = false;
 };
 void add_adapter_options(CLI::App& command, Adapters& adapters);
 Model adapted(Model model, const Adapters& adapters);

@@ -39,6 +39,7 @@ void register_eval(CLI::App& app) {
       "they are)");
   command->add_flag("--special", args->special,
                     "recognise control tokens written out in the text, such as </s>");
+  add_adapter_file(*command, *args);
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args] {

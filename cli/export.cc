@@ -11,7 +11,7 @@ namespace {
 struct Arguments : Common {
   std::string input, output, format = "hf";
   std::optional<std::string> type, output_type, embedding_type, imatrix, shard_bytes;
-  bool pure = false, no_tokenizer = false;
+  bool pure = false, no_tokenizer = false, merged = false;
 };
 
 // "1.00 GiB of f32 and bf16"
@@ -36,6 +36,8 @@ void register_export(CLI::App& app) {
   command->footer(
       "Example:\n  tessera export tuned.tsr -o tuned-hf\n"
       "  tessera export tuned.tsr --format gguf --type q4_k_m -o tuned.gguf\n"
+      "  tessera export adapted.tsr --format peft -o adapter\n"
+      "peft is a folder with the adapters alone, which PEFT loads onto the base.\n"
       "hf is a folder that transformers loads: config.json, safetensors, tokenizer. gguf is a file that "
       "llama.cpp\n"
       "loads, whose types are those of `tessera quantize`.");
@@ -43,7 +45,7 @@ void register_export(CLI::App& app) {
   command
       ->add_option("-o,--out", args->output, "folder (hf: new, empty or an earlier export) or file to write")
       ->required();
-  command->add_option("--format", args->format, "hf or gguf")->capture_default_str();
+  command->add_option("--format", args->format, "hf, gguf, or peft: adapters alone")->capture_default_str();
   command->add_option(
       "--type", args->type,
       "hf: f32, bf16 or f16 of every value; gguf: what most weights become (default: as they are)");
@@ -57,6 +59,8 @@ void register_export(CLI::App& app) {
   command->add_flag("--no-tokenizer", args->no_tokenizer, "leave the tokenizer out");
   command->add_option("--threads", args->threads, "threads that encode; 0: all cores of this process")
       ->capture_default_str();
+  command->add_flag("--merged", args->merged, "hf, gguf: take adapters into the weights first");
+  add_adapter_file(*command, *args);
   add_json(*command, *args);
   add_quiet(*command, *args);
   command->callback([args] {
@@ -70,8 +74,13 @@ void register_export(CLI::App& app) {
     set(options, "shard_bytes", args->shard_bytes);
     set(options, "tokenizer", int64_t{!args->no_tokenizer});
     set(options, "threads", args->threads);
-    const Export work = make<Export>(tsr_export_new, static_cast<tsr_runtime*>(nullptr), args->input.c_str(),
-                                     args->output.c_str(), static_cast<const tsr_options*>(options.get()));
+    if (args->merged) set(options, "merged", int64_t{1});
+    const auto* const given = static_cast<const tsr_options*>(options.get());
+    auto* const none = static_cast<tsr_runtime*>(nullptr);
+    const Model model = args->adapter.empty() ? Model() : open_model(*args, args->input);
+    const Export work =
+        model ? make<Export>(tsr_export_new_for_model, none, model.get(), args->output.c_str(), given)
+              : make<Export>(tsr_export_new, none, args->input.c_str(), args->output.c_str(), given);
     const Interruptible interruptible;  // to the end: a killed process leaves a part of what it wrote
     Progress progress(*args);
     run_steps(work, tsr_export_step, "exporting " + args->input, interruptible, progress);

@@ -57,6 +57,7 @@ void register_generate(CLI::App& app) {
   command->add_flag("--special", args->special,
                     "recognise control tokens written out in the prompt, such as <s>");
   command->add_flag("--stats", args->stats, "speed and memory on stderr (--json has them always)");
+  add_adapter_file(*command, *args);
   add_placement(*command, *args);
   add_json(*command, *args);
   command->callback([args] {

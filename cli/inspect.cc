@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <iostream>
+#include <map>
 
 #include "command.h"
 #include "graph_profile.h"
@@ -72,6 +74,45 @@ int64_t longest_text(const Json& info) {
   return INT64_MAX;
 }
 
+// "8 (3), 4 (1)": values of a key and how many weights have each, the most frequent first.
+std::string counted_values(const Json& weights, const char* key) {
+  std::map<std::string, int64_t> counts;
+  for (const Json& weight : weights) ++counts[weight[key].dump()];
+  std::vector<std::pair<int64_t, std::string>> order;
+  for (const auto& [value, count] : counts) order.emplace_back(-count, value);
+  std::sort(order.begin(), order.end());
+  std::string list;
+  for (const auto& [count, value] : order) {
+    list += (list.empty() ? "" : ", ") + value;
+    if (order.size() > 1) list += " (" + std::to_string(-count) + ")";
+  }
+  return list;
+}
+
+// "block.*.q.weight, block.*.v.weight": names with the number of their block left out.
+std::string weight_list(const Json& weights) {
+  std::vector<std::string> names;
+  for (const Json& weight : weights) {
+    std::string name = weight["weight"].get<std::string>();
+    if (name.rfind("block.", 0) == 0) name = "block.*" + name.substr(name.find('.', 6));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+void print_adapters(const Json& adapters) {
+  if (adapters.is_null()) return;
+  const Json& weights = adapters["weights"];
+  std::cout << "adapters      " << weights.size() << " (" << bytes_text(adapters["bytes"].get<int64_t>())
+            << "): rank " << counted_values(weights, "rank") << "; alpha " << adapters["alpha"].dump()
+            << (adapters.contains("rslora") ? " by the root of the rank" : "") << "; factor "
+            << counted_values(weights, "factor") << "; on " << weight_list(weights) << '\n';
+  if (adapters.contains("also"))
+    std::cout << "  also train = " << adapters["also"].get<std::string>() << '\n';
+}
+
 void print_info(const Json& info) {
   const std::string architecture = info["architecture"].get<std::string>();
   std::cout << "architecture  " << (architecture.empty() ? "none: a graph of its own" : architecture)
@@ -80,6 +121,7 @@ void print_info(const Json& info) {
   if (const int64_t frozen = info["frozen_parameters"].get<int64_t>(); frozen > 0)
     std::cout << ", " << frozen << " of them frozen";
   std::cout << '\n';
+  print_adapters(info["adapters"]);
   print_graph_summary(info);
   if (info["tokenizer"].is_null())
     std::cout << "tokenizer     none\n";

@@ -17,8 +17,11 @@ void register_merge(CLI::App& app) {
   command->footer(
       "Example:\n  tessera train model.tsr --data text.txt --lora 8 --out adapted.tsr\n"
       "  tessera merge adapted.tsr -o tuned.tsr");
-  command->add_option("model", args->model, ".tsr file with adapters, from `tessera train --lora`")
+  command
+      ->add_option("model", args->model,
+                   ".tsr file with adapters, from `tessera train --lora`; or with --adapter any model")
       ->required();
+  add_adapter_file(*command, *args);
   command->add_option("-o,--out", args->output, ".tsr file to write")->required();
   add_json(*command, *args);
   command->callback([args] {

@@ -251,6 +251,7 @@ void register_score(CLI::App& app) {
   add_inference(*command, args->inference);
   command->add_flag("--special", args->special,
                     "recognise control tokens written out in the text, such as </s>");
+  add_adapter_file(*command, *args);
   add_placement(*command, *args);
   add_json(*command, *args);
   add_quiet(*command, *args);

@@ -337,6 +337,7 @@ void register_train(CLI::App& app) {
                       "for what is offloaded to file (default $TMPDIR)");
   command->add_option("--watchdog", args->watchdog,
                       "seconds without progress after which a step fails (default 60; 0: never)");
+  add_adapter_file(*command, *args);
   add_placement(*command, *args);
   add_json(*command, *args);
   add_quiet(*command, *args);

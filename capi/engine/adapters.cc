@@ -1,11 +1,17 @@
 #include "capi/engine/adapters.h"
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <system_error>
 
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
+#include "graph/base/wildcard.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/weight_storage.h"
+#include "serialize/adapters/adapter_file.h"
+#include "serialize/adapters/untied_head.h"
 #include "serialize/file_limits.h"
 
 namespace tessera {
@@ -17,10 +23,110 @@ std::shared_ptr<SharedModel> shared_from(Model model, const SharedModel& like) {
   return made;
 }
 
+Status refuse(std::string message) {
+  return Status(StatusCode::kInvalidArgument, "adapters: " + std::move(message));
+}
+
+// "block.*.q.weight=8,block.0.*=4": a number for each name; of several patterns that match the first counts.
+class Numbers {
+ public:
+  static Result<Numbers> parse(const std::string& text, std::string_view option, const Graph& graph,
+                               std::span<const TensorId> weights) {
+    Numbers made;
+    if (trim(text).empty()) return made;
+    for (const std::string& part : split(text, ',')) {
+      const size_t at = part.rfind('=');
+      const std::optional<double> number =
+          at == part.npos ? std::nullopt : parse_f64(trim(std::string_view(part).substr(at + 1)));
+      if (!number)
+        return refuse(format("{} has '{}', wanted NAME=NUMBER, with '*' for any characters", option, part));
+      const std::string pattern(trim(std::string_view(part).substr(0, at)));
+      TSR_RETURN_IF_ERROR(matching_parameters(graph, pattern, weights, option).status());
+      made.numbers_.emplace_back(pattern, *number);
+    }
+    return made;
+  }
+  std::optional<double> of(std::string_view name) const {
+    for (const auto& [pattern, number] : numbers_)
+      if (matches_wildcard(pattern, name)) return number;
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<std::pair<std::string, double>> numbers_;
+};
+
+// What trains besides adapters.
+std::vector<std::string> trained_besides(const Graph& adapted) {
+  std::vector<std::string> names;
+  for (const TensorId id : adapted.tensors_of_kind(TensorKind::kParameter))
+    if (adapted.tensor(id).trainable && !is_adapter_name(adapted.tensor(id).name))
+      names.push_back(adapted.tensor(id).name);
+  return names;
+}
+
+// `wide`: parameters that are f32 from here on, since they train or have another value.
+Result<std::shared_ptr<SharedModel>> finish_adapted(Model made, const SharedModel& model, Graph adapted,
+                                                    StoredTypes stored, std::span<const std::string> wide) {
+  for (const std::string& name : wide) {
+    if (stored.erase(name) == 0) continue;
+    const auto value = made.parameters.find(name);
+    if (value == made.parameters.end()) continue;
+    TSR_ASSIGN_OR_RETURN(value->second, widen_weight(value->second));
+  }
+  TSR_ASSIGN_OR_RETURN(made.graph, with_stored_weights(adapted, {.types = std::move(stored)}));
+  TSR_RETURN_IF_ERROR(check_storable(made));
+  return shared_from(std::move(made), model);
+}
+
+Result<AdapterFile> open_adapter_file(const std::string& path, const Model& base) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(path, error))
+    return Status(StatusCode::kNotFound, format("{}: there is no such file or folder", path));
+  std::string folder = path;
+  if (!fs::is_directory(path, error)) {
+    if (!path.ends_with(".safetensors"))
+      return Status(StatusCode::kUnsupported,
+                    format("{}: wanted a folder of PEFT's, with adapter_config.json", path));
+    folder = fs::path(path).parent_path().string();
+    if (folder.empty()) folder = ".";
+  }
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  Result<AdapterFile> file = read_peft_adapter(folder, base);
+  if (!file.ok() && file.status().message().find(folder) == std::string_view::npos)
+    return file.status().with_context(folder);
+  return file;
+}
+
+bool is_whole(double value) {
+  return std::abs(value - std::round(value)) <= 1e-9 * std::max(1.0, std::abs(value));
+}
+
+double divisor(const Adapter& adapter, bool by_root) {
+  const auto rank = static_cast<double>(adapter.rank);
+  return by_root ? std::sqrt(rank) : rank;
+}
+
+// The alpha that gives the factor: a whole one where there is one.
+double nice_alpha(const Adapter& adapter, bool by_root) {
+  const double alpha = adapter.factor * divisor(adapter, by_root);
+  return is_whole(alpha) ? std::round(alpha) : alpha;
+}
+
+// Alphas are whole numbers when they are divided by the root of the rank, and not otherwise.
+bool scales_by_root(const std::vector<Adapter>& adapters) {
+  const auto all_whole = [&](bool by_root) {
+    return std::ranges::all_of(adapters,
+                               [&](const Adapter& it) { return is_whole(it.factor * divisor(it, by_root)); });
+  };
+  return !all_whole(false) && all_whole(true);
+}
+
 // Adds in double, one row at a time; W has rows as it is stored.
 template <class T>
 HostTensor merged(const HostTensor& weight, const HostTensor& a, const HostTensor& b, const Adapter& it) {
-  // W [R, S] += factor * left [R, r] right [r, S].
+  // W [R, S] += factor * left [R, r] right [r, S]; of a table right is stored [S, r].
   const HostTensor& left = it.transposed ? b : a;
   const HostTensor& right = it.transposed ? a : b;
   const auto rows = static_cast<size_t>(weight.type.shape[0]);
@@ -33,13 +139,22 @@ HostTensor merged(const HostTensor& weight, const HostTensor& a, const HostTenso
     std::fill(row.begin(), row.end(), 0.0);
     for (size_t k = 0; k < rank; ++k)
       for (size_t j = 0; j < columns; ++j)
-        row[j] += static_cast<double>(l[i * rank + k]) * static_cast<double>(r[k * columns + j]);
+        row[j] += static_cast<double>(l[i * rank + k]) *
+                  static_cast<double>(r[it.is_table ? j * rank + k : k * columns + j]);
     for (size_t j = 0; j < columns; ++j) {
       T& value = values[i * columns + j];
       value = static_cast<T>(static_cast<double>(value) + it.factor * row[j]);
     }
   }
   return HostTensor::copy_of<T>(weight.type, values);
+}
+
+template <class T>
+HostTensor sum_of(const HostTensor& x, const HostTensor& y, double factor) {
+  std::vector<T> values(x.as<T>().begin(), x.as<T>().end());
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] += static_cast<T>(factor * static_cast<double>(y.as<T>()[i]));
+  return HostTensor::copy_of<T>(x.type, values);
 }
 
 }  // namespace
@@ -49,7 +164,9 @@ Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, cons
   AdapterOptions adapters;
   adapters.rank = reader.i64("rank", 16, 1, int64_t{1} << 20);
   adapters.alpha = reader.f64("alpha", 0, 0, 1e9);
-  const std::string on = reader.text("on");
+  const std::string on = reader.text("on"), ranks = reader.text("ranks"), alphas = reader.text("alphas"),
+                    also = reader.text("also");
+  const bool by_root = reader.flag("rslora", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   Model made = model.snapshot();
   TSR_ASSIGN_OR_RETURN(const LogicalGraph base, with_logical_weights(made.graph));
@@ -57,10 +174,70 @@ Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, cons
   if (!trim(on).empty()) {
     TSR_ASSIGN_OR_RETURN(weights, matching_parameters(base.graph, on, weights, "adapters"));
   }
-  TSR_ASSIGN_OR_RETURN(const Graph adapted, with_adapters(base.graph, weights, adapters));
-  TSR_ASSIGN_OR_RETURN(made.graph, with_stored_weights(adapted, {.types = base.stored}));
-  TSR_RETURN_IF_ERROR(check_storable(made));
-  return shared_from(std::move(made), model);
+  TSR_ASSIGN_OR_RETURN(const Numbers own_ranks, Numbers::parse(ranks, "ranks", base.graph, weights));
+  TSR_ASSIGN_OR_RETURN(const Numbers own_alphas, Numbers::parse(alphas, "alphas", base.graph, weights));
+  std::vector<AdapterPlacement> placements;
+  for (const TensorId weight : weights) {
+    const std::string& name = base.graph.tensor(weight).name;
+    const double rank = own_ranks.of(name).value_or(static_cast<double>(adapters.rank));
+    const double alpha = own_alphas.of(name).value_or(adapters.alpha);
+    if (!(rank >= 1 && rank <= int64_t{1} << 20) || rank != std::floor(rank))
+      return refuse(format("ranks: {} for '{}', wanted a whole number from 1", rank, name));
+    if (!(alpha >= 0)) return refuse(format("alphas: {} for '{}', wanted 0 or more", alpha, name));
+    AdapterPlacement placement{.weight = weight, .rank = static_cast<int64_t>(rank)};
+    if (alpha != 0) placement.factor = alpha / (by_root ? std::sqrt(rank) : rank);
+    if (alpha == 0 && by_root) placement.factor = std::sqrt(rank);
+    TSR_RETURN_IF_ERROR(check_new_adapter(base.graph, placement));
+    placements.push_back(std::move(placement));
+  }
+  TSR_ASSIGN_OR_RETURN(Graph adapted, with_adapters(base.graph, placements));
+  if (!trim(also).empty()) {
+    std::vector<TensorId> others;
+    for (const TensorId id : adapted.tensors_of_kind(TensorKind::kParameter))
+      if (!is_adapter_name(adapted.tensor(id).name)) others.push_back(id);
+    TSR_ASSIGN_OR_RETURN(others, matching_parameters(adapted, also, others, "also"));
+    for (const TensorId id : others) adapted.set_trainable(id, true);
+  }
+  const std::vector<std::string> trained = trained_besides(adapted);
+  return finish_adapted(std::move(made), model, std::move(adapted), base.stored, trained);
+}
+
+Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, const std::string& path,
+                                                   const Options& options) {
+  OptionReader reader(options, "adapters");
+  TSR_RETURN_IF_ERROR(reader.finish());
+  Model given = model.snapshot();
+  // A head apart from the embedding begins with its value, which so far may only be drawn.
+  if (has_tied_head(given) && !given.parameters.contains("token_embedding")) {
+    TSR_ASSIGN_OR_RETURN(given.parameters["token_embedding"],
+                         model.read_uncached("token_embedding", model.seed()));
+  }
+  TSR_ASSIGN_OR_RETURN(AdapterFile file, open_adapter_file(path, given));
+  Model made = std::move(file.base);
+  TSR_ASSIGN_OR_RETURN(LogicalGraph base, with_logical_weights(made.graph));
+  std::vector<AdapterPlacement> placements;
+  for (const AdapterFile::Weight& weight : file.weights)
+    placements.push_back({.weight = *base.graph.find_tensor(weight.name),
+                          .rank = weight.rank,
+                          .factor = weight.factor,
+                          .a = weight.a,
+                          .has_bias = weight.has_bias});
+  Graph adapted = base.graph;
+  if (placements.empty()) {
+    for (const TensorId id : adapted.tensors_of_kind(TensorKind::kParameter))
+      adapted.set_trainable(id, false);
+  } else {
+    Result<Graph> with = with_adapters(base.graph, placements);
+    if (!with.ok()) return with.status().with_context(path);
+    adapted = *std::move(with);
+  }
+  for (const std::string& name : file.trained) adapted.set_trainable(*adapted.find_tensor(name), true);
+  std::vector<std::string> replaced;
+  for (auto& [name, value] : file.values) {
+    if (!is_adapter_name(name)) replaced.push_back(name);
+    made.parameters.insert_or_assign(name, std::move(value));
+  }
+  return finish_adapted(std::move(made), model, std::move(adapted), base.stored, replaced);
 }
 
 std::optional<AdapterSummary> adapter_summary(const Graph& graph) {
@@ -68,12 +245,30 @@ std::optional<AdapterSummary> adapter_summary(const Graph& graph) {
   if (!logical.ok()) return std::nullopt;  // of a graph with gradients
   const std::vector<Adapter> all = find_adapters(logical->graph);
   if (all.empty()) return std::nullopt;
-  const Shape& a = graph.type(*graph.find_tensor(all[0].a)).shape;
   AdapterSummary summary;
-  summary.rank = a[all[0].transposed ? 0 : 1];
-  summary.alpha = all[0].factor * static_cast<double>(summary.rank);
-  for (const Adapter& it : all) summary.on += (summary.on.empty() ? "" : ",") + it.weight;
+  summary.rslora = scales_by_root(all);
+  const auto alpha_of = [&](const Adapter& it) { return nice_alpha(it, summary.rslora); };
+  summary.rank = all[0].rank;
+  summary.alpha = alpha_of(all[0]);
+  const auto append = [](std::string& list, const std::string& item) {
+    list += (list.empty() ? "" : ",") + item;
+  };
+  for (const Adapter& it : all) {
+    append(summary.on, it.weight);
+    if (it.rank != summary.rank) append(summary.ranks, format("{}={}", it.weight, it.rank));
+    if (alpha_of(it) != summary.alpha) append(summary.alphas, format("{}={}", it.weight, alpha_of(it)));
+  }
+  for (const std::string& name : trained_besides(logical->graph)) append(summary.also, name);
   return summary;
+}
+
+std::vector<std::pair<std::string, std::string>> AdapterSummary::more() const {
+  std::vector<std::pair<std::string, std::string>> options;
+  if (!ranks.empty()) options.emplace_back("ranks", ranks);
+  if (!alphas.empty()) options.emplace_back("alphas", alphas);
+  if (rslora) options.emplace_back("rslora", "1");
+  if (!also.empty()) options.emplace_back("also", also);
+  return options;
 }
 
 Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
@@ -96,8 +291,19 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
                     format("merge: '{}' is {}, wanted f32 or f64", it.weight, to_text(weight.type)));
     made.parameters.insert_or_assign(
         it.weight, dtype == DType::kF32 ? merged<float>(weight, a, b, it) : merged<double>(weight, a, b, it));
+    if (it.bias.empty()) continue;
+    if (it.base_bias.empty())
+      return Status(StatusCode::kUnsupported,
+                    format("merge: '{}' has no place in the weights: the product of '{}' has no bias",
+                           it.bias, it.weight));
+    TSR_ASSIGN_OR_RETURN(const HostTensor bias, model.read_uncached(it.base_bias, model.seed()));
+    TSR_ASSIGN_OR_RETURN(const HostTensor added, model.read_uncached(it.bias, model.seed()));
+    made.parameters.insert_or_assign(it.base_bias, dtype == DType::kF32
+                                                       ? sum_of<float>(bias, added, it.factor)
+                                                       : sum_of<double>(bias, added, it.factor));
   }
-  for (const Adapter& it : all) made.parameters.erase(it.a), made.parameters.erase(it.b);
+  for (const Adapter& it : all)
+    for (const std::string& name : {it.a, it.b, it.bias}) made.parameters.erase(name);
   TSR_ASSIGN_OR_RETURN(const Graph plain, without_adapters(logical.graph));
   TSR_ASSIGN_OR_RETURN(made.graph, with_stored_weights(plain, {.types = logical.stored}));
   return shared_from(std::move(made), model);

@@ -5,19 +5,32 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "capi/engine/shared_model.h"
 
 namespace tessera {
 
-// Options rank, alpha, on (tessera.h). The result shares the values of `model`, which stays as it is.
+// Options rank, alpha, on, ranks, alphas, rslora, also (tessera.h). The result shares the values of `model`, which stays
+// as it is.
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options);
+
+// Those of a file: a folder of PEFT's, or the adapter_model.safetensors in one. No options yet.
+Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, const std::string& path,
+                                                   const Options& options);
 
 // AdapterSummary: the options of add_adapters, read off its graph; nullopt for a graph without adapters.
 struct AdapterSummary {
   int64_t rank = 0;
   double alpha = 0;
   std::string on;  // names of the weights, comma-separated
+  bool rslora = false;
+  std::string ranks, alphas;  // of weights that have others: "block.0.q.weight=4,..."
+  std::string also;           // names of other parameters that train, comma-separated
+
+  // What the others have besides rank, alpha and on, as options.
+  std::vector<std::pair<std::string, std::string>> more() const;
 };
 std::optional<AdapterSummary> adapter_summary(const Graph& graph);
 

@@ -35,6 +35,8 @@ bool widens(const TensorType& from, const TensorType& to) {
 
 constexpr std::string_view kBasePath = "base_path";
 constexpr std::string_view kRank = "adapter_rank", kAlpha = "adapter_alpha", kOn = "adapter_on";
+// Further options of adapters, AdapterSummary::more, after "adapter_".
+constexpr std::string_view kMoreOptions[] = {"ranks", "alphas", "rslora", "also"};
 
 std::string value_of(const CheckpointInfo& info, std::string_view key) {
   const auto found = info.values.find(std::string(key));
@@ -69,8 +71,12 @@ bool has_adapters(const CheckpointInfo& info) {
 // "rank 8 and alpha 16"; files written before they held the rank say less.
 std::string adapters_text(const CheckpointInfo& info) {
   const std::string rank = value_of(info, kRank);
-  return rank.empty() ? "a rank that it does not say"
-                      : format("rank {} and alpha {}", rank, value_of(info, kAlpha));
+  if (rank.empty()) return "a rank that it does not say";
+  std::string text = format("rank {} and alpha {}", rank, value_of(info, kAlpha));
+  for (const std::string_view option : kMoreOptions)
+    if (const std::string value = value_of(info, format("adapter_{}", option)); !value.empty())
+      text += format(", {} {}", option, value.substr(0, 200));
+  return text;
 }
 
 Status check_adapters(const CheckpointInfo& found, const CheckpointInfo& wanted) {
@@ -154,6 +160,7 @@ CheckpointInfo Trainer::checkpoint_info() const {
     info.values[std::string(kRank)] = to_text(adapters_->rank);
     info.values[std::string(kAlpha)] = to_text(adapters_->alpha);
     info.values[std::string(kOn)] = adapters_->on;
+    for (const auto& [option, value] : adapters_->more()) info.values["adapter_" + option] = value;
   }
   info.values["data"] = dataset_ ? to_text(dataset_->fingerprint()) : "fed";
   // Recorded for people; a resumed run follows its own options.
@@ -185,6 +192,10 @@ Result<std::string> checkpoint_json(const std::string& folder) {
   const std::optional<int64_t> rank = parse_i64(value_of(info, kRank));
   const std::optional<double> alpha = parse_f64(value_of(info, kAlpha));
   if (rank && alpha) adapters = {{"rank", *rank}, {"alpha", *alpha}, {"on", value_of(info, kOn)}};
+  if (rank && alpha)
+    for (const std::string_view option : kMoreOptions)
+      if (const std::string value = value_of(info, format("adapter_{}", option)); !value.empty())
+        adapters[std::string(option)] = value;
   Json values = Json::object();
   for (const auto& [key, value] : info.values) values[key] = value;
   Json base = nullptr;

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "capi/engine/adapters.h"
+#include "capi/engine/loading.h"
 #include "capi/engine/quantize.h"
 #include "capi/engine/written_state.h"
 #include "graph/base/cancellation.h"
@@ -54,14 +56,33 @@ TensorSource source_of(const std::shared_ptr<SharedModel>& model, const std::str
   return source;
 }
 
+std::string_view format_name(ExportFormat format) {
+  switch (format) {
+    case ExportFormat::kHuggingface: return "hf";
+    case ExportFormat::kGguf: return "gguf";
+    case ExportFormat::kPeft: return "peft";
+  }
+  return "";
+}
+
+AtomicFolder::MayReplace may_replace(ExportFormat format) {
+  return format == ExportFormat::kPeft ? may_replace_peft : may_replace_huggingface;
+}
+
 }  // namespace
 
 Result<Export::Settings> Export::read_settings(const Options& options) {
   OptionReader reader(options, "export");
   Settings settings;
-  const std::string format_name = reader.choice("format", "hf", {"hf", "gguf"});
-  const bool is_gguf = format_name == "gguf";
-  settings.format = is_gguf ? ExportFormat::kGguf : ExportFormat::kHuggingface;
+  const std::string word = reader.choice("format", "hf", {"hf", "gguf", "peft"});
+  const bool is_gguf = word == "gguf", is_peft = word == "peft";
+  settings.format = is_gguf   ? ExportFormat::kGguf
+                    : is_peft ? ExportFormat::kPeft
+                              : ExportFormat::kHuggingface;
+  settings.merged = reader.flag("merged", false);
+  if (settings.merged && is_peft)
+    return Status(StatusCode::kInvalidArgument,
+                  "export: merged is 1, and format peft holds adapters alone; wanted format hf or gguf");
   settings.tokenizer = reader.flag("tokenizer", true);
   settings.huggingface.tokenizer = settings.tokenizer;
   if (is_gguf) {
@@ -83,12 +104,13 @@ Result<Export::Settings> Export::read_settings(const Options& options) {
     return Status(
         StatusCode::kInvalidArgument,
         format("type is '{}'; a Hugging Face folder holds f32, bf16 or f16 (blocks: format gguf)", type));
+  settings.peft.type = settings.huggingface.type;
   return settings;
 }
 
 Status Export::check_out(const std::string& out, ExportFormat format) {
   return format == ExportFormat::kGguf ? AtomicFile::check(out)
-                                       : AtomicFolder::check(out, may_replace_huggingface);
+                                       : AtomicFolder::check(out, may_replace(format));
 }
 
 Result<std::unique_ptr<Export>> Export::create(const std::string& in, const std::string& out,
@@ -97,6 +119,10 @@ Result<std::unique_ptr<Export>> Export::create(const std::string& in, const std:
   TSR_ASSIGN_OR_RETURN(auto source, open_model_file(in));
   TSR_RETURN_IF_ERROR(check_not_read(*source, out));
   TSR_RETURN_IF_ERROR(check_out(out, settings.format));
+  if (settings.merged) {
+    TSR_ASSIGN_OR_RETURN(const auto model, load_shared_model(std::move(source), in));
+    return create(model, out, options);
+  }
   auto made = std::unique_ptr<Export>(new Export(in, out, std::move(settings)));
   made->source_ = std::move(source);
   return made;
@@ -107,6 +133,9 @@ Result<std::unique_ptr<Export>> Export::create(std::shared_ptr<SharedModel> mode
   TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options));
   if (const auto source = model->source()) TSR_RETURN_IF_ERROR(check_not_read(*source, out));
   TSR_RETURN_IF_ERROR(check_out(out, settings.format));
+  if (settings.merged && adapter_summary(model->graph())) {
+    TSR_ASSIGN_OR_RETURN(model, merge_adapters(*model));
+  }
   auto made = std::unique_ptr<Export>(new Export("", out, std::move(settings)));
   made->model_ = std::move(model);
   return made;
@@ -159,6 +188,7 @@ Result<ExportContents> Export::contents(OpenedModel& opened) {
     TSR_ASSIGN_OR_RETURN(const auto made, Tokenizer::create(std::move(*tokenizer)));
     tokenizer = made->data();
   }
+  if (settings_.format == ExportFormat::kPeft) return peft_contents(opened, settings_.peft);
   if (settings_.format == ExportFormat::kHuggingface)
     return huggingface_contents(opened, settings_.huggingface);
   if (settings_.quantization) {
@@ -182,7 +212,7 @@ Status Export::open() {
   }
   for (const TensorFile& file : contents_.files) all_bytes_ += file.bytes;
   if (contents_.is_folder) {
-    TSR_ASSIGN_OR_RETURN(AtomicFolder folder, AtomicFolder::create(out_, may_replace_huggingface));
+    TSR_ASSIGN_OR_RETURN(AtomicFolder folder, AtomicFolder::create(out_, may_replace(settings_.format)));
     folder_.emplace(std::move(folder));
   }
   phase_ = Phase::kWrite;
@@ -268,7 +298,7 @@ Result<std::string> Export::finish() {
     types.push_back({{"type", type}, {"tensors", sum.first}, {"bytes", sum.second}});
   Json report = {{"architecture", architecture == model.metadata.end() ? "" : architecture->second},
                  {"parameters", elements},
-                 {"format", settings_.format == ExportFormat::kGguf ? "gguf" : "hf"},
+                 {"format", format_name(settings_.format)},
                  {"bytes", out_bytes},
                  {"files", std::move(names)},
                  {"stored", std::move(types)},

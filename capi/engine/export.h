@@ -13,13 +13,14 @@
 #include "capi/engine/shared_model.h"
 #include "serialize/atomic_folder.h"
 #include "serialize/export/huggingface_export.h"
+#include "serialize/export/peft_export.h"
 #include "serialize/export/tensor_file.h"
 #include "serialize/opened_model.h"
 #include "serialize/quantization.h"
 
 namespace tessera {
 
-enum class ExportFormat : uint8_t { kHuggingface, kGguf };
+enum class ExportFormat : uint8_t { kHuggingface, kGguf, kPeft };
 
 class Export {
  public:
@@ -38,6 +39,8 @@ class Export {
   struct Settings {
     ExportFormat format = ExportFormat::kHuggingface;
     HuggingfaceExportSettings huggingface;
+    PeftExportSettings peft;
+    bool merged = false;
     std::optional<QuantizationSettings> quantization;  // of GGUF; none: values stay as they are
     bool tokenizer = true;
   };

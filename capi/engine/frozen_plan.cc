@@ -48,7 +48,7 @@ Result<Parts> parts_of(const Graph& step, const Plan& plan, const Cluster& clust
 // its adapter's stands for the former.
 std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, TensorId>& joined) {
   std::set<std::string> names;
-  for (const Adapter& adapter : find_adapters(step)) names.insert({adapter.a, adapter.b});
+  for (const Adapter& adapter : find_adapters(step)) names.insert({adapter.a, adapter.b, adapter.bias});
   std::set<TensorId> beside;
   std::vector<TensorId> values;
   for (const Node& node : step.nodes()) {

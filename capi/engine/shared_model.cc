@@ -4,12 +4,14 @@
 #include <functional>
 #include <map>
 
+#include "capi/engine/adapters.h"
 #include "capi/engine/initialize.h"
 #include "capi/engine/program_cache.h"
 #include "capi/engine/weight_pool.h"
 #include "graph/base/text.h"
 #include "graph/graph_text.h"
 #include "graph/models/model_family.h"
+#include "graph/transform/adapters.h"
 #include "graph/transform/weight_storage.h"
 #include "serialize/atomic_file.h"
 #include "serialize/file_limits.h"
@@ -71,6 +73,23 @@ Json origin_json(const ModelOrigin& origin) {
           {"keys_used", used},
           {"keys_unused", unused},
           {"files", origin.files}};
+}
+
+// Low-rank adapters: options that make them (AdapterSummary), and each; null where there are none.
+Json adapters_json(const Graph& graph) {
+  const std::optional<AdapterSummary> summary = adapter_summary(graph);
+  if (!summary) return nullptr;
+  const Result<LogicalGraph> logical = with_logical_weights(graph);
+  Json json = {{"rank", summary->rank}, {"alpha", summary->alpha}, {"on", summary->on}};
+  for (const auto& [option, value] : summary->more()) json[option] = value;
+  int64_t size = 0;
+  for (const TensorId id : graph.tensors_of_kind(TensorKind::kParameter))
+    if (is_adapter_name(graph.tensor(id).name)) size += bytes(graph.type(id));
+  json["bytes"] = size;
+  json["weights"] = Json::array();
+  for (const Adapter& it : find_adapters(logical->graph))
+    json["weights"].push_back({{"weight", it.weight}, {"rank", it.rank}, {"factor", it.factor}});
+  return json;
 }
 
 Result<Graph> with_wide_parameters(const Graph& graph, std::span<const std::string> names) {
@@ -324,6 +343,7 @@ std::string SharedModel::info_json() const {
                {"graph_nodes", graph.nodes().size()},
                {"ops", ops_json(graph)},
                {"frozen_parameters", frozen},
+               {"adapters", adapters_json(graph)},
                {"file", origin_json(model_.origin)}};
   return dump(json);
 }

@@ -1,6 +1,7 @@
 #include "graph/transform/adapters.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -11,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
+constexpr std::string_view kA = ".lora_a", kB = ".lora_b", kBias = ".lora_bias";
 
 bool is_adapter(const Tensor& tensor) {
   return tensor.kind == TensorKind::kParameter && is_adapter_name(tensor.name);
@@ -31,26 +32,56 @@ const Node* product_of(const Graph& graph, TensorId id) {
   return producer != kNoNode && is_product(graph.node(producer)) ? &graph.node(producer) : nullptr;
 }
 
-// Whether a node adds an adapter's matmul to the frozen one's.
+bool is_look_up(const Node& node) { return node.op->name == "embedding"; }
+
+// The matmul or embedding that makes `id`, or null.
+const Node* base_of(const Graph& graph, TensorId id) {
+  const NodeId producer = graph.tensor(id).producer;
+  if (producer == kNoNode) return nullptr;
+  const Node& node = graph.node(producer);
+  return is_product(node) || is_look_up(node) ? &node : nullptr;
+}
+
+// The weight of a matmul, or the table of an embedding.
+TensorId weight_of(const Node& node) { return node.inputs[is_look_up(node) ? 0 : 1]; }
+
+// Whether a node adds an adapter's matmul to the frozen matmul or embedding.
 bool joins(const Graph& graph, const Node& node) {
   if (node.op->name != "add" || node.inputs.size() != 2) return false;
-  const Node* base = product_of(graph, node.inputs[0]);
+  const Node* base = base_of(graph, node.inputs[0]);
   const Node* up = product_of(graph, node.inputs[1]);
   return base != nullptr && up != nullptr && graph.tensor(up->inputs[1]).name.ends_with(kB) &&
          is_adapter(graph.tensor(up->inputs[1]));
 }
 
+// What reads each parameter.
+struct Readers {
+  std::vector<bool> product, look_up, other;  // by tensor
+
+  explicit Readers(const Graph& graph)
+      : product(graph.tensors().size()), look_up(graph.tensors().size()), other(graph.tensors().size()) {
+    for (const Node& node : graph.nodes())
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        std::vector<bool>& readers = is_product(node) && i == 1   ? product
+                                     : is_look_up(node) && i == 0 ? look_up
+                                                                  : other;
+        readers[index(node.inputs[i])] = true;
+      }
+  }
+  bool is_weight(TensorId id) const { return product[index(id)] && !look_up[index(id)] && !other[index(id)]; }
+  bool is_table(TensorId id) const { return look_up[index(id)] && !product[index(id)] && !other[index(id)]; }
+};
+
 class Adapting {
  public:
-  Adapting(const Graph& forward, std::span<const TensorId> weights, const AdapterOptions& options)
-      : copy_(forward),
-        weights_(weights),
-        rank_(options.rank),
-        factor_(options.alpha == 0 ? 1 : options.alpha / static_cast<double>(options.rank)) {}
+  Adapting(const Graph& forward, std::span<const AdapterPlacement> placements) : copy_(forward) {
+    pairs_.resize(forward.tensors().size());
+    for (const AdapterPlacement& placement : placements)
+      pairs_[index(placement.weight)].placement = &placement;
+  }
 
   Result<Graph> run() {
     const Graph& source = copy_.source();
-    pairs_.resize(source.tensors().size());
     for (size_t i = 0; i < source.tensors().size(); ++i) {
       const TensorId id{static_cast<uint32_t>(i)};
       const Tensor& tensor = source.tensor(id);
@@ -59,9 +90,9 @@ class Adapting {
         if (tensor.kind == TensorKind::kParameter) copy_.graph().set_trainable(copy_.mapped(id), false);
       } else if (tensor.output_index == 0) {
         const Node& node = source.node(tensor.producer);
-        const bool adapted =
-            is_product(node) && std::ranges::find(weights_, node.inputs[1]) != weights_.end();
-        TSR_RETURN_IF_ERROR(adapted ? adapt(node) : copy_.copy_node(tensor.producer));
+        const bool is_adapted =
+            (is_product(node) || is_look_up(node)) && pairs_[index(weight_of(node))].placement != nullptr;
+        TSR_RETURN_IF_ERROR(is_adapted ? adapt(node) : copy_.copy_node(tensor.producer));
       }
     }
     TSR_RETURN_IF_ERROR(copy_.copy_results());
@@ -70,46 +101,80 @@ class Adapting {
 
  private:
   struct Pair {
-    TensorId a = kNoTensor, b = kNoTensor;
+    const AdapterPlacement* placement = nullptr;
+    TensorId a = kNoTensor, b = kNoTensor, bias = kNoTensor;
   };
 
-  // One pair a weight, however many matmuls read it.
-  Result<Pair> pair_of(TensorId weight, bool transposed) {
-    Pair& pair = pairs_[index(weight)];
-    if (pair.a != kNoTensor) return pair;
-    const Tensor& tensor = copy_.source().tensor(weight);
-    const std::string stem = stem_of(tensor.name);
-    const int64_t rows = tensor.type.shape[0], columns = tensor.type.shape[1];
-    const Shape rank_rows{rank_, columns}, rank_columns{rows, rank_};
+  // The parameter, which adapters that share it add once.
+  Result<TensorId> parameter(const std::string& name, const TensorType& type) {
     Graph& graph = copy_.graph();
-    TSR_ASSIGN_OR_RETURN(pair.a, graph.add_tensor(stem + std::string(kA),
-                                                  {tensor.type.dtype, transposed ? rank_rows : rank_columns},
-                                                  TensorKind::kParameter));
-    TSR_ASSIGN_OR_RETURN(pair.b, graph.add_tensor(stem + std::string(kB),
-                                                  {tensor.type.dtype, transposed ? rank_columns : rank_rows},
-                                                  TensorKind::kParameter));
+    const std::optional<TensorId> found = graph.find_tensor(name);
+    if (!found) return graph.add_tensor(name, type, TensorKind::kParameter);
+    if (graph.type(*found) == type) return *found;
+    return Status(StatusCode::kInvalidArgument,
+                  format("adapters: '{}' is {} for one weight and {} for another", name,
+                         to_text(graph.type(*found)), to_text(type)));
+  }
+
+  // One pair a weight, however many nodes read it.
+  Result<Pair> pair_of(const Node& node) {
+    Pair& pair = pairs_[index(weight_of(node))];
+    if (pair.a != kNoTensor) return pair;
+    const Tensor& tensor = copy_.source().tensor(weight_of(node));
+    const AdapterPlacement& placement = *pair.placement;
+    const std::string stem = stem_of(tensor.name);
+    const int64_t rows = tensor.type.shape[0], columns = tensor.type.shape[1], rank = placement.rank;
+    const Shape rank_rows{rank, columns}, rank_columns{rows, rank};
+    const bool is_table = is_look_up(node);
+    const bool transposed = !is_table && attr_i64(node.attrs, "trans_w") == 1;
+    const std::string a = placement.a.empty() ? stem + std::string(kA) : placement.a;
+    const auto type = [&](Shape shape) { return TensorType{tensor.type.dtype, std::move(shape)}; };
+    TSR_ASSIGN_OR_RETURN(pair.a, parameter(a, type(transposed ? rank_rows : rank_columns)));
+    TSR_ASSIGN_OR_RETURN(pair.b, parameter(stem + std::string(kB), type(is_table     ? Shape{columns, rank}
+                                                                        : transposed ? rank_columns
+                                                                                     : rank_rows)));
+    if (placement.has_bias) {
+      TSR_ASSIGN_OR_RETURN(pair.bias,
+                           parameter(stem + std::string(kBias), type({transposed ? rows : columns})));
+    }
     return pair;
+  }
+
+  // What the adapter adds.
+  Result<TensorId> addend(const Node& node, const Pair& pair, const std::vector<TensorId>& inputs) {
+    Graph& graph = copy_.graph();
+    const bool is_table = is_look_up(node);
+    std::vector<Attr> plain = {{"trans_w", is_table ? int64_t{1} : attr_i64(node.attrs, "trans_w")}};
+    if (!is_table) plain.push_back({"allow_tf32", attr_i64(node.attrs, "allow_tf32")});
+    Result<TensorId> low = is_table ? graph.add("embedding", {pair.a, inputs[1]})
+                                    : graph.add("matmul", {inputs[0], pair.a}, plain);
+    TSR_RETURN_IF_ERROR(low.status());
+    if (const double factor = pair.placement->factor; factor != 1) {
+      TSR_ASSIGN_OR_RETURN(low, graph.add("scale", {*low}, {{"factor", factor}}));
+    }
+    if (pair.bias == kNoTensor) return graph.add("matmul", {*low, pair.b}, plain);
+    TSR_ASSIGN_OR_RETURN(const TensorId bias,
+                         graph.add("scale", {pair.bias}, {{"factor", pair.placement->factor}}));
+    return graph.add("matmul", {*low, pair.b, bias}, plain);
   }
 
   Status adapt(const Node& node) {
     Graph& graph = copy_.graph();
-    const int64_t transposed = attr_i64(node.attrs, "trans_w");
-    TSR_ASSIGN_OR_RETURN(const Pair pair, pair_of(node.inputs[1], transposed == 1));
+    TSR_ASSIGN_OR_RETURN(const Pair pair, pair_of(node));
     graph.set_scope(node.scope);
-    const std::vector<Attr> plain = {{"trans_w", transposed},
-                                     {"allow_tf32", attr_i64(node.attrs, "allow_tf32")}};
     std::vector<TensorId> inputs;
     for (const TensorId input : node.inputs) inputs.push_back(copy_.mapped(input));
-    TSR_ASSIGN_OR_RETURN(const auto base, graph.add_node("matmul", inputs, plain));
-    TSR_ASSIGN_OR_RETURN(TensorId low, graph.add("matmul", {inputs[0], pair.a}, plain));
-    if (factor_ != 1) {
-      TSR_ASSIGN_OR_RETURN(low, graph.add("scale", {low}, {{"factor", factor_}}));
-    }
-    TSR_ASSIGN_OR_RETURN(const TensorId up, graph.add("matmul", {low, pair.b}, plain));
+    std::vector<Attr> plain;
+    if (is_product(node))
+      plain = {{"trans_w", attr_i64(node.attrs, "trans_w")},
+               {"allow_tf32", attr_i64(node.attrs, "allow_tf32")}};
+    TSR_ASSIGN_OR_RETURN(const auto base, graph.add_node(node.op->name, inputs, plain));
+    TSR_ASSIGN_OR_RETURN(const TensorId up, addend(node, pair, inputs));
     TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("add", {base[0], up}));
     std::vector<TensorId> results = {sum};
     // The matmul's activation now follows the sum.
-    if (const std::string& activation = attr_string(node.attrs, "activation"); activation != "none") {
+    const std::string activation = is_product(node) ? attr_string(node.attrs, "activation") : "none";
+    if (activation != "none") {
       TSR_ASSIGN_OR_RETURN(const TensorId active, graph.add(activation, {sum}));
       results = {active, sum};
     }
@@ -123,64 +188,85 @@ class Adapting {
   }
 
   GraphCopy copy_;
-  std::span<const TensorId> weights_;
-  const int64_t rank_;
-  const double factor_;
-  std::vector<Pair> pairs_;
+  std::vector<Pair> pairs_;  // by tensor of the source
 };
+
+Status refuse(std::string message) {
+  return Status(StatusCode::kInvalidArgument, "adapters: " + std::move(message));
+}
+
+Status check_placement(const Graph& forward, const Readers& readers, const AdapterPlacement& placement) {
+  const Tensor& tensor = forward.tensor(placement.weight);
+  if (!std::isfinite(placement.factor))
+    return refuse(
+        format("what '{}' is given counts {} times, wanted a finite number", tensor.name, placement.factor));
+  if (placement.rank < 1) return refuse(format("the rank is {}, wanted 1 or more", placement.rank));
+  const bool is_matrix = tensor.kind == TensorKind::kParameter && tensor.type.shape.rank() == 2;
+  if (!is_matrix || is_adapter(tensor) ||
+      (!readers.is_weight(placement.weight) && !readers.is_table(placement.weight)))
+    return refuse(format("'{}' is not a matrix that products alone or look-ups alone read", tensor.name));
+  if (placement.has_bias && readers.is_table(placement.weight))
+    return refuse(format("'{}' is a table, whose adapter has no bias", tensor.name));
+  return {};
+}
 
 }  // namespace
 
 std::vector<TensorId> adaptable_weights(const Graph& forward) {
-  std::vector<bool> product(forward.tensors().size()), other(forward.tensors().size());
-  for (const Node& node : forward.nodes())
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      (is_product(node) && i == 1 ? product : other)[index(node.inputs[i])] = true;
+  const Readers readers(forward);
   std::vector<TensorId> all, of_blocks;
   for (const TensorId id : forward.tensors_of_kind(TensorKind::kParameter)) {
     const Tensor& tensor = forward.tensor(id);
-    if (!product[index(id)] || other[index(id)] || is_adapter(tensor)) continue;
+    if (!readers.is_weight(id) || is_adapter(tensor)) continue;
     all.push_back(id);
     if (tensor.name.starts_with("block.")) of_blocks.push_back(id);
   }
   return of_blocks.empty() ? all : of_blocks;
 }
 
+Status check_new_adapter(const Graph& forward, const AdapterPlacement& placement) {
+  TSR_RETURN_IF_ERROR(check_placement(forward, Readers(forward), placement));
+  const Tensor& tensor = forward.tensor(placement.weight);
+  const int64_t most = std::min(tensor.type.shape[0], tensor.type.shape[1]);
+  if (placement.rank <= most) return {};
+  return refuse(format("the rank is {}, '{}' {} has no more than {}", placement.rank, tensor.name,
+                       to_text(tensor.type), most));
+}
+
 Result<Graph> with_adapters(const Graph& forward, std::span<const TensorId> weights,
                             const AdapterOptions& options) {
-  const auto refuse = [](std::string message) {
-    return Status(StatusCode::kInvalidArgument, "adapters: " + std::move(message));
-  };
-  if (options.rank < 1) return refuse(format("the rank is {}, wanted 1 or more", options.rank));
   if (!(options.alpha >= 0)) return refuse(format("alpha is {}, wanted 0 or more", options.alpha));
-  if (weights.empty()) return refuse("no weight was chosen, wanted at least one");
+  const double factor = options.alpha == 0 ? 1 : options.alpha / static_cast<double>(options.rank);
+  std::vector<AdapterPlacement> placements;
+  for (const TensorId weight : weights) {
+    placements.push_back({.weight = weight, .rank = options.rank, .factor = factor});
+    TSR_RETURN_IF_ERROR(check_new_adapter(forward, placements.back()));
+  }
+  return with_adapters(forward, placements);
+}
+
+Result<Graph> with_adapters(const Graph& forward, std::span<const AdapterPlacement> placements) {
+  if (placements.empty()) return refuse("no weight was chosen, wanted at least one");
   if (!find_adapters(forward).empty())
     return refuse("the model has some already; merge them first, or train those");
-  const std::vector<TensorId> known = adaptable_weights(forward);
-  for (const TensorId weight : weights) {
-    const Tensor& tensor = forward.tensor(weight);
-    if (std::ranges::find(known, weight) == known.end())
-      return refuse(format("'{}' is not a matrix that products alone read", tensor.name));
-    const int64_t most = std::min(tensor.type.shape[0], tensor.type.shape[1]);
-    if (options.rank > most)
-      return refuse(format("the rank is {}, '{}' {} has no more than {}", options.rank, tensor.name,
-                           to_text(tensor.type), most));
-  }
+  const Readers readers(forward);
+  for (const AdapterPlacement& placement : placements)
+    TSR_RETURN_IF_ERROR(check_placement(forward, readers, placement));
   for (const Node& node : forward.nodes())
     if (node.phase != Phase::kForward)
       return Status(StatusCode::kFailedPrecondition, "adapters are added before a graph is differentiated");
-  return Adapting(forward, weights, options).run();
+  return Adapting(forward, placements).run();
 }
 
 bool is_adapter_name(std::string_view parameter) {
-  return parameter.ends_with(kA) || parameter.ends_with(kB);
+  return parameter.ends_with(kA) || parameter.ends_with(kB) || parameter.ends_with(kBias);
 }
 
 std::vector<Adapter> find_adapters(const Graph& forward) {
   std::vector<Adapter> found;
   for (const Node& node : forward.nodes()) {
     if (!joins(forward, node)) continue;
-    const Node& base = *product_of(forward, node.inputs[0]);
+    const Node& base = *base_of(forward, node.inputs[0]);
     const Node& up = *product_of(forward, node.inputs[1]);
     Adapter it;
     TensorId low = up.inputs[0];
@@ -189,19 +275,33 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
       it.factor = attr_f64(forward.node(producer).attrs, "factor");
       low = forward.node(producer).inputs[0];
     }
-    const Node* down = product_of(forward, low);
-    if (down == nullptr || !is_adapter(forward.tensor(down->inputs[1]))) continue;
-    it.weight = forward.tensor(base.inputs[1]).name;
-    it.a = forward.tensor(down->inputs[1]).name;
+    const Node* down = base_of(forward, low);
+    if (down == nullptr || is_look_up(*down) != is_look_up(base)) continue;
+    const Tensor& a = forward.tensor(weight_of(*down));
+    if (!is_adapter(a)) continue;
+    it.is_table = is_look_up(base);
+    it.weight = forward.tensor(weight_of(base)).name;
+    it.a = a.name;
     it.b = forward.tensor(up.inputs[1]).name;
-    it.transposed = attr_i64(base.attrs, "trans_w") == 1;
-    if (std::ranges::none_of(found, [&](const Adapter& other) { return other.a == it.a; }))
+    if (up.inputs.size() > 2) {
+      const NodeId scale = forward.tensor(up.inputs[2]).producer;
+      if (scale == kNoNode) continue;
+      it.bias = forward.tensor(forward.node(scale).inputs[0]).name;
+    }
+    if (!it.is_table && base.inputs.size() > 2) it.base_bias = forward.tensor(base.inputs[2]).name;
+    it.transposed = !it.is_table && attr_i64(base.attrs, "trans_w") == 1;
+    it.rank = a.type.shape[it.transposed ? 0 : 1];
+    if (std::ranges::none_of(found, [&](const Adapter& other) { return other.b == it.b; }))
       found.push_back(std::move(it));
   }
   return found;
 }
 
 Result<Graph> without_adapters(const Graph& forward) {
+  // Factors of rotations are constants.
+  std::vector<bool> never_trains(forward.tensors().size());
+  for (const Node& node : forward.nodes())
+    if (node.op->name == "rope_angles" && node.inputs.size() > 1) never_trains[index(node.inputs[1])] = true;
   GraphCopy copy(forward);
   std::vector<bool> gone(forward.tensors().size());
   for (size_t i = 0; i < forward.tensors().size(); ++i) {
@@ -211,7 +311,8 @@ Result<Graph> without_adapters(const Graph& forward) {
       gone[i] = is_adapter(tensor);
       if (gone[i]) continue;
       TSR_RETURN_IF_ERROR(copy.copy_tensor(id));
-      if (tensor.kind == TensorKind::kParameter) copy.graph().set_trainable(copy.mapped(id), true);
+      if (tensor.kind == TensorKind::kParameter)
+        copy.graph().set_trainable(copy.mapped(id), !never_trains[i]);
       continue;
     }
     if (tensor.output_index != 0) continue;

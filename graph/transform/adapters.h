@@ -29,20 +29,37 @@ struct AdapterOptions {
 Result<Graph> with_adapters(const Graph& forward, std::span<const TensorId> weights,
                             const AdapterOptions& options);
 
+// AdapterPlacement: an adapter of one weight, which only matmuls read as their weight, or only embeddings as their
+// table. Of a table [V, C] the first matrix is a table too, [V, rank], and the second [C, rank].
+struct AdapterPlacement {
+  TensorId weight = kNoTensor;
+  int64_t rank = 16;
+  double factor = 1;
+  std::string a = {};  // name of the first matrix, which adapters of one name share; empty: after the weight
+  bool has_bias = false;  // a vector of its own is added, "block.0.q.lora_bias"
+};
+// kInvalidArgument where the placement cannot be, or its rank is above the weight's, which a new adapter would waste.
+Status check_new_adapter(const Graph& forward, const AdapterPlacement& placement);
+// The same with a rank, of any size, and a factor for each weight.
+Result<Graph> with_adapters(const Graph& forward, std::span<const AdapterPlacement> placements);
+
 // An existing adapter, by the names of its parameters. `transposed`: weight [N, K], a [rank, K], b [N, rank];
-// else weight [K, N], a [K, rank], b [rank, N].
+// else weight [K, N], a [K, rank], b [rank, N]. `is_table`: weight [V, C], a [V, rank], b [C, rank].
 struct Adapter {
   std::string weight, a, b;
+  std::string bias;       // [N], counts `factor` times as well; empty: none
+  std::string base_bias;  // of the weight's own product; empty: none
+  int64_t rank = 0;
   double factor = 1;
-  bool transposed = true;
+  bool transposed = true, is_table = false;
 };
 std::vector<Adapter> find_adapters(const Graph& forward);
 
-// Whether a parameter of that name is one of an adapter's two.
+// Whether a parameter of that name is part of an adapter.
 bool is_adapter_name(std::string_view parameter);
 
-// The graph without adapters, all parameters trainable: the function of a merged model, once W += factor * A
-// B.
+// The graph without adapters, all parameters trainable that can be: the function of a merged model, once W += factor *
+// A B, and the bias of W's product has taken in the adapter's.
 Result<Graph> without_adapters(const Graph& forward);
 
 }  // namespace tessera

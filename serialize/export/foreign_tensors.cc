@@ -18,33 +18,10 @@ using Stream = std::shared_ptr<SourceStream>;
 
 constexpr std::string_view kExpert = "@";
 
-// Row of the head as it is, for each row of the wanted order.
-std::vector<int64_t> row_order(const HeadRows& heads) {
-  std::vector<int64_t> from(static_cast<size_t>(heads.D));
-  for (int64_t row = 0; row < heads.D; ++row) {
-    int64_t& source = from[static_cast<size_t>(row)];
-    if (row >= heads.R)
-      source = row;
-    else if (heads.wanted_half)
-      source = row < heads.R / 2 ? 2 * row : 2 * (row - heads.R / 2) + 1;
-    else
-      source = row / 2 + (row % 2 == 0 ? 0 : heads.R / 2);
-  }
-  return from;
-}
-
-// "q" of "block.3.q" and of "block.3.q.bias".
-bool is_rotated(std::string_view parameter) {
-  if (!parameter.starts_with("block.")) return false;
-  if (parameter.ends_with(".bias")) parameter.remove_suffix(5);
-  const std::string_view leaf = parameter.substr(parameter.rfind('.') + 1);
-  return leaf == "q" || leaf == "k" || leaf == "q_norm" || leaf == "k_norm";
-}
-
 class ForeignTensorMaker {
  public:
   ForeignTensorMaker(const Graph& graph, const ForeignLayout& layout) : graph_(graph), layout_(layout) {
-    if (layout.heads && layout.heads->half != layout.heads->wanted_half) order_ = row_order(*layout.heads);
+    if (layout.heads) order_ = row_order(*layout.heads);
   }
 
   Result<std::vector<TensorSource>> run(std::vector<TensorSource> parameters) {
@@ -85,7 +62,7 @@ class ForeignTensorMaker {
         break;
       }
     for (TensorSource& part : parts)
-      if (!order_.empty() && is_rotated(part.name)) part = reordered(std::move(part));
+      if (!order_.empty() && has_rotated_rows(part.name)) part = reordered(std::move(part));
     TensorSource tensor = name->change == ValueChange::kTransposed ? transposed(std::move(parts))
                           : parts.size() > 1                       ? joined(std::move(parts))
                                                                    : std::move(parts[0]);
@@ -113,7 +90,7 @@ class ForeignTensorMaker {
       TSR_ASSIGN_OR_RETURN(const HostTensor stored, read_whole(part));
       TSR_ASSIGN_OR_RETURN(const HostTensor wide, widen_weight(stored));
       std::vector<float> own(wide.as<float>().begin(), wide.as<float>().end());
-      if (!order_.empty() && is_rotated(part.name)) own = reordered(own);
+      if (!order_.empty() && has_rotated_rows(part.name)) own = reordered(own);
       values.insert(values.end(), own.begin(), own.end());
     }
     if (name.change == ValueChange::kPlusOne)

@@ -1,7 +1,6 @@
 // Parameters of a model as the tensors of another project's file: the way back of import/foreign_file.h.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,17 +9,11 @@
 
 #include "graph/base/result.h"
 #include "graph/models/foreign_names.h"
+#include "serialize/head_rows.h"
 #include "serialize/model.h"
 #include "serialize/tensor_source.h"
 
 namespace tessera {
-
-// Order of the rows of q and k within a head of D rows, of which R are rotated: pairs (i, i + R/2) where `half`, else
-// (2i, 2i + 1).
-struct HeadRows {
-  int64_t D = 0, R = 0;
-  bool half = false, wanted_half = false;
-};
 
 struct ForeignLayout {
   const ForeignNames& names;

@@ -30,10 +30,21 @@ std::string object_text(const Members& members, std::string_view separator) {
   return text + std::string(separator) + "}";
 }
 
-Result<TensorFile> safetensors_file(std::vector<TensorSource> tensors, std::string name) {
+std::string shard_name(size_t number, size_t count) {
+  char text[64];
+  std::snprintf(text, sizeof text, "model-%05zu-of-%05zu.safetensors", number + 1, count);
+  return text;
+}
+
+}  // namespace
+
+Result<TensorFile> safetensors_file(std::vector<TensorSource> tensors, std::string name,
+                                    std::string_view exported_by) {
   std::ranges::stable_sort(tensors, std::ranges::greater{},
                            [](const TensorSource& tensor) { return dtype_bytes(tensor.type.dtype, 1); });
-  Members header = {{"__metadata__", R"({"format":"pt"})"}};
+  Json metadata = {{"format", "pt"}};
+  if (!exported_by.empty()) metadata["exported_by"] = exported_by;
+  Members header = {{"__metadata__", dump(metadata)}};
   int64_t at = 0;
   for (const TensorSource& tensor : tensors) {
     TSR_ASSIGN_OR_RETURN(const std::string_view type, type_name(tensor));
@@ -57,14 +68,6 @@ Result<TensorFile> safetensors_file(std::vector<TensorSource> tensors, std::stri
   }
   return file;
 }
-
-std::string shard_name(size_t number, size_t count) {
-  char text[64];
-  std::snprintf(text, sizeof text, "model-%05zu-of-%05zu.safetensors", number + 1, count);
-  return text;
-}
-
-}  // namespace
 
 Result<SafetensorsFiles> safetensors_files(std::vector<TensorSource> tensors, int64_t shard_bytes) {
   std::vector<std::vector<TensorSource>> shards(1);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/base/result.h"
@@ -14,6 +15,10 @@ struct SafetensorsFiles {
   std::vector<TensorFile> files;  // "model.safetensors", or "model-00001-of-00002.safetensors" and so on
   std::string index;              // model.safetensors.index.json; empty for one file
 };
+
+// One file of that name. `exported_by`: in its metadata.
+Result<TensorFile> safetensors_file(std::vector<TensorSource> tensors, std::string name,
+                                    std::string_view exported_by = {});
 
 // Plain types alone. Tensors stay in order, but within a file wider types come first, so that all are aligned; a tensor
 // larger than `shard_bytes` is a shard of its own.

@@ -22,6 +22,17 @@ lacks "$work/out.txt" '^speed'
 # Adapters of another rank are told by both ranks.
 ! train --steps 3 --lora 3 --resume "$work/lora.tsr" 2>"$work/err.txt" >"$work/out.txt" || fail "rank 3 resumed rank 2"
 says "$work/err.txt" 'rank 2 and alpha 4, this model.s rank 3 and alpha 3'
+# As PEFT's folder, and back over the base: the same model.
+"$tessera" inspect "$work/lora.tsr" >"$work/out.txt"
+says "$work/out.txt" '^adapters      [0-9]+ \([0-9.]+ .iB\): rank 2; alpha 4.0; factor 2.0; on block'
+"$tessera" export "$work/lora.tsr" --format peft -o "$work/adapter" >"$work/out.txt"
+"$tessera" adapt "$model" --adapter "$work/adapter" -o "$work/adapted.tsr" >"$work/out.txt"
+"$tessera" generate "$work/lora.tsr" --prompt "Once" -n 12 --temp 0 >"$work/one.txt"
+"$tessera" generate "$work/adapted.tsr" --prompt "Once" -n 12 --temp 0 >"$work/two.txt"
+"$tessera" generate "$model" --adapter "$work/adapter" --prompt "Once" -n 12 --temp 0 >"$work/three.txt"
+cmp "$work/one.txt" "$work/two.txt" && cmp "$work/one.txt" "$work/three.txt" || fail "an adapter changed on its way"
+! "$tessera" adapt "$model" -o "$work/adapted.tsr" 2>"$work/err.txt" || fail "adapted without adapters"
+says "$work/err.txt" 'one of --adapter FOLDER and --lora RANK'
 # --quiet: stderr has nothing.
 train --steps 2 --quiet --out "$work/quiet.tsr" >"$work/out.txt" 2>"$work/err.txt"
 [ ! -s "$work/err.txt" ] || { cat "$work/err.txt"; fail "--quiet is not quiet"; }

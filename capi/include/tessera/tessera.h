@@ -549,12 +549,23 @@ TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options
  * ("block.0.q.lora_a", "block.0.q.lora_b": saved, planned, sharded) and begin as nothing: the new model
  * computes what `model` does, whose values it shares.
  * Options: rank (i64, default 16), alpha (f64, default: the rank), on (str: names of the weights, "*" matches
- * any characters, comma-separated; default: all matrices of the blocks that products alone read).
+ * any characters, comma-separated; default: all matrices of the blocks that products alone read),
+ * ranks and alphas (str: of single weights, "block.*.q.weight=4,block.0.*=2"; the first pattern that matches counts),
+ * rslora (i64, 1: alpha counts by the root of the rank, alpha/sqrt(rank); default 0), also (str: names of other
+ * parameters that train, in full).
  * TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options,
                                            tsr_model** out_model);
+/* The same with the adapters of a file that others made for `model`: a folder that PEFT's save_pretrained wrote
+ * (adapter_config.json, adapter_model.safetensors; LoRA). Ranks and factors are those of the file; parts of a fused
+ * tensor share their first matrix; what the file has in full (modules_to_save, biases) takes the place of the model's
+ * and trains as well. `model` is of a known family, from whatever file. options may be NULL; there are none yet.
+ * docs/adapters.md. TSR_NOT_FOUND; TSR_CORRUPT for tensors that are missing or contradict the configuration;
+ * TSR_INVALID_ARGUMENT for an adapter of another model; TSR_UNSUPPORTED names what has no form here. */
+TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const tsr_options* options,
+                                            tsr_model** out_model);
 /* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B. f32 and
- * f64. TSR_FAILED_PRECONDITION where there are none. */
+ * f64. TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none. */
 TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model);
 
 /* Writes a .tsr file: to a temporary name, synced, renamed over `path`. Parameters not drawn yet are drawn.
@@ -614,9 +625,12 @@ TSR_API void tsr_conversion_free(tsr_conversion* conversion);
  * where there is none, an empty one, or an earlier export, which it replaces. runtime: whose tsr_runtime_cancel ends a
  * step; may be NULL.
  * Options
- *   format           str   hf or gguf (default hf)
+ *   format           str   hf, gguf, or of the adapters alone peft: a folder that PEFT loads onto the model without them
+ *                          (default hf)
+ *   merged           i64   1: hf and gguf: adapters are taken into the weights first (default 0)
  *   type             str   hf: f32, bf16 or f16, of every value (default: matrices as they are, blocks as f16; norms and
  *                          biases as most of the matrices where that holds their values exactly, else f32).
+ *                          peft: likewise (default f32).
  *                          gguf: as for tsr_conversion_new (default: every value keeps its type; norms, biases, routers
  *                          and tables of positions are f32)
  *   tokenizer        i64   0: without tokenizer (default 1)
@@ -625,7 +639,8 @@ TSR_API void tsr_conversion_free(tsr_conversion* conversion);
  *   pure, output_type, embedding_type, imatrix    gguf: as for tsr_conversion_new
  * new fails with TSR_NOT_FOUND, TSR_IO, and as tsr_model_check_path does; TSR_INVALID_ARGUMENT where out_path has files
  * of somebody else, or is where the model is read from. A step fails with TSR_UNSUPPORTED, which names it, for what the
- * other project has no form for, with TSR_FAILED_PRECONDITION for a model with adapters (tsr_model_merge_adapters) or
+ * other project has no form for, with TSR_FAILED_PRECONDITION for a model with adapters (merged,
+ * tsr_model_merge_adapters), with peft for one without, or
  * where the file read was written to meanwhile, and as tsr_model_load and tsr_model_save do; after a failure begin
  * another export. */
 TSR_API tsr_status* tsr_export_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
@@ -656,7 +671,8 @@ TSR_API tsr_status* tsr_model_verify(const char* path);
  *  "tokenizer": null | {"kind", "vocabulary_size", "bos", "eos"}, "graph_nodes", "ops": [{"op", "count"}], the most
  *  frequent first, "frozen_parameters": count of elements, "file": null | {"format": "tsr" | "gguf" | "huggingface", "stored":
  *  [{"type": "q8_0", "tensors", "bytes"}], "keys_used": {...}, "keys_unused": {...}, "files": count, parts of a
- *  split model}}
+ *  split model}, "adapters": null | {"rank", "alpha", "on" and so on: options of tsr_model_add_adapters, "bytes",
+ *  "weights": [{"weight", "rank", "factor"}]}}
  * keys_used are the entries of a GGUF file's metadata or of config.json that were looked at, with their values; keys_unused those
  * that were not. Metadata "description" of a model of one of the families is its shorthand, as for
  * tsr_model_new. */
@@ -1119,7 +1135,8 @@ TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
 /* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "adapters": null | {"rank",
- * "alpha", "on"}, the options of tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
+ * "alpha", "on", and as texts "ranks", "alphas", "rslora", "also" where they are not the defaults}, the options of
+ * tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
  * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it leaves out:
  * fingerprints are equal where their names, types and contents are, "tensors": [{"name", "dtype", "shape"}] in it}. */
 TSR_API tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text);

@@ -1,0 +1,399 @@
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "graph/base/quote.h"
+#include "graph/base/text.h"
+#include "graph/transform/weight_storage.h"
+#include "serialize/adapters/adapter_file.h"
+#include "serialize/adapters/adapter_values.h"
+#include "serialize/adapters/foreign_modules.h"
+#include "serialize/adapters/peft_config.h"
+#include "serialize/adapters/untied_head.h"
+#include "serialize/export/exported_config.h"
+#include "serialize/head_rows.h"
+#include "serialize/import/safetensors.h"
+#include "serialize/json.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kConfig = "adapter_config.json", kWeights = "adapter_model.safetensors",
+                           kPrefix = "base_model.model.";
+constexpr int64_t kMostConfigBytes = int64_t{16} << 20;
+
+Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::move(message)); }
+Status unsupported(std::string message) { return Status(StatusCode::kUnsupported, std::move(message)); }
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+Result<Json> read_json(const std::string& path) {
+  TSR_ASSIGN_OR_RETURN(const auto file, open_file(path));
+  if (file->size() > kMostConfigBytes)
+    return corrupt(format("{} has {} bytes, wanted at most {}", path, file->size(), kMostConfigBytes));
+  std::string text(static_cast<size_t>(file->size()), '\0');
+  TSR_RETURN_IF_ERROR(file->read_at(0, std::as_writable_bytes(std::span(text))));
+  return parse_json(text, kConfig);
+}
+
+// How classes other than the language model's begin the names of its modules: without the model's own name, or within a
+// model of several kinds of input.
+struct Naming {
+  std::string_view from, to;  // of the beginning
+};
+constexpr Naming kNamings[] = {{"", ""},
+                               {"model.", ""},
+                               {"transformer.", ""},
+                               {"model.", "model.language_model."},
+                               {"model.", "language_model.model."},
+                               {"bert.", ""}};
+
+std::string named(const Naming& naming, const std::string& name) {
+  if (!name.starts_with(naming.from)) return name;
+  return std::string(naming.to) + name.substr(naming.from.size());
+}
+
+// The tensors of one module.
+struct Group {
+  const ForeignTensor *a = nullptr, *b = nullptr, *bias = nullptr;
+  bool is_embedding = false;
+};
+
+class PeftReader {
+ public:
+  PeftReader(std::shared_ptr<const ByteSource> source, ForeignTensors tensors, PeftConfig config,
+             ExportedConfig exported, const Model& base)
+      : source_(std::move(source)),
+        tensors_(std::move(tensors)),
+        config_(std::move(config)),
+        exported_(std::move(exported)) {
+    file_.base = base;
+  }
+
+  Result<AdapterFile> run() {
+    TSR_RETURN_IF_ERROR(sort_tensors());
+    if (has_tied_head(file_.base) && changes_table_or_head()) {
+      TSR_ASSIGN_OR_RETURN(file_.base, with_untied_head(file_.base));
+    }
+    TSR_ASSIGN_OR_RETURN(LogicalGraph logical, with_logical_weights(file_.base.graph));
+    graph_ = std::move(logical.graph);
+    modules_ = foreign_modules(graph_, exported_.family->huggingface);
+    choose_naming();
+    if (exported_.decoder)
+      order_ =
+          row_order(HeadRows{.D = exported_.decoder->D,
+                             .R = exported_.decoder->R == 0 ? exported_.decoder->D : exported_.decoder->R,
+                             .half = true,
+                             .wanted_half = exported_.decoder->rope_half});
+    TSR_ASSIGN_OR_RETURN(const PeftSelection selection,
+                         PeftSelection::create(config_, exported_.config.family));
+    for (const ForeignModule& module : modules_) TSR_RETURN_IF_ERROR(add_module(module, selection));
+    TSR_RETURN_IF_ERROR(check_no_group_is_left());
+    TSR_RETURN_IF_ERROR(add_whole(selection));
+    if (file_.weights.empty() && file_.values.empty())
+      return corrupt("the adapter has no tensors for any module of the model");
+    return std::move(file_);
+  }
+
+ private:
+  // ---- names
+
+  Status sort_tensors() {
+    constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight", kBias = ".lora_B.bias",
+                               kEmbeddingA = ".lora_embedding_A", kEmbeddingB = ".lora_embedding_B";
+    for (const auto& [full, tensor] : tensors_) {
+      if (!full.starts_with(kPrefix))
+        return corrupt(format("tensor '{}': wanted a name that begins with '{}'", quote(full), kPrefix));
+      const std::string name = full.substr(kPrefix.size());
+      const auto group = [&](std::string_view ending) -> Group* {
+        return name.ends_with(ending) ? &groups_[name.substr(0, name.size() - ending.size())] : nullptr;
+      };
+      if (Group* const it = group(kA)) {
+        it->a = &tensor;
+      } else if (Group* const it = group(kB)) {
+        it->b = &tensor;
+      } else if (Group* const it = group(kBias)) {
+        it->bias = &tensor;
+      } else if (Group* const it = group(kEmbeddingA)) {
+        it->a = &tensor, it->is_embedding = true;
+      } else if (Group* const it = group(kEmbeddingB)) {
+        it->b = &tensor, it->is_embedding = true;
+      } else if (name.find(".lora_") != name.npos) {
+        return unsupported(format("tensor '{}' is of a kind that is not supported", quote(full)));
+      } else {
+        whole_.emplace(without(name, ".base_layer"), &tensor);
+      }
+    }
+    return {};
+  }
+
+  static std::string without(std::string name, std::string_view part) {
+    if (const size_t at = name.find(part); at != name.npos) name.erase(at, part.size());
+    return name;
+  }
+
+  static bool is_table_or_head(std::string_view name) {
+    for (const std::string_view leaf : {"embed_tokens", "wte", "lm_head"})
+      if (name == leaf || name.ends_with("." + std::string(leaf)) ||
+          name.ends_with(std::string(leaf) + ".weight"))
+        return true;
+    return false;
+  }
+  bool changes_table_or_head() const {
+    return std::ranges::any_of(groups_, [](const auto& it) { return is_table_or_head(it.first); }) ||
+           std::ranges::any_of(whole_, [](const auto& it) { return is_table_or_head(it.first); });
+  }
+
+  std::string name_of(const ForeignModule& module) const {
+    return named(naming_, huggingface_name(exported_.config.family, module.name));
+  }
+
+  // The naming by which most modules of the file are the model's.
+  void choose_naming() {
+    size_t most = 0;
+    for (const Naming& naming : kNamings) {
+      size_t found = 0;
+      naming_ = naming;
+      for (const ForeignModule& module : modules_) found += groups_.contains(name_of(module)) ? 1 : 0;
+      if (found > most) most = found, best_ = naming;
+    }
+    naming_ = best_;
+  }
+
+  // ---- adapters
+
+  Status add_module(const ForeignModule& module, const PeftSelection& selection) {
+    if (module.is_expert) return {};
+    const std::string name = name_of(module);
+    const auto found = groups_.find(name);
+    const bool is_linear = !module.is_table && !module.is_head();
+    TSR_ASSIGN_OR_RETURN(const bool adapted, selection.is_adapted(name, is_linear));
+    if (found == groups_.end()) {
+      // Routers are matrices of one class and not of another.
+      if (!adapted || module.is_router) return {};
+      return corrupt(
+          format("module '{}' is one that {} adapts, and has no tensors '{}{}.lora_A.weight' and "
+                 "lora_B in {}",
+                 name, kConfig, kPrefix, name, kWeights));
+    }
+    if (!adapted)
+      return corrupt(
+          format("module '{}' has tensors in {}, but {} does not adapt it", name, kWeights, kConfig));
+    const Group group = found->second;
+    groups_.erase(found);
+    TSR_ASSIGN_OR_RETURN(const int64_t rank, selection.rank(name));
+    TSR_ASSIGN_OR_RETURN(const double factor, selection.factor(name));
+    TSR_RETURN_IF_ERROR(check_group(module, name, group, rank));
+    return add_values(module, name, group, rank, factor);
+  }
+
+  Status check_group(const ForeignModule& module, const std::string& name, const Group& group,
+                     int64_t rank) const {
+    const std::string_view a = group.is_embedding ? "lora_embedding_A" : "lora_A.weight",
+                           b = group.is_embedding ? "lora_embedding_B" : "lora_B.weight";
+    if (group.a == nullptr || group.b == nullptr)
+      return corrupt(format("tensor '{}{}.{}' is missing", kPrefix, name, group.a == nullptr ? a : b));
+    if (group.is_embedding != module.is_table)
+      return corrupt(format("module '{}' {} a table, and its adapter {} one's", name,
+                            module.is_table ? "is" : "is not", module.is_table ? "is not" : "is"));
+    const int64_t out = module.is_table ? module.columns : module.rows,
+                  in = module.is_table ? module.rows : module.columns;
+    const auto check = [&](const ForeignTensor& tensor, std::string_view which, Shape wanted) -> Status {
+      if (tensor.shape == wanted) return {};
+      return Status(StatusCode::kInvalidArgument,
+                    format("tensor '{}{}.{}' is [{}], the model and rank {} want [{}]: the adapter is of "
+                           "another model, or its configuration of another adapter",
+                           kPrefix, name, which, tensor.shape, rank, wanted));
+    };
+    TSR_RETURN_IF_ERROR(check(*group.a, a, {rank, in}));
+    TSR_RETURN_IF_ERROR(check(*group.b, b, {out, rank}));
+    if (config_.has_bias != (group.bias != nullptr) && !module.is_table)
+      return corrupt(format("tensor '{}{}.lora_B.bias' is {}, and lora_bias of {} {}", kPrefix, name,
+                            group.bias ? "there" : "missing", kConfig, config_.has_bias ? "true" : "false"));
+    return group.bias == nullptr ? Status() : check(*group.bias, "lora_B.bias", {out});
+  }
+
+  static std::string stem_of(std::string parameter) {
+    if (parameter.ends_with(".weight")) parameter.resize(parameter.size() - 7);
+    return parameter;
+  }
+
+  Status add_values(const ForeignModule& module, const std::string& name, const Group& group, int64_t rank,
+                    double factor) {
+    const std::string first = stem_of(module.parts[0].parameter);
+    const std::string shared = module.parts.size() > 1 ? first + ".lora_a" : "";
+    TSR_ASSIGN_OR_RETURN(HostTensor a, read_f32(*source_, name, *group.a));
+    TSR_ASSIGN_OR_RETURN(const HostTensor b, read_f32(*source_, name, *group.b));
+    file_.values[first + ".lora_a"] = module.is_table ? transposed_matrix(a) : std::move(a);
+    HostTensor bias;
+    if (group.bias != nullptr) {
+      TSR_ASSIGN_OR_RETURN(bias, read_f32(*source_, name, *group.bias));
+    }
+    for (const ForeignModule::Part& part : module.parts) {
+      const std::string stem = stem_of(part.parameter);
+      if (module.is_table) {
+        file_.values[stem + ".lora_b"] = b;
+      } else {
+        file_.values[stem + ".lora_b"] = rows_of(b, part.first_row, part.rows, order_of(part.parameter));
+      }
+      if (group.bias != nullptr) {
+        file_.values[stem + ".lora_bias"] =
+            rows_of(bias, part.first_row, part.rows, order_of(part.parameter));
+      }
+      file_.weights.push_back({.name = part.parameter,
+                               .a = shared,
+                               .rank = rank,
+                               .factor = factor,
+                               .has_bias = group.bias != nullptr});
+    }
+    return {};
+  }
+
+  std::vector<int64_t> order_of(std::string_view parameter) const {
+    return has_rotated_rows(parameter) ? order_ : std::vector<int64_t>();
+  }
+
+  Status check_no_group_is_left() const {
+    if (groups_.empty()) return {};
+    const std::string& name = groups_.begin()->first;
+    if (name.find(".experts.") != name.npos)
+      return unsupported(
+          format("module '{}' is of an expert: adapters of experts are not supported", quote(name)));
+    std::vector<std::string> names;
+    for (const ForeignModule& module : modules_)
+      if (!module.is_expert) names.push_back(name_of(module));
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("module '{}' of the adapter has no place in the model ({}); nearest: {}. The adapter "
+               "is of another model",
+               quote(name), file_.base.metadata.at("description"), join(nearest_names(name, names), ", ")));
+  }
+
+  // ---- parameters in full
+
+  Status add_whole(const PeftSelection& selection) {
+    std::map<std::string, std::vector<std::string>> parameters;  // by the tensor's name in the file
+    std::map<std::string, ValueChange> changes;
+    for (const TensorId id : graph_.tensors_of_kind(TensorKind::kParameter)) {
+      const std::string& parameter = graph_.tensor(id).name;
+      const auto name = exported_.family->huggingface.find(parameter);
+      if (!name) continue;
+      const std::string full = named(naming_, huggingface_name(exported_.config.family, name->tensor));
+      parameters[full].push_back(parameter);
+      changes[full] = name->change;
+    }
+    for (const auto& [name, tensor] : whole_) {
+      const auto found = parameters.find(name);
+      if (found == parameters.end())
+        return Status(StatusCode::kInvalidArgument,
+                      format("tensor '{}{}' has no place in the model ({})", kPrefix, quote(name),
+                             file_.base.metadata.at("description")));
+      const std::string module = name.substr(0, name.rfind('.'));
+      const bool is_bias = name.ends_with(".bias") && config_.bias != "none";
+      const bool trains = selection.is_saved(module) || is_bias;
+      // PEFT saves tables and heads with adapters, unchanged but for added tokens.
+      if (!trains && !is_table_or_head(module))
+        return corrupt(
+            format("tensor '{}{}' is there in full, but {} has it neither in modules_to_save nor as "
+                   "a bias",
+                   kPrefix, quote(name), kConfig));
+      TSR_RETURN_IF_ERROR(add_whole(name, *tensor, found->second, changes[name], trains));
+    }
+    for (const auto& [name, owners] : parameters) {
+      if (selection.is_saved(name.substr(0, name.rfind('.'))) && !whole_.contains(name))
+        return corrupt(
+            format("tensor '{}{}' is missing: {} has its module in modules_to_save", kPrefix, name, kConfig));
+      // lora_only names biases of adapted modules, which PEFT itself leaves out of its files.
+      if (config_.bias == "all" && name.ends_with(".bias") && !whole_.contains(name))
+        return corrupt(format("tensor '{}{}' is missing: bias is \"all\" in {}", kPrefix, name, kConfig));
+    }
+    for (const std::string& saved : config_.modules_to_save)
+      if (std::ranges::none_of(parameters, [&](const auto& it) {
+            return it.first.substr(0, it.first.rfind('.')).ends_with(saved);
+          }))
+        return Status(StatusCode::kInvalidArgument,
+                      format("{}: modules_to_save has '{}', which the model ({}) has not", kConfig,
+                             quote(saved), file_.base.metadata.at("description")));
+    return {};
+  }
+
+  Status add_whole(const std::string& name, const ForeignTensor& stored,
+                   const std::vector<std::string>& parameters, ValueChange change, bool trains) {
+    const bool turned = change == ValueChange::kTransposed && stored.shape.rank() == 2;
+    Shape wanted = graph_.type(*graph_.find_tensor(parameters[0])).shape;
+    if (wanted.rank() > 2)
+      return unsupported(format("tensor '{}' is of experts, which is not supported", name));
+    int64_t rows = 0;
+    for (const std::string& parameter : parameters)
+      rows += graph_.type(*graph_.find_tensor(parameter)).shape[0];
+    wanted.set(0, rows);
+    if (turned) wanted = {wanted[1], wanted[0]};
+    if (stored.shape != wanted)
+      return Status(StatusCode::kInvalidArgument, format("tensor '{}{}' is [{}], the model wants [{}]",
+                                                         kPrefix, name, stored.shape, wanted));
+    TSR_ASSIGN_OR_RETURN(HostTensor whole, read_f32(*source_, name, stored));
+    if (turned) whole = transposed_matrix(whole);
+    if (change == ValueChange::kPlusOne) {
+      std::vector<float> values(whole.as<float>().begin(), whole.as<float>().end());
+      for (float& value : values) value += 1;
+      whole = HostTensor::copy_of<float>(whole.type, values);
+    }
+    int64_t first = 0;
+    for (const std::string& parameter : parameters) {
+      const int64_t own = graph_.type(*graph_.find_tensor(parameter)).shape[0];
+      file_.values[parameter] = rows_of(whole, first, own, order_of(parameter));
+      if (trains) file_.trained.push_back(parameter);
+      first += own;
+    }
+    return {};
+  }
+
+  const std::shared_ptr<const ByteSource> source_;
+  const ForeignTensors tensors_;
+  const PeftConfig config_;
+  const ExportedConfig exported_;
+  AdapterFile file_;
+  Graph graph_;
+  std::vector<ForeignModule> modules_;
+  std::vector<int64_t> order_;  // of rows of q and k within a head
+  Naming naming_ = kNamings[0], best_ = kNamings[0];
+  std::map<std::string, Group> groups_;                // by module
+  std::map<std::string, const ForeignTensor*> whole_;  // by tensor
+};
+
+}  // namespace
+
+Result<AdapterFile> read_peft_adapter(const std::string& folder, const Model& base) {
+  const std::string config_path = folder + "/" + std::string(kConfig),
+                    path = folder + "/" + std::string(kWeights);
+  if (!exists(config_path))
+    return Status(StatusCode::kNotFound,
+                  format("{} is missing: an adapter's folder has {} and {}", config_path, kConfig, kWeights));
+  if (!exists(path)) {
+    if (exists(folder + "/adapter_model.bin"))
+      return unsupported(
+          format("{} has its weights in adapter_model.bin; save them as safetensors "
+                 "(save_pretrained does)",
+                 folder));
+    return Status(StatusCode::kNotFound, format("{} is missing", path));
+  }
+  TSR_ASSIGN_OR_RETURN(const Json json, read_json(config_path));
+  TSR_ASSIGN_OR_RETURN(PeftConfig config, read_peft_config(json));
+  TSR_ASSIGN_OR_RETURN(const std::shared_ptr<const ByteSource> source, open_file(path));
+  Result<ForeignTensors> tensors = read_safetensors(*source);
+  if (!tensors.ok()) return tensors.status().with_context(path);
+  TSR_ASSIGN_OR_RETURN(ExportedConfig exported, exported_config(base));
+  if (exported.family->huggingface.empty())
+    return unsupported(
+        format("models of the family {} have no names in Hugging Face's files", exported.family->name));
+  return PeftReader(source, *std::move(tensors), std::move(config), std::move(exported), base).run();
+}
+
+}  // namespace tessera
