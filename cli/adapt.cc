@@ -30,7 +30,7 @@ void register_adapt(CLI::App& app) {
   command->callback([args] {
     check_output(args->output);
     if (args->adapter.empty() == (args->adapters.rank == 0))
-      throw Error(TSR_INVALID_ARGUMENT, "wanted one of --adapter FOLDER and --lora RANK");
+      throw Error(TSR_INVALID_ARGUMENT, "wanted one of --adapter PATH and --lora RANK");
     const Model model = adapted(open_model(*args, args->model), args->adapters);
     check(tsr_model_save(model.get(), args->output.c_str(), nullptr));
     const Json info = Json::parse(text(tsr_model_info, model.get()));

@@ -76,8 +76,9 @@ void drain_log(const Runtime& runtime) {
 }
 
 void add_adapter_file(CLI::App& command, Common& common) {
-  command.add_option("--adapter", common.adapter,
-                     "folder of adapters made for this model, as PEFT saves them (docs/adapters.md)");
+  command.add_option(
+      "--adapter", common.adapter,
+      "adapters made for this model: a folder of PEFT's, or a GGUF adapter (docs/adapters.md)");
 }
 
 namespace {
@@ -120,18 +121,19 @@ void add_adapter_options(CLI::App& command, Adapters& adapters) {
                      "ranks of single weights, the first that matches: block.*.q.weight=4,block.0.*=2");
   command.add_option("--lora-alphas", adapters.alphas, "alphas of single weights, likewise");
   command.add_flag("--rslora", adapters.rslora, "what adapters add counts alpha / root of the rank times");
+  command.add_flag("--dora", adapters.dora, "magnitudes of each output's weight train as well (DoRA)");
   command.add_option("--lora-also", adapters.also,
                      "parameters that train in full besides: *norm*,token_embedding");
 }
 
 Model adapted(Model model, const Adapters& adapters) {
   if (adapters.rank == 0) {
-    if (adapters.alpha || adapters.rslora || !adapters.on.empty() || !adapters.ranks.empty() ||
-        !adapters.alphas.empty() || !adapters.also.empty())
-      throw Error(
-          TSR_INVALID_ARGUMENT,
-          "--lora-alpha, --lora-on, --lora-ranks, --lora-alphas, --rslora and --lora-also belong to --lora "
-          "RANK, which is missing");
+    if (adapters.alpha || adapters.rslora || adapters.dora || !adapters.on.empty() ||
+        !adapters.ranks.empty() || !adapters.alphas.empty() || !adapters.also.empty())
+      throw Error(TSR_INVALID_ARGUMENT,
+                  "--lora-alpha, --lora-on, --lora-ranks, --lora-alphas, --rslora, --dora and --lora-also "
+                  "belong to --lora "
+                  "RANK, which is missing");
     return model;
   }
   Options options = make<Options>(tsr_options_new);
@@ -141,6 +143,7 @@ Model adapted(Model model, const Adapters& adapters) {
                                    std::pair("alphas", &adapters.alphas), std::pair("also", &adapters.also)})
     if (!value->empty()) set(options, key, *value);
   if (adapters.rslora) set(options, "rslora", int64_t{1});
+  if (adapters.dora) set(options, "dora", int64_t{1});
   return make<Model>(tsr_model_add_adapters, model.get(), static_cast<const tsr_options*>(options.get()));
 }
 
@@ -158,7 +161,8 @@ Adapters missing_adapters(const std::string& checkpoint, const Model& model) {
           .ranks = text_of("ranks"),
           .alphas = text_of("alphas"),
           .also = text_of("also"),
-          .rslora = text_of("rslora") == "1"};
+          .rslora = text_of("rslora") == "1",
+          .dora = text_of("dora") == "1"};
 }
 
 Tokenizer open_tokenizer(const std::string& text) {

@@ -71,7 +71,7 @@ struct Adapters {
   int64_t rank = 0;  // 0: none
   std::optional<double> alpha;
   std::string on, ranks, alphas, also;
-  bool rslora = false;
+  bool rslora = false, dora = false;
 };
 void add_adapter_options(CLI::App& command, Adapters& adapters);
 Model adapted(Model model, const Adapters& adapters);

@@ -11,7 +11,7 @@ namespace {
 struct Arguments : Common {
   std::string input, output, format = "hf";
   std::optional<std::string> type, output_type, embedding_type, imatrix, shard_bytes;
-  bool pure = false, no_tokenizer = false, merged = false;
+  bool pure = false, no_tokenizer = false, merged = false, adapters = false;
 };
 
 // "1.00 GiB of f32 and bf16"
@@ -37,6 +37,7 @@ void register_export(CLI::App& app) {
       "Example:\n  tessera export tuned.tsr -o tuned-hf\n"
       "  tessera export tuned.tsr --format gguf --type q4_k_m -o tuned.gguf\n"
       "  tessera export adapted.tsr --format peft -o adapter\n"
+      "  tessera export adapted.tsr --format gguf --adapters -o adapter.gguf\n"
       "peft is a folder with the adapters alone, which PEFT loads onto the base.\n"
       "hf is a folder that transformers loads: config.json, safetensors, tokenizer. gguf is a file that "
       "llama.cpp\n"
@@ -60,6 +61,7 @@ void register_export(CLI::App& app) {
   command->add_option("--threads", args->threads, "threads that encode; 0: all cores of this process")
       ->capture_default_str();
   command->add_flag("--merged", args->merged, "hf, gguf: take adapters into the weights first");
+  command->add_flag("--adapters", args->adapters, "gguf: adapters alone, for llama.cpp's --lora");
   add_adapter_file(*command, *args);
   add_json(*command, *args);
   add_quiet(*command, *args);
@@ -74,6 +76,7 @@ void register_export(CLI::App& app) {
     set(options, "shard_bytes", args->shard_bytes);
     set(options, "tokenizer", int64_t{!args->no_tokenizer});
     set(options, "threads", args->threads);
+    if (args->adapters) set(options, "adapters", int64_t{1});
     if (args->merged) set(options, "merged", int64_t{1});
     const auto* const given = static_cast<const tsr_options*>(options.get());
     auto* const none = static_cast<tsr_runtime*>(nullptr);

@@ -107,7 +107,8 @@ void print_adapters(const Json& adapters) {
   const Json& weights = adapters["weights"];
   std::cout << "adapters      " << weights.size() << " (" << bytes_text(adapters["bytes"].get<int64_t>())
             << "): rank " << counted_values(weights, "rank") << "; alpha " << adapters["alpha"].dump()
-            << (adapters.contains("rslora") ? " by the root of the rank" : "") << "; factor "
+            << (adapters.contains("rslora") ? " by the root of the rank" : "")
+            << (adapters.contains("dora") ? ", with magnitudes" : "") << "; factor "
             << counted_values(weights, "factor") << "; on " << weight_list(weights) << '\n';
   if (adapters.contains("also"))
     std::cout << "  also train = " << adapters["also"].get<std::string>() << '\n';

@@ -5,7 +5,7 @@ import (
 )
 
 // WithAdapters gives a model with new low-rank adapters, which alone train; it computes what m does, whose values it
-// shares. Options: rank, alpha, on, ranks, alphas, rslora, also.
+// shares. Options: rank, alpha, on, ranks, alphas, rslora, dora, also.
 func (m *Model) WithAdapters(options Options) (*Model, error) {
 	c, done := (*handle)(m).use()
 	defer done()
@@ -18,7 +18,7 @@ func (m *Model) WithAdapters(options Options) (*Model, error) {
 	return (*Model)(h), nil
 }
 
-// LoadAdapters gives a model with the adapters of a file that others made for m: a folder that PEFT wrote.
+// LoadAdapters gives a model with the adapters of a file that others made for m: a folder that PEFT wrote, or a GGUF adapter.
 // No options yet: nil.
 func (m *Model) LoadAdapters(path string, options Options) (*Model, error) {
 	if err := noNUL("path", path); err != nil {

@@ -71,7 +71,7 @@ func WriteImatrix(ctx context.Context, r *Runtime, model *Model, ids []int32, ou
 }
 
 // ExportModel writes the model's file or folder `in` for other projects: a Hugging Face folder, or a GGUF file for
-// llama.cpp. After an error, or if the context ends, `out` is unchanged. Options: format (hf, gguf, peft), merged, type, tokenizer,
+// llama.cpp. After an error, or if the context ends, `out` is unchanged. Options: format (hf, gguf, peft), adapters, merged, type, tokenizer,
 // threads, shard_bytes, and for gguf pure, output_type, embedding_type, imatrix. The report is JSON.
 func ExportModel(ctx context.Context, in, out string, options Options, progress func(done float64)) (report string, err error) {
 	if err := noNUL("path", in+out); err != nil {

@@ -68,7 +68,11 @@ std::vector<std::string> trained_besides(const Graph& adapted) {
 // `wide`: parameters that are f32 from here on, since they train or have another value.
 Result<std::shared_ptr<SharedModel>> finish_adapted(Model made, const SharedModel& model, Graph adapted,
                                                     StoredTypes stored, std::span<const std::string> wide) {
-  for (const std::string& name : wide) {
+  std::vector<std::string> widened(wide.begin(), wide.end());
+  // Norms of weights are taken of f32.
+  for (const Adapter& it : find_adapters(adapted))
+    if (!it.magnitude.empty()) widened.push_back(it.weight);
+  for (const std::string& name : widened) {
     if (stored.erase(name) == 0) continue;
     const auto value = made.parameters.find(name);
     if (value == made.parameters.end()) continue;
@@ -85,10 +89,12 @@ Result<AdapterFile> open_adapter_file(const std::string& path, const Model& base
   if (!fs::exists(path, error))
     return Status(StatusCode::kNotFound, format("{}: there is no such file or folder", path));
   std::string folder = path;
+  if (!fs::is_directory(path, error) && !path.ends_with(".safetensors")) {
+    TSR_ASSIGN_OR_RETURN(const auto source, open_file(path));
+    Result<AdapterFile> file = read_gguf_adapter(source, base);
+    return file.ok() ? std::move(file) : Result<AdapterFile>(file.status().with_context(path));
+  }
   if (!fs::is_directory(path, error)) {
-    if (!path.ends_with(".safetensors"))
-      return Status(StatusCode::kUnsupported,
-                    format("{}: wanted a folder of PEFT's, with adapter_config.json", path));
     folder = fs::path(path).parent_path().string();
     if (folder.empty()) folder = ".";
   }
@@ -121,6 +127,41 @@ bool scales_by_root(const std::vector<Adapter>& adapters) {
                                [&](const Adapter& it) { return is_whole(it.factor * divisor(it, by_root)); });
   };
   return !all_whole(false) && all_whole(true);
+}
+
+// Norms of the parts of a weight that make each output: rows of [N, K], columns of [K, N].
+template <class T>
+HostTensor norms_as(const HostTensor& weight, bool transposed) {
+  const auto rows = static_cast<size_t>(weight.type.shape[0]),
+             columns = static_cast<size_t>(weight.type.shape[1]);
+  const auto w = weight.as<T>();
+  std::vector<double> squares(transposed ? rows : columns);
+  for (size_t i = 0; i < rows; ++i)
+    for (size_t j = 0; j < columns; ++j)
+      squares[transposed ? i : j] +=
+          static_cast<double>(w[i * columns + j]) * static_cast<double>(w[i * columns + j]);
+  std::vector<T> norms;
+  for (const double sum : squares) norms.push_back(static_cast<T>(std::sqrt(sum)));
+  return HostTensor::copy_of<T>({weight.type.dtype, {static_cast<int64_t>(norms.size())}}, norms);
+}
+
+HostTensor norms_of(const HostTensor& weight, bool transposed) {
+  return weight.type.dtype == DType::kF64 ? norms_as<double>(weight, transposed)
+                                          : norms_as<float>(weight, transposed);
+}
+
+// Each part of the weight times magnitude / norm.
+template <class T>
+HostTensor with_magnitudes(const HostTensor& weight, const HostTensor& magnitude, bool transposed) {
+  const HostTensor norms = norms_as<T>(weight, transposed);
+  const auto columns = static_cast<size_t>(weight.type.shape[1]);
+  std::vector<T> values(weight.as<T>().begin(), weight.as<T>().end());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t n = transposed ? i / columns : i % columns;
+    values[i] = static_cast<T>(static_cast<double>(values[i]) * static_cast<double>(magnitude.as<T>()[n]) /
+                               static_cast<double>(norms.as<T>()[n]));
+  }
+  return HostTensor::copy_of<T>(weight.type, values);
 }
 
 // Adds in double, one row at a time; W has rows as it is stored.
@@ -166,7 +207,7 @@ Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, cons
   adapters.alpha = reader.f64("alpha", 0, 0, 1e9);
   const std::string on = reader.text("on"), ranks = reader.text("ranks"), alphas = reader.text("alphas"),
                     also = reader.text("also");
-  const bool by_root = reader.flag("rslora", false);
+  const bool by_root = reader.flag("rslora", false), has_magnitudes = reader.flag("dora", false);
   TSR_RETURN_IF_ERROR(reader.finish());
   Model made = model.snapshot();
   TSR_ASSIGN_OR_RETURN(const LogicalGraph base, with_logical_weights(made.graph));
@@ -184,7 +225,8 @@ Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, cons
     if (!(rank >= 1 && rank <= int64_t{1} << 20) || rank != std::floor(rank))
       return refuse(format("ranks: {} for '{}', wanted a whole number from 1", rank, name));
     if (!(alpha >= 0)) return refuse(format("alphas: {} for '{}', wanted 0 or more", alpha, name));
-    AdapterPlacement placement{.weight = weight, .rank = static_cast<int64_t>(rank)};
+    AdapterPlacement placement{
+        .weight = weight, .rank = static_cast<int64_t>(rank), .has_magnitude = has_magnitudes};
     if (alpha != 0) placement.factor = alpha / (by_root ? std::sqrt(rank) : rank);
     if (alpha == 0 && by_root) placement.factor = std::sqrt(rank);
     TSR_RETURN_IF_ERROR(check_new_adapter(base.graph, placement));
@@ -198,6 +240,12 @@ Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, cons
     TSR_ASSIGN_OR_RETURN(others, matching_parameters(adapted, also, others, "also"));
     for (const TensorId id : others) adapted.set_trainable(id, true);
   }
+  if (has_magnitudes)  // at first the norms of the weights
+    for (const Adapter& it : find_adapters(adapted)) {
+      TSR_ASSIGN_OR_RETURN(HostTensor weight, model.read_uncached(it.weight, model.seed()));
+      TSR_ASSIGN_OR_RETURN(weight, widen_weight(weight));
+      made.parameters.insert_or_assign(it.magnitude, norms_of(weight, it.transposed));
+    }
   const std::vector<std::string> trained = trained_besides(adapted);
   return finish_adapted(std::move(made), model, std::move(adapted), base.stored, trained);
 }
@@ -221,7 +269,8 @@ Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, con
                           .rank = weight.rank,
                           .factor = weight.factor,
                           .a = weight.a,
-                          .has_bias = weight.has_bias});
+                          .has_bias = weight.has_bias,
+                          .has_magnitude = weight.has_magnitude});
   Graph adapted = base.graph;
   if (placements.empty()) {
     for (const TensorId id : adapted.tensors_of_kind(TensorKind::kParameter))
@@ -247,6 +296,7 @@ std::optional<AdapterSummary> adapter_summary(const Graph& graph) {
   if (all.empty()) return std::nullopt;
   AdapterSummary summary;
   summary.rslora = scales_by_root(all);
+  summary.dora = std::ranges::all_of(all, [](const Adapter& it) { return !it.magnitude.empty(); });
   const auto alpha_of = [&](const Adapter& it) { return nice_alpha(it, summary.rslora); };
   summary.rank = all[0].rank;
   summary.alpha = alpha_of(all[0]);
@@ -267,6 +317,7 @@ std::vector<std::pair<std::string, std::string>> AdapterSummary::more() const {
   if (!ranks.empty()) options.emplace_back("ranks", ranks);
   if (!alphas.empty()) options.emplace_back("alphas", alphas);
   if (rslora) options.emplace_back("rslora", "1");
+  if (dora) options.emplace_back("dora", "1");
   if (!also.empty()) options.emplace_back("also", also);
   return options;
 }
@@ -291,6 +342,12 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
                     format("merge: '{}' is {}, wanted f32 or f64", it.weight, to_text(weight.type)));
     made.parameters.insert_or_assign(
         it.weight, dtype == DType::kF32 ? merged<float>(weight, a, b, it) : merged<double>(weight, a, b, it));
+    if (!it.magnitude.empty()) {
+      TSR_ASSIGN_OR_RETURN(const HostTensor magnitude, model.read_uncached(it.magnitude, model.seed()));
+      HostTensor& whole = made.parameters.at(it.weight);
+      whole = dtype == DType::kF32 ? with_magnitudes<float>(whole, magnitude, it.transposed)
+                                   : with_magnitudes<double>(whole, magnitude, it.transposed);
+    }
     if (it.bias.empty()) continue;
     if (it.base_bias.empty())
       return Status(StatusCode::kUnsupported,
@@ -303,7 +360,7 @@ Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model) {
                                                        : sum_of<double>(bias, added, it.factor));
   }
   for (const Adapter& it : all)
-    for (const std::string& name : {it.a, it.b, it.bias}) made.parameters.erase(name);
+    for (const std::string& name : {it.a, it.b, it.bias, it.magnitude}) made.parameters.erase(name);
   TSR_ASSIGN_OR_RETURN(const Graph plain, without_adapters(logical.graph));
   TSR_ASSIGN_OR_RETURN(made.graph, with_stored_weights(plain, {.types = logical.stored}));
   return shared_from(std::move(made), model);

@@ -12,11 +12,11 @@
 
 namespace tessera {
 
-// Options rank, alpha, on, ranks, alphas, rslora, also (tessera.h). The result shares the values of `model`, which stays
+// Options rank, alpha, on, ranks, alphas, rslora, dora, also (tessera.h). The result shares the values of `model`, which stays
 // as it is.
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options);
 
-// Those of a file: a folder of PEFT's, or the adapter_model.safetensors in one. No options yet.
+// Those of a file: a folder of PEFT's, the adapter_model.safetensors in one, or a GGUF adapter. No options yet.
 Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, const std::string& path,
                                                    const Options& options);
 
@@ -25,7 +25,7 @@ struct AdapterSummary {
   int64_t rank = 0;
   double alpha = 0;
   std::string on;  // names of the weights, comma-separated
-  bool rslora = false;
+  bool rslora = false, dora = false;
   std::string ranks, alphas;  // of weights that have others: "block.0.q.weight=4,..."
   std::string also;           // names of other parameters that train, comma-separated
 
@@ -34,7 +34,7 @@ struct AdapterSummary {
 };
 std::optional<AdapterSummary> adapter_summary(const Graph& graph);
 
-// W + factor * A B in place of every weight with an adapter; the graph is the one without them.
+// W + factor * A B, times magnitude / norm, in place of every weight with an adapter; the graph is the one without them.
 Result<std::shared_ptr<SharedModel>> merge_adapters(const SharedModel& model);
 
 }  // namespace tessera

@@ -36,7 +36,7 @@ bool widens(const TensorType& from, const TensorType& to) {
 constexpr std::string_view kBasePath = "base_path";
 constexpr std::string_view kRank = "adapter_rank", kAlpha = "adapter_alpha", kOn = "adapter_on";
 // Further options of adapters, AdapterSummary::more, after "adapter_".
-constexpr std::string_view kMoreOptions[] = {"ranks", "alphas", "rslora", "also"};
+constexpr std::string_view kMoreOptions[] = {"ranks", "alphas", "rslora", "dora", "also"};
 
 std::string value_of(const CheckpointInfo& info, std::string_view key) {
   const auto found = info.values.find(std::string(key));

@@ -14,6 +14,7 @@
 #include "capi/engine/written_state.h"
 #include "graph/base/cancellation.h"
 #include "graph/base/text.h"
+#include "serialize/export/gguf_adapter_export.h"
 #include "serialize/export/gguf_export.h"
 #include "serialize/json.h"
 
@@ -59,10 +60,15 @@ TensorSource source_of(const std::shared_ptr<SharedModel>& model, const std::str
 std::string_view format_name(ExportFormat format) {
   switch (format) {
     case ExportFormat::kHuggingface: return "hf";
-    case ExportFormat::kGguf: return "gguf";
+    case ExportFormat::kGguf:
+    case ExportFormat::kGgufAdapter: return "gguf";
     case ExportFormat::kPeft: return "peft";
   }
   return "";
+}
+
+bool is_file(ExportFormat format) {
+  return format == ExportFormat::kGguf || format == ExportFormat::kGgufAdapter;
 }
 
 AtomicFolder::MayReplace may_replace(ExportFormat format) {
@@ -80,11 +86,21 @@ Result<Export::Settings> Export::read_settings(const Options& options) {
                     : is_peft ? ExportFormat::kPeft
                               : ExportFormat::kHuggingface;
   settings.merged = reader.flag("merged", false);
-  if (settings.merged && is_peft)
+  const bool adapters = reader.flag("adapters", is_peft);
+  if (adapters && word == "hf")
+    return Status(
+        StatusCode::kInvalidArgument,
+        "export: adapters is 1 with format hf, which holds whole models; wanted format peft or gguf");
+  if (settings.merged && adapters)
     return Status(StatusCode::kInvalidArgument,
-                  "export: merged is 1, and format peft holds adapters alone; wanted format hf or gguf");
+                  "export: merged is 1, and adapters alone are to be written; wanted one of the two");
   settings.tokenizer = reader.flag("tokenizer", true);
   settings.huggingface.tokenizer = settings.tokenizer;
+  if (is_gguf && adapters) {
+    settings.format = ExportFormat::kGgufAdapter;
+    TSR_RETURN_IF_ERROR(reader.finish());
+    return settings;
+  }
   if (is_gguf) {
     TSR_ASSIGN_OR_RETURN(settings.quantization, read_quantization_settings(reader));
     return settings;
@@ -109,8 +125,7 @@ Result<Export::Settings> Export::read_settings(const Options& options) {
 }
 
 Status Export::check_out(const std::string& out, ExportFormat format) {
-  return format == ExportFormat::kGguf ? AtomicFile::check(out)
-                                       : AtomicFolder::check(out, may_replace(format));
+  return is_file(format) ? AtomicFile::check(out) : AtomicFolder::check(out, may_replace(format));
 }
 
 Result<std::unique_ptr<Export>> Export::create(const std::string& in, const std::string& out,
@@ -188,6 +203,7 @@ Result<ExportContents> Export::contents(OpenedModel& opened) {
     TSR_ASSIGN_OR_RETURN(const auto made, Tokenizer::create(std::move(*tokenizer)));
     tokenizer = made->data();
   }
+  if (settings_.format == ExportFormat::kGgufAdapter) return gguf_adapter_contents(opened);
   if (settings_.format == ExportFormat::kPeft) return peft_contents(opened, settings_.peft);
   if (settings_.format == ExportFormat::kHuggingface)
     return huggingface_contents(opened, settings_.huggingface);

@@ -20,7 +20,7 @@
 
 namespace tessera {
 
-enum class ExportFormat : uint8_t { kHuggingface, kGguf, kPeft };
+enum class ExportFormat : uint8_t { kHuggingface, kGguf, kPeft, kGgufAdapter };
 
 class Export {
  public:

@@ -48,20 +48,28 @@ Result<Parts> parts_of(const Graph& step, const Plan& plan, const Cluster& clust
 // its adapter's stands for the former.
 std::vector<TensorId> values_of_model(const Graph& step, std::map<TensorId, TensorId>& joined) {
   std::set<std::string> names;
-  for (const Adapter& adapter : find_adapters(step)) names.insert({adapter.a, adapter.b, adapter.bias});
-  std::set<TensorId> beside;
+  for (const Adapter& adapter : find_adapters(step))
+    names.insert({adapter.a, adapter.b, adapter.bias, adapter.magnitude});
+  std::set<TensorId> beside, scaled;
   std::vector<TensorId> values;
   for (const Node& node : step.nodes()) {
     if (node.phase != Phase::kForward) continue;
     const bool reads = std::ranges::any_of(node.inputs, [&](TensorId id) {
       return beside.contains(id) || names.contains(step.tensor(id).name);
     });
+    // With a magnitude the bias follows; without adapters it is the matmul's.
+    if (node.op->name == "add_bias" && scaled.contains(node.inputs[0])) {
+      joined[node.outputs[0]] = joined[node.inputs[0]];
+      continue;
+    }
     if (!reads) {
       values.insert(values.end(), node.outputs.begin(), node.outputs.end());
       continue;
     }
     const auto other = std::ranges::find_if(node.inputs, [&](TensorId id) { return !beside.contains(id); });
-    if (node.op->name == "add" && other != node.inputs.end())
+    const bool scales = node.op->name == "mul";  // by a magnitude
+    if (scales && other != node.inputs.end()) scaled.insert(node.outputs[0]);
+    if ((scales || node.op->name == "add") && other != node.inputs.end())
       joined[node.outputs[0]] = joined.contains(*other) ? joined[*other] : *other;
     else
       beside.insert(node.outputs.begin(), node.outputs.end());

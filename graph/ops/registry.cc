@@ -112,6 +112,7 @@ extern const OpDef kSoftmaxGrad;
 extern const OpDef kSplitDim;
 extern const OpDef kSqrt;
 extern const OpDef kSquare;
+extern const OpDef kStopGradient;
 extern const OpDef kSub;
 extern const OpDef kSumLeading;
 extern const OpDef kSumSquares;
@@ -234,6 +235,7 @@ std::span<const OpDef* const> table() {
       &kSplitDim,
       &kSqrt,
       &kSquare,
+      &kStopGradient,
       &kSub,
       &kSumLeading,
       &kSumSquares,

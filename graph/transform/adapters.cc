@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string_view>
 
 #include "graph/base/text.h"
 #include "graph/transform/graph_copy.h"
+#include "graph/transform/prune.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr std::string_view kA = ".lora_a", kB = ".lora_b", kBias = ".lora_bias";
+constexpr std::string_view kA = ".lora_a", kB = ".lora_b", kBias = ".lora_bias",
+                           kMagnitude = ".lora_magnitude";
 
 bool is_adapter(const Tensor& tensor) {
   return tensor.kind == TensorKind::kParameter && is_adapter_name(tensor.name);
@@ -44,6 +47,27 @@ const Node* base_of(const Graph& graph, TensorId id) {
 
 // The weight of a matmul, or the table of an embedding.
 TensorId weight_of(const Node& node) { return node.inputs[is_look_up(node) ? 0 : 1]; }
+
+const Node* producer_of(const Graph& graph, TensorId id) {
+  const NodeId producer = graph.tensor(id).producer;
+  return producer == kNoNode ? nullptr : &graph.node(producer);
+}
+
+// The parameter of a magnitude whose ratio is spread over all rows, or none.
+TensorId magnitude_of(const Graph& graph, TensorId everywhere) {
+  const Node* spread = producer_of(graph, everywhere);
+  if (spread == nullptr || spread->op->name != "broadcast") return kNoTensor;
+  const Node* ratio = producer_of(graph, spread->inputs[0]);
+  const bool is_ratio = ratio != nullptr && ratio->op->name == "div" &&
+                        graph.tensor(ratio->inputs[0]).name.ends_with(kMagnitude);
+  return is_ratio ? ratio->inputs[0] : kNoTensor;
+}
+
+// What a node multiplies by the ratio of a magnitude; none for other nodes.
+TensorId scaled_sum_of(const Graph& graph, const Node& node) {
+  const bool scales = node.op->name == "mul" && magnitude_of(graph, node.inputs[1]) != kNoTensor;
+  return scales ? node.inputs[0] : kNoTensor;
+}
 
 // Whether a node adds an adapter's matmul to the frozen matmul or embedding.
 bool joins(const Graph& graph, const Node& node) {
@@ -102,7 +126,7 @@ class Adapting {
  private:
   struct Pair {
     const AdapterPlacement* placement = nullptr;
-    TensorId a = kNoTensor, b = kNoTensor, bias = kNoTensor;
+    TensorId a = kNoTensor, b = kNoTensor, bias = kNoTensor, magnitude = kNoTensor;
   };
 
   // The parameter, which adapters that share it add once.
@@ -137,7 +161,43 @@ class Adapting {
       TSR_ASSIGN_OR_RETURN(pair.bias,
                            parameter(stem + std::string(kBias), type({transposed ? rows : columns})));
     }
+    if (placement.has_magnitude) {
+      TSR_ASSIGN_OR_RETURN(pair.magnitude,
+                           parameter(stem + std::string(kMagnitude), type({transposed ? rows : columns})));
+    }
     return pair;
+  }
+
+  // What each output counts: magnitude / norm of its part of W + factor * A B.
+  Result<TensorId> ratio(const Node& node, const Pair& pair, TensorId weight) {
+    Graph& graph = copy_.graph();
+    const bool transposed = attr_i64(node.attrs, "trans_w") == 1;
+    const TensorId left = transposed ? pair.b : pair.a, right = transposed ? pair.a : pair.b;
+    TSR_ASSIGN_OR_RETURN(TensorId change, graph.add("matmul", {left, right},
+                                                    {{"allow_tf32", attr_i64(node.attrs, "allow_tf32")}}));
+    if (const double factor = pair.placement->factor; factor != 1) {
+      TSR_ASSIGN_OR_RETURN(change, graph.add("scale", {change}, {{"factor", factor}}));
+    }
+    TSR_ASSIGN_OR_RETURN(const TensorId whole, graph.add("add", {weight, change}));
+    TSR_ASSIGN_OR_RETURN(const TensorId squares, graph.add("square", {whole}));
+    const std::vector<int64_t> inputs = {transposed ? 1 : 0};
+    TSR_ASSIGN_OR_RETURN(const TensorId sums, graph.add("reduce_sum", {squares}, {{"axes", inputs}}));
+    TSR_ASSIGN_OR_RETURN(const TensorId norm, graph.add("sqrt", {sums}));
+    TSR_ASSIGN_OR_RETURN(const TensorId constant, graph.add("stop_gradient", {norm}));
+    return graph.add("div", {pair.magnitude, constant});
+  }
+
+  // The sum of base and adapter times the ratio, and the bias that the base would have added.
+  Result<TensorId> scaled_sum(const Node& node, const Pair& pair, const std::vector<TensorId>& inputs,
+                              TensorId sum) {
+    Graph& graph = copy_.graph();
+    TSR_ASSIGN_OR_RETURN(const TensorId each, ratio(node, pair, inputs[1]));
+    std::vector<int64_t> leading;
+    for (int dim = 0; dim + 1 < graph.type(sum).shape.rank(); ++dim) leading.push_back(dim);
+    TSR_ASSIGN_OR_RETURN(const TensorId everywhere, graph.add("broadcast", {each, sum}, {{"axes", leading}}));
+    Result<TensorId> scaled = graph.add("mul", {sum, everywhere});
+    if (!scaled.ok() || inputs.size() < 3) return scaled;
+    return graph.add("add_bias", {*scaled, inputs[2]});
   }
 
   // What the adapter adds.
@@ -168,9 +228,14 @@ class Adapting {
     if (is_product(node))
       plain = {{"trans_w", attr_i64(node.attrs, "trans_w")},
                {"allow_tf32", attr_i64(node.attrs, "allow_tf32")}};
-    TSR_ASSIGN_OR_RETURN(const auto base, graph.add_node(node.op->name, inputs, plain));
+    const bool has_magnitude = pair.magnitude != kNoTensor;
+    const std::span<const TensorId> read = std::span(inputs).first(has_magnitude ? 2 : inputs.size());
+    TSR_ASSIGN_OR_RETURN(const auto base, graph.add_node(node.op->name, read, plain));
     TSR_ASSIGN_OR_RETURN(const TensorId up, addend(node, pair, inputs));
-    TSR_ASSIGN_OR_RETURN(const TensorId sum, graph.add("add", {base[0], up}));
+    TSR_ASSIGN_OR_RETURN(TensorId sum, graph.add("add", {base[0], up}));
+    if (has_magnitude) {
+      TSR_ASSIGN_OR_RETURN(sum, scaled_sum(node, pair, inputs, sum));
+    }
     std::vector<TensorId> results = {sum};
     // The matmul's activation now follows the sum.
     const std::string activation = is_product(node) ? attr_string(node.attrs, "activation") : "none";
@@ -207,6 +272,10 @@ Status check_placement(const Graph& forward, const Readers& readers, const Adapt
     return refuse(format("'{}' is not a matrix that products alone or look-ups alone read", tensor.name));
   if (placement.has_bias && readers.is_table(placement.weight))
     return refuse(format("'{}' is a table, whose adapter has no bias", tensor.name));
+  if (placement.has_magnitude && (readers.is_table(placement.weight) || placement.has_bias))
+    return Status(StatusCode::kUnsupported,
+                  format("adapters: magnitudes (DoRA) of '{}', {}, are not supported", tensor.name,
+                         placement.has_bias ? "whose adapter has a bias" : "a table"));
   return {};
 }
 
@@ -259,12 +328,23 @@ Result<Graph> with_adapters(const Graph& forward, std::span<const AdapterPlaceme
 }
 
 bool is_adapter_name(std::string_view parameter) {
-  return parameter.ends_with(kA) || parameter.ends_with(kB) || parameter.ends_with(kBias);
+  return parameter.ends_with(kA) || parameter.ends_with(kB) || parameter.ends_with(kBias) ||
+         parameter.ends_with(kMagnitude);
 }
 
 std::vector<Adapter> find_adapters(const Graph& forward) {
   std::vector<Adapter> found;
+  std::map<TensorId, size_t> sums;  // to their adapters
   for (const Node& node : forward.nodes()) {
+    if (const TensorId sum = scaled_sum_of(forward, node); sum != kNoTensor && sums.contains(sum)) {
+      found[sums[sum]].magnitude = forward.tensor(magnitude_of(forward, node.inputs[1])).name;
+      continue;
+    }
+    if (const Node* scaled = node.op->name == "add_bias" ? producer_of(forward, node.inputs[0]) : nullptr) {
+      const TensorId sum = scaled_sum_of(forward, *scaled);
+      if (sum != kNoTensor && sums.contains(sum))
+        found[sums[sum]].base_bias = forward.tensor(node.inputs[1]).name;
+    }
     if (!joins(forward, node)) continue;
     const Node& base = *base_of(forward, node.inputs[0]);
     const Node& up = *product_of(forward, node.inputs[1]);
@@ -291,8 +371,9 @@ std::vector<Adapter> find_adapters(const Graph& forward) {
     if (!it.is_table && base.inputs.size() > 2) it.base_bias = forward.tensor(base.inputs[2]).name;
     it.transposed = !it.is_table && attr_i64(base.attrs, "trans_w") == 1;
     it.rank = a.type.shape[it.transposed ? 0 : 1];
-    if (std::ranges::none_of(found, [&](const Adapter& other) { return other.b == it.b; }))
-      found.push_back(std::move(it));
+    const auto known = std::ranges::find(found, it.b, &Adapter::b);
+    sums[node.outputs[0]] = static_cast<size_t>(known - found.begin());
+    if (known == found.end()) found.push_back(std::move(it));
   }
   return found;
 }
@@ -304,6 +385,9 @@ Result<Graph> without_adapters(const Graph& forward) {
     if (node.op->name == "rope_angles" && node.inputs.size() > 1) never_trains[index(node.inputs[1])] = true;
   GraphCopy copy(forward);
   std::vector<bool> gone(forward.tensors().size());
+  // By tensor of the source, the base's matmul of which it is the scaled sum; its bias follows.
+  std::vector<const Node*> scaled(forward.tensors().size());
+  bool has_left_over = false;
   for (size_t i = 0; i < forward.tensors().size(); ++i) {
     const TensorId id{static_cast<uint32_t>(i)};
     const Tensor& tensor = forward.tensor(id);
@@ -317,7 +401,22 @@ Result<Graph> without_adapters(const Graph& forward) {
     }
     if (tensor.output_index != 0) continue;
     const Node& node = forward.node(tensor.producer);
-    if (joins(forward, node)) {
+    const bool is_add_bias = node.op->name == "add_bias";
+    if (const TensorId sum = scaled_sum_of(forward, node); sum != kNoTensor) {
+      copy.replace(id, copy.mapped(sum));
+      scaled[i] = base_of(forward, producer_of(forward, sum)->inputs[0]);
+      if (!tensor.name.starts_with('%'))
+        TSR_RETURN_IF_ERROR(copy.graph().rename(copy.mapped(id), tensor.name));
+    } else if (const Node* base = is_add_bias ? scaled[index(node.inputs[0])] : nullptr) {
+      const std::vector<TensorId> inputs = {copy.mapped(base->inputs[0]), copy.mapped(base->inputs[1]),
+                                            copy.mapped(node.inputs[1])};
+      copy.graph().set_scope(base->scope);
+      TSR_ASSIGN_OR_RETURN(const auto made, copy.graph().add_node("matmul", inputs, base->attrs));
+      copy.graph().set_scope("");
+      copy.replace(id, made[0]);
+      if (!tensor.name.starts_with('%')) TSR_RETURN_IF_ERROR(copy.graph().rename(made[0], tensor.name));
+      has_left_over = true;
+    } else if (joins(forward, node)) {
       copy.replace(id, copy.mapped(node.inputs[0]));
       if (!tensor.name.starts_with('%'))
         TSR_RETURN_IF_ERROR(copy.graph().rename(copy.mapped(id), tensor.name));
@@ -328,6 +427,7 @@ Result<Graph> without_adapters(const Graph& forward) {
     }
   }
   TSR_RETURN_IF_ERROR(copy.copy_results());
+  if (has_left_over) return prune(copy.graph());
   return std::move(copy.graph());
 }
 

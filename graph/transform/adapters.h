@@ -2,6 +2,9 @@
 //   y = x W + factor * (x A) B,   factor = alpha / rank,
 // as ordinary nodes, so that every strategy, kernel and file supports them. A starts at random and B at zero:
 // an adapted model computes what the model did. Graph -> graph, before differentiation.
+//
+// With magnitudes m (DoRA, https://arxiv.org/abs/2402.09353) output n of W' = W + factor * A B counts m[n] / |W'[n]|
+// times, where |W'[n]| is the norm of its part of W', which gradients take for a constant.
 #pragma once
 
 #include <span>
@@ -36,7 +39,8 @@ struct AdapterPlacement {
   int64_t rank = 16;
   double factor = 1;
   std::string a = {};  // name of the first matrix, which adapters of one name share; empty: after the weight
-  bool has_bias = false;  // a vector of its own is added, "block.0.q.lora_bias"
+  bool has_bias = false;       // a vector of its own is added, "block.0.q.lora_bias"
+  bool has_magnitude = false;  // DoRA, of matmuls alone: "block.0.q.lora_magnitude"
 };
 // kInvalidArgument where the placement cannot be, or its rank is above the weight's, which a new adapter would waste.
 Status check_new_adapter(const Graph& forward, const AdapterPlacement& placement);
@@ -49,6 +53,7 @@ struct Adapter {
   std::string weight, a, b;
   std::string bias;       // [N], counts `factor` times as well; empty: none
   std::string base_bias;  // of the weight's own product; empty: none
+  std::string magnitude;  // [N]; empty: none
   int64_t rank = 0;
   double factor = 1;
   bool transposed = true, is_table = false;
@@ -59,7 +64,7 @@ std::vector<Adapter> find_adapters(const Graph& forward);
 bool is_adapter_name(std::string_view parameter);
 
 // The graph without adapters, all parameters trainable that can be: the function of a merged model, once W += factor *
-// A B, and the bias of W's product has taken in the adapter's.
+// A B, the bias of W's product has taken in the adapter's, and the parts of W the magnitudes.
 Result<Graph> without_adapters(const Graph& forward);
 
 }  // namespace tessera

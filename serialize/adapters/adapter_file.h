@@ -19,7 +19,7 @@ struct AdapterFile {
     std::string a;     // name of the first matrix, which parts of one tensor share; empty: after the weight
     int64_t rank = 0;
     double factor = 1;
-    bool has_bias = false;
+    bool has_bias = false, has_magnitude = false;
   };
   // The model that the adapters are of: the given one, or the same with a head apart from the embedding where the file
   // changes one of the two alone.
@@ -35,5 +35,7 @@ struct AdapterFile {
 // says which family it is of. kNotFound for a missing file; kCorrupt for tensors that contradict the configuration or
 // are missing; kInvalidArgument for an adapter of another model; kUnsupported names what has no form here.
 Result<AdapterFile> read_peft_adapter(const std::string& folder, const Model& base);
+// From a GGUF adapter, as llama.cpp's convert_lora_to_gguf.py writes it; else the same.
+Result<AdapterFile> read_gguf_adapter(std::shared_ptr<const ByteSource> source, const Model& base);
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/base/text.h"
 #include "serialize/adapters/adapter_values.h"
 #include "serialize/head_rows.h"
 
@@ -26,7 +27,8 @@ class Joining {
                          .factor = parts_[0].adapter->factor,
                          .a = {},
                          .b = {},
-                         .bias = {}};
+                         .bias = {},
+                         .magnitude = {}};
     if (module_.is_table) {
       made.rank = parts_[0].adapter->rank;
       made.a = values_.at(parts_[0].adapter->a);
@@ -62,6 +64,13 @@ class Joining {
                              [&](float value) { return static_cast<float>(value * scale); });
     }
     made.b = f32_matrix(module_.rows, made.rank, b);
+    if (!parts_[0].adapter->magnitude.empty()) {
+      std::vector<float> magnitude(static_cast<size_t>(module_.rows));
+      for (const Part& part : parts_)
+        std::ranges::copy(in_order(part, values_.at(part.adapter->magnitude)).as<float>(),
+                          magnitude.begin() + part.place->first_row);
+      made.magnitude = HostTensor::copy_of<float>({DType::kF32, {module_.rows}}, magnitude);
+    }
     if (has_bias) made.bias = HostTensor::copy_of<float>({DType::kF32, {module_.rows}}, bias);
     return made;
   }
@@ -84,10 +93,10 @@ class Joining {
 
 }  // namespace
 
-std::vector<ExportedAdapter> exported_adapters(const std::vector<ForeignModule>& modules,
-                                               const std::vector<Adapter>& adapters,
-                                               const std::map<std::string, HostTensor>& values,
-                                               const std::vector<int64_t>& order) {
+Result<std::vector<ExportedAdapter>> exported_adapters(const std::vector<ForeignModule>& modules,
+                                                       const std::vector<Adapter>& adapters,
+                                                       const std::map<std::string, HostTensor>& values,
+                                                       const std::vector<int64_t>& order) {
   std::vector<ExportedAdapter> made;
   for (const ForeignModule& module : modules) {
     std::vector<Part> parts;
@@ -97,6 +106,14 @@ std::vector<ExportedAdapter> exported_adapters(const std::vector<ForeignModule>&
         parts.push_back({&place, &*found});
     // What counts nothing has no scale that others could be told by.
     std::ranges::stable_sort(parts, {}, [](const Part& part) { return part.adapter->factor == 0; });
+    const auto has_magnitude = [](const Part& part) { return !part.adapter->magnitude.empty(); };
+    if (std::ranges::any_of(parts, has_magnitude) &&
+        (parts.size() < module.parts.size() || !std::ranges::all_of(parts, has_magnitude)))
+      return Status(
+          StatusCode::kUnsupported,
+          format("'{}' is one tensor there, and only some of its parts have magnitudes (DoRA): wanted all "
+                 "or none",
+                 module.name));
     if (!parts.empty()) made.push_back(Joining(module, std::move(parts), values, order).run());
   }
   return made;

@@ -10,6 +10,7 @@
 #include "serialize/adapters/adapter_file.h"
 #include "serialize/adapters/adapter_values.h"
 #include "serialize/adapters/foreign_modules.h"
+#include "serialize/adapters/module_adapter.h"
 #include "serialize/adapters/peft_config.h"
 #include "serialize/adapters/untied_head.h"
 #include "serialize/export/exported_config.h"
@@ -62,7 +63,7 @@ std::string named(const Naming& naming, const std::string& name) {
 
 // The tensors of one module.
 struct Group {
-  const ForeignTensor *a = nullptr, *b = nullptr, *bias = nullptr;
+  const ForeignTensor *a = nullptr, *b = nullptr, *bias = nullptr, *magnitude = nullptr;
   bool is_embedding = false;
 };
 
@@ -107,7 +108,9 @@ class PeftReader {
 
   Status sort_tensors() {
     constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight", kBias = ".lora_B.bias",
-                               kEmbeddingA = ".lora_embedding_A", kEmbeddingB = ".lora_embedding_B";
+                               kEmbeddingA = ".lora_embedding_A", kEmbeddingB = ".lora_embedding_B",
+                               kMagnitude = ".lora_magnitude_vector",
+                               kMagnitudeWeight = ".lora_magnitude_vector.weight";
     for (const auto& [full, tensor] : tensors_) {
       if (!full.starts_with(kPrefix))
         return corrupt(format("tensor '{}': wanted a name that begins with '{}'", quote(full), kPrefix));
@@ -125,6 +128,10 @@ class PeftReader {
         it->a = &tensor, it->is_embedding = true;
       } else if (Group* const it = group(kEmbeddingB)) {
         it->b = &tensor, it->is_embedding = true;
+      } else if (Group* const it = group(kMagnitude)) {
+        it->magnitude = &tensor;
+      } else if (Group* const it = group(kMagnitudeWeight)) {
+        it->magnitude = &tensor;
       } else if (name.find(".lora_") != name.npos) {
         return unsupported(format("tensor '{}' is of a kind that is not supported", quote(full)));
       } else {
@@ -217,42 +224,28 @@ class PeftReader {
     if (config_.has_bias != (group.bias != nullptr) && !module.is_table)
       return corrupt(format("tensor '{}{}.lora_B.bias' is {}, and lora_bias of {} {}", kPrefix, name,
                             group.bias ? "there" : "missing", kConfig, config_.has_bias ? "true" : "false"));
+    if (config_.has_magnitudes != (group.magnitude != nullptr))
+      return corrupt(format("tensor '{}{}.lora_magnitude_vector' is {}, and use_dora of {} {}", kPrefix, name,
+                            group.magnitude ? "there" : "missing", kConfig,
+                            config_.has_magnitudes ? "true" : "false"));
+    if (group.magnitude != nullptr)
+      TSR_RETURN_IF_ERROR(check(*group.magnitude, "lora_magnitude_vector", {out}));
     return group.bias == nullptr ? Status() : check(*group.bias, "lora_B.bias", {out});
-  }
-
-  static std::string stem_of(std::string parameter) {
-    if (parameter.ends_with(".weight")) parameter.resize(parameter.size() - 7);
-    return parameter;
   }
 
   Status add_values(const ForeignModule& module, const std::string& name, const Group& group, int64_t rank,
                     double factor) {
-    const std::string first = stem_of(module.parts[0].parameter);
-    const std::string shared = module.parts.size() > 1 ? first + ".lora_a" : "";
-    TSR_ASSIGN_OR_RETURN(HostTensor a, read_f32(*source_, name, *group.a));
-    TSR_ASSIGN_OR_RETURN(const HostTensor b, read_f32(*source_, name, *group.b));
-    file_.values[first + ".lora_a"] = module.is_table ? transposed_matrix(a) : std::move(a);
-    HostTensor bias;
+    ModuleAdapter adapter{.rank = rank, .factor = factor, .a = {}, .b = {}, .bias = {}, .magnitude = {}};
+    TSR_ASSIGN_OR_RETURN(adapter.a, read_f32(*source_, name, *group.a));
+    if (module.is_table) adapter.a = transposed_matrix(adapter.a);
+    TSR_ASSIGN_OR_RETURN(adapter.b, read_f32(*source_, name, *group.b));
     if (group.bias != nullptr) {
-      TSR_ASSIGN_OR_RETURN(bias, read_f32(*source_, name, *group.bias));
+      TSR_ASSIGN_OR_RETURN(adapter.bias, read_f32(*source_, name, *group.bias));
     }
-    for (const ForeignModule::Part& part : module.parts) {
-      const std::string stem = stem_of(part.parameter);
-      if (module.is_table) {
-        file_.values[stem + ".lora_b"] = b;
-      } else {
-        file_.values[stem + ".lora_b"] = rows_of(b, part.first_row, part.rows, order_of(part.parameter));
-      }
-      if (group.bias != nullptr) {
-        file_.values[stem + ".lora_bias"] =
-            rows_of(bias, part.first_row, part.rows, order_of(part.parameter));
-      }
-      file_.weights.push_back({.name = part.parameter,
-                               .a = shared,
-                               .rank = rank,
-                               .factor = factor,
-                               .has_bias = group.bias != nullptr});
+    if (group.magnitude != nullptr) {
+      TSR_ASSIGN_OR_RETURN(adapter.magnitude, read_f32(*source_, name, *group.magnitude));
     }
+    add_adapter(file_, module, adapter, order_);
     return {};
   }
 

@@ -27,6 +27,7 @@ Result<Model> with_untied_head(const Model& model) {
         StatusCode::kUnsupported,
         format("the head of {} is the token embedding, and cannot be apart from it", config.family));
   made.metadata["description"] = to_text(config);
+  made.metadata["base_head"] = "tied";
   if (const auto value = model.parameters.find(kTable); value != model.parameters.end()) {
     const TensorType& type = made.graph.type(*made.graph.find_tensor(kHead));
     HostTensor head = value->second;

@@ -78,8 +78,9 @@ class PeftWriter {
                                  .wanted_half = true});
     modules_ = foreign_modules(adapted_.base, adapted_.config.family->huggingface);
     for (ForeignModule& module : modules_) module.name = huggingface_name(family(), module.name);
-    adapters_ = exported_adapters(modules_, adapted_.adapters, adapted_.values, order);
+    TSR_ASSIGN_OR_RETURN(adapters_, exported_adapters(modules_, adapted_.adapters, adapted_.values, order));
     TSR_RETURN_IF_ERROR(check_all_are_exported());
+    TSR_RETURN_IF_ERROR(check_magnitudes());
     add_adapters();
     TSR_RETURN_IF_ERROR(add_trained());
     if (type_ != DType::kF32)
@@ -106,6 +107,18 @@ class PeftWriter {
     return {};
   }
 
+  // use_dora is of all adapters.
+  Status check_magnitudes() {
+    const auto has = [](const ExportedAdapter& it) { return !it.magnitude.data.empty(); };
+    has_magnitudes_ = std::ranges::any_of(adapters_, has);
+    const auto without = std::ranges::find_if_not(adapters_, has);
+    if (!has_magnitudes_ || without == adapters_.end()) return {};
+    return Status(
+        StatusCode::kUnsupported,
+        format("the adapter of '{}' has no magnitude (DoRA) and others have, which PEFT has no form for",
+               without->module));
+  }
+
   void add(std::string name, HostTensor value) {
     tensors_.push_back(source_in_memory(std::string(kPrefix) + std::move(name), std::move(value)));
   }
@@ -121,6 +134,7 @@ class PeftWriter {
       }
       add(it.module + ".lora_A.weight", it.a);
       add(it.module + ".lora_B.weight", it.b);
+      if (has_magnitudes_) add(it.module + ".lora_magnitude_vector", it.magnitude);
       if (!has_bias_) continue;
       const TensorType type{DType::kF32, {it.b.type.shape[0]}};
       add(it.module + ".lora_B.bias", it.bias.data.empty() ? HostTensor::zeros(type, nullptr) : it.bias);
@@ -223,7 +237,7 @@ class PeftWriter {
                  {"lora_alpha", number(alpha)},
                  {"lora_dropout", 0.0},
                  {"use_rslora", by_root},
-                 {"use_dora", false},
+                 {"use_dora", has_magnitudes_},
                  {"bias", are_biases_trained_ ? "all" : "none"},
                  {"lora_bias", has_bias_},
                  {"fan_in_fan_out", is_turned},
@@ -243,7 +257,7 @@ class PeftWriter {
   std::vector<TensorSource> tensors_;
   std::vector<std::string> notes_;
   std::set<std::string> saved_;  // modules
-  bool are_biases_trained_ = false, has_bias_ = false;
+  bool are_biases_trained_ = false, has_bias_ = false, has_magnitudes_ = false;
 };
 
 // "exported_by" of a safetensors file's metadata; empty where it has none.

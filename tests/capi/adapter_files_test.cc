@@ -252,6 +252,99 @@ TEST_CASE("adapters that were made here come back from PEFT's form as they were"
   }
 }
 
+TEST_CASE("magnitudes go to PEFT's form and back, and merge to weights of their norm") {
+  const Scratch scratch;
+  for (const char* const description : {"gpt2:L=1,C=8,H=2,V=16,T=8", kLlama, kPhi3}) {
+    CAPTURE(description);
+    const Model base = described(description);
+    const Model model = with_adapters(base, {{"rank", 2}, {"alpha", 3.0}, {"dora", 1}});
+    const Values untouched = values(merged(model)), before = values(base);
+    for (const auto& [name, value] : before)  // magnitudes begin as the norms, and B as zero
+      CHECK(largest_difference(untouched.at(name), value, std::vector<double>(value.size())) < 1e-6);
+    fill(model);
+    const std::string path = scratch / (description[0] == 'g'   ? "gpt2"
+                                        : description[0] == 'l' ? "llama"
+                                                                : "phi3");
+    exported(model, path);
+    tsr_model* made = nullptr;
+    ok(tsr_model_load_adapters(base.get(), path.c_str(), nullptr, &made));
+    const Model again(made);
+    const Values once = values(merged(model)), twice = values(merged(again));
+    for (const auto& [name, value] : once)
+      CHECK(largest_difference(twice.at(name), value, std::vector<double>(value.size())) < 1e-5);
+    // Each row of a merged weight has the length of its magnitude.
+    const std::string weight = once.contains("block.0.o") ? "block.0.o" : "block.0.o.weight";
+    const std::vector<float> magnitudes = values(model).at("block.0.o.lora_magnitude");
+    for (size_t row = 0; row < 8; ++row) {
+      double squares = 0;
+      for (size_t i = 0; i < 8; ++i) {
+        const auto value = static_cast<double>(once.at(weight)[row * 8 + i]);
+        squares += value * value;
+      }
+      CHECK(std::sqrt(squares) == doctest::Approx(std::abs(magnitudes[row])).epsilon(1e-5));
+    }
+    tsr_export* work = nullptr;
+    ok(tsr_export_new_for_model(nullptr, model.get(), (scratch / "adapter.gguf").c_str(),
+                                options({{"format", std::string("gguf")}, {"adapters", 1}}).get(), &work));
+    const Handle<tsr_export, tsr_export_free> held(work);
+    const Error refused = take(tsr_export_step(work, nullptr));
+    CHECK(refused.code == TSR_UNSUPPORTED);
+    CHECK_MESSAGE(has(refused.message, "is a magnitude (DoRA), which GGUF adapters have no form for"),
+                  refused.message);
+  }
+}
+
+TEST_CASE("a GGUF adapter goes out and comes back, and one of another model is refused") {
+  const Scratch scratch;
+  const auto written = [&](const Model& model, const std::string& path) {
+    tsr_export* made = nullptr;
+    ok(tsr_export_new_for_model(nullptr, model.get(), path.c_str(),
+                                options({{"format", std::string("gguf")}, {"adapters", 1}}).get(), &made));
+    const Handle<tsr_export, tsr_export_free> work(made);
+    for (double done = 0; done < 1;) ok(tsr_export_step(work.get(), &done));
+    ok(tsr_export_finish(work.get(), nullptr));
+  };
+  const auto load = [&](const Model& base, const std::string& path, Model* out = nullptr) {
+    tsr_model* made = nullptr;
+    Error error = take(tsr_model_load_adapters(base.get(), path.c_str(), nullptr, &made));
+    Model model(made);
+    if (out) *out = std::move(model);
+    return error;
+  };
+  const std::string path = scratch / "adapter.gguf";
+  for (const char* const description :
+       {kPhi3, "gpt2:L=2,C=8,H=2,V=16,T=8", kLlama, "llama:L=2,C=8,H=2,KV=1,F=12,V=16,T=8,rope_half"}) {
+    CAPTURE(description);
+    const Model base = described(description);
+    const bool is_gpt2 = description[0] == 'g';
+    const Model model = with_adapters(base, {{"rank", 2},
+                                             {"alpha", 3.0},
+                                             {"rslora", 1},
+                                             {"ranks", std::string(is_gpt2 ? "*.o.weight=3" : "*.k=3")}});
+    fill(model);
+    written(model, path);
+    Model again;
+    const Error error = load(base, path, &again);
+    REQUIRE_MESSAGE(error.code == TSR_OK, error.message);
+    const Values once = values(merged(model)), twice = values(merged(again));
+    for (const auto& [name, value] : once) {
+      CAPTURE(name);
+      CHECK(largest_difference(twice.at(name), value, std::vector<double>(value.size())) < 1e-5);
+    }
+  }
+  const Error other = load(described("gpt2:L=2,C=8,H=2,V=16,T=8"), path);
+  CHECK_MESSAGE(has(other.message, "general.architecture is 'llama', the model's is 'gpt2'"), other.message);
+  const Error shorter = load(described("llama:L=1,C=8,H=2,KV=1,F=12,V=16,T=8"), path);
+  CHECK_MESSAGE(has(shorter.message, "has no place in the model"), shorter.message);
+  const Error wider = load(described("llama:L=2,C=16,H=2,KV=1,F=12,V=16,T=8"), path);
+  CHECK_MESSAGE(has(wider.message, "the adapter is of another model"), wider.message);
+  const Model base = described(kLlama);
+  exported(base, scratch / "whole.gguf", "gguf");
+  CHECK(has(load(base, scratch / "whole.gguf").message, "general.type is 'model', wanted adapter"));
+  std::ofstream(scratch / "text.gguf") << "no adapter";
+  CHECK(load(base, scratch / "text.gguf").code == TSR_CORRUPT);
+}
+
 TEST_CASE("parts of a fused tensor with matrices of their own become one adapter of the sum of their ranks") {
   const Scratch scratch;
   const Model base = described(kPhi3);
@@ -319,6 +412,8 @@ TEST_CASE("adapters that are no adapters of the model are refused with what is w
             "tensor 'base_model.model.lm_head.weight' is missing"));
   CHECK(has(with_config(R"("r":2,"target_modules":"(([a-z._0-9]+)*)*[!?]")"), "takes too many steps"));
   CHECK(has(with_config(R"("r":2,"target_modules":"(")"), "target_modules"));
+  CHECK(has(with_config(R"("r":2,"target_modules":["q_proj"],"use_dora":true)"),
+            "q_proj.lora_magnitude_vector' is missing, and use_dora of adapter_config.json true"));
   CHECK(has(with_config(R"("r":2,"target_modules":["q_proj"],"target_parameters":["experts.gate_up_proj"])"),
             "target_parameters is"));
 

@@ -98,6 +98,44 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "magnitudes train alike however the model is split, in halves of bits too, and merge to the same "
+    "outputs") {
+  const Runtime runtime = capi_test::runtime();
+  const Dataset dataset = repeated_text("the tiles of one mosaic lie side by side; ", 120, 16, 0.2);
+  const Model base = described(kModel);
+  const double first = evaluated(runtime, base, dataset);
+  double reference = 0;
+  for (const auto& [parallel, precision] :
+       {std::pair("dp=1", "f32"), std::pair("dp=2,zero=3", "f32"), std::pair("tp=2,sp", "f32"),
+        std::pair("pp=2,mb=2", "f32"), std::pair("tp=2", "bf16")}) {
+    CAPTURE(parallel);
+    const Model model = adapted(base, {{"rank", 4}, {"alpha", 8.0}, {"dora", 1}});
+    CHECK(evaluated(runtime, model, dataset) == doctest::Approx(first).epsilon(1e-6));
+    tsr_trainer* made = nullptr;
+    ok(tsr_trainer_new(runtime.get(), model.get(), dataset.get(),
+                       options({{"devices", std::string(parallel == std::string("dp=1") ? "cpu:1" : "cpu:2")},
+                                {"parallel", std::string(parallel)},
+                                {"precision", std::string(precision)},
+                                {"lr", 1e-2},
+                                {"warmup", 0},
+                                {"steps", 20},
+                                {"batch", 4}})
+                           .get(),
+                       &made));
+    const Trainer trainer(made);
+    for (int step = 0; step < 20; ++step) ok(tsr_trainer_step(trainer.get(), nullptr));
+    ok(tsr_trainer_store(trainer.get(), model.get()));
+    const double last = evaluated(runtime, model, dataset);
+    CHECK(last < first - 0.2);
+    if (reference == 0) reference = last;
+    CHECK(last == doctest::Approx(reference).epsilon(precision == std::string("f32") ? 1e-3 : 2e-2));
+    CHECK(values(model).at("block.0.q.lora_magnitude") !=
+          values(adapted(base, {{"rank", 4}, {"dora", 1}})).at("block.0.q.lora_magnitude"));
+    CHECK(evaluated(runtime, merged(model), dataset) == doctest::Approx(last).epsilon(1e-5));
+  }
+}
+
 TEST_CASE("an adapted model is saved, loaded, and adapters stand only where they were asked for") {
   const Scratch scratch;
   const Model base = described(kModel);

@@ -32,7 +32,14 @@ says "$work/out.txt" '^adapters      [0-9]+ \([0-9.]+ .iB\): rank 2; alpha 4.0; 
 "$tessera" generate "$model" --adapter "$work/adapter" --prompt "Once" -n 12 --temp 0 >"$work/three.txt"
 cmp "$work/one.txt" "$work/two.txt" && cmp "$work/one.txt" "$work/three.txt" || fail "an adapter changed on its way"
 ! "$tessera" adapt "$model" -o "$work/adapted.tsr" 2>"$work/err.txt" || fail "adapted without adapters"
-says "$work/err.txt" 'one of --adapter FOLDER and --lora RANK'
+says "$work/err.txt" 'one of --adapter PATH and --lora RANK'
+# With magnitudes, generated and merged.
+train --steps 2 --lora 2 --dora --out "$work/dora.tsr" >"$work/out.txt" 2>"$work/err.txt"
+train --steps 3 --resume "$work/dora.tsr" --out "$work/dora.tsr" >"$work/out.txt" 2>"$work/err.txt"
+"$tessera" merge "$work/dora.tsr" -o "$work/merged.tsr" >"$work/out.txt"
+"$tessera" generate "$work/dora.tsr" --prompt "Once" -n 12 --temp 0 --devices cpu:2 --parallel tp=2 >"$work/one.txt"
+"$tessera" generate "$work/merged.tsr" --prompt "Once" -n 12 --temp 0 >"$work/two.txt"
+cmp "$work/one.txt" "$work/two.txt" || fail "magnitudes were merged to another model"
 # --quiet: stderr has nothing.
 train --steps 2 --quiet --out "$work/quiet.tsr" >"$work/out.txt" 2>"$work/err.txt"
 [ ! -s "$work/err.txt" ] || { cat "$work/err.txt"; fail "--quiet is not quiet"; }

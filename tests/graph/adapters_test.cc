@@ -100,6 +100,54 @@ TEST_CASE("an activation fused to a product follows the adapter's sum, for weigh
   CHECK(again.tensors_of_kind(TensorKind::kParameter).size() == 2);
 }
 
+TEST_CASE("magnitudes stand between a product and its bias, train, and go without a trace") {
+  for (const std::string_view shorthand : {kGpt2, kLlama}) {
+    CAPTURE(shorthand);
+    const Graph base = model(shorthand);
+    std::vector<AdapterPlacement> placements;
+    for (const TensorId weight : adaptable_weights(base))
+      placements.push_back({.weight = weight, .rank = 2, .factor = 3, .has_magnitude = true});
+    const Graph adapted = ok(with_adapters(base, placements));
+    REQUIRE(adapted.verify().ok());
+    const std::vector<Adapter> found = find_adapters(adapted);
+    CHECK(found.size() == placements.size());
+    for (const Adapter& it : found) {
+      CHECK(it.factor == 3);
+      CHECK(it.rank == 2);
+      CHECK(it.base_bias.empty() == (shorthand == kLlama));
+      CHECK(adapted.type(*adapted.find_tensor(it.magnitude)).shape ==
+            Shape{adapted.type(*adapted.find_tensor(it.weight)).shape[0]});
+    }
+    CHECK(print(ok(without_adapters(adapted))) == print(base));
+    Graph loss = adapted;
+    REQUIRE(add_token_loss(loss).ok());
+    CHECK(ok(make_training_step(loss, {})).gradients().size() == 3 * placements.size());
+  }
+  const Graph base = model("llama:L=1,C=8,H=2,F=12,V=16,T=8");
+  const AdapterPlacement table{
+      .weight = *base.find_tensor("token_embedding"), .rank = 2, .has_magnitude = true};
+  CHECK(with_adapters(base, std::span(&table, 1)).status().message().find("a table, are not supported") !=
+        std::string::npos);
+}
+
+TEST_CASE("a table's adapter is looked up, and adapters of one name share their first matrix") {
+  const Graph base = model("llama:L=1,C=8,H=2,F=12,V=16,T=8");
+  const auto id = [&](const char* name) { return *base.find_tensor(name); };
+  const std::vector<AdapterPlacement> placements = {
+      {.weight = id("token_embedding"), .rank = 2},
+      {.weight = id("block.0.q"), .rank = 3, .factor = 2, .a = "block.0.q.lora_a"},
+      {.weight = id("block.0.k"), .rank = 3, .factor = 2, .a = "block.0.q.lora_a", .has_bias = true}};
+  const Graph adapted = ok(with_adapters(base, placements));
+  const std::vector<Adapter> found = find_adapters(adapted);
+  REQUIRE(found.size() == 3);
+  CHECK(found[0].is_table);
+  CHECK(adapted.type(*adapted.find_tensor("token_embedding.lora_a")).shape == Shape{16, 2});
+  CHECK(adapted.type(*adapted.find_tensor("token_embedding.lora_b")).shape == Shape{8, 2});
+  CHECK(found[1].a == found[2].a);
+  CHECK(found[2].bias == "block.0.k.lora_bias");
+  CHECK(print(ok(without_adapters(adapted))) == print(base));
+}
+
 TEST_CASE("adapters that cannot be are refused with the reason") {
   const Graph base = model(kGpt2);
   const std::vector<TensorId> weights = adaptable_weights(base);

@@ -4,9 +4,12 @@
 For each case PEFT makes an adapter with random matrices and saves it. Here: it is opened over the base, and logits are
 compared with PEFT's in f64, within 2e-5 of the largest or half as much again as PEFT's own f32 is off; merged, likewise;
 exported, when PEFT loads the folder onto the base and its tensors are compared; trained five steps of SGD on both sides,
-when PEFT loads ours: its logits equal ours, and those of its own training. Needs torch, transformers, peft, safetensors
+when PEFT loads ours: its logits equal ours, and those of its own training; and written as a GGUF adapter, which is opened
+again, and by llama.cpp where PYTHON_OF_LLAMA_CPP names a Python that has llama-cpp-python. Needs torch, transformers, peft, safetensors
 and numpy (PyPI); never part of `./dev test`."""
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -19,6 +22,8 @@ from tessera_c import Failed, Library
 
 VOCABULARY, COUNT, STEPS, RATE = 97, 24, 5, 0.002
 LIMIT = 2e-5
+LLAMA_CPP = os.environ.get("PYTHON_OF_LLAMA_CPP")  # of an environment with llama-cpp-python
+LLAMA_CPP_LIMIT = 2e-3  # its softmax, norms and caches have fewer bits
 SHAPE = {"num_hidden_layers": 3, "hidden_size": 72, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 44,
          "vocab_size": VOCABULARY, "max_position_embeddings": 128}
 GPT2 = {"n_layer": 3, "n_embd": 60, "n_head": 5, "vocab_size": VOCABULARY, "n_positions": 128, "resid_pdrop": 0.0,
@@ -28,7 +33,7 @@ MODELS = {
     "llama tied": ("llama", {**SHAPE, "tie_word_embeddings": True}),
     "llama biases": ("llama", {**SHAPE, "attention_bias": True, "mlp_bias": True}),
     "gpt2": ("gpt2", GPT2),
-    "phi3": ("phi3", {**SHAPE, "sliding_window": 17}),
+    "phi3": ("phi3", {**SHAPE, "sliding_window": None}),  # llama.cpp has no windows of it
     "qwen3": ("qwen3", {**SHAPE, "head_dim": 18}),
     "gemma3": ("gemma3_text", {**SHAPE, "head_dim": 16, "sliding_window": 13, "query_pre_attn_scalar": 16}),
     "mixtral": ("mixtral", {**SHAPE, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.0, "num_local_experts": 5, "sliding_window": None}),
@@ -38,7 +43,7 @@ PATTERNS = {"use_rslora": True, "r": 4, "lora_alpha": 6, "target_modules": ATTEN
             "rank_pattern": {"layers.1.self_attn.q_proj": 3, "down_proj": 5}, "alpha_pattern": {r"layers\.[02]\..*v_proj": 9}}
 # name: model, settings of LoraConfig
 CASES = {
-    "llama": ("llama", {"r": 4, "lora_alpha": 12, "target_modules": "all-linear"}),
+    "llama": ("llama", {"r": 4, "lora_alpha": 3, "target_modules": "all-linear"}),
     "llama, q and v": ("llama", {"r": 3, "lora_alpha": 5, "target_modules": ["q_proj", "v_proj"]}),
     "llama, patterns, rsLoRA": ("llama", PATTERNS),
     "llama, expression": ("llama", {"target_modules": r"model\.layers\.[12]\..*\.(k|up)_proj", "exclude_modules": ["layers.2.mlp.up_proj"]}),
@@ -57,6 +62,15 @@ CASES = {
     "phi3": ("phi3", {"r": 6, "lora_alpha": 9, "target_modules": ["qkv_proj", "gate_up_proj", "down_proj"]}),
     "qwen3": ("qwen3", {"r": 4, "target_modules": "all-linear", "modules_to_save": ["q_norm", "model.norm"]}),
     "gemma3": ("gemma3", {"r": 4, "target_modules": "all-linear", "modules_to_save": ["post_attention_layernorm", "k_norm"]}),
+    "qwen3, expression": ("qwen3", {"r": 5, "lora_alpha": 3, "target_modules": r".*\.(q|k|down)_proj"}),
+    "gemma3, attention": ("gemma3", {"r": 5, "lora_alpha": 3, "use_rslora": True, "target_modules": ATTENTION}),
+    "llama, DoRA": ("llama", {"use_dora": True, "r": 4, "lora_alpha": 6, "target_modules": "all-linear"}),
+    "llama, DoRA, patterns, rsLoRA": ("llama", {**PATTERNS, "use_dora": True}),
+    "llama biases, DoRA": ("llama biases", {"use_dora": True, "target_modules": ATTENTION + ["down_proj"]}),
+    "gpt2, DoRA": ("gpt2", {"use_dora": True, "r": 4, "target_modules": "all-linear", "fan_in_fan_out": True}),
+    "phi3, DoRA": ("phi3", {"use_dora": True, "r": 4, "target_modules": ["qkv_proj", "down_proj"]}),
+    "qwen3, DoRA": ("qwen3", {"use_dora": True, "target_modules": "all-linear"}),
+    "gemma3, DoRA": ("gemma3", {"use_dora": True, "target_modules": ["q_proj", "o_proj", "gate_proj"]}),
     "mixtral": ("mixtral", {"r": 4, "target_modules": ATTENTION}),
 }
 
@@ -164,6 +178,26 @@ class Check:
         self.library.export(self.model, path, format="peft")
         self.compare("PEFT of the export", self.theirs(self.opened(path)), self.theirs(self.exact))
 
+    def gguf(self):
+        """Through a GGUF adapter the same logits, and from llama.cpp over the base where PYTHON_OF_LLAMA_CPP has it."""
+        base, path = os.path.join(self.folder, "base.gguf"), os.path.join(self.folder, "adapter.gguf")
+        try:
+            self.library.export(self.model, path, format="gguf", adapters=1)
+            self.library.export(self.base, base, format="gguf", tokenizer=0)
+        except Failed as refusal:
+            return self.row.append(f"GGUF refused: {refusal}"[:100])
+        ours = self.ours(self.model)
+        again = self.library.make("model", "tsr_model_load_adapters", self.library.load(base), path, None)
+        self.compare("GGUF", self.ours(again), ours)
+        if not LLAMA_CPP:
+            return
+        here = os.path.dirname(os.path.abspath(__file__))
+        done = subprocess.run([LLAMA_CPP, os.path.join(here, "llama_cpp_logits.py"), base, json.dumps(self.ids(COUNT)[0].tolist()), path],
+                              capture_output=True)
+        if done.returncode != 0:
+            return self.note("llama.cpp: " + (done.stderr.decode(errors="replace").strip().splitlines() or ["?"])[-1][:100], False)
+        self.compare("llama.cpp", np.frombuffer(done.stdout, np.float32).reshape(COUNT, VOCABULARY), ours[0], LLAMA_CPP_LIMIT)
+
     def trained(self):
         """Five steps of SGD on both sides."""
         ids = self.ids(COUNT + 1)
@@ -214,6 +248,7 @@ def main():
                 check = Check(library, name, folder)
                 check.logits()
                 check.exported()
+                check.gguf()
                 check.trained()
                 if check.failed:
                     failed.append(name)

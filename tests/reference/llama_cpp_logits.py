@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""llama_cpp_logits.py FILE IDS: the logits of llama.cpp after each token, f32 [tokens, vocabulary], on stdout.
+"""llama_cpp_logits.py FILE IDS [ADAPTER]: the logits of llama.cpp after each token, f32 [tokens, vocabulary], on stdout.
 
-IDS is a JSON list. Needs llama-cpp-python and numpy; families.py runs it."""
+IDS is a JSON list, ADAPTER a GGUF adapter of FILE. Needs llama-cpp-python and numpy; families.py and adapters.py run it."""
+import ctypes
 import json
 import os
 import sys
@@ -25,6 +26,12 @@ settings.flash_attn_type = 0
 context = ll.llama_init_from_model(model, settings)
 if not context:
     raise SystemExit("no context")
+if len(sys.argv) > 3:
+    adapter = ll.llama_adapter_lora_init(model, sys.argv[3].encode())
+    if not adapter:
+        raise SystemExit("the adapter was not loaded")
+    if ll.llama_set_adapters_lora(context, (ll.llama_adapter_lora_p_ctypes * 1)(adapter), 1, (ctypes.c_float * 1)(1.0)):
+        raise SystemExit("the adapter was not set")
 batch = ll.llama_batch_init(len(ids), 0, 1)
 batch.n_tokens = len(ids)
 for i, token in enumerate(ids):

@@ -551,20 +551,21 @@ TSR_API tsr_status* tsr_model_new_from_graph(tsr_graph* graph, const tsr_options
  * Options: rank (i64, default 16), alpha (f64, default: the rank), on (str: names of the weights, "*" matches
  * any characters, comma-separated; default: all matrices of the blocks that products alone read),
  * ranks and alphas (str: of single weights, "block.*.q.weight=4,block.0.*=2"; the first pattern that matches counts),
- * rslora (i64, 1: alpha counts by the root of the rank, alpha/sqrt(rank); default 0), also (str: names of other
- * parameters that train, in full).
+ * rslora (i64, 1: alpha counts by the root of the rank, alpha/sqrt(rank); default 0), dora (i64, 1: each output of W' =
+ * W + alpha/rank * A B counts m/|W'| times, with a magnitude m that trains, "block.0.q.lora_magnitude", and the norm a
+ * constant to gradients; default 0), also (str: names of other parameters that train, in full).
  * TSR_INVALID_ARGUMENT, TSR_NOT_FOUND. */
 TSR_API tsr_status* tsr_model_add_adapters(tsr_model* model, const tsr_options* options,
                                            tsr_model** out_model);
 /* The same with the adapters of a file that others made for `model`: a folder that PEFT's save_pretrained wrote
- * (adapter_config.json, adapter_model.safetensors; LoRA). Ranks and factors are those of the file; parts of a fused
+ * (adapter_config.json, adapter_model.safetensors; LoRA), or a GGUF adapter. Ranks and factors are those of the file; parts of a fused
  * tensor share their first matrix; what the file has in full (modules_to_save, biases) takes the place of the model's
  * and trains as well. `model` is of a known family, from whatever file. options may be NULL; there are none yet.
  * docs/adapters.md. TSR_NOT_FOUND; TSR_CORRUPT for tensors that are missing or contradict the configuration;
  * TSR_INVALID_ARGUMENT for an adapter of another model; TSR_UNSUPPORTED names what has no form here. */
 TSR_API tsr_status* tsr_model_load_adapters(tsr_model* model, const char* path, const tsr_options* options,
                                             tsr_model** out_model);
-/* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B. f32 and
+/* A model without adapters that computes what `model` does: every W becomes W + alpha/rank * A B (dora: m/|W'| W'). f32 and
  * f64. TSR_FAILED_PRECONDITION where there are none. TSR_UNSUPPORTED for an adapter's bias where W's product has none. */
 TSR_API tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model);
 
@@ -627,6 +628,7 @@ TSR_API void tsr_conversion_free(tsr_conversion* conversion);
  * Options
  *   format           str   hf, gguf, or of the adapters alone peft: a folder that PEFT loads onto the model without them
  *                          (default hf)
+ *   adapters         i64   gguf: 1: adapters alone, as llama.cpp puts them on the model without them (default 0)
  *   merged           i64   1: hf and gguf: adapters are taken into the weights first (default 0)
  *   type             str   hf: f32, bf16 or f16, of every value (default: matrices as they are, blocks as f16; norms and
  *                          biases as most of the matrices where that holds their values exactly, else f32).
@@ -1135,7 +1137,7 @@ TSR_API tsr_status* tsr_trainer_check_folder(const char* folder);
 TSR_API tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder);
 
 /* The checkpoint's content: {"step", "values": {"batch", "optimizer", "lr", ...} as texts, "adapters": null | {"rank",
- * "alpha", "on", and as texts "ranks", "alphas", "rslora", "also" where they are not the defaults}, the options of
+ * "alpha", "on", and as texts "ranks", "alphas", "rslora", "dora", "also" where they are not the defaults}, the options of
  * tsr_model_add_adapters that make the model it is of, "base": null | {"path" of the
  * model's file ("" without one), "tensors", "bytes", "fingerprint"}, the parameters that it leaves out:
  * fingerprints are equal where their names, types and contents are, "tensors": [{"name", "dtype", "shape"}] in it}. */

@@ -167,6 +167,7 @@ constexpr KernelEntry kKernels[] = {
     {"sqrt", "reference", prepare_sqrt},
     {"square", "simd", prepare_square_simd},
     {"square", "reference", prepare_square},
+    {"stop_gradient", "reference", prepare_stop_gradient},
     {"sub", "simd", prepare_sub_simd},
     {"sub", "reference", prepare_sub},
     {"sum_leading", "simd", prepare_sum_leading_simd},

@@ -144,6 +144,7 @@ constexpr KernelEntry kKernels[] = {
     {"split_dim", "reference", prepare_split_dim},
     {"sqrt", "reference", prepare_sqrt},
     {"square", "reference", prepare_square},
+    {"stop_gradient", "reference", prepare_stop_gradient},
     {"sub", "reference", prepare_sub},
     {"sum_leading", "reference", prepare_sum_leading},
     {"sum_squares", "reference", prepare_sum_squares},

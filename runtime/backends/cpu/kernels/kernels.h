@@ -124,6 +124,7 @@ Result<PreparedKernel> prepare_softmax_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_split_dim(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sqrt(const KernelSpec& spec);
 Result<PreparedKernel> prepare_square(const KernelSpec& spec);
+Result<PreparedKernel> prepare_stop_gradient(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sub(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sum_leading(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sum_squares(const KernelSpec& spec);
