@@ -34,6 +34,40 @@ constexpr std::string_view kForeign[] = {"layer_replication",
                                          "target_parameters",
                                          "megatron_config"};
 
+// Fields that are read, and those that say nothing of what an adapter computes: how it was made and initialized, where
+// its base is, dropout of its training.
+constexpr std::string_view kKnown[] = {"alpha_pattern",
+                                       "auto_mapping",
+                                       "base_model_name_or_path",
+                                       "bias",
+                                       "corda_config",
+                                       "ensure_weight_tying",
+                                       "eva_config",
+                                       "exclude_modules",
+                                       "fan_in_fan_out",
+                                       "inference_mode",
+                                       "init_lora_weights",
+                                       "layers_pattern",
+                                       "layers_to_transform",
+                                       "loftq_config",
+                                       "lora_alpha",
+                                       "lora_bias",
+                                       "lora_dropout",
+                                       "lora_ga_config",
+                                       "megatron_core",
+                                       "modules_to_save",
+                                       "peft_type",
+                                       "peft_version",
+                                       "qalora_group_size",
+                                       "r",
+                                       "rank_pattern",
+                                       "revision",
+                                       "runtime_config",
+                                       "target_modules",
+                                       "task_type",
+                                       "use_dora",
+                                       "use_rslora"};
+
 bool is_set(const Json& value) {
   if (value.is_null() || value == false) return false;
   return !(value.is_array() || value.is_object()) || !value.empty();
@@ -132,6 +166,10 @@ Result<PeftConfig> read_peft_config(const Json& json) {
   for (const std::string_view key : kForeign)
     if (const Json& value = field(json, std::string(key).c_str()); is_set(value))
       return unsupported(format("{} is {}, which is not supported", key, quote_json(value)));
+  for (const auto& [key, value] : json.items())
+    if (is_set(value) && std::ranges::find(kKnown, std::string_view(key)) == std::end(kKnown))
+      return unsupported(format("{} is {}, which is not known: it may change what the adapter computes",
+                                quote(key), quote_json(value)));
   TSR_RETURN_IF_ERROR(check_initialization(field(json, "init_lora_weights")));
 
   PeftConfig config;

@@ -294,6 +294,35 @@ TEST_CASE("magnitudes go to PEFT's form and back, and merge to weights of their 
   }
 }
 
+TEST_CASE("a merged export is the export of the merged model, from memory and from a file") {
+  const Scratch scratch;
+  const Model model =
+      with_adapters(described("llama:L=1,C=8,H=2,KV=1,F=12,V=16,T=8,rope_half"), {{"rank", 2}, {"dora", 1}});
+  fill(model);
+  ok(tsr_model_save(model.get(), (scratch / "adapted.tsr").c_str(), nullptr));
+  const Values wanted = values(merged(model));
+  const auto check = [&](tsr_export* made, const std::string& out) {
+    const Handle<tsr_export, tsr_export_free> work(made);
+    for (double done = 0; done < 1;) ok(tsr_export_step(work.get(), &done));
+    ok(tsr_export_finish(work.get(), nullptr));
+    tsr_model* again = nullptr;
+    ok(tsr_model_load(out.c_str(), &again));
+    CHECK(values(Model(again)) == wanted);
+  };
+  const Options chosen = options({{"merged", 1}});
+  tsr_export* made = nullptr;
+  ok(tsr_export_new_for_model(nullptr, model.get(), (scratch / "one").c_str(), chosen.get(), &made));
+  check(made, scratch / "one");
+  ok(tsr_export_new(nullptr, (scratch / "adapted.tsr").c_str(), (scratch / "two").c_str(), chosen.get(),
+                    &made));
+  check(made, scratch / "two");
+  const Error whole =
+      take(tsr_export_new_for_model(nullptr, model.get(), (scratch / "three").c_str(), nullptr, &made));
+  const Handle<tsr_export, tsr_export_free> work(made);
+  CHECK(whole.code == TSR_OK);
+  CHECK(take(tsr_export_step(made, nullptr)).code == TSR_FAILED_PRECONDITION);
+}
+
 TEST_CASE("a GGUF adapter goes out and comes back, and one of another model is refused") {
   const Scratch scratch;
   const auto written = [&](const Model& model, const std::string& path) {
@@ -412,6 +441,8 @@ TEST_CASE("adapters that are no adapters of the model are refused with what is w
             "tensor 'base_model.model.lm_head.weight' is missing"));
   CHECK(has(with_config(R"("r":2,"target_modules":"(([a-z._0-9]+)*)*[!?]")"), "takes too many steps"));
   CHECK(has(with_config(R"("r":2,"target_modules":"(")"), "target_modules"));
+  CHECK(has(with_config(R"("r":2,"target_modules":["q_proj"],"use_tomorrow":1)"),
+            "use_tomorrow is 1, which is not known"));
   CHECK(has(with_config(R"("r":2,"target_modules":["q_proj"],"use_dora":true)"),
             "q_proj.lora_magnitude_vector' is missing, and use_dora of adapter_config.json true"));
   CHECK(has(with_config(R"("r":2,"target_modules":["q_proj"],"target_parameters":["experts.gate_up_proj"])"),
