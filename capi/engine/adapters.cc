@@ -68,11 +68,7 @@ std::vector<std::string> trained_besides(const Graph& adapted) {
 // `wide`: parameters that are f32 from here on, since they train or have another value.
 Result<std::shared_ptr<SharedModel>> finish_adapted(Model made, const SharedModel& model, Graph adapted,
                                                     StoredTypes stored, std::span<const std::string> wide) {
-  std::vector<std::string> widened(wide.begin(), wide.end());
-  // Norms of weights are taken of f32.
-  for (const Adapter& it : find_adapters(adapted))
-    if (!it.magnitude.empty()) widened.push_back(it.weight);
-  for (const std::string& name : widened) {
+  for (const std::string& name : wide) {
     if (stored.erase(name) == 0) continue;
     const auto value = made.parameters.find(name);
     if (value == made.parameters.end()) continue;

@@ -7,6 +7,7 @@ namespace tessera {
 
 extern const OpDef kAdamwUpdate;
 extern const OpDef kAdamwUpdateStochastic;
+extern const OpDef kAdapterRowSquares;
 extern const OpDef kAdd;
 extern const OpDef kAddBias;
 extern const OpDef kAddLayerNorm;
@@ -112,7 +113,6 @@ extern const OpDef kSoftmaxGrad;
 extern const OpDef kSplitDim;
 extern const OpDef kSqrt;
 extern const OpDef kSquare;
-extern const OpDef kStopGradient;
 extern const OpDef kSub;
 extern const OpDef kSumLeading;
 extern const OpDef kSumSquares;
@@ -129,6 +129,7 @@ std::span<const OpDef* const> table() {
   static const OpDef* const kOps[] = {
       &kAdamwUpdate,
       &kAdamwUpdateStochastic,
+      &kAdapterRowSquares,
       &kAdd,
       &kAddBias,
       &kAddLayerNorm,
@@ -235,7 +236,6 @@ std::span<const OpDef* const> table() {
       &kSplitDim,
       &kSqrt,
       &kSquare,
-      &kStopGradient,
       &kSub,
       &kSumLeading,
       &kSumSquares,

@@ -172,19 +172,11 @@ class Adapting {
   Result<TensorId> ratio(const Node& node, const Pair& pair, TensorId weight) {
     Graph& graph = copy_.graph();
     const bool transposed = attr_i64(node.attrs, "trans_w") == 1;
-    const TensorId left = transposed ? pair.b : pair.a, right = transposed ? pair.a : pair.b;
-    TSR_ASSIGN_OR_RETURN(TensorId change, graph.add("matmul", {left, right},
-                                                    {{"allow_tf32", attr_i64(node.attrs, "allow_tf32")}}));
-    if (const double factor = pair.placement->factor; factor != 1) {
-      TSR_ASSIGN_OR_RETURN(change, graph.add("scale", {change}, {{"factor", factor}}));
-    }
-    TSR_ASSIGN_OR_RETURN(const TensorId whole, graph.add("add", {weight, change}));
-    TSR_ASSIGN_OR_RETURN(const TensorId squares, graph.add("square", {whole}));
-    const std::vector<int64_t> inputs = {transposed ? 1 : 0};
-    TSR_ASSIGN_OR_RETURN(const TensorId sums, graph.add("reduce_sum", {squares}, {{"axes", inputs}}));
-    TSR_ASSIGN_OR_RETURN(const TensorId norm, graph.add("sqrt", {sums}));
-    TSR_ASSIGN_OR_RETURN(const TensorId constant, graph.add("stop_gradient", {norm}));
-    return graph.add("div", {pair.magnitude, constant});
+    TSR_ASSIGN_OR_RETURN(const TensorId squares,
+                         graph.add("adapter_row_squares", {weight, pair.a, pair.b},
+                                   {{"trans_w", int64_t{transposed}}, {"factor", pair.placement->factor}}));
+    TSR_ASSIGN_OR_RETURN(const TensorId norm, graph.add("sqrt", {squares}));
+    return graph.add("div", {pair.magnitude, norm});
   }
 
   // The sum of base and adapter times the ratio, and the bias that the base would have added.

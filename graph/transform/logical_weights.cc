@@ -41,7 +41,7 @@ class Widening {
     if (node.op->name == "expert_matmul" &&
         source.type(node.inputs[0]).dtype != source.type(node.inputs[1]).dtype)
       return 1;
-    return node.op->name == "embedding" ? 0 : -1;
+    return node.op->name == "embedding" || node.op->name == "adapter_row_squares" ? 0 : -1;
   }
 
   // Narrow parameters that nothing else reads.
@@ -79,6 +79,7 @@ class Widening {
     }
     if (!is_widened) return copy_.copy_node(id);
     if (node.op->name == "embedding") return add_look_up(id);
+    if (node.op->name == "adapter_row_squares") return copy_.copy_node(id);  // in any type
     if (node.phase != Phase::kForward)
       return Status(StatusCode::kFailedPrecondition,
                     "weights are widened before a graph is differentiated: this one has gradients");

@@ -93,6 +93,8 @@ class Storing {
           ++uses.experts;
         } else if (node.op->name == "embedding" && i == 0) {
           ++uses.tables;
+        } else if (node.op->name == "adapter_row_squares" && i == 0 && attr_i64(node.attrs, "trans_w") == 1) {
+          // It takes the weight in any type.
         } else if (parameter == node.inputs[i] && node.op->name == "cast" &&
                    is_half_type(source.type(node.outputs[0]).dtype)) {
           const DType to = source.type(node.outputs[0]).dtype;

@@ -294,6 +294,26 @@ TEST_CASE("magnitudes go to PEFT's form and back, and merge to weights of their 
   }
 }
 
+TEST_CASE("adapters stand beside weights as they are stored, magnitudes too") {
+  const Scratch scratch;
+  const Model base = described("llama:L=1,C=64,H=2,KV=1,F=64,V=32,T=8,rope_half");
+  const std::string path = scratch / "q8.tsr";
+  ok(tsr_model_quantize(nullptr, base.get(), path.c_str(),
+                        options({{"type", std::string("q8_0")}, {"pure", 1}}).get(), nullptr));
+  tsr_model* loaded = nullptr;
+  ok(tsr_model_load(path.c_str(), &loaded));
+  const Model quantised(loaded);
+  const Model model = with_adapters(quantised, {{"rank", 2}, {"dora", 1}});
+  fill(model);
+  const std::string info = text([&](tsr_text** out) { return tsr_model_info(model.get(), out); });
+  CHECK_MESSAGE(has(info, R"({"name":"block.0.q","dtype":"q8_0","shape":[64,64]})"), info);
+  const std::string adapted = scratch / "adapted.tsr";
+  ok(tsr_model_save(model.get(), adapted.c_str(), nullptr));
+  ok(tsr_model_load(adapted.c_str(), &loaded));
+  const Values once = values(merged(model)), twice = values(merged(Model(loaded)));
+  CHECK(once.at("block.0.down") == twice.at("block.0.down"));
+}
+
 TEST_CASE("a merged export is the export of the merged model, from memory and from a file") {
   const Scratch scratch;
   const Model model =

@@ -7,6 +7,7 @@ namespace {
 constexpr KernelEntry kKernels[] = {
     {"adamw_update", "reference", prepare_adamw_update},
     {"adamw_update_stochastic", "reference", prepare_adamw_update_stochastic},
+    {"adapter_row_squares", "reference", prepare_adapter_row_squares},
     {"add", "scalar", prepare_scalar_add},
     {"add", "reference", prepare_add},
     {"add_bias", "reference", prepare_add_bias},
@@ -144,7 +145,6 @@ constexpr KernelEntry kKernels[] = {
     {"split_dim", "reference", prepare_split_dim},
     {"sqrt", "reference", prepare_sqrt},
     {"square", "reference", prepare_square},
-    {"stop_gradient", "reference", prepare_stop_gradient},
     {"sub", "reference", prepare_sub},
     {"sum_leading", "reference", prepare_sum_leading},
     {"sum_squares", "reference", prepare_sum_squares},

@@ -8,6 +8,7 @@ namespace tessera::cpu {
 // Reference kernels: plain loops, wide accumulation; the oracle of every other variant.
 Result<PreparedKernel> prepare_adamw_update(const KernelSpec& spec);
 Result<PreparedKernel> prepare_adamw_update_stochastic(const KernelSpec& spec);
+Result<PreparedKernel> prepare_adapter_row_squares(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add(const KernelSpec& spec);
 Result<PreparedKernel> prepare_add_bias(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention(const KernelSpec& spec);
@@ -124,7 +125,6 @@ Result<PreparedKernel> prepare_softmax_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_split_dim(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sqrt(const KernelSpec& spec);
 Result<PreparedKernel> prepare_square(const KernelSpec& spec);
-Result<PreparedKernel> prepare_stop_gradient(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sub(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sum_leading(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sum_squares(const KernelSpec& spec);

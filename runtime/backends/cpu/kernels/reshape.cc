@@ -22,6 +22,5 @@ Result<PreparedKernel> copy_all(const KernelSpec& spec) {
 
 Result<PreparedKernel> prepare_split_dim(const KernelSpec& spec) { return copy_all(spec); }
 Result<PreparedKernel> prepare_merge_dims(const KernelSpec& spec) { return copy_all(spec); }
-Result<PreparedKernel> prepare_stop_gradient(const KernelSpec& spec) { return copy_all(spec); }
 
 }  // namespace tessera::cpu

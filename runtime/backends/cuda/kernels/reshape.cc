@@ -21,7 +21,6 @@ Result<PreparedKernel> copy_all(const KernelSpec& spec) {
 
 Result<PreparedKernel> prepare_split_dim(const KernelSpec& spec) { return copy_all(spec); }
 Result<PreparedKernel> prepare_merge_dims(const KernelSpec& spec) { return copy_all(spec); }
-Result<PreparedKernel> prepare_stop_gradient(const KernelSpec& spec) { return copy_all(spec); }
 
 Result<PreparedKernel> prepare_zeros_like(const KernelSpec& spec) {
   const int64_t bytes = dtype_bytes(spec.output_dtype(0), spec.output_elements(0));
