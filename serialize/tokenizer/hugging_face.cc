@@ -60,7 +60,7 @@ class PipelineData {
   Status put_vocabulary() {
     const int64_t count = static_cast<int64_t>(from_.vocabulary.size());
     int64_t most = 0;
-    for (const auto& [token, id] : from_.vocabulary) most = std::max(most, id + 1);
+    for (const auto& [token, id] : from_.vocabulary) most = std::max(most, id < INT64_MAX ? id + 1 : id);
     if (most > 4 * count + 65536)
       return corrupt(
           format("model.vocab has {} tokens with ids up to {}, farther apart than any vocabulary's", count,

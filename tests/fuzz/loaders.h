@@ -30,6 +30,7 @@ std::unique_ptr<Loader> plan_json_loader();
 std::unique_ptr<Loader> gguf_loader();
 std::unique_ptr<Loader> gguf_parts_loader();
 std::unique_ptr<Loader> huggingface_loader();
+std::unique_ptr<Loader> adapter_loader();
 std::unique_ptr<Loader> importance_loader();
 std::unique_ptr<Loader> tokenizer_loader();
 std::unique_ptr<Loader> hf_tokenizer_loader();
