@@ -23,6 +23,7 @@
 /* Their results are arrays as long as ids: in pieces, which show how far it is, they are arrays of their own. */
 %ignore tsr_scorer_score;
 %ignore tsr_model_score;
+%ignore tsr_embedder_embed;
 %ignore tsr_tokenizer_encode_batch;
 
 %include <tessera/tessera.h>

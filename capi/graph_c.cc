@@ -5,6 +5,7 @@
 #include "capi/handles.h"
 #include "graph/base/text.h"
 #include "graph/transform/decoding.h"
+#include "graph/transform/embedding.h"
 
 using namespace tessera;
 using namespace tessera::capi;
@@ -198,6 +199,10 @@ tsr_status* tsr_graph_token_loss(tsr_graph* graph, tsr_graph** out_graph) {
     TSR_RETURN_IF_ERROR(add_token_loss(copy));
     return copy;
   });
+}
+
+tsr_status* tsr_graph_segments(tsr_graph* graph, tsr_graph** out_graph) {
+  return derive(graph, out_graph, [&] { return with_segments(graph->value); });
 }
 
 tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph) {

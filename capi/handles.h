@@ -9,6 +9,7 @@
 #include "capi/engine/chat.h"
 #include "capi/engine/conversion.h"
 #include "capi/engine/dataset.h"
+#include "capi/engine/embedder.h"
 #include "capi/engine/export.h"
 #include "capi/engine/generator.h"
 #include "capi/engine/importance_collector.h"
@@ -94,6 +95,9 @@ struct tsr_trainer {
 struct tsr_generator {
   std::unique_ptr<tessera::Generator> value;
   std::string text;  // of the last piece
+};
+struct tsr_embedder {
+  std::unique_ptr<tessera::Embedder> value;
 };
 struct tsr_scorer {
   std::unique_ptr<tessera::Scorer> value;

@@ -29,6 +29,8 @@ void register_plan(CLI::App& app);
 void register_train(CLI::App& app);
 void register_eval(CLI::App& app);
 void register_score(CLI::App& app);
+void register_embed(CLI::App& app);
+void register_classify(CLI::App& app);
 void register_generate(CLI::App& app);
 void register_chat(CLI::App& app);
 void register_bench(CLI::App& app);

@@ -55,6 +55,7 @@ using Plan = Handle<tsr_plan, tsr_plan_free>;
 using Trainer = Handle<tsr_trainer, tsr_trainer_free>;
 using Generator = Handle<tsr_generator, tsr_generator_free>;
 using Scorer = Handle<tsr_scorer, tsr_scorer_free>;
+using Embedder = Handle<tsr_embedder, tsr_embedder_free>;
 
 // make<Runtime>(tsr_runtime_new, options): calls a C constructor whose last argument is the handle.
 template <class H, class Function, class... Args>

@@ -30,6 +30,7 @@ TSR_HANDLE(tsr_session)
 TSR_HANDLE(tsr_trainer)
 TSR_HANDLE(tsr_generator)
 TSR_HANDLE(tsr_scorer)
+TSR_HANDLE(tsr_embedder)
 
 /* A text with its size: the bytes of a string, not copied. An empty string of Go may have none, which is no NULL here. */
 %typemap(gotype) (const char* text, size_t size), (const char* prompt, size_t size), (const char* messages, size_t size) "string"

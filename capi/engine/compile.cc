@@ -266,6 +266,28 @@ Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettin
                      *devices);
 }
 
+std::vector<ScoreEntry> embedding_entries(const EmbedderSettings& settings) {
+  constexpr int64_t kFactor = 2, kShortest = 32;
+  std::vector<ScoreEntry> entries;
+  for (int64_t tokens = settings.seq; entries.empty() || tokens >= kShortest; tokens /= kFactor)
+    entries.push_back({format("embed.{}", tokens), tokens});
+  return entries;
+}
+
+Result<CompiledProgram> compile_embedding(const Graph& forward, const EmbedderSettings& given,
+                                          const std::shared_ptr<DeviceSet>& devices) {
+  EmbedderSettings settings = given;
+  InferenceSettings& inference = settings.inference;
+  inference.activations = finalized(inference.activations, inference.precision, *devices);
+  TSR_ASSIGN_OR_RETURN(Graph embedding, embedding_of(forward, settings));
+  const auto graph = std::make_shared<const Graph>(std::move(embedding));
+  std::vector<GraphToPlan> graphs;
+  for (ScoreEntry& entry : embedding_entries(settings))
+    graphs.push_back(GraphToPlan::create(std::move(entry.name), graph, {{"T", entry.tokens}}));
+  return with_remedy(plan_all(graphs, settings.compute, settings.batch, devices), inference.precision,
+                     *devices);
+}
+
 Result<CompiledProgram> compile_importance(const Graph& forward, const ImportanceSettings& settings,
                                            const std::shared_ptr<DeviceSet>& devices,
                                            std::vector<InputSquares::Output>* outputs) {

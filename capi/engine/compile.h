@@ -82,6 +82,12 @@ std::vector<ScoreEntry> score_entries(const ScorerSettings& settings);
 Result<CompiledProgram> compile_scoring(const Graph& forward, const ScorerSettings& settings,
                                         const std::shared_ptr<DeviceSet>& devices);
 
+// Entries that read texts of up to so many tokens: settings.seq, the first; and shorter ones.
+std::vector<ScoreEntry> embedding_entries(const EmbedderSettings& settings);
+// Compiles them. `settings` are finalized.
+Result<CompiledProgram> compile_embedding(const Graph& forward, const EmbedderSettings& settings,
+                                          const std::shared_ptr<DeviceSet>& devices);
+
 // Compiles entry "importance": windows of settings.seq tokens. `outputs`: those of make_input_squares.
 Result<CompiledProgram> compile_importance(const Graph& forward, const ImportanceSettings& settings,
                                            const std::shared_ptr<DeviceSet>& devices,

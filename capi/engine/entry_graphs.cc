@@ -7,6 +7,7 @@
 #include "capi/engine/rewrite.h"
 #include "graph/base/text.h"
 #include "graph/transform/decoding.h"
+#include "graph/transform/embedding.h"
 #include "graph/transform/fusion.h"
 #include "graph/transform/precision.h"
 #include "graph/transform/scoring.h"
@@ -152,6 +153,27 @@ Result<Graph> scoring_of(const Graph& given, const ScorerSettings& settings) {
     TSR_ASSIGN_OR_RETURN(scoring, with_tf32_matmuls(scoring));
   }
   return scoring;
+}
+
+Result<Graph> embedding_of(const Graph& given, const EmbedderSettings& settings) {
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
+  TSR_RETURN_IF_ERROR(check_positions(logical.graph, settings.seq));
+  const bool is_embedding = settings.output == EmbedderSettings::Output::kEmbedding;
+  Graph computed = logical.graph;
+  if (settings.inference.precision != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(computed, with_mixed_precision(computed, settings.inference.precision));
+  }
+  TSR_ASSIGN_OR_RETURN(Graph embedding, make_embedding(computed, is_embedding ? "hidden" : "logits"));
+  TSR_ASSIGN_OR_RETURN(
+      embedding,
+      with_stored_weights(embedding, {.types = logical.stored,
+                                      .matrices = settings.inference.weights,
+                                      .q8_activations = rounds_to_q8(settings.inference.activations),
+                                      .bf16_activations = rounds_to_bf16(settings.inference.activations)}));
+  if (settings.inference.tf32_matmuls) {
+    TSR_ASSIGN_OR_RETURN(embedding, with_tf32_matmuls(embedding));
+  }
+  return embedding;
 }
 
 }  // namespace tessera

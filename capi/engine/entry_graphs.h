@@ -30,4 +30,7 @@ Result<Graph> decoding_of(const Graph& forward, const GeneratorSettings& setting
 // The graph that scores windows of tokens (graph/transform/scoring.h). `settings` are finalized.
 Result<Graph> scoring_of(const Graph& forward, const ScorerSettings& settings);
 
+// The graph that computes what an embedder reads (graph/transform/embedding.h). `settings` are finalized.
+Result<Graph> embedding_of(const Graph& forward, const EmbedderSettings& settings);
+
 }  // namespace tessera

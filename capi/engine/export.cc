@@ -278,6 +278,13 @@ Status Export::write_slice() {
 
 Status Export::write_texts() {
   for (const auto& [name, text] : contents_.texts) {
+    if (const size_t slash = name.rfind('/'); slash != name.npos) {
+      std::error_code error;
+      std::filesystem::create_directory(path_of(name.substr(0, slash)), error);
+      if (error)
+        return Status(StatusCode::kIo,
+                      format("{}: cannot create: {}", path_of(name.substr(0, slash)), error.message()));
+    }
     TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path_of(name)));
     TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(text))));
     TSR_RETURN_IF_ERROR(file.commit());

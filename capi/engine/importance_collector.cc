@@ -72,6 +72,11 @@ Result<std::unique_ptr<ImportanceCollector>> ImportanceCollector::create(std::sh
     TSR_RETURN_IF_ERROR(made->running_->feed(
         kEntry, "positions", HostTensor{wanted, std::as_bytes(std::span(positions)), nullptr}));
   }
+  if (made->running_->has_input(kEntry, "token_types")) {
+    const std::vector<int32_t> types(static_cast<size_t>(settings.batch * settings.seq));
+    TSR_RETURN_IF_ERROR(made->running_->feed(kEntry, "token_types",
+                                             HostTensor{wanted, std::as_bytes(std::span(types)), nullptr}));
+  }
   return made;
 }
 

@@ -196,4 +196,15 @@ std::string scorer_json(const ScorerReport& report, const PlanRecord& plan) {
                    {"devices", memory_array(report.memory)}});
 }
 
+std::string embedder_json(const EmbedderReport& report, const PlanRecord& plan) {
+  Json json = {
+      {"texts", report.texts},         {"tokens", report.tokens},   {"truncated", report.truncated},
+      {"positions", report.positions}, {"seconds", report.seconds}, {"seq", report.seq},
+      {"batch", report.batch},         {"width", report.width},     {"output", report.output},
+      {"normalize", report.normalize}, {"plan", plan_object(plan)}, {"devices", memory_array(report.memory)}};
+  if (!report.pooling.empty()) json["pooling"] = report.pooling;
+  if (!report.labels.empty()) json["labels"] = report.labels;
+  return dump(json);
+}
+
 }  // namespace tessera

@@ -51,6 +51,19 @@ struct ScorerReport {
 };
 std::string scorer_json(const ScorerReport& report, const PlanRecord& plan);
 
+struct EmbedderReport {
+  int64_t texts = 0, tokens = 0;
+  int64_t truncated = 0;  // texts that were longer than seq
+  int64_t positions = 0;  // that the model computed, padding included
+  int64_t seq = 0, batch = 0, width = 0;
+  std::string output, pooling;  // pooling: empty where nothing is pooled
+  bool normalize = false;
+  std::vector<std::string> labels;
+  double seconds = 0;
+  std::vector<MemoryReport> memory;
+};
+std::string embedder_json(const EmbedderReport& report, const PlanRecord& plan);
+
 Result<std::string> graph_profile_json(const Graph& graph, const Options& options);
 
 // A trace in Chrome's format, which Perfetto and chrome://tracing open: a process for each rank, a thread for

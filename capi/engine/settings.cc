@@ -258,6 +258,37 @@ Result<GeneratorSettings> read_generator_settings(const Options& options) {
   return settings;
 }
 
+Result<EmbedderSettings> read_embedder_settings(const Options& options) {
+  using Pooling = EmbedderSettings::Pooling;
+  using Output = EmbedderSettings::Output;
+  OptionReader reader(options, "embedder");
+  EmbedderSettings settings;
+  settings.compute = read_compute(reader);
+  settings.seq = reader.i64("seq", 0, 0, 1 << 24);
+  settings.batch = reader.i64("batch", 0, 0, 1 << 24);
+  const std::string pooling = reader.choice("pooling", "auto", {"auto", "mean", "cls", "last"});
+  settings.pooling = pooling == "mean"   ? Pooling::kMean
+                     : pooling == "cls"  ? Pooling::kCls
+                     : pooling == "last" ? Pooling::kLast
+                                         : Pooling::kAuto;
+  const bool normalize = reader.flag("normalize", false);
+  if (reader.has("normalize")) settings.normalize = normalize;
+  const std::string output = reader.choice("output", "embedding", {"embedding", "logits", "probabilities"});
+  settings.output = output == "logits"          ? Output::kLogits
+                    : output == "probabilities" ? Output::kProbabilities
+                                                : Output::kEmbedding;
+  settings.pairs = reader.flag("pairs", false);
+  settings.inference = read_inference(reader, "embedder");
+  settings.measure_memory = reader.flag("measure_memory", false);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  if (settings.output != Output::kEmbedding && (reader.has("pooling") || reader.has("normalize")))
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("embedder: options 'pooling' and 'normalize' are of embeddings, option 'output' is {}",
+               output));
+  return settings;
+}
+
 Result<ImportanceSettings> read_importance_settings(const Options& options) {
   OptionReader reader(options, "imatrix");
   ImportanceSettings settings;
@@ -323,6 +354,18 @@ Status finalize_windows(ScorerSettings& settings, int64_t longest, int32_t devic
                          "windows would not be scored",
                          settings.stride, settings.seq));
   if (settings.batch == 0) settings.batch = devices;
+  return {};
+}
+
+Status finalize_texts(EmbedderSettings& settings, int64_t longest, int64_t wanted, int32_t devices) {
+  constexpr int64_t kTextsOfDevice = 8;
+  const int64_t context = default_context(longest);
+  if (settings.seq == 0) settings.seq = wanted > 0 ? std::min(wanted, context) : context;
+  if (longest > 0 && settings.seq > longest)
+    return Status(
+        StatusCode::kInvalidArgument,
+        format("embedder: option 'seq' is {}, the model's context holds {}", settings.seq, longest));
+  if (settings.batch == 0) settings.batch = kTextsOfDevice * devices;
   return {};
 }
 

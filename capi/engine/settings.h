@@ -116,6 +116,24 @@ struct ScorerSettings {
   bool measure_memory = false;
 };
 
+// EmbedderSettings: what is computed of texts, and how many at once.
+struct EmbedderSettings {
+  // kAuto: what the model's file says, else mean in both directions and last of causal models.
+  enum class Pooling : uint8_t { kAuto, kMean, kCls, kLast };
+  enum class Output : uint8_t { kEmbedding, kLogits, kProbabilities };
+
+  ComputeSettings compute;
+  InferenceSettings inference;
+  int64_t seq =
+      0;  // tokens of a text, at most; 0: what the model's file says, else its context, at most 2048
+  int64_t batch = 0;  // texts at once; 0: 8 for each device
+  Pooling pooling = Pooling::kAuto;
+  std::optional<bool> normalize;  // to length 1; none: as the model's file says
+  Output output = Output::kEmbedding;
+  bool pairs = false;  // texts 2i and 2i + 1 are read together
+  bool measure_memory = false;
+};
+
 // ImportanceSettings: how a text is cut into windows whose inputs of matrices are summed.
 struct ImportanceSettings {
   ComputeSettings compute;
@@ -129,6 +147,7 @@ struct ImportanceSettings {
 Result<TrainerSettings> read_trainer_settings(const Options& options, int64_t dataset_seq);
 Result<GeneratorSettings> read_generator_settings(const Options& options);
 Result<ScorerSettings> read_scorer_settings(const Options& options);
+Result<EmbedderSettings> read_embedder_settings(const Options& options);
 Result<ImportanceSettings> read_importance_settings(const Options& options);
 // Options of one text; what they leave out is as in `otherwise`.
 Result<TextSettings> read_text_settings(const Options& options, const TextSettings& otherwise);
@@ -141,6 +160,10 @@ Status finalize_context(GeneratorSettings& settings, int64_t longest);
 // Fills in window, stride and batch; kInvalidArgument for a window above the model's context (`longest`, 0: unknown),
 // or a stride above the window.
 Status finalize_windows(ScorerSettings& settings, int64_t longest, int32_t devices);
+
+// Fills in tokens and batch. `longest`: the model's context, `wanted`: the tokens of a text that its file names; 0:
+// unknown. kInvalidArgument for more tokens than the context.
+Status finalize_texts(EmbedderSettings& settings, int64_t longest, int64_t wanted, int32_t devices);
 
 // Options of tsr_graph_training: only the optimizer's.
 Result<TrainingOptions> read_training_options(const Options& options);

@@ -144,6 +144,11 @@ Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtim
       if (trainer->running_->has_input(entry, "positions"))
         TSR_RETURN_IF_ERROR(
             trainer->running_->feed(entry, "positions", view(positions, settings.batch, seq)));
+    std::ranges::fill(positions, 0);
+    for (const std::string_view entry : {kTrain, kEval})
+      if (trainer->running_->has_input(entry, "token_types"))
+        TSR_RETURN_IF_ERROR(
+            trainer->running_->feed(entry, "token_types", view(positions, settings.batch, seq)));
   }
   trainer->dataset_ = std::move(dataset);
   if (!settings.evaluate_only)

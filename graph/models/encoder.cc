@@ -1,23 +1,12 @@
-// A bidirectional encoder as BERT: learned positions, attention in both directions, layer_norm after each
-// half, gelu, and the masked-token head: a dense layer, gelu, layer_norm, and the embedding with a bias of
-// its own.
-//   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
-// The data decide which tokens are masked: labels hold the original token there and -1 everywhere else.
+#include "graph/models/encoder.h"
+
+#include <string_view>
+
 #include "graph/base/text.h"
-#include "graph/models/families.h"
-#include "graph/models/layer_builder.h"
 
 namespace tessera {
 
-namespace {
-
-struct EncoderSizes {
-  int64_t L, C, H, F, V, T;
-  double norm_eps;
-  bool tied;
-};
-
-EncoderSizes read(ConfigReader& config) {
+EncoderSizes read_encoder_sizes(ConfigReader& config, double norm_eps) {
   EncoderSizes m;
   m.L = config.size("L");
   m.C = config.size("C");
@@ -25,77 +14,180 @@ EncoderSizes read(ConfigReader& config) {
   m.F = config.size("F", 4 * m.C);
   m.V = config.size("V");
   m.T = config.size("T");
-  m.norm_eps = config.real("norm_eps", 1e-12);
+  m.N = config.size("N", 0);
+  m.pooler = config.flag("pooler", false);
+  m.mlm = config.flag("mlm", m.N == 0 && !m.pooler);
+  m.norm_eps = config.real("norm_eps", norm_eps);
   m.tied = config.flag("tied", true);
-  config.check(m.C % m.H == 0, format("C = {} channels do not divide into H = {} heads", m.C, m.H));
+  config.check(m.H > 0 && m.C % m.H == 0,
+               format("C = {} channels do not divide into H = {} heads", m.C, m.H));
+  config.check(static_cast<int>(m.mlm) + static_cast<int>(m.N > 0) + static_cast<int>(m.pooler) <= 1,
+               format("mlm = {}, N = {} and pooler = {}, wanted one head or none", m.mlm ? 1 : 0, m.N,
+                      m.pooler ? 1 : 0));
   return m;
 }
 
-TensorId norm(LayerBuilder& b, const EncoderSizes& m, const std::string& name, TensorId x) {
-  const TensorId weight = b.parameter(name + ".weight", {m.C});
-  const TensorId bias = b.parameter(name + ".bias", {m.C});
-  return b.op("layer_norm", {x, weight, bias}, {{"eps", m.norm_eps}});
-}
+namespace {
 
-TensorId gelu(LayerBuilder& b, TensorId x) {
-  return b.op("gelu", {x}, {{"approximate", std::string("none")}});
-}
+class EncoderBuilder {
+ public:
+  explicit EncoderBuilder(const EncoderSizes& m) : m_(m), D_(m.C / m.H) {}
 
-TensorId attention(LayerBuilder& b, const EncoderSizes& m, const std::string& block, TensorId x) {
-  b.scope(block + ".attention");
-  const int64_t D = m.C / m.H;
-  const TensorId q = b.split_heads(b.linear_with_bias(x, block + ".q", m.C, m.C), D);  // [B, T, H, D]
-  const TensorId k = b.split_heads(b.linear_with_bias(x, block + ".k", m.C, m.C), D);
-  const TensorId v = b.split_heads(b.linear_with_bias(x, block + ".v", m.C, m.C), D);
-  const TensorId mixed = b.op("attention", {q, k, v}, {{"causal", int64_t{0}}});
-  const TensorId joined = b.op("add", {x, b.linear_with_bias(b.merge_heads(mixed), block + ".o", m.C, m.C)});
-  return norm(b, m, block + ".norm1", joined);
-}
+  Result<Graph> run() {
+    const int64_t B = b_.symbol("B"), T = b_.symbol("T", m_.T);
+    const TensorId tokens = b_.input("tokens", DType::kI32, {B, T});
+    positions_ = b_.input("positions", DType::kI32, {B, T});
+    const TensorId types = m_.Y > 0 ? b_.input("token_types", DType::kI32, {B, T}) : kNoTensor;
 
-TensorId feed_forward(LayerBuilder& b, const EncoderSizes& m, const std::string& block, TensorId x) {
-  b.scope(block + ".ffn");
-  const TensorId wide = gelu(b, b.linear_with_bias(x, block + ".fc", m.C, m.F));
-  const TensorId joined = b.op("add", {x, b.linear_with_bias(wide, block + ".proj", m.F, m.C)});
-  return norm(b, m, block + ".norm2", joined);
-}
+    b_.scope("embedding");
+    const TensorId table = b_.parameter("token_embedding", {m_.V, m_.C});
+    if (!m_.norm_bias) zero_bias_ = b_.constant(std::string(kZeroBias), {m_.C});
+    TensorId x = embed(tokens, types, table);
+    for (int64_t i = 0; i < m_.L; ++i) {
+      x = attention(static_cast<size_t>(i), x);
+      x = feed_forward(static_cast<size_t>(i), x);
+    }
+    b_.scope("output");
+    if (m_.pre_norm) x = norm("output_norm", x);
+    add_outputs(x, table);
+    return b_.finish();
+  }
+
+ private:
+  TensorId norm(const std::string& name, TensorId x) {
+    const TensorId weight = b_.parameter(name + ".weight", {m_.C});
+    const TensorId bias = m_.norm_bias ? b_.parameter(name + ".bias", {m_.C}) : zero_bias_;
+    return b_.op("layer_norm", {x, weight, bias}, {{"eps", m_.norm_eps}});
+  }
+
+  TensorId linear(TensorId x, const std::string& name, int64_t k, int64_t n, bool bias) {
+    return bias ? b_.linear_with_bias(x, name, k, n) : b_.linear(x, name + ".weight", k, n);
+  }
+
+  TensorId gelu(TensorId x) { return b_.op("gelu", {x}, {{"approximate", std::string("none")}}); }
+
+  TensorId embed(TensorId tokens, TensorId types, TensorId table) {
+    TensorId x = b_.op("embedding", {table, tokens});  // [B, T, C]
+    if (types != kNoTensor)
+      x = b_.op("add", {x, b_.op("embedding", {b_.parameter("token_type_embedding", {m_.Y, m_.C}), types})});
+    if (m_.learned_positions) {
+      const int64_t first = m_.position_offset;
+      TensorId rows = b_.parameter("position_embedding", {m_.T + first, m_.C});
+      if (first > 0)
+        rows = b_.op("slice", {rows}, {{"dim", int64_t{0}}, {"begin", first}, {"end", m_.T + first}});
+      x = b_.op("add", {x, b_.op("embedding", {rows, positions_})});
+    }
+    return norm("embedding_norm", x);
+  }
+
+  // Attention's half of a block, added to x.
+  TensorId attention(size_t layer, TensorId x) {
+    const std::string block = format("block.{}", layer);
+    b_.scope(block + ".attention");
+    const bool has_norm = !m_.pre_norm || layer > 0;
+    const TensorId read = m_.pre_norm && has_norm ? norm(block + ".norm1", x) : x;
+    const int64_t window = m_.windows.empty() ? 0 : m_.windows[layer];
+    const double theta = window > 0 && m_.window_theta > 0 ? m_.window_theta : m_.rope_theta;
+    const auto heads = [&](std::string_view name, bool turns) {  // [B, T, H, D]
+      const TensorId y = b_.split_heads(linear(read, format("{}.{}", block, name), m_.C, m_.C, m_.bias), D_);
+      return turns && theta > 0
+                 ? b_.op("rope", {y, positions_}, {{"theta", theta}, {"style", std::string("half")}})
+                 : y;
+    };
+    const TensorId q = heads("q", true), k = heads("k", true), v = heads("v", false);
+    std::vector<Attr> attrs = {{"causal", int64_t{0}}};
+    if (window > 0) attrs.push_back({"window", window});
+    const TensorId mixed = b_.op("attention", {q, k, v}, std::move(attrs));
+    const TensorId sum = b_.op("add", {x, linear(b_.merge_heads(mixed), block + ".o", m_.C, m_.C, m_.bias)});
+    return m_.pre_norm ? sum : norm(block + ".norm1", sum);
+  }
+
+  // The feed-forward half, added to x.
+  TensorId feed_forward(size_t layer, TensorId x) {
+    const std::string block = format("block.{}", layer);
+    b_.scope(block + ".ffn");
+    const TensorId read = m_.pre_norm ? norm(block + ".norm2", x) : x;
+    TensorId added = kNoTensor;
+    if (m_.gate == EncoderSizes::Gate::kNone) {
+      added = linear(gelu(linear(read, block + ".fc", m_.C, m_.F, m_.bias)), block + ".proj", m_.F, m_.C,
+                     m_.bias);
+    } else {
+      const TensorId gate = linear(read, block + ".gate", m_.C, m_.F, m_.bias);
+      const TensorId up = linear(read, block + ".up", m_.C, m_.F, m_.bias);
+      const TensorId product =
+          m_.gate == EncoderSizes::Gate::kSilu ? b_.op("swiglu", {gate, up}) : b_.op("mul", {gelu(gate), up});
+      added = linear(product, block + ".down", m_.F, m_.C, m_.bias);
+    }
+    const TensorId sum = b_.op("add", {x, added});
+    return m_.pre_norm ? sum : norm(block + ".norm2", sum);
+  }
+
+  // A dense layer, its activation, and a norm.
+  TensorId normed_head(TensorId x) {
+    const TensorId dense = linear(x, "head", m_.C, m_.C, m_.head_bias);
+    return norm("head_norm", m_.head_silu ? b_.op("silu", {dense}) : gelu(dense));
+  }
+
+  void add_outputs(TensorId x, TensorId table) {
+    if (m_.mlm) {
+      const TensorId y = normed_head(x);
+      const TensorId weight = m_.tied ? table : b_.parameter("output.weight", {m_.V, m_.C});
+      b_.output("logits", m_.output_bias ? b_.op("matmul", {y, weight, b_.parameter("output.bias", {m_.V})},
+                                                 {{"trans_w", int64_t{1}}})
+                                         : b_.project(y, weight));
+    } else if (m_.N > 0) {
+      b_.output("logits", b_.linear_with_bias(classified(x), "classifier", m_.C, m_.N));
+    } else if (m_.pooler) {
+      b_.output("pooled", b_.op("tanh", {b_.linear_with_bias(x, "pooler", m_.C, m_.C)}));
+    }
+    if (m_.hidden) b_.output("hidden", x);
+  }
+
+  // Of every token: a class is read at a text's first.
+  TensorId classified(TensorId x) {
+    switch (m_.classifier) {
+      case EncoderSizes::Classifier::kPooler:
+        return b_.op("tanh", {b_.linear_with_bias(x, "pooler", m_.C, m_.C)});
+      case EncoderSizes::Classifier::kTanh:
+        return b_.op("tanh", {b_.linear_with_bias(x, "pre_classifier", m_.C, m_.C)});
+      case EncoderSizes::Classifier::kRelu:
+        return b_.op("relu", {b_.linear_with_bias(x, "pre_classifier", m_.C, m_.C)});
+      case EncoderSizes::Classifier::kNormed: break;
+    }
+    return normed_head(x);
+  }
+
+  const EncoderSizes& m_;
+  const int64_t D_;
+  LayerBuilder b_;
+  TensorId positions_ = kNoTensor, zero_bias_ = kNoTensor;
+};
 
 }  // namespace
 
-Result<Graph> build_encoder(const ModelConfig& config) {
+Result<EncoderSizes> encoder_sizes(const ModelConfig& config, ReadEncoderSizes read) {
   LayerBuilder b;
   ConfigReader reader(config, b);
-  const EncoderSizes m = read(reader);
-  if (!reader.done()) return b.finish();
+  EncoderSizes sizes = read(reader);
+  if (!reader.done()) return b.finish().status();
+  return sizes;
+}
 
-  const int64_t B = b.symbol("B"), T = b.symbol("T", m.T);
-  const TensorId tokens = b.input("tokens", DType::kI32, {B, T});
-  const TensorId positions = b.input("positions", DType::kI32, {B, T});
-
-  b.scope("embedding");
-  const TensorId table = b.parameter("token_embedding", {m.V, m.C});
-  const TensorId position_table = b.parameter("position_embedding", {m.T, m.C});
-  TensorId x =
-      b.op("add", {b.op("embedding", {table, tokens}), b.op("embedding", {position_table, positions})});
-  x = norm(b, m, "embedding_norm", x);
-  for (int64_t i = 0; i < m.L; ++i) {
-    const std::string block = format("block.{}", i);
-    x = attention(b, m, block, x);
-    x = feed_forward(b, m, block, x);
-  }
-  b.scope("output");
-  x = norm(b, m, "head_norm", gelu(b, b.linear_with_bias(x, "head", m.C, m.C)));
-  const TensorId weight = m.tied ? table : b.parameter("output.weight", {m.V, m.C});
-  const TensorId bias = b.parameter("output.bias", {m.V});
-  b.output("logits", b.op("matmul", {x, weight, bias}, {{"trans_w", int64_t{1}}}));
-  return b.finish();
+Result<Graph> build_encoder_model(const ModelConfig& config, ReadEncoderSizes read) {
+  TSR_ASSIGN_OR_RETURN(const EncoderSizes m, encoder_sizes(config, read));
+  return EncoderBuilder(m).run();
 }
 
 namespace {
+
 constexpr NameRule kGguf[] = {{"token_embedding", "token_embd.weight"},
                               {"position_embedding", "position_embd.weight"},
+                              {"token_type_embedding", "token_types.weight"},
                               {"embedding_norm.weight", "token_embd_norm.weight"},
                               {"embedding_norm.bias", "token_embd_norm.bias"},
                               {"output.weight", "output.weight"},
+                              {"classifier.weight", "cls.output.weight"},
+                              {"classifier.bias", "cls.output.bias"},
                               {"block.#.q.weight", "blk.#.attn_q.weight"},
                               {"block.#.q.bias", "blk.#.attn_q.bias"},
                               {"block.#.k.weight", "blk.#.attn_k.weight"},
@@ -112,7 +204,9 @@ constexpr NameRule kGguf[] = {{"token_embedding", "token_embd.weight"},
                               {"block.#.proj.bias", "blk.#.ffn_down.bias"},
                               {"block.#.norm2.weight", "blk.#.layer_output_norm.weight"},
                               {"block.#.norm2.bias", "blk.#.layer_output_norm.bias"}};
+
 }  // namespace
+
 constexpr std::span<const NameRule> kEncoderGgufNames = kGguf;
 
 }  // namespace tessera

@@ -10,17 +10,22 @@
 
 namespace tessera {
 
+Result<Graph> build_bert(const ModelConfig& config);
+Result<Graph> build_distilbert(const ModelConfig& config);
 Result<Graph> build_encoder(const ModelConfig& config);
 Result<Graph> build_gemma2(const ModelConfig& config);
 Result<Graph> build_gemma3(const ModelConfig& config);
 Result<Graph> build_gpt2(const ModelConfig& config);
 Result<Graph> build_llama(const ModelConfig& config);
 Result<Graph> build_mlp(const ModelConfig& config);
+Result<Graph> build_modernbert(const ModelConfig& config);
 Result<Graph> build_moe(const ModelConfig& config);
+Result<Graph> build_nomic_bert(const ModelConfig& config);
 Result<Graph> build_phi3(const ModelConfig& config);
 Result<Graph> build_qwen2(const ModelConfig& config);
 Result<Graph> build_qwen3(const ModelConfig& config);
 Result<Graph> build_qwen3moe(const ModelConfig& config);
+Result<Graph> build_roberta(const ModelConfig& config);
 Result<Graph> build_smollm3(const ModelConfig& config);
 
 // What both Gemmas have; every `full_every`th layer has no window.
@@ -35,9 +40,19 @@ DecoderSizes qwen3_sizes(ConfigReader& reader);
 DecoderSizes qwen3moe_sizes(ConfigReader& reader);
 DecoderSizes smollm3_sizes(ConfigReader& reader);
 
+EncoderSizes bert_sizes(ConfigReader& reader);
+EncoderSizes distilbert_sizes(ConfigReader& reader);
+EncoderSizes modernbert_sizes(ConfigReader& reader);
+EncoderSizes nomic_bert_sizes(ConfigReader& reader);
+EncoderSizes plain_encoder_sizes(ConfigReader& reader);
+EncoderSizes roberta_sizes(ConfigReader& reader);
+
 // Names of families that differ from Llama's (decoder.h).
 extern const std::span<const NameRule> kMixtralNames, kGemmaNames, kPhi3HuggingfaceNames, kPhi3GgufNames;
 extern const std::span<const NameRule> kGpt2HuggingfaceNames, kGpt2GgufNames;
-extern const std::span<const NameRule> kEncoderGgufNames;
+// Names of families that differ from BERT's (encoder.h).
+extern const std::span<const NameRule> kBertGgufNames, kRobertaHuggingfaceNames, kRobertaGgufNames;
+extern const std::span<const NameRule> kDistilbertHuggingfaceNames, kModernbertHuggingfaceNames;
+extern const std::span<const NameRule> kModernbertGgufNames, kNomicBertHuggingfaceNames, kNomicBertGgufNames;
 
 }  // namespace tessera

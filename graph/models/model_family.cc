@@ -6,6 +6,7 @@
 
 #include "graph/base/text.h"
 #include "graph/models/decoder.h"
+#include "graph/models/encoder.h"
 #include "graph/models/families.h"
 
 namespace tessera {
@@ -16,7 +17,23 @@ const ForeignNames kLlamaHuggingface(kDecoderHuggingfaceNames), kLlamaGguf(kDeco
 const ForeignNames kGemmaHuggingface(kGemmaNames, kDecoderHuggingfaceNames);
 
 const ModelFamily kFamilies[] = {
-    {"encoder", "encoder:L=12,C=768,H=12,V=30522,T=512", build_encoder, {}, {kEncoderGgufNames}},
+    {.name = "bert",
+     .example = "bert:L=12,C=768,H=12,V=30522,T=512",
+     .build = build_bert,
+     .huggingface = {kBertHuggingfaceNames},
+     .gguf = {kBertGgufNames, kEncoderGgufNames},
+     .encoder = bert_sizes},
+    {.name = "distilbert",
+     .example = "distilbert:L=6,C=768,H=12,V=30522,T=512",
+     .build = build_distilbert,
+     .huggingface = {kDistilbertHuggingfaceNames},
+     .gguf = {kRobertaGgufNames, kEncoderGgufNames},
+     .encoder = distilbert_sizes},
+    {.name = "encoder",
+     .example = "encoder:L=12,C=768,H=12,V=30522,T=512",
+     .build = build_encoder,
+     .gguf = {kEncoderGgufNames},
+     .encoder = plain_encoder_sizes},
     {"gemma2", "gemma2:L=26,C=2304,H=8,KV=4,D=256,F=9216,V=256000,T=8192,window=4096,tied,rope_half",
      build_gemma2, kGemmaHuggingface, kLlamaGguf, gemma2_sizes},
     {"gemma3", "gemma3:L=26,C=1152,H=4,KV=1,D=256,F=6912,V=262144,T=32768,window=512,tied,rope_half",
@@ -25,12 +42,24 @@ const ModelFamily kFamilies[] = {
     {"llama", "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048", build_llama, kLlamaHuggingface, kLlamaGguf,
      llama_sizes},
     {"mlp", "mlp:L=2,C=784,F=256,V=10", build_mlp},
+    {.name = "modernbert",
+     .example = "modernbert:L=22,C=768,H=12,F=1152,V=50368,T=8192",
+     .build = build_modernbert,
+     .huggingface = {kModernbertHuggingfaceNames},
+     .gguf = {kModernbertGgufNames, kEncoderGgufNames},
+     .encoder = modernbert_sizes},
     {"moe",
      "moe:L=32,C=4096,H=32,KV=8,F=14336,E=8,K=2,V=32000,T=4096",
      build_moe,
      {kMixtralNames, kDecoderHuggingfaceNames},
      kLlamaGguf,
      moe_sizes},
+    {.name = "nomic-bert",
+     .example = "nomic-bert:L=12,C=768,H=12,F=3072,V=30528,T=2048",
+     .build = build_nomic_bert,
+     .huggingface = {kNomicBertHuggingfaceNames, kBertHuggingfaceNames},
+     .gguf = {kNomicBertGgufNames, kEncoderGgufNames},
+     .encoder = nomic_bert_sizes},
     {"phi3",
      "phi3:L=32,C=3072,H=32,F=8192,V=32064,T=4096,rope_half",
      build_phi3,
@@ -43,6 +72,12 @@ const ModelFamily kFamilies[] = {
      kLlamaHuggingface, kLlamaGguf, qwen3_sizes},
     {"qwen3moe", "qwen3moe:L=48,C=2048,H=32,KV=4,D=128,F=768,E=128,K=8,V=151936,T=40960,rope_half",
      build_qwen3moe, kLlamaHuggingface, kLlamaGguf, qwen3moe_sizes},
+    {.name = "roberta",
+     .example = "roberta:L=12,C=768,H=12,V=50265,T=512",
+     .build = build_roberta,
+     .huggingface = {kRobertaHuggingfaceNames, kBertHuggingfaceNames},
+     .gguf = {kRobertaGgufNames, kEncoderGgufNames},
+     .encoder = roberta_sizes},
     {"smollm3", "smollm3:L=36,C=2048,H=16,KV=4,F=11008,V=128256,T=65536,tied", build_smollm3,
      kLlamaHuggingface, kLlamaGguf, smollm3_sizes},
 };
@@ -58,7 +93,8 @@ Status unknown_family(std::string_view name) {
 constexpr std::string_view kReals[] = {
     "attention_scale", "aux",     "capacity",     "dropout", "logit_softcap", "norm_eps", "rope_magnitude",
     "rope_theta",      "softcap", "window_theta", "z"};
-constexpr std::string_view kFlags[] = {"mlp_bias", "normalize", "o_bias", "qkv_bias", "rope_half", "tied"};
+constexpr std::string_view kFlags[] = {"head_bias",   "mlm",    "mlp_bias", "normalize", "o_bias",
+                                       "output_bias", "pooler", "qkv_bias", "rope_half", "tied"};
 constexpr std::string_view kLists[] = {"rope_layers", "windows"};
 
 // Far more than any model has; a graph of them takes seconds.

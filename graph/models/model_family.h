@@ -18,6 +18,7 @@ namespace tessera {
 
 class ConfigReader;
 struct DecoderSizes;
+struct EncoderSizes;
 
 // Hyper-parameters in the letters of the shorthand: L layers, C channels, H heads, KV key-value heads, F
 // feed-forward width, V vocabulary, T context length, D head size, E experts, K experts of a token. Families
@@ -41,6 +42,8 @@ struct ModelFamily {
   ForeignNames huggingface = {}, gguf = {};
   // The sizes that decoder.h builds a model of this family from, defaults included; null for other families.
   DecoderSizes (*decoder)(ConfigReader& config) = nullptr;
+  // Those of encoder.h.
+  EncoderSizes (*encoder)(ConfigReader& config) = nullptr;
 };
 
 const ModelFamily* find_model_family(std::string_view name);

@@ -4,6 +4,7 @@
 
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
+#include "serialize/json.h"
 
 namespace tessera {
 namespace {
@@ -52,6 +53,16 @@ Result<ExportedConfig> exported_config(const Model& model) {
   if (exported.family->decoder != nullptr) {
     TSR_ASSIGN_OR_RETURN(exported.decoder, decoder_sizes(exported.config, exported.family->decoder));
   }
+  if (exported.family->encoder != nullptr) {
+    TSR_ASSIGN_OR_RETURN(exported.encoder, encoder_sizes(exported.config, exported.family->encoder));
+  }
+  if (const auto labels = model.metadata.find("labels"); labels != model.metadata.end()) {
+    TSR_ASSIGN_OR_RETURN(const Json list, parse_json(labels->second, "metadata 'labels'"));
+    for (const Json& label : list.is_array() ? list : Json::array())
+      if (label.is_string()) exported.labels.push_back(label.get<std::string>());
+  }
+  if (const auto kind = model.metadata.find("problem_type"); kind != model.metadata.end())
+    exported.problem_type = kind->second;
   return exported;
 }
 

@@ -3,10 +3,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "graph/base/result.h"
 #include "graph/host_tensor.h"
 #include "graph/models/decoder.h"
+#include "graph/models/encoder.h"
 #include "graph/models/model_family.h"
 #include "serialize/opened_model.h"
 
@@ -16,6 +18,9 @@ struct ExportedConfig {
   ModelConfig config;
   const ModelFamily* family = nullptr;
   std::optional<DecoderSizes> decoder;  // of families that decoder.h builds
+  std::optional<EncoderSizes> encoder;  // of families that encoder.h builds
+  std::vector<std::string> labels;      // of a model that tells classes, where they have names
+  std::string problem_type;
 };
 
 // kFailedPrecondition for a model with adapters, kUnsupported for one that is not what its family's builder makes of

@@ -8,6 +8,7 @@
 #include "graph/base/text.h"
 #include "serialize/export/exported_config.h"
 #include "serialize/export/foreign_tensors.h"
+#include "serialize/export/gguf_encoder_keys.h"
 #include "serialize/export/gguf_keys.h"
 #include "serialize/export/gguf_vocabulary.h"
 #include "serialize/export/gguf_writer.h"
@@ -39,7 +40,8 @@ constexpr FileType kFileTypes[] = {
 
 // Matrices that llama.cpp reads only in f32.
 bool is_kept_wide(std::string_view parameter) {
-  return parameter == "position_embedding" || parameter.ends_with(".router");
+  return parameter == "position_embedding" || parameter == "token_type_embedding" ||
+         parameter.ends_with(".router");
 }
 
 std::string most_common_type(const std::vector<TensorSource>& tensors) {
@@ -84,9 +86,16 @@ Result<ExportContents> gguf_contents(OpenedModel& opened, const GgufExportSettin
   TSR_ASSIGN_OR_RETURN(const ExportedConfig exported, exported_config(model));
   TSR_ASSIGN_OR_RETURN(const std::optional<RopeFactors> factors, exported_rope_factors(opened));
   GgufWriter sizes;
-  TSR_ASSIGN_OR_RETURN(GgufKeys keys, write_gguf_keys(exported, factors, sizes));
+  const bool is_encoder = exported.encoder && exported.config.family != "encoder";
+  TSR_ASSIGN_OR_RETURN(GgufKeys keys, is_encoder ? write_gguf_encoder_keys(exported, model, sizes)
+                                                 : write_gguf_keys(exported, factors, sizes));
 
-  ForeignLayout layout{.names = exported.family->gguf, .format = "GGUF", .left_out = {"rope_factors"}};
+  ForeignLayout layout{
+      .names = exported.family->gguf, .format = "GGUF", .left_out = {"rope_factors", std::string(kZeroBias)}};
+  if (is_encoder) {
+    TSR_RETURN_IF_ERROR(cut_positions(opened, exported.encoder->position_offset));
+    leave_out_heads(*exported.encoder, layout.left_out);
+  }
   if (exported.decoder)
     layout.heads = HeadRows{.D = exported.decoder->D,
                             .R = exported.decoder->R,

@@ -6,6 +6,7 @@
 
 #include "graph/base/text.h"
 #include "serialize/export/byte_level_vocabulary.h"
+#include "serialize/export/wordpiece_vocabulary.h"
 #include "serialize/tokenizer/byte_characters.h"
 
 namespace tessera {
@@ -62,6 +63,32 @@ void write_ids(const TokenizerData& data, bool has_defaults, GgufWriter& out) {
     if (id != data.eos && named < std::size(kNames)) out.u32(kNames[named++], id);
 }
 
+// BERT's.
+Status write_wordpiece(WordPieceVocabulary vocabulary, int64_t tokens, GgufWriter& out) {
+  TokenizerData& data = vocabulary.data;
+  int32_t mask = kNone;
+  for (size_t id = 0; id < data.tokens.size(); ++id)
+    if (data.tokens[id] == "[MASK]") mask = static_cast<int32_t>(id);
+  pad(data, tokens);
+  out.text("tokenizer.ggml.model", "bert");
+  out.text("tokenizer.ggml.pre", "default");
+  out.texts("tokenizer.ggml.tokens", data.tokens);
+  std::vector<int32_t> types;
+  for (const TokenType type : data.types) types.push_back(static_cast<int32_t>(type));
+  out.integers("tokenizer.ggml.token_type", types);
+  write_ids(data, false, out);
+  out.u32("tokenizer.ggml.cls_token_id", data.bos);
+  out.u32("tokenizer.ggml.seperator_token_id", data.eos);  // the format's spelling
+  if (mask != kNone) out.u32("tokenizer.ggml.mask_token_id", mask);
+  out.flag("tokenizer.ggml.add_bos_token", data.add_bos);
+  out.flag("tokenizer.ggml.add_eos_token", data.add_eos);
+  out.flag("tokenizer.ggml.add_sep_token", data.add_eos);
+  if (!vocabulary.lowercase) out.flag("tokenizer.ggml.normalizer.lowercase", false);
+  if (vocabulary.strip_accents != vocabulary.lowercase)
+    out.flag("tokenizer.ggml.normalizer.strip_accents", vocabulary.strip_accents);
+  return {};
+}
+
 }  // namespace
 
 Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int64_t tokens, GgufWriter& out) {
@@ -71,6 +98,17 @@ Status write_gguf_vocabulary(const std::optional<TokenizerData>& tokenizer, int6
   }
   TokenizerData data = *tokenizer;
   if (data.kind == TokenizerKind::kBytes) spell_bytes(data);
+  if (data.kind == TokenizerKind::kWordPiece ||
+      (data.kind == TokenizerKind::kPipeline && is_wordpiece_pipeline(data))) {
+    if (std::ssize(data.tokens) > tokens)
+      return Status(
+          StatusCode::kUnsupported,
+          format("the tokenizer has {} tokens and the model {}, wanted no more", data.tokens.size(), tokens));
+    if (data.kind == TokenizerKind::kWordPiece)
+      return write_wordpiece({.data = std::move(data)}, tokens, out);
+    TSR_ASSIGN_OR_RETURN(WordPieceVocabulary vocabulary, wordpiece_vocabulary(data));
+    return write_wordpiece(std::move(vocabulary), tokens, out);
+  }
   if (data.kind == TokenizerKind::kPipeline) {
     TSR_ASSIGN_OR_RETURN(data, byte_level_vocabulary(data));
   }

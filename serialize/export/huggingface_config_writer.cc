@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "serialize/export/huggingface_encoder_writer.h"
 #include "serialize/import/huggingface_config.h"
 
 namespace tessera {
@@ -283,6 +284,7 @@ Result<Json> write_huggingface_config(const ExportedConfig& model,
                                       const std::optional<RopeFactors>& factors) {
   const std::string& family = model.config.family;
   if (family == "gpt2") return gpt2_json(model);
+  if (model.encoder && family != "encoder") return write_huggingface_encoder(model);
   const auto found = std::ranges::find(kClasses, std::string_view(family), &Class::family);
   if (found == std::end(kClasses) || !model.decoder) {
     std::vector<std::string> known = {"gpt2"};

@@ -8,6 +8,7 @@
 #include "serialize/export/exported_config.h"
 #include "serialize/export/foreign_tensors.h"
 #include "serialize/export/huggingface_config_writer.h"
+#include "serialize/export/huggingface_encoder_writer.h"
 #include "serialize/export/huggingface_tokenizer.h"
 #include "serialize/export/safetensors_writer.h"
 #include "serialize/json.h"
@@ -64,8 +65,9 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
   TSR_ASSIGN_OR_RETURN(const std::optional<RopeFactors> factors, exported_rope_factors(opened));
   TSR_ASSIGN_OR_RETURN(Json config, write_huggingface_config(exported, factors));
 
-  ForeignLayout layout{
-      .names = exported.family->huggingface, .format = "Hugging Face", .left_out = {"rope_factors"}};
+  ForeignLayout layout{.names = exported.family->huggingface,
+                       .format = "Hugging Face",
+                       .left_out = {"rope_factors", std::string(kZeroBias)}};
   if (exported.decoder)
     layout.heads = HeadRows{.D = exported.decoder->D,
                             .R = exported.decoder->R,
@@ -76,18 +78,25 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
   TSR_ASSIGN_OR_RETURN(std::vector<TensorSource> tensors,
                        foreign_tensors(model.graph, std::move(opened.parameters), layout));
   rename_tensors(tensors, exported.config.family);
+  if (exported.encoder) name_encoder_tensors(tensors, exported);
 
   ExportContents contents{.is_folder = true, .files = {}, .texts = {}, .notes = {}};
   const TokenizerFiles tokenizer = huggingface_tokenizer(model, settings.tokenizer);
+  const Json padding = config.value("pad_token_id", Json());  // of classes that count positions from it
   config.update(tokenizer.ids);
+  if (!padding.is_null()) config["pad_token_id"] = padding;
   config["torch_dtype"] = common_type(tensors);
   config[std::string(kExportedBy)] = kUs;
   TSR_ASSIGN_OR_RETURN(SafetensorsFiles files, safetensors_files(std::move(tensors), settings.shard_bytes));
   contents.files = std::move(files.files);
   contents.texts.emplace_back(kConfig, text_of(config));
-  Json generation = {{"_from_model_config", true}};
-  generation.update(tokenizer.ids);
-  contents.texts.emplace_back("generation_config.json", text_of(generation));
+  if (exported.encoder) {
+    for (auto& file : sentence_modules(model, *exported.encoder)) contents.texts.push_back(std::move(file));
+  } else {
+    Json generation = {{"_from_model_config", true}};
+    generation.update(tokenizer.ids);
+    contents.texts.emplace_back("generation_config.json", text_of(generation));
+  }
   if (!files.index.empty()) contents.texts.emplace_back("model.safetensors.index.json", files.index + "\n");
   for (const auto& [name, text] : tokenizer.files) contents.texts.emplace_back(name, text);
   contents.notes = tokenizer.notes;
@@ -102,9 +111,13 @@ Status may_replace_huggingface(const std::string& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    const bool is_ours = entry.is_regular_file(error) && !entry.is_symlink(error) &&
-                         (name.ends_with(".json") || name == "chat_template.jinja" ||
-                          (name.starts_with("model") && name.ends_with(".safetensors")));
+    const bool is_pooling =
+        name == "1_Pooling" && entry.is_directory(error) && !entry.is_symlink(error) &&
+        std::ranges::all_of(fs::directory_iterator(entry.path(), error),
+                            [](const auto& each) { return each.path().filename() == kConfig; });
+    const bool is_ours = is_pooling || (entry.is_regular_file(error) && !entry.is_symlink(error) &&
+                                        (name.ends_with(".json") || name == "chat_template.jinja" ||
+                                         (name.starts_with("model") && name.ends_with(".safetensors"))));
     if (!is_ours) return refuse(format("has '{}', which no export writes", name));
   }
   const std::string path = folder + "/" + std::string(kConfig);

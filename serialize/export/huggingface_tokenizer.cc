@@ -1,5 +1,8 @@
 #include "serialize/export/huggingface_tokenizer.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "graph/base/text.h"
 #include "serialize/export/tokenizer_json_writer.h"
 
@@ -41,6 +44,16 @@ Json tokenizer_config(const TokenizerData& data, Json templates, const std::stri
       {"bos_token", data.bos}, {"eos_token", data.eos}, {"unk_token", data.unknown}, {"pad_token", data.pad}};
   for (const auto& [name, id] : special)
     if (id >= 0) config[name] = data.tokens[static_cast<size_t>(id)];
+  // Names that BERT's and RoBERTa's relatives go by.
+  const auto has = [&](const char* token) {
+    return std::ranges::find(data.tokens, std::string_view(token)) != data.tokens.end();
+  };
+  const bool is_roberta = has("<mask>") && has("<s>") && has("</s>");
+  if ((has("[CLS]") && has("[SEP]") && has("[MASK]")) || is_roberta) {
+    config["cls_token"] = is_roberta ? "<s>" : "[CLS]";
+    config["sep_token"] = is_roberta ? "</s>" : "[SEP]";
+    config["mask_token"] = is_roberta ? "<mask>" : "[MASK]";
+  }
   if (const auto length = parse_i64(context)) config["model_max_length"] = *length;
   if (!templates.is_null()) config["chat_template"] = std::move(templates);
   return config;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "serialize/export/wordpiece_vocabulary.h"
 #include "serialize/json.h"
 #include "serialize/tokenizer/byte_characters.h"
 #include "serialize/tokenizer/word_splitter.h"
@@ -64,7 +65,16 @@ Json post_processor(const std::vector<std::string>& tokens, const std::vector<in
   };
   const Json single = around("A", 0);
   Json pair = single;
-  for (const Json& piece : around("B", 1)) pair.push_back(piece);
+  if (before.empty() || after.empty()) {
+    for (const Json& piece : around("B", 1)) pair.push_back(piece);
+  } else {  // BERT's pairs begin once; RoBERTa's close twice between their texts, which are of one type
+    const bool is_roberta = tokens[static_cast<size_t>(before[0])] == "<s>";
+    Json second = around("B", is_roberta ? 0 : 1);
+    second.erase(second.begin(), second.begin() + std::ssize(before));
+    if (is_roberta)
+      for (size_t i = before.size() + 1; i < single.size(); ++i) pair.push_back(single[i]);
+    for (const Json& piece : second) pair.push_back(piece);
+  }
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
 }
 
@@ -298,10 +308,31 @@ Result<std::string> pipeline_text(const TokenizerData& data) {
                     is_bpe ? dump(merges) : std::string());
 }
 
+// BERT's words.
+Result<std::string> wordpiece_text(const TokenizerData& data) {
+  if (data.unknown < 0) return unsupported("a WordPiece vocabulary needs an unknown token; it has none");
+  const std::vector<std::string> tokens = wordpiece_tokens(data);
+  TSR_ASSIGN_OR_RETURN(const std::string vocabulary, vocabulary_text(tokens));
+  const Json normalizer = {{"type", "BertNormalizer"},
+                           {"clean_text", true},
+                           {"handle_chinese_chars", true},
+                           {"strip_accents", true},
+                           {"lowercase", true}};
+  const Json model = {{"type", "WordPiece"},
+                      {"unk_token", tokens[static_cast<size_t>(data.unknown)]},
+                      {"continuing_subword_prefix", "##"},
+                      {"max_input_chars_per_word", 100}};
+  const Json decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+  return whole_text(
+      head_of(added_tokens(data), normalizer, {{"type", "BertPreTokenizer"}}, post_processor(data), decoder),
+      model, vocabulary, std::string());
+}
+
 }  // namespace
 
 Result<std::string> write_tokenizer_json(const TokenizerData& data) {
   if (data.kind == TokenizerKind::kPipeline) return pipeline_text(data);
+  if (data.kind == TokenizerKind::kWordPiece) return wordpiece_text(data);
   TSR_ASSIGN_OR_RETURN(Parts parts, parts_of(data));
   TSR_ASSIGN_OR_RETURN(const std::string vocabulary, vocabulary_text(parts.tokens));
   Json model = {{"type", "BPE"},

@@ -6,9 +6,11 @@
 #include <optional>
 
 #include "graph/base/text.h"
+#include "graph/models/encoder.h"
 #include "graph/models/model_family.h"
 #include "serialize/chat_template.h"
 #include "serialize/import/foreign_file.h"
+#include "serialize/import/gguf_encoder_hyperparameters.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"
 #include "serialize/model.h"
@@ -158,6 +160,33 @@ Status read_variant(const ForeignFile& foreign, GgufHyperparameters& model, Fore
   return {};
 }
 
+Result<OpenedModel> open_gguf_encoder(const GgufFile& file, const std::string& name,
+                                      const ForeignFile& foreign, OpenedModel opened) {
+  Model& model = opened.model;
+  const bool vocabulary_alone = foreign.tensors.empty() && model.tokenizer;
+  if (vocabulary_alone)
+    return Status(StatusCode::kCorrupt,
+                  "the file has no tensors: it holds a vocabulary alone, which can be used as a tokenizer");
+  TSR_ASSIGN_OR_RETURN(ModelConfig config, read_gguf_encoder(file, name, foreign.tensors, model.metadata));
+  model.metadata["architecture"] = config.family;
+  model.metadata["context_length"] = to_text(config.sizes["T"]);
+  const ModelFamily* const family = find_model_family(config.family);
+  TSR_CHECK(family != nullptr, "hyper-parameters are of a family");
+  ForeignPlaces places{
+      .names = family->gguf, .format = "GGUF", .computed = {}, .used = {}, .product_scales = {}};
+  TSR_ASSIGN_OR_RETURN(model.graph, build_model(config));
+  if (const auto zeros = model.graph.find_tensor(kZeroBias)) {
+    const TensorType& type = model.graph.type(*zeros);
+    places.computed.emplace(
+        kZeroBias, HostTensor::copy_of<float>(type, std::vector<float>(static_cast<size_t>(type.shape[0]))));
+  }
+  model.metadata["description"] = to_text(config);
+  TSR_RETURN_IF_ERROR(place_parameters(foreign, places, opened));
+  model.origin = origin_of(file, foreign.tensors);
+  model.source = file.source();
+  return opened;
+}
+
 }  // namespace
 
 Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
@@ -167,16 +196,19 @@ Result<OpenedModel> open_gguf(std::shared_ptr<const ByteSource> source) {
   TSR_ASSIGN_OR_RETURN(model.tokenizer, gguf_tokenizer(file));
   TSR_RETURN_IF_ERROR(read_metadata(file, model));
   TSR_ASSIGN_OR_RETURN(const std::string name, file.text("general.architecture"));
-  if (!is_known_gguf_architecture(name)) {
+  if (!is_known_gguf_architecture(name) && !is_gguf_encoder(name)) {
     const bool vocabulary_alone = file.tensors().empty() && model.tokenizer;
-    return unsupported(format("general.architecture is '{}'; known: {}{}", name, known_gguf_architectures(),
-                              vocabulary_alone ? "; its vocabulary can be used as a tokenizer" : ""));
+    return unsupported(
+        format("general.architecture is '{}'; known: {}, {}{}", name, known_gguf_architectures(),
+               join(std::vector<std::string>(std::begin(kGgufEncoders), std::end(kGgufEncoders)), ", "),
+               vocabulary_alone ? "; its vocabulary can be used as a tokenizer" : ""));
   }
 
+  const ForeignFile foreign = foreign_file(file);
+  if (is_gguf_encoder(name)) return open_gguf_encoder(file, name, foreign, std::move(opened));
   TSR_ASSIGN_OR_RETURN(GgufHyperparameters hyperparameters, read_gguf_hyperparameters(file, name));
   ModelConfig& config = hyperparameters.config;
   model.metadata["context_length"] = to_text(config.sizes["T"]);
-  const ForeignFile foreign = foreign_file(file);
   const ModelFamily* const family = find_model_family(config.family);
   TSR_CHECK(family != nullptr, "hyper-parameters are of a family");
   ForeignPlaces places{

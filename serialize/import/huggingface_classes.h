@@ -14,6 +14,9 @@ void read_qwen2(HuggingfaceReader& r);
 void read_qwen3(HuggingfaceReader& r);
 void read_smollm3(HuggingfaceReader& r);
 
+// huggingface_encoder_config.cc: BERT and its relatives
+void read_encoder(HuggingfaceReader& r);
+
 // huggingface_gemma.cc
 void read_gemma2(HuggingfaceReader& r);
 void read_gemma3(HuggingfaceReader& r);

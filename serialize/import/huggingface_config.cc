@@ -13,10 +13,13 @@ struct Class {
   void (*read)(HuggingfaceReader& r);
 };
 constexpr Class kClasses[] = {
+    {"bert", read_encoder},        {"camembert", read_encoder},  {"distilbert", read_encoder},
     {"gemma2", read_gemma2},       {"gemma3_text", read_gemma3}, {"gpt2", read_gpt2},
     {"llama", read_llama},         {"mistral", read_mistral},    {"mixtral", read_mixtral},
     {"phi3", read_phi3},           {"qwen2", read_qwen2},        {"qwen3", read_qwen3},
     {"qwen3_moe", read_qwen3_moe}, {"smollm3", read_smollm3},
+    {"modernbert", read_encoder},  {"nomic_bert", read_encoder}, {"roberta", read_encoder},
+    {"xlm-roberta", read_encoder},
 };
 
 }  // namespace

@@ -19,6 +19,9 @@ struct HuggingfaceConfig {
   ModelConfig config;
   std::optional<RopeScaling> scaling;
   std::vector<int32_t> end_ids;  // eos_token_id: one or several
+  // Of models that tell classes: their names, and problem_type where it is given.
+  std::vector<std::string> labels;
+  std::string problem_type;
   // Keys that were read and keys that were not, with their values, for people. What its class does not know changes
   // no result there either.
   std::vector<std::pair<std::string, std::string>> used, unused;

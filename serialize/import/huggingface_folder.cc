@@ -10,7 +10,10 @@
 #include "graph/models/model_family.h"
 #include "serialize/import/foreign_file.h"
 #include "serialize/import/huggingface_config.h"
+#include "serialize/import/huggingface_encoder_config.h"
+#include "serialize/import/huggingface_encoder_tensors.h"
 #include "serialize/import/safetensors.h"
+#include "serialize/import/sentence_modules.h"
 #include "serialize/json.h"
 #include "serialize/tokenizer/hugging_face.h"
 
@@ -157,6 +160,7 @@ Result<ForeignFile> read_shards(const std::string& folder, const Shards& shards)
 
 // Classes put their name before the tensors, or leave it out.
 void rename_tensors(ForeignTensors& tensors, std::string_view model_type) {
+  if (is_huggingface_encoder(model_type)) return rename_encoder_tensors(tensors, model_type);
   if (model_type != "gpt2") return;
   constexpr std::string_view kPrefix = "transformer.";
   ForeignTensors renamed;
@@ -205,6 +209,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
     if (is_derived(name)) places.used.insert(name);
   // A tied head is the embedding, whatever the file has beside it.
   if (config.config.flags["tied"]) places.used.insert("lm_head.weight");
+  if (family->encoder != nullptr) place_encoder_tensors(file.tensors, config.config, places);
   if (config.scaling) {
     places.computed.emplace("rope_factors", config.scaling->values());
     if (!config.scaling->words.empty()) model.metadata["rope_scaling"] = config.scaling->words;
@@ -216,7 +221,11 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   model.metadata["description"] = to_text(config.config);
   model.metadata["source_format"] = "huggingface";
   model.metadata["name"] = fs::path(folder.empty() ? "." : folder).lexically_normal().filename().string();
+  if (!config.labels.empty()) model.metadata["labels"] = dump(Json(config.labels));
+  if (!config.problem_type.empty()) model.metadata["problem_type"] = config.problem_type;
   TSR_RETURN_IF_ERROR(read_chat_templates(folder, model));
+  TSR_RETURN_IF_ERROR(read_sentence_modules(folder.empty() ? std::string(".") : folder,
+                                            config.config.sizes["C"], model.metadata));
   TSR_ASSIGN_OR_RETURN(model.tokenizer, hf_folder_tokenizer(folder.empty() ? std::string(".") : folder));
   TSR_RETURN_IF_ERROR(place_parameters(file, places, opened));
   model.origin.format = "huggingface";

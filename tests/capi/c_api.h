@@ -55,6 +55,7 @@ using Session = Handle<tsr_session, tsr_session_free>;
 using Trainer = Handle<tsr_trainer, tsr_trainer_free>;
 using Generator = Handle<tsr_generator, tsr_generator_free>;
 using Scorer = Handle<tsr_scorer, tsr_scorer_free>;
+using Embedder = Handle<tsr_embedder, tsr_embedder_free>;
 
 using Setting = std::pair<const char*, std::variant<int64_t, double, std::string>>;
 inline Options options(std::initializer_list<Setting> settings) {

@@ -37,9 +37,11 @@ TEST_CASE("freeing NULL does nothing, and NULL reads as success and emptiness") 
   tsr_trainer_free(nullptr);
   tsr_generator_free(nullptr);
   tsr_scorer_free(nullptr);
+  tsr_embedder_free(nullptr);
   tsr_trainer_cancel(nullptr);
   tsr_generator_cancel(nullptr);
   tsr_scorer_cancel(nullptr);
+  tsr_embedder_cancel(nullptr);
   tsr_session_cancel(nullptr);
   CHECK(tsr_status_code(nullptr) == TSR_OK);
   CHECK(std::string(tsr_status_message(nullptr)).empty());

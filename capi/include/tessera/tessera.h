@@ -14,6 +14,7 @@
  *     tsr_generator_*      tokens out, streamed
  *     tsr_chat_*           conversations as the text and tokens that the model was trained on
  *     tsr_scorer_*         how likely given tokens are: perplexity, multiple choice
+ *     tsr_embedder_*       vectors of texts, and the classes that a classifier finds in them
  *
  * Below that lies a level where nothing is hidden: graph (builder) -> plan -> program -> session.
  *
@@ -119,6 +120,7 @@ typedef struct tsr_session tsr_session;
 typedef struct tsr_trainer tsr_trainer;
 typedef struct tsr_generator tsr_generator;
 typedef struct tsr_scorer tsr_scorer;
+typedef struct tsr_embedder tsr_embedder;
 
 /* ================================================================ version */
 
@@ -211,7 +213,7 @@ TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_leve
 
 /* Any thread, and signal handlers: calls in progress on this runtime that plan, load or measure return TSR_CANCELLED
  * within about a tenth of a second, and leave nothing behind: tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
- * tsr_trainer_new, tsr_generator_new, tsr_scorer_new, tsr_calibration_new, and the steps of calibrations, loadings
+ * tsr_trainer_new, tsr_generator_new, tsr_scorer_new, tsr_embedder_new, tsr_calibration_new, and the steps of calibrations, loadings
  * and conversions (a step may be called again). Without one it does nothing: calls that begin later are not
  * cancelled. */
 TSR_API void tsr_runtime_cancel(tsr_runtime* runtime);
@@ -406,10 +408,13 @@ TSR_API tsr_status* tsr_graph_type(tsr_graph* graph, tsr_value value, tsr_dtype*
  *             Options: optimizer, beta1, beta2, eps, momentum, weight_decay, clip_norm,
  *             loss_scaling, loss_scaling_interval, as for tsr_trainer_new.
  * evaluation: forward with a scalar output "loss" -> that output alone.
+ * segments:   adds the input "segments" i32 [B, T]: attention in both directions sees tokens with the same number
+ *             alone, which tells padding from text in batches of unequal length. Before the loss and training.
  * decoding:   language model -> its incremental form, with KV caches as state. Options: context (i64,
  *             required: tokens that a sequence may hold), sample (i64, default 1: append sampling). See
  *             docs/ops.md for its inputs. */
 TSR_API tsr_status* tsr_graph_token_loss(tsr_graph* graph, tsr_graph** out_graph);
+TSR_API tsr_status* tsr_graph_segments(tsr_graph* graph, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_training(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_evaluation(tsr_graph* graph, tsr_graph** out_graph);
 TSR_API tsr_status* tsr_graph_decoding(tsr_graph* graph, const tsr_options* options, tsr_graph** out_graph);
@@ -1348,6 +1353,66 @@ TSR_API void tsr_scorer_free(tsr_scorer* scorer);
 TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                                     const int32_t* ids, size_t count, const size_t* lengths, size_t text_count,
                                     float* out_logprobs, uint8_t* out_greedy);
+
+/* ================================================================ embedder */
+
+/* Computes a row of f32 numbers of each text: its vector (an embedding), or what a classifier says of it. Plan and weights
+ * are made once, for any number of texts. The calling thread computes. A text's row depends on that text alone: neither
+ * on the texts beside it nor on padding, to the last bit.
+ *
+ * A text is encoded by the model's tokenizer with what that puts around texts ([CLS] and [SEP], <s> and </s>, BOS), and
+ * cut at its end where it has more than seq tokens. The vectors of its tokens (output "hidden" [B, T, C]; of a decoder what
+ * its logits are projected from) are pooled to one. Classes are the logits [N] at its first token.
+ *
+ * Options
+ *   devices, parallel, measure, memory_limit   as for the trainer
+ *   seq          i64   tokens of a text, at most (default: what the model's file says, else its context length, at most
+ *                      2048)
+ *   batch        i64   texts computed at once, over all devices (default: 8 for each)
+ *   output       str   embedding (default): [texts, C] | logits: [texts, N] of a classifier | probabilities: of the same,
+ *                      where classes exclude each other their softmax, else (one class, problem_type
+ *                      multi_label_classification) a sigmoid of each
+ *   pooling      str   auto (default): as the model's file says (1_Pooling, pooling_type), else mean for attention in both
+ *                      directions and last for causal one | mean: of all tokens | cls: the first | last
+ *   normalize    i64   1: vectors are scaled to length 1 (default: 1 where the model's file says so, else 0)
+ *   pairs        i64   1: texts 2i and 2i + 1 make one row, as cross-encoders read them (default 0); too long ones lose
+ *                      tokens of the longer text
+ *   precision, weights, activations, repack   as for a generator
+ *   measure_memory i64 1: report the memory really touched (default 0)
+ * Texts are computed in the shortest of seq, seq/2, seq/4, ... (at least 32) positions that holds them.
+ * TSR_FAILED_PRECONDITION for a model without such an output. */
+TSR_API tsr_status* tsr_embedder_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                                     tsr_embedder** out_embedder);
+
+/* Numbers of a row: C, or N. */
+TSR_API tsr_status* tsr_embedder_width(const tsr_embedder* embedder, size_t* out_count);
+
+/* Rows of texts, all at once: text [size] holds them one after another, lengths [text_count] the bytes of each, which add
+ * up to size. out_rows [text_count, width] (with pairs [text_count / 2, width]), written on success only.
+ * TSR_FAILED_PRECONDITION without a tokenizer, and where numbers are not finite. */
+TSR_API tsr_status* tsr_embedder_embed(tsr_embedder* embedder, const char* text, size_t size,
+                                       const size_t* lengths, size_t text_count, float* out_rows);
+
+/* The same in pieces, to show how far it is. start copies texts, and drops what was started before; start_ids takes token
+ * ids as they are, one text after another, 1 to seq of each; step computes the next `batch` texts (*out_done: the share
+ * that is done; 1 when all is), and after an error or tsr_embedder_cancel the same again. Rows [texts * width] are there
+ * once all is done (else TSR_FAILED_PRECONDITION), until the next start. */
+TSR_API tsr_status* tsr_embedder_start(tsr_embedder* embedder, const char* text, size_t size,
+                                       const size_t* lengths, size_t text_count);
+TSR_API tsr_status* tsr_embedder_start_ids(tsr_embedder* embedder, const int32_t* ids, size_t count,
+                                           const size_t* lengths, size_t text_count);
+TSR_API tsr_status* tsr_embedder_step(tsr_embedder* embedder, double* out_done);
+TSR_API tsr_status* tsr_embedder_rows(const tsr_embedder* embedder, float* items, size_t capacity,
+                                      size_t* out_count);
+
+/* {"texts", "tokens", "truncated": texts that were longer than seq, "positions": computed, padding included, "seconds",
+ * "seq", "batch", "width", "output", "pooling", "normalize", "labels": of the classes, "plan": {as tsr_plan_info},
+ * "devices": [as tsr_session_report]}; of the texts started last. */
+TSR_API tsr_status* tsr_embedder_report(tsr_embedder* embedder, tsr_text** out_text);
+
+/* Any thread: the embed or step in progress returns TSR_CANCELLED. */
+TSR_API void tsr_embedder_cancel(tsr_embedder* embedder);
+TSR_API void tsr_embedder_free(tsr_embedder* embedder);
 
 /* ---- importance matrices
 

@@ -45,6 +45,7 @@ func main() {
 	refused("no model", second(tessera.NewGenerator(runtime, nil, nil)), "model")
 	refused("no runtime", second(tessera.NewScorer(nil, model, nil)), "runtime")
 	refused("no model", second(tessera.NewScorer(runtime, nil, nil)), "model")
+	refused("no model", second(tessera.NewEmbedder(runtime, nil, nil)), "model")
 	refused("no tokenizer", second(tessera.OpenDataset(text, nil, nil)), "tokenizer")
 	refused("nothing to store into", trainer.Store(nil), "model")
 
@@ -68,6 +69,8 @@ func main() {
 	refused("generator", second((*tessera.Generator)(nil).Next()), "generator")
 	refused("scorer", second((*tessera.Scorer)(nil).Score([][]int32{{1, 2}}, nil)), "scorer")
 	refused("scorer", second((*tessera.Scorer)(nil).Report()), "scorer")
+	refused("embedder", second((*tessera.Embedder)(nil).Embed([]string{"a"}, nil)), "embedder")
+	refused("embedder", second((*tessera.Embedder)(nil).Report()), "embedder")
 	refused("model", second((*tessera.Model)(nil).Info()), "model")
 	refused("runtime", second((*tessera.Runtime)(nil).Backends()), "runtime")
 	refused("tokenizer", second((*tessera.Tokenizer)(nil).Encode("a")), "tokenizer")

@@ -1,0 +1,49 @@
+// Nomic's BERT: rotations in place of positions, silu gates, no biases in its blocks' matrices.
+//   tokens, positions, token_types i32 [B, T] -> logits f32 [B, T, V or N], hidden f32 [B, T, C]
+#include "graph/models/encoder.h"
+#include "graph/models/families.h"
+
+namespace tessera {
+
+EncoderSizes nomic_bert_sizes(ConfigReader& reader) {
+  EncoderSizes m = read_encoder_sizes(reader, 1e-12);
+  m.Y = reader.size("Y", 2);
+  m.rope_theta = reader.real("rope_theta", 1000);
+  m.learned_positions = m.bias = false;
+  m.gate = EncoderSizes::Gate::kSilu;
+  m.head_silu = true;
+  reader.check(m.C % (2 * m.H) == 0, "heads of an odd size cannot be rotated");
+  return m;
+}
+
+Result<Graph> build_nomic_bert(const ModelConfig& config) {
+  return build_encoder_model(config, nomic_bert_sizes);
+}
+
+namespace {
+constexpr NameRule kHuggingface[] = {
+    {"block.#.q.weight", "layers.#.self_attn.q_proj.weight"},
+    {"block.#.k.weight", "layers.#.self_attn.k_proj.weight"},
+    {"block.#.v.weight", "layers.#.self_attn.v_proj.weight"},
+    {"block.#.o.weight", "layers.#.self_attn.o_proj.weight"},
+    {"block.#.norm1.weight", "layers.#.post_attention_layernorm.weight"},
+    {"block.#.norm1.bias", "layers.#.post_attention_layernorm.bias"},
+    {"block.#.gate.weight", "layers.#.mlp.gate_proj.weight"},
+    {"block.#.up.weight", "layers.#.mlp.up_proj.weight"},
+    {"block.#.down.weight", "layers.#.mlp.down_proj.weight"},
+    {"block.#.norm2.weight", "layers.#.post_mlp_layernorm.weight"},
+    {"block.#.norm2.bias", "layers.#.post_mlp_layernorm.bias"},
+    {"head_norm.weight", "cls.predictions.transform.layer_norm.weight"},
+    {"head_norm.bias", "cls.predictions.transform.layer_norm.bias"},
+};
+constexpr NameRule kGguf[] = {
+    {"block.#.gate.weight", "blk.#.ffn_gate.weight"},
+    {"block.#.up.weight", "blk.#.ffn_up.weight"},
+    {"block.#.down.weight", "blk.#.ffn_down.weight"},
+    {"pooler.weight", "cls.weight"},
+    {"pooler.bias", "cls.bias"},
+};
+}  // namespace
+constexpr std::span<const NameRule> kNomicBertHuggingfaceNames = kHuggingface, kNomicBertGgufNames = kGguf;
+
+}  // namespace tessera

@@ -1,0 +1,118 @@
+#include "graph/transform/embedding.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "graph/transform/canonical_order.h"
+#include "graph/transform/graph_copy.h"
+#include "graph/transform/prune.h"
+#include "graph/transform/scoring.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kHidden = "hidden";
+
+Status unsuitable(std::string message) { return Status(StatusCode::kFailedPrecondition, std::move(message)); }
+
+bool is_two_way(const Node& node) {
+  return node.op->name == "attention" && attr_i64(node.attrs, "causal") == 0;
+}
+
+bool is_two_way(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return is_two_way(node); });
+}
+
+Status check_tokens(const Graph& graph) {
+  const auto tokens = graph.find_tensor("tokens");
+  if (tokens && graph.tensor(*tokens).kind == TensorKind::kInput && graph.type(*tokens).shape.rank() == 2)
+    return {};
+  return unsuitable("vectors of texts want a model with input \"tokens\" [B, T]");
+}
+
+// What a causal model's logits are projected from, back over what follows the projection (soft caps).
+std::optional<TensorId> projected_tensor(const Graph& graph) {
+  const auto logits = graph.find_output("logits");
+  if (!logits) return {};
+  TensorId at = *logits;
+  for (;;) {
+    const NodeId producer = graph.tensor(at).producer;
+    if (producer == kNoNode) return {};
+    const Node& node = graph.node(producer);
+    at = node.inputs[0];
+    if (node.op->name == "matmul") return at;
+    if (node.inputs.size() != 1) return {};
+  }
+}
+
+Result<TensorId> find_result(const Graph& graph, std::string_view name) {
+  if (const auto found = graph.find_output(name)) return *found;
+  if (name == kHidden && !is_two_way(graph))
+    if (const auto found = projected_tensor(graph)) return *found;
+  std::vector<std::string> has;
+  for (const NamedTensor& output : graph.outputs()) has.push_back(output.name);
+  return unsuitable(format("the model has no output \"{}\" [B, T, C]; it has {}", name, join(has, ", ")));
+}
+
+}  // namespace
+
+Result<Graph> with_segments(const Graph& graph) {
+  TSR_RETURN_IF_ERROR(check_tokens(graph));
+  if (graph.find_tensor("segments")) return graph;
+  GraphCopy copy(graph);
+  TensorId segments = kNoTensor;
+  for (size_t i = 0; i < graph.tensors().size(); ++i) {
+    const Tensor& tensor = graph.tensors()[i];
+    if (tensor.producer == kNoNode) {
+      TSR_RETURN_IF_ERROR(copy.copy_tensor(static_cast<TensorId>(i)));
+      if (tensor.name != "tokens") continue;
+      TSR_ASSIGN_OR_RETURN(segments, copy.graph().add_tensor("segments", {DType::kI32, tensor.type.shape},
+                                                             TensorKind::kInput));
+      continue;
+    }
+    if (tensor.output_index != 0) continue;
+    const Node& node = graph.node(tensor.producer);
+    if (!is_two_way(node) || node.inputs.size() != 3) {
+      TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
+      continue;
+    }
+    const TensorId operands[] = {copy.mapped(node.inputs[0]), copy.mapped(node.inputs[1]),
+                                 copy.mapped(node.inputs[2]), segments, segments};
+    copy.graph().set_scope(node.scope);
+    TSR_ASSIGN_OR_RETURN(
+        const std::vector<TensorId> results,
+        copy.graph().add_node("attention", operands, {node.attrs.begin(), node.attrs.end()}));
+    copy.graph().set_scope("");
+    for (size_t k = 0; k < results.size(); ++k) copy.replace(node.outputs[k], results[k]);
+  }
+  TSR_RETURN_IF_ERROR(copy.copy_results());
+  return std::move(copy.graph());
+}
+
+Result<Graph> make_embedding(const Graph& forward, std::string_view output) {
+  TSR_RETURN_IF_ERROR(check_tokens(forward));
+  TSR_ASSIGN_OR_RETURN(const TensorId result, find_result(forward, output));
+  if (forward.type(result).shape.rank() != 3)
+    return unsuitable(
+        format("the model's output \"{}\" is [{}], wanted [B, T, C]", output, forward.type(result).shape));
+  Graph marked = forward;
+  marked.clear_outputs();
+  TSR_RETURN_IF_ERROR(marked.add_output(std::string(output), result));
+  TSR_ASSIGN_OR_RETURN(Graph graph, with_unbounded_routing(marked));
+  if (is_two_way(graph)) {
+    TSR_ASSIGN_OR_RETURN(graph, with_segments(graph));
+  }
+  if (const TensorId value = *graph.find_output(output); graph.type(value).dtype != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(const TensorId wide, graph.add("cast", {value}, {{"dtype", to_text(DType::kF32)}}));
+    graph.clear_outputs();
+    TSR_RETURN_IF_ERROR(graph.add_output(std::string(output), wide));
+  }
+  TSR_ASSIGN_OR_RETURN(const Graph ordered, in_canonical_order(graph));
+  TSR_ASSIGN_OR_RETURN(const Graph sure, without_dropout(ordered));
+  return prune(sure);
+}
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+// Graph -> graph: a model that reads texts becomes one that computes vectors of them, several texts of unequal length at
+// once.
+#pragma once
+
+#include <string_view>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+// The graph with an input "segments" i32 [B, T]: attention that is not causal sees tokens with the same number alone, so
+// that padding is told from text. Causal attention sees nothing after a token anyway, and stays. kFailedPrecondition: no
+// input "tokens" [B, T].
+Result<Graph> with_segments(const Graph& graph);
+
+// One output of a forward model, in f32: `output` is "logits" [B, T, N], or "hidden" [B, T, C], which of a causal model
+// without that output is what its logits are projected from. With segments where attention is not causal, without
+// dropout, and experts drop no token: a text's values do not depend on the texts beside it. kFailedPrecondition where the
+// model has no such output.
+Result<Graph> make_embedding(const Graph& forward, std::string_view output);
+
+}  // namespace tessera

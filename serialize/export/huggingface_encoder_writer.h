@@ -1,0 +1,23 @@
+// The config.json of an encoder, the names of its tensors there, and the files that sentence-transformers reads.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/base/result.h"
+#include "serialize/export/exported_config.h"
+#include "serialize/json.h"
+#include "serialize/tensor_source.h"
+
+namespace tessera {
+
+// kUnsupported names what transformers' class has no word for.
+Result<Json> write_huggingface_encoder(const ExportedConfig& model);
+// Puts the class's name before the tensors below its head.
+void name_encoder_tensors(std::vector<TensorSource>& tensors, const ExportedConfig& model);
+// Files by name, where the model says how its vectors are pooled; none otherwise.
+std::vector<std::pair<std::string, std::string>> sentence_modules(const Model& model,
+                                                                  const EncoderSizes& sizes);
+
+}  // namespace tessera

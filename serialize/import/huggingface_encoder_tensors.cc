@@ -1,0 +1,70 @@
+#include "serialize/import/huggingface_encoder_tensors.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/models/encoder.h"
+
+namespace tessera {
+namespace {
+
+struct Prefix {
+  std::string_view model_type, prefix;
+};
+constexpr Prefix kPrefixes[] = {
+    {"bert", "bert."},          {"camembert", "roberta."},     {"distilbert", "distilbert."},
+    {"modernbert", "model."},   {"nomic_bert", "nomic_bert."}, {"roberta", "roberta."},
+    {"xlm-roberta", "roberta."}};
+
+// Buffers, and copies of tied tensors; then what only other heads have.
+constexpr std::string_view kCopies[] = {"embeddings.position_ids",      "embeddings.token_type_ids",
+                                        "cls.predictions.decoder.bias", "lm_head.decoder.bias",
+                                        "cls.seq_relationship.weight",  "cls.seq_relationship.bias"};
+constexpr std::string_view kTiedHeads[] = {"cls.predictions.decoder.weight", "lm_head.decoder.weight",
+                                           "vocab_projector.weight", "decoder.weight"};
+constexpr std::string_view kPooler[] = {"pooler.dense.weight", "pooler.dense.bias"};
+
+std::string replaced_end(std::string name, std::string_view end, std::string_view by) {
+  if (name.ends_with(end)) name.replace(name.size() - end.size(), end.size(), by);
+  return name;
+}
+
+}  // namespace
+
+std::string_view encoder_prefix(std::string_view model_type) {
+  const auto found = std::ranges::find(kPrefixes, model_type, &Prefix::model_type);
+  return found == std::end(kPrefixes) ? std::string_view() : found->prefix;
+}
+
+void rename_encoder_tensors(ForeignTensors& tensors, std::string_view model_type) {
+  const std::string_view prefix = encoder_prefix(model_type);
+  ForeignTensors renamed;
+  for (auto& [name, tensor] : tensors) {
+    std::string now = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    now = replaced_end(replaced_end(std::move(now), ".gamma", ".weight"), ".beta", ".bias");
+    renamed.emplace(std::move(now), std::move(tensor));
+  }
+  tensors = std::move(renamed);
+}
+
+void place_encoder_tensors(const ForeignTensors& tensors, ModelConfig& config, ForeignPlaces& places) {
+  const auto flag = [&](const char* name) {
+    const auto found = config.flags.find(name);
+    return found != config.flags.end() && found->second;
+  };
+  const bool has_head = flag("mlm") || config.sizes.contains("N");
+  if (!has_head && tensors.contains(kPooler[0])) config.flags["pooler"] = true;
+  const bool reads_pooler = flag("pooler") || (config.sizes.contains("N") &&
+                                               (config.family == "bert" || config.family == "nomic-bert"));
+  places.used.insert(std::begin(kCopies), std::end(kCopies));
+  if (flag("tied")) places.used.insert(std::begin(kTiedHeads), std::end(kTiedHeads));
+  if (!reads_pooler) places.used.insert(std::begin(kPooler), std::end(kPooler));
+  if (config.family == "modernbert")
+    places.computed.emplace(
+        kZeroBias, HostTensor::copy_of<float>({DType::kF32, {config.sizes["C"]}},
+                                              std::vector<float>(static_cast<size_t>(config.sizes["C"]))));
+}
+
+}  // namespace tessera
