@@ -62,17 +62,28 @@ constexpr const char* kEncoder = "encoder:L=2,C=32,H=4,F=48,V=65,T=16";
 
 TEST_CASE("models verify and read back from their text") {
   for (const char* shorthand :
-       {kLlama, kGpt2, kMoe, kEncoder, "mlp:L=2,C=8,F=16,V=3",
+       {kLlama,
+        kGpt2,
+        kMoe,
+        kEncoder,
+        "mlp:L=2,C=8,F=16,V=3",
         "moe:L=1,C=32,H=4,F=48,E=3,K=1,V=65,T=16,capacity=0,aux=0,z=0.001",
         "encoder:L=1,C=32,H=4,V=65,T=16,tied=0",
+        "bert:L=1,C=32,H=4,V=65,T=16",
+        "roberta:L=1,C=32,H=4,V=65,T=16",
+        "distilbert:L=1,C=32,H=4,V=65,T=16",
+        "modernbert:L=4,C=32,H=4,F=24,V=65,T=16",
+        "nomic-bert:L=1,C=32,H=4,V=65,T=16",
         "llama:L=1,C=32,H=4,F=48,V=65,T=16,D=6,tied,rope_half=1,norm_eps=1e-6",
         "llama:L=2,C=32,H=4,F=48,V=65,T=16,R=4,rope_rows=2,rope_switch=8,windows=0|5,qkv_bias,mlp_bias",
         "gemma2:L=2,C=32,H=4,F=48,V=65,T=16,window=5,softcap=50,logit_softcap=30",
-        "gemma3:L=6,C=32,H=4,F=48,V=65,T=16,window=5,tied,rope_half", "phi3:L=1,C=32,H=4,F=48,V=65,T=16",
+        "gemma3:L=6,C=32,H=4,F=48,V=65,T=16,window=5,tied,rope_half",
+        "phi3:L=1,C=32,H=4,F=48,V=65,T=16",
         "qwen2:L=1,C=32,H=4,F=48,V=65,T=16,rope_half",
         "qwen3:L=1,C=32,H=4,F=48,V=65,T=16,D=6,o_bias,qkv_bias",
         "qwen3moe:L=1,C=32,H=4,F=48,E=3,K=2,V=65,T=16,normalize=0",
-        "smollm3:L=2,C=32,H=4,F=48,V=65,T=16,rope_layers=1|0", "gpt2:L=1,C=32,H=4,V=65,T=16,tied=0"}) {
+        "smollm3:L=2,C=32,H=4,F=48,V=65,T=16,rope_layers=1|0",
+        "gpt2:L=1,C=32,H=4,V=65,T=16,tied=0"}) {
     INFO(shorthand);
     check_sound(model(shorthand));
     const auto config = parse_shorthand(shorthand);

@@ -37,6 +37,13 @@ const char* const kTrainedOnly[] = {
     "phi3:L=1,C=8,H=2,F=6,V=11,T=6,R=2,rope_rows=2,rope_switch=3,rope_magnitude=1.1,rope_half",
     "encoder:L=2,C=8,H=2,V=11,T=6",
     "encoder:L=1,C=8,H=2,V=11,T=6,tied=0",
+    "bert:L=1,C=8,H=2,F=6,V=11,T=6",
+    "bert:L=1,C=8,H=2,F=6,V=11,T=6,N=11",
+    "roberta:L=1,C=8,H=2,F=6,V=11,T=6,N=11",
+    "distilbert:L=1,C=8,H=2,F=6,V=11,T=6,N=11",
+    "modernbert:L=2,C=8,H=2,F=6,V=11,T=6,windows=0|2",
+    "modernbert:L=2,C=8,H=2,F=6,V=11,T=6,windows=0|2,N=11,head_bias",
+    "nomic-bert:L=1,C=8,H=2,F=6,V=11,T=6",
     "moe:L=2,C=8,H=4,KV=2,F=12,E=3,K=1,V=11,T=6,capacity=0.6,aux=0.3",
 };
 
@@ -119,6 +126,7 @@ TEST_CASE("the gradient of every parameter of a tiny model equals finite differe
     Values values = parameters_of(forward);
     values["tokens"] = i32({B, T}, token_ids(B * T, 11));
     values["positions"] = first_positions(B, T);
+    if (forward.find_tensor("token_types")) values["token_types"] = i32({B, T}, token_ids(B * T, 2));
     values["labels"] = i32({B, T}, {1, 2, -1, 4, 10, 9, 8, 0});
     values["loss_scale"] = f64({}, {1.0 / 7});
     const std::vector<HostTensor> results = run(training, values);

@@ -111,10 +111,15 @@ TEST_CASE("a_file_without_tensors_is_refused_and_its_vocabulary_stays_usable") {
   bare.u32("llama.vocab_size", 1000000000);
   check_refused(bare, StatusCode::kCorrupt, "are missing");
   GgufWriter other;
-  other.text("general.architecture", "bert")
+  other.text("general.architecture", "mpt")
       .text("tokenizer.ggml.model", "bert")
       .texts("tokenizer.ggml.tokens", {"[UNK]", "a"});
   check_refused(other, StatusCode::kUnsupported, "its vocabulary can be used as a tokenizer");
+  GgufWriter encoder;
+  encoder.text("general.architecture", "bert")
+      .text("tokenizer.ggml.model", "bert")
+      .texts("tokenizer.ggml.tokens", {"[UNK]", "a"});
+  check_refused(encoder, StatusCode::kCorrupt, "can be used as a tokenizer");
 }
 
 TEST_CASE("every_missing_tensor_is_refused_by_name") {
