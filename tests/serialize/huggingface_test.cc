@@ -189,7 +189,7 @@ TEST_CASE("folders_that_are_no_model_say_why") {
   write_text_file(folder / "model.safetensors", tensors(0, kTensors.size()).finish());
   refused(StatusCode::kNotFound, "config.json is missing");
   write_whole(folder, R"({"model_type":"mamba"})");
-  refused(StatusCode::kUnsupported, "model_type is 'mamba'; known: gemma2");
+  refused(StatusCode::kUnsupported, "model_type is 'mamba'; known: bert");
   write_whole(folder);
   write_text_file(folder / "model.safetensors", tensors(0, 7).finish());
   refused(StatusCode::kCorrupt, "and 5 more are missing");
