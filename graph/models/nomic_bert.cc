@@ -1,4 +1,5 @@
-// Nomic's BERT: rotations in place of positions, silu gates, no biases in its blocks' matrices.
+// Nomic's BERT: rotations in place of positions, silu gates, no biases in its blocks' matrices. Its files hold q, k and v
+// as one tensor.
 //   tokens, positions, token_types i32 [B, T] -> logits f32 [B, T, V or N], hidden f32 [B, T, C]
 #include "graph/models/encoder.h"
 #include "graph/models/families.h"
@@ -22,17 +23,19 @@ Result<Graph> build_nomic_bert(const ModelConfig& config) {
 
 namespace {
 constexpr NameRule kHuggingface[] = {
-    {"block.#.q.weight", "layers.#.self_attn.q_proj.weight"},
-    {"block.#.k.weight", "layers.#.self_attn.k_proj.weight"},
-    {"block.#.v.weight", "layers.#.self_attn.v_proj.weight"},
-    {"block.#.o.weight", "layers.#.self_attn.o_proj.weight"},
-    {"block.#.norm1.weight", "layers.#.post_attention_layernorm.weight"},
-    {"block.#.norm1.bias", "layers.#.post_attention_layernorm.bias"},
-    {"block.#.gate.weight", "layers.#.mlp.gate_proj.weight"},
-    {"block.#.up.weight", "layers.#.mlp.up_proj.weight"},
-    {"block.#.down.weight", "layers.#.mlp.down_proj.weight"},
-    {"block.#.norm2.weight", "layers.#.post_mlp_layernorm.weight"},
-    {"block.#.norm2.bias", "layers.#.post_mlp_layernorm.bias"},
+    {"embedding_norm.weight", "emb_ln.weight"},
+    {"embedding_norm.bias", "emb_ln.bias"},
+    {"block.#.q.weight", "encoder.layers.#.attn.Wqkv.weight"},
+    {"block.#.k.weight", "encoder.layers.#.attn.Wqkv.weight"},
+    {"block.#.v.weight", "encoder.layers.#.attn.Wqkv.weight"},
+    {"block.#.o.weight", "encoder.layers.#.attn.out_proj.weight"},
+    {"block.#.norm1.weight", "encoder.layers.#.norm1.weight"},
+    {"block.#.norm1.bias", "encoder.layers.#.norm1.bias"},
+    {"block.#.gate.weight", "encoder.layers.#.mlp.fc12.weight"},
+    {"block.#.up.weight", "encoder.layers.#.mlp.fc11.weight"},
+    {"block.#.down.weight", "encoder.layers.#.mlp.fc2.weight"},
+    {"block.#.norm2.weight", "encoder.layers.#.norm2.weight"},
+    {"block.#.norm2.bias", "encoder.layers.#.norm2.bias"},
     {"head_norm.weight", "cls.predictions.transform.layer_norm.weight"},
     {"head_norm.bias", "cls.predictions.transform.layer_norm.bias"},
 };

@@ -160,13 +160,7 @@ class EncoderConfigReader {
   }
 
   void read_nomic_bert() {
-    if (fields_.has("n_embd")) {
-      fields_.fail(
-          StatusCode::kUnsupported,
-          "n_embd: the configuration is of nomic-ai's own code; save the model again with transformers "
-          "(save_pretrained), whose nomic_bert has hidden_size");
-      return;
-    }
+    if (fields_.has("n_embd")) return read_own_nomic_bert();
     read_sizes("nomic-bert", 30528, 2048);
     size("Y") = fields_.size("type_vocab_size", 2);
     real("norm_eps") = fields_.real("layer_norm_eps", 1e-12);
@@ -177,6 +171,29 @@ class EncoderConfigReader {
       fields_.fail(
           StatusCode::kUnsupported,
           format("head_dim is {}, wanted hidden_size / num_attention_heads = {}", D, size("C") / size("H")));
+  }
+
+  // By the keys of nomic-ai's own code. Beyond the trained positions it scales rotations.
+  void read_own_nomic_bert() {
+    out_.config.family = "nomic-bert";
+    size("C") = fields_.size("n_embd");
+    size("L") = fields_.integer("n_layer", 12, 1, kMostLayers);
+    size("H") = fields_.size("n_head", 12);
+    size("F") = fields_.size("n_inner", 4 * size("C"));
+    size("V") = fields_.size("vocab_size", 30528);
+    size("T") = std::min(fields_.size("n_positions", 2048), fields_.size("max_trained_positions", 2048));
+    size("Y") = fields_.size("type_vocab_size", 2);
+    real("norm_eps") = fields_.real("layer_norm_epsilon", 1e-12);
+    real("rope_theta") = fields_.real("rotary_emb_base", 1000.0);
+    wants_activation("activation_function", "silu");
+    for (const char* const key : {"causal", "mlp_fc1_bias", "mlp_fc2_bias", "qkv_proj_bias", "prenorm",
+                                  "parallel_block", "rotary_emb_interleaved", "use_rms_norm"})
+      fields_.wants(key, false, "Nomic's text encoder");
+    fields_.wants("rotary_emb_fraction", 1.0, "rotations of whole heads");
+    fields_.wants("moe_every_n_layers", 0, "no experts");
+    if (size("C") % size("H") != 0)
+      fields_.fail(StatusCode::kCorrupt,
+                   format("n_embd is {}, wanted a multiple of n_head {}", size("C"), size("H")));
   }
 
   // ---- heads

@@ -238,7 +238,8 @@ TEST_CASE("configurations of encoders that change the result are refused by name
       {R"({"model_type":"modernbert","global_rope_theta":-3})", "rope_theta is -3"},
       {R"({"model_type":"modernbert","architectures":["ModernBertForSequenceClassification"],"classifier_pooling":"mean"})",
        "classifier_pooling is"},
-      {R"({"model_type":"nomic_bert","n_embd":768})", "n_embd"},
+      {R"({"model_type":"nomic_bert","n_embd":768,"activation_function":"swiglu","prenorm":true})",
+       "prenorm is true"},
       {R"({"model_type":"nomic_bert","rope_parameters":{"rope_type":"yarn","factor":2}})",
        "rope_type is 'yarn'"},
   };
@@ -250,6 +251,7 @@ TEST_CASE("configurations of encoders that change the result are refused by name
     CHECK(status.message().find(words) != std::string_view::npos);
   }
   CHECK(config_status(R"({"model_type":"xlm-roberta","architectures":["XLMRobertaModel"]})").ok());
+  CHECK(config_status(R"({"model_type":"nomic_bert","n_embd":768,"activation_function":"swiglu"})").ok());
   CHECK(config_status(R"({"model_type":"camembert","architectures":["CamembertForMaskedLM"]})").ok());
 }
 
