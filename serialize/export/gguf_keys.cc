@@ -261,7 +261,7 @@ Result<GgufKeys> write_gguf_keys(const ExportedConfig& model, const std::optiona
   if (family == "gpt2") return write_gpt2(model.config, out);
   const auto found = std::ranges::find(kArchitectures, std::string_view(family), &Architecture::family);
   if (found == std::end(kArchitectures) || !model.decoder) {
-    std::vector<std::string> known = {"gpt2"};
+    std::vector<std::string> known = {"bert", "distilbert", "gpt2", "modernbert", "nomic-bert", "roberta"};
     for (const Architecture& each : kArchitectures) known.emplace_back(each.family);
     return unsupported(format("a model of family '{}' cannot be written as a GGUF file; known: {}", family,
                               join(known, ", ")));

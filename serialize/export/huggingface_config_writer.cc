@@ -287,7 +287,7 @@ Result<Json> write_huggingface_config(const ExportedConfig& model,
   if (model.encoder && family != "encoder") return write_huggingface_encoder(model);
   const auto found = std::ranges::find(kClasses, std::string_view(family), &Class::family);
   if (found == std::end(kClasses) || !model.decoder) {
-    std::vector<std::string> known = {"gpt2"};
+    std::vector<std::string> known = {"bert", "distilbert", "gpt2", "modernbert", "nomic-bert", "roberta"};
     for (const Class& each : kClasses) known.emplace_back(each.family);
     return unsupported(format("a model of family '{}' cannot be written as a Hugging Face folder; known: {}",
                               family, join(known, ", ")));

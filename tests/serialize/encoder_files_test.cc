@@ -211,6 +211,11 @@ TEST_CASE("sentence-transformers' files go with the folder, and wrong ones are r
   refused(modules, R"({"a":1})", StatusCode::kCorrupt, "wanted a list of modules");
   refused(folder + "/sentence_bert_config.json", R"({"max_seq_length":-4})", StatusCode::kCorrupt,
           "max_seq_length is -4");
+  refused(folder + "/sentence_bert_config.json", R"({"do_lower_case":true})", StatusCode::kUnsupported,
+          "do_lower_case is true");
+  write_text_file(folder + "/config_sentence_transformers.json", R"({"prompts":{}})");
+  refused(folder + "/config_sentence_transformers.json", R"({"default_prompt_name":"query"})",
+          StatusCode::kUnsupported, "default_prompt_name is \"query\"");
 }
 
 TEST_CASE("configurations of encoders that change the result are refused by name") {
