@@ -205,7 +205,7 @@ void register_embed(CLI::App& app) {
       "auto, mean, cls or last: the vector of a text is the mean of its tokens', its first or its "
       "last (default: auto: as the model's file says, else mean, and last for decoders)");
   CLI::Option* const normalize = command->add_flag(
-      "--normalize", args->normalize, "scale vectors to length 1 (default: where the model's file says so)");
+      "--normalize", args->normalize, "scale vectors to length 1 (default: 1 where the model's file says so)");
   command->add_flag("--no-normalize", args->raw, "never scale them")->excludes(normalize);
   add_inference(*command, args->inference);
   add_placement(*command, *args);

@@ -64,6 +64,7 @@ void put_modernbert(Json& json, const EncoderSizes& m) {
 void put_nomic_bert(Json& json, const EncoderSizes& m) {
   put_bert(json, m);
   json["hidden_act"] = "silu";
+  json["pad_token_id"] = 0;
   json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", m.rope_theta}};
 }
 

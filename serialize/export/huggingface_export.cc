@@ -82,9 +82,11 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
 
   ExportContents contents{.is_folder = true, .files = {}, .texts = {}, .notes = {}};
   const TokenizerFiles tokenizer = huggingface_tokenizer(model, settings.tokenizer);
-  const Json padding = config.value("pad_token_id", Json());  // of classes that count positions from it
+  const Json padding = config.value("pad_token_id", Json());
   config.update(tokenizer.ids);
-  if (!padding.is_null()) config["pad_token_id"] = padding;
+  // Of classes that count positions from it, or want one.
+  const bool counts = exported.encoder && exported.encoder->position_offset > 0;
+  if (counts || config["pad_token_id"].is_null()) config["pad_token_id"] = padding;
   config["torch_dtype"] = common_type(tensors);
   config[std::string(kExportedBy)] = kUs;
   TSR_ASSIGN_OR_RETURN(SafetensorsFiles files, safetensors_files(std::move(tensors), settings.shard_bytes));

@@ -163,6 +163,16 @@ before=$(sha256sum <"$work/keep.tsr")
 expect 'space|large|write' bash -c "ulimit -f 40; exec '$tessera' new llama:L=4,C=128,H=2,F=256,V=256,T=64 -o '$work/keep.tsr'"
 [ "$before" = "$(sha256sum <"$work/keep.tsr")" ] || { echo "FAILED: a failed save changed the old file"; exit 1; }
 ls "$work" | grep -q 'keep.tsr.' && { echo "FAILED: a failed save left a file behind: $(ls "$work")"; exit 1; }
+# Vectors and classes of texts.
+printf 'one\ttwo\nno tab here\n' >"$work/pairs.tsv"
+expect 'no texts: wanted --file' "$tessera" embed "$model"
+expect 'both given' "$tessera" embed "$model" --file "$work/pairs.tsv" --text a
+expect 'line 2 has no tab' "$tessera" embed "$model" --file "$work/pairs.tsv" --pairs
+expect 'wanted a second text for each' "$tessera" embed "$model" --text a --text b --pair c
+expect "option 'pooling' is 'max'" "$tessera" embed "$model" --text a --pooling max
+expect 'tells no classes' "$tessera" classify "$model" --text a
+"$tessera" new bert:L=1,C=16,H=2,V=256,T=32,N=2 --tokenizer bytes -o "$work/classes.tsr" >/dev/null
+"$tessera" classify "$work/classes.tsr" --text a --pair b | grep -q '^LABEL_[01] 0\..*LABEL_[01] 0\.' || { echo "FAILED: no classes of a pair"; exit 1; }
 # A certificate of a searched plan holds as written, and is refused when something in it is changed.
 "$tessera" plan gpt2:L=12,C=1024,H=16,V=51200,T=1024 --cluster dgx-a100-40gb:8 --batch 32 --certificate "$work/good.json" >/dev/null
 "$tessera" plan --check "$work/good.json" | grep -q '^valid' || { echo "FAILED: a certificate as written does not hold"; exit 1; }

@@ -6,6 +6,7 @@ half as much again as transformers' own f32 is off, also of texts of unequal len
 1e-4; exported again and loaded by transformers the same to the last bit; through a GGUF file the same here, and from
 llama.cpp within its arithmetic where PYTHON_OF_LLAMA_CPP names the Python of an environment with llama-cpp-python. Small
 odd shapes: 3 layers, 5 heads. Needs torch, transformers, safetensors and numpy (PyPI); never part of `./dev test`."""
+import ctypes
 import json
 import os
 import subprocess
@@ -234,6 +235,38 @@ class Check:
         return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
+def decoder_vectors(library):
+    """Vectors of a decoder's texts: the final norm's output, pooled, as transformers' model without its head has it."""
+    torch.manual_seed(11)
+    settings = {**SHAPE, "num_key_value_heads": 1, "tie_word_embeddings": True}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings, attn_implementation="eager")).float().eval()
+    texts = [np.random.default_rng(i).integers(5, VOCABULARY, count).astype(np.int32) for i, count in enumerate((LONG, SHORT, 1))]
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        for pooling in ("mean", "cls", "last"):
+            embedder = library.make("embedder", "tsr_embedder_new", library.runtime, library.load(folder), library.options(pooling=pooling))
+            ids = np.concatenate(texts)
+            lengths = (ctypes.c_size_t * len(texts))(*map(len, texts))
+            library.call("tsr_embedder_start_ids", embedder, ctypes.c_void_p(ids.ctypes.data), ctypes.c_size_t(len(ids)), lengths,
+                         ctypes.c_size_t(len(texts)))
+            done = ctypes.c_double()
+            while done.value < 1:
+                library.call("tsr_embedder_step", embedder, ctypes.byref(done))
+            rows = np.empty((len(texts), SHAPE["hidden_size"]), np.float32)
+            library.call("tsr_embedder_rows", embedder, ctypes.c_void_p(rows.ctypes.data), ctypes.c_size_t(rows.size), None)
+            error = 0.0
+            for row, text in zip(rows, texts):
+                with torch.no_grad():
+                    hidden = model.double().model(torch.tensor(text[None], dtype=torch.long)).last_hidden_state[0].numpy()
+                exact = hidden.mean(0) if pooling == "mean" else hidden[0 if pooling == "cls" else -1]
+                error = max(error, np.abs(row - exact).max() / np.abs(hidden).max())
+            print(f"llama, vectors pooled by {pooling} | {error:.1e} of 2.0e-05{'' if error <= 2e-5 else ' FAILED'}", flush=True)
+            if error > 2e-5:
+                failed.append(f"llama {pooling}")
+    return failed
+
+
 def main():
     build, chosen = sys.argv[1], sys.argv[2:]
     library = Library(build)
@@ -260,6 +293,8 @@ def main():
                 except Failed as error:
                     failed.append(f"{family} {head}")
                     print(f"{family} {head} | FAILED: {error}", flush=True)
+    if not chosen or "llama" in chosen:
+        failed += decoder_vectors(library)
     print(f"failed: {', '.join(failed) or 'none'}")
     sys.exit(1 if failed else 0)
 
