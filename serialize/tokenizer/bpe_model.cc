@@ -170,9 +170,11 @@ Result<std::unique_ptr<const TokenModel>> make_bpe_model(const nlohmann::json& d
   BpeSettings settings;
   const nlohmann::json& dropout = members.at("dropout");
   if (!dropout.is_null() && !(dropout.is_number() && dropout.get<double>() == 0))
-    return Status(StatusCode::kUnsupported,
-                  format("model BPE: 'dropout' is {}: merges left out at random; only 0 and null are known",
-                         quote(std::string_view(dropout.dump()))));
+    return Status(
+        StatusCode::kUnsupported,
+        format(
+            "model BPE: 'dropout' is {}: merges left out at random; only 0 and null are known",
+            quote(std::string_view(dropout.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)))));
   TSR_ASSIGN_OR_RETURN(settings.fuse_unknown, members.flag("fuse_unk", false));
   TSR_ASSIGN_OR_RETURN(settings.byte_fallback, members.flag("byte_fallback", false));
   TSR_ASSIGN_OR_RETURN(settings.ignore_merges, members.flag("ignore_merges", false));

@@ -241,7 +241,8 @@ class PipelineData {
                       {"normalized", token.normalized},
                       {"special", token.special},
                       {"in_model", token.in_model}});
-    data_.pipeline = pipeline.dump();
+    // Bytes that are not UTF-8 become U+FFFD.
+    data_.pipeline = pipeline.dump(-1, ' ', false, json::error_handler_t::replace);
   }
 
   TokenizerJson& from_;

@@ -100,7 +100,8 @@ class Folder {
       description.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
     }
     TSR_ASSIGN_OR_RETURN(const json config, read_config());
-    const std::string type = config.value("tokenizer_class", json("GPT2Tokenizer")).dump();
+    const std::string type = config.value("tokenizer_class", json("GPT2Tokenizer"))
+                                 .dump(-1, ' ', false, json::error_handler_t::replace);
     json& rest = description.rest;
     rest["model"]["type"] = "BPE";
     rest["decoder"] = {{"type", "ByteLevel"}};
