@@ -1,4 +1,4 @@
-// tessera embed and tessera classify: rows of numbers of texts. One does what the other does, but for what it prints.
+// tessera embed and tessera classify: rows of numbers of texts. They differ in what they print.
 #include <algorithm>
 #include <chrono>
 #include <iostream>

@@ -56,8 +56,8 @@ void scale_to_length_1(std::span<float> row) {
 }
 
 // Classes that exclude each other share 1; others, and one alone, have a probability each.
-void to_probabilities(std::span<float> row, bool excluding) {
-  if (!excluding) {
+void to_probabilities(std::span<float> row, bool exclusive) {
+  if (!exclusive) {
     for (float& value : row) value = static_cast<float>(1 / (1 + std::exp(-static_cast<double>(value))));
     return;
   }
@@ -104,10 +104,10 @@ Result<std::unique_ptr<Embedder>> Embedder::create(std::shared_ptr<Runtime> runt
 Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
   const bool is_embedding = settings_.output == Output::kEmbedding;
   output_ = is_embedding ? "hidden" : "logits";
-  const auto two_way = [](const Node& node) {
+  const auto bidirectional = [](const Node& node) {
     return node.op->name == "attention" && attr_i64(node.attrs, "causal") == 0;
   };
-  is_two_way_ = std::ranges::any_of(forward.nodes(), two_way);
+  const bool is_bidirectional = std::ranges::any_of(forward.nodes(), bidirectional);
   for (const Node& node : forward.nodes()) {
     if (node.op->name != "embedding") continue;
     const auto rows = static_cast<int32_t>(forward.type(node.inputs[0]).shape[0]);
@@ -117,11 +117,11 @@ Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
   if (is_embedding) {
     const std::string own = model.metadata(kPoolingKey);
     if (settings_.pooling == Pooling::kAuto)
-      settings_.pooling = own == "mean"   ? Pooling::kMean
-                          : own == "cls"  ? Pooling::kCls
-                          : own == "last" ? Pooling::kLast
-                          : is_two_way_   ? Pooling::kMean
-                                          : Pooling::kLast;
+      settings_.pooling = own == "mean"      ? Pooling::kMean
+                          : own == "cls"     ? Pooling::kCls
+                          : own == "last"    ? Pooling::kLast
+                          : is_bidirectional ? Pooling::kMean
+                                             : Pooling::kLast;
     if (!settings_.normalize) settings_.normalize = model.metadata(kNormalizeKey) == "1";
     report_.pooling = name_of(settings_.pooling);
     report_.output = "embedding";
@@ -141,7 +141,7 @@ Status Embedder::choose_output(const SharedModel& model, const Graph& forward) {
   const std::string kind = model.metadata("problem_type");
   settings_.pooling = Pooling::kCls;
   settings_.normalize = false;
-  excluding_ = classes > 1 && kind != "multi_label_classification";
+  exclusive_ = classes > 1 && kind != "multi_label_classification";
   return {};
 }
 
@@ -305,7 +305,7 @@ Status Embedder::keep_rows(const Batch& batch) {
       return Status(StatusCode::kFailedPrecondition,
                     format("the numbers of text {} are not finite: the model's weights are not", text));
     if (*settings_.normalize) scale_to_length_1(row);
-    if (settings_.output == Output::kProbabilities) to_probabilities(row, excluding_);
+    if (settings_.output == Output::kProbabilities) to_probabilities(row, exclusive_);
   }
   return {};
 }

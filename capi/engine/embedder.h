@@ -61,8 +61,7 @@ class Embedder {
   std::unique_ptr<ProgramRunner> running_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // null: ids alone
   std::string output_;                          // of the graph
-  bool is_two_way_ = false;
-  bool excluding_ = false;   // classes exclude each other
+  bool exclusive_ = false;                      // classes exclude each other
   int32_t second_type_ = 0;  // the type of a pair's second text
   int32_t vocabulary_ = 0;
 

@@ -32,14 +32,15 @@ Result<TextIds> text_ids(const Tokenizer& tokenizer, std::string_view text,
     TSR_ASSIGN_OR_RETURN(second, tokenizer.encode(*pair));
   }
   TextIds result;
-  size_t room = most - around;
+  const size_t room = most - around;
   if (first.size() + second.size() > room) {
     result.is_truncated = true;
-    // The longer one gives way until both are of one length.
+    // The longer one gives way until both are of one length; of an odd number of tokens it keeps one more.
     const size_t shorter = std::min(first.size(), second.size());
     if (pair && 2 * shorter >= room) {
-      first.resize(std::min(first.size(), room - room / 2));
-      second.resize(std::min(second.size(), room - first.size()));
+      const bool is_first_longer = first.size() > second.size();
+      first.resize(is_first_longer ? room - room / 2 : room / 2);
+      second.resize(room - first.size());
     } else {
       (first.size() > second.size() ? first : second).resize(room - shorter);
     }

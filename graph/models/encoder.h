@@ -37,7 +37,7 @@ struct EncoderSizes {
   double rope_theta = 0;         // rotations of q and k, pairs (i, i + D/2); 0: none
   double window_theta = 0;       // rope_theta of layers with a window; 0: as others
   std::vector<int64_t> windows;  // by layer: a token sees those less than this far away; 0: all
-  bool pre_norm = false;         // norms before each half, but for the first one, and after the last block
+  bool pre_norm = false;         // norms before each half except the first, and after the last block
   bool bias = true, norm_bias = true;
   enum class Gate : uint8_t { kNone, kSilu, kGelu } gate = Gate::kNone;
 };

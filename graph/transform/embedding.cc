@@ -18,12 +18,12 @@ constexpr std::string_view kHidden = "hidden";
 
 Status unsuitable(std::string message) { return Status(StatusCode::kFailedPrecondition, std::move(message)); }
 
-bool is_two_way(const Node& node) {
+bool is_bidirectional(const Node& node) {
   return node.op->name == "attention" && attr_i64(node.attrs, "causal") == 0;
 }
 
-bool is_two_way(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return is_two_way(node); });
+bool is_bidirectional(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return is_bidirectional(node); });
 }
 
 Status check_tokens(const Graph& graph) {
@@ -50,7 +50,7 @@ std::optional<TensorId> projected_tensor(const Graph& graph) {
 
 Result<TensorId> find_result(const Graph& graph, std::string_view name) {
   if (const auto found = graph.find_output(name)) return *found;
-  if (name == kHidden && !is_two_way(graph))
+  if (name == kHidden && !is_bidirectional(graph))
     if (const auto found = projected_tensor(graph)) return *found;
   std::vector<std::string> has;
   for (const NamedTensor& output : graph.outputs()) has.push_back(output.name);
@@ -75,7 +75,7 @@ Result<Graph> with_segments(const Graph& graph) {
     }
     if (tensor.output_index != 0) continue;
     const Node& node = graph.node(tensor.producer);
-    if (!is_two_way(node) || node.inputs.size() != 3) {
+    if (!is_bidirectional(node) || node.inputs.size() != 3) {
       TSR_RETURN_IF_ERROR(copy.copy_node(tensor.producer));
       continue;
     }
@@ -102,7 +102,7 @@ Result<Graph> make_embedding(const Graph& forward, std::string_view output) {
   marked.clear_outputs();
   TSR_RETURN_IF_ERROR(marked.add_output(std::string(output), result));
   TSR_ASSIGN_OR_RETURN(Graph graph, with_unbounded_routing(marked));
-  if (is_two_way(graph)) {
+  if (is_bidirectional(graph)) {
     TSR_ASSIGN_OR_RETURN(graph, with_segments(graph));
   }
   if (const TensorId value = *graph.find_output(output); graph.type(value).dtype != DType::kF32) {

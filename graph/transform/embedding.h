@@ -16,7 +16,7 @@ Result<Graph> with_segments(const Graph& graph);
 
 // One output of a forward model, in f32: `output` is "logits" [B, T, N], or "hidden" [B, T, C], which of a causal model
 // without that output is what its logits are projected from. With segments where attention is not causal, without
-// dropout, and experts drop no token: a text's values do not depend on the texts beside it. kFailedPrecondition where the
+// dropout, and experts drop no token: a text's values do not depend on other texts. kFailedPrecondition where the
 // model has no such output.
 Result<Graph> make_embedding(const Graph& forward, std::string_view output);
 

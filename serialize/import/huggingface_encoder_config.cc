@@ -25,7 +25,7 @@ class EncoderConfigReader {
     (this->*type.read)();
     read_head(type.prefix);
     fields_.wants("is_decoder", false, "attention in both directions");
-    fields_.wants("add_cross_attention", false, "no other encoder beside it");
+    fields_.wants("add_cross_attention", false, "no second encoder");
   }
 
  private:

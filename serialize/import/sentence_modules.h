@@ -1,4 +1,4 @@
-// The files that sentence-transformers puts beside a model: how the vectors of its tokens become one of a text.
+// The files that sentence-transformers adds to a model's folder: how the vectors of its tokens become one of a text.
 #pragma once
 
 #include <map>

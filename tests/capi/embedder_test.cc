@@ -1,4 +1,4 @@
-// tsr_embedder: rows of texts do not depend on the texts beside them, on the batch or on devices; classes of texts and
+// tsr_embedder: rows of texts do not depend on other texts, on the batch or on devices; classes of texts and
 // of pairs; what is refused.
 #include <array>
 #include <cmath>

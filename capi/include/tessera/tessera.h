@@ -1358,7 +1358,7 @@ TSR_API tsr_status* tsr_model_score(tsr_runtime* runtime, tsr_model* model, cons
 
 /* Computes a row of f32 numbers of each text: its vector (an embedding), or what a classifier says of it. Plan and weights
  * are made once, for any number of texts. The calling thread computes. A text's row depends on that text alone: neither
- * on the texts beside it nor on padding, to the last bit.
+ * on the other texts nor on padding, to the last bit.
  *
  * A text is encoded by the model's tokenizer with what that puts around texts ([CLS] and [SEP], <s> and </s>, BOS), and
  * cut at its end where it has more than seq tokens. The vectors of its tokens (output "hidden" [B, T, C]; of a decoder what
