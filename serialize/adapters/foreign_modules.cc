@@ -3,6 +3,8 @@
 #include <optional>
 #include <set>
 
+#include "serialize/export/huggingface_encoder_writer.h"
+
 namespace tessera {
 namespace {
 
@@ -51,9 +53,22 @@ std::vector<ForeignModule> foreign_modules(const Graph& graph, const ForeignName
   return modules;
 }
 
-std::string huggingface_name(std::string_view family, std::string_view tensor) {
-  const bool has_prefix = family == "gpt2" && !tensor.starts_with("lm_head");
+std::string huggingface_name(const ExportedConfig& model, std::string_view tensor) {
+  if (model.encoder) {
+    std::vector<TensorSource> named(1);
+    named[0].name = tensor;
+    name_encoder_tensors(named, model);
+    return named[0].name;
+  }
+  const bool has_prefix = model.config.family == "gpt2" && !tensor.starts_with("lm_head");
   return (has_prefix ? "transformer." : "") + std::string(tensor);
+}
+
+std::string huggingface_module_name(const ExportedConfig& model, std::string_view module) {
+  constexpr std::string_view kWeight = ".weight";
+  std::string name = huggingface_name(model, std::string(module) + std::string(kWeight));
+  name.resize(name.size() - kWeight.size());
+  return name;
 }
 
 }  // namespace tessera

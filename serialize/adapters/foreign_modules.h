@@ -9,6 +9,7 @@
 #include "graph/base/result.h"
 #include "graph/graph.h"
 #include "graph/models/foreign_names.h"
+#include "serialize/export/exported_config.h"
 
 namespace tessera {
 
@@ -31,7 +32,8 @@ struct ForeignModule {
 // in (with_logical_weights).
 std::vector<ForeignModule> foreign_modules(const Graph& graph, const ForeignNames& names);
 
-// The name that Hugging Face's class for language models gives a tensor: for some families the table's with a prefix.
-std::string huggingface_name(std::string_view family, std::string_view tensor);
+// The name that Hugging Face's class of the model gives a tensor, or a module: for some families the table's with a prefix.
+std::string huggingface_name(const ExportedConfig& model, std::string_view tensor);
+std::string huggingface_module_name(const ExportedConfig& model, std::string_view module);
 
 }  // namespace tessera

@@ -144,7 +144,7 @@ const Json& field(const Json& json, const char* key) {
 // The modules that PEFT adapts where a configuration names none.
 std::vector<std::string> family_targets(std::string_view family) {
   if (family == "gpt2") return {"c_attn"};
-  if (family == "encoder") return {"query", "value"};
+  if (family == "bert" || family == "roberta") return {"query", "value"};
   for (const char* const other : {"llama", "moe", "gemma2", "gemma3", "qwen2", "qwen3"})
     if (family == other) return {"q_proj", "v_proj"};
   return {};
@@ -216,6 +216,12 @@ Result<PeftConfig> read_peft_config(const Json& json) {
   if (is_set(field(json, "ensure_weight_tying")) && !config.modules_to_save.empty())
     return unsupported("ensure_weight_tying is true with modules_to_save, which is not supported");
   return config;
+}
+
+bool is_saved_module(std::string_view module, std::string_view saved) {
+  for (size_t end = module.size(); end != module.npos && end > 0; end = module.rfind('.', end - 1))
+    if (module.substr(0, end).ends_with(saved)) return true;
+  return false;
 }
 
 struct ModuleExpression::Impl {
@@ -330,7 +336,7 @@ Result<bool> PeftSelection::is_adapted(std::string_view module, bool is_linear) 
 
 bool PeftSelection::is_saved(std::string_view module) const {
   return std::ranges::any_of(config_.modules_to_save,
-                             [&](const std::string& name) { return module.ends_with(name); });
+                             [&](const std::string& name) { return is_saved_module(module, name); });
 }
 
 Result<int64_t> PeftSelection::rank(std::string_view module) const {

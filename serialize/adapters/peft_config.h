@@ -52,6 +52,9 @@ class ModuleExpression {
   std::shared_ptr<const Impl> impl_;
 };
 
+// Whether a module, or one that holds it, has a name that ends so.
+bool is_saved_module(std::string_view module, std::string_view saved);
+
 // Which modules a configuration adapts, and with what rank and factor. One thread.
 class PeftSelection {
  public:

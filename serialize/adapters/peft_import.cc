@@ -54,7 +54,9 @@ constexpr Naming kNamings[] = {{"", ""},
                                {"transformer.", ""},
                                {"model.", "model.language_model."},
                                {"model.", "language_model.model."},
-                               {"bert.", ""}};
+                               {"bert.", ""},
+                               {"distilbert.", ""},
+                               {"roberta.", ""}};
 
 std::string named(const Naming& naming, const std::string& name) {
   if (!name.starts_with(naming.from)) return name;
@@ -159,7 +161,7 @@ class PeftReader {
   }
 
   std::string name_of(const ForeignModule& module) const {
-    return named(naming_, huggingface_name(exported_.config.family, module.name));
+    return named(naming_, huggingface_module_name(exported_, module.name));
   }
 
   // The naming by which most modules of the file are the model's.
@@ -278,7 +280,7 @@ class PeftReader {
       const std::string& parameter = graph_.tensor(id).name;
       const auto name = exported_.family->huggingface.find(parameter);
       if (!name) continue;
-      const std::string full = named(naming_, huggingface_name(exported_.config.family, name->tensor));
+      const std::string full = named(naming_, huggingface_name(exported_, name->tensor));
       parameters[full].push_back(parameter);
       changes[full] = name->change;
     }
@@ -307,10 +309,15 @@ class PeftReader {
       if (config_.bias == "all" && name.ends_with(".bias") && !whole_.contains(name))
         return corrupt(format("tensor '{}{}' is missing: bias is \"all\" in {}", kPrefix, name, kConfig));
     }
+    const auto is_module = [&](std::string_view saved) {
+      return std::ranges::any_of(parameters, [&](const auto& it) {
+        return is_saved_module(it.first.substr(0, it.first.rfind('.')), saved);
+      });
+    };
+    // PEFT names both for classifiers, whichever the model has.
+    const bool is_classifier = is_module("classifier") || is_module("score");
     for (const std::string& saved : config_.modules_to_save)
-      if (std::ranges::none_of(parameters, [&](const auto& it) {
-            return it.first.substr(0, it.first.rfind('.')).ends_with(saved);
-          }))
+      if (!is_module(saved) && !(is_classifier && (saved == "classifier" || saved == "score")))
         return Status(StatusCode::kInvalidArgument,
                       format("{}: modules_to_save has '{}', which the model ({}) has not", kConfig,
                              quote(saved), file_.base.metadata.at("description")));

@@ -77,7 +77,8 @@ class PeftWriter {
                                  .half = decoder->rope_half,
                                  .wanted_half = true});
     modules_ = foreign_modules(adapted_.base, adapted_.config.family->huggingface);
-    for (ForeignModule& module : modules_) module.name = huggingface_name(family(), module.name);
+    for (ForeignModule& module : modules_)
+      module.name = huggingface_module_name(adapted_.config, module.name);
     TSR_ASSIGN_OR_RETURN(adapters_, exported_adapters(modules_, adapted_.adapters, adapted_.values, order));
     TSR_RETURN_IF_ERROR(check_all_are_exported());
     TSR_RETURN_IF_ERROR(check_magnitudes());
@@ -149,7 +150,7 @@ class PeftWriter {
     for (const TensorId id : adapted_.base.tensors_of_kind(TensorKind::kParameter)) {
       const std::string& parameter = adapted_.base.tensor(id).name;
       const auto name = adapted_.config.family->huggingface.find(parameter);
-      if (name) tensor_of[parameter] = huggingface_name(family(), name->tensor);
+      if (name) tensor_of[parameter] = huggingface_name(adapted_.config, name->tensor);
       if (name && name->tensor.ends_with(".bias")) biases.insert(parameter);
     }
     std::set<std::string> wanted;
@@ -189,7 +190,7 @@ class PeftWriter {
     TSR_ASSIGN_OR_RETURN(std::vector<TensorSource> made,
                          foreign_tensors(adapted_.base, std::move(sources), layout));
     for (TensorSource& tensor : made) {
-      std::string name = huggingface_name(family(), tensor.name);
+      std::string name = huggingface_name(adapted_.config, tensor.name);
       const std::string module = module_of(name);
       const bool is_adapted =
           std::ranges::find(adapters_, module, &ExportedAdapter::module) != adapters_.end();

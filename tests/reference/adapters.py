@@ -75,6 +75,45 @@ CASES = {
 }
 
 
+ENCODER = {"hidden_size": 60, "num_hidden_layers": 2, "num_attention_heads": 5, "intermediate_size": 44, "vocab_size": VOCABULARY,
+           "max_position_embeddings": 64, "num_labels": 3}
+# name: model_type, class, settings of the model, settings of LoraConfig; merged weights are compared
+ENCODERS = {
+    "bert, classes": ("bert", "SequenceClassification", ENCODER, {"task_type": "SEQ_CLS"}),
+    "bert, DoRA": ("bert", "MaskedLM", ENCODER, {"target_modules": ["query", "dense"], "use_dora": True, "exclude_modules": "cls.*"}),
+    "bert, bare": ("bert", "", ENCODER, {"target_modules": "all-linear", "task_type": "FEATURE_EXTRACTION"}),
+    "roberta, classes": ("roberta", "SequenceClassification", ENCODER, {"task_type": "SEQ_CLS", "use_rslora": True}),
+    "modernbert, classes": ("modernbert", "SequenceClassification", {**ENCODER, "pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2},
+                            {"task_type": "SEQ_CLS", "target_modules": ["Wqkv", "Wi", "Wo"]}),
+}
+
+
+def check_encoder(library, name, folder):
+    """Merged weights here and there, and what PEFT reads of the export."""
+    model_type, kind, settings, adapter = ENCODERS[name]
+    path = {key: os.path.join(folder, key) for key in ("base", "adapter", "exported", "merged", "again")}
+    torch.manual_seed(3)
+    config = transformers.AutoConfig.for_model(model_type, **settings)
+    loader = getattr(transformers, f"AutoModelFor{kind}" if kind else "AutoModel")
+    base = loader.from_config(config).float().eval()
+    base.save_pretrained(path["base"])
+    model = peft.get_peft_model(base, peft.LoraConfig(**adapter))
+    randomize(model)
+    model.save_pretrained(path["adapter"])
+    here = library.make("model", "tsr_model_load_adapters", library.load(path["base"]), path["adapter"], None)
+    library.export(here, path["exported"], format="peft")
+    again = peft.PeftModel.from_pretrained(loader.from_pretrained(path["base"]), path["exported"])
+    library.export(here, path["merged"], merged=1)
+    wanted = model.merge_and_unload().state_dict()
+    for what, found in (("merged", loader.from_pretrained(path["merged"])), ("PEFT of the export", again.merge_and_unload())):
+        found = found.state_dict()
+        error = max((found[key].double() - wanted[key].double()).abs().max().item() for key in wanted)
+        if not error < 1e-5:
+            raise Failed(f"{what} {error:.1e}")
+        name += f" | {what} {error:.1e}"
+    print(name, flush=True)
+
+
 def random_model(name):
     model_type, settings = MODELS[name]
     torch.manual_seed(11)
@@ -254,6 +293,15 @@ def main():
                     failed.append(name)
                 print(" | ".join(check.row), flush=True)
             except (Failed, ValueError, RuntimeError) as error:
+                failed.append(name)
+                print(f"{name} | FAILED: {error}", flush=True)
+    for name in ENCODERS:
+        if chosen and name not in chosen and name.split(",")[0] not in chosen:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                check_encoder(library, name, folder)
+            except (Failed, ValueError, RuntimeError, KeyError) as error:
                 failed.append(name)
                 print(f"{name} | FAILED: {error}", flush=True)
     print(f"failed: {', '.join(failed) or 'none'}")
