@@ -1,9 +1,9 @@
 #include "graph/models/decoder.h"
 
-#include <cmath>
-
 #include "graph/base/text.h"
 #include "graph/models/experts.h"
+#include "graph/models/latent_attention.h"
+#include "graph/models/rotation.h"
 
 namespace tessera {
 
@@ -56,14 +56,20 @@ void read_rope_scaling(ConfigReader& config, DecoderSizes& m) {
 }
 
 void read_experts(ConfigReader& config, DecoderSizes& m, bool normalize, double capacity, double aux) {
-  m.E = config.size("E");
-  m.K = config.size("K", 2);
-  m.normalize = config.flag("normalize", normalize);
-  m.capacity = config.real("capacity", capacity);
-  m.aux = config.real("aux", aux);
-  m.z = config.real("z", 0);
-  config.check(m.K <= m.E, format("K = {} experts of a token are more than E = {}", m.K, m.E));
-  config.check(m.aux >= 0 && m.z >= 0, format("aux is {} and z is {}, wanted 0 or more", m.aux, m.z));
+  ExpertSizes& e = m.experts;
+  e.E = config.size("E");
+  e.K = config.size("K", 2);
+  e.normalize = config.flag("normalize", normalize);
+  e.capacity = config.real("capacity", capacity);
+  e.aux = config.real("aux", aux);
+  e.z = config.real("z", 0);
+  config.check(e.K <= e.E, format("K = {} experts of a token are more than E = {}", e.K, e.E));
+  config.check(e.aux >= 0 && e.z >= 0, format("aux is {} and z is {}, wanted 0 or more", e.aux, e.z));
+}
+
+void read_dense_layers(ConfigReader& config, DecoderSizes& m) {
+  m.experts.layers = config.list("expert_layers", m.L, 0);
+  m.experts.FD = config.size("FD", m.F);
 }
 
 namespace {
@@ -72,66 +78,57 @@ TensorId norm(LayerBuilder& b, const DecoderSizes& m, const std::string& name, T
   return b.op("rms_norm", {x, b.parameter(name, {m.C})}, {{"eps", m.norm_eps}});
 }
 
-// Rotates q and k of one layer by their positions.
-class Rotation {
- public:
-  Rotation(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId positions, TensorId factors)
-      : b_(b), m_(m), positions_(positions) {
-    if (!m.rope_layers.empty() && m.rope_layers[layer] == 0) return;
-    const bool local = m.window_theta > 0 && !m.windows.empty() && m.windows[layer] > 0;
-    theta_ = local ? m.window_theta : m.rope_theta;
-    style_ = m.rope_half ? "half" : "interleaved";
-    const bool scales = !local && (factors != kNoTensor || m.rope_magnitude != 1);
-    is_plain_ = !scales && (m.R == 0 || m.R == m.D);
-    if (is_plain_) return;
-    std::vector<Attr> attrs = {{"theta", theta_}, {"head_size", m.R == 0 ? m.D : m.R}};
-    if (scales) attrs.push_back({"magnitude", m.rope_magnitude});
-    if (scales && m.rope_switch > 0) attrs.push_back({"switch_at", m.rope_switch});
-    angles_ = scales && factors != kNoTensor ? b.op("rope_angles", {positions, factors}, std::move(attrs))
-                                             : b.op("rope_angles", {positions}, std::move(attrs));
-  }
+TensorId added_to(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId added) {
+  if (m.residual_scale != 1) added = b.op("scale", {added}, {{"factor", m.residual_scale}});
+  return b.op("add", {x, added});
+}
 
-  TensorId operator()(TensorId x) {
-    if (is_plain_) return b_.op("rope", {x, positions_}, {{"theta", theta_}, {"style", style_}});
-    return angles_ == kNoTensor ? x : b_.op("rope_rotate", {x, angles_}, {{"style", style_}});
+QueryKeyValue heads(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x, TensorId positions,
+                    TensorId factors) {
+  const std::string block = format("block.{}", layer);
+  const auto normed = [&](const char* name, TensorId of, int64_t width) {
+    return b.op("rms_norm", {of, b.parameter(block + name, {width})}, {{"eps", m.norm_eps}});
+  };
+  const auto project = [&](const char* name, int64_t count) {
+    return b.linear(x, block + name, m.C, count * m.D, m.qkv_bias);
+  };
+  TensorId q = project(".q", m.H), k, v;
+  if (m.wide_norm) q = normed(".q_norm", q, m.H * m.D);
+  q = b.split_heads(q, m.D);  // [B, T, H, D]
+  k = project(".k", m.KV);
+  if (m.wide_norm) k = normed(".k_norm", k, m.KV * m.D);
+  k = b.split_heads(k, m.D);
+  v = b.split_heads(project(".v", m.KV), m.D);
+  if (m.head_norm) {
+    q = normed(".q_norm", q, m.D);
+    k = normed(".k_norm", k, m.D);
   }
-
- private:
-  LayerBuilder& b_;
-  const DecoderSizes& m_;
-  const TensorId positions_;
-  bool is_plain_ = false;
-  double theta_ = 0;
-  std::string style_;
-  TensorId angles_ = kNoTensor;
-};
+  Rotation rotate(b, m, layer, m.D, positions, factors);
+  q = rotate(q);
+  return {q, rotate(k), v};
+}
 
 // Attention's half of a block, added to x.
 TensorId attention(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x, TensorId positions,
                    TensorId factors) {
   const std::string block = format("block.{}", layer);
   b.scope(block + ".attention");
-  const TensorId normed = norm(b, m, block + ".attention_norm", x);
-  const auto heads = [&](std::string_view name, int64_t count) {  // [B, T, count, D]
-    return b.split_heads(b.linear(normed, format("{}.{}", block, name), m.C, count * m.D, m.qkv_bias), m.D);
-  };
-  TensorId q = heads("q", m.H), k = heads("k", m.KV);
-  const TensorId v = heads("v", m.KV);
-  if (m.head_norm) {
-    q = b.op("rms_norm", {q, b.parameter(block + ".q_norm", {m.D})}, {{"eps", m.norm_eps}});
-    k = b.op("rms_norm", {k, b.parameter(block + ".k_norm", {m.D})}, {{"eps", m.norm_eps}});
-  }
-  Rotation turned(b, m, layer, positions, factors);
-  q = turned(q);
-  k = turned(k);
+  const TensorId input = m.input_norm ? norm(b, m, block + ".attention_norm", x) : x;
+  const bool is_latent = m.latent.KA > 0;
+  const auto [q, k, v] = is_latent ? latent_heads(b, m, layer, input, positions, factors)
+                                   : heads(b, m, layer, input, positions, factors);
   std::vector<Attr> attrs = {{"causal", int64_t{1}}};
   if (m.attention_scale != 0) attrs.push_back({"scale", m.attention_scale});
   if (m.softcap != 0) attrs.push_back({"softcap", m.softcap});
   if (!m.windows.empty() && m.windows[layer] > 0) attrs.push_back({"window", m.windows[layer]});
-  const TensorId mixed = b.op("attention", {q, k, v}, std::move(attrs));
-  TensorId added = b.linear(b.merge_heads(mixed), block + ".o", m.H * m.D, m.C, m.o_bias);
+  const std::vector<TensorId> results = b.op_all("attention", {q, k, v}, std::move(attrs));
+  if (results.empty()) return kNoTensor;
+  TensorId mixed = results[0];
+  if (m.sinks) mixed = b.op("attention_sink", {mixed, results[1], b.parameter(block + ".sinks", {m.H})});
+  TensorId added = b.linear(b.merge_heads(mixed), block + ".o", m.H * (is_latent ? m.latent.VD : m.D), m.C,
+                            m.o_bias);
   if (m.branch_norm) added = norm(b, m, block + ".attention_branch_norm", added);
-  return b.op("add", {x, added});
+  return added_to(b, m, x, added);
 }
 
 TensorId gated(LayerBuilder& b, const DecoderSizes& m, TensorId gate, TensorId up) {
@@ -139,18 +136,27 @@ TensorId gated(LayerBuilder& b, const DecoderSizes& m, TensorId gate, TensorId u
   return b.op("mul", {b.op("gelu", {gate}, {{"approximate", std::string("tanh")}}), up});
 }
 
+bool has_experts(const DecoderSizes& m, size_t layer) {
+  return m.experts.E > 0 && (m.experts.layers.empty() || m.experts.layers[layer] != 0);
+}
+
 // The feed-forward half, added to x.
 TensorId feed_forward(LayerBuilder& b, const DecoderSizes& m, size_t layer, TensorId x,
                       AuxiliaryLoss& auxiliary) {
   const std::string block = format("block.{}", layer);
   b.scope(block + ".ffn");
-  const TensorId normed = norm(b, m, block + ".ffn_norm", x);
-  if (m.E > 0) return b.op("add", {x, experts(b, m, block, normed, auxiliary)});
-  const TensorId gate = b.linear(normed, block + ".gate", m.C, m.F, m.mlp_bias);
-  const TensorId up = b.linear(normed, block + ".up", m.C, m.F, m.mlp_bias);
-  TensorId added = b.linear(gated(b, m, gate, up), block + ".down", m.F, m.C, m.mlp_bias);
+  const TensorId input = m.input_norm ? norm(b, m, block + ".ffn_norm", x) : x;
+  TensorId added;
+  if (has_experts(m, layer)) {
+    added = experts(b, m, block, input, auxiliary);
+  } else {
+    const int64_t F = m.experts.FD > 0 ? m.experts.FD : m.F;
+    const TensorId gate = b.linear(input, block + ".gate", m.C, F, m.mlp_bias);
+    const TensorId up = b.linear(input, block + ".up", m.C, F, m.mlp_bias);
+    added = b.linear(gated(b, m, gate, up), block + ".down", F, m.C, m.mlp_bias);
+  }
   if (m.branch_norm) added = norm(b, m, block + ".ffn_branch_norm", added);
-  return b.op("add", {x, added});
+  return added_to(b, m, x, added);
 }
 
 // Final norm and projection onto the vocabulary.
@@ -158,6 +164,7 @@ void output(LayerBuilder& b, const DecoderSizes& m, TensorId x, TensorId table) 
   b.scope("output");
   x = norm(b, m, "final_norm", x);
   TensorId logits = m.tied ? b.project(x, table) : b.linear(x, "output", m.C, m.V);
+  if (m.logit_scale != 1) logits = b.op("scale", {logits}, {{"factor", m.logit_scale}});
   if (m.logit_softcap != 0) {  // c * tanh(logits / c)
     const TensorId bounded = b.op("tanh", {b.op("scale", {logits}, {{"factor", 1 / m.logit_softcap}})});
     logits = b.op("scale", {bounded}, {{"factor", m.logit_softcap}});
@@ -182,13 +189,13 @@ Result<Graph> build_decoder(const ModelConfig& config, ReadDecoderSizes read) {
   const TensorId tokens = b.input("tokens", DType::kI32, {B, T});
   const TensorId positions = b.input("positions", DType::kI32, {B, T});
 
-  AuxiliaryLoss auxiliary(b, m);
+  AuxiliaryLoss auxiliary(b, m.experts);
   b.scope("embedding");
   const TensorId table = b.parameter("token_embedding", {m.V, m.C});
   TensorId factors = kNoTensor;
   if (m.rope_rows > 0) factors = b.constant("rope_factors", {m.rope_rows, (m.R == 0 ? m.D : m.R) / 2});
   TensorId x = b.op("embedding", {table, tokens});  // [B, T, C]
-  if (m.scaled_embedding) x = b.op("scale", {x}, {{"factor", std::sqrt(static_cast<double>(m.C))}});
+  if (m.embedding_scale != 1) x = b.op("scale", {x}, {{"factor", m.embedding_scale}});
   for (size_t layer = 0; layer < static_cast<size_t>(m.L); ++layer) {
     x = attention(b, m, layer, x, positions, factors);
     x = feed_forward(b, m, layer, x, auxiliary);
@@ -253,6 +260,9 @@ constexpr NameRule kGguf[] = {
     {"block.#.gate.bias", "blk.#.ffn_gate.bias"},
     {"block.#.up.bias", "blk.#.ffn_up.bias"},
     {"block.#.down.bias", "blk.#.ffn_down.bias"},
+    {"block.#.shared.gate", "blk.#.ffn_gate_shexp.weight"},
+    {"block.#.shared.up", "blk.#.ffn_up_shexp.weight"},
+    {"block.#.shared.down", "blk.#.ffn_down_shexp.weight"},
     {"block.#.router", "blk.#.ffn_gate_inp.weight"},
     {"block.#.experts.gate", "blk.#.ffn_gate_exps.weight"},
     {"block.#.experts.up", "blk.#.ffn_up_exps.weight"},

@@ -1,17 +1,19 @@
 #include "graph/models/experts.h"
 
+#include "graph/base/text.h"
+
 namespace tessera {
 
 void AuxiliaryLoss::add_layer(TensorId logits, TensorId probs, TensorId expert) {
-  if (m_.aux > 0) {
+  if (e_.aux > 0) {
     const TensorId mean = b_.op("reduce_mean", {probs}, {{"axes", tokens_}});  // [B, E]
     const TensorId fraction = b_.op("moe_fraction", {expert, probs});
     const TensorId products = b_.op("mul", {mean, fraction});
-    add(b_.op("reduce_sum", {products}, {{"axes", experts_}}), m_.aux * static_cast<double>(m_.E));
+    add(b_.op("reduce_sum", {products}, {{"axes", experts_}}), e_.aux * static_cast<double>(e_.E));
   }
-  if (m_.z > 0) {
+  if (e_.z > 0) {
     const TensorId square = b_.op("square", {b_.op("log_sum_exp", {logits})});
-    add(b_.op("reduce_mean", {square}, {{"axes", tokens_}}), m_.z);
+    add(b_.op("reduce_mean", {square}, {{"axes", tokens_}}), e_.z);
   }
 }
 
@@ -21,24 +23,71 @@ void AuxiliaryLoss::add(TensorId each, double weight) {
   sum_ = sum_ == kNoTensor ? term : b_.op("add", {sum_, term});
 }
 
-TensorId experts(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x,
-                 AuxiliaryLoss& auxiliary) {
-  const TensorId logits = b.linear(x, block + ".router", m.C, m.E);
-  const TensorId probs = b.op("softmax", {logits});
-  std::vector<Attr> attrs = {{"k", m.K}, {"capacity", m.capacity}};
-  if (!m.normalize) attrs.push_back({"normalize", int64_t{0}});
-  const std::vector<TensorId> routed = b.op_all("moe_route", {probs}, std::move(attrs));
-  if (routed.empty()) return kNoTensor;
-  const TensorId expert = routed[0], slot = routed[1], gate = routed[2], token = routed[3], load = routed[4];
+namespace {
+
+// (up + 1) * gate * sigmoid(1.702 gate), both bounded (gpt-oss).
+TensorId bounded_gate(LayerBuilder& b, double limit, TensorId gate, TensorId up) {
+  gate = b.op("quick_gelu", {b.op("clamp", {gate}, {{"max", limit}})});
+  up = b.op("clamp", {up}, {{"min", -limit}, {"max", limit}});
+  return b.op("add", {b.op("mul", {up, gate}), gate});
+}
+
+// A token's own experts.
+TensorId routed(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x,
+                AuxiliaryLoss& auxiliary) {
+  const ExpertSizes& e = m.experts;
+  const TensorId logits = b.linear(x, block + ".router", m.C, e.E, e.bias);
+  const TensorId probs = b.op(e.sigmoid ? "sigmoid" : "softmax", {logits});
+  std::vector<Attr> attrs = {{"k", e.K}, {"capacity", e.capacity}};
+  if (!e.normalize) attrs.push_back({"normalize", int64_t{0}});
+  if (e.groups > 1) {
+    attrs.push_back({"groups", e.groups});
+    attrs.push_back({"groups_used", e.groups_used});
+    attrs.push_back({"group_best", e.group_best});
+  }
+  const std::vector<TensorId> route =
+      e.selection_bias
+          ? b.op_all("moe_route", {probs, b.constant(block + ".selection.bias", {e.E})}, std::move(attrs))
+          : b.op_all("moe_route", {probs}, std::move(attrs));
+  if (route.empty()) return kNoTensor;
+  const TensorId expert = route[0], slot = route[1], gate = route[2], token = route[3], load = route[4];
   auxiliary.add_layer(logits, probs, expert);
 
-  const auto product = [&](TensorId input, const std::string& name, int64_t k, int64_t n) {
-    return b.op("expert_matmul", {input, b.parameter(block + ".experts." + name, {m.E, n, k}), load},
-                {{"trans_w", int64_t{1}}});
+  const auto product = [&](TensorId input, const char* which, int64_t k, int64_t n) {
+    const std::string name = format("{}.experts.{}", block, which);
+    const TensorId y =
+        b.op("expert_matmul", {input, b.parameter(name, {e.E, n, k}), load}, {{"trans_w", int64_t{1}}});
+    if (!e.bias) return y;
+    const TensorId each = b.op("broadcast", {b.parameter(name + ".bias", {e.E, n}), y},
+                               {{"axes", std::vector<int64_t>{1, 2}}});
+    return b.op("add", {y, each});
   };
   const TensorId there = b.op("moe_dispatch", {x, token});  // [E, B, S, C]
-  const TensorId wide = b.op("swiglu", {product(there, "gate", m.C, m.F), product(there, "up", m.C, m.F)});
-  return b.op("moe_combine", {product(wide, "down", m.F, m.C), expert, slot, gate});
+  const TensorId gates = product(there, "gate", m.C, m.F), ups = product(there, "up", m.C, m.F);
+  const TensorId wide = e.limit > 0 ? bounded_gate(b, e.limit, gates, ups) : b.op("swiglu", {gates, ups});
+  const TensorId sum = b.op("moe_combine", {product(wide, "down", m.F, m.C), expert, slot, gate});
+  return e.scale == 1 ? sum : b.op("scale", {sum}, {{"factor", e.scale}});
+}
+
+// The expert of all tokens.
+TensorId shared(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x) {
+  const ExpertSizes& e = m.experts;
+  const TensorId gate = b.linear(x, block + ".shared.gate", m.C, e.FS),
+                 up = b.linear(x, block + ".shared.up", m.C, e.FS);
+  const TensorId y = b.linear(b.op("swiglu", {gate, up}), block + ".shared.down", e.FS, m.C);
+  if (!e.shared_gate) return y;
+  const std::vector<int64_t> last = {2};
+  const TensorId weight = b.op("sigmoid", {b.linear(x, block + ".shared.router", m.C, 1)});  // [B, T, 1]
+  const TensorId each = b.op("broadcast", {b.op("reduce_sum", {weight}, {{"axes", last}}), y}, {{"axes", last}});
+  return b.op("mul", {y, each});
+}
+
+}  // namespace
+
+TensorId experts(LayerBuilder& b, const DecoderSizes& m, const std::string& block, TensorId x,
+                 AuxiliaryLoss& auxiliary) {
+  const TensorId own = routed(b, m, block, x, auxiliary);
+  return m.experts.FS == 0 ? own : b.op("add", {own, shared(b, m, block, x)});
 }
 
 }  // namespace tessera

@@ -13,7 +13,7 @@ namespace tessera {
 // then averaged, so that they do not depend on how a batch is split.
 class AuxiliaryLoss {
  public:
-  AuxiliaryLoss(LayerBuilder& b, const DecoderSizes& m) : b_(b), m_(m) {}
+  AuxiliaryLoss(LayerBuilder& b, const ExpertSizes& e) : b_(b), e_(e) {}
 
   void add_layer(TensorId logits, TensorId probs, TensorId expert);
   // kNoTensor when both weights are 0.
@@ -23,12 +23,13 @@ class AuxiliaryLoss {
   void add(TensorId each /* [B] */, double weight);
 
   LayerBuilder& b_;
-  const DecoderSizes& m_;
+  const ExpertSizes& e_;
   const std::vector<int64_t> tokens_ = {1}, experts_ = {1};
   TensorId sum_ = kNoTensor;
 };
 
-// The sum of the results of each token's experts, each multiplied by its weight.
+// The sum of the results of each token's experts, each multiplied by its weight, and of the expert that all tokens
+// visit, where there is one.
 //   x [B, T, C] -> [B, T, C]
 // A sequence is a group: it has slots of its own at every expert, `capacity` times the even share. A token
 // without a slot gets 0. capacity = 0: nothing is dropped.

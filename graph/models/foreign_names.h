@@ -15,8 +15,24 @@ namespace tessera {
 enum class ValueChange : uint8_t {
   kNone,
   kPlusOne,     // ours is one more: norms whose stored weight is the distance from 1
-  kTransposed,  // theirs is [K, N]
+  kTransposed,  // theirs is [K, N], of experts [E, K, N]
+  // Theirs holds two of ours whose rows alternate: this one's are its even rows, or its odd ones.
+  kEven,
+  kOdd,
+  kTransposedEven,  // of theirs [E, K, 2N] the columns
+  kTransposedOdd,
 };
+
+constexpr bool is_alternating(ValueChange change) {
+  return change >= ValueChange::kEven && change <= ValueChange::kTransposedOdd;
+}
+constexpr bool is_odd(ValueChange change) {
+  return change == ValueChange::kOdd || change == ValueChange::kTransposedOdd;
+}
+constexpr bool is_transposed(ValueChange change) {
+  return change == ValueChange::kTransposed || change == ValueChange::kTransposedEven ||
+         change == ValueChange::kTransposedOdd;
+}
 
 // One name for one name. In `ours` the prefix "block.<i>." is written "block.#."; `theirs` has its number at '#', and
 // at '@' that of an expert, where each expert is a tensor of its own: ours stacks them. Several rules with one

@@ -1,24 +1,22 @@
-// Gemma 2: rms_norm before each half and on what it adds, gelu gates, embeddings times sqrt(C), soft caps on scores
-// and logits, windows on every other layer. Hugging Face stores a norm's weight less one.
+// Gemma 2: Gemma with an rms_norm also on what each half adds, soft caps on scores and logits, windows on every other
+// layer.
 //   tokens, positions i32 [B, T] -> logits f32 [B, T, V]
 #include "graph/models/decoder.h"
 #include "graph/models/families.h"
 
 namespace tessera {
 
-DecoderSizes gemma_sizes(ConfigReader& reader, size_t full_every) {
-  DecoderSizes m = read_decoder_sizes(reader);
+DecoderSizes later_gemma_sizes(ConfigReader& reader, size_t full_every) {
+  DecoderSizes m = gemma_sizes(reader);
   read_windows(reader, m, full_every);
-  read_rope_scaling(reader, m);
-  read_biases(reader, m);
   m.attention_scale = reader.real("attention_scale", 0);
   m.softcap = reader.real("softcap", 0);
   m.logit_softcap = reader.real("logit_softcap", 0);
-  m.branch_norm = m.gelu_gate = m.scaled_embedding = true;
+  m.branch_norm = true;
   return m;
 }
 
-DecoderSizes gemma2_sizes(ConfigReader& reader) { return gemma_sizes(reader, 2); }
+DecoderSizes gemma2_sizes(ConfigReader& reader) { return later_gemma_sizes(reader, 2); }
 
 Result<Graph> build_gemma2(const ModelConfig& config) { return build_decoder(config, gemma2_sizes); }
 
@@ -34,6 +32,6 @@ constexpr NameRule kNames[] = {
     {"final_norm", "model.norm.weight", ValueChange::kPlusOne},
 };
 }  // namespace
-constexpr std::span<const NameRule> kGemmaNames = kNames;
+constexpr std::span<const NameRule> kGemma2Names = kNames;
 
 }  // namespace tessera

@@ -7,7 +7,7 @@
 namespace tessera {
 
 DecoderSizes gemma3_sizes(ConfigReader& reader) {
-  DecoderSizes m = gemma_sizes(reader, 6);
+  DecoderSizes m = later_gemma_sizes(reader, 6);
   m.window_theta = reader.real("window_theta", 10000);
   m.head_norm = true;
   return m;

@@ -14,7 +14,7 @@ namespace tessera {
 namespace {
 
 const ForeignNames kLlamaHuggingface(kDecoderHuggingfaceNames), kLlamaGguf(kDecoderGgufNames);
-const ForeignNames kGemmaHuggingface(kGemmaNames, kDecoderHuggingfaceNames);
+const ForeignNames kGemma2Huggingface(kGemma2Names, kDecoderHuggingfaceNames);
 
 const ModelFamily kFamilies[] = {
     {.name = "bert",
@@ -34,11 +34,31 @@ const ModelFamily kFamilies[] = {
      .build = build_encoder,
      .gguf = {kEncoderGgufNames},
      .encoder = plain_encoder_sizes},
+    {"deepseek2",
+     "deepseek2:L=27,C=2048,H=16,D=192,R=64,KA=512,VD=128,F=1408,E=64,K=6,FS=2816,FD=10944,V=102400,T=163840",
+     build_deepseek2,
+     {kDeepseek2HuggingfaceNames, kDecoderHuggingfaceNames},
+     {kDeepseek2GgufNames, kDecoderGgufNames},
+     deepseek2_sizes},
+    {"gemma",
+     "gemma:L=18,C=2048,H=8,KV=1,D=256,F=16384,V=256000,T=8192,tied,rope_half",
+     build_gemma,
+     {kGemmaNames, kDecoderHuggingfaceNames},
+     kLlamaGguf,
+     gemma_sizes},
     {"gemma2", "gemma2:L=26,C=2304,H=8,KV=4,D=256,F=9216,V=256000,T=8192,window=4096,tied,rope_half",
-     build_gemma2, kGemmaHuggingface, kLlamaGguf, gemma2_sizes},
+     build_gemma2, kGemma2Huggingface, kLlamaGguf, gemma2_sizes},
     {"gemma3", "gemma3:L=26,C=1152,H=4,KV=1,D=256,F=6912,V=262144,T=32768,window=512,tied,rope_half",
-     build_gemma3, kGemmaHuggingface, kLlamaGguf, gemma3_sizes},
+     build_gemma3, kGemma2Huggingface, kLlamaGguf, gemma3_sizes},
     {"gpt2", "gpt2:L=12,C=768,H=12,V=50257,T=1024", build_gpt2, {kGpt2HuggingfaceNames}, {kGpt2GgufNames}},
+    {"gpt-oss",
+     "gpt-oss:L=24,C=2880,H=64,KV=8,D=64,F=2880,E=32,K=4,V=201088,T=131072,window=128,rope_half",
+     build_gpt_oss,
+     {kGptOssHuggingfaceNames, kDecoderHuggingfaceNames},
+     {kGptOssGgufNames, kDecoderGgufNames},
+     gpt_oss_sizes},
+    {"granite", "granite:L=40,C=2048,H=32,KV=8,F=8192,V=49155,T=131072,tied,rope_half", build_granite,
+     kLlamaHuggingface, kLlamaGguf, granite_sizes},
     {"llama", "llama:L=22,C=2048,H=32,KV=4,F=5632,V=32000,T=2048", build_llama, kLlamaHuggingface, kLlamaGguf,
      llama_sizes},
     {"mlp", "mlp:L=2,C=784,F=256,V=10", build_mlp},
@@ -60,6 +80,12 @@ const ModelFamily kFamilies[] = {
      .huggingface = {kNomicBertHuggingfaceNames, kBertHuggingfaceNames},
      .gguf = {kNomicBertGgufNames, kEncoderGgufNames},
      .encoder = nomic_bert_sizes},
+    {"olmo2",
+     "olmo2:L=16,C=2048,H=16,F=8192,V=100352,T=4096,rope_half",
+     build_olmo2,
+     {kOlmo2Names, kDecoderHuggingfaceNames},
+     kLlamaGguf,
+     olmo2_sizes},
     {"phi3",
      "phi3:L=32,C=3072,H=32,F=8192,V=32064,T=4096,rope_half",
      build_phi3,
@@ -68,6 +94,12 @@ const ModelFamily kFamilies[] = {
      phi3_sizes},
     {"qwen2", "qwen2:L=24,C=896,H=14,KV=2,F=4864,V=151936,T=32768,tied,rope_half", build_qwen2,
      kLlamaHuggingface, kLlamaGguf, qwen2_sizes},
+    {"qwen2moe",
+     "qwen2moe:L=24,C=2048,H=16,F=1408,E=60,K=4,FS=5632,V=151936,T=8192,rope_half",
+     build_qwen2moe,
+     {kQwen2moeHuggingfaceNames, kDecoderHuggingfaceNames},
+     {kQwen2moeGgufNames, kDecoderGgufNames},
+     qwen2moe_sizes},
     {"qwen3", "qwen3:L=28,C=1024,H=16,KV=8,D=128,F=3072,V=151936,T=40960,tied,rope_half", build_qwen3,
      kLlamaHuggingface, kLlamaGguf, qwen3_sizes},
     {"qwen3moe", "qwen3moe:L=48,C=2048,H=32,KV=4,D=128,F=768,E=128,K=8,V=151936,T=40960,rope_half",
@@ -91,11 +123,13 @@ Status unknown_family(std::string_view name) {
 
 // Keys of a shorthand that are not sizes (sizes are all capitals).
 constexpr std::string_view kReals[] = {
-    "attention_scale", "aux",     "capacity",     "dropout", "logit_softcap", "norm_eps", "rope_magnitude",
-    "rope_theta",      "softcap", "window_theta", "z"};
-constexpr std::string_view kFlags[] = {"head_bias",   "mlm",    "mlp_bias", "normalize", "o_bias",
-                                       "output_bias", "pooler", "qkv_bias", "rope_half", "tied"};
-constexpr std::string_view kLists[] = {"rope_layers", "windows"};
+    "attention_scale", "aux", "capacity", "dropout", "embedding_scale", "expert_scale", "gate_limit",
+    "latent_norm_eps", "logit_scale", "logit_softcap", "norm_eps", "residual_scale", "rope_magnitude", "rope_theta",
+    "softcap", "window_theta", "z"};
+constexpr std::string_view kFlags[] = {
+    "attention_bias", "expert_sigmoid", "head_bias", "mlm", "mlp_bias", "normalize", "o_bias",
+    "output_bias", "pooler", "qkv_bias", "rope_half", "selection_bias", "tied"};
+constexpr std::string_view kLists[] = {"expert_layers", "rope_layers", "windows"};
 
 // Far more than any model has; a graph of them takes seconds.
 constexpr int64_t kMostBlocks = 4096;

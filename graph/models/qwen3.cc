@@ -19,6 +19,7 @@ Result<Graph> build_qwen3(const ModelConfig& config) { return build_decoder(conf
 DecoderSizes qwen3moe_sizes(ConfigReader& reader) {
   DecoderSizes m = qwen3_sizes(reader);
   read_experts(reader, m, true, 0, 0.001);
+  read_dense_layers(reader, m);
   return m;
 }
 

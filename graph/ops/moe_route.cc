@@ -40,7 +40,7 @@ int64_t slots(int64_t T, int64_t E, int64_t k, double capacity) {
 
 // moe_route(probs, bias): every token takes the k experts of its k largest scores, largest first (the lower index of
 // equals). A score is the probability, plus bias[e] where there is one. With `groups` > 1 experts stand in so many
-// equal groups, in order; a group counts as the sum of its two largest scores, and only experts of a token's
+// equal groups, in order; a group counts as the sum of its `group_best` largest scores, and only experts of a token's
 // `groups_used` best groups are taken. At each expert it takes the next free slot: tokens in order, and for one token
 // the larger score first.
 //   probs [B, T, E], bias [E] (f64 beside f64, else f32) optional
@@ -67,6 +67,11 @@ const AttrSpec kAttrs[] = {
      .default_value = AttrValue(int64_t{1}),
      .meaning = "groups that a token's experts are of",
      .is_late = true},
+    {.name = "group_best",
+     .type = AttrType::kI64,
+     .default_value = AttrValue(int64_t{2}),
+     .meaning = "scores that a group counts by, the largest: 1 or 2",
+     .is_late = true},
 };
 
 // Groups of E experts of which a token takes k.
@@ -79,6 +84,8 @@ Status check_groups(int64_t E, int64_t k, Attrs attrs) {
   if (used < 1 || used > groups)
     return Status(StatusCode::kInvalidArgument,
                   format("{}: groups_used is {}, wanted 1 to {} (groups)", kName, used, groups));
+  if (const int64_t best = attr_i64(attrs, "group_best"); best != 1 && best != 2)
+    return Status(StatusCode::kInvalidArgument, format("{}: group_best is {}, wanted 1 or 2", kName, best));
   if (is_symbol(E) || k <= E / groups * used) return {};
   return Status(
       StatusCode::kInvalidArgument,

@@ -63,9 +63,9 @@ class ForeignTensorMaker {
       }
     for (TensorSource& part : parts)
       if (!order_.empty() && has_rotated_rows(part.name)) part = reordered(std::move(part));
-    TensorSource tensor = name->change == ValueChange::kTransposed ? transposed(std::move(parts))
-                          : parts.size() > 1                       ? joined(std::move(parts))
-                                                                   : std::move(parts[0]);
+    TensorSource tensor = is_alternating(name->change)  ? as_columns(std::move(parts))
+                          : is_transposed(name->change) ? as_columns(joined(std::move(parts)))
+                                                        : std::move(joined(std::move(parts))[0]);
     if (name->change == ValueChange::kPlusOne)
       return Status(StatusCode::kUnsupported,
                     format("matrix '{}' is stored less one in {} files", parameter, layout_.format));
@@ -145,8 +145,9 @@ class ForeignTensorMaker {
     return out;
   }
 
-  // Rows of the parts one after another.
-  static TensorSource joined(std::vector<TensorSource> parts) {
+  // Rows of the parts one after another, as one.
+  static std::vector<TensorSource> joined(std::vector<TensorSource> parts) {
+    if (parts.size() == 1) return parts;
     Shape shape = parts[0].type.shape;
     int64_t rows = 0;
     std::vector<std::pair<Stream, int64_t>> streams;  // and what is left of each
@@ -177,24 +178,37 @@ class ForeignTensorMaker {
       }
       return std::span<const std::byte>(buffer);
     };
-    return out;
+    return {std::move(out)};
   }
 
-  // Theirs [K, N] of ours [N, K], or of several of them whose rows follow each other. In memory as a whole.
-  static TensorSource transposed(std::vector<TensorSource> parts) {
-    TensorSource whole = parts.size() > 1 ? joined(std::move(parts)) : std::move(parts[0]);
-    const int64_t N = whole.type.shape[0], K = whole.type.shape[1];
-    TensorSource out{{}, {whole.type.dtype, {K, N}}, {}, bytes(whole.type), {}, {}};
-    out.read = [stream = std::make_shared<SourceStream>(std::move(whole)), N, K,
-                item = static_cast<size_t>(dtype_bytes(out.type.dtype, 1))](
+  // Rows of ours as columns, of several by turns: theirs [K, N] of ours [N, K], and for each expert [K, n N] of n
+  // times [N, K], or [n N] of n times [N]. A matrix at a time is in memory.
+  static TensorSource as_columns(std::vector<TensorSource> parts) {
+    const TensorType type = parts[0].type;
+    const int rank = type.shape.rank();
+    const auto count = std::ssize(parts);
+    const bool is_bias = rank == 2 && count > 1;
+    const int64_t E = rank == 3 || is_bias ? type.shape[0] : 1, N = type.shape[is_bias || rank == 3 ? 1 : 0];
+    const int64_t K = is_bias ? 1 : type.shape[rank - 1];
+    const Shape shape = is_bias     ? Shape{E, count * N}
+                        : rank == 3 ? Shape{E, K, count * N}
+                                    : Shape{K, count * N};
+    std::vector<Stream> streams;
+    for (TensorSource& part : parts) streams.push_back(std::make_shared<SourceStream>(std::move(part)));
+    TensorSource out{{}, {type.dtype, shape}, {}, count * bytes(type) / E, {}, {}};
+    out.read = [streams = std::move(streams), N, K, one = static_cast<size_t>(out.unit_bytes),
+                item = static_cast<size_t>(dtype_bytes(type.dtype, 1))](
                    int64_t, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
       std::vector<std::byte> row(static_cast<size_t>(K) * item);
-      for (int64_t n = 0; n < N; ++n) {
-        TSR_RETURN_IF_ERROR(stream->read(row));
-        for (int64_t k = 0; k < K; ++k)
-          std::memcpy(buffer.data() + static_cast<size_t>(k * N + n) * item,
-                      row.data() + static_cast<size_t>(k) * item, item);
-      }
+      const auto turns = std::ssize(streams);
+      for (std::byte* matrix = buffer.data(); matrix != buffer.data() + buffer.size(); matrix += one)
+        for (int64_t turn = 0; turn < turns; ++turn)
+          for (int64_t n = 0; n < N; ++n) {
+            TSR_RETURN_IF_ERROR(streams[static_cast<size_t>(turn)]->read(row));
+            for (int64_t k = 0; k < K; ++k)
+              std::memcpy(matrix + static_cast<size_t>((k * N + n) * turns + turn) * item,
+                          row.data() + static_cast<size_t>(k) * item, item);
+          }
       return std::span<const std::byte>(buffer);
     };
     return out;

@@ -41,7 +41,7 @@ constexpr FileType kFileTypes[] = {
 // Matrices that llama.cpp reads only in f32.
 bool is_kept_wide(std::string_view parameter) {
   return parameter == "position_embedding" || parameter == "token_type_embedding" ||
-         parameter.ends_with(".router");
+         parameter.ends_with(".router") || parameter.ends_with(".bias");
 }
 
 std::string most_common_type(const std::vector<TensorSource>& tensors) {

@@ -34,21 +34,42 @@ struct Architecture {
   bool any_bias = false;          // at q, k, v, o and in the feed-forward half, where the tensors are there
   int64_t layers_of_largest = 0;  // whose queries are scaled by channels for each head
   bool softcap = false;           // of scores, always
+  bool any_scale = false;         // of scores
+  bool always_tied = false;
+  bool qkv_bias = false;  // where the tensors are there
+  bool normalize = true;  // weights of a token's experts are divided by their sum
+  bool truncates = true;  // bounds of yarn's ramp are whole numbers
 };
 constexpr Architecture kArchitectures[] = {
+    {.family = "deepseek2", .name = "deepseek2", .rope_half = false, .any_scale = true},
+    {.family = "gemma", .name = "gemma", .rope_half = true, .always_tied = true},
     {.family = "gemma2",
      .name = "gemma2",
      .rope_half = true,
      .windows = Windows::kAlternate,
      .every = 2,
      .layers_of_largest = 46,
-     .softcap = true},
+     .softcap = true,
+     .always_tied = true},
     {.family = "gemma3",
      .name = "gemma3",
      .rope_half = true,
      .windows = Windows::kAlternate,
      .every = 6,
      .layers_of_largest = 62},
+    {.family = "gpt-oss",
+     .name = "gpt-oss",
+     .rope_half = true,
+     .windows = Windows::kAlternate,
+     .every = 2,
+     .any_bias = true,
+     .truncates = false},
+    {.family = "granite",
+     .name = "granite",
+     .rope_half = false,
+     .factors = Factors::kFreqs,
+     .any_bias = true,
+     .any_scale = true},
     {.family = "llama",
      .name = "llama",
      .rope_half = false,
@@ -60,12 +81,14 @@ constexpr Architecture kArchitectures[] = {
      .rope_half = false,
      .windows = Windows::kForOurs,
      .factors = Factors::kFreqs},
+    {.family = "olmo2", .name = "olmo2", .rope_half = true, .windows = Windows::kAlternate, .every = 4},
     {.family = "phi3",
      .name = "phi3",
      .rope_half = true,
      .windows = Windows::kForOurs,
      .factors = Factors::kTwo},
-    {.family = "qwen2", .name = "qwen2", .rope_half = true},
+    {.family = "qwen2", .name = "qwen2", .rope_half = true, .qkv_bias = true},
+    {.family = "qwen2moe", .name = "qwen2moe", .rope_half = true, .qkv_bias = true, .normalize = false},
     {.family = "qwen3", .name = "qwen3", .rope_half = true},
     {.family = "qwen3moe", .name = "qwen3moe", .rope_half = true},
     {.family = "smollm3", .name = "smollm3", .rope_half = false},
@@ -81,6 +104,8 @@ class KeyWriter {
 
   Status run(const std::optional<RopeFactors>& factors) {
     write_sizes();
+    TSR_RETURN_IF_ERROR(write_experts());
+    if (m_.latent.KA > 0) TSR_RETURN_IF_ERROR(write_latent());
     TSR_RETURN_IF_ERROR(write_windows());
     TSR_RETURN_IF_ERROR(write_variant());
     return factors ? write_scaling(*factors) : Status();
@@ -99,18 +124,66 @@ class KeyWriter {
     out_.u32(key("context_length"), m_.T);
     out_.u32(key("embedding_length"), m_.C);
     out_.u32(key("block_count"), m_.L);
-    out_.u32(key("feed_forward_length"), m_.F);
+    out_.u32(key("feed_forward_length"), m_.experts.FD > 0 ? m_.experts.FD : m_.F);
     out_.u32(key("attention.head_count"), m_.H);
     out_.u32(key("attention.head_count_kv"), m_.KV);
     out_.u32(key("attention.key_length"), m_.D);
-    out_.u32(key("attention.value_length"), m_.D);
+    out_.u32(key("attention.value_length"), m_.latent.KA > 0 ? m_.latent.VD : m_.D);
     out_.f32(key("attention.layer_norm_rms_epsilon"), m_.norm_eps);
     out_.u32(key("rope.dimension_count"), m_.R);
     out_.f32(key("rope.freq_base"), m_.rope_theta);
-    if (m_.E == 0) return;
-    out_.u32(key("expert_count"), m_.E);
-    out_.u32(key("expert_used_count"), m_.K);
+  }
+
+  Status write_experts() {
+    const ExpertSizes& e = m_.experts;
+    if (e.E == 0) return {};
+    out_.u32(key("expert_count"), e.E);
+    out_.u32(key("expert_used_count"), e.K);
     if (a_.name != "llama") out_.u32(key("expert_feed_forward_length"), m_.F);
+    if (m_.latent.KA > 0) return {};  // write_latent
+    if (e.FS > 0) out_.u32(key("expert_shared_feed_forward_length"), e.FS);
+    if (!e.layers.empty()) return no_word("layers without experts (expert_layers)");
+    if (e.normalize != a_.normalize)
+      return no_word(e.normalize ? "weights of experts divided by their sum (normalize)"
+                                 : "weights of experts that are not divided by their sum (normalize = 0)");
+    constexpr double kLimit = 7;  // of gpt-oss
+    if (e.limit > 0 && e.limit != kLimit)
+      return no_word(format("gates bounded by {} (gate_limit; it has {})", e.limit, kLimit));
+    return {};
+  }
+
+  // DeepSeek's: heads, its leading dense layers, and its experts.
+  Status write_latent() {
+    const ExpertSizes& e = m_.experts;
+    out_.u32(key("attention.kv_lora_rank"), m_.latent.KA);
+    if (m_.latent.QA > 0) out_.u32(key("attention.q_lora_rank"), m_.latent.QA);
+    // Its reader goes by the number of layers.
+    const bool is_lite = m_.L == 26 || m_.L == 27;
+    if (is_lite == (m_.latent.QA > 0))
+      keys.notes.push_back(format(
+          "llama.cpp takes models of {} layers for ones {} a latent vector of queries, and will not open it",
+          m_.L, is_lite ? "without" : "with"));
+    if (m_.latent.norm_eps != m_.norm_eps)
+      return no_word(format("norms of latent vectors by another epsilon ({})", m_.latent.norm_eps));
+    if (m_.rope_half) return no_word("rotations of pairs (i, i + R/2) (rope_half)");
+    const auto dense = std::ranges::find(e.layers, 1) - e.layers.begin();
+    for (size_t i = static_cast<size_t>(dense); i < e.layers.size(); ++i)
+      if (e.layers[i] == 0) return no_word("layers without experts after ones with them (expert_layers)");
+    out_.u32(key("leading_dense_block_count"), dense);
+    if (e.FS % m_.F != 0)
+      return no_word(format("a shared expert of width {} beside ones of {} (FS)", e.FS, m_.F));
+    out_.u32(key("expert_shared_count"), e.FS / m_.F);
+    out_.f32(key("expert_weights_scale"), e.scale);
+    out_.flag(key("expert_weights_norm"), e.normalize);
+    out_.u32(key("expert_gating_func"), e.sigmoid ? 2 : 1);
+    if (e.groups > 1) {
+      out_.u32(key("expert_group_count"), e.groups);
+      out_.u32(key("expert_group_used_count"), e.groups_used);
+      if (e.group_best == 1)
+        keys.notes.push_back(
+            "llama.cpp ranks groups of experts by two scores each, this model by one: results differ");
+    }
+    return {};
   }
 
   int64_t window(int64_t layer) const {
@@ -127,7 +200,10 @@ class KeyWriter {
                                 window(i), i, a_.every));
       // Without windows those of the whole context; where they have a rotation of their own, none.
       if (largest == 0 && m_.window_theta == 0) largest = m_.T;
+      if (largest >= m_.T && a_.name == "olmo2") return {};
       out_.u32(key("attention.sliding_window"), largest);
+      if (a_.name == "olmo2" && m_.window_theta == 0 && m_.rope_rows > 0)
+        return no_word("scaled rotations in layers with a window (window_theta)");
       if (m_.window_theta != 0) out_.f32(key("rope.freq_base_swa"), m_.window_theta);
       return {};
     }
@@ -143,11 +219,11 @@ class KeyWriter {
   }
 
   Status write_variant() {
-    if (!a_.any_bias && a_.name != "qwen2" && m_.qkv_bias) return no_word("biases at q, k and v (qkv_bias)");
+    if (!a_.any_bias && !a_.qkv_bias && m_.qkv_bias) return no_word("biases at q, k and v (qkv_bias)");
     if (!a_.any_bias && m_.o_bias) return no_word("a bias at o (o_bias)");
     if (!a_.any_bias && m_.mlp_bias) return no_word("biases in the feed-forward half (mlp_bias)");
-    if (m_.E > 0 && !m_.normalize)
-      return no_word("weights of experts that are not divided by their sum (normalize = 0)");
+    if (a_.name == "gpt-oss" && !(m_.qkv_bias && m_.o_bias)) return no_word("attention without biases");
+    if (a_.always_tied && !m_.tied) return no_word("an output projection of its own (tied = 0)");
     if (a_.name == "smollm3")
       for (int64_t i = 0; i < m_.L; ++i) {
         constexpr int64_t kRopeInterval = 4;
@@ -159,7 +235,13 @@ class KeyWriter {
     const auto D = static_cast<double>(m_.D), of_head = static_cast<double>(m_.C) / static_cast<double>(m_.H);
     const double scale = 1 / std::sqrt(m_.L == a_.layers_of_largest ? of_head : D);
     const double own = m_.attention_scale == 0 ? 1 / std::sqrt(D) : m_.attention_scale;
-    if (std::abs(own / scale - 1) > 1e-6)
+    if (a_.name == "granite") {
+      out_.f32(key("attention.scale"), own);
+      out_.f32(key("embedding_scale"), m_.embedding_scale);
+      out_.f32(key("residual_scale"), m_.residual_scale);
+      out_.f32(key("logit_scale"), 1 / m_.logit_scale);
+    }
+    if (!a_.any_scale && std::abs(own / scale - 1) > 1e-6)
       return no_word(format("scores times {} (attention_scale; it has {})", own, scale));
     if (a_.softcap && (m_.softcap == 0 || m_.logit_softcap == 0))
       return no_word("scores or logits without a cap (softcap, logit_softcap)");
@@ -205,13 +287,23 @@ class KeyWriter {
     const Result<Json> words = parse_json(factors.words.empty() ? "{}" : factors.words, "rope_scaling");
     if (!words.ok()) return false;
     JsonFields fields(*words, "rope_scaling");
-    if (fields.text("rope_type", "") != "yarn" || !fields.flag("truncate", true)) return false;
+    if (fields.text("rope_type", "") != "yarn" || fields.flag("truncate", true) != a_.truncates) return false;
     YarnScaling yarn;
     yarn.factor = fields.real("factor", 0);
     yarn.original_context = fields.real("original_max_position_embeddings", 0);
     yarn.beta_fast = fields.real("beta_fast", 32);
     yarn.beta_slow = fields.real("beta_slow", 1);
     if (!fields.status().ok() || !(yarn.factor > 0) || !(yarn.original_context >= 1)) return false;
+    yarn.truncates = a_.truncates;
+    const double mscale = fields.real("mscale_all_dim", 0);
+    if (m_.latent.KA > 0) {  // a factor of scores, and none of rotations
+      yarn.mscale = yarn.mscale_all_dim = mscale;
+      const double by = 1 + 0.1 * mscale * std::log(yarn.factor);
+      const double wanted = by * by / std::sqrt(static_cast<double>(m_.D));
+      const double own =
+          m_.attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(m_.D)) : m_.attention_scale;
+      if (std::abs(own / wanted - 1) > 1e-9) return false;
+    }
     const RopeScaling scaling = yarn_scaling({m_.rope_theta, m_.R}, yarn);
     if (!std::ranges::equal(scaling.values().data, factors.values.data)) return false;
     out_.text(key("rope.scaling.type"), "yarn");
@@ -219,6 +311,9 @@ class KeyWriter {
     out_.u32(key("rope.scaling.original_context_length"), static_cast<int64_t>(yarn.original_context));
     const double magnitude = m_.rope_magnitude / scaling.magnitude;  // of what the format has of its own
     if (std::abs(magnitude - 1) > 1e-7) out_.f32(key("rope.scaling.attn_factor"), magnitude);
+    if (m_.latent.KA > 0 && mscale != 0) out_.f32(key("rope.scaling.yarn_log_multiplier"), 0.1 * mscale);
+    if (!a_.truncates)
+      keys.notes.push_back("llama.cpp rounds the bounds of yarn's ramp, this model does not: results differ");
     if (yarn.beta_fast != 32) out_.f32(key("rope.scaling.yarn_beta_fast"), yarn.beta_fast);
     if (yarn.beta_slow != 1) out_.f32(key("rope.scaling.yarn_beta_slow"), yarn.beta_slow);
     return true;

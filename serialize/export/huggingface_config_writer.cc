@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/base/text.h"
+#include "serialize/export/decoder_facts.h"
 #include "serialize/export/huggingface_encoder_writer.h"
 #include "serialize/import/huggingface_config.h"
 
@@ -47,9 +48,9 @@ void put_llama(Json& json, const DecoderSizes& m) {
 void put_mistral(Json& json, const DecoderSizes& m) { json["sliding_window"] = window_or_null(m); }
 
 void put_router(Json& json, const DecoderSizes& m, const char* experts) {
-  json[experts] = m.E;
-  json["num_experts_per_tok"] = m.K;
-  json["router_aux_loss_coef"] = m.aux;
+  json[experts] = m.experts.E;
+  json["num_experts_per_tok"] = m.experts.K;
+  json["router_aux_loss_coef"] = m.experts.aux;
   json["output_router_logits"] = false;
 }
 
@@ -73,15 +74,109 @@ void put_qwen3(Json& json, const DecoderSizes& m) {
   put_windows(json, m);
 }
 
+// Layers with experts and without.
+void put_sparse_layers(Json& json, const DecoderSizes& m) {
+  const ExpertSizes& e = m.experts;
+  Json dense = Json::array();
+  for (size_t i = 0; i < e.layers.size(); ++i)
+    if (e.layers[i] == 0) dense.push_back(i);
+  json["intermediate_size"] = e.FD;
+  json["moe_intermediate_size"] = m.F;
+  json["norm_topk_prob"] = e.normalize;
+  json["decoder_sparse_step"] = 1;
+  json["mlp_only_layers"] = std::move(dense);
+}
+
 void put_qwen3_moe(Json& json, const DecoderSizes& m) {
   json["attention_bias"] = m.qkv_bias || m.o_bias;
   json["use_sliding_window"] = largest_window(m) > 0;
   json["sliding_window"] = window_or_null(m);
   put_router(json, m, "num_experts");
+  put_sparse_layers(json, m);
+}
+
+void put_qwen2_moe(Json& json, const DecoderSizes& m) {
+  put_windows(json, m);
+  json["qkv_bias"] = m.qkv_bias;
+  put_router(json, m, "num_experts");
+  put_sparse_layers(json, m);
+  json["shared_expert_intermediate_size"] = m.experts.FS;
+}
+
+void put_gpt_oss(Json& json, const DecoderSizes& m) {
+  json["attention_bias"] = m.qkv_bias;
+  json["sliding_window"] = largest_window(m) > 0 ? largest_window(m) : m.T;
+  put_layer_types(json, m);
+  put_router(json, m, "num_local_experts");
+  json["swiglu_limit"] = m.experts.limit;
+  // The class scales where nothing is said.
+  if (json["rope_scaling"].is_null()) json["rope_scaling"] = {{"rope_type", "default"}};
+}
+
+void put_deepseek(Json& json, const DecoderSizes& m) {
+  const ExpertSizes& e = m.experts;
+  json.erase("head_dim");
+  json["attention_bias"] = m.qkv_bias || m.o_bias;
+  json["q_lora_rank"] = m.latent.QA > 0 ? Json(m.latent.QA) : Json();
+  json["kv_lora_rank"] = m.latent.KA;
+  json["qk_nope_head_dim"] = m.latent.N;
+  json["qk_rope_head_dim"] = m.R;
+  json["v_head_dim"] = m.latent.VD;
+  json["n_routed_experts"] = e.E;
+  json["num_experts_per_tok"] = e.K;
+  json["n_shared_experts"] = e.FS / m.F;
+  json["intermediate_size"] = e.FD;
   json["moe_intermediate_size"] = m.F;
-  json["norm_topk_prob"] = m.normalize;
-  json["decoder_sparse_step"] = 1;
-  json["mlp_only_layers"] = Json::array();
+  json["routed_scaling_factor"] = e.scale;
+  json["norm_topk_prob"] = e.normalize;
+  json["first_k_dense_replace"] = std::ranges::find(e.layers, 1) - e.layers.begin();
+  json["n_group"] = e.groups;
+  json["topk_group"] = e.groups_used;
+}
+
+void put_deepseek_v2(Json& json, const DecoderSizes& m) {
+  put_deepseek(json, m);
+  json["mlp_bias"] = m.mlp_bias;
+  json["scoring_func"] = "softmax";
+  json["topk_method"] = m.experts.groups > 1 ? "group_limited_greedy" : "greedy";
+}
+
+void put_deepseek_v3(Json& json, const DecoderSizes& m) {
+  put_deepseek(json, m);
+  json["scoring_func"] = "sigmoid";
+  json["topk_method"] = "noaux_tc";
+  json["rope_interleave"] = !m.rope_half;
+  json["num_nextn_predict_layers"] = 0;
+}
+
+void put_gemma1(Json& json, const DecoderSizes& m) {
+  json["hidden_act"] = "gelu_pytorch_tanh";
+  json["attention_bias"] = m.qkv_bias || m.o_bias;
+}
+
+void put_olmo2(Json& json, const DecoderSizes& m) { json["attention_bias"] = m.qkv_bias || m.o_bias; }
+
+// A rotation for each kind of layer.
+void put_olmo3(Json& json, const DecoderSizes& m) {
+  put_olmo2(json, m);
+  json["sliding_window"] = largest_window(m);
+  put_layer_types(json, m);
+  Json full = json["rope_scaling"].is_null() ? Json{{"rope_type", "default"}} : json["rope_scaling"];
+  full["rope_theta"] = m.rope_theta;
+  json["rope_parameters"] = {
+      {"full_attention", std::move(full)},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", m.window_theta}}}};
+  json.erase("rope_scaling");
+  json.erase("rope_theta");
+}
+
+void put_granite(Json& json, const DecoderSizes& m) {
+  put_llama(json, m);
+  json["attention_multiplier"] =
+      m.attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(m.D)) : m.attention_scale;
+  json["embedding_multiplier"] = m.embedding_scale;
+  json["residual_multiplier"] = m.residual_scale;
+  json["logits_scaling"] = 1 / m.logit_scale;
 }
 
 void put_gemma(Json& json, const DecoderSizes& m) {
@@ -121,18 +216,32 @@ struct Class {
   void (*put)(Json& json, const DecoderSizes& m);
 };
 constexpr Class kClasses[] = {
+    {"deepseek2", "deepseek_v2", "DeepseekV2ForCausalLM", put_deepseek_v2},
+    {"gemma", "gemma", "GemmaForCausalLM", put_gemma1},
     {"gemma2", "gemma2", "Gemma2ForCausalLM", put_gemma},
     {"gemma3", "gemma3_text", "Gemma3ForCausalLM", put_gemma3},
+    {"gpt-oss", "gpt_oss", "GptOssForCausalLM", put_gpt_oss},
+    {"granite", "granite", "GraniteForCausalLM", put_granite},
     {"llama", "llama", "LlamaForCausalLM", put_llama},
     {"moe", "mixtral", "MixtralForCausalLM", put_mixtral},
+    {"olmo2", "olmo2", "Olmo2ForCausalLM", put_olmo2},
     {"phi3", "phi3", "Phi3ForCausalLM", put_phi3},
     {"qwen2", "qwen2", "Qwen2ForCausalLM", put_windows},
+    {"qwen2moe", "qwen2_moe", "Qwen2MoeForCausalLM", put_qwen2_moe},
     {"qwen3", "qwen3", "Qwen3ForCausalLM", put_qwen3},
     {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", put_qwen3_moe},
     {"smollm3", "smollm3", "SmolLM3ForCausalLM", put_smollm3},
 };
-// A llama with windows is another class there.
+// What is one family here and several classes there.
 constexpr Class kMistral = {"llama", "mistral", "MistralForCausalLM", put_mistral};
+constexpr Class kOlmo3 = {"olmo2", "olmo3", "Olmo3ForCausalLM", put_olmo3};
+constexpr Class kDeepseekV3 = {"deepseek2", "deepseek_v3", "DeepseekV3ForCausalLM", put_deepseek_v3};
+
+const Class& class_of(const Class& usual, const DecoderSizes& m) {
+  if (usual.family == "llama" && largest_window(m) > 0 && largest_window(m) < m.T) return kMistral;
+  if (usual.family == "olmo2" && largest_window(m) > 0) return kOlmo3;
+  return usual.family == "deepseek2" && m.experts.sigmoid ? kDeepseekV3 : usual;
+}
 
 Json head_of(std::string_view model_type, std::string_view architecture) {
   return {{"architectures", Json::array({architecture})}, {"model_type", model_type}};
@@ -157,71 +266,12 @@ Json decoder_json(const Class& kind, const DecoderSizes& m, Json scaling) {
   return json;
 }
 
-// Where the first difference is that changes a result; empty for none.
-std::string difference(const DecoderSizes& a, const DecoderSizes& b, bool has_local_rotation) {
-  struct Whole {
-    const char* name;
-    int64_t DecoderSizes::*member;
-  };
-  static constexpr Whole kWhole[] = {{"L", &DecoderSizes::L},
-                                     {"C", &DecoderSizes::C},
-                                     {"H", &DecoderSizes::H},
-                                     {"KV", &DecoderSizes::KV},
-                                     {"D", &DecoderSizes::D},
-                                     {"F", &DecoderSizes::F},
-                                     {"V", &DecoderSizes::V},
-                                     {"T", &DecoderSizes::T},
-                                     {"R", &DecoderSizes::R},
-                                     {"E", &DecoderSizes::E},
-                                     {"K", &DecoderSizes::K},
-                                     {"rope_rows", &DecoderSizes::rope_rows},
-                                     {"rope_switch", &DecoderSizes::rope_switch}};
-  struct Real {
-    const char* name;
-    double DecoderSizes::*member;
-  };
-  static constexpr Real kReals[] = {
-      {"norm_eps", &DecoderSizes::norm_eps},         {"rope_theta", &DecoderSizes::rope_theta},
-      {"window_theta", &DecoderSizes::window_theta}, {"rope_magnitude", &DecoderSizes::rope_magnitude},
-      {"softcap", &DecoderSizes::softcap},           {"logit_softcap", &DecoderSizes::logit_softcap}};
-  struct Flag {
-    const char* name;
-    bool DecoderSizes::*member;
-  };
-  static constexpr Flag kFlags[] = {{"tied", &DecoderSizes::tied},
-                                    {"qkv_bias", &DecoderSizes::qkv_bias},
-                                    {"o_bias", &DecoderSizes::o_bias},
-                                    {"mlp_bias", &DecoderSizes::mlp_bias},
-                                    {"normalize", &DecoderSizes::normalize}};
-  for (const Whole& it : kWhole)
-    if (a.*it.member != b.*it.member) return format("{} = {}", it.name, a.*it.member);
-  for (const Real& it : kReals)
-    if (a.*it.member != b.*it.member) return format("{} = {}", it.name, a.*it.member);
-  for (const Flag& it : kFlags)
-    if (a.*it.member != b.*it.member) return format("{} = {}", it.name, a.*it.member ? 1 : 0);
-  const auto scale = [](const DecoderSizes& m) {
-    return m.attention_scale == 0 ? 1 / std::sqrt(static_cast<double>(m.D)) : m.attention_scale;
-  };
-  if (std::abs(scale(a) / scale(b) - 1) > 1e-12) return format("attention_scale = {}", a.attention_scale);
-  for (size_t i = 0; i < static_cast<size_t>(a.L); ++i) {
-    // A window of the whole context is none, unless it chooses the rotation.
-    const auto window = [&](const DecoderSizes& m) {
-      const int64_t found = m.windows.empty() ? 0 : m.windows[i];
-      return found >= m.T && !has_local_rotation ? 0 : found;
-    };
-    if (window(a) != window(b)) return format("a window of {} in layer {}", window(a), i);
-    const auto turns = [&](const DecoderSizes& m) { return m.rope_layers.empty() || m.rope_layers[i] != 0; };
-    if (turns(a) != turns(b)) return format("rope_layers = {} in layer {}", turns(a) ? 1 : 0, i);
-  }
-  return {};
-}
-
 // What a reader makes of it is the model, or a status that says what is not.
 Status check_read_again(const Json& json, const ExportedConfig& model,
                         const std::optional<RopeFactors>& factors) {
   TSR_ASSIGN_OR_RETURN(const HuggingfaceConfig again, read_huggingface_config(json));
   TSR_ASSIGN_OR_RETURN(const DecoderSizes sizes, decoder_sizes(again.config, model.family->decoder));
-  std::string found = difference(*model.decoder, sizes, model.decoder->window_theta > 0);
+  std::string found = first_difference(*model.decoder, sizes);
   if (found.empty() && factors &&
       (!again.scaling || !std::ranges::equal(again.scaling->values().data, factors->values.data)))
     found = "the factors of its rotations";
@@ -293,12 +343,11 @@ Result<Json> write_huggingface_config(const ExportedConfig& model,
                               family, join(known, ", ")));
   }
   const DecoderSizes& m = *model.decoder;
-  if (m.R != m.D && family != "phi3")
+  if (m.R != m.D && family != "phi3" && family != "deepseek2")
     return unsupported(
         format("transformers' {} rotates whole heads of D = {}, this {} R = {} numbers of them",
                found->model_type, m.D, family, m.R));
-  const Class& kind =
-      family == "llama" && largest_window(m) > 0 && largest_window(m) < m.T ? kMistral : *found;
+  const Class& kind = class_of(*found, m);
   Status status;
   for (Json& scaling : scalings_of(m, factors)) {
     Json json = decoder_json(kind, m, std::move(scaling));

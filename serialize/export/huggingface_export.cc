@@ -72,7 +72,7 @@ Result<ExportContents> huggingface_contents(OpenedModel& opened, const Huggingfa
     layout.heads = HeadRows{.D = exported.decoder->D,
                             .R = exported.decoder->R,
                             .half = exported.decoder->rope_half,
-                            .wanted_half = true};
+                            .wanted_half = exported.decoder->latent.KA == 0 || exported.decoder->rope_half};
   layout.vector_type = encode_matrices(opened.parameters, settings);
   layout.only_exact = !settings.type;
   TSR_ASSIGN_OR_RETURN(std::vector<TensorSource> tensors,

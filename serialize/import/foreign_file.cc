@@ -21,10 +21,11 @@ Status corrupt(std::string message) { return Status(StatusCode::kCorrupt, std::m
 struct Place {
   DType dtype = DType::kF32;  // stored
   ValueChange change = ValueChange::kNone;
-  int64_t rows = 0, columns = 0;        // transposed: of ours
-  int64_t first_row = 0, all_rows = 0;  // transposed: of the whole tensor, turned
+  // Where ours is every `step`th column of theirs [matrices, columns, all_rows], from first_row on, as its rows:
+  int64_t matrices = 1, rows = 0, columns = 0, first_row = 0, step = 1;
+  int64_t all_rows = 0;  // 0: it is not
   std::vector<int64_t> offsets;
-  int64_t bytes = 0;  // of each range; transposed: of the whole tensor
+  int64_t bytes = 0;  // of each range; of such a tensor unused
 };
 
 std::string expert_name(std::string_view pattern, int64_t expert) {
@@ -71,7 +72,7 @@ class Placer {
       const Tensor& parameter = model_.graph.tensor(id);
       const auto computed = places_.computed.find(parameter.name);
       if (computed != places_.computed.end()) {
-        opened_.parameters.push_back(source_in_memory(parameter.name, computed->second));
+        opened_.parameters.push_back(computed->second);
         continue;
       }
       TSR_ASSIGN_OR_RETURN(TensorSource source, source_of(parameter, found.at(parameter.name)));
@@ -148,6 +149,8 @@ class Placer {
   // Appends where the parameter (or, of experts, the next of them) is in the tensor.
   Status add_range(const ForeignName& name, const std::string& tensor, const ForeignTensor& stored,
                    const std::string& parameter, const Shape& shape, Place& place) const {
+    if (is_alternating(name.change) || (is_transposed(name.change) && shape.rank() == 3))
+      return add_columns(name.change, tensor, stored, shape, place);
     std::vector<int64_t> wanted(shape.dims().begin(), shape.dims().end());
     if (name.tensor.find(kExpert) != std::string::npos) wanted.erase(wanted.begin());
     const int64_t rows = wanted[0];
@@ -164,7 +167,7 @@ class Placer {
       }
     }
     wanted[0] = all;
-    const bool turned = name.change == ValueChange::kTransposed && wanted.size() == 2;
+    const bool turned = is_transposed(name.change) && wanted.size() == 2;
     if (turned) std::swap(wanted[0], wanted[1]);
     if (!std::ranges::equal(significant(stored.shape), significant(Shape(wanted))))
       return corrupt(
@@ -185,6 +188,25 @@ class Placer {
     if (elements % info(stored.dtype).block_elements != 0)
       return corrupt(format("tensor '{}' cannot be split between blocks", tensor));
     place.offsets.push_back(stored.offset + dtype_bytes(stored.dtype, first * (elements / rows)));
+    return {};
+  }
+
+  // Ours [E, N, K] of theirs [E, K, N], or [E, K, 2N] where two alternate; ours [E, N] of theirs [E, 2N].
+  static Status add_columns(ValueChange change, const std::string& tensor, const ForeignTensor& stored,
+                            const Shape& shape, Place& place) {
+    place.step = is_alternating(change) ? 2 : 1;
+    place.first_row = is_odd(change) ? 1 : 0;
+    place.matrices = shape[0];
+    place.rows = shape[1];
+    place.columns = shape.rank() == 3 ? shape[2] : 1;
+    place.all_rows = place.step * place.rows;
+    const Shape wanted = shape.rank() == 3 ? Shape{place.matrices, place.columns, place.all_rows}
+                                           : Shape{place.matrices, place.all_rows};
+    if (!std::ranges::equal(significant(stored.shape), significant(wanted)))
+      return corrupt(format("tensor '{}' is [{}], the model wants [{}]", tensor, stored.shape, wanted));
+    if (is_block_type(stored.dtype))
+      return unsupported(format("tensor '{}' is stored as {} and transposed", tensor, stored.type));
+    place.offsets.push_back(stored.offset);
     return {};
   }
 
@@ -276,27 +298,28 @@ class Placer {
     return tensor;
   }
 
-  // Rows of ours are columns of theirs. The whole of theirs is read for each parameter.
+  // Rows of ours are columns of theirs. The whole of a matrix of theirs is read for each parameter.
   TensorSource transposed(const Tensor& parameter, const Place& place) const {
-    const int64_t all = bytes(parameter.type);
-    TensorSource tensor{parameter.name, parameter.type, {}, all, {}, {}};
-    tensor.read = [source = file_.source, place, to = parameter.type.dtype](
-                      int64_t, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+    const int64_t one = bytes(parameter.type) / place.matrices;
+    TensorSource tensor{parameter.name, parameter.type, {}, one, {}, {}};
+    tensor.read = [source = file_.source, place, to = parameter.type.dtype, one](
+                      int64_t begin, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
       const int64_t count = place.all_rows * place.columns, item = dtype_bytes(place.dtype, 1);
       std::vector<double> copy(static_cast<size_t>(count * item + 7) / 8);
       const std::span<std::byte> theirs =
           std::as_writable_bytes(std::span(copy)).first(static_cast<size_t>(count * item));
-      TSR_RETURN_IF_ERROR(source->read_at(place.offsets[0], theirs));
       const int64_t ours = dtype_bytes(to, 1);
       std::byte* out = buffer.data();
-      for (int64_t row = 0; row < place.rows; ++row) {
-        cancellation_point();
-        for (int64_t column = 0; column < place.columns; ++column, out += ours) {
-          const std::byte* value = theirs.data() + (column * place.all_rows + place.first_row + row) * item;
-          if (to == place.dtype)
-            std::copy_n(value, item, out);
-          else
-            widen(place.dtype, value, reinterpret_cast<float*>(out), 1);
+      for (int64_t at = begin; at < begin + std::ssize(buffer); at += one) {
+        TSR_RETURN_IF_ERROR(source->read_at(place.offsets[0] + at / one * count * item, theirs));
+        for (int64_t row = 0; row < place.rows; ++row) {
+          cancellation_point();
+          const std::byte* value = theirs.data() + (place.first_row + row * place.step) * item;
+          for (int64_t column = 0; column < place.columns; ++column, out += ours, value += place.all_rows * item)
+            if (to == place.dtype)
+              std::copy_n(value, item, out);
+            else
+              widen(place.dtype, value, reinterpret_cast<float*>(out), 1);
         }
       }
       return std::span<const std::byte>(buffer);

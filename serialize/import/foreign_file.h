@@ -32,7 +32,7 @@ struct ForeignFile {
 struct ForeignPlaces {
   const ForeignNames& names;
   std::string_view format;                                  // "gguf", for messages
-  std::map<std::string, HostTensor, std::less<>> computed;  // parameters that the file has no tensor for, f32
+  std::map<std::string, TensorSource, std::less<>> computed;  // parameters of several tensors or of none, f32
   std::set<std::string, std::less<>> used;                  // tensors that need no place in the model
   std::map<std::string, float, std::less<>>
       product_scales;  // by parameter: what its products are multiplied by

@@ -13,6 +13,7 @@
 #include "serialize/import/gguf_encoder_hyperparameters.h"
 #include "serialize/import/gguf_file.h"
 #include "serialize/import/gguf_hyperparameters.h"
+#include "serialize/import/gguf_latent.h"
 #include "serialize/model.h"
 #include "serialize/opened_model.h"
 
@@ -123,13 +124,18 @@ Status read_head(const ForeignFile& foreign, const GgufFile& file, const std::st
 Status read_variant(const ForeignFile& foreign, GgufHyperparameters& model, ForeignPlaces& places) {
   ModelConfig& config = model.config;
   if (model.may_have_biases) {
-    if (foreign.tensors.contains("blk.0.attn_q.bias")) config.flags["qkv_bias"] = true;
+    for (const char* const name : {"blk.0.attn_q.bias", "blk.0.attn_kv_a_mqa.bias"})
+      if (foreign.tensors.contains(name)) config.flags["qkv_bias"] = true;
     if (foreign.tensors.contains("blk.0.attn_output.bias")) config.flags["o_bias"] = true;
     if (foreign.tensors.contains("blk.0.ffn_gate.bias")) config.flags["mlp_bias"] = true;
   }
   if (model.scaling && foreign.tensors.contains("rope_freqs.weight"))
     return unsupported(
         "rotary positions are scaled by keys and by tensor 'rope_freqs.weight'; wanted one of them");
+  if (config.family == "deepseek2") {
+    const std::string first = format(".{}.exp_probs_b.bias", config.sizes["L"] - 1);
+    config.flags["selection_bias"] = foreign.tensors.contains("blk" + first);
+  }
   if (foreign.tensors.contains("rope_freqs.weight")) {
     RopeScaling scaling;
     TSR_ASSIGN_OR_RETURN(scaling.factors, read_numbers(foreign, "rope_freqs.weight"));
@@ -156,7 +162,9 @@ Status read_variant(const ForeignFile& foreign, GgufHyperparameters& model, Fore
     model.scaling = std::move(scaling);
     model.scaling->describe(config);
   }
-  if (model.scaling) places.computed.emplace("rope_factors", model.scaling->values());
+  if (model.scaling)
+    places.computed.emplace("rope_factors", source_in_memory("rope_factors", model.scaling->values()));
+  if (config.sizes.contains("KA")) TSR_RETURN_IF_ERROR(read_latent_products(foreign, config, places));
   return {};
 }
 

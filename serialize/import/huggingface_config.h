@@ -22,6 +22,7 @@ struct HuggingfaceConfig {
   // Of models that tell classes: their names, and problem_type where it is given.
   std::vector<std::string> labels;
   std::string problem_type;
+  std::vector<std::string> ignored;  // beginnings of names of tensors that the model has no use for
   // Keys that were read and keys that were not, with their values, for people. What its class does not know changes
   // no result there either.
   std::vector<std::pair<std::string, std::string>> used, unused;

@@ -89,6 +89,48 @@ void read_smollm3(HuggingfaceReader& r) {
                  [&](int64_t i) { return uses && window > 0 && turned[static_cast<size_t>(i)] == 0; });
 }
 
+void read_olmo2(HuggingfaceReader& r) {
+  r.read_decoder(
+      "olmo2",
+      {.C = 4096, .F = 11008, .L = 32, .H = 32, .KV = 0, .V = 50304, .T = 2048, .norm_eps = 1e-5},
+      "hidden_act", "silu");
+  r.read_rotation();
+  r.read_biases();
+}
+
+void read_olmo3(HuggingfaceReader& r) {
+  r.read_decoder("olmo2",
+                 {.C = 4096,
+                  .F = 11008,
+                  .L = 32,
+                  .H = 32,
+                  .KV = 0,
+                  .V = 50304,
+                  .T = 2048,
+                  .norm_eps = 1e-5,
+                  .rope_theta = 500000},
+                 "hidden_act", "silu");
+  r.read_windows(r.fields.integer("sliding_window", 4096, 1, HuggingfaceReader::kLongestWindow),
+                 [](int64_t i) { return (i + 1) % 4 != 0; });
+  // Layers with a window never scale.
+  r.read_rotations(r.fields.real("rope_theta", 500000));
+  r.read_biases();
+}
+
+void read_granite(HuggingfaceReader& r) {
+  r.read_decoder(
+      "granite",
+      {.C = 4096, .F = 11008, .L = 32, .H = 32, .KV = 0, .V = 32000, .T = 2048, .norm_eps = 1e-6},
+      "hidden_act", "silu");
+  r.read_rotation();
+  r.read_biases();
+  r.read_mlp_bias();
+  r.real("attention_scale") = r.positive("attention_multiplier", 1);
+  r.real("embedding_scale") = r.positive("embedding_multiplier", 1);
+  r.real("residual_scale") = r.positive("residual_multiplier", 1);
+  r.real("logit_scale") = 1 / r.positive("logits_scaling", 1);
+}
+
 void read_gpt2(HuggingfaceReader& r) {
   r.config().family = "gpt2";
   r.size("C") = r.fields.size("n_embd", 768);

@@ -206,12 +206,15 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
                        .used = {},
                        .product_scales = {}};
   for (const auto& [name, tensor] : file.tensors)
-    if (is_derived(name)) places.used.insert(name);
+    if (is_derived(name) || std::ranges::any_of(config.ignored, [&](const std::string& beginning) {
+          return name.starts_with(beginning);
+        }))
+      places.used.insert(name);
   // A tied head is the embedding, whatever the file has beside it.
   if (config.config.flags["tied"]) places.used.insert("lm_head.weight");
   if (family->encoder != nullptr) place_encoder_tensors(file.tensors, config.config, places);
   if (config.scaling) {
-    places.computed.emplace("rope_factors", config.scaling->values());
+    places.computed.emplace("rope_factors", source_in_memory("rope_factors", config.scaling->values()));
     if (!config.scaling->words.empty()) model.metadata["rope_scaling"] = config.scaling->words;
   }
 

@@ -7,11 +7,16 @@ namespace tessera {
 
 namespace {
 
+// hidden_activation is the newer name, and "gelu" an older word for its tanh form.
+std::string_view activation_key(const HuggingfaceReader& r) {
+  return !r.json.contains("hidden_activation") && r.json.contains("hidden_act") ? "hidden_act"
+                                                                                 : "hidden_activation";
+}
+
 void read_capped(HuggingfaceReader& r, std::string_view family, const HuggingfaceDefaults& defaults,
                  double softcap, double logit_softcap) {
-  const bool is_old =
-      !r.json.contains("hidden_activation") && r.json.contains("hidden_act") && family != "gemma3";
-  r.read_decoder(family, defaults, is_old ? "hidden_act" : "hidden_activation", "gelu_pytorch_tanh");
+  r.read_decoder(family, defaults, family == "gemma3" ? "hidden_activation" : activation_key(r),
+                 "gelu_pytorch_tanh");
   r.read_biases();
   r.fields.wants("use_bidirectional_attention", false, "causal attention");
   const double scalar = r.fields.real("query_pre_attn_scalar", 256.0);
@@ -25,6 +30,26 @@ void read_capped(HuggingfaceReader& r, std::string_view family, const Huggingfac
 }
 
 }  // namespace
+
+void read_gemma(HuggingfaceReader& r) {
+  const std::string_view key = activation_key(r);
+  const std::string found = r.fields.text(key, "gelu_pytorch_tanh");
+  r.read_decoder("gemma",
+                 {.C = 3072,
+                  .F = 24576,
+                  .L = 28,
+                  .H = 16,
+                  .KV = 16,
+                  .V = 256000,
+                  .T = 8192,
+                  .norm_eps = 1e-6,
+                  .tied = true,
+                  .D = 256},
+                 key, found == "gelu" ? "gelu" : "gelu_pytorch_tanh");
+  r.read_rotation();
+  r.read_biases();
+  r.fields.wants("use_bidirectional_attention", false, "causal attention");
+}
 
 void read_gemma2(HuggingfaceReader& r) {
   read_capped(r, "gemma2",
@@ -61,21 +86,8 @@ void read_gemma3(HuggingfaceReader& r) {
   const int64_t every = r.fields.integer("sliding_window_pattern", 6, 1, int64_t{1} << 31);
   r.read_windows(r.fields.integer("sliding_window", 4096, 1, HuggingfaceReader::kLongestWindow),
                  [&](int64_t i) { return (i + 1) % every != 0; });
-  // Newer files have a rotation for each kind of layer, older ones a base for the local ones.
-  r.real("window_theta") = r.fields.real("rope_local_base_freq", 10000.0);
-  const Json empty = Json::object();
-  const Json* rope = r.rope_object();
-  if (rope && (rope->contains("full_attention") || rope->contains("sliding_attention"))) {
-    const auto part = [&](const char* kind) -> const Json& {
-      const auto at = rope->find(kind);
-      return at == rope->end() || !at->is_object() ? empty : *at;
-    };
-    r.rotation_from(part("full_attention"), r.default_theta, "rope_parameters: full_attention", true);
-    r.real("window_theta") = r.rotation_from(part("sliding_attention"), r.real("window_theta"),
-                                             "rope_parameters: sliding_attention", false);
-  } else {
-    r.rotation_from(rope ? *rope : empty, r.default_theta, "rope_scaling", true);
-  }
+  // Older files have a base for the local ones alone.
+  r.read_rotations(r.fields.real("rope_local_base_freq", 10000.0));
 }
 
 }  // namespace tessera

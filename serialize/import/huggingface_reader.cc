@@ -33,8 +33,8 @@ void HuggingfaceReader::read_decoder(std::string_view family, const HuggingfaceD
 
 void HuggingfaceReader::read_rotation() {
   const Json* given = rope_object();
-  const Json empty = Json::object();
-  rotation_from(given ? *given : empty, default_theta, "rope_parameters", true);
+  const Json otherwise = default_rope.value_or(Json::object());
+  rotation_from(given ? *given : otherwise, default_theta, "rope_parameters", true);
 }
 
 const Json* HuggingfaceReader::rope_object() {
@@ -47,12 +47,13 @@ double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std
                                         bool is_global) {
   JsonFields rope(rope_json, format("config.json: {}", where));
   const double outer = fields.real("rope_theta", theta);
-  Rotation rotation{rope.real("rope_theta", is_global ? outer : theta), size("D")};
+  const int64_t whole = rotated_part > 0 ? rotated_part : size("D");
+  Rotation rotation{rope.real("rope_theta", is_global ? outer : theta), whole};
   const double partial = rope.real("partial_rotary_factor", fields.real("partial_rotary_factor", 1.0));
   if (!(partial > 0 && partial <= 1))
     rope.fail(StatusCode::kCorrupt,
               format("partial_rotary_factor is {}, wanted more than 0, at most 1", partial));
-  rotation.rotated = static_cast<int64_t>(static_cast<double>(size("D")) * partial);
+  rotation.rotated = static_cast<int64_t>(static_cast<double>(whole) * partial);
   if (rotation.rotated < 2 || rotation.rotated % 2 != 0 || !(rotation.theta > 0))
     rope.fail(StatusCode::kCorrupt, format("{} numbers of a head are rotated with rope_theta {}, wanted an "
                                            "even number and a positive base",
@@ -74,6 +75,24 @@ double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std
   }
   if (!rope.status().ok()) fields.fail(rope.status().code(), std::string(rope.status().message()));
   return rotation.theta;
+}
+
+void HuggingfaceReader::read_rotations(double local_theta) {
+  if (local_theta > 0) real("window_theta") = local_theta;
+  const Json empty = Json::object();
+  const Json* rope = rope_object();
+  if (rope && (rope->contains("full_attention") || rope->contains("sliding_attention"))) {
+    const auto part = [&](const char* kind) -> const Json& {
+      const auto at = rope->find(kind);
+      return at == rope->end() || !at->is_object() ? empty : *at;
+    };
+    rotation_from(part("full_attention"), default_theta, "rope_parameters: full_attention", true);
+    real("window_theta") =
+        rotation_from(part("sliding_attention"), local_theta > 0 ? local_theta : default_theta,
+                      "rope_parameters: sliding_attention", false);
+  } else {
+    rotation_from(rope ? *rope : empty, default_theta, "rope_scaling", true);
+  }
 }
 
 void HuggingfaceReader::read_windows(int64_t window, const std::function<bool(int64_t layer)>& has_window) {
@@ -126,6 +145,24 @@ void HuggingfaceReader::read_router(int64_t experts, int64_t used) {
   size("K") = fields.size("num_experts_per_tok", used);
   real("capacity") = 0;  // none is dropped
   real("aux") = fields.real("router_aux_loss_coef", 0.001);
+}
+
+void HuggingfaceReader::read_sparse_layers(int64_t expert_width) {
+  size("FD") = size("F");
+  size("F") = fields.size("moe_intermediate_size", expert_width);
+  const int64_t step = fields.integer("decoder_sparse_step", 1, 1, int64_t{1} << 31);
+  const std::vector<double> dense = fields.reals("mlp_only_layers", static_cast<size_t>(kMostLayers));
+  if (!fields.status().ok()) return;
+  std::vector<int64_t> layers;
+  for (int64_t i = 0; i < L(); ++i)
+    layers.push_back((i + 1) % step == 0 && std::ranges::find(dense, static_cast<double>(i)) == dense.end());
+  if (std::ranges::find(layers, 0) != layers.end()) out.config.lists["expert_layers"] = layers;
+}
+
+double HuggingfaceReader::positive(const char* key, double otherwise) {
+  const double value = fields.real(key, otherwise);
+  if (!(value > 0)) fields.fail(StatusCode::kCorrupt, format("{} is {}, wanted more than 0", key, value));
+  return value;
 }
 
 double HuggingfaceReader::cap(const char* key, double otherwise) {

@@ -45,6 +45,9 @@ class HuggingfaceReader {
   const Json* rope_object();
   // Returns theta. `is_global`: the rotation that the model's rope_factors are for.
   double rotation_from(const Json& rope_json, double theta, std::string_view where, bool is_global);
+  // The rotation of layers without a window and that of layers with one, which rope_parameters may give apart; else
+  // the latter turns by `local_theta` (0: as the others).
+  void read_rotations(double local_theta);
   // Layers named "sliding_attention" in layer_types, else those that `has_window` says.
   void read_windows(int64_t window, const std::function<bool(int64_t layer)>& has_window);
   // The same window in every layer, where there is one.
@@ -55,6 +58,11 @@ class HuggingfaceReader {
   void read_mlp_bias();
   // Newer files say num_local_experts, older ones of some classes num_experts.
   void read_router(int64_t experts, int64_t used);
+  // Layers without experts, of the width intermediate_size: those of mlp_only_layers, and all but each
+  // decoder_sparse_step-th. Experts have moe_intermediate_size.
+  void read_sparse_layers(int64_t expert_width);
+  // A number more than 0.
+  double positive(const char* key, double otherwise);
   // 0 for null.
   double cap(const char* key, double otherwise);
   // eos_token_id: one or several.
@@ -65,6 +73,8 @@ class HuggingfaceReader {
   HuggingfaceConfig out;
   double default_theta = 10000;
   std::optional<double> original_context;  // of classes that have one of their own
+  std::optional<Json> default_rope;        // of classes that scale rotations where config.json says nothing
+  int64_t rotated_part = 0;                // numbers of a head that rotations are for; 0: all
 };
 
 }  // namespace tessera

@@ -24,6 +24,8 @@ SHAPE = {"num_hidden_layers": 3, "hidden_size": 60, "num_attention_heads": 5, "n
 SEVEN = {**SHAPE, "hidden_size": 70, "num_attention_heads": 7, "num_key_value_heads": 7}
 GROUPS = {**SHAPE, "hidden_size": 72, "num_attention_heads": 6, "num_key_value_heads": 2}
 EXPERTS = {"num_experts_per_tok": 2, "router_aux_loss_coef": 0.0}  # which ours adds to every training loss
+LATENT = {**SHAPE, "num_key_value_heads": 5, "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 10, "v_head_dim": 14,
+          "num_experts_per_tok": 3, "n_routed_experts": 8, "n_shared_experts": 2, "moe_intermediate_size": 12, "num_mtp_layers": 0}
 GPT2 = {"n_layer": 3, "n_embd": 60, "n_head": 5, "vocab_size": VOCABULARY, "n_positions": 128, "resid_pdrop": 0.0,
         "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -72,6 +74,27 @@ MODELS = {
     "phi3, partial": ("phi3", {**GROUPS, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5, "rope_theta": 1e4}}),
     "smollm3": ("smollm3", {**SHAPE, "num_hidden_layers": 5, "head_dim": 12}),
     "gpt2": ("gpt2", GPT2),
+    "gemma": ("gemma", {**SHAPE, "head_dim": 16}),
+    "gemma, untied": ("gemma", {**GROUPS, "head_dim": 12, "tie_word_embeddings": False}),
+    "olmo2": ("olmo2", GROUPS),
+    "olmo2, 7 heads, biases": ("olmo2", {**SEVEN, "attention_bias": True}),
+    "olmo3": ("olmo3", {**GROUPS, "num_hidden_layers": 5, "sliding_window": 9,
+                        "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
+    "granite": ("granite", {**GROUPS, "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.7,
+                            "logits_scaling": 2.5, "attention_bias": True, "mlp_bias": True}),
+    "granite, tied": ("granite", {**SEVEN, "tie_word_embeddings": True, "attention_multiplier": 10 ** -0.5}),
+    "qwen2_moe": ("qwen2_moe", {**GROUPS, **EXPERTS, "num_experts": 6, "moe_intermediate_size": 20, "shared_expert_intermediate_size": 28}),
+    "qwen2_moe, some dense": ("qwen2_moe", {**GROUPS, **EXPERTS, "num_hidden_layers": 4, "num_experts": 6, "moe_intermediate_size": 20,
+                                            "shared_expert_intermediate_size": 28, "mlp_only_layers": [0], "decoder_sparse_step": 2,
+                                            "norm_topk_prob": True}),
+    "gpt_oss": ("gpt_oss", {**GROUPS, **EXPERTS, "num_local_experts": 5, "head_dim": 16, "sliding_window": 9}),
+    "gpt_oss, 7 heads": ("gpt_oss", {**SEVEN, **EXPERTS, "num_local_experts": 4, "head_dim": 12, "sliding_window": 9, "swiglu_limit": 1.5}),
+    "deepseek_v2": ("deepseek_v2", {**LATENT, "q_lora_rank": None, "topk_method": "greedy", "first_k_dense_replace": 1}),
+    "deepseek_v2, groups": ("deepseek_v2", {**LATENT, "q_lora_rank": 24, "topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2,
+                                            "routed_scaling_factor": 1.7, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}),
+    "deepseek_v3": ("deepseek_v3", {**LATENT, "q_lora_rank": 24, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1}),
+    "deepseek_v3, yarn": ("deepseek_v3", {**LATENT, "q_lora_rank": None, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 0,
+                                          "attention_bias": True, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.6}}),
 }
 
 

@@ -32,7 +32,7 @@ double sum_chosen(const T* p, const int32_t* expert, int64_t k) {
 
 // Which experts a token chooses from, and by what.
 struct Chooser {
-  int64_t E, K, groups, groups_used;
+  int64_t E, K, groups, groups_used, group_best;
 
   // The k experts of the largest p + bias within the best groups. `bias` may be null; `scores` [E] is scratch.
   template <class T>
@@ -50,10 +50,10 @@ struct Chooser {
   void keep_best_groups(double* scores) const {
     constexpr double kNone = -std::numeric_limits<double>::infinity();
     const int64_t size = E / groups;
-    double best[64];  // by group: the sum of its two largest
+    double best[64];  // by group: the sum of its largest
     for (int64_t g = 0; g < groups; ++g) {
       int32_t largest[2];
-      const int64_t count = std::min<int64_t>(2, size);
+      const int64_t count = std::min(group_best, size);
       choose_experts(scores + g * size, size, count, largest);
       best[g] = sum_chosen(scores + g * size, largest, count);
     }
@@ -75,7 +75,8 @@ Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
     const int64_t B = spec.input_dims(0)[0], tokens = spec.input_dims(0)[1], E = spec.input_dims(0)[2];
     const int64_t K = spec.output_dims(0)[2], S = spec.output_dims(3)[2];
     const bool normalize = spec.i64("normalize") == 1, has_bias = spec.input_count() == 2;
-    const Chooser chooser{E, K, spec.i64("groups"), spec.i64("groups_used")};
+    const Chooser chooser{E, K, spec.i64("groups"), spec.i64("groups_used"),
+                          spec.i64("group_best")};
     auto launch = [=](const LaunchArgs& args) {
       const T *probs = args.in<T>(0), *bias = has_bias ? args.in<T>(1) : nullptr;
       auto* scores =

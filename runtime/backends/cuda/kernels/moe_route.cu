@@ -11,12 +11,12 @@ template <class T>
 struct Scores {
   using W = Wide<T>;
   const W* bias;  // [E], or null
-  int64_t E, groups, groups_used;
+  int64_t E, groups, groups_used, group_best;
 
   __device__ W score(const T* p, int64_t e) const {
     return bias == nullptr ? widen(p[e]) : widen(p[e]) + bias[e];
   }
-  // The sum of the two largest of a group.
+  // The sum of the largest of a group.
   __device__ W group_score(const T* p, int64_t g) const {
     const int64_t size = E / groups;
     W first = score(p, g * size), second = 0;
@@ -27,7 +27,7 @@ struct Scores {
       second = i == 1 || less > second ? less : second;
       first = is_most ? value : first;
     }
-    return first + second;
+    return group_best == 1 ? first : first + second;
   }
   // A bit for each of the best groups, the lower number of equals.
   __device__ uint64_t best_groups(const T* p) const {
@@ -189,9 +189,10 @@ Result<PreparedKernel> prepare_moe_route(const KernelSpec& spec) {
     const int64_t K = spec.output_dims(0)[2], S = spec.output_dims(3)[2];
     const bool normalize = spec.i64("normalize") == 1, has_bias = spec.input_count() == 2;
     const int64_t groups = spec.i64("groups"), groups_used = spec.i64("groups_used");
+    const int64_t group_best = spec.i64("group_best");
     return memory_bound(
         spec, make_kernel([=](const LaunchArgs& args) {
-          const Scores<T> scores{has_bias ? args.in<W>(1) : nullptr, E, groups, groups_used};
+          const Scores<T> scores{has_bias ? args.in<W>(1) : nullptr, E, groups, groups_used, group_best};
           launch_each(args.stream, B * tokens,
                       Choose<T>{args.in<T>(0), scores, args.out<int32_t>(0), args.out<T>(2), E, K, normalize});
           launch_teams<32>(args.stream, E * B,

@@ -1,0 +1,97 @@
+#include "serialize/export/decoder_facts.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+namespace {
+
+using Facts = std::vector<std::pair<std::string, double>>;
+
+double number(int64_t value) { return static_cast<double>(value); }
+
+void add_experts(const ExpertSizes& e, Facts& facts) {
+  facts.insert(facts.end(), {{"E", number(e.E)},
+                             {"K", number(e.K)},
+                             {"FS", number(e.FS)},
+                             {"groups", number(e.groups)},
+                             {"groups_used", number(e.groups_used)},
+                             {"group_best", e.groups > 1 ? number(e.group_best) : 0},
+                             {"expert_scale", e.scale},
+                             {"gate_limit", e.limit},
+                             {"normalize", e.normalize},
+                             {"shared_gate", e.shared_gate},
+                             {"expert_sigmoid", e.sigmoid},
+                             {"selection_bias", e.selection_bias},
+                             {"biases of experts", e.bias}});
+}
+
+Facts facts_of(const DecoderSizes& m) {
+  const LatentSizes& latent = m.latent;
+  Facts facts = {{"L", number(m.L)},
+                 {"C", number(m.C)},
+                 {"H", number(m.H)},
+                 {"KV", number(m.KV)},
+                 {"D", number(m.D)},
+                 {"F", number(m.F)},
+                 {"V", number(m.V)},
+                 {"T", number(m.T)},
+                 {"R", number(m.R)},
+                 {"KA", number(latent.KA)},
+                 {"QA", number(latent.QA)},
+                 {"N", number(latent.N)},
+                 {"VD", number(latent.VD)},
+                 {"latent_norm_eps", latent.KA > 0 ? latent.norm_eps : 0},
+                 {"rope_rows", number(m.rope_rows)},
+                 {"rope_switch", number(m.rope_switch)},
+                 {"norm_eps", m.norm_eps},
+                 {"rope_theta", m.rope_theta},
+                 {"rope_magnitude", m.rope_magnitude},
+                 {"attention_scale", m.attention_scale == 0 ? 1 / std::sqrt(number(m.D)) : m.attention_scale},
+                 {"softcap", m.softcap},
+                 {"logit_softcap", m.logit_softcap},
+                 {"embedding_scale", m.embedding_scale},
+                 {"residual_scale", m.residual_scale},
+                 {"logit_scale", m.logit_scale},
+                 {"tied", m.tied},
+                 {"qkv_bias", m.qkv_bias},
+                 {"o_bias", m.o_bias},
+                 {"mlp_bias", m.mlp_bias},
+                 {"wide_norm", m.wide_norm},
+                 {"sinks", m.sinks}};
+  if (latent.KA > 0) facts.emplace_back("rope_half", m.rope_half);  // elsewhere rows of q and k are reordered
+  add_experts(m.experts, facts);
+  bool has_windows = false;
+  for (size_t i = 0; i < static_cast<size_t>(m.L); ++i) {
+    // A window of the whole context is none, unless it chooses the rotation.
+    const int64_t given = m.windows.empty() ? 0 : m.windows[i];
+    const bool is_none = given >= m.T && m.window_theta == 0;
+    has_windows = has_windows || (given > 0 && !is_none);
+    facts.emplace_back(format("windows of layer {}", i), is_none ? 0 : number(given));
+    facts.emplace_back(format("rope_layers of layer {}", i), m.rope_layers.empty() || m.rope_layers[i] != 0);
+    const bool routes = m.experts.layers.empty() || m.experts.layers[i] != 0;
+    if (m.experts.E == 0) continue;
+    facts.emplace_back(format("expert_layers of layer {}", i), routes);
+    if (!routes) facts.emplace_back("FD", number(m.experts.FD));
+  }
+  facts.emplace_back("window_theta", has_windows ? m.window_theta : 0);
+  return facts;
+}
+
+}  // namespace
+
+std::string first_difference(const DecoderSizes& a, const DecoderSizes& b) {
+  const Facts ours = facts_of(a), theirs = facts_of(b);
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const auto& [name, value] = ours[i];
+    const bool same = i < theirs.size() && theirs[i].first == name &&
+                      std::abs(value - theirs[i].second) <= 1e-12 * std::abs(value);
+    if (!same) return format("{} = {}", name, value);
+  }
+  return {};
+}
+
+}  // namespace tessera
