@@ -83,6 +83,14 @@ TEST_CASE("models verify and read back from their text") {
         "qwen3:L=1,C=32,H=4,F=48,V=65,T=16,D=6,o_bias,qkv_bias",
         "qwen3moe:L=1,C=32,H=4,F=48,E=3,K=2,V=65,T=16,normalize=0",
         "smollm3:L=2,C=32,H=4,F=48,V=65,T=16,rope_layers=1|0",
+        "gemma:L=1,C=32,H=4,D=6,F=48,V=65,T=16,tied",
+        "olmo2:L=2,C=32,H=4,KV=2,F=48,V=65,T=16,windows=5|0,window_theta=100",
+        "granite:L=1,C=32,H=4,F=48,V=65,T=16,embedding_scale=3,residual_scale=0.5,logit_scale=0.25",
+        "qwen2moe:L=2,C=32,H=4,F=24,E=3,K=2,FS=20,FD=48,V=65,T=16,expert_layers=0|1",
+        "gpt-oss:L=2,C=32,H=4,KV=2,D=6,F=24,E=3,K=2,V=65,T=16,window=5,gate_limit=3",
+        "deepseek2:L=2,C=32,H=4,D=10,R=4,KA=12,VD=8,F=24,FD=48,E=4,K=2,FS=24,V=65,T=16,expert_layers=0|1",
+        "deepseek2:L=1,C=32,H=4,D=10,R=4,KA=12,QA=16,F=24,E=4,K=2,V=65,T=16,expert_sigmoid,groups=2,groups_"
+        "used=1",
         "gpt2:L=1,C=32,H=4,V=65,T=16,tied=0"}) {
     INFO(shorthand);
     check_sound(model(shorthand));

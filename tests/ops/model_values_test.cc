@@ -31,6 +31,14 @@ const char* const kModels[] = {
     "rope_half",
     "qwen3moe:L=1,C=8,H=2,KV=1,D=6,F=5,E=3,K=2,V=11,T=6,normalize=0,rope_half",
     "moe:L=2,C=8,H=4,KV=2,F=12,E=3,K=2,V=11,T=6,capacity=0,aux=0.3,z=0.1",
+    "olmo2:L=2,C=8,H=4,KV=2,F=6,V=11,T=6,windows=3|0,window_theta=50,rope_rows=1",
+    "granite:L=1,C=8,H=2,F=6,V=11,T=6,embedding_scale=3,residual_scale=0.5,logit_scale=0.25,attention_scale="
+    "0.6",
+    "qwen2moe:L=2,C=8,H=2,F=5,E=3,K=2,FS=4,FD=6,V=11,T=6,expert_layers=0|1,rope_half",
+    "gpt-oss:L=2,C=8,H=4,KV=2,D=4,F=5,E=3,K=2,V=11,T=6,window=3,gate_limit=0.6,rope_half",
+    "deepseek2:L=2,C=8,H=2,D=6,R=2,KA=5,VD=3,F=5,FD=6,E=4,K=2,FS=4,V=11,T=6,expert_layers=0|1,normalize",
+    "deepseek2:L=1,C=8,H=2,D=6,R=4,KA=5,QA=7,F=5,E=4,K=2,FS=5,V=11,T=6,expert_sigmoid,groups=2,groups_used=1,"
+    "expert_scale=1.5",
 };
 // These do not decode as they compute a whole sequence: not at all, or without a bound on the slots.
 const char* const kTrainedOnly[] = {

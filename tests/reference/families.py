@@ -189,6 +189,9 @@ class Check:
             return
         done = subprocess.run([LLAMA_CPP, os.path.join(os.path.dirname(os.path.abspath(__file__)), "llama_cpp_logits.py"), path,
                                json.dumps(ids[0].tolist())], capture_output=True)
+        if done.returncode != 0 and any("will not open" in note for note in notes):
+            self.row.append("llama.cpp will not open it")
+            return
         if done.returncode != 0:
             return self.note("llama.cpp: " + (done.stderr.decode(errors="replace").strip().splitlines() or ["?"])[-1][:100], False)
         theirs = np.frombuffer(done.stdout, np.float32).reshape(count, VOCABULARY)

@@ -38,6 +38,17 @@ const std::vector<std::string> kModels = {
     "phi3:L=2,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half",
     "phi3:L=1,C=12,H=3,F=10,V=11,T=16,rope_half,rope_rows=2,rope_switch=8,rope_magnitude=1.25",
     "smollm3:L=4,C=12,H=3,KV=1,F=10,V=11,T=16,tied,rope_half,rope_layers=1|1|1|0",
+    "gemma:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,tied,rope_half",
+    "olmo2:L=4,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half,windows=5|5|5|0,window_theta=10000,rope_rows=1",
+    "olmo2:L=1,C=12,H=3,F=10,V=11,T=16,rope_half",
+    "granite:L=1,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half,embedding_scale=3,residual_scale=0.5,logit_scale=0."
+    "25,"
+    "attention_scale=0.5,qkv_bias,o_bias,mlp_bias",
+    "qwen2moe:L=2,C=12,H=3,F=10,E=3,K=2,FS=8,V=11,T=16,rope_half",
+    "gpt-oss:L=2,C=12,H=3,KV=1,D=6,F=10,E=3,K=2,V=11,T=16,rope_half,window=5",
+    "deepseek2:L=2,C=12,H=3,D=10,R=4,KA=12,QA=6,VD=8,F=10,FD=14,E=4,K=2,FS=20,V=11,T=16,expert_layers=0|1",
+    "deepseek2:L=1,C=12,H=3,D=10,R=4,KA=12,QA=6,F=10,FD=10,E=4,K=2,FS=10,V=11,T=16,expert_sigmoid,groups=2,"
+    "groups_used=1,expert_scale=1.5,normalize",
     "gpt2:L=2,C=12,H=3,V=11,T=16",
     "gpt2:L=1,C=12,H=3,F=20,V=11,T=16,tied=0",
 };
@@ -325,12 +336,12 @@ TEST_CASE("what others have no form for is refused by name") {
   check_says(huggingface_status(model_of("llama:L=1,C=12,H=3,F=10,V=11,T=16,R=2")), StatusCode::kUnsupported,
              "rotates whole heads of D = 4");
   check_says(huggingface_status(model_of("llama:L=2,C=12,H=3,F=10,V=11,T=16,windows=4|0")),
-             StatusCode::kUnsupported, "a window of 0 in layer 1");
+             StatusCode::kUnsupported, "windows of layer 1 = 0");
   check_says(gguf_status(model_of("qwen2:L=1,C=12,H=3,F=10,V=11,T=16,window=4,rope_half")),
              StatusCode::kUnsupported, "GGUF's qwen2 has no word for windows (4 tokens)");
   check_says(gguf_status(model_of("smollm3:L=1,C=12,H=3,F=10,V=11,T=16,rope_layers=0")),
              StatusCode::kUnsupported, "rope_layers = 0 in layer 0");
-  check_says(gguf_status(model_of("gemma2:L=1,C=12,H=3,D=6,F=10,V=11,T=16,softcap=50")),
+  check_says(gguf_status(model_of("gemma2:L=1,C=12,H=3,D=6,F=10,V=11,T=16,softcap=50,tied")),
              StatusCode::kUnsupported, "without a cap");
   OpenedModel bare = model_of(kModels[0]);
   bare.model.metadata.erase("description");
