@@ -54,14 +54,21 @@ class ForeignNames {
   constexpr ForeignNames() = default;
   // Tables outlive it; earlier ones count first.
   constexpr ForeignNames(std::span<const NameRule> own, std::span<const NameRule> common = {})
-      : tables_{own, common} {}
+      : tables_{own, common, {}} {}
+
+  // The same names, of which those in `first` count before all.
+  ForeignNames preceded_by(std::span<const NameRule> first) const {
+    ForeignNames names = *this;
+    names.tables_ = {first, tables_[0], tables_[1]};
+    return names;
+  }
 
   bool empty() const { return tables_[0].empty() && tables_[1].empty(); }
   // nullopt for a parameter without a name there.
   std::optional<ForeignName> find(std::string_view parameter) const;
 
  private:
-  std::array<std::span<const NameRule>, 2> tables_;
+  std::array<std::span<const NameRule>, 3> tables_;
 };
 
 }  // namespace tessera

@@ -56,11 +56,9 @@ Result<HuggingfaceConfig> read_huggingface_config(const Json& json) {
     return Status(StatusCode::kUnsupported,
                   format("config.json: model_type is '{}'; known: {}", r.out.model_type, join(known, ", ")));
   }
-  if (const Json* method = r.fields.any("quantization_config"))
-    r.fields.fail(
-        StatusCode::kUnsupported,
-        format("quantization_config is {}; only weights that are not quantised can be imported from a folder",
-               quote_json(*method, 80)));
+  if (const Json* quantization = r.fields.any("quantization_config")) {
+    TSR_ASSIGN_OR_RETURN(r.out.quantization, read_folder_quantization(*quantization));
+  }
   found->read(r);
   r.read_end_ids();
   TSR_RETURN_IF_ERROR(r.fields.status());

@@ -9,6 +9,7 @@
 
 #include "graph/base/result.h"
 #include "graph/models/model_family.h"
+#include "serialize/import/quantized_folder.h"
 #include "serialize/import/rope_scaling.h"
 #include "serialize/json.h"
 
@@ -22,6 +23,7 @@ struct HuggingfaceConfig {
   // Of models that tell classes: their names, and problem_type where it is given.
   std::vector<std::string> labels;
   std::string problem_type;
+  std::optional<FolderQuantization> quantization;
   std::vector<std::string> ignored;  // beginnings of names of tensors that the model has no use for
   // Keys that were read and keys that were not, with their values, for people. What its class does not know changes
   // no result there either.

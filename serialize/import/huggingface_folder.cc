@@ -12,6 +12,7 @@
 #include "serialize/import/huggingface_config.h"
 #include "serialize/import/huggingface_encoder_config.h"
 #include "serialize/import/huggingface_encoder_tensors.h"
+#include "serialize/import/mxfp4_weights.h"
 #include "serialize/import/safetensors.h"
 #include "serialize/import/sentence_modules.h"
 #include "serialize/json.h"
@@ -195,16 +196,22 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   TSR_ASSIGN_OR_RETURN(const Shards shards, find_shards(folder));
   TSR_ASSIGN_OR_RETURN(ForeignFile file, read_shards(folder, shards));
   rename_tensors(file.tensors, config.model_type);
+  const std::vector<StoredTensors> stored = stored_tensors(file.tensors);
+  if (config.quantization) {
+    TSR_ASSIGN_OR_RETURN(std::string became, decode_quantized_tensors(*config.quantization, file));
+    config.used.emplace_back("quantization_config", std::move(became));
+  }
 
   OpenedModel opened;
   Model& model = opened.model;
   const ModelFamily* const family = find_model_family(config.config.family);
   TSR_CHECK(family != nullptr, "a configuration is of a family");
-  ForeignPlaces places{.names = family->huggingface,
-                       .format = "Hugging Face",
-                       .computed = {},
-                       .used = {},
-                       .product_scales = {}};
+  const bool is_mxfp4 =
+      config.quantization && config.quantization->method == FolderQuantization::Method::kMxfp4;
+  const ForeignNames names =
+      is_mxfp4 ? family->huggingface.preceded_by(kMxfp4ExpertNames) : family->huggingface;
+  ForeignPlaces places{
+      .names = names, .format = "Hugging Face", .computed = {}, .used = {}, .product_scales = {}};
   for (const auto& [name, tensor] : file.tensors)
     if (is_derived(name) || std::ranges::any_of(config.ignored, [&](const std::string& beginning) {
           return name.starts_with(beginning);
@@ -233,7 +240,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   TSR_RETURN_IF_ERROR(place_parameters(file, places, opened));
   model.origin.format = "huggingface";
   model.origin.files = static_cast<int64_t>(shards.paths.size());
-  model.origin.stored = stored_tensors(file.tensors);
+  model.origin.stored = stored;
   model.origin.used = std::move(config.used);
   model.origin.unused = std::move(config.unused);
   model.source = file.source;

@@ -18,6 +18,7 @@ from tessera_c import F32, Failed, Library
 
 VOCABULARY, PROMPT, TOKENS = 97, 8, 64
 LLAMA_CPP = os.environ.get("PYTHON_OF_LLAMA_CPP")  # of an environment with llama-cpp-python
+CONVERTER = os.environ.get("LLAMA_CPP_SOURCES")  # llama.cpp's repository, for its converter
 LLAMA_CPP_LIMIT = 2e-3  # its softmax, norms and caches have fewer bits
 SHAPE = {"num_hidden_layers": 3, "hidden_size": 60, "num_attention_heads": 5, "num_key_value_heads": 1, "intermediate_size": 44,
          "vocab_size": VOCABULARY, "max_position_embeddings": 128}
@@ -198,6 +199,23 @@ class Check:
         error = np.abs(theirs - ours[0]).max() / np.abs(ours[0]).max()
         self.note(f"llama.cpp {error:.1e}", error <= LLAMA_CPP_LIMIT or any("llama.cpp" in note for note in notes))
 
+    def converted(self, folder, path):
+        """The folder through llama.cpp's own converter, against transformers."""
+        done = subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "llama_cpp_convert.py"), CONVERTER,
+                               folder, path], capture_output=True)
+        if done.returncode != 0:
+            self.row.append("not converted: " + (done.stderr.decode(errors="replace").strip().splitlines() or ["?"])[-1][:90])
+            return
+        ids = self.ids(24)
+        try:
+            ours = self.run(self.library.load(path), ids)
+        except Failed as refusal:
+            return self.note(f"converted: {refusal}", False)
+        with torch.no_grad():
+            exact = self.exact(torch.tensor(ids, dtype=torch.long)).logits.numpy()
+        error = np.abs(ours - exact).max() / np.abs(exact).max()
+        self.note(f"converted {error:.1e}", error <= 2e-5)
+
     def gradients(self, folder):
         """One step of SGD, at a rate at which the gradient is much more than the parameter, on both sides; ours comes back
         as an export. Within 1e-4 of the largest gradient, or half as much again as transformers' own f32 is off."""
@@ -264,6 +282,8 @@ def main():
                 check.tokens()
                 check.exported(os.path.join(folder, "exported"))
                 check.gguf(os.path.join(folder, "exported.gguf"))
+                if CONVERTER:
+                    check.converted(folder, os.path.join(folder, "converted.gguf"))
                 check.gradients(os.path.join(folder, "trained"))
                 if check.failures:
                     failed.append(name)

@@ -39,7 +39,7 @@ const std::vector<std::string> kModels = {
     "phi3:L=1,C=12,H=3,F=10,V=11,T=16,rope_half,rope_rows=2,rope_switch=8,rope_magnitude=1.25",
     "smollm3:L=4,C=12,H=3,KV=1,F=10,V=11,T=16,tied,rope_half,rope_layers=1|1|1|0",
     "gemma:L=2,C=12,H=3,KV=1,D=6,F=10,V=11,T=16,tied,rope_half",
-    "olmo2:L=4,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half,windows=5|5|5|0,window_theta=10000,rope_rows=1",
+    "olmo2:L=4,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half,windows=5|5|5|0,window_theta=10000",
     "olmo2:L=1,C=12,H=3,F=10,V=11,T=16,rope_half",
     "granite:L=1,C=12,H=3,KV=1,F=10,V=11,T=16,rope_half,embedding_scale=3,residual_scale=0.5,logit_scale=0."
     "25,"

@@ -1,0 +1,18 @@
+// Small tensors of a file, read at once.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "serialize/import/foreign_file.h"
+
+namespace tessera {
+
+// Of f32, f16, bf16: as f32. kUnsupported for other types, kCorrupt for a number that is not finite. `name`: for messages.
+Result<std::vector<float>> read_stored_numbers(const ByteSource& source, const ForeignTensor& tensor,
+                                               std::string_view name);
+// Of i32.
+Result<std::vector<int32_t>> read_stored_integers(const ByteSource& source, const ForeignTensor& tensor,
+                                                  std::string_view name);
+
+}  // namespace tessera

@@ -1,0 +1,19 @@
+#!/usr/bin/env python3
+"""llama_cpp_convert.py SOURCES FOLDER GGUF: llama.cpp's own converter (SOURCES: its repository, as in the source package of
+llama-cpp-python) on a Hugging Face folder, in f32 and without a vocabulary, of which it knows only published ones."""
+import logging
+import sys
+from pathlib import Path
+
+sources, folder, path = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+sys.path[:0] = [sources, f"{sources}/gguf-py"]
+logging.disable(logging.WARNING)
+
+import gguf  # noqa: E402
+from conversion import get_model_class  # noqa: E402
+from conversion.base import ModelBase, ModelType, get_model_architecture  # noqa: E402
+
+architecture = get_model_architecture(ModelBase.load_hparams(folder, False), ModelType.TEXT)
+model_class = get_model_class(architecture)
+model_class.set_vocab = lambda self: None
+model_class(folder, gguf.LlamaFileType.ALL_F32, path).write()
