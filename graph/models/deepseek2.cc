@@ -55,9 +55,11 @@ constexpr NameRule kHuggingface[] = {
 };
 constexpr NameRule kGguf[] = {
     {"block.#.q_a", "blk.#.attn_q_a.weight"},
+    {"block.#.q_a.bias", "blk.#.attn_q_a.bias"},
     {"block.#.q_a_norm", "blk.#.attn_q_a_norm.weight"},
     {"block.#.q_b", "blk.#.attn_q_b.weight"},
     {"block.#.kv_a", "blk.#.attn_kv_a_mqa.weight"},
+    {"block.#.kv_a.bias", "blk.#.attn_kv_a_mqa.bias"},
     {"block.#.kv_a_norm", "blk.#.attn_kv_a_norm.weight"},
     {"block.#.kv_b", "blk.#.attn_kv_b.weight"},
     {"block.#.selection.bias", "blk.#.exp_probs_b.bias"},

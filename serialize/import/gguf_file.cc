@@ -406,6 +406,8 @@ Result<std::vector<int64_t>> GgufFile::integers(std::string_view key) const {
     } else if (auto* natural = std::get_if<uint64_t>(&value);
                natural != nullptr && *natural <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       values.push_back(static_cast<int64_t>(*natural));
+    } else if (auto* flag = std::get_if<bool>(&value)) {
+      values.push_back(*flag ? 1 : 0);
     } else {
       return wrong_type(key, "an array of integers");
     }

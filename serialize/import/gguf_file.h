@@ -80,7 +80,7 @@ class GgufFile {
   Result<std::string> text(std::string_view key, std::optional<std::string> fallback = {}) const;
   // Empty when the key is missing.
   Result<std::vector<std::string>> texts(std::string_view key) const;
-  Result<std::vector<int64_t>> integers(std::string_view key) const;
+  Result<std::vector<int64_t>> integers(std::string_view key) const;  // of flags 0 and 1
   Result<std::vector<float>> floats(std::string_view key) const;
 
  private:

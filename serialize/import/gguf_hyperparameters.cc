@@ -46,7 +46,6 @@ class HyperparameterReader {
   Status read_llama() {
     TSR_RETURN_IF_ERROR(read_decoder(false));
     TSR_RETURN_IF_ERROR(read_rope_scaling());
-    found.may_have_biases = config().family == "llama";
     TSR_ASSIGN_OR_RETURN(const int64_t window, integer("attention.sliding_window", 0));
     if (window > 0 && window < T()) config().sizes["window"] = window;
     return read_attention_scale();
@@ -103,7 +102,6 @@ class HyperparameterReader {
   Status read_granite() {
     TSR_RETURN_IF_ERROR(read_decoder(false));
     TSR_RETURN_IF_ERROR(read_rope_scaling());
-    found.may_have_biases = true;
     const std::pair<const char*, const char*> kFactors[] = {{"attention.scale", "attention_scale"},
                                                             {"embedding_scale", "embedding_scale"},
                                                             {"residual_scale", "residual_scale"},
@@ -333,7 +331,8 @@ class HyperparameterReader {
     if (gating != 0 && gating != kSoftmax && gating != kSigmoid)
       return unsupported(format("{}expert_gating_func is {}; known: a softmax ({}) and a sigmoid ({})",
                                 prefix_, gating, kSoftmax, kSigmoid));
-    config().flags["expert_sigmoid"] = gating == kSigmoid;
+    if (gating != 0 && file_.has(prefix_ + "expert_gating_func"))
+      config().flags["expert_sigmoid"] = gating == kSigmoid;
     TSR_ASSIGN_OR_RETURN(const int64_t groups, integer("expert_group_count", 1));
     TSR_ASSIGN_OR_RETURN(const int64_t groups_used, integer("expert_group_used_count", groups));
     if (groups > 1) {
@@ -346,6 +345,8 @@ class HyperparameterReader {
   // `half`: pairs of a rotation are (i, i + R/2).
   Status read_decoder(bool half) {
     TSR_RETURN_IF_ERROR(read_common());
+    constexpr std::string_view kFixed[] = {"gpt-oss", "moe", "phi3", "qwen2", "qwen2moe"};
+    found.may_have_biases = std::ranges::find(kFixed, std::string_view(config().family)) == std::end(kFixed);
     int64_t& head_size = config().sizes["D"];
     TSR_ASSIGN_OR_RETURN(head_size, integer("attention.key_length", C() / H()));
     TSR_ASSIGN_OR_RETURN(config().sizes["KV"], layer_integer("attention.head_count_kv", H()));

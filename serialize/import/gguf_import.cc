@@ -133,8 +133,10 @@ Status read_variant(const ForeignFile& foreign, GgufHyperparameters& model, Fore
     return unsupported(
         "rotary positions are scaled by keys and by tensor 'rope_freqs.weight'; wanted one of them");
   if (config.family == "deepseek2") {
-    const std::string first = format(".{}.exp_probs_b.bias", config.sizes["L"] - 1);
-    config.flags["selection_bias"] = foreign.tensors.contains("blk" + first);
+    // Only V3 has such biases, and older files say no more of its router.
+    const bool biased = foreign.tensors.contains(format("blk.{}.exp_probs_b.bias", config.sizes["L"] - 1));
+    config.flags["selection_bias"] = biased;
+    config.flags.emplace("expert_sigmoid", biased);
   }
   if (foreign.tensors.contains("rope_freqs.weight")) {
     RopeScaling scaling;
