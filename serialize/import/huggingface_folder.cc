@@ -213,7 +213,7 @@ Result<OpenedModel> open_huggingface(const std::shared_ptr<const ByteSource>& so
   ForeignPlaces places{
       .names = names, .format = "Hugging Face", .computed = {}, .used = {}, .product_scales = {}};
   for (const auto& [name, tensor] : file.tensors)
-    if (is_derived(name) || std::ranges::any_of(config.ignored, [&](const std::string& beginning) {
+    if (is_derived(name) || std::ranges::any_of(config.ignored, [&name = name](const std::string& beginning) {
           return name.starts_with(beginning);
         }))
       places.used.insert(name);

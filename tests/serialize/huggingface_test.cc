@@ -250,7 +250,7 @@ TEST_CASE("configurations_that_change_the_result_are_obeyed_or_refused_by_name")
   };
   const Case cases[] = {
       {with(R"("hidden_act":"relu")"), "hidden_act is 'relu'"},
-      {with(R"("quantization_config":{"quant_method":"awq"})"), "quantization_config is"},
+      {with(R"("quantization_config":{"quant_method":"eetq"})"), "quant_method is 'eetq'"},
       {with(R"("rope_scaling":{"rope_type":"spiral"})"), "rope_type is 'spiral'"},
       {with(R"("rope_scaling":{"type":"linear"})"), "factor is missing"},
       {with(R"("rope_scaling":{"type":"linear","factor":0})"), "factor is 0"},

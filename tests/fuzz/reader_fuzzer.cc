@@ -1,0 +1,196 @@
+// The readers of files from others as libFuzzer calls them: inputs that reach new code are kept and changed further.
+// TESSERA_FUZZ_READER chooses one; with TESSERA_FUZZ_SEEDS its valid files are written to that folder instead. Built and
+// run by coverage.sh.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serialize/chat_template.h"
+#include "serialize/import/huggingface_config.h"
+#include "serialize/import/quantized_folder.h"
+#include "serialize/import/safetensors.h"
+#include "serialize/importance_matrix.h"
+#include "serialize/tokenizer/hugging_face.h"
+#include "tests/fuzz/seeds.h"
+#include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/safetensors_writer.h"
+
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() {
+  return "max_allocation_size_mb=512:allocator_may_return_null=1:detect_leaks=0";
+}
+
+namespace tessera::fuzz {
+namespace {
+
+using testing::SafetensorsWriter;
+using testing::source_of;
+
+// An accepted input is used; a status that is an internal error is a finding.
+void check(const Status& status) {
+  if (status.code() != StatusCode::kInternal) return;
+  std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  std::abort();
+}
+
+std::vector<std::string> models() {
+  std::vector<std::string> files = block_models();
+  for (const bool tied : {false, true}) files.push_back(testing::small_llama(tied).finish());
+  return files;
+}
+void read_model(const std::string& input) { check(use_result(load_model(source_of(input)))); }
+
+std::vector<std::string> configs() {
+  const std::string common =
+      R"("hidden_size":8,"num_hidden_layers":2,"num_attention_heads":2,"intermediate_size":6,"vocab_size":5,"max_position_embeddings":16)";
+  std::vector<std::string> files = {
+      R"({"model_type":"gpt2","n_embd":4,"n_layer":1,"n_head":2,"vocab_size":5,"n_positions":8})"};
+  for (const char* const type :
+       {"llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text",
+        "phi3", "smollm3", "olmo3", "granite", "gpt_oss", "deepseek_v2", "deepseek_v3"})
+    files.push_back(
+        "{\"model_type\":\"" + std::string(type) + "\"," + common +
+        R"(,"num_experts_per_tok":2,"sliding_window":4,"layer_types":["sliding_attention","full_attention"],"rope_scaling":)"
+        R"({"rope_type":"yarn","factor":4,"original_max_position_embeddings":8}})");
+  files.push_back(R"({"model_type":"llama","quantization_config":{"quant_method":"gptq","bits":4}})");
+  return files;
+}
+// A graph is built where it is small.
+void read_config(const std::string& input) {
+  const auto json = parse_json(input, "config.json");
+  if (!json.ok()) return check(json.status());
+  const auto config = read_huggingface_config(*json);
+  if (!config.ok()) return check(config.status());
+  const auto layers = config->config.sizes.find("L");
+  if (layers == config->config.sizes.end() || layers->second > 8) return;
+  const auto graph = build_model(config->config);
+  check(graph.ok() ? use(*graph) : graph.status());
+}
+
+std::vector<std::string> tensor_files() {
+  const std::vector<float> values(24, 0.5f);
+  SafetensorsWriter quantised;
+  quantised.tensor("x.qweight", "I32", "[4,8]", std::string(128, 'a'))
+      .tensor("x.qzeros", "I32", "[1,1]", "wwww");
+  quantised.tensor("x.scales", "F16", "[1,8]", std::string(16, '4'));
+  return {SafetensorsWriter().f32("a", "[4,6]", values).tensor("b", "BF16", "[2]", "abcd").finish(),
+          quantised.finish(),
+          SafetensorsWriter()
+              .tensor("w", "F8_E4M3", "[2,4]", "abcdefgh")
+              .f32("w_scale_inv", "[1]", std::span(values).first(1))
+              .finish(),
+          SafetensorsWriter()
+              .tensor("y_blocks", "U8", "[1,2,1,16]", std::string(32, 'q'))
+              .tensor("y_scales", "U8", "[1,2,1]", "zz")
+              .finish()};
+}
+// The tensors as they are, and what each method makes of them, read once.
+void read_tensors(const std::string& input) {
+  const auto source = source_of(input);
+  const auto tensors = read_safetensors(*source, 0);
+  if (!tensors.ok()) return check(tensors.status());
+  for (const auto method : {FolderQuantization::Method::kFp8, FolderQuantization::Method::kGptq,
+                            FolderQuantization::Method::kAwq, FolderQuantization::Method::kMxfp4}) {
+    ForeignFile file{source, *tensors};
+    FolderQuantization quantization;
+    quantization.method = method;
+    if (method == FolderQuantization::Method::kFp8) quantization.block_rows = quantization.block_columns = 2;
+    const auto became = decode_quantized_tensors(quantization, file);
+    if (!became.ok()) {
+      check(became.status());
+      continue;
+    }
+    for (const auto& [name, tensor] : file.tensors) {
+      if (tensor.bytes > int64_t{1} << 20) continue;
+      std::vector<std::byte> bytes(static_cast<size_t>(tensor.bytes));
+      check(file.source->read_at(tensor.offset, bytes));
+    }
+  }
+}
+
+std::vector<std::string> tokenizers() {
+  const std::string bpe =
+      R"("model":{"type":"BPE","byte_fallback":true,"vocab":{"a":0,"b":1,"ab":2,"<0x00>":3,"▁":4},"merges":["a b"]})";
+  return {
+      "{\"added_tokens\":[{\"id\":5,\"content\":\"<s>\",\"special\":true}],\"normalizer\":{\"type\":"
+      "\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},"
+      "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a*\"},\"content\":\"b\"}]},\"pre_tokenizer\":{\"type\":"
+      "\"Split\",\"pattern\":{\"Regex\":"
+      "\"\\\\p{L}+|\\\\s\"},\"behavior\":\"Isolated\"},\"decoder\":{\"type\":\"ByteFallback\"}," +
+          bpe + "}",
+      R"({"pre_tokenizer":{"type":"Metaspace","replacement":"▁"},"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["▁a",-1.5],["b",-2]]}})",
+      R"({"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},"model":{"type":"WordPiece","unk_token":"[UNK]","vocab":{"[UNK]":0,"ab":1,"##s":2}}})",
+      R"({"pre_tokenizer":{"type":"Whitespace"},"model":{"type":"WordLevel","unk_token":"u","vocab":{"u":0,"a":1}}})"};
+}
+void read_tokenizer(const std::string& input) {
+  const auto data = hf_folder_tokenizer([&](const std::string& name) -> Result<std::optional<std::string>> {
+    return name == "tokenizer.json" ? std::optional(input) : std::nullopt;
+  });
+  check(data.ok() ? (data->has_value() ? use(**data) : Status()) : data.status());
+}
+
+std::vector<std::string> templates() {
+  return {
+      "{% for m in messages %}{% if m.role == 'user' and loop.first %}<|u|>{{ m['content'] | trim }}{% else "
+      "%}{% generation %}{{ m.content }}"
+      "{% endgeneration %}{% endif %}{% endfor %}{% if add_generation_prompt %}<|a|>{% endif %}",
+      "{% set ns = namespace(n=0) %}{% macro f(x, y=2) %}{{ x ~ y }}{% endmacro %}{{ f(1) }}{{ "
+      "messages[::-1] | tojson(indent=2) }}"
+      "{{ 'a,b'.split(',') | join('-') }}{{ raise_exception('no') if ns.n else '' }}{{ range(3) | list }}"};
+}
+void read_template(const std::string& input) {
+  ChatRequest request;
+  request.messages = Json::parse(R"([{"role":"user","content":"hi"},{"role":"assistant","content":"yes"}])");
+  request.add_generation_prompt = true;
+  request.now_s = 0;
+  const auto made = ChatTemplate::create(input, {{"bos_token", "<s>"}});
+  check(made.ok() ? made.value()->render(request).status() : made.status());
+}
+
+struct Reader {
+  std::string_view name;
+  std::vector<std::string> (*seeds)();
+  void (*read)(const std::string& input);
+};
+constexpr Reader kReaders[] = {
+    {"gguf", models, read_model},
+    {"config", configs, read_config},
+    {"safetensors", tensor_files, read_tensors},
+    {"tokenizer", tokenizers, read_tokenizer},
+    {"template", templates, read_template},
+};
+
+const Reader* chosen = nullptr;
+
+int initialize() {
+  const char* const name = std::getenv("TESSERA_FUZZ_READER");
+  for (const Reader& reader : kReaders)
+    if (name != nullptr && reader.name == name) chosen = &reader;
+  if (chosen == nullptr) {
+    std::fprintf(stderr, "TESSERA_FUZZ_READER is '%s'; known:", name == nullptr ? "" : name);
+    for (const Reader& reader : kReaders) std::fprintf(stderr, " %s", std::string(reader.name).c_str());
+    std::fprintf(stderr, "\n");
+    std::exit(2);
+  }
+  const char* const folder = std::getenv("TESSERA_FUZZ_SEEDS");
+  if (folder == nullptr) return 0;
+  size_t count = 0;
+  for (const std::string& seed : chosen->seeds())
+    write_file(std::string(folder) + "/seed" + std::to_string(count++), seed);
+  std::exit(0);
+}
+
+}  // namespace
+}  // namespace tessera::fuzz
+
+extern "C" int LLVMFuzzerInitialize(int*, char***);
+extern "C" int LLVMFuzzerInitialize(int*, char***) { return tessera::fuzz::initialize(); }
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  tessera::fuzz::chosen->read(std::string(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
