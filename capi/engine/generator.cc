@@ -8,6 +8,7 @@
 #include "capi/engine/program_cache.h"
 #include "capi/engine/text_stream.h"
 #include "graph/base/text.h"
+#include "graph/transform/decoding.h"
 #include "runtime/arranged_weights.h"
 
 namespace tessera {
@@ -37,6 +38,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<Runtime> ru
   TSR_ASSIGN_OR_RETURN(std::shared_ptr<DeviceSet> devices,
                        runtime->open_devices(settings.compute.devices, settings.compute.profile));
   const Graph forward = model->graph();
+  generator->rope_switch_ = rope_switch(forward) < settings.context ? rope_switch(forward) : 0;
   const auto make = [&]() -> Result<std::shared_ptr<const LoadedProgram>> {
     TSR_ASSIGN_OR_RETURN(CompiledProgram compiled, compile_generation(forward, settings, devices));
     if (settings.inference.repack) take_arranged_variants(compiled.program, *devices);
@@ -245,6 +247,10 @@ Result<int32_t> Generator::advance(std::string_view entry, int64_t chunk, std::s
   TSR_RETURN_IF_ERROR(running_->feed(entry, "tokens", view(padded, Shape{1, chunk})));
   TSR_RETURN_IF_ERROR(running_->feed(entry, "start", view(from, Shape{1})));
   TSR_RETURN_IF_ERROR(running_->feed(entry, "length", view(length, Shape{1})));
+  if (rope_switch_ > 0) {
+    const std::array<int32_t, 1> row{static_cast<int32_t>(rope_row_)};
+    TSR_RETURN_IF_ERROR(running_->feed(entry, "rope_row", view(row, Shape{1})));
+  }
   cached_.resize(static_cast<size_t>(start));
   TSR_RETURN_IF_ERROR(running_->run(entry));
   cached_.insert(cached_.end(), tokens.begin(), tokens.end());
@@ -277,7 +283,17 @@ Result<int32_t> Generator::prefill(std::span<const int32_t> prompt, int64_t done
   return token;
 }
 
+Result<int32_t> Generator::append(int32_t last, int64_t start) {
+  if (rope_row(start + 1) == rope_row_) return advance(kDecode, 1, std::array{last}, start);
+  rope_row_ = rope_row(start + 1);
+  std::vector<int32_t> all(cached_.begin(), cached_.begin() + start);
+  all.push_back(last);
+  prefilled_ = 0;
+  return prefill(all, 0);
+}
+
 int64_t Generator::count_reusable(std::span<const int32_t> prompt) const {
+  if (rope_row(std::ssize(prompt)) != rope_row_) return 0;
   const auto parted = std::ranges::mismatch(prompt.first(prompt.size() - 1), cached_);
   const int64_t common = parted.in1 - prompt.begin();
   // Chunks give a token the same bits whatever their sizes, one token at a time gives it others. What an answer left in
@@ -313,6 +329,7 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
   auto begin = std::chrono::steady_clock::now();
   const int64_t reused = count_reusable(prompt);
   prefilled_ = reused;
+  rope_row_ = rope_row(count);
   TSR_ASSIGN_OR_RETURN(int32_t token, prefill(prompt, reused));
   {
     const std::lock_guard lock(mutex_);
@@ -323,8 +340,7 @@ Result<Finish> Generator::generate(std::span<const int32_t> prompt) {
   Finish finish = Finish::kLength;
   for (int64_t made = 0; made < room; ++made) {
     if (made > 0) {
-      const std::array<int32_t, 1> last{previous};
-      TSR_ASSIGN_OR_RETURN(token, advance(kDecode, 1, last, count + made - 1));
+      TSR_ASSIGN_OR_RETURN(token, append(previous, count + made - 1));
     }
     if (cancelled_) return Finish::kCancelled;
     if (token < 0 || token >= vocabulary_)

@@ -64,6 +64,10 @@ class Generator {
   void count_bytes_read();
   Result<int32_t> advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
                           int64_t start);
+  int64_t rope_row(int64_t tokens) const { return rope_switch_ > 0 && tokens > rope_switch_ ? 2 : 1; }
+  // Writes the token after `start` others into the caches, and returns the next; where the longer text is rotated
+  // otherwise, all of it is computed anew.
+  Result<int32_t> append(int32_t last, int64_t start);
   // Behind the first `done` tokens, which the caches hold.
   Result<int32_t> prefill(std::span<const int32_t> prompt, int64_t done);
   // Tokens of the prompt that the caches hold as computing all of it would leave them there; at least the last one is
@@ -80,6 +84,9 @@ class Generator {
   std::string last_entry_;  // last entry run for this text; empty before the first
   std::vector<int32_t> cached_;  // tokens that the caches hold, in order; the worker writes both
   int64_t prefilled_ = 0;        // of these, the first that chunks computed
+  // Sequences of more tokens than this are rotated by other factors (rope_switch); 0: there are no others. And the row
+  // of factors that the caches were computed by.
+  int64_t rope_switch_ = 0, rope_row_ = 1;
   int32_t vocabulary_ = 0;
 
   std::mutex mutex_;

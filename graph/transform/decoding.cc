@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "graph/base/text.h"
@@ -131,21 +133,29 @@ class Decoder {
     return add_cached_attention(node).with_context(format("attention '{}'", node.scope));
   }
 
-  // A chunk does not know how long its sequence becomes, and all of one is rotated alike: by the second row where the
-  // cache holds sequences for which it is.
+  // A chunk does not know how long its sequence becomes, and all of one is rotated alike: by the first row where the
+  // cache holds no longer ones, else by the one that input "rope_row" says.
   Status add_angles(const Node& node) {
-    const int64_t row = options_.cache_capacity > attr_i64(node.attrs, "switch_at") ? 1 : 0;
     std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
+    int64_t switch_at = 0;
     for (Attr& attr : attrs)
-      if (attr.name == "switch_at") attr.value = int64_t{0};
-    if (const TensorId factors = node.inputs[1]; !factors_.contains(factors)) {
-      graph().set_scope("embedding");
-      TSR_ASSIGN_OR_RETURN(factors_[factors],
-                           graph().add("slice", {copy_.mapped(factors)},
-                                       {{"dim", int64_t{0}}, {"begin", row}, {"end", row + 1}}));
+      if (attr.name == "switch_at") std::swap(switch_at, std::get<int64_t>(attr.value));
+    TensorId& factors = factors_.try_emplace(node.inputs[1], kNoTensor).first->second;
+    graph().set_scope("embedding");
+    if (factors == kNoTensor && options_.cache_capacity <= switch_at) {
+      TSR_ASSIGN_OR_RETURN(factors,
+                           graph().add("slice", {copy_.mapped(node.inputs[1])},
+                                       {{"dim", int64_t{0}}, {"begin", int64_t{0}}, {"end", int64_t{1}}}));
+    } else if (factors == kNoTensor) {
+      if (rope_row_ == kNoTensor) {
+        TSR_ASSIGN_OR_RETURN(rope_row_, graph().add_tensor("rope_row", {DType::kI32, {1}}, TensorKind::kInput));
+      }
+      TSR_ASSIGN_OR_RETURN(const TensorId rows, graph().add("split_dim", {copy_.mapped(node.inputs[1])},
+                                                            {{"dim", int64_t{0}}, {"inner", int64_t{2}}}));
+      TSR_ASSIGN_OR_RETURN(factors, graph().add("select_row", {rows, rope_row_}));
     }
     graph().set_scope(node.scope);
-    const TensorId inputs[] = {copy_.mapped(node.inputs[0]), factors_[node.inputs[1]]};
+    const TensorId inputs[] = {copy_.mapped(node.inputs[0]), factors};
     TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> angles,
                          graph().add_node("rope_angles", inputs, std::move(attrs)));
     graph().set_scope("");
@@ -246,12 +256,19 @@ class Decoder {
   GraphCopy copy_;
   TensorId logits_ = kNoTensor, tokens_ = kNoTensor, positions_ = kNoTensor;  // of the forward graph
   TensorId selected_ = kNoTensor;
-  TensorId start_ = kNoTensor, length_ = kNoTensor;  // of the new one
+  TensorId start_ = kNoTensor, length_ = kNoTensor, rope_row_ = kNoTensor;  // of the new one
   std::map<TensorId, TensorId> factors_;  // of rotations: the row taken, by the forward graph's rows
   std::vector<uint32_t> uses_;                       // operand uses, by forward tensor
 };
 
 }  // namespace
+
+int64_t rope_switch(const Graph& forward) {
+  for (const Node& node : forward.nodes())
+    if (node.op->name == "rope_angles")
+      if (const int64_t switch_at = attr_i64(node.attrs, "switch_at"); switch_at > 0) return switch_at;
+  return 0;
+}
 
 Result<Graph> make_decoding(const Graph& forward, const DecodingOptions& options) {
   // Only the logits are needed; a model may have a loss and other outputs.

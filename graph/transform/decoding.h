@@ -14,12 +14,16 @@ struct DecodingOptions {
   bool sample = true;          // append the `sample` op
 };
 
+// Tokens of a sequence beyond which it is rotated by the second row of factors; 0: there is one row at most.
+int64_t rope_switch(const Graph& forward);
+
 // Inputs: "tokens" i32[B, T], "start" i32[B] (tokens already in the cache), "length" i32[B] (valid tokens of this
 // chunk, <= T), and when sampling "temperature" f32[], "top_k" i32[], "top_p" f32[], "seed" i64[] (per-step counter
 // added by the op from start + length). Positions are computed as start + 0..T-1. Attention nodes become
 // cache_write + attention_cached with state "<scope>.k_cache", "<scope>.v_cache" [B, S, KV, D].
-// Rotations with two rows of factors (LongRoPE) take the second in all sequences where cache_capacity is above the
-// length from which it counts, else the first.
+// Rotations with two rows of factors (LongRoPE) take the first where cache_capacity is at most rope_switch; else there
+// is an input "rope_row" i32[1], 1 for the first row and 2 for the second, in all sequences. Sequences that grow beyond
+// the switch are computed anew from their beginning: what caches hold was turned by the first.
 // Outputs: "logits" f32[B, V] of the last valid position, "token" i32[B].
 // Symbols left: B and T. Prefill and decode are two bindings of T of this one graph.
 Result<Graph> make_decoding(const Graph& forward, const DecodingOptions& options);

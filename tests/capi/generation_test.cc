@@ -13,6 +13,7 @@
 #include "capi/handles.h"
 #include "naive_llama.h"
 #include "serialize/tokenizer/tokenizer.h"
+#include "small_training.h"
 #include "tests/number_after.h"
 #include "tests/skip.h"
 
@@ -391,4 +392,30 @@ TEST_CASE("logits of the last token can be read, polling does not wait, and canc
   CHECK(text([&](auto... out) {
           return tsr_generator_report(from.get(), out...);
         }).find("\"prompt_tokens\":1") != std::string::npos);
+}
+
+TEST_CASE("a text that outgrows the first factors of its rotations is computed anew by the second") {
+  const Runtime rt = runtime();
+  const Model model = described(
+      "phi3:L=2,C=32,H=4,F=48,V=97,T=64,rope_half,rope_rows=2,rope_switch=20,rope_magnitude=1.2", 3);
+  ok(tsr_model_write(model.get(), "rope_factors",
+                     tensor_f32({2, 4}, {1, 1.1f, 1.2f, 1.3f, 2, 3, 5, 8}).get()));
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 9; ++i) prompt.push_back((i * 37 + 11) % 97);
+  const auto continued = [&](const Generator& writer, const std::vector<int32_t>& ids) {
+    ok(tsr_generator_start_tokens(writer.get(), ids.data(), ids.size()));
+    return collect(writer.get()).tokens;
+  };
+  const auto fresh = [&](int64_t tokens) { return generator(rt, model, {{"context", 64}, {"max_tokens", tokens}}); };
+  const Generator writer = fresh(30);
+  const std::vector<int32_t> grown = continued(writer, prompt);
+  REQUIRE(grown.size() == 30);
+  // Each token is what the text before it gives as a prompt: short ones by one row of factors, long ones by the other.
+  for (const size_t made : {size_t{0}, size_t{10}, size_t{11}, size_t{12}, size_t{13}, size_t{29}}) {
+    std::vector<int32_t> before = prompt;
+    before.insert(before.end(), grown.begin(), grown.begin() + static_cast<std::ptrdiff_t>(made));
+    CHECK(continued(fresh(1), before) == std::vector<int32_t>{grown[made]});
+  }
+  // The caches of a long text are of no use to a short one.
+  CHECK(continued(writer, prompt) == grown);
 }
