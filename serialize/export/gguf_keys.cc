@@ -163,7 +163,7 @@ class KeyWriter {
       keys.notes.push_back(format(
           "llama.cpp takes models of {} layers for ones {} a latent vector of queries, and will not open it",
           m_.L, is_lite ? "without" : "with"));
-    if (m_.latent.norm_eps != m_.norm_eps)
+    if (std::abs(m_.latent.norm_eps / m_.norm_eps - 1) > 1e-6)  // the file has the latter in f32
       return no_word(format("norms of latent vectors by another epsilon ({})", m_.latent.norm_eps));
     if (m_.rope_half) return no_word("rotations of pairs (i, i + R/2) (rope_half)");
     const auto dense = std::ranges::find(e.layers, 1) - e.layers.begin();

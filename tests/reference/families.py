@@ -45,6 +45,7 @@ NOT_CONVERTED = {
     "llama, yarn, mscale": "mscale", "mistral": "the window", "qwen2, tied, window": "windows", "qwen3_moe, not normalised": "norm_topk_prob",
     "gemma2": "query_pre_attn_scalar", "gemma3": "layer_types, query_pre_attn_scalar", "gemma3, defaults": "query_pre_attn_scalar",
     "gemma, untied": "the output projection", "gpt_oss, 7 heads": "swiglu_limit",
+    "deepseek_v3, yarn": "mscale",
 }
 # name: model_type, configuration
 MODELS = {
