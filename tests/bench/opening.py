@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""opening.py BUILD [--gib 2] [--folder DIR]: import of a large GGUF against `cp` and `sync`, opening it, and its first token.
+"""opening.py BUILD [--gib 2] [--folder DIR] [--huggingface]: import of a large GGUF file, or of a folder with shards of
+safetensors, against `cp` and `sync`, opening it, and its first token.
 
-A random llama in Q8_0 is written; then, alternately and three times, the file is copied (`cp`, `sync`) and imported
+A random llama in Q8_0, in a folder in bf16, is written; then, alternately and three times, the file is copied (`cp`, `sync`) and imported
 (`tessera import`, `sync`), with the most anonymous memory that the import held. Then, in processes of their own, the file
 is opened through the C API and generates a token, with weights computed where they lie in the file (repack=off) and
 repacked. Medians. Needs gguf and numpy (PyPI) and three times the file's size of free disk."""
@@ -9,6 +10,7 @@ import argparse
 import ctypes
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -50,6 +52,51 @@ def random_llama(path, gib):
     writer.close()
 
 
+def random_folder(path, gib, shard_bytes=512 * 2**20):
+    """bf16, in shards with an index, as save_pretrained writes them."""
+    rng = np.random.default_rng(7)
+    side = WIDTH // HEADS * KV
+    matrices = (("self_attn.q_proj", WIDTH, WIDTH), ("self_attn.k_proj", side, WIDTH), ("self_attn.v_proj", side, WIDTH), ("self_attn.o_proj", WIDTH, WIDTH),
+                ("mlp.gate_proj", HIDDEN, WIDTH), ("mlp.up_proj", HIDDEN, WIDTH), ("mlp.down_proj", WIDTH, HIDDEN))
+    layers = -(-int(gib * 2**30 - 4 * VOCABULARY * WIDTH) // sum(2 * rows * columns for _, rows, columns in matrices))
+    tensors = [("model.embed_tokens.weight", (VOCABULARY, WIDTH)), ("model.norm.weight", (WIDTH,)), ("lm_head.weight", (VOCABULARY, WIDTH))]
+    for i in range(layers):
+        tensors += [(f"model.layers.{i}.{name}.weight", (rows, columns)) for name, rows, columns in matrices]
+        tensors += [(f"model.layers.{i}.{name}.weight", (WIDTH,)) for name in ("input_layernorm", "post_attention_layernorm")]
+    shards, size = [[]], 0
+    for name, shape in tensors:
+        if size > shard_bytes:
+            shards.append([])
+            size = 0
+        shards[-1].append((name, shape))
+        size += 2 * int(np.prod(shape))
+    os.mkdir(path)
+    index = {}
+    for number, shard in enumerate(shards):
+        file = f"model-{number + 1:05}-of-{len(shards):05}.safetensors"
+        header, at = {}, 0
+        for name, shape in shard:
+            header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + 2 * int(np.prod(shape))]}
+            at = header[name]["data_offsets"][1]
+            index[name] = file
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with open(os.path.join(path, file), "wb") as out:
+            out.write(len(text).to_bytes(8, "little") + text)
+            for name, shape in shard:  # around 0.01, of either sign
+                values = rng.integers(0, 128, shape, np.uint16) if len(shape) > 1 else np.zeros(shape, np.uint16)
+                out.write((values | np.uint16(0x3c00) | (values & 1) << 15 if len(shape) > 1 else values | np.uint16(0x3f80)).tobytes())
+    with open(os.path.join(path, "model.safetensors.index.json"), "w") as out:
+        json.dump({"metadata": {}, "weight_map": index}, out)
+    with open(os.path.join(path, "config.json"), "w") as out:
+        json.dump({"model_type": "llama", "hidden_size": WIDTH, "num_hidden_layers": layers, "num_attention_heads": HEADS, "num_key_value_heads": KV,
+                   "intermediate_size": HIDDEN, "vocab_size": VOCABULARY, "max_position_embeddings": 2048}, out)
+
+
+def size_of(path):
+    return os.path.getsize(path) if os.path.isfile(path) else sum(entry.stat().st_size for entry in os.scandir(path))
+
+
 def anonymous(pid):
     try:
         return next(int(line.split()[1]) * 1024 for line in open(f"/proc/{pid}/status") if line.startswith("RssAnon"))
@@ -66,7 +113,9 @@ def timed(*command):
         time.sleep(0.02)
     if process.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
-    subprocess.run(["sync", command[-1]], check=True)
+    written = command[-1]
+    files = [entry.path for entry in os.scandir(written)] if os.path.isdir(written) else [written]
+    subprocess.run(["sync", *files], check=True)
     return time.perf_counter() - begin, most
 
 
@@ -106,19 +155,19 @@ def open_and_generate(path, build, repack):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build"), parser.add_argument("--gib", type=float, default=2), parser.add_argument("--folder")
-    parser.add_argument("--open"), parser.add_argument("--repack")
+    parser.add_argument("--open"), parser.add_argument("--repack"), parser.add_argument("--huggingface", action="store_true")
     args = parser.parse_args()
     if args.open:
         return print(json.dumps(open_and_generate(args.open, args.build, args.repack)))
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        source, copy, imported = (os.path.join(folder, name) for name in ("in.gguf", "copy.gguf", "out.tsr"))
-        random_llama(source, args.gib)
+        source, copy, imported = (os.path.join(folder, name) for name in ("in", "copy", "out.tsr"))
+        (random_folder if args.huggingface else random_llama)(source, args.gib)
         os.sync()
-        print(f"file {os.path.getsize(source) / 2**30:.2f} GiB")
+        print(f"{'folder' if args.huggingface else 'file'} {size_of(source) / 2**30:.2f} GiB")
         copies, imports, most = [], [], 0
         for _ in range(3):
-            copies.append(timed("cp", source, copy)[0])
-            os.remove(copy)
+            copies.append(timed("cp", "-r", source, copy)[0])
+            shutil.rmtree(copy) if args.huggingface else os.remove(copy)
             seconds, bytes_held = timed(os.path.join(args.build, "cli", "tessera"), "import", source, "-o", imported)
             imports.append(seconds)
             most = max(most, bytes_held)
