@@ -187,7 +187,10 @@ Result<OpenedModel> open_gguf_encoder(const GgufFile& file, const std::string& n
   TSR_ASSIGN_OR_RETURN(model.graph, build_model(config));
   if (const auto zeros = model.graph.find_tensor(kZeroBias)) {
     const TensorType& type = model.graph.type(*zeros);
-    places.computed.emplace(kZeroBias, source_in_memory(std::string(kZeroBias), HostTensor::copy_of<float>(type, std::vector<float>(static_cast<size_t>(type.shape[0])))));
+    places.computed.emplace(
+        kZeroBias, source_in_memory(std::string(kZeroBias),
+                                    HostTensor::copy_of<float>(
+                                        type, std::vector<float>(static_cast<size_t>(type.shape[0])))));
   }
   model.metadata["description"] = to_text(config);
   TSR_RETURN_IF_ERROR(place_parameters(foreign, places, opened));

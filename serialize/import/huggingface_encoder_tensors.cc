@@ -62,8 +62,11 @@ void place_encoder_tensors(const ForeignTensors& tensors, ModelConfig& config, F
   if (flag("tied")) places.used.insert(std::begin(kTiedHeads), std::end(kTiedHeads));
   if (!reads_pooler) places.used.insert(std::begin(kPooler), std::end(kPooler));
   if (config.family == "modernbert")
-    places.computed.emplace(kZeroBias, source_in_memory(std::string(kZeroBias), HostTensor::copy_of<float>({DType::kF32, {config.sizes["C"]}},
-                                              std::vector<float>(static_cast<size_t>(config.sizes["C"])))));
+    places.computed.emplace(
+        kZeroBias, source_in_memory(std::string(kZeroBias),
+                                    HostTensor::copy_of<float>(
+                                        {DType::kF32, {config.sizes["C"]}},
+                                        std::vector<float>(static_cast<size_t>(config.sizes["C"])))));
 }
 
 }  // namespace tessera
