@@ -41,6 +41,25 @@ constexpr Class kClasses[] = {
     {"xlm-roberta", read_encoder},
 };
 
+// Of a model that also reads pictures: the part that reads texts.
+constexpr std::string_view kWithPictures = "gemma3", kTextPart = "gemma3_text";
+
+Result<HuggingfaceConfig> read_text_part(const Json& json) {
+  JsonFields fields(json, "config.json");
+  const Json* const inner = fields.object("text_config");
+  TSR_RETURN_IF_ERROR(fields.status());
+  Json text = inner == nullptr ? Json::object() : *inner;
+  text["model_type"] = kTextPart;
+  for (const char* const key : {"eos_token_id", "quantization_config", "tie_word_embeddings"})
+    if (json.contains(key) && !text.contains(key)) text[key] = json[key];
+  TSR_ASSIGN_OR_RETURN(HuggingfaceConfig config, read_huggingface_config(text));
+  config.model_type = kWithPictures;
+  config.ignored.insert(config.ignored.end(), {"vision_tower.", "multi_modal_projector.",
+                                               "model.vision_tower.", "model.multi_modal_projector."});
+  config.used.emplace_back("vision_config", "left out, with its weights: the model reads texts alone");
+  return config;
+}
+
 }  // namespace
 
 Result<HuggingfaceConfig> read_huggingface_config(const Json& json) {
@@ -49,10 +68,12 @@ Result<HuggingfaceConfig> read_huggingface_config(const Json& json) {
   HuggingfaceReader r(json);
   r.out.model_type = r.fields.text("model_type");
   TSR_RETURN_IF_ERROR(r.fields.status());
+  if (r.out.model_type == kWithPictures) return read_text_part(json);
   const auto found = std::ranges::find(kClasses, std::string_view(r.out.model_type), &Class::model_type);
   if (found == std::end(kClasses)) {
     std::vector<std::string> known;
     for (const Class& each : kClasses) known.emplace_back(each.model_type);
+    known.emplace_back(kWithPictures);
     return Status(StatusCode::kUnsupported,
                   format("config.json: model_type is '{}'; known: {}", r.out.model_type, join(known, ", ")));
   }

@@ -159,14 +159,28 @@ Result<ForeignFile> read_shards(const std::string& folder, const Shards& shards)
   return file;
 }
 
-// Classes put their name before the tensors, or leave it out.
+// What tensors' names begin with in files of some classes, and what they begin with here.
+struct Beginning {
+  std::string_view model_type, theirs, ours;
+};
+constexpr Beginning kBeginnings[] = {
+    {"gpt2", "transformer.", ""},
+    {"gemma3", "language_model.model.", "model."},
+    {"gemma3", "language_model.lm_head.", "lm_head."},
+    {"gemma3", "model.language_model.", "model."},
+};
+
 void rename_tensors(ForeignTensors& tensors, std::string_view model_type) {
   if (is_huggingface_encoder(model_type)) return rename_encoder_tensors(tensors, model_type);
-  if (model_type != "gpt2") return;
-  constexpr std::string_view kPrefix = "transformer.";
   ForeignTensors renamed;
-  for (auto& [name, tensor] : tensors)
-    renamed.emplace(name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name, std::move(tensor));
+  for (auto& [name, tensor] : tensors) {
+    const auto row = std::ranges::find_if(kBeginnings, [&name = name, model_type](const Beginning& it) {
+      return it.model_type == model_type && name.starts_with(it.theirs);
+    });
+    std::string ours = name;
+    if (row != std::end(kBeginnings)) ours.replace(0, row->theirs.size(), row->ours);
+    renamed.emplace(std::move(ours), std::move(tensor));
+  }
   tensors = std::move(renamed);
 }
 

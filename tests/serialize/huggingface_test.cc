@@ -237,6 +237,23 @@ TEST_CASE("sixteen_bits_stay_and_numbers_of_64_are_rounded") {
   CHECK(floats(*model, "block.0.q") == std::vector<float>{static_cast<float>(1.0 / 3), 2, 3, 4});
 }
 
+TEST_CASE("of_a_model_that_reads_pictures_the_part_that_reads_texts_is_taken") {
+  const auto json = parse_json(
+      R"({"model_type":"gemma3","eos_token_id":[1,106],"vision_config":{"hidden_size":9},"text_config":)"
+      R"({"hidden_size":32,"num_hidden_layers":7,"intermediate_size":20,"sliding_window":5,)"
+      R"("rope_scaling":{"factor":8.0,"rope_type":"linear"}}})",
+      "config.json");
+  REQUIRE(json.ok());
+  const auto config = read_huggingface_config(*json);
+  REQUIRE_MESSAGE(config.ok(), config.status().to_string());
+  CHECK(config->config.family == "gemma3");
+  CHECK(config->config.sizes.at("C") == 32);
+  CHECK(config->config.lists.at("windows") == std::vector<int64_t>{5, 5, 5, 5, 5, 0, 5});
+  CHECK(config->end_ids == std::vector<int32_t>{1, 106});
+  CHECK(config->ignored.size() == 4);
+  CHECK(config->used.back().first == "vision_config");
+}
+
 TEST_CASE("configurations_that_change_the_result_are_obeyed_or_refused_by_name") {
   const auto with = [](std::string_view members) {
     std::string text(kConfig);
