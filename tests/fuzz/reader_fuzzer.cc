@@ -42,7 +42,7 @@ std::vector<std::string> models() {
   for (const bool tied : {false, true}) files.push_back(testing::small_llama(tied).finish());
   return files;
 }
-void read_model(const std::string& input) { check(use_result(load_model(source_of(input)))); }
+void read_model(const std::string& input) { check(use_result(import_gguf(source_of(input)))); }
 
 std::vector<std::string> configs() {
   const std::string common =
