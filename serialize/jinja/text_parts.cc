@@ -97,8 +97,10 @@ Result<std::vector<Text>> slices(Budget& budget, const Text& text, const std::ve
 }  // namespace
 
 size_t find_first(std::string_view text, std::string_view part, size_t from) {
-  const void* found =
-      from > text.size() ? nullptr : memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  // An empty text may have no address.
+  if (from > text.size() || part.size() > text.size() - from) return std::string_view::npos;
+  if (part.empty()) return from;
+  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
   return found == nullptr ? std::string_view::npos
                           : static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }

@@ -115,6 +115,7 @@ TEST_CASE("filters, tests and methods") {
         "{\"z\": 1, \"y\": \"<é>\"}{\n \"z\": 1,\n \"y\": \"<é>\"\n}");
   CHECK(print("{% for k, v in d.items() %}{{ k }}{{ v }}{% endfor %}{{ d.get('q', 7) }}", people) ==
         "z1y<é>7");
+  CHECK(print("{{ ''.split(',') }}{{ ''.replace('', 'a') }}{{ ''.find('a') }}") == "['']a-1");
   CHECK(print("{{ ' aXb '.strip().split('X') }}{{ 'straße'.upper() }}{{ '4.7'|int }}{{ 2.5|round }}") ==
         "['a', 'b']STRASSE42.0");
   CHECK(print("{{ '<'|safe + '<' }}{{ 'a\nb'|indent(2) }}") == "<&lt;a\n  b");
