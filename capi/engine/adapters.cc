@@ -56,7 +56,7 @@ class Numbers {
   std::vector<std::pair<std::string, double>> numbers_;
 };
 
-// What trains besides adapters.
+// Names of parameters that train and are no adapters.
 std::vector<std::string> trained_besides(const Graph& adapted) {
   std::vector<std::string> names;
   for (const TensorId id : adapted.tensors_of_kind(TensorKind::kParameter))

@@ -16,7 +16,7 @@ namespace tessera {
 // as it is.
 Result<std::shared_ptr<SharedModel>> add_adapters(const SharedModel& model, const Options& options);
 
-// Those of a file: a folder of PEFT's, the adapter_model.safetensors in one, or a GGUF adapter. No options yet.
+// Adds the adapters of a file: a PEFT folder, the adapter_model.safetensors in it, or a GGUF adapter. There are no options yet.
 Result<std::shared_ptr<SharedModel>> load_adapters(const SharedModel& model, const std::string& path,
                                                    const Options& options);
 
@@ -29,7 +29,7 @@ struct AdapterSummary {
   std::string ranks, alphas;  // of weights that have others: "block.0.q.weight=4,..."
   std::string also;           // names of other parameters that train, comma-separated
 
-  // What the others have besides rank, alpha and on, as options.
+  // The members other than rank, alpha and on that are not at their defaults: names and texts of options.
   std::vector<std::pair<std::string, std::string>> more() const;
 };
 std::optional<AdapterSummary> adapter_summary(const Graph& graph);

@@ -65,8 +65,8 @@ class Generator {
   Result<int32_t> advance(std::string_view entry, int64_t chunk, std::span<const int32_t> tokens,
                           int64_t start);
   int64_t rope_row(int64_t tokens) const { return rope_switch_ > 0 && tokens > rope_switch_ ? 2 : 1; }
-  // Writes the token after `start` others into the caches, and returns the next; where the longer text is rotated
-  // otherwise, all of it is computed anew.
+  // Writes the token after `start` others into the caches, and returns the next; where the longer text wants
+  // the other factors of rotations, computes the whole text again.
   Result<int32_t> append(int32_t last, int64_t start);
   // Behind the first `done` tokens, which the caches hold.
   Result<int32_t> prefill(std::span<const int32_t> prompt, int64_t done);

@@ -143,7 +143,7 @@ class EncoderBuilder {
     if (m_.hidden) b_.output("hidden", x);
   }
 
-  // Of every token: a class is read at a text's first.
+  // Logits of classes for every token; those at the first token of a text are the text's.
   TensorId classified(TensorId x) {
     switch (m_.classifier) {
       case EncoderSizes::Classifier::kPooler:

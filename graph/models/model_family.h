@@ -42,7 +42,7 @@ struct ModelFamily {
   ForeignNames huggingface = {}, gguf = {};
   // The sizes that decoder.h builds a model of this family from, defaults included; null for other families.
   DecoderSizes (*decoder)(ConfigReader& config) = nullptr;
-  // Those of encoder.h.
+  // The sizes that encoder.h builds a model of this family from; null for other families.
   EncoderSizes (*encoder)(ConfigReader& config) = nullptr;
 };
 

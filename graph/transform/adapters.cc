@@ -63,7 +63,7 @@ TensorId magnitude_of(const Graph& graph, TensorId everywhere) {
   return is_ratio ? ratio->inputs[0] : kNoTensor;
 }
 
-// What a node multiplies by the ratio of a magnitude; none for other nodes.
+// The sum W x + factor * A B x that `node` multiplies by a magnitude's ratio; kNoTensor for other nodes.
 TensorId scaled_sum_of(const Graph& graph, const Node& node) {
   const bool scales = node.op->name == "mul" && magnitude_of(graph, node.inputs[1]) != kNoTensor;
   return scales ? node.inputs[0] : kNoTensor;
@@ -78,7 +78,7 @@ bool joins(const Graph& graph, const Node& node) {
          is_adapter(graph.tensor(up->inputs[1]));
 }
 
-// What reads each parameter.
+// The nodes that read each parameter.
 struct Readers {
   std::vector<bool> product, look_up, other;  // by tensor
 
@@ -168,7 +168,7 @@ class Adapting {
     return pair;
   }
 
-  // What each output counts: magnitude / norm of its part of W + factor * A B.
+  // The factor of each output of the product: its magnitude / norm of its row of W + factor * A B.
   Result<TensorId> ratio(const Node& node, const Pair& pair, TensorId weight) {
     Graph& graph = copy_.graph();
     const bool transposed = attr_i64(node.attrs, "trans_w") == 1;
@@ -192,7 +192,7 @@ class Adapting {
     return graph.add("add_bias", {*scaled, inputs[2]});
   }
 
-  // What the adapter adds.
+  // factor * A B x, which is added to W x.
   Result<TensorId> addend(const Node& node, const Pair& pair, const std::vector<TensorId>& inputs) {
     Graph& graph = copy_.graph();
     const bool is_table = is_look_up(node);

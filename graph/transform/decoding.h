@@ -23,7 +23,7 @@ int64_t rope_switch(const Graph& forward);
 // cache_write + attention_cached with state "<scope>.k_cache", "<scope>.v_cache" [B, S, KV, D].
 // Rotations with two rows of factors (LongRoPE) take the first where cache_capacity is at most rope_switch; else there
 // is an input "rope_row" i32[1], 1 for the first row and 2 for the second, in all sequences. Sequences that grow beyond
-// the switch are computed anew from their beginning: what caches hold was turned by the first.
+// the switch must be computed again from their first token: keys in the caches were rotated by the first row.
 // Outputs: "logits" f32[B, V] of the last valid position, "token" i32[B].
 // Symbols left: B and T. Prefill and decode are two bindings of T of this one graph.
 Result<Graph> make_decoding(const Graph& forward, const DecodingOptions& options);

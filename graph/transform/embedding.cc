@@ -33,7 +33,7 @@ Status check_tokens(const Graph& graph) {
   return unsuitable("vectors of texts want a model with input \"tokens\" [B, T]");
 }
 
-// What a causal model's logits are projected from, back over what follows the projection (soft caps).
+// The input of the product that makes the logits of a causal model; soft caps and factors may follow that product.
 std::optional<TensorId> projected_tensor(const Graph& graph) {
   const auto logits = graph.find_output("logits");
   if (!logits) return {};

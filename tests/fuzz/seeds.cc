@@ -12,6 +12,7 @@
 #include "serialize/envelope.h"
 #include "serialize/import/gguf_file.h"
 #include "tests/serialize/gguf_writer.h"
+#include "tests/serialize/safetensors_writer.h"
 
 namespace tessera::fuzz {
 
@@ -189,6 +190,18 @@ Graph rich_graph() {
       "w2\n}\n");
   TSR_CHECK(graph.ok(), "the seed graph is not valid");
   return *graph;
+}
+
+std::string mutant_of_safetensors(const std::string& file, Random& random) {
+  uint64_t size = 0;
+  std::string header = file.substr(sizeof size, file.find("}}", sizeof size) + 2 - sizeof size);
+  const std::string data = file.substr(sizeof size + header.size());
+  mutate_text(header, random);
+  std::string mutant = testing::SafetensorsWriter::file_of(header, data);
+  if (random.one_in(10)) mutant.resize(random.below(mutant.size()));
+  if (random.one_in(10) && mutant.size() >= sizeof size)
+    mutant[random.below(sizeof size)] = static_cast<char>(random.next());
+  return mutant;
 }
 
 bool past_gguf_header(const std::string& file) {

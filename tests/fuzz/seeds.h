@@ -45,6 +45,8 @@ bool past_envelope(const std::string& file, std::string_view magic);
 
 // Magic number and version are right and the counts fit into the file.
 bool past_gguf_header(const std::string& file);
+// A safetensors file of one level of objects with its header broken as text, sometimes cut or with another size.
+std::string mutant_of_safetensors(const std::string& file, Random& random);
 // GGUF models of every type of weights, eight to a file.
 std::vector<std::string> block_models();
 Graph rich_graph();

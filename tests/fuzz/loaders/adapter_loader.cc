@@ -44,12 +44,7 @@ class AdapterLoader final : public Loader {
     if (random.one_in(2)) {
       mutate_text(config, random);
     } else {
-      uint64_t size = 0;
-      std::string header = file.substr(sizeof size, file.find("}}", sizeof size) + 2 - sizeof size);
-      const std::string data = file.substr(sizeof size + header.size());
-      mutate_text(header, random);
-      file = testing::SafetensorsWriter::file_of(header, data);
-      if (random.one_in(10)) file.resize(random.below(file.size()));
+      file = mutant_of_safetensors(file_, random);
     }
     write_file(folder_ / "adapter_config.json", config);
     write_file(folder_ / "adapter_model.safetensors", file);

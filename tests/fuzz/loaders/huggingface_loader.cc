@@ -51,13 +51,7 @@ class HuggingfaceLoader final : public Loader {
     if (random.one_in(2)) {
       mutate_text(config, random);
     } else {
-      uint64_t size = 0;
-      std::string header = file.substr(sizeof size, file.find("}}", sizeof size) + 2 - sizeof size);
-      const std::string data = file.substr(sizeof size + header.size());
-      mutate_text(header, random);
-      file = testing::SafetensorsWriter::file_of(header, data);
-      if (random.one_in(10)) file.resize(random.below(file.size()));
-      if (random.one_in(10)) file[random.below(8)] = static_cast<char>(random.next());
+      file = mutant_of_safetensors(file_, random);
     }
     write_file(folder_ / "config.json", config);
     write_file(folder_ / "model.safetensors", file);
