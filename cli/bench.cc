@@ -223,6 +223,8 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
     std::vector<double> prefill, decode;
     Json report;
     for (int64_t i = 0; i <= args.steps; ++i) {
+      // Of a prompt that begins as the one before it the caches hold that part already.
+      prompt.front() = static_cast<int32_t>(i % 2);
       report = generate_once(generator, prompt);
       if (i == 0) continue;
       prefill.push_back(report["prompt_tokens"].get<double>() / report["prefill_seconds"].get<double>());
@@ -237,6 +239,7 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
         reads["full_cache_bytes"].get<double>() * kept / static_cast<double>(args.seq + args.tokens + 1);
     result = {{"mode", "decode"},
               {"prefill_tokens_per_second", median(prefill)},
+              {"reused_tokens", report["reused_tokens"]},
               {"decode_tokens_per_second", median(decode)},
               {"parameters", sizes.parameters},
               {"bytes_per_token", bytes},

@@ -48,6 +48,8 @@ wanted = 4 * (PARAMETERS - 100 * 64 + 64 + 1) + 4 * 2 * 2 * 32 * context * (20 +
 near(result["bytes_per_token"], wanted, "bytes a token")
 near(result["decode_bytes_per_second"], wanted * result["decode_tokens_per_second"], "bytes a second")
 near(result["prefill_flops_per_second"], 2 * BLOCK_PRODUCTS * result["prefill_tokens_per_second"], "prefill")
+# Prompts that the caches hold already would be no prefill.
+assert result["reused_tokens"] == 0, result["reused_tokens"]
 assert result["kernels"]["entry"] == "decode" and result["kernels"]["runs"] == TOKENS - 1, result["kernels"]["runs"]
 # Several kernels may be one launch; a trace has each by itself.
 assert 0 < result["launches_per_token"] < result["kernels"]["launches"], result["launches_per_token"]
