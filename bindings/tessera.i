@@ -1,37 +1,82 @@
-/* The public header for SWIG. Each language brings its typemaps; the idiomatic layer beside them is written by hand.
- * Handles cross as integers and never own anything on this level. */
+/* The public header for SWIG. Each language says what the words of typemaps/arguments.i mean; the idiomatic layer beside
+ * it is written by hand. Handles cross as integers and never own anything on this level. */
 %module raw
 %{
 #include <tessera/tessera.h>
 %}
 %include <stdint.i>
-%immutable tsr_entry::name;
 %immutable tsr_piece::text;
 #define TSR_API
 
 #ifdef SWIGGO
 %include "typemaps/go.i"
 #endif
+%include "typemaps/arguments.i"
 
-/* Function pointers do not cross: callbacks are a matter of the idiomatic layers. */
+/* Function pointers do not cross: callbacks are a matter of each language's own file. */
 %ignore tsr_reader;
 %ignore tsr_model_load_reader;
 %ignore tsr_model_load_bytes;
 %ignore tsr_tensor_borrow;
-%ignore tsr_tensor_writable;
 
-/* Their results are arrays as long as ids: in pieces, which show how far it is, they are arrays of their own. */
-%ignore tsr_scorer_score;
-%ignore tsr_model_score;
-%ignore tsr_embedder_embed;
-%ignore tsr_tokenizer_encode_batch;
+/* An array whose length is another call's: by number instead, below. */
+%ignore tsr_tensor_dims;
+
+/* Of arrays instead of structs, below. */
+%ignore tsr_entry;
+%ignore tsr_program_new;
 
 %include <tessera/tessera.h>
 
-/* Sizes of the structs that begin with struct_size. */
-%rename(StepSize) tsr_raw_step_size;
-%rename(PieceSize) tsr_raw_piece_size;
+%{
+#include <stdlib.h>
+#include <string.h>
+%}
 %inline %{
+/* Sizes of the structs that begin with struct_size. */
 static size_t tsr_raw_step_size(void) { return sizeof(tsr_step); }
 static size_t tsr_raw_piece_size(void) { return sizeof(tsr_piece); }
+
+/* The extent of a dimension; 0 for one that the tensor has not. */
+static int64_t tsr_raw_tensor_dim(const tsr_tensor* tensor, int32_t dimension) {
+  return dimension >= 0 && dimension < tsr_tensor_rank(tensor) ? tsr_tensor_dims(tensor)[dimension] : 0;
+}
+/* Copies bytes of a tensor from `offset` on, as many as the array and the tensor have; how many those were. */
+static size_t tsr_raw_tensor_read(const tsr_tensor* tensor, size_t offset, uint8_t* items, size_t capacity) {
+  const size_t size = tsr_tensor_bytes(tensor);
+  const size_t count = offset >= size ? 0 : capacity < size - offset ? capacity : size - offset;
+  if (count > 0) memcpy(items, (const char*)tsr_tensor_data(tensor) + offset, count);
+  return count;
+}
+/* Copies an array into a tensor; 0 where the tensor cannot be written. */
+static size_t tsr_raw_tensor_write(tsr_tensor* tensor, size_t offset, const uint8_t* bytes, size_t size) {
+  const size_t all = tsr_tensor_bytes(tensor);
+  const size_t count = offset >= all ? 0 : size < all - offset ? size : all - offset;
+  char* data = (char*)tsr_tensor_writable(tensor);
+  if (data == NULL || count == 0) return 0;
+  memcpy(data + offset, bytes, count);
+  return count;
+}
+
+/* tsr_program_new of entries given as arrays: their names, each with a NUL at its end, graphs and plans. The arrays are as
+ * long as one another, and as there are names; where they are not there are no entries, which C refuses. */
+static tsr_status* tsr_raw_program_new(tsr_devices* devices, const char* text, size_t size, const int64_t* graphs,
+                                       size_t graph_count, const int64_t* plans, size_t plan_count,
+                                       tsr_program** out_program) {
+  size_t names = 0, count = 0, at = 0;
+  for (size_t i = 0; i < size; ++i) names += text[i] == 0;
+  tsr_entry* entries = (tsr_entry*)calloc(names + 1, sizeof(tsr_entry));
+  if (entries != NULL && names == graph_count && names == plan_count) {
+    for (; count < names; ++count) {
+      entries[count].struct_size = sizeof(tsr_entry);
+      entries[count].name = text + at;
+      entries[count].graph = (tsr_graph*)(intptr_t)graphs[count];
+      entries[count].plan = (const tsr_plan*)(intptr_t)plans[count];
+      at += strlen(text + at) + 1;
+    }
+  }
+  tsr_status* status = tsr_program_new(devices, entries, count, out_program);
+  free(entries);
+  return status;
+}
 %}

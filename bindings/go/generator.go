@@ -67,7 +67,7 @@ func (g *Generator) Next() (string, error) {
 	defer done()
 	piece := raw.NewTsr_piece()
 	defer raw.DeleteTsr_piece(piece)
-	piece.SetStruct_size(raw.PieceSize())
+	piece.SetStruct_size(raw.Tsr_raw_piece_size())
 	for {
 		if err := failure(raw.Tsr_generator_next(c, -1, piece)); err != nil {
 			return "", err

@@ -68,7 +68,7 @@ func (t *Trainer) Step() (Step, error) {
 	defer done()
 	out := raw.NewTsr_step()
 	defer raw.DeleteTsr_step(out)
-	out.SetStruct_size(raw.StepSize())
+	out.SetStruct_size(raw.Tsr_raw_step_size())
 	if err := failure(raw.Tsr_trainer_step(c, out)); err != nil {
 		return Step{}, err
 	}
