@@ -38,7 +38,7 @@ static size_t tsr_raw_step_size(void) { return sizeof(tsr_step); }
 static size_t tsr_raw_piece_size(void) { return sizeof(tsr_piece); }
 
 /* The extent of a dimension; 0 for one that the tensor has not. */
-static int64_t tsr_raw_tensor_dim(const tsr_tensor* tensor, int32_t dimension) {
+static int64_t tsr_raw_tensor_dims(const tsr_tensor* tensor, int32_t dimension) {
   return dimension >= 0 && dimension < tsr_tensor_rank(tensor) ? tsr_tensor_dims(tensor)[dimension] : 0;
 }
 /* Copies bytes of a tensor from `offset` on, as many as the array and the tensor have; how many those were. */
