@@ -70,8 +70,8 @@
  *
  * ## Stability
  *
- * Values of enumerators never change, structs and key sets only grow, exported symbols are listed in
- * tests/abi/symbols.txt. Before 1.0 a minor version may still change a signature: see tsr_version_check.
+ * Values of enumerators never change, structs and key sets only grow, and functions are only added, within one SONAME.
+ * It has the major version, and before 1.0 the minor one: see tsr_version_check, and docs/stability.md.
  */
 /* The layout is by hand. clang-format off */
 #ifndef TESSERA_TESSERA_H_
