@@ -329,6 +329,8 @@ TSR_API tsr_status* tsr_tensor_borrow(tsr_dtype dtype, int32_t rank, const int64
                                       size_t bytes, void (*release)(void* context), void* context,
                                       tsr_tensor** out_tensor);
 
+/* What a tensor is: its type, its dims, and its values, in so many bytes. For NULL they are TSR_F32, 0 and NULL. All
+ * pointers live as long as the tensor. */
 TSR_API tsr_dtype tsr_tensor_dtype(const tsr_tensor* tensor);
 TSR_API int32_t tsr_tensor_rank(const tsr_tensor* tensor);
 TSR_API const int64_t* tsr_tensor_dims(const tsr_tensor* tensor); /* [rank] */
@@ -349,6 +351,7 @@ TSR_API const char* tsr_dtype_name(tsr_dtype dtype); /* "f32"; "unknown" for oth
  * the trainer's "batch" option and is what data parallelism divides. "T" is the sequence, bound to "seq". */
 typedef uint32_t tsr_value;
 
+/* A graph without nodes. */
 TSR_API tsr_status* tsr_graph_new(tsr_graph** out_graph);
 
 /* The text form, exact both ways:
