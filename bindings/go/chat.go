@@ -2,7 +2,8 @@ package tessera
 
 import (
 	"encoding/json"
-	"tessera/raw"
+
+	"tessera.dev/tessera/raw"
 )
 
 // Chat is a chat template: it turns the messages of a conversation into the text and the tokens that a model was trained
@@ -19,31 +20,21 @@ type Message struct {
 // Close frees it; see the package.
 func (c *Chat) Close() { (*handle)(c).close() }
 
-// NewChat takes the model's template, or the option "template".
+// NewChat takes the model's template. Options: name, template.
 func NewChat(model *Model, options Options) (*Chat, error) {
-	c, done := (*handle)(model).use()
-	defer done()
-	h, err := holdWith(raw.Tsr_chat_free, options, func(o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_chat_new(c, o, out)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return (*Chat)(h), nil
+	h, err := (*handle)(model).holdWith(raw.Tsr_chat_free, options, raw.Tsr_chat_new)
+	return (*Chat)(h), err
 }
 
 // NewChatText takes a template's text. tokenizer may be nil: then nothing can be encoded.
 func NewChatText(text string, tokenizer *Tokenizer) (*Chat, error) {
-	tokenizerC, tokenizerDone, err := (*handle)(tokenizer).optional("tokenizer")
-	defer tokenizerDone()
+	t, done, err := (*handle)(tokenizer).optional("tokenizer")
+	defer done()
 	if err != nil {
 		return nil, err
 	}
-	h, err := hold(raw.Tsr_chat_free, func(out *uintptr) uintptr { return raw.Tsr_chat_new_text(text, tokenizerC, out) })
-	if err != nil {
-		return nil, err
-	}
-	return (*Chat)(h), nil
+	h, err := hold(raw.Tsr_chat_free, func(out *uintptr) uintptr { return raw.Tsr_chat_new_text(text, t, out) })
+	return (*Chat)(h), err
 }
 
 // messagesJSON is JSON as it is, and anything else as JSON.
@@ -56,7 +47,7 @@ func messagesJSON(messages any) (string, error) {
 	}
 	made, err := json.Marshal(messages)
 	if err != nil {
-		return "", &Error{InvalidArgument, "messages: " + err.Error()}
+		return "", refuse("messages: %v", err)
 	}
 	return string(made), nil
 }
@@ -78,17 +69,7 @@ func (c *Chat) ask(messages any, options Options, call func(uintptr, uintptr, st
 	if err != nil {
 		return "", err
 	}
-	var answer string
-	err = options.with(func(o uintptr) uintptr {
-		var made uintptr
-		status := call(h, o, given, &made)
-		if status == 0 {
-			answer = raw.Tsr_text_data(made)
-			raw.Tsr_text_free(made)
-		}
-		return status
-	})
-	return answer, err
+	return textWith(options, func(o uintptr, out *uintptr) uintptr { return call(h, o, given, out) })
 }
 
 // Encode gives the tokens of a conversation; Generator.StartTokens takes them.

@@ -1,19 +1,12 @@
-// Package tessera trains and runs models on every device of a machine.
-//
-// It is a thin layer over the C library, whose header tessera.h is the manual. Handles free themselves when they are
-// garbage, but the collector does not see the memory and threads behind them and may wait long: Close trainers,
-// generators and models that are done with. Close may be called any number of times, from any goroutine and in any
-// order; it frees at once, or as soon as the calls in progress end. What is closed, or nil, is refused with an Error of
-// code InvalidArgument. Different handles may be used from different goroutines; one handle by one goroutine at a time,
-// except where the header says more.
 package tessera
 
 import (
 	"fmt"
-	"tessera/raw"
+
+	"tessera.dev/tessera/raw"
 )
 
-// Code says what kind of error occurred; the values are those of tsr_code.
+// Code says what kind of error occurred; the values are those of tsr_code. As an error it is what errors.Is looks for.
 type Code int32
 
 const (
@@ -30,14 +23,50 @@ const (
 	Internal           Code = 11
 )
 
-// Error is what every fallible function of this package returns: use errors.As to see the code.
+// The codes under the names that errors.Is(err, tessera.ErrNotFound) reads well with.
+const (
+	ErrInvalidArgument    = InvalidArgument
+	ErrNotFound           = NotFound
+	ErrCorrupt            = Corrupt
+	ErrUnsupported        = Unsupported
+	ErrOutOfMemory        = OutOfMemory
+	ErrIO                 = IO
+	ErrCancelled          = Cancelled
+	ErrAborted            = Aborted
+	ErrFailedPrecondition = FailedPrecondition
+	ErrTimeout            = Timeout
+	ErrInternal           = Internal
+)
+
+// String is the code's name: "not_found".
+func (c Code) String() string { return raw.Tsr_code_name(int(c)) }
+
+// Error makes a code what errors.Is compares with.
+func (c Code) Error() string { return "tessera: " + c.String() }
+
+// Error is the error of every call of this package that fails.
 type Error struct {
 	Code    Code
 	Message string
+
+	cause error // of a callback; nil for errors of the library alone
 }
 
-func (e *Error) Error() string {
-	return fmt.Sprintf("tessera: %s: %s", raw.Tsr_code_name(int(e.Code)), e.Message)
+// Error is the code's name and the message.
+func (e *Error) Error() string { return e.Code.Error() + ": " + e.Message }
+
+// Is makes errors.Is(err, ErrNotFound) ask for the code.
+func (e *Error) Is(target error) bool {
+	code, ok := target.(Code)
+	return ok && code == e.Code
+}
+
+// Unwrap is the error of a callback, such as an io.ReaderAt, that made the call fail.
+func (e *Error) Unwrap() error { return e.cause }
+
+// refuse is the error of a wrong argument.
+func refuse(format string, values ...any) error {
+	return &Error{Code: InvalidArgument, Message: fmt.Sprintf(format, values...)}
 }
 
 // failure turns a status into an error and frees it.
@@ -46,15 +75,5 @@ func failure(status uintptr) error {
 		return nil
 	}
 	defer raw.Tsr_status_free(status)
-	return &Error{Code(raw.Tsr_status_code(status)), raw.Tsr_status_message(status)}
-}
-
-// text takes over the text that a C function makes.
-func text(ask func(out *uintptr) uintptr) (string, error) {
-	var made uintptr
-	if err := failure(ask(&made)); err != nil {
-		return "", err
-	}
-	defer raw.Tsr_text_free(made)
-	return raw.Tsr_text_data(made), nil
+	return &Error{Code: Code(raw.Tsr_status_code(status)), Message: raw.Tsr_status_message(status)}
 }

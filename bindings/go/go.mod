@@ -1,3 +1,3 @@
-module tessera
+module tessera.dev/tessera
 
 go 1.19

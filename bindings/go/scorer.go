@@ -1,30 +1,34 @@
 package tessera
 
 import (
+	"context"
 	"fmt"
-	"tessera/raw"
+
+	"tessera.dev/tessera/raw"
 )
 
 // Scorer tells how likely given tokens are to a model. The header lists its options under tsr_scorer_new.
 type Scorer handle
 
-// Close frees it; see the package.
-func (s *Scorer) Close() { (*handle)(s).close() }
-
 // NewScorer plans, and prepares the devices.
 func NewScorer(r *Runtime, model *Model, options Options) (*Scorer, error) {
+	return NewScorerContext(context.Background(), r, model, options)
+}
+
+// NewScorerContext is NewScorer, which the context's end ends; see Runtime.Cancel.
+func NewScorerContext(ctx context.Context, r *Runtime, model *Model, options Options) (*Scorer, error) {
 	c, done := (*handle)(r).use()
 	defer done()
-	modelC, modelDone := (*handle)(model).use()
-	defer modelDone()
-	h, err := holdWith(raw.Tsr_scorer_free, options, func(o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_scorer_new(c, modelC, o, out)
+	h, err := holdUntil(ctx, r, func() (*handle, error) {
+		return (*handle)(model).holdWith(raw.Tsr_scorer_free, options, func(m, o uintptr, out *uintptr) uintptr {
+			return raw.Tsr_scorer_new(c, m, o, out)
+		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return (*Scorer)(h), nil
+	return (*Scorer)(h), err
 }
+
+// Close frees it; see the package.
+func (s *Scorer) Close() { (*handle)(s).close() }
 
 // Scores are those of one text, a number for each token.
 type Scores struct {
@@ -36,26 +40,30 @@ type Scores struct {
 
 // Score scores texts of token ids. progress, which may be nil, hears the share that is done now and then.
 func (s *Scorer) Score(texts [][]int32, progress func(done float64)) ([]Scores, error) {
+	return s.ScoreContext(context.Background(), texts, progress)
+}
+
+// ScoreContext is Score, which the context's end ends.
+func (s *Scorer) ScoreContext(ctx context.Context, texts [][]int32, progress func(done float64)) ([]Scores, error) {
 	c, done := (*handle)(s).use()
 	defer done()
-	var ids []int32
-	lengths := make([]uint64, len(texts))
-	for i, text := range texts {
-		ids = append(ids, text...)
-		lengths[i] = uint64(len(text))
+	ids, lengths := joinedIDs(texts)
+	logprobs, greedy := make([]float32, len(ids)+1), make([]byte, len(ids)+1)
+	if progress == nil {
+		err := until(ctx, s.Cancel, func() error {
+			return failure(raw.Tsr_scorer_score(c, ids, lengths, &logprobs[0], &greedy[0]))
+		})
+		if err != nil {
+			return nil, err
+		}
+		return split(texts, logprobs, greedy), nil
 	}
 	if err := failure(raw.Tsr_scorer_start(c, ids, lengths)); err != nil {
 		return nil, err
 	}
-	for share := 0.0; share < 1; {
-		if err := failure(raw.Tsr_scorer_step(c, &share)); err != nil {
-			return nil, err
-		}
-		if progress != nil {
-			progress(share)
-		}
+	if err := work(ctx, s.Cancel, (*handle)(s), raw.Tsr_scorer_step, progress); err != nil {
+		return nil, err
 	}
-	logprobs, greedy := make([]float32, len(ids)), make([]byte, len(ids))
 	var count uint64
 	if err := failure(raw.Tsr_scorer_logprobs(c, logprobs, &count)); err != nil {
 		return nil, err
@@ -64,8 +72,30 @@ func (s *Scorer) Score(texts [][]int32, progress func(done float64)) ([]Scores, 
 		return nil, err
 	}
 	if count != uint64(len(ids)) {
-		return nil, &Error{FailedPrecondition, fmt.Sprintf("%d tokens were scored, wanted %d: another goroutine used the scorer", count, len(ids))}
+		return nil, &Error{Code: FailedPrecondition, Message: fmt.Sprintf("%d tokens were scored, wanted %d: another goroutine used the scorer", count, len(ids))}
 	}
+	return split(texts, logprobs, greedy), nil
+}
+
+// Score scores texts with a scorer that is made for this call alone. Options: those of NewScorer.
+func (m *Model) Score(r *Runtime, texts [][]int32, options Options) ([]Scores, error) {
+	c, done := (*handle)(r).use()
+	defer done()
+	model, modelDone := (*handle)(m).use()
+	defer modelDone()
+	ids, lengths := joinedIDs(texts)
+	logprobs, greedy := make([]float32, len(ids)+1), make([]byte, len(ids)+1)
+	err := options.with(func(o uintptr) uintptr {
+		return raw.Tsr_model_score(c, model, o, ids, lengths, &logprobs[0], &greedy[0])
+	})
+	if err != nil {
+		return nil, err
+	}
+	return split(texts, logprobs, greedy), nil
+}
+
+// split gives each text its own numbers.
+func split(texts [][]int32, logprobs []float32, greedy []byte) []Scores {
 	scores := make([]Scores, len(texts))
 	begin := 0
 	for i, text := range texts {
@@ -76,15 +106,11 @@ func (s *Scorer) Score(texts [][]int32, progress func(done float64)) ([]Scores, 
 		}
 		begin = end
 	}
-	return scores, nil
+	return scores
 }
 
 // Report is JSON: tokens, windows, speed, plan, memory.
-func (s *Scorer) Report() (string, error) {
-	c, done := (*handle)(s).use()
-	defer done()
-	return text(func(out *uintptr) uintptr { return raw.Tsr_scorer_report(c, out) })
-}
+func (s *Scorer) Report() (string, error) { return (*handle)(s).text(raw.Tsr_scorer_report) }
 
 // Cancel ends the Score in progress on another goroutine with an Error of code Cancelled.
 func (s *Scorer) Cancel() {

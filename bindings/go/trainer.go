@@ -1,56 +1,48 @@
 package tessera
 
 import (
-	"tessera/raw"
+	"context"
+
+	"tessera.dev/tessera/raw"
 )
-
-// Dataset is token ids cut into samples. Immutable. Options: seq, eval_fraction, shuffle, seed, and of texts
-// special.
-type Dataset handle
-
-// Close frees it; see the package.
-func (d *Dataset) Close() { (*handle)(d).close() }
-
-// OpenDataset reads and tokenises a text file.
-func OpenDataset(path string, tokenizer *Tokenizer, options Options) (*Dataset, error) {
-	if err := noNUL("path", path); err != nil {
-		return nil, err
-	}
-	tokenizerC, tokenizerDone := (*handle)(tokenizer).use()
-	defer tokenizerDone()
-	h, err := holdWith(raw.Tsr_dataset_free, options, func(o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_dataset_new_file(path, tokenizerC, o, out)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return (*Dataset)(h), nil
-}
 
 // Trainer fine-tunes a model on all devices given. The header lists its options under tsr_trainer_new.
 type Trainer handle
 
-// Close frees it; see the package.
-func (t *Trainer) Close() { (*handle)(t).close() }
-
-// NewTrainer plans, and prepares the devices; it copies what it needs of model and dataset.
+// NewTrainer plans, and prepares the devices; it copies what it needs of model and dataset. Without a dataset (nil) the
+// model's graph has a loss of its own, and inputs for Feed.
 func NewTrainer(r *Runtime, model *Model, dataset *Dataset, options Options) (*Trainer, error) {
+	return NewTrainerContext(context.Background(), r, model, dataset, options)
+}
+
+// NewTrainerContext is NewTrainer, which the context's end ends; see Runtime.Cancel.
+func NewTrainerContext(ctx context.Context, r *Runtime, model *Model, dataset *Dataset, options Options) (*Trainer, error) {
 	c, done := (*handle)(r).use()
 	defer done()
-	modelC, modelDone := (*handle)(model).use()
-	defer modelDone()
-	datasetC, datasetDone, err := (*handle)(dataset).optional("dataset")
+	d, datasetDone, err := (*handle)(dataset).optional("dataset")
 	defer datasetDone()
 	if err != nil {
 		return nil, err
 	}
-	h, err := holdWith(raw.Tsr_trainer_free, options, func(o uintptr, out *uintptr) uintptr {
-		return raw.Tsr_trainer_new(c, modelC, datasetC, o, out)
+	h, err := holdUntil(ctx, r, func() (*handle, error) {
+		return (*handle)(model).holdWith(raw.Tsr_trainer_free, options, func(m, o uintptr, out *uintptr) uintptr {
+			return raw.Tsr_trainer_new(c, m, d, o, out)
+		})
 	})
-	if err != nil {
-		return nil, err
+	return (*Trainer)(h), err
+}
+
+// Close frees it; see the package.
+func (t *Trainer) Close() { (*handle)(t).close() }
+
+// Feed sets an input of an own graph, which keeps its value until it is fed again; the values are copied.
+func (t *Trainer) Feed(input string, value *Tensor) error {
+	if err := noNUL("input", input); err != nil {
+		return err
 	}
-	return (*Trainer)(h), nil
+	v, done := (*handle)(value).use()
+	defer done()
+	return (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_trainer_feed(c, input, v) })
 }
 
 // Step is the outcome of one optimizer step.
@@ -63,24 +55,31 @@ type Step struct {
 }
 
 // Step makes one optimizer step.
-func (t *Trainer) Step() (Step, error) {
+func (t *Trainer) Step() (Step, error) { return t.StepContext(context.Background()) }
+
+// StepContext is Step, which the context's end ends. The values on the devices are lost then: Resume, or close it.
+func (t *Trainer) StepContext(ctx context.Context) (Step, error) {
 	c, done := (*handle)(t).use()
 	defer done()
 	out := raw.NewTsr_step()
 	defer raw.DeleteTsr_step(out)
 	out.SetStruct_size(raw.Tsr_raw_step_size())
-	if err := failure(raw.Tsr_trainer_step(c, out)); err != nil {
+	err := until(ctx, t.Cancel, func() error { return failure(raw.Tsr_trainer_step(c, out)) })
+	if err != nil {
 		return Step{}, err
 	}
 	return Step{out.GetStep(), out.GetLoss(), out.GetGrad_norm(), out.GetLr(), out.GetSeconds()}, nil
 }
 
-// Evaluate is the mean loss over the dataset's evaluation part.
-func (t *Trainer) Evaluate() (float64, error) {
-	c, done := (*handle)(t).use()
-	defer done()
+// Evaluate is the mean loss over the dataset's evaluation part; of own graphs, of the inputs fed.
+func (t *Trainer) Evaluate() (float64, error) { return t.EvaluateContext(context.Background()) }
+
+// EvaluateContext is Evaluate, which the context's end ends.
+func (t *Trainer) EvaluateContext(ctx context.Context) (float64, error) {
 	var loss float64
-	err := failure(raw.Tsr_trainer_evaluate(c, &loss))
+	err := until(ctx, t.Cancel, func() error {
+		return (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_trainer_evaluate(c, &loss) })
+	})
 	return loss, err
 }
 
@@ -89,9 +88,7 @@ func (t *Trainer) Save(folder string) error {
 	if err := noNUL("folder", folder); err != nil {
 		return err
 	}
-	c, done := (*handle)(t).use()
-	defer done()
-	return failure(raw.Tsr_trainer_save(c, folder))
+	return (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_trainer_save(c, folder) })
 }
 
 // CheckCheckpointFolder says whether Save could write folder now, before the first step.
@@ -99,7 +96,7 @@ func CheckCheckpointFolder(folder string) error {
 	if err := noNUL("folder", folder); err != nil {
 		return err
 	}
-	return failure(raw.Tsr_trainer_check_folder(folder))
+	return call(func() uintptr { return raw.Tsr_trainer_check_folder(folder) })
 }
 
 // Resume goes on from a checkpoint. Parameters that did not train are not in it: the model has to be the same.
@@ -107,9 +104,7 @@ func (t *Trainer) Resume(folder string) error {
 	if err := noNUL("folder", folder); err != nil {
 		return err
 	}
-	c, done := (*handle)(t).use()
-	defer done()
-	return failure(raw.Tsr_trainer_resume(c, folder))
+	return (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_trainer_resume(c, folder) })
 }
 
 // CheckpointInfo is JSON: what a checkpoint holds, and the adapters of the model that it is of.
@@ -122,11 +117,9 @@ func CheckpointInfo(folder string) (string, error) {
 
 // Store writes the present values of all parameters into model.
 func (t *Trainer) Store(model *Model) error {
-	c, done := (*handle)(t).use()
+	m, done := (*handle)(model).use()
 	defer done()
-	modelC, modelDone := (*handle)(model).use()
-	defer modelDone()
-	return failure(raw.Tsr_trainer_store(c, modelC))
+	return (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_trainer_store(c, m) })
 }
 
 // SaveModel writes the .tsr file that Store and then model's Save would write; model stays as it is, and one
@@ -137,16 +130,40 @@ func (t *Trainer) SaveModel(model *Model, path string, options Options) error {
 	}
 	c, done := (*handle)(t).use()
 	defer done()
-	modelC, modelDone := (*handle)(model).use()
+	m, modelDone := (*handle)(model).use()
 	defer modelDone()
-	return options.with(func(o uintptr) uintptr { return raw.Tsr_trainer_save_model(c, modelC, path, o) })
+	return options.with(func(o uintptr) uintptr { return raw.Tsr_trainer_save_model(c, m, path, o) })
+}
+
+// Read is a parameter, or the optimizer's state of one: "block.0.q.weight.m".
+func (t *Trainer) Read(name string) (*Tensor, error) {
+	if err := noNUL("name", name); err != nil {
+		return nil, err
+	}
+	return newTensor((*handle)(t).hold(raw.Tsr_tensor_free, func(c uintptr, out *uintptr) uintptr {
+		return raw.Tsr_trainer_read(c, name, out)
+	}))
+}
+
+// Write sets what Read reads; the values are copied.
+func (t *Trainer) Write(name string, value *Tensor) error {
+	if err := noNUL("name", name); err != nil {
+		return err
+	}
+	v, done := (*handle)(value).use()
+	defer done()
+	return (*handle)(t).call(func(c uintptr) uintptr { return raw.Tsr_trainer_write(c, name, v) })
 }
 
 // Report is JSON: plan, memory, communication.
-func (t *Trainer) Report() (string, error) {
-	c, done := (*handle)(t).use()
-	defer done()
-	return text(func(out *uintptr) uintptr { return raw.Tsr_trainer_report(c, out) })
+func (t *Trainer) Report() (string, error) { return (*handle)(t).text(raw.Tsr_trainer_report) }
+
+// Trace is what ran since the last call, in Chrome's trace format. It needs the option "trace".
+func (t *Trainer) Trace() (string, error) { return (*handle)(t).text(raw.Tsr_trainer_trace) }
+
+// Plan is the plan that the trainer runs.
+func (t *Trainer) Plan() (*Plan, error) {
+	return newPlan((*handle)(t).hold(raw.Tsr_plan_free, raw.Tsr_trainer_plan))
 }
 
 // Cancel ends the call in progress on another goroutine with an Error of code Cancelled.

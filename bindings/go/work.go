@@ -2,19 +2,29 @@ package tessera
 
 import (
 	"context"
-	"tessera/raw"
+	"strings"
+
+	"tessera.dev/tessera/raw"
 )
 
 // work steps long work of C to its end. `progress`, which may be nil, is told the share that is done after every step.
-// If the context ends before that, work returns the context's error; freeing the handle removes what was written.
-func work(ctx context.Context, h *handle, step func(c uintptr, done *float64) uintptr, progress func(done float64)) error {
+// If the context ends before that, work returns the context's error; freeing the handle removes what was written. cancel
+// ends a step in progress; nil where steps are short.
+func work(ctx context.Context, cancel func(), h *handle, step func(c uintptr, done *float64) uintptr, progress func(done float64)) error {
 	c, release := h.use()
 	defer release()
 	for done := 0.0; done < 1; {
+		one := func() error { return failure(step(c, &done)) }
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := failure(step(c, &done)); err != nil {
+		var err error
+		if cancel != nil {
+			err = until(ctx, cancel, one)
+		} else {
+			err = one()
+		}
+		if err != nil {
 			return err
 		}
 		if progress != nil {
@@ -22,6 +32,16 @@ func work(ctx context.Context, h *handle, step func(c uintptr, done *float64) ui
 		}
 	}
 	return nil
+}
+
+// report finishes work whose result is a report.
+func report(ctx context.Context, cancel func(), h *handle, step func(c uintptr, done *float64) uintptr,
+	finish func(c uintptr, made *uintptr) uintptr, progress func(done float64)) (string, error) {
+	defer h.close()
+	if err := work(ctx, cancel, h, step, progress); err != nil {
+		return "", err
+	}
+	return h.text(finish)
 }
 
 // LoadModelContext is LoadModel in steps: it shows progress, and ends with the context. Options: verify.
@@ -36,96 +56,93 @@ func LoadModelContext(ctx context.Context, path string, options Options, progres
 		return nil, err
 	}
 	defer loading.close()
-	if err := work(ctx, loading, raw.Tsr_loading_step, progress); err != nil {
+	if err := work(ctx, nil, loading, raw.Tsr_loading_step, progress); err != nil {
 		return nil, err
 	}
-	c, done := loading.use()
-	defer done()
-	return newModel(func(out *uintptr) uintptr { return raw.Tsr_loading_finish(c, out) })
-}
-
-// WriteImatrix sums how large the inputs of the model's matrices are over a text, and writes an importance matrix to the file
-// `out`, for option imatrix of ConvertModel. After an error, or if the context ends, `out` is unchanged. Options: seq, batch,
-// bos, name, and those that place a Scorer. The report is JSON.
-func WriteImatrix(ctx context.Context, r *Runtime, model *Model, ids []int32, out string, options Options, progress func(done float64)) (report string, err error) {
-	if err := noNUL("path", out); err != nil {
-		return "", err
-	}
-	r0, release := (*handle)(r).use()
-	defer release()
-	m, releaseModel := (*handle)(model).use()
-	defer releaseModel()
-	imatrix, err := holdWith(raw.Tsr_imatrix_free, options, func(o uintptr, made *uintptr) uintptr {
-		return raw.Tsr_imatrix_new(r0, m, ids, out, o, made)
-	})
-	if err != nil {
-		return "", err
-	}
-	defer imatrix.close()
-	if err := work(ctx, imatrix, raw.Tsr_imatrix_step, progress); err != nil {
-		return "", err
-	}
-	c, done := imatrix.use()
-	defer done()
-	return text(func(made *uintptr) uintptr { return raw.Tsr_imatrix_finish(c, made) })
-}
-
-// ExportModel writes the model's file or folder `in` for other projects: a Hugging Face folder, or a GGUF file for
-// llama.cpp. After an error, or if the context ends, `out` is unchanged. Options: format (hf, gguf, peft), adapters, merged, type, tokenizer,
-// threads, shard_bytes, and for gguf pure, output_type, embedding_type, imatrix. The report is JSON.
-func ExportModel(ctx context.Context, in, out string, options Options, progress func(done float64)) (report string, err error) {
-	if err := noNUL("path", in+out); err != nil {
-		return "", err
-	}
-	return export(ctx, options, progress, func(o uintptr, made *uintptr) uintptr {
-		return raw.Tsr_export_new(0, in, out, o, made)
-	})
-}
-
-// Export writes a model in memory as ExportModel does its file; nobody must write to it meanwhile.
-func (m *Model) Export(ctx context.Context, out string, options Options, progress func(done float64)) (report string, err error) {
-	if err := noNUL("path", out); err != nil {
-		return "", err
-	}
-	c, release := (*handle)(m).use()
-	defer release()
-	return export(ctx, options, progress, func(o uintptr, made *uintptr) uintptr {
-		return raw.Tsr_export_new_for_model(0, c, out, o, made)
-	})
-}
-
-func export(ctx context.Context, options Options, progress func(done float64), begin func(o uintptr, made *uintptr) uintptr) (report string, err error) {
-	export, err := holdWith(raw.Tsr_export_free, options, begin)
-	if err != nil {
-		return "", err
-	}
-	defer export.close()
-	if err := work(ctx, export, raw.Tsr_export_step, progress); err != nil {
-		return "", err
-	}
-	c, done := export.use()
-	defer done()
-	return text(func(made *uintptr) uintptr { return raw.Tsr_export_finish(c, made) })
+	h, err := loading.hold(raw.Tsr_model_free, raw.Tsr_loading_finish)
+	return (*Model)(h), err
 }
 
 // ConvertModel writes the model's file `in` as the .tsr file `out`, a slice of a tensor at a time, however large it is.
 // After an error, or if the context ends, `out` is unchanged. Options: compress, verify, and to quantise type, pure,
 // output_type, embedding_type, imatrix, threads. The report is JSON: what was read and what was written.
-func ConvertModel(ctx context.Context, in, out string, options Options, progress func(done float64)) (report string, err error) {
-	if err := noNUL("path", in+out); err != nil {
+func ConvertModel(ctx context.Context, in, out string, options Options, progress func(done float64)) (string, error) {
+	if err := noNUL("path", in, out); err != nil {
 		return "", err
 	}
-	conversion, err := holdWith(raw.Tsr_conversion_free, options, func(o uintptr, made *uintptr) uintptr {
+	h, err := holdWith(raw.Tsr_conversion_free, options, func(o uintptr, made *uintptr) uintptr {
 		return raw.Tsr_conversion_new(0, in, out, o, made)
 	})
 	if err != nil {
 		return "", err
 	}
-	defer conversion.close()
-	if err := work(ctx, conversion, raw.Tsr_conversion_step, progress); err != nil {
+	return report(ctx, nil, h, raw.Tsr_conversion_step, raw.Tsr_conversion_finish, progress)
+}
+
+// ExportModel writes the model's file or folder `in` for other projects: a Hugging Face folder, or a GGUF file for
+// llama.cpp. After an error, or if the context ends, `out` is unchanged. Options: format (hf, gguf, peft), adapters, merged,
+// type, tokenizer, threads, shard_bytes, and for gguf pure, output_type, embedding_type, imatrix. The report is JSON.
+func ExportModel(ctx context.Context, in, out string, options Options, progress func(done float64)) (string, error) {
+	if err := noNUL("path", in, out); err != nil {
 		return "", err
 	}
-	c, done := conversion.use()
-	defer done()
-	return text(func(made *uintptr) uintptr { return raw.Tsr_conversion_finish(c, made) })
+	h, err := holdWith(raw.Tsr_export_free, options, func(o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_export_new(0, in, out, o, made)
+	})
+	if err != nil {
+		return "", err
+	}
+	return report(ctx, nil, h, raw.Tsr_export_step, raw.Tsr_export_finish, progress)
+}
+
+// Export writes a model in memory as ExportModel does its file; nobody must write to it meanwhile.
+func (m *Model) Export(ctx context.Context, out string, options Options, progress func(done float64)) (string, error) {
+	if err := noNUL("path", out); err != nil {
+		return "", err
+	}
+	h, err := (*handle)(m).holdWith(raw.Tsr_export_free, options, func(c, o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_export_new_for_model(0, c, out, o, made)
+	})
+	if err != nil {
+		return "", err
+	}
+	return report(ctx, nil, h, raw.Tsr_export_step, raw.Tsr_export_finish, progress)
+}
+
+// WriteImatrix sums how large the inputs of the model's matrices are over a text, and writes an importance matrix to the
+// file `out`, for option imatrix of ConvertModel. After an error, or if the context ends, `out` is unchanged. Options: seq,
+// batch, bos, name, and those that place a Scorer. The report is JSON.
+func WriteImatrix(ctx context.Context, r *Runtime, model *Model, ids []int32, out string, options Options, progress func(done float64)) (string, error) {
+	if err := noNUL("path", out); err != nil {
+		return "", err
+	}
+	c, release := (*handle)(r).use()
+	defer release()
+	h, err := (*handle)(model).holdWith(raw.Tsr_imatrix_free, options, func(m, o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_imatrix_new(c, m, ids, out, o, made)
+	})
+	if err != nil {
+		return "", err
+	}
+	return report(ctx, r.Cancel, h, raw.Tsr_imatrix_step, raw.Tsr_imatrix_finish, progress)
+}
+
+// joined puts texts one after another, with the bytes of each.
+func joined(texts []string) (string, []uint64) {
+	lengths := make([]uint64, len(texts))
+	for i, text := range texts {
+		lengths[i] = uint64(len(text))
+	}
+	return strings.Join(texts, ""), lengths
+}
+
+// joinedIDs puts token ids of texts one after another, with the number of each.
+func joinedIDs(texts [][]int32) ([]int32, []uint64) {
+	var ids []int32
+	lengths := make([]uint64, len(texts))
+	for i, text := range texts {
+		ids = append(ids, text...)
+		lengths[i] = uint64(len(text))
+	}
+	return ids, lengths
 }

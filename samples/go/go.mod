@@ -2,6 +2,6 @@ module samples
 
 go 1.19
 
-require tessera v0.0.0
+require tessera.dev/tessera v0.2.0
 
-replace tessera => ../../build/go/tessera
+replace tessera.dev/tessera => ../../build/go/tessera

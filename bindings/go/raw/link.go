@@ -1,3 +1,5 @@
+//go:build !tessera_static
+
 // Package raw is tessera.h as SWIG wraps it; use package tessera.
 package raw
 

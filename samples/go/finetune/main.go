@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"tessera"
+
+	"tessera.dev/tessera"
 )
 
 func main() {
@@ -52,6 +53,15 @@ func run(modelPath, text, out, devices string, steps int) error {
 	if err != nil {
 		return err
 	}
+	plan, err := trainer.Plan()
+	if err != nil {
+		return err
+	}
+	info, err := plan.Info()
+	if err != nil {
+		return err
+	}
+	fmt.Println("plan", info)
 	for i := 0; i < steps; i++ {
 		step, err := trainer.Step()
 		if err != nil {

@@ -1,59 +1,62 @@
-// Continues a prompt, printing pieces as they come.
+// Continues a prompt, printing the text as it comes; the twin of samples/c/generate.c. Interrupted, it ends the text.
 //
-//	generate MODEL PROMPT [TOKENS [DEVICES]]
+//	generate MODEL PROMPT [TOKENS [DEVICES [TEMPERATURE]]]        e.g.  generate tuned.tsr "Once upon" 50 cpu:2 0.8
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io"
 	"os"
+	"os/signal"
 	"strconv"
-	"tessera"
+
+	"tessera.dev/tessera"
 )
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintf(os.Stderr, "usage: %s MODEL PROMPT [TOKENS [DEVICES]]\n", os.Args[0])
+		fmt.Fprintf(os.Stderr, "usage: %s MODEL PROMPT [TOKENS [DEVICES [TEMPERATURE]]]\n", os.Args[0])
 		os.Exit(2)
 	}
-	tokens, devices := 100, "cpu:1"
+	options := tessera.Options{"max_tokens": 100, "devices": "cpu:1", "temperature": 0.0}
 	if len(os.Args) > 3 {
-		tokens, _ = strconv.Atoi(os.Args[3])
+		options["max_tokens"], _ = strconv.Atoi(os.Args[3])
 	}
 	if len(os.Args) > 4 {
-		devices = os.Args[4]
+		options["devices"] = os.Args[4]
 	}
-	if err := run(os.Args[1], os.Args[2], devices, tokens); err != nil {
+	if len(os.Args) > 5 {
+		options["temperature"], _ = strconv.ParseFloat(os.Args[5], 64)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1], os.Args[2], options); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(path, prompt, devices string, tokens int) error {
+func run(ctx context.Context, path, prompt string, options tessera.Options) error {
 	runtime, err := tessera.NewRuntime(nil)
 	if err != nil {
 		return err
 	}
+	defer runtime.Close()
 	model, err := tessera.LoadModel(path)
 	if err != nil {
 		return err
 	}
-	generator, err := tessera.NewGenerator(runtime, model, tessera.Options{"devices": devices, "max_tokens": tokens})
+	defer model.Close()
+	generator, err := tessera.NewGeneratorContext(ctx, runtime, model, options)
 	if err != nil {
 		return err
 	}
-	if err := generator.Start(prompt); err != nil {
-		return err
+	defer generator.Close()
+	stream := generator.Stream(ctx, prompt, nil)
+	fmt.Print(prompt)
+	for stream.Next() {
+		fmt.Print(stream.Piece().Text)
 	}
-	for {
-		piece, err := generator.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		fmt.Print(piece)
-	}
+	fmt.Println()
+	return stream.Err()
 }

@@ -6,7 +6,8 @@ package main
 import (
 	"fmt"
 	"os"
-	"tessera"
+
+	"tessera.dev/tessera"
 )
 
 func main() {

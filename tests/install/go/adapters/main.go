@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"tessera"
+
+	"tessera.dev/tessera"
 )
 
 func check(err error) {

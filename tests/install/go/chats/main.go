@@ -3,11 +3,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"tessera"
+
+	"tessera.dev/tessera"
 )
 
 func must[T any](value T, err error) T {
@@ -26,15 +27,13 @@ func wanted[T comparable](what string, found, want T) {
 
 const template = "{% for m in messages %}[{{ m.role }}]{{ m.content }};{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
 
-func answer(generator *tessera.Generator) string {
+func answer(stream *tessera.Stream) string {
 	all := ""
-	for {
-		piece, err := generator.Next()
-		if err == io.EOF {
-			return all
-		}
-		all += must(piece, err)
+	for stream.Next() {
+		all += stream.Piece().Text
 	}
+	must(0, stream.Err())
+	return all
 }
 
 func main() {
@@ -63,13 +62,11 @@ func main() {
 
 	generator := must(tessera.NewGenerator(runtime, model, tessera.Options{"temperature": 0.0, "max_tokens": 3}))
 	prompt := must(chat.Encode(messages[:1], tessera.Options{"add_generation_prompt": true}))
-	must(0, generator.StartTokens(prompt))
-	first := answer(generator)
-	must(0, generator.StartTokens(append(prompt, 65)))
-	answer(generator)
+	ctx := context.Background()
+	first := answer(generator.StreamTokens(ctx, prompt, nil))
+	answer(generator.StreamTokens(ctx, append(prompt, 65), nil))
 	wanted("cached", strings.Contains(must(generator.Report()), `"reused_tokens":16,`), true)
-	must(0, generator.StartTokensWith(prompt, tessera.Options{"max_tokens": 3}))
-	wanted("again", answer(generator), first)
+	wanted("again", answer(generator.StreamTokens(ctx, prompt, tessera.Options{"max_tokens": 3})), first)
 	chat.Close()
 	_, err = chat.Render(messages, nil)
 	wanted("closed", err != nil, true)

@@ -6,7 +6,8 @@ import (
 	"math"
 	"os"
 	"strings"
-	"tessera"
+
+	"tessera.dev/tessera"
 )
 
 func must[T any](value T, err error) T {

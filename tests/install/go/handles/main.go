@@ -8,7 +8,8 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"tessera"
+
+	"tessera.dev/tessera"
 )
 
 func must[T any](value T, err error) T {
@@ -66,7 +67,7 @@ func main() {
 	refused("generator", (*tessera.Generator)(nil).Start("a"), "generator")
 	refused("generator", (*tessera.Generator)(nil).StartWith("a", nil), "generator")
 	refused("generator", second((*tessera.Generator)(nil).Report()), "generator")
-	refused("generator", second((*tessera.Generator)(nil).Next()), "generator")
+	refused("generator", second((*tessera.Generator)(nil).Next(0)), "generator")
 	refused("scorer", second((*tessera.Scorer)(nil).Score([][]int32{{1, 2}}, nil)), "scorer")
 	refused("scorer", second((*tessera.Scorer)(nil).Report()), "scorer")
 	refused("embedder", second((*tessera.Embedder)(nil).Embed([]string{"a"}, nil)), "embedder")

@@ -7,7 +7,8 @@ import (
 	"math"
 	"os"
 	"strings"
-	"tessera"
+
+	"tessera.dev/tessera"
 )
 
 func must[T any](value T, err error) T {

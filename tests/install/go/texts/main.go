@@ -3,12 +3,12 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"tessera"
+
+	"tessera.dev/tessera"
 )
 
 func check(err error) {
@@ -42,13 +42,13 @@ func main() {
 	generator, err := tessera.NewGenerator(runtime, model, tessera.Options{"max_tokens": 1, "echo": true})
 	check(err)
 	const prompt = "a\x00b"
-	check(generator.Start(prompt))
-	echo := collect(generator)
+	ctx := context.Background()
+	echo := collect(generator.Stream(ctx, prompt, nil))
 	wanted("echo", echo[:min(len(prompt), len(echo))], prompt)
 	// Settings of one text: a sample for each seed, the same for the same, and the report names it.
 	sample := func(seed int) string {
-		check(generator.StartWith("ab", tessera.Options{"seed": seed, "temperature": 2.0, "max_tokens": 20, "echo": false}))
-		return collect(generator)
+		options := tessera.Options{"seed": seed, "temperature": 2.0, "max_tokens": 20, "echo": false}
+		return collect(generator.Stream(ctx, "ab", options))
 	}
 	first := sample(1)
 	wanted("sample of another seed differs", sample(2) != first, true)
@@ -61,16 +61,13 @@ func main() {
 	wanted("begun from nothing", err != nil && strings.Contains(err.Error(), "the prompt is empty"), true)
 }
 
-func collect(generator *tessera.Generator) string {
+func collect(stream *tessera.Stream) string {
 	var text strings.Builder
-	for {
-		piece, err := generator.Next()
-		if errors.Is(err, io.EOF) {
-			return text.String()
-		}
-		check(err)
-		text.WriteString(piece)
+	for stream.Next() {
+		text.WriteString(stream.Piece().Text)
 	}
+	check(stream.Err())
+	return text.String()
 }
 
 func min(a, b int) int { // of the language since Go 1.21

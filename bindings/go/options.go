@@ -1,0 +1,70 @@
+package tessera
+
+import (
+	"fmt"
+
+	"tessera.dev/tessera/raw"
+)
+
+// Options are the keyed values that the header lists for each function: integers, bools, floats, strings, and slices of
+// integers. Nil is all defaults.
+type Options map[string]any
+
+// with builds the C options, runs body with them and frees them.
+func (o Options) with(body func(options uintptr) uintptr) error {
+	var options uintptr
+	if err := failure(raw.Tsr_options_new(&options)); err != nil {
+		return err
+	}
+	defer raw.Tsr_options_free(options)
+	for key, value := range o {
+		if err := setOption(options, key, value); err != nil {
+			return err
+		}
+	}
+	return failure(body(options))
+}
+
+func setOption(options uintptr, key string, value any) error {
+	if err := noNUL("key of an option", key); err != nil {
+		return err
+	}
+	switch v := value.(type) {
+	case int:
+		return failure(raw.Tsr_options_set_i64(options, key, int64(v)))
+	case int32:
+		return failure(raw.Tsr_options_set_i64(options, key, int64(v)))
+	case int64:
+		return failure(raw.Tsr_options_set_i64(options, key, v))
+	case bool:
+		number := int64(0)
+		if v {
+			number = 1
+		}
+		return failure(raw.Tsr_options_set_i64(options, key, number))
+	case float32:
+		return failure(raw.Tsr_options_set_f64(options, key, float64(v)))
+	case float64:
+		return failure(raw.Tsr_options_set_f64(options, key, v))
+	case string:
+		if err := noNUL(fmt.Sprintf("option %q", key), v); err != nil {
+			return err
+		}
+		return failure(raw.Tsr_options_set_str(options, key, v))
+	case []int:
+		return setList(options, key, v)
+	case []int32:
+		return setList(options, key, v)
+	case []int64:
+		return setList(options, key, v)
+	}
+	return refuse("option %q: found a %T, wanted an int, bool, float, string or slice of ints", key, value)
+}
+
+func setList[T int | int32 | int64](options uintptr, key string, given []T) error {
+	values := make([]int64, len(given))
+	for i, value := range given {
+		values[i] = int64(value)
+	}
+	return failure(raw.Tsr_options_set_i64_list(options, key, values))
+}

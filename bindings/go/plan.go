@@ -1,0 +1,111 @@
+package tessera
+
+import (
+	"context"
+
+	"tessera.dev/tessera/raw"
+)
+
+// Plan is how a model will be computed on some devices, with the time it should take and the bytes that each device will
+// hold. Immutable; any goroutine.
+type Plan handle
+
+func newPlan(h *handle, err error) (*Plan, error) { return (*Plan)(h), err }
+
+// NewPlan is the plan that NewTrainer, or with the option mode "generate" NewGenerator, would make of these options.
+func NewPlan(r *Runtime, model *Model, options Options) (*Plan, error) {
+	return NewPlanContext(context.Background(), r, model, options)
+}
+
+// NewPlanContext is NewPlan, which the context's end ends; see Runtime.Cancel.
+func NewPlanContext(ctx context.Context, r *Runtime, model *Model, options Options) (*Plan, error) {
+	c, done := (*handle)(r).use()
+	defer done()
+	return newPlan(holdUntil(ctx, r, func() (*handle, error) {
+		return (*handle)(model).holdWith(raw.Tsr_plan_free, options, func(m, o uintptr, out *uintptr) uintptr {
+			return raw.Tsr_plan_new(c, m, o, out)
+		})
+	}))
+}
+
+// NewPlanForGraph plans any graph. Options: batch, symbols, parallel, pins, memory_limit.
+func NewPlanForGraph(devices *Devices, graph *Graph, options Options) (*Plan, error) {
+	c, done := (*handle)(devices).use()
+	defer done()
+	return newPlan((*handle)(graph).holdWith(raw.Tsr_plan_free, options, func(g, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_plan_new_for_graph(c, g, o, out)
+	}))
+}
+
+// ParsePlan reads a plan of this very graph from its text.
+func ParsePlan(devices *Devices, graph *Graph, text string) (*Plan, error) {
+	c, done := (*handle)(devices).use()
+	defer done()
+	return newPlan((*handle)(graph).hold(raw.Tsr_plan_free, func(g uintptr, out *uintptr) uintptr {
+		return raw.Tsr_plan_parse_for_graph(c, g, text, out)
+	}))
+}
+
+// LoadPlan reads a plan of this very graph from a file that Save wrote.
+func LoadPlan(devices *Devices, graph *Graph, path string) (*Plan, error) {
+	if err := noNUL("path", path); err != nil {
+		return nil, err
+	}
+	c, done := (*handle)(devices).use()
+	defer done()
+	return newPlan((*handle)(graph).hold(raw.Tsr_plan_free, func(g uintptr, out *uintptr) uintptr {
+		return raw.Tsr_plan_load_for_graph(c, g, path, out)
+	}))
+}
+
+// Close frees it; see the package.
+func (p *Plan) Close() { (*handle)(p).close() }
+
+// Text is the plan as text that can be edited and given back as option "plan_file".
+func (p *Plan) Text() (string, error) { return (*handle)(p).text(raw.Tsr_plan_text) }
+
+// Info is JSON: strategy, mesh, predicted seconds, bytes of each device, candidates.
+func (p *Plan) Info() (string, error) { return (*handle)(p).text(raw.Tsr_plan_info) }
+
+// Trace is what one run should do, at predicted times. It needs the option "trace".
+func (p *Plan) Trace() (string, error) { return (*handle)(p).text(raw.Tsr_plan_trace) }
+
+// Explain is JSON: why the plan is as it is, and what it comes to.
+func (p *Plan) Explain() (string, error) { return (*handle)(p).text(raw.Tsr_plan_explain) }
+
+// Page is the explanation as one HTML page.
+func (p *Plan) Page() (string, error) { return (*handle)(p).text(raw.Tsr_plan_page) }
+
+// Save writes the plan's text to a file.
+func (p *Plan) Save(path string) error {
+	if err := noNUL("path", path); err != nil {
+		return err
+	}
+	return (*handle)(p).call(func(c uintptr) uintptr { return raw.Tsr_plan_save(c, path) })
+}
+
+// EstimatePlan is JSON: what a training step, or with the option mode "generate" a request, takes on a cluster that need not
+// be present. description is that of NewModel. Options: cluster, which is needed, and others that the header lists.
+func EstimatePlan(description string, options Options) (string, error) {
+	return estimate(description, options, raw.Tsr_plan_estimate)
+}
+
+// EstimatePlanPage is the same explained, as one HTML page.
+func EstimatePlanPage(description string, options Options) (string, error) {
+	return estimate(description, options, raw.Tsr_plan_estimate_page)
+}
+
+func estimate(description string, options Options, ask func(string, uintptr, *uintptr) uintptr) (string, error) {
+	if err := noNUL("description", description); err != nil {
+		return "", err
+	}
+	return textWith(options, func(o uintptr, out *uintptr) uintptr { return ask(description, o, out) })
+}
+
+// CheckPlan checks a certificate of EstimatePlan. The report is JSON; code Corrupt names the first claim that does not hold.
+func CheckPlan(certificate string) (string, error) {
+	if err := noNUL("certificate", certificate); err != nil {
+		return "", err
+	}
+	return text(func(out *uintptr) uintptr { return raw.Tsr_plan_check(certificate, out) })
+}

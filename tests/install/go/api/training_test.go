@@ -1,0 +1,159 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"tessera.dev/tessera"
+)
+
+var prose = strings.Repeat("A computer is a machine that computes. ", 60)
+
+func Test_datasets_come_from_texts_ids_and_readers(t *testing.T) {
+	tokenizer := must2(tessera.NewByteTokenizer())
+	options := tessera.Options{"seq": 16, "shuffle": false, "eval_fraction": 0.1}
+	text := must2(tessera.NewDataset(prose, tokenizer, options))
+	wanted(t, "info", strings.Contains(must2(text.Info()), fmt.Sprintf(`"tokens":%d,`, len(prose))), true)
+	read := must2(tessera.ReadDataset(strings.NewReader(prose), tokenizer, options))
+	ids := must2(tessera.NewDatasetTokens(must2(tokenizer.Encode(prose)), options))
+	batch := fmt.Sprint(must2(text.Batch(3, 2)))
+	wanted(t, "read", fmt.Sprint(must2(read.Batch(3, 2))), batch)
+	wanted(t, "ids", fmt.Sprint(must2(ids.Batch(3, 2))), batch)
+	wanted(t, "shape", fmt.Sprint(len(must2(ids.Batch(0, 2))), len(must2(ids.Batch(0, 2))[1])), "2 17")
+	wanted(t, "text", must2(tokenizer.Decode(must2(text.Batch(0, 1))[0])), prose[:17])
+
+	ours := errors.New("the line is dead")
+	_, err := tessera.ReadDataset(iotest.ErrReader(ours), tokenizer, options)
+	wanted(t, "the reader's error", errors.Is(err, ours), true)
+	refused(t, second(tessera.ReadDataset(nil, tokenizer, options)), tessera.ErrInvalidArgument, "reader")
+	refused(t, second(tessera.NewDataset("short", tokenizer, options)), tessera.ErrInvalidArgument, "")
+	refused(t, second(tessera.NewDatasetTokens(nil, options)), tessera.ErrInvalidArgument, "")
+	refused(t, second(tessera.NewDatasetTokens([]int32{1}, tessera.Options{"sequence": 1})), tessera.ErrInvalidArgument, "seq")
+	refused(t, second(tessera.NewDatasetTokens([]int32{1}, tessera.Options{"seq": struct{}{}})), tessera.ErrInvalidArgument, "struct {}")
+	refused(t, second(text.Batch(0, -1)), tessera.ErrInvalidArgument, "")
+}
+
+func Test_trainers_show_their_values_plan_and_trace(t *testing.T) {
+	r, model := newRuntime(t), newModel(t)
+	data := must2(tessera.NewDataset(prose, must2(model.Tokenizer()), tessera.Options{"seq": 16, "eval_fraction": 0.1}))
+	trainer := must2(tessera.NewTrainer(r, model, data, tessera.Options{"devices": "cpu:2", "parallel": "dp=2", "batch": 4, "trace": true}))
+	first := must2(trainer.Step())
+	wanted(t, "step", fmt.Sprint(first.Step, first.Loss > 5, first.GradNorm > 0, first.LR > 0), "1 true true true")
+	wanted(t, "plan", strings.Contains(must2(must2(trainer.Plan()).Info()), `"strategy":"dp=2`), true)
+	wanted(t, "trace", strings.HasPrefix(must2(trainer.Trace()), "["), true)
+	value := must2(trainer.Read("output"))
+	moment := must2(trainer.Read("output.m"))
+	wanted(t, "shapes", value.String(), moment.String())
+	zeros := must2(tessera.NewTensor(tessera.F32, value.Dims()...))
+	check(t, trainer.Write("output", zeros))
+	wanted(t, "written", must2(tessera.Values[float32](must2(trainer.Read("output"))))[0], 0)
+	wanted(t, "loss of equal chances", fmt.Sprintf("%.4f", must2(trainer.Evaluate())), fmt.Sprintf("%.4f", math.Log(256)))
+	refused(t, second(trainer.Read("outputs")), tessera.ErrNotFound, "output")
+	refused(t, trainer.Write("output", must2(tessera.NewTensor(tessera.F32, 1))), tessera.ErrInvalidArgument, "")
+	refused(t, trainer.Feed("tokens", zeros), tessera.ErrInvalidArgument, "tokens")
+	check(t, trainer.Store(model))
+}
+
+func Test_trainers_of_own_graphs_learn_what_they_are_fed(t *testing.T) {
+	r := newRuntime(t)
+	model := must2(tessera.NewModelFromGraph(linear(t), tessera.Options{"seed": 3}))
+	trainer := must2(tessera.NewTrainer(r, model, nil, tessera.Options{"batch": 2, "lr": 0.1, "warmup": 0}))
+	refused(t, second(trainer.Step()), tessera.ErrFailedPrecondition, "x")
+	check(t, trainer.Feed("x", must2(tessera.TensorOf([]float32{1, 0, 0, 1}, 2, 2))))
+	before := must2(trainer.Evaluate())
+	for i := 0; i < 20; i++ {
+		must2(trainer.Step())
+	}
+	wanted(t, "loss falls", must2(trainer.Evaluate()) < before/2, true)
+	refused(t, trainer.Feed("x", must2(tessera.TensorOf([]float32{1}))), tessera.ErrInvalidArgument, "")
+	refused(t, trainer.Feed("x", nil), tessera.ErrInvalidArgument, "")
+}
+
+func Test_contexts_end_calls_and_leave_no_goroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
+	r := newRuntime(t)
+	big := must2(tessera.NewModel("llama:L=2,C=128,H=4,F=512,V=256,T=256", nil))
+	check(t, big.SetTokenizer(must2(tessera.NewByteTokenizer())))
+	data := must2(tessera.NewDataset(strings.Repeat(prose, 10), must2(big.Tokenizer()), tessera.Options{"seq": 256, "eval_fraction": 0.2}))
+	options := tessera.Options{"batch": 32, "devices": "cpu:1"}
+	soon := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(context.Background(), 30*time.Millisecond)
+	}
+
+	trainer := must2(tessera.NewTrainerContext(context.Background(), r, big, data, options))
+	ctx, end := soon()
+	began := time.Now()
+	_, err := trainer.StepContext(ctx)
+	end()
+	wanted(t, "a step", errors.Is(err, context.DeadlineExceeded), true)
+	wanted(t, "ends soon", time.Since(began) < 5*time.Second, true)
+	refused(t, second(trainer.Step()), tessera.ErrFailedPrecondition, "")
+	trainer.Close()
+
+	scorer := must2(tessera.NewScorer(r, big, tessera.Options{"seq": 256}))
+	ids := make([]int32, 20000)
+	for _, progress := range []func(float64){nil, func(float64) {}} {
+		ctx, end = soon()
+		_, err = scorer.ScoreContext(ctx, [][]int32{ids}, progress)
+		end()
+		wanted(t, "a score", errors.Is(err, context.DeadlineExceeded), true)
+	}
+	ctx, end = context.WithCancel(context.Background())
+	end()
+	_, err = tessera.NewTrainerContext(ctx, r, big, data, options)
+	wanted(t, "a trainer", errors.Is(err, context.Canceled), true)
+	_, err = tessera.NewGeneratorContext(ctx, r, big, nil)
+	wanted(t, "a generator", errors.Is(err, context.Canceled), true)
+	_, err = tessera.Calibrate(ctx, r, nil, nil)
+	wanted(t, "a calibration", errors.Is(err, context.Canceled), true)
+	scorer.Close()
+	settled(t, before)
+}
+
+func Test_runtimes_hand_out_their_log(t *testing.T) {
+	r := must2(tessera.NewRuntime(tessera.Options{"log_level": "debug", "profile": "none"}))
+	path := filepath.Join(t.TempDir(), "q8.tsr") // training it takes more bits, which the log says
+	must2(newModel(t).Quantize(path, tessera.Options{"type": "q8_0"}))
+	must2(tessera.NewTrainer(r, must2(tessera.LoadModel(path)), must2(tessera.NewDatasetTokens(make([]int32, 1000), tessera.Options{"seq": 32})), nil))
+	logs := must2(r.Logs())
+	for _, record := range logs {
+		wanted(t, "a record has text and level", record.Message != "" && record.Level.String() != "unknown", true)
+	}
+	_, found, err := r.NextLog()
+	wanted(t, "all taken", fmt.Sprint(found, err, len(logs) > 0), "false <nil> true")
+	wanted(t, "backends", strings.Contains(must2(r.Backends()), `"name":"cpu"`), true)
+	r.Close()
+	refused(t, second(r.Logs()), tessera.ErrInvalidArgument, "runtime")
+}
+
+func Test_scores_and_vectors_come_at_once_or_in_steps(t *testing.T) {
+	r, model := newRuntime(t), newModel(t)
+	texts := [][]int32{{1, 2, 3}, {}, {4, 5}}
+	scorer := must2(tessera.NewScorer(r, model, tessera.Options{"seq": 16}))
+	bits := func(scores []tessera.Scores) string { return fmt.Sprint(scores) }
+	once := bits(must2(scorer.Score(texts, nil)))
+	wanted(t, "in steps", bits(must2(scorer.Score(texts, func(float64) {}))), once)
+	wanted(t, "of the model", bits(must2(model.Score(r, texts, tessera.Options{"seq": 16}))), once)
+	refused(t, second(model.Score(nil, texts, nil)), tessera.ErrInvalidArgument, "runtime")
+
+	for _, pairs := range []bool{false, true} {
+		embedder := must2(tessera.NewEmbedder(r, model, tessera.Options{"pairs": pairs}))
+		words := []string{"a", "bc", "e", "d"}
+		all, err := embedder.Embed(words, nil)
+		if pairs && err != nil { // this tokenizer puts nothing between two texts
+			refused(t, err, tessera.ErrInvalidArgument, "")
+			continue
+		}
+		check(t, err)
+		wanted(t, "rows", fmt.Sprint(must2(embedder.Embed(words, func(float64) {}))), fmt.Sprint(all))
+		wanted(t, "width", must2(embedder.Width()), len(all[0]))
+	}
+}
