@@ -11,6 +11,9 @@
 #ifdef SWIGGO
 %include "typemaps/go.i"
 #endif
+#ifdef SWIGJAVA
+%include "typemaps/java.i"
+#endif
 %include "typemaps/arguments.i"
 
 /* Function pointers do not cross: callbacks are a matter of each language's own file. */
@@ -80,3 +83,7 @@ static tsr_status* tsr_raw_program_new(tsr_devices* devices, const char* text, s
   return status;
 }
 %}
+
+#ifdef SWIGJAVA
+%include "typemaps/java_functions.i"
+#endif

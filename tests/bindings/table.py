@@ -2,15 +2,15 @@
 """table.py [ROOT]: what the C library can do and a language's layer cannot, which must be nothing.
 
 A function of tessera.h counts as reached where the hand-written layer of a language calls it as the raw layer has it:
-raw.Tsr_x in Go, raw.tsr_x in Java and Python, or raw.tsr_raw_x where bindings/tessera.i or the language's own file puts
-that in its place. A language counts once its folder is there. First plants a function that nothing calls, and one call
-less, and checks that both are found."""
+raw.Tsr_x in Go, Raw.tsr_x or Raw::tsr_x in Java, raw.tsr_x in Python, or raw.tsr_raw_x where bindings/tessera.i or the
+language's own file puts that in its place. A language counts once its folder is there. First plants a function that
+nothing calls, and one call less, and checks that both are found."""
 import pathlib
 import re
 import sys
 
 FUNCTION = re.compile(r"^TSR_API [^(]*?\b(tsr_\w+)\(", re.M)
-CALL = re.compile(r"\b[Rr]aw\.[Tt]sr_(?:raw_)?(\w+)\b")
+CALL = re.compile(r"\b[Rr]aw(?:\.|::)[Tt]sr_(?:raw_)?(\w+)\b")
 LAYERS = {"go": "*.go", "java": "**/*.java", "python": "**/*.py"}
 
 

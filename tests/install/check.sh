@@ -81,3 +81,4 @@ mkdir expected
 ./own_model >expected/own_model.txt
 ./plan small.tsr cpu:4 8 >expected/plan.txt
 bash "$here/tests/install/go.sh" "$work"
+bash "$here/tests/install/java.sh" "$work"

@@ -1,0 +1,88 @@
+package dev.tessera;
+
+import dev.tessera.raw.Raw;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.function.DoubleConsumer;
+import java.util.function.ToLongFunction;
+
+/**
+ * What is done with files of models, in steps and in bounded memory. progress, which may be null, hears the share that is
+ * done after every step; an interrupt of the thread, or a {@link Cancellation}, ends the work. After that, or an error,
+ * what was at the path written is unchanged.
+ */
+public final class ModelFiles {
+  private ModelFiles() {}
+
+  /** Throws where {@link Model#save} could not write {@code path} now, before hours of work. */
+  public static void checkPath(Path path) {
+    TesseraException.check(Raw.tsr_model_check_path(Text.path("path", path)));
+  }
+
+  /** Reads a .tsr file through and checks every checksum. */
+  public static void verify(Path path) {
+    TesseraException.check(Raw.tsr_model_verify(Text.path("path", path)));
+  }
+
+  /**
+   * Writes the model's file {@code in} as the .tsr file {@code out}. Options: compress, verify, and to quantise type, pure,
+   * output_type, embedding_type, imatrix, threads. JSON: what was read and what was written.
+   */
+  public static String convert(Path in, Path out, Map<String, ?> options, DoubleConsumer progress) {
+    byte[] from = Text.path("in", in);
+    byte[] to = Text.path("out", out);
+    try (OptionSet set = new OptionSet(options);
+        Work work = new Work("conversion", Raw::tsr_conversion_free,
+            Native.made(made -> Raw.tsr_conversion_new(0, from, to, set.pointer, made)));
+        Handle.Use use = work.use()) {
+      Native.steps(use, null, Raw::tsr_conversion_step, progress);
+      return Native.text(use, made -> Raw.tsr_conversion_finish(use.pointer, made));
+    }
+  }
+
+  /**
+   * Writes the model's file {@code in} for other projects: a Hugging Face folder, or a GGUF file. Options: format (hf, gguf,
+   * peft), adapters, merged, type, tokenizer, threads, shard_bytes, and for gguf pure, output_type, embedding_type, imatrix.
+   * JSON: what was written.
+   */
+  public static String export(Path in, Path out, Map<String, ?> options, DoubleConsumer progress) {
+    byte[] from = Text.path("in", in);
+    byte[] to = Text.path("out", out);
+    try (OptionSet set = new OptionSet(options)) {
+      return export(made -> Raw.tsr_export_new(0, from, to, set.pointer, made), progress);
+    }
+  }
+
+  /** The same of a model in memory, which nobody must write to meanwhile. */
+  public static String export(Model model, Path out, Map<String, ?> options, DoubleConsumer progress) {
+    byte[] to = Text.path("out", out);
+    try (Handle.Use use = Handle.use(model, "model"); OptionSet set = new OptionSet(options)) {
+      return export(made -> Raw.tsr_export_new_for_model(0, use.pointer, to, set.pointer, made), progress);
+    }
+  }
+
+  private static String export(ToLongFunction<long[]> begin, DoubleConsumer progress) {
+    try (Work work = new Work("export", Raw::tsr_export_free, Native.made(begin)); Handle.Use use = work.use()) {
+      Native.steps(use, null, Raw::tsr_export_step, progress);
+      return Native.text(use, made -> Raw.tsr_export_finish(use.pointer, made));
+    }
+  }
+
+  /**
+   * Sums how large the inputs of the model's matrices are over a text of token ids, and writes an importance matrix for
+   * option imatrix of {@link #convert}. Options: seq, batch, bos, name, and those that place a {@link Scorer}. JSON.
+   */
+  public static String writeImatrix(Runtime runtime, Model model, int[] ids, Path out, Map<String, ?> options,
+      DoubleConsumer progress) {
+    byte[] to = Text.path("out", out);
+    try (Handle.Use r = Handle.use(runtime, "runtime");
+        Handle.Use m = Handle.use(model, "model");
+        OptionSet set = new OptionSet(options);
+        Work work = new Work("imatrix", Raw::tsr_imatrix_free,
+            Native.made(made -> Raw.tsr_imatrix_new(r.pointer, m.pointer, ids, to, set.pointer, made)));
+        Handle.Use use = work.use()) {
+      Native.steps(use, runtime::cancel, Raw::tsr_imatrix_step, progress);
+      return Native.text(use, made -> Raw.tsr_imatrix_finish(use.pointer, made));
+    }
+  }
+}

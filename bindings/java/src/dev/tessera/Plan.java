@@ -1,0 +1,115 @@
+package dev.tessera;
+
+import dev.tessera.raw.Raw;
+import java.nio.file.Path;
+import java.util.Map;
+
+/**
+ * How a model will be computed on some devices, with the time it should take and the bytes that each device will hold.
+ * Immutable. Planning allocates none of that memory.
+ */
+public final class Plan extends Handle {
+  Plan(long pointer) {
+    super("plan", Raw::tsr_plan_free, false, null, pointer);
+  }
+
+  /** The plan that a {@link Trainer}, or with mode "generate" a {@link Generator}, would make from these options; mode, pins. */
+  public Plan(Runtime runtime, Model model, Map<String, ?> options) {
+    this(make(runtime, model, options));
+  }
+
+  private static long make(Runtime runtime, Model model, Map<String, ?> options) {
+    try (Use r = use(runtime, "runtime"); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
+      return Native.made(m, out -> Cancellation.guard(runtime::cancel,
+          () -> Raw.tsr_plan_new(r.pointer, m.pointer, set.pointer, out)));
+    }
+  }
+
+  /** For any graph. Options: batch, symbols, parallel, pins, memory_limit. */
+  public static Plan forGraph(Devices devices, Graph graph, Map<String, ?> options) {
+    try (Use d = use(devices, "devices"); Use g = use(graph, "graph"); OptionSet set = new OptionSet(options)) {
+      return new Plan(Native.made(out -> Raw.tsr_plan_new_for_graph(d.pointer, g.pointer, set.pointer, out)));
+    }
+  }
+
+  /** A plan of this very graph from its {@link #text}. */
+  public static Plan parse(Devices devices, Graph graph, String text) {
+    byte[] given = Text.bytes("text", text);
+    try (Use d = use(devices, "devices"); Use g = use(graph, "graph")) {
+      return new Plan(Native.made(out -> Raw.tsr_plan_parse_for_graph(d.pointer, g.pointer, given, out)));
+    }
+  }
+
+  /** A plan of this very graph from a file of {@link #save}. */
+  public static Plan load(Devices devices, Graph graph, Path path) {
+    byte[] name = Text.path("path", path);
+    try (Use d = use(devices, "devices"); Use g = use(graph, "graph")) {
+      return new Plan(Native.made(out -> Raw.tsr_plan_load_for_graph(d.pointer, g.pointer, name, out)));
+    }
+  }
+
+  /** As text that can be edited and given back as option plan_file. */
+  public String text() {
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_plan_text(use.pointer, out));
+    }
+  }
+
+  /** JSON: mesh, strategy, predicted seconds, bytes of each device, candidates. */
+  public String info() {
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_plan_info(use.pointer, out));
+    }
+  }
+
+  /** What one run should do, as a trace of Chrome's form; needs the option trace. */
+  public String trace() {
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_plan_trace(use.pointer, out));
+    }
+  }
+
+  /** Writes {@link #text}. */
+  public void save(Path path) {
+    byte[] name = Text.path("path", path);
+    try (Use use = use()) {
+      use.check(Raw.tsr_plan_save(use.pointer, name));
+    }
+  }
+
+  /** JSON: why the plan is as it is and what it comes to. */
+  public String explain() {
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_plan_explain(use.pointer, out));
+    }
+  }
+
+  /** The same as one HTML page. */
+  public String page() {
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_plan_page(use.pointer, out));
+    }
+  }
+
+  /** JSON: what one training step takes on a cluster that need not be present. Options: cluster, which is needed, and more. */
+  public static String estimate(String description, Map<String, ?> options) {
+    byte[] given = Text.name("description", description);
+    try (OptionSet set = new OptionSet(options)) {
+      return Native.text(null, out -> Raw.tsr_plan_estimate(given, set.pointer, out));
+    }
+  }
+
+  /** The same explained, as an HTML page. */
+  public static String estimatePage(String description, Map<String, ?> options) {
+    byte[] given = Text.name("description", description);
+    try (OptionSet set = new OptionSet(options)) {
+      return Native.text(null, out -> Raw.tsr_plan_estimate_page(given, set.pointer, out));
+    }
+  }
+
+  /** Checks a certificate of {@link #estimate}; {@link TesseraException.Corrupt} names the first claim that does not hold. */
+  public static String check(String certificate) {
+    byte[] given = Text.name("certificate", certificate);
+    return Native.text(null, out -> Raw.tsr_plan_check(given, out));
+  }
+}

@@ -1,0 +1,148 @@
+package dev.tessera;
+
+import dev.tessera.raw.Raw;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.function.LongSupplier;
+
+/** Trains a model on all devices given; the header lists its options under tsr_trainer_new. The model stays as it is until {@link #store}. */
+public final class Trainer extends Handle {
+  /** The outcome of one optimizer step; step 1 is the first. */
+  public record Step(long step, double loss, double gradNorm, double learningRate, double seconds) {}
+
+  /**
+   * Plans, and prepares the devices. dataset may be null for a graph with a loss of its own, whose inputs are fed. options
+   * may be null.
+   */
+  public Trainer(Runtime runtime, Model model, Dataset dataset, Map<String, ?> options) {
+    super("trainer", Raw::tsr_trainer_free, true, source(model), make(runtime, model, dataset, options));
+  }
+
+  private static long make(Runtime runtime, Model model, Dataset dataset, Map<String, ?> options) {
+    try (Use r = use(runtime, "runtime");
+        Use m = use(model, "model");
+        Use d = optional(dataset);
+        OptionSet set = new OptionSet(options)) {
+      return Native.made(m, out -> Cancellation.guard(runtime::cancel,
+          () -> Raw.tsr_trainer_new(r.pointer, m.pointer, d.pointer, set.pointer, out)));
+    }
+  }
+
+  private void guarded(Use use, LongSupplier call) {
+    use.check(Cancellation.guard(this::cancel, call));
+  }
+
+  /** Sets an input of a graph of one's own, which keeps its value until fed again. Copies. */
+  public void feed(String input, Tensor value) {
+    byte[] name = Text.name("input", input);
+    try (Use use = use(); Use tensor = use(value, "value")) {
+      use.check(Raw.tsr_trainer_feed(use.pointer, name, tensor.pointer));
+    }
+  }
+
+  /**
+   * Makes one optimizer step. Where it is cancelled the values on the devices are lost: {@link #resume}, or close.
+   * {@link TesseraException.FailedPrecondition} where a loss or gradient is not finite; such a step is left out.
+   */
+  public Step step() {
+    long[] number = new long[1];
+    double[] values = new double[4];
+    try (Use use = use()) {
+      guarded(use, () -> Raw.tsr_raw_trainer_step(use.pointer, number, values));
+    }
+    return new Step(number[0], values[0], values[1], values[2], values[3]);
+  }
+
+  /** Mean loss over the dataset's evaluation part, or of the inputs fed. */
+  public double evaluate() {
+    double[] loss = new double[1];
+    try (Use use = use()) {
+      guarded(use, () -> Raw.tsr_trainer_evaluate(use.pointer, loss));
+    }
+    return loss[0];
+  }
+
+  /** Replaces the checkpoint folder, at once or not at all. */
+  public void save(Path folder) {
+    byte[] name = Text.path("folder", folder);
+    try (Use use = use()) {
+      guarded(use, () -> Raw.tsr_trainer_save(use.pointer, name));
+    }
+  }
+
+  /** Throws where {@link #save} could not write {@code folder} now, before the first step. */
+  public static void checkFolder(Path folder) {
+    TesseraException.check(Raw.tsr_trainer_check_folder(Text.path("folder", folder)));
+  }
+
+  /** Goes on from a checkpoint. */
+  public void resume(Path folder) {
+    byte[] name = Text.path("folder", folder);
+    try (Use use = use()) {
+      guarded(use, () -> Raw.tsr_trainer_resume(use.pointer, name));
+    }
+  }
+
+  /** JSON: what a checkpoint holds. */
+  public static String checkpointInfo(Path folder) {
+    byte[] name = Text.path("folder", folder);
+    return Native.text(null, out -> Raw.tsr_checkpoint_info(name, out));
+  }
+
+  /** Writes the present values of all parameters into a model. */
+  public void store(Model model) {
+    try (Use use = use(); Use m = use(model, "model")) {
+      use.check(Raw.tsr_trainer_store(use.pointer, m.pointer));
+    }
+  }
+
+  /** Writes the .tsr file that {@link #store} and then save would write; the model stays as it is. Options: compress. */
+  public void saveModel(Model model, Path path, Map<String, ?> options) {
+    byte[] name = Text.path("path", path);
+    try (Use use = use(); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
+      guarded(use, () -> Raw.tsr_trainer_save_model(use.pointer, m.pointer, name, set.pointer));
+    }
+  }
+
+  /** A parameter or optimizer state ("block.0.q.weight.m"). */
+  public Tensor read(String name) {
+    byte[] given = Text.name("name", name);
+    try (Use use = use()) {
+      return new Tensor(null, Native.made(use, out -> Raw.tsr_trainer_read(use.pointer, given, out)));
+    }
+  }
+
+  /** Sets one. */
+  public void write(String name, Tensor value) {
+    byte[] given = Text.name("name", name);
+    try (Use use = use(); Use tensor = use(value, "value")) {
+      use.check(Raw.tsr_trainer_write(use.pointer, given, tensor.pointer));
+    }
+  }
+
+  /** JSON: plan, memory, communication. */
+  public String report() {
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_trainer_report(use.pointer, out));
+    }
+  }
+
+  /** What ran since the last call, in Chrome's trace format; needs the option trace. */
+  public String trace() {
+    try (Use use = use()) {
+      return Native.text(use, out -> Raw.tsr_trainer_trace(use.pointer, out));
+    }
+  }
+
+  /** Its plan. */
+  public Plan plan() {
+    try (Use use = use()) {
+      return new Plan(Native.made(use, out -> Raw.tsr_trainer_plan(use.pointer, out)));
+    }
+  }
+
+  /** Ends the call in progress on another thread with {@link TesseraException.Cancelled}. */
+  public void cancel() {
+    cancelBy(Raw::tsr_trainer_cancel);
+  }
+}

@@ -1,0 +1,174 @@
+/* Java's own functions: structs as arrays, memory of tensors as direct buffers, and the callbacks. A callback enters Java
+ * through dev.tessera.raw.Callbacks, which catches all that is thrown; a thread that Java does not know is attached for the
+ * callback, as a daemon. */
+%{
+static JavaVM* tsr_java_vm = NULL;
+static jclass tsr_java_callbacks = NULL;
+static jmethodID tsr_java_read_method = NULL;
+static jmethodID tsr_java_release_method = NULL;
+
+JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void* reserved) {
+  JNIEnv* env = NULL;
+  (void)reserved;
+  if ((*vm)->GetEnv(vm, (void**)&env, JNI_VERSION_10) != JNI_OK) return JNI_ERR;
+  const jclass callbacks = (*env)->FindClass(env, "dev/tessera/raw/Callbacks");
+  if (callbacks == NULL) return JNI_ERR;
+  tsr_java_read_method =
+      (*env)->GetStaticMethodID(env, callbacks, "read", "(Ljava/lang/Object;JLjava/nio/ByteBuffer;)Z");
+  if (tsr_java_read_method == NULL) return JNI_ERR;
+  tsr_java_release_method = (*env)->GetStaticMethodID(env, callbacks, "release", "(Ljava/lang/Object;)V");
+  if (tsr_java_release_method == NULL) return JNI_ERR;
+  tsr_java_callbacks = (jclass)(*env)->NewGlobalRef(env, callbacks);
+  (*env)->DeleteLocalRef(env, callbacks);
+  if (tsr_java_callbacks == NULL) return JNI_ERR;
+  tsr_java_vm = vm;
+  return JNI_VERSION_10;
+}
+
+/* The environment of this thread, which leave detaches where enter attached it; NULL where Java is gone. */
+static JNIEnv* tsr_java_enter(int* attached) {
+  JNIEnv* env = NULL;
+  JavaVMAttachArgs arguments = {JNI_VERSION_10, (char*)"tessera", NULL};
+  *attached = 0;
+  if ((*tsr_java_vm)->GetEnv(tsr_java_vm, (void**)&env, JNI_VERSION_10) == JNI_OK) return env;
+  if ((*tsr_java_vm)->AttachCurrentThreadAsDaemon(tsr_java_vm, (void**)&env, &arguments) != JNI_OK) return NULL;
+  *attached = 1;
+  return env;
+}
+
+static void tsr_java_leave(int attached) {
+  if (attached) (*tsr_java_vm)->DetachCurrentThread(tsr_java_vm);
+}
+
+/* Whether something was thrown, which is dropped. */
+static int tsr_java_thrown(JNIEnv* env) {
+  if (!(*env)->ExceptionCheck(env)) return 0;
+  (*env)->ExceptionClear(env);
+  return 1;
+}
+
+static int32_t tsr_java_read_at(void* context, int64_t offset, void* out, size_t bytes) {
+  enum { kLargest = 1 << 30 };
+  int attached = 0, failed = 0;
+  JNIEnv* env = tsr_java_enter(&attached);
+  if (env == NULL) return 1;
+  for (size_t at = 0; at < bytes && !failed;) {
+    const size_t part = bytes - at < kLargest ? bytes - at : kLargest;
+    const jobject buffer = (*env)->NewDirectByteBuffer(env, (char*)out + at, (jlong)part);
+    failed = buffer == NULL || !(*env)->CallStaticBooleanMethod(env, tsr_java_callbacks, tsr_java_read_method,
+                                                               (jobject)context, (jlong)(offset + (int64_t)at), buffer);
+    if (tsr_java_thrown(env)) failed = 1;
+    if (buffer != NULL) (*env)->DeleteLocalRef(env, buffer);
+    at += part;
+  }
+  tsr_java_leave(attached);
+  return failed;
+}
+
+static void tsr_java_release_reader(void* context) {
+  int attached = 0;
+  JNIEnv* env = tsr_java_enter(&attached);
+  if (env == NULL) return;
+  (*env)->CallStaticVoidMethod(env, tsr_java_callbacks, tsr_java_release_method, (jobject)context);
+  tsr_java_thrown(env);
+  (*env)->DeleteGlobalRef(env, (jobject)context);
+  tsr_java_leave(attached);
+}
+
+static void tsr_java_release_buffer(void* context) {
+  int attached = 0;
+  JNIEnv* env = tsr_java_enter(&attached);
+  if (env == NULL) return;
+  (*env)->DeleteGlobalRef(env, (jobject)context);
+  tsr_java_leave(attached);
+}
+
+/* Bytes of a tensor from offset on as a buffer over its memory; null where there are not so many. */
+static jobject tsr_java_view(JNIEnv* env, const tsr_tensor* tensor, const void* data, int64_t offset, int64_t size) {
+  static char none;
+  const int64_t all = (int64_t)tsr_tensor_bytes(tensor);
+  if (offset < 0 || size < 0 || offset > all || size > all - offset || size > INT_MAX || (data == NULL && size > 0)) {
+    return NULL;
+  }
+  return (*env)->NewDirectByteBuffer(env, size > 0 ? (char*)data + offset : &none, (jlong)size);
+}
+%}
+%inline %{
+/* TSR_VERSION of the header that this was compiled with. */
+static uint32_t tsr_raw_header_version(void) { return TSR_VERSION; }
+
+static jobject tsr_raw_tensor_data(JNIEnv* jenv, const tsr_tensor* tensor, int64_t offset, int64_t size) {
+  return tsr_java_view(jenv, tensor, tsr_tensor_data(tensor), offset, size);
+}
+static jobject tsr_raw_tensor_writable(JNIEnv* jenv, tsr_tensor* tensor, int64_t offset, int64_t size) {
+  return tsr_java_view(jenv, tensor, tsr_tensor_writable(tensor), offset, size);
+}
+
+/* The tensor keeps the direct buffer, and so its memory, until nothing uses it any more. */
+static tsr_status* tsr_raw_tensor_borrow(JNIEnv* jenv, tsr_dtype dtype, int32_t rank, const int64_t* dims, jobject buffer,
+                                         tsr_tensor** out_tensor) {
+  const jobject kept = (*jenv)->NewGlobalRef(jenv, buffer);
+  if (kept == NULL) {
+    tsr_java_no_memory(jenv);
+    return NULL;
+  }
+  return tsr_tensor_borrow(dtype, rank, dims, (*jenv)->GetDirectBufferAddress(jenv, buffer),
+                           (size_t)(*jenv)->GetDirectBufferCapacity(jenv, buffer), tsr_java_release_buffer, kept, out_tensor);
+}
+
+/* The same of a model in a direct buffer. */
+static tsr_status* tsr_raw_model_load_bytes(JNIEnv* jenv, jobject buffer, tsr_model** out_model) {
+  const jobject kept = (*jenv)->NewGlobalRef(jenv, buffer);
+  if (kept == NULL) {
+    tsr_java_no_memory(jenv);
+    return NULL;
+  }
+  return tsr_model_load_bytes((*jenv)->GetDirectBufferAddress(jenv, buffer),
+                              (size_t)(*jenv)->GetDirectBufferCapacity(jenv, buffer), tsr_java_release_buffer, kept, out_model);
+}
+
+/* source: what Callbacks.read and Callbacks.release take. */
+static tsr_status* tsr_raw_model_load_reader(JNIEnv* jenv, jobject source, int64_t size, tsr_model** out_model) {
+  tsr_reader reader;
+  memset(&reader, 0, sizeof reader);
+  reader.struct_size = sizeof reader;
+  reader.context = (*jenv)->NewGlobalRef(jenv, source);
+  reader.size = size;
+  reader.read_at = tsr_java_read_at;
+  reader.release = tsr_java_release_reader;
+  if (reader.context == NULL) {
+    tsr_java_no_memory(jenv);
+    return NULL;
+  }
+  return tsr_model_load_reader(&reader, out_model);
+}
+
+/* numbers [1]: the step; values [4]: loss, grad_norm, lr, seconds. */
+static tsr_status* tsr_raw_trainer_step(JNIEnv* jenv, tsr_trainer* trainer, jlongArray numbers, jdoubleArray values) {
+  tsr_step step;
+  memset(&step, 0, sizeof step);
+  step.struct_size = sizeof step;
+  tsr_status* status = tsr_trainer_step(trainer, &step);
+  const jlong number = step.step;
+  const jdouble found[4] = {step.loss, step.grad_norm, step.lr, step.seconds};
+  (*jenv)->SetLongArrayRegion(jenv, numbers, 0, 1, &number);
+  (*jenv)->SetDoubleArrayRegion(jenv, values, 0, 4, found);
+  return status;
+}
+
+/* fields [3]: kind, finish, token; text [1]: the bytes of a piece. */
+static tsr_status* tsr_raw_generator_next(JNIEnv* jenv, tsr_generator* generator, double timeout_s, jintArray fields,
+                                          jobjectArray text) {
+  tsr_piece piece;
+  memset(&piece, 0, sizeof piece);
+  piece.struct_size = sizeof piece;
+  tsr_status* status = tsr_generator_next(generator, timeout_s, &piece);
+  const jint found[3] = {piece.kind, piece.finish, piece.token};
+  (*jenv)->SetIntArrayRegion(jenv, fields, 0, 3, found);
+  if (status == NULL && piece.kind == TSR_PIECE) {
+    const jbyteArray bytes = tsr_java_bytes(jenv, piece.text, piece.text_size);
+    if (bytes != NULL) (*jenv)->SetObjectArrayElement(jenv, text, 0, bytes);
+  }
+  return status;
+}
+%}

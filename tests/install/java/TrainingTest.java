@@ -1,0 +1,137 @@
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.tessera.Cancellation;
+import dev.tessera.DType;
+import dev.tessera.Dataset;
+import dev.tessera.Json;
+import dev.tessera.Model;
+import dev.tessera.Plan;
+import dev.tessera.Runtime;
+import dev.tessera.Tensor;
+import dev.tessera.TesseraException;
+import dev.tessera.Trainer;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.DisplayName;
+import org.junit.jupiter.api.Test;
+
+final class TrainingTest {
+  private static final Runtime RUNTIME = Given.runtime();
+
+  @AfterAll
+  static void close() {
+    RUNTIME.close();
+  }
+
+  @Test
+  @DisplayName("a training is saved, resumed, and stored to the bit")
+  void checkpoints() throws IOException {
+    Path folder = Given.WORK.resolve("checkpoint");
+    Map<String, ?> options = Map.of("devices", "cpu:2", "batch", 2, "steps", 6, "trace", true);
+    try (Model model = Given.model();
+        Trainer trainer = Given.trainer(RUNTIME, model, options);
+        Trainer other = Given.trainer(RUNTIME, model, options);
+        Plan plan = trainer.plan()) {
+      Trainer.checkFolder(folder);
+      for (int i = 1; i <= 3; ++i) {
+        Trainer.Step step = trainer.step();
+        assertEquals(i, step.step());
+        assertTrue(step.loss() > 0 && step.gradNorm() > 0 && step.learningRate() > 0 && step.seconds() > 0);
+      }
+      assertTrue(trainer.trace().startsWith("["));
+      assertEquals(Json.object(plan.info()).get("strategy"),
+          ((Map<?, ?>) Json.object(trainer.report()).get("plan")).get("strategy"));
+      trainer.save(folder);
+      other.resume(folder);
+      assertEquals(3L, Json.object(Trainer.checkpointInfo(folder)).get("step"));
+      assertEquals(trainer.step().loss(), other.step().loss());
+      String name = model.parameters().get(0);
+      try (Tensor mine = trainer.read(name); Tensor its = other.read(name)) {
+        assertArrayEquals(mine.floats(), its.floats());
+        other.write(name, mine);
+      }
+      Path whole = Given.WORK.resolve("whole.tsr");
+      Path stored = Given.WORK.resolve("stored.tsr");
+      trainer.saveModel(model, whole, null);
+      trainer.store(model);
+      model.save(stored);
+      assertEquals(-1, Files.mismatch(whole, stored));
+      Given.refused(TesseraException.class, "", () -> trainer.resume(Given.WORK.resolve("nowhere")));
+    }
+  }
+
+  @Test
+  @DisplayName("steps are cancelled by a Cancellation and by an interrupt")
+  void cancelled() throws Exception {
+    try (Model model = Given.model()) {
+      for (boolean interrupt : new boolean[] {false, true}) {
+        try (Trainer trainer = Given.trainer(RUNTIME, model, Map.of("batch", 8, "watchdog", 30))) {
+          Cancellation cancellation = new Cancellation();
+          Thread self = Thread.currentThread();
+          Given.daemon(() -> {
+            try {
+              Thread.sleep(50);
+            } catch (InterruptedException e) {
+              return;
+            }
+            if (interrupt) {
+              self.interrupt();
+            } else {
+              cancellation.cancel();
+            }
+          });
+          Given.refused(TesseraException.Cancelled.class, "", () -> cancellation.call(() -> {
+            for (;;) {
+              trainer.step();
+            }
+          }));
+          assertEquals(interrupt, Thread.interrupted());
+          assertEquals(!interrupt, cancellation.isCancelled());
+        }
+      }
+      Cancellation cancelled = new Cancellation();
+      cancelled.cancel();
+      Given.refused(TesseraException.Cancelled.class, "",
+          () -> cancelled.run(() -> Given.trainer(RUNTIME, model, Map.of("batch", 2))));
+      try (Trainer trainer = Given.trainer(RUNTIME, model, Map.of("batch", 2))) {
+        assertEquals(1, trainer.step().step());
+        Given.refused(TesseraException.OutOfMemory.class, "",
+            () -> Given.trainer(RUNTIME, model, Map.of("batch", 2, "memory_limit", "1KiB")));
+      }
+    }
+  }
+
+  @Test
+  @DisplayName("adapters train alone, merge, and datasets are made of ids")
+  void adapters() {
+    int[] ids = new int[2000];
+    for (int i = 0; i < ids.length; ++i) {
+      ids[i] = i * i % 251;
+    }
+    try (Model model = Given.model();
+        Model adapted = model.withAdapters(Map.of("rank", 2));
+        Dataset dataset = Dataset.ofTokens(ids, Map.of("seq", 16, "eval_fraction", 0.2));
+        Trainer trainer = new Trainer(RUNTIME, adapted, dataset, Map.of("batch", 4, "lr", 1e-2))) {
+      double before = trainer.evaluate();
+      for (int i = 0; i < 5; ++i) {
+        trainer.step();
+      }
+      assertTrue(trainer.evaluate() < before);
+      trainer.store(adapted);
+      Path peft = Given.WORK.resolve("adapter");
+      dev.tessera.ModelFiles.export(adapted, peft, Map.of("format", "peft"), null);
+      String weight = adapted.parameters().stream().filter(name -> name.endsWith("lora_a")).findFirst().orElseThrow();
+      try (Model merged = adapted.mergeAdapters(); Model loaded = model.loadAdapters(peft);
+          Tensor mine = adapted.read(weight); Tensor its = loaded.read(weight)) {
+        assertEquals(model.parameters(), merged.parameters());
+        assertEquals(DType.F32, its.dtype());
+        assertArrayEquals(mine.floats(), its.floats());
+      }
+    }
+  }
+}
