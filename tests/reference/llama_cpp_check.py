@@ -23,7 +23,7 @@ import numpy as np
 
 BUILD, MODEL, TEXT = sys.argv[1:4]
 PARTS = sys.argv[4:] or ["tokens", "perplexity", "random"]
-THREADS = os.cpu_count()
+THREADS = len(os.sched_getaffinity(0))
 CHUNK = 512
 failures = []
 
