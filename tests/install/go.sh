@@ -38,6 +38,8 @@ echo "ok: Go: vectors of texts are the same in any batch"
 echo "ok: Go: conversations become tokens, and their turns are computed once"
 "$go/bin/handles" small.tsr text.txt
 echo "ok: Go: nil, zero and closed handles are refused; Close may meet other calls"
+"$go/bin/cycles" 100 2 >"$go/cycles.txt" || { cat "$go/cycles.txt"; exit 1; }
+echo "ok: Go: $(head -1 "$go/cycles.txt")"
 
 same() {  # same SAMPLE ARGUMENTS: prints what the sample in C printed
   local sample=$1
