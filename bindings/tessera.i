@@ -14,6 +14,9 @@
 #ifdef SWIGJAVA
 %include "typemaps/java.i"
 #endif
+#ifdef SWIGPYTHON
+%include "typemaps/python.i"
+#endif
 %include "typemaps/arguments.i"
 
 /* Function pointers do not cross: callbacks are a matter of each language's own file. */
@@ -86,4 +89,7 @@ static tsr_status* tsr_raw_program_new(tsr_devices* devices, const char* text, s
 
 #ifdef SWIGJAVA
 %include "typemaps/java_functions.i"
+#endif
+#ifdef SWIGPYTHON
+%include "typemaps/python_memory.i"
 #endif

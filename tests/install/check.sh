@@ -82,4 +82,8 @@ mkdir expected
 ./plan small.tsr cpu:4 8 >expected/plan.txt
 bash "$here/tests/install/go.sh" "$work"
 bash "$here/tests/install/java.sh" "$work"
-[ "${TESSERA_TEST_FULL:-0}" = 0 ] || bash "$here/tests/install/go_cycles.sh" "$work"
+bash "$here/tests/install/python.sh" "$work"
+if [ "${TESSERA_TEST_FULL:-0}" != 0 ]; then
+  bash "$here/tests/install/go_cycles.sh" "$work"
+  bash "$here/tests/install/python_cycles.sh" "$work"
+fi

@@ -1,0 +1,63 @@
+"""Tessera trains and runs models on every device of a machine.
+
+    import tessera
+
+    model = tessera.load("tuned.tsr")
+    for piece in model.generate("Once upon a time", max_tokens=50):
+        print(piece, end="", flush=True)
+    print(model.chat([{"role": "user", "content": "Hi"}], max_tokens=50))
+    tessera.finetune("small.tsr", "notes.txt", out="tuned.tsr", steps=200)
+
+It is a layer over the C library, whose header tessera.h is the manual: options are keyword arguments, reports are dicts.
+Handles are context managers, and free themselves when they are garbage; what is closed is refused. Calls that may take long
+let other threads run, and Ctrl-C ends them. Errors are TesseraError, in classes that are also the builtin that fits.
+"""
+from __future__ import annotations
+
+from . import raw
+from .errors import (AbortedError, CancelledError, Code, CorruptError, FailedPreconditionError, InternalError,
+                     InvalidArgumentError, IoError, NotFoundError, OutOfMemoryError, TesseraError, TimedOutError,
+                     UnsupportedError, taken_error)
+
+_status = raw.tsr_version_check(raw.TSR_VERSION)
+if _status:
+    raise ImportError(f"libtessera: {taken_error(_status)}")
+del _status
+
+from .calibration import Calibration  # noqa: E402
+from .chat import Chat, EncodedChat  # noqa: E402
+from .dataset import Dataset  # noqa: E402
+from .embedder import Embedder  # noqa: E402
+from .files import check_path, convert, export, imatrix, verify  # noqa: E402
+from .finetuning import finetune  # noqa: E402
+from .generator import Generator, Piece, Stream  # noqa: E402
+from .graph import Graph, Type  # noqa: E402
+from .model import Model  # noqa: E402
+from .plan import Plan, check_certificate, estimate, estimate_page  # noqa: E402
+from .runtime import Devices, LogLevel, Runtime, default_runtime  # noqa: E402
+from .scorer import Scorer, Scores, score  # noqa: E402
+from .session import Program, Session  # noqa: E402
+from .tensor import DType, Tensor, dtype_name  # noqa: E402
+from .tokenizer import Encoded, Tokenizer  # noqa: E402
+from .trainer import Step, Trainer, check_folder, checkpoint_info  # noqa: E402
+
+load = Model.load
+
+
+def version() -> tuple[int, int, int]:
+    """Of the library: (major, minor, patch)."""
+    number = raw.tsr_version()
+    return number // 10000, number // 100 % 100, number % 100
+
+
+__version__ = ".".join(map(str, version()))
+
+__all__ = [
+    "AbortedError", "Calibration", "CancelledError", "Chat", "Code", "CorruptError", "DType", "Dataset", "Devices",
+    "Embedder", "Encoded", "EncodedChat", "FailedPreconditionError", "Generator", "Graph", "InternalError",
+    "InvalidArgumentError", "IoError", "LogLevel", "Model", "NotFoundError", "OutOfMemoryError", "Piece", "Plan", "Program",
+    "Runtime", "Scorer", "Scores", "Session", "Step", "Stream", "Tensor", "TesseraError", "TimedOutError", "Tokenizer",
+    "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder", "check_path", "checkpoint_info", "convert",
+    "default_runtime", "dtype_name", "estimate", "estimate_page", "export", "finetune", "imatrix", "load", "score", "verify",
+    "version",
+]

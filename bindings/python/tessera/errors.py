@@ -1,0 +1,146 @@
+"""What calls raise: TesseraError, one class a code. Each class is also the builtin exception that fits, so that
+`except FileNotFoundError` and `except ValueError` find theirs."""
+from __future__ import annotations
+
+import enum
+
+from . import raw
+
+
+class Code(enum.IntEnum):
+    """The values of tsr_code."""
+
+    OK = 0
+    INVALID_ARGUMENT = 1
+    NOT_FOUND = 2
+    CORRUPT = 3
+    UNSUPPORTED = 4
+    OUT_OF_MEMORY = 5
+    IO = 6
+    CANCELLED = 7
+    ABORTED = 8
+    FAILED_PRECONDITION = 9
+    TIMEOUT = 10
+    INTERNAL = 11
+
+
+class TesseraError(Exception):
+    """An error of the library. Its text says what was found, what was wanted and what to do."""
+
+    code: Code | int = Code.INTERNAL
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    @property
+    def code_name(self) -> str:
+        """As C names it: "invalid_argument"."""
+        return raw.tsr_code_name(int(self.code))
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class InvalidArgumentError(TesseraError, ValueError):
+    """A value of the caller's is wrong; also a handle that is closed."""
+
+    code = Code.INVALID_ARGUMENT
+
+
+class NotFoundError(TesseraError, FileNotFoundError, LookupError):
+    """A file, tensor, op, device or backend does not exist."""
+
+    code = Code.NOT_FOUND
+
+
+class CorruptError(TesseraError, ValueError):
+    """A file does not hold what its format promises."""
+
+    code = Code.CORRUPT
+
+
+class UnsupportedError(TesseraError, NotImplementedError):
+    """Valid, but not something that this build or backend does."""
+
+    code = Code.UNSUPPORTED
+
+
+class OutOfMemoryError(TesseraError, MemoryError):
+    """An allocation failed, or a plan cannot fit the memory limit."""
+
+    code = Code.OUT_OF_MEMORY
+
+
+class IoError(TesseraError, OSError):
+    """The operating system, or a reader of Python, refused a read or a write."""
+
+    code = Code.IO
+
+
+class CancelledError(TesseraError):
+    """As asked by a cancel."""
+
+    code = Code.CANCELLED
+
+
+class AbortedError(TesseraError, RuntimeError):
+    """Another device failed first."""
+
+    code = Code.ABORTED
+
+
+class FailedPreconditionError(TesseraError, RuntimeError):
+    """Not in this state: nothing fed, diverged, forked child."""
+
+    code = Code.FAILED_PRECONDITION
+
+
+class TimedOutError(TesseraError, TimeoutError):
+    """No progress within the time allowed."""
+
+    code = Code.TIMEOUT
+
+
+class InternalError(TesseraError, RuntimeError):
+    """A bug in the library or in a plugin; please report the text."""
+
+    code = Code.INTERNAL
+
+
+_CLASSES: dict[int, type[TesseraError]] = {int(c.code): c for c in TesseraError.__subclasses__()}
+
+
+def taken_error(status: int) -> TesseraError:
+    """The exception of a status, which is freed."""
+    code, message = raw.tsr_status_code(status), raw.tsr_status_message(status)
+    raw.tsr_status_free(status)
+    error = _CLASSES.get(code, TesseraError)(message)
+    if code not in _CLASSES:
+        error.code = code  # of a later library
+    return error
+
+
+def check(status: int) -> None:
+    """Raises what a status says."""
+    if status:
+        raise taken_error(status)
+
+
+def result(answer: tuple):
+    """What a call returned after its status, which is checked: a value, or a tuple of several."""
+    check(answer[0])
+    return answer[1] if len(answer) == 2 else answer[1:]
+
+
+def text_bytes(answer: tuple[int, int]) -> bytes:
+    """The bytes of the text that a call made, which is freed."""
+    made = result(answer)
+    try:
+        return raw.tsr_text_data(made) if raw.tsr_text_size(made) else b""
+    finally:
+        raw.tsr_text_free(made)
+
+
+def text(answer: tuple[int, int]) -> str:
+    return text_bytes(answer).decode("utf-8", "replace")

@@ -1,0 +1,55 @@
+"""Fine-tuning in one call."""
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Callable
+
+from .dataset import Dataset
+from .errors import FailedPreconditionError
+from .files import check_path
+from .model import Model
+from .runtime import Runtime
+from .trainer import Step, Trainer
+
+_DATASET_OPTIONS = ("seq", "eval_fraction", "shuffle", "special")
+
+
+def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = None, steps: int = 100,
+             lora: int | dict[str, Any] | None = None, progress: Callable[[Step], Any] | None = None,
+             runtime: Runtime | None = None, seed: int | None = None, **options: Any) -> Model:
+    """Trains a model, or that of a path, and returns it; a Model that was given changes. `out`: where it is saved too.
+
+        tuned = tessera.finetune("small.tsr", "notes.txt", out="tuned.tsr", steps=200, devices="cpu:4",
+                                 progress=lambda step: print(step.step, step.loss))
+
+    data: the path of a text, a Dataset, or token ids. lora: rank, or options of Model.add_adapters; then the result is
+    another model. progress: is told every step; what it raises ends the work and comes out. Options: seq, eval_fraction,
+    shuffle, special of the dataset; the others are those of Trainer. seed is that of both."""
+    if out is not None:
+        check_path(out)
+    of_data = {key: options.pop(key) for key in _DATASET_OPTIONS if key in options}
+    if not isinstance(model, Model):
+        model = Model.load(model, runtime=runtime)
+    if lora is not None:
+        model = model.add_adapters(**(lora if isinstance(lora, dict) else {"rank": lora}))
+    with _dataset(model, data, {**of_data, "seed": seed}) as dataset:
+        with Trainer(model, dataset, runtime=runtime, steps=steps, seed=seed, **options) as trainer:
+            for step in trainer.steps(steps):
+                if progress is not None:
+                    progress(step)
+            trainer.store(model)
+    if out is not None:
+        model.save(out)
+    return model
+
+
+def _dataset(model: Model, data: Any, options: dict[str, Any]) -> Any:
+    if isinstance(data, Dataset):
+        return contextlib.nullcontext(data)
+    if isinstance(data, (str, os.PathLike)):
+        tokenizer = model.tokenizer
+        if tokenizer is None:
+            raise FailedPreconditionError("the model has no tokenizer; wanted one, or data as token ids")
+        return Dataset(data, tokenizer, **options)
+    return Dataset.from_tokens(data, **options)

@@ -1,0 +1,127 @@
+"""Trainer: trains a model on all devices given."""
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+
+from . import arguments, raw
+from .arguments import Options
+from .dataset import Dataset
+from .errors import check, result, text
+from .handle import Handle, use, use_optional
+from .plan import Plan
+from .runtime import Runtime, chosen_runtime
+from .tensor import Tensor, as_tensor
+from .work import interruptible
+
+if TYPE_CHECKING:
+    from .model import Model
+
+
+class Step(NamedTuple):
+    """The outcome of one optimizer step."""
+
+    step: int  # 1 for the first
+    loss: float  # of the batch, before the update
+    grad_norm: float  # global, before clipping
+    lr: float
+    seconds: float
+
+
+class Trainer(Handle):
+    """`Trainer(model, dataset, devices="cpu:4", batch=8, steps=100, lr=1e-4)`. One thread at a time; the header lists the
+    options under tsr_trainer_new. Without a dataset the graph has a scalar output "loss" of its own, and inputs that are
+    fed. The model stays as it is until `store`."""
+
+    _free = raw.tsr_trainer_free
+    _exclusive = True
+
+    def __init__(self, model: Model, dataset: Dataset | None = None, *, runtime: Runtime | None = None, **options: Any):
+        from .model import Model
+        runtime = chosen_runtime(runtime)
+        with (use(model, Model, "model") as m, use_optional(dataset, Dataset, "dataset") as d, runtime._pointer as r,
+              Options(options) as o):
+            self._pointer = interruptible(lambda: self._made(raw.tsr_trainer_new(r, m, d, o)), runtime.cancel)
+
+    def feed(self, name: str, value: Any) -> None:
+        """An input of an own graph, of a Tensor or a buffer; copied. It keeps its value until it is fed again."""
+        with self._pointer as c, as_tensor("value", value)._pointer as t:
+            check(raw.tsr_trainer_feed(c, arguments.text("name", name, nul=False), t))
+
+    def step(self) -> Step:
+        """One optimizer step. After a cancelled one the values on the devices are lost: resume, or close."""
+        with self._pointer as c:
+            return Step(*result(interruptible(lambda: raw.tsr_trainer_step(c), self.cancel)))
+
+    def steps(self, count: int) -> Iterator[Step]:
+        """`for step in trainer.steps(100): print(step.loss)`."""
+        for _ in range(count):
+            yield self.step()
+
+    def evaluate(self) -> float:
+        """Mean loss over the dataset's evaluation part."""
+        with self._pointer as c:
+            return result(interruptible(lambda: raw.tsr_trainer_evaluate(c), self.cancel))
+
+    def save(self, folder: Any) -> None:
+        """Replaces the checkpoint in a folder, at once or not at all."""
+        name = arguments.path("folder", folder)
+        with self._pointer as c:
+            check(interruptible(lambda: raw.tsr_trainer_save(c, name), self.cancel))
+
+    def resume(self, folder: Any) -> None:
+        """Goes on from a checkpoint of the same model, bit for bit on equal devices."""
+        name = arguments.path("folder", folder)
+        with self._pointer as c:
+            check(interruptible(lambda: raw.tsr_trainer_resume(c, name), self.cancel))
+
+    def store(self, model: Model) -> None:
+        """Present values of all parameters into a model, which may be the one trained."""
+        from .model import Model
+        with self._pointer as c, use(model, Model, "model") as m:
+            model._forget_generators()
+            check(raw.tsr_trainer_store(c, m))
+
+    def save_model(self, model: Model, path: Any, **options: Any) -> None:
+        """Writes the file that store and then Model.save would write; the model stays as it is. Options: compress."""
+        from .model import Model
+        with self._pointer as c, use(model, Model, "model") as m, Options(options) as o:
+            check(raw.tsr_trainer_save_model(c, m, arguments.path("path", path), o))
+
+    def read(self, name: str) -> Tensor:
+        """A parameter, or optimizer state ("<parameter>.m")."""
+        with self._pointer as c:
+            return Tensor._own(raw.tsr_trainer_read(c, arguments.text("name", name, nul=False)))
+
+    def write(self, name: str, value: Any) -> None:
+        with self._pointer as c, as_tensor("value", value)._pointer as t:
+            check(raw.tsr_trainer_write(c, arguments.text("name", name, nul=False), t))
+
+    def plan(self) -> Plan:
+        with self._pointer as c:
+            return Plan._own(raw.tsr_trainer_plan(c))
+
+    def report(self) -> dict[str, Any]:
+        """Plan, memory, communication."""
+        with self._pointer as c:
+            return json.loads(text(raw.tsr_trainer_report(c)))
+
+    def trace(self) -> list[dict[str, Any]]:
+        """What ran since the last call, in Chrome's trace format. Needs the option trace."""
+        with self._pointer as c:
+            return json.loads(text(raw.tsr_trainer_trace(c)))
+
+    def cancel(self) -> None:
+        """Any thread: the step, evaluation, save or resume in progress raises CancelledError."""
+        with self._pointer.shared() as c:
+            raw.tsr_trainer_cancel(c)
+
+
+def check_folder(folder: Any) -> None:
+    """Raises what Trainer.save of this folder would, before the first step."""
+    check(raw.tsr_trainer_check_folder(arguments.path("folder", folder)))
+
+
+def checkpoint_info(folder: Any) -> dict[str, Any]:
+    """What a checkpoint holds, and the adapters of the model that it is of."""
+    return json.loads(text(raw.tsr_checkpoint_info(arguments.path("folder", folder))))

@@ -1,0 +1,94 @@
+"""Calls that may take long: Ctrl-C ends them, progress is told."""
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from typing import Any, Callable, TypeVar
+
+from .errors import result
+from .handle import Pointer
+
+Result = TypeVar("Result")
+Progress = Callable[[float], Any]
+
+
+class _Job:
+    def __init__(self, call: Callable[[], Any]):
+        self._call = call
+        self._claimed = threading.Lock()
+        self.ended = threading.Lock()
+        self.ended.acquire()
+        self.finished = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        if not self._claimed.acquire(blocking=False):
+            return  # given twice
+        try:
+            self.value = self._call()
+        except BaseException as error:
+            self.error = error
+        self.finished = True
+        self.ended.release()
+
+
+_idle: list[queue.SimpleQueue[_Job]] = []  # of threads without a job
+os.register_at_fork(after_in_child=_idle.clear)
+
+
+def _serve(jobs: queue.SimpleQueue[_Job]) -> None:
+    while True:
+        job = jobs.get()
+        job.run()
+        del job
+
+
+def _worker() -> queue.SimpleQueue[_Job]:
+    try:
+        return _idle.pop()
+    except IndexError:
+        jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        threading.Thread(target=_serve, args=(jobs,), name="tessera", daemon=True).start()
+        return jobs
+
+
+def interruptible(call: Callable[[], Result], cancel: Callable[[], None]) -> Result:
+    """call(). In the main thread, where signals arrive, it runs on another thread meanwhile: an exception of a signal
+    handler, such as KeyboardInterrupt, calls `cancel` and comes out once the call has ended."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    job, jobs, given, interrupt = _Job(call), _worker(), False, None
+    while not job.finished:
+        try:
+            if not given:
+                jobs.put(job)
+                given = True
+            # Again and again after an interrupt: a cancel before the call has begun does nothing.
+            job.ended.acquire(timeout=-1 if interrupt is None else 0.05)
+        except BaseException as error:
+            interrupt = error
+        if interrupt is not None and not job.finished:
+            cancel()
+    _idle.append(jobs)
+    if interrupt is not None:
+        raise interrupt
+    if job.error is not None:
+        try:
+            raise job.error
+        finally:
+            job.error = None  # else a cycle with its traceback
+    return job.value
+
+
+def step_through(pointer: Pointer, step: Callable[[int], tuple], progress: Progress | None,
+                 cancel: Callable[[], None]) -> None:
+    """Steps long work to its end. `progress` is told the share that is done after every step; what it raises ends the
+    work and comes out."""
+    done = 0.0
+    with pointer as c:
+        while done < 1:
+            done = interruptible(lambda: result(step(c)), cancel)
+            if progress is not None:
+                progress(done)

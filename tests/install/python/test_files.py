@@ -1,0 +1,79 @@
+"""Long work over files: progress rises to 1, what it raises and Ctrl-C end the work and leave nothing."""
+import os
+import unittest
+
+import tessera
+from common import MODEL, folder, interrupted
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        place = folder()
+        self.addCleanup(place.cleanup)
+        self.out = os.path.join(place.name, "out.tsr")
+        self.shares = []
+
+    def risen(self):
+        self.assertEqual(self.shares, sorted(self.shares))
+        self.assertEqual(self.shares.pop(), 1)
+        self.shares.clear()
+
+    def test_conversions(self):
+        report = tessera.convert(MODEL, self.out, progress=self.shares.append, verify=True)
+        self.risen()
+        self.assertEqual(report["out"]["bytes"], os.path.getsize(self.out))
+        tessera.verify(self.out)
+        self.assertEqual(tessera.load(self.out, progress=self.shares.append, verify=True).parameters(),
+                         tessera.load(MODEL).parameters())
+        self.risen()
+        self.assertEqual(tessera.convert(MODEL, self.out, type="q8_0")["quantization"]["type"], "q8_0")
+        self.assertEqual(tessera.load(MODEL).quantize(self.out, "q4_0")["type"], "q4_0")
+        with self.assertRaisesRegex(ValueError, "unknown type 'q4_km'"):
+            tessera.load(MODEL).quantize(self.out, "q4_km")
+        with self.assertRaisesRegex(ValueError, "is the file to convert"):
+            tessera.convert(MODEL, MODEL)
+
+    def test_what_progress_raises_ends_the_work(self):
+        model = tessera.load(MODEL)
+        for work in (lambda: tessera.convert(MODEL, self.out, progress=lambda done: 1 / 0),
+                     lambda: tessera.load(MODEL, progress=lambda done: 1 / 0),
+                     lambda: tessera.export(MODEL, self.out, progress=lambda done: 1 / 0),
+                     lambda: tessera.imatrix(model, range(100), self.out, seq=32, progress=lambda done: 1 / 0)):
+            with self.assertRaises(ZeroDivisionError):
+                work()
+            self.assertEqual(os.listdir(os.path.dirname(self.out)), [])
+
+    def test_ctrl_c_ends_the_work(self):
+        with interrupted(0.1), self.assertRaises(KeyboardInterrupt):
+            while True:
+                tessera.convert(MODEL, self.out, type="q8_0")
+        with interrupted(0.1), self.assertRaises(KeyboardInterrupt):
+            while True:
+                tessera.load(MODEL)
+
+    def test_exports(self):
+        report = tessera.export(MODEL, self.out, progress=self.shares.append, tokenizer=False)
+        self.risen()
+        self.assertEqual(report["format"], "hf")
+        model = tessera.load(self.out)
+        self.assertEqual(model.info()["parameters"], 34976)
+        self.assertIsNone(model.tokenizer)
+        model.tokenizer = tessera.Tokenizer.of_bytes()
+        gguf = self.out + ".gguf"
+        self.assertEqual(tessera.load(MODEL).export(gguf, format="gguf", tokenizer=0)["format"], "gguf")
+        self.assertEqual(tessera.load(gguf).info()["file"]["format"], "gguf")
+
+    def test_importance_matrices(self):
+        report = tessera.imatrix(tessera.load(MODEL), range(100), self.out, progress=self.shares.append, seq=32)
+        self.risen()
+        self.assertEqual(report["windows"], 3)
+        self.assertTrue(os.path.getsize(self.out))
+
+    def test_paths_are_checked_before_the_work(self):
+        tessera.check_path(self.out)
+        with self.assertRaises(FileNotFoundError):
+            tessera.check_path(os.path.join(self.out, "deeper", "model.tsr"))
+
+
+if __name__ == "__main__":
+    unittest.main()

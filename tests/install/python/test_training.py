@@ -1,0 +1,179 @@
+"""Training, planning and the low level: steps, checkpoints, adapters, cancels, interrupts, programs."""
+import os
+import threading
+import unittest
+
+import tessera
+from common import MODEL, OPTIONS, TEXT, dataset, folder, interrupted
+
+
+class Training(unittest.TestCase):
+    def setUp(self):
+        self.model = tessera.load(MODEL)
+
+    def test_fine_tuning_in_one_call_is_that_in_many(self):
+        steps = []
+        with folder() as place:
+            out = os.path.join(place, "tuned.tsr")
+            tuned = tessera.finetune(MODEL, TEXT, out=out, steps=4, seq=32, progress=steps.append, lr=1e-2, **OPTIONS)
+            self.assertEqual([step.step for step in steps], [1, 2, 3, 4])
+            self.assertLess(steps[3].loss, steps[0].loss)
+            with tessera.Trainer(self.model, dataset(self.model), steps=4, lr=1e-2, **OPTIONS) as trainer:
+                self.assertEqual([step.loss for step in trainer.steps(4)], [step.loss for step in steps])
+                trainer.save_model(self.model, os.path.join(place, "same.tsr"))
+            with open(out, "rb") as one, open(os.path.join(place, "same.tsr"), "rb") as other:
+                self.assertEqual(one.read(), other.read())
+            self.assertEqual(str(tuned.generate("A", max_tokens=5, temperature=0)),
+                             str(tessera.load(out).generate("A", max_tokens=5, temperature=0)))
+            with self.assertRaises(ZeroDivisionError):
+                tessera.finetune(MODEL, range(200), steps=4, seq=8, progress=lambda step: 1 / 0)
+            with self.assertRaises(OSError):
+                tessera.finetune(MODEL, TEXT, out=os.path.join(place, "no", "such", "folder.tsr"))
+        text = str(self.model.generate("A", max_tokens=5, temperature=0))
+        self.assertIs(tessera.finetune(self.model, dataset(self.model), steps=8, lr=1e-1, **OPTIONS), self.model)
+        self.assertNotEqual(str(self.model.generate("A", max_tokens=5, temperature=0)), text)
+
+    def test_checkpoints(self):
+        data = dataset(self.model, eval_fraction=0.2)
+        with folder() as place, tessera.Trainer(self.model, data, eval_batches=2, trace=1, **OPTIONS) as trainer:
+            checkpoint = os.path.join(place, "checkpoint")
+            tessera.check_folder(checkpoint)
+            trainer.step()
+            self.assertTrue(trainer.trace())
+            self.assertTrue(trainer.plan().trace())
+            trainer.save(checkpoint)
+            self.assertEqual(tessera.checkpoint_info(checkpoint)["step"], 1)
+            second = trainer.step().loss
+            with tessera.Trainer(tessera.load(MODEL), data, eval_batches=2, **OPTIONS) as again:
+                again.resume(checkpoint)
+                self.assertEqual(again.step()[:2], (2, second))
+                self.assertEqual(again.report()["step"], 2)
+            name = self.model.parameters()[0]
+            self.assertEqual(trainer.read(name + ".m").shape, self.model.read(name).shape)
+            self.assertGreater(trainer.evaluate(), 0)
+            trainer.store(self.model)
+            self.assertEqual(bytes(trainer.read(name)), bytes(self.model.read(name)))
+
+    def test_adapters(self):
+        adapted = self.model.add_adapters(rank=2, on="block.*.q")
+        self.assertEqual(adapted.info()["adapters"]["rank"], 2)
+        tuned = tessera.finetune(adapted, dataset(adapted), steps=2, **OPTIONS)
+        self.assertIsNone(tuned.merge_adapters().info()["adapters"])
+        lora = tessera.finetune(self.model, dataset(self.model), steps=1, lora=4, **OPTIONS)
+        self.assertEqual(lora.info()["adapters"]["rank"], 4)
+        with folder() as place:
+            lora.export(os.path.join(place, "adapter"), format="peft")
+            self.assertEqual(self.model.load_adapters(os.path.join(place, "adapter")).info()["adapters"]["rank"], 4)
+
+    def test_other_threads_cancel(self):
+        with tessera.Trainer(self.model, dataset(self.model), **OPTIONS) as trainer:
+            stop = threading.Event()
+
+            def cancels():
+                while not stop.wait(0.001):
+                    trainer.cancel()
+
+            thread = threading.Thread(target=cancels)
+            thread.start()
+            try:
+                with self.assertRaises(tessera.CancelledError):
+                    while True:
+                        trainer.step()
+            finally:
+                stop.set()
+                thread.join()
+
+    def test_ctrl_c_ends_steps_and_plans(self):
+        with tessera.Trainer(self.model, dataset(self.model), **OPTIONS) as trainer:
+            with interrupted(0.1), self.assertRaises(KeyboardInterrupt):
+                while True:
+                    trainer.step()
+        large = tessera.Model("llama:L=48,C=4096,H=32,KV=8,F=11008,V=32000,T=2048")
+        with interrupted(0.1), self.assertRaises(KeyboardInterrupt):
+            while True:
+                tessera.Plan(large, devices="cpu:16", batch=64, memory_limit="64GiB")
+        self.assertEqual(tessera.Plan(self.model, devices="cpu:1").info()["strategy"], "single")
+
+    def test_plans(self):
+        plan = tessera.Plan(self.model, parallel="dp=2", trace=1, **OPTIONS)
+        info = plan.info()
+        self.assertEqual((info["mesh"], len(info["devices"])), ("dp=2", 2))
+        self.assertEqual(plan.explain()["strategy"], info["strategy"])
+        self.assertIn("<html", plan.page())
+        self.assertTrue(plan.trace())
+        with folder() as place:
+            path = os.path.join(place, "plan.txt")
+            plan.save(path)
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read(), str(plan))
+            self.assertEqual(tessera.Plan(self.model, plan_file=path, **OPTIONS).info()["mesh"], "dp=2")
+        with self.assertRaises(MemoryError):
+            tessera.Plan(self.model, memory_limit=1000, **OPTIONS)
+        options = {"cluster": "dgx-a100-80gb:8", "batch": 16}
+        shorthand = "llama:L=4,C=256,H=4,KV=4,F=512,V=1000,T=128"
+        found = tessera.estimate(shorthand, certificate=1, **options)
+        self.assertTrue(tessera.check_certificate(found["certificate"])["valid"])
+        self.assertIn("<html", tessera.estimate_page(shorthand, **options))
+
+    def test_programs_and_sessions(self):
+        graph = tessera.Graph()
+        symbol = graph.symbol("B")
+        x = graph.input("x", "f32", [symbol, 2])
+        graph.scope("layer")
+        w = graph.parameter("w", "f32", [2, 3])
+        graph.rename(w, "weight")
+        y = graph.node("matmul", x, w)
+        graph.output("y", y)
+        self.assertEqual(graph.type(y), (tessera.DType.f32, (symbol, 3)))
+        self.assertEqual(graph.find("weight"), w)
+        graph.set_trainable(w, False)
+        self.assertIn("matmul", str(graph))
+        self.assertEqual(str(tessera.Graph.parse(str(graph))), str(graph))
+        self.assertEqual(graph.profile(batch=4)["ops"][0]["op"], "matmul")
+        with self.assertRaisesRegex(LookupError, "matmul"):
+            graph.node("matmull", x, w)
+        devices = tessera.Devices("cpu:2")
+        plan = tessera.Plan.for_graph(devices, graph, batch=4, parallel="dp=2")
+        again = tessera.Plan.parse_for_graph(devices, graph, str(plan))
+        with folder() as place:
+            plan.save(os.path.join(place, "plan"))
+            self.assertEqual(str(tessera.Plan.load_for_graph(devices, graph, os.path.join(place, "plan"))), str(again))
+        program = tessera.Program(devices, {"forward": (graph, plan), "again": (graph, again)})
+        self.assertEqual([entry["name"] for entry in program.info()["entries"]], ["forward", "again"])
+        self.assertTrue(program.print(1))
+        with tessera.Session(program, trace=1) as session:
+            session.write("weight", tessera.Tensor.of([[1, 2, 3], [4, 5, 6]], "f32"))
+            with self.assertRaises(tessera.FailedPreconditionError):
+                session.fetch("forward", "y")
+            session.feed("forward", "x", tessera.Tensor.of([[1, 0], [0, 1], [1, 1], [0, 0]], "f32"))
+            session.run("forward")
+            found = session.fetch("forward", "y")
+            self.assertEqual(found.tolist(), [[1, 2, 3], [4, 5, 6], [5, 7, 9], [0, 0, 0]])
+            self.assertEqual((found.name, session.read("weight").shape), ("y", (2, 3)))
+            session.cancel()
+            session.restore()
+            self.assertTrue(session.trace())
+            self.assertEqual(len(session.report()["devices"]), 2)
+            model = tessera.Model.from_graph(graph, seed=3)
+            session.write_model(model)
+            self.assertEqual(bytes(session.read("weight")), bytes(model.read("weight")))
+        with self.assertRaises(tessera.InvalidArgumentError):
+            tessera.Program(devices, {})
+        language = self.model.graph()
+        loss = language.token_loss()
+        self.assertTrue(str(loss.training(optimizer="sgd")) and str(loss.evaluation()) and str(language.segments()))
+        self.assertTrue(str(language.decoding(context=16)))
+
+    def test_calibration(self):
+        with tessera.Calibration(devices="cpu", seconds=0.1) as calibration:
+            self.assertTrue(calibration.next and calibration.default_path.endswith("profile-cpu.json"))
+            with self.assertRaises(tessera.FailedPreconditionError):
+                calibration.save()
+            with self.assertRaises(tessera.FailedPreconditionError):
+                calibration.text()
+            with self.assertRaises(ZeroDivisionError):
+                calibration.run(lambda done: 1 / 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
