@@ -85,5 +85,6 @@ bash "$here/tests/install/java.sh" "$work"
 bash "$here/tests/install/python.sh" "$work"
 if [ "${TESSERA_TEST_FULL:-0}" != 0 ]; then
   bash "$here/tests/install/go_cycles.sh" "$work"
+  bash "$here/tests/install/java_cycles.sh" "$work"
   bash "$here/tests/install/python_cycles.sh" "$work"
 fi

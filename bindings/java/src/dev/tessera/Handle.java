@@ -16,7 +16,7 @@ import java.util.function.LongConsumer;
  * threads are made one after another, except {@code cancel}.
  */
 public abstract class Handle implements AutoCloseable {
-  private static final Cleaner CLEANER = Cleaner.create();
+  static final Cleaner CLEANER = Cleaner.create();
 
   private final State state;
   private final Cleaner.Cleanable cleanable;

@@ -1,14 +1,11 @@
 package dev.tessera;
 
 import dev.tessera.raw.Raw;
-import java.lang.ref.Cleaner;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /** A whole tensor in host memory, row-major and contiguous; without dims it is a scalar. */
 public final class Tensor extends Handle {
-  private static final Cleaner VIEWS = Cleaner.create();
-
   /** Filled with zeros. */
   public Tensor(DType dtype, long... dims) {
     this(null, make(dtype, dims));
@@ -164,7 +161,7 @@ public final class Tensor extends Handle {
     boolean kept = false;
     try {
       ByteBuffer buffer = buffer(use, writable, offset, size);
-      VIEWS.register(buffer, use::close);
+      CLEANER.register(buffer, use::close);
       kept = true;
       return buffer;
     } finally {
