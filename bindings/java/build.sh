@@ -23,7 +23,7 @@ cc -std=c11 -O2 -fPIC -fno-strict-aliasing -Wall -Wextra -Wno-unused-parameter -
   -Wl,-z,now,--disable-new-dtags,-rpath,'$ORIGIN' -o "$out/jni/libtessera_java.so"
 
 find "$out/sources" -name '*.java' >"$out/sources.txt"
-javac --release 17 -encoding UTF-8 -Xlint:all,-exports -Werror -d "$out/classes" @"$out/sources.txt"
+javac --release 17 -encoding UTF-8 -Xlint:all,-exports -Xdoclint:all,-missing -Werror -d "$out/classes" @"$out/sources.txt"
 version=$(pkg-config --modversion tessera)
 printf 'Implementation-Title: Tessera\nImplementation-Version: %s\n' "$version" >"$out/manifest"
 jar --create --file "$out/tessera.jar" --manifest "$out/manifest" -C "$out/classes" .

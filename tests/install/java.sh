@@ -44,6 +44,9 @@ same() {  # same SAMPLE COMMAND: prints what the sample in C printed
 same finetune "${alone[@]}" Finetune ../small.tsr ../text.txt tuned.tsr cpu:2 20
 cmp ../expected/tuned.tsr tuned.tsr
 same generate "${modules[@]}" Generate tuned.tsr "A computer" 8
+sed -n '/^```java$/,/^```$/{//!p}' "$here/bindings/java/README.md" >Example.java
+env -u LD_LIBRARY_PATH "${java[@]}" -cp "$jar:$natives" Example.java >example.txt
+[ -s example.txt ] || fail "the example of bindings/java/README.md says nothing"
 same own_model "${installed[@]}" OwnModel
 same plan "${installed[@]}" Plan ../small.tsr cpu:4 8
 echo "ok: Java: samples: $(tail -1 finetune.txt), every loss equal to the C sample's to the bit, the same model file, texts and plans"

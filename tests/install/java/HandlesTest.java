@@ -43,7 +43,15 @@ final class HandlesTest {
     Given.invalid("program is null", () -> new Session(null, null));
     Given.invalid("entries is null", () -> new Program(null, null));
 
+    Given.invalid("ids is null", () -> tokenizer.decode((int[]) null));
+    Given.invalid("ids is null", () -> Dataset.ofTokens(null, null));
+    Given.invalid("source is null", () -> Model.load((dev.tessera.ModelSource) null));
+    Given.invalid("channel is null", () -> Model.load((java.nio.channels.FileChannel) null));
+
     Trainer trainer = Given.trainer(runtime, model, OPTIONS);
+    Thread.currentThread().interrupt();
+    assertTrue(trainer.report().contains("plan")); // short calls do not look at interrupts
+    assertTrue(Thread.interrupted());
     trainer.close();
     trainer.close();
     assertTrue(trainer.isClosed());

@@ -103,6 +103,31 @@ final class TextsTest {
   }
 
   @Test
+  @DisplayName("texts that nest deeply are refused, also on small stacks")
+  void deep() throws InterruptedException {
+    List<Throwable> thrown = new java.util.concurrent.CopyOnWriteArrayList<>();
+    Thread small = new Thread(null, () -> {
+      String many = "(".repeat(100000);
+      for (String template : List.of("{{ " + many, "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(1) }}", "{{ messages|tojson }}")) {
+        try (Chat chat = Chat.of(template, null)) {
+          chat.render("[{\"role\": \"user\", \"content\": " + "[".repeat(100000) + "]".repeat(100000) + "}]", null);
+        } catch (Throwable e) {
+          thrown.add(e);
+        }
+        try (Chat chat = Chat.of(template, null)) {
+          chat.render(List.of(new Chat.Message("user", "x")), null);
+        } catch (Throwable e) {
+          thrown.add(e);
+        }
+      }
+    }, "small", 256 << 10);
+    small.start();
+    small.join();
+    assertEquals(5, thrown.size());
+    thrown.forEach(each -> assertTrue(each instanceof TesseraException.InvalidArgument, each::toString));
+  }
+
+  @Test
   @DisplayName("JSON is read and written, and what is none refused")
   void json() {
     Object value = Json.parse(" {\"a\": [1, -2.5e3, \"\\u00e4\\n\\\"\", true, false, null], \"b\": {}, \"c\": []} ");

@@ -40,22 +40,12 @@ public final class Chat extends Handle {
 
   /** The JSON of messages. */
   private static String json(List<?> messages) {
-    if (messages == null) {
-      throw TesseraException.invalid("messages is null, wanted a List");
-    }
-    return Json.write(messages.stream()
+    return Json.write(Native.required("messages", messages).stream()
         .map(given -> given instanceof Message message
-            ? new java.util.TreeMap<>(Map.of("role", nonNull("role", message.role()),
-                "content", nonNull("content", message.content())))
+            ? new java.util.TreeMap<>(Map.of("role", Native.required("role of a message", message.role()),
+                "content", Native.required("content of a message", message.content())))
             : given)
         .toList());
-  }
-
-  private static String nonNull(String what, String text) {
-    if (text == null) {
-      throw TesseraException.invalid(what + " of a message is null, wanted a text");
-    }
-    return text;
   }
 
   /**

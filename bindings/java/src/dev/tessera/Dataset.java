@@ -28,6 +28,7 @@ public final class Dataset extends Handle {
 
   /** Takes token ids as they are. */
   public static Dataset ofTokens(int[] ids, Map<String, ?> options) {
+    Native.required("ids", ids);
     try (OptionSet set = new OptionSet(options)) {
       return new Dataset(Native.made(out -> Raw.tsr_dataset_new_tokens(ids, set.pointer, out)));
     }

@@ -60,6 +60,7 @@ public final class Generator extends Handle {
 
   /** Begins a new text with token ids, such as those of {@link Chat#encode}. */
   public void start(int[] ids) {
+    Native.required("ids", ids);
     try (Use use = use()) {
       use.check(Raw.tsr_generator_start_tokens(use.pointer, ids));
       finish = Finish.NONE;
@@ -68,6 +69,7 @@ public final class Generator extends Handle {
 
   /** The same with options of this text alone. */
   public void start(int[] ids, Map<String, ?> options) {
+    Native.required("ids", ids);
     try (Use use = use(); OptionSet set = new OptionSet(options)) {
       use.check(Raw.tsr_generator_start_tokens_with(use.pointer, set.pointer, ids));
       finish = Finish.NONE;
@@ -81,7 +83,7 @@ public final class Generator extends Handle {
 
   /** The same, also empty where nothing came within {@code timeout}: {@link #finish} tells which. */
   public Optional<Piece> next(Duration timeout) {
-    return next(timeout.toNanos() * 1e-9);
+    return next(Native.required("timeout", timeout).toNanos() * 1e-9);
   }
 
   private Optional<Piece> next(double timeout) {

@@ -57,9 +57,11 @@ public final class Graph extends Handle {
   /** Declares an input. */
   public Value input(String name, DType dtype, long... dims) {
     byte[] given = Text.name("name", name);
+    int number = Native.required("dtype", dtype).number();
+    long[] extents = Native.required("dims", dims);
     int[] out = new int[1];
     try (Use use = use()) {
-      use.check(Raw.tsr_graph_input(use.pointer, given, number(dtype), dims, out));
+      use.check(Raw.tsr_graph_input(use.pointer, given, number, extents, out));
     }
     return new Value(this, out[0]);
   }
@@ -67,23 +69,18 @@ public final class Graph extends Handle {
   /** Declares a parameter. */
   public Value parameter(String name, DType dtype, long... dims) {
     byte[] given = Text.name("name", name);
+    int number = Native.required("dtype", dtype).number();
+    long[] extents = Native.required("dims", dims);
     int[] out = new int[1];
     try (Use use = use()) {
-      use.check(Raw.tsr_graph_parameter(use.pointer, given, number(dtype), dims, out));
+      use.check(Raw.tsr_graph_parameter(use.pointer, given, number, extents, out));
     }
     return new Value(this, out[0]);
   }
 
-  private static int number(DType dtype) {
-    if (dtype == null) {
-      throw TesseraException.invalid("dtype is null, wanted an element type");
-    }
-    return dtype.number();
-  }
-
   /** Adds a node; its first result. */
   public Value node(String op, Value... inputs) {
-    return node(op, Arrays.asList(inputs), null);
+    return node(op, Arrays.asList(Native.required("inputs", inputs)), null);
   }
 
   /** The same with attributes. */
@@ -98,7 +95,7 @@ public final class Graph extends Handle {
   /** Adds a node; all its results. */
   public List<Value> nodes(String op, List<Value> inputs, Map<String, ?> attributes) {
     byte[] name = Text.name("op", op);
-    int[] numbers = new int[inputs.size()];
+    int[] numbers = new int[Native.required("inputs", inputs).size()];
     for (int i = 0; i < numbers.length; ++i) {
       numbers[i] = number("input " + i + " of " + op, inputs.get(i));
     }

@@ -159,7 +159,9 @@ public abstract class Handle implements AutoCloseable {
         return use;
       }
       try {
-        lock.lockInterruptibly();
+        if (!lock.tryLock()) {
+          lock.lockInterruptibly();
+        }
       } catch (InterruptedException e) {
         end(false);
         Thread.currentThread().interrupt();

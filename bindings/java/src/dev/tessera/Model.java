@@ -58,7 +58,7 @@ public final class Model extends Handle {
 
   /** From whatever yields the bytes of a file. */
   public static Model load(ModelSource source) throws IOException {
-    long size = source.size();
+    long size = Native.required("source", source).size();
     Callbacks.Source callbacks = ModelSource.callbacks(source);
     long[] out = new long[1];
     TesseraException.check(Raw.tsr_raw_model_load_reader(callbacks, size, out), callbacks);

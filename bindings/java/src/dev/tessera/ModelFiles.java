@@ -75,6 +75,7 @@ public final class ModelFiles {
   public static String writeImatrix(Runtime runtime, Model model, int[] ids, Path out, Map<String, ?> options,
       DoubleConsumer progress) {
     byte[] to = Text.path("out", out);
+    Native.required("ids", ids);
     try (Handle.Use r = Handle.use(runtime, "runtime");
         Handle.Use m = Handle.use(model, "model");
         OptionSet set = new OptionSet(options);

@@ -23,6 +23,7 @@ public interface ModelSource {
 
   /** The bytes of a channel, which is closed once nothing reads any more. */
   static ModelSource of(SeekableByteChannel channel) {
+    Native.required("channel", channel);
     return new ModelSource() {
       @Override
       public long size() throws IOException {

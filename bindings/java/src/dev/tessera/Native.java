@@ -19,6 +19,14 @@ final class Native {
     long step(long pointer, double[] done);
   }
 
+  /** An argument that must be there. */
+  static <T> T required(String what, T argument) {
+    if (argument == null) {
+      throw TesseraException.invalid(what + " is null, wanted one");
+    }
+    return argument;
+  }
+
   /** The handle that a call makes. */
   static long made(ToLongFunction<long[]> call) {
     return made(null, call);
@@ -111,10 +119,7 @@ final class Native {
   }
 
   static <T> long[] lengths(String what, List<T> parts, ToLongFunction<T> length) {
-    if (parts == null) {
-      throw TesseraException.invalid(what + " is null, wanted a List");
-    }
-    long[] lengths = new long[parts.size()];
+    long[] lengths = new long[required(what, parts).size()];
     for (int i = 0; i < lengths.length; ++i) {
       if (parts.get(i) == null) {
         throw TesseraException.invalid(what + ": number " + i + " is null");
@@ -125,10 +130,7 @@ final class Native {
   }
 
   static List<byte[]> utf8(String what, List<String> texts) {
-    if (texts == null) {
-      throw TesseraException.invalid(what + " is null, wanted a List");
-    }
-    List<byte[]> all = new java.util.ArrayList<>(texts.size());
+    List<byte[]> all = new java.util.ArrayList<>(required(what, texts).size());
     for (String text : texts) {
       all.add(Text.bytes(what + ": number " + all.size(), text));
     }

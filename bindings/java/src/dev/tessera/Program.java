@@ -16,12 +16,9 @@ public final class Program extends Handle {
   }
 
   private static long make(Devices devices, List<Entry> entries) {
-    if (entries == null) {
-      throw TesseraException.invalid("entries is null, wanted a List");
-    }
     List<byte[]> names = new ArrayList<>();
     List<Handle> used = new ArrayList<>();
-    for (Entry entry : entries) {
+    for (Entry entry : Native.required("entries", entries)) {
       if (entry == null || entry.graph() == null || entry.plan() == null) {
         throw TesseraException.invalid("entry " + names.size() + " has a null, wanted a name, a graph and a plan");
       }

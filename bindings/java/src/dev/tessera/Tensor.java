@@ -16,27 +16,14 @@ public final class Tensor extends Handle {
   }
 
   private static long make(DType dtype, long[] dims) {
-    int number = number(dtype);
-    long[] extents = dims(dims);
+    int number = Native.required("dtype", dtype).number();
+    long[] extents = Native.required("dims", dims);
     return Native.made(out -> Raw.tsr_tensor_new(number, extents, out));
-  }
-
-  private static int number(DType dtype) {
-    if (dtype == null) {
-      throw TesseraException.invalid("dtype is null, wanted an element type");
-    }
-    return dtype.number();
-  }
-
-  private static long[] dims(long[] dims) {
-    if (dims == null) {
-      throw TesseraException.invalid("dims is null, wanted an extent for each dimension");
-    }
-    return dims;
   }
 
   /** An f32 tensor with a copy of {@code values}. */
   public static Tensor of(float[] values, long... dims) {
+    Native.required("values", values);
     Tensor made = new Tensor(DType.F32, dims);
     made.fill(values.length, Float.BYTES, buffer -> buffer.asFloatBuffer().put(values));
     return made;
@@ -44,6 +31,7 @@ public final class Tensor extends Handle {
 
   /** An i32 tensor with a copy of {@code values}: token ids, say. */
   public static Tensor of(int[] values, long... dims) {
+    Native.required("values", values);
     Tensor made = new Tensor(DType.I32, dims);
     made.fill(values.length, Integer.BYTES, buffer -> buffer.asIntBuffer().put(values));
     return made;
@@ -66,8 +54,8 @@ public final class Tensor extends Handle {
    * that it is written into, keep the memory; its content must stay as it is until they are freed.
    */
   public static Tensor borrow(DType dtype, ByteBuffer memory, long... dims) {
-    int number = number(dtype);
-    long[] extents = dims(dims);
+    int number = Native.required("dtype", dtype).number();
+    long[] extents = Native.required("dims", dims);
     ByteBuffer slice = direct("memory", memory);
     return new Tensor(null, Native.made(out -> Raw.tsr_raw_tensor_borrow(number, extents, slice, out)));
   }

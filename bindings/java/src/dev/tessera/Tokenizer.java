@@ -42,8 +42,8 @@ public final class Tokenizer extends Handle {
 
   private static long flags(Encode[] given) {
     long flags = 0;
-    for (Encode flag : given) {
-      flags |= switch (flag) {
+    for (Encode flag : Native.required("with", given)) {
+      flags |= switch (Native.required("with", flag)) {
         case SPECIAL -> Raw.TSR_ENCODE_SPECIAL;
         case BOS -> Raw.TSR_ENCODE_BOS;
         case AROUND -> Raw.TSR_ENCODE_AROUND;
@@ -66,10 +66,11 @@ public final class Tokenizer extends Handle {
   public Encoding encodeRanges(String text, List<Range> literal, Encode... with) {
     byte[] given = Text.bytes("text", text);
     long flags = flags(with);
-    long[] bounds = new long[2 * literal.size()];
+    long[] bounds = new long[2 * Native.required("literal", literal).size()];
     for (int i = 0; i < literal.size(); ++i) {
-      bounds[2 * i] = literal.get(i).begin();
-      bounds[2 * i + 1] = literal.get(i).end();
+      Range range = Native.required("range " + i, literal.get(i));
+      bounds[2 * i] = range.begin();
+      bounds[2 * i + 1] = range.end();
     }
     long[][] begins = new long[1][];
     try (Use use = use()) {
@@ -108,6 +109,7 @@ public final class Tokenizer extends Handle {
 
   /** The bytes of ids. */
   public byte[] decodeBytes(int... ids) {
+    Native.required("ids", ids);
     try (Use use = use()) {
       return Native.bytes(use, out -> Raw.tsr_tokenizer_decode(use.pointer, ids, out));
     }
