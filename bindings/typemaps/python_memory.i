@@ -240,13 +240,13 @@ static void tsr_py_dl_release_new(void* context) {
   tsr_py_owner_type = PyType_FromSpec(&tsr_py_owner_spec);
   tsr_py_block_type = PyType_FromSpec(&tsr_py_block_spec);
   PyObject* tsr_py_exporter_type = PyType_FromSpec(&tsr_py_exporter_spec);
-  if (tsr_py_owner_type == NULL || tsr_py_block_type == NULL || tsr_py_exporter_type == NULL ||
-      PyModule_AddObjectRef(m, "Owner", tsr_py_owner_type) != 0 ||
-      PyModule_AddObjectRef(m, "Block", tsr_py_block_type) != 0 ||
-      PyModule_AddObjectRef(m, "Exporter", tsr_py_exporter_type) != 0) {
-    return NULL;
+  /* What fails is an exception, which the interpreter finds after this function. */
+  if (tsr_py_owner_type != NULL && tsr_py_block_type != NULL && tsr_py_exporter_type != NULL &&
+      PyModule_AddObjectRef(m, "Owner", tsr_py_owner_type) == 0 &&
+      PyModule_AddObjectRef(m, "Block", tsr_py_block_type) == 0) {
+    PyModule_AddObjectRef(m, "Exporter", tsr_py_exporter_type);
   }
-  Py_DECREF(tsr_py_exporter_type);
+  Py_XDECREF(tsr_py_exporter_type);
 %}
 
 /* These know what the interpreter's lock protects, and release it themselves; an exception of theirs comes out. */

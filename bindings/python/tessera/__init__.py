@@ -27,6 +27,7 @@ del _status
 from .calibration import Calibration  # noqa: E402
 from .chat import Chat, EncodedChat  # noqa: E402
 from .dataset import Dataset  # noqa: E402
+from .dtype import DType, dtype_name  # noqa: E402
 from .embedder import Embedder  # noqa: E402
 from .files import check_path, convert, export, imatrix, verify  # noqa: E402
 from .finetuning import finetune  # noqa: E402
@@ -37,7 +38,7 @@ from .plan import Plan, check_certificate, estimate, estimate_page  # noqa: E402
 from .runtime import Devices, LogLevel, Runtime, default_runtime  # noqa: E402
 from .scorer import Scorer, Scores, score  # noqa: E402
 from .session import Program, Session  # noqa: E402
-from .tensor import DType, Tensor, dtype_name  # noqa: E402
+from .tensor import Tensor  # noqa: E402
 from .tokenizer import Encoded, Tokenizer  # noqa: E402
 from .trainer import Step, Trainer, check_folder, checkpoint_info  # noqa: E402
 

@@ -6,7 +6,7 @@ import json
 import numbers
 import operator
 import os
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from . import raw
 from .errors import InvalidArgumentError, check, result
@@ -71,7 +71,7 @@ def buffer(name: str, value: Any, wanted: str) -> memoryview | None:
     return view
 
 
-def items(name: str, code: str, wanted: str, values: Any):
+def items(name: str, code: str, wanted: str, values: Any) -> Any:
     """A buffer of the type, or an array that is made of numbers."""
     found = buffer(name, values, wanted)
     if found is not None:
@@ -82,16 +82,16 @@ def items(name: str, code: str, wanted: str, values: Any):
         raise InvalidArgumentError(f"{name}: {error}; wanted numbers of {wanted}") from error
 
 
-def ids(name: str, values: Any):
+def ids(name: str, values: Any) -> Any:
     """Token ids: a buffer of int32, or ints."""
     return items(name, "i", "int32", values)
 
 
-def dims(name: str, values: Iterable[int]):
+def dims(name: str, values: Iterable[int]) -> Any:
     return items(name, "q", "int64", values)
 
 
-def joined_texts(name: str, texts: Iterable[Any]) -> tuple[bytes, array.array]:
+def joined_texts(name: str, texts: Iterable[Any]) -> tuple[bytes, array.array[int]]:
     """Texts one after another, and the bytes of each."""
     if isinstance(texts, (str, bytes)):
         raise InvalidArgumentError(f"{name}: found one {type(texts).__name__}, wanted several in a list")
@@ -99,9 +99,10 @@ def joined_texts(name: str, texts: Iterable[Any]) -> tuple[bytes, array.array]:
     return b"".join(parts), array.array("Q", map(len, parts))
 
 
-def joined_ids(name: str, texts: Iterable[Any]) -> tuple[array.array, array.array]:
+def joined_ids(name: str, texts: Iterable[Any]) -> tuple[array.array[int], array.array[int]]:
     """Token ids of texts one after another, and how many each has."""
-    all_ids, lengths = array.array("i"), array.array("Q")
+    all_ids: array.array[int] = array.array("i")
+    lengths: array.array[int] = array.array("Q")
     for i, each in enumerate(texts):
         part = ids(f"{name}[{i}]", each)
         all_ids.frombytes(memoryview(part).cast("B"))
@@ -169,7 +170,7 @@ class Options:
                                        "list of ints")
 
 
-def short_text(ask) -> str:
+def short_text(ask: Callable[[bytearray | None], tuple[int, int]]) -> str:
     """A text that a handle holds: ask(buffer) returns (status, size with the NUL)."""
     size = result(ask(None))
     while True:
@@ -180,7 +181,7 @@ def short_text(ask) -> str:
         size = needed
 
 
-def counted(code: str, ask) -> array.array:
+def counted(code: str, ask: Callable[[Any], tuple[int, int]]) -> array.array[Any]:
     """Items that a handle holds: ask(buffer) returns (status, count)."""
     count = result(ask(None))
     while True:

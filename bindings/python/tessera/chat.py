@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class EncodedChat(NamedTuple):
-    ids: array.array  # int32
-    assistant: array.array  # 1 for tokens that the assistant says, 0 for all others
+    ids: array.array[int]  # int32
+    assistant: array.array[int]  # 1 for tokens that the assistant says, 0 for all others
 
 
 def messages_json(messages: Any) -> bytes:
@@ -60,7 +60,7 @@ class Chat(Handle):
         with self._pointer as c, Options(options) as o:
             return json.loads(text(raw.tsr_chat_render_ranges(c, o, data)))
 
-    def encode(self, messages: Any, **options: Any) -> array.array:
+    def encode(self, messages: Any, **options: Any) -> array.array[int]:
         """Its tokens; Generator.generate takes them."""
         data = messages_json(messages)
         with self._pointer as c, Options(options) as o:

@@ -39,8 +39,8 @@ class Dataset(Handle):
         with self._pointer as c:
             return json.loads(text(raw.tsr_dataset_info(c)))
 
-    def batch(self, step: int, batch: int) -> memoryview:
+    def batch(self, step: int, batch: int) -> memoryview[int]:
         """The training batch of global step `step`, from 0: int32 [batch, seq + 1]."""
         with self._pointer as c:
-            ids: array.array = arguments.counted("i", lambda ids: raw.tsr_dataset_batch(c, step, batch, ids))
+            ids: array.array[int] = arguments.counted("i", lambda ids: raw.tsr_dataset_batch(c, step, batch, ids))
         return memoryview(ids).cast("B").cast("i", (batch, len(ids) // batch)) if ids else memoryview(ids)

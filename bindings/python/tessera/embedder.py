@@ -37,7 +37,7 @@ class Embedder(Handle):
         with self._pointer as c:
             return result(raw.tsr_embedder_width(c))
 
-    def embed(self, texts: Sequence[str | bytes], progress: Progress | None = None) -> memoryview:
+    def embed(self, texts: Sequence[str | bytes], progress: Progress | None = None) -> memoryview[float]:
         """A row for each text, or with option pairs for each two. `progress` is told the share that is done; what it raises
         ends the work."""
         data, lengths = arguments.joined_texts("texts", texts)
@@ -50,14 +50,14 @@ class Embedder(Handle):
             check(raw.tsr_embedder_start(c, data, lengths))
             return self._compute(c, progress)
 
-    def embed_tokens(self, texts: Sequence[Any], progress: Progress | None = None) -> memoryview:
+    def embed_tokens(self, texts: Sequence[Any], progress: Progress | None = None) -> memoryview[float]:
         """The same of token ids, which are read as they are."""
         ids, lengths = arguments.joined_ids("texts", texts)
         with self._pointer as c:
             check(raw.tsr_embedder_start_ids(c, ids, lengths))
             return self._compute(c, progress)
 
-    def _compute(self, c: int, progress: Progress | None) -> memoryview:
+    def _compute(self, c: int, progress: Progress | None) -> memoryview[float]:
         done = 0.0
         while done < 1:
             done = result(interruptible(lambda: raw.tsr_embedder_step(c), self.cancel))
@@ -82,6 +82,6 @@ class Embedder(Handle):
             raw.tsr_embedder_cancel(c)
 
 
-def _shaped(rows: array.array, width: int) -> memoryview:
-    view = memoryview(rows)
+def _shaped(rows: Any, width: int) -> memoryview[float]:
+    view: Any = memoryview(rows)
     return view.cast("B").cast("f", (len(rows) // width, width)) if rows else view

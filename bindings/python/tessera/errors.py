@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from . import raw
 
@@ -127,7 +128,7 @@ def check(status: int) -> None:
         raise taken_error(status)
 
 
-def result(answer: tuple):
+def result(answer: tuple[Any, ...]) -> Any:
     """What a call returned after its status, which is checked: a value, or a tuple of several."""
     check(answer[0])
     return answer[1] if len(answer) == 2 else answer[1:]

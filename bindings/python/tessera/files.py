@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from .model import Model
 
 
-def _finished(noun: str, free: Callable[[int], None], begin: Callable[[int], tuple], step: Callable[[int], tuple],
+_Call = Callable[[int], tuple[Any, ...]]
+
+
+def _finished(noun: str, free: Callable[[int], None], begin: _Call, step: _Call,
               finish: Callable[[int], Any], runtime: Runtime | None, progress: Progress | None) -> Any:
     """Begins, steps and finishes long work; its handle is freed in any case."""
     runtime = chosen_runtime(runtime)
@@ -63,7 +66,7 @@ def export(source: Any, out: Any, *, progress: Progress | None = None, runtime: 
         return _exported(lambda r: raw.tsr_export_new(r, file, folder, o), runtime, progress)
 
 
-def _exported(begin: Callable[[int], tuple], runtime: Runtime | None, progress: Progress | None) -> dict[str, Any]:
+def _exported(begin: _Call, runtime: Runtime | None, progress: Progress | None) -> dict[str, Any]:
     return _finished("export", raw.tsr_export_free, begin, raw.tsr_export_step,
                      lambda c: json.loads(text(raw.tsr_export_finish(c))), runtime, progress)
 

@@ -123,7 +123,7 @@ class Stream:
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "finish", "") is None:
             self.close()
 

@@ -7,9 +7,9 @@ from typing import Any, Iterable, NamedTuple
 
 from . import arguments, raw
 from .arguments import Options
+from .dtype import DType, dtype_of
 from .errors import check, result, text
 from .handle import Handle
-from .tensor import DType, dtype_of
 
 
 class Type(NamedTuple):

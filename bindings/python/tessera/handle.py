@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 import weakref
-from typing import Any, Callable, ClassVar
+from typing import Any, Callable, ClassVar, Iterator, NoReturn, Self
 
 from . import raw
 from .errors import InvalidArgumentError, result
@@ -22,7 +22,7 @@ class Pointer:
 
     __slots__ = ("noun", "_address", "_owner", "_uses", "_turn", "__weakref__")
 
-    def __init__(self, noun: str, free: Callable[[int], None], answer: tuple, exclusive: bool = False):
+    def __init__(self, noun: str, free: Callable[[int], None], answer: tuple[Any, ...], exclusive: bool = False):
         self.noun = noun
         self._address = result(answer)
         self._owner = raw.tsr_raw_owner(free, self._address)
@@ -64,7 +64,7 @@ class Pointer:
                 self._turn.release()
 
     @contextlib.contextmanager
-    def shared(self):
+    def shared(self) -> Iterator[int]:
         """A use that does not wait for its turn: of *_cancel."""
         owner = self.owner
         yield self._address
@@ -101,11 +101,11 @@ class Handle:
     _pointer: Pointer
 
     @classmethod
-    def _made(cls, answer: tuple) -> Pointer:
+    def _made(cls, answer: tuple[Any, ...]) -> Pointer:
         return Pointer(cls.__name__.lower(), cls._free, answer, cls._exclusive)
 
     @classmethod
-    def _own(cls, answer: tuple):
+    def _own(cls, answer: tuple[Any, ...]) -> Self:
         """An object of the handle that a call made."""
         self = cls.__new__(cls)
         self._pointer = cls._made(answer)
@@ -121,7 +121,7 @@ class Handle:
     def closed(self) -> bool:
         return self._pointer.closed
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         if self._pointer.closed:
             raise InvalidArgumentError(f"the {self._pointer.noun} is closed")
         return self
@@ -129,18 +129,18 @@ class Handle:
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __reduce__(self):
+    def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {type(self).__name__} cannot be pickled or copied: it is memory of this process")
 
 
-def use(handle: Any, kind: type[Handle], name: str):
+def use(handle: Any, kind: type[Handle], name: str) -> Pointer:
     """The pointer of an argument, for a with statement."""
     if not isinstance(handle, kind):
         raise InvalidArgumentError(f"{name}: found {type(handle).__name__}, wanted a {kind.__name__}")
     return handle._pointer
 
 
-def use_optional(handle: Any, kind: type[Handle], name: str):
+def use_optional(handle: Any, kind: type[Handle], name: str) -> contextlib.AbstractContextManager[int]:
     """Likewise; None is NULL."""
     return contextlib.nullcontext(0) if handle is None else use(handle, kind, name)
 

@@ -115,8 +115,7 @@ class Model(Handle):
     def parameters(self) -> list[str]:
         """Names, in graph order."""
         with self._pointer as c:
-            return [arguments.short_text(lambda found, i=i: raw.tsr_model_parameter_name(c, i, found))
-                    for i in range(result(raw.tsr_model_parameter_count(c)))]
+            return [_parameter_name(c, i) for i in range(result(raw.tsr_model_parameter_count(c)))]
 
     def read(self, parameter: str) -> Tensor:
         """A view of a parameter's value that stays as it was when the model changes."""
@@ -196,3 +195,7 @@ class Model(Handle):
 
     def __repr__(self) -> str:
         return "Model(closed)" if self.closed else f"Model({self.metadata('description') or self.info()['architecture']!r})"
+
+
+def _parameter_name(c: int, number: int) -> str:
+    return arguments.short_text(lambda found: raw.tsr_model_parameter_name(c, number, found))

@@ -47,7 +47,7 @@ class _Reader:
             return False
 
 
-def load(file: Any, size: int | None) -> tuple:
+def load(file: Any, size: int | None) -> tuple[int, int]:
     """What tsr_model_load_reader returns; where it fails, the error with what the file raised as its cause."""
     if not hasattr(file, "read") or not hasattr(file, "seek"):
         raise InvalidArgumentError(f"file: found {type(file).__name__}, wanted an object with read and seek")

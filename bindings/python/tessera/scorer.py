@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 class Scores(NamedTuple):
     """Those of one text, a number for each token."""
 
-    logprobs: array.array  # f32, natural logarithms; NaN for the first where nothing is before it
-    greedy: array.array  # 1 where no token was likelier, 0 elsewhere
+    logprobs: array.array[float]  # f32, natural logarithms; NaN for the first where nothing is before it
+    greedy: array.array[int]  # 1 where no token was likelier, 0 elsewhere
 
 
-def _split(lengths: array.array, logprobs: array.array, greedy: array.array) -> list[Scores]:
+def _split(lengths: array.array[int], logprobs: array.array[float], greedy: array.array[int]) -> list[Scores]:
     scores, begin = [], 0
     for length in lengths:
         scores.append(Scores(logprobs[begin:begin + length], greedy[begin:begin + length]))

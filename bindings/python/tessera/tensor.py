@@ -2,21 +2,14 @@
 from __future__ import annotations
 
 import array
-import enum
 import math
 import struct
 from typing import Any, Iterable, Sequence
 
 from . import arguments, raw
+from .dtype import DType, dtype_of
 from .errors import InvalidArgumentError
 from .handle import Handle, use
-
-#: Element types by the value of tsr_dtype.
-DType = enum.IntEnum("DType", {name.removeprefix("TSR_").lower(): getattr(raw, name) for name in (
-    "TSR_F32", "TSR_F64", "TSR_F16", "TSR_BF16", "TSR_I32", "TSR_I64", "TSR_I8", "TSR_U8", "TSR_Q8_0", "TSR_Q4_0",
-    "TSR_E4M3", "TSR_E5M2", "TSR_Q4_1", "TSR_Q5_0", "TSR_Q5_1", "TSR_Q2_K", "TSR_Q3_K", "TSR_Q4_K", "TSR_Q5_K",
-    "TSR_Q6_K", "TSR_IQ1_S", "TSR_IQ1_M", "TSR_IQ2_XXS", "TSR_IQ2_XS", "TSR_IQ2_S", "TSR_IQ3_XXS", "TSR_IQ3_S",
-    "TSR_IQ4_NL", "TSR_IQ4_XS", "TSR_TQ1_0", "TSR_TQ2_0", "TSR_MXFP4", "TSR_NVFP4", "TSR_Q1_0", "TSR_Q2_0")})
 
 # How a buffer has the elements: its format, and what DLPack calls them (code, bits). bf16 are the bits of each.
 _LAYOUT = {DType.f32: ("f", 2, 32), DType.f64: ("d", 2, 64), DType.f16: ("e", 2, 16), DType.bf16: ("H", 4, 16),
@@ -24,18 +17,6 @@ _LAYOUT = {DType.f32: ("f", 2, 32), DType.f64: ("d", 2, 64), DType.f16: ("e", 2,
            DType.e4m3: ("B", 10, 8), DType.e5m2: ("B", 12, 8)}
 _OF_FORMAT = {"f": DType.f32, "d": DType.f64, "e": DType.f16, "i": DType.i32, "q": DType.i64, "l": DType.i64,
               "b": DType.i8, "B": DType.u8}
-
-
-def dtype_of(name: str | int) -> DType:
-    """DType.f32 of "f32", or of its number."""
-    try:
-        return DType[name] if isinstance(name, str) else DType(name)
-    except (KeyError, ValueError):
-        raise InvalidArgumentError(f"dtype: found {name!r}, wanted one of {', '.join(DType.__members__)}") from None
-
-
-def dtype_name(dtype: int) -> str:
-    return raw.tsr_dtype_name(dtype)
 
 
 class Tensor(Handle, raw.Exporter):
@@ -176,19 +157,20 @@ def _capsule(values: Any) -> Any:
         return values.__dlpack__()
 
 
-def _described(view: memoryview, wanted: DType | None, shape: Sequence[int] | None) -> tuple[DType, array.array]:
+def _described(view: memoryview, wanted: DType | None, shape: Sequence[int] | None) -> tuple[DType, array.array[int]]:
     """Type and extents of a tensor over a buffer."""
     code = view.format.lstrip("@=<")
     found = _OF_FORMAT.get(code)
-    if found is None and wanted is None:
+    dtype = found if wanted is None else wanted
+    if dtype is None:
         raise InvalidArgumentError(f"values: found a buffer of {arguments.describe(view)}, wanted float32, float64, float16, "
                                    "int32, int64, int8 or uint8, or a dtype that says what its bytes are")
-    raw_bytes = code in ("B", "c") or wanted == DType.bf16 and code in ("H", "h")
-    if wanted is not None and found != wanted and not raw_bytes:
-        raise InvalidArgumentError(f"values: found a buffer of {arguments.describe(view)}, wanted {wanted.name}")
-    if shape is None and wanted not in (None, found) and code != "H" and code != "h":
-        raise InvalidArgumentError(f"shape: found none, wanted the extents of {view.nbytes} bytes of {wanted.name}")
-    return wanted if wanted is not None else found, arguments.dims("shape", list(view.shape if shape is None else shape))
+    is_bytes, is_bits = code in ("B", "c"), dtype == DType.bf16 and code in ("H", "h")
+    if dtype != found and not is_bytes and not is_bits:
+        raise InvalidArgumentError(f"values: found a buffer of {arguments.describe(view)}, wanted {dtype.name}")
+    if shape is None and dtype != found and is_bytes:
+        raise InvalidArgumentError(f"shape: found none, wanted the extents of {view.nbytes} bytes of {dtype.name}")
+    return dtype, arguments.dims("shape", list(view.shape or () if shape is None else shape))
 
 
 def _flattened(numbers: Any) -> tuple[list[int], list[Any]]:

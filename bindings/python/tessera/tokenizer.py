@@ -10,8 +10,8 @@ from .handle import Handle
 
 
 class Encoded(NamedTuple):
-    ids: array.array  # int32
-    begins: array.array  # the byte of the text at which each token begins
+    ids: array.array[int]  # int32
+    begins: array.array[int]  # the byte of the text at which each token begins
 
 
 def _flags(special: bool, bos: bool, around: bool) -> int:
@@ -33,7 +33,7 @@ class Tokenizer(Handle):
         """256 tokens, one a byte."""
         return cls._own(raw.tsr_tokenizer_new_bytes())
 
-    def encode(self, text: str | bytes, *, special: bool = False, bos: bool = False, around: bool = False) -> array.array:
+    def encode(self, text: str | bytes, *, special: bool = False, bos: bool = False, around: bool = False) -> array.array[int]:
         """special: control tokens written out in the text are these tokens. bos: with the beginning-of-sequence token, when
         there is one. around: with all that the tokenizer puts around texts."""
         data = arguments.text("text", text)
@@ -55,7 +55,7 @@ class Tokenizer(Handle):
                 count = needed
 
     def encode_batch(self, texts: Sequence[str | bytes], *, special: bool = False, bos: bool = False, around: bool = False,
-                     threads: int = 0) -> list[array.array]:
+                     threads: int = 0) -> list[array.array[int]]:
         """Several texts at once. threads: 0 for one a core."""
         data, lengths = arguments.joined_texts("texts", texts)
         flags, counts = _flags(special, bos, around), array.array("Q", bytes(8 * len(lengths)))

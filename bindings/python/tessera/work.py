@@ -82,7 +82,7 @@ def interruptible(call: Callable[[], Result], cancel: Callable[[], None]) -> Res
     return job.value
 
 
-def step_through(pointer: Pointer, step: Callable[[int], tuple], progress: Progress | None,
+def step_through(pointer: Pointer, step: Callable[[int], tuple[Any, ...]], progress: Progress | None,
                  cancel: Callable[[], None]) -> None:
     """Steps long work to its end. `progress` is told the share that is done after every step; what it raises ends the
     work and comes out."""

@@ -1,5 +1,7 @@
 """Errors are the library's and the builtins that fit, with their texts whole."""
 import pickle
+import subprocess
+import sys
 import unittest
 
 import tessera
@@ -53,6 +55,26 @@ class Errors(unittest.TestCase):
         from tessera import errors, raw
         with self.assertRaises(tessera.UnsupportedError):
             errors.check(raw.tsr_version_check(raw.TSR_VERSION + 10000))
+
+
+    def test_the_package_does_not_load_with_such_a_library(self):
+        code = ("import importlib.util, pathlib, sys\n"
+                "folder = next(p for p in map(pathlib.Path, sys.path) if (p / 'tessera').is_dir()) / 'tessera'\n"
+                "spec = importlib.util.spec_from_file_location('tessera._raw', next(folder.glob('_raw*.so')))\n"
+                "module = importlib.util.module_from_spec(spec)\n"
+                "spec.loader.exec_module(module)\n"
+                "module.TSR_VERSION += 10000\n"
+                "sys.modules['tessera._raw'] = module\n"
+                "import tessera")
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertEqual(found.returncode, 1)
+        self.assertRegex(found.stderr, r"\nImportError: libtessera: .*\d+\.\d+\.\d+.*\n$")
+
+    def test_types_are_those_of_the_library(self):
+        for dtype in tessera.DType:
+            self.assertEqual(dtype, getattr(tessera.raw, "TSR_" + dtype.name.upper()))
+            self.assertEqual(tessera.dtype_name(dtype), dtype.name)
+        self.assertEqual(tessera.dtype_name(len(tessera.DType)), "unknown")
 
 
 if __name__ == "__main__":

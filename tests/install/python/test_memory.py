@@ -20,6 +20,16 @@ class Kept(bytearray):
     """A buffer whose end can be seen."""
 
 
+class Producer:
+    """What has DLPack, and no buffer."""
+
+    def __init__(self, capsule):
+        self._capsule = capsule
+
+    def __dlpack__(self, *, max_version=None):
+        return self._capsule
+
+
 class Memory(unittest.TestCase):
     def test_a_tensor_is_a_buffer(self):
         tensor = tessera.Tensor.zeros("f32", [2, 3])
@@ -110,14 +120,11 @@ class Memory(unittest.TestCase):
         tensor = tessera.Tensor.of([[1, 2], [3, 4]], "f32")
         self.assertEqual(tensor.__dlpack_device__(), (1, 0))
         for version in (None, (1, 0)):
-            class Producer:  # has no buffer
-                def __dlpack__(self, *, max_version=None):
-                    return tensor.__dlpack__(max_version=version)
-            taken = tessera.Tensor(Producer())
+            taken = tessera.Tensor(Producer(tensor.__dlpack__(max_version=version)))
             self.assertEqual((taken.dtype, taken.tolist()), (tensor.dtype, tensor.tolist()))
         memoryview(tensor)[0, 0] = 9
         self.assertEqual(taken.tolist()[0], [9, 2])
-        del tensor, Producer
+        del tensor
         gc.collect()
         self.assertEqual(taken.tolist(), [[9, 2], [3, 4]])
         capsule = taken.__dlpack__()  # read-only: of the old form a copy
