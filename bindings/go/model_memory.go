@@ -47,12 +47,15 @@ func LoadModelReader(reader io.ReaderAt, size int64) (*Model, error) {
 	}
 	h, err := hold(raw.Tsr_model_free, func(out *uintptr) uintptr {
 		return raw.Tsr_raw_model_load_reader(size, func(p []byte, offset int64) error {
-			err := readFull(reader, p, offset)
-			first.Lock()
-			defer first.Unlock()
-			if first.err == nil {
-				first.err = err
-			}
+			err := errors.New("the reader ended its goroutine") // where readFull does not return
+			defer func() {
+				first.Lock()
+				defer first.Unlock()
+				if first.err == nil {
+					first.err = err
+				}
+			}()
+			err = readFull(reader, p, offset)
 			return err
 		}, out)
 	})

@@ -25,19 +25,34 @@ type context struct {
 	memory  []byte // that C reads
 }
 
+// isolated runs a function of the program on a goroutine of its own: neither a panic nor runtime.Goexit may unwind C. False
+// where it did not return.
+func isolated(function func()) (returned bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }()
+		function()
+		returned = true
+	}()
+	<-done
+	return returned
+}
+
 //export tesseraGoRelease
 func tesseraGoRelease(handle C.uintptr_t) {
-	defer func() { _ = recover() }() // C has nobody to tell
 	held := cgo.Handle(handle)
 	release := held.Value().(*context).release
 	held.Delete()
-	release()
+	isolated(release) // C has nobody to tell of a panic
 }
 
 //export tesseraGoReadAt
 func tesseraGoReadAt(handle C.uintptr_t, offset C.int64_t, out unsafe.Pointer, bytes C.size_t) C.int32_t {
-	readAt := cgo.Handle(handle).Value().(*context).readAt
-	if readAt(unsafe.Slice((*byte)(out), int(bytes)), int64(offset)) != nil {
+	held := cgo.Handle(handle).Value().(*context)
+	var err error
+	read := func() { err = held.readAt(unsafe.Slice((*byte)(out), int(bytes)), int64(offset)) }
+	if !isolated(read) || err != nil {
 		return 1
 	}
 	return 0
@@ -70,7 +85,7 @@ func Tsr_raw_model_load_bytes(data []byte, release func(), out *uintptr) uintptr
 		hold(&context{release: release, memory: data}), result(out)))
 }
 
-// Tsr_raw_model_load_reader is tsr_model_load_reader. readAt fills all of p; it must not panic.
+// Tsr_raw_model_load_reader is tsr_model_load_reader. readAt fills all of p.
 func Tsr_raw_model_load_reader(size int64, readAt func(p []byte, offset int64) error, out *uintptr) uintptr {
 	return uintptr(C.tessera_go_model_load_reader(C.int64_t(size), hold(&context{readAt: readAt, release: func() {}}), result(out)))
 }

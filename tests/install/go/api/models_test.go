@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -95,6 +96,11 @@ func Test_errors_and_panics_of_readers_come_out_as_errors(t *testing.T) {
 		reader.left.Store(reads)
 		_, err = tessera.LoadModelReader(reader, int64(len(file)))
 		refused(t, err, tessera.ErrIO, "panicked: out of paper")
+
+		reader = &failing{ReaderAt: bytes.NewReader(file), fail: func() (int, error) { runtime.Goexit(); return 0, nil }}
+		reader.left.Store(reads)
+		_, err = tessera.LoadModelReader(reader, int64(len(file)))
+		refused(t, err, tessera.ErrIO, "ended its goroutine")
 
 		reader = &failing{ReaderAt: bytes.NewReader(file), fail: func() (int, error) { return 0, nil }}
 		reader.left.Store(reads)
