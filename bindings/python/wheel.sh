@@ -51,8 +51,10 @@ licence=$(cd "$here/../.." && pwd)/LICENSE
 [ ! -e "$licence" ] || cp "$licence" "$info/"
 
 python -m wheel pack -d "$work" "$root" >"$work/log.txt" || { cat "$work/log.txt"; exit 1; }
-auditwheel repair -w "$out" "$work"/tessera-*.whl >"$work/log.txt" 2>&1 || { cat "$work/log.txt"; exit 1; }
-wheel=$(find "$out" -name "tessera-$version-cp311-abi3-manylinux*.whl" -newer "$work/log.txt" | head -1)
-auditwheel show "$wheel" | tr '\n' ' ' | grep -q 'consistent with the following platform tag: "manylinux' ||
-  { auditwheel show "$wheel"; exit 1; }
-echo "$wheel"
+auditwheel repair -w "$work/repaired" "$work"/tessera-*.whl >"$work/log.txt" 2>&1 || { cat "$work/log.txt"; exit 1; }
+name=$(basename "$work"/repaired/tessera-*.whl)
+auditwheel show "$work/repaired/$name" >"$work/log.txt"
+tr '\n' ' ' <"$work/log.txt" | grep -q 'is consistent with the following platform tag: "manylinux' ||
+  { cat "$work/log.txt"; exit 1; }
+mv "$work/repaired/$name" "$out/"
+echo "$out/$name"
