@@ -47,4 +47,15 @@ for sample in finetune generate plan; do
 done
 "$python" "$samples/plan.py" nowhere cpu:1 2>failure.txt && { echo "FAILED: plan.py of no model"; exit 1; }
 grep -q '^not_found: nowhere: ' failure.txt
-echo "ok: Python samples print what the C samples print"
+
+# The example of README.md, with its files.
+mkdir -p readme
+cp small.tsr text.txt readme/
+mv readme/text.txt readme/notes.txt
+sed -n '/^```python$/,/^```$/{/^```/d;p}' "$here/bindings/python/README.md" | sed 's/steps=200/steps=5/' >readme/example.py
+(cd readme && "$python" -c 'import tessera
+model = tessera.load("small.tsr")
+model.set_metadata("chat_template", "{{ messages[0].content }}")
+model.save("tuned.tsr")' && "$python" example.py >printed.txt)
+grep -q '^[0-9]* [0-9.]*$' readme/printed.txt
+echo "ok: Python samples and the README's example print what they should"

@@ -119,6 +119,14 @@ def _list_option(key: str, values: Sequence[Any]) -> Any:
     return dims(f"option '{key}'", [operator.index(each) for each in values])
 
 
+def _integer(value: Any) -> int | None:
+    """Of an int or bool, also NumPy's; None for others."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        return int(value) if type(value).__name__ in ("bool", "bool_") else None
+
+
 class Options:
     """A tsr_options for the calls of a with statement. Integers, bools, floats, texts, paths and lists of integers; a
     value of None is left out, so that the default holds."""
@@ -158,12 +166,11 @@ class Options:
             check(raw.tsr_options_set_str(self._pointer, name, path(what, value)))
         elif isinstance(value, array.array):
             check(raw.tsr_options_set_i64_list(self._pointer, name, value))
-        elif hasattr(value, "__index__"):
-            number = operator.index(value)
+        elif (number := _integer(value)) is not None:
             if not -(1 << 63) <= number < 1 << 63:
                 raise InvalidArgumentError(f"{what}: found {number}, wanted an integer of 64 bits")
             check(raw.tsr_options_set_i64(self._pointer, name, number))
-        elif isinstance(value, numbers.Real) or hasattr(value, "__float__"):
+        elif isinstance(value, numbers.Real):
             check(raw.tsr_options_set_f64(self._pointer, name, float(value)))
         else:
             raise InvalidArgumentError(f"{what}: found a {type(value).__name__}, wanted an int, bool, float, str, path or "

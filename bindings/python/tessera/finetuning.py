@@ -6,7 +6,7 @@ import os
 from typing import Any, Callable
 
 from .dataset import Dataset
-from .errors import FailedPreconditionError
+from .errors import FailedPreconditionError, InvalidArgumentError
 from .files import check_path
 from .model import Model
 from .runtime import Runtime
@@ -24,8 +24,9 @@ def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = Non
                                  progress=lambda step: print(step.step, step.loss))
 
     data: the path of a text, a Dataset, or token ids. lora: rank, or options of Model.add_adapters; then the result is
-    another model. progress: is told every step; what it raises ends the work and comes out. Options: seq, eval_fraction,
-    shuffle, special of the dataset; the others are those of Trainer. seed is that of both."""
+    another model. progress: is told every step; what it raises ends the work and comes out. Options: seq (default
+    128, or the context length where that is shorter), eval_fraction, shuffle, special of the dataset; the others are those
+    of Trainer. seed is that of both."""
     if out is not None:
         check_path(out)
     of_data = {key: options.pop(key) for key in _DATASET_OPTIONS if key in options}
@@ -33,7 +34,7 @@ def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = Non
         model = Model.load(model, runtime=runtime)
     if lora is not None:
         model = model.add_adapters(**(lora if isinstance(lora, dict) else {"rank": lora}))
-    with _dataset(model, data, {**of_data, "seed": seed}) as dataset:
+    with _dataset(model, data, of_data, seed) as dataset:
         with Trainer(model, dataset, runtime=runtime, steps=steps, seed=seed, **options) as trainer:
             for step in trainer.steps(steps):
                 if progress is not None:
@@ -44,9 +45,17 @@ def finetune(model: Model | str | os.PathLike[str], data: Any, *, out: Any = Non
     return model
 
 
-def _dataset(model: Model, data: Any, options: dict[str, Any]) -> Any:
+def _default_seq(model: Model) -> int:
+    """128 tokens, or the model's context length where that is shorter."""
+    return min([128, *(each["capacity"] for each in model.info()["symbols"] if each["name"] == "T" and each["capacity"] > 0)])
+
+
+def _dataset(model: Model, data: Any, options: dict[str, Any], seed: int | None) -> Any:
     if isinstance(data, Dataset):
+        if options:
+            raise InvalidArgumentError(f"data: found a Dataset and {', '.join(options)}, which it has already; wanted one")
         return contextlib.nullcontext(data)
+    options = {"seq": _default_seq(model), **options, "seed": seed}
     if isinstance(data, (str, os.PathLike)):
         tokenizer = model.tokenizer
         if tokenizer is None:

@@ -1,7 +1,6 @@
 """Generator and Stream: texts, token by token."""
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
@@ -88,6 +87,8 @@ class Stream:
         return self
 
     async def __anext__(self) -> Piece:
+        import asyncio  # takes longer to load than this package
+
         while self.finish is None:
             piece = await asyncio.get_running_loop().run_in_executor(None, self.poll, _POLL_S)
             if piece is not None:

@@ -152,6 +152,11 @@ class Memory(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"found a buffer of int64 \[2\], wanted int32"):
             model.tokenizer.decode(numpy.array([65, 66]))
         self.assertEqual(model.read(next(iter(model))).numpy().shape, (256, 32))
+        text = str(model.generate("A", max_tokens=4, temperature=0))
+        self.assertEqual(str(model.generate("A", max_tokens=numpy.int32(4), temperature=numpy.float32(0),
+                                            echo=numpy.bool_(False))), text)
+        with self.assertRaisesRegex(ValueError, "option 'max_tokens': found a ndarray"):
+            model.generate("A", max_tokens=numpy.arange(3))
 
     def test_models_come_out_of_memory_and_files(self):
         wanted = tessera.load(MODEL).info()["tensors"]

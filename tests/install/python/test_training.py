@@ -27,6 +27,9 @@ class Training(unittest.TestCase):
                              str(tessera.load(out).generate("A", max_tokens=5, temperature=0)))
             with self.assertRaises(ZeroDivisionError):
                 tessera.finetune(MODEL, range(200), steps=4, seq=8, progress=lambda step: 1 / 0)
+            with self.assertRaisesRegex(ValueError, "a Dataset and seq"):
+                tessera.finetune(self.model, dataset(self.model), seq=16)
+            self.assertIsInstance(tessera.finetune(MODEL, TEXT, steps=1), tessera.Model)
             with self.assertRaises(OSError):
                 tessera.finetune(MODEL, TEXT, out=os.path.join(place, "no", "such", "folder.tsr"))
         text = str(self.model.generate("A", max_tokens=5, temperature=0))
