@@ -27,6 +27,7 @@ check test_texts "texts with NULs and other bytes cross whole; conversations bec
 check test_generation "texts come in loops, asyncio and threads, and end when dropped, cancelled or interrupted"
 check test_training "training, plans, programs; cancels and Ctrl-C end them"
 check test_files "long work tells its progress; what that raises ends it and leaves nothing"
+check test_hostile "whatever is passed, calls raise exceptions"
 
 samples=$here/samples/python
 cd "$work"

@@ -46,6 +46,9 @@ class DType(enum.IntEnum):
     q1_0 = 33
     q2_0 = 34
 
+    def __str__(self) -> str:
+        return self.name
+
 
 def dtype_of(name: str | int) -> DType:
     """DType.f32 of "f32", or of its number."""

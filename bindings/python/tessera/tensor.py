@@ -35,7 +35,10 @@ class Tensor(Handle, raw.Exporter):
         except TypeError:
             view = None
         if view is None and hasattr(values, "__dlpack__") and wanted is None and shape is None:
-            self._pointer = self._made(raw.tsr_raw_tensor_from_dlpack(_capsule(values)))
+            try:
+                self._pointer = self._made(raw.tsr_raw_tensor_from_dlpack(_capsule(values)))
+            except BufferError as error:
+                raise InvalidArgumentError(f"values: {error}") from error
             return
         if view is None:
             raise InvalidArgumentError(f"values: found {type(values).__name__}, wanted a buffer such as an array, or "

@@ -133,6 +133,10 @@ class Memory(unittest.TestCase):
         del capsule
         with self.assertRaises(BufferError):
             tessera.raw.tsr_raw_tensor_from_dlpack(object())
+        used = Producer(taken.__dlpack__())
+        tessera.Tensor(used)
+        with self.assertRaisesRegex(tessera.InvalidArgumentError, "values: .*taken already"):
+            tessera.Tensor(used)
         with self.assertRaises(BufferError):
             tessera.Tensor(bytes(36), "q4_0", [64]).__dlpack__()
 
