@@ -42,7 +42,7 @@ class Calibration(Handle):
             return arguments.short_text(lambda found: raw.tsr_calibration_next(c, found))
 
     def text(self) -> str:
-        """The profile's text."""
+        """The profile's text, once all is done."""
         with self._pointer as c:
             return text(raw.tsr_calibration_text(c))
 
@@ -53,5 +53,6 @@ class Calibration(Handle):
             return arguments.short_text(lambda found: raw.tsr_calibration_default_path(c, found))
 
     def save(self, path: Any = None) -> None:
+        """Writes the profile; without a path to default_path."""
         with self._pointer as c:
             check(raw.tsr_calibration_save(c, None if path is None else arguments.path("path", path)))

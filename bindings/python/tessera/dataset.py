@@ -26,6 +26,7 @@ class Dataset(Handle):
 
     @classmethod
     def from_text(cls, source: str | bytes, tokenizer: Tokenizer, **options: Any) -> Dataset:
+        """Of a text in memory."""
         with use(tokenizer, Tokenizer, "tokenizer") as t, Options(options) as o:
             return cls._own(raw.tsr_dataset_new_text(arguments.text("source", source), t, o))
 
@@ -36,6 +37,7 @@ class Dataset(Handle):
             return cls._own(raw.tsr_dataset_new_tokens(arguments.ids("ids", ids), o))
 
     def info(self) -> dict[str, Any]:
+        """Tokens, samples, and the loss of a model that knows only how frequent each token is."""
         with self._pointer as c:
             return json.loads(text(raw.tsr_dataset_info(c)))
 

@@ -1,12 +1,14 @@
 """Generator and Stream: texts, token by token."""
 from __future__ import annotations
 
+import contextlib
 import json
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from . import arguments, raw
 from .arguments import Options
-from .errors import FailedPreconditionError, check, result, text
+from .errors import FailedPreconditionError, InvalidArgumentError, check, result, text
 from .handle import Handle, use
 from .runtime import Runtime, chosen_runtime
 from .tensor import Tensor
@@ -36,6 +38,9 @@ class Stream:
         self._generator = generator
         self._serial = serial
         self._at_end = at_end
+        # No __del__, in which an interrupt would be lost: once the text is complete nothing is left to do.
+        self._dropped = weakref.finalize(self, _end_dropped, generator, serial, at_end)
+        self._dropped.atexit = False
         self._pieces: list[Piece] = []
         self.finish: str | None = None  #: at the end "length", "stop" or "cancelled"
 
@@ -69,6 +74,7 @@ class Stream:
 
     def _end(self, finish: str) -> None:
         self.finish = finish
+        self._dropped.detach()
         at_end, self._at_end = self._at_end, None
         if at_end is not None:
             at_end(self._generator)
@@ -124,9 +130,12 @@ class Stream:
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "finish", "") is None:
-            self.close()
+
+def _end_dropped(generator: Generator, serial: int, at_end: Callable[[Generator], Any] | None) -> None:
+    """Of a stream that is garbage before its text is complete."""
+    generator._cancel(serial)
+    if at_end is not None:
+        at_end(generator)
 
 
 class Generator(Handle):
@@ -168,8 +177,9 @@ class Generator(Handle):
             return result(raw.tsr_generator_next(c, timeout_s))
 
     def _cancel(self, serial: int) -> None:
-        if serial == self._serial and not self.closed:
-            self.cancel()
+        if serial == self._serial:
+            with contextlib.suppress(InvalidArgumentError):  # closed: its text has ended
+                self.cancel()
 
     def cancel(self) -> None:
         """Any thread: the text in progress ends, with finish "cancelled"."""

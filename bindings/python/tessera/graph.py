@@ -48,11 +48,13 @@ class Graph(Handle):
             return result(raw.tsr_graph_symbol(c, arguments.text("name", name, nul=False), capacity))
 
     def input(self, name: str, dtype: str | int, shape: Iterable[int] = ()) -> int:
+        """Declares an input. Names are unique in the graph; extents may be symbols."""
         with self._pointer as c:
             return result(raw.tsr_graph_input(c, arguments.text("name", name, nul=False), dtype_of(dtype),
                                               arguments.dims("shape", list(shape))))
 
     def parameter(self, name: str, dtype: str | int, shape: Iterable[int]) -> int:
+        """Declares a parameter, which trains unless it is frozen."""
         with self._pointer as c:
             return result(raw.tsr_graph_parameter(c, arguments.text("name", name, nul=False), dtype_of(dtype),
                                                   arguments.dims("shape", list(shape))))
@@ -75,6 +77,7 @@ class Graph(Handle):
             check(raw.tsr_graph_scope(c, arguments.text("name", name, nul=False)))
 
     def rename(self, value: int, name: str) -> None:
+        """Gives a value another name."""
         with self._pointer as c:
             check(raw.tsr_graph_rename(c, value, arguments.text("name", name, nul=False)))
 
@@ -89,10 +92,12 @@ class Graph(Handle):
             check(raw.tsr_graph_output(c, arguments.text("name", name, nul=False), value))
 
     def find(self, name: str) -> int:
+        """The value of a name."""
         with self._pointer as c:
             return result(raw.tsr_graph_find(c, arguments.text("name", name, nul=False)))
 
     def type(self, value: int) -> Type:
+        """Element type and extents of a value."""
         extents = array.array("q", bytes(8 * raw.TSR_MAX_RANK))
         with self._pointer as c:
             dtype, rank = result(raw.tsr_graph_type(c, value, extents))

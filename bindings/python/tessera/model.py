@@ -96,10 +96,12 @@ class Model(Handle):
         return files.export(self, out, progress=progress, runtime=runtime, **options)
 
     def info(self) -> dict[str, Any]:
+        """Tensors, inputs, outputs, metadata, tokenizer, ops, file, adapters."""
         with self._pointer as c:
             return json.loads(text(raw.tsr_model_info(c)))
 
     def metadata(self, key: str) -> str | None:
+        """The value of a key; None where there is none."""
         name = arguments.text("key", key, nul=False)
         with self._pointer as c:
             if result(raw.tsr_model_metadata(c, name, None)) == 0:
@@ -135,6 +137,7 @@ class Model(Handle):
 
     @property
     def tokenizer(self) -> Tokenizer | None:
+        """None where it has none; None removes it."""
         try:
             with self._pointer as c:
                 return Tokenizer._own(raw.tsr_model_tokenizer(c))

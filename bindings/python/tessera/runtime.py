@@ -56,6 +56,7 @@ class Runtime(Handle):
             raw.tsr_runtime_cancel(c)
 
     def devices(self, names: str) -> Devices:
+        """Devices of this runtime."""
         return Devices(names, runtime=self)
 
 

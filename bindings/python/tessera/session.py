@@ -40,6 +40,7 @@ class Program(Handle):
                                           devices._runtime.cancel)
 
     def info(self) -> dict[str, Any]:
+        """Fingerprint, bytes of each device, instructions of each entry."""
         with self._pointer as c:
             return json.loads(text(raw.tsr_program_info(c)))
 
@@ -67,6 +68,7 @@ class Session(Handle):
             check(raw.tsr_session_write(c, arguments.text("name", name, nul=False), t))
 
     def read(self, name: str) -> Tensor:
+        """A copy of a parameter, constant or state."""
         with self._pointer as c:
             return Tensor._own(raw.tsr_session_read(c, arguments.text("name", name, nul=False)))
 
@@ -83,11 +85,13 @@ class Session(Handle):
                                        arguments.text("name", name, nul=False), t))
 
     def run(self, entry: str) -> None:
+        """Runs an entry; Ctrl-C and `cancel` end it, after which the session wants `restore`."""
         name = arguments.text("entry", entry, nul=False)
         with self._pointer as c:
             check(interruptible(lambda: raw.tsr_session_run(c, name), self.cancel))
 
     def fetch(self, entry: str, output: str) -> Tensor:
+        """An output of the entry's last run."""
         with self._pointer as c:
             return Tensor._own(raw.tsr_session_fetch(c, arguments.text("entry", entry, nul=False),
                                                      arguments.text("output", output, nul=False)))
@@ -103,6 +107,7 @@ class Session(Handle):
             check(raw.tsr_session_restore(c))
 
     def report(self) -> dict[str, Any]:
+        """Memory of each device, and what was communicated."""
         with self._pointer as c:
             return json.loads(text(raw.tsr_session_report(c)))
 

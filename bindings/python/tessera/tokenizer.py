@@ -74,6 +74,7 @@ class Tokenizer(Handle):
             return text_bytes(raw.tsr_tokenizer_decode(c, arguments.ids("ids", ids)))
 
     def decode(self, ids: Any, errors: str = "replace") -> str:
+        """The text of ids. errors: what becomes of bytes that are no UTF-8, as for bytes.decode."""
         return self.decode_bytes(ids).decode("utf-8", errors)
 
     @property
@@ -86,12 +87,14 @@ class Tokenizer(Handle):
 
     @property
     def bos(self) -> int | None:
+        """The token that begins texts; None where there is none."""
         with self._pointer as c:
             found = raw.tsr_tokenizer_bos(c)
         return None if found < 0 else found
 
     @property
     def eos(self) -> int | None:
+        """The token that ends texts; None where there is none."""
         with self._pointer as c:
             found = raw.tsr_tokenizer_eos(c)
         return None if found < 0 else found

@@ -94,10 +94,12 @@ class Trainer(Handle):
             return Tensor._own(raw.tsr_trainer_read(c, arguments.text("name", name, nul=False)))
 
     def write(self, name: str, value: Any) -> None:
+        """Likewise, of a Tensor or a buffer; copied."""
         with self._pointer as c, as_tensor("value", value)._pointer as t:
             check(raw.tsr_trainer_write(c, arguments.text("name", name, nul=False), t))
 
     def plan(self) -> Plan:
+        """The plan that it follows."""
         with self._pointer as c:
             return Plan._own(raw.tsr_trainer_plan(c))
 

@@ -3,6 +3,7 @@ import asyncio
 import gc
 import threading
 import unittest
+import weakref
 
 import tessera
 from common import MODEL, interrupted
@@ -74,9 +75,12 @@ class Generation(unittest.TestCase):
         self.assertEqual(asyncio.run(cancelled()), "cancelled")
 
     def test_texts_that_are_dropped_end(self):
-        for piece in self.model.generate("A", max_tokens=0):
-            break
+        dropped = self.model.generate("A", max_tokens=0)
+        generator = weakref.ref(dropped.generator)
+        next(dropped)
+        del dropped
         gc.collect()
+        self.assertIs(self.model.generate("A", max_tokens=1).generator, generator())
         with self.model.generate("A", max_tokens=0) as stream:
             next(stream)
         self.assertEqual(stream.finish, "cancelled")

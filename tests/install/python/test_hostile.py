@@ -6,8 +6,8 @@ import unittest
 import tessera
 from common import MODEL, dataset
 
-VALUES = [None, -1, 1 << 70, 3.5, float("nan"), "", "a\0b", "\ud800", b"\xff\0", object(), [], {}, [None], ["a"], [-1], {"a": 1},
-          array.array("d", [1]), memoryview(bytes(12))[::3], lambda *_: 1 / 0, int]
+VALUES = [None, -1, 1 << 70, 3.5, float("nan"), "", "a\0b", "\ud800", b"\xff\0", object(), [], {}, [None], ["a"], [-1],
+          {"a": 1}, array.array("d", [1]), memoryview(bytes(12))[::3], lambda *_: 1 / 0, int]
 
 
 def methods(thing):
