@@ -9,7 +9,9 @@ and checks that it is found."""
 import re
 import sys
 
-DECLARATION = re.compile(r"TSR_API\s+((?:const\s+)?\w+\s*\**)\s*\b(tsr_\w+)\(([^;]*)\);([^\n]*)")
+from public_header import FUNCTION, functions
+
+DECLARATION = re.compile(FUNCTION.pattern + r"([^\n]*)", re.M)
 TOTAL = {"tsr_status*", "void", "int32_t", "uint32_t", "size_t", "tsr_code", "tsr_dtype", "const char*", "const int64_t*", "const void*",
          "void*"}
 MADE = re.compile(r"\b(tsr_\w+)\*\* out_\w+")
@@ -23,19 +25,17 @@ def blocks(text):
 
 def faults(text):
     found, comments = [], " ".join(re.findall(r"/\*.*?\*/", text, re.S))
-    names = {match[2] for match in DECLARATION.finditer(text)}
+    names = {name for _, name, _ in functions(text)}
     handles = set(re.findall(r"^typedef struct (tsr_\w+) \1;", text, re.M))
     threads = re.search(r"\* Threads  .*?\n \* fork  ", text, re.S)[0]
     listed = re.search(r"immutable handles \((.*?)\)", re.sub(r"\s*\n \*\s*", " ", threads))[1].split(", ")
     found += [f"Threads: there is no handle tsr_{noun}" for noun in listed if f"tsr_{noun}" not in handles]
-    count = 0
     for block in blocks(text):
         documented, comment = False, ""
-        for part in re.finditer(r"/\*.*?\*/|" + DECLARATION.pattern, block, re.S):
+        for part in re.finditer(r"/\*.*?\*/|" + DECLARATION.pattern, block, re.S | re.M):
             if part[0].startswith("/*"):
                 documented, comment = documented or not part[0].startswith("/* ===="), part[0]
                 continue
-            count += 1
             result, name, arguments, behind = re.sub(r"\s+", " ", part[1]).replace(" *", "*").strip(), part[2], part[3], part[4]
             own = name.endswith("_free") or "/*" in behind
             if not documented and not own and not re.search(rf"\b{name}\b", comments):
@@ -47,7 +47,6 @@ def faults(text):
                     found.append(f"{name}: makes a {handle}, which no {handle}_free frees")
             if name.endswith("_cancel") and "Any thread" not in comment:
                 found.append(f"{name}: its comment does not say \"Any thread\"")
-    assert count > 150, f"{count} functions found: the expression no longer fits the header"
     return found
 
 

@@ -4,9 +4,10 @@
 usage: check_symbols.py LIBRARY SYMBOLS HEADER [--self-test]
 
 A change of symbols.txt is a change of the ABI: additions are new functions, removals break programs."""
-import re
 import subprocess
 import sys
+
+from public_header import functions
 
 
 def exported(library):
@@ -17,7 +18,7 @@ def exported(library):
 
 
 def declared(header):
-    return sorted(set(re.findall(r"^TSR_API [^;]*?\b(tsr_\w+)\(", open(header).read(), re.M)))
+    return sorted({name for _, name, _ in functions(open(header).read())})
 
 
 def differences(found, wanted, what):

@@ -5,21 +5,17 @@ abidiff and abidw read types from debug information, which the library is not bu
 header (check_symbols.py), and a C function cannot be declared one way and defined another, so the header's ABI is the
 library's."""
 import os
-import re
 import subprocess
 import sys
 import tempfile
 
-PROTOTYPE = re.compile(r"^TSR_API ((?:[^;])*?)(\btsr_\w+)(\([^;]*\));", re.M)
+from public_header import functions
 
 
 def source(header):
-    header = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
     lines = ["#include <tessera/tessera.h>"]
-    for result, name, arguments in PROTOTYPE.findall(header):
-        body = "{}" if result.strip() == "void" else "{ return 0; }"
-        lines.append(f"{result}{name}{arguments} {body}")
-    assert len(lines) > 150, f"{len(lines) - 1} functions found in the header: the expression no longer fits it"
+    for result, name, arguments in functions(header):
+        lines.append(f"{result} {name}({arguments}) {{ {'' if result == 'void' else 'return 0;'} }}")
     return "\n".join(lines) + "\n"
 
 
