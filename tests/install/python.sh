@@ -28,6 +28,7 @@ check test_generation "texts come in loops, asyncio and threads, and end when dr
 check test_training "training, plans, programs; cancels and Ctrl-C end them"
 check test_files "long work tells its progress; what that raises ends it and leaves nothing"
 check test_hostile "whatever is passed, calls raise exceptions"
+check test_exit "the interpreter ends cleanly, whatever is alive or in progress"
 
 samples=$here/samples/python
 cd "$work"
