@@ -31,13 +31,19 @@ jar --create --file "$out/tessera-sources.jar" -C "$out/sources" .
 
 # Everything except what every system with glibc and C++ has.
 natives=$out/natives/dev/tessera/natives/linux-$(uname -m)
-mkdir -p "$natives"
+licenses=$out/natives/META-INF/licenses
+mkdir -p "$natives" "$licenses"
+[ ! -e "$here/../../LICENSE" ] || cp "$here/../../LICENSE" "$licenses/tessera"
 cp "$out/jni/libtessera_java.so" "$natives/"
 ldd "$out/jni/libtessera_java.so" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' |
   while read -r name path; do
     case $name in
       libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.* | libgcc_s.so.* | libstdc++.so.*) ;;
-      *) cp -L "$path" "$natives/$name" ;;
+      *)
+        cp -L "$path" "$natives/$name"
+        package=$(dpkg-query -S "$(realpath "$path")" 2>/dev/null | cut -d: -f1 || true)
+        [ -z "$package" ] || cp "/usr/share/doc/$package/copyright" "$licenses/$package"
+        ;;
     esac
     if [[ $name == libtessera.so.* ]]; then
       for plugin in "$(dirname "$path")"/libtessera_*.so; do

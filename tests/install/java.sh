@@ -19,6 +19,7 @@ for name in junit-jupiter-api junit-jupiter-engine junit-platform-commons junit-
   [ -e "$jars/$name.jar" ] || fail "$jars/$name.jar is not there; Debian's package junit5 has it"
   junit+=:$jars/$name.jar
 done
+echo "$junit" >"$work/junit.txt"
 javac --release 17 -encoding UTF-8 -Xlint:all -Werror -cp "$jar" -d "$work/samples" "$here"/samples/java/*.java
 javac --release 17 -encoding UTF-8 -Xlint:all,-processing -Werror -cp "$jar$junit" -d "$work/tests" "$here"/tests/install/java/*.java
 
@@ -26,7 +27,7 @@ cd "$work"
 # Small heaps and one compiler: many short runs.
 java=(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "-Djava.io.tmpdir=$work/tmp")
 "${java[@]}" -Xcheck:jni "-Djava.library.path=$work/out/jni" -Dmodel=../small.tsr -Dtext=../text.txt -Dwork=written \
-  -cp "tests:$jar$junit" RunChecks TextsTest HandlesTest BuffersTest ReadersTest GenerationTest TrainingTest GraphsTest WorkTest \
+  -cp "tests:$jar$junit" RunChecks TextsTest HandlesTest BuffersTest ReadersTest GenerationTest TrainingTest GraphsTest WorkTest HostileTest \
   >tests.txt || { cat tests.txt; exit 1; }
 cat tests.txt
 if grep -v '^ok: Java: ' tests.txt; then fail "-Xcheck:jni, or something else, said more than the tests"; fi

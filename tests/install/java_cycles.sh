@@ -21,6 +21,11 @@ cp out/jni/libtessera_java.so threads/
 java -Xcheck:jni -Ddev.tessera.library.path=threads -cp "tests:$jar" ForeignThreads >cycles.txt 2>&1 || fail "$(cat cycles.txt)"
 cat cycles.txt
 
+java -Xcheck:jni "-Ddev.tessera.library.path=$work/out/jni" -Dtimes=500 -Dmodel=../small.tsr -Dtext=../text.txt -Dwork=written \
+  -cp "tests:$jar$(cat junit.txt)" RunChecks HostileTest HandlesTest >cycles.txt 2>&1 || fail "$(cat cycles.txt)"
+if grep -v '^ok: Java: ' cycles.txt; then fail "-Xcheck:jni, or something else, said more than the tests"; fi
+cat cycles.txt
+
 # A heap that is in memory from the start: what grows is not Java's.
 java -Xcheck:jni -Xms192m -Xmx192m -XX:+AlwaysPreTouch -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "-Ddev.tessera.library.path=$work/out/jni" \
   -cp "tests:$jar" Cycles ../small.tsr ../text.txt 10000 100 >cycles.txt 2>&1 || fail "$(cat cycles.txt)"
