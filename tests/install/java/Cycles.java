@@ -90,10 +90,10 @@ public final class Cycles {
     System.out.printf("ok: Java: %d times planning is cancelled, at any moment; the longest took %.3f s%n", count, worst);
   }
 
-  /** Runs a body as often as asked, until Java has compiled it and its heaps are grown, and again: that must not take memory. */
+  /** Runs a body twice as often as asked, until all of Java has grown, and as often again: that must not take memory. */
   private static void steady(String what, int count, Body body) throws Exception {
-    final long allowed = 24L << 20;
-    for (int i = 0; i < count; ++i) {
+    final long allowed = 8L << 20;
+    for (int i = 0; i < 2 * count; ++i) {
       body.run();
     }
     long before = resident();
@@ -105,7 +105,7 @@ public final class Cycles {
       System.out.printf("FAILED: Java: %d times %s: %d bytes resident, wanted at most %d + %d%n", count, what, after, before, allowed);
       System.exit(1);
     }
-    System.out.printf("ok: Java: %d times %s: %d KiB resident after as many before, %d KiB now%n", count, what, before >> 10, after >> 10);
+    System.out.printf("ok: Java: %d times %s: %d KiB resident after twice as many before, %d KiB now%n", count, what, before >> 10, after >> 10);
   }
 
   private static long resident() throws Exception {
