@@ -185,7 +185,6 @@ TSR_JAVA_TYPE("jlongArray", "long[]", (COUNT_TYPE COUNT, T* NAME))
 %ignore tsr_tensor_data;
 %ignore tsr_tensor_writable;
 
-%pragma(java) jniclassimports=%{/* The native functions. */%}
 %pragma(java) jniclasscode=%{
   static {
     NativeLibrary.load();

@@ -99,18 +99,25 @@ final class NativeLibrary {
     }
   }
 
-  /** What is mapped needs its files no longer; plugins are looked for later, next to the library. */
+  /**
+   * What is mapped needs its files no longer, except plugins, which the library looks for next to itself later. Until the end
+   * the folder stays too: were it gone, somebody else could make it again, with a plugin in it.
+   */
   private static void loadFrom(Path folder, List<String> names) {
-    boolean loaded = false;
     try {
       System.load(folder.resolve(FILE).toString());
-      loaded = true;
-    } finally {
-      List<String> plugins = names.stream().filter(name -> name.matches("libtessera_(?!java).*")).toList();
-      if (loaded && !plugins.isEmpty()) {
-        java.lang.Runtime.getRuntime().addShutdownHook(new Thread(() -> remove(folder, names)));
-      } else {
-        remove(folder, names);
+    } catch (Throwable thrown) {
+      remove(folder, names);
+      throw thrown;
+    }
+    try {
+      java.lang.Runtime.getRuntime().addShutdownHook(new Thread(() -> remove(folder, names)));
+    } catch (IllegalStateException e) { // loaded while the program ends
+      remove(folder, names);
+    }
+    for (String name : names) {
+      if (!name.matches("libtessera_(?!java).*")) {
+        folder.resolve(name).toFile().delete();
       }
     }
   }
