@@ -35,7 +35,7 @@ if grep -v '^ok: Java: ' tests.txt; then fail "-Xcheck:jni, or something else, s
 # The samples, each from another place of the library, say what those in C say.
 installed=("${java[@]}" "-Ddev.tessera.library.path=$work/out/jni" -cp "samples:$jar")
 alone=(env -u LD_LIBRARY_PATH "${java[@]}" -cp "samples:$jar:$natives")
-modules=(env -u LD_LIBRARY_PATH "${java[@]}" -cp samples -p "$jar:$natives" --add-modules dev.tessera,dev.tessera.natives)
+modules=(env -u LD_LIBRARY_PATH "${java[@]}" -cp samples -p "$jar:$natives" --add-modules "dev.tessera,dev.tessera.natives")
 same() {  # same SAMPLE COMMAND: prints what the sample in C printed
   local sample=$1
   shift
