@@ -3,8 +3,10 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "serialize/tokenizer/kinds.h"
+#include "serialize/tokenizer/unicode_versions.h"
 
 namespace tessera {
 namespace {
@@ -52,7 +54,9 @@ bool is_white_space(int32_t code) {
 }
 
 bool is_numeric(int32_t code) {
-  const auto category = utf8proc_category(code);
+  if ((code >= 0x11de0 && code <= 0x11de9) || (code >= 0x16ff4 && code <= 0x16ff6))
+    return true;  // of Unicode 17
+  const auto category = utf8proc_category(known_character(code));
   return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
 
@@ -61,15 +65,16 @@ bool is_punctuation(int32_t code) {
   if (code < 0x80)
     return code > ' ' && code < 0x7f && !(code >= '0' && code <= '9') &&
            !((code | 32) >= 'a' && (code | 32) <= 'z');
+  if (code == 0x166d || code == 0x111c9) return true;  // till Unicode 11
   const auto category = utf8proc_category(code);
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO && !is_after_unicode_8(code);
 }
 
 bool is_word(int32_t code) {
   if (code < 0) return false;
   if (code < 0x80)
     return (code >= '0' && code <= '9') || ((code | 32) >= 'a' && (code | 32) <= 'z') || code == '_';
-  const auto category = utf8proc_category(code);
+  const auto category = utf8proc_category(known_character(code));
   if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) return true;
   if (category == UTF8PROC_CATEGORY_PC || code == 0x200c || code == 0x200d) return true;
   constexpr CodeRange kAlphabeticSymbols[] = {
@@ -77,17 +82,25 @@ bool is_word(int32_t code) {
   return is_in(kAlphabeticSymbols, code);
 }
 
+// Where a character had another category then, it is named.
 bool is_mark(int32_t code) {
+  if (code == 0x1cf2 || code == 0x1cf3) return true;
   const auto category = utf8proc_category(code);
-  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME && code != 0x111c9 &&
+         !is_after_unicode_9(code);
 }
 
-bool is_nonspacing_mark(int32_t code) { return utf8proc_category(code) == UTF8PROC_CATEGORY_MN; }
+bool is_nonspacing_mark(int32_t code) {
+  if (code == 0x1734) return true;
+  constexpr int32_t kOthersThen[] = {0x1885, 0x1886, 0xa9bd, 0x111c9};
+  return utf8proc_category(code) == UTF8PROC_CATEGORY_MN &&
+         std::ranges::find(kOthersThen, code) == std::end(kOthersThen) && !is_after_unicode_8(code);
+}
 
 bool is_other(int32_t code) {
   const auto category = utf8proc_category(code);
-  return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
-         category == UTF8PROC_CATEGORY_CO;
+  return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CO ||
+         (category == UTF8PROC_CATEGORY_CF && !is_after_unicode_8(code));
 }
 
 bool is_chinese(int32_t code) {
@@ -99,11 +112,19 @@ bool is_chinese(int32_t code) {
 }
 
 void append_lower_case(std::string& text, int32_t code) {
+  // Of Unicode 16 and 17: first and last of each run, and how far the lower case is.
+  constexpr int32_t kLater[][3] = {{0x1c89, 0x1c89, 1},    {0xa7cb, 0xa7cb, 0x264 - 0xa7cb},
+                                   {0xa7cc, 0xa7cc, 1},    {0xa7ce, 0xa7ce, 1},
+                                   {0xa7d2, 0xa7d2, 1},    {0xa7d4, 0xa7d4, 1},
+                                   {0xa7da, 0xa7da, 1},    {0xa7dc, 0xa7dc, 0x19b - 0xa7dc},
+                                   {0x10d50, 0x10d65, 32}, {0x16ea0, 0x16eb8, 27}};
   if (code == 0x130) {
     text += "i\xcc\x87";
-  } else {
-    append_character(text, utf8proc_tolower(code));
+    return;
   }
+  const auto* later = std::ranges::find_if(
+      kLater, [code](const int32_t(&run)[3]) { return code >= run[0] && code <= run[1]; });
+  append_character(text, later == std::end(kLater) ? utf8proc_tolower(code) : code + (*later)[2]);
 }
 
 }  // namespace tessera

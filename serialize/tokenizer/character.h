@@ -18,11 +18,11 @@ void append_character(std::string& text, int32_t code);
 
 bool is_white_space(int32_t code);  // Unicode's White_Space
 bool is_numeric(int32_t code);      // N
-bool is_punctuation(int32_t code);  // P, and ASCII's symbols
+bool is_punctuation(int32_t code);  // P of Unicode 8, and ASCII's symbols
 bool is_word(int32_t code);         // Alphabetic, M, Nd, Pc and the joiners
-bool is_mark(int32_t code);         // M
-bool is_nonspacing_mark(int32_t code);
-bool is_other(int32_t code);    // Cc, Cf, Co: what is no character of a text
+bool is_mark(int32_t code);         // M of Unicode 9
+bool is_nonspacing_mark(int32_t code);  // of Unicode 8
+bool is_other(int32_t code);            // Cc, Cf, Co of Unicode 8: what is no character of a text
 bool is_chinese(int32_t code);  // of the blocks of ideographs that BERT names
 // Appends the lower-case form, which for U+0130 is two characters.
 void append_lower_case(std::string& text, int32_t code);

@@ -16,7 +16,11 @@ constexpr std::string_view kWhiteSpace =
 constexpr std::string_view kNoWhiteSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Below U+0100 it also has the numbers that are no digits.
+constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+// As of Unicode 16.
+constexpr std::string_view kAlphabetic =
+    R"(\p{Alphabetic}\x{363}-\x{36f}\x{c04}\x{f82}\x{f83}\x{1dd3}-\x{1de6}\x{11080}\x{11081})";
 constexpr std::string_view kHexDigit = "0-9a-fA-F";
 constexpr int kMostDepth = 200;  // of groups and classes
 
@@ -219,7 +223,7 @@ class Translator {
           const std::string_view name = from_.substr(at_, end + 2 - at_);
           members += name == "[:space:]"   ? std::string(kWhiteSpace)
                      : name == "[:word:]"  ? std::string(kWord)
-                     : name == "[:alpha:]" ? std::string(R"(\p{Alphabetic})")
+                     : name == "[:alpha:]" ? std::string(kAlphabetic)
                                            : std::string(name);
           at_ = end + 2;
           continue;

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
+#include <string>
 
 #include "graph/base/quote.h"
 #include "graph/base/text.h"
 #include "serialize/tokenizer/kinds.h"
+#include "serialize/tokenizer/unicode_versions.h"
 
 namespace tessera {
 namespace {
@@ -89,6 +92,7 @@ struct PatternSearch::State {
   };
   std::unique_ptr<pcre2_match_data, FreeData> data;
   std::unique_ptr<pcre2_match_context, FreeContext> context;
+  std::optional<std::string> known;  // the text, where it has characters that PCRE2 may not know
 };
 
 PatternSearch::PatternSearch(const Pattern& pattern, std::string_view text)
@@ -99,12 +103,13 @@ PatternSearch::PatternSearch(const Pattern& pattern, std::string_view text)
   const size_t steps = kMatchSteps + std::min<size_t>(4 * text.size(), uint32_t{1} << 31);
   pcre2_set_match_limit(state_->context.get(), static_cast<uint32_t>(steps));
   pcre2_set_heap_limit(state_->context.get(), kMatchHeapKib);
+  state_->known = with_known_characters(text);
 }
 
 PatternSearch::~PatternSearch() = default;
 
 bool PatternSearch::match_at(size_t position) {
-  const auto subject = reinterpret_cast<PCRE2_SPTR>(text_.data());
+  const auto subject = reinterpret_cast<PCRE2_SPTR>(state_->known ? state_->known->data() : text_.data());
   const auto run = [&](uint32_t options) {
     return pcre2_match(pattern_.compiled_->code.get(), subject, text_.size(), position, options,
                        state_->data.get(), state_->context.get());

@@ -205,11 +205,11 @@ class ScriptSplit final : public PreTokenizer {
     std::optional<int> last;
     for (size_t at = 0; at < piece.text.size();) {
       const Character character = character_at(piece.text, at);
-      if (character.code != ' ') {
-        const int script = scripts_.find(piece.text.substr(at, character.size), character.code);
+      const int script = scripts_.find(piece.text.substr(at, character.size), character.code);
+      if (script >= 0) {
         if (last != script) {
           if (last) TSR_RETURN_IF_ERROR(next(part_of(piece, begin, at)));
-          begin = at;  // spaces before the first are dropped
+          begin = at;  // what has no script and is before the first that has one is dropped
         }
         last = script;
       }

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "serialize/tokenizer/unicode_versions.h"
+
 namespace tessera {
 namespace {
 
@@ -41,6 +43,9 @@ constexpr std::string_view kScripts[] = {"Common",
                                          "Canadian_Aboriginal",
                                          "Ogham",
                                          "Runic",
+                                         "Old_Italic",
+                                         "Gothic",
+                                         "Deseret",
                                          "Tagalog",
                                          "Hanunoo",
                                          "Buhid",
@@ -137,6 +142,7 @@ constexpr std::string_view kScripts[] = {"Common",
                                          "Newa",
                                          "Osage",
                                          "Tangut"};
+constexpr int kCommon = 1, kDevanagari = 9;  // their places above, from 1
 constexpr int kHan = 1000;
 
 }  // namespace
@@ -154,6 +160,10 @@ Result<ScriptFinder> ScriptFinder::create() {
 
 int ScriptFinder::find(std::string_view character, int32_t code) const {
   if (code == 0x30fc) return kHan;
+  if (code == ' ' || is_after_unicode_9(code) || known_character(code) != code) return -1;
+  // As they were then.
+  if (code == 0x953 || code == 0x954) return kDevanagari;
+  if (code == 0x589 || code == 0x61c) return kCommon;
   PatternSearch search(pattern_, character);
   if (!search.next()) return -1;
   return search.group() == 0 ? kHan : search.group();

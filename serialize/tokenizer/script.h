@@ -11,7 +11,8 @@ namespace tessera {
 class ScriptFinder {
  public:
   static Result<ScriptFinder> create();
-  // A number that characters of one script share; kana have that of Han. `character`: its bytes.
+  // A number that characters of one script share, -1 for those that have none: spaces, characters for private use, and
+  // what Unicode 9 did not have, which `tokenizers` goes by. Kana have that of Han. `character`: its bytes.
   int find(std::string_view character, int32_t code) const;
 
  private:

@@ -5,6 +5,7 @@
 
 #include "serialize/tokenizer/character.h"
 #include "serialize/tokenizer/normalizers.h"
+#include "serialize/tokenizer/unicode_versions.h"
 
 namespace tessera {
 namespace {
@@ -16,7 +17,9 @@ bool begins_part(int32_t code) {
   if (code < 0x300) return true;
   const utf8proc_property_t& property = *utf8proc_get_property(code);
   const bool jamo = code >= 0x1160 && code <= 0x11ff;
-  return property.combining_class == 0 && !is_mark(code) && !jamo;
+  const auto category = utf8proc_category(code);
+  const bool mark = category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+  return property.combining_class == 0 && !mark && !jamo;
 }
 
 struct Decomposed {
@@ -116,6 +119,13 @@ void normalize_unicode(NormalizedText& text, UnicodeForm form) {
     }
     const Character character = character_at(text.text, at);
     if (character.code == kInvalid) {
+      part.end();
+      to.copy(at, at + character.size);
+      at += character.size;
+      continue;
+    }
+    if (is_after_unicode_9(
+            character.code)) {  // no character to these forms: neither taken apart, joined nor moved
       part.end();
       to.copy(at, at + character.size);
       at += character.size;

