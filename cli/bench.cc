@@ -223,7 +223,7 @@ Json bench_decode(const Arguments& args, const Runtime& runtime, const Model& mo
     std::vector<double> prefill, decode;
     Json report;
     for (int64_t i = 0; i <= args.steps; ++i) {
-      // Of a prompt that begins as the one before it the caches hold that part already.
+      // The caches hold what a prompt has in common with the one before it: each begins with another token.
       prompt.front() = static_cast<int32_t>(i % 2);
       report = generate_once(generator, prompt);
       if (i == 0) continue;

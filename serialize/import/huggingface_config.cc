@@ -41,7 +41,7 @@ constexpr Class kClasses[] = {
     {"xlm-roberta", read_encoder},
 };
 
-// Of a model that also reads pictures: the part that reads texts.
+// A model that also reads pictures, and the type of its text part, whose configuration is within its own.
 constexpr std::string_view kWithPictures = "gemma3", kTextPart = "gemma3_text";
 
 Result<HuggingfaceConfig> read_text_part(const Json& json) {

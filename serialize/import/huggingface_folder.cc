@@ -159,7 +159,7 @@ Result<ForeignFile> read_shards(const std::string& folder, const Shards& shards)
   return file;
 }
 
-// What tensors' names begin with in files of some classes, and what they begin with here.
+// Pairs of prefixes of tensors' names: in files of some classes, and here.
 struct Beginning {
   std::string_view model_type, theirs, ours;
 };

@@ -82,7 +82,7 @@ bool is_word(int32_t code) {
   return is_in(kAlphabeticSymbols, code);
 }
 
-// Where a character had another category then, it is named.
+// Characters whose category has changed since are listed by their codes.
 bool is_mark(int32_t code) {
   if (code == 0x1cf2 || code == 0x1cf3) return true;
   const auto category = utf8proc_category(code);
