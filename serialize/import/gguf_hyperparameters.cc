@@ -391,6 +391,9 @@ class HyperparameterReader {
     const auto rotated = config().sizes.find("R");
     const Rotation rotation{config().reals["rope_theta"],
                             rotated == config().sizes.end() ? config().sizes["D"] : rotated->second};
+    if (rotation.rotated > kMostRotated)
+      return Status(StatusCode::kCorrupt, format("{} numbers of a head are rotated, wanted at most {}",
+                                                 rotation.rotated, kMostRotated));
     // attn_factor multiplies what the format has of its own.
     std::optional<double> magnitude;
     double mscale = 0;

@@ -54,10 +54,11 @@ double HuggingfaceReader::rotation_from(const Json& rope_json, double theta, std
     rope.fail(StatusCode::kCorrupt,
               format("partial_rotary_factor is {}, wanted more than 0, at most 1", partial));
   rotation.rotated = static_cast<int64_t>(static_cast<double>(whole) * partial);
-  if (rotation.rotated < 2 || rotation.rotated % 2 != 0 || !(rotation.theta > 0))
+  if (rotation.rotated < 2 || rotation.rotated % 2 != 0 || rotation.rotated > kMostRotated ||
+      !(rotation.theta > 0))
     rope.fail(StatusCode::kCorrupt, format("{} numbers of a head are rotated with rope_theta {}, wanted an "
-                                           "even number and a positive base",
-                                           rotation.rotated, rotation.theta));
+                                           "even number of at most {} and a positive base",
+                                           rotation.rotated, rotation.theta, kMostRotated));
   std::string type = rope.text("rope_type", rope.text("type", "default"));
   // The class of phi3 takes "yarn" for its own longrope.
   if (type == "su" || (type == "yarn" && out.config.family == "phi3")) type = "longrope";

@@ -29,6 +29,9 @@ struct RopeScaling {
   HostTensor values() const;
 };
 
+// Numbers of a head that a file may rotate: there is a factor for each pair, whatever the file's size.
+inline constexpr int64_t kMostRotated = 65536;
+
 // Frequency i of `rotated` / 2 is theta^(-2 i / rotated).
 struct Rotation {
   double theta = 10000;
