@@ -38,6 +38,17 @@ tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char*
   });
 }
 
+tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
+                                void (*log)(void* context, int32_t level, const char* text),
+                                void (*release)(void* context), void* context) {
+  Status status = catch_status([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}}));
+    return runtime->value->log().set_sink({log, release, context});
+  });
+  if (!status.ok() && release) release(context);
+  return to_c(std::move(status));
+}
+
 // Signal handlers may call it: no lock, no allocation.
 void tsr_runtime_cancel(tsr_runtime* runtime) {
   if (runtime) runtime->value->cancel_signal().raise();

@@ -34,6 +34,13 @@ const char* tsr_status_message(const tsr_status* status) {
                 : "";  // a view of a whole std::string or literal: NUL-terminated
 }
 
+int32_t tsr_status_number(const tsr_status* status, const char* key, int64_t* out_value) {
+  if (!status || !key) return 0;
+  const std::optional<int64_t> value = status->value.number(key);
+  if (value && out_value) *out_value = *value;
+  return value.has_value();
+}
+
 void tsr_status_free(tsr_status* status) { release(status); }
 
 const char* tsr_code_name(tsr_code code) {

@@ -354,7 +354,6 @@ void register_bench(CLI::App& app) {
     const Sizes sizes = sizes_of(Json::parse(text(tsr_model_info, model.get())));
     const Json result = args->mode == "train" ? bench_train(*args, runtime, model, sizes)
                                               : bench_decode(*args, runtime, model, sizes);
-    drain_log(runtime);
     if (args->json) return print_json(result);
     print_result(result);
   });

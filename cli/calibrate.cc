@@ -55,7 +55,6 @@ void register_calibrate(CLI::App& app) {
     const Json profile = Json::parse(text(tsr_calibration_text, reading));
     const Json& content = profile["content"];
     const double others = content.value("others_share", 0.0);  // absent where it is little
-    drain_log(runtime);
     if (args->json)
       return print_json({{"profile", path},
                          {"checksum", profile["checksum"]},

@@ -245,7 +245,6 @@ void converse(Conversation& conversation, const Arguments& args) {
       if (!on_terminal) throw;
       std::cerr << "tessera: " << error.what() << '\n';
     }
-    drain_log(conversation.runtime());
   }
   if (on_terminal) std::cerr << '\n';
 }
@@ -283,7 +282,6 @@ void register_chat(CLI::App& app) {
     Conversation conversation(*args);
     if (!single) return converse(conversation, *args);
     const std::string answer = conversation.ask(args->message, !args->json);
-    drain_log(conversation.runtime());
     if (args->json)
       return print_json(
           {{"answer", answer}, {"messages", conversation.messages()}, {"report", conversation.report()}});

@@ -57,22 +57,22 @@ void set_placement(const Options& options, const Common& common) {
   if (common.tune) set(options, "tune", int64_t{1});
 }
 
+namespace {
+
+// A record of the log as it is made. On a terminal it takes the place of a line of progress, which comes again below.
+void print_record(void*, int32_t, const char* text) {
+  std::cerr << (std::string(isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "") + text + '\n') << std::flush;
+}
+
+}  // namespace
+
 Runtime open_runtime(const Common& common) {
   Options options = make<Options>(tsr_options_new);
   if (common.threads != 0) set(options, "threads", common.threads);
   if (std::getenv("TESSERA_PROFILE") == nullptr) set(options, "profile", "auto");
-  return make<Runtime>(tsr_runtime_new, options.get());
-}
-
-void drain_log(const Runtime& runtime) {
-  for (;;) {
-    int32_t level = 0;
-    std::array<char, 2048> buffer;
-    size_t size = 0;
-    check(tsr_runtime_next_log(runtime.get(), &level, buffer.data(), buffer.size(), &size));
-    if (size == 0 || size > buffer.size()) return;
-    std::cerr << buffer.data() << '\n';
-  }
+  Runtime runtime = make<Runtime>(tsr_runtime_new, options.get());
+  check(tsr_runtime_set_log(runtime.get(), print_record, nullptr, nullptr));
+  return runtime;
 }
 
 void add_adapter_file(CLI::App& command, Common& common) {

@@ -57,9 +57,8 @@ void add_placement(CLI::App& command,
                    Common& common);  // --devices --parallel --memory-limit --plan --threads
 void set_placement(const Options& options, const Common& common);
 
+// Records of its log go to stderr when they are made.
 Runtime open_runtime(const Common& common);
-// Log records to stderr, oldest first.
-void drain_log(const Runtime& runtime);
 
 // --adapter: a folder of adapters that others made, which open_model puts on.
 void add_adapter_file(CLI::App& command, Common& common);

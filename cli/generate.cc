@@ -94,7 +94,6 @@ void register_generate(CLI::App& app) {
       if (!on_terminal) std::cerr << '\n';  // both may lead to the same place
       print_stats(report);
     }
-    drain_log(runtime);
     if (args->json) {
       print_json({{"text", all}, {"tokens", tokens}, {"report", report}});
     }

@@ -71,7 +71,6 @@ void register_imatrix(CLI::App& app) {
       run_steps(imatrix, tsr_imatrix_step, "reading " + args->file, interruptible, progress);
       report_text = text(tsr_imatrix_finish, imatrix.get());
     }
-    drain_log(runtime);
     Json result = {{"out", args->output}};
     result.update(Json::parse(report_text));
     if (args->json) return print_json(result);

@@ -345,7 +345,6 @@ void register_plan(CLI::App& app) {
       set(options, "context", args->context);
     }
     const Plan plan = make_interruptible<Plan>(tsr_plan_new, runtime, model.get(), options.get());
-    drain_log(runtime);
     if (!args->trace.empty())
       write_file(args->trace, text(tsr_plan_trace, static_cast<const tsr_plan*>(plan.get())));
     if (!args->output.empty()) check(tsr_plan_save(plan.get(), args->output.c_str()));

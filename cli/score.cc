@@ -278,7 +278,6 @@ void register_score(CLI::App& app) {
                       ", and none with another before it; wanted at least two in a text, or --bos always");
     const Totals totals = print_tokens(*args, texts, scores, tokenizer.get());
     const Json report = Json::parse(text(tsr_scorer_report, scorer.get()));
-    drain_log(runtime);
     if (!args->json) return print_totals(totals, report, !args->ids);
     Json result = {{"tokens", totals.tokens},
                    {"nll", totals.nll},

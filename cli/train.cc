@@ -251,7 +251,6 @@ void train(const Arguments& args) {
   if (!args.trace.empty()) {
     write_file(args.trace, text(tsr_trainer_trace, trainer.get()));
   }
-  drain_log(runtime);
   if (args.json) return print_json(result);
   if (!losses.empty()) std::cout << "loss       " << losses.front() << " -> " << losses.back() << '\n';
   if (!result["eval_loss"].is_null())

@@ -117,11 +117,14 @@ Status Session::Impl::check_host_memory() const {
   int64_t needed = 0;
   for (const RankProgram& rank : program.ranks) needed += rank.host_arena_bytes;
   if (options.host_memory_limit <= 0 || needed <= options.host_memory_limit) return {};
-  return Status(
-      StatusCode::kOutOfMemory,
-      format("the program keeps {} ({} bytes) in host memory, the limit is {} ({} bytes); raise it to that, "
-             "or offload to the file tier",
-             bytes_text(needed), needed, bytes_text(options.host_memory_limit), options.host_memory_limit));
+  return Status(StatusCode::kOutOfMemory,
+                format("the program keeps {} ({} bytes) in host memory, the limit is {} ({} bytes); raise it "
+                       "to that, "
+                       "or offload to the file tier",
+                       bytes_text(needed), needed, bytes_text(options.host_memory_limit),
+                       options.host_memory_limit))
+      .with_number("needed_bytes", needed)
+      .with_number("limit_bytes", options.host_memory_limit);
 }
 
 // Refuses an order that would deadlock on a backend that does not block, where one thread issues for all

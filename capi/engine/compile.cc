@@ -83,11 +83,14 @@ Status check_host_memory(const CompiledProgram& compiled, int64_t limit) {
   for (const RankProgram& rank : compiled.program.ranks) needed += rank.host_arena_bytes;
   if (limit == 0 || needed <= limit) return {};
   return Status(
-      StatusCode::kOutOfMemory,
-      format("the plan '{}' keeps {} bytes ({}) in host memory, the limit is {} bytes ({}): raise it, or "
-             "offload to a file",
-             compiled.record->entries[0].plan.strategy, needed, bytes_text(needed), limit,
-             bytes_text(limit)));
+             StatusCode::kOutOfMemory,
+             format(
+                 "the plan '{}' keeps {} bytes ({}) in host memory, the limit is {} bytes ({}): raise it, or "
+                 "offload to a file",
+                 compiled.record->entries[0].plan.strategy, needed, bytes_text(needed), limit,
+                 bytes_text(limit)))
+      .with_number("needed_bytes", needed)
+      .with_number("limit_bytes", limit);
 }
 
 Result<CompiledProgram> plan_all(std::span<const GraphToPlan> graphs, const ComputeSettings& compute, int64_t batch,

@@ -190,11 +190,13 @@ Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans&
     return planned->largest_limited_bytes(larger) <= limit;
   };
   std::string advice;
+  std::optional<int32_t> devices;
   if (given < kMostDevices && request.compute.plan_file.empty()) {
     const Result<std::optional<int32_t>> fewest =
         fewest_devices(given, kMostDevices, request.compute.parallel.empty(), fits);
-    if (fewest.ok() && *fewest)
-      advice = format(". The smallest number of devices that would do is {}", **fewest);
+    if (fewest.ok()) devices = *fewest;
+    if (devices)
+      advice = format(". The smallest number of devices that would do is {}", *devices);
     else
       advice = format(". Up to {} devices would not do either", kMostDevices);
   }
@@ -202,11 +204,16 @@ Status nothing_fits(const PlanRequest& request, int64_t limit, const EntryPlans&
   std::vector<std::string> names;
   for (const GraphToPlan& graph : request.graphs) names.push_back(graph.name);
   const int64_t bytes = smallest.largest_limited_bytes(cluster);
-  return Status(StatusCode::kOutOfMemory,
-                format("no plan for {} fits {} a device; the smallest limit that works is {} ({} bytes) with "
-                       "'{}'. Its peak: {}{}",
-                       join(names, " and "), bytes_text(limit), bytes_text(bytes), bytes,
-                       smallest.entries[0].plan.strategy, fullest->peak, advice));
+  const Status refused =
+      Status(StatusCode::kOutOfMemory,
+             format("no plan for {} fits {} a device; the smallest limit that works is {} ({} bytes) with "
+                    "'{}'. Its peak: {}{}",
+                    join(names, " and "), bytes_text(limit), bytes_text(bytes), bytes,
+                    smallest.entries[0].plan.strategy, fullest->peak, advice))
+          .with_number("needed_bytes", bytes)
+          .with_number("limit_bytes", limit)
+          .with_number("smallest_limit_bytes", bytes);
+  return devices ? refused.with_number("smallest_devices", *devices) : refused;
 }
 
 }  // namespace
@@ -222,10 +229,14 @@ Result<EntryPlans> plan_entries(std::span<const GraphToPlan> graphs, const Compu
     if (compute.plan_file.empty()) return nothing_fits(request, limit, planned, cluster, devices.catalog());
     const int64_t largest = planned.largest_limited_bytes(cluster);
     return Status(
-        StatusCode::kOutOfMemory,
-        format("the plan '{}' needs {} bytes ({}) on a device, the memory limit is {} bytes ({}); peak: {}",
-               planned.entries[0].plan.strategy, largest, bytes_text(largest), limit, bytes_text(limit),
-               std::ranges::max_element(planned.program.ranks, {}, &RankProgram::arena_bytes)->peak));
+               StatusCode::kOutOfMemory,
+               format("the plan '{}' needs {} bytes ({}) on a device, the memory limit is {} bytes ({}); "
+                      "peak: {}",
+                      planned.entries[0].plan.strategy, largest, bytes_text(largest), limit,
+                      bytes_text(limit),
+                      std::ranges::max_element(planned.program.ranks, {}, &RankProgram::arena_bytes)->peak))
+        .with_number("needed_bytes", largest)
+        .with_number("limit_bytes", limit);
   }
   if (compute.tune) {
     TSR_RETURN_IF_ERROR(keep_fastest_algorithms(planned.program, *shared).with_context("option 'tune'"));

@@ -30,11 +30,33 @@ void add_to_queue(void* context, int32_t level, const char* message) {
 
 }  // namespace
 
+namespace {
+thread_local bool inside_sink = false;
+}
+
 void LogQueue::add(int32_t level, std::string_view text) {
   if (level < lowest_level_) return;
-  const std::lock_guard lock(mutex_);
-  if (records_.size() == capacity_) records_.pop_front();
-  records_.push_back({level, std::string(text)});
+  const std::string record(text);
+  {
+    const std::lock_guard lock(mutex_);
+    if (records_.size() == capacity_) records_.pop_front();
+    records_.push_back({level, record});
+  }
+  if (inside_sink) return;
+  const std::lock_guard lock(sink_mutex_);
+  if (sink_.call == nullptr) return;
+  inside_sink = true;
+  sink_.call(sink_.context, level, record.c_str());
+  inside_sink = false;
+}
+
+Status LogQueue::set_sink(const LogSink& sink) {
+  if (inside_sink)
+    return Status(StatusCode::kFailedPrecondition, "a log function cannot replace itself while it is called");
+  const std::lock_guard lock(sink_mutex_);
+  release();
+  sink_ = sink;
+  return {};
 }
 
 std::optional<LogRecord> LogQueue::take(size_t room) {

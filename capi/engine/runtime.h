@@ -22,19 +22,39 @@ struct LogRecord {
   std::string text;
 };
 
+// Who is told each record as it is made. `release` may be nullptr; it is called once `call` is not called any more.
+struct LogSink {
+  void (*call)(void* context, int32_t level, const char* text) = nullptr;
+  void (*release)(void* context) = nullptr;
+  void* context = nullptr;
+};
+
 // Bounded: drops its oldest record when full. Any thread.
 class LogQueue {
  public:
   LogQueue(int32_t lowest_level, size_t capacity) : lowest_level_(lowest_level), capacity_(capacity) {}
+  ~LogQueue() { release(); }
+  LogQueue(const LogQueue&) = delete;
+  LogQueue& operator=(const LogQueue&) = delete;
+
+  // Queues the record and tells the sink, in this thread. What a sink itself adds is queued alone.
   void add(int32_t level, std::string_view text);
+  // Replaces the sink: once this returns, the one before is not called any more. kFailedPrecondition within a sink.
+  Status set_sink(const LogSink& sink);
   // Returns the oldest record. It leaves the queue only when its text is below `room` bytes.
   std::optional<LogRecord> take(size_t room);
 
  private:
   const int32_t lowest_level_;
   const size_t capacity_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // of records_
   std::deque<LogRecord> records_;
+  std::mutex sink_mutex_;
+  LogSink sink_;
+
+  void release() {
+    if (sink_.release != nullptr) sink_.release(sink_.context);
+  }
 };
 
 class Runtime {

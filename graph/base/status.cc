@@ -32,9 +32,10 @@ constexpr size_t kMostMessageBytes = 2000;
 }  // namespace
 
 Status::Status(StatusCode code, std::string message)
-    : rep_(std::make_shared<const Rep>(Rep{code, message.size() <= kMostMessageBytes
-                                                     ? std::move(message)
-                                                     : quote(message, kMostMessageBytes)})) {}
+    : rep_(std::make_shared<const Rep>(
+          Rep{code,
+              message.size() <= kMostMessageBytes ? std::move(message) : quote(message, kMostMessageBytes),
+              {}})) {}
 
 Status Status::out_of_memory() noexcept {
   // Made at load time, so that reporting exhaustion allocates nothing.
@@ -55,7 +56,28 @@ std::string Status::to_string() const {
 
 Status Status::with_context(std::string_view context) const {
   if (ok()) return *this;
-  return Status(code(), std::string(context) + ": " + rep_->message);
+  return Status(code(), std::string(context) + ": " + rep_->message).with_numbers_of(*this);
+}
+
+Status Status::with_number(std::string_view key, int64_t value) const {
+  if (ok()) return *this;
+  Rep rep = *rep_;
+  rep.numbers.emplace_back(key, value);
+  return Status(std::make_shared<const Rep>(std::move(rep)));
+}
+
+std::optional<int64_t> Status::number(std::string_view key) const {
+  if (rep_)
+    for (const auto& [name, value] : rep_->numbers)
+      if (name == key) return value;
+  return std::nullopt;
+}
+
+Status Status::with_numbers_of(const Status& other) const {
+  if (ok() || other.ok() || other.rep_->numbers.empty()) return *this;
+  Rep rep = *rep_;
+  rep.numbers.insert(rep.numbers.end(), other.rep_->numbers.begin(), other.rep_->numbers.end());
+  return Status(std::make_shared<const Rep>(std::move(rep)));
 }
 
 InternalError::InternalError(const char* file, int line, std::string_view what)

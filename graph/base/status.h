@@ -8,8 +8,11 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace tessera {
 
@@ -47,11 +50,20 @@ class [[nodiscard]] Status {
   // The same error, its message prefixed by `context` and ": "; success stays success.
   Status with_context(std::string_view context) const;
 
+  // The same error with a number that its message has in words, for programs: "needed_bytes". Keys are part of the C ABI
+  // (tsr_status_number).
+  Status with_number(std::string_view key, int64_t value) const;
+  std::optional<int64_t> number(std::string_view key) const;
+  // The same error with the numbers of another, too.
+  Status with_numbers_of(const Status& other) const;
+
  private:
   struct Rep {
     StatusCode code;
     std::string message;
+    std::vector<std::pair<std::string, int64_t>> numbers;
   };
+  explicit Status(std::shared_ptr<const Rep> rep) : rep_(std::move(rep)) {}
   std::shared_ptr<const Rep> rep_;  // shared: a status is copied to every waiter of a failed run
 };
 

@@ -1,8 +1,6 @@
 #include "parallel/planner/device_advice.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
 
 #include "graph/base/text.h"
 #include "parallel/planner/fewest_devices.h"
@@ -10,8 +8,8 @@
 
 namespace tessera {
 
-Result<std::string> devices_that_do(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
-                                    const PlanOptions& given) {
+Result<DeviceAdvice> devices_that_do(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                                     const PlanOptions& given) {
   const auto has = static_cast<int32_t>(cluster.devices.size());
   const int32_t most = std::max(16, 4 * has);
   std::string strategy;
@@ -31,8 +29,9 @@ Result<std::string> devices_that_do(const Graph& graph, const Cluster& cluster, 
   // Without words a plan may leave devices idle.
   TSR_ASSIGN_OR_RETURN(const std::optional<int32_t> count,
                        fewest_devices(has, most, options.parallel.empty(), fits));
-  if (!count) return format("Up to {} devices would not do either", most);
-  return format("The smallest number of devices that would do is {}, with '{}'", *count, strategy);
+  if (!count) return DeviceAdvice{{}, format("Up to {} devices would not do either", most)};
+  return DeviceAdvice{
+      count, format("The smallest number of devices that would do is {}, with '{}'", *count, strategy)};
 }
 
 }  // namespace tessera

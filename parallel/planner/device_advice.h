@@ -1,6 +1,8 @@
-// Where nothing fits: how many devices of the same kind would do, in words.
+// Where nothing fits: how many devices of the same kind would do.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "graph/base/result.h"
@@ -11,8 +13,13 @@
 
 namespace tessera {
 
+struct DeviceAdvice {
+  std::optional<int32_t> devices;  // the fewest; nothing where none of those tried do
+  std::string words;
+};
+
 // Found by planning again, under the same limit.
-Result<std::string> devices_that_do(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
-                                    const PlanOptions& options);
+Result<DeviceAdvice> devices_that_do(const Graph& graph, const Cluster& cluster, const KernelCatalog& catalog,
+                                     const PlanOptions& options);
 
 }  // namespace tessera

@@ -19,8 +19,11 @@ Result<PlanResult> make_plan(const Graph& graph, const Cluster& given, const Ker
   Result<PlanResult> result = search_plan(graph, cluster, catalog, options);
   const bool too_large = !result.ok() && result.status().code() == StatusCode::kOutOfMemory;
   if (!too_large || !options.advise || options.any_that_fits || options.like != nullptr) return result;
-  TSR_ASSIGN_OR_RETURN(const std::string advice, devices_that_do(graph, cluster, catalog, options));
-  return Status(StatusCode::kOutOfMemory, format("{}. {}", result.status().message(), advice));
+  TSR_ASSIGN_OR_RETURN(const DeviceAdvice advice, devices_that_do(graph, cluster, catalog, options));
+  const Status refused =
+      Status(StatusCode::kOutOfMemory, format("{}. {}", result.status().message(), advice.words))
+          .with_numbers_of(result.status());
+  return advice.devices ? refused.with_number("smallest_devices", *advice.devices) : refused;
 }
 
 }  // namespace tessera

@@ -123,7 +123,10 @@ Result<PlanResult> SearchRun::nothing_fits() {
                   format("no plan fits {} a device; the smallest limit that works is {} ({} bytes) with "
                          "'{}'. Its peak: {}",
                          bytes_text(limit_), bytes_text(least.candidate.arena_bytes),
-                         least.candidate.arena_bytes, least.candidate.strategy, least.peak));
+                         least.candidate.arena_bytes, least.candidate.strategy, least.peak))
+        .with_number("needed_bytes", least.candidate.arena_bytes)
+        .with_number("limit_bytes", limit_)
+        .with_number("smallest_limit_bytes", least.candidate.arena_bytes);
   }
 }
 

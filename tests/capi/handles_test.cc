@@ -1,4 +1,7 @@
 // Conventions of the boundary: versions, statuses, options, sizes, NULLs.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -146,6 +149,59 @@ TEST_CASE("the log is a queue: what does not fit stays") {
   size_t size = 7;
   ok(tsr_runtime_next_log(rt.get(), nullptr, nullptr, 0, &size));
   CHECK(size == 0);
+}
+
+namespace {
+struct Heard {
+  std::vector<std::string> records;
+  tsr_runtime* runtime = nullptr;
+  tsr_code nested = TSR_OK;
+  int released = 0;
+};
+void hear(void* context, int32_t level, const char* text) {
+  auto& heard = *static_cast<Heard*>(context);
+  heard.records.push_back(std::to_string(level) + ' ' + text);
+  heard.nested = take(tsr_runtime_set_log(heard.runtime, nullptr, nullptr, nullptr)).code;
+}
+void release_heard(void* context) { ++static_cast<Heard*>(context)->released; }
+}  // namespace
+
+TEST_CASE("a function of the caller's is told each record as it is made, beside the queue") {
+  Heard first, second;
+  {
+    const Runtime rt = runtime();
+    first.runtime = second.runtime = rt.get();
+    ok(tsr_runtime_set_log(rt.get(), hear, release_heard, &first));
+    // A profile that the cache folder holds damaged is passed over, which the log says.
+    const std::filesystem::path folder = std::filesystem::temp_directory_path() / "tessera_log_sink_test";
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder / "tessera");
+    std::ofstream(folder / "tessera" / "profile-cpu.json") << "no profile";
+    setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+    tsr_runtime* made = nullptr;
+    ok(tsr_runtime_new(options({{"profile", std::string("auto")}}).get(), &made));
+    unsetenv("XDG_CACHE_HOME");
+    const Runtime with_cache(made);
+    first.runtime = made;
+    ok(tsr_runtime_set_log(made, hear, release_heard, &second));
+    second.runtime = made;
+    tsr_devices* opened = nullptr;
+    ok(tsr_devices_open(made, "cpu:1", &opened));
+    const Devices devices(opened);
+    REQUIRE(second.records.size() == 1);
+    CHECK(second.records[0].starts_with("2 "));
+    CHECK(second.nested == TSR_FAILED_PRECONDITION);  // a function that is called cannot replace itself
+    size_t size = 0;
+    ok(tsr_runtime_next_log(made, nullptr, nullptr, 0, &size));
+    CHECK(size + 1 == second.records[0].size());  // the queue has it too: with a NUL, without "2 "
+    ok(tsr_runtime_set_log(made, nullptr, nullptr, nullptr));
+    CHECK(second.released == 1);
+    CHECK(take(tsr_runtime_set_log(nullptr, hear, release_heard, &first)).code == TSR_INVALID_ARGUMENT);
+    CHECK(first.released == 1);
+    CHECK(first.records.empty());
+    std::filesystem::remove_all(folder);
+  }
+  CHECK(first.released == 2);  // with the runtime
 }
 
 TEST_CASE("backends: the cpu is there, absent plugins say why") {

@@ -69,11 +69,25 @@ TEST_CASE("plans predicted fastest are run where that is asked for, and say what
 TEST_CASE("a plan that cannot fit is refused with the smallest limit that would work") {
   const Runtime rt = runtime();
   tsr_plan* made = nullptr;
-  const Error error = take(tsr_plan_new(
+  const Handle<tsr_status, tsr_status_free> status(tsr_plan_new(
       rt.get(), llama().get(),
       options({{"devices", std::string("cpu:2")}, {"memory_limit", std::string("64KiB")}}).get(), &made));
-  CHECK(error.code == TSR_OUT_OF_MEMORY);
-  CHECK(error.message.size() > 40);
+  CHECK(tsr_status_code(status.get()) == TSR_OUT_OF_MEMORY);
+  const std::string message = tsr_status_message(status.get());
+  // The numbers that the message says are there as numbers.
+  const auto number = [&](const char* key) {
+    int64_t value = -1;
+    CHECK(tsr_status_number(status.get(), key, nullptr) == tsr_status_number(status.get(), key, &value));
+    return value;
+  };
+  CHECK(number("limit_bytes") == 64 << 10);
+  CHECK(number("smallest_limit_bytes") > 64 << 10);
+  CHECK(number("needed_bytes") == number("smallest_limit_bytes"));
+  CHECK(message.find('(' + std::to_string(number("smallest_limit_bytes")) + " bytes)") != std::string::npos);
+  const bool some_do = message.find("number of devices that would do is") != std::string::npos;
+  CHECK((number("smallest_devices") > 2) == some_do);
+  CHECK(number("no_such_key") == -1);
+  CHECK(tsr_status_number(nullptr, "limit_bytes", nullptr) == 0);
 }
 
 // Layouts with which decoding is as small need not be alike for the prompt (tp=2 with sp and without).

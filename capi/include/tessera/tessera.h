@@ -154,6 +154,14 @@ enum {
 /* TSR_OK and "" for NULL. The message lives as long as the status. */
 TSR_API tsr_code tsr_status_code(const tsr_status* status);
 TSR_API const char* tsr_status_message(const tsr_status* status);
+
+/* A number that the message says in words. Returns 1 where the error has it, and writes it to out_value (which may be
+ * NULL), else 0. Keys, of TSR_OUT_OF_MEMORY:
+ *   needed_bytes          what the plan or tensor takes
+ *   limit_bytes           the limit that it does not fit
+ *   smallest_limit_bytes  the least memory_limit, of a device, with which there is a plan
+ *   smallest_devices      the fewest devices that would do with the limit given */
+TSR_API int32_t tsr_status_number(const tsr_status* status, const char* key, int64_t* out_value);
 TSR_API void tsr_status_free(tsr_status* status);
 
 /* "invalid_argument" for TSR_INVALID_ARGUMENT; "unknown" for other numbers. */
@@ -210,6 +218,15 @@ enum { TSR_LOG_DEBUG = 0, TSR_LOG_INFO = 1, TSR_LOG_WARNING = 2, TSR_LOG_ERROR =
  * into `capacity` stays queued, with its needed size in *out_size. */
 TSR_API tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char* buffer,
                                          size_t capacity, size_t* out_size);
+
+/* Tells a function of the caller's each record as it is made, beside the queue; NULL ends that. `text` is NUL-terminated and
+ * valid during the call. It is called in whatever thread makes the record, by one at a time, and must return soon; it may
+ * not call this function for the same runtime (TSR_FAILED_PRECONDITION), nor wait for another thread that uses the runtime.
+ * Once this returns the function set before is not called any more. release(context), or NULL, is called when `log` is
+ * replaced, when the runtime and all that was made from it are freed, and when this call fails. Any thread. */
+TSR_API tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
+                                        void (*log)(void* context, int32_t level, const char* text),
+                                        void (*release)(void* context), void* context);
 
 /* Any thread, and signal handlers: calls in progress on this runtime that plan, load or measure return TSR_CANCELLED
  * within about a tenth of a second, and leave nothing behind: tsr_plan_new and tsr_plan_*_for_graph, tsr_program_new,
