@@ -18,6 +18,7 @@ namespace tessera::capi {
   };                                                                          \
   static_assert(offsetof(T, struct_size) == 0 && sizeof(T) >= PublicStruct<T>::kFirstSize)
 
+TSR_PUBLIC_STRUCT(tsr_hooks, release);
 TSR_PUBLIC_STRUCT(tsr_reader, release);
 TSR_PUBLIC_STRUCT(tsr_entry, plan);
 TSR_PUBLIC_STRUCT(tsr_step, seconds);
@@ -26,6 +27,7 @@ TSR_PUBLIC_STRUCT(tsr_piece, text_size);
 #undef TSR_PUBLIC_STRUCT
 
 // Pinned: where one of these fails, a member was put in front of another or changed its type.
+static_assert(sizeof(void*) != 8 || PublicStruct<tsr_hooks>::kFirstSize == 48);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_reader>::kFirstSize == 40);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_entry>::kFirstSize == 32);
 static_assert(sizeof(void*) != 8 || PublicStruct<tsr_step>::kFirstSize == 48);

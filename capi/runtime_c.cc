@@ -2,6 +2,7 @@
 #include "capi/engine/report.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "capi/public_structs.h"
 
 using namespace tessera;
 using namespace tessera::capi;
@@ -10,6 +11,25 @@ tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtim
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{out_runtime, "out_runtime"}}));
     TSR_ASSIGN_OR_RETURN(auto runtime, Runtime::create(options ? options->value : Options{}));
+    *out_runtime = new tsr_runtime{std::move(runtime)};
+    return {};
+  });
+}
+
+tsr_status* tsr_runtime_new_with_hooks(const tsr_options* options, const tsr_hooks* hooks,
+                                       tsr_runtime** out_runtime) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{hooks, "hooks"}}));
+    TSR_ASSIGN_OR_RETURN(const tsr_hooks given, copy_struct<tsr_hooks>(hooks));
+    const HostHooks taken{given.allocate, given.deallocate, given.thread_started, given.release,
+                          given.context};
+    HeldHooks held(taken);
+    TSR_RETURN_IF_ERROR(required({{out_runtime, "out_runtime"}}));
+    if ((given.allocate == nullptr) != (given.deallocate == nullptr))
+      return Status(StatusCode::kInvalidArgument,
+                    "tsr_hooks has one of allocate and deallocate, wanted both or none");
+    held.hand_over();
+    TSR_ASSIGN_OR_RETURN(auto runtime, Runtime::create(options ? options->value : Options{}, taken));
     *out_runtime = new tsr_runtime{std::move(runtime)};
     return {};
   });

@@ -134,6 +134,12 @@ typedef struct tsr_host_api {
    * memory. Given back when the task ends, and kept for the next. */
   void* (*take_scratch)(void* host, size_t bytes);
   void (*give_scratch)(void* host, void* memory);
+  /* The program's own memory for arenas that are host memory, aligned to `alignment`, of any content; NULL where it has
+   * none to give. arena_allocate is NULL where the program brings none. */
+  void* (*arena_allocate)(void* host, size_t bytes, size_t alignment);
+  void (*arena_free)(void* host, void* memory, size_t bytes);
+  /* Tells the program that this thread works for it from here on. */
+  void (*thread_started)(void* host, const char* role, int32_t number);
 } tsr_host_api;
 
 /* Memory tiers as tessera Tier: 0 device, 1 host (pinned where that matters). */

@@ -61,7 +61,8 @@ struct BackendRegistry::Impl {
   };
 
   explicit Impl(RegistryOptions given)
-      : options(std::move(given)), services(options.threads, options.log, options.log_context) {}
+      : options(std::move(given)),
+        services(options.threads, options.log, options.log_context, options.hooks) {}
 
   RegistryOptions options;
   HostServices services;

@@ -10,6 +10,7 @@
 
 #include "graph/base/result.h"
 #include "runtime/backend_abi.h"
+#include "runtime/host_hooks.h"
 
 namespace tessera {
 
@@ -20,6 +21,7 @@ struct RegistryOptions {
   // Log records, from any thread. May be empty.
   void (*log)(void* context, int32_t level, const char* message) = nullptr;
   void* log_context = nullptr;
+  HostHooks hooks;
 };
 
 class DeviceRunLock;

@@ -32,8 +32,12 @@ tsr_abi_error* make_error(void*, int32_t code, const char* message) {
 
 }  // namespace
 
-HostServices::HostServices(int32_t threads, void (*log)(void*, int32_t, const char*), void* log_context)
-    : pool_(threads), log_(log), log_context_(log_context) {
+HostServices::HostServices(int32_t threads, void (*log)(void*, int32_t, const char*), void* log_context,
+                           const HostHooks& hooks)
+    : hooks_(hooks),
+      pool_(threads, [given = hooks](int32_t worker) { given.started("kernels", worker); }),
+      log_(log),
+      log_context_(log_context) {
   api_.struct_size = sizeof(tsr_host_api);
   api_.host = this;
   api_.make_error = make_error;
@@ -49,6 +53,18 @@ HostServices::HostServices(int32_t threads, void (*log)(void*, int32_t, const ch
   };
   api_.give_scratch = [](void* host, void* memory) {
     static_cast<HostServices*>(host)->scratch_.give(memory);
+  };
+  if (hooks.allocate != nullptr)
+    api_.arena_allocate = [](void* host, size_t bytes, size_t alignment) {
+      const HostHooks& given = static_cast<HostServices*>(host)->hooks_.get();
+      return given.allocate(given.context, bytes, alignment);
+    };
+  api_.arena_free = [](void* host, void* memory, size_t bytes) {
+    const HostHooks& given = static_cast<HostServices*>(host)->hooks_.get();
+    given.deallocate(given.context, memory, bytes);
+  };
+  api_.thread_started = [](void* host, const char* role, int32_t number) {
+    static_cast<HostServices*>(host)->hooks_.get().started(role, number);
   };
 }
 

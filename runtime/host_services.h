@@ -5,6 +5,7 @@
 #include "graph/base/status.h"
 #include "runtime/backend_abi.h"
 #include "runtime/backend_registry.h"
+#include "runtime/host_hooks.h"
 #include "runtime/scratch_blocks.h"
 #include "runtime/thread_pool.h"
 
@@ -12,7 +13,8 @@ namespace tessera {
 
 class HostServices {
  public:
-  HostServices(int32_t threads, void (*log)(void*, int32_t, const char*), void* log_context);
+  HostServices(int32_t threads, void (*log)(void*, int32_t, const char*), void* log_context,
+               const HostHooks& hooks);
   HostServices(const HostServices&) = delete;
   HostServices& operator=(const HostServices&) = delete;
 
@@ -23,6 +25,7 @@ class HostServices {
   }
 
  private:
+  HeldHooks hooks_;  // first: the others call them
   ThreadPool pool_;
   ScratchBlocks scratch_;
   void (*log_)(void*, int32_t, const char*);

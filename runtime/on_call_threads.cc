@@ -23,9 +23,10 @@ long futex(const std::atomic<int>& word, int operation, int value, const timespe
 }  // namespace
 
 OnCallThreads::OnCallThreads(int32_t count, std::function<void(int32_t)> task, bool may_spin,
-                             std::chrono::nanoseconds idle)
+                             std::function<void(int32_t)> started, std::chrono::nanoseconds idle)
     : task_(std::move(task)),
       may_spin_(may_spin),
+      started_(std::move(started)),
       idle_(idle),
       threads_(static_cast<size_t>(count)),
       is_running_(static_cast<size_t>(count), false) {}
@@ -54,7 +55,10 @@ void OnCallThreads::start_missing() {
   for (size_t i = 0; i < threads_.size(); ++i) {
     if (is_running_[i]) continue;
     // One that has ended has left the mutex, or is about to: it is joined.
-    threads_[i] = Thread([this, i, seen = calls_.load()] { loop(static_cast<int32_t>(i), seen); });
+    threads_[i] = Thread([this, i, seen = calls_.load()] {
+      if (started_) started_(static_cast<int32_t>(i));
+      loop(static_cast<int32_t>(i), seen);
+    });
     is_running_[i] = true;
     ++running_;
   }

@@ -16,9 +16,10 @@ namespace tessera {
 class OnCallThreads {
  public:
   // `task(i)` runs on thread i of `count` and must not throw. `may_spin`: threads spin before they sleep, so
-  // that a call soon after the last finds them awake. `idle`: a thread ends when no call has come for so
-  // long.
+  // that a call soon after the last finds them awake. `started(i)` is the first that a thread does. `idle`: a thread
+  // ends when no call has come for so long.
   OnCallThreads(int32_t count, std::function<void(int32_t)> task, bool may_spin,
+                std::function<void(int32_t)> started = {},
                 std::chrono::nanoseconds idle = std::chrono::seconds(1));
   // Waits for tasks in progress; those that have not begun are left out.
   ~OnCallThreads();
@@ -37,6 +38,7 @@ class OnCallThreads {
 
   const std::function<void(int32_t)> task_;
   const bool may_spin_;
+  const std::function<void(int32_t)> started_;
   const std::chrono::nanoseconds idle_;
   std::atomic<int> calls_{0}, sleepers_{0};
   std::mutex mutex_;  // guards the three below, and the end of threads against calls

@@ -192,7 +192,8 @@ void RankExecutor::give_threads() {
           run_stream(*stream, stream->entry);
           finish_stream();
         },
-        false);
+        false,
+        [host = devices_.host, rank = rank_](int32_t) { host->thread_started(host->host, "stream", rank); });
 }
 
 void RankExecutor::finish_stream() {

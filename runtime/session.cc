@@ -202,7 +202,10 @@ Status Session::Impl::setup() {
   TSR_RETURN_IF_ERROR(values.zero_states());
   may_spin = static_cast<int32_t>(ranks.size()) <= executable->devices().impl().threads;
   others = std::make_unique<OnCallThreads>(
-      static_cast<int32_t>(ranks.size()) - 1, [this](int32_t thread) { run_rank(thread + 1); }, may_spin);
+      static_cast<int32_t>(ranks.size()) - 1, [this](int32_t thread) { run_rank(thread + 1); }, may_spin,
+      [host = executable->devices().impl().host](int32_t thread) {
+        host->thread_started(host->host, "rank", thread + 1);
+      });
   if (options.watchdog_s > 0 && ranks.size() > 1)
     watchdog = std::make_unique<Watchdog>(
         options.watchdog_s, [this] { return poll(); }, [this] { on_stall(); });

@@ -216,12 +216,15 @@ int32_t ThreadPool::cpuset_size() {
   return std::max<int32_t>(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
 }
 
-ThreadPool::ThreadPool(int32_t threads)
+ThreadPool::ThreadPool(int32_t threads, std::function<void(int32_t)> started)
     : impl_(std::make_unique<Impl>(threads > 0 ? threads : cpuset_size())) {
   impl_->workers.reserve(static_cast<size_t>(impl_->threads - 1));
   try {
     for (int32_t i = 1; i < impl_->threads; ++i)
-      impl_->workers.emplace_back([impl = impl_.get()] { impl->work_loop(); });
+      impl_->workers.emplace_back([impl = impl_.get(), started, i] {
+        if (started) started(i);
+        impl->work_loop();
+      });
   } catch (...) {  // those that there are wait to be told
     impl_->close();
     throw;

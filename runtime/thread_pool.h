@@ -7,14 +7,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace tessera {
 
 class ThreadPool {
  public:
-  // `threads` counts the caller; 0 means the size of the cpuset this process may run on.
-  explicit ThreadPool(int32_t threads = 0);
+  // `threads` counts the caller; 0 means the size of the cpuset this process may run on. `started(i)` is the first that
+  // worker i, from 1, does.
+  explicit ThreadPool(int32_t threads = 0, std::function<void(int32_t)> started = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -97,8 +97,12 @@ class Generator {
   Status failure_;  // of the job, delivered by next after its pieces
   std::atomic<bool> cancelled_{false};
   GeneratorReport report_;
-  OnCallThreads worker_{1, [this](int32_t) { work(); },
-                        false};  // last: everything above exists while it runs
+  // Last: everything above exists while it runs.
+  OnCallThreads worker_{1, [this](int32_t) { work(); }, false,
+                        [this](int32_t) {
+                          const tsr_host_api& host = runtime().registry().host();
+                          host.thread_started(host.host, "generator", 0);
+                        }};
 };
 
 }  // namespace tessera

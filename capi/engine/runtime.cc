@@ -67,7 +67,8 @@ std::optional<LogRecord> LogQueue::take(size_t room) {
   return record;
 }
 
-Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options) {
+Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options, const HostHooks& hooks) {
+  HeldHooks held(hooks);  // until the registry has them
   int64_t threads_default = 0;
   if (const std::string text = environment("TESSERA_THREADS"); !text.empty()) {
     const std::optional<int64_t> threads = parse_i64(text);
@@ -93,12 +94,14 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options) {
   registry.built_in = {tsr_cpu_backend_entry, tsr_null_backend_entry};
   registry.log = add_to_queue;
   registry.log_context = &runtime->log_;
+  registry.hooks = hooks;
   runtime->process_ = getpid();
   runtime->profile_ = profile;
   if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty())
     runtime->cache_folder_ = cache + "/tessera";
   else if (const std::string home = environment("HOME"); !home.empty())
     runtime->cache_folder_ = home + "/.cache/tessera";
+  held.hand_over();
   runtime->registry_ = std::make_unique<BackendRegistry>(std::move(registry));
   return runtime;
 }

@@ -59,7 +59,8 @@ class LogQueue {
 
 class Runtime {
  public:
-  static Result<std::shared_ptr<Runtime>> create(const Options& options);
+  // Takes `hooks` over, also when it fails.
+  static Result<std::shared_ptr<Runtime>> create(const Options& options, const HostHooks& hooks = {});
 
   // kFailedPrecondition in a forked child: the pool's threads exist only in the parent.
   Status check_process() const;

@@ -1,7 +1,12 @@
 // Conventions of the boundary: versions, statuses, options, sizes, NULLs.
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -149,6 +154,98 @@ TEST_CASE("the log is a queue: what does not fit stays") {
   size_t size = 7;
   ok(tsr_runtime_next_log(rt.get(), nullptr, nullptr, 0, &size));
   CHECK(size == 0);
+}
+
+namespace {
+struct Hooked {
+  std::mutex mutex;
+  std::map<void*, size_t> memory;
+  size_t most = 0, all = 0;
+  bool refuses = false;
+  std::set<std::string> threads;
+  int released = 0;
+};
+void* allocate(void* context, size_t bytes, size_t alignment) {
+  auto& hooked = *static_cast<Hooked*>(context);
+  const std::lock_guard lock(hooked.mutex);
+  if (hooked.refuses) return nullptr;
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  std::memset(memory, 0x5a, bytes);  // of any content
+  hooked.memory[memory] = bytes;
+  hooked.all += bytes;
+  hooked.most = std::max(hooked.most, hooked.all);
+  return memory;
+}
+void deallocate(void* context, void* memory, size_t bytes) {
+  auto& hooked = *static_cast<Hooked*>(context);
+  const std::lock_guard lock(hooked.mutex);
+  CHECK(hooked.memory.at(memory) == bytes);
+  hooked.memory.erase(memory);
+  hooked.all -= bytes;
+  std::free(memory);
+}
+void note_thread(void* context, const char* role, int32_t number) {
+  auto& hooked = *static_cast<Hooked*>(context);
+  const std::lock_guard lock(hooked.mutex);
+  hooked.threads.insert(std::string(role) + ' ' + std::to_string(number));
+}
+void release_hooked(void* context) { ++static_cast<Hooked*>(context)->released; }
+
+std::vector<double> losses(tsr_runtime* runtime) {
+  const Model model = described("llama:L=1,C=32,H=2,KV=1,F=48,V=256,T=32", 3);
+  std::vector<int32_t> ids(600);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % 97);
+  tsr_dataset* data = nullptr;
+  ok(tsr_dataset_new_tokens(ids.data(), ids.size(), options({{"seq", int64_t{16}}}).get(), &data));
+  const Dataset dataset(data);
+  tsr_trainer* made = nullptr;
+  ok(tsr_trainer_new(
+      runtime, model.get(), data,
+      options({{"devices", std::string("cpu:2")}, {"parallel", std::string("dp=2")}, {"batch", int64_t{4}}})
+          .get(),
+      &made));
+  const Trainer trainer(made);
+  std::vector<double> found;
+  for (int i = 0; i < 3; ++i) {
+    tsr_step step{};
+    step.struct_size = sizeof step;
+    ok(tsr_trainer_step(made, &step));
+    found.push_back(step.loss);
+  }
+  return found;
+}
+}  // namespace
+
+TEST_CASE("arenas lie in the program's own memory, and it is told of threads that compute") {
+  Hooked hooked;
+  const tsr_hooks hooks{sizeof(tsr_hooks), &hooked, allocate, deallocate, note_thread, release_hooked};
+  tsr_runtime* made = nullptr;
+  ok(tsr_runtime_new_with_hooks(options({{"threads", int64_t{2}}}).get(), &hooks, &made));
+  const std::vector<double> with_hooks = losses(made);
+  CHECK(hooked.most > 2 * 4 * 10000);  // parameters and more on both devices
+  CHECK(hooked.memory.empty());
+  CHECK(hooked.threads.count("kernels 1") == 1);
+  CHECK(hooked.threads.count("rank 1") == 1);
+  CHECK(with_hooks == losses(runtime().get()));
+
+  // An allocator that has nothing is an error.
+  hooked.refuses = true;
+  const Model model = described("llama:L=1,C=32,H=2,KV=1,F=48,V=256,T=32", 3);
+  tsr_generator* generator = nullptr;
+  const Error error = take(tsr_generator_new(made, model.get(), nullptr, &generator));
+  CHECK(error.code == TSR_OUT_OF_MEMORY);
+  CHECK(error.message.find("the program's allocator has no") != std::string::npos);
+  tsr_runtime_free(made);
+  CHECK(hooked.released == 1);
+
+  tsr_hooks half = hooks;
+  half.deallocate = nullptr;
+  CHECK(take(tsr_runtime_new_with_hooks(nullptr, &half, &made)).code == TSR_INVALID_ARGUMENT);
+  CHECK(hooked.released == 2);
+  CHECK(take(tsr_runtime_new_with_hooks(options({{"thread", int64_t{2}}}).get(), &hooks, &made)).code ==
+        TSR_INVALID_ARGUMENT);
+  CHECK(hooked.released == 3);
+  CHECK(take(tsr_runtime_new_with_hooks(nullptr, nullptr, &made)).code == TSR_INVALID_ARGUMENT);
 }
 
 namespace {

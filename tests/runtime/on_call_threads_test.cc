@@ -30,7 +30,7 @@ TEST_CASE("threads_on_call_begin_with_the_first_call_and_end_when_none_comes") {
   const int64_t before = threads_of_process();
   std::atomic<int> done{0};
   OnCallThreads threads(
-      3, [&](int32_t thread) { done += 1 + thread; }, true, 20ms);
+      3, [&](int32_t thread) { done += 1 + thread; }, true, {}, 20ms);
   CHECK(threads_of_process() == before);
   threads.call();
   CHECK(threads_of_process() >= before);
@@ -53,7 +53,7 @@ TEST_CASE("threads_on_call_answer_every_call_however_near_their_end_it_comes") {
           done.fetch_add(1);
           done.notify_all();
         },
-        may_spin, 200us);
+        may_spin, {}, 200us);
     for (int call = 1; call <= 150; ++call) {
       threads.call();
       for (int seen; (seen = done.load()) < 2 * call;) wait_while(done, seen, false);

@@ -205,6 +205,28 @@ TSR_API void tsr_options_free(tsr_options* options);
  * Fails with TSR_INVALID_ARGUMENT. An absent plugin is no failure: see tsr_runtime_backends. */
 TSR_API tsr_status* tsr_runtime_new(const tsr_options* options, tsr_runtime** out_runtime);
 
+/* What the program does in the library's place, or is told of. Each function may be NULL, but allocate and deallocate, of
+ * which both are there or none. They are called from any thread, several at a time, and may not call this library. */
+typedef struct tsr_hooks {
+  size_t struct_size;
+  void* context;
+  /* Memory of arenas on CPU devices (huge pages, a NUMA node, an accounted pool), of any content, aligned to `alignment`, a
+   * power of two; NULL where there is none, which is TSR_OUT_OF_MEMORY. Weights that handles over a model share, and what
+   * a call needs for a moment, are not taken from it. */
+  void* (*allocate)(void* context, size_t bytes, size_t alignment);
+  void (*deallocate)(void* context, void* memory, size_t bytes);
+  /* The first that a thread which computes does, so that it can be pinned or named. role: "kernels" (number: 1 to threads - 1
+   * of the pool), "rank" (the device's number; the first device's is the calling thread), "stream" (the device's number),
+   * "generator" (0). */
+  void (*thread_started)(void* context, const char* role, int32_t number);
+  /* Called once nothing calls the others any more, also when the runtime is not made. */
+  void (*release)(void* context);
+} tsr_hooks;
+
+/* tsr_runtime_new with hooks. */
+TSR_API tsr_status* tsr_runtime_new_with_hooks(const tsr_options* options, const tsr_hooks* hooks,
+                                               tsr_runtime** out_runtime);
+
 /* What can be used here and, where something cannot, why:
  *   {"backends": [{"name": "cpu", "available": true, "reason": "", "device_count": 2147483647,
  *                  "devices": ["..."]},

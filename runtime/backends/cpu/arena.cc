@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include "graph/base/text.h"
@@ -35,12 +36,28 @@ struct Layout {
   uintptr_t with_guards() const { return body + 2 * page; }
 };
 
+bool brings_memory(const tsr_host_api& host) {
+  return host.struct_size >= offsetof(tsr_host_api, arena_free) + sizeof(host.arena_free) &&
+         host.arena_allocate != nullptr;
+}
+
 }  // namespace
 
-Result<void*> arena_alloc(int64_t bytes, bool at_end) {
+Result<void*> arena_alloc(const tsr_host_api& host, int64_t bytes, bool at_end) {
   if (bytes < 0 || bytes > (int64_t{1} << 46))
     return Status(StatusCode::kInvalidArgument, format("{} bytes is no arena size", bytes));
   const Layout layout(bytes);
+  if (brings_memory(host)) {
+    void* memory = host.arena_allocate(host.host, layout.used, layout.page);
+    if (memory == nullptr)
+      return Status(StatusCode::kOutOfMemory, format("the program's allocator has no {}", bytes_text(bytes)));
+    if (reinterpret_cast<uintptr_t>(memory) % layout.page != 0) {
+      host.arena_free(host.host, memory, layout.used);
+      return Status(StatusCode::kInvalidArgument,
+                    format("the program's allocator returned memory that is not aligned to {}", layout.page));
+    }
+    return std::memset(memory, 0, layout.used);
+  }
   const uintptr_t spare = layout.unit == layout.page ? 0 : layout.unit;  // room to move to a multiple of it
   void* mapping = mmap(nullptr, layout.with_guards() + spare, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED)
@@ -64,9 +81,10 @@ Result<void*> arena_alloc(int64_t bytes, bool at_end) {
   return static_cast<void*>(at_end ? body + (layout.body - layout.used) : body);
 }
 
-void arena_free(void* memory, int64_t bytes) {
+void arena_free(const tsr_host_api& host, void* memory, int64_t bytes) {
   if (memory == nullptr) return;
   const Layout layout(bytes);
+  if (brings_memory(host)) return host.arena_free(host.host, memory, layout.used);
   const uintptr_t body = reinterpret_cast<uintptr_t>(memory) / layout.unit * layout.unit;
   munmap(reinterpret_cast<void*>(body - layout.page), layout.with_guards());
 }

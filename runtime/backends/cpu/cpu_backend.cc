@@ -77,16 +77,18 @@ tsr_abi_error* device_open(const tsr_host_api* host, int32_t ordinal, tsr_abi_de
 void device_close(tsr_abi_device* device) { delete device; }
 
 // Device and host tier are the same memory here; they stay apart because their arenas are.
-tsr_abi_error* memory_alloc(tsr_abi_device*, int32_t tier, int64_t bytes, uint32_t flags, void** out) {
+tsr_abi_error* memory_alloc(tsr_abi_device* device, int32_t tier, int64_t bytes, uint32_t flags, void** out) {
   return guarded([&]() -> Status {
     if (tier != 0 && tier != 1)
       return Status(StatusCode::kUnsupported,
                     tessera::format("memory tier {}: the cpu backend has 0 and 1", tier));
-    TSR_ASSIGN_OR_RETURN(*out, arena_alloc(bytes, (flags & TSR_ALLOC_GUARDED) != 0));
+    TSR_ASSIGN_OR_RETURN(*out, arena_alloc(*device->host, bytes, (flags & TSR_ALLOC_GUARDED) != 0));
     return {};
   });
 }
-void memory_free(tsr_abi_device*, int32_t, void* memory, int64_t bytes) { arena_free(memory, bytes); }
+void memory_free(tsr_abi_device* device, int32_t, void* memory, int64_t bytes) {
+  arena_free(*device->host, memory, bytes);
+}
 
 tsr_abi_error* stream_create(tsr_abi_device* device, tsr_abi_stream** out) {
   return guarded([&] {
