@@ -24,6 +24,9 @@
 %ignore tsr_model_load_reader;
 %ignore tsr_model_load_bytes;
 %ignore tsr_tensor_borrow;
+%ignore tsr_hooks;
+%ignore tsr_runtime_new_with_hooks;
+%ignore tsr_runtime_set_log;
 
 /* An array whose length is another call's: by number instead, below. */
 %ignore tsr_tensor_dims;

@@ -1,5 +1,7 @@
-// tsr_dataset.
+// tsr_dataset, tsr_reading.
 #include <algorithm>
+#include <functional>
+#include <string>
 
 #include "capi/guard.h"
 #include "capi/handles.h"
@@ -22,6 +24,17 @@ tsr_status* make_dataset(const tsr_options* options, tsr_dataset** out_dataset, 
 }
 
 using MadeDataset = Result<std::shared_ptr<const Dataset>>;
+using Reading = Background<std::shared_ptr<const Dataset>>;
+
+Status begin_reading(tsr_runtime* runtime, const tsr_options* options, tsr_reading** out_reading,
+                     std::function<MadeDataset(const Options&)> read) {
+  const Options chosen = options ? options->value : Options{};
+  if (runtime) TSR_RETURN_IF_ERROR(runtime->value->check_process());
+  TSR_RETURN_IF_ERROR(Dataset::check_options(chosen));
+  *out_reading = new tsr_reading{std::make_unique<Reading>("reading", runtime ? runtime->value : nullptr,
+                                                           [read, chosen] { return read(chosen); })};
+  return {};
+}
 
 }  // namespace
 
@@ -48,6 +61,48 @@ tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_o
     return Dataset::create(std::vector<int32_t>(ids, ids + count), chosen);
   });
 }
+
+tsr_status* tsr_reading_new_file(tsr_runtime* runtime, const char* path, const tsr_tokenizer* tokenizer,
+                                 const tsr_options* options, tsr_reading** out_reading) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{path, "path"}, {tokenizer, "tokenizer"}, {out_reading, "out_reading"}}));
+    return begin_reading(runtime, options, out_reading,
+                         [from = std::string(path), with = tokenizer->value](const Options& chosen) {
+                           return Dataset::from_file(from, *with, chosen);
+                         });
+  });
+}
+
+tsr_status* tsr_reading_new_text(tsr_runtime* runtime, const char* text, size_t size,
+                                 const tsr_tokenizer* tokenizer, const tsr_options* options,
+                                 tsr_reading** out_reading) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{text, "text"}, {tokenizer, "tokenizer"}, {out_reading, "out_reading"}}));
+    return begin_reading(runtime, options, out_reading,
+                         [given = std::string(text_of(text, size)), with = tokenizer->value](
+                             const Options& chosen) { return Dataset::from_text(given, *with, chosen); });
+  });
+}
+
+tsr_status* tsr_reading_step(tsr_reading* reading, double* out_done) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{reading, "reading"}}));
+    TSR_RETURN_IF_ERROR(reading->value->step());
+    if (out_done) *out_done = reading->value->done();
+    return {};
+  });
+}
+
+tsr_status* tsr_reading_finish(tsr_reading* reading, tsr_dataset** out_dataset) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{reading, "reading"}, {out_dataset, "out_dataset"}}));
+    TSR_ASSIGN_OR_RETURN(auto dataset, reading->value->finish());
+    *out_dataset = new tsr_dataset{std::move(dataset)};
+    return {};
+  });
+}
+
+void tsr_reading_free(tsr_reading* reading) { delete reading; }
 
 tsr_status* tsr_dataset_info(const tsr_dataset* dataset, tsr_text** out_text) {
   return guard([&]() -> Status {

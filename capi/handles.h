@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "capi/engine/background.h"
 #include "capi/engine/calibration.h"
 #include "capi/engine/chat.h"
 #include "capi/engine/conversion.h"
@@ -18,6 +19,7 @@
 #include "capi/engine/planning.h"
 #include "capi/engine/program_runner.h"
 #include "capi/engine/runtime.h"
+#include "capi/engine/saving.h"
 #include "capi/engine/scorer.h"
 #include "capi/engine/shared_model.h"
 #include "capi/engine/trainer.h"
@@ -70,6 +72,7 @@ struct tsr_loading {
 };
 struct tsr_conversion {
   std::shared_ptr<tessera::Runtime> runtime;  // null: none
+  std::shared_ptr<const void> lease;          // of a trainer
   std::unique_ptr<tessera::Conversion> value;
 };
 struct tsr_export {
@@ -79,6 +82,12 @@ struct tsr_export {
 struct tsr_imatrix {
   std::shared_ptr<tessera::Runtime> runtime;
   std::unique_ptr<tessera::ImportanceCollector> value;
+};
+struct tsr_reading {
+  std::unique_ptr<tessera::Background<std::shared_ptr<const tessera::Dataset>>> value;
+};
+struct tsr_planning {
+  std::unique_ptr<tessera::Background<std::shared_ptr<const tessera::PlanRecord>>> value;
 };
 struct tsr_plan {
   std::shared_ptr<const tessera::PlanRecord> value;
@@ -90,7 +99,10 @@ struct tsr_session {
   std::unique_ptr<tessera::ProgramRunner> value;
 };
 struct tsr_trainer {
-  std::unique_ptr<tessera::Trainer> value;
+  std::shared_ptr<tessera::Trainer> value;
+};
+struct tsr_saving {
+  std::unique_ptr<tessera::Saving> value;
 };
 struct tsr_generator {
   std::unique_ptr<tessera::Generator> value;

@@ -1,7 +1,8 @@
 // tsr_loading, tsr_conversion, tsr_export, tsr_model_quantize.
+#include <memory>
 #include <optional>
+#include <utility>
 
-#include "capi/engine/quantize.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 
@@ -58,7 +59,37 @@ tsr_status* tsr_conversion_new(tsr_runtime* runtime, const char* in_path, const 
         required({{in_path, "in_path"}, {out_path, "out_path"}, {out_conversion, "out_conversion"}}));
     TSR_ASSIGN_OR_RETURN(auto conversion,
                          Conversion::create(in_path, out_path, options ? options->value : Options{}));
-    *out_conversion = new tsr_conversion{runtime ? runtime->value : nullptr, std::move(conversion)};
+    *out_conversion = new tsr_conversion{runtime ? runtime->value : nullptr, nullptr, std::move(conversion)};
+    return {};
+  });
+}
+
+tsr_status* tsr_conversion_new_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
+                                         const tsr_options* options, tsr_conversion** out_conversion) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(
+        required({{model, "model"}, {out_path, "out_path"}, {out_conversion, "out_conversion"}}));
+    TSR_ASSIGN_OR_RETURN(auto conversion, Conversion::create(contents_of(model->value), out_path,
+                                                             options ? options->value : Options{}));
+    *out_conversion = new tsr_conversion{runtime ? runtime->value : nullptr, nullptr, std::move(conversion)};
+    return {};
+  });
+}
+
+tsr_status* tsr_conversion_new_for_trainer(tsr_trainer* trainer, tsr_model* model, const char* out_path,
+                                           const tsr_options* options, tsr_conversion** out_conversion) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"},
+                                  {model, "model"},
+                                  {out_path, "out_path"},
+                                  {out_conversion, "out_conversion"}}));
+    TSR_ASSIGN_OR_RETURN(auto lease, trainer->value->lease("tsr_conversion_new_for_trainer"));
+    TSR_ASSIGN_OR_RETURN(ModelContents contents, trainer->value->contents(model->value));
+    contents.holds = std::make_shared<std::pair<std::shared_ptr<Trainer>, std::shared_ptr<const void>>>(
+        trainer->value, std::move(contents.holds));
+    TSR_ASSIGN_OR_RETURN(auto conversion, Conversion::create(std::move(contents), out_path,
+                                                             options ? options->value : Options{}));
+    *out_conversion = new tsr_conversion{trainer->value->runtime(), std::move(lease), std::move(conversion)};
     return {};
   });
 }
@@ -71,11 +102,15 @@ tsr_status* tsr_conversion_finish(tsr_conversion* conversion, tsr_text** out_rep
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{conversion, "conversion"}}));
     TSR_ASSIGN_OR_RETURN(std::string report, conversion->value->finish());
+    conversion->lease = nullptr;
     return out_report ? give_text(std::move(report), out_report) : Status();
   });
 }
 
-void tsr_conversion_free(tsr_conversion* conversion) { delete conversion; }
+void tsr_conversion_free(tsr_conversion* conversion) {
+  const bool uses_trainer = conversion && conversion->lease;
+  if (!uses_trainer || conversion->runtime->in_creating_process()) delete conversion;
+}
 
 tsr_status* tsr_export_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
                            const tsr_options* options, tsr_export** out_export) {
@@ -117,7 +152,7 @@ tsr_status* tsr_model_quantize(tsr_runtime* runtime, tsr_model* model, const cha
     std::optional<CancelScope> scope;
     if (runtime) scope.emplace(runtime->value->cancel_signal());
     TSR_ASSIGN_OR_RETURN(std::string report,
-                         quantize_model(*model->value, path, options ? options->value : Options{}));
+                         quantize_model(model->value, path, options ? options->value : Options{}));
     return out_report ? give_text(std::move(report), out_report) : Status();
   });
 }

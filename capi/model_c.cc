@@ -99,7 +99,7 @@ tsr_status* tsr_model_merge_adapters(tsr_model* model, tsr_model** out_model) {
 tsr_status* tsr_model_save(tsr_model* model, const char* path, const tsr_options* options) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{model, "model"}, {path, "path"}}));
-    return model->value->save(path, options_or_none(options));
+    return save_contents(contents_of(model->value), path, options_or_none(options));
   });
 }
 

@@ -1,4 +1,7 @@
-// tsr_plan.
+// tsr_plan, tsr_planning.
+#include <functional>
+#include <utility>
+
 #include "capi/engine/certificate.h"
 #include "capi/engine/estimate.h"
 #include "capi/engine/explain.h"
@@ -8,6 +11,19 @@
 
 using namespace tessera;
 using namespace tessera::capi;
+
+namespace {
+
+using Planning = Background<std::shared_ptr<const PlanRecord>>;
+
+Status begin_planning(std::shared_ptr<Runtime> runtime, tsr_planning** out_planning,
+                      std::function<Result<std::shared_ptr<const PlanRecord>>()> plan) {
+  *out_planning =
+      new tsr_planning{std::make_unique<Planning>("planning", std::move(runtime), std::move(plan))};
+  return {};
+}
+
+}  // namespace
 
 tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
                          tsr_plan** out_plan) {
@@ -33,6 +49,52 @@ tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const
     return {};
   });
 }
+
+tsr_status* tsr_planning_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                             tsr_planning** out_planning) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {model, "model"}, {out_planning, "out_planning"}}));
+    TSR_RETURN_IF_ERROR(runtime->value->check_process());
+    return begin_planning(
+        runtime->value, out_planning,
+        [with = runtime->value, of = model->value, chosen = options ? options->value : Options{}] {
+          return plan_model(*with, *of, chosen);
+        });
+  });
+}
+
+tsr_status* tsr_planning_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
+                                       tsr_planning** out_planning) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{devices, "devices"}, {graph, "graph"}, {out_planning, "out_planning"}}));
+    TSR_RETURN_IF_ERROR(devices->runtime->check_process());
+    return begin_planning(
+        devices->runtime, out_planning,
+        [with = *devices, of = graph->value, chosen = options ? options->value : Options{}] {
+          return plan_graph(*with.value, of, chosen);
+        });
+  });
+}
+
+tsr_status* tsr_planning_step(tsr_planning* planning, double* out_done) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{planning, "planning"}}));
+    TSR_RETURN_IF_ERROR(planning->value->step());
+    if (out_done) *out_done = planning->value->done();
+    return {};
+  });
+}
+
+tsr_status* tsr_planning_finish(tsr_planning* planning, tsr_plan** out_plan) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{planning, "planning"}, {out_plan, "out_plan"}}));
+    TSR_ASSIGN_OR_RETURN(auto record, planning->value->finish());
+    *out_plan = new tsr_plan{std::move(record)};
+    return {};
+  });
+}
+
+void tsr_planning_free(tsr_planning* planning) { delete planning; }
 
 tsr_status* tsr_plan_text(const tsr_plan* plan, tsr_text** out_text) {
   return guard([&]() -> Status {

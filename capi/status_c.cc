@@ -41,6 +41,11 @@ int32_t tsr_status_number(const tsr_status* status, const char* key, int64_t* ou
   return value.has_value();
 }
 
+const char* tsr_status_number_key(const tsr_status* status, size_t number) {
+  const std::string* key = status ? status->value.number_key(number) : nullptr;
+  return key ? key->c_str() : nullptr;
+}
+
 void tsr_status_free(tsr_status* status) { release(status); }
 
 const char* tsr_code_name(tsr_code code) {

@@ -22,7 +22,7 @@ tsr_status* tsr_trainer_new(tsr_runtime* runtime, tsr_model* model, const tsr_da
 tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_tensor* value) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {input, "input"}, {value, "value"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     return trainer->value->feed(input, value->value);
   });
 }
@@ -30,7 +30,7 @@ tsr_status* tsr_trainer_feed(tsr_trainer* trainer, const char* input, const tsr_
 tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     if (out_step) TSR_RETURN_IF_ERROR(check_struct(out_step));
     TSR_ASSIGN_OR_RETURN(const StepInfo info, trainer->value->step());
     if (out_step)
@@ -42,7 +42,7 @@ tsr_status* tsr_trainer_step(tsr_trainer* trainer, tsr_step* out_step) {
 tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_loss, "out_loss"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     TSR_ASSIGN_OR_RETURN(*out_loss, trainer->value->evaluate());
     return {};
   });
@@ -51,9 +51,31 @@ tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss) {
 tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     return trainer->value->save(folder);
   });
+}
+
+tsr_status* tsr_saving_new(tsr_trainer* trainer, const char* folder, tsr_saving** out_saving) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}, {out_saving, "out_saving"}}));
+    TSR_ASSIGN_OR_RETURN(auto saving, Saving::create(trainer->value, folder));
+    *out_saving = new tsr_saving{std::move(saving)};
+    return {};
+  });
+}
+
+tsr_status* tsr_saving_step(tsr_saving* saving, double* out_done) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{saving, "saving"}}));
+    TSR_RETURN_IF_ERROR(saving->value->step());
+    if (out_done) *out_done = saving->value->done();
+    return {};
+  });
+}
+
+void tsr_saving_free(tsr_saving* saving) {
+  if (saving && saving->value->in_creating_process()) delete saving;
 }
 
 tsr_status* tsr_trainer_check_folder(const char* folder) {
@@ -66,7 +88,7 @@ tsr_status* tsr_trainer_check_folder(const char* folder) {
 tsr_status* tsr_trainer_resume(tsr_trainer* trainer, const char* folder) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {folder, "folder"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     return trainer->value->resume(folder);
   });
 }
@@ -82,7 +104,7 @@ tsr_status* tsr_checkpoint_info(const char* folder, tsr_text** out_text) {
 tsr_status* tsr_trainer_store(tsr_trainer* trainer, tsr_model* model) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {model, "model"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     return trainer->value->store(*model->value);
   });
 }
@@ -91,14 +113,15 @@ tsr_status* tsr_trainer_save_model(tsr_trainer* trainer, tsr_model* model, const
                                    const tsr_options* options) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {model, "model"}, {path, "path"}}));
-    return trainer->value->save_model(*model->value, path, options ? options->value : Options{});
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
+    return trainer->value->save_model(model->value, path, options ? options->value : Options{});
   });
 }
 
 tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor** out_tensor) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {name, "name"}, {out_tensor, "out_tensor"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     TSR_ASSIGN_OR_RETURN(HostTensor value, trainer->value->read(name));
     *out_tensor = new tsr_tensor{std::move(value), nullptr, name};
     return {};
@@ -108,7 +131,7 @@ tsr_status* tsr_trainer_read(tsr_trainer* trainer, const char* name, tsr_tensor*
 tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_tensor* value) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {name, "name"}, {value, "value"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     return trainer->value->write(name, value->value);
   });
 }
@@ -116,7 +139,7 @@ tsr_status* tsr_trainer_write(tsr_trainer* trainer, const char* name, const tsr_
 tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_text, "out_text"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     return give_text(trainer->value->report_json(), out_text);
   });
 }
@@ -124,7 +147,7 @@ tsr_status* tsr_trainer_report(tsr_trainer* trainer, tsr_text** out_text) {
 tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_text, "out_text"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     return give_text(trainer->value->trace_json(), out_text);
   });
 }
@@ -132,16 +155,16 @@ tsr_status* tsr_trainer_trace(tsr_trainer* trainer, tsr_text** out_text) {
 tsr_status* tsr_trainer_plan(tsr_trainer* trainer, tsr_plan** out_plan) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{trainer, "trainer"}, {out_plan, "out_plan"}}));
-    TSR_RETURN_IF_ERROR(trainer->value->runtime().check_process());
+    TSR_RETURN_IF_ERROR(trainer->value->usable());
     *out_plan = new tsr_plan{trainer->value->plan()};
     return {};
   });
 }
 
 void tsr_trainer_cancel(tsr_trainer* trainer) {
-  if (trainer && trainer->value->runtime().in_creating_process()) trainer->value->cancel();
+  if (trainer && trainer->value->runtime()->in_creating_process()) trainer->value->cancel();
 }
 
 void tsr_trainer_free(tsr_trainer* trainer) {
-  if (trainer && trainer->value->runtime().in_creating_process()) delete trainer;
+  if (trainer && trainer->value->runtime()->in_creating_process()) delete trainer;
 }

@@ -32,7 +32,7 @@ void register_adapt(CLI::App& app) {
     if (args->adapter.empty() == (args->adapters.rank == 0))
       throw Error(TSR_INVALID_ARGUMENT, "wanted one of --adapter PATH and --lora RANK");
     const Model model = adapted(open_model(*args, args->model), args->adapters);
-    check(tsr_model_save(model.get(), args->output.c_str(), nullptr));
+    save_model(*args, model, args->output);
     const Json info = Json::parse(text(tsr_model_info, model.get()));
     if (args->json) return print_json({{"out", args->output}, {"adapters", info["adapters"]}});
     std::cout << args->output << ": " << info["parameters"].get<int64_t>() << " parameters, "

@@ -92,7 +92,6 @@ Model with_adapter_file(const Common& common, Model model) {
 }  // namespace
 
 Model open_model(const Common& common, const std::string& text, int64_t seed, bool verify) {
-  constexpr double kQuietS = 0.5;
   std::error_code ignored;
   Options options = make<Options>(tsr_options_new);
   if (!verify && !std::filesystem::exists(text, ignored) && text.find(':') != std::string::npos) {
@@ -102,9 +101,7 @@ Model open_model(const Common& common, const std::string& text, int64_t seed, bo
   set(options, "verify", int64_t{verify});
   const Loading loading = make<Loading>(tsr_loading_new, static_cast<tsr_runtime*>(nullptr), text.c_str(),
                                         static_cast<const tsr_options*>(options.get()));
-  const Interruptible interruptible;
-  Progress progress(common, kQuietS);
-  run_steps(loading, tsr_loading_step, "loading " + text, interruptible, progress);
+  run_steps(loading, tsr_loading_step, "loading " + text, common);
   return with_adapter_file(common, make<Model>(tsr_loading_finish, loading.get()));
 }
 
@@ -190,8 +187,28 @@ void add_data(CLI::App& command, std::string& path) {
   command.add_option("--data", path, "text file, UTF-8 (- for standard input)")->required();
 }
 
-Dataset open_dataset(const std::string& path, const Tokenizer& tokenizer, const Options& options) {
-  return make<Dataset>(tsr_dataset_new_file, path.c_str(), tokenizer.get(), options.get());
+Dataset open_dataset(const Common& common, const std::string& path, const Tokenizer& tokenizer,
+                     const Options& options) {
+  const Reading reading = make<Reading>(tsr_reading_new_file, static_cast<tsr_runtime*>(nullptr),
+                                        path.c_str(), static_cast<const tsr_tokenizer*>(tokenizer.get()),
+                                        static_cast<const tsr_options*>(options.get()));
+  run_steps(reading, tsr_reading_step, "reading " + path, common);
+  return make<Dataset>(tsr_reading_finish, reading.get());
+}
+
+Plan make_plan(const Common& common, const Runtime& runtime, const Model& model, const Options& options) {
+  const Planning planning = make<Planning>(tsr_planning_new, runtime.get(), model.get(),
+                                           static_cast<const tsr_options*>(options.get()));
+  run_steps(planning, tsr_planning_step, "planning", common);
+  return make<Plan>(tsr_planning_finish, planning.get());
+}
+
+void save_model(const Common& common, const Model& model, const std::string& path) {
+  const Conversion conversion =
+      make<Conversion>(tsr_conversion_new_for_model, static_cast<tsr_runtime*>(nullptr), model.get(),
+                       path.c_str(), static_cast<const tsr_options*>(nullptr));
+  run_steps(conversion, tsr_conversion_step, "writing " + path, common);
+  check(tsr_conversion_finish(conversion.get(), nullptr));
 }
 
 std::string read_file(const std::string& path, int64_t most) {

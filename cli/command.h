@@ -85,7 +85,10 @@ Tokenizer model_tokenizer(const Model& model, const std::string& path);
 
 // --data, a text, and what is made of it.
 void add_data(CLI::App& command, std::string& path);
-Dataset open_dataset(const std::string& path, const Tokenizer& tokenizer, const Options& options);
+Dataset open_dataset(const Common& common, const std::string& path, const Tokenizer& tokenizer,
+                     const Options& options);
+Plan make_plan(const Common& common, const Runtime& runtime, const Model& model, const Options& options);
+void save_model(const Common& common, const Model& model, const std::string& path);
 
 // All of a file, or of standard input for "-". Throws for more than `most` bytes or half of the memory, and
 // for what has no end.

@@ -50,7 +50,7 @@ void register_eval(CLI::App& app) {
     set(data_options, "seq", args->seq);
     set(data_options, "special", int64_t{args->special});
     set(data_options, "eval_fraction", 1.0);
-    const Dataset dataset = open_dataset(args->data, tokenizer, data_options);
+    const Dataset dataset = open_dataset(*args, args->data, tokenizer, data_options);
     Options options = make<Options>(tsr_options_new);
     set_placement(options, *args);
     set(options, "batch", args->batch);

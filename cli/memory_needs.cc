@@ -9,15 +9,16 @@ namespace {
 
 constexpr int64_t kRank = 8, kBatch = 1, kContext = 2048, kSeq = 512;
 
-Json need_of(const Runtime& runtime, const Model& model, const Options& options, Json need) {
+Json need_of(const Common& common, const Runtime& runtime, const Model& model, const Options& options,
+             Json need) {
   try {
-    const Plan plan =
-        make<Plan>(tsr_plan_new, runtime.get(), model.get(), static_cast<const tsr_options*>(options.get()));
+    const Plan plan = make_plan(common, runtime, model, options);
     const Json info = Json::parse(text(tsr_plan_info, plan.get()));
     need["plan"] = info["strategy"];
     need["bytes"] = Json::array();
     for (const Json& device : info["devices"]) need["bytes"].push_back(device["arena_bytes"]["predicted"]);
   } catch (const Error& error) {
+    if (error.code() == TSR_CANCELLED) throw;
     need["error"] = error.what();
   }
   return need;
@@ -45,18 +46,19 @@ Json memory_needs(const Common& common, const Model& model, int64_t longest) {
   Json needs = Json::object();
   Options generating = planned(common, "generate");
   set(generating, "context", context);
-  needs["inference"] = need_of(runtime, model, generating, {{"context", context}});
+  needs["inference"] = need_of(common, runtime, model, generating, {{"context", context}});
   try {
     const Options rank = make<Options>(tsr_options_new);
     set(rank, "rank", kRank);
     const Model with_adapters =
         make<Model>(tsr_model_add_adapters, model.get(), static_cast<const tsr_options*>(rank.get()));
-    needs["lora"] = need_of(runtime, with_adapters, trained(common, seq),
+    needs["lora"] = need_of(common, runtime, with_adapters, trained(common, seq),
                             {{"rank", kRank}, {"batch", kBatch}, {"seq", seq}});
   } catch (const Error& error) {
+    if (error.code() == TSR_CANCELLED) throw;
     needs["lora"] = {{"error", error.what()}};
   }
-  needs["full"] = need_of(runtime, model, trained(common, seq), {{"batch", kBatch}, {"seq", seq}});
+  needs["full"] = need_of(common, runtime, model, trained(common, seq), {{"batch", kBatch}, {"seq", seq}});
   return needs;
 }
 

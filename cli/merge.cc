@@ -27,7 +27,7 @@ void register_merge(CLI::App& app) {
   command->callback([args] {
     const Model model = open_model(*args, args->model);
     const Model merged = make<Model>(tsr_model_merge_adapters, model.get());
-    check(tsr_model_save(merged.get(), args->output.c_str(), nullptr));
+    save_model(*args, merged, args->output);
     const Json before = Json::parse(text(tsr_model_info, model.get()));
     const Json after = Json::parse(text(tsr_model_info, merged.get()));
     if (args->json) return print_json({{"out", args->output}, {"parameters", after["parameters"]}});

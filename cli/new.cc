@@ -43,7 +43,7 @@ void register_new(CLI::App& app) {
       check_vocabulary(info, tsr_tokenizer_vocabulary_size(tokenizer.get()));
       check(tsr_model_set_tokenizer(model.get(), tokenizer.get()));
     }
-    check(tsr_model_save(model.get(), args->output.c_str(), nullptr));
+    save_model(*args, model, args->output);
     if (args->json) return print_json({{"out", args->output}, {"parameters", info["parameters"]}});
     std::cout << args->output << ": " << info["parameters"].get<int64_t>() << " parameters\n";
   });

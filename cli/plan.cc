@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "command.h"
-#include "interruptible.h"
 #include "plan_generate.h"
 #include "plan_text.h"
 
@@ -344,7 +343,7 @@ void register_plan(CLI::App& app) {
     } else if (args->context != 0) {
       set(options, "context", args->context);
     }
-    const Plan plan = make_interruptible<Plan>(tsr_plan_new, runtime, model.get(), options.get());
+    const Plan plan = make_plan(*args, runtime, model, options);
     if (!args->trace.empty())
       write_file(args->trace, text(tsr_plan_trace, static_cast<const tsr_plan*>(plan.get())));
     if (!args->output.empty()) check(tsr_plan_save(plan.get(), args->output.c_str()));

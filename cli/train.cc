@@ -9,6 +9,7 @@
 #include "interruptible.h"
 #include "plan_text.h"
 #include "progress.h"
+#include "steps.h"
 
 namespace cli {
 
@@ -42,7 +43,7 @@ Dataset training_data(const Arguments& args, const Model& model) {
   set(options, "eval_fraction", args.eval_fraction);
   set(options, "special", int64_t{args.special});
   set(options, "seed", args.seed);
-  return open_dataset(args.data, tokenizer, options);
+  return open_dataset(args, args.data, tokenizer, options);
 }
 
 Options trainer_options(const Arguments& args) {
@@ -137,6 +138,24 @@ std::string offloaded_text(const Json& device) {
   return text;
 }
 
+// Ctrl-C waits for its end.
+void save_checkpoint(const Arguments& args, const Trainer& trainer, const std::string& folder) {
+  const Saving saving = make<Saving>(tsr_saving_new, trainer.get(), folder.c_str());
+  Progress progress(args, kQuietS);
+  for (double done = 0; done < 1;) {
+    check(tsr_saving_step(saving.get(), &done));
+    progress.show("checkpoint " + folder + "  " + std::to_string(static_cast<int>(100 * done)) + " %");
+  }
+}
+
+void save_trained(const Arguments& args, const Trainer& trainer, const Model& model) {
+  const Conversion conversion =
+      make<Conversion>(tsr_conversion_new_for_trainer, trainer.get(), model.get(), args.output.c_str(),
+                       static_cast<const tsr_options*>(nullptr));
+  run_steps(conversion, tsr_conversion_step, "writing " + args.output, args);
+  check(tsr_conversion_finish(conversion.get(), nullptr));
+}
+
 void train(const Arguments& args) {
   // By default ten checkpoints a run.
   const std::string checkpoint = checkpoint_folder(args);
@@ -193,7 +212,7 @@ void train(const Arguments& args) {
   };
   int64_t saved_at = done;
   const auto save = [&] {
-    name_checkpoint([&] { check(tsr_trainer_save(trainer.get(), checkpoint.c_str())); });
+    name_checkpoint([&] { save_checkpoint(args, trainer, checkpoint); });
     last_good = checkpoint, saved_at = done;
   };
   std::vector<double> losses, seconds;
@@ -243,8 +262,7 @@ void train(const Arguments& args) {
   result["steps"] = done;
 
   if (!args.output.empty()) {
-    name_checkpoint(
-        [&] { check(tsr_trainer_save_model(trainer.get(), model.get(), args.output.c_str(), nullptr)); });
+    name_checkpoint([&] { save_trained(args, trainer, model); });
     result["out"] = args.output;
   }
   if (saves) result["checkpoint"] = checkpoint;

@@ -30,7 +30,7 @@ class HostServices {
   ScratchBlocks scratch_;
   void (*log_)(void*, int32_t, const char*);
   void* log_context_;
-  tsr_host_api api_;
+  tsr_host_api api_{};
 };
 
 // Converts a backend's error and frees it; null is success.

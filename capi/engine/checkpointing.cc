@@ -7,6 +7,8 @@
 
 #include "capi/engine/adapters.h"
 #include "capi/engine/trainer.h"
+#include "graph/base/cancellation.h"
+#include "graph/base/progress.h"
 #include "graph/base/text.h"
 #include "graph/transform/adapters.h"
 #include "graph/transform/precision.h"
@@ -219,8 +221,13 @@ Status Trainer::save(const std::string& folder) {
   std::vector<std::string> left_out;
   for (const BaseTensor& it : info.base) left_out.push_back(it.name);
   TSR_ASSIGN_OR_RETURN(info.base, base_.hashed(left_out, running_->threads(), cancelled_));
-  return save_checkpoint(folder, info, [this](std::string_view name, std::span<std::byte> out) -> Status {
+  size_t written = 0, all = 1;
+  for (const auto& [name, type] : info.tensors) all += static_cast<size_t>(bytes(type));
+  return save_checkpoint(folder, info, [&, this](std::string_view name, std::span<std::byte> out) -> Status {
     if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the folder is as it was");
+    cancellation_point();
+    report_progress(static_cast<double>(written) / static_cast<double>(all));
+    written += out.size();
     return running_->session().read_into(name, out);
   });
 }

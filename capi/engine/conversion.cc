@@ -27,6 +27,12 @@ Json stored_json(const std::vector<StoredTensors>& stored) {
   return list;
 }
 
+int64_t value_bytes(const std::vector<StoredTensors>& stored) {
+  int64_t all = 0;
+  for (const StoredTensors& it : stored) all += it.bytes;
+  return all;
+}
+
 // kInvalidArgument where `out` leads to a file that `source` reads.
 Status check_not_read(const ByteSource& source, const std::string& out) {
   for (const std::string& path : source.paths()) {
@@ -41,23 +47,41 @@ Status check_not_read(const ByteSource& source, const std::string& out) {
 
 }  // namespace
 
+Result<Conversion::Settings> Conversion::read_settings(const Options& options) {
+  OptionReader reader(options, "conversion");
+  Settings settings;
+  settings.save.compress = reader.flag("compress", false);
+  settings.verify = reader.flag("verify", false);
+  TSR_ASSIGN_OR_RETURN(settings.quantization, read_quantization_settings(reader));
+  return settings;
+}
+
 Result<std::unique_ptr<Conversion>> Conversion::create(const std::string& in, const std::string& out,
                                                        const Options& options) {
-  OptionReader reader(options, "conversion");
-  const SaveOptions save{.compress = reader.flag("compress", false)};
-  const bool verify = reader.flag("verify", false);
-  TSR_ASSIGN_OR_RETURN(auto settings, read_quantization_settings(reader));
+  TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options));
   TSR_ASSIGN_OR_RETURN(auto source, open_model_file(in));
   TSR_RETURN_IF_ERROR(check_not_read(*source, out));
   TSR_RETURN_IF_ERROR(AtomicFile::check(out));
-  return std::unique_ptr<Conversion>(
-      new Conversion(std::move(source), in, out, save, verify, std::move(settings)));
+  std::unique_ptr<Conversion> made(new Conversion(out, std::move(settings)));
+  made->source_ = std::move(source);
+  made->in_ = in;
+  return made;
+}
+
+Result<std::unique_ptr<Conversion>> Conversion::create(ModelContents contents, const std::string& out,
+                                                       const Options& options) {
+  TSR_ASSIGN_OR_RETURN(Settings settings, read_settings(options));
+  TSR_RETURN_IF_ERROR(AtomicFile::check(out));
+  std::unique_ptr<Conversion> made(new Conversion(out, std::move(settings)));
+  made->contents_ = std::move(contents);
+  made->in_ = "the model";
+  return made;
 }
 
 double Conversion::done() const {
   if (phase_ >= Phase::kReady) return 1;
   if (phase_ == Phase::kOpen) return 0;
-  const int64_t all = kOpenBytes + all_bytes_ + kIndexBytes + (verify_ ? all_bytes_ : 0);
+  const int64_t all = kOpenBytes + all_bytes_ + kIndexBytes + (settings_.verify ? all_bytes_ : 0);
   const int64_t done =
       kOpenBytes + written_bytes_ + (phase_ > Phase::kIndex ? kIndexBytes : 0) + verified_bytes_;
   return static_cast<double>(done) / static_cast<double>(all);
@@ -86,20 +110,32 @@ Status Conversion::change_file(Work&& work) {
   return {};
 }
 
+Result<OpenedModel> Conversion::open_source() {
+  // A file that a model in memory is of may be replaced: the new one takes its name at the end.
+  if (contents_) return opened_in_memory(*contents_);
+  TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
+  TSR_RETURN_IF_ERROR(check_not_read(*opened.model.source, out_));  // other parts of a split model too
+  return opened;
+}
+
+Status Conversion::check_source() const {
+  const ByteSource* source = opened_->model.source.get();
+  return source == nullptr ? Status() : source->unchanged();
+}
+
 Status Conversion::open() {
   const auto work = [&]() -> Result<OpenedModel> {
-    TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_model(source_));
+    TSR_ASSIGN_OR_RETURN(OpenedModel opened, open_source());
     // The new file must open later: errors of its tokenizer are reported before anything is written.
     if (opened.model.tokenizer) TSR_RETURN_IF_ERROR(Tokenizer::create(*opened.model.tokenizer).status());
     std::ranges::sort(opened.parameters, {}, &TensorSource::name);
-    if (settings_) TSR_RETURN_IF_ERROR(quantize(opened));
+    if (settings_.quantization) TSR_RETURN_IF_ERROR(quantize(opened));
     return opened;
   };
   Result<OpenedModel> opened = work();
   if (!opened.ok()) return opened.status().with_context(in_);
-  TSR_RETURN_IF_ERROR(check_not_read(*opened->model.source, out_));  // other parts of a split model too
   opened_ = std::move(opened).value();
-  TSR_ASSIGN_OR_RETURN(writer_, ModelWriter::create(opened_->model, out_, options_));
+  TSR_ASSIGN_OR_RETURN(writer_, ModelWriter::create(opened_->model, out_, settings_.save));
   for (const TensorSource& parameter : opened_->parameters) all_bytes_ += bytes(parameter.type);
   phase_ = Phase::kWrite;
   return {};
@@ -109,9 +145,9 @@ Status Conversion::quantize(OpenedModel& opened) {
   if (opened.parameters.empty())
     return Status(StatusCode::kInvalidArgument,
                   "the file describes a model and holds no values: there is nothing to quantise");
-  TSR_ASSIGN_OR_RETURN(quantization_, Quantization::create(opened.model, *settings_));
+  TSR_ASSIGN_OR_RETURN(quantization_, Quantization::create(opened.model, *settings_.quantization));
   opened.model.graph = quantization_->graph();
-  opened.model.metadata["quantization"] = settings_->mix.type;
+  opened.model.metadata["quantization"] = settings_.quantization->mix.type;
   for (TensorSource& parameter : opened.parameters) parameter = quantization_->encode(std::move(parameter));
   return {};
 }
@@ -131,7 +167,7 @@ Status Conversion::write_slices() {
 Status Conversion::write_slice() {
   return change_file([&]() -> Status {
     if (!writer_->is_writing()) {
-      TSR_RETURN_IF_ERROR(opened_->model.source->unchanged());
+      TSR_RETURN_IF_ERROR(check_source());
       TSR_RETURN_IF_ERROR(writer_->begin(opened_->parameters[next_]));
       ++next_;
     }
@@ -150,10 +186,10 @@ Status Conversion::write_slice() {
 
 Status Conversion::finish_index() {
   return change_file([&]() -> Status {
-    TSR_RETURN_IF_ERROR(opened_->model.source->unchanged());
+    TSR_RETURN_IF_ERROR(check_source());
     TSR_RETURN_IF_ERROR(writer_->finish());
     next_ = 0;
-    phase_ = verify_ && !opened_->parameters.empty() ? Phase::kVerify : Phase::kReady;
+    phase_ = settings_.verify && !opened_->parameters.empty() ? Phase::kVerify : Phase::kReady;
     return {};
   });
 }
@@ -196,17 +232,30 @@ Result<std::string> Conversion::finish() {
                  {"parameters", elements},
                  {"in",
                   {{"format", model.origin.format},
-                   {"bytes", model.source->size()},
+                   {"bytes", contents_ ? value_bytes(model.origin.stored) : model.source->size()},
                    {"stored", stored_json(model.origin.stored)}}},
                  {"out",
                   {{"format", "tsr"},
                    {"bytes", writer_->bytes()},
                    {"stored", stored_json(stored_tensors(writer_->records()))}}}};
-  if (quantization_) report["quantization"] = quantization_json(*settings_, *quantization_);
+  if (quantization_) report["quantization"] = quantization_json(*settings_.quantization, *quantization_);
   std::string text = dump(report);
   TSR_RETURN_IF_ERROR(change_file([&] { return writer_->commit(); }));
   phase_ = Phase::kFinished;
+  opened_.reset();
+  contents_.reset();
   return text;
+}
+
+Result<std::string> quantize_model(std::shared_ptr<const SharedModel> model, const std::string& path,
+                                   const Options& options) {
+  if (options.find("type") == options.end())
+    return Status(StatusCode::kInvalidArgument,
+                  "option type is missing: the type to quantise to, such as q4_k_m or q8_0");
+  TSR_ASSIGN_OR_RETURN(const auto work, Conversion::create(contents_of(std::move(model)), path, options));
+  while (work->done() < 1) TSR_RETURN_IF_ERROR(work->step());
+  TSR_ASSIGN_OR_RETURN(const std::string report, work->finish());
+  return dump(Json::parse(report)["quantization"]);
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Conversion: writes a model's file as .tsr, step by step, a slice of a tensor at a time, so that memory does
+// Conversion: writes a model's file, or a model in memory, as .tsr, step by step, a slice of a tensor at a time, so that memory does
 // not grow with the file; quantised where that is asked for. Until `finish` the file has a temporary name, under which it is removed with the
 // conversion. One thread at a time.
 #pragma once
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "capi/engine/model_contents.h"
 #include "capi/engine/options.h"
 #include "serialize/model_writer.h"
 #include "serialize/opened_model.h"
@@ -21,23 +22,28 @@ class Conversion {
   static Result<std::unique_ptr<Conversion>> create(const std::string& in, const std::string& out,
                                                     const Options& options);
 
+  // Of a model in memory, whose values must not change until `finish`.
+  static Result<std::unique_ptr<Conversion>> create(ModelContents contents, const std::string& out,
+                                                    const Options& options);
+
   double done() const;           // share of the work; 1: `finish` can be called
   Status step();                 // some hundredths of a second, the first perhaps more
   Result<std::string> finish();  // the file takes its name; a report, as tsr_conversion_finish has it
 
  private:
-  Conversion(std::shared_ptr<const ByteSource> source, std::string in, std::string out, SaveOptions options,
-             bool verify, std::optional<QuantizationSettings> settings)
-      : source_(std::move(source)),
-        in_(std::move(in)),
-        out_(std::move(out)),
-        options_(options),
-        verify_(verify),
-        settings_(std::move(settings)) {}
+  struct Settings {
+    SaveOptions save;
+    bool verify = false;
+    std::optional<QuantizationSettings> quantization;  // none: values stay as they are
+  };
+  Conversion(std::string out, Settings settings) : out_(std::move(out)), settings_(std::move(settings)) {}
+  static Result<Settings> read_settings(const Options& options);
 
   enum class Phase : uint8_t { kOpen, kWrite, kIndex, kVerify, kReady, kFinished };
 
   Status open();
+  Result<OpenedModel> open_source();
+  Status check_source() const;  // that the file read is as it was opened
   Status quantize(OpenedModel& opened);
   Status write_slices();
   Status write_slice();
@@ -48,11 +54,11 @@ class Conversion {
   template <class Work>
   Status change_file(Work&& work);
 
-  const std::shared_ptr<const ByteSource> source_;
-  const std::string in_, out_;
-  const SaveOptions options_;
-  const bool verify_;
-  const std::optional<QuantizationSettings> settings_;  // none: values stay as they are
+  const std::string out_;
+  const Settings settings_;
+  std::shared_ptr<const ByteSource> source_;  // the file, or
+  std::optional<ModelContents> contents_;     // the model in memory
+  std::string in_;                            // what is read, for messages
   Phase phase_ = Phase::kOpen;
   bool is_broken_ = false;
   std::optional<OpenedModel> opened_;
@@ -66,5 +72,9 @@ class Conversion {
   std::optional<TensorReader> reader_;  // of one of its values
   std::vector<std::byte> buffer_;
 };
+
+// Writes the model to a file, quantised; the report of tsr_model_quantize.
+Result<std::string> quantize_model(std::shared_ptr<const SharedModel> model, const std::string& path,
+                                   const Options& options);
 
 }  // namespace tessera

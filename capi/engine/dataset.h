@@ -23,6 +23,9 @@ class Dataset {
   static Result<std::shared_ptr<const Dataset>> from_file(const std::string& path, const Tokenizer& tokenizer,
                                                           const Options& options);
 
+  // Whether these are options of a dataset of texts.
+  static Status check_options(const Options& options) { return read_cut(options, true).status(); }
+
   int64_t seq() const { return seq_; }
   int64_t train_samples() const { return train_samples_; }
   int64_t eval_samples() const { return eval_samples_; }

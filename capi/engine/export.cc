@@ -10,6 +10,7 @@
 
 #include "capi/engine/adapters.h"
 #include "capi/engine/loading.h"
+#include "capi/engine/model_contents.h"
 #include "capi/engine/quantize.h"
 #include "capi/engine/written_state.h"
 #include "graph/base/cancellation.h"
@@ -38,23 +39,6 @@ Status check_not_read(const ByteSource& source, const std::string& out) {
                  out));
   }
   return {};
-}
-
-// A value of a model in memory, drawn or shared when it is read, and given up at its end.
-TensorSource source_of(const std::shared_ptr<SharedModel>& model, const std::string& name,
-                       const TensorType& type) {
-  TensorSource source{name, type, {}, 1, {}, {}};
-  source.read = [model, name, value = std::make_shared<HostTensor>()](
-                    int64_t offset, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
-    if (offset == 0) {
-      TSR_ASSIGN_OR_RETURN(*value, model->read_uncached(name, model->seed()));
-    }
-    const auto from = value->data.subspan(static_cast<size_t>(offset), buffer.size());
-    std::ranges::copy(from, buffer.begin());
-    if (static_cast<size_t>(offset) + buffer.size() == value->data.size()) *value = HostTensor();
-    return std::span<const std::byte>(buffer);
-  };
-  return source;
 }
 
 std::string_view format_name(ExportFormat format) {
@@ -184,13 +168,7 @@ Result<OpenedModel> Export::open_source() const {
     TSR_RETURN_IF_ERROR(check_not_read(*opened.model.source, out_));  // other parts of a split model too
     return opened;
   }
-  OpenedModel opened;
-  opened.model = model_->snapshot();
-  for (const TensorId id : opened.model.graph.tensors_of_kind(TensorKind::kParameter))
-    opened.parameters.push_back(
-        source_of(model_, opened.model.graph.tensor(id).name, opened.model.graph.type(id)));
-  opened.model.parameters.clear();
-  return opened;
+  return opened_in_memory(contents_of(model_));
 }
 
 Result<ExportContents> Export::contents(OpenedModel& opened) {

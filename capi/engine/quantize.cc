@@ -4,7 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include "graph/base/cancellation.h"
 #include "graph/base/text.h"
 #include "serialize/model_writer.h"
 #include "serialize/opened_model.h"
@@ -86,35 +85,6 @@ Json quantization_json(const QuantizationSettings& settings, const Quantization&
   }
   return {{"type", settings.mix.type}, {"bytes_in", in},         {"bytes_out", out},
           {"error", all.relative()},   {"fallbacks", fallbacks}, {"tensors", std::move(tensors)}};
-}
-
-Result<std::string> quantize_model(const SharedModel& shared, const std::string& path,
-                                   const Options& options) {
-  OptionReader reader(options, "quantization");
-  const SaveOptions save{.compress = reader.flag("compress", false)};
-  TSR_ASSIGN_OR_RETURN(const auto settings, read_quantization_settings(reader));
-  if (!settings)
-    return Status(StatusCode::kInvalidArgument,
-                  "option type is missing: the type to quantise to, such as q4_k_m or q8_0");
-  Model model = shared.snapshot();
-  TSR_ASSIGN_OR_RETURN(Quantization quantization, Quantization::create(model, *settings));
-  model.graph = quantization.graph();
-  model.metadata["quantization"] = settings->mix.type;
-  TSR_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWriter> writer, ModelWriter::create(model, path, save));
-  std::vector<std::string> names = shared.parameter_names();
-  std::ranges::sort(names);
-  for (const std::string& name : names) {
-    TSR_ASSIGN_OR_RETURN(HostTensor value, shared.read_uncached(name, shared.seed()));
-    TSR_RETURN_IF_ERROR(writer->begin(quantization.encode(source_in_memory(name, std::move(value)))));
-    while (writer->is_writing()) {
-      cancellation_point();
-      TSR_RETURN_IF_ERROR(writer->write_slice());
-    }
-  }
-  TSR_RETURN_IF_ERROR(writer->finish());
-  std::string report = dump(quantization_json(*settings, quantization));
-  TSR_RETURN_IF_ERROR(writer->commit());
-  return report;
 }
 
 }  // namespace tessera

@@ -1,5 +1,4 @@
-// Quantisation of models: its options, its report, and that of a loaded model in one call. Files are
-// quantised by Conversion.
+// Quantisation of models, which Conversion and Export do: its options and its report.
 #pragma once
 
 #include <optional>
@@ -18,8 +17,5 @@ Result<std::optional<QuantizationSettings>> read_quantization_settings(OptionRea
 
 // The object "quantization" of tsr_conversion_finish's report. Call it when all tensors are written.
 Json quantization_json(const QuantizationSettings& settings, const Quantization& quantization);
-
-// Writes the model to a file, quantised; the report of tsr_model_quantize.
-Result<std::string> quantize_model(const SharedModel& model, const std::string& path, const Options& options);
 
 }  // namespace tessera

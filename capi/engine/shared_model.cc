@@ -145,20 +145,13 @@ Result<std::shared_ptr<SharedModel>> SharedModel::from_graph(const Graph& graph,
 
 Status SharedModel::check_path(const std::string& path) { return AtomicFile::check(path); }
 
-Status SharedModel::save(const std::string& path, const Options& options, const ReadParameter& read,
-                         std::span<const std::string> trained) {
-  OptionReader reader(options, "save");
-  const bool compress = reader.flag("compress", false);
-  TSR_RETURN_IF_ERROR(reader.finish());
-  const auto own = [this](const std::string& name) { return read_uncached(name, seed_); };
-  Model model = snapshot();
-  TSR_ASSIGN_OR_RETURN(model.graph, with_wide_parameters(model.graph, trained));
-  return save_model(model, read ? read : own, path, SaveOptions{.compress = compress});
-}
-
 Graph SharedModel::graph() const {
   const std::lock_guard lock(mutex_);
   return model_.graph;
+}
+
+Result<Graph> SharedModel::graph_with_wide(std::span<const std::string> parameters) const {
+  return with_wide_parameters(graph(), parameters);
 }
 
 Model SharedModel::snapshot() const {

@@ -29,14 +29,11 @@ class SharedModel {
   static Result<std::shared_ptr<SharedModel>> describe(std::string_view description, const Options& options);
   static Result<std::shared_ptr<SharedModel>> from_graph(const Graph& graph, const Options& options);
 
-  // Values are read one at a time, by `peek` or by what is given in its place.
-  // `trained`: parameters that `read` gives in f32 though the model stores them in fewer bits; so does the
-  // file then.
-  Status save(const std::string& path, const Options& options, const ReadParameter& read = {},
-              std::span<const std::string> trained = {});
   static Status check_path(const std::string& path);  // what save would say at once
 
   Graph graph() const;
+  // With parameters that are stored in fewer bits as f32 ones.
+  Result<Graph> graph_with_wide(std::span<const std::string> parameters) const;
   Model snapshot() const;                            // shares the values
   std::vector<std::string> parameter_names() const;  // in graph order
   Result<HostTensor> read(std::string_view parameter);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "graph/base/cancellation.h"
 #include "graph/base/memory_limit.h"
 #include "graph/base/text.h"
 
@@ -46,6 +47,7 @@ Result<std::string> read_to_end(std::FILE* file, std::string_view name, size_t m
   if (sized) text.reserve(size);
   std::array<char, size_t{1} << 14> part;
   while (const size_t got = std::fread(part.data(), 1, part.size(), file)) {
+    cancellation_point();
     if (got > bound - text.size())
       return Status(StatusCode::kInvalidArgument,
                     format("{} has not ended after {}{}; give less of it (head -c), or another file", name,

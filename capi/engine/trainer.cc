@@ -96,11 +96,11 @@ std::set<std::string> written_parameters(const Program& program) {
 
 }  // namespace
 
-Result<std::unique_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtime,
+Result<std::shared_ptr<Trainer>> Trainer::create(std::shared_ptr<Runtime> runtime,
                                                  std::shared_ptr<SharedModel> model,
                                                  std::shared_ptr<const Dataset> dataset,
                                                  const Options& options) {
-  std::unique_ptr<Trainer> trainer(new Trainer);
+  std::shared_ptr<Trainer> trainer(new Trainer);
   TSR_ASSIGN_OR_RETURN(trainer->settings_, read_trainer_settings(options, dataset ? dataset->seq() : 0));
   const TrainerSettings& settings = trainer->settings_;
   const Graph forward = model->graph();
@@ -407,18 +407,42 @@ Result<HostTensor> Trainer::stored_value(std::string_view name, const TensorType
   return is_rounded(name, type) ? widened_to_f32(value) : std::move(value);
 }
 
-Status Trainer::save_model(SharedModel& model, const std::string& path, const Options& options) {
+Result<ModelContents> Trainer::contents(std::shared_ptr<SharedModel> model) {
   cancelled_ = false;
   TSR_RETURN_IF_ERROR(check_values());
-  std::map<std::string_view, const TensorType*> trained;
-  for (const auto& [name, type] : running_->parameters()) trained.emplace(name, &type);
-  for (const auto& [name, type] : trained) TSR_RETURN_IF_ERROR(model.check_parameter(name));
-  const auto read = [&](const std::string& name) -> Result<HostTensor> {
+  for (const auto& [name, type] : running_->parameters()) TSR_RETURN_IF_ERROR(model->check_parameter(name));
+  ModelContents contents = contents_of(model);
+  TSR_ASSIGN_OR_RETURN(contents.model.graph,
+                       model->graph_with_wide(widened_parameters(contents.model.graph)));
+  contents.read = [this, of_model = std::move(contents.read)](const std::string& name) -> Result<HostTensor> {
     if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the file is as it was");
-    const auto found = trained.find(name);
-    return found == trained.end() ? model.read_uncached(name, model.seed()) : stored_value(name, *found->second);
+    const auto& own = running_->parameters();
+    const auto found = std::ranges::find(own, name, [](const auto& it) { return it.first; });
+    return found == own.end() ? of_model(name) : stored_value(name, found->second);
   };
-  return model.save(path, options, read, widened_parameters(model.graph()));
+  return contents;
+}
+
+Status Trainer::save_model(std::shared_ptr<SharedModel> model, const std::string& path,
+                           const Options& options) {
+  TSR_ASSIGN_OR_RETURN(const ModelContents found, contents(std::move(model)));
+  return save_contents(found, path, options);
+}
+
+Result<std::shared_ptr<const void>> Trainer::lease(std::string_view what) {
+  TSR_RETURN_IF_ERROR(usable());
+  const auto lease = std::make_shared<const char>();
+  lease_ = lease;
+  leased_for_ = what;
+  return std::shared_ptr<const void>(lease);
+}
+
+Status Trainer::usable() const {
+  TSR_RETURN_IF_ERROR(running_->prepared()->runtime->check_process());
+  if (lease_.expired()) return {};
+  return Status(
+      StatusCode::kFailedPrecondition,
+      format("the trainer is used by {}, which is not done: step that to its end, or free it", leased_for_));
 }
 
 Result<HostTensor> Trainer::read(std::string_view name) {

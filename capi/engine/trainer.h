@@ -13,6 +13,7 @@
 #include "capi/engine/adapters.h"
 #include "capi/engine/base_parameters.h"
 #include "capi/engine/dataset.h"
+#include "capi/engine/model_contents.h"
 #include "capi/engine/program_runner.h"
 #include "capi/engine/settings.h"
 #include "graph/analysis/index_inputs.h"
@@ -31,7 +32,7 @@ struct StepInfo {
 class Trainer {
  public:
   // `dataset` null: the graph has its own loss and its inputs are fed.
-  static Result<std::unique_ptr<Trainer>> create(std::shared_ptr<Runtime> runtime,
+  static Result<std::shared_ptr<Trainer>> create(std::shared_ptr<Runtime> runtime,
                                                  std::shared_ptr<SharedModel> model,
                                                  std::shared_ptr<const Dataset> dataset,
                                                  const Options& options);
@@ -48,17 +49,23 @@ class Trainer {
   static Status check_folder(const std::string& folder);  // what save would say at once
   Status resume(const std::string& folder);
   Status store(SharedModel& model);
-  // The file that `store` and then saving the model would write; the model stays as it is, and one tensor at a
-  // time is in host memory.
-  Status save_model(SharedModel& model, const std::string& path, const Options& options);
+  // What saving the model after `store` would write; the model stays as it is, and one tensor at a time is in host
+  // memory. It uses this trainer.
+  Result<ModelContents> contents(std::shared_ptr<SharedModel> model);
+  Status save_model(std::shared_ptr<SharedModel> model, const std::string& path, const Options& options);
   Result<HostTensor> read(std::string_view name);
   Status write(std::string_view name, const HostTensor& value);
 
   std::string report_json();
   std::string trace_json();
-  Runtime& runtime() { return *running_->prepared()->runtime; }
+  const std::shared_ptr<Runtime>& runtime() const { return running_->prepared()->runtime; }
   std::shared_ptr<const PlanRecord> plan() const;  // with its program
   void cancel();                                   // any thread
+
+  // While the lease that this returns lives, who has it uses the trainer, perhaps on another thread, and `usable` is
+  // kFailedPrecondition: `what` is in the way.
+  Result<std::shared_ptr<const void>> lease(std::string_view what);
+  Status usable() const;  // also whether this is the process that made it
 
  private:
   Trainer() = default;
@@ -106,6 +113,8 @@ class Trainer {
   std::vector<CommReport> communication_elsewhere_;  // of evaluations, to leave out of the report
   std::vector<MemoryReport> memory_;  // as of the second step; arenas as of the last evaluation
   std::atomic<bool> cancelled_{false};
+  std::weak_ptr<const void> lease_;
+  std::string leased_for_;
 };
 
 // The contents of a checkpoint, documented in tessera.h at tsr_checkpoint_info.

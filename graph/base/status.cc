@@ -73,6 +73,10 @@ std::optional<int64_t> Status::number(std::string_view key) const {
   return std::nullopt;
 }
 
+const std::string* Status::number_key(size_t at) const {
+  return rep_ && at < rep_->numbers.size() ? &rep_->numbers[at].first : nullptr;
+}
+
 Status Status::with_numbers_of(const Status& other) const {
   if (ok() || other.ok() || other.rep_->numbers.empty()) return *this;
   Rep rep = *rep_;

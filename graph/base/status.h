@@ -54,6 +54,7 @@ class [[nodiscard]] Status {
   // (tsr_status_number).
   Status with_number(std::string_view key, int64_t value) const;
   std::optional<int64_t> number(std::string_view key) const;
+  const std::string* number_key(size_t at) const;  // of its numbers, from 0 on; null where there are fewer
   // The same error with the numbers of another, too.
   Status with_numbers_of(const Status& other) const;
 

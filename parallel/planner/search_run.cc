@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "graph/base/cancellation.h"
+#include "graph/base/progress.h"
 #include "parallel/planner/plan_search.h"
 #include "parallel/planner/working_bytes.h"
 #include "parallel/pricing/host_tier.h"
@@ -14,6 +15,8 @@ namespace {
 
 // Lowerings that a search may spend before it has a plan.
 constexpr int64_t kMostWithout = 160;
+// Of planning: the rest is for what follows the search.
+constexpr double kSearchShare = 0.8;
 // After so many that did not fit, what comes of the smallest is looked at first.
 constexpr int64_t kBeforeSmallest = 40;
 // Configurations that their bytes alone rule out, for one lowering.
@@ -99,9 +102,10 @@ Result<size_t> SearchRun::explore() {
       const bool found = best < attempts_.size();
       if (found && options_.any_that_fits) break;
       if (!found) without_ = spent();
-      if (found ? spent() - without_ >= (decides_by_measuring() ? 2 : 1) * kMostWithPlan
-                : spent() >= kMostWithout)
-        break;
+      const int64_t used = found ? spent() - without_ : spent();
+      const int64_t most = found ? (decides_by_measuring() ? 2 : 1) * kMostWithPlan : kMostWithout;
+      if (used >= most) break;
+      report_progress(kSearchShare * static_cast<double>(used) / static_cast<double>(most));
       if (!found && !sets_tried_ && spent() >= kBeforeSmallest && may_choose_sets()) {
         sets_tried_ = true;
         best = try_sets(best);

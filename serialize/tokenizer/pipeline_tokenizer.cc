@@ -117,6 +117,8 @@ class PipelineTokenizer final : public Tokenizer {
     std::string mapped;             // a piece, with bytes as characters
     std::vector<uint32_t> sources;  // the byte of the piece from which each of `mapped` comes
     size_t last_begin = 0;
+    std::string_view part;                    // of the text, normalized, that is encoded now
+    size_t part_begin = 0, part_of_text = 0;  // where it begins in the text, and its bytes there
   };
 
   Status encode_into(std::string_view text, const EncodeOptions& options, TokenSink& out) const override {
@@ -139,6 +141,9 @@ class PipelineTokenizer final : public Tokenizer {
   Status encode_fragment(const TextFragment& fragment, const EncodeOptions& options, Scratch& scratch,
                          TokenSink& out) const {
     const bool tracked = out.with_begins() || (!options.literal.empty() && added_.has_normalized());
+    scratch.part_begin = fragment.begin;
+    scratch.part_of_text = fragment.text.size();
+    scratch.part = fragment.text;
     if (!tracked && !normalizer_ && !added_.has_normalized())
       return split(0, {fragment.text, nullptr, fragment.begin == 0}, scratch, out);
     NormalizedText text{std::string(fragment.text), {}, 256 * fragment.text.size() + (size_t{1} << 20)};
@@ -147,6 +152,7 @@ class PipelineTokenizer final : public Tokenizer {
       for (size_t i = 0; i < text.origins.size(); ++i) text.origins[i] = fragment.begin + i;
     }
     if (normalizer_) TSR_RETURN_IF_ERROR(normalizer_(text));
+    scratch.part = text.text;
     for (const TextFragment& part : added_.split_normalized(text, options)) {
       const size_t* origins = tracked ? text.origins.data() + part.begin : nullptr;
       if (part.token >= 0) {
@@ -177,6 +183,14 @@ class PipelineTokenizer final : public Tokenizer {
     return {};
   }
 
+  // About where in the text a piece begins; 0 where a step has made it anew.
+  static size_t place_of(const PreToken& piece, const Scratch& scratch) {
+    const auto address = [](std::string_view text) { return reinterpret_cast<uintptr_t>(text.data()); };
+    const uintptr_t offset = address(piece.text) - address(scratch.part);  // of another memory: too large
+    if (offset >= scratch.part.size()) return 0;
+    return scratch.part_begin + offset * scratch.part_of_text / scratch.part.size();
+  }
+
   Status encode_piece(const PreToken& piece, Scratch& scratch, TokenSink& out) const {
     const std::vector<WordToken>* known = scratch.words.find(piece.text);
     if (known == nullptr) {
@@ -190,8 +204,9 @@ class PipelineTokenizer final : public Tokenizer {
       scratch.words.keep(piece.text, scratch.tokens);
       known = &scratch.tokens;
     }
+    const size_t about = piece.origins ? 0 : place_of(piece, scratch);
     for (const WordToken& token : *known)
-      put(token.id, piece.origins ? piece.origins[token.begin] : 0, scratch, out);
+      put(token.id, piece.origins ? piece.origins[token.begin] : about, scratch, out);
     return {};
   }
 

@@ -186,11 +186,12 @@ class SentencePieceTokenizer final : public Tokenizer {
         scratch.words.keep(word, scratch.tokens);
         known = &scratch.tokens;
       }
+      const size_t about = source.begin + done * source.text.size() / text.size();
       for (size_t i = 0; i < known->size(); ++i) {
         const WordToken& token = (*known)[i];
         const bool fused =
             i == 0 && token.id == data_.unknown && out.size() > first && out.last() == data_.unknown;
-        if (!fused) out.add(token.id, out.with_begins() ? place.at(done + token.begin) : 0);
+        if (!fused) out.add(token.id, out.with_begins() ? place.at(done + token.begin) : about);
       }
       done += word.size();
     }

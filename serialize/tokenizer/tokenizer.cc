@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/base/cancellation.h"
+#include "graph/base/progress.h"
 #include "graph/base/text.h"
 #include "serialize/tokenizer/kinds.h"
 
@@ -103,6 +105,11 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(TokenizerData data) {
       format("tokenizer kind {} is not known; this version has kinds 0 to 5", static_cast<int>(data.kind)));
 }
 
+void TokenSink::come_to(size_t begin) const {
+  cancellation_point();
+  if (text_bytes_ > 0) report_progress(static_cast<double>(begin) / static_cast<double>(text_bytes_));
+}
+
 Result<Encoding> Tokenizer::encode(std::string_view text, const EncodeOptions& options,
                                    bool with_begins) const {
   size_t end = 0;
@@ -115,7 +122,7 @@ Result<Encoding> Tokenizer::encode(std::string_view text, const EncodeOptions& o
                  range.begin, range.end, end, text.size()));
     end = range.end;
   }
-  TokenSink sink(with_begins);
+  TokenSink sink(with_begins, text.size());
   TSR_RETURN_IF_ERROR(encode_into(text, options, sink));
   return sink.take();
 }

@@ -71,21 +71,25 @@ struct Encoding {
   std::vector<size_t> begins;
 };
 
-// Receives the tokens of a text in order.
+// Receives the tokens of a text in order. Reports progress and passes cancellation points.
 class TokenSink {
  public:
-  explicit TokenSink(bool with_begins) : with_begins_(with_begins) {}
+  TokenSink(bool with_begins, size_t text_bytes) : with_begins_(with_begins), text_bytes_(text_bytes) {}
   bool with_begins() const { return with_begins_; }
+  // begin: where in the text the token begins; about that, for progress, where it is not kept.
   void add(int32_t id, size_t begin) {
     encoding_.ids.push_back(id);
     if (with_begins_) encoding_.begins.push_back(begin);
+    if (constexpr size_t kOften = 1 << 12; encoding_.ids.size() % kOften == 0) come_to(begin);
   }
+  void come_to(size_t begin) const;
   size_t size() const { return encoding_.ids.size(); }
   int32_t last() const { return encoding_.ids.back(); }
   Encoding take() { return std::move(encoding_); }
 
  private:
   const bool with_begins_;
+  const size_t text_bytes_;
   Encoding encoding_;
 };
 

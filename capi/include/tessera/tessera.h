@@ -46,7 +46,9 @@
  * Text in      UTF-8. `const char* text, size_t size`: size in bytes, or TSR_TEXT_END when NUL-terminated.
  * Long work    tsr_<work>_new, then tsr_<work>_step until *out_done is 1, then tsr_<work>_finish, where there is
  *              a result. A step is short, and what is shown and whether to go on is yours: to cancel is to free it
- *              before its end.
+ *              before its end. Planning, reading and saving are done by a thread of their own: their steps wait for
+ *              it, at most a tenth of a second each, and *out_done is the share that is done as far as that can be
+ *              told: it does not fall, and is 1 when all is. There tsr_runtime_cancel during a step ends the work.
  * Options      A tsr_options is a set of keyed values. Each function that takes one lists its keys; an
  *              unknown key, or a value of the wrong type, is TSR_INVALID_ARGUMENT and the message names the
  *              nearest known keys. NULL means all defaults. An integer is accepted where a real is wanted.
@@ -113,11 +115,14 @@ typedef struct tsr_export tsr_export;
 typedef struct tsr_imatrix tsr_imatrix;
 typedef struct tsr_chat tsr_chat;
 typedef struct tsr_dataset tsr_dataset;
+typedef struct tsr_reading tsr_reading;
 typedef struct tsr_plan tsr_plan;
+typedef struct tsr_planning tsr_planning;
 typedef struct tsr_calibration tsr_calibration;
 typedef struct tsr_program tsr_program;
 typedef struct tsr_session tsr_session;
 typedef struct tsr_trainer tsr_trainer;
+typedef struct tsr_saving tsr_saving;
 typedef struct tsr_generator tsr_generator;
 typedef struct tsr_scorer tsr_scorer;
 typedef struct tsr_embedder tsr_embedder;
@@ -162,6 +167,8 @@ TSR_API const char* tsr_status_message(const tsr_status* status);
  *   smallest_limit_bytes  the least memory_limit, of a device, with which there is a plan
  *   smallest_devices      the fewest devices that would do with the limit given */
 TSR_API int32_t tsr_status_number(const tsr_status* status, const char* key, int64_t* out_value);
+/* The keys of an error's numbers, from 0 on; NULL where there are fewer. They live as long as the status. */
+TSR_API const char* tsr_status_number_key(const tsr_status* status, size_t number);
 TSR_API void tsr_status_free(tsr_status* status);
 
 /* "invalid_argument" for TSR_INVALID_ARGUMENT; "unknown" for other numbers. */
@@ -652,6 +659,16 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  * read was written to meanwhile; after a failure to read or write a value begin another conversion. */
 TSR_API tsr_status* tsr_conversion_new(tsr_runtime* runtime, const char* in_path, const char* out_path,
                                        const tsr_options* options, tsr_conversion** out_conversion);
+/* The same of a model in memory, which must not be written to until finish: the file that tsr_model_save, with `type`
+ * tsr_model_quantize, would write, byte for byte. Parameters not drawn yet are drawn. "in" of the report has the format
+ * "memory". */
+TSR_API tsr_status* tsr_conversion_new_for_model(tsr_runtime* runtime, tsr_model* model, const char* out_path,
+                                                 const tsr_options* options, tsr_conversion** out_conversion);
+/* The same with the trained values: the file that tsr_trainer_save_model would write, byte for byte, or that quantised
+ * (with `type`). Steps use the trainer: until the conversion is finished or freed other calls with the trainer are
+ * TSR_FAILED_PRECONDITION. */
+TSR_API tsr_status* tsr_conversion_new_for_trainer(tsr_trainer* trainer, tsr_model* model, const char* out_path,
+                                                   const tsr_options* options, tsr_conversion** out_conversion);
 /* *out_done: the share that is done; 1 when all is. */
 TSR_API tsr_status* tsr_conversion_step(tsr_conversion* conversion, double* out_done);
 /* Syncs the file and renames it over out_path. Once; TSR_FAILED_PRECONDITION before all is done. out_report may be NULL:
@@ -706,7 +723,7 @@ TSR_API tsr_status* tsr_export_finish(tsr_export* work, tsr_text** out_report);
 TSR_API void tsr_export_free(tsr_export* work);
 
 /* Writes a loaded model as a quantised .tsr file in one call, a parameter at a time; the model stays as it is. Options:
- * those of tsr_conversion_new except verify; `type` is needed. *out_report: its "quantization"; may be NULL. runtime:
+ * those of tsr_conversion_new; `type` is needed. *out_report: its "quantization"; may be NULL. runtime:
  * whose tsr_runtime_cancel ends it; may be NULL. TSR_INVALID_ARGUMENT, TSR_UNSUPPORTED for types that can be read
  * alone, TSR_IO, and as a read of the parameters fails; then `path` is as it was. */
 TSR_API tsr_status* tsr_model_quantize(tsr_runtime* runtime, tsr_model* model, const char* path,
@@ -837,6 +854,21 @@ TSR_API tsr_status* tsr_dataset_new_text(const char* text, size_t size, const ts
 TSR_API tsr_status* tsr_dataset_new_tokens(const int32_t* ids, size_t count, const tsr_options* options,
                                            tsr_dataset** out_dataset);
 
+/* The same as long work (see above): what takes long is to read a text and to find its tokens. The text given is copied.
+ * runtime: whose tsr_runtime_cancel ends it; may be NULL. new fails where options are wrong, a step as tsr_dataset_new_*
+ * does otherwise.
+ *     while (done < 1) tsr_reading_step(reading, &done);
+ *     tsr_reading_finish(reading, &dataset); */
+TSR_API tsr_status* tsr_reading_new_file(tsr_runtime* runtime, const char* path, const tsr_tokenizer* tokenizer,
+                                         const tsr_options* options, tsr_reading** out_reading);
+TSR_API tsr_status* tsr_reading_new_text(tsr_runtime* runtime, const char* text, size_t size,
+                                         const tsr_tokenizer* tokenizer, const tsr_options* options,
+                                         tsr_reading** out_reading);
+TSR_API tsr_status* tsr_reading_step(tsr_reading* reading, double* out_done);
+/* Once; TSR_FAILED_PRECONDITION before all is done. */
+TSR_API tsr_status* tsr_reading_finish(tsr_reading* reading, tsr_dataset** out_dataset);
+TSR_API void tsr_reading_free(tsr_reading* reading);
+
 /* {"tokens", "seq", "train_samples", "eval_samples", "unigram_entropy", "seed", "shuffle"}; unigram_entropy
  * is that of the token frequencies of the whole text, nats a token: the loss of a model that knows only
  * those. */
@@ -875,6 +907,18 @@ TSR_API tsr_status* tsr_plan_new(tsr_runtime* runtime, tsr_model* model, const t
  * memory_limit. */
 TSR_API tsr_status* tsr_plan_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
                                            tsr_plan** out_plan);
+
+/* The same as long work (see above); model and graph are as they were when it began. A step fails as tsr_plan_new does.
+ *     while (done < 1) tsr_planning_step(planning, &done);
+ *     tsr_planning_finish(planning, &plan); */
+TSR_API tsr_status* tsr_planning_new(tsr_runtime* runtime, tsr_model* model, const tsr_options* options,
+                                     tsr_planning** out_planning);
+TSR_API tsr_status* tsr_planning_new_for_graph(tsr_devices* devices, tsr_graph* graph, const tsr_options* options,
+                                               tsr_planning** out_planning);
+TSR_API tsr_status* tsr_planning_step(tsr_planning* planning, double* out_done);
+/* Once; TSR_FAILED_PRECONDITION before all is done. */
+TSR_API tsr_status* tsr_planning_finish(tsr_planning* planning, tsr_plan** out_plan);
+TSR_API void tsr_planning_free(tsr_planning* planning);
 
 /* A plan of this very graph from its text: what tsr_plan_text yields, what tsr_plan_save wrote. (For a model,
  * give the path to tsr_plan_new or tsr_trainer_new as option "plan_file".) TSR_INVALID_ARGUMENT says the line
@@ -1177,6 +1221,12 @@ TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss)
  * hash of each, and resume wants a model with the same. A value of tsr_trainer_write is in it. Where resume fails
  * on the way (TSR_CORRUPT for damaged tensors, TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
+/* The same as long work (see above). Until it is done or freed the trainer is in use: other calls with it are
+ * TSR_FAILED_PRECONDITION. A step fails as tsr_trainer_save does. There is nothing to finish: the folder is whole when all
+ * is done, and as it was before that. */
+TSR_API tsr_status* tsr_saving_new(tsr_trainer* trainer, const char* folder, tsr_saving** out_saving);
+TSR_API tsr_status* tsr_saving_step(tsr_saving* saving, double* out_done);
+TSR_API void tsr_saving_free(tsr_saving* saving);
 /* Whether tsr_trainer_save could write `folder` now, before the first step: TSR_FAILED_PRECONDITION where it holds
  * files that are no part of a checkpoint or another process saves to it, TSR_NOT_FOUND, TSR_IO. Files that a killed
  * save left are removed; the checkpoint in it stays. */

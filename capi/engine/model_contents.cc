@@ -1,0 +1,64 @@
+#include "capi/engine/model_contents.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+namespace {
+
+TensorSource source_of(const ModelContents& contents, const std::string& name, const TensorType& type) {
+  TensorSource source{name, type, {}, 1, {}, {}};
+  source.read = [read = contents.read, holds = contents.holds, name, value = std::make_shared<HostTensor>()](
+                    int64_t offset, std::span<std::byte> buffer) -> Result<std::span<const std::byte>> {
+    if (offset == 0) {
+      TSR_ASSIGN_OR_RETURN(*value, read(name));
+    }
+    const auto from = value->data.subspan(static_cast<size_t>(offset), buffer.size());
+    std::ranges::copy(from, buffer.begin());
+    if (static_cast<size_t>(offset) + buffer.size() == value->data.size()) *value = HostTensor();
+    return std::span<const std::byte>(buffer);
+  };
+  return source;
+}
+
+}  // namespace
+
+ModelContents contents_of(std::shared_ptr<const SharedModel> model) {
+  Model shown = model->snapshot();
+  shown.parameters.clear();
+  const auto read = [from = model.get()](const std::string& name) {
+    return from->read_uncached(name, from->seed());
+  };
+  return {std::move(shown), read, std::move(model)};
+}
+
+Status save_contents(const ModelContents& contents, const std::string& path, const Options& options) {
+  OptionReader reader(options, "save");
+  const bool compress = reader.flag("compress", false);
+  TSR_RETURN_IF_ERROR(reader.finish());
+  return save_model(contents.model, contents.read, path, SaveOptions{.compress = compress});
+}
+
+OpenedModel opened_in_memory(const ModelContents& contents) {
+  OpenedModel opened;
+  opened.model = contents.model;
+  std::map<std::string, StoredTensors> stored;
+  for (const TensorId id : opened.model.graph.tensors_of_kind(TensorKind::kParameter)) {
+    const TensorType& type = opened.model.graph.type(id);
+    opened.parameters.push_back(source_of(contents, opened.model.graph.tensor(id).name, type));
+    StoredTensors& of_type = stored[std::string(to_text(type.dtype))];
+    of_type.type = to_text(type.dtype);
+    ++of_type.tensors;
+    of_type.bytes += bytes(type);
+  }
+  opened.model.origin = {};
+  opened.model.origin.format = "memory";
+  for (auto& [name, it] : stored) opened.model.origin.stored.push_back(it);
+  return opened;
+}
+
+}  // namespace tessera

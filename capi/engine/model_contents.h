@@ -1,0 +1,30 @@
+// ModelContents: what a file of a model in memory holds, whose values are read when they are written.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "capi/engine/options.h"
+#include "capi/engine/shared_model.h"
+#include "graph/base/result.h"
+#include "serialize/model.h"
+#include "serialize/opened_model.h"
+
+namespace tessera {
+
+struct ModelContents {
+  Model model;                        // without values
+  ReadParameter read;                 // of one thread at a time
+  std::shared_ptr<const void> holds;  // keeps what `read` uses
+};
+
+// What tsr_model_save writes of a model; parameters that were not drawn yet are drawn.
+ModelContents contents_of(std::shared_ptr<const SharedModel> model);
+
+// Writes a .tsr file, with the options of tsr_model_save.
+Status save_contents(const ModelContents& contents, const std::string& path, const Options& options);
+
+// The same as a file that was opened: every value is read whole at its first slice, and given up at its end.
+OpenedModel opened_in_memory(const ModelContents& contents);
+
+}  // namespace tessera

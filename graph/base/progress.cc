@@ -1,0 +1,28 @@
+#include "graph/base/progress.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera {
+
+namespace {
+
+// That of the innermost scope of this thread: a parameter of everything that it calls.
+thread_local Progress* innermost = nullptr;
+
+}  // namespace
+
+void Progress::reach(double share) {
+  if (share > share_.load(std::memory_order_relaxed))  // one thread reports
+    share_.store(std::min(share, 1.0), std::memory_order_relaxed);
+}
+
+ProgressScope::ProgressScope(Progress& progress) : outer_(std::exchange(innermost, &progress)) {}
+
+ProgressScope::~ProgressScope() { innermost = outer_; }
+
+void report_progress(double share) {
+  if (innermost != nullptr) innermost->reach(share);
+}
+
+}  // namespace tessera
