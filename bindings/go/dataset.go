@@ -1,6 +1,7 @@
 package tessera
 
 import (
+	"context"
 	"io"
 	"strings"
 
@@ -28,6 +29,32 @@ func NewDataset(text string, tokenizer *Tokenizer, options Options) (*Dataset, e
 	return newDataset((*handle)(tokenizer).holdWith(raw.Tsr_dataset_free, options, func(t, o uintptr, out *uintptr) uintptr {
 		return raw.Tsr_dataset_new_text(text, t, o, out)
 	}))
+}
+
+// OpenDatasetContext is OpenDataset in steps: it shows progress, and ends with the context.
+func OpenDatasetContext(ctx context.Context, path string, tokenizer *Tokenizer, options Options, progress func(done float64)) (*Dataset, error) {
+	if err := noNUL("path", path); err != nil {
+		return nil, err
+	}
+	return readingDataset(ctx, tokenizer, options, progress, func(t, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_reading_new_file(0, path, t, o, out)
+	})
+}
+
+// NewDatasetContext is NewDataset in steps.
+func NewDatasetContext(ctx context.Context, text string, tokenizer *Tokenizer, options Options, progress func(done float64)) (*Dataset, error) {
+	return readingDataset(ctx, tokenizer, options, progress, func(t, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_reading_new_text(0, text, t, o, out)
+	})
+}
+
+func readingDataset(ctx context.Context, tokenizer *Tokenizer, options Options, progress func(done float64),
+	construct func(t, o uintptr, out *uintptr) uintptr) (*Dataset, error) {
+	reading, err := (*handle)(tokenizer).holdWith(raw.Tsr_reading_free, options, construct)
+	if err != nil {
+		return nil, err
+	}
+	return newDataset(made(ctx, reading, raw.Tsr_reading_step, progress, raw.Tsr_dataset_free, raw.Tsr_reading_finish))
 }
 
 // ReadDataset reads a text to its end and tokenises it.

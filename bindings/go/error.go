@@ -48,6 +48,7 @@ func (c Code) Error() string { return "tessera: " + c.String() }
 type Error struct {
 	Code    Code
 	Message string
+	Numbers map[string]int64 // those of the message, by the keys of tsr_status_number: "smallest_limit_bytes"
 
 	cause error // of a callback; nil for errors of the library alone
 }
@@ -75,5 +76,20 @@ func failure(status uintptr) error {
 		return nil
 	}
 	defer raw.Tsr_status_free(status)
-	return &Error{Code: Code(raw.Tsr_status_code(status)), Message: raw.Tsr_status_message(status)}
+	return &Error{Code: Code(raw.Tsr_status_code(status)), Message: raw.Tsr_status_message(status), Numbers: numbers(status)}
+}
+
+func numbers(status uintptr) map[string]int64 {
+	var all map[string]int64
+	for i := int64(0); ; i++ {
+		key := raw.Tsr_status_number_key(status, i)
+		var value int64
+		if key == "" || raw.Tsr_status_number(status, key, &value) == 0 {
+			return all
+		}
+		if all == nil {
+			all = map[string]int64{}
+		}
+		all[key] = value
+	}
 }

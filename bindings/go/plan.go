@@ -14,18 +14,38 @@ func newPlan(h *handle, err error) (*Plan, error) { return (*Plan)(h), err }
 
 // NewPlan is the plan that NewTrainer, or with the option mode "generate" NewGenerator, would make of these options.
 func NewPlan(r *Runtime, model *Model, options Options) (*Plan, error) {
-	return NewPlanContext(context.Background(), r, model, options)
-}
-
-// NewPlanContext is NewPlan, which the context's end ends; see Runtime.Cancel.
-func NewPlanContext(ctx context.Context, r *Runtime, model *Model, options Options) (*Plan, error) {
 	c, done := (*handle)(r).use()
 	defer done()
-	return newPlan(holdUntil(ctx, r, func() (*handle, error) {
-		return (*handle)(model).holdWith(raw.Tsr_plan_free, options, func(m, o uintptr, out *uintptr) uintptr {
-			return raw.Tsr_plan_new(c, m, o, out)
-		})
+	return newPlan((*handle)(model).holdWith(raw.Tsr_plan_free, options, func(m, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_plan_new(c, m, o, out)
 	}))
+}
+
+// NewPlanContext is NewPlan in steps: it shows progress, and ends with the context.
+func NewPlanContext(ctx context.Context, r *Runtime, model *Model, options Options, progress func(done float64)) (*Plan, error) {
+	c, done := (*handle)(r).use()
+	defer done()
+	return planned(ctx, (*handle)(model), options, progress, func(m, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_planning_new(c, m, o, out)
+	})
+}
+
+// NewPlanForGraphContext is NewPlanForGraph in steps.
+func NewPlanForGraphContext(ctx context.Context, devices *Devices, graph *Graph, options Options, progress func(done float64)) (*Plan, error) {
+	c, done := (*handle)(devices).use()
+	defer done()
+	return planned(ctx, (*handle)(graph), options, progress, func(g, o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_planning_new_for_graph(c, g, o, out)
+	})
+}
+
+func planned(ctx context.Context, of *handle, options Options, progress func(done float64),
+	construct func(of, o uintptr, out *uintptr) uintptr) (*Plan, error) {
+	planning, err := of.holdWith(raw.Tsr_planning_free, options, construct)
+	if err != nil {
+		return nil, err
+	}
+	return newPlan(made(ctx, planning, raw.Tsr_planning_step, progress, raw.Tsr_plan_free, raw.Tsr_planning_finish))
 }
 
 // NewPlanForGraph plans any graph. Options: batch, symbols, parallel, pins, memory_limit.

@@ -1,6 +1,10 @@
 package tessera
 
-import "tessera.dev/tessera/raw"
+import (
+	"unsafe"
+
+	"tessera.dev/tessera/raw"
+)
 
 // Runtime holds backends, threads and the log. Options: threads, plugin_path, profile, log_level, log_capacity. Any
 // goroutine.
@@ -9,6 +13,28 @@ type Runtime handle
 // NewRuntime makes a runtime; nil options are all defaults.
 func NewRuntime(options Options) (*Runtime, error) {
 	h, err := holdWith(raw.Tsr_runtime_free, options, raw.Tsr_runtime_new)
+	return (*Runtime)(h), err
+}
+
+// Hooks are what the program does in the library's place, or is told of. Each may be nil, but Allocate and Deallocate, of
+// which both are there or none. They are called from any thread, several at a time; they may not call this package, nor
+// runtime.Goexit. A panic in Allocate is memory that there is not, in the others it is nothing.
+type Hooks struct {
+	// Allocate is memory of arenas on CPU devices, of C or a mapping, of any content, aligned to a power of two; nil where
+	// there is none.
+	Allocate func(bytes, alignment uintptr) unsafe.Pointer
+	// Deallocate takes it back.
+	Deallocate func(memory unsafe.Pointer, bytes uintptr)
+	// ThreadStarted is the first that a thread which computes does, on that thread, so that it can be pinned; the roles are
+	// those of tsr_hooks.
+	ThreadStarted func(role string, number int32)
+}
+
+// NewRuntimeWithHooks is NewRuntime with hooks.
+func NewRuntimeWithHooks(options Options, hooks Hooks) (*Runtime, error) {
+	h, err := holdWith(raw.Tsr_runtime_free, options, func(o uintptr, out *uintptr) uintptr {
+		return raw.Tsr_raw_runtime_new_with_hooks(o, hooks.Allocate, hooks.Deallocate, hooks.ThreadStarted, out)
+	})
 	return (*Runtime)(h), err
 }
 
@@ -63,6 +89,18 @@ func (r *Runtime) Logs() ([]LogRecord, error) {
 		}
 		all = append(all, record)
 	}
+}
+
+// SetLog tells a function each record of the log as it is made, beside the queue of NextLog; nil ends that. It is called by
+// one goroutine at a time, must return soon, and may not call SetLog of this runtime; a panic in it is nothing. When SetLog
+// returns the function set before is not called any more.
+func (r *Runtime) SetLog(log func(LogRecord)) error {
+	if log == nil {
+		return (*handle)(r).call(func(c uintptr) uintptr { return raw.Tsr_raw_runtime_set_log(c, nil) })
+	}
+	return (*handle)(r).call(func(c uintptr) uintptr {
+		return raw.Tsr_raw_runtime_set_log(c, func(level int32, text string) { log(LogRecord{LogLevel(level), text}) })
+	})
 }
 
 // Cancel ends calls in progress on other goroutines that plan, load or measure with this runtime (NewTrainer,

@@ -44,6 +44,16 @@ func report(ctx context.Context, cancel func(), h *handle, step func(c uintptr, 
 	return h.text(finish)
 }
 
+// made finishes work whose result is a handle.
+func made(ctx context.Context, h *handle, step func(c uintptr, done *float64) uintptr, progress func(done float64),
+	free func(uintptr), finish func(c uintptr, out *uintptr) uintptr) (*handle, error) {
+	defer h.close()
+	if err := work(ctx, nil, h, step, progress); err != nil {
+		return nil, err
+	}
+	return h.hold(free, finish)
+}
+
 // LoadModelContext is LoadModel in steps: it shows progress, and ends with the context. Options: verify.
 func LoadModelContext(ctx context.Context, path string, options Options, progress func(done float64)) (*Model, error) {
 	if err := noNUL("path", path); err != nil {
@@ -55,12 +65,7 @@ func LoadModelContext(ctx context.Context, path string, options Options, progres
 	if err != nil {
 		return nil, err
 	}
-	defer loading.close()
-	if err := work(ctx, nil, loading, raw.Tsr_loading_step, progress); err != nil {
-		return nil, err
-	}
-	h, err := loading.hold(raw.Tsr_model_free, raw.Tsr_loading_finish)
-	return (*Model)(h), err
+	return newModel(made(ctx, loading, raw.Tsr_loading_step, progress, raw.Tsr_model_free, raw.Tsr_loading_finish))
 }
 
 // ConvertModel writes the model's file `in` as the .tsr file `out`, a slice of a tensor at a time, however large it is.
@@ -77,6 +82,53 @@ func ConvertModel(ctx context.Context, in, out string, options Options, progress
 		return "", err
 	}
 	return report(ctx, nil, h, raw.Tsr_conversion_step, raw.Tsr_conversion_finish, progress)
+}
+
+// SaveContext writes the .tsr file of Save in steps: it shows progress, and ends with the context. Options: those of
+// ConvertModel, which quantise too; the report is as its.
+func (m *Model) SaveContext(ctx context.Context, path string, options Options, progress func(done float64)) (string, error) {
+	if err := noNUL("path", path); err != nil {
+		return "", err
+	}
+	h, err := (*handle)(m).holdWith(raw.Tsr_conversion_free, options, func(c, o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_conversion_new_for_model(0, c, path, o, made)
+	})
+	if err != nil {
+		return "", err
+	}
+	return report(ctx, nil, h, raw.Tsr_conversion_step, raw.Tsr_conversion_finish, progress)
+}
+
+// SaveModelContext is SaveModel in steps, as Model.SaveContext. Meanwhile the trainer can do nothing else.
+func (t *Trainer) SaveModelContext(ctx context.Context, model *Model, path string, options Options, progress func(done float64)) (string, error) {
+	if err := noNUL("path", path); err != nil {
+		return "", err
+	}
+	c, release := (*handle)(t).use()
+	defer release()
+	h, err := (*handle)(model).holdWith(raw.Tsr_conversion_free, options, func(m, o uintptr, made *uintptr) uintptr {
+		return raw.Tsr_conversion_new_for_trainer(c, m, path, o, made)
+	})
+	if err != nil {
+		return "", err
+	}
+	return report(ctx, nil, h, raw.Tsr_conversion_step, raw.Tsr_conversion_finish, progress)
+}
+
+// SaveContext is Save in steps: it shows progress; if the context ends before that, the folder is unchanged. Meanwhile the
+// trainer can do nothing else.
+func (t *Trainer) SaveContext(ctx context.Context, folder string, progress func(done float64)) error {
+	if err := noNUL("folder", folder); err != nil {
+		return err
+	}
+	h, err := (*handle)(t).hold(raw.Tsr_saving_free, func(c uintptr, out *uintptr) uintptr {
+		return raw.Tsr_saving_new(c, folder, out)
+	})
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	return work(ctx, nil, h, raw.Tsr_saving_step, progress)
 }
 
 // ExportModel writes the model's file or folder `in` for other projects: a Hugging Face folder, or a GGUF file for

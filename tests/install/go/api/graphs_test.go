@@ -124,7 +124,7 @@ func Test_plans_explain_themselves_and_estimates_are_checked(t *testing.T) {
 	ended, end := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer end()
 	<-ended.Done()
-	wanted(t, "an ended context", errors.Is(second(tessera.NewPlanContext(ended, r, model, nil)), context.DeadlineExceeded), true)
+	wanted(t, "an ended context", errors.Is(second(tessera.NewPlanContext(ended, r, model, nil, nil)), context.DeadlineExceeded), true)
 
 	options := tessera.Options{"cluster": "dgx-h100:8", "batch": 64, "certificate": true}
 	estimate := must2(tessera.EstimatePlan("gpt2:L=12,C=768,H=12,V=50257,T=1024", options))
