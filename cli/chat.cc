@@ -258,7 +258,7 @@ void register_chat(CLI::App& app) {
                               "  tessera chat model.gguf --message \"Name three rivers.\"\n"
                               "Each line of standard input is a message, or a command:\n") +
                   kHelp);
-  command->add_option("model", args->model, ".tsr or GGUF file")->required();
+  command->add_option("model", args->model, ".tsr or GGUF file, or Hugging Face folder")->required();
   command->add_option("--system", args->system, "the system message");
   command->add_option("--message", args->message, "one message: its answer is printed, and nothing is read");
   command->add_option("--template", args->template_file,

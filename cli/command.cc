@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -69,7 +68,6 @@ void print_record(void*, int32_t, const char* text) {
 Runtime open_runtime(const Common& common) {
   Options options = make<Options>(tsr_options_new);
   if (common.threads != 0) set(options, "threads", common.threads);
-  if (std::getenv("TESSERA_PROFILE") == nullptr) set(options, "profile", "auto");
   Runtime runtime = make<Runtime>(tsr_runtime_new, options.get());
   check(tsr_runtime_set_log(runtime.get(), print_record, nullptr, nullptr));
   return runtime;

@@ -6,7 +6,6 @@ namespace cli {
 
 Json convert(const Common& common, const std::string& doing, const std::string& input,
              const std::string& output, const Options& options) {
-  set(options, "verify", int64_t{1});
   const Conversion conversion =
       make<Conversion>(tsr_conversion_new, static_cast<tsr_runtime*>(nullptr), input.c_str(), output.c_str(),
                        static_cast<const tsr_options*>(options.get()));

@@ -14,7 +14,7 @@ namespace {
 struct Arguments : Common {
   std::string model, prompt;
   Inference inference;
-  Sampling sampling{.count = 128};
+  Sampling sampling;
   bool echo = false, special = false, stats = false;
 };
 

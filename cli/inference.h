@@ -19,9 +19,9 @@ void set_inference(const Options& options, const Inference& inference);
 // How the tokens of a text are drawn, and where it ends.
 struct Sampling {
   int64_t count = 0;
-  std::optional<int64_t> top_k{}, seed{}, context{};  // absent: the library decides
-  std::optional<double> temperature{}, top_p{};
-  std::vector<std::string> stop{};
+  std::optional<int64_t> top_k, seed, context;  // absent: the library decides
+  std::optional<double> temperature, top_p;
+  std::vector<std::string> stop;
 };
 void add_sampling(CLI::App& command, Sampling& sampling);
 void set_sampling(const Options& options, const Sampling& sampling);

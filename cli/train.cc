@@ -19,7 +19,7 @@ struct Arguments : Common {
   std::string model, data, output, resume, checkpoint, frozen, trace, offload_folder, precision, weights,
       fused_loss;
   int64_t steps = 100;
-  double eval_fraction = 0.1;
+  double eval_fraction = 0;
   bool special = false;
   // Absent: the library decides.
   std::optional<std::string> schedule, optimizer;

@@ -19,7 +19,7 @@ echo; echo "== 1. a new small Llama with a byte vocabulary"
 
 echo; echo "== 2. train it from scratch (held-out loss against the unigram entropy of the text)"
 "$tessera" train "$work/new.tsr" --data "$work/prose.txt" --steps 200 --batch 16 --seq 128 --lr 3e-3 --warmup 20 \
-  --schedule cosine --clip-norm 1 --seed 1 --out "$work/prose.tsr" --json >"$work/train.json"
+  --schedule cosine --clip-norm 1 --seed 1 --eval-fraction 0.1 --out "$work/prose.tsr" --json >"$work/train.json"
 python3 - "$work/train.json" <<'END'
 import json, sys
 r = json.loads(open(sys.argv[1]).read().strip().splitlines()[-1])
@@ -32,7 +32,7 @@ END
 
 echo; echo "== 3. fine-tune it on a second text over two devices of 80 MiB: the step takes 119 MiB on one"
 "$tessera" train "$work/prose.tsr" --data "$work/computers.txt" --steps 60 --batch 16 --seq 128 --lr 1e-3 --devices cpu:2 \
-  --memory-limit 80MiB --clip-norm 1 --seed 2 --out "$work/computers.tsr" --json >"$work/tune.json"
+  --memory-limit 80MiB --clip-norm 1 --seed 2 --eval-fraction 0.1 --out "$work/computers.tsr" --json >"$work/tune.json"
 python3 - "$work/tune.json" <<'END'
 import json, sys
 r = json.loads(open(sys.argv[1]).read().strip().splitlines()[-1])

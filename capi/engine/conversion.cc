@@ -51,7 +51,7 @@ Result<Conversion::Settings> Conversion::read_settings(const Options& options) {
   OptionReader reader(options, "conversion");
   Settings settings;
   settings.save.compress = reader.flag("compress", false);
-  settings.verify = reader.flag("verify", false);
+  settings.verify = reader.flag("verify", true);
   TSR_ASSIGN_OR_RETURN(settings.quantization, read_quantization_settings(reader));
   return settings;
 }

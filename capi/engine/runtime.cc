@@ -84,7 +84,9 @@ Result<std::shared_ptr<Runtime>> Runtime::create(const Options& options, const H
   RegistryOptions registry;
   registry.threads = static_cast<int32_t>(reader.i64("threads", threads_default, 0, 4096));
   registry.plugin_path = reader.text("plugin_path", environment("TESSERA_PLUGIN_PATH"));
-  const std::string profile = reader.text("profile", environment("TESSERA_PROFILE"));
+  std::string profile_default = environment("TESSERA_PROFILE");
+  if (profile_default.empty()) profile_default = "auto";
+  const std::string profile = reader.text("profile", profile_default);
   const std::string level = reader.choice("log_level", level_default, {"debug", "info", "warning", "error"});
   const int64_t log_capacity = reader.i64("log_capacity", 1000, 1, 1000000);
   TSR_RETURN_IF_ERROR(reader.finish());

@@ -163,7 +163,7 @@ InferenceSettings read_inference(OptionReader& reader, std::string_view consumer
 }
 
 ScorerSettings::Bos read_bos(OptionReader& reader) {
-  const std::string bos = reader.choice("bos", "none", {"none", "auto", "always"});
+  const std::string bos = reader.choice("bos", "auto", {"auto", "always", "none"});
   return bos == "auto"     ? ScorerSettings::Bos::kAuto
          : bos == "always" ? ScorerSettings::Bos::kAlways
                            : ScorerSettings::Bos::kNone;

@@ -3,7 +3,7 @@
 # parallelism, token ids, training parity over layouts, predicted = measured memory, communicated bytes, kill and resume.
 # Argument: the build folder.
 set -euo pipefail
-export TESSERA_PROFILE=none  # plans here do not depend on what was measured on this machine
+export TESSERA_PROFILE=none
 here=$(cd "$(dirname "$0")" && pwd)
 tessera=$1/cli/tessera
 data=${TESSERA_TEST_DATA:-$here/../../../shared/data}

@@ -8,11 +8,7 @@ import sys
 TESSERA, HEADER, MODEL, TEXT = sys.argv[1:]
 # What a command decides for itself, and why.
 OWN = {
-    ("generate", "max_tokens"),   # a screenful, where the library goes on until the context is full
-    ("bench", "steps"),           # rounds that are timed
-    ("score", "bos"),             # as texts of the model begin, where the library takes tokens as they are
-    ("imatrix", "bos"),           # as for score
-    ("train", "eval_fraction"),   # a loss on text held out, which the library leaves to the caller
+    ("bench", "steps"),  # rounds that are timed
 }
 ALIASES = {"tokens": "max_tokens", "temp": "temperature"}  # of the command -> the library's
 

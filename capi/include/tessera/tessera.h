@@ -204,9 +204,9 @@ TSR_API void tsr_options_free(tsr_options* options);
  *   plugin_path   str   folder of libtessera_<backend>.so; default: next to libtessera, or next to the program
  *                       that it is linked into; never the working directory. A plugin is not loaded where it or its
  *                       folder can be written by others than owner and root: tsr_runtime_backends says so
- *   profile       str   what prices plans where their own options do not say: a file of tsr_calibration_save;
- *                       "auto": the one in the cache folder, where there is one of these devices; "none"
- *                       (default): built-in rates
+ *   profile       str   what prices plans where their own options do not say: auto (default): the one in the cache
+ *                       folder, where there is one of these devices | a file of tsr_calibration_save | none: built-in
+ *                       rates
  *   log_level     str   debug | info | warning (default) | error: the least severe record that is kept
  *   log_capacity  i64   records kept before the oldest is dropped (default 1000)
  * Fails with TSR_INVALID_ARGUMENT. An absent plugin is no failure: see tsr_runtime_backends. */
@@ -640,7 +640,7 @@ TSR_API tsr_status* tsr_model_check_path(const char* path);
  * tsr_runtime_cancel ends a step; may be NULL.
  * Options
  *   compress         i64   as for tsr_model_save (default 0)
- *   verify           i64   1: what was written is read again, and every checksum checked (default 0)
+ *   verify           i64   1: what was written is read again, and every checksum checked (default 1)
  * and, to quantise:
  *   type             str   element type of most weights, the others following from it as in llama.cpp: q2_k, q2_k_s,
  *                          q3_k_s, q3_k_m, q3_k_l, q4_k_s, q4_k_m, q5_k_s, q5_k_m, q6_k, q4_0, q4_1, q5_0, q5_1, q8_0,
@@ -1397,10 +1397,10 @@ TSR_API void tsr_generator_free(tsr_generator* generator);
  *                      tokens before each, and as much more work; seq: windows side by side
  *   batch        i64   windows computed at once, over all devices (default: as many as devices). Memory for logits
  *                      grows with batch * seq
- *   bos          str   none (default): tokens are taken as they are, and a text's first has no score | auto: every
- *                      window begins with the beginning-of-sequence token, as one of its tokens, where the model's
- *                      tokenizer begins texts with it; a text's first token then has a score too | always: also where
- *                      it does not
+ *   bos          str   auto (default): every window begins with the beginning-of-sequence token, as one of its tokens,
+ *                      where the model's tokenizer begins texts with it; a text's first token then has a score too |
+ *                      always: also where it does not | none: tokens are taken as they are, and a text's first has no
+ *                      score
  *   precision, weights, activations, repack   as for a generator
  *   measure_memory i64 1: report the memory really touched (default 0)
  * Windows shorter than seq are computed in the shortest of seq, seq/4, seq/16, ... (at least 32) positions that holds
@@ -1515,7 +1515,7 @@ TSR_API void tsr_embedder_free(tsr_embedder* embedder);
  * side by side; what is left after the last whole one is not read. ids are copied. Options
  *   seq      i64   tokens of a window (default: the model's context length, at most 512)
  *   batch    i64   windows at once, over all devices (default: as many as devices)
- *   bos      str   none (default), auto or always: as for tsr_scorer_new, in place of a window's first token
+ *   bos      str   auto (default), always or none: as for tsr_scorer_new, in place of a window's first token
  *   name     str   of the text, noted in the file (default: none)
  *   devices, profile, parallel, plan_file, memory_limit, host_memory_limit, measure, tune: as for tsr_scorer_new
  * Sums of a window are of f32, those of windows of f64. new fails as tsr_scorer_new does, with TSR_INVALID_ARGUMENT for
