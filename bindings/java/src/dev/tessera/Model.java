@@ -116,9 +116,18 @@ public final class Model extends Handle {
   }
 
   /**
+   * The same in steps: progress, which may be null, hears the share that is done, and an interrupt or a {@link Cancellation}
+   * ends it, with what was at the path unchanged. Nobody must write to the model meanwhile. Options: those of
+   * {@link ModelFiles#convert(Model, Path, Map, DoubleConsumer)}, which this is.
+   */
+  public void save(Path path, Map<String, ?> options, DoubleConsumer progress) {
+    ModelFiles.convert(this, Text.path("path", path), options, progress);
+  }
+
+  /**
    * Writes a .tsr file with weights in fewer bits; the model stays as it is. runtime, which may be null, is the one whose
-   * {@link Runtime#cancel} ends it. Options: type, which is needed, and the others of {@link ModelFiles#convert} except
-   * verify. JSON: what each tensor became, and its error.
+   * {@link Runtime#cancel} ends it. Options: type, which is needed, and the others of {@link ModelFiles#convert}. JSON: what each
+   * tensor became, and its error.
    */
   public String quantize(Runtime runtime, Path path, Map<String, ?> options) {
     byte[] name = Text.path("path", path);

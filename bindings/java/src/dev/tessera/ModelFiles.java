@@ -1,5 +1,6 @@
 package dev.tessera;
 
+import dev.tessera.raw.Callbacks;
 import dev.tessera.raw.Raw;
 import java.nio.file.Path;
 import java.util.Map;
@@ -31,10 +32,28 @@ public final class ModelFiles {
   public static String convert(Path in, Path out, Map<String, ?> options, DoubleConsumer progress) {
     byte[] from = Text.path("in", in);
     byte[] to = Text.path("out", out);
-    try (OptionSet set = new OptionSet(options);
-        Work work = new Work("conversion", Raw::tsr_conversion_free,
-            Native.made(made -> Raw.tsr_conversion_new(0, from, to, set.pointer, made)));
-        Handle.Use use = work.use()) {
+    try (OptionSet set = new OptionSet(options)) {
+      return convert(null, Native.made(made -> Raw.tsr_conversion_new(0, from, to, set.pointer, made)), progress);
+    }
+  }
+
+  /**
+   * The same of a model in memory, which nobody must write to meanwhile: the file that {@link Model#save}, or with type
+   * {@link Model#quantize}, would write.
+   */
+  public static String convert(Model model, Path out, Map<String, ?> options, DoubleConsumer progress) {
+    return convert(model, Text.path("out", out), options, progress);
+  }
+
+  static String convert(Model model, byte[] to, Map<String, ?> options, DoubleConsumer progress) {
+    try (Handle.Use use = Handle.use(model, "model"); OptionSet set = new OptionSet(options)) {
+      return convert(model.source(), Native.made(use,
+          made -> Raw.tsr_conversion_new_for_model(0, use.pointer, to, set.pointer, made)), progress);
+    }
+  }
+
+  static String convert(Callbacks.Source source, long conversion, DoubleConsumer progress) {
+    try (Work work = new Work("conversion", Raw::tsr_conversion_free, source, conversion); Handle.Use use = work.use()) {
       Native.steps(use, null, Raw::tsr_conversion_step, progress);
       return Native.text(use, made -> Raw.tsr_conversion_finish(use.pointer, made));
     }

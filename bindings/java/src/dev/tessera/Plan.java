@@ -1,8 +1,10 @@
 package dev.tessera;
 
+import dev.tessera.raw.Callbacks;
 import dev.tessera.raw.Raw;
 import java.nio.file.Path;
 import java.util.Map;
+import java.util.function.DoubleConsumer;
 
 /**
  * How a model will be computed on some devices, with the time it should take and the bytes that each device will hold.
@@ -25,10 +27,40 @@ public final class Plan extends Handle {
     }
   }
 
+  /**
+   * The same in steps: progress, which may be null, hears the share that is done, and an interrupt or a {@link Cancellation}
+   * ends this planning alone.
+   */
+  public Plan(Runtime runtime, Model model, Map<String, ?> options, DoubleConsumer progress) {
+    this(make(runtime, model, options, progress));
+  }
+
+  private static long make(Runtime runtime, Model model, Map<String, ?> options, DoubleConsumer progress) {
+    try (Use r = use(runtime, "runtime"); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
+      return plan(source(model),
+          Native.made(m, out -> Raw.tsr_planning_new(r.pointer, m.pointer, set.pointer, out)), progress);
+    }
+  }
+
+  private static long plan(Callbacks.Source source, long pointer, DoubleConsumer progress) {
+    try (Work planning = new Work("planning", Raw::tsr_planning_free, source, pointer); Use use = planning.use()) {
+      Native.steps(use, null, Raw::tsr_planning_step, progress);
+      return Native.made(use, out -> Raw.tsr_planning_finish(use.pointer, out));
+    }
+  }
+
   /** For any graph. Options: batch, symbols, parallel, pins, memory_limit. */
   public static Plan forGraph(Devices devices, Graph graph, Map<String, ?> options) {
     try (Use d = use(devices, "devices"); Use g = use(graph, "graph"); OptionSet set = new OptionSet(options)) {
       return new Plan(Native.made(out -> Raw.tsr_plan_new_for_graph(d.pointer, g.pointer, set.pointer, out)));
+    }
+  }
+
+  /** The same in steps, as those of a model. */
+  public static Plan forGraph(Devices devices, Graph graph, Map<String, ?> options, DoubleConsumer progress) {
+    try (Use d = use(devices, "devices"); Use g = use(graph, "graph"); OptionSet set = new OptionSet(options)) {
+      return new Plan(plan(null,
+          Native.made(out -> Raw.tsr_planning_new_for_graph(d.pointer, g.pointer, set.pointer, out)), progress));
     }
   }
 

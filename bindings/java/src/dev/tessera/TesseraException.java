@@ -1,6 +1,11 @@
 package dev.tessera;
 
 import dev.tessera.raw.Raw;
+import java.nio.charset.StandardCharsets;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.OptionalLong;
 
 /**
  * What every method of this package throws where the library refuses or fails. The message says what was found, what was
@@ -46,6 +51,8 @@ public class TesseraException extends RuntimeException {
   }
 
   private final Code code;
+  @SuppressWarnings("serial")  // those of java.util that it is are
+  private Map<String, Long> numbers = Collections.emptyMap();
 
   TesseraException(Code code, String message, Throwable cause) {
     super(message, cause);
@@ -55,6 +62,21 @@ public class TesseraException extends RuntimeException {
   /** What kind of error it is. */
   public Code code() {
     return code;
+  }
+
+  /**
+   * A number that the message says in words; empty where the error has none of that name. Of {@link OutOfMemory}: needed_bytes
+   * (what the plan or tensor takes), limit_bytes (the limit that it does not fit), smallest_limit_bytes (the least memory_limit,
+   * of a device, with which there is a plan), smallest_devices (the fewest devices that would do with the limit given).
+   */
+  public OptionalLong number(String key) {
+    Long value = numbers.get(key);
+    return value == null ? OptionalLong.empty() : OptionalLong.of(value);
+  }
+
+  /** All of them; it cannot be changed. */
+  public Map<String, Long> numbers() {
+    return numbers;
   }
 
   /** Throws unless {@code status} is success. */
@@ -70,10 +92,25 @@ public class TesseraException extends RuntimeException {
     try {
       int number = Raw.tsr_status_code(status);
       Code code = number >= 1 && number <= Code.values().length ? Code.values()[number - 1] : Code.INTERNAL;
-      throw of(code, Text.string(Raw.tsr_status_message(status)), source == null ? null : source.takeFailure());
+      TesseraException thrown =
+          of(code, Text.string(Raw.tsr_status_message(status)), source == null ? null : source.takeFailure());
+      thrown.numbers = numbersOf(status);
+      throw thrown;
     } finally {
       Raw.tsr_status_free(status);
     }
+  }
+
+  private static Map<String, Long> numbersOf(long status) {
+    Map<String, Long> numbers = new LinkedHashMap<>();
+    byte[] key;
+    for (int i = 0; (key = Raw.tsr_status_number_key(status, i)) != null; ++i) {
+      long[] value = new long[1];
+      if (Raw.tsr_status_number(status, key, value) != 0) {
+        numbers.put(new String(key, StandardCharsets.UTF_8), value[0]);
+      }
+    }
+    return Collections.unmodifiableMap(numbers);
   }
 
   static TesseraException invalid(String message) {

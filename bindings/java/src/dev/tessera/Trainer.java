@@ -3,6 +3,7 @@ package dev.tessera;
 import dev.tessera.raw.Raw;
 import java.nio.file.Path;
 import java.util.Map;
+import java.util.function.DoubleConsumer;
 import java.util.function.LongSupplier;
 
 /** Trains a model on all devices given; the header lists its options under tsr_trainer_new. The model stays as it is until {@link #store}. */
@@ -70,7 +71,22 @@ public final class Trainer extends Handle {
     }
   }
 
-  /** Throws where {@link #save} could not write {@code folder} now, before the first step. */
+  /**
+   * The same in steps: progress, which may be null, hears the share that is done, and an interrupt, a {@link Cancellation} or
+   * {@link #cancel} ends it, with the folder as it was. progress must not use the trainer.
+   */
+  public void save(Path folder, DoubleConsumer progress) {
+    byte[] name = Text.path("folder", folder);
+    Cancellation.check();
+    try (Use use = use();
+        Work saving = new Work("saving", Raw::tsr_saving_free, source(),
+            Native.made(use, out -> Raw.tsr_saving_new(use.pointer, name, out)));
+        Use work = saving.use()) {
+      Native.steps(work, null, Raw::tsr_saving_step, progress);
+    }
+  }
+
+  /** Throws where {@link #save(Path)} could not write {@code folder} now, before the first step. */
   public static void checkFolder(Path folder) {
     TesseraException.check(Raw.tsr_trainer_check_folder(Text.path("folder", folder)));
   }
@@ -101,6 +117,18 @@ public final class Trainer extends Handle {
     byte[] name = Text.path("path", path);
     try (Use use = use(); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
       guarded(use, () -> Raw.tsr_trainer_save_model(use.pointer, m.pointer, name, set.pointer));
+    }
+  }
+
+  /**
+   * The same in steps, as {@link #save(Path, DoubleConsumer)}. Options: those of
+   * {@link ModelFiles#convert(Model, Path, Map, DoubleConsumer)}. JSON: what was written.
+   */
+  public String saveModel(Model model, Path path, Map<String, ?> options, DoubleConsumer progress) {
+    byte[] name = Text.path("path", path);
+    try (Use use = use(); Use m = use(model, "model"); OptionSet set = new OptionSet(options)) {
+      return ModelFiles.convert(model.source(), Native.made(use,
+          made -> Raw.tsr_conversion_new_for_trainer(use.pointer, m.pointer, name, set.pointer, made)), progress);
     }
   }
 
