@@ -92,6 +92,7 @@ static tsr_status* tsr_raw_program_new(tsr_devices* devices, const char* text, s
 
 #ifdef SWIGJAVA
 %include "typemaps/java_functions.i"
+%include "typemaps/java_hooks.i"
 #endif
 #ifdef SWIGPYTHON
 %include "typemaps/python_memory.i"

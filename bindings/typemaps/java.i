@@ -170,7 +170,7 @@ TSR_JAVA_TYPE("jlongArray", "long[]", (COUNT_TYPE COUNT, T* NAME))
 }
 %enddef
 
-/* The environment of the calling thread, for functions of typemaps/java_functions.i. */
+/* The environment of the calling thread, for functions of typemaps/java_functions.i and java_hooks.i. */
 %typemap(in, numinputs=0) JNIEnv* { $1 = jenv; }
 
 /* Constants are Java's own. */

@@ -4,8 +4,20 @@
 %{
 static JavaVM* tsr_java_vm = NULL;
 static jclass tsr_java_callbacks = NULL;
-static jmethodID tsr_java_read_method = NULL;
-static jmethodID tsr_java_release_method = NULL;
+/* The methods of Callbacks, by name. */
+static jmethodID tsr_java_read_method, tsr_java_release_method, tsr_java_log_method, tsr_java_allocate_method,
+    tsr_java_deallocate_method, tsr_java_thread_started_method;
+static const struct {
+  jmethodID* method;
+  const char *name, *type;
+} tsr_java_methods[] = {
+    {&tsr_java_read_method, "read", "(Ljava/lang/Object;JLjava/nio/ByteBuffer;)Z"},
+    {&tsr_java_release_method, "release", "(Ljava/lang/Object;)V"},
+    {&tsr_java_log_method, "log", "(Ljava/lang/Object;I[B)V"},
+    {&tsr_java_allocate_method, "allocate", "(Ljava/lang/Object;JJ)J"},
+    {&tsr_java_deallocate_method, "deallocate", "(Ljava/lang/Object;JJ)V"},
+    {&tsr_java_thread_started_method, "threadStarted", "(Ljava/lang/Object;Ljava/lang/String;I)V"},
+};
 
 JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void* reserved) {
   JNIEnv* env = NULL;
@@ -13,11 +25,11 @@ JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void* reserved) {
   if ((*vm)->GetEnv(vm, (void**)&env, JNI_VERSION_10) != JNI_OK) return JNI_ERR;
   const jclass callbacks = (*env)->FindClass(env, "dev/tessera/raw/Callbacks");
   if (callbacks == NULL) return JNI_ERR;
-  tsr_java_read_method =
-      (*env)->GetStaticMethodID(env, callbacks, "read", "(Ljava/lang/Object;JLjava/nio/ByteBuffer;)Z");
-  if (tsr_java_read_method == NULL) return JNI_ERR;
-  tsr_java_release_method = (*env)->GetStaticMethodID(env, callbacks, "release", "(Ljava/lang/Object;)V");
-  if (tsr_java_release_method == NULL) return JNI_ERR;
+  for (size_t i = 0; i < sizeof tsr_java_methods / sizeof tsr_java_methods[0]; ++i) {
+    *tsr_java_methods[i].method =
+        (*env)->GetStaticMethodID(env, callbacks, tsr_java_methods[i].name, tsr_java_methods[i].type);
+    if (*tsr_java_methods[i].method == NULL) return JNI_ERR;
+  }
   tsr_java_callbacks = (jclass)(*env)->NewGlobalRef(env, callbacks);
   (*env)->DeleteLocalRef(env, callbacks);
   if (tsr_java_callbacks == NULL) return JNI_ERR;
@@ -75,7 +87,7 @@ static void tsr_java_release_reader(void* context) {
   tsr_java_leave(attached);
 }
 
-static void tsr_java_release_buffer(void* context) {
+static void tsr_java_release_object(void* context) {
   int attached = 0;
   JNIEnv* env = tsr_java_enter(&attached);
   if (env == NULL) return;
@@ -113,7 +125,7 @@ static tsr_status* tsr_raw_tensor_borrow(JNIEnv* jenv, tsr_dtype dtype, int32_t 
     return NULL;
   }
   return tsr_tensor_borrow(dtype, rank, dims, (*jenv)->GetDirectBufferAddress(jenv, buffer),
-                           (size_t)(*jenv)->GetDirectBufferCapacity(jenv, buffer), tsr_java_release_buffer, kept, out_tensor);
+                           (size_t)(*jenv)->GetDirectBufferCapacity(jenv, buffer), tsr_java_release_object, kept, out_tensor);
 }
 
 /* The same of a model in a direct buffer. */
@@ -124,7 +136,7 @@ static tsr_status* tsr_raw_model_load_bytes(JNIEnv* jenv, jobject buffer, tsr_mo
     return NULL;
   }
   return tsr_model_load_bytes((*jenv)->GetDirectBufferAddress(jenv, buffer),
-                              (size_t)(*jenv)->GetDirectBufferCapacity(jenv, buffer), tsr_java_release_buffer, kept, out_model);
+                              (size_t)(*jenv)->GetDirectBufferCapacity(jenv, buffer), tsr_java_release_object, kept, out_model);
 }
 
 /* source: what Callbacks.read and Callbacks.release take. */

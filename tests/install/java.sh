@@ -27,8 +27,8 @@ cd "$work"
 # Small heaps and one compiler: many short runs.
 java=(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "-Djava.io.tmpdir=$work/tmp")
 "${java[@]}" -Xcheck:jni "-Djava.library.path=$work/out/jni" -Dmodel=../small.tsr -Dtext=../text.txt -Dwork=written \
-  -cp "tests:$jar$junit" RunChecks TextsTest HandlesTest BuffersTest ReadersTest GenerationTest TrainingTest GraphsTest WorkTest StepsTest HostileTest \
-  >tests.txt || { cat tests.txt; exit 1; }
+  -cp "tests:$jar$junit" RunChecks TextsTest HandlesTest BuffersTest ReadersTest GenerationTest TrainingTest GraphsTest WorkTest \
+  StepsTest CallbacksTest HostileTest >tests.txt || { cat tests.txt; exit 1; }
 cat tests.txt
 if grep -v '^ok: Java: ' tests.txt; then fail "-Xcheck:jni, or something else, said more than the tests"; fi
 

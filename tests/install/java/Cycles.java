@@ -4,6 +4,7 @@ import dev.tessera.Dataset;
 import dev.tessera.Embedder;
 import dev.tessera.Generator;
 import dev.tessera.Graph;
+import dev.tessera.Hooks;
 import dev.tessera.Model;
 import dev.tessera.ModelSource;
 import dev.tessera.Plan;
@@ -77,7 +78,9 @@ public final class Cycles {
         canceller.start();
         long begin = System.nanoTime();
         try {
-          cancellation.call(() -> new Plan(runtime, large, Map.of("devices", "cpu:16", "batch", 64)));
+          Map<String, ?> options = Map.of("devices", "cpu:16", "batch", 64);
+          boolean steps = i % 4 < 2;
+          cancellation.call(() -> steps ? new Plan(runtime, large, options, null) : new Plan(runtime, large, options));
           System.out.println("FAILED: Java: planning was not cancelled");
           System.exit(1);
         } catch (TesseraException.Cancelled e) {
@@ -153,8 +156,11 @@ public final class Cycles {
 
   private void heavy() throws Exception {
     List<AutoCloseable> made = new ArrayList<>();
-    Runtime runtime = new Runtime(Map.of("threads", 1));
+    Runtime runtime = new Runtime(Map.of("threads", 1), new Hooks() {});
     made.add(runtime);
+    byte[] kept = new byte[100_000];
+    runtime.setLog(record -> kept[0] = 1);
+    runtime.setLog(record -> kept[1] = 1);
     Model loaded = RANDOM.nextBoolean() ? Model.load(model) : Model.load(ModelSource.of(FileChannel.open(model)));
     made.add(loaded);
     made.add(loaded.read(loaded.parameters().get(0)));

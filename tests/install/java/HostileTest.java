@@ -23,6 +23,7 @@ import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
 import java.util.function.DoubleConsumer;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -106,6 +107,21 @@ final class HostileTest {
     give(Runnable.class, (Runnable) () -> {});
     give(java.nio.channels.SeekableByteChannel.class, (Object) null);
     give(ModelSource.class, (Object) null);
+    give(Consumer.class, null, (Consumer<Object>) record -> runtime.nextLog());
+    give(Hooks.class, null, new Hooks() {}, new Hooks() {
+      @Override
+      public Memory memory() {
+        return new Memory() {
+          @Override
+          public long allocate(long bytes, long alignment) {
+            return 0;
+          }
+
+          @Override
+          public void deallocate(long address, long memoryBytes) {}
+        };
+      }
+    });
     give(Object.class, null, "x", 1, List.of());
   }
 
@@ -143,9 +159,9 @@ final class HostileTest {
   }
 
   private void callAll(int times) {
-    for (Class<?> type : List.of(Tessera.class, Runtime.class, Devices.class, Calibration.class, Tensor.class, Graph.class,
-        Tokenizer.class, Model.class, ModelFiles.class, Chat.class, Dataset.class, Plan.class, Program.class, Session.class,
-        Trainer.class, Generator.class, Scorer.class, Embedder.class, Json.class, Cancellation.class)) {
+    for (Class<?> type : List.of(Tessera.class, Runtime.class, Hooks.class, Devices.class, Calibration.class, Tensor.class,
+        Graph.class, Tokenizer.class, Model.class, ModelFiles.class, Chat.class, Dataset.class, Plan.class, Program.class,
+        Session.class, Trainer.class, Generator.class, Scorer.class, Embedder.class, Json.class, Cancellation.class)) {
       List<Executable> calls = new ArrayList<>(List.of(type.getConstructors()));
       calls.addAll(Arrays.asList(type.getDeclaredMethods()));
       calls.removeIf(call -> !Modifier.isPublic(call.getModifiers()) || call.isSynthetic());

@@ -1,8 +1,10 @@
 package dev.tessera;
 
+import dev.tessera.raw.Callbacks;
 import dev.tessera.raw.Raw;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.Consumer;
 
 /** Backends, the threads of their kernels, and the log. Several may exist; they share nothing. */
 public final class Runtime extends Handle {
@@ -22,10 +24,42 @@ public final class Runtime extends Handle {
     super("runtime", Raw::tsr_runtime_free, false, null, make(options));
   }
 
+  /** The same with hooks, which may be null. What they refer to lives as long as the runtime and all that is made from it. */
+  public Runtime(Map<String, ?> options, Hooks hooks) {
+    super("runtime", Raw::tsr_runtime_free, false, null, hooks == null ? make(options) : make(options, hooks));
+  }
+
   private static long make(Map<String, ?> options) {
     try (OptionSet set = new OptionSet(options)) {
       return Native.made(out -> Raw.tsr_runtime_new(set.pointer, out));
     }
+  }
+
+  private static long make(Map<String, ?> options, Hooks hooks) {
+    Hooks.Memory memory = hooks.memory();
+    try (OptionSet set = new OptionSet(options)) {
+      return Native.made(out -> Raw.tsr_raw_runtime_new_with_hooks(
+          set.pointer, callbacks(hooks, memory), memory == null ? 0 : 1, out));
+    }
+  }
+
+  private static Callbacks.Host callbacks(Hooks hooks, Hooks.Memory memory) {
+    return new Callbacks.Host() {
+      @Override
+      public long allocate(long bytes, long alignment) {
+        return memory.allocate(bytes, alignment);
+      }
+
+      @Override
+      public void deallocate(long address, long bytes) {
+        memory.deallocate(address, bytes);
+      }
+
+      @Override
+      public void threadStarted(String role, int number) {
+        hooks.threadStarted(role, number);
+      }
+    };
   }
 
   /** JSON: what can be used here and, where something cannot, why. */
@@ -40,9 +74,30 @@ public final class Runtime extends Handle {
     try (Use use = use()) {
       int[] level = new int[1];
       String text = Native.shortText(use, (buffer, size) -> Raw.tsr_runtime_next_log(use.pointer, level, buffer, size));
-      return text == null ? Optional.empty()
-          : Optional.of(new LogRecord(LogLevel.values()[Math.max(0, Math.min(level[0], 3))], text));
+      return text == null ? Optional.empty() : Optional.of(record(level[0], text));
     }
+  }
+
+  private static LogRecord record(int level, String text) {
+    return new LogRecord(LogLevel.values()[Math.max(0, Math.min(level, LogLevel.values().length - 1))], text);
+  }
+
+  /**
+   * Tells {@code log} each record as it is made, beside the queue that {@link #nextLog} reads; null ends that. It is called on
+   * whatever thread makes the record, by one at a time, and must return soon; it must not call this method, nor wait for another
+   * thread that uses the runtime. What it throws is given to the thread's uncaught exception handler, and harms nothing. Once
+   * this method returns the one before is not called any more. What {@code log} refers to lives as long as the runtime and all
+   * that is made from it: where that is the Runtime itself, until it is closed.
+   */
+  public void setLog(Consumer<? super LogRecord> log) {
+    Callbacks.Log callback = log == null ? null : listener(log);
+    try (Use use = use()) {
+      use.check(Raw.tsr_raw_runtime_set_log(use.pointer, callback));
+    }
+  }
+
+  private static Callbacks.Log listener(Consumer<? super LogRecord> log) {
+    return (level, text) -> log.accept(record(level, Text.string(text)));
   }
 
   /**
