@@ -20,10 +20,11 @@ tsr_status* tsr_runtime_new_with_hooks(const tsr_options* options, const tsr_hoo
                                        tsr_runtime** out_runtime) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{hooks, "hooks"}}));
-    TSR_ASSIGN_OR_RETURN(const tsr_hooks given, copy_struct<tsr_hooks>(hooks));
-    const HostHooks taken{given.allocate, given.deallocate, given.thread_started, given.release,
-                          given.context};
+    TSR_RETURN_IF_ERROR(check_struct(hooks));
+    const HostHooks taken{hooks->allocate, hooks->deallocate, hooks->thread_started, hooks->release,
+                          hooks->context};
     HeldHooks held(taken);
+    TSR_ASSIGN_OR_RETURN(const tsr_hooks given, copy_struct<tsr_hooks>(hooks));
     TSR_RETURN_IF_ERROR(required({{out_runtime, "out_runtime"}}));
     if ((given.allocate == nullptr) != (given.deallocate == nullptr))
       return Status(StatusCode::kInvalidArgument,

@@ -28,11 +28,27 @@ void add_to_queue(void* context, int32_t level, const char* message) {
   static_cast<LogQueue*>(context)->add(level, message);
 }
 
-}  // namespace
+// InsideSink: this thread is in a log's function; those around it, of other logs, are linked.
+class InsideSink {
+ public:
+  explicit InsideSink(const LogQueue& queue) : queue_(queue), outer_(innermost_) { innermost_ = this; }
+  ~InsideSink() { innermost_ = outer_; }
+  InsideSink(const InsideSink&) = delete;
+  InsideSink& operator=(const InsideSink&) = delete;
 
-namespace {
-thread_local bool inside_sink = false;
-}
+  static bool of(const LogQueue& queue) {
+    for (const InsideSink* it = innermost_; it != nullptr; it = it->outer_)
+      if (&it->queue_ == &queue) return true;
+    return false;
+  }
+
+ private:
+  static inline thread_local const InsideSink* innermost_ = nullptr;
+  const LogQueue& queue_;
+  const InsideSink* const outer_;
+};
+
+}  // namespace
 
 void LogQueue::add(int32_t level, std::string_view text) {
   if (level < lowest_level_) return;
@@ -42,20 +58,22 @@ void LogQueue::add(int32_t level, std::string_view text) {
     if (records_.size() == capacity_) records_.pop_front();
     records_.push_back({level, record});
   }
-  if (inside_sink) return;
+  if (InsideSink::of(*this)) return;
   const std::lock_guard lock(sink_mutex_);
   if (sink_.call == nullptr) return;
-  inside_sink = true;
+  const InsideSink inside(*this);
   sink_.call(sink_.context, level, record.c_str());
-  inside_sink = false;
 }
 
 Status LogQueue::set_sink(const LogSink& sink) {
-  if (inside_sink)
+  if (InsideSink::of(*this))
     return Status(StatusCode::kFailedPrecondition, "a log function cannot replace itself while it is called");
-  const std::lock_guard lock(sink_mutex_);
-  release();
-  sink_ = sink;
+  LogSink before = sink;
+  {
+    const std::lock_guard lock(sink_mutex_);
+    std::swap(before, sink_);
+  }
+  before.end();  // may use this log
   return {};
 }
 

@@ -27,13 +27,17 @@ struct LogSink {
   void (*call)(void* context, int32_t level, const char* text) = nullptr;
   void (*release)(void* context) = nullptr;
   void* context = nullptr;
+
+  void end() const {
+    if (release != nullptr) release(context);
+  }
 };
 
 // Bounded: drops its oldest record when full. Any thread.
 class LogQueue {
  public:
   LogQueue(int32_t lowest_level, size_t capacity) : lowest_level_(lowest_level), capacity_(capacity) {}
-  ~LogQueue() { release(); }
+  ~LogQueue() { sink_.end(); }
   LogQueue(const LogQueue&) = delete;
   LogQueue& operator=(const LogQueue&) = delete;
 
@@ -51,10 +55,6 @@ class LogQueue {
   std::deque<LogRecord> records_;
   std::mutex sink_mutex_;
   LogSink sink_;
-
-  void release() {
-    if (sink_.release != nullptr) sink_.release(sink_.context);
-  }
 };
 
 class Runtime {

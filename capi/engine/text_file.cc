@@ -1,5 +1,7 @@
 #include "capi/engine/text_file.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,12 +30,23 @@ Status read_failure(int error, std::string_view verb, std::string_view name) {
                 format("{}: cannot {}: {}", name, verb, std::strerror(error)));
 }
 
-// Reads the rest of `file`; `name` begins messages.
-Result<std::string> read_to_end(std::FILE* file, std::string_view name, size_t most) {
+// Waits until there is something to read or an end; passes cancellation points meanwhile.
+void wait_for_text(int file) {
+  constexpr int kLookMs = 20;
+  pollfd waiting{file, POLLIN, 0};
+  for (;;) {
+    const int ready = poll(&waiting, 1, kLookMs);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return;
+    cancellation_point();
+  }
+}
+
+// Reads the rest of `file` behind `text`, which was read already; `name` begins messages.
+Result<std::string> read_to_end(int file, std::string text, std::string_view name, size_t most) {
   struct stat about {};
-  const bool known = fstat(fileno(file), &about) == 0;
+  const bool known = fstat(file, &about) == 0;
   // A terminal's input ends; /dev/zero and /dev/random never do.
-  if (known && S_ISCHR(about.st_mode) && isatty(fileno(file)) == 0)
+  if (known && S_ISCHR(about.st_mode) && isatty(file) == 0)
     return Status(StatusCode::kInvalidArgument, format("{} is a device; give a file or a pipe", name));
   const size_t half = half_of_memory(), bound = std::min(most, half);
   const std::string_view why = half < most ? ", half of the memory that is here" : "";
@@ -43,18 +56,30 @@ Result<std::string> read_to_end(std::FILE* file, std::string_view name, size_t m
     return Status(StatusCode::kInvalidArgument,
                   format("{} has {}, wanted at most {}{}", name, bytes_text(about.st_size),
                          bytes_text(static_cast<int64_t>(bound)), why));
-  std::string text;
-  if (sized) text.reserve(size);
+  if (sized) text.reserve(text.size() + size);
   std::array<char, size_t{1} << 14> part;
-  while (const size_t got = std::fread(part.data(), 1, part.size(), file)) {
+  for (;;) {
     cancellation_point();
-    if (got > bound - text.size())
+    if (!sized) wait_for_text(file);
+    const ssize_t got = read(file, part.data(), part.size());
+    if (got == 0) return text;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) return read_failure(errno, "read", name);
+    if (static_cast<size_t>(got) > bound - text.size())
       return Status(StatusCode::kInvalidArgument,
                     format("{} has not ended after {}{}; give less of it (head -c), or another file", name,
                            bytes_text(static_cast<int64_t>(bound)), why));
-    text.append(part.data(), got);
+    text.append(part.data(), static_cast<size_t>(got));
   }
-  if (std::ferror(file)) return read_failure(errno, "read", name);
+}
+
+// What the program's own reading of standard input took from it and has not used.
+std::string taken_input() {
+  std::string text;
+#ifdef __GLIBC__
+  text.resize(static_cast<size_t>(stdin->_IO_read_end - stdin->_IO_read_ptr));
+  text.resize(std::fread(text.data(), 1, text.size(), stdin));
+#endif
   return text;
 }
 
@@ -62,13 +87,15 @@ Result<std::string> read_to_end(std::FILE* file, std::string_view name, size_t m
 
 Result<std::string> read_text_file(const std::string& path, std::string_view what, size_t most) {
   const std::string name = format("{} '{}'", what, path);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) return read_failure(errno, "open", name);
-  return read_to_end(file.get(), name, most);
+  // A pipe is opened before anybody writes to it: its writer is waited for below.
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return read_failure(errno, "open", name);
+  const std::shared_ptr<void> closed(nullptr, [file](void*) { close(file); });
+  return read_to_end(file, {}, name, most);
 }
 
 Result<std::string> read_standard_input(std::string_view what) {
-  return read_to_end(stdin, format("{} from standard input", what), SIZE_MAX);
+  return read_to_end(STDIN_FILENO, taken_input(), format("{} from standard input", what), SIZE_MAX);
 }
 
 }  // namespace tessera

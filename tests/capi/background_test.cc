@@ -1,5 +1,6 @@
 // Long work on a thread of its own (planning, reading, saving) and conversions of what is in memory: the same results as
 // in one call, progress that does not fall, an end at free or tsr_runtime_cancel that leaves nothing behind.
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,6 +113,32 @@ TEST_CASE("a reading fails as a dataset does, at its beginning or in a step") {
   CHECK(take(tsr_reading_step(reading.get(), &done)).code == TSR_NOT_FOUND);  // and again
   tsr_dataset* dataset = nullptr;
   CHECK(take(tsr_reading_finish(reading.get(), &dataset)).code == TSR_FAILED_PRECONDITION);
+}
+
+TEST_CASE("a pipe that nobody writes to is waited for, and given up") {
+  const Tokenizer tokenizer = byte_tokenizer();
+  const Scratch scratch;
+  const std::string path = scratch.path / "pipe";
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  tsr_reading* made = nullptr;
+  ok(tsr_reading_new_file(nullptr, path.c_str(), tokenizer.get(), options({{"seq", 16}}).get(), &made));
+  double done = 0;
+  ok(tsr_reading_step(made, &done));
+  CHECK(done == 0);
+  tsr_reading_free(made);
+
+  ok(tsr_reading_new_file(nullptr, path.c_str(), tokenizer.get(), options({{"seq", 16}}).get(), &made));
+  const Reading reading(made);
+  ok(tsr_reading_step(reading.get(), &done));
+  std::thread writer([&] { std::ofstream(path, std::ios::binary) << words(size_t{1} << 17); });
+  step_all(reading, tsr_reading_step);
+  writer.join();
+  tsr_dataset* dataset = nullptr;
+  ok(tsr_reading_finish(reading.get(), &dataset));
+  const Dataset owner(dataset);
+  CHECK(text([&](auto... out) {
+          return tsr_dataset_info(owner.get(), out...);
+        }).find("\"tokens\":" + std::to_string(words(size_t{1} << 17).size())) != std::string::npos);
 }
 
 TEST_CASE("long work ends soon after it is freed, and when its runtime is cancelled during a step") {

@@ -301,6 +301,68 @@ TEST_CASE("a function of the caller's is told each record as it is made, beside 
   CHECK(first.released == 2);  // with the runtime
 }
 
+namespace {
+struct Chained {
+  tsr_runtime* other = nullptr;
+  int heard = 0, released = 0;
+};
+void hear_and_use_other(void* context, int32_t, const char*) {
+  auto& chained = *static_cast<Chained*>(context);
+  ++chained.heard;
+  tsr_devices* devices = nullptr;
+  ok(tsr_devices_open(chained.other, "cpu:1", &devices));  // makes a record there
+  tsr_devices_free(devices);
+}
+void hear_alone(void* context, int32_t, const char*) { ++static_cast<Chained*>(context)->heard; }
+void release_and_set(void* context) {
+  auto& chained = *static_cast<Chained*>(context);
+  ++chained.released;
+  ok(tsr_runtime_set_log(chained.other, nullptr, nullptr, nullptr));
+}
+}  // namespace
+
+TEST_CASE(
+    "log functions of several runtimes: each hears its own, one within another; a release may set one") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "tessera_log_chain_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "tessera");
+  std::ofstream(folder / "tessera" / "profile-cpu.json") << "no profile";
+  setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  const auto with_cache = [] {
+    tsr_runtime* made = nullptr;
+    ok(tsr_runtime_new(options({{"profile", std::string("auto")}}).get(), &made));
+    return Runtime(made);
+  };
+  const Runtime first = with_cache(), second = with_cache();
+  unsetenv("XDG_CACHE_HOME");
+  Chained of_first{second.get()}, of_second{second.get()};
+  ok(tsr_runtime_set_log(first.get(), hear_and_use_other, nullptr, &of_first));
+  ok(tsr_runtime_set_log(second.get(), hear_alone, release_and_set, &of_second));
+  tsr_devices* devices = nullptr;
+  ok(tsr_devices_open(first.get(), "cpu:1", &devices));
+  tsr_devices_free(devices);
+  CHECK(of_first.heard == 1);
+  CHECK(of_second.heard == 1);
+  ok(tsr_runtime_set_log(second.get(), hear_alone, nullptr, &of_second));
+  CHECK(of_second.released == 1);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("hooks with members of a later version are refused, and released") {
+  struct {
+    tsr_hooks hooks;
+    void* more;
+  } later{};
+  Chained released;
+  later.hooks.struct_size = sizeof later;
+  later.hooks.context = &released;
+  later.hooks.release = [](void* context) { ++static_cast<Chained*>(context)->released; };
+  later.more = &later;
+  tsr_runtime* made = nullptr;
+  CHECK(take(tsr_runtime_new_with_hooks(nullptr, &later.hooks, &made)).code == TSR_UNSUPPORTED);
+  CHECK(released.released == 1);
+}
+
 TEST_CASE("backends: the cpu is there, absent plugins say why") {
   const Runtime rt = runtime();
   const std::string json = text([&](auto... out) { return tsr_runtime_backends(rt.get(), out...); });

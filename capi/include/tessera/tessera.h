@@ -224,9 +224,9 @@ typedef struct tsr_hooks {
   void (*deallocate)(void* context, void* memory, size_t bytes);
   /* The first that a thread which computes does, so that it can be pinned or named. role: "kernels" (number: 1 to threads - 1
    * of the pool), "rank" (the device's number; the first device's is the calling thread), "stream" (the device's number),
-   * "generator" (0). */
+   * "generator" (0), "work" (0: long work that a thread of its own does). */
   void (*thread_started)(void* context, const char* role, int32_t number);
-  /* Called once nothing calls the others any more, also when the runtime is not made. */
+  /* Called once nothing calls the others any more, also when the runtime is not made (where struct_size can be right). */
   void (*release)(void* context);
 } tsr_hooks;
 
