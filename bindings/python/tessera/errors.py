@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from typing import Any
 
 from . import raw
@@ -38,6 +39,11 @@ class TesseraError(Exception):
     def code_name(self) -> str:
         """As C names it: "invalid_argument"."""
         return raw.tsr_code_name(int(self.code))
+
+    @functools.cached_property
+    def numbers(self) -> dict[str, int]:
+        """Numbers that the text says in words: "needed_bytes", "smallest_limit_bytes" and so on, of OutOfMemoryError."""
+        return {}
 
     def __str__(self) -> str:
         return self.message
@@ -115,8 +121,13 @@ _CLASSES: dict[int, type[TesseraError]] = {int(c.code): c for c in TesseraError.
 def taken_error(status: int) -> TesseraError:
     """The exception of a status, which is freed."""
     code, message = raw.tsr_status_code(status), raw.tsr_status_message(status)
+    numbers: dict[str, int] = {}
+    while key := raw.tsr_status_number_key(status, len(numbers)):
+        numbers[key] = raw.tsr_status_number(status, key)[1]
     raw.tsr_status_free(status)
     error = _CLASSES.get(code, TesseraError)(message)
+    if numbers:
+        error.numbers = numbers
     if code not in _CLASSES:
         error.code = code  # of a later library
     return error

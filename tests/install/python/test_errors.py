@@ -37,6 +37,21 @@ class Errors(unittest.TestCase):
                                                                   "nearest: [a-z_, ]+$"):
             tessera.Generator(tessera.load(MODEL), **{"x" * 5000: 1})
 
+    def test_errors_carry_their_numbers(self):
+        with self.assertRaises(MemoryError) as caught:
+            tessera.Plan(tessera.load(MODEL), memory_limit="4KiB", devices="cpu:1")
+        numbers = caught.exception.numbers
+        self.assertEqual(numbers["limit_bytes"], 4 << 10)
+        self.assertGreater(numbers["smallest_limit_bytes"], 4 << 10)
+        self.assertEqual(numbers["needed_bytes"], numbers["smallest_limit_bytes"])
+        self.assertIn(f"({numbers['smallest_limit_bytes']} bytes)", str(caught.exception))
+        self.assertLessEqual(numbers.keys(), {"limit_bytes", "smallest_limit_bytes", "needed_bytes", "smallest_devices"})
+        self.assertEqual(pickle.loads(pickle.dumps(caught.exception)).numbers, numbers)
+        with self.assertRaises(tessera.TesseraError) as caught:
+            tessera.load("/no/such/file")
+        self.assertEqual(caught.exception.numbers, {})
+        self.assertEqual(tessera.InvalidArgumentError("a").numbers, {})
+
     def test_options_are_checked(self):
         model = tessera.load(MODEL)
         with self.assertRaisesRegex(ValueError, "unknown option 'max_token'; nearest: max_tokens"):
