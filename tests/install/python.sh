@@ -27,6 +27,7 @@ check test_texts "texts with NULs and other bytes cross whole; conversations bec
 check test_generation "texts come in loops, asyncio and threads, and end when dropped, cancelled or interrupted"
 check test_training "training, plans, programs; cancels and Ctrl-C end them"
 check test_files "long work tells its progress; what that raises ends it and leaves nothing"
+check test_steps "so do datasets, plans, checkpoints and saved models, whose files are the same bytes"
 check test_hostile "whatever is passed, calls raise exceptions"
 check test_exit "the interpreter ends cleanly, whatever is alive or in progress"
 

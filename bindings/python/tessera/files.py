@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Callable
 from . import arguments, raw
 from .arguments import Options
 from .errors import check, text
-from .handle import Pointer, use
+from .handle import use
 from .runtime import Runtime, chosen_runtime
-from .work import Progress, step_through
+from .work import Progress, run_steps, signals_arrive
 
 if TYPE_CHECKING:
     from .model import Model
@@ -21,16 +21,10 @@ _Call = Callable[[int], tuple[Any, ...]]
 
 def _finished(noun: str, free: Callable[[int], None], begin: _Call, step: _Call,
               finish: Callable[[int], Any], runtime: Runtime | None, progress: Progress | None) -> Any:
-    """Begins, steps and finishes long work; its handle is freed in any case."""
+    """Long work that a runtime's cancel ends."""
     runtime = chosen_runtime(runtime)
     with runtime._pointer as r:
-        pointer = Pointer(noun, free, begin(r), exclusive=True)
-        try:
-            step_through(pointer, step, progress, runtime.cancel)
-            with pointer as c:
-                return finish(c)
-        finally:
-            pointer.close()
+        return run_steps(noun, free, lambda: begin(r), step, finish, progress, runtime.cancel)
 
 
 def load_steps(path: Any, finish: Callable[[int], Any], options: dict[str, Any], runtime: Runtime | None,
@@ -47,9 +41,27 @@ def convert(source: Any, out: Any, *, progress: Progress | None = None, runtime:
     """Writes a model's file as a .tsr file, in bounded memory. Options: compress, verify, and to quantise type, pure,
     output_type, embedding_type, imatrix, threads. What was read and what was written."""
     paths = arguments.path("source", source), arguments.path("out", out)
+    runtime = chosen_runtime(runtime)
+    with runtime._pointer as r, Options(options) as o:
+        return conversion_steps(lambda: raw.tsr_conversion_new(r, *paths, o), progress, runtime.cancel)
+
+
+def conversion_steps(begin: Callable[[], tuple[Any, ...]], progress: Progress | None,
+                     cancel: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Runs the conversion that begin() makes; its report."""
+    return run_steps("conversion", raw.tsr_conversion_free, begin, raw.tsr_conversion_step,
+                     lambda c: json.loads(text(raw.tsr_conversion_finish(c))), progress, cancel)
+
+
+def save_model(write: Callable[[int], int], begin: _Call, options: dict[str, Any], progress: Progress | None,
+               by_steps: bool = False) -> None:
+    """Writes a model in memory to a file: write(options) does it in one call, which nothing can end; begin(options) makes
+    a conversion, which is taken where somebody listens or may interrupt. Both write the same bytes."""
     with Options(options) as o:
-        return _finished("conversion", raw.tsr_conversion_free, lambda r: raw.tsr_conversion_new(r, *paths, o),
-                         raw.tsr_conversion_step, lambda c: json.loads(text(raw.tsr_conversion_finish(c))), runtime, progress)
+        if by_steps or progress is not None or options or signals_arrive():
+            conversion_steps(lambda: begin(o), progress)
+        else:
+            check(write(o))
 
 
 def export(source: Any, out: Any, *, progress: Progress | None = None, runtime: Runtime | None = None,

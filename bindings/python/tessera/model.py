@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any, Iterator, Sequence
 
 from . import arguments, files, raw, reader
@@ -16,7 +15,7 @@ from .runtime import Runtime, chosen_runtime
 from .scorer import Scores, score
 from .tensor import Tensor, as_tensor
 from .tokenizer import Tokenizer
-from .work import Progress, interruptible
+from .work import Progress, interruptible, signals_arrive
 
 #: Options of a text; the others are of the generator.
 _TEXT_OPTIONS = ("max_tokens", "temperature", "top_k", "top_p", "seed", "echo", "special", "stop", "stop_ids")
@@ -41,8 +40,8 @@ class Model(Handle):
             return cls.load_bytes(source)
         if hasattr(source, "read"):
             return cls.load_reader(source)
-        if progress is None and not options and threading.current_thread() is not threading.main_thread():
-            return cls._own(raw.tsr_model_load(arguments.path("source", source)))  # no signals arrive here
+        if progress is None and runtime is None and not options and not signals_arrive():
+            return cls._own(raw.tsr_model_load(arguments.path("source", source)))
         return files.load_steps(source, lambda c: cls._own(raw.tsr_loading_finish(c)), options, runtime, progress)
 
     @classmethod
@@ -79,16 +78,23 @@ class Model(Handle):
         with self._pointer as c:
             return Model._own(raw.tsr_model_merge_adapters(c))
 
-    def save(self, path: Any, **options: Any) -> None:
-        """Writes a .tsr file, at once or not at all. Options: compress."""
-        with self._pointer as c, Options(options) as o:
-            check(raw.tsr_model_save(c, arguments.path("path", path), o))
+    def save(self, path: Any, *, progress: Progress | None = None, runtime: Runtime | None = None, **options: Any) -> None:
+        """Writes a .tsr file, at once or not at all; the model must not be written to meanwhile. Options: those of `convert`."""
+        file = arguments.path("path", path)
+        with self._pointer as c, use_optional(runtime, Runtime, "runtime") as r:
+            files.save_model(lambda o: raw.tsr_model_save(c, file, o),
+                             lambda o: raw.tsr_conversion_new_for_model(r, c, file, o), options, progress,
+                             by_steps=runtime is not None)
 
-    def quantize(self, path: Any, type: str, *, runtime: Runtime | None = None, **options: Any) -> dict[str, Any]:
-        """Writes a .tsr file with weights in fewer bits; the model stays as it is. Options: those of `convert` but verify."""
+    def quantize(self, path: Any, type: str, *, progress: Progress | None = None, runtime: Runtime | None = None,
+                 **options: Any) -> dict[str, Any]:
+        """Writes a .tsr file with weights in fewer bits; the model stays as it is. Options: those of `convert`."""
         runtime, file = chosen_runtime(runtime), arguments.path("path", path)
         with self._pointer as c, runtime._pointer as r, Options({"type": type, **options}) as o:
-            return interruptible(lambda: json.loads(text(raw.tsr_model_quantize(r, c, file, o))), runtime.cancel)
+            if progress is None or type is None:
+                return interruptible(lambda: json.loads(text(raw.tsr_model_quantize(r, c, file, o))), runtime.cancel)
+            return files.conversion_steps(lambda: raw.tsr_conversion_new_for_model(r, c, file, o), progress,
+                                          runtime.cancel)["quantization"]
 
     def export(self, out: Any, *, progress: Progress | None = None, runtime: Runtime | None = None,
                **options: Any) -> dict[str, Any]:

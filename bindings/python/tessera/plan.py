@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from . import arguments, raw
 from .arguments import Options
 from .errors import check, text
 from .graph import Graph
-from .handle import Handle, use
+from .handle import Handle, Pointer, use
 from .runtime import Devices, Runtime, chosen_runtime
-from .work import interruptible
+from .work import Progress, interruptible, run_steps
 
 if TYPE_CHECKING:
     from .model import Model
@@ -18,21 +18,36 @@ if TYPE_CHECKING:
 
 class Plan(Handle):
     """`Plan(model, devices="cpu:4", batch=8)`: the plan that a Trainer, or with mode="generate" a Generator, would make
-    from these options. Immutable; any thread. Planning allocates none of the memory that it tells."""
+    from these options. Immutable; any thread. Planning allocates none of the memory that it tells. `progress` is told the
+    share that is done; what it raises ends the planning."""
 
     _free = raw.tsr_plan_free
 
-    def __init__(self, model: Model, *, runtime: Runtime | None = None, **options: Any):
+    def __init__(self, model: Model, *, progress: Progress | None = None, runtime: Runtime | None = None, **options: Any):
         from .model import Model
         runtime = chosen_runtime(runtime)
         with use(model, Model, "model") as m, runtime._pointer as r, Options(options) as o:
-            self._pointer = interruptible(lambda: self._made(raw.tsr_plan_new(r, m, o)), runtime.cancel)
+            if progress is None:
+                self._pointer = interruptible(lambda: self._made(raw.tsr_plan_new(r, m, o)), runtime.cancel)
+            else:
+                self._pointer = self._planned(lambda: raw.tsr_planning_new(r, m, o), progress)
 
     @classmethod
-    def for_graph(cls, devices: Devices, graph: Graph, **options: Any) -> Plan:
+    def for_graph(cls, devices: Devices, graph: Graph, *, progress: Progress | None = None, **options: Any) -> Plan:
         """Of any graph. Options: batch, symbols, parallel, pins, memory_limit."""
+        self = cls.__new__(cls)
         with use(devices, Devices, "devices") as d, use(graph, Graph, "graph") as g, Options(options) as o:
-            return interruptible(lambda: cls._own(raw.tsr_plan_new_for_graph(d, g, o)), devices._runtime.cancel)
+            if progress is None:
+                self._pointer = interruptible(lambda: cls._made(raw.tsr_plan_new_for_graph(d, g, o)),
+                                              devices._runtime.cancel)
+            else:
+                self._pointer = cls._planned(lambda: raw.tsr_planning_new_for_graph(d, g, o), progress)
+        return self
+
+    @classmethod
+    def _planned(cls, begin: Callable[[], tuple[Any, ...]], progress: Progress) -> Pointer:
+        return run_steps("planning", raw.tsr_planning_free, begin, raw.tsr_planning_step,
+                         lambda c: cls._made(raw.tsr_planning_finish(c)), progress)
 
     @classmethod
     def parse_for_graph(cls, devices: Devices, graph: Graph, source: str) -> Plan:

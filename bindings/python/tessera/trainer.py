@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
-from . import arguments, raw
+from . import arguments, files, raw
 from .arguments import Options
 from .dataset import Dataset
 from .errors import check, result, text
@@ -12,7 +12,7 @@ from .handle import Handle, use, use_optional
 from .plan import Plan
 from .runtime import Runtime, chosen_runtime
 from .tensor import Tensor, as_tensor
-from .work import interruptible
+from .work import Progress, interruptible, run_steps
 
 if TYPE_CHECKING:
     from .model import Model
@@ -63,11 +63,15 @@ class Trainer(Handle):
         with self._pointer as c:
             return result(interruptible(lambda: raw.tsr_trainer_evaluate(c), self.cancel))
 
-    def save(self, folder: Any) -> None:
-        """Replaces the checkpoint in a folder, at once or not at all."""
+    def save(self, folder: Any, *, progress: Progress | None = None) -> None:
+        """Replaces the checkpoint in a folder, at once or not at all. `progress` may not use the trainer."""
         name = arguments.path("folder", folder)
         with self._pointer as c:
-            check(interruptible(lambda: raw.tsr_trainer_save(c, name), self.cancel))
+            if progress is None:
+                check(interruptible(lambda: raw.tsr_trainer_save(c, name), self.cancel))
+            else:
+                run_steps("saving", raw.tsr_saving_free, lambda: raw.tsr_saving_new(c, name), raw.tsr_saving_step,
+                          lambda c: None, progress)
 
     def resume(self, folder: Any) -> None:
         """Goes on from a checkpoint of the same model, bit for bit on equal devices."""
@@ -82,11 +86,14 @@ class Trainer(Handle):
             model._forget_generators()
             check(raw.tsr_trainer_store(c, m))
 
-    def save_model(self, model: Model, path: Any, **options: Any) -> None:
-        """Writes the file that store and then Model.save would write; the model stays as it is. Options: compress."""
+    def save_model(self, model: Model, path: Any, *, progress: Progress | None = None, **options: Any) -> None:
+        """Writes the file that store and then Model.save would write; the model stays as it is. `progress` may not use the
+        trainer. Options: those of `convert`."""
         from .model import Model
-        with self._pointer as c, use(model, Model, "model") as m, Options(options) as o:
-            check(raw.tsr_trainer_save_model(c, m, arguments.path("path", path), o))
+        file = arguments.path("path", path)
+        with self._pointer as c, use(model, Model, "model") as m:
+            files.save_model(lambda o: raw.tsr_trainer_save_model(c, m, file, o),
+                             lambda o: raw.tsr_conversion_new_for_trainer(c, m, file, o), options, progress)
 
     def read(self, name: str) -> Tensor:
         """A parameter, or optimizer state ("<parameter>.m")."""

@@ -54,10 +54,15 @@ def _worker() -> queue.SimpleQueue[_Job]:
         return jobs
 
 
+def signals_arrive() -> bool:
+    """Whether this is the thread where Ctrl-C is an exception."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def interruptible(call: Callable[[], Result], cancel: Callable[[], None]) -> Result:
     """call(). In the main thread, where signals arrive, it runs on another thread meanwhile: an exception of a signal
     handler, such as KeyboardInterrupt, calls `cancel` and comes out once the call has ended."""
-    if threading.current_thread() is not threading.main_thread():
+    if not signals_arrive():
         return call()
     job, jobs, given, interrupt = _Job(call), _worker(), False, None
     while not job.finished:
@@ -73,6 +78,7 @@ def interruptible(call: Callable[[], Result], cancel: Callable[[], None]) -> Res
             cancel()
     _idle.append(jobs)
     if interrupt is not None:
+        job.value = None  # else its handle would live as long as the traceback
         raise interrupt
     if job.error is not None:
         try:
@@ -92,3 +98,17 @@ def step_through(pointer: Pointer, step: Callable[[int], tuple[Any, ...]], progr
             done = interruptible(lambda: result(step(c)), cancel)
             if progress is not None:
                 progress(done)
+
+
+def run_steps(noun: str, free: Callable[[int], None], begin: Callable[[], tuple[Any, ...]],
+              step: Callable[[int], tuple[Any, ...]], finish: Callable[[int], Result], progress: Progress | None,
+              cancel: Callable[[], None] = lambda: None) -> Result:
+    """Begins long work, steps it to its end, and finishes it: its handle is freed in any case. Without a `cancel` an interrupt
+    waits for the end of a step."""
+    pointer = interruptible(lambda: Pointer(noun, free, begin(), exclusive=True), cancel)
+    try:
+        step_through(pointer, step, progress, cancel)
+        with pointer as c:
+            return interruptible(lambda: finish(c), cancel)
+    finally:
+        pointer.close()
