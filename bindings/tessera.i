@@ -96,4 +96,5 @@ static tsr_status* tsr_raw_program_new(tsr_devices* devices, const char* text, s
 #endif
 #ifdef SWIGPYTHON
 %include "typemaps/python_memory.i"
+%include "typemaps/python_callbacks.i"
 #endif

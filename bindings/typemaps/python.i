@@ -1,6 +1,7 @@
 /* Python: handles are int, texts str or buffers, arrays buffers of the very element type (None: absent), and what a call
  * writes comes back after its status, in a tuple. Memory of Python is used during a call alone; what is kept longer is in
- * typemaps/python_memory.i. Both use the limited API of Python 3.11 only. */
+ * typemaps/python_memory.i, and what the library calls in typemaps/python_callbacks.i. All use the limited API of Python 3.11
+ * only. */
 %begin %{
 #define PY_SSIZE_T_CLEAN
 %}
@@ -18,6 +19,8 @@
 /* Short calls that wait for nothing keep the interpreter's lock. */
 %nothread tsr_status_code;
 %nothread tsr_status_message;
+%nothread tsr_status_number;
+%nothread tsr_status_number_key;
 %nothread tsr_code_name;
 %nothread tsr_text_data;
 %nothread tsr_text_size;

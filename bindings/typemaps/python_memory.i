@@ -3,6 +3,9 @@
  *   loan       memory of Python that the library borrows: tsr_raw_tensor_borrow, tsr_raw_model_load_bytes,
  *              tsr_raw_model_load_reader, tsr_raw_tensor_from_dlpack. It is given back from any thread, without the
  *              interpreter's lock: a loan that ends is put on a list, which is emptied at the next occasion
+ *   callback   a function of Python that the library calls, from any thread: tsr_py_enter takes the interpreter's lock,
+ *              tsr_py_leave gives it back. Handles that become garbage meanwhile are freed afterwards: freeing is a call of
+ *              the library, which a callback may not make
  *   Owner      frees a handle at the end of its last reference, without a step of Python's interpreter, in which a signal
  *              handler could run whose exception would be lost
  *   Block      memory of the library as a buffer of Python; it keeps its owner
@@ -12,8 +15,12 @@
 %{
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 static atomic_int tsr_py_closed;
+
+static atomic_int tsr_py_callbacks;        /* in progress, on all threads */
+static _Thread_local int tsr_py_depth = 0; /* of those, on this thread */
 
 /* ---- loans */
 
@@ -21,14 +28,25 @@ typedef struct tsr_py_loan {
   struct tsr_py_loan* next;
   Py_buffer view;    /* of a buffer: its obj is not NULL */
   PyObject* object;  /* or NULL */
+  size_t address;    /* of a handle that object(address) frees; or 0 */
 } tsr_py_loan;
 static _Atomic(tsr_py_loan*) tsr_py_ended;
+static atomic_int tsr_py_scheduled; /* a pending call of tsr_py_collect */
+
+static void tsr_py_free(PyObject* free, size_t address) {
+  PyObject* freed = PyObject_CallFunction(free, "K", (unsigned long long)address);
+  if (freed == NULL) PyErr_WriteUnraisable(free);
+  Py_XDECREF(freed);
+}
 
 static int tsr_py_collect(void* unused) {
   (void)unused;
+  atomic_store(&tsr_py_scheduled, 0);
+  if (tsr_py_depth > 0) return 0; /* tsr_py_leave schedules another */
   tsr_py_loan* loan = atomic_exchange(&tsr_py_ended, NULL);
   while (loan != NULL) {
     tsr_py_loan* next = loan->next;
+    if (loan->address != 0) tsr_py_free(loan->object, loan->address);
     if (loan->view.obj != NULL) PyBuffer_Release(&loan->view);
     Py_XDECREF(loan->object);
     free(loan);
@@ -37,13 +55,19 @@ static int tsr_py_collect(void* unused) {
   return 0;
 }
 
+static void tsr_py_schedule(void) {
+  if (atomic_exchange(&tsr_py_scheduled, 1) == 0 && Py_AddPendingCall(tsr_py_collect, NULL) != 0) {
+    atomic_store(&tsr_py_scheduled, 0); /* too many are pending: the next occasion is another's */
+  }
+}
+
 /* The release function of every loan. */
 static void tsr_py_end_loan(void* context) {
   tsr_py_loan* loan = (tsr_py_loan*)context;
   if (atomic_load(&tsr_py_closed)) return; /* the process ends, and its memory with it */
   loan->next = atomic_load(&tsr_py_ended);
   while (!atomic_compare_exchange_weak(&tsr_py_ended, &loan->next, loan)) continue;
-  if (loan->next == NULL) Py_AddPendingCall(tsr_py_collect, NULL);
+  tsr_py_schedule();
 }
 
 static tsr_py_loan* tsr_py_begin_loan(PyObject* object) {
@@ -66,21 +90,49 @@ static tsr_py_loan* tsr_py_begin_buffer(PyObject* buffer) {
 }
 static const void* tsr_py_data(const tsr_py_loan* loan) { return loan->view.buf == NULL ? "" : loan->view.buf; }
 
+/* ---- callbacks */
+
+/* Takes the interpreter's lock until tsr_py_leave. Returns 0, without the lock, after the shutdown. */
+static int tsr_py_enter(PyGILState_STATE* state) {
+  atomic_fetch_add(&tsr_py_callbacks, 1);
+  if (atomic_load(&tsr_py_closed)) {
+    atomic_fetch_sub(&tsr_py_callbacks, 1);
+    return 0;
+  }
+  *state = PyGILState_Ensure();
+  ++tsr_py_depth;
+  return 1;
+}
+
+/* The exception that the callback ends with, if any, goes to sys.unraisablehook. KeyboardInterrupt comes again, in the main
+ * thread, once that is out of the library. */
+static void tsr_py_leave(PyObject* function, PyGILState_STATE state) {
+  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+    PyErr_Clear();
+    PyErr_SetInterrupt();
+  } else if (PyErr_Occurred()) {
+    PyErr_WriteUnraisable(function);
+  }
+  if (tsr_py_depth == 1 && atomic_load(&tsr_py_ended) != NULL) tsr_py_schedule();
+  PyGILState_Release(state);
+  --tsr_py_depth;
+  atomic_fetch_sub(&tsr_py_callbacks, 1);
+}
+
 /* ---- a file that Python reads: read(offset, view) fills the view and returns True */
 
 static int32_t tsr_py_read_at(void* context, int64_t offset, void* out, size_t bytes) {
   PyObject* read = ((tsr_py_loan*)context)->object;
-  if (atomic_load(&tsr_py_closed)) return 1;
-  PyGILState_STATE state = PyGILState_Ensure();
+  PyGILState_STATE state;
+  if (!tsr_py_enter(&state)) return 1;
   PyObject* view = PyMemoryView_FromMemory(bytes == 0 ? (char*)"" : (char*)out, (Py_ssize_t)bytes, PyBUF_WRITE);
   PyObject* answer = view == NULL ? NULL : PyObject_CallFunction(read, "LO", (long long)offset, view);
   PyObject* released = answer == NULL ? NULL : PyObject_CallMethod(view, "release", NULL);
   const int filled = answer == Py_True && released != NULL;
-  if (PyErr_Occurred()) PyErr_WriteUnraisable(read);
   Py_XDECREF(released);
   Py_XDECREF(answer);
   Py_XDECREF(view);
-  PyGILState_Release(state);
+  tsr_py_leave(read, state);
   return filled ? 0 : 1;
 }
 
@@ -99,9 +151,13 @@ static void tsr_py_owner_dealloc(PyObject* self) {
   PyObject *kind, *value, *trace;
   PyErr_Fetch(&kind, &value, &trace);
   if (owner->free != NULL) {
-    PyObject* freed = PyObject_CallFunction(owner->free, "K", (unsigned long long)owner->address);
-    if (freed == NULL) PyErr_WriteUnraisable(owner->free);
-    Py_XDECREF(freed);
+    tsr_py_loan* later = tsr_py_depth > 0 ? tsr_py_begin_loan(owner->free) : NULL;
+    if (later != NULL) {
+      later->address = owner->address;
+      tsr_py_end_loan(later);
+    } else {
+      tsr_py_free(owner->free, owner->address);
+    }
     Py_DECREF(owner->free);
     tsr_py_collect(NULL);
   }
@@ -259,6 +315,7 @@ static void tsr_py_dl_release_new(void* context) {
 %enddef
 TSR_PY_OWN(tsr_raw_owner)
 TSR_PY_OWN(tsr_raw_shutdown)
+TSR_PY_OWN(tsr_raw_forked)
 TSR_PY_OWN(tsr_raw_block)
 TSR_PY_OWN(tsr_raw_dlpack)
 TSR_PY_OWN(tsr_raw_tensor_from_dlpack)
@@ -276,7 +333,19 @@ static PyObject* tsr_raw_owner(PyObject* free, size_t address) {
   return (PyObject*)owner;
 }
 
-static void tsr_raw_shutdown(void) { atomic_store(&tsr_py_closed, 1); }
+/* Returns when no other thread is in a callback: one that is when the interpreter ends would end within the library. */
+static void tsr_raw_shutdown(void) {
+  const struct timespec pause = {0, 1000000};
+  atomic_store(&tsr_py_closed, 1);
+  while (atomic_load(&tsr_py_callbacks) > tsr_py_depth && PyErr_CheckSignals() == 0) {
+    Py_BEGIN_ALLOW_THREADS
+    nanosleep(&pause, NULL);
+    Py_END_ALLOW_THREADS
+  }
+}
+
+/* In a forked child the callbacks of other threads never end. */
+static void tsr_raw_forked(void) { atomic_store(&tsr_py_callbacks, tsr_py_depth); }
 
 /* A tensor of a buffer's memory, which is kept until nothing uses it any more. */
 static tsr_status* tsr_raw_tensor_borrow(tsr_dtype dtype, int32_t rank, const int64_t* dims, PyObject* buffer,

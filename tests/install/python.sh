@@ -23,6 +23,7 @@ check() {  # check MODULE WHAT
 check test_errors "errors are the builtins that fit, with their whole text"
 check test_handles "closed handles and none are refused; other threads, finalisers and forks may free them"
 check test_memory "buffers and DLPack cross both ways without a copy, and are let go"
+check test_runtime "a function hears the log, hooks bring memory and are told of threads; what they raise does no harm"
 check test_texts "texts with NULs and other bytes cross whole; conversations become tokens"
 check test_generation "texts come in loops, asyncio and threads, and end when dropped, cancelled or interrupted"
 check test_training "training, plans, programs; cancels and Ctrl-C end them"

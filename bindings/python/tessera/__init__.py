@@ -33,6 +33,7 @@ from .files import check_path, convert, export, imatrix, verify  # noqa: E402
 from .finetuning import finetune  # noqa: E402
 from .generator import Generator, Piece, Stream  # noqa: E402
 from .graph import Graph, Type  # noqa: E402
+from .hooks import Hooks  # noqa: E402
 from .model import Model  # noqa: E402
 from .plan import Plan, check_certificate, estimate, estimate_page  # noqa: E402
 from .runtime import Devices, LogLevel, Runtime, default_runtime  # noqa: E402
@@ -55,7 +56,7 @@ __version__ = ".".join(map(str, version()))
 
 __all__ = [
     "AbortedError", "Calibration", "CancelledError", "Chat", "Code", "CorruptError", "DType", "Dataset", "Devices",
-    "Embedder", "Encoded", "EncodedChat", "FailedPreconditionError", "Generator", "Graph", "InternalError",
+    "Embedder", "Encoded", "EncodedChat", "FailedPreconditionError", "Generator", "Graph", "Hooks", "InternalError",
     "InvalidArgumentError", "IoError", "LogLevel", "Model", "NotFoundError", "OutOfMemoryError", "Piece", "Plan", "Program",
     "Runtime", "Scorer", "Scores", "Session", "Step", "Stream", "Tensor", "TesseraError", "TimedOutError", "Tokenizer",
     "Trainer", "Type", "UnsupportedError", "check_certificate", "check_folder", "check_path", "checkpoint_info", "convert",

@@ -154,6 +154,7 @@ def _close_all() -> None:
 
 def _after_fork() -> None:
     global _registry
+    raw.tsr_raw_forked()
     _registry = threading.RLock()
     for pointer in _alive():
         pointer._renew_turn()

@@ -1,15 +1,18 @@
-"""Runtime and Devices."""
+"""Runtime, its log, and Devices."""
 from __future__ import annotations
 
 import enum
 import json
 import os
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
-from . import arguments, raw
+from . import arguments, hooks as _hooks, raw
 from .arguments import Options
-from .errors import result, text
+from .errors import InvalidArgumentError, check, result, text
 from .handle import Handle, use
+
+if TYPE_CHECKING:
+    import logging
 
 
 class LogLevel(enum.IntEnum):
@@ -22,13 +25,14 @@ class LogLevel(enum.IntEnum):
 class Runtime(Handle):
     """Backends, the threads of their kernels, and the log. Any thread. After a fork it is of the parent alone.
 
-    Options: threads, plugin_path, profile, log_level, log_capacity."""
+    hooks: Hooks, or an object like it. Options: threads, plugin_path, profile, log_level, log_capacity."""
 
     _free = raw.tsr_runtime_free
 
-    def __init__(self, **options: Any):
+    def __init__(self, *, hooks: Any = None, **options: Any):
         with Options(options) as o:
-            self._pointer = self._made(raw.tsr_runtime_new(o))
+            self._pointer = self._made(raw.tsr_runtime_new(o) if hooks is None else
+                                       raw.tsr_raw_runtime_new_with_hooks(o, *_hooks.functions(hooks)))
 
     def backends(self) -> dict[str, Any]:
         """What can be used here and, where something cannot, why."""
@@ -50,6 +54,15 @@ class Runtime(Handle):
                 return
             yield LogLevel(level), bytes(found[:needed - 1]).decode("utf-8", "replace")
 
+    def set_log(self, log: Callable[[LogLevel, str], Any] | logging.Logger | None) -> None:
+        """Tells log(level, text), or a logging.Logger, each record as it is made, besides the queue; None ends that. It is
+        called in whatever thread makes the record, by one at a time, and must return soon: it may neither wait for another
+        thread that uses the runtime nor call set_log. What it raises goes to sys.unraisablehook. The library keeps it until
+        the runtime and all that was made from it are freed: where it refers to the runtime, close that."""
+        function = _log_function(log)
+        with self._pointer as c:
+            check(raw.tsr_raw_runtime_set_log(c, function))
+
     def cancel(self) -> None:
         """Any thread: calls in progress that plan, load or measure with this runtime raise CancelledError."""
         with self._pointer.shared() as c:
@@ -58,6 +71,17 @@ class Runtime(Handle):
     def devices(self, names: str) -> Devices:
         """Devices of this runtime."""
         return Devices(names, runtime=self)
+
+
+def _log_function(log: Any) -> Callable[[int, str], Any] | None:
+    """What is called with the level's number; it must not refer to the runtime."""
+    if log is None:
+        return None
+    if hasattr(log, "isEnabledFor"):  # a Logger, or a LoggerAdapter
+        return lambda level, text: log.log(10 * (level + 1), "%s", text)  # logging.DEBUG is 10, INFO 20, ...
+    if not callable(log):
+        raise InvalidArgumentError(f"log: found {type(log).__name__}, wanted a function, a logging.Logger or None")
+    return lambda level, text: log(LogLevel(level), text)
 
 
 _default: tuple[int, Runtime] | None = None

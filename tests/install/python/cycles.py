@@ -1,11 +1,12 @@
 """Resident memory stays steady: 10,000 handles made and dropped, in any order, by several threads; 100 trainings, some of
 them cancelled from other threads."""
 import array
+import os
 import random
 import threading
 
 import tessera
-from common import MODEL, OPTIONS, dataset
+from common import MODEL, OPTIONS, TEXT, dataset
 
 
 def resident_kib():
@@ -53,6 +54,21 @@ def trainings(count, model, data):
             trainer.close()
 
 
+def runtimes(count, model, data):
+    """Runtimes with hooks and a log, and long work with them, some of which is given up."""
+    for i in range(count):
+        hooks = tessera.Hooks(thread_started=lambda role, number: None)
+        runtime = tessera.Runtime(hooks=hooks, threads=2)
+        runtime.set_log(lambda level, text: None)
+        try:
+            tessera.Dataset(TEXT, model.tokenizer, seq=32, runtime=runtime, progress=lambda done: 1 // (i % 3))
+            tessera.Plan(model, runtime=runtime, progress=lambda done: 1 // (i % 3), **OPTIONS)
+            trainer = tessera.Trainer(model, data, runtime=runtime, **OPTIONS)
+            trainer.save_model(model, os.devnull + "/no", progress=lambda done: None)
+        except (ZeroDivisionError, tessera.TesseraError):
+            pass
+
+
 def steady(what, work, allowed_kib):
     """Runs work twice to warm up, and again: memory must not grow by more than what is allowed."""
     work()
@@ -77,6 +93,7 @@ def main():
                 thread.join()
         steady(f"10,000 handles on {threads} thread(s)", work, 4096)
     steady("100 trainings", lambda: trainings(100, model, data), 4096)
+    steady("100 runtimes", lambda: runtimes(100, model, data), 4096)
     steady("200 texts", lambda: [str(model.generate("A", max_tokens=4)) for _ in range(200)], 4096)
     print("ok: Python: 10,000 handles, 100 trainings and cancels leave memory as it was")
 

@@ -15,6 +15,61 @@ ALIVE = {
     "views": "view = memoryview(tessera.Tensor.zeros('f32', [4])); capsule = tessera.Tensor.zeros('f32', [4]).__dlpack__()",
     "loans": "t = tessera.Tensor(array.array('f', [1])); m = tessera.load(open(MODEL, 'rb').read()); "
              "r = tessera.load(io.BytesIO(open(MODEL, 'rb').read()))",
+    "a log and hooks": """
+import ctypes, mmap
+kept = {}
+def allocate(size, alignment):
+    memory = mmap.mmap(-1, size)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    kept[address] = memory
+    return address
+def started(role, number):
+    time.sleep(0.01)
+def log(level, text):
+    print(runtime, text)
+hooks = tessera.Hooks(allocate, lambda address, size: kept.pop(address), started)
+runtime = tessera.Runtime(hooks=hooks, threads=2)
+runtime.set_log(log)
+trainer = tessera.Trainer(model, dataset(model), runtime=runtime, **OPTIONS)
+trainer.step()""",
+    "work in progress": """
+large = tessera.Model("llama:L=48,C=4096,H=32,KV=8,F=11008,V=32000,T=2048")
+begun = threading.Event()
+def plans():
+    tessera.Plan(large, devices="cpu:16", batch=64, memory_limit="64GiB", progress=lambda done: begun.set())
+threading.Thread(target=plans, daemon=True).start()
+begun.wait()""",
+    "a callback in progress, which ends while the interpreter does": """
+import sys
+class Late:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.5)
+sys.late = Late()
+begun = threading.Event()
+class File(io.BytesIO):
+    def read(self, size=-1):
+        begun.set()
+        time.sleep(0.2)
+        return super().read(size)
+content = open(MODEL, "rb").read()
+def loads():
+    try:
+        tessera.load(File(content))
+    except tessera.IoError:
+        pass
+threading.Thread(target=loads, daemon=True).start()
+begun.wait()""",
+    "a forked child, and another thread's callback": """
+import os, sys
+begun, end = threading.Event(), threading.Event()
+def started(role, number):
+    begun.set()
+    end.wait()
+threading.Thread(target=lambda: tessera.Runtime(hooks=tessera.Hooks(thread_started=started), threads=2)).start()
+begun.wait()
+if os.fork() != 0:
+    assert os.wait()[1] == 0
+    end.set()""",
     "steps of a daemon": """
 trainer = tessera.Trainer(model, dataset(model), **OPTIONS)
 begun = threading.Event()
