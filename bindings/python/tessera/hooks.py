@@ -25,6 +25,11 @@ class Hooks:
     deallocate: Callable[[int, int], Any] | None = None
     thread_started: Callable[[str, int], Any] | None = None
 
+    def __post_init__(self) -> None:
+        for name in _NAMES:
+            if self.__dict__[name] is None:
+                object.__delattr__(self, name)  # the default is the class's, or a method of a subclass
+
 
 def functions(hooks: Any) -> tuple[Any, ...]:
     """The three functions of an object, each of which may be None."""

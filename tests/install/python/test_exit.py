@@ -60,7 +60,8 @@ def loads():
 threading.Thread(target=loads, daemon=True).start()
 begun.wait()""",
     "a forked child, and another thread's callback": """
-import os, sys
+import os, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
 begun, end = threading.Event(), threading.Event()
 def started(role, number):
     begun.set()

@@ -255,6 +255,17 @@ class Hooks(unittest.TestCase):
                     self.assertNotIn(threading.get_native_id(), pool.threads.values())
                     self.assertEqual(os.sched_getaffinity(pool.threads["kernels", 1]), {min(os.sched_getaffinity(0))})
 
+    def test_subclasses_bring_methods(self):
+        class Named(tessera.Hooks):
+            def thread_started(self, role, number):
+                started.append((role, number))
+
+        started = []
+        with tessera.Runtime(hooks=Named(), threads=2):
+            wait_for(lambda: started == [("kernels", 1)], "a thread of the pool")
+        self.assertEqual(tessera.Hooks(print), tessera.Hooks(allocate=print))
+        self.assertIn("thread_started=None", repr(tessera.Hooks()))
+
     def test_bad_hooks_are_refused(self):
         for hooks, text in ((5, "hooks: found int, wanted an object with allocate"),
                             (tessera.Hooks(thread_started=5), "hooks.thread_started: found int, wanted a function"),
