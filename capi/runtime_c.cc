@@ -48,6 +48,7 @@ tsr_status* tsr_runtime_next_log(tsr_runtime* runtime, int32_t* out_level, char*
                                  size_t* out_size) {
   return guard([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}, {out_size, "out_size"}}));
+    TSR_RETURN_IF_ERROR(runtime->value->check_process());
     const std::optional<LogRecord> record = runtime->value->log().take(buffer ? capacity : 0);
     if (!record) {
       *out_size = 0;
@@ -64,6 +65,7 @@ tsr_status* tsr_runtime_set_log(tsr_runtime* runtime,
                                 void (*release)(void* context), void* context) {
   Status status = catch_status([&]() -> Status {
     TSR_RETURN_IF_ERROR(required({{runtime, "runtime"}}));
+    TSR_RETURN_IF_ERROR(runtime->value->check_process());
     return runtime->value->log().set_sink({log, release, context});
   });
   if (!status.ok() && release) release(context);

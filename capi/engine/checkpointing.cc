@@ -216,6 +216,10 @@ Result<std::string> checkpoint_json(const std::string& folder) {
 
 Status Trainer::save(const std::string& folder) {
   cancelled_ = false;
+  return write_checkpoint(folder);
+}
+
+Status Trainer::write_checkpoint(const std::string& folder) {
   TSR_RETURN_IF_ERROR(check_values());
   CheckpointInfo info = checkpoint_info();
   std::vector<std::string> left_out;

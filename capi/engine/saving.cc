@@ -13,7 +13,7 @@ Result<std::unique_ptr<Saving>> Saving::create(std::shared_ptr<Trainer> trainer,
 Saving::Saving(std::shared_ptr<Trainer> trainer, std::shared_ptr<const void> lease, const std::string& folder)
     : trainer_(std::move(trainer)),
       lease_(std::move(lease)),
-      work_("saving", trainer_->runtime(), [of = trainer_.get(), folder] { return of->save(folder); }) {}
+      work_("saving", trainer_->runtime(), [of = trainer_.get(), folder] { return of->write_checkpoint(folder); }) {}
 
 Saving::~Saving() {
   if (lease_ && in_creating_process()) trainer_->cancel();

@@ -434,6 +434,7 @@ Result<std::shared_ptr<const void>> Trainer::lease(std::string_view what) {
   const auto lease = std::make_shared<const char>();
   lease_ = lease;
   leased_for_ = what;
+  cancelled_ = false;
   return std::shared_ptr<const void>(lease);
 }
 

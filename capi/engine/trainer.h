@@ -46,6 +46,7 @@ class Trainer {
   Result<double> evaluate();
 
   Status save(const std::string& folder);
+  Status write_checkpoint(const std::string& folder);  // of whoever has the lease, which `cancel` ends from then on
   static Status check_folder(const std::string& folder);  // what save would say at once
   Status resume(const std::string& folder);
   Status store(SharedModel& model);
