@@ -27,8 +27,9 @@ java -Xcheck:jni "-Ddev.tessera.library.path=$work/out/jni" -Dtimes=500 -Dmodel=
 if grep -v '^ok: Java: ' cycles.txt; then fail "-Xcheck:jni, or something else, said more than the tests"; fi
 cat cycles.txt
 
-# A heap that is in memory from the start: what grows is not Java's.
-java -Xcheck:jni -Xms192m -Xmx192m -XX:+AlwaysPreTouch -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "-Ddev.tessera.library.path=$work/out/jni" \
+# A heap that is in memory from the start: what grows is not Java's. And one arena of malloc: how many there are, and how full,
+# is otherwise a matter of when threads allocate.
+MALLOC_ARENA_MAX=1 java -Xcheck:jni -Xms192m -Xmx192m -XX:+AlwaysPreTouch -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "-Ddev.tessera.library.path=$work/out/jni" \
   -cp "tests:$jar" Cycles ../small.tsr ../text.txt 10000 100 >cycles.txt 2>&1 || fail "$(cat cycles.txt)"
 cat cycles.txt
 if grep -v '^ok: Java: ' cycles.txt; then fail "-Xcheck:jni, or something else, said more than the cycles"; fi
