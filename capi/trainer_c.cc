@@ -74,6 +74,13 @@ tsr_status* tsr_saving_step(tsr_saving* saving, double* out_done) {
   });
 }
 
+tsr_status* tsr_saving_finish(tsr_saving* saving) {
+  return guard([&]() -> Status {
+    TSR_RETURN_IF_ERROR(required({{saving, "saving"}}));
+    return saving->value->finish();
+  });
+}
+
 void tsr_saving_free(tsr_saving* saving) {
   if (saving && saving->value->in_creating_process()) delete saving;
 }

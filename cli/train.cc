@@ -146,6 +146,7 @@ void save_checkpoint(const Arguments& args, const Trainer& trainer, const std::s
     check(tsr_saving_step(saving.get(), &done));
     progress.show("checkpoint " + folder + "  " + std::to_string(static_cast<int>(100 * done)) + " %");
   }
+  check(tsr_saving_finish(saving.get()));
 }
 
 void save_trained(const Arguments& args, const Trainer& trainer, const Model& model) {

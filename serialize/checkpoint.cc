@@ -302,20 +302,42 @@ Result<std::shared_ptr<CheckpointFiles>> read_files(const std::string& folder, C
 
 }  // namespace
 
-Status save_checkpoint(const std::string& folder_as_given, const CheckpointInfo& info,
-                       const ReadTensor& read) {
+struct WrittenCheckpoint::Impl {
+  explicit Impl(std::string to) : folder(std::move(to)), saving(folder + ".saving") {}
+  const std::string folder;
+  SavingFolder saving;
+};
+
+WrittenCheckpoint::WrittenCheckpoint() = default;
+WrittenCheckpoint::~WrittenCheckpoint() = default;
+WrittenCheckpoint::WrittenCheckpoint(WrittenCheckpoint&&) noexcept = default;
+WrittenCheckpoint& WrittenCheckpoint::operator=(WrittenCheckpoint&&) noexcept = default;
+
+Status WrittenCheckpoint::commit() {
+  const std::string previous = impl_->folder + ".previous";
+  TSR_RETURN_IF_ERROR(put_in_place(impl_->saving.path(), impl_->folder));
+  impl_->saving.finish();
+  return exists(previous) ? remove_checkpoint(previous) : Status();
+}
+
+Result<WrittenCheckpoint> write_checkpoint(const std::string& folder_as_given, const CheckpointInfo& info,
+                                           const ReadTensor& read) {
   if (folder_as_given.empty())
     return Status(StatusCode::kInvalidArgument, "the name of the checkpoint's folder is empty");
   TSR_RETURN_IF_ERROR(check_storable(info));
   const std::string folder = real_folder(folder_as_given), previous = folder + ".previous";
   if (!exists(folder) && exists(previous)) TSR_RETURN_IF_ERROR(rename_folder(previous, folder));
   if (exists(folder)) TSR_RETURN_IF_ERROR(check_replaceable(folder));
-  SavingFolder saving(folder + ".saving");
-  TSR_RETURN_IF_ERROR(saving.open_empty());
-  TSR_RETURN_IF_ERROR(write_contents(saving.path(), info, read));
-  TSR_RETURN_IF_ERROR(put_in_place(saving.path(), folder));
-  saving.finish();
-  return exists(previous) ? remove_checkpoint(previous) : Status();
+  WrittenCheckpoint written;
+  written.impl_ = std::make_unique<WrittenCheckpoint::Impl>(folder);
+  TSR_RETURN_IF_ERROR(written.impl_->saving.open_empty());
+  TSR_RETURN_IF_ERROR(write_contents(written.impl_->saving.path(), info, read));
+  return written;
+}
+
+Status save_checkpoint(const std::string& folder, const CheckpointInfo& info, const ReadTensor& read) {
+  TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, write_checkpoint(folder, info, read));
+  return written.commit();
 }
 
 Status check_checkpoint_folder(const std::string& folder_as_given) {

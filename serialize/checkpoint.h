@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,25 @@ uint64_t base_fingerprint(std::span<const BaseTensor> base);
 
 // Reads one tensor at a time, so that peak memory is one copy of the largest tensor.
 using ReadTensor = std::function<Status(std::string_view name, std::span<std::byte> out)>;
+
+// A checkpoint that is written next to its folder, and removed with this object unless it was put in its place.
+class WrittenCheckpoint {
+ public:
+  WrittenCheckpoint();
+  ~WrittenCheckpoint();
+  WrittenCheckpoint(WrittenCheckpoint&&) noexcept;
+  WrittenCheckpoint& operator=(WrittenCheckpoint&&) noexcept;
+  Status commit();  // the folder holds it from here on; once
+
+ private:
+  friend Result<WrittenCheckpoint> write_checkpoint(const std::string&, const CheckpointInfo&,
+                                                    const ReadTensor&);
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+Result<WrittenCheckpoint> write_checkpoint(const std::string& folder, const CheckpointInfo& info,
+                                           const ReadTensor& read);
 
 // Makes `folder` the new checkpoint, or leaves it as it was. A full disk, a kill or a power cut at any point
 // loses nothing.

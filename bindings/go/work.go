@@ -128,7 +128,10 @@ func (t *Trainer) SaveContext(ctx context.Context, folder string, progress func(
 		return err
 	}
 	defer h.close()
-	return work(ctx, nil, h, raw.Tsr_saving_step, progress)
+	if err := work(ctx, nil, h, raw.Tsr_saving_step, progress); err != nil {
+		return err
+	}
+	return h.call(raw.Tsr_saving_finish)
 }
 
 // ExportModel writes the model's file or folder `in` for other projects: a Hugging Face folder, or a GGUF file for

@@ -216,10 +216,11 @@ Result<std::string> checkpoint_json(const std::string& folder) {
 
 Status Trainer::save(const std::string& folder) {
   cancelled_ = false;
-  return write_checkpoint(folder);
+  TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, write_checkpoint(folder));
+  return written.commit();
 }
 
-Status Trainer::write_checkpoint(const std::string& folder) {
+Result<WrittenCheckpoint> Trainer::write_checkpoint(const std::string& folder) {
   TSR_RETURN_IF_ERROR(check_values());
   CheckpointInfo info = checkpoint_info();
   std::vector<std::string> left_out;
@@ -227,13 +228,14 @@ Status Trainer::write_checkpoint(const std::string& folder) {
   TSR_ASSIGN_OR_RETURN(info.base, base_.hashed(left_out, running_->threads(), cancelled_));
   size_t written = 0, all = 1;
   for (const auto& [name, type] : info.tensors) all += static_cast<size_t>(bytes(type));
-  return save_checkpoint(folder, info, [&, this](std::string_view name, std::span<std::byte> out) -> Status {
-    if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the folder is as it was");
-    cancellation_point();
-    report_progress(static_cast<double>(written) / static_cast<double>(all));
-    written += out.size();
-    return running_->session().read_into(name, out);
-  });
+  return tessera::write_checkpoint(
+      folder, info, [&, this](std::string_view name, std::span<std::byte> out) -> Status {
+        if (cancelled_) return Status(StatusCode::kCancelled, "saving cancelled; the folder is as it was");
+        cancellation_point();
+        report_progress(static_cast<double>(written) / static_cast<double>(all));
+        written += out.size();
+        return running_->session().read_into(name, out);
+      });
 }
 
 Status Trainer::check_folder(const std::string& folder) { return check_checkpoint_folder(folder); }

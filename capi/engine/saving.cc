@@ -19,6 +19,11 @@ Saving::~Saving() {
   if (lease_ && in_creating_process()) trainer_->cancel();
 }
 
+Status Saving::finish() {
+  TSR_ASSIGN_OR_RETURN(WrittenCheckpoint written, work_.finish());
+  return written.commit();
+}
+
 Status Saving::step() {
   const Status status = work_.step();
   if (!status.ok() || work_.done() == 1) lease_ = nullptr;

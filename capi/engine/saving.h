@@ -16,6 +16,7 @@ class Saving {
 
   Status step();
   double done() const { return work_.done(); }
+  Status finish();  // the folder holds the checkpoint
   bool in_creating_process() const { return trainer_->runtime()->in_creating_process(); }
 
  private:
@@ -23,7 +24,7 @@ class Saving {
 
   const std::shared_ptr<Trainer> trainer_;
   std::shared_ptr<const void> lease_;  // of the trainer; null when the work has ended
-  BackgroundWork work_;
+  Background<WrittenCheckpoint> work_;
 };
 
 }  // namespace tessera

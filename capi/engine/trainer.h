@@ -46,7 +46,8 @@ class Trainer {
   Result<double> evaluate();
 
   Status save(const std::string& folder);
-  Status write_checkpoint(const std::string& folder);  // of whoever has the lease, which `cancel` ends from then on
+  // The checkpoint that `save` puts in its place, for whoever has the lease; `cancel` ends it from then on.
+  Result<WrittenCheckpoint> write_checkpoint(const std::string& folder);
   static Status check_folder(const std::string& folder);  // what save would say at once
   Status resume(const std::string& folder);
   Status store(SharedModel& model);

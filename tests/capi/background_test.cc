@@ -245,8 +245,12 @@ TEST_CASE("a saving writes the checkpoint of one call, and has the trainer to it
   const Error busy = take(tsr_trainer_step(trainer.get(), &step));
   CHECK(busy.code == TSR_FAILED_PRECONDITION);
   CHECK(busy.message.find("tsr_saving_new") != std::string::npos);
+  CHECK(take(tsr_saving_finish(saving.get())).code == TSR_FAILED_PRECONDITION);
   step_all(saving, tsr_saving_step);
   one_step(trainer);  // free again
+  CHECK(!std::filesystem::exists(stepped));
+  ok(tsr_saving_finish(saving.get()));
+  CHECK(take(tsr_saving_finish(saving.get())).code == TSR_FAILED_PRECONDITION);  // once
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(whole)) {
     CHECK(contents(entry.path()) == contents(std::filesystem::path(stepped) / entry.path().filename()));
@@ -254,13 +258,15 @@ TEST_CASE("a saving writes the checkpoint of one call, and has the trainer to it
   }
   CHECK(files > 1);
 
-  // Freed before its end, with its trainer before it: the folder is the old checkpoint or the new one, whole.
+  // Freed before its end, with its trainer before it: the folder is the old checkpoint.
   ok(tsr_saving_new(trainer.get(), stepped.c_str(), &made));
   saving.reset(made);
   trainer.reset();
   saving.reset();
   Trainer resumed = trainer_of(rt, model);
   ok(tsr_trainer_resume(resumed.get(), stepped.c_str()));
+  CHECK(text([&](auto... out) { return tsr_trainer_report(resumed.get(), out...); }).find("\"step\":1,") !=
+        std::string::npos);
   CHECK(std::distance(std::filesystem::directory_iterator(scratch.path), {}) == 2);
   CHECK(take(tsr_saving_new(resumed.get(), "/nowhere/at/all", &made)).code == TSR_NOT_FOUND);
 }

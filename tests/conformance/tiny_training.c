@@ -40,6 +40,7 @@ static void save(tsr_trainer* trainer) {
   tsr_saving* saving = NULL;
   check(tsr_saving_new(trainer, folder, &saving));
   for (double done = 0; done < 1;) check(tsr_saving_step(saving, &done));
+  check(tsr_saving_finish(saving));
   tsr_saving_free(saving);
   snprintf(command, sizeof command, "rm -r %s", folder);
   if (system(command) != 0) exit(1);

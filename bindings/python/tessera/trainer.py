@@ -71,7 +71,7 @@ class Trainer(Handle):
                 check(interruptible(lambda: raw.tsr_trainer_save(c, name), self.cancel))
             else:
                 run_steps("saving", raw.tsr_saving_free, lambda: raw.tsr_saving_new(c, name), raw.tsr_saving_step,
-                          lambda c: None, progress)
+                          lambda c: check(raw.tsr_saving_finish(c)), progress)
 
     def resume(self, folder: Any) -> None:
         """Goes on from a checkpoint of the same model, bit for bit on equal devices."""

@@ -1221,11 +1221,15 @@ TSR_API tsr_status* tsr_trainer_evaluate(tsr_trainer* trainer, double* out_loss)
  * hash of each, and resume wants a model with the same. A value of tsr_trainer_write is in it. Where resume fails
  * on the way (TSR_CORRUPT for damaged tensors, TSR_IO) the values on the devices are lost, as after TSR_CANCELLED. */
 TSR_API tsr_status* tsr_trainer_save(tsr_trainer* trainer, const char* folder);
-/* The same as long work (see above). Until it is done or freed the trainer is in use: other calls with it are
- * TSR_FAILED_PRECONDITION. A step fails as tsr_trainer_save does. There is nothing to finish: the folder is whole when all
- * is done, and as it was before that. */
+/* The same as long work (see above). Until all is done, or it is freed, the trainer is in use: other calls with it are
+ * TSR_FAILED_PRECONDITION. A step fails as tsr_trainer_save does. Before finish the folder is as it was; free removes what
+ * was written so far.
+ *     while (done < 1) tsr_saving_step(saving, &done);
+ *     tsr_saving_finish(saving); */
 TSR_API tsr_status* tsr_saving_new(tsr_trainer* trainer, const char* folder, tsr_saving** out_saving);
 TSR_API tsr_status* tsr_saving_step(tsr_saving* saving, double* out_done);
+/* Puts the checkpoint in its place. Once; TSR_FAILED_PRECONDITION before all is done. */
+TSR_API tsr_status* tsr_saving_finish(tsr_saving* saving);
 TSR_API void tsr_saving_free(tsr_saving* saving);
 /* Whether tsr_trainer_save could write `folder` now, before the first step: TSR_FAILED_PRECONDITION where it holds
  * files that are no part of a checkpoint or another process saves to it, TSR_NOT_FOUND, TSR_IO. Files that a killed

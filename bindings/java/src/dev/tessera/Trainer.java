@@ -83,6 +83,7 @@ public final class Trainer extends Handle {
             Native.made(use, out -> Raw.tsr_saving_new(use.pointer, name, out)));
         Use work = saving.use()) {
       Native.steps(work, null, Raw::tsr_saving_step, progress);
+      work.check(Raw.tsr_saving_finish(work.pointer));
     }
   }
 
