@@ -62,6 +62,7 @@ Status Status::with_context(std::string_view context) const {
 Status Status::with_number(std::string_view key, int64_t value) const {
   if (ok()) return *this;
   Rep rep = *rep_;
+  std::erase_if(rep.numbers, [&](const auto& number) { return number.first == key; });
   rep.numbers.emplace_back(key, value);
   return Status(std::make_shared<const Rep>(std::move(rep)));
 }
@@ -79,9 +80,10 @@ const std::string* Status::number_key(size_t at) const {
 
 Status Status::with_numbers_of(const Status& other) const {
   if (ok() || other.ok() || other.rep_->numbers.empty()) return *this;
-  Rep rep = *rep_;
-  rep.numbers.insert(rep.numbers.end(), other.rep_->numbers.begin(), other.rep_->numbers.end());
-  return Status(std::make_shared<const Rep>(std::move(rep)));
+  Status all = *this;
+  for (const auto& [key, value] : other.rep_->numbers)
+    if (!number(key)) all = all.with_number(key, value);
+  return all;
 }
 
 InternalError::InternalError(const char* file, int line, std::string_view what)

@@ -52,10 +52,10 @@ class [[nodiscard]] Status {
 
   // The same error with a number that its message has in words, for programs: "needed_bytes". Keys are part of the C ABI
   // (tsr_status_number).
-  Status with_number(std::string_view key, int64_t value) const;
+  Status with_number(std::string_view key, int64_t value) const;  // in place of an earlier one of this key
   std::optional<int64_t> number(std::string_view key) const;
   const std::string* number_key(size_t at) const;  // of its numbers, from 0 on; null where there are fewer
-  // The same error with the numbers of another, too.
+  // The same error with the numbers of another that it has not itself.
   Status with_numbers_of(const Status& other) const;
 
  private:

@@ -20,3 +20,18 @@ TEST_CASE("what is thrown becomes the status that says what to do") {
   CHECK(refused.code() == StatusCode::kOutOfMemory);
   CHECK(refused.message().find("no more threads") != std::string_view::npos);
 }
+
+TEST_CASE("numbers of an error: one a key, the latest; those of another error where it has none itself") {
+  const Status first = Status(StatusCode::kOutOfMemory, "full").with_number("a", 1).with_number("b", 2);
+  const Status other = Status(StatusCode::kIo, "io").with_number("b", 5).with_number("c", 6);
+  CHECK(first.with_number("a", 9).number("a") == 9);
+  CHECK(first.with_number("a", 9).number_key(2) == nullptr);
+  const Status both = first.with_numbers_of(other);
+  CHECK(both.number("b") == 2);
+  CHECK(both.number("c") == 6);
+  CHECK(both.number_key(3) == nullptr);
+  CHECK(!both.number("d"));
+  CHECK(both.with_context("here").number("a") == 1);
+  CHECK(Status().with_number("a", 1).ok());
+  CHECK(Status().with_numbers_of(both).number_key(0) == nullptr);
+}
