@@ -16,6 +16,7 @@ extern const OpDef kAttention;
 extern const OpDef kAttentionCached;
 extern const OpDef kAttentionGrad;
 extern const OpDef kAttentionMerge;
+extern const OpDef kAttentionPaged;
 extern const OpDef kAttentionSink;
 extern const OpDef kAttentionSinkGrad;
 extern const OpDef kBroadcast;
@@ -36,6 +37,7 @@ extern const OpDef kExpertMatmul;
 extern const OpDef kExpertMatmulWeightGrad;
 extern const OpDef kGelu;
 extern const OpDef kGeluGrad;
+extern const OpDef kKvWrite;
 extern const OpDef kLayerNorm;
 extern const OpDef kLayerNormFinish;
 extern const OpDef kLayerNormGrad;
@@ -101,6 +103,7 @@ extern const OpDef kScaleBy;
 extern const OpDef kScaledMatmul;
 extern const OpDef kScaledMatmulWeightGrad;
 extern const OpDef kSelectRow;
+extern const OpDef kSelectRows;
 extern const OpDef kSgdUpdate;
 extern const OpDef kSgdUpdateStochastic;
 extern const OpDef kSigmoid;
@@ -138,6 +141,7 @@ std::span<const OpDef* const> table() {
       &kAttentionCached,
       &kAttentionGrad,
       &kAttentionMerge,
+      &kAttentionPaged,
       &kAttentionSink,
       &kAttentionSinkGrad,
       &kBroadcast,
@@ -158,6 +162,7 @@ std::span<const OpDef* const> table() {
       &kExpertMatmulWeightGrad,
       &kGelu,
       &kGeluGrad,
+      &kKvWrite,
       &kLayerNorm,
       &kLayerNormFinish,
       &kLayerNormGrad,
@@ -224,6 +229,7 @@ std::span<const OpDef* const> table() {
       &kScaledMatmul,
       &kScaledMatmulWeightGrad,
       &kSelectRow,
+      &kSelectRows,
       &kSgdUpdate,
       &kSgdUpdateStochastic,
       &kSigmoid,

@@ -16,8 +16,7 @@
 #define HWY_TARGET_INCLUDE "runtime/backends/cpu/kernels/attention_flash.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "runtime/backends/cpu/kernels/attention_tiles-inl.h"
-#include "runtime/backends/cpu/kernels/vector_math-inl.h"
+#include "runtime/backends/cpu/kernels/attention_spans-inl.h"
 
 #ifndef TSR_ATTENTION_FLASH_CC_ONCE_
 #define TSR_ATTENTION_FLASH_CC_ONCE_
@@ -69,152 +68,32 @@ struct SpanResults {
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::HWY_NAMESPACE {
 
-// Turns one row of scores into weights exp(score - maximum), zero from `count` on. Updates max and sum;
-// returns the factor that shrinks the earlier sums.
-float online_softmax(float* scores, int64_t count, float& top, float& sum) {
-  const DF d;
-  const float none = -std::numeric_limits<float>::infinity();
-  if (count <= 0) {
-    for (int64_t j = 0; j < kTileKeys; j += kLanes) hn::Store(hn::Zero(d), d, scores + j);
-    return 1;
-  }
-  VF best = hn::Set(d, none);
-  for (int64_t j = 0; j < count; j += kLanes) {
-    const VF x = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count - j)), hn::Load(d, scores + j),
-                                hn::Set(d, none));
-    best = hn::Max(x, best);
-  }
-  const float block_top = std::max(top, hn::GetLane(hn::MaxOfLanes(d, best)));
-  const VF maximum = hn::Set(d, block_top);
-  VF total = hn::Zero(d);
-  for (int64_t j = 0; j < kTileKeys; j += kLanes) {
-    VF p = hn::Zero(d);
-    if (j < count) {
-      p = fast_exp(d, hn::Sub(hn::Load(d, scores + j), maximum));
-      p = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count - j)), p);
-    }
-    total = hn::Add(total, p);
-    hn::Store(p, d, scores + j);
-  }
-  const float shrink = top == none ? 0.0f : std::exp(top - block_top);
-  sum = sum * shrink + hn::GetLane(hn::SumOfLanes(d, total));
-  top = block_top;
-  return shrink;
-}
+// Keys and values [B, S, KV, D] and [B, S, KV, V], of one sequence and head.
+struct WholeKeys {
+  const AttentionShape& e;
+  const AttentionBuffers& x;
+  int64_t b, kv;
 
-// RowTile: rows [begin, begin + count) of a key-value head, at most kTileQueries, with their queries scaled.
-struct RowTile {
-  int64_t b, kv, begin, count;
-  int64_t width, out_width;  // of a row of queries and of results, in whole panels
-  const float* q;            // [count][width]
-  const TileKeys& keys;
-  const int32_t* segments;  // of the keys of b, or null
-
-  // `scaled` [count][width] is filled.
-  RowTile(const AttentionShape& e, const AttentionBuffers& x, const TileKeys& seen, int64_t of_b,
-          int64_t of_kv, int64_t tile, float* scaled)
-      : b(of_b),
-        kv(of_kv),
-        begin(tile * kTileQueries),
-        count(std::min(kTileQueries, e.rows() - begin)),
-        width(padded(e.D, kPanel)),
-        out_width(padded(e.V, kPanel)),
-        q(scaled),
-        keys(seen),
-        segments(x.k_segment == nullptr ? nullptr : x.k_segment + b * e.S) {
-    for (int64_t i = 0; i < count; ++i)
-      copy_scaled(x.q + e.query(b, kv, begin + i) * e.D, e.D, e.scale, scaled + i * width, width);
+  bool has(int64_t, int64_t) const { return true; }
+  const int32_t* segments() const { return x.k_segment == nullptr ? nullptr : x.k_segment + b * e.S; }
+  void pack(int64_t s, int64_t block, float* keys) const {
+    pack_keys(x.k + e.key(b, s, kv) * e.D, e.KV * e.D, block, e.S - s, e.D, keys);
+  }
+  KeyRows values(int64_t s, int64_t block, float* copy) const {
+    return KeyRows(x.v + e.key(b, s, kv) * e.V, e.KV * e.V, block, e.V, padded(e.V, kPanel), copy);
   }
 };
 
-// The keys of span `span`: maxima and sums of the rows' weights, and weighted values [count][out_width]. `keys`
-// [kTileKeys][the larger width] and `scores` [count][kTileKeys] are scratch.
-void attend_span(const AttentionShape& e, const AttentionBuffers& x, const RowTile& tile, int64_t span,
-                 float* keys, float* scores, float* top, float* sum, float* out) {
-  const TileKeys& seen = tile.keys;
-  const int64_t width = tile.width, out_width = tile.out_width;
-  const int64_t begin = std::max(span * kSpanKeys, seen.least / kTileKeys * kTileKeys);
-  const int64_t end = std::min((span + 1) * kSpanKeys, seen.most);
-  const bool edits = e.edits_scores();
-  for (int64_t i = 0; i < tile.count; ++i) {
-    top[i] = -std::numeric_limits<float>::infinity();
-    sum[i] = 0;
-  }
-  bool is_begun = false;
-  for (int64_t s = begin; s < end; s += kTileKeys) {
-    const int64_t block = std::min(kTileKeys, end - s), first = e.key(tile.b, s, tile.kv);
-    if (edits && !seen.meets(s, block, tile.segments)) continue;
-    pack_keys(x.k + first * e.D, e.KV * e.D, block, e.S - s, e.D, keys);
-    tile_product(tile.count, padded(block, kPanel), e.D, tile.q, width, 1, keys, kTileKeys, scores, kTileKeys,
-                 false);
-    for (int64_t i = 0; i < tile.count; ++i) {
-      float* const row = scores + i * kTileKeys;
-      int64_t count = std::min(kTileKeys, seen.end[i] - s);
-      if (edits && count > 0 &&
-          !edit_scores(e.softcap, std::max<int64_t>(seen.from[i] - s, 0), count,
-                       tile.segments == nullptr ? nullptr : tile.segments + s, seen.segment[i], row))
-        count = 0;
-      const float shrink = online_softmax(row, count, top[i], sum[i]);
-      if (is_begun && shrink != 1)
-        copy_scaled(out + i * out_width, out_width, shrink, out + i * out_width, out_width);
-    }
-    const KeyRows values(x.v + first * e.V, e.KV * e.V, block, e.V, out_width, keys);
-    tile_product(tile.count, out_width, block, scores, kTileKeys, 1, values.data, values.stride, out,
-                 out_width, is_begun);
-    is_begun = true;
-  }
-  if (!is_begun) std::fill_n(out, tile.count * out_width, 0.0f);
-}
-
-// Merges what a span gives, in `part`, with what those before it give.
-HWY_NOINLINE void merge_span(const RowTile& tile, const float* part_top, const float* part_sum,
-                             const float* part, float* top, float* sum, float* out) {
-  const DF d;
-  for (int64_t i = 0; i < tile.count; ++i) {
-    if (part_top[i] == -std::numeric_limits<float>::infinity()) continue;  // sees nothing of it
-    const float most = std::max(top[i], part_top[i]);
-    const float kept = std::exp(top[i] - most), added = std::exp(part_top[i] - most);
-    top[i] = most;
-    sum[i] = sum[i] * kept + part_sum[i] * added;
-    for (int64_t j = i * tile.out_width; j < (i + 1) * tile.out_width; j += kLanes)
-      hn::StoreU(hn::MulAdd(hn::LoadU(d, part + j), hn::Set(d, added),
-                            hn::Mul(hn::LoadU(d, out + j), hn::Set(d, kept))),
-                 d, out + j);
-  }
-}
-
-// The rows' results, from sums over all keys.
-void store_rows(const AttentionShape& e, const AttentionBuffers& x, const RowTile& tile, const float* top,
-                const float* sum, const float* out) {
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
-  for (int64_t i = 0; i < tile.count; ++i) {
-    const int64_t row = e.query(tile.b, tile.kv, tile.begin + i);
-    const bool sees = top[i] != kNone;
-    copy_scaled(out + i * tile.out_width, e.V, sees ? 1 / sum[i] : 0.0f, x.out + row * e.V, e.V);
-    if (x.lse != nullptr) x.lse[row] = sees ? top[i] + std::log(sum[i]) : kNone;
-  }
-}
-
-// Tile `tile` of the rows of (b, kv), span after span.
-void attend_tile(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool, int64_t b, int64_t kv,
+// Tile `tile` of the rows of (b, kv).
+void attend_rows(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool, int64_t b, int64_t kv,
                  int64_t tile) {
-  // Sizes in floats of a tile of 64 rows: queries, results, keys or values.
-  const int64_t of_q = kTileQueries * padded(e.D, kPanel), of_out = kTileQueries * padded(e.V, kPanel);
-  const int64_t of_keys = std::max(of_q, of_out);
-  Scratch scratch(pool, of_q + 2 * of_out + of_keys + kTileQueries * kTileKeys);
+  const int64_t begin = tile * kTileQueries;
   const TileKeys seen = x.keys_of(e, b, tile);
-  const RowTile rows(e, x, seen, b, kv, tile, scratch.floats(of_q));
-  float* const out = scratch.floats(of_out);
-  float* const part = scratch.floats(of_out);
-  float* const keys = scratch.floats(of_keys);
-  float* const scores = scratch.floats(kTileQueries * kTileKeys);
-  float top[kTileQueries], sum[kTileQueries], part_top[kTileQueries], part_sum[kTileQueries];
-  attend_span(e, x, rows, seen.first_span(), keys, scores, top, sum, out);
-  for (int64_t span = seen.first_span() + 1; span < seen.end_span(); ++span) {
-    attend_span(e, x, rows, span, keys, scores, part_top, part_sum, part);
-    merge_span(rows, part_top, part_sum, part, top, sum, out);
-  }
-  store_rows(e, x, rows, top, sum, out);
+  const auto query = [&](int64_t i) { return e.query(b, kv, begin + i); };
+  const int64_t of_q = kTileQueries * padded(e.D, kPanel);
+  Scratch scratch(pool, of_q + tile_scratch_floats(e));
+  const RowTile rows(e, x.q, seen, std::min(kTileQueries, e.rows() - begin), query, scratch.floats(of_q));
+  attend_tile(e, WholeKeys{e, x, b, kv}, rows, query, scratch, x.out, x.lse);
 }
 
 // A span of the rows of (b, kv), which are one tile. The last of them that is done merges all.
@@ -228,18 +107,20 @@ void attend_span_of(const AttentionShape& e, const AttentionBuffers& x, const Po
   const int64_t query_floats = SpanResults::up_to_16(rows * width);
   const int64_t key_floats = kTileKeys * std::max(width, padded(e.V, kPanel));
   Scratch scratch(pool, query_floats + key_floats + rows * kTileKeys);
-  const RowTile tile(e, x, seen, pair / e.KV, pair % e.KV, 0, scratch.floats(query_floats));
+  const int64_t b = pair / e.KV, kv = pair % e.KV;
+  const auto query = [&](int64_t i) { return e.query(b, kv, i); };
+  const RowTile tile(e, x.q, seen, rows, query, scratch.floats(query_floats));
   float* const keys = scratch.floats(key_floats);
   float* const scores = scratch.floats(rows * kTileKeys);
   const auto top = [&](int64_t s) { return results.top(x.spans, pair, s); };
   const auto sum = [&](int64_t s) { return results.sum(x.spans, pair, s); };
   const auto out = [&](int64_t s) { return results.out(x.spans, pair, s); };
-  attend_span(e, x, tile, span, keys, scores, top(span), sum(span), out(span));
+  attend_span(e, WholeKeys{e, x, b, kv}, tile, span, keys, scores, top(span), sum(span), out(span));
   std::atomic_ref<int32_t> done(results.done(x.spans)[pair]);
   if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < end - first) return;
   for (int64_t s = first + 1; s < end; ++s)
     merge_span(tile, top(s), sum(s), out(s), top(first), sum(first), out(first));
-  store_rows(e, x, tile, top(first), sum(first), out(first));
+  store_rows(e, tile, query, top(first), sum(first), out(first), x.out, x.lse);
 }
 
 void attend_by_spans(const AttentionShape& e, const AttentionBuffers& x, const Pool& pool) {
@@ -263,7 +144,7 @@ void attention(const AttentionShape& e, const AttentionBuffers& x, const Pool& p
   // The last tiles see the most keys: they go first.
   pool.parallel_for(e.B * e.KV * tiles, [&](int64_t task) {
     const int64_t pair = task % (e.B * e.KV);
-    attend_tile(e, x, pool, pair / e.KV, pair % e.KV, tiles - 1 - task / (e.B * e.KV));
+    attend_rows(e, x, pool, pair / e.KV, pair % e.KV, tiles - 1 - task / (e.B * e.KV));
   });
 }
 

@@ -46,7 +46,11 @@ struct AttentionScore {
   }
   template <class T>
   double compute(const T* q, const T* k) const {
-    const double score = scale * dot_in_double(q, k, D);
+    return finish(dot_in_double(q, k, D));
+  }
+  // The score of a product of query and key.
+  double finish(double product) const {
+    const double score = scale * product;
     return softcap > 0 ? softcap * std::tanh(score / softcap) : score;
   }
   // Derivative of a capped score by the one before.

@@ -44,6 +44,17 @@ struct AttentionShape {
   bool edits_scores() const { return softcap > 0 || mask.window > 0 || has_segments; }
 };
 
+// Checks widths and heads, and sets the scale; kUnsupported for heads too wide for a tile.
+inline Status finish_shape(AttentionShape& e, const KernelSpec& spec) {
+  for (const int64_t width : {e.D, e.V})
+    if (width < 1 || width > kMaxHead)
+      return Status(StatusCode::kUnsupported, format("head size {}: tiles hold 1 to {}", width, kMaxHead));
+  if (e.KV == 0 && e.H > 0) return Status(StatusCode::kUnsupported, "no key-value heads");
+  const double scale = spec.f64("scale");
+  e.scale = static_cast<float>(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(e.D)));
+  return {};
+}
+
 // The shape given by operands number `q` [B, T, H, D], `k` [B, S, KV, D] and `v` [B, S, KV, V]; kUnsupported for heads
 // too wide for a tile.
 inline Result<AttentionShape> attention_shape(const KernelSpec& spec, int q, int k, int v, bool causal) {
@@ -60,12 +71,7 @@ inline Result<AttentionShape> attention_shape(const KernelSpec& spec, int q, int
                    0,
                    static_cast<float>(spec.f64("softcap")),
                    false};
-  for (const int64_t width : {e.D, e.V})
-    if (width < 1 || width > kMaxHead)
-      return Status(StatusCode::kUnsupported, format("head size {}: tiles hold 1 to {}", width, kMaxHead));
-  if (e.KV == 0 && e.H > 0) return Status(StatusCode::kUnsupported, "no key-value heads");
-  const double scale = spec.f64("scale");
-  e.scale = static_cast<float>(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(e.D)));
+  TSR_RETURN_IF_ERROR(finish_shape(e, spec));
   return e;
 }
 
@@ -77,18 +83,26 @@ struct TileKeys {
   int32_t low = std::numeric_limits<int32_t>::max(), high = std::numeric_limits<int32_t>::min();  // segments
 
   // `start`: position of the first query over a cache. `segments` [T] of the queries, or null.
-  TileKeys(const AttentionShape& e, int64_t begin, int64_t count, int64_t start, const int32_t* segments) {
+  TileKeys(const AttentionShape& e, int64_t begin, int64_t count, int64_t start, const int32_t* segments)
+      : TileKeys(count, [&](int64_t i) { return e.keys(begin + i, start); }) {
+    if (segments == nullptr) return;
     for (int64_t i = 0; i < count; ++i) {
-      const AttentionMask::Keys keys = e.keys(begin + i, start);
+      if (from[i] == end[i]) continue;
+      segment[i] = segments[(begin + i) / e.group()];
+      low = std::min(low, segment[i]);
+      high = std::max(high, segment[i]);
+    }
+  }
+  // `keys_of(i)`: the keys of row i.
+  template <class KeysOf>
+  TileKeys(int64_t count, KeysOf keys_of) {
+    for (int64_t i = 0; i < count; ++i) {
+      const AttentionMask::Keys keys = keys_of(i);
       from[i] = keys.begin;
       end[i] = keys.end;
       if (keys.begin == keys.end) continue;
       least = most == 0 ? keys.begin : std::min(least, keys.begin);
       most = std::max(most, keys.end);
-      if (segments == nullptr) continue;
-      segment[i] = segments[(begin + i) / e.group()];
-      low = std::min(low, segment[i]);
-      high = std::max(high, segment[i]);
     }
   }
 

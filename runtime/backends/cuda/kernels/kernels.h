@@ -24,6 +24,8 @@ Result<PreparedKernel> prepare_attention_sink(const KernelSpec& spec);
 Result<PreparedKernel> prepare_attention_sink_grad(const KernelSpec& spec);
 Result<PreparedKernel> prepare_broadcast(const KernelSpec& spec);
 Result<PreparedKernel> prepare_cache_write(const KernelSpec& spec);
+Result<PreparedKernel> prepare_kv_write(const KernelSpec& spec);
+Result<PreparedKernel> prepare_attention_paged(const KernelSpec& spec);
 Result<PreparedKernel> prepare_cast(const KernelSpec& spec);
 Result<PreparedKernel> prepare_clamp(const KernelSpec& spec);
 Result<PreparedKernel> prepare_clamp_grad(const KernelSpec& spec);
@@ -121,6 +123,7 @@ Result<PreparedKernel> prepare_scaled_matmul_weight_grad(const KernelSpec& spec)
 Result<PreparedKernel> prepare_scaled_matmul_weight_grad_lt(const KernelSpec& spec);
 Result<PreparedKernel> prepare_scalar_add(const KernelSpec& spec);
 Result<PreparedKernel> prepare_select_row(const KernelSpec& spec);
+Result<PreparedKernel> prepare_select_rows(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sgd_update(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sgd_update_stochastic(const KernelSpec& spec);
 Result<PreparedKernel> prepare_sigmoid(const KernelSpec& spec);

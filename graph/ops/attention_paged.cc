@@ -1,0 +1,92 @@
+// attention_paged(q, k_pages, v_pages, table, row, position): causal attention of tokens of many sequences over keys and
+// values in pages. Token (b, t) is at position p = position[b, t] of sequence r = row[b, t]; it sees the positions s up to
+// p, with a window those less than that far back, whose key is slot s mod S of page table[r, s / S] ("PagedAttention",
+// Kwon et al., 2023). What is not there (no such row, page or entry of the table) is not seen; a token that sees nothing
+// gives 0 and lse -inf.
+//   q [B, T, H, D], k_pages [P, S, KV, D], v_pages [P, S, KV, V], table [R, M] i32, row, position [B, T] i32
+//   -> out [B, T, H, V], and with with_lse = 1 lse [B, T, H] as attention has it.
+// Pages are of q's type, or of 16-bit floats beside f32.  For serving: no gradient.
+#include <algorithm>
+
+#include "graph/base/text.h"
+#include "graph/ops/attention_support.h"
+
+namespace tessera {
+
+using namespace ops;
+
+namespace {
+
+constexpr std::string_view kName = "attention_paged";
+const AttrSpec kAttrs[] = {
+    {"scale", AttrType::kF64, 0.0, "factor of the scores; 0: 1/sqrt(D)"},
+    window_spec(),
+    softcap_spec(),
+    {.name = "with_lse",
+     .type = AttrType::kI64,
+     .default_value = AttrValue(int64_t{0}),
+     .meaning = "1: a second result, the log of each sum"},
+};
+
+Inferred attention_paged_infer(Types in, Attrs attrs) {
+  TSR_RETURN_IF_ERROR(check_count(kName, in, 6));
+  TSR_RETURN_IF_ERROR(check_flag(kName, attrs, "with_lse"));
+  TSR_RETURN_IF_ERROR(check_float(kName, in, 0, "q"));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 0, "q", 4));
+  TSR_RETURN_IF_ERROR(check_pages(kName, in, 1, "k_pages", in[0].dtype));
+  TSR_RETURN_IF_ERROR(check_dtype(kName, in, 2, "v_pages", in[1].dtype));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 2, "v_pages", 4));
+  // As attention over whole keys has them, of one batch.
+  TensorType k = in[1], v = in[2];
+  k.dtype = v.dtype = in[0].dtype;
+  k.shape.set(0, in[0].shape[0]);
+  TSR_RETURN_IF_ERROR(check_extent(kName, in, 2, "v_pages", 0, in[1].shape[0]));
+  v.shape.set(0, in[0].shape[0]);
+  const TensorType whole[] = {in[0], k, v};
+  TSR_RETURN_IF_ERROR(check_attention_operands(kName, whole, attrs, 0, 1, 2));
+  TSR_RETURN_IF_ERROR(check_rank(kName, in, 3, "table", 2));
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, 3, "table", in[3].shape));
+  const Shape tokens{in[0].shape[0], in[0].shape[1]};
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, 4, "row", tokens));
+  TSR_RETURN_IF_ERROR(check_indices(kName, in, 5, "position", tokens));
+  std::vector<TensorType> out = {{in[0].dtype, attended_shape(in[0].shape, in[2].shape)}};
+  if (attr_i64(attrs, "with_lse") == 1)
+    out.push_back({statistics_dtype(in[0].dtype), without_last(in[0].shape)});
+  return out;
+}
+
+// Pages are numbered by the table: they stay whole, and so does the table.
+ShardingRule attention_paged_sharding(const OpView& view) {
+  const bool with_lse = attr_i64(view.attrs, "with_lse") == 1;
+  const bool is_square = value_width(view.inputs[1].shape, view.inputs[2].shape) == 'd';
+  const std::string width(1, is_square ? 'd' : 'e');
+  return make_rule("bt(kg)d,pskd,psk" + width + ",rm,bt,bt->bt(kg)" + width + (with_lse ? ",bt(kg)" : ""), {},
+                   is_square ? "sdprm" : "sdeprm");
+}
+
+// The lengths of sequences are not known here: every token sees as much as the table holds, or a window shows of it; each
+// row's pages are read once.
+OpCost attention_paged_cost(const OpView& view) {
+  const Shape &q = view.inputs[0].shape, &k = view.inputs[1].shape, &v = view.inputs[2].shape,
+              &table = view.inputs[3].shape;
+  const int64_t window = attr_i64(view.attrs, "window"), most = table[1] * k[1];
+  const int64_t seen = window == 0 ? most : std::min(most, window);
+  const double queries = static_cast<double>(q[0] * q[1]) * static_cast<double>(q[2]);
+  const auto all = static_cast<double>(bytes(view.inputs[1]) + bytes(view.inputs[2]));
+  OpCost cost = traffic_cost(
+      view, 2.0 * queries * static_cast<double>(last_extent(q) + last_extent(v)) * static_cast<double>(seen));
+  const double slots = static_cast<double>(k[0]) * static_cast<double>(k[1]);
+  const double read = static_cast<double>(std::min(table[0], q[0] * q[1])) * static_cast<double>(seen);
+  if (slots > 0) cost.bytes_read -= all * (1 - std::min(1.0, read / slots));
+  return cost;
+}
+
+}  // namespace
+
+extern const OpDef kAttentionPaged = {.name = kName,
+                                      .attrs = kAttrs,
+                                      .infer = attention_paged_infer,
+                                      .sharding = attention_paged_sharding,
+                                      .cost = attention_paged_cost};
+
+}  // namespace tessera

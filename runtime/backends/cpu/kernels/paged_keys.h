@@ -1,0 +1,49 @@
+// PagedTokens: tokens of many sequences, and where in the pages the keys lie that they see. Rows, positions and the table
+// are untrusted: what is outside is not there.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/backends/cpu/cpu_kernel.h"
+#include "runtime/backends/cpu/kernels/attention_mask.h"
+
+namespace tessera::cpu {
+
+struct PagedTokens {
+  int64_t pages = 0, page = 0;                                          // P, and slots of a page S
+  int64_t rows = 0, columns = 0;                                        // of the table
+  int64_t window = 0;                                                   // 0: none
+  const int32_t *table = nullptr, *row = nullptr, *position = nullptr;  // [rows, columns]; of each token
+
+  // Operands number `first` to `first + 2`: table, row and position; `k`: pages of keys.
+  static PagedTokens from_spec(const KernelSpec& spec, int k, int first) {
+    const auto key = spec.input_dims(k), table = spec.input_dims(first);
+    return {key[0], key[1], table[0], table[1], spec.i64("window"), nullptr, nullptr, nullptr};
+  }
+  PagedTokens with(const LaunchArgs& args, int first) const {
+    PagedTokens given = *this;
+    given.table = args.in<int32_t>(first);
+    given.row = args.in<int32_t>(first + 1);
+    given.position = args.in<int32_t>(first + 2);
+    return given;
+  }
+
+  int64_t most_keys() const { return columns * page; }
+  bool has_row(int64_t token) const { return row[token] >= 0 && row[token] < rows; }
+  // Positions that a token sees, as far as the table goes; where there are none both are 0.
+  AttentionMask::Keys keys(int64_t token) const {
+    const int64_t at = position[token];
+    if (!has_row(token) || at < 0) return {};
+    AttentionMask::Keys seen{window > 0 ? std::max<int64_t>(at - window + 1, 0) : 0,
+                             std::min(at + 1, most_keys())};
+    return seen.begin < seen.end ? seen : AttentionMask::Keys{};
+  }
+  // The slot of position `s` of a sequence, counted over all pages; -1 where it has no page.
+  int64_t slot(int64_t of_row, int64_t s) const {
+    const int64_t at = table[of_row * columns + s / page];
+    return at < 0 || at >= pages ? -1 : at * page + s % page;
+  }
+};
+
+}  // namespace tessera::cpu

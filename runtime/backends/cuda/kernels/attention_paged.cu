@@ -1,0 +1,203 @@
+// Ops of serving: attention over pages, rows written to pages, rows selected. Plain kernels: a warp computes a query, key
+// after key, with a running maximum and sum.
+#include "runtime/backends/cuda/cuda_status.h"
+#include "runtime/backends/cuda/kernels/attention.cuh"
+#include "runtime/backends/cuda/kernels/kernels.h"
+#include "runtime/backends/cuda/kernels/rows.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+constexpr int kWarps = 4;  // of a block
+
+// Rows, positions and the table are untrusted: what is outside is not there.
+struct PagedTokens {
+  const int32_t *table, *row, *position;  // [rows, columns]; of each token
+  int64_t rows, columns, pages, page;
+
+  // The slot of position `s` of the token's sequence; -1 where it has no page.
+  __device__ int64_t slot(int64_t token, int64_t s) const {
+    const int64_t at = table[row[token] * columns + s / page];
+    return at < 0 || at >= pages ? -1 : at * page + s % page;
+  }
+  // The keys that a token sees: those from `first` on, before the number returned.
+  __device__ int64_t keys(int64_t token, int64_t window, int64_t& first) const {
+    first = 0;
+    if (row[token] < 0 || row[token] >= rows) return 0;
+    const int64_t at = position[token], most = columns * page;
+    if (window > 0 && at - window + 1 > 0) first = at - window + 1;
+    return at < 0 ? 0 : at + 1 < most ? at + 1 : most;
+  }
+};
+
+template <class T, class P>
+struct PagedOperands {
+  const T* q;
+  const P *k, *v;
+  T* out;
+  Wide<T>* lse;  // null where nobody wants it
+  PagedTokens tokens;
+};
+
+template <class T, class P>
+__global__ void __launch_bounds__(kWarps * 32) attention_paged_kernel(AttentionShape e, PagedOperands<T, P> x) {
+  using W = Wide<T>;
+  const int lane = threadIdx.x % 32;
+  const int64_t query = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;  // token and head
+  if (query >= e.T * e.H) return;
+  const int64_t token = query / e.H, kv = query % e.H / e.group();
+  const Team<32> team{lane};
+  W wide[kColumnsPerLane] = {}, acc[kColumnsPerLane] = {};
+#pragma unroll
+  for (int c = 0; c < kColumnsPerLane; ++c)
+    if (c * 32 + lane < e.D) wide[c] = widen(x.q[query * e.D + c * 32 + lane]);
+  W top = minus_infinity<W>(), sum = 0;
+  int64_t first = 0;
+  const int64_t end = x.tokens.keys(token, e.window, first);
+  for (int64_t s = first; s < end; ++s) {
+    const int64_t slot = x.tokens.slot(token, s);
+    if (slot < 0) continue;  // the same for all lanes
+    const P* const key = x.k + (slot * e.KV + kv) * e.D;
+    W part = 0;
+#pragma unroll
+    for (int c = 0; c < kColumnsPerLane; ++c)
+      if (c * 32 + lane < e.D) part += wide[c] * static_cast<W>(widen(key[c * 32 + lane]));
+    const W score = e.capped(team.sum(part) * static_cast<W>(e.scale));
+    const W new_top = Larger{}(top, score);
+    const W shrink = top == minus_infinity<W>() ? W(0) : exp(top - new_top), p = exp(score - new_top);
+    sum = sum * shrink + p;
+    top = new_top;
+    const P* const value = x.v + (slot * e.KV + kv) * e.V;
+#pragma unroll
+    for (int c = 0; c < kColumnsPerLane; ++c)
+      if (c * 32 + lane < e.V) acc[c] = acc[c] * shrink + p * static_cast<W>(widen(value[c * 32 + lane]));
+  }
+  const bool sees = top != minus_infinity<W>();
+#pragma unroll
+  for (int c = 0; c < kColumnsPerLane; ++c)
+    if (c * 32 + lane < e.V) x.out[query * e.V + c * 32 + lane] = narrow<T>(sees ? acc[c] / sum : W(0));
+  if (x.lse != nullptr && lane == 0) x.lse[query] = sees ? top + log(sum) : minus_infinity<W>();
+}
+
+template <class T, class P>
+struct KvWrite {
+  const T* rows;
+  const int32_t* slot;
+  P* pages;
+  int64_t slots, cols;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t row) const {
+    const int64_t at = slot[row];
+    if (at < 0 || at >= slots) return;
+    team.each(cols, [&](int64_t c) {
+      if constexpr (std::is_same_v<T, P>)
+        pages[at * cols + c] = rows[row * cols + c];
+      else
+        pages[at * cols + c] = narrow<P>(widen(rows[row * cols + c]));
+    });
+  }
+};
+
+template <class T>
+struct SelectRows {
+  const T* x;
+  const int32_t* rows;
+  T* y;
+  int64_t tokens, cols;
+  template <class Team>
+  __device__ void operator()(const Team& team, int64_t w) const {
+    const int64_t at = rows[w];
+    const bool there = at >= 0 && at < tokens;
+    team.each(cols, [&](int64_t c) { y[w * cols + c] = there ? x[at * cols + c] : T(0); });
+  }
+};
+
+// f(T{}, P{}) for tokens of type T over pages of type P: the same, or 16 bits beside f32.
+template <class F>
+Result<PreparedKernel> dispatch_pages(DType tokens, DType pages, F&& f) {
+  return dispatch_float(tokens, [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    if constexpr (std::is_same_v<T, float>) {
+      if (pages == DType::kBF16) return f(zero, __nv_bfloat16{});
+#ifndef TSR_FEW_TYPES
+      if (pages == DType::kF16) return f(zero, __half{});
+#endif
+    }
+    if (pages != tokens)
+      return Status(StatusCode::kUnsupported, format("pages of {} beside {}", to_text(pages), to_text(tokens)));
+    return f(zero, T{});
+  });
+}
+
+}  // namespace
+
+// q [B, T, H, D], k_pages [P, S, KV, D], v_pages [P, S, KV, V], table [R, M], row, position [B, T] -> out [B, T, H, V]
+// (, lse [B, T, H]).
+Result<PreparedKernel> prepare_attention_paged(const KernelSpec& spec) {
+  AttentionShape shape = attention_shape(spec, 0, 1, 2);
+  shape.T *= shape.B;
+  shape.B = 1;
+  TSR_RETURN_IF_ERROR(check_head(shape));
+  const auto pages = spec.input_dims(1), table = spec.input_dims(3);
+  const int64_t blocks = (shape.T * shape.H + kWarps - 1) / kWarps;
+  if (blocks >= kMostGrid) return Status(StatusCode::kUnsupported, format("{} blocks", blocks));
+  const PagedTokens tokens{nullptr, nullptr, nullptr, table[0], table[1], pages[0], pages[1]};
+  return dispatch_pages(spec.input_dtype(0), spec.input_dtype(1),
+                        [&](auto zero, auto stored) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    using P = decltype(stored);
+    const bool has_lse = spec.output_count() == 2;
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          if (blocks <= 0) return;
+                          PagedOperands<T, P> x{args.in<T>(0),  args.in<P>(1),
+                                                args.in<P>(2),  args.out<T>(0),
+                                                has_lse ? args.out<Wide<T>>(1) : nullptr, tokens};
+                          x.tokens.table = args.in<int32_t>(3);
+                          x.tokens.row = args.in<int32_t>(4);
+                          x.tokens.position = args.in<int32_t>(5);
+                          attention_paged_kernel<T, P>
+                              <<<static_cast<unsigned>(blocks), kWarps * 32, 0, args.stream>>>(shape, x);
+                        }));
+  });
+}
+
+// pages [P, S, KV, D], new [B, T, KV, D], slot [B, T] -> pages. `slot` is untrusted: rows outside the pages are dropped.
+Result<PreparedKernel> prepare_kv_write(const KernelSpec& spec) {
+  const auto dims = spec.input_dims(0), rows = spec.input_dims(1);
+  const int64_t slots = dims[0] * dims[1], tokens = rows[0] * rows[1], cols = dims[2] * dims[3];
+  const double moved = 2 * operand_bytes(spec, 1);
+  TSR_ASSIGN_OR_RETURN(
+      PreparedKernel prepared,
+      dispatch_pages(spec.input_dtype(1), spec.input_dtype(0), [&](auto zero, auto stored) -> Result<PreparedKernel> {
+        using T = decltype(zero);
+        using P = decltype(stored);
+        const auto page_bytes = static_cast<size_t>(slots * cols) * sizeof(P);
+        return memory_bound(spec, make_kernel([=](const LaunchArgs& args) -> Status {
+          if (args.inputs[0] != args.outputs[0] && page_bytes > 0)
+            TSR_RETURN_IF_ERROR(from_cuda(cudaMemcpyAsync(args.outputs[0], args.inputs[0], page_bytes,
+                                                          cudaMemcpyDeviceToDevice, args.stream),
+                                          "kv_write"));
+          launch_rows(args.stream, tokens, cols,
+                      KvWrite<T, P>{args.in<T>(1), args.in<int32_t>(2), args.out<P>(0), slots, cols});
+          return {};
+        }));
+      }));
+  prepared.bytes = moved;
+  return std::move(prepared);
+}
+
+// x [B, T, C], rows [W] -> y [W, C]. `rows` is untrusted: what is not there gives 0.
+Result<PreparedKernel> prepare_select_rows(const KernelSpec& spec) {
+  const auto dims = spec.input_dims(0);
+  const int64_t tokens = dims[0] * dims[1], cols = dims[2], count = spec.input_dims(1)[0];
+  return dispatch_element_size(spec.input_dtype(0), [&](auto zero) -> Result<PreparedKernel> {
+    using T = decltype(zero);
+    return memory_bound(spec, make_kernel([=](const LaunchArgs& args) {
+                          launch_rows(args.stream, count, cols,
+                                      SelectRows<T>{args.in<T>(0), args.in<int32_t>(1), args.out<T>(0), tokens, cols});
+                        }));
+  });
+}
+
+}  // namespace tessera::cuda

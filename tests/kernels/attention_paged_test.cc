@@ -1,0 +1,241 @@
+// Fast attention over pages: a token's bits depend neither on what other tokens a launch has, nor on where its pages lie,
+// nor on the number of threads, on every instruction set of this CPU; and they are those over a whole cache. Pages of 16
+// bits against sums in double.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "graph/base/half.h"
+#include "runtime/backends/cpu/kernels/kernels.h"
+#include "tests/kernels/kernel_host.h"
+
+namespace tessera::cpu {
+namespace {
+
+constexpr int64_t kPage = 64;
+
+struct Sizes {
+  int64_t H, KV, D;
+  std::vector<int64_t> lengths;  // of the sequences
+  int64_t window = 0;
+};
+
+// A token: position `at` of sequence `row`.
+struct At {
+  int32_t row, at;
+};
+
+uint32_t next(uint32_t& seed) { return seed = seed * 1664525u + 1013904223u; }
+
+std::vector<float> spread(int64_t count, uint32_t seed) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = static_cast<float>(next(seed) >> 8) / 8388608.0f - 1.0f;
+  return values;
+}
+
+tsr_abi_tensor tensor(DType dtype, std::vector<int64_t> dims) {
+  tsr_abi_tensor made = {};
+  made.dtype = static_cast<int32_t>(dtype);
+  made.rank = static_cast<int32_t>(dims.size());
+  std::copy(dims.begin(), dims.end(), made.dims);
+  return made;
+}
+
+// Keys, values and queries of every position of every sequence; the pages in an order that `seed` says.
+class Sequences {
+ public:
+  Sequences(Sizes sizes, uint32_t seed, DType dtype = DType::kF32) : n(std::move(sizes)), dtype_(dtype) {
+    const int64_t rows = std::ssize(n.lengths);
+    for (const int64_t length : n.lengths) columns_ = std::max(columns_, (length + kPage - 1) / kPage + 1);
+    pages_ = rows * columns_ + 3;
+    std::vector<int32_t> order(static_cast<size_t>(pages_));
+    std::iota(order.begin(), order.end(), 0);
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[next(seed) % i]);
+    table_.assign(static_cast<size_t>(rows * columns_), -1);
+    size_t used = 0;
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t page = 0; page * kPage < n.lengths[row]; ++page)
+        table_[row * columns_ + page] = order[used++];
+    const int64_t width = n.KV * n.D;
+    k_.assign(static_cast<size_t>(pages_ * kPage * width), std::nanf(""));  // what nobody wrote nobody reads
+    v_ = k_;
+    for (int64_t row = 0; row < rows; ++row) {
+      k_of.push_back(spread(n.lengths[row] * width, static_cast<uint32_t>(100 + row)));
+      v_of.push_back(spread(n.lengths[row] * width, static_cast<uint32_t>(200 + row)));
+      q_of.push_back(spread(n.lengths[row] * n.H * n.D, static_cast<uint32_t>(300 + row)));
+      for (auto* const all : {&k_of, &v_of})
+        for (float& value : all->back()) value = narrowed(value);
+      for (int64_t s = 0; s < n.lengths[row]; ++s) {
+        const int64_t slot = table_[row * columns_ + s / kPage] * kPage + s % kPage;
+        std::copy_n(k_of.back().begin() + s * width, width, k_.begin() + slot * width);
+        std::copy_n(v_of.back().begin() + s * width, width, v_.begin() + slot * width);
+      }
+    }
+  }
+
+  // Results [H, D] of each token, of one launch.
+  std::vector<std::vector<float>> attend(const std::vector<At>& tokens, int threads) const {
+    const int64_t T = std::ssize(tokens), row = n.H * n.D;
+    std::vector<float> q, out(static_cast<size_t>(T * row), -12345.0f);
+    std::vector<int32_t> rows, positions;
+    for (const At& token : tokens) {
+      q.insert(q.end(), q_of[token.row].begin() + token.at * row,
+               q_of[token.row].begin() + (token.at + 1) * row);
+      rows.push_back(token.row);
+      positions.push_back(token.at);
+    }
+    const tsr_abi_tensor of_pages = tensor(dtype_, {pages_, kPage, n.KV, n.D});
+    const tsr_abi_tensor of_tokens = tensor(DType::kI32, {1, T});
+    const tsr_abi_tensor in[] = {tensor(DType::kF32, {1, T, n.H, n.D}),
+                                 of_pages,
+                                 of_pages,
+                                 tensor(DType::kI32, {std::ssize(n.lengths), columns_}),
+                                 of_tokens,
+                                 of_tokens};
+    tsr_abi_attr attrs[3] = {};
+    attrs[0].name = "scale";
+    attrs[1].name = "softcap";
+    attrs[0].type = attrs[1].type = 1;
+    attrs[2].name = "window";
+    attrs[2].i64 = n.window;
+    tsr_abi_kernel_desc desc = {};
+    desc.struct_size = sizeof desc;
+    desc.op = "attention_paged";
+    desc.op_version = 1;
+    desc.attr_count = 3;
+    desc.attrs = attrs;
+    desc.input_count = 6;
+    desc.inputs = in;
+    desc.output_count = 1;
+    desc.outputs = in;
+    auto prepared = prepare_attention_paged_flash(KernelSpec(desc));
+    REQUIRE_MESSAGE(prepared.ok(), prepared.status().to_string());
+    const std::unique_ptr<void, decltype(&std::free)> workspace(
+        std::aligned_alloc(64, static_cast<size_t>(prepared->workspace_bytes + 63) / 64 * 64), &std::free);
+    std::memset(workspace.get(), 0xff, static_cast<size_t>(prepared->workspace_bytes));
+    const std::vector<uint16_t> k16 = halves(k_), v16 = halves(v_);
+    const bool is_half = dtype_ != DType::kF32;
+    const void* inputs[] = {q.data(),
+                            is_half ? static_cast<const void*>(k16.data()) : k_.data(),
+                            is_half ? static_cast<const void*>(v16.data()) : v_.data(),
+                            table_.data(),
+                            rows.data(),
+                            positions.data()};
+    void* outputs[] = {out.data()};
+    const tsr_host_api host = host_with_threads(threads);
+    prepared->kernel->launch(LaunchArgs{inputs, outputs, workspace.get(), Pool(host)});
+    std::vector<std::vector<float>> results;
+    for (int64_t t = 0; t < T; ++t) results.emplace_back(out.begin() + t * row, out.begin() + (t + 1) * row);
+    return results;
+  }
+
+  double error(const At& token, const std::vector<float>& result) const {
+    double worst = 0;
+    for (int64_t h = 0; h < n.H; ++h) {
+      const int64_t kv = h / (n.H / n.KV), width = n.KV * n.D;
+      const float* q = q_of[token.row].data() + (token.at * n.H + h) * n.D;
+      std::vector<double> value(static_cast<size_t>(n.D));
+      double sum = 0;
+      for (int64_t s = n.window > 0 ? std::max<int64_t>(token.at - n.window + 1, 0) : 0; s <= token.at; ++s) {
+        double score = 0;
+        for (int64_t d = 0; d < n.D; ++d) score += double(q[d]) * k_of[token.row][s * width + kv * n.D + d];
+        const double p = std::exp(score / std::sqrt(double(n.D)));
+        sum += p;
+        for (int64_t d = 0; d < n.D; ++d) value[d] += p * v_of[token.row][s * width + kv * n.D + d];
+      }
+      for (int64_t d = 0; d < n.D; ++d)
+        worst = std::max(worst, std::abs(result[h * n.D + d] - value[d] / sum));
+    }
+    return worst;
+  }
+
+  const Sizes n;
+  std::vector<std::vector<float>> k_of, v_of, q_of;  // by sequence
+
+ private:
+  float narrowed(float value) const {
+    if (dtype_ == DType::kBF16) return f32_from_bf16(bf16_from_f32(value));
+    return dtype_ == DType::kF16 ? f32_from_f16(f16_from_f32(value)) : value;
+  }
+  std::vector<uint16_t> halves(const std::vector<float>& values) const {
+    std::vector<uint16_t> made;
+    if (dtype_ == DType::kF32) return made;
+    for (const float value : values)
+      made.push_back(dtype_ == DType::kBF16 ? bf16_from_f32(value) : f16_from_f32(value));
+    return made;
+  }
+
+  const DType dtype_;
+  int64_t columns_ = 0, pages_ = 0;
+  std::vector<int32_t> table_;
+  std::vector<float> k_, v_;
+};
+
+const Sizes kSizes[] = {{9, 3, 64, {300, 20, 130, 1}},
+                        {4, 4, 20, {257, 64, 65}},
+                        {8, 1, 33, {200, 190}},
+                        {6, 3, 24, {300, 80}, 100}};
+
+TEST_CASE("a_token_over_pages_has_the_same_bits_in_any_launch_wherever_its_pages_lie") {
+  on_each_target([] {
+    for (const Sizes& n : kSizes) {
+      const Sequences here(n, 1), elsewhere(n, 77);
+      std::vector<At> all;
+      for (int32_t row = 0; row < static_cast<int32_t>(n.lengths.size()); ++row)
+        for (int32_t at = 0; at < n.lengths[row]; ++at) all.push_back({row, at});
+      const auto whole = here.attend(all, 1);  // every prompt at once, by tiles
+      CHECK(elsewhere.attend(all, 3) == whole);
+      uint32_t seed = 5;
+      for (const size_t count : {1, 2, 3, 4, 5, 9, 17, 64}) {
+        CAPTURE(count);
+        // Tokens of any sequences, in runs that follow one another.
+        std::vector<At> tokens;
+        std::vector<size_t> numbers;
+        while (tokens.size() < count) {
+          const size_t first = next(seed) % all.size(), run = 1 + next(seed) % 4;
+          for (size_t i = first; i < std::min(first + run, all.size()) && tokens.size() < count; ++i) {
+            tokens.push_back(all[i]);
+            numbers.push_back(i);
+          }
+        }
+        const auto found =
+            (count % 2 == 0 ? here : elsewhere).attend(tokens, static_cast<int>(1 + count % 3));
+        for (size_t i = 0; i < count; ++i) CHECK(found[i] == whole[numbers[i]]);
+      }
+    }
+  });
+}
+
+TEST_CASE("tokens_over_pages_of_any_float_equal_sums_in_double") {
+  on_each_target([] {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+      for (const Sizes& n : kSizes) {
+        const Sequences sequences(n, 3, dtype);
+        const std::vector<At> tokens = {
+            {0, static_cast<int32_t>(n.lengths[0]) - 1}, {1, 0}, {1, 1}, {0, 128}, {0, 63}};
+        const auto found = sequences.attend(tokens, 2);
+        for (size_t i = 0; i < tokens.size(); ++i) CHECK(sequences.error(tokens[i], found[i]) < 1e-6);
+      }
+  });
+}
+
+TEST_CASE("tokens_over_more_keys_than_shared_spans_have_room_for_are_computed_tile_by_tile") {
+  // 40 tokens of 8 heads over 33 spans: more results than the workspace keeps of spans.
+  Sizes n{8, 8, 64, std::vector<int64_t>(40, 1)};
+  n.lengths[0] = 4200;
+  n.lengths[7] = 4100;
+  const Sequences sequences(n, 9);
+  std::vector<At> tokens;
+  for (int32_t i = 0; i < 60; ++i) tokens.push_back({i % 2 == 0 ? 0 : 7, 4000 + i});
+  const auto together = sequences.attend(tokens, 2);
+  for (const size_t i : {0, 1, 37}) CHECK(sequences.attend({tokens[i]}, 1)[0] == together[i]);
+}
+
+}  // namespace
+}  // namespace tessera::cpu
