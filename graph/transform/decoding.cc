@@ -1,6 +1,5 @@
 #include "graph/transform/decoding.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 #include <variant>
@@ -10,35 +9,13 @@
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/graph_copy.h"
 #include "graph/transform/prune.h"
+#include "graph/transform/wanted_rows.h"
 
 namespace tessera {
 
 namespace {
 
 Status unsuitable(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
-
-// Whether every row of [B, T, ...] depends only on its own row of operand 0 and on operands without rows.
-// Read off the op's rule, so that it also holds for future ops.
-bool is_row_wise(const Graph& graph, const Node& node) {
-  std::vector<TensorType> inputs, outputs;
-  for (TensorId input : node.inputs) inputs.push_back(graph.type(input));
-  for (TensorId output : node.outputs) outputs.push_back(graph.type(output));
-  if (inputs.empty() || inputs[0].shape.rank() != 3) return false;
-  const ShardingRule rule = node.op->sharding({node.attrs, inputs, outputs, {}});
-  if (rule.inputs[0].size() != 3 || rule.inputs[0][0].size() != 1 || rule.inputs[0][1].size() != 1)
-    return false;
-  const std::string &b = rule.inputs[0][0], &t = rule.inputs[0][1];
-  if (rule.find(t[0])->kind != FactorKind::kPass || rule.inputs[0][2].find(t[0]) != std::string::npos)
-    return false;
-  for (size_t i = 1; i < rule.inputs.size(); ++i)
-    for (const std::string& dim : rule.inputs[i])
-      if (dim.find(t[0]) != std::string::npos || dim.find(b[0]) != std::string::npos) return false;
-  return std::ranges::all_of(rule.outputs, [&](const ShardingRule::OperandDims& dims) {
-    return dims.size() >= 2 && dims[0] == b && dims[1] == t &&
-           std::none_of(dims.begin() + 2, dims.end(),
-                        [&](const std::string& dim) { return dim.find(t[0]) != std::string::npos; });
-  });
-}
 
 class Decoder {
  public:
@@ -47,8 +24,8 @@ class Decoder {
 
   Result<Graph> run() {
     TSR_RETURN_IF_ERROR(find_operands());
-    count_uses();
-    choose_selected_row();
+    uses_ = operand_uses(forward_);
+    selected_ = earliest_wanted(forward_, logits_, uses_);
     TSR_RETURN_IF_ERROR(add_inputs());
     for (size_t i = 0; i < forward_.tensors().size(); ++i) {
       const TensorId id{static_cast<uint32_t>(i)};
@@ -87,28 +64,6 @@ class Decoder {
           return unsuitable(format("cache_capacity is {}, the model has {} positions ('{}')",
                                    options_.cache_capacity, rows, forward_.tensor(node.inputs[0]).name));
     return {};
-  }
-
-  void count_uses() {
-    uses_.assign(forward_.tensors().size(), 0);
-    for (const Node& node : forward_.nodes())
-      for (TensorId input : node.inputs) ++uses_[index(input)];
-  }
-
-  // Chooses the earliest tensor of which one row is enough: back from the logits over row-wise nodes whose
-  // results have no other reader. The projection onto the vocabulary then runs on one row of each sequence.
-  void choose_selected_row() {
-    selected_ = logits_;
-    for (;;) {
-      const NodeId producer = forward_.tensor(selected_).producer;
-      if (producer == kNoNode) return;
-      const Node& node = forward_.node(producer);
-      const bool read_once = std::ranges::all_of(node.outputs, [&](TensorId output) {
-        return uses_[index(output)] == (output == selected_ && selected_ != logits_ ? 1u : 0u);
-      });
-      if (!read_once || !is_row_wise(forward_, node)) return;
-      selected_ = node.inputs[0];
-    }
   }
 
   Status add_inputs() {

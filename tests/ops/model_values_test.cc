@@ -10,6 +10,7 @@
 #include "graph/base/text.h"
 #include "graph/models/model_family.h"
 #include "graph/transform/decoding.h"
+#include "graph/transform/serving.h"
 #include "graph/transform/training.h"
 #include "tests/masked_graph.h"
 #include "tests/ops/host_values.h"
@@ -220,6 +221,72 @@ TEST_CASE("decoding in chunks gives the logits of the whole sequence") {
         CHECK(results[index(*step.find_output("token"))].as<int32_t>()[static_cast<size_t>(b)] ==
               static_cast<int32_t>(best));
       }
+    }
+  }
+}
+
+TEST_CASE("serving tokens of several sequences in any order of steps gives the logits of each sequence") {
+  const int64_t rows = 3, T = 6, page = 2, pages = 11;
+  // Steps of (sequence, tokens of it), padded to kTokens: prompts in chunks beside single tokens of others.
+  const std::vector<std::vector<std::pair<int32_t, int64_t>>> steps = {
+      {{0, 3}, {1, 1}}, {{1, 4}}, {{2, 2}, {0, 1}, {1, 1}}, {{0, 2}, {2, 3}}, {{2, 1}}};
+  constexpr int64_t kTokens = 7, kWanted = 4;
+  // Pages of each sequence, in an order of their own.
+  const std::vector<int32_t> table = {7, 2, 9, 4, 10, 0, 1, 8, 3};
+  std::vector<std::string> models(std::begin(kModels), std::end(kModels));
+  models.push_back("masked");
+  for (const std::string& shorthand : models) {
+    CAPTURE(shorthand);
+    const Graph symbolic = forward_model(shorthand);
+    const Graph forward = in_f64(bound(symbolic, rows, T));
+    const Values values = parameters_of(forward);
+    const std::vector<int32_t> tokens = token_ids(rows * T, 11);
+    Values inputs = values;
+    inputs["tokens"] = i32({rows, T}, tokens);
+    inputs["positions"] = first_positions(rows, T);
+    const std::vector<HostTensor> computed = run(forward, inputs);
+    const auto logits = output(forward, computed, "logits");
+
+    auto serving =
+        make_serving(symbolic, {.pages = pages, .page_size = page, .rows = rows, .context = T, .cache = {}});
+    REQUIRE_MESSAGE(serving.ok(), serving.status().to_string());
+    auto concrete =
+        serving->bind(std::vector<std::pair<std::string, int64_t>>{{"B", 1}, {"N", kTokens}, {"W", kWanted}});
+    REQUIRE_MESSAGE(concrete.ok(), concrete.status().to_string());
+    const Graph step = in_f64(*concrete);
+    Values given = values;
+    given["page_table"] = i32({rows, T / page}, table);
+    for (TensorId id : step.tensors_of_kind(TensorKind::kState))
+      given[step.tensor(id).name] = scattered_f64(step.type(id).shape, 5);  // what lies there is not seen
+    std::vector<int32_t> lengths(rows, 0);
+    for (const auto& parts : steps) {
+      std::vector<int32_t> ids(kTokens, 0), row(kTokens, -1), position(kTokens, 0), slot(kTokens, -1);
+      std::vector<int32_t> wanted(kWanted, -1);
+      size_t at = 0, part = 0;
+      for (const auto& [sequence, count] : parts) {
+        for (int64_t i = 0; i < count; ++i, ++at) {
+          const int32_t place = lengths[sequence]++;
+          ids[at] = tokens[static_cast<size_t>(sequence * T + place)];
+          row[at] = sequence;
+          position[at] = place;
+          slot[at] = static_cast<int32_t>(table[sequence * (T / page) + place / page] * page + place % page);
+        }
+        wanted[part++] = static_cast<int32_t>(at) - 1;
+      }
+      given["tokens"] = i32({1, kTokens}, ids);
+      given["row"] = i32({1, kTokens}, row);
+      given["positions"] = i32({1, kTokens}, position);
+      given["slot"] = i32({1, kTokens}, slot);
+      given["wanted"] = i32({kWanted}, wanted);
+      const std::vector<HostTensor> results = run(step, given);
+      for (const Update& update : step.updates())
+        given[step.tensor(update.target).name] = results[index(update.value)];
+      const auto found = output(step, results, "logits");
+      for (size_t i = 0; i < parts.size(); ++i)
+        for (size_t v = 0; v < 11; ++v) {
+          const auto first = static_cast<size_t>((parts[i].first * T + lengths[parts[i].first] - 1) * 11);
+          CHECK(found[i * 11 + v] == doctest::Approx(logits[first + v]).epsilon(1e-12));
+        }
     }
   }
 }

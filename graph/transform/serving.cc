@@ -1,0 +1,219 @@
+#include "graph/transform/serving.h"
+
+#include <map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "graph/base/text.h"
+#include "graph/transform/canonical_order.h"
+#include "graph/transform/decoding.h"
+#include "graph/transform/graph_copy.h"
+#include "graph/transform/prune.h"
+#include "graph/transform/wanted_rows.h"
+
+namespace tessera {
+
+namespace {
+
+Status unsuitable(std::string message) { return Status(StatusCode::kInvalidArgument, std::move(message)); }
+
+class Server {
+ public:
+  Server(const Graph& forward, const ServingOptions& options)
+      : options_(options), forward_(forward), copy_(forward) {}
+
+  Result<Graph> run() {
+    TSR_RETURN_IF_ERROR(check_options());
+    TSR_RETURN_IF_ERROR(find_operands());
+    uses_ = operand_uses(forward_);
+    selected_ = earliest_wanted(forward_, logits_, uses_);
+    TSR_RETURN_IF_ERROR(add_inputs());
+    for (size_t i = 0; i < forward_.tensors().size(); ++i) {
+      const TensorId id{static_cast<uint32_t>(i)};
+      const Tensor& tensor = forward_.tensor(id);
+      if (tensor.producer != kNoNode) {
+        if (tensor.output_index == 0) TSR_RETURN_IF_ERROR(add_node(tensor.producer));
+      } else if (copy_.mapped(id) == kNoTensor && (uses_[i] > 0 || tensor.kind == TensorKind::kParameter)) {
+        TSR_RETURN_IF_ERROR(copy_.copy_tensor(id));
+      }
+      if (id == selected_) TSR_RETURN_IF_ERROR(select_rows());
+    }
+    return add_results();
+  }
+
+ private:
+  Graph& graph() { return copy_.graph(); }
+
+  Status check_options() const {
+    for (const auto& [what, value] :
+         {std::pair("pages", options_.pages), std::pair("page_size", options_.page_size),
+          std::pair("rows", options_.rows), std::pair("context", options_.context)})
+      if (value < 1) return unsuitable(format("serving: {} is {}, wanted 1 or more", what, value));
+    return {};
+  }
+
+  Status find_operands() {
+    const auto logits = forward_.find_output("logits");
+    if (!logits || forward_.type(*logits).shape.rank() != 3)
+      return unsuitable("serving wants a model with output \"logits\" [B, T, V]");
+    logits_ = *logits;
+    const auto tokens = forward_.find_tensor("tokens");
+    if (!tokens || forward_.tensor(*tokens).kind != TensorKind::kInput ||
+        forward_.type(*tokens).shape.rank() != 2)
+      return unsuitable("serving wants a model with input \"tokens\" [B, T]");
+    tokens_ = *tokens;
+    const auto positions = forward_.find_tensor("positions");
+    if (positions && forward_.tensor(*positions).kind == TensorKind::kInput) positions_ = *positions;
+    // A learned position table ends: beyond it positions would silently read as zero.
+    for (const Node& node : forward_.nodes())
+      if (node.op->name == "embedding" && node.inputs[1] == positions_)
+        if (const int64_t rows = forward_.type(node.inputs[0]).shape[0]; options_.context > rows)
+          return unsuitable(format("context is {}, the model has {} positions ('{}')", options_.context, rows,
+                                   forward_.tensor(node.inputs[0]).name));
+    if (const int64_t switch_at = rope_switch(forward_); switch_at > 0 && options_.context > switch_at)
+      return Status(
+          StatusCode::kUnsupported,
+          format("context is {}; sequences of more than {} tokens are rotated by other factors from their "
+                 "first token on (LongRoPE), which pages do not follow: wanted at most {}",
+                 options_.context, switch_at, switch_at));
+    return {};
+  }
+
+  Status add_inputs() {
+    // Tokens of a step are as many as one wants, whatever the model's context is.
+    const TensorType per_token{DType::kI32, {forward_.type(tokens_).shape[0], graph().symbol("N")}};
+    TSR_ASSIGN_OR_RETURN(const TensorId tokens, graph().add_tensor("tokens", per_token, TensorKind::kInput));
+    copy_.replace(tokens_, tokens);
+    TSR_ASSIGN_OR_RETURN(row_, graph().add_tensor("row", per_token, TensorKind::kInput));
+    TSR_ASSIGN_OR_RETURN(position_, graph().add_tensor("positions", per_token, TensorKind::kInput));
+    if (positions_ != kNoTensor) copy_.replace(positions_, position_);
+    TSR_ASSIGN_OR_RETURN(slot_, graph().add_tensor("slot", per_token, TensorKind::kInput));
+    const TensorType table{DType::kI32, {options_.rows, table_columns(options_)}};
+    TSR_ASSIGN_OR_RETURN(table_, graph().add_tensor("page_table", table, TensorKind::kInput));
+    const TensorType wanted{DType::kI32, {graph().symbol("W")}};
+    TSR_ASSIGN_OR_RETURN(wanted_, graph().add_tensor("wanted", wanted, TensorKind::kInput));
+    return {};
+  }
+
+  Status add_node(NodeId id) {
+    const Node& node = forward_.node(id);
+    std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
+    if (node.op->name == "moe_route") {  // nothing is dropped: a sequence's experts do not depend on others
+      for (Attr& attr : attrs)
+        if (attr.name == "capacity") attr.value = 0.0;
+      return copy_.copy_node(id, std::move(attrs));
+    }
+    if (node.op->name == "rope_angles" && attr_i64(node.attrs, "switch_at") > 0) return add_angles(node);
+    if (node.op->name != "attention") return copy_.copy_node(id);
+    return add_paged_attention(node).with_context(format("attention '{}'", node.scope));
+  }
+
+  // By the first row of factors alone.
+  Status add_angles(const Node& node) {
+    std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
+    for (Attr& attr : attrs)
+      if (attr.name == "switch_at") attr.value = int64_t{0};
+    TensorId& factors = factors_.try_emplace(node.inputs[1], kNoTensor).first->second;
+    if (factors == kNoTensor) {
+      graph().set_scope("embedding");
+      TSR_ASSIGN_OR_RETURN(factors,
+                           graph().add("slice", {copy_.mapped(node.inputs[1])},
+                                       {{"dim", int64_t{0}}, {"begin", int64_t{0}}, {"end", int64_t{1}}}));
+    }
+    graph().set_scope(node.scope);
+    const TensorId inputs[] = {copy_.mapped(node.inputs[0]), factors};
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> angles,
+                         graph().add_node("rope_angles", inputs, std::move(attrs)));
+    graph().set_scope("");
+    copy_.replace(node.outputs[0], angles[0]);
+    return {};
+  }
+
+  // Adds pages to the scope's state, numbered where a scope holds several attentions.
+  Result<TensorId> add_pages(const Node& node, std::string_view which, TensorId rows) {
+    TensorType type = forward_.type(rows);  // [B, T, KV, D]
+    type.shape.set(0, options_.pages);
+    type.shape.set(1, options_.page_size);
+    if (options_.cache) type.dtype = *options_.cache;
+    const std::string stem = node.scope.empty() ? std::string(which) : format("{}.{}", node.scope, which);
+    std::string name = stem;
+    for (int64_t i = 1; graph().find_tensor(name); ++i) name = format("{}.{}", stem, i);
+    return graph().add_tensor(std::move(name), type, TensorKind::kState);
+  }
+
+  Status add_paged_attention(const Node& node) {
+    if (attr_i64(node.attrs, "causal") != 1)
+      return unsuitable("it is not causal: earlier positions would change with every token");
+    if (node.inputs.size() > 3)
+      return unsuitable("it has segments: a sequence is one document; build the model without them");
+    const bool with_lse = uses_[index(node.outputs[1])] != 0;
+    const TensorId k = node.inputs[1], v = node.inputs[2];
+    TSR_ASSIGN_OR_RETURN(const TensorId k_pages, add_pages(node, "k_pages", k));
+    TSR_ASSIGN_OR_RETURN(const TensorId v_pages, add_pages(node, "v_pages", v));
+    graph().set_scope(node.scope);
+    TSR_ASSIGN_OR_RETURN(const TensorId keys, graph().add("kv_write", {k_pages, copy_.mapped(k), slot_}));
+    TSR_ASSIGN_OR_RETURN(const TensorId values, graph().add("kv_write", {v_pages, copy_.mapped(v), slot_}));
+    const TensorId operands[] = {copy_.mapped(node.inputs[0]), keys, values, table_, row_, position_};
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> results,
+                         graph().add_node("attention_paged", operands,
+                                          {{"scale", attr_f64(node.attrs, "scale")},
+                                           {"window", attr_i64(node.attrs, "window")},
+                                           {"softcap", attr_f64(node.attrs, "softcap")},
+                                           {"with_lse", int64_t{with_lse}}}));
+    graph().set_scope("");
+    graph().add_update(k_pages, keys);
+    graph().add_update(v_pages, values);
+    for (size_t i = 0; i < results.size(); ++i) copy_.replace(node.outputs[i], results[i]);
+    return {};
+  }
+
+  Status select_rows() {
+    graph().set_scope("output");
+    TSR_ASSIGN_OR_RETURN(const TensorId rows, graph().add("select_rows", {copy_.mapped(selected_), wanted_}));
+    graph().set_scope("");
+    copy_.replace(selected_, rows);
+    return {};
+  }
+
+  Result<Graph> add_results() {
+    TensorId logits = copy_.mapped(logits_);
+    if (is_half_type(graph().type(logits).dtype)) {
+      graph().set_scope("output");
+      TSR_ASSIGN_OR_RETURN(logits, graph().add("cast", {logits}, {{"dtype", to_text(DType::kF32)}}));
+      graph().set_scope("");
+    }
+    TSR_RETURN_IF_ERROR(graph().add_output("logits", logits));
+    return std::move(graph());
+  }
+
+  const ServingOptions options_;
+  const Graph& forward_;
+  GraphCopy copy_;
+  TensorId logits_ = kNoTensor, tokens_ = kNoTensor, positions_ = kNoTensor;  // of the forward graph
+  TensorId selected_ = kNoTensor;
+  TensorId row_ = kNoTensor, position_ = kNoTensor, slot_ = kNoTensor, table_ = kNoTensor;  // of the new one
+  TensorId wanted_ = kNoTensor;
+  std::map<TensorId, TensorId> factors_;  // of rotations: the row taken, by the forward graph's rows
+  std::vector<uint32_t> uses_;            // operand uses, by forward tensor
+};
+
+}  // namespace
+
+int64_t table_columns(const ServingOptions& options) {
+  return (options.context + options.page_size - 1) / options.page_size;
+}
+
+Result<Graph> make_serving(const Graph& forward, const ServingOptions& options) {
+  // Only the logits are needed; a model may have a loss and other outputs.
+  Graph logits_only = forward;
+  const auto logits = forward.find_output("logits");
+  logits_only.clear_outputs();
+  if (logits) TSR_RETURN_IF_ERROR(logits_only.add_output("logits", *logits));
+  TSR_ASSIGN_OR_RETURN(const Graph sure, without_dropout(logits_only));
+  TSR_ASSIGN_OR_RETURN(const Graph needed, prune(sure));
+  TSR_ASSIGN_OR_RETURN(const Graph ordered, in_canonical_order(needed));
+  return Server(ordered, options).run();
+}
+
+}  // namespace tessera

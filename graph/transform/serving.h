@@ -1,0 +1,36 @@
+// Graph -> graph: a forward language model becomes the step of a server: tokens of any sequences in one launch, keys and
+// values in pages that sequences share out among themselves ("PagedAttention", Kwon et al., 2023; steps of mixed prompts
+// and single tokens: "Orca", Yu et al., 2022). Works on any model whose attention is the causal `attention` op and whose
+// positions come from input "positions".
+#pragma once
+
+#include <optional>
+
+#include "graph/base/result.h"
+#include "graph/graph.h"
+
+namespace tessera {
+
+struct ServingOptions {
+  int64_t pages = 0;      // P: of keys and values, each of every attention
+  int64_t page_size = 0;  // S: positions of a page
+  int64_t rows = 0;       // R: sequences at once
+  int64_t context = 0;    // positions that a sequence may have
+  std::optional<DType>
+      cache;  // of keys and values: bf16 or f16 beside f32; nothing: as the model computes them
+};
+
+// The pages that a row's positions need at most: the columns of the table.
+int64_t table_columns(const ServingOptions& options);
+
+// Inputs: "tokens" i32[B, N]; for each token "row" i32[B, N] (of the table; -1: padding), "positions" i32[B, N] and
+// "slot" i32[B, N] (where its keys and values go: page * S + place in the page; -1: nowhere); "page_table" i32[R, M];
+// "wanted" i32[W] (numbers b * N + n of tokens whose logits are wanted; -1: none). A step writes the keys and values of all
+// its tokens before any attends. Attention nodes become kv_write + attention_paged with state "<scope>.k_pages" and
+// "<scope>.v_pages" [P, S, KV, D].
+// Outputs: "logits" [W, V], in f32 where the model computes in 16 bits.
+// Symbols left: B, N and W. What a token yields depends on its own sequence alone.
+// kUnsupported: rotations with two rows of factors (LongRoPE) where `context` is beyond the first row's.
+Result<Graph> make_serving(const Graph& forward, const ServingOptions& options);
+
+}  // namespace tessera
