@@ -8,7 +8,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "runtime/backends/cpu/philox.h"
+#include "graph/base/philox.h"
 #include "tests/ops/host_values.h"
 #include "tests/ops/kernel_runner.h"
 
@@ -67,9 +67,8 @@ int32_t by_sorting(const std::vector<float>& logits, const Options& options, int
   size_t count = 0;
   while (count < order.size() && (count == 0 || head < options.top_p * total)) head += weight(order[count++]);
   if (options.top_p >= 1) std::tie(count, head) = std::tuple(order.size(), total);
-  const auto bits =
-      cpu::philox_bits(static_cast<uint64_t>(options.seed), static_cast<uint64_t>(start) + 1, 0);
-  double left = cpu::uniform_from_bits(bits[0], bits[1]) * head;
+  const auto bits = philox_bits(static_cast<uint64_t>(options.seed), static_cast<uint64_t>(start) + 1, 0);
+  double left = uniform_from_bits(bits[0], bits[1]) * head;
   for (size_t i = 0; i < count; ++i)
     if ((left -= weight(order[i])) < 0) return order[i];
   return order[count - 1];

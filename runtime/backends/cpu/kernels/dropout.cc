@@ -1,7 +1,7 @@
+#include "graph/base/philox.h"
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/logical_index.h"
-#include "runtime/backends/cpu/philox.h"
 
 namespace tessera::cpu {
 

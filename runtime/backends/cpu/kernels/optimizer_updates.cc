@@ -4,10 +4,10 @@
 #include <cstring>
 
 #include "graph/base/half.h"
+#include "graph/base/philox.h"
 #include "runtime/backends/cpu/kernels/elementwise.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/logical_index.h"
-#include "runtime/backends/cpu/philox.h"
 
 namespace tessera::cpu {
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-namespace tessera::cpu {
+namespace tessera {
 
 inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
@@ -32,4 +32,4 @@ inline double uniform_from_bits(uint32_t high, uint32_t low) {
   return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;
 }
 
-}  // namespace tessera::cpu
+}  // namespace tessera
