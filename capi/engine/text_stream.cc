@@ -16,33 +16,35 @@ size_t unfinished_bytes(std::string_view text) {
   return 0;
 }
 
-// Bytes at the end of `text` that are a proper prefix of `stop`.
-size_t begun_bytes(std::string_view text, std::string_view stop) {
-  for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length)
-    if (text.ends_with(stop.substr(0, length))) return length;
-  return 0;
-}
-
 }  // namespace
+
+TextStream::TextStream(std::vector<std::string> stop) {
+  if (!stop.empty()) stops_ = std::make_shared<const StopAutomaton>(std::move(stop));
+}
 
 std::string TextStream::add(std::string_view bytes) {
   if (stopped_) return {};
-  held_ += bytes;
   size_t first = std::string::npos;
-  for (const std::string& stop : stop_) first = std::min(first, held_.find(stop));
+  for (const char byte : bytes) {
+    held_ += byte;
+    if (!stops_) continue;
+    state_ = stops_->step(state_, static_cast<unsigned char>(byte));
+    if (const size_t found = stops_->found_bytes(state_); found > 0)
+      first = std::min(first, held_.size() - found);
+  }
   if (first != std::string::npos) {
     stopped_ = true;
     held_.resize(first);
     return finish();
   }
-  size_t keep = unfinished_bytes(held_);
-  for (const std::string& stop : stop_) keep = std::max(keep, begun_bytes(held_, stop));
+  const size_t keep = std::max(unfinished_bytes(held_), stops_ ? stops_->begun_bytes(state_) : 0);
   std::string certain = held_.substr(0, held_.size() - keep);
   held_.erase(0, certain.size());
   return certain;
 }
 
 std::string TextStream::finish() {
+  state_ = 0;
   std::string rest;
   rest.swap(held_);
   return rest;

@@ -1,24 +1,37 @@
 // TextStream: bytes of tokens in, final text out: whole UTF-8 characters, and never a prefix of a possible
-// stop text.
+// stop text. A token costs time by its own bytes, however many stop texts there are.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "capi/engine/stop_automaton.h"
 
 namespace tessera {
 
 class TextStream {
  public:
-  explicit TextStream(std::vector<std::string> stop) : stop_(std::move(stop)) {}
+  explicit TextStream(std::vector<std::string> stop);
+  // One automaton for the streams of several texts; null: no stop texts.
+  static TextStream sharing(std::shared_ptr<const StopAutomaton> stops) {
+    TextStream stream({});
+    stream.stops_ = std::move(stops);
+    return stream;
+  }
 
   std::string add(std::string_view bytes);
   // Returns the bytes held back; those that never became a character are returned as they are.
   std::string finish();
-  bool stopped() const { return stopped_; }  // a stop text was found; it and later text are dropped
+  // A stop text was found; it and later text are dropped. Of several that are complete with one token it is the one
+  // that begins first.
+  bool stopped() const { return stopped_; }
 
  private:
-  std::vector<std::string> stop_;
+  std::shared_ptr<const StopAutomaton> stops_;
+  StopAutomaton::State state_ = 0;  // after `held_`
   std::string held_;
   bool stopped_ = false;
 };
