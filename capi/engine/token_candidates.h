@@ -1,0 +1,61 @@
+// TokenCandidates: the tokens of a row that the rules of a draw leave over, with weights in proportion to their
+// probabilities. No rule sorts a vocabulary.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graph/base/token_draw.h"
+
+namespace tessera {
+
+// Rules in the order in which they are applied (sampler.h, 5 to 9).
+struct CandidateRules {
+  double temperature = 1;  // above 0
+  int64_t top_k = 0;       // 0: all
+  double typical_p = 1;    // >= 1: all
+  double top_p = 1;        // >= 1: all
+  double min_p = 0;        // 0: all
+};
+
+// Space that candidates lie in, 16 bytes a token of the vocabulary; it is used again.
+struct CandidateSpace {
+  std::vector<int32_t> tokens, order;
+  std::vector<double> weights;
+
+  void grow_to(int64_t vocabulary);
+};
+
+class TokenCandidates {
+ public:
+  // `top`: the largest of `logits`, finite. The candidates lie in `space`.
+  TokenCandidates(sampling::Logits<float> logits, double top, const CandidateRules& rules,
+                  CandidateSpace& space);
+
+  // At least one: likeliest first where top_k has cut, else by token; all with a weight above 0.
+  std::span<const int32_t> tokens() const { return {space_.tokens.data(), count_}; }
+  std::span<const double> weights() const { return {space_.weights.data(), count_}; }
+
+ private:
+  void select();
+  void keep_typical();
+  void keep_head(double wanted);
+  void keep_likely();
+  template <class Before>
+  void keep_first(const Before& before, double wanted);
+  template <class Keeps>
+  void keep_if(const Keeps& keeps);
+  double total() const;
+  // -ln of the weight: how far the token's logit is below the largest one, in temperatures.
+  double depth(int32_t token) const { return (top_ - logits_.logit(token)) / rules_.temperature; }
+
+  const sampling::Logits<float> logits_;
+  const double top_;
+  const CandidateRules rules_;
+  CandidateSpace& space_;
+  size_t count_ = 0;
+};
+
+}  // namespace tessera
