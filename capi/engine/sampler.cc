@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -15,13 +16,24 @@ using sampling::Largest, sampling::Logits;
 
 // Forbids the tokens whose bits are not set.
 void apply_mask(std::span<const uint32_t> mask, std::span<float> logits) {
-  constexpr float kForbidden = -INFINITY;
-  for (size_t word = 0; word < mask.size(); ++word) {
+  typedef float Floats __attribute__((vector_size(16)));
+  typedef uint32_t Bits __attribute__((vector_size(16)));
+  constexpr size_t kLanes = 4, kWord = 32;
+  constexpr Floats kForbidden = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+  constexpr Bits kLane = {1, 2, 4, 8};
+  const size_t words = logits.size() / kWord;
+  for (size_t word = 0; word < words; ++word) {
     if (mask[word] == ~uint32_t{0}) continue;
-    const size_t begin = word * 32, end = std::min(begin + 32, logits.size());
-    for (size_t token = begin; token < end; ++token)
-      if ((mask[word] >> (token - begin) & 1) == 0) logits[token] = kForbidden;
+    for (size_t at = 0; at < kWord; at += kLanes) {
+      float* values = logits.data() + word * kWord + at;
+      Floats four;
+      std::memcpy(&four, values, sizeof four);
+      four = (kLane & (mask[word] >> at)) != 0 ? four : kForbidden;
+      std::memcpy(values, &four, sizeof four);
+    }
   }
+  for (size_t token = words * kWord; token < logits.size(); ++token)
+    if ((mask[words] >> (token % kWord) & 1) == 0) logits[token] = -INFINITY;
 }
 
 double as_f32(double value) { return double(static_cast<float>(value)); }
@@ -105,7 +117,7 @@ Result<Sampler::Row> Sampler::adjust(std::span<const float> logits, std::span<co
   const std::span<float> adjusted(scratch.logits);
   if (has_penalties_) penalize(adjusted);
   for (const TokenBias& bias : settings_->logit_bias) adjusted[static_cast<size_t>(bias.token)] += bias.bias;
-  apply_mask(mask, adjusted);
+  if (!mask.empty()) apply_mask(mask, adjusted);
   if (!holds_ends) return checked(row_of(adjusted));
   std::vector<float> held;
   for (const int32_t token : end_ids_)
@@ -137,7 +149,7 @@ Result<int32_t> Sampler::draw(std::span<const float> logits, std::span<const uin
   CandidateSpace& space = scratch.candidates;
   space.grow_to(row.logits.V);
   if (!choice.is_cut(row.logits.V)) {
-    const std::optional<int32_t> certain = draw_if_certain(row.logits, row.top.logit, choice, scratch.blocks);
+    const std::optional<int32_t> certain = draw_if_certain(row.logits, row.top.logit, choice, space.blocks);
     if (certain) return *certain;
     for (int64_t token = 0; token < row.logits.V; ++token)
       space.weights[static_cast<size_t>(token)] =

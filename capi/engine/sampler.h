@@ -40,7 +40,6 @@ namespace tessera {
 // Space that draws work in, 20 bytes a token of the vocabulary: one a thread, for any number of Samplers.
 struct SamplerScratch {
   std::vector<float> logits;
-  std::vector<double> blocks;
   CandidateSpace candidates;
 };
 

@@ -24,6 +24,7 @@ struct CandidateRules {
 struct CandidateSpace {
   std::vector<int32_t> tokens, order;
   std::vector<double> weights;
+  std::vector<double> blocks;  // of WeightSums
 
   void grow_to(int64_t vocabulary);
 };
@@ -39,14 +40,17 @@ class TokenCandidates {
   std::span<const double> weights() const { return {space_.weights.data(), count_}; }
 
  private:
-  void select();
+  bool select_by_sums();
+  void select(double least);
   void keep_typical();
-  void keep_head(double wanted);
+  bool keep_head(double wanted, double margin);
   void keep_likely();
-  template <class Before>
-  void keep_first(const Before& before, double wanted);
+  template <class Distance>
+  bool keep_nearest(const Distance& distance, double wanted, double margin);
   template <class Keeps>
   void keep_if(const Keeps& keeps);
+  bool is_cut() const { return rules_.top_k > 0 && rules_.top_k < logits_.V; }
+  double least_likely() const;
   double total() const;
   // -ln of the weight: how far the token's logit is below the largest one, in temperatures.
   double depth(int32_t token) const { return (top_ - logits_.logit(token)) / rules_.temperature; }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -66,8 +67,7 @@ std::vector<double> adjusted_by_definition(const Case& it) {
     for (const auto& [id, made] : history)
       if (static_cast<size_t>(id) == token) ++all, generated += made ? 1 : 0;
     if (all > 0) l = l > 0 ? l / s.repetition_penalty : l * s.repetition_penalty;
-    l -= s.frequency_penalty * generated;
-    if (generated > 0) l -= s.presence_penalty;
+    if (generated > 0) l -= s.frequency_penalty * generated + s.presence_penalty;
     l = double(float(l));
     for (const TokenBias& bias : s.logit_bias)
       if (static_cast<size_t>(bias.token) == token) l = double(float(l) + bias.bias);
@@ -258,7 +258,7 @@ int32_t drawn(const Sampler& sampler, const Case& it, int64_t position, SamplerS
 
 TEST_CASE("the distribution of a draw is that of the rules by definition") {
   std::mt19937 random(1);
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 6000; ++round) {
     const Case it = random_case(random);
     CAPTURE(round);
     REQUIRE(largest_difference(distribution_of(it), distribution_by_definition(it)) < 1e-9);
@@ -360,9 +360,13 @@ TEST_CASE(
     }
     REQUIRE(found == sums.total);
     std::vector<int32_t> order(V);
-    for (const double top_p : {1.0, 0.0, 0.5, 0.95})
+    std::vector<double> likeliest = weights;
+    std::ranges::sort(likeliest, std::greater());
+    const auto few = static_cast<ptrdiff_t>(random() % std::min<size_t>(V, 40));
+    const double limit = std::accumulate(likeliest.begin(), likeliest.begin() + few, 0.0) / exact;
+    for (const double top_p : {1.0, 0.0, 0.5, 0.95, limit})
       for (int draw = 0; draw < 3; ++draw) {
-        // Numbers at the very limits of tokens, too.
+        // Numbers, and heads, at the very limits of tokens, too.
         double uniform = std::generate_canonical<double, 53>(random);
         if (draw == 1)
           uniform =
