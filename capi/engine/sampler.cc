@@ -58,9 +58,10 @@ Result<Sampler> Sampler::create(std::shared_ptr<const SamplingSettings> settings
   sampler.sequence_ = text.sequence;
   std::vector<int32_t>& ends = sampler.end_ids_;
   if (!settings->ignore_eos) ends.assign(text.end_ids.begin(), text.end_ids.end());
-  for (const int64_t token : settings->stop_ids) ends.push_back(static_cast<int32_t>(token));
+  for (const int64_t token : settings->stop_ids)
+    if (token < text.vocabulary) ends.push_back(static_cast<int32_t>(token));
   std::ranges::sort(ends);
-  ends.erase(std::ranges::unique(ends).begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   sampler.has_penalties_ = settings->repetition_penalty != 1 || settings->presence_penalty != 0 ||
                            settings->frequency_penalty != 0;
   sampler.counts_ = TokenCounts(settings->penalty_last);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "graph/base/quote.h"
@@ -10,6 +11,24 @@
 
 namespace tessera {
 namespace {
+
+// One text, or a JSON array of texts.
+Result<std::vector<std::string>> parse_stop(const std::string& stop) {
+  if (!stop.starts_with('[')) return stop.empty() ? std::vector<std::string>() : std::vector{stop};
+  const Result<Json> list = parse_json(stop, "generator: option 'stop'");
+  if (!list.ok())
+    return Status(StatusCode::kInvalidArgument,
+                  format("{}; wanted a text, or a JSON array of texts", list.status().message()));
+  std::vector<std::string> texts;
+  for (const Json& item : *list) {
+    if (!item.is_string() || item.get<std::string>().empty())
+      return Status(
+          StatusCode::kInvalidArgument,
+          format("generator: option 'stop' holds {}, wanted texts that are not empty", quote_json(item)));
+    texts.push_back(item.get<std::string>());
+  }
+  return texts;
+}
 
 Result<std::vector<int64_t>> parse_stop_ids(const std::string& stop_ids) {
   std::vector<int64_t> ids;
@@ -106,23 +125,6 @@ SamplingSettings read_sampling(OptionReader& reader, const SamplingSettings& oth
 
 }  // namespace
 
-Result<std::vector<std::string>> parse_stop(const std::string& stop) {
-  if (!stop.starts_with('[')) return stop.empty() ? std::vector<std::string>() : std::vector{stop};
-  const Result<Json> list = parse_json(stop, "generator: option 'stop'");
-  if (!list.ok())
-    return Status(StatusCode::kInvalidArgument,
-                  format("{}; wanted a text, or a JSON array of texts", list.status().message()));
-  std::vector<std::string> texts;
-  for (const Json& item : *list) {
-    if (!item.is_string() || item.get<std::string>().empty())
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("generator: option 'stop' holds {}, wanted texts that are not empty", quote_json(item)));
-    texts.push_back(item.get<std::string>());
-  }
-  return texts;
-}
-
 TextSettings read_text(OptionReader& reader, const TextSettings& otherwise) {
   TextSettings text = otherwise;
   text.max_tokens = reader.i64("max_tokens", otherwise.max_tokens, 0);
@@ -169,11 +171,6 @@ Status check_tokens(const SamplingSettings& settings, int64_t vocabulary) {
       return Status(StatusCode::kInvalidArgument,
                     format("text: option 'logit_bias' names token {}, the model has {} tokens", bias.token,
                            vocabulary));
-  for (const int64_t token : settings.stop_ids)
-    if (token >= vocabulary)
-      return Status(
-          StatusCode::kInvalidArgument,
-          format("text: option 'stop_ids' names token {}, the model has {} tokens", token, vocabulary));
   return {};
 }
 

@@ -1,14 +1,10 @@
-// SamplingSettings: how the tokens of one request are drawn (sampler.h says what each does and where it comes from),
-// what ends its texts, and what is told about each token. Read from Options; the keys are the members' names, except
-// that stop_texts is "stop".
+// SamplingSettings: how the tokens of one request are drawn (sampler.h says what each setting does and where it comes
+// from), what ends its texts, and what is told about each token. Read from Options, whose keys are the members' names.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "capi/engine/options.h"
@@ -36,8 +32,8 @@ struct SamplingSettings : TextSettings {
   int64_t penalty_last = 0;           // tokens of the history that penalties see; 0: all
   std::vector<TokenBias> logit_bias;  // by token
   int64_t min_tokens = 0;
-  int64_t logprobs = -1,
-          prompt_logprobs = -1;  // likeliest tokens told of a position, beside its own; -1: nothing
+  int64_t logprobs = -1;         // likeliest tokens told of a position, with its own; -1: nothing
+  int64_t prompt_logprobs = -1;  // the same of the prompt's positions
   int64_t n = 1;                 // texts that are given back
   int64_t best_of = 1;           // texts that are made, the n likeliest of which are given back
   bool ignore_eos = false;       // the model's end tokens do not end a text
@@ -48,12 +44,11 @@ Result<SamplingSettings> read_sampling_settings(const Options& options, const Sa
 // The names of those options.
 const std::vector<std::string>& sampling_option_names();
 
-// kInvalidArgument where settings name a token that a vocabulary of `vocabulary` tokens lacks.
+// kInvalidArgument where logit_bias names a token that a vocabulary of `vocabulary` tokens lacks. stop_ids may: such a
+// token never comes.
 Status check_tokens(const SamplingSettings& settings, int64_t vocabulary);
 
 // Options of TextSettings, which other sets of options hold, too.
 TextSettings read_text(OptionReader& reader, const TextSettings& otherwise);
-// One text, or a JSON array of texts.
-Result<std::vector<std::string>> parse_stop(const std::string& stop);
 
 }  // namespace tessera

@@ -437,7 +437,7 @@ TEST_CASE("end tokens wait for min_tokens, unless the mask allows nothing else")
   it.logits = {0, 9, 1, 8};
   it.end_ids = {1};
   it.settings.temperature = 0;
-  it.settings.stop_ids = {3};
+  it.settings.stop_ids = {3, 4, int64_t{1} << 40};  // of which two never come
   it.settings.min_tokens = 2;
   SamplerScratch scratch;
   Sampler sampler = sampler_of(it);
