@@ -126,7 +126,7 @@ void for_each_target(const auto& body) {
 
 TEST_CASE("products_of_bf16_have_the_bits_of_the_packed_f32_product_on_every_instruction_set") {
   for_each_target([] {
-    for (const int64_t m : {9, 16, 130})
+    for (const int64_t m : {1, 3, 9, 130})
       for (const int64_t n : {1, 17, 48, 100})
         for (const int64_t k : {1, 2, 31, 256, 257, 700})
           for (const Layout layout : {Layout::kPlain, Layout::kTransposedB, Layout::kTransposedA}) {
@@ -149,7 +149,7 @@ TEST_CASE("products_of_bf16_have_the_bits_of_the_packed_f32_product_on_every_ins
 }
 
 TEST_CASE("sums_of_bf16_products_have_the_same_bits_on_every_instruction_set_and_for_any_thread_count") {
-  const Bf16Gemm gemm = make_gemm(200, 500, 600, Layout::kTransposedB, Activation::kNone, DType::kF32);
+  const Bf16Gemm gemm = make_gemm(200, 500, 600, Layout::kPlain, Activation::kNone, DType::kF32);
   const Operands operands(gemm);
   const std::vector<float> want = multiply<float>(gemm, operands, 1);
   for_each_target([&] {

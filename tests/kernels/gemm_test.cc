@@ -6,9 +6,11 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <vector>
 
+#include "graph/base/half.h"
 #include "tests/kernels/kernel_host.h"
 
 namespace tessera::cpu {
@@ -128,6 +130,65 @@ TEST_CASE("packed_product_has_the_same_bits_for_any_thread_count") {
   const Run one = run(gemm, a, b, nullptr, 1), five = run(gemm, a, b, nullptr, 5);
   CHECK(one.c == five.c);
   CHECK(one.pre == five.pre);
+}
+
+// Matrices of one product; B in the bytes of its type.
+struct Matrices {
+  std::vector<float> a, bias;
+  std::vector<std::byte> b;
+
+  explicit Matrices(const Gemm& gemm) : a(random_values(gemm.m * gemm.k, 1)), bias(random_values(gemm.n, 3)) {
+    const std::vector<float> values = random_values(gemm.k * gemm.n, 2);
+    b.resize(static_cast<size_t>(gemm.b_bytes()) * values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const uint16_t half = gemm.b_type == DType::kF16 ? f16_from_f32(values[i]) : bf16_from_f32(values[i]);
+      if (gemm.b_type == DType::kF32) std::memcpy(&b[4 * i], &values[i], 4);
+      if (gemm.b_type != DType::kF32) std::memcpy(&b[2 * i], &half, 2);
+    }
+  }
+};
+
+// Rows [first, first + count) of A alone.
+std::vector<float> run_rows(Gemm gemm, const Matrices& matrices, int64_t first, int64_t count) {
+  gemm.m = count;
+  std::vector<float> c(static_cast<size_t>(count * gemm.n), kUnwritten);
+  const std::unique_ptr<void, FreeMemory> workspace(
+      std::aligned_alloc(64, static_cast<size_t>(gemm_workspace_bytes(gemm) / 64 * 64 + 64)));
+  const tsr_host_api host = host_with_threads(1);
+  const bool is_f32 = gemm.b_type == DType::kF32;
+  run_gemm(gemm,
+           {.a = matrices.a.data() + first * gemm.k,
+            .b = is_f32 ? reinterpret_cast<const float*>(matrices.b.data()) : nullptr,
+            .b_16 = is_f32 ? nullptr : reinterpret_cast<const uint16_t*>(matrices.b.data()),
+            .bias = matrices.bias.data(),
+            .c = c.data(),
+            .workspace = workspace.get()},
+           Pool(host));
+  return c;
+}
+
+TEST_CASE("a_row_has_the_same_bits_in_any_batch_on_every_instruction_set") {
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const Layout layout : {Layout::kPlain, Layout::kTransposedB}) {
+      for (const int64_t k : {5, 300, 801}) {
+        Gemm gemm = make_gemm(130, 101, k, layout, Activation::kSilu);
+        gemm.b_type = type;
+        CAPTURE(static_cast<int>(type));
+        CAPTURE(gemm.b_col);
+        CAPTURE(k);
+        const Matrices matrices(gemm);
+        on_each_target([&] {
+          const std::vector<float> all = run_rows(gemm, matrices, 0, gemm.m);
+          for (const int64_t count : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 64}) {
+            const int64_t first = 3 * count % (gemm.m - count);
+            const std::vector<float> alone = run_rows(gemm, matrices, first, count);
+            CAPTURE(count);
+            CHECK(std::memcmp(alone.data(), all.data() + first * gemm.n, 4 * alone.size()) == 0);
+          }
+        });
+      }
+    }
+  }
 }
 
 }  // namespace

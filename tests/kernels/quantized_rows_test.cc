@@ -37,18 +37,23 @@ TEST_CASE("products with blocks of every type equal sums over decoded blocks") {
 TEST_CASE("a row's bits do not depend on its batch, on ranges, or on interleaving") {
   for (const DType type : kBlockTypes) {
     CAPTURE(info(type).name);
-    Problem p(type, 7, 37, 512);
+    Problem p(type, 37, 37, 512);
     on_each_target([&] {
       const std::vector<float> q8 = multiply_q8(p, p.matrix(), 0, p.M),
                                f32 = multiply_f32(p, p.matrix(), 0, p.M);
       CHECK(multiply_q8(p, p.matrix(), 0, p.M, {3, 4, 20}) == q8);
       CHECK(multiply_f32(p, p.matrix(), 0, p.M, {3, 4, 20}) == f32);
-      for (int64_t m = 0; m < p.M; m += 3) {
-        CHECK(multiply_q8(p, p.matrix(), m, 1) == rows_of(q8, p.N, m, 1));
-        CHECK(multiply_f32(p, p.matrix(), m, 1) == rows_of(f32, p.N, m, 1));
+      for (const int64_t rows : {1, 2, 3, 5, 8, 9, 17}) {
+        const int64_t m = rows % 2 == 0 ? 3 : p.M - rows;
+        CHECK(multiply_q8(p, p.matrix(), m, rows) == rows_of(q8, p.N, m, rows));
+        CHECK(multiply_f32(p, p.matrix(), m, rows) == rows_of(f32, p.N, m, rows));
       }
       if (!can_interleave_rows(type)) return;
       const BlockMatrix w = p.interleave();
+      for (const int64_t rows : {1, 2, 8, 17}) {
+        CHECK(multiply_q8(p, w, 4, rows) == rows_of(q8, p.N, 4, rows));
+        CHECK(multiply_f32(p, w, 4, rows) == rows_of(f32, p.N, 4, rows));
+      }
       CHECK(multiply_q8(p, w, 0, p.M, {3, 4, 20}) == q8);
       CHECK(multiply_q8(p, w, 0, p.M) == q8);
       CHECK(multiply_f32(p, w, 0, p.M, {3, 4, 20}) == f32);

@@ -1,10 +1,9 @@
 // Bf16Gemm: C[m, n] = A[m, k] · B[k, n] of operands in bf16, with bias and activation fused.
 //
-// Bits: products of two numbers are exact in f32. Each sum is one chain of f32 additions over 256 numbers of k
-// in ascending order, rounded to nearest after each; chains are added in ascending order. That is what Gemm
-// computes of the same numbers in f32, on any instruction set and for any number of threads. AVX512_BF16 has an
-// instruction for two links of the chain (VDPBF16PS), which is emulated elsewhere. It takes numbers and sums
-// below 2^-126 as zero; the emulation does not.
+// Bits: those that Gemm computes of the same numbers in f32, for any number of threads. Products of two numbers are exact
+// in f32, and each addition of a chain is rounded to nearest. AVX512_BF16 has an instruction for two links of a chain
+// (VDPBF16PS), which is emulated elsewhere. It takes numbers and sums below 2^-126 as zero; the emulation, and Gemm,
+// which multiplies few rows, do not.
 #pragma once
 
 #include <cstdint>

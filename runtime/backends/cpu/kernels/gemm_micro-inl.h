@@ -6,6 +6,8 @@
 #define TSR_GEMM_MICRO_INL_H_
 #endif
 
+#include <algorithm>
+
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,14 +25,12 @@ inline constexpr int kMR = kLanes == 16 ? 8 : 4;
 inline constexpr int kNV = 3;
 inline constexpr int kNR = kNV * kLanes;
 
-// acc[MR][NV] = sum over k of a(i, k) * b[k * ldb + ...]; then C = acc, or C += acc.
+// acc[MR][NV] = sum over k of a(i, k) * b[k * ldb + ...], one chain of multiply-adds.
 //   a(i, k) = a[i * a_row + k * a_col]; packed panels have a_row 1 and a_col MR.
 template <int MR, int NV, bool kPackedA>
-HWY_INLINE void micro_kernel(int64_t k_count, const float* HWY_RESTRICT a, int64_t a_row, int64_t a_col,
-                             const float* HWY_RESTRICT b, int64_t ldb, float* HWY_RESTRICT c, int64_t ldc,
-                             bool accumulate) {
+HWY_INLINE void sum_chain(int64_t k_count, const float* HWY_RESTRICT a, int64_t a_row, int64_t a_col,
+                          const float* HWY_RESTRICT b, int64_t ldb, VF (&acc)[MR][NV]) {
   const DF d;
-  VF acc[MR][NV];
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i) {
 #pragma GCC unroll 8
@@ -49,19 +49,71 @@ HWY_INLINE void micro_kernel(int64_t k_count, const float* HWY_RESTRICT a, int64
     a += kPackedA ? MR : a_col;
     b += ldb;
   }
-  if (accumulate) {
-#pragma GCC unroll 8
-    for (int i = 0; i < MR; ++i) {
-#pragma GCC unroll 8
-      for (int j = 0; j < NV; ++j) acc[i][j] = hn::Add(acc[i][j], hn::LoadU(d, c + i * ldc + j * kLanes));
-    }
-  }
+}
+
+// acc += c, and c = acc.
+template <int MR, int NV>
+HWY_INLINE void add_sums(const float* HWY_RESTRICT c, int64_t ldc, VF (&acc)[MR][NV]) {
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i) {
 #pragma GCC unroll 8
-    for (int j = 0; j < NV; ++j) hn::StoreU(acc[i][j], d, c + i * ldc + j * kLanes);
+    for (int j = 0; j < NV; ++j) acc[i][j] = hn::Add(acc[i][j], hn::LoadU(DF(), c + i * ldc + j * kLanes));
   }
 }
+template <int MR, int NV>
+HWY_INLINE void store_sums(const VF (&acc)[MR][NV], float* HWY_RESTRICT c, int64_t ldc) {
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < NV; ++j) hn::StoreU(acc[i][j], DF(), c + i * ldc + j * kLanes);
+  }
+}
+
+// C = the chain's sums, or C += them.
+template <int MR, int NV, bool kPackedA>
+HWY_INLINE void micro_kernel(int64_t k_count, const float* HWY_RESTRICT a, int64_t a_row, int64_t a_col,
+                             const float* HWY_RESTRICT b, int64_t ldb, float* HWY_RESTRICT c, int64_t ldc,
+                             bool accumulate) {
+  VF acc[MR][NV];
+  sum_chain<MR, NV, kPackedA>(k_count, a, a_row, a_col, b, ldb, acc);
+  if (accumulate) add_sums<MR, NV>(c, ldc, acc);
+  store_sums<MR, NV>(acc, c, ldc);
+}
+
+// C = sums of packed panels by lanes, or C += them: `steps` rows of the panels make a chain, and the kLanes chains are
+// added in ascending order.
+template <int MR, int NV>
+HWY_INLINE void lanes_kernel(int64_t steps, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                             float* HWY_RESTRICT c, int64_t ldc, bool accumulate) {
+  alignas(64) float sums[MR * NV * kLanes];
+  for (int lane = 0; lane < kLanes; ++lane, a += steps * MR, b += steps * kNR) {
+    VF acc[MR][NV];
+    sum_chain<MR, NV, true>(steps, a, 1, MR, b, kNR, acc);
+    if (lane > 0) add_sums<MR, NV>(sums, NV * kLanes, acc);
+    if (lane + 1 < kLanes) {
+      store_sums<MR, NV>(acc, sums, NV * kLanes);
+    } else {
+      if (accumulate) add_sums<MR, NV>(c, ldc, acc);
+      store_sums<MR, NV>(acc, c, ldc);
+    }
+  }
+}
+
+// Where number k of a block is in a packed panel: row k, or, for a product by lanes, row (k mod lanes) * steps + k /
+// lanes, so that the numbers of a lane follow each other. `steps` is what k / lanes ends at; rows of numbers past the
+// block's end are zero.
+struct PlainOrder {
+  HWY_INLINE int64_t row(int64_t k) const { return k; }
+  static HWY_INLINE int64_t stride() { return 1; }  // rows from an even k, or one of four, to the next
+};
+struct LaneOrder {
+  int64_t steps, first = 0;  // `first`: number of the block that is packed as k = 0, a multiple of the lanes
+  HWY_INLINE int64_t row(int64_t k) const {
+    const auto number = static_cast<uint32_t>(first + k);
+    return number % kLanes * steps + number / kLanes;
+  }
+  HWY_INLINE int64_t stride() const { return steps; }
+};
 
 // Rows r, r + 4, r + 8, ... of a row-major matrix, four consecutive columns each, concatenated in one vector.
 template <class D>
@@ -75,10 +127,11 @@ HWY_INLINE hn::Vec<D> load_blocks(D d, const float* p, int64_t stride) {
   }
 }
 
-// out[k * out_stride + i] = in[i * in_stride + k] for i < lanes of D, k < count.
-template <class D>
+// out[row(k) * out_stride + i] = in[i * in_stride + k] for i < lanes of D, k < count.
+template <class D, class Order = PlainOrder>
 HWY_INLINE void pack_transposed(D d, const float* HWY_RESTRICT in, int64_t in_stride, int64_t count,
-                                float* HWY_RESTRICT out, int64_t out_stride) {
+                                float* HWY_RESTRICT out, int64_t out_stride, Order order = {}) {
+  const int64_t next = order.stride() * out_stride;
   const hn::Repartition<double, D> dd;
   int64_t k = 0;
   for (; k + 4 <= count; k += 4) {
@@ -90,55 +143,66 @@ HWY_INLINE void pack_transposed(D d, const float* HWY_RESTRICT in, int64_t in_st
     const auto hi01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
     const auto lo23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
     const auto hi23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
-    float* o = out + k * out_stride;
+    float* o = out + order.row(k) * out_stride;
     hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, lo01, lo23)), d, o);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, lo01, lo23)), d, o + out_stride);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, hi01, hi23)), d, o + 2 * out_stride);
-    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, hi01, hi23)), d, o + 3 * out_stride);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, lo01, lo23)), d, o + next);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, hi01, hi23)), d, o + 2 * next);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, hi01, hi23)), d, o + 3 * next);
   }
   for (; k < count; ++k)
     for (int i = 0; i < static_cast<int>(hn::MaxLanes(D())); ++i)
-      out[k * out_stride + i] = in[i * in_stride + k];
+      out[order.row(k) * out_stride + i] = in[i * in_stride + k];
 }
 
-// One panel of A: MR rows (the missing ones zero), k_count deep, as out[k * MR + i].
+// Zero in the rows of numbers past the end of a block of k_count.
+HWY_INLINE void clear_past_end(LaneOrder order, int64_t k_count, int64_t width, float* out) {
+  for (int64_t k = k_count; k < order.steps * kLanes; ++k)
+    std::fill_n(out + order.row(k) * width, width, 0.0f);
+}
+
+// One panel of A: MR rows (the missing ones zero), k_count deep, as out[row(k) * MR + i].
+template <class Order = PlainOrder>
 HWY_INLINE void pack_a_panel(const float* a, int64_t a_row, int64_t a_col, int64_t rows, int64_t k_count,
-                             float* HWY_RESTRICT out) {
+                             float* HWY_RESTRICT out, Order order = {}) {
   const hn::CappedTag<float, kMR> d;
   static_assert(hn::MaxLanes(hn::CappedTag<float, kMR>()) == kMR);
   if (rows == kMR && a_col == 1) {
-    pack_transposed(d, a, a_row, k_count, out, kMR);
+    pack_transposed(d, a, a_row, k_count, out, kMR, order);
   } else if (rows == kMR) {
-    for (int64_t k = 0; k < k_count; ++k) hn::StoreU(hn::LoadU(d, a + k * a_col), d, out + k * kMR);
+    for (int64_t k = 0; k < k_count; ++k)
+      hn::StoreU(hn::LoadU(d, a + k * a_col), d, out + order.row(k) * kMR);
   } else {
     for (int64_t k = 0; k < k_count; ++k)
-      for (int64_t i = 0; i < kMR; ++i) out[k * kMR + i] = i < rows ? a[i * a_row + k * a_col] : 0.0f;
+      for (int64_t i = 0; i < kMR; ++i)
+        out[order.row(k) * kMR + i] = i < rows ? a[i * a_row + k * a_col] : 0.0f;
   }
 }
 
-// NR columns of B (the missing ones zero), k_count deep, as out[k * NR + j].
+// NR columns of B (the missing ones zero), k_count deep, as out[row(k) * NR + j].
+template <class Order = PlainOrder>
 HWY_INLINE void pack_b_panel(const float* b, int64_t b_row, int64_t b_col, int64_t columns, int64_t k_count,
-                             float* HWY_RESTRICT out) {
+                             float* HWY_RESTRICT out, Order order = {}) {
   const DF d;
   if (b_col == 1 && columns == kNR) {
     for (int64_t k = 0; k < k_count; ++k) {
       const float* in = b + k * b_row;
-      for (int j = 0; j < kNV; ++j) hn::StoreU(hn::LoadU(d, in + j * kLanes), d, out + k * kNR + j * kLanes);
+      for (int j = 0; j < kNV; ++j)
+        hn::StoreU(hn::LoadU(d, in + j * kLanes), d, out + order.row(k) * kNR + j * kLanes);
     }
     return;
   }
   if (b_col == 1) {
     for (int64_t k = 0; k < k_count; ++k)
-      for (int64_t j = 0; j < kNR; ++j) out[k * kNR + j] = j < columns ? b[k * b_row + j] : 0.0f;
+      for (int64_t j = 0; j < kNR; ++j) out[order.row(k) * kNR + j] = j < columns ? b[k * b_row + j] : 0.0f;
     return;
   }
   for (int64_t j = 0; j < kNR; j += kLanes) {
     if (j + kLanes <= columns) {
-      pack_transposed(d, b + j * b_col, b_col, k_count, out + j, kNR);
+      pack_transposed(d, b + j * b_col, b_col, k_count, out + j, kNR, order);
     } else {
       for (int64_t k = 0; k < k_count; ++k)
         for (int64_t i = j; i < j + kLanes; ++i)
-          out[k * kNR + i] = i < columns ? b[i * b_col + k * b_row] : 0.0f;
+          out[order.row(k) * kNR + i] = i < columns ? b[i * b_col + k * b_row] : 0.0f;
     }
   }
 }

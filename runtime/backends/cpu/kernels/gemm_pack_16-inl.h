@@ -105,15 +105,16 @@ HWY_INLINE VF widen_high(VU pairs) {
 }
 
 // pack_b_panel for B in f16 or bf16.
-template <bool kF16>
+template <bool kF16, class Order = PlainOrder>
 void pack_b_panel_16(const uint16_t* b, int64_t b_row, int64_t b_col, int64_t columns, int64_t k_count,
-                     float* HWY_RESTRICT out) {
+                     float* HWY_RESTRICT out, Order order = {}) {
   const DF d;
+  const int64_t next = order.stride() * kNR;
   for (int64_t j = 0; j < kNR; j += kLanes) {
     const auto store = [&](int64_t p, VU pairs) HWY_ATTR {
-      float* to = out + 2 * p * kNR + j;
+      float* to = out + order.row(2 * p) * kNR + j;
       hn::StoreU(widen_low<kF16>(pairs), d, to);
-      if (2 * p + 1 < k_count) hn::StoreU(widen_high<kF16>(pairs), d, to + kNR);
+      if (2 * p + 1 < k_count) hn::StoreU(widen_high<kF16>(pairs), d, to + next);
     };
     if (b_row == 1) {
       for_row_pairs(DU(), b + j * b_col, b_col, columns - j, k_count, store);

@@ -6,7 +6,6 @@
 #include "runtime/backends/cpu/kernels/bf16_rows.h"
 #include "runtime/backends/cpu/kernels/gemm.h"
 #include "runtime/backends/cpu/kernels/gemm_bf16.h"
-#include "runtime/backends/cpu/kernels/gemv_16.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
 
@@ -75,28 +74,23 @@ PreparedKernel prepared_bf16_gemm(const Gemm& f32, int a, int b, bool bias, bool
 }
 
 // A few rows in bf16 by a weight [N, K]: as fast as it is read. x and y are f32 in the workspace.
-PreparedKernel prepared_bf16_gemv(const KernelSpec& spec, int64_t M, int64_t N, int64_t K, bool bias) {
+PreparedKernel prepared_few_bf16_rows(const KernelSpec& spec, Gemm gemm, bool bias) {
   const auto align = [](int64_t floats) { return (floats + 15) / 16 * 16; };
-  const int64_t x_floats = align(M * K), y_floats = align(M * N), grain = gemv_16_grain(K);
+  gemm.b_type = DType::kBF16;
+  gemm.tf32 = false;  // which bf16 is within
+  const int64_t M = gemm.m, N = gemm.n, K = gemm.k, tasks = skinny_gemm_tasks(gemm);
+  const int64_t x_floats = align(M * K), y_floats = align(M * N);
   return simd_prepared(spec, 2.0 * static_cast<double>(M * N) * static_cast<double>(K),
                        make_kernel([=](const LaunchArgs& args) {
                          auto* const x = static_cast<float*>(args.workspace);
                          float *const y = x + x_floats, *const added = y + y_floats;
                          widen_bf16(args.pool, args.in<uint16_t>(0), x, M * K);
                          if (bias) widen_bf16(args.pool, args.in<uint16_t>(2), added, N);
-                         const Gemv16 gemv{.type = DType::kBF16,
-                                           .M = M,
-                                           .N = N,
-                                           .K = K,
-                                           .x = x,
-                                           .w = args.in<uint16_t>(1),
-                                           .bias = bias ? added : nullptr,
-                                           .y = y};
-                         args.pool.parallel_ranges(N, grain, [&](int64_t begin, int64_t end) {
-                           multiply_gemv_16(gemv, begin, end);
-                           for (int64_t m = 0; m < M; ++m)
-                             round_to_bf16(y + m * N + begin, args.out<uint16_t>(0) + m * N + begin, end - begin);
-                         });
+                         const GemmBuffers buffers{
+                             .a = x, .b_16 = args.in<uint16_t>(1), .bias = bias ? added : nullptr, .c = y};
+                         args.pool.parallel_for(
+                             tasks, [&](int64_t task) { run_skinny_gemm_task(gemm, buffers, task); });
+                         round_to_bf16(args.pool, y, args.out<uint16_t>(0), M * N);
                        }),
                        4 * (x_floats + y_floats + (bias ? align(N) : 0)));
 }
@@ -124,9 +118,9 @@ Result<PreparedKernel> prepare_matmul_packed(const KernelSpec& spec) {
   const tsr_abi_factor* k_factor = spec.find_factor('k');
   const bool bias = spec.input_count() > 2 && (k_factor == nullptr || k_factor->begin[0] == 0);
   const bool pre = spec.output_count() > 1;
-  const bool is_gemv = gemm.m <= kGemv16Rows && gemm.b_row == 1 && gemm.k > 0;
-  if (bf16 && is_gemv && gemm.activation == Activation::kNone && !pre)
-    return prepared_bf16_gemv(spec, gemm.m, gemm.n, gemm.k, bias);
+  const bool is_few = gemm.m <= kSkinnyRows && gemm.b_row == 1 && gemm.b_col != 1;
+  if (bf16 && is_few && gemm.activation == Activation::kNone && !pre && gemm.m * gemm.n * gemm.k > 0)
+    return prepared_few_bf16_rows(spec, gemm, bias);
   if (bf16) return prepared_bf16_gemm(gemm, 0, 1, bias, pre);
   const auto buffers_of = [bias, pre](const LaunchArgs& args) {
     return GemmBuffers{.a = args.in<float>(0),

@@ -1,5 +1,5 @@
-// quantized_matmul and its gradient of weights in 16 bits. Up to 8 rows of x in f32: Gemv16, as fast as the weight is
-// read. More rows: the packed Gemm, which widens the weight as it packs it. x and weight in bf16: Bf16Gemm.
+// quantized_matmul and its gradient of weights in 16 bits: Gemm, which widens the weight as it reads it. x and weight in
+// bf16: Bf16Gemm.
 //  AMD EPYC (Zen 5), one thread: one row reads 80 to 90 % of what plain reads reach (33 GB/s of 39); 128 and 512 rows
 //  take 200 to 230 GFLOP/s, as in f32, of 270; in bf16 380 to 450, of 540.
 #include <algorithm>
@@ -10,7 +10,6 @@
 #include "runtime/backends/cpu/kernels/bf16_rows.h"
 #include "runtime/backends/cpu/kernels/gemm.h"
 #include "runtime/backends/cpu/kernels/gemm_bf16.h"
-#include "runtime/backends/cpu/kernels/gemv_16.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/quantized_weight.h"
 #include "runtime/backends/cpu/kernels/simd_targets.h"
@@ -32,12 +31,17 @@ Status check_16_bits(const KernelSpec& spec) {
 
 int64_t align_64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// With `rounds`, x is rounded to bf16 first, by one task; the workspace holds it, in 16 bits and widened.
-PreparedKernel prepare_gemv(const KernelSpec& spec, const QuantizedMatmulShape& s, bool rounds) {
-  const int64_t grain = gemv_16_grain(s.K), narrow_bytes = rounds ? align_64(2 * s.M * s.K) : 0;
+Gemm gemm_of(const QuantizedMatmulShape& s) {
+  return {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K, .b_type = s.dtype};
+}
+
+// Few rows of x. With `rounds`, x is rounded to bf16 first, by one task; the workspace holds it, in 16 bits and widened.
+PreparedKernel prepare_few_rows(const KernelSpec& spec, const QuantizedMatmulShape& s, bool rounds) {
+  const Gemm gemm = gemm_of(s);
+  const int64_t narrow_bytes = rounds ? align_64(2 * s.M * s.K) : 0, product_tasks = skinny_gemm_tasks(gemm);
   const int first = rounds ? 0 : 1;
   const auto tasks = [=](const LaunchArgs&, int phase) {
-    return phase + first == 0 ? int64_t{1} : (s.N + grain - 1) / grain;
+    return phase + first == 0 ? int64_t{1} : product_tasks;
   };
   const auto run = [=](const LaunchArgs& args, int phase, int64_t task) {
     auto* const wide = reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) + narrow_bytes);
@@ -46,15 +50,12 @@ PreparedKernel prepare_gemv(const KernelSpec& spec, const QuantizedMatmulShape& 
       round_to_bf16(args.in<float>(0), narrow, s.M * s.K);
       return widen_bf16(narrow, wide, s.M * s.K);
     }
-    multiply_gemv_16({.type = s.dtype,
-                      .M = s.M,
-                      .N = s.N,
-                      .K = s.K,
-                      .x = rounds ? wide : args.in<float>(0),
-                      .w = args.in<uint16_t>(1),
-                      .bias = s.bias < 0 ? nullptr : args.in<float>(s.bias),
-                      .y = args.out<float>(0)},
-                     task * grain, std::min(s.N, (task + 1) * grain));
+    run_skinny_gemm_task(gemm,
+                         {.a = rounds ? wide : args.in<float>(0),
+                          .b_16 = args.in<uint16_t>(1),
+                          .bias = s.bias < 0 ? nullptr : args.in<float>(s.bias),
+                          .c = args.out<float>(0)},
+                         task);
   };
   return simd_prepared(spec, s.flops(), make_phased_kernel(rounds ? 2 : 1, rounds, tasks, run),
                        rounds ? narrow_bytes + align_64(4 * s.M * s.K) : 0);
@@ -122,19 +123,16 @@ Result<PreparedKernel> prepare_quantized_matmul_packed(const KernelSpec& spec) {
   const QuantizedMatmulShape s = quantized_matmul_shape(spec);
   const bool is_bf16 = spec.input_dtype(0) == DType::kBF16;
   if (!is_bf16 && spec.string("activations") == "bf16") {
-    if (s.M > kGemv16Rows && has_bf16_products()) return prepare_rounding_gemm(spec, s);
+    if (s.M > kSkinnyRows && has_bf16_products()) return prepare_rounding_gemm(spec, s);
     return Status(StatusCode::kUnsupported,
                   "few rows, or a CPU without products of bf16: rounded first, then as f32");
   }
-  if (s.M <= kGemv16Rows) {
-    if (is_bf16)
-      return Status(StatusCode::kUnsupported, "few rows in bf16: widened rows read the weight as fast");
-    return prepare_gemv(spec, s, false);
-  }
+  if (is_bf16 && s.M <= kSkinnyRows)
+    return Status(StatusCode::kUnsupported, "few rows in bf16: widened rows read the weight as fast");
   if (is_bf16)
     return prepare_bf16_gemm(spec, s, {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K});
-  return prepare_gemm(
-      spec, s, {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K, .b_type = s.dtype});
+  if (skinny_gemm_tasks(gemm_of(s)) > 0) return prepare_few_rows(spec, s, false);
+  return prepare_gemm(spec, s, gemm_of(s));
 }
 
 // The same with x rounded to bf16, in f32: for few rows, and for many the bits of products of bf16 without them.
@@ -143,10 +141,9 @@ Result<PreparedKernel> prepare_quantized_matmul_rounded(const KernelSpec& spec) 
   if (spec.string("activations") != "bf16" || spec.input_dtype(0) != DType::kF32)
     return Status(StatusCode::kUnsupported, "nothing is rounded");
   const QuantizedMatmulShape s = quantized_matmul_shape(spec);
-  if (s.M <= kGemv16Rows) return prepare_gemv(spec, s, true);
+  if (skinny_gemm_tasks(gemm_of(s)) > 0) return prepare_few_rows(spec, s, true);
   const int64_t count = s.M * s.K, narrow_bytes = align_64(2 * count), wide_bytes = align_64(4 * count);
-  PreparedKernel prepared = prepare_gemm(
-      spec, s, {.m = s.M, .n = s.N, .k = s.K, .a_row = s.K, .b_row = 1, .b_col = s.K, .b_type = s.dtype});
+  PreparedKernel prepared = prepare_gemm(spec, s, gemm_of(s));
   std::shared_ptr<const Kernel> inner = std::move(prepared.kernel);
   const int inputs = spec.input_count();
   prepared.kernel = make_kernel([=](const LaunchArgs& args) {
