@@ -162,6 +162,7 @@ HWY_INLINE void sum_lanes(const Gemm& g, const float* a, const typename Weights:
 #pragma GCC unroll 16
   for (int i = 0; i < MR * COLS; ++i) acc[i] = hn::Zero(DF());
   int64_t k = begin;
+#pragma GCC unroll 4
   for (; k + kStep <= end; k += kStep) {
     if constexpr (kAhead > 0) {
       // Past the end of these rows the next COLS follow.
