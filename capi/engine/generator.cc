@@ -296,8 +296,8 @@ int64_t Generator::count_reusable(std::span<const int32_t> prompt) const {
   if (rope_row(std::ssize(prompt)) != rope_row_) return 0;
   const auto parted = std::ranges::mismatch(prompt.first(prompt.size() - 1), cached_);
   const int64_t common = parted.in1 - prompt.begin();
-  // Chunks give a token the same bits whatever their sizes; one token at a time does so on the CPU, on GPUs it gives it
-  // others. What an answer left in the caches is computed again, and so is what would leave another token over for the end.
+  // Chunks give a token the same bits whatever their sizes; one token at a time gives it others on GPUs. What an answer
+  // left in the caches is computed again, and so is what would leave another token over for the end.
   for (const PrefillChunk& smallest : std::views::reverse(kPrefillChunks))
     if (running_->has_entry(smallest.entry))
       return std::min(common, prefilled_) / smallest.tokens * smallest.tokens;
