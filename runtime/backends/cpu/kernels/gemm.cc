@@ -24,7 +24,7 @@ constexpr int64_t kRowUnit = 8;                      // a multiple of every MR
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // How a block of k is summed: see gemm.h.
-bool sums_lanes(const Gemm& g) { return g.b_col != 1; }
+bool sums_lanes(const Gemm& g) { return g.b_col != 1 && !g.tf32; }
 
 // Numbers of k in packed A; vectors end at them.
 int64_t packed_depth(const Gemm& g, int64_t depth) {
@@ -112,7 +112,7 @@ void pack_b_block(const Gemm& g, const std::byte* b, int64_t columns, int64_t k_
   } else {
     pack_b(g, b, columns, k_count, panel, PlainOrder());
   }
-  if (g.tf32) round_to_tf32(panel, packed_depth(g, k_count) * kNR);
+  if (g.tf32) round_to_tf32(panel, k_count * kNR);
 }
 
 // MR rows of A or fewer, numbers [k, k + k_count) of a block of `block_count`.

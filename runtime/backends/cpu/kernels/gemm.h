@@ -11,7 +11,8 @@
 //
 // Bits: a row of C depends on its row of A, on B, and on the instruction set; not on other rows or their number, nor
 // on threads. K is cut into blocks of kGemmDepth; sums of blocks are added in ascending order. The sum of a block is
-//   B with rows of consecutive columns   one chain of multiply-adds in ascending order
+//   B with rows of consecutive columns   one chain of multiply-adds in ascending order; also in TF32, which the packed
+//                                        kernel multiplies for any number of rows
 //   transposed B                         by lanes: number k of the block belongs to chain k mod L, where L is 4, 8 or
 //                                        16, the floats of a vector; the chains are added in ascending order. So dot
 //                                        products read rows of B without transposing them. Against one chain the
