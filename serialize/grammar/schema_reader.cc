@@ -1,0 +1,289 @@
+#include "serialize/grammar/schema_reader.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "graph/base/quote.h"
+#include "graph/base/text.h"
+
+namespace tessera::grammar {
+namespace {
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+// A part of a reference without its escapes: %XX of URIs, then ~0 and ~1 of pointers.
+std::string unescaped_part(std::string_view part) {
+  std::string bytes, name;
+  for (size_t i = 0; i < part.size(); ++i) {
+    if (part[i] == '%' && i + 2 < part.size() && hex_digit(part[i + 1]) >= 0 && hex_digit(part[i + 2]) >= 0) {
+      bytes += static_cast<char>(hex_digit(part[i + 1]) * 16 + hex_digit(part[i + 2]));
+      i += 2;
+    } else {
+      bytes += part[i];
+    }
+  }
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] == '~' && i + 1 < bytes.size() && (bytes[i + 1] == '0' || bytes[i + 1] == '1'))
+      name += bytes[++i] == '0' ? '~' : '/';
+    else
+      name += bytes[i];
+  }
+  return name;
+}
+
+int64_t count_values(const Json& value) {
+  int64_t count = 1;
+  if (value.is_structured())
+    for (const Json& each : value) count += count_values(each);
+  return count;
+}
+
+Json without(const Json& schema, std::string_view keyword) {
+  Json rest = schema;
+  rest.erase(std::string(keyword));
+  return rest;
+}
+
+}  // namespace
+
+std::string pointer_part(const std::string& name) {
+  std::string part = "/";
+  for (const char c : name) {
+    if (c == '~')
+      part += "~0";
+    else if (c == '/')
+      part += "~1";
+    else
+      part += c;
+  }
+  return part;
+}
+
+Result<RuleId> SchemaReader::read() {
+  TSR_RETURN_IF_ERROR(call("#", "#").status());
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    const Target target = queue_[i];
+    TSR_ASSIGN_OR_RETURN(const ExpressionId body, read_schema(*target.schema, target.pointer));
+    TSR_RETURN_IF_ERROR(out_.status());
+    // A sequence of its own: two rules never share an expression.
+    out_.define_rule(target.rule, out_.sequence({out_.empty(), body}));
+  }
+  return queue_[0].rule;
+}
+
+Result<ExpressionId> SchemaReader::read_schema(const Json& schema, const std::string& where) {
+  if (depth_ >= kMostDepth)
+    return schema_error(StatusCode::kUnsupported, where, format("schemas nest deeper than {}", kMostDepth));
+  ++depth_;
+  auto result = read_schema_at_depth(schema, where);
+  --depth_;
+  return result;
+}
+
+Result<ExpressionId> SchemaReader::read_schema_at_depth(const Json& schema, const std::string& where) {
+  if (schema.is_boolean()) {
+    if (schema.get<bool>()) return json_.any_value();
+    return nothing(where, "the schema is false");
+  }
+  if (!schema.is_object())
+    return schema_error(StatusCode::kInvalidArgument, where,
+                        format("found {}, wanted a schema: an object, true or false", quote_json(schema)));
+  TSR_RETURN_IF_ERROR(check_keywords(schema, where));
+  if (schema.contains("$ref") && schema["$ref"].is_string() && !has_constraints_beside(schema, {"$ref"}))
+    return call(schema["$ref"].get<std::string>(), where);
+  if (schema.contains("$ref") || schema.contains("allOf")) {
+    TSR_ASSIGN_OR_RETURN(const Json flat, flatten(schema, where, 0));
+    return read_schema(flat, where);
+  }
+  const bool has_any = schema.contains("anyOf"), has_one = schema.contains("oneOf");
+  if (has_any && has_one)
+    return schema_error(StatusCode::kUnsupported, where, "'anyOf' together with 'oneOf' is not supported");
+  if (has_any || has_one) return read_branches(schema, has_any ? "anyOf" : "oneOf", where);
+  if (schema.contains("enum") || schema.contains("const")) return read_values(schema, where);
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::string> types, types_of_schema(schema, where));
+  if (!schema.contains("type") && !has_constraints_beside(schema, {})) return json_.any_value();
+  if (types.empty()) return nothing(where, "no type is left");
+  std::vector<ExpressionId> parts;
+  for (const std::string& type : types) {
+    TSR_ASSIGN_OR_RETURN(const ExpressionId part, read_type(schema, type, where));
+    parts.push_back(part);
+  }
+  return out_.choice(std::move(parts));
+}
+
+Result<ExpressionId> SchemaReader::read_type(const Json& schema, const std::string& type,
+                                             const std::string& where) {
+  if (type == "null") return out_.literal("null");
+  if (type == "boolean") return out_.literals({"true", "false"});
+  if (type == "string") return read_string(schema, where);
+  if (type == "array") return read_array(schema, where);
+  if (type == "object") return read_object(schema, where);
+  return read_number(schema, type == "integer", where);
+}
+
+Result<ExpressionId> SchemaReader::read_branches(const Json& schema, const char* keyword,
+                                                 const std::string& where) {
+  const Json& branches = schema[keyword];
+  if (!branches.is_array() || branches.empty())
+    return schema_error(StatusCode::kInvalidArgument, where,
+                        format("'{}' is {}, wanted a list of schemas", keyword, quote_json(branches)));
+  if (keyword == std::string_view("oneOf")) {
+    constexpr size_t kMostBranches = 256;  // each is compared with each
+    if (branches.size() > kMostBranches)
+      return schema_error(
+          StatusCode::kUnsupported, where,
+          format("'oneOf' has {} schemas, wanted at most {}", branches.size(), kMostBranches));
+    for (size_t i = 0; i < branches.size(); ++i)
+      for (size_t k = i + 1; k < branches.size(); ++k) {
+        TSR_ASSIGN_OR_RETURN(const bool is_apart, is_disjoint(branches[i], branches[k], where, 0));
+        if (!is_apart)
+          return schema_error(
+              StatusCode::kUnsupported, where,
+              format("'oneOf' is supported where its schemas are told apart by 'type', 'const', 'enum' or "
+                     "a required property with one of these; {} and {} are not",
+                     i, k));
+      }
+  }
+  const bool is_alone = !has_constraints_beside(schema, {keyword});
+  const Json common = is_alone ? Json() : without(schema, keyword);
+  std::vector<ExpressionId> parts;
+  for (size_t i = 0; i < branches.size(); ++i) {
+    const std::string place = format("{}/{}/{}", where, keyword, i);
+    if (is_alone) {
+      TSR_ASSIGN_OR_RETURN(const ExpressionId part, read_schema(branches[i], place));
+      parts.push_back(part);
+      continue;
+    }
+    TSR_RETURN_IF_ERROR(spend(common, place));
+    TSR_ASSIGN_OR_RETURN(const Json branch, flatten(branches[i], place, 0));
+    TSR_ASSIGN_OR_RETURN(const Json merged, merge_schemas(common, branch, place));
+    TSR_ASSIGN_OR_RETURN(const ExpressionId part, read_schema(merged, place));
+    parts.push_back(part);
+  }
+  return out_.choice(std::move(parts));
+}
+
+Result<ExpressionId> SchemaReader::read_values(const Json& schema, const std::string& where) {
+  if (has_constraints_beside(schema, {"enum", "const", "type"}))
+    return schema_error(StatusCode::kUnsupported, where,
+                        "'enum' and 'const' are supported with 'type' alone beside them");
+  if (const auto list = schema.find("enum"); list != schema.end() && !list->is_array())
+    return schema_error(StatusCode::kInvalidArgument, where,
+                        format("'enum' is {}, wanted a list", quote_json(*list)));
+  Json values = schema.value("enum", Json::array());
+  if (const auto only = schema.find("const"); only != schema.end()) {
+    const bool is_listed = !schema.contains("enum") || std::ranges::find(values, *only) != values.end();
+    values = Json::array();
+    if (is_listed) values.push_back(*only);
+  }
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::string> types, types_of_schema(schema, where));
+  std::vector<std::string> texts;
+  std::vector<ExpressionId> parts;
+  for (const Json& value : values) {
+    const auto has_type = [&](const std::string& type) { return is_of_type(value, type); };
+    if (schema.contains("type") && std::ranges::none_of(types, has_type)) continue;
+    if (value.is_structured())
+      parts.push_back(json_.exactly(value));
+    else
+      texts.push_back(dump(value));
+  }
+  if (texts.empty() && parts.empty()) return nothing(where, "no value is listed that has the type");
+  if (!texts.empty()) parts.push_back(out_.literals(std::move(texts)));
+  return out_.choice(std::move(parts));
+}
+
+Result<Json> SchemaReader::flatten(const Json& schema, const std::string& where, int depth) {
+  constexpr int kMostFlattened = 32;
+  if (depth > kMostFlattened)
+    return schema_error(StatusCode::kUnsupported, where,
+                        "'$ref' and 'allOf' refer to each other without end, or too deeply");
+  if (!schema.is_object()) {
+    if (schema.is_boolean()) return schema;
+    return schema_error(StatusCode::kInvalidArgument, where,
+                        format("found {}, wanted a schema: an object, true or false", quote_json(schema)));
+  }
+  TSR_RETURN_IF_ERROR(check_keywords(schema, where));
+  TSR_RETURN_IF_ERROR(spend(schema, where));
+  Json flat = without(schema, "allOf");
+  flat.erase("$id");
+  if (const auto reference = schema.find("$ref"); reference != schema.end()) {
+    if (!reference->is_string())
+      return schema_error(
+          StatusCode::kInvalidArgument, where,
+          format("'$ref' is {}, wanted a reference such as \"#/$defs/a\"", quote_json(*reference)));
+    flat.erase("$ref");
+    std::string pointer;
+    TSR_ASSIGN_OR_RETURN(const Json* target, find(reference->get<std::string>(), where, pointer));
+    TSR_ASSIGN_OR_RETURN(const Json part, flatten(*target, pointer, depth + 1));
+    TSR_ASSIGN_OR_RETURN(flat, merge_schemas(flat, part, where));
+  }
+  if (const auto parts = schema.find("allOf"); parts != schema.end()) {
+    if (!parts->is_array() || parts->empty())
+      return schema_error(StatusCode::kInvalidArgument, where,
+                          format("'allOf' is {}, wanted a list of schemas", quote_json(*parts)));
+    for (const Json& each : *parts) {
+      TSR_ASSIGN_OR_RETURN(const Json part, flatten(each, where + "/allOf", depth + 1));
+      TSR_RETURN_IF_ERROR(spend(flat, where));
+      TSR_ASSIGN_OR_RETURN(flat, merge_schemas(flat, part, where));
+    }
+  }
+  return flat;
+}
+
+Status SchemaReader::spend(const Json& copied, const std::string& where) {
+  merged_ += count_values(copied);
+  if (merged_ <= kMostMerged) return {};
+  return schema_error(StatusCode::kUnsupported, where, "'allOf' and 'anyOf' make too large a schema");
+}
+
+Result<const Json*> SchemaReader::find(const std::string& reference, const std::string& where,
+                                       std::string& pointer) const {
+  if (!reference.starts_with("#") || (reference.size() > 1 && reference[1] != '/'))
+    return schema_error(
+        StatusCode::kUnsupported, where,
+        format("'$ref' is '{}', wanted one within the schema such as '#/$defs/a'", quote(reference)));
+  const Json* at = &root_;
+  pointer.assign(1, '#');  // assigning the text makes g++ 12 warn of an overlap
+  size_t begin = 1;
+  while (begin < reference.size()) {
+    const size_t end = std::min(reference.find('/', begin + 1), reference.size());
+    const std::string name = unescaped_part(std::string_view(reference).substr(begin + 1, end - begin - 1));
+    const Json* next = nullptr;
+    if (at->is_object()) {
+      if (const auto found = at->find(name); found != at->end()) next = &*found;
+    } else if (at->is_array()) {
+      if (const auto index = parse_i64(name);
+          index && *index >= 0 && static_cast<size_t>(*index) < at->size())
+        next = &(*at)[static_cast<size_t>(*index)];
+    }
+    if (next == nullptr)
+      return schema_error(StatusCode::kInvalidArgument, where,
+                          format("'$ref' is '{}', but the schema has nothing there", quote(reference)));
+    at = next;
+    pointer += pointer_part(name);
+    begin = end;
+  }
+  return at;
+}
+
+Result<ExpressionId> SchemaReader::call(const std::string& reference, const std::string& where) {
+  std::string pointer;
+  TSR_ASSIGN_OR_RETURN(const Json* target, find(reference, where, pointer));
+  const auto [found, is_new] = rules_.try_emplace(pointer, 0);
+  if (is_new) {
+    found->second = out_.declare_rule(pointer);
+    queue_.push_back({pointer, target, found->second});
+  }
+  return out_.call(found->second);
+}
+
+ExpressionId SchemaReader::nothing(const std::string& where, const std::string& why) {
+  if (contradiction_.empty()) contradiction_ = format("{}: {}", quote(where, 400), why);
+  return out_.nothing();
+}
+
+}  // namespace tessera::grammar
