@@ -1,0 +1,62 @@
+// TokenBytes: a vocabulary as the bytes that each token stands for within a text, sorted into a trie. Made once a
+// tokenizer and shared; immutable; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/base/result.h"
+
+namespace tessera {
+class Tokenizer;
+}
+
+namespace tessera::grammar {
+
+class TokenBytes {
+ public:
+  // Tokens by id; one without bytes never stands in a constrained text. end_ids end it. kInvalidArgument for those
+  // outside of the vocabulary.
+  static Result<std::shared_ptr<const TokenBytes>> create(std::vector<std::string> tokens,
+                                                          std::vector<int32_t> end_ids);
+  // What each id decodes to inside of a text. Control, unknown and unused tokens have no bytes.
+  static Result<std::shared_ptr<const TokenBytes>> create(const Tokenizer& tokenizer);
+
+  static constexpr size_t kMostTokenBytes = 4096;  // longer tokens count as without bytes
+
+  int32_t vocabulary_size() const { return static_cast<int32_t>(tokens_.size()); }
+  size_t mask_words() const { return (tokens_.size() + 31) / 32; }  // of 32 bits
+  std::string_view bytes(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
+  bool ends_text(int32_t id) const;
+  std::span<const int32_t> end_ids() const { return end_ids_; }
+
+  // Nodes of the trie before all that is below them, with siblings by byte. Tokens in the same order, so that those
+  // at and below a node are neighbours: [first_token, first_token of the node at `skip`).
+  struct TrieNode {
+    uint32_t skip = 0;         // the first node that is not below
+    uint32_t first_token = 0;  // position in order()
+    uint16_t depth = 0;        // bytes from the root, which is no node
+    uint8_t byte = 0;
+  };
+  std::span<const TrieNode> trie() const { return std::span(trie_).first(trie_.size() - 1); }
+  // Also of the node after the last.
+  uint32_t first_token(size_t node) const { return trie_[node].first_token; }
+  std::span<const int32_t> order() const { return order_; }  // ids with bytes, by their bytes
+  size_t longest() const { return longest_; }                // bytes of a token
+
+ private:
+  TokenBytes() = default;
+  void build_trie();
+  std::vector<std::string> tokens_;
+  std::vector<int32_t> end_ids_;  // ascending
+  std::vector<TrieNode> trie_;    // and one after the last
+  std::vector<int32_t> order_;
+  size_t longest_ = 0;
+};
+
+}  // namespace tessera::grammar
