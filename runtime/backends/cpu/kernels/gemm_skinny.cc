@@ -292,12 +292,12 @@ HWY_INLINE void store_dots(const Gemm& g, VF total, float* c) {
   for (int m = 0; m < MR; ++m) std::copy_n(sums + m * COLS, COLS, c + m * g.n);
 }
 
-// MR rows of A with COLS rows of B. A block of these is read once: rows of A pass it four at a time.
+// MR rows of A from `row` on with COLS rows of B. A block of these is read once: rows of A pass it four at a time.
 template <class Weights, int MR, int COLS>
-void dot_few(const Gemm& g, const GemmBuffers& buffers, int64_t column) {
+void dot_few(const Gemm& g, const GemmBuffers& buffers, int64_t row, int64_t column) {
   constexpr int kFirst = std::min({MR, 4, kLanes / COLS}), kRest = MR - kFirst;
   const auto* b = Weights::base(buffers) + column * g.b_col;
-  const float *a = buffers.a, *rest_a = a + kFirst * g.a_row;
+  const float *a = buffers.a + row * g.a_row, *rest_a = a + kFirst * g.a_row;
   VF total = hn::Zero(DF()), rest = total;
   for (int64_t k = 0; k < g.k; k += kGemmDepth) {
     const int64_t end = std::min(g.k, k + kGemmDepth);
@@ -308,7 +308,7 @@ void dot_few(const Gemm& g, const GemmBuffers& buffers, int64_t column) {
       rest = k > 0 ? hn::Add(rest_sum, rest) : rest_sum;
     }
   }
-  float* const c = buffers.c + column;
+  float* const c = buffers.c + row * g.n + column;
   store_dots<kFirst, COLS>(g, total, c);
   if constexpr (kRest > 0) store_dots<kRest, COLS>(g, rest, c + kFirst * g.n);
 }
@@ -325,8 +325,9 @@ void multiply_dots(const Gemm& g, const GemmBuffers& buffers, int64_t begin, int
   } else {
     constexpr int kColumns = std::min(MR == 2 ? 8 : 4, std::max(1, kLanes / std::min(MR, 4)));
     int64_t n = begin;
-    for (; n + kColumns <= end; n += kColumns) dot_few<Weights, MR, kColumns>(g, buffers, n);
-    for (; n < end; ++n) dot_few<Weights, MR, 1>(g, buffers, n);
+    for (; n + kColumns <= end; n += kColumns) dot_few<Weights, MR, kColumns>(g, buffers, 0, n);
+    for (; n < end; ++n)
+      for (int row = 0; row < MR; ++row) dot_few<Weights, 1, 1>(g, buffers, row, n);
   }
 }
 
