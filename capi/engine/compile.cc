@@ -6,6 +6,7 @@
 
 #include "capi/engine/entry_graphs.h"
 #include "capi/engine/entry_plans.h"
+#include "capi/engine/serving/serving_settings.h"
 #include "graph/base/text.h"
 #include "graph/transform/canonical_order.h"
 #include "graph/transform/shared_angles.h"
@@ -244,6 +245,22 @@ Result<CompiledProgram> compile_generation(const Graph& forward, const Generator
   for (const PrefillChunk& chunk : kPrefillChunks)
     if (chunk.tokens <= settings.context && (chunk.tokens <= kLargestChunkOnCores || !on_cores))
       graphs.push_back(GraphToPlan::create(std::string(chunk.entry), graph, {{"T", chunk.tokens}}));
+  return with_remedy(plan_all(graphs, settings.compute, 1, devices), inference.precision, *devices);
+}
+
+Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSettings& given,
+                                        const std::shared_ptr<DeviceSet>& devices) {
+  ServingSettings settings = given;
+  InferenceSettings& inference = settings.inference;
+  inference.activations = finalized(inference.activations, inference.precision, *devices);
+  TSR_ASSIGN_OR_RETURN(Graph serving, serving_of(forward, settings));
+  if (devices->cluster().shared_cores > 0) {
+    TSR_ASSIGN_OR_RETURN(serving, with_shared_angles(serving));
+  }
+  const auto graph = std::make_shared<const Graph>(std::move(serving));
+  std::vector<GraphToPlan> graphs;
+  for (const ServingEntry& entry : serving_entries(settings))
+    graphs.push_back(GraphToPlan::create(entry.name, graph, {{"N", entry.tokens}, {"W", entry.wanted}}));
   return with_remedy(plan_all(graphs, settings.compute, 1, devices), inference.precision, *devices);
 }
 

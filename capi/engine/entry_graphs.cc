@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "capi/engine/rewrite.h"
+#include "capi/engine/serving/serving_settings.h"
 #include "graph/base/text.h"
 #include "graph/transform/decoding.h"
 #include "graph/transform/embedding.h"
@@ -131,6 +132,28 @@ Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings)
     TSR_ASSIGN_OR_RETURN(decoding, with_tf32_matmuls(decoding));
   }
   return decoding;
+}
+
+Result<Graph> serving_of(const Graph& given, const ServingSettings& settings) {
+  TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
+  const Graph& forward = logical.graph;
+  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "serving"));
+  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "serving"));
+  Graph computed = forward;
+  if (settings.inference.precision != DType::kF32) {
+    TSR_ASSIGN_OR_RETURN(computed, with_mixed_precision(forward, settings.inference.precision));
+  }
+  TSR_ASSIGN_OR_RETURN(Graph serving, make_serving(computed, serving_options(settings)));
+  TSR_ASSIGN_OR_RETURN(
+      serving,
+      with_stored_weights(serving, {.types = logical.stored,
+                                    .matrices = settings.inference.weights,
+                                    .q8_activations = rounds_to_q8(settings.inference.activations),
+                                    .bf16_activations = rounds_to_bf16(settings.inference.activations)}));
+  if (settings.inference.tf32_matmuls) {
+    TSR_ASSIGN_OR_RETURN(serving, with_tf32_matmuls(serving));
+  }
+  return serving;
 }
 
 Result<Graph> scoring_of(const Graph& given, const ScorerSettings& settings) {

@@ -1,0 +1,56 @@
+// Scheduler: which tokens of which sequences a step computes. Sequences that run go on, one token each; what is left of the
+// step's tokens goes to prompts, in chunks; then waiting ones are admitted, while there are rows and pages for all that they
+// have to compute. Where pages run out, the sequence that matters least gives back its own and waits, to be computed again
+// ("recompute" of vLLM; Kwon et al., 2023). One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "capi/engine/serving/page_pool.h"
+#include "capi/engine/serving/sequence.h"
+
+namespace tessera {
+
+// Tokens [first, first + count) of a sequence.
+struct StepPart {
+  Sequence* sequence;
+  int64_t first, count;
+};
+
+class Scheduler {
+ public:
+  // rows: sequences at once. Prefixes are shared while `shares`.
+  Scheduler(PagePool& pool, int64_t rows, bool shares);
+
+  // From here on the sequence is scheduled, until it is removed; it must outlive that. Its tokens fit the pool alone.
+  void add(Sequence& sequence);
+  // Its pages are free from here on.
+  void remove(Sequence& sequence);
+
+  // Parts of at most `budget` tokens in all, each sequence once; empty where there is nothing to compute. Every part has
+  // its pages. The sequences that run come first, in the order of their rows.
+  std::vector<StepPart> plan(int64_t budget);
+  // What `plan` gave is computed: full pages are known from here on.
+  void computed(const std::vector<StepPart>& parts);
+
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t preemptions() const { return preemptions_; }
+
+ private:
+  bool make_room(Sequence& sequence, int64_t tokens);
+  bool admit(Sequence& sequence);
+  void stop(Sequence& sequence);
+  Sequence* least_important(const Sequence& than) const;
+
+  PagePool& pool_;
+  const bool shares_;
+  std::vector<int32_t> free_rows_;  // the last one is used next
+  std::vector<Sequence*> running_;  // the most important first
+  std::vector<Sequence*> waiting_;  // likewise
+  std::vector<Sequence*> planned_;  // of the present plan: they keep their pages
+  int64_t preemptions_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// Sequence: a text that a server computes: its tokens, how many of them have keys and values in pages, and which pages.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "capi/engine/serving/page_pool.h"
+
+namespace tessera {
+
+struct Sequence {
+  int64_t number = 0;                       // in the order of arrival
+  int32_t priority = 0;                     // the higher, the earlier
+  std::vector<int32_t> tokens;              // prompt and text
+  int64_t computed = 0;                     // tokens whose keys and values are in the pages
+  std::vector<int32_t> pages;               // of the positions, in order
+  std::vector<PagePool::Content> contents;  // of the pages that are full and computed
+  std::optional<int32_t> row;               // of the page table, while it runs
+  int64_t reused = 0;                       // tokens that were in pages already when it began, the last time
+
+  int64_t size() const { return static_cast<int64_t>(tokens.size()); }
+  // Whether what is left to compute is the last token: the next one follows from it.
+  bool is_decoding() const { return computed + 1 == size(); }
+};
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+#include "capi/engine/serving/serving_settings.h"
+
+#include <algorithm>
+
+#include "graph/base/text.h"
+
+namespace tessera {
+
+Result<ServingSettings> finalized(ServingSettings settings, int64_t longest) {
+  constexpr int64_t kMost = 2048;
+  if (settings.context == 0) settings.context = longest > 0 ? std::min(longest, kMost) : kMost;
+  if (longest > 0 && settings.context > longest)
+    return Status(StatusCode::kInvalidArgument,
+                  format("context is {}, the model's holds {} tokens", settings.context, longest));
+  const int64_t columns = (settings.context + settings.page_size - 1) / settings.page_size;
+  if (settings.pages == 0) settings.pages = settings.rows * columns;
+  return settings;
+}
+
+ServingOptions serving_options(const ServingSettings& settings) {
+  return {.pages = settings.pages,
+          .page_size = settings.page_size,
+          .rows = settings.rows,
+          .context = settings.context,
+          .cache = settings.cache};
+}
+
+std::vector<ServingEntry> serving_entries(const ServingSettings& settings) {
+  constexpr int64_t kFactor = 4;
+  const int64_t largest = std::max(settings.step_tokens, settings.rows);
+  std::vector<ServingEntry> entries;
+  for (int64_t tokens = 1;; tokens = std::min(tokens * kFactor, largest)) {
+    entries.push_back({format("serve.{}", tokens), tokens, std::min(tokens, settings.rows)});
+    if (tokens == largest) return entries;
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// ServingSettings: how many sequences a server computes at once, and in which memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capi/engine/compile.h"
+#include "capi/engine/settings.h"
+#include "graph/transform/serving.h"
+
+namespace tessera {
+
+struct ServingSettings {
+  ComputeSettings compute;
+  InferenceSettings inference;
+  int64_t context = 0;        // tokens of a sequence at most; 0: the model's, at most 2048
+  int64_t rows = 16;          // sequences at once
+  int64_t page_size = 64;     // tokens of a page
+  int64_t pages = 0;          // 0: as many as `rows` sequences of `context` tokens have
+  int64_t step_tokens = 256;  // of a step at most
+  bool shares_prefixes = true;
+  std::optional<DType> cache;  // of keys and values; nothing: as they are computed
+};
+
+// With context and pages filled in; `longest`: the model's context, 0 where unknown.
+Result<ServingSettings> finalized(ServingSettings settings, int64_t longest);
+ServingOptions serving_options(const ServingSettings& settings);
+
+// Entry points "serve.N" for steps of up to N tokens, the smallest first.
+struct ServingEntry {
+  std::string name;
+  int64_t tokens = 0, wanted = 0;
+};
+std::vector<ServingEntry> serving_entries(const ServingSettings& settings);
+
+// The graph of a step. `settings` are finalized.
+Result<Graph> serving_of(const Graph& forward, const ServingSettings& settings);
+Result<CompiledProgram> compile_serving(const Graph& forward, const ServingSettings& settings,
+                                        const std::shared_ptr<DeviceSet>& devices);
+
+}  // namespace tessera

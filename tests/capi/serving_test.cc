@@ -1,0 +1,245 @@
+// Serving: what a request yields does not depend on who else is served, on preemption, or on pages that are shared; and no
+// page is lost.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capi/engine/generator.h"
+#include "capi/engine/serving/serving_core.h"
+
+namespace tessera {
+namespace {
+
+uint32_t next(uint32_t& seed) { return (seed = seed * 1664525u + 1013904223u) >> 8; }
+
+struct Asked {
+  std::vector<int32_t> prompt;
+  SamplingSettings sampling;
+  uint64_t seed = 0;
+  int32_t priority = 0;
+  int64_t arrives = 0;     // before which step
+  int64_t cancelled = -1;  // before which step; -1: never
+};
+
+struct Given {
+  std::vector<int32_t> tokens;
+  ServingEvent::Finish finish = ServingEvent::Finish::kNone;
+  bool operator==(const Given&) const = default;
+};
+
+std::shared_ptr<Runtime> new_runtime() {
+  auto runtime = Runtime::create({});
+  REQUIRE(runtime.ok());
+  return *runtime;
+}
+
+std::shared_ptr<SharedModel> new_model(const char* description) {
+  auto model = SharedModel::describe(description, {});
+  REQUIRE(model.ok());
+  return *model;
+}
+
+std::unique_ptr<ServingCore> new_core(const std::shared_ptr<Runtime>& runtime,
+                                      const std::shared_ptr<SharedModel>& model,
+                                      const ServingSettings& settings) {
+  auto core = ServingCore::create(runtime, model, settings);
+  REQUIRE_MESSAGE(core.ok(), core.status().to_string());
+  return std::move(*core);
+}
+
+std::vector<Given> serve(ServingCore& core, const std::vector<Asked>& asked) {
+  std::vector<Given> given(asked.size());
+  std::map<int64_t, size_t> numbers;
+  std::vector<int64_t> number_of(asked.size(), -1);
+  std::vector<ServingEvent> events;
+  size_t ended = 0;
+  for (int64_t step = 0; ended < asked.size(); ++step) {
+    REQUIRE(step < 10000);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (asked[i].arrives == step) {
+        const auto number =
+            core.submit({asked[i].prompt, std::make_shared<SamplingSettings>(asked[i].sampling),
+                         asked[i].seed, asked[i].priority});
+        REQUIRE_MESSAGE(number.ok(), number.status().to_string());
+        numbers[number_of[i] = *number] = i;
+      }
+      if (asked[i].cancelled == step) core.cancel(number_of[i]);
+    }
+    events.clear();
+    const auto more = core.step(events);
+    REQUIRE_MESSAGE(more.ok(), more.status().to_string());
+    for (const ServingEvent& event : events) {
+      Given& it = given[numbers.at(event.request)];
+      REQUIRE(it.finish == ServingEvent::Finish::kNone);  // nothing after the end
+      if (event.kind == ServingEvent::Kind::kToken) it.tokens.push_back(event.token);
+      if (event.kind != ServingEvent::Kind::kEnd) continue;
+      it.finish = event.finish;
+      ++ended;
+    }
+  }
+  const ServingCore::Counts counts = core.counts();
+  CHECK(counts.running == 0);
+  CHECK(counts.waiting == 0);
+  CHECK(counts.free_pages == counts.pages);  // none is lost
+  return given;
+}
+
+std::vector<Asked> random_requests(uint32_t seed, size_t count, int64_t vocabulary, bool cancels) {
+  std::vector<int32_t> common;
+  for (int i = 0; i < 150; ++i) common.push_back(static_cast<int32_t>(next(seed) % vocabulary));
+  std::vector<Asked> asked(count);
+  for (Asked& it : asked) {
+    const size_t shared = next(seed) % 2 == 0 ? next(seed) % common.size() : 0;
+    it.prompt.assign(common.begin(), common.begin() + shared);
+    for (size_t own = 1 + next(seed) % 40; own > 0; --own)
+      it.prompt.push_back(static_cast<int32_t>(next(seed) % vocabulary));
+    it.sampling.max_tokens = 1 + next(seed) % 30;
+    it.sampling.temperature = next(seed) % 3 == 0 ? 0 : 0.9;
+    if (next(seed) % 2 == 0) it.sampling.top_k = 5;
+    if (next(seed) % 3 == 0) it.sampling.repetition_penalty = 1.3;
+    it.seed = next(seed);
+    it.priority = static_cast<int32_t>(next(seed) % 3);
+    it.arrives = next(seed) % 20;
+    if (cancels && next(seed) % 6 == 0) it.cancelled = it.arrives + next(seed) % 20;
+  }
+  return asked;
+}
+
+}  // namespace
+
+TEST_CASE("serving: each request's tokens are those of its run alone, in any company") {
+  const char* const full = std::getenv("TESSERA_TEST_FULL");
+  const uint32_t mixes = full != nullptr && full[0] == '1' ? 125 : 5;  // of each form
+  const auto runtime = new_runtime();
+  const auto model = new_model("llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256");
+  for (const auto& [devices, parallel] : {std::pair("cpu:1", ""), std::pair("cpu:2", "tp=2"),
+                                          std::pair("cpu:3", "tp=3"), std::pair("cpu:2", "pp=2")}) {
+    CAPTURE(parallel);
+    ServingSettings settings;
+    settings.compute.devices = devices;
+    settings.compute.parallel = parallel;
+    settings.rows = 5;
+    settings.step_tokens = 48;
+    const auto alone = new_core(runtime, model, settings);
+    settings.pages = 9;  // of 20: sequences preempt each other
+    const auto core = new_core(runtime, model, settings);
+    for (uint32_t seed = 1; seed <= mixes; ++seed) {
+      CAPTURE(seed);
+      const std::vector<Asked> asked = random_requests(seed, 14, 96, true);
+      const std::vector<Given> together = serve(*core, asked);
+      for (size_t i = 0; i < asked.size(); ++i) {
+        CAPTURE(i);
+        Asked single = asked[i];
+        single.arrives = 0;
+        single.cancelled = -1;
+        const Given wanted = serve(*alone, {single})[0];
+        if (together[i].finish == ServingEvent::Finish::kCancelled) {
+          REQUIRE(together[i].tokens.size() <= wanted.tokens.size());
+          CHECK(std::equal(together[i].tokens.begin(), together[i].tokens.end(), wanted.tokens.begin()));
+        } else {
+          CHECK(together[i] == wanted);
+        }
+      }
+    }
+    CHECK(core->counts().preemptions > 0);
+    CHECK(core->counts().reused > 0);
+  }
+}
+
+TEST_CASE("serving: the same over weights of blocks and keys and values of 16 bits") {
+  const auto runtime = new_runtime();
+  const auto model = new_model("llama:L=2,C=64,H=4,KV=2,F=96,V=96,T=256");
+  for (const DType weights : {DType::kQ8_0, DType::kQ4_0, DType::kBF16})
+    for (const auto cache :
+         {std::optional<DType>(), std::optional(DType::kBF16), std::optional(DType::kF16)}) {
+      CAPTURE(to_text(weights));
+      ServingSettings settings;
+      settings.inference.weights = weights;
+      settings.cache = cache;
+      settings.rows = 5;
+      const auto alone = new_core(runtime, model, settings);
+      settings.pages = 8;
+      const auto core = new_core(runtime, model, settings);
+      const std::vector<Asked> asked = random_requests(3, 10, 96, false);
+      const std::vector<Given> together = serve(*core, asked);
+      for (size_t i = 0; i < asked.size(); ++i) {
+        Asked single = asked[i];
+        single.arrives = 0;
+        CHECK(together[i] == serve(*alone, {single})[0]);
+      }
+    }
+}
+
+TEST_CASE("serving: a request's text is a generator's") {
+  const auto runtime = new_runtime();
+  const auto model = new_model("llama:L=2,C=48,H=6,KV=3,F=48,V=96,T=256");
+  const auto core = new_core(runtime, model, {});
+  auto generator = Generator::create(runtime, model, {});
+  REQUIRE_MESSAGE(generator.ok(), generator.status().to_string());
+  for (Asked& asked : random_requests(11, 6, 96, false)) {
+    asked.arrives = 0;
+    asked.sampling.repetition_penalty = 1;  // which generators do not have
+    const Given given = serve(*core, {asked})[0];
+    const Options options = {{"max_tokens", asked.sampling.max_tokens},
+                             {"temperature", asked.sampling.temperature},
+                             {"top_k", asked.sampling.top_k},
+                             {"seed", static_cast<int64_t>(asked.seed)}};
+    const Status started = (*generator)->start(asked.prompt, options);
+    REQUIRE_MESSAGE(started.ok(), started.to_string());
+    std::vector<int32_t> tokens;
+    for (;;) {
+      const auto piece = (*generator)->next(-1);
+      REQUIRE(piece.ok());
+      if (piece->kind == TextPiece::Kind::kEnd) break;
+      if (piece->token >= 0) tokens.push_back(piece->token);
+    }
+    CHECK(tokens == given.tokens);
+  }
+}
+
+TEST_CASE("serving: a common beginning is computed once") {
+  const auto runtime = new_runtime();
+  const auto model = new_model("llama:L=1,C=32,H=2,F=48,V=96,T=256");
+  ServingSettings settings;
+  settings.rows = 4;
+  const auto core = new_core(runtime, model, settings);
+  uint32_t seed = 7;
+  Asked first;
+  for (int i = 0; i < 150; ++i) first.prompt.push_back(static_cast<int32_t>(next(seed) % 96));
+  first.sampling.max_tokens = 4;
+  first.sampling.temperature = 0;
+  serve(*core, {first});
+  const int64_t before = core->counts().tokens;
+  Asked second = first;
+  second.prompt.push_back(5);
+  serve(*core, {second});
+  // 128 of the 151 tokens are in whole pages; then four more, the last of which is not computed.
+  CHECK(core->counts().reused == 128);
+  CHECK(core->counts().tokens - before == 151 - 128 + 3);
+}
+
+TEST_CASE("serving: requests that cannot be served are refused, the others unharmed") {
+  const auto runtime = new_runtime();
+  const auto model = new_model("llama:L=1,C=32,H=2,F=48,V=96,T=128");
+  ServingSettings settings;
+  settings.rows = 2;
+  const auto core = new_core(runtime, model, settings);
+  const auto sampling = std::make_shared<SamplingSettings>();
+  CHECK(core->submit({{}, sampling, 0, 0}).status().message().find("at least one token") !=
+        std::string_view::npos);
+  CHECK(core->submit({{1, 96}, sampling, 0, 0}).status().message().find("token id 96") !=
+        std::string_view::npos);
+  CHECK(core->submit({std::vector<int32_t>(128, 1), sampling, 0, 0}).status().message().find("128 tokens") !=
+        std::string_view::npos);
+  Asked fine;
+  fine.prompt = {1, 2, 3};
+  fine.sampling.max_tokens = 3;
+  CHECK(serve(*core, {fine})[0].tokens.size() == 3);
+}
+
+}  // namespace tessera
