@@ -111,92 +111,65 @@ Result<Graph> training_step(const Graph& forward, bool language_model, const Tra
   return step_of(with_loss, settings);
 }
 
+namespace {
+
+// The graph in the precision that is computed in.
+Result<Graph> computed_in(const Graph& graph, const InferenceSettings& inference) {
+  if (inference.precision == DType::kF32) return graph;
+  return with_mixed_precision(graph, inference.precision);
+}
+
+// The same with its weights as they are kept: `stored`, or what the settings say.
+Result<Graph> with_weights(const Graph& graph, const LogicalGraph& logical,
+                           const InferenceSettings& inference) {
+  TSR_ASSIGN_OR_RETURN(
+      Graph made, with_stored_weights(graph, {.types = logical.stored,
+                                              .matrices = inference.weights,
+                                              .q8_activations = rounds_to_q8(inference.activations),
+                                              .bf16_activations = rounds_to_bf16(inference.activations)}));
+  return inference.tf32_matmuls ? with_tf32_matmuls(made) : std::move(made);
+}
+
+Status require_language_model(const Graph& forward, std::string_view doing) {
+  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", doing));
+  return require(forward, TensorKind::kActivation, "logits", doing);
+}
+
+}  // namespace
+
 Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings) {
   TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
-  const Graph& forward = logical.graph;
-  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "generating"));
-  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "generating"));
-  Graph computed = forward;
-  if (settings.inference.precision != DType::kF32) {
-    TSR_ASSIGN_OR_RETURN(computed, with_mixed_precision(forward, settings.inference.precision));
-  }
-  TSR_ASSIGN_OR_RETURN(Graph decoding,
+  TSR_RETURN_IF_ERROR(require_language_model(logical.graph, "generating"));
+  TSR_ASSIGN_OR_RETURN(const Graph computed, computed_in(logical.graph, settings.inference));
+  TSR_ASSIGN_OR_RETURN(const Graph decoding,
                        make_decoding(computed, {.cache_capacity = settings.context, .sample = true}));
-  TSR_ASSIGN_OR_RETURN(
-      decoding,
-      with_stored_weights(decoding, {.types = logical.stored,
-                                     .matrices = settings.inference.weights,
-                                     .q8_activations = rounds_to_q8(settings.inference.activations),
-                                     .bf16_activations = rounds_to_bf16(settings.inference.activations)}));
-  if (settings.inference.tf32_matmuls) {
-    TSR_ASSIGN_OR_RETURN(decoding, with_tf32_matmuls(decoding));
-  }
-  return decoding;
+  return with_weights(decoding, logical, settings.inference);
 }
 
 Result<Graph> serving_of(const Graph& given, const ServingSettings& settings) {
   TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
-  const Graph& forward = logical.graph;
-  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "serving"));
-  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "serving"));
-  Graph computed = forward;
-  if (settings.inference.precision != DType::kF32) {
-    TSR_ASSIGN_OR_RETURN(computed, with_mixed_precision(forward, settings.inference.precision));
-  }
-  TSR_ASSIGN_OR_RETURN(Graph serving, make_serving(computed, serving_options(settings)));
-  TSR_ASSIGN_OR_RETURN(
-      serving,
-      with_stored_weights(serving, {.types = logical.stored,
-                                    .matrices = settings.inference.weights,
-                                    .q8_activations = rounds_to_q8(settings.inference.activations),
-                                    .bf16_activations = rounds_to_bf16(settings.inference.activations)}));
-  if (settings.inference.tf32_matmuls) {
-    TSR_ASSIGN_OR_RETURN(serving, with_tf32_matmuls(serving));
-  }
-  return serving;
+  TSR_RETURN_IF_ERROR(require_language_model(logical.graph, "serving"));
+  TSR_ASSIGN_OR_RETURN(const Graph computed, computed_in(logical.graph, settings.inference));
+  TSR_ASSIGN_OR_RETURN(const Graph serving, make_serving(computed, serving_options(settings)));
+  return with_weights(serving, logical, settings.inference);
 }
 
 Result<Graph> scoring_of(const Graph& given, const ScorerSettings& settings) {
   TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
-  const Graph& forward = logical.graph;
-  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", "scoring"));
-  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kActivation, "logits", "scoring"));
-  TSR_RETURN_IF_ERROR(check_positions(forward, settings.seq));
-  TSR_ASSIGN_OR_RETURN(Graph scoring, make_scoring(forward));
-  if (settings.inference.precision != DType::kF32) {
-    TSR_ASSIGN_OR_RETURN(scoring, with_mixed_precision(scoring, settings.inference.precision));
-  }
-  TSR_ASSIGN_OR_RETURN(
-      scoring,
-      with_stored_weights(scoring, {.types = logical.stored,
-                                    .matrices = settings.inference.weights,
-                                    .q8_activations = rounds_to_q8(settings.inference.activations),
-                                    .bf16_activations = rounds_to_bf16(settings.inference.activations)}));
-  if (settings.inference.tf32_matmuls) {
-    TSR_ASSIGN_OR_RETURN(scoring, with_tf32_matmuls(scoring));
-  }
-  return scoring;
+  TSR_RETURN_IF_ERROR(require_language_model(logical.graph, "scoring"));
+  TSR_RETURN_IF_ERROR(check_positions(logical.graph, settings.seq));
+  TSR_ASSIGN_OR_RETURN(const Graph scoring, make_scoring(logical.graph));
+  TSR_ASSIGN_OR_RETURN(const Graph computed, computed_in(scoring, settings.inference));
+  return with_weights(computed, logical, settings.inference);
 }
 
 Result<Graph> embedding_of(const Graph& given, const EmbedderSettings& settings) {
   TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));
   TSR_RETURN_IF_ERROR(check_positions(logical.graph, settings.seq));
   const bool is_embedding = settings.output == EmbedderSettings::Output::kEmbedding;
-  Graph computed = logical.graph;
-  if (settings.inference.precision != DType::kF32) {
-    TSR_ASSIGN_OR_RETURN(computed, with_mixed_precision(computed, settings.inference.precision));
-  }
-  TSR_ASSIGN_OR_RETURN(Graph embedding, make_embedding(computed, is_embedding ? "hidden" : "logits"));
-  TSR_ASSIGN_OR_RETURN(
-      embedding,
-      with_stored_weights(embedding, {.types = logical.stored,
-                                      .matrices = settings.inference.weights,
-                                      .q8_activations = rounds_to_q8(settings.inference.activations),
-                                      .bf16_activations = rounds_to_bf16(settings.inference.activations)}));
-  if (settings.inference.tf32_matmuls) {
-    TSR_ASSIGN_OR_RETURN(embedding, with_tf32_matmuls(embedding));
-  }
-  return embedding;
+  TSR_ASSIGN_OR_RETURN(const Graph computed, computed_in(logical.graph, settings.inference));
+  TSR_ASSIGN_OR_RETURN(const Graph embedding, make_embedding(computed, is_embedding ? "hidden" : "logits"));
+  return with_weights(embedding, logical, settings.inference);
 }
 
 }  // namespace tessera
