@@ -90,7 +90,7 @@ std::vector<uint64_t> collect(Logits<float> logits, float least, size_t most) {
   return keys;
 }
 
-// Of all tokens, in their order.
+// Draws among all tokens, in the order of their numbers.
 std::optional<int32_t> draw_of_all(Logits<float> logits, double top, const Choice& choice,
                                    const WeightSums& sums, std::span<const double> blocks) {
   const double drawn = choice.uniform * sums.total, margin = 2 * sums.error;
@@ -110,8 +110,8 @@ std::optional<int32_t> draw_of_all(Logits<float> logits, double top, const Choic
   return std::nullopt;
 }
 
-// Of the shortest head that reaches top_p, likeliest first. `sums.error` is of the total; weights of the head are exact,
-// but for rounding.
+// Draws among the shortest head that reaches top_p, the likeliest token first. `sums.error` bounds the error of the total;
+// the head's weights are exact but for rounding.
 std::optional<int32_t> draw_of_head(Logits<float> logits, double top, const Choice& choice,
                                     const WeightSums& sums) {
   constexpr size_t kMostTokens = 4096;

@@ -22,7 +22,7 @@ class Conversion {
   static Result<std::unique_ptr<Conversion>> create(const std::string& in, const std::string& out,
                                                     const Options& options);
 
-  // Of a model in memory, whose values must not change until `finish`.
+  // Writes a model in memory, whose values must not change until `finish`.
   static Result<std::unique_ptr<Conversion>> create(ModelContents contents, const std::string& out,
                                                     const Options& options);
 

@@ -54,6 +54,28 @@ Result<Graph> with_parameters_as_set(Result<Graph> graph, const StoredTypes& sto
   return settings.bf16_weights ? with_bf16_parameters(narrow) : Result<Graph>(std::move(narrow));
 }
 
+// The graph in the precision that is computed in.
+Result<Graph> computed_in(const Graph& graph, const InferenceSettings& inference) {
+  if (inference.precision == DType::kF32) return graph;
+  return with_mixed_precision(graph, inference.precision);
+}
+
+// The same with its weights as they are kept: `stored`, or what the settings say.
+Result<Graph> with_weights(const Graph& graph, const LogicalGraph& logical,
+                           const InferenceSettings& inference) {
+  TSR_ASSIGN_OR_RETURN(
+      Graph made, with_stored_weights(graph, {.types = logical.stored,
+                                              .matrices = inference.weights,
+                                              .q8_activations = rounds_to_q8(inference.activations),
+                                              .bf16_activations = rounds_to_bf16(inference.activations)}));
+  return inference.tf32_matmuls ? with_tf32_matmuls(made) : std::move(made);
+}
+
+Status require_language_model(const Graph& forward, std::string_view doing) {
+  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", doing));
+  return require(forward, TensorKind::kActivation, "logits", doing);
+}
+
 }  // namespace
 
 Result<LogicalGraph> forward_with_loss(const Graph& given, bool language_model,
@@ -110,32 +132,6 @@ Result<Graph> training_step(const Graph& forward, bool language_model, const Tra
   TSR_ASSIGN_OR_RETURN(const LogicalGraph with_loss, forward_with_loss(forward, language_model, settings));
   return step_of(with_loss, settings);
 }
-
-namespace {
-
-// The graph in the precision that is computed in.
-Result<Graph> computed_in(const Graph& graph, const InferenceSettings& inference) {
-  if (inference.precision == DType::kF32) return graph;
-  return with_mixed_precision(graph, inference.precision);
-}
-
-// The same with its weights as they are kept: `stored`, or what the settings say.
-Result<Graph> with_weights(const Graph& graph, const LogicalGraph& logical,
-                           const InferenceSettings& inference) {
-  TSR_ASSIGN_OR_RETURN(
-      Graph made, with_stored_weights(graph, {.types = logical.stored,
-                                              .matrices = inference.weights,
-                                              .q8_activations = rounds_to_q8(inference.activations),
-                                              .bf16_activations = rounds_to_bf16(inference.activations)}));
-  return inference.tf32_matmuls ? with_tf32_matmuls(made) : std::move(made);
-}
-
-Status require_language_model(const Graph& forward, std::string_view doing) {
-  TSR_RETURN_IF_ERROR(require(forward, TensorKind::kInput, "tokens", doing));
-  return require(forward, TensorKind::kActivation, "logits", doing);
-}
-
-}  // namespace
 
 Result<Graph> decoding_of(const Graph& given, const GeneratorSettings& settings) {
   TSR_ASSIGN_OR_RETURN(const LogicalGraph logical, with_logical_weights(given));

@@ -18,7 +18,7 @@ struct ModelContents {
   std::shared_ptr<const void> holds;  // keeps what `read` uses
 };
 
-// What tsr_model_save writes of a model; parameters that were not drawn yet are drawn.
+// The contents of the file that tsr_model_save writes; parameters that were not drawn yet are drawn when they are read.
 ModelContents contents_of(std::shared_ptr<const SharedModel> model);
 
 // Writes a .tsr file, with the options of tsr_model_save.

@@ -18,7 +18,8 @@ Result<Options> generation_config_values(std::string_view json);
 
 struct RecommendedSampling {
   SamplingSettings settings;
-  // What is not obeyed and might change texts, one line each: keys without a counterpart here, values out of range.
+  // Keys that would change texts and are not obeyed, because they have no counterpart here or their value is out of range;
+  // one line each.
   std::vector<std::string> not_obeyed;
 };
 

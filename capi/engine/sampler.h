@@ -48,7 +48,7 @@ struct TokenProbability {
   double probability = 0;
 };
 
-// What a Sampler knows of its text.
+// The text that a Sampler draws tokens of.
 struct SamplerText {
   int64_t vocabulary = 0;            // tokens of a row of logits
   std::span<const int32_t> prompt;   // read while the Sampler is made

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "graph/transform/canonical_order.h"
 #include "graph/transform/graph_copy.h"
-#include "graph/transform/prune.h"
+#include "graph/transform/language_model.h"
 #include "graph/transform/wanted_rows.h"
 
 namespace tessera {
@@ -44,26 +43,11 @@ class Decoder {
   Graph& graph() { return copy_.graph(); }
 
   Status find_operands() {
-    const auto logits = forward_.find_output("logits");
-    if (!logits || forward_.type(*logits).shape.rank() != 3)
-      return unsuitable("decoding wants a model with output \"logits\" [B, T, V]");
-    logits_ = *logits;
-    const auto tokens = forward_.find_tensor("tokens");
-    if (!tokens || forward_.tensor(*tokens).kind != TensorKind::kInput ||
-        forward_.type(*tokens).shape.rank() != 2)
-      return unsuitable("decoding wants a model with input \"tokens\" [B, T]");
-    tokens_ = *tokens;
-    const auto positions = forward_.find_tensor("positions");
-    if (positions && forward_.tensor(*positions).kind == TensorKind::kInput) positions_ = *positions;
+    TSR_ASSIGN_OR_RETURN(const LanguageModel model, find_language_model(forward_, "decoding"));
+    logits_ = model.logits, tokens_ = model.tokens, positions_ = model.positions;
     if (options_.cache_capacity < 1)
       return unsuitable(format("cache_capacity is {}, wanted at least 1 token", options_.cache_capacity));
-    // A learned position table ends: beyond it positions would silently read as zero.
-    for (const Node& node : forward_.nodes())
-      if (node.op->name == "embedding" && node.inputs[1] == positions_)
-        if (const int64_t rows = forward_.type(node.inputs[0]).shape[0]; options_.cache_capacity > rows)
-          return unsuitable(format("cache_capacity is {}, the model has {} positions ('{}')",
-                                   options_.cache_capacity, rows, forward_.tensor(node.inputs[0]).name));
-    return {};
+    return check_position_table(forward_, model, "cache_capacity", options_.cache_capacity);
   }
 
   Status add_inputs() {
@@ -82,7 +66,7 @@ class Decoder {
 
   Status add_node(NodeId id) {
     const Node& node = forward_.node(id);
-    if (node.op->name == "moe_route") return add_unbounded_routing(node);
+    if (node.op->name == "moe_route") return copy_.copy_node(id, unbounded_routing(node));
     if (node.op->name == "rope_angles" && attr_i64(node.attrs, "switch_at") > 0) return add_angles(node);
     if (node.op->name != "attention") return copy_.copy_node(id);
     return add_cached_attention(node).with_context(format("attention '{}'", node.scope));
@@ -118,29 +102,10 @@ class Decoder {
     return {};
   }
 
-  // Nothing may be dropped: a chunk does not know how many slots the tokens before it took.
-  Status add_unbounded_routing(const Node& node) {
-    std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
-    for (Attr& attr : attrs)
-      if (attr.name == "capacity") attr.value = 0.0;
-    std::vector<TensorId> operands;
-    for (const TensorId input : node.inputs) operands.push_back(copy_.mapped(input));
-    graph().set_scope(node.scope);
-    TSR_ASSIGN_OR_RETURN(const std::vector<TensorId> routed,
-                         graph().add_node("moe_route", operands, std::move(attrs)));
-    graph().set_scope("");
-    for (size_t i = 0; i < routed.size(); ++i) copy_.replace(node.outputs[i], routed[i]);
-    return {};
-  }
-
-  // Adds a cache to the scope's state, numbered where a scope holds several attentions.
   Result<TensorId> add_cache(const Node& node, std::string_view which, TensorId rows) {
     TensorType type = forward_.type(rows);  // [B, T, KV, D]
     type.shape.set(1, options_.cache_capacity);
-    const std::string stem = node.scope.empty() ? std::string(which) : format("{}.{}", node.scope, which);
-    std::string name = stem;
-    for (int64_t i = 1; graph().find_tensor(name); ++i) name = format("{}.{}", stem, i);
-    return graph().add_tensor(std::move(name), type, TensorKind::kState);
+    return add_scoped_state(graph(), node.scope, which, type);
   }
 
   Status add_cached_attention(const Node& node) {
@@ -226,14 +191,7 @@ int64_t rope_switch(const Graph& forward) {
 }
 
 Result<Graph> make_decoding(const Graph& forward, const DecodingOptions& options) {
-  // Only the logits are needed; a model may have a loss and other outputs.
-  Graph logits_only = forward;
-  const auto logits = forward.find_output("logits");
-  logits_only.clear_outputs();
-  if (logits) TSR_RETURN_IF_ERROR(logits_only.add_output("logits", *logits));
-  TSR_ASSIGN_OR_RETURN(const Graph sure, without_dropout(logits_only));
-  TSR_ASSIGN_OR_RETURN(const Graph needed, prune(sure));
-  TSR_ASSIGN_OR_RETURN(const Graph ordered, in_canonical_order(needed));
+  TSR_ASSIGN_OR_RETURN(const Graph ordered, logits_alone(forward));
   return Decoder(ordered, options).run();
 }
 

@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "graph/base/text.h"
-#include "graph/transform/canonical_order.h"
 #include "graph/transform/decoding.h"
 #include "graph/transform/graph_copy.h"
-#include "graph/transform/prune.h"
+#include "graph/transform/language_model.h"
 #include "graph/transform/wanted_rows.h"
 
 namespace tessera {
@@ -54,23 +53,9 @@ class Server {
   }
 
   Status find_operands() {
-    const auto logits = forward_.find_output("logits");
-    if (!logits || forward_.type(*logits).shape.rank() != 3)
-      return unsuitable("serving wants a model with output \"logits\" [B, T, V]");
-    logits_ = *logits;
-    const auto tokens = forward_.find_tensor("tokens");
-    if (!tokens || forward_.tensor(*tokens).kind != TensorKind::kInput ||
-        forward_.type(*tokens).shape.rank() != 2)
-      return unsuitable("serving wants a model with input \"tokens\" [B, T]");
-    tokens_ = *tokens;
-    const auto positions = forward_.find_tensor("positions");
-    if (positions && forward_.tensor(*positions).kind == TensorKind::kInput) positions_ = *positions;
-    // A learned position table ends: beyond it positions would silently read as zero.
-    for (const Node& node : forward_.nodes())
-      if (node.op->name == "embedding" && node.inputs[1] == positions_)
-        if (const int64_t rows = forward_.type(node.inputs[0]).shape[0]; options_.context > rows)
-          return unsuitable(format("context is {}, the model has {} positions ('{}')", options_.context, rows,
-                                   forward_.tensor(node.inputs[0]).name));
+    TSR_ASSIGN_OR_RETURN(const LanguageModel model, find_language_model(forward_, "serving"));
+    logits_ = model.logits, tokens_ = model.tokens, positions_ = model.positions;
+    TSR_RETURN_IF_ERROR(check_position_table(forward_, model, "context", options_.context));
     if (const int64_t switch_at = rope_switch(forward_); switch_at > 0 && options_.context > switch_at)
       return Status(
           StatusCode::kUnsupported,
@@ -98,12 +83,7 @@ class Server {
 
   Status add_node(NodeId id) {
     const Node& node = forward_.node(id);
-    std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
-    if (node.op->name == "moe_route") {  // nothing is dropped: a sequence's experts do not depend on others
-      for (Attr& attr : attrs)
-        if (attr.name == "capacity") attr.value = 0.0;
-      return copy_.copy_node(id, std::move(attrs));
-    }
+    if (node.op->name == "moe_route") return copy_.copy_node(id, unbounded_routing(node));
     if (node.op->name == "rope_angles" && attr_i64(node.attrs, "switch_at") > 0) return add_angles(node);
     if (node.op->name != "attention") return copy_.copy_node(id);
     return add_paged_attention(node).with_context(format("attention '{}'", node.scope));
@@ -130,16 +110,12 @@ class Server {
     return {};
   }
 
-  // Adds pages to the scope's state, numbered where a scope holds several attentions.
   Result<TensorId> add_pages(const Node& node, std::string_view which, TensorId rows) {
     TensorType type = forward_.type(rows);  // [B, T, KV, D]
     type.shape.set(0, options_.pages);
     type.shape.set(1, options_.page_size);
     if (options_.cache) type.dtype = *options_.cache;
-    const std::string stem = node.scope.empty() ? std::string(which) : format("{}.{}", node.scope, which);
-    std::string name = stem;
-    for (int64_t i = 1; graph().find_tensor(name); ++i) name = format("{}.{}", stem, i);
-    return graph().add_tensor(std::move(name), type, TensorKind::kState);
+    return add_scoped_state(graph(), node.scope, which, type);
   }
 
   Status add_paged_attention(const Node& node) {
@@ -205,14 +181,7 @@ int64_t table_columns(const ServingOptions& options) {
 }
 
 Result<Graph> make_serving(const Graph& forward, const ServingOptions& options) {
-  // Only the logits are needed; a model may have a loss and other outputs.
-  Graph logits_only = forward;
-  const auto logits = forward.find_output("logits");
-  logits_only.clear_outputs();
-  if (logits) TSR_RETURN_IF_ERROR(logits_only.add_output("logits", *logits));
-  TSR_ASSIGN_OR_RETURN(const Graph sure, without_dropout(logits_only));
-  TSR_ASSIGN_OR_RETURN(const Graph needed, prune(sure));
-  TSR_ASSIGN_OR_RETURN(const Graph ordered, in_canonical_order(needed));
+  TSR_ASSIGN_OR_RETURN(const Graph ordered, logits_alone(forward));
   return Server(ordered, options).run();
 }
 

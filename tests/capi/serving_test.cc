@@ -110,6 +110,24 @@ std::vector<Asked> random_requests(uint32_t seed, size_t count, int64_t vocabula
   return asked;
 }
 
+// What each request was given is what it is given alone; of cancelled ones the beginning of that.
+void check_each_alone(ServingCore& alone, const std::vector<Asked>& asked,
+                      const std::vector<Given>& together) {
+  for (size_t i = 0; i < asked.size(); ++i) {
+    CAPTURE(i);
+    Asked single = asked[i];
+    single.arrives = 0;
+    single.cancelled = -1;
+    const Given wanted = serve(alone, {single})[0];
+    if (together[i].finish == ServingEvent::Finish::kCancelled) {
+      REQUIRE(together[i].tokens.size() <= wanted.tokens.size());
+      CHECK(std::equal(together[i].tokens.begin(), together[i].tokens.end(), wanted.tokens.begin()));
+    } else {
+      CHECK(together[i] == wanted);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("serving: each request's tokens are those of its run alone, in any company") {
@@ -132,19 +150,7 @@ TEST_CASE("serving: each request's tokens are those of its run alone, in any com
       CAPTURE(seed);
       const std::vector<Asked> asked = random_requests(seed, 14, 96, true);
       const std::vector<Given> together = serve(*core, asked);
-      for (size_t i = 0; i < asked.size(); ++i) {
-        CAPTURE(i);
-        Asked single = asked[i];
-        single.arrives = 0;
-        single.cancelled = -1;
-        const Given wanted = serve(*alone, {single})[0];
-        if (together[i].finish == ServingEvent::Finish::kCancelled) {
-          REQUIRE(together[i].tokens.size() <= wanted.tokens.size());
-          CHECK(std::equal(together[i].tokens.begin(), together[i].tokens.end(), wanted.tokens.begin()));
-        } else {
-          CHECK(together[i] == wanted);
-        }
-      }
+      check_each_alone(*alone, asked, together);
     }
     CHECK(core->counts().preemptions > 0);
     CHECK(core->counts().reused > 0);
@@ -167,11 +173,7 @@ TEST_CASE("serving: the same over weights of blocks and keys and values of 16 bi
       const auto core = new_core(runtime, model, settings);
       const std::vector<Asked> asked = random_requests(3, 10, 96, false);
       const std::vector<Given> together = serve(*core, asked);
-      for (size_t i = 0; i < asked.size(); ++i) {
-        Asked single = asked[i];
-        single.arrives = 0;
-        CHECK(together[i] == serve(*alone, {single})[0]);
-      }
+      check_each_alone(*alone, asked, together);
     }
 }
 

@@ -37,7 +37,7 @@ void PagePool::give_back(int32_t page) {
   const auto at = static_cast<size_t>(page);
   TSR_CHECK(users_[at] > 0, "a page without a user is given back");
   if (--users_[at] > 0) return;
-  // What holds nothing goes first.
+  // A page that holds nothing known is taken before those that do.
   const bool is_known = known_as_[at] != known_.end();
   idle_at_[at] = idle_.insert(is_known ? idle_.end() : idle_.begin(), page);
   ++available_;

@@ -61,13 +61,14 @@ bool Scheduler::make_room(Sequence& sequence, int64_t tokens) {
   return true;
 }
 
-// Where there are a row and pages for all its tokens; those that are computed already are shared.
+// Gives the sequence a row and shares the pages of its beginning that are computed already. False, and nothing changed,
+// where there is no row or there are too few pages for the rest.
 bool Scheduler::admit(Sequence& sequence) {
   if (free_rows_.empty()) return false;
   PagePool::Content before = PagePool::kNothing;
   const std::span<const int32_t> tokens(sequence.tokens);
   const auto size = static_cast<size_t>(pool_.page_size());
-  // Of the last token nothing is known: its logits are wanted.
+  // The last token is always computed, because its logits are wanted.
   for (size_t at = 0; shares_ && at + size < tokens.size(); at += size) {
     const auto found = pool_.find(before, tokens.subspan(at, size));
     if (!found) break;

@@ -31,7 +31,7 @@ class Scheduler {
   // Parts of at most `budget` tokens in all, each sequence once; empty where there is nothing to compute. Every part has
   // its pages. The sequences that run come first, in the order of their rows.
   std::vector<StepPart> plan(int64_t budget);
-  // What `plan` gave is computed: full pages are known from here on.
+  // The parts that `plan` returned have been computed: their full pages can be found from here on.
   void computed(const std::vector<StepPart>& parts);
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }

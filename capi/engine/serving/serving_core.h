@@ -1,5 +1,5 @@
-// ServingCore: a program of serving entries, the pages of its sequences, and the texts that are being made. Steps are made
-// by whoever calls `step`. One thread at a time.
+// ServingCore: a program of serving entries, the pages of its sequences, and the texts that are being made. The
+// caller of `step` computes. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -80,7 +80,7 @@ class ServingCore {
   std::vector<int64_t> cancelled_;
   int64_t next_ = 0;
   Counts counts_;
-  // Of a step, kept for the next.
+  // Memory that every step uses.
   std::vector<int32_t> table_;
   std::vector<float> logits_;
   SamplerScratch scratch_;

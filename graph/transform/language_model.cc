@@ -1,0 +1,65 @@
+#include "graph/transform/language_model.h"
+
+#include <string>
+#include <utility>
+
+#include "graph/base/text.h"
+#include "graph/transform/canonical_order.h"
+#include "graph/transform/prune.h"
+
+namespace tessera {
+
+Result<LanguageModel> find_language_model(const Graph& graph, std::string_view doing) {
+  LanguageModel model;
+  const auto logits = graph.find_output("logits");
+  if (!logits || graph.type(*logits).shape.rank() != 3)
+    return Status(StatusCode::kInvalidArgument,
+                  format("{} wants a model with output \"logits\" [B, T, V]", doing));
+  model.logits = *logits;
+  const auto tokens = graph.find_tensor("tokens");
+  if (!tokens || graph.tensor(*tokens).kind != TensorKind::kInput || graph.type(*tokens).shape.rank() != 2)
+    return Status(StatusCode::kInvalidArgument,
+                  format("{} wants a model with input \"tokens\" [B, T]", doing));
+  model.tokens = *tokens;
+  const auto positions = graph.find_tensor("positions");
+  if (positions && graph.tensor(*positions).kind == TensorKind::kInput) model.positions = *positions;
+  return model;
+}
+
+Status check_position_table(const Graph& graph, const LanguageModel& model, std::string_view option,
+                            int64_t count) {
+  for (const Node& node : graph.nodes())
+    if (node.op->name == "embedding" && node.inputs[1] == model.positions)
+      if (const int64_t rows = graph.type(node.inputs[0]).shape[0]; count > rows)
+        return Status(StatusCode::kInvalidArgument,
+                      format("{} is {}, the model has {} positions ('{}')", option, count, rows,
+                             graph.tensor(node.inputs[0]).name));
+  return {};
+}
+
+std::vector<Attr> unbounded_routing(const Node& node) {
+  std::vector<Attr> attrs(node.attrs.begin(), node.attrs.end());
+  for (Attr& attr : attrs)
+    if (attr.name == "capacity") attr.value = 0.0;
+  return attrs;
+}
+
+Result<TensorId> add_scoped_state(Graph& graph, std::string_view scope, std::string_view which,
+                                  const TensorType& type) {
+  const std::string stem = scope.empty() ? std::string(which) : format("{}.{}", scope, which);
+  std::string name = stem;
+  for (int64_t i = 1; graph.find_tensor(name); ++i) name = format("{}.{}", stem, i);
+  return graph.add_tensor(std::move(name), type, TensorKind::kState);
+}
+
+Result<Graph> logits_alone(const Graph& forward) {
+  Graph graph = forward;
+  const auto logits = forward.find_output("logits");
+  graph.clear_outputs();
+  if (logits) TSR_RETURN_IF_ERROR(graph.add_output("logits", *logits));
+  TSR_ASSIGN_OR_RETURN(const Graph sure, without_dropout(graph));
+  TSR_ASSIGN_OR_RETURN(const Graph needed, prune(sure));
+  return in_canonical_order(needed);
+}
+
+}  // namespace tessera
